@@ -1,6 +1,7 @@
 """Triton kernels, ranked and pruned for a GPU that need not be there: `import dse.triton`.
 
     dse.triton.rank(kernel, "h100-sxm", args={"x": "*fp16", "n": n}, grid=grid, configs=configs).rows(10)
+    configs = dse.triton.best_first(configs, kernel, "h100-sxm", args={"x": "*fp16", "n": n}, grid=grid)
     prune = dse.triton.prune(lambda: kernel, "h100-sxm")
     @triton.autotune(configs, key=["n"], prune_configs_by={"early_config_prune": prune})
     with dse.triton.record("launches.json"): layer(x)  # then: dse rank launches.json --gpu h100-sxm
@@ -9,7 +10,7 @@ Nothing is launched. Configurations are compiled in several processes, so a scri
 `if __name__ == "__main__"`; what comes of them is kept on disk.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +82,21 @@ def prune(
     The arguments are those of the launch that tunes, and so is the grid, unless it is said here.
     """
     return CallPruner(function, gpu, model, risk=risk, within=within, grid=grid, compiled=compiled)
+
+
+def best_first(
+    configs: Sequence[Any],
+    function: Any,
+    gpu: AnyGpu,
+    model: str | Model = DEFAULT,
+    *,
+    args: Mapping[str, Any],
+    grid: Any,
+    compiled: int | None = COMPILED,
+) -> list[Any]:
+    """Order configurations for what takes the first that launches, or has no time to try them all.
+
+    All are returned: the fastest predicted first, last those that cannot be launched. Where there are more
+    than `compiled`, shared memory and registers of the others are estimated from so many. See `kernel`.
+    """
+    return CallPruner(function, gpu, model, grid=grid, compiled=compiled).best_first(configs, args)

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dse import kernels
+from dse.bridges import calls
 from dse.core.files import parse_json, read_json, read_text, read_toml
 from dse.core.space.expression import parse
 from dse.data import safe_readers
@@ -51,6 +52,7 @@ T1 = json.dumps(
     }
 )
 METADATA = json.dumps({"name": "k", "target": {"arch": 80}, "num_warps": 4, "shared": 0})
+LOG = "AUTOTUNE mm(8x16, 16x8)\nstrides: [16, 1], [8, 1]\ndtypes: torch.float16, torch.float16\n"
 CSV = "block_size,time_ms\n32,1.5\n64,2.5\n"
 GRAPH = (ROOT / "kernels/example/graph.toml").read_text()
 KERNEL = (ROOT / "kernels/mat_naive/kernel.toml").read_text()
@@ -72,6 +74,8 @@ READERS = {
     "T1": (t1.load, T1),
     "Triton": (read_metadata, METADATA),
     "measured": (formats.read, CSV),
+    "shapes": (lambda path: [call.product for call in calls.read(path)], "M,N,K,op\n8,16,32,addmm\n"),
+    "log": (lambda path: [call.sizes for call in calls.read(path)], LOG),
     "listing": (lambda path: code(read_text(path), path), SASS),
     "cubin": (lambda path: elf.read(path.read_bytes(), str(path)), "\x7fELF\2\1\1"),
     "includes": (

@@ -17,6 +17,11 @@ PAGES = (
     "guide_tuner",
     "guide_new_gpu",
     "your_kernel",
+    "inductor",
+    "helion",
+    "tilelang",
+    "cutile",
+    "tokamax",
 )
 
 

@@ -107,6 +107,18 @@ def test_what_cannot_run_is_left_out_and_all_are_kept_where_none_can():
     assert {(each.kwargs["BLOCK"], each.num_warps) for each in kept} <= {(128, 2), (128, 4)}
 
 
+def test_best_first_keeps_all_and_puts_last_what_cannot_be_launched():
+    kernel = function(FILE, "gather").jit
+    some = [triton.Config({"BLOCK": 128}, num_warps=64), *configs(64, 128)]
+    ordered = dse.triton.best_first(some, kernel, GPU, args=GATHER, grid=grid)
+    assert ordered[-1] is some[0]
+    assert sorted(map(id, ordered)) == sorted(map(id, some))
+    rows = dse.triton.rank(kernel, GPU, args=GATHER, grid=grid, configs=some[1:]).rows()
+    times = {(row["BLOCK"], row["num_warps"]): row["time_s"] for row in rows}
+    found = [times[one.kwargs["BLOCK"], one.num_warps] for one in ordered[:-1]]
+    assert found == sorted(found)
+
+
 def test_mistakes():
     kernel = function(FILE, "gather").jit
     with pytest.raises(DseError, match=r"grid: found none, expected numbers"):

@@ -1,1 +1,1 @@
-"""Adapters to other tuners: all that Kernel Tuner, Triton, Optuna or KTT touches, one file each."""
+"""Adapters to tuners and compilers of others: all that one of them touches is in one file each."""

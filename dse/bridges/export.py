@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.bridges.triton import OPTIONS
+from dse.bridges.triton_table import config
 from dse.core.files import read_json, replacing
 from dse.core.space.expression import parse
 from dse.data.tables import write_table
@@ -110,10 +110,7 @@ def kernel_tuner(parameters: Columns, path: str | Path) -> None:
 def triton(parameters: Columns, path: str | Path) -> None:
     """Write Python source with `configs` for `triton.autotune`; num_warps and the like are set as such."""
     lines = ["import triton", "", "configs = ["]
-    for row in _rows(parameters):
-        own = dict(zip(parameters, row, strict=True))
-        options = "".join(f", {name}={own.pop(name)!r}" for name in OPTIONS if name in own)
-        lines.append(f"    triton.Config({own!r}{options}),")
+    lines += [f"    {config(dict(zip(parameters, row, strict=True)))}," for row in _rows(parameters)]
     _write(path, "\n".join([*lines, "]"]) + "\n")
 
 

@@ -1,6 +1,6 @@
 """Configurations of Triton's autotuner, pruned before it compiles and times them.
 
-    prune = dse.explore.prune.triton(kernel, gpu)
+    prune = dse.bridges.triton.pruner(kernel, gpu)
     @triton.autotune(configs, key=["n"], prune_configs_by={"early_config_prune": prune})
 
 Triton hands over the list of configurations and the kernel's arguments, and takes a list back; all
@@ -86,6 +86,18 @@ class Pruner:
         if not candidates.possible.any():
             return list(configs)
         return [configs[index] for index in keep(candidates, self.risk, self.within).places]
+
+    def best_first(self, configs: Sequence[Any], named_args: Mapping[str, Any], **kwargs: Any) -> list[Any]:
+        """Order all configurations: the fastest predicted first, last those that cannot be launched.
+
+        One that is estimated to run with a chance below a half stands between both.
+        """
+        if not configs:
+            return []
+        candidates = self._predict([self.parameters(config) for config in configs], {**named_args, **kwargs})
+        unlikely = np.broadcast_to(candidates.runs, len(candidates)) < 0.5
+        order = np.lexsort((candidates.log_s, unlikely, ~candidates.possible))
+        return [configs[index] for index in order]
 
     def perf_model(self, **arguments: Any) -> float:
         """Predict seconds of one configuration, infinite where it is impossible.

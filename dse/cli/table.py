@@ -1,11 +1,12 @@
-"""`dse table`: the best configuration for each problem size, as files for programs: vLLM, SGLang, Triton."""
+"""`dse table`: the best configurations for each problem size, as files for the programs of FORMATS."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dse.bridges.tables import EXPERTS, FORMATS, PRODUCT, Format, Table, form
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, present
 from dse.core.files import replacing
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode="rich")
 
 TOKENS = "1,2,4,8,16,24,32,48,64,96,128,256,512,1024,1536,2048,3072,4096"  # those that vLLM tunes
-MATRIX = ("moe", "fused_moe", "w8a8", "mm")
-MATRIX_STYLES = ("vllm", "sglang")
-STYLES = (*MATRIX_STYLES, "json", "csv", "triton")
+MATRIX = (*EXPERTS, "mm")  # of which there are closed forms
+READ_BY = "; ".join(f"{name}: {row.reader}" for name, row in FORMATS.items())
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 RUNS = 20  # of a command, for each batch size
 
@@ -31,15 +31,17 @@ RUNS = 20  # of a command, for each batch size
     "--measured times.csv[/bold]; [bold]... --budget 20 --command 'python bench.py {M} {BLOCK_SIZE_M} "
     "{BLOCK_SIZE_N} {BLOCK_SIZE_K} {GROUP_SIZE_M} {num_warps} {num_stages}' --unit us "
     "--journal table.jsonl[/bold]; [bold]dse table gemm -g a4000 --for m=1024,4096 --for n=1024,4096 "
-    "--format triton -o tables[/bold]"
+    "--format triton -o tables[/bold]; [bold]dse table inductor -g h100-sxm --shapes shapes.csv "
+    "-o table.json[/bold]"
 )
 def table(
     kernel: Annotated[
         str,
         typer.Argument(
             metavar="KERNEL",
-            help="moe or fused_moe: a layer of experts; w8a8: a block-scaled product; mm: a dense one; or "
-            "any kernel of `dse kernels` or a file, as `dse rank` takes it.",
+            help="moe or fused_moe: a layer of experts; w8a8: a block-scaled product; mm: a dense one; "
+            "product, or a format of such: products of matrices in the --shapes of a file; or any kernel of "
+            "`dse kernels` or a file, as `dse rank` takes it.",
         ),
     ],
     gpu: inputs.GpuOption,
@@ -69,7 +71,14 @@ def table(
     ] = None,
     style: Annotated[
         str | None,
-        typer.Option("--format", help="Write the file that vllm or sglang loads, or json, csv or triton."),
+        typer.Option("--format", help=f"Write a file that is read by: {READ_BY}."),
+    ] = None,
+    shapes: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Products: columns M, N, K, ...; or the log of torch.compile."),
+    ] = None,
+    first: Annotated[
+        int | None, typer.Option(min=1, help="Of --shapes: configurations of each product, best first.")
     ] = None,
     model: Annotated[
         str | None,
@@ -100,14 +109,17 @@ def table(
     csv: CsvOption = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Where the file goes; else it is printed."),
+        typer.Option(
+            "--out", "-o", metavar="PATH", help="A file by its suffix, or a folder; else it is printed."
+        ),
     ] = None,
 ) -> None:
     """Say the best configuration of a kernel for each problem size, without a GPU.
 
     Of Triton's matrix kernels moe and w8a8 with --format it is the file that vLLM (VLLM_TUNED_CONFIG_FOLDER)
     or SGLang (SGLANG_MOE_CONFIG_DIR) looks for before it falls back to a default configuration; without, a
-    table with predicted times. Of any kernel it may be json, csv, or Python source for triton.
+    table with predicted times. Of products in the --shapes of a file it is that of a compiler's autotuner. Of
+    any kernel it may be json, csv, or Python source for triton.
 
     With --measured or --command, measured times correct the choice, for batch sizes without any too.
     """
@@ -116,30 +128,40 @@ def table(
     for name, value in (("--budget", budget), ("--journal", journal)):
         if value is not None and command is None:
             raise DseError(f"{name}: found without --command, expected both")
-    if style is not None and style not in STYLES:
-        raise DseError(f"--format: found {style!r}, {one_of(style, STYLES)}")
-    if out is not None and style is None:
-        raise DseError(f"--out: found without --format, expected --format {' or '.join(STYLES)}")
+    if kernel in FORMATS and PRODUCT in FORMATS[kernel].kernels:
+        if style not in (None, kernel):
+            raise DseError(f"--format: found {style!r} with {kernel}, expected none")
+        kernel, style = PRODUCT, kernel
+    kernel = "moe" if kernel == "fused_moe" else kernel
+    try:
+        target = form(style, kernel) if style is not None else None
+    except DseError as error:
+        raise DseError(f"--{error}") from None
+    if out is not None and target is None:
+        raise DseError(f"--out: found without --format, expected --format {' or '.join(FORMATS)}")
     [file] = inputs.gpus([gpu])
+    for name, value in {"--shapes": shapes, "--first": first}.items():
+        if (value is not None) > (kernel == PRODUCT):
+            raise DseError(f"{name}: found with {kernel}, expected it with {PRODUCT}")
     if kernel not in MATRIX:
-        only = {"--measured": measured, "--command": command, "--block": block, "--device": device}
+        only = {"--measured": measured, "--command": command, "--block": block}
         for name, value in only.items():
             if value is not None:
                 raise DseError(f"{name}: found with {kernel}, expected it with {' or '.join(MATRIX)}")
-        if style in MATRIX_STYLES:
-            raise DseError(f"--format: {style}: found with {kernel}, expected {' or '.join(MATRIX)}")
-        rows, keys, parameters = _of_any(kernel, file, sizes, tokens, model, source)
-        _give(rows, keys, parameters, f"{kernel} on {file.name}", style, out, json, csv)
+        if kernel == PRODUCT:
+            _give(_of_products(file, shapes, target, first, device or ""), target, out, json, csv)
+        else:
+            _give(_of_any(kernel, file, sizes, tokens, model, source), target, out, json, csv)
         return
     if model is not None or source:
         raise DseError(f"--{'model' if model else 'source'}: found with {kernel}, expected another kernel")
     numbers = _numbers(tokens or [f"M={TOKENS}"])
     shape = _block(block)
-    from dse.explore.matrix.table import Kernel, best, text  # imports jax: seconds
+    from dse.explore.matrix.table import Kernel, best  # imports jax: seconds
     from dse.models.matrix.configuration import PARAMETERS
 
     given = inputs.settings(sizes)
-    chosen = Kernel("moe" if kernel == "fused_moe" else kernel, given, dtype, shape)
+    chosen = Kernel(kernel, given, dtype, shape)
     timed = None
     if measured is not None:
         from dse.explore.matrix.tune import read
@@ -155,11 +177,23 @@ def table(
         with progress(f"Tuning {kernel}", runs * len(numbers)) as advance:
             timed = tuned(file, chosen, numbers, measure, runs, journal, timed, advance)
     rows = best(file, chosen, numbers, timed)
-    title = f"{kernel} on {file.name}"
-    if style not in MATRIX_STYLES:
-        _give(rows, ["M"], PARAMETERS, title, style, out, json, csv)
-        return
-    _write(text(rows), out, chosen.file_name(style, device or file.name))
+    problems = [[row] for row in rows]
+    best_ones = Table(kernel, file.name, ["M"], PARAMETERS, problems, chosen, device or "")
+    _give(best_ones, target, out, json, csv)
+
+
+def _of_products(
+    file: "GpuFile", shapes: Path | None, target: Format | None, first: int | None, device: str
+) -> Table:
+    """Rank the configurations of products of matrices."""
+    if shapes is None:
+        raise DseError("--shapes: found none, expected a file with columns M, N and K, or a log")
+    count = first or (target.first if target else 1)
+    if target and count > 1 and not target.several:
+        raise DseError(f"--first: found {count} with this format, expected 1")
+    from dse.bridges.calls import read, table_of
+
+    return table_of(file, read(shapes), count, device)
 
 
 def _of_any(
@@ -169,8 +203,8 @@ def _of_any(
     over: list[str] | None,
     model: str | None,
     source: bool,
-) -> tuple[list[dict[str, Any]], list[str], list[str]]:
-    """Find the best configuration of a kernel for each size: rows, names of the sizes, and of parameters."""
+) -> Table:
+    """Find the best configuration of a kernel for each size."""
     lists = inputs.lists(over, "--for")
     counts, problem = inputs.kernel(name, inputs.settings(fixed), source=source)
     if not lists:
@@ -185,39 +219,27 @@ def _of_any(
     product = Product.of([(counts, {**problem, **lists})], [file], inputs.models([model] if model else None))
     keys, parameters = list(lists), list(counts.space.names)
     found = Sweep(product, progress=progress).top(1, ["size"])
-    return [{name: row[name] for name in (*keys, *parameters, "time_s")} for row in found], keys, parameters
+    return Table(name, file.name, keys, parameters, [[row] for row in found])
 
 
-def _give(
-    rows: list[dict[str, Any]],
-    keys: Sequence[str],
-    parameters: Sequence[str],
-    title: str,
-    style: str | None,
-    out: Path | None,
-    json: bool,
-    csv: bool,
-) -> None:
+def _give(table: Table, target: Format | None, out: Path | None, json: bool, csv: bool) -> None:
     """Print rows as a table, or print or write them in a format for programs."""
-    if style is None:
-        present(rows, title=title, json=json, csv=csv, out=None)
-        return
-    from dse.bridges.size_table import text
-
-    suffix = "py" if style == "triton" else style
-    _write(text(rows, keys, parameters, style), out, f"{title.replace('/', ' ')}.{suffix}")
+    if target is None:
+        present(table.rows, title=table.title, json=json, csv=csv, out=None)
+    else:
+        _write(target.text(table), out, target.file_name(table))
 
 
 def _write(content: str, out: Path | None, name: str) -> None:
-    """Write a file into the folder `out`, or print it."""
+    """Write `out`, if it has the file's suffix, or a file into that folder; or print it."""
     if out is None:
         print(content, end="")
         return
-    path = out / name
+    path = out if out.suffix == Path(name).suffix and not out.is_dir() else out / name
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DseError(f"--out: found {str(out)!r}, expected a folder: {error.strerror}") from None
+        raise DseError(f"--out: found {str(path.parent)!r}, expected a folder: {error.strerror}") from None
     with replacing(path) as temporary:
         temporary.write_text(content, encoding="utf-8")
     print(path)

@@ -2,6 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from packaging.requirements import Requirement
 
 from dse.errors import DseError
 
@@ -24,3 +29,21 @@ def needs(package: str, expected: str) -> Iterator[None]:
     except Exception as error:  # one of its libraries is missing, or made for another system
         found = f"found one that cannot be imported ({type(error).__name__}: {error})"
         raise DseError(f"{package}: {found}, expected {expected}") from None
+
+
+def tried(requirement: str, module: str, extra: str) -> Any:
+    """Import a module whose insides a bridge uses, of a version that it was tried with: "torch==2.13.*".
+
+    **Raises:** DseError in one line for another version, or as `needs`.
+    """
+    wanted = Requirement(requirement)
+    try:
+        found = version(wanted.name)
+    except PackageNotFoundError:
+        found = ""
+    if found and not wanted.specifier.contains(found, prereleases=True):
+        raise DseError(
+            f"{wanted.name}: found {found}, expected {wanted.specifier}, which this was tried with"
+        )
+    with needs(wanted.name, install(extra)):
+        return import_module(module)

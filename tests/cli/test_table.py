@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from dse.bridges.tables import FORMATS
+
 MOE = [
     "table",
     "moe",
@@ -65,11 +67,11 @@ def test_a_file_is_written_where_it_is_looked_for(run_dse, tmp_path):
         ),
         (
             ["--format", "trt"],
-            "--format: found 'trt', expected one of vllm, sglang, json, csv, triton; did you mean triton?",
+            f"--format: found 'trt', expected one of {', '.join(FORMATS)}; did you mean triton?",
         ),
         (
             ["-o", "here"],
-            "--out: found without --format, expected --format vllm or sglang or json or csv or triton",
+            f"--out: found without --format, expected --format {' or '.join(FORMATS)}",
         ),
         (["--set", "M=3"], "--set: M: unknown, expected E, N, K, topk"),
     ],
@@ -169,6 +171,20 @@ def test_any_kernel_as_files(run_dse, tmp_path):
         (("gemm", "--for", "l=1"), "--for: found 'l', expected one of m, n, k"),
         (("gemm", "--for", "m"), "--for: found 'm', expected NAME=V1,V2,..."),
         (("gemm", "--for", "m=1", "--format", "vllm"), "--format: vllm: found with gemm, expected moe"),
+        (
+            ("gemm", "--for", "m=1", "--format", "inductor"),
+            "--format: inductor: found with gemm, expected product",
+        ),
+        (
+            ("gemm", "--for", "m=1", "--shapes", "s.csv"),
+            "--shapes: found with gemm, expected it with product",
+        ),
+        (
+            ("product", "--first", "3"),
+            "--shapes: found none, expected a file with columns M, N and K, or a log",
+        ),
+        (("inductor", "--format", "csv"), "--format: found 'csv' with inductor, expected none"),
+        (("product", "--block", "128x128"), "--block: found with product, expected it with moe or w8a8"),
         (("gemm", "--for", "m=1", "--command", "x"), "--command: found with gemm, expected it with moe"),
         (("moe", "--model", "phase"), "--model: found with moe, expected another kernel"),
     ],
@@ -177,3 +193,18 @@ def test_mistakes_with_any_kernel(run_dse, words, line):
     ran = run_dse("table", words[0], "-g", "a4000", *words[1:])
     assert (ran.code, ran.out) == (2, "")
     assert line in ran.err
+
+
+def test_products_of_a_list_as_each_compiler_reads_them(run_dse, tmp_path):
+    shapes = tmp_path / "shapes.csv"
+    shapes.write_text("M,N,K\n16,2048,4096\n512,512,512\n")
+    words = ("-g", "h100-sxm", "--shapes", str(shapes))
+    shown = json.loads(run_dse("table", "product", *words, "--first", "2", "--json").out)
+    assert [row["M"] for row in shown] == [16, 16, 512, 512]
+    path = tmp_path / "new" / "table.json"
+    ran = run_dse("table", "inductor", *words, "--first", "1", "-o", str(path))
+    assert (ran.code, ran.out, ran.err) == (0, f"{path}\n", "")
+    [[first], _] = json.loads(path.read_text()).values()
+    assert first["BLOCK_N"] == shown[0]["BLOCK_SIZE_N"]
+    same = run_dse("table", "product", *words, "--first", "1", "--format", "inductor")
+    assert same.out == path.read_text()

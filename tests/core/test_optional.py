@@ -1,8 +1,9 @@
 """Optional packages: what is told where one is missing, or cannot be imported."""
 
+import numpy as np
 import pytest
 
-from dse.core.optional import install, needs
+from dse.core.optional import install, needs, tried
 from dse.errors import DseError
 
 
@@ -27,3 +28,13 @@ def test_what_is_there():
     with needs("json", "pip install json"):
         import json
     assert json.loads("1") == 1
+
+
+def test_versions_that_were_tried():
+    assert tried("numpy>=1", "numpy", "x") is np
+    with pytest.raises(
+        DseError, match=rf"numpy: found {np.__version__}, expected ==1.0.*, which this was tried"
+    ):
+        tried("numpy==1.0.*", "numpy", "x")
+    with pytest.raises(DseError, match='missing_one: found none, expected the extra "x"'):
+        tried("missing_one==1.0.*", "missing_one", "x")

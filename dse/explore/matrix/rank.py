@@ -4,6 +4,7 @@ Both: log time less `WEIGHT` times the log of the expected share among the best.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,7 +16,7 @@ from dse.explore.matrix.prior import Prior
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix import constants as _constants
 from dse.models.matrix.case import BACK_TO_BACK, Case, Timing
-from dse.models.matrix.configuration import Configuration
+from dse.models.matrix.configuration import Configuration, as_dict, space
 from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import Machine, possible
 from dse.models.matrix.problem import Product
@@ -98,13 +99,24 @@ def order(
     return np.argsort(score + later, axis=1, kind="stable")
 
 
-def best(
+def first(
     file: GpuFile,
     products: Sequence[Product],
-    configurations: Int[np.ndarray, "configurations 6"],
-    by: str = "both",
-) -> tuple[np.ndarray, Float[np.ndarray, " products"]]:
-    """The best configuration of each product and its predicted time."""
-    chosen = configurations[np.argmin(scores(file, products, configurations, by), axis=1)]
-    times = [predict([file], [one], row[None])[0, 0, 0] for one, row in zip(products, chosen, strict=True)]
-    return chosen, np.array(times)
+    count: int,
+    configurations: Int[np.ndarray, "configurations 6"] | None = None,
+) -> list[list[dict[str, Any]]]:
+    """The first `count` configurations of each product for trying, named, with `time_s`.
+
+    By default of the space "wide" of `dse.models.matrix.configuration`; fewer where fewer fit.
+    """
+    table = space("wide") if configurations is None else configurations
+    score = scores(file, products, table)
+    seconds = predict([file], products, table)[0]
+    return [
+        [
+            as_dict(table[place]) | {"time_s": float(s[place])}
+            for place in row[:count]
+            if np.isfinite(s[place])
+        ]
+        for row, s in zip(order(score, table), seconds, strict=True)
+    ]

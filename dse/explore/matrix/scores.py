@@ -21,7 +21,7 @@ from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import possible
 from dse.models.matrix.problem import Product
 
-FIRST = 10
+FIRST = (1, 3, 10)
 BY = ("random", "popularity", "prior", "physics", "both")
 
 Configured = Iterable[tuple[str, Product, Sequence[Sequence[int]]]]
@@ -46,11 +46,10 @@ class Trained:
 
 def near_best_hits(
     cases: Sequence[NearBest], trained: Trained
-) -> tuple[dict[str, Float[np.ndarray, "cases 2"]], Float[np.ndarray, " cases"]]:
-    """For each way of ranking, the chance of a hit at first and among the first ten; and errors of the best
-    time.
+) -> tuple[dict[str, Float[np.ndarray, "cases 3"]], Float[np.ndarray, " cases"]]:
+    """For each way of ranking, the chance of a hit among the first of FIRST; and errors of the best time.
 
-    Cases of one GPU. **Shapes:** [cases, 2]; errors relative, [cases].
+    Cases of one GPU. **Shapes:** [cases, 3]; errors relative, [cases].
     """
     table = space("wide")
     file, products = gpu_file(cases[0].gpu), [case.product for case in cases]
@@ -67,9 +66,8 @@ def near_best_hits(
                 ]
             )
         else:
-            first = order(one, table)[:, :FIRST]
-            hit = np.take_along_axis(hits, first, axis=1)
-            found[by] = np.stack([hit[:, 0], hit.any(1)], axis=1).astype(float)
+            hit = np.take_along_axis(hits, order(one, table)[:, : max(FIRST)], axis=1)
+            found[by] = np.stack([hit[:, :first].any(1) for first in FIRST], axis=1).astype(float)
     return found, np.exp(time.min(1)) / np.array([case.best for case in cases]) - 1.0
 
 
@@ -97,9 +95,11 @@ def recorded_depths(
 
 
 def rates(found: Iterable[dict[str, np.ndarray]]) -> dict[str, dict[str, float]]:
-    """Shares of cases with a hit: top1, top10, for each way of ranking."""
-    joined = _joined(found)
-    return {by: {"top1": _mean(rows[:, 0]), "top10": _mean(rows[:, 1])} for by, rows in joined.items()}
+    """Shares of cases with a hit: top1, top3, top10, for each way of ranking."""
+    return {
+        by: {f"top{first}": _mean(column) for first, column in zip(FIRST, rows.T, strict=True)}
+        for by, rows in _joined(found).items()
+    }
 
 
 def depths(found: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
@@ -159,10 +159,10 @@ def _members(cases: Sequence[NearBest], table: np.ndarray) -> Bool[np.ndarray, "
     return hits
 
 
-def _by_chance(good: int, all_: int) -> tuple[float, float]:
-    """The chance of a hit at first, and among the first ten, of configurations in random order."""
-    missed = np.prod([(all_ - good - n) / (all_ - n) for n in range(min(FIRST, all_))])
-    return good / all_, 1.0 - float(max(missed, 0.0))
+def _by_chance(good: int, all_: int) -> list[float]:
+    """The chance of a hit among the first of FIRST, of configurations in random order."""
+    missed = np.cumprod([max(all_ - good - n, 0) / (all_ - n) for n in range(min(max(FIRST), all_))])
+    return [1.0 - float(missed[min(first, all_) - 1]) for first in FIRST]
 
 
 def _joined(found: Iterable[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

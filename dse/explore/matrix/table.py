@@ -1,13 +1,5 @@
-"""The best configuration for each number of tokens, as files that vLLM and SGLang load.
+"""The best configuration of vLLM's and SGLang's matrix kernels for each number of tokens."""
 
-Names and keys: vLLM 0.33.0, `get_config_file_name` of fused_moe.py and `get_w8a8_block_fp8_configs` of
-fp8_utils.py; SGLang 0.5.23, the functions of the same names (Apache-2.0). Both map each number of tokens, as
-text, to the parameters; at run time the nearest number counts. The device is what
-torch.cuda.get_device_name() says.
-"""
-
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,19 +12,17 @@ from dse.explore.matrix.refine import Correction, Timed, choose
 from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import Number
 from dse.models.matrix.case import BACK_TO_BACK, BETWEEN_EVENTS, Timing
-from dse.models.matrix.configuration import PARAMETERS, as_dict, space
+from dse.models.matrix.configuration import as_dict, space
 from dse.models.matrix.constants import SPREAD
 from dse.models.matrix.library import library_seconds
 from dse.models.matrix.machine import Machine
 from dse.models.matrix.problem import OPERANDS, Product, experts_layer
 
-FORMATS = ("vllm", "sglang")
 SIZES = {"moe": ("E", "N", "K", "topk"), "w8a8": ("N", "K"), "mm": ("N", "K")}
 SINGLE = ("tf32", "fp32")  # of mm alone
 DTYPES = tuple(name for name in OPERANDS if not name.endswith("_block"))
 HALVES = tuple(name for name in DTYPES if name not in SINGLE)
 WITHIN = 1.96  # standard deviations, of 95 % of cases
-UNNAMED = ("bf16", "fp16")  # kinds that the name of a file leaves out
 
 
 @dataclass(frozen=True)
@@ -90,24 +80,6 @@ class Kernel:
         if self.name != "moe":
             return (Product(tokens, size["N"], size["K"], operands=operands),)
         return experts_layer(tokens, size["E"], size["topk"], size["K"], size["N"], operands)
-
-    def file_name(self, style: str, device: str) -> str:
-        """The name under which vLLM or SGLang looks the file up."""
-        if self.name == "mm":
-            raise DseError("format: found vllm or sglang with mm, expected moe or w8a8")
-        if style not in FORMATS:
-            raise DseError(f"format: found {style!r}, {one_of(style, FORMATS)}")
-        device = re.sub(r"[\s/]+", "_", device)
-        block = f"[{self.block[0]}, {self.block[1]}]" if self.block else ""
-        if style == "vllm":
-            block = block.replace(" ", "")
-            if self.name == "moe" and "H200" in device.split("_"):
-                device = "NVIDIA_H200"  # one name for all of the family
-        kind = "" if self.dtype in UNNAMED else f",dtype={self.dtype}"
-        shape = f",block_shape={block}" if block else ""
-        named = ("E", "N") if self.name == "moe" else ("N", "K")
-        sizes = ",".join(f"{name}={int(self.sizes[name])}" for name in named)
-        return f"{sizes},device_name={device}{kind}{shape}.json"
 
 
 @dataclass(frozen=True)
@@ -190,9 +162,3 @@ def _beside(file: GpuFile, kernel: Kernel, tokens: int, seconds: float) -> dict[
 
 def _by(known: bool) -> dict[str, str]:
     return {"by": "measured" if known else "corrected"}
-
-
-def text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The content of a file that vLLM and SGLang load."""
-    named = {str(row["M"]): {name: row[name] for name in PARAMETERS} for row in rows}
-    return json.dumps(named, indent=4) + "\n"

@@ -10,8 +10,8 @@ from scipy.stats import binom
 
 from dse.errors import DseError
 
-ROUTINGS = ("random", "even", "skewed")
 MOST = 2**31 - 1  # of a size: kernels count in 32 bits
+ROUTINGS = ("random", "even", "batch", "skewed")
 SCALE_DEPTH = 128  # of a block of scales: kernels cut deeper tiles to it
 
 
@@ -46,7 +46,8 @@ class Product:
     """One launch: `tokens` × `depth` times `depth` × `columns`, each token with `topk` of `experts` matrices.
 
     `routing` says how tokens meet experts: "random" draws them, as vLLM's and SGLang's tuners do; "even"
-    hands them out in turn; "skewed" loads experts by a power law of exponent `skew`. `shared_rows`: each row
+    hands them out in turn; "batch" does so too, in a grid that holds no blocks without rows: products side by
+    side, `experts` of them; "skewed" loads experts by a power law of exponent `skew`. `shared_rows`: each row
     of activations is read for all of a token's experts, as by the first product of a layer of experts; the
     second has a row for each.
 
@@ -62,7 +63,7 @@ class Product:
     experts: int = 1
     topk: int = 1
     operands: str = "bf16"
-    routing: str = "random"
+    routing: str = "random"  # or another of ROUTINGS
     skew: float = 1.2
     shared_rows: bool = True
     layouts: tuple[str, str] = ("row", "column")
@@ -175,6 +176,9 @@ def launched_row_tiles(
     """
     table = np.empty((len(products), len(heights)))
     for place, one in enumerate(products):
+        if one.routing == "batch":
+            table[place] = [_tiles(one, height) for height in heights]
+            continue
         for column, height in enumerate(heights):
             most = one.rows + one.experts * (height - 1)
             if one.tokens < height:
@@ -191,7 +195,7 @@ def _loads(one: Product) -> Float[np.ndarray, " experts"]:
     would meet an expert twice takes idle ones instead, the same for all tokens: as many as it has experts.
     """
     places = np.arange(one.experts)
-    if one.routing == "even":
+    if one.routing != "skewed":
         return np.sort(one.rows // one.experts + (places < one.rows % one.experts))
     low, high = (1.0, max(0.8 * one.tokens, 1.0)) if one.rows > one.experts else (0.01, 2.0)
     power = 1.0 - one.skew

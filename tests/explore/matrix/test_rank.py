@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from dse.errors import DseError
-from dse.explore.matrix.rank import best, order, predict, scores
+from dse.explore.matrix.rank import first, order, predict, scores
 from dse.hardware import gpus
-from dse.models.matrix.configuration import space
+from dse.models.matrix.configuration import PARAMETERS, space
 from dse.models.matrix.problem import Product
 
 A100, L40 = (gpus.load(name) for name in ("a100-sxm", "l40"))
@@ -34,12 +34,15 @@ def test_groups_of_a_tile_come_after_other_tiles_as_good():
     np.testing.assert_array_equal(order(score, table, alike=0.0), [[0, 1, 2, 3]])
 
 
-def test_the_best_follows_the_rows():
-    chosen, times = best(A100, PRODUCTS, TABLE)
-    assert list(chosen[:, 0]) == sorted(chosen[:, 0])
-    assert chosen[0, 0] == 16
-    assert chosen[-1, 0] >= 64
-    assert (np.diff(times) > 0).all()
+def test_the_first_follow_the_rows():
+    ranked = first(A100, PRODUCTS, 3, TABLE)
+    tiles = [rows[0]["BLOCK_SIZE_M"] for rows in ranked]
+    assert tiles == sorted(tiles)
+    assert tiles[0] < tiles[-1]
+    for product, rows in zip(PRODUCTS, ranked, strict=True):
+        table = np.array([[row[name] for name in PARAMETERS] for row in rows])
+        assert len(rows) == len(np.unique(table, axis=0)) == 3
+        np.testing.assert_allclose([row["time_s"] for row in rows], predict([A100], [product], table)[0, 0])
 
 
 def test_mistakes_are_told():

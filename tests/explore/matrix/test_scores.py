@@ -34,23 +34,23 @@ def case(place: int) -> NearBest:
 
 def test_hits_of_what_is_predicted_first_and_far_behind():
     found, errors = near_best_hits([case(0), case(3000)], trained())
-    np.testing.assert_array_equal(found["physics"], [[1, 1], [0, 0]])
+    np.testing.assert_array_equal(found["physics"], [[1, 1, 1], [0, 0, 0]])
     np.testing.assert_array_equal(found["both"], found["physics"])  # no opinion changes nothing
     np.testing.assert_allclose(errors, -0.5, rtol=1e-5)
-    assert rates([found])["physics"] == {"top1": 0.5, "top10": 0.5}
+    assert rates([found])["physics"] == {"top1": 0.5, "top3": 0.5, "top10": 0.5}
 
 
 def test_popularity_is_what_was_counted():
     one = case(3000)
     found, _ = near_best_hits([one], trained(*one.configurations))
-    np.testing.assert_array_equal(found["popularity"], [[1, 1]])
+    np.testing.assert_array_equal(found["popularity"], [[1, 1, 1]])
 
 
 def test_chance():
     one = case(0)
     found, _ = near_best_hits([one], trained())
     there = int(np.isfinite(predicted(WIDE)).sum())
-    np.testing.assert_allclose(found["random"], [[1 / there, 10 / there]])
+    np.testing.assert_allclose(found["random"], [[1 / there, 3 / there, 10 / there]])
 
 
 @pytest.mark.parametrize("place", [0, 192, 960])

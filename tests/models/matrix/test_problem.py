@@ -44,6 +44,13 @@ def test_one_expert_is_a_dense_product():
     np.testing.assert_array_equal(launched_row_tiles([one], (16, 64)), [[7, 2]])
 
 
+def test_a_batch_is_as_many_products_side_by_side():
+    one, batch = Product(100, 64, 64), Product(8 * 100, 64, 64, experts=8, topk=1, routing="batch")
+    assert active_experts([batch]) == 8
+    np.testing.assert_array_equal(row_tiles([batch], (16, 64)), 8 * row_tiles([one], (16, 64)))
+    np.testing.assert_array_equal(launched_row_tiles([batch], (16, 64)), row_tiles([batch], (16, 64)))
+
+
 def test_the_grid_has_room_for_padding_of_each_expert():
     one = Product(128, 64, 64, experts=128, topk=8)
     assert launched_row_tiles([one], (16,))[0, 0] == (1024 + 128 * 15) // 16
@@ -57,7 +64,7 @@ def test_the_grid_has_room_for_padding_of_each_expert():
         ({"tokens": 0}, "product: tokens: found 0, expected a number from 1 to 2,147,483,647"),
         ({"tokens": 1 << 31}, "product: tokens: found 2147483648, expected a number from 1 to 2,147,483,647"),
         ({"operands": "fp4"}, "product: operands: found 'fp4', expected one of bf16"),
-        ({"routing": "by turns"}, "product: routing: found 'by turns', expected random, even, skewed"),
+        ({"routing": "by turns"}, "product: routing: found 'by turns', expected random, even, batch, skewed"),
         ({"skew": 1.0}, "product: skew: found 1.0, expected a number above 1"),
     ],
 )

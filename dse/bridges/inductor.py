@@ -1,0 +1,109 @@
+"""PyTorch's Inductor: its lookup table, written without PyTorch or a GPU; and its candidates, the best first.
+
+A table's keys are those of `LookupTableChoices.make_lookup_key` of torch/_inductor/lookup_table/choices.py
+(BSD-3-Clause): type, sizes and strides of each operand, scalars, operation. `choices` makes a handler for
+`torch._inductor.config.inductor_choices_class` that lets only the first few of the candidates of a product be
+compiled; of operands that no closed form knows all are kept. Tried with PyTorch 2.13.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dse.bridges.calls import IN_BATCHES, WITH_SUM, Call, Tensor
+from dse.bridges.tables import Row, Table
+from dse.core.optional import tried
+from dse.core.version import __version__
+from dse.errors import DseError
+from dse.explore.matrix.rank import scores
+from dse.hardware.gpus import GpuFile, load
+
+TORCH = "torch==2.13.*"
+FIRST = 3
+OPS = ("mm", "int_mm", "addmm", "bmm", "baddbmm", "scaled_mm")
+OF_PARAMETERS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "num_warps", "num_stages")
+LIBRARY = {"int_mm": "_int_mm", "scaled_mm": "_scaled_mm"}  # where it has another name than the operation
+SCALARS = "alpha=1&beta=1"  # of a sum; a log does not say
+
+
+def key(call: Call, device: str = "") -> str:
+    """The key of a call in the table, for one device or, without a name, for all."""
+    inputs = (f"(torch.{one.dtype}, {list(one.shape)}, {list(one.strides)})" for one in call.inputs)
+    scalars = [SCALARS] if call.op in WITH_SUM else []
+    return "+".join([*([device] if device else []), f"({', '.join(inputs)})", *scalars, call.op])
+
+
+def entry(call: Call, row: Row) -> dict[str, Any]:
+    """One configuration; EVEN_K says that no part of a tile lies beyond the depth."""
+    names = dict(zip(OF_PARAMETERS, row.values(), strict=False))
+    template = "triton::bmm" if call.op in IN_BATCHES else "triton::mm"
+    even = call.matrices[0].shape[-1] % names["BLOCK_K"] == 0
+    return {"template_id": template, **names, "EVEN_K": even}
+
+
+def text(table: Table) -> str:
+    """The content of the file: for each call the library's kernel and these configurations.
+
+    Of a call with one configuration it has that alone: then nothing is timed. A table for one device has its
+    name in the keys. **Raises:** DseError for an operation that has no template.
+    """
+    entries: dict[str, list[dict[str, Any]]] = {}
+    for call, rows in zip(table.subject, table.problems, strict=True):
+        if call.op not in OPS:
+            raise DseError(f"op: found {call.op!r} with format inductor, expected one of {', '.join(OPS)}")
+        library = [{"template_id": f"aten::{LIBRARY.get(call.op, call.op)}"}] if len(rows) > 1 else []
+        own = [{name: row[name] for name in table.parameters} for row in rows]
+        entries[key(call, table.device)] = [*library, *(entry(call, row) for row in own)]
+    return json.dumps(entries, indent=1) + "\n"
+
+
+def choices(gpu: str | Path | GpuFile, first: int = FIRST) -> Any:
+    """Make a choices handler that keeps the `first` configurations of a product, and the library's kernels.
+
+    **Raises:** DseError if PyTorch is missing, or of a version that this was not tried with.
+    """
+    base = tried(TORCH, "torch._inductor.choices", "inductor").InductorChoices
+    file = gpu if isinstance(gpu, GpuFile) else load(gpu)
+
+    class Choices(base):
+        """Inductor's choices, cut and ordered by `dse`."""
+
+        def _finalize_template_configs(
+            self, template_choices: Any, kernel_inputs: Any, templates: Any, op_name: str, *others: Any
+        ) -> list[Any]:
+            candidates = super()._finalize_template_configs(
+                template_choices, kernel_inputs, templates, op_name, *others
+            )
+            return ranked(file, candidates, call_of(kernel_inputs, op_name), first)
+
+        def uuid(self) -> str:
+            """What tells the choices from others in Inductor's caches."""
+            return f"dse {__version__} {file.name} {first}"
+
+    return Choices()
+
+
+def call_of(kernel_inputs: Any, op: str) -> Call:
+    """Describe what Inductor is about to compile; sizes that vary have the value they are optimised for."""
+    kinds = [str(dtype).removeprefix("torch.") for dtype in kernel_inputs.dtypes()]
+    shapes = zip(kinds, kernel_inputs.shapes_hinted(), kernel_inputs.strides_hinted(), strict=True)
+    return Call(op, tuple(Tensor(kind, tuple(shape), tuple(steps)) for kind, shape, steps in shapes))
+
+
+def ranked(file: GpuFile, candidates: Sequence[Any], call: Call, first: int) -> list[Any]:
+    """Keep the `first` candidates that have a tile, best first, and all others before them."""
+    tiled = [one for one in candidates if {*OF_PARAMETERS[:3]} <= one.params.to_kwargs().keys()]
+    if call.op not in OPS or not call.product or not tiled:
+        return list(candidates)
+    table = np.array([configuration(one.params.to_kwargs()) for one in tiled])
+    score = scores(file, [call.product], table)[0]
+    best = [tiled[place] for place in np.argsort(score, kind="stable")[:first] if np.isfinite(score[place])]
+    return [one for one in candidates if one not in tiled] + (best or tiled)
+
+
+def configuration(own: Row) -> tuple[int, ...]:
+    """The six parameters of a template's arguments."""
+    return tuple(int(own.get(name, 8 if name == "GROUP_M" else 0)) for name in OF_PARAMETERS)

@@ -1,0 +1,118 @@
+"""Tables of configurations as files for the programs that read them: a row of FORMATS and a module each.
+
+A module has `text(table)`, the file's content, or `configuration(row)` where that is a list of configurations
+by its reader's names; and `file_name(table)` where a certain name is wanted. The next format is a module and
+a row.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, TypeVar
+
+from dse.errors import DseError, one_of
+
+Row = Mapping[str, Any]
+Own = TypeVar("Own", bound=Mapping[str, Any])  # a configuration by a reader's names
+EXPERTS = ("moe", "w8a8")  # kernels of vLLM and SGLang
+PRODUCT = "product"  # of matrices, in the shapes of a file
+BESIDE = ("low_s", "high_s", "library_s", "by")  # columns of a row that come after its time, if it has them
+
+
+@dataclass(frozen=True)
+class Table:
+    """Configurations by problem: for each problem the fastest predicted first.
+
+    A row has the columns `sizes`, `parameters` and `time_s`. `subject` is what is known beside: the Kernel of
+    `dse.explore.matrix.table`, or for each problem the Call of `dse.bridges.calls`.
+    """
+
+    kernel: str
+    gpu: str
+    sizes: Sequence[str]
+    parameters: Sequence[str]
+    problems: Sequence[Sequence[Row]]
+    subject: Any = None
+    device: str = ""  # as torch.cuda.get_device_name() says, where that was stated
+
+    @property
+    def title(self) -> str:
+        """What the table is of."""
+        return f"{self.kernel} on {self.gpu}"
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows, problem after problem."""
+        names = (*self.sizes, *self.parameters, "time_s", *BESIDE)
+        return [{name: row[name] for name in names if name in row} for rows in self.problems for row in rows]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format: who reads it, in the versions it was tried with; of which kernels; who writes it."""
+
+    reader: str
+    module: str
+    kernels: tuple[str, ...] = ()  # none: any
+    suffix: str = "json"
+    first: int = 1  # configurations of a problem
+    several: bool = True  # whether there may be more
+
+    def file_name(self, table: Table) -> str:
+        """The name that the reader looks for; else the table's title."""
+        own = getattr(import_module(self.module), "file_name", None)
+        return own(table) if own else f"{table.title.replace('/', ' ')}.{self.suffix}"
+
+    def text(self, table: Table) -> str:
+        """The file's content. **Raises:** DseError for a problem that the format cannot hold."""
+        writer = import_module(self.module)
+        return writer.text(table) if hasattr(writer, "text") else _by_problem(table, writer.configuration)
+
+
+FORMATS = {
+    "vllm": Format("vLLM 0.33: VLLM_TUNED_CONFIG_FOLDER", "dse.bridges.vllm", EXPERTS, several=False),
+    "sglang": Format("SGLang 0.5: SGLANG_MOE_CONFIG_DIR", "dse.bridges.sglang", EXPERTS, several=False),
+    "inductor": Format(
+        "PyTorch 2.13: torch._inductor.config.lookup_table.table", "dse.bridges.inductor", (PRODUCT,), first=3
+    ),
+    "helion": Format("Helion 1.5: autotune_seed_configs", "dse.bridges.helion", (PRODUCT,), first=5),
+    "tilelang": Format("TileLang 0.1: autotune(configs=...)", "dse.bridges.tilelang", (PRODUCT,), first=10),
+    "cutile": Format("cuTile 1.7: exhaustive_search", "dse.bridges.cutile", (PRODUCT,), first=5),
+    "tokamax": Format("tokamax 0.0.12: data/autotuning", "dse.bridges.tokamax", (PRODUCT,)),
+    "json": Format("any program", "dse.bridges.plain_json"),
+    "csv": Format("any program", "dse.bridges.plain_csv", suffix="csv"),
+    "triton": Format("a Python program with Triton", "dse.bridges.triton_table", suffix="py", several=False),
+}
+
+
+def form(name: str, kernel: str) -> Format:
+    """Find a format. **Raises:** DseError for a name that is none, or a kernel that it cannot hold."""
+    if name not in FORMATS:
+        raise DseError(f"format: found {name!r}, {one_of(name, FORMATS)}")
+    kernels = FORMATS[name].kernels
+    if kernels and kernel not in kernels:
+        raise DseError(f"format: {name}: found with {kernel}, expected {' or '.join(kernels)}")
+    return FORMATS[name]
+
+
+def _by_problem(table: Table, configuration: Callable[[Row], Own]) -> str:
+    """Write, as JSON, the sizes of each problem and its configurations by a reader's own names."""
+    problems = [
+        {
+            "size": {name: rows[0][name] for name in table.sizes},
+            "configurations": distinct(map(configuration, rows)),
+        }
+        for rows in table.problems
+        if rows
+    ]
+    return json.dumps(problems, indent=1) + "\n"
+
+
+def distinct(configurations: Iterable[Own]) -> list[Own]:
+    """Leave out what comes a second time."""
+    kept: list[Own] = []
+    for one in configurations:
+        if one not in kept:
+            kept.append(one)
+    return kept

@@ -1,0 +1,47 @@
+"""TileLang: the configurations of a product of matrices worth timing, for `tilelang.autotune(configs=...)`.
+
+    @tilelang.autotune(configs=configs("h100-sxm"))
+    @tilelang.jit(out_idx=[-1])
+    def matmul(M, N, K, block_M=128, block_N=128, block_K=32, num_stages=3, threads=128): ...
+
+Names are those of TileLang's examples of products; `rename` says others. Tried with TileLang 0.1.15.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dse.bridges.calls import best
+from dse.bridges.tables import Row
+from dse.hardware.gpus import GpuFile
+from dse.models.matrix.problem import Product
+
+FIRST = 10
+
+
+def configuration(row: Row) -> dict[str, int]:
+    """One configuration by TileLang's names."""
+    blocks = {f"block_{axis}": row[f"BLOCK_SIZE_{axis}"] for axis in "MNK"}
+    return {**blocks, "num_stages": row["num_stages"], "threads": 32 * row["num_warps"]}
+
+
+def configs(
+    gpu: str | Path | GpuFile,
+    operands: str = "fp16",
+    first: int = FIRST,
+    rename: Mapping[str, str | None] | None = None,
+) -> Callable[..., list[dict[str, int]]]:
+    """Make the function that TileLang calls with the kernel's arguments, of which M, N and K come first.
+
+    What `rename` maps to None the kernel has not.
+    """
+    others = dict(rename or {})
+
+    def own(row: Row) -> dict[str, int]:
+        named = {others.get(name, name): value for name, value in configuration(row).items()}
+        return {name: value for name, value in named.items() if name}
+
+    def ranked(m: int, n: int, k: int, *rest: Any, **more: Any) -> list[dict[str, int]]:
+        return best(gpu, Product(m, n, k, operands=operands), own, first)
+
+    return ranked

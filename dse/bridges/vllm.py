@@ -1,0 +1,38 @@
+"""A table of an experts' layer or a block-scaled product as the file that vLLM loads.
+
+Names and keys: vLLM 0.33.0, `get_config_file_name` of fused_moe.py and `get_w8a8_block_fp8_configs` of
+fp8_utils.py (Apache-2.0). Each number of tokens, as text, is mapped to the parameters; at run time the
+nearest number counts. The device is what torch.cuda.get_device_name() says.
+"""
+
+import json
+import re
+
+from dse.bridges.tables import Table
+
+UNNAMED = ("bf16", "fp16")  # kinds that the name of a file leaves out
+
+
+def file_name(table: Table) -> str:
+    """The name under which vLLM looks the file up."""
+    device = table.device or table.gpu
+    family = table.subject.name == "moe" and "H200" in re.split(r"[\s/_]+", device)
+    return named(table, "NVIDIA_H200" if family else device, "[{},{}]")  # one name for all of H200
+
+
+def named(table: Table, device: str, block: str) -> str:
+    """Name the file by sizes, device, operands and block of scales."""
+    kernel = table.subject
+    sizes = ",".join(
+        f"{name}={int(kernel.sizes[name])}" for name in (("E", "N") if kernel.name == "moe" else ("N", "K"))
+    )
+    kind = "" if kernel.dtype in UNNAMED else f",dtype={kernel.dtype}"
+    shape = f",block_shape={block.format(*kernel.block)}" if kernel.block else ""
+    device = re.sub(r"[\s/]+", "_", device)
+    return f"{sizes},device_name={device}{kind}{shape}.json"
+
+
+def text(table: Table) -> str:
+    """The content of the file."""
+    rows = {str(row["M"]): {name: row[name] for name in table.parameters} for row in table.rows}
+    return json.dumps(rows, indent=4) + "\n"

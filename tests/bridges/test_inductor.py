@@ -1,0 +1,135 @@
+"""Inductor's lookup table and its choices: by its own code where PyTorch is installed."""
+
+import json
+import re
+from dataclasses import dataclass
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import dse.inductor
+from dse.bridges import inductor
+from dse.bridges.calls import Call, Tensor, table_of
+from dse.explore.matrix.rank import first
+from dse.hardware import gpus
+from dse.models.matrix.problem import Product
+
+H100 = gpus.load("h100-sxm")
+MM = Call("mm", (Tensor.of("bfloat16", (1000, 2000)), Tensor.of("bfloat16", (2000, 512), "column")))
+KEY = "((torch.bfloat16, [1000, 2000], [2000, 1]), (torch.bfloat16, [2000, 512], [1, 2000]))+mm"
+
+
+def test_a_table_has_the_library_and_the_first_configurations():
+    table = table_of(H100, [MM], 2)
+    [[key, entries]] = json.loads(inductor.text(table)).items()
+    assert key == KEY
+    assert [entry["template_id"] for entry in entries] == ["aten::mm", "triton::mm", "triton::mm"]
+    own = table.problems[0][0]
+    assert entries[1]["BLOCK_M"] == own["BLOCK_SIZE_M"]
+    assert all(entry["EVEN_K"] == (2000 % entry["BLOCK_K"] == 0) for entry in entries[1:])
+
+
+def test_one_configuration_stands_alone_so_that_nothing_is_timed(tmp_path):
+    (tmp_path / "shapes.csv").write_text("M,N,K,b_layout\n1000,512,2000,column\n")
+    found = dse.inductor.table("h100-sxm", tmp_path / "shapes.csv", first=1, device="NVIDIA H100 80GB HBM3")
+    assert list(found) == [f"NVIDIA H100 80GB HBM3+{KEY}"]
+    assert [entry["template_id"] for entry in found.popitem()[1]] == ["triton::mm"]
+
+
+@dataclass(eq=False)
+class Choice:
+    kwargs: dict
+
+    @property
+    def params(self) -> Any:
+        return SimpleNamespace(to_kwargs=lambda: self.kwargs)
+
+
+def test_candidates_are_cut_and_ordered_and_the_library_stays():
+    [rows] = first(H100, [Product(1000, 512, 2000)], 4800)
+    kept = [dict(zip(inductor.OF_PARAMETERS, row.values(), strict=False)) for row in rows[:40:10]]
+    library, tiles = Choice({}), [Choice(kwargs) for kwargs in reversed(kept)]
+    found = inductor.ranked(H100, [tiles[0], library, *tiles[1:]], MM, 2)
+    assert found[0] is library
+    assert {one.kwargs["BLOCK_M"] for one in found[1:]} <= {kwargs["BLOCK_M"] for kwargs in kept}
+    assert len(found) == 3
+    unknown = Call("mm", (Tensor.of("float64", (8, 8)), Tensor.of("float64", (8, 8))))
+    assert inductor.ranked(H100, tiles, unknown, 2) == tiles
+
+
+class Compiled:
+    """What Inductor is to compile: a graph of one product, and its operands."""
+
+    def __init__(self, handler: Any, call: Call, faked_gpu: Any) -> None:
+        """Compile for a GPU that is not there, with the last choice in the place of the fastest."""
+        torch = import_module("torch")
+        config, V = import_module("torch._inductor.config"), import_module("torch._inductor.virtualized").V
+        select = import_module("torch._inductor.select_algorithm").AlgorithmSelectorCache
+        trace = import_module("torch.fx.experimental.proxy_tensor").make_fx
+        compile_graph = import_module("torch._inductor.compile_fx").compile_fx_inner
+        self.choices: list[Any] = []
+
+        def choose(selector: Any, name: str, choices: list, *rest: Any, **others: Any) -> Any:
+            self.choices = choices
+            return choices[-1].output_node(), None
+
+        with faked_gpu(), mock.patch.object(select, "__call__", choose), V.set_choices_handler(handler):
+            inputs = [
+                torch.empty_strided(one.shape, one.strides, dtype=getattr(torch, one.dtype), device="cuda")
+                for one in call.inputs
+            ]
+            graph = trace(lambda *operands: (getattr(torch, call.op)(*operands),), tracing_mode="real")(
+                *inputs
+            )
+            with (
+                config.patch(max_autotune=True, compile_threads=1, force_disable_caches=True),
+                pytest.raises(Exception, match="libcuda"),  # code is written, but cannot be loaded
+            ):
+                compile_graph(graph, inputs)
+
+    @property
+    def templates(self) -> list[dict[str, str]]:
+        """The arguments of Triton's templates among the choices."""
+        found = [dict(re.findall(r"(\w+)=([\w.']+)", one.description)) for one in self.choices]
+        return [one for one in found if "BLOCK_M" in one]
+
+
+SUM = Call("addmm", (Tensor("float16", (16, 2048), (0, 1)), Tensor.of("float16", (16, 4096)),
+                     Tensor.of("float16", (4096, 2048), "column")))  # fmt: skip
+BATCH = Call("bmm", (Tensor.of("bfloat16", (96, 128, 64)), Tensor.of("bfloat16", (96, 64, 128))))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # others'
+@pytest.mark.parametrize("call", [MM, SUM, BATCH], ids=["mm", "addmm", "bmm"])
+def test_inductor_compiles_what_is_chosen(call, faked_gpu):
+    pytest.importorskip("torch")
+    handler = import_module("torch._inductor.choices").InductorChoices()
+    before = Compiled(handler, call, faked_gpu)
+    after = Compiled(inductor.choices(H100, first=2), call, faked_gpu)
+    assert len(before.templates) > 10
+    assert len(after.templates) == 2
+    assert len(after.choices) - 2 == len(before.choices) - len(before.templates) > 0  # the library's
+    assert all(one in before.templates for one in after.templates)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # others'
+@pytest.mark.parametrize("call", [MM, SUM, BATCH], ids=["mm", "addmm", "bmm"])
+def test_inductor_compiles_what_it_looks_up(call, faked_gpu):
+    pytest.importorskip("torch")
+    lookup = import_module("torch._inductor.lookup_table").LookupTableChoices
+    table = table_of(H100, [call], 2)
+    with import_module("torch._inductor.config").patch(
+        {"lookup_table.table": json.loads(inductor.text(table))}
+    ):
+        found = Compiled(lookup(), call, faked_gpu)
+    assert len(found.choices) > len(found.templates) == 2
+    for template, row in zip(found.templates, table.problems[0], strict=True):
+        assert [int(template[name]) for name in inductor.OF_PARAMETERS] == [
+            row[name] for name in table.parameters
+        ]
+        assert template["EVEN_K"] == str(call.matrices[0].shape[-1] % row["BLOCK_SIZE_K"] == 0)

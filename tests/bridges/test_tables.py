@@ -1,0 +1,75 @@
+"""Tables of configurations by size, read again as programs read them."""
+
+import csv
+import importlib.util
+import io
+import json
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from dse.bridges.tables import FORMATS, PRODUCT, Table, form
+from dse.errors import DseError
+
+TABLE = Table(
+    "gemm",
+    "NVIDIA RTX A4000",
+    ("m", "n"),
+    ("BLOCK", "num_warps"),
+    [
+        [{"m": 1, "n": 64, "BLOCK": 16, "num_warps": 2, "time_s": 1e-6}],
+        [{"m": 4096, "n": 64, "BLOCK": 128, "num_warps": 8, "time_s": 1e-3}],
+    ],
+)
+
+
+def text(style: str) -> str:
+    return form(style, "gemm").text(TABLE)
+
+
+def test_json():
+    table = json.loads(text("json"))
+    assert table[1] == {
+        "size": {"m": 4096, "n": 64},
+        "configuration": {"BLOCK": 128, "num_warps": 8},
+        "time_s": 1e-3,
+    }
+
+
+def test_csv():
+    rows = list(csv.DictReader(io.StringIO(text("csv"))))
+    assert [list(map(float, row.values())) for row in rows] == [list(row.values()) for row in TABLE.rows]
+
+
+def test_python_for_triton(monkeypatch):
+    if importlib.util.find_spec("triton") is None:
+        triton = ModuleType("triton")
+        vars(triton)["Config"] = lambda kwargs, num_warps: SimpleNamespace(kwargs=kwargs, num_warps=num_warps)
+        monkeypatch.setitem(sys.modules, "triton", triton)
+    names: dict = {}
+    exec(text("triton"), names)
+    assert list(names["configs"]) == [(1, 64), (4096, 64)]
+    found = names["nearest"](m=1000, n=64)
+    assert (found.kwargs, found.num_warps) == ({"BLOCK": 128}, 8)
+
+
+def test_the_name_of_the_file_says_what_it_is_of():
+    assert form("csv", "gemm").file_name(TABLE) == "gemm on NVIDIA RTX A4000.csv"
+
+
+def test_mistakes():
+    with pytest.raises(DseError, match="format: found 'yaml', expected one of vllm, sglang, inductor"):
+        form("yaml", "gemm")
+    with pytest.raises(DseError, match="format: vllm: found with gemm, expected moe or w8a8"):
+        form("vllm", "gemm")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_has_a_reader_and_a_writer(name):
+    found = FORMATS[name]
+    writer = importlib.import_module(found.module)
+    assert callable(getattr(writer, "text", None) or writer.configuration)
+    assert (writer.__doc__ or "").strip()
+    assert found.reader
+    assert found.first == 1 or (found.several and PRODUCT in found.kernels)

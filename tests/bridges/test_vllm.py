@@ -1,0 +1,63 @@
+"""Tables for vLLM and SGLang: looked up and loaded by their rules."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dse.bridges import sglang, vllm
+from dse.bridges.tables import Table
+from dse.explore.matrix.table import Kernel
+from dse.models.matrix.configuration import PARAMETERS
+
+EXPERTS = {"E": 256, "N": 512, "K": 7168, "topk": 8}
+
+
+def table(kernel: Kernel, device: str, *rows: dict) -> Table:
+    return Table(kernel.name, device, ["M"], PARAMETERS, [[row] for row in rows], kernel)
+
+
+def vllm_name(experts: int, columns: int, device: str, dtype: str | None, block: list[int] | None) -> str:
+    """The name that vLLM 0.33.0 builds, written after its rules."""
+    device = device.replace(" ", "_")
+    if "H200" in device.split("_"):
+        device = "NVIDIA_H200"
+    parts = [f"E={experts}", f"N={columns}", f"device_name={device}"]
+    parts += [f"dtype={dtype}"] * bool(dtype) + [f"block_shape={block}".replace(" ", "")] * bool(block)
+    return ",".join(parts) + ".json"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "block", "key"),
+    [("bf16", None, None), ("fp8_w8a8", (128, 128), "fp8_w8a8"), ("int8_w8a16", None, "int8_w8a16")],
+)
+@pytest.mark.parametrize("device", ["NVIDIA B200", "NVIDIA H200 NVL", "NVIDIA GeForce RTX 4090"])
+def test_vllm_finds_the_file_of_experts(
+    dtype: str, block: tuple[int, int] | None, key: str | None, device: str
+):
+    name = vllm.file_name(table(Kernel("moe", EXPERTS, dtype, block), device))
+    assert name == vllm_name(256, 512, device, key, list(block) if block else None)
+
+
+def test_names_of_the_others():
+    # Names of files that SGLang 0.5.23 and vLLM 0.33.0 come with
+    layer = Kernel("moe", {**EXPERTS, "N": 256}, "fp8_w8a8", (128, 128))
+    assert sglang.file_name(table(layer, "NVIDIA H200")) == (
+        "E=256,N=256,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128, 128].json"
+    )
+    product = Kernel("w8a8", {"N": 7168, "K": 2048}, "fp8_w8a8", (128, 128))
+    assert vllm.file_name(table(product, "NVIDIA H200")) == (
+        "N=7168,K=2048,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
+    )
+    assert sglang.file_name(table(product, "NVIDIA H200")) == (
+        "N=7168,K=2048,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128, 128].json"
+    )
+
+
+def test_what_is_loaded(tmp_path: Path):
+    own = dict(zip(PARAMETERS, (16, 128, 128, 1, 4, 3), strict=True))
+    kernel = Kernel("moe", EXPERTS, "fp8_w8a8", (128, 128))
+    written = table(kernel, "NVIDIA H20", *({"M": m, **own, "time_s": 1e-3} for m in (1, 64)))
+    (tmp_path / vllm.file_name(written)).write_text(vllm.text(written))
+    found = json.loads((tmp_path / vllm_name(256, 512, "NVIDIA H20", "fp8_w8a8", [128, 128])).read_text())
+    assert {int(tokens): values for tokens, values in found.items()} == {1: own, 64: own}  # as vLLM reads it
