@@ -20,6 +20,7 @@ COLUMNS: dict[str, Column] = {
     "kernel": Column("", "name of the kernel"),
     "gpu": Column("", "name of the GPU, as `dse gpus` has it"),
     "model": Column("", "name of the model, as `dse models` has it"),
+    "assumed": Column("", "values that the kernel's file leaves open, and their stand-ins"),
     "threads": Column("1", "threads of a block"),
     "blocks": Column("1", "blocks of the launch"),
     "registers": Column("1", "registers of a thread"),

@@ -161,6 +161,8 @@ def ranked(
         error = np.abs(np.where(neither, np.nan, alone) / together - 1.0)
     labels = {"kernel": kernel.name, "gpu": gpu_name, "model": chosen[0].name}
     labels |= sizes_of(kernel, problem)
+    if assumptions := getattr(kernel, "assumptions", ()):
+        labels["assumed"] = "; ".join(assumptions)
     failures, compiled = dict(counted.failures), counted.compiled
     return Ranking(labels, parameters, evaluation, order, None, failures, compiled, error, counted.runs)
 

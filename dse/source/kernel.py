@@ -90,6 +90,11 @@ class SourceKernel:
         """The work that it does."""
         return self.description.variant_of
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Assumptions where its file does not say what is needed, in words for the user."""
+        return self.description.assumptions
+
     def count(
         self,
         parameters: Mapping[str, np.ndarray],

@@ -1,6 +1,6 @@
 """What each configuration of a kernel is compiled and launched with, as its description's [source] says."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
@@ -53,6 +53,24 @@ class Unstated(Enum):
 Argument = (
     Number | Array | Contents | Descriptor | Unstated | None
 )  # None: an array of which nothing is known
+
+
+def unstated_numbers(arguments: Sequence[Argument]) -> list[int]:
+    """Return the places of the numbers that are not stated."""
+    return [place for place, argument in enumerate(arguments) if argument is Unstated.NUMBER]
+
+
+def name_of(names: Sequence[str], place: int) -> str:
+    """Name an argument, by its place where the source has no name for it."""
+    return names[place] if place < len(names) and names[place] else f"argument {place}"
+
+
+def unstated(kernel: str, names: Sequence[str], places: Iterable[int | None]) -> str:
+    """Say that a launch depends on numbers that are not stated."""
+    found = [name_of(names, place) for place in places if place is not None] or ["a number"]
+    values = " and ".join(f"{name}=VALUE" for name in found)
+    what = "addresses, trips or branches depend"
+    return f"{kernel}: {', '.join(found)}: found no value, on which {what}, expected {values} (given.arguments)"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Compiles and executes configurations of a kernel for an AMD GPU, and keeps on disk what that gives."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -11,21 +12,23 @@ from dse.errors import DseError
 from dse.kernels.description import Description
 from dse.source.amd.compile.clang import clang, knows
 from dse.source.amd.compile.source import Built, HipSource, read_source
-from dse.source.amd.profile.characterise import characterise
+from dse.source.amd.execute.interpret import execute
+from dse.source.amd.profile.characterise import Executed, counted
 from dse.source.amd.profile.warp import warp_counts
 from dse.source.amd.text import Listing, parse
 from dse.source.cache import key
 from dse.source.kept import pack
 from dse.source.kernel import Toolchain
-from dse.source.launches import Configuration
+from dse.source.launches import Configuration, unstated, unstated_numbers
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.arguments import arguments_of
 from dse.source.nvidia.compile.contract import Failure
+from dse.source.nvidia.compile.declared import parameters_of
 from dse.source.nvidia.sass.elf import Parameter
-from dse.source.nvidia.source import Job, KernelProfile, characterise_all, compiled
+from dse.source.nvidia.source import Job, KernelProfile, characterise_all, compiled, no_contents
 from dse.types import Gpu, Resources
 
-RULES = "3"  # to be changed with how counts are worked out from what was compiled: they are kept
+RULES = "4"  # to be changed with how counts are worked out from what was compiled: they are kept
 
 
 def source_of(description: Description) -> HipSource:
@@ -62,24 +65,24 @@ def _characterise_batch(source: Any, job: Job) -> dict[str, KernelProfile | Fail
             results[name] = made
             continue
         try:
-            results[name] = executed(made, job.wanted[name], job.gpu, source.kernel)
+            results[name] = executed(made, job.wanted[name], job.gpu, source)
         except DseError as error:
             results[name] = Failure("not executed", str(error))
     job.cache.put({name: pack(result) for name, result in results.items()})
     return results
 
 
-def executed(made: Built, configuration: Configuration, gpu: Gpu, kernel: str = "") -> KernelProfile:
+def executed(made: Built, configuration: Configuration, gpu: Gpu, source: HipSource) -> KernelProfile:
     """Profile one configuration by executing its machine code.
 
-    **Raises:** DseError if it cannot be executed.
+    **Raises:** DseError if it cannot be executed, or depends on what is not stated.
     """
-    listing = listing_of(made, kernel)
+    listing = listing_of(made, source.kernel)
     asked = resources(listing, configuration)
     launch = launch_of(listing, configuration)
-    counts = characterise(
-        listing, launch, asked, configuration.shared_bytes or 0, gpu, joins(made.compiler, gpu)
-    )
+    ran = Executed(listing, launch, configuration.shared_bytes or 0, gpu, joins(made.compiler, gpu))
+    check_stated(ran, source, configuration)
+    counts = counted(ran, asked)
     return KernelProfile(
         registers=listing.vgprs,
         shared_bytes=int(asked.shared_bytes),
@@ -89,6 +92,38 @@ def executed(made: Built, configuration: Configuration, gpu: Gpu, kernel: str = 
         counts=counts,
         warp=warp_counts(counts),
     )
+
+
+def check_stated(ran: Executed, source: HipSource, configuration: Configuration) -> None:
+    """Refuse a launch that depends on numbers, or on whole numbers in arrays, that are not stated.
+
+    **Raises:** DseError that names them.
+    """
+    if ran.missing is None:
+        return
+    declared, kernel = parameters_of(source) or (), ran.listing.name
+    numbers = unstated_numbers(configuration.arguments)
+    if numbers and (needed := _needed(ran, numbers, configuration)):
+        raise DseError(unstated(kernel, [parameter.name for parameter in declared], needed))
+    for parameter, argument in zip(declared, configuration.arguments, strict=False):
+        if ran.missing.what == "address" and parameter.whole and parameter.pointer and argument is None:
+            raise DseError(no_contents(kernel, parameter.name, "says where others are read"))
+
+
+def _needed(ran: Executed, numbers: Sequence[int], configuration: Configuration) -> list[int]:
+    """Return the places of those numbers without which blocks cannot run, all where arrays hide which."""
+
+    def missing(unknown: int | None) -> object:
+        arguments = [
+            0 if place in numbers and place != unknown else argument
+            for place, argument in enumerate(configuration.arguments)
+        ]
+        launch = launch_of(ran.listing, replace(configuration, arguments=tuple(arguments)))
+        return execute(ran.code, launch, ran.sample.blocks, configuration.shared_bytes or 0)[1]
+
+    if missing(None) is not None:
+        return list(numbers)
+    return [place for place in numbers if missing(place) is not None]
 
 
 def joins(compiler: str, gpu: Gpu) -> bool:

@@ -9,7 +9,7 @@ from dse.kernels.description import Description, Number
 from dse.source.amd.compile.source import HipSource
 from dse.source.amd.profile.characterise import Executed, counted
 from dse.source.amd.profile.record import Record
-from dse.source.amd.source import architecture, joins, launch_of, listing_of, resources, source_of
+from dse.source.amd.source import architecture, check_stated, joins, launch_of, listing_of, resources, source_of
 from dse.source.explain.nvidia import configured, failed, tables
 from dse.source.machine.blocks import Sample
 from dse.source.nvidia.compile.contract import Failure
@@ -48,6 +48,7 @@ def explained(
         gpu.gpu,
         joins(made.compiler, gpu.gpu),
     )
+    check_stated(ran, source, configuration)
     counts = counted(ran, asked)
     return {
         "kernel": listing.name,

@@ -58,7 +58,14 @@ def load(path: Path, given: Given) -> Description:
         space=Space(dict(given.tuned)),
         problem=tuple(problem.items()),
         build=build_with(build, given),
+        assumptions=_assumptions(build, declared or ()),
     )
+
+
+def _assumptions(build: Build, declared: Sequence[Declared]) -> tuple[str, ...]:
+    """Name the numbers that are not stated: they are 0 if nothing depends on them, else an error."""
+    unstated = [one.name for one, value in zip(declared, build.arguments, strict=False) if value is None]
+    return (f"{', '.join(unstated)}: 0, since no value is stated",) if unstated else ()
 
 
 def _or_instead(path: Path) -> str:

@@ -1,0 +1,53 @@
+"""Nothing silent, nothing impossible: mistakes that once gave a plausible answer, by the command line."""
+
+import json
+
+import pytest
+
+SOURCE = """
+extern "C" __global__ void scaled(const int* from, const float* x, float* y, float factor, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+#if TRIPS
+    float sum = 0;
+    for (int k = 0; k < n; k++) sum += x[i + k * 32];
+    y[i] = sum;
+#elif GATHERED
+    y[i] = factor * x[from[i]];
+#elif FAR
+    y[i + n] = factor * x[i];
+#else
+    if (i < n) y[i] = factor * x[i];
+#endif
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def scaled(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scaled") / "scaled.cu"
+    path.write_text(SOURCE)
+    return str(path), "--block", "128", "--grid", "512"
+
+
+@pytest.mark.parametrize("gpu", ["a100", "mi250x"])
+@pytest.mark.parametrize("macro", ["TRIPS", "FAR", "OTHERS"])
+@pytest.mark.parametrize("command", [("rank",), ("characterise", "--explain")])
+def test_a_number_on_which_counts_depend_is_asked_for(run_dse, scaled, gpu, macro, command):
+    name, *options = command
+    ran = run_dse(name, *scaled, "--gpu", gpu, "-D", f"{macro}=1", "--arg", "factor=2.0", *options)
+    assert (ran.code, ran.out) == (2, "")
+    assert "n: found no value" in ran.err and "expected n=VALUE (--arg)" in ran.err
+
+
+def test_contents_on_which_addresses_depend_are_asked_for(run_dse, scaled):
+    stated = ("--arg", "factor=2", "--arg", "n=65536", "-D", "GATHERED=1")
+    ran = run_dse("rank", *scaled, "--gpu", "a100", *stated)
+    assert ran.code == 2 and "from: found no contents" in ran.err
+    assert run_dse("rank", *scaled, "--gpu", "a100", *stated, "--arg", "from=65536:int:index").code == 0
+
+
+@pytest.mark.parametrize("gpu", ["a100", "mi250x"])
+def test_a_number_on_which_nothing_depends_is_0_and_that_is_said(run_dse, scaled, gpu):
+    ran = run_dse("rank", *scaled, "--gpu", gpu, "--arg", "n=65536", "--json")
+    assert ran.code == 0 and "assumed: factor: 0" in ran.err
+    assert json.loads(ran.out)[0]["assumed"].startswith("factor: 0")
