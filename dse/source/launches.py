@@ -70,7 +70,9 @@ def unstated(kernel: str, names: Sequence[str], places: Iterable[int | None]) ->
     found = [name_of(names, place) for place in places if place is not None] or ["a number"]
     values = " and ".join(f"{name}=VALUE" for name in found)
     what = "addresses, trips or branches depend"
-    return f"{kernel}: {', '.join(found)}: found no value, on which {what}, expected {values} (given.arguments)"
+    return (
+        f"{kernel}: {', '.join(found)}: found no value, on which {what}, expected {values} (given.arguments)"
+    )
 
 
 @dataclass(frozen=True)

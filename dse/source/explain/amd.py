@@ -9,7 +9,15 @@ from dse.kernels.description import Description, Number
 from dse.source.amd.compile.source import HipSource
 from dse.source.amd.profile.characterise import Executed, counted
 from dse.source.amd.profile.record import Record
-from dse.source.amd.source import architecture, check_stated, joins, launch_of, listing_of, resources, source_of
+from dse.source.amd.source import (
+    architecture,
+    check_stated,
+    joins,
+    launch_of,
+    listing_of,
+    resources,
+    source_of,
+)
 from dse.source.explain.nvidia import configured, failed, tables
 from dse.source.machine.blocks import Sample
 from dse.source.nvidia.compile.contract import Failure

@@ -178,20 +178,20 @@ def _keep(cache: Cache, results: Mapping[str, KernelProfile | Failure]) -> None:
     cache.put({name: pack(result) for name, result in results.items() if lasting(result)})
 
 
-def unstated_number(
-    counts: Characterisation, made: Compiled, source: Source, given: Sequence[Argument]
-) -> str:
+def unstated_number(counts: Characterisation, made: Compiled, source: Any, given: Sequence[Argument]) -> str:
     """Say which number that is not stated the counts depend on: zero in its place counts less; "" if none."""
     passed = made.launched.passed if made.launched is not None else None
     for what in (what for decision in counts.unknown for what in decision.depends_on):
-        if what == "arguments" or (number := _NUMBER.match(what)):
-            place = int(number[1]) if number else -1
-            places = [passed[place].argument if passed else place] if number else unstated_numbers(given)
+        if what == "arguments":  # one of them, by an index
+            return unstated(made.binary.kernel, names_of(source), unstated_numbers(given))
+        if number := _NUMBER.match(what):
+            place = int(number[1])
+            places = [passed[place].argument if passed else place]
             return unstated(made.binary.kernel, names_of(source), places)
     return ""
 
 
-def unstated_array(counts: Characterisation, made: Compiled, source: Source) -> str:
+def unstated_array(counts: Characterisation, made: Compiled, source: Any) -> str:
     """Say which array the counts depend on whose contents are not stated; "" if none.
 
     Where zeros end work early, or send all accesses to one place, they would count for less than they do.
@@ -201,11 +201,12 @@ def unstated_array(counts: Characterisation, made: Compiled, source: Source) -> 
     declared = () if passed else parameters_of(source) or ()
     for decision in (decision for decision in counts.unknown if decision.matters):
         for array in filter(None, map(_CONTENTS.match, decision.depends_on)):
-            place = passed[int(array[1])].argument if passed else int(array[1])
+            at = int(array[1])
+            place = passed[at].argument if passed else at
             if passed:
-                whole = not passed[int(array[1])].fractions
+                whole = not passed[at].fractions
             else:  # that an address depends on it says as much as its type
-                whole = decision.what == "address" or any(one.whole for one in declared[place : place + 1])
+                whole = decision.what == "address" or any(one.whole for one in declared[at : at + 1])
             if whole:
                 name = "Triton's own memory" if place is None else name_of(names_of(source), place)
                 does = "ends or skips work" if decision.what == "branch" else "says where others are read"
@@ -219,7 +220,7 @@ def no_contents(kernel: str, name: str, does: str) -> str:
     return f"{kernel}: {name}: found no contents of the array, which {does}, expected {how}"
 
 
-def names_of(source: Source) -> Sequence[str]:
+def names_of(source: Any) -> Sequence[str]:
     """Name the arguments of a kernel, as far as its source does."""
     return source.names or [parameter.name for parameter in parameters_of(source) or ()]
 
