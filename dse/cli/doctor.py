@@ -49,6 +49,14 @@ def doctor(
     """
     rows = [*_here(), *(_devices() if devices else ()), *_extras(), _cache()]
     present(rows, title=f"dse {_version(PACKAGE)}", json=json, csv=csv, out=None)
+    if not (json or csv):
+        from dse.report.conclusion import conclude
+
+        other = [f"{row['part']} {row['state']}" for row in rows if row["state"] != "ok"]
+        conclude(
+            "all that dse itself needs is here",
+            sure=f"but {', '.join(other)}" if other else "nothing is missing",
+        )
 
 
 def _here() -> list[dict[str, Any]]:

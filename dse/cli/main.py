@@ -69,7 +69,10 @@ def main(
     traceback: Annotated[
         bool, typer.Option("--traceback", help="Show where dse itself went wrong, if it does.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Show no progress bar, and no conclusion beside JSON or CSV."),
+    ] = False,
 ) -> None:
     """Explore the launch configurations of GPU kernels, by analytical models, without a GPU."""
     if quiet and "DSE_QUIET" not in os.environ:
@@ -84,6 +87,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     interrupted. What is none of these is a mistake of ours: one line, and 1.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _assumed()  # those of one that failed before, in this process
     try:
         cache()
         with warnings.catch_warnings():
@@ -95,6 +99,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
             warnings.filterwarnings("ignore", DOES_WITHOUT)
             code = app(arguments, standalone_mode=False)
         sys.stdout.flush()
+        for assumption in _assumed():
+            print(f"assumed: {one_line(assumption)}", file=sys.stderr)
     except typer.TyperException as error:  # of flags; without a message where help was printed
         message = one_line(error.format_message()).rstrip(".")
         _end(f"{message}; --help tells what is allowed" if message else "")
@@ -143,6 +149,15 @@ def run(arguments: Sequence[str] | None = None) -> None:
     if code == 130:  # what typer makes of KeyboardInterrupt
         print("dse: interrupted", file=sys.stderr)
     sys.exit(code)
+
+
+def _assumed() -> list[str]:
+    """Take what commands assumed of the kernels that they read, if they read any."""
+    read = sys.modules.get("dse.cli.inputs.kernels")
+    assumed = list(read.ASSUMED) if read else []
+    if read:
+        read.ASSUMED.clear()
+    return assumed
 
 
 def _end_as_what_is_here(error: Exception) -> None:

@@ -208,13 +208,6 @@ def test_every_form_of_a_kernel_gives_the_same(run_dse, triple: Path, file: str,
 _LAUNCH = (("resources", "threads"), ("resources", "blocks"), ("resources", "shared_bytes"))
 
 
-def test_what_is_not_said_is_reported(run_dse, triple: Path):
-    ran = run_dse(
-        "characterise", str(triple / "triple.cu"), "-g", "a100-pcie-40gb", *LAUNCH, *MACROS, "--json"
-    )
-    assert any(name.endswith("by data not stated (argument 2)") for _, name in values(ran))
-
-
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".json"])
 def test_all_configurations_in_one_file(run_dse, triple: Path, tmp_path: Path, suffix: str):
     out = tmp_path / f"all{suffix}"

@@ -21,7 +21,6 @@ from dse.cli.inputs.kernels import (
 )
 from dse.cli.inputs.model_choice import SimulatorOptions, closed_form, models
 from dse.cli.inputs.values import lists, settings
-from dse.models import MODELS
 
 __all__ = [  # and the options below
     "LaunchOptions",
@@ -66,7 +65,11 @@ KernelsArgument = Annotated[
 ]
 PriorOption = Annotated[
     list[Path] | None,
-    typer.Option("--prior", metavar="FILE", help="Recorded times of the kernel on another GPU; repeatable."),
+    typer.Option(
+        "--prior",
+        metavar="FILE",
+        help="Recorded times of the kernel on another GPU; repeatable.",
+    ),
 ]
 GpuOption = Annotated[
     str,
@@ -90,7 +93,7 @@ ModelsOption = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
-        help=f"One of {', '.join(MODELS)}; repeatable.",
+        help="A model of `dse models`; repeatable.",
         autocompletion=complete_models,
     ),
 ]
@@ -100,7 +103,7 @@ ModelOption = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
-        help=f"One of {', '.join(MODELS)}.",
+        help="A model of `dse models`.",
         autocompletion=complete_models,
     ),
 ]
@@ -120,7 +123,12 @@ SourceOption = Annotated[
 ]
 SampleOption = Annotated[
     int | None,
-    typer.Option("--sample", metavar="N", min=1, help="So many configurations only, taken at random."),
+    typer.Option(
+        "--sample",
+        metavar="N",
+        min=1,
+        help="So many configurations only, taken at random.",
+    ),
 ]
 CompileOption = Annotated[
     int | None,

@@ -5,15 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from dse.errors import DseError, one_line, one_of
+from dse.errors import DseError, one_of
 
 if TYPE_CHECKING:
     from dse.hardware.gpus.read import GpuFile
     from dse.kernels.counts import Counts, Number
     from dse.kernels.description import Description
     from dse.source.readers.given import Given
+
+ASSUMED: dict[str, None] = {}  # by files of kernels that were read: said after a command that worked
 
 
 def description(
@@ -49,8 +49,7 @@ def description(
     if fixed:
         values = {key: (value,) for key, value in fixed.items()}
         loaded = replace(loaded, space=loaded.space.with_values(values, "--set"))
-    for assumption in loaded.assumptions:
-        typer.echo(f"assumed: {one_line(assumption)}", err=True)
+    ASSUMED.update(dict.fromkeys(loaded.assumptions))
     return loaded, loaded.sizes(**sizes)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class SimulatorOptions:
     """Options of the model `pipeline`."""
+
+    panel: ClassVar = "The model pipeline"
 
     scheduler: Annotated[
         str | None,

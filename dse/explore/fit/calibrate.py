@@ -24,6 +24,7 @@ from dse.kernels.counts import Counts, Number
 from dse.models import get
 from dse.models.protocol import Model
 
+HELD = "held out: a fifth of the configurations"
 HELD_OUT = 0.2  # of the configurations of each space
 MOST = 1_000  # configurations of a file, unless a number is stated: evenly over the order of their times
 
@@ -47,6 +48,8 @@ class Calibration(Result):
     model: str
     fit: Fit  # to all data
     scores: tuple[dict[str, Any], ...]
+    ran: int  # configurations of the files that ran
+    evenly: bool  # whether those fitted to were taken evenly over the times, else at random
 
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
         """Return the first `top` of `fields`, all without it."""
@@ -73,6 +76,27 @@ class Calibration(Result):
                     | {"determined": name not in (*untold, *doubts), "note": doubts.get(name, "")}
                 )
         return rows
+
+    @property
+    def basis(self) -> str:
+        """Say in words what was fitted to."""
+        counted = sum(row["configurations"] for row in self.scores if row["data"] != "held out: the kernel")
+        spread = "" if counted == self.ran else ", evenly over their times" if self.evenly else " at random"
+        of = "" if counted == self.ran else f" of {self.ran:,}"
+        return f"{counted:,}{of} configurations that ran{spread}"
+
+    @property
+    def worth(self) -> str:
+        """Say in words how well configurations that were held out are predicted; "" where none were."""
+        held = [row for row in self.scores if row["data"] == HELD]
+        if not held:
+            return ""
+        before, after, free = (
+            float(np.average([row[name] for row in held], weights=[row["configurations"] for row in held]))
+            for name in ("mape_before_percent", "mape_percent", "mape_unbounded_percent")
+        )
+        now = f"{after:.1f} % after ({free:.1f} % without bounds)"
+        return f"error of times held out {before:.1f} % before, {now}"
 
     def errors(self) -> list[dict[str, Any]]:
         """Return one row a set of data: before and after the fit."""
@@ -110,7 +134,8 @@ def calibrate(
     if method not in METHODS:
         raise DseError(f"method: found {method!r}, {one_of(method, METHODS)}")
     random = np.random.default_rng(seed)
-    data = [_data(space, files[space.gpu], sample, random) for space in spaces]
+    read = [_data(space, files[space.gpu], sample, random) for space in spaces]
+    data, ran = [part for part, _ in read], sum(count for _, count in read)
     names = tuple(free or names_for(part.launches.kernel for part in data))
     of_each = np.stack([widths(file, names) for file in files])
     limits = np.stack([bounds(file, names) for file in files], axis=1)
@@ -132,14 +157,22 @@ def calibrate(
         to_train, unbounded = fitted(train), fitted(train, how=replace(parameters, bounds=None))
         scores = [
             *_scores("fitted", spaces, train, to_train, predictor, unbounded),
-            *_scores("held out: a fifth of the configurations", spaces, held, to_train, predictor, unbounded),
+            *_scores(HELD, spaces, held, to_train, predictor, unbounded),
         ]
         for number in without:
             own = [other.kernel.name == spaces[number].kernel.name for other in spaces]
             others = [part.only(np.full(len(part), not out)) for part, out in zip(data, own, strict=True)]
             to_others = fitted(others)
             scores += _scores("held out: the kernel", [spaces[number]], [data[number]], to_others, predictor)
-        return Calibration(files, spaces, predictor.name, fitted(data, starts, steps=walk), tuple(scores))
+        return Calibration(
+            files,
+            spaces,
+            predictor.name,
+            fitted(data, starts, steps=walk),
+            tuple(scores),
+            ran,
+            sample is None,
+        )
 
 
 def check_target(path: Path, gpus: int) -> None:
@@ -196,9 +229,13 @@ def _kept(record: Fact, moved: Container[str]) -> Fact:
     return replace(record, follows=None) if follows else record
 
 
-def _data(space: MeasuredSpace, file: GpuFile, sample: int | None, random: np.random.Generator) -> Data:
+def _data(
+    space: MeasuredSpace, file: GpuFile, sample: int | None, random: np.random.Generator
+) -> tuple[Data, int]:
+    """Read a space as data: of so many configurations, and how many ran."""
     table = measured.load(space.path, space.kernel)
     ran = np.flatnonzero(table.ok)
+    count = len(ran)
     if sample is not None:
         ran = np.sort(random.permutation(ran)[:sample])
     elif len(ran) > MOST:
@@ -209,7 +246,7 @@ def _data(space: MeasuredSpace, file: GpuFile, sample: int | None, random: np.ra
     table = table.rows(ran)
     sizes = {**space.problem, **table.problem}
     laid_out = launches.of_kernel(space.kernel, file.gpu, table.parameters, sizes)
-    return Data.of(laid_out, table.fastest_s)
+    return Data.of(laid_out, table.fastest_s), count
 
 
 def _scores(

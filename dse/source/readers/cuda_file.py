@@ -64,7 +64,11 @@ def load(path: Path, given: Given) -> Description:
 
 def _assumptions(build: Build, declared: Sequence[Declared]) -> tuple[str, ...]:
     """Name the numbers that are not stated: they are 0 if nothing depends on them, else an error."""
-    unstated = [one.name for one, value in zip(declared, build.arguments, strict=False) if value is None]
+    unstated = [
+        one.name or f"argument {place}"
+        for place, (one, value) in enumerate(zip(declared, build.arguments, strict=False))
+        if value is None
+    ]
     return (f"{', '.join(unstated)}: 0, since no value is stated",) if unstated else ()
 
 
