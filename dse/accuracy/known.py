@@ -93,7 +93,8 @@ def _from_source(path: Path, how: How, note: Note = ignore, progress: Progress =
         table = measured.load(path, kernel)
         choices = candidates.of_kernel(kernel, gpu, how.model, table.parameters, table.problem, progress)
     except DseError as error:
-        note(f"{path}: not read from source: {error}")
+        if how.source:  # else nobody asked for it
+            note(f"{path}: not read from source: {error}")
         return None
     return Known("source", description.name, table, choices)
 

@@ -107,7 +107,8 @@ def rank(
         present(ranking.levels, title=title, wide=output.wide)
     sure = "a prediction" if not refit else f"{rows[0]['chance_fastest']:.0%} sure to be the fastest"
     if ranking.tied > 1 and not (diverse or refit or prior):
-        sure += f", as good as equal to ranks 2 to {ranking.tied:,} (--diverse shows one of each group)"
+        others = "rank 2" if ranking.tied == 2 else f"ranks 2 to {ranking.tied:,}"
+        sure += f", as good as equal to {others} (--diverse shows one of each group)"
     then = "dse tune measures the most promising, dse prune lists them"
     output.conclude(_finding(ranking, rows[0]), sure=sure, then=then)
 
@@ -116,7 +117,7 @@ def _finding(ranking: "Ranking", first: "Mapping[str, Any]") -> str:
     from dse.report.conclusion import configuration, quantity
 
     time = first["refitted_s"] if "refitted_s" in first else first["time_s"]
-    which = configuration(first, [name for name in ranking.parameters if name in first])
+    which = configuration(first, [name for name in ranking.parameters if name not in ranking.hidden])
     finding = f"fastest of {ranking.count:,}: {which or 'the only one'}: {quantity(time)} by {first['model']}"
     if first.get("measured_s"):
         finding += f", measured {quantity(first['measured_s'])}"

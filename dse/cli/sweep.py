@@ -169,7 +169,7 @@ def _kernels(
         unused -= mine.keys()
         fixed = {key: values for key, values in mine.items() if key not in sizes}
         if fixed:
-            loaded = replace(loaded, space=loaded.space.with_values(fixed, "--set"))
+            loaded = replace(loaded, space=inputs.with_fixed(loaded, fixed))
         kernels.append((readers.counts_of(loaded), sizes | {key: mine[key] for key in mine if key in sizes}))
     if unused:
         raise DseError(f"--set: found {min(unused)!r}, expected a parameter or size of {', '.join(names)}")

@@ -182,7 +182,9 @@ def configurations(
     sizes = sizes_of(kernel, problem)
     index = kernel.space.indices(sizes) if sample is None else kernel.space.sample(sample, sizes, seed)
     if not len(index):
-        raise DseError(f"{kernel.path}: constraints: found no valid configuration, expected at least one")
+        why = kernel.space.emptied_by(sizes)
+        found = f"found no valid configuration ({why}), expected at least one"
+        raise DseError(f"{kernel.path}: constraints: {found}")
     return kernel.space.decode(index, np)
 
 

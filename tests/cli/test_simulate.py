@@ -177,7 +177,7 @@ def test_a_kernel_on_a_gpu(read, run_dse, toy_kernel, tmp_path):
     resident = f"resident={found['slots']}, warps_per_block=4"
     assert second == f"{found['groups']} of {found['blocks']} blocks of an SM, {resident}"
     assert conclusion.startswith(f"{found['makespan_cycles']:,.6g} cycles, ")
-    assert "µs at" in conclusion
+    assert "s at" in conclusion
     assert "dram=off makes it" in conclusion
 
     fewer = read(*where, "--warps", "8", "--groups", "3", "--what-if", "blocks=1")

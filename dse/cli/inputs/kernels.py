@@ -5,9 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dse.errors import DseError, one_of
+from dse.errors import MOST_NAMES, DseError, one_of
 
 if TYPE_CHECKING:
+    from dse.core.space import Space
     from dse.hardware.gpus.read import GpuFile
     from dse.kernels.counts import Counts, Number
     from dse.kernels.description import Description
@@ -47,10 +48,19 @@ def description(
         allowed = [*loaded.space.names, *dict(loaded.problem)]
         raise DseError(f"--set: {loaded.name}: found {unknown[0]!r}, {one_of(unknown[0], allowed)}")
     if fixed:
-        values = {key: (value,) for key, value in fixed.items()}
-        loaded = replace(loaded, space=loaded.space.with_values(values, "--set"))
+        loaded = replace(loaded, space=with_fixed(loaded, {key: (value,) for key, value in fixed.items()}))
     ASSUMED.update(dict.fromkeys(loaded.assumptions))
     return loaded, loaded.sizes(**sizes)
+
+
+def with_fixed(loaded: "Description", values: Mapping[str, Sequence["Number"]]) -> "Space":
+    """Return a kernel's space with other values of some parameters; those outside it are pointed out."""
+    for key, some in values.items():
+        own = loaded.space.values[key]
+        if outside := [value for value in some if value not in own]:
+            listed = ", ".join(map(str, own[:MOST_NAMES])) + (", ..." if len(own) > MOST_NAMES else "")
+            ASSUMED[f"{key} may be {outside[0]}, which is outside its space: {listed}"] = None
+    return loaded.space.with_values(values, "--set")
 
 
 def kernel(

@@ -192,6 +192,25 @@ class Space:
             kept = {key: column[keep] for key, column in known.items() if key in later}
             yield from self._extend(longer[keep], kept, checks[1:], constants, chunk, ends)
 
+    def emptied_by(self, constants: Mapping[str, Any] | None = None) -> str:
+        """Say why no configuration is valid: the constraint that none fulfils, alone or with those before.
+
+        Parameters that have one value only are named with it.
+        """
+        known = constants or {}
+        alone = [(each,) for each in self.constraints]
+        together = [self.constraints[:count] for count in range(2, len(self.constraints) + 1)]
+        for some in (*alone, *together):
+            names = set().union(*(each.names for each in some))
+            space = Space({name: values for name, values in self.values.items() if name in names}, some)
+            if any(piece.size for piece in space.pieces(0, space.size, known)):
+                continue
+            one = {name: values[0] for name, values in space.values.items() if len(values) == 1} | dict(known)
+            fixed = [f"{name}={value}" for name, value in one.items() if name in some[-1].names]
+            at = f" at {', '.join(fixed)}" if fixed else ""
+            return f"none fulfils {some[-1].text!r}{at}{', beside the others' if len(some) > 1 else ''}"
+        return "the space has none"
+
     def configurations(
         self, constants: Mapping[str, Any] | None = None, chunk: int = 2**20
     ) -> dict[str, np.ndarray]:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from pathlib import Path
 from typing import Any
 
 from dse.errors import DseError
@@ -19,7 +18,7 @@ from dse.source.amd.text import Listing, parse
 from dse.source.cache import key
 from dse.source.kept import pack
 from dse.source.kernel import Toolchain
-from dse.source.launches import Configuration, unstated, unstated_numbers
+from dse.source.launches import Configuration, build_of, unstated, unstated_numbers
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.arguments import arguments_of
 from dse.source.nvidia.compile.contract import Failure
@@ -36,12 +35,8 @@ def source_of(description: Description) -> HipSource:
 
     **Raises:** DseError if it has none, cannot be read, or is for NVIDIA only.
     """
-    if description.source is None or description.build is None:
-        raise DseError(
-            f"{description.path}: source: found none, expected a table with file, block, grid, arguments"
-        )
-    build = description.build
-    return read_source(Path(description.source), build.kernel, given=build.options)
+    path, build = build_of(description)
+    return read_source(path, build.kernel, given=build.options)
 
 
 def architecture(gpu: Gpu, source: HipSource | None = None) -> int:

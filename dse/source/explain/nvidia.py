@@ -15,7 +15,7 @@ from dse.hardware import occupancy
 from dse.hardware.gpus.read import GpuFile
 from dse.kernels.description import Description, Number
 from dse.source.kernel import architecture
-from dse.source.launches import Configuration, configurations
+from dse.source.launches import Configuration, check_threads, configurations
 from dse.source.machine.blocks import Sample, representative
 from dse.source.nvidia.arguments import as_launched, launch_of
 from dse.source.nvidia.compile.contract import Compiled, Failure, Source
@@ -85,9 +85,7 @@ def configured(
     **Raises:** DseError if its blocks are too large.
     """
     [configuration] = configurations(description, parameters, problem, gpu.gpu)
-    threads, limit = prod(configuration.block), int(gpu.gpu.limits.threads_per_block)
-    if threads > limit:
-        raise DseError(f"{description.name}: block: found {threads} threads, expected at most {limit}")
+    check_threads(description.name, [configuration], gpu.gpu)
     return configuration
 
 
