@@ -40,6 +40,7 @@ COMMANDS = {
         "constraints, its other names.",
     "models": "List the models.",
     "measure": "Measure a GPU, and kernels on it. Takes the extra `cuda` and NVIDIA's driver; no nvcc.",
+    "cache": "Say where what was compiled and counted is kept, and how large it is; or clear it.",
     "doctor": "Show versions, devices, cores, caches, which extras are installed, and what is "
         "missing for what.",
 }

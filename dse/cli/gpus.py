@@ -1,13 +1,10 @@
 """`dse gpus`: which GPUs there are, and where each of their numbers is from."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from dse.cli.options import CsvOption, Group, JsonOption, OutOption, WideOption, present
-
-if TYPE_CHECKING:
-    from dse.types import Gpu
 
 app = typer.Typer(name="gpus", cls=Group, rich_markup_mode="rich")
 
@@ -26,39 +23,24 @@ def gpus(
         from dse.core.catalogue import folder
         from dse.core.precision import in_64_bits
         from dse.hardware.gpus.read import load, names
-        from dse.report.conclusion import conclude
 
         with in_64_bits():  # or 864 GB/s would become 864.000016
             files = {name: load(folder("gpus") / f"{name}.toml", np.float64) for name in names()}
         rows = [
             {
                 "name": name,
-                "architecture": file.header.architecture,
-                "sm_count": int(file.gpu.sm_count),
-                "dram_bandwidth": float(file.gpu.dram_bandwidth),
-                "fp32_tflops": _tflops(file.gpu),
-                "cc": file.header.compute_capability or file.header.gfx_name,
-                "clock": float(file.gpu.clock),
-                "vendor": file.header.vendor,
                 "gpu": file.name,
+                "vendor": file.header.vendor,
+                "architecture": file.header.architecture,
+                "cc": file.header.compute_capability or file.header.gfx_name,
+                "sm_count": int(file.gpu.sm_count),
+                "clock": float(file.gpu.clock),
+                "dram_bandwidth": float(file.gpu.dram_bandwidth),
             }
             for name, file in files.items()
         ]
         units = {"clock": "Hz", "dram_bandwidth": "B/s"}
-        shown = [row | {"name": str(row["name"]).replace("_", "-")} for row in rows]  # as one types it
-        table = not (json or csv or out)
-        hidden = ("gpu", "vendor")
-        present(
-            shown if table else rows, title="GPUs", units=units, json=json, csv=csv, out=out, hidden=hidden
-        )
-        if table or out:
-            conclude(f"{len(rows)} GPUs", wrote=out, then="dse gpus show NAME has the source of each number")
-
-
-def _tflops(gpu: "Gpu") -> float:
-    """Single precision at the stated clock, in units of 10^12 a second: lanes × SMs × clock × 2."""
-    lanes = float(gpu.limits.warp_size) / float(gpu.cpi.fp32)
-    return round(2e-12 * lanes * float(gpu.sm_count) * float(gpu.clock), 2)
+        present(rows, title="GPUs", units=units, json=json, csv=csv, out=out)
 
 
 @app.command(epilog="Example: [bold]dse gpus show a100-pcie-40gb[/bold]")

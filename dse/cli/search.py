@@ -38,8 +38,8 @@ def search(
         ),
     ] = 200,
     objective: Annotated[
-        str, typer.Option(help="What to keep low: time, and perhaps registers and shared.")
-    ] = "time",
+        str, typer.Option(help="What to keep low: time_s, and perhaps registers and shared_bytes.")
+    ] = "time_s",
     storage: Annotated[
         str,
         typer.Option(
@@ -87,7 +87,7 @@ def search(
     with used(spread.workers, spread.cluster), progress("Searching", trials) as advance:
         study.run(searched, gpu_file.gpu, chosen, trials, advance)
 
-    rows = searched.best()
+    rows = searched.rows()
     for row in rows:
         least, found = study.optimum(choices[row["kernel"]], gpu_file.gpu, chosen), row["time_s"]
         row["optimum_s"] = least

@@ -6,7 +6,6 @@ in order. Dask does the units again that a worker had when it died. This is the 
 """
 
 import logging
-import os
 import pickle
 import time
 from collections import deque
@@ -41,7 +40,9 @@ _IN_USE: ContextVar[Spread | None] = ContextVar("spread", default=None)
 
 def in_threads(workers: int | None = None) -> Spread:
     """Spread work over threads of this process: one for each core, or so many. JAX's devices take turns."""
-    count = workers or len(os.sched_getaffinity(0))
+    from dse.core.parallel import processors  # which imports this module
+
+    count = workers or processors()
 
     def spread(function: Callable[[U], R], units: U) -> Iterator[tuple[U, R]]:
         import jax

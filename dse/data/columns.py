@@ -77,6 +77,7 @@ COLUMNS: dict[str, Column] = {
     "top_10_percent": Column("1", "the same, with the best of the first 10 %"),
 }
 
+SHORT = {"time": "time_s", "shared": "shared_bytes"}  # what people type for a column
 SUFFIXES = {"_s": "s", "_bytes": "B", "_percent": "%"}  # that say the unit at the end of a name
 
 

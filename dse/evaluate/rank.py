@@ -9,7 +9,7 @@ import numpy as np
 
 from dse.core.progress import Progress, silent
 from dse.data.columns import of_model
-from dse.data.tables import Result
+from dse.data.tables import Found
 from dse.errors import DseError
 from dse.evaluate import ties
 from dse.evaluate.chunks import Evaluation, evaluate_counted
@@ -22,8 +22,8 @@ from dse.models.protocol import Model
 from dse.types import Gpu, Resources
 
 
-@dataclass(frozen=True)
-class Ranking(Result):
+@dataclass(frozen=True, repr=False)
+class Ranking(Found):
     """Configurations with what the models say of them; `order` has the fastest first."""
 
     labels: dict[str, Any]  # what is the same for all: kernel, gpu, model, problem sizes
@@ -42,6 +42,14 @@ class Ranking(Result):
     def count(self) -> int:
         """How many configurations there are."""
         return len(self.order)
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The first row."""
+        return self[0]
 
     @property
     def impossible(self) -> int:

@@ -2,6 +2,7 @@
 
 import csv as csv_module
 import json as json_module
+import logging
 import math
 import os
 import sys
@@ -64,14 +65,14 @@ def progress(description: str, total: float | None = None) -> Iterator[Callable[
     It shows itself after a second, goes when the work is done, and stays silent where standard error
     is no terminal, or DSE_QUIET is set.
     """
-    console = Console(stderr=True)
+    console, begun = Console(stderr=True), monotonic()
     if not console.is_terminal or os.environ.get("DSE_QUIET"):
         yield lambda steps: None
+        logging.getLogger("dse").info("%s took %.2f s", description, monotonic() - begun)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=console, transient=True)
     task = bar.add_task(description, total=total)
-    begun = monotonic()
     shown = False
 
     def advance(steps: float) -> None:
@@ -86,6 +87,7 @@ def progress(description: str, total: float | None = None) -> Iterator[Callable[
     finally:
         if shown:
             bar.stop()
+        logging.getLogger("dse").info("%s took %.2f s", description, monotonic() - begun)
 
 
 def _finite(x: Any) -> Any:

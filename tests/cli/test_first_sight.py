@@ -1,6 +1,7 @@
 """Nothing silent, nothing impossible: mistakes that once gave a plausible answer, by the command line."""
 
 import json
+import re
 
 import pytest
 
@@ -104,3 +105,53 @@ def test_a_triton_kernel_on_an_amd_gpu(run_dse):
     ran = run_dse("rank", "triton_softmax", "-g", "mi300x")
     assert ran.code == 2
     assert "found a Triton kernel (softmax.py) with an AMD GPU, expected an NVIDIA GPU" in ran.err
+
+
+def test_a_list_where_one_name_belongs(run_dse, toy_kernel):
+    ran = run_dse("rank", str(toy_kernel), "--gpu", "a100,rtx-3090")
+    assert ran.code == 2
+    assert "expected one name each time: --gpu a100 --gpu rtx-3090" in ran.err
+    ran = run_dse("rank", str(toy_kernel), "--gpu", "a100", "--model", "phase,volkov")
+    assert "expected one name each time: --model phase --model volkov" in ran.err
+
+
+def test_a_quantity_has_one_name(run_dse, toy_kernel):
+    ask = ("sweep", str(toy_kernel), "-g", "a100", "-m", "roofline", "--json")
+    names = ("--pareto", "time,shared"), ("--pareto", "time_s,shared_bytes")
+    short, full = (json.loads(run_dse(*ask, *name).out) for name in names)
+    assert short == full
+    wheres = ("time < 1e-3 and shared < 1", "time_s < 1e-3 and shared_bytes < 1")
+    short, full = (json.loads(run_dse(*ask, "--top", "3", "--where", where).out) for where in wheres)
+    assert short == full
+    for name in ("time,registers", "time_s,registers"):
+        options = ("--trials", "5", "--storage", "none", "--objective", name)
+        assert run_dse("search", str(toy_kernel), "-g", "a100", *options).code == 0
+
+
+@pytest.mark.parametrize("option", ["-q", "--quiet", "--verbose", "--version"])
+def test_options_of_dse_itself_may_stand_anywhere(run_dse, toy_kernel, option):
+    before = run_dse(option, "rank", str(toy_kernel), "-g", "a100", "--top", "1")
+    after = run_dse("rank", str(toy_kernel), "-g", "a100", "--top", "1", option)
+    assert (before.code, before.out) == (after.code, after.out)
+    assert after.code == 0
+
+
+def test_the_cache_is_shown_and_cleared(run_dse, tmp_path, monkeypatch):
+    monkeypatch.setenv("DSE_CACHE", str(tmp_path / "kept"))
+    assert "kept 0 files" in run_dse("cache").out
+    (tmp_path / "kept" / "numba" / "some").mkdir(parents=True)
+    (tmp_path / "kept" / "numba" / "some" / "file").write_bytes(bytes(2048))
+    ran = run_dse("cache", "--json")
+    assert json.loads(ran.out) == [{"part": "numba", "files": 1, "size_bytes": 2048}]
+    assert "kept 1 files, 2 KiB" in ran.err
+    assert "cleared 1 files" in run_dse("cache", "--clear").out
+    assert not list((tmp_path / "kept").iterdir())
+
+
+@pytest.mark.parametrize("command", [("rank",), ("accuracy", "tuning"), ("measure", "space"), ("tune",)])
+def test_help_is_a_screen_and_a_half_and_the_rest_is_named(run_dse, monkeypatch, command):
+    short, whole = (run_dse(*command, option) for option in ("--help", "--help-all"))
+    assert short.code == whole.code == 0
+    assert len(short.out.splitlines()) <= 60
+    names, named = (set(re.findall(r"--[a-z][a-z-]+", ran.out)) for ran in (whole, short))
+    assert names <= named

@@ -134,9 +134,18 @@ def kernels_of_work(names: Sequence[str]) -> list[str]:
     return replaced
 
 
+def check_single(option: str, names: Sequence[str]) -> None:
+    """Refuse a list where an option takes one name each time. **Raises:** DseError."""
+    for name in names:
+        if "," in name and not Path(name).exists():
+            each = " ".join(f"{option} {part.strip()}" for part in name.split(","))
+            raise DseError(f"{option}: found the list {name!r}, expected one name each time: {each}")
+
+
 def gpus(names: Sequence[str]) -> list["GpuFile"]:
     """Read the GPUs asked for, each once."""
     from dse.hardware import gpus
 
+    check_single("--gpu", names)
     files = {file.name: file for file in map(gpus.load, names)}
     return list(files.values())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
+from dse.cli.inputs.kernels import check_single
 from dse.errors import DseError
 from dse.models import DEFAULT, get, get_all
 from dse.models.pipeline import Pipeline
@@ -54,6 +55,7 @@ def models(
 
     **Raises:** DseError for an unknown model, or for options of the simulator where nothing is simulated.
     """
+    check_single("--model", names or ())
     chosen = get_all(dict.fromkeys(names or default))
     asked = {
         name: value for name, value in asdict(simulator or SimulatorOptions()).items() if value is not None

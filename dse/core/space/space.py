@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from dse.core.space.expression import FUNCTIONS, Expression
+from dse.core.space.expression import FUNCTIONS, Expression, parse
 from dse.core.space.listed import Listed
 from dse.errors import DseError, one_of
 
@@ -33,7 +33,7 @@ class Space:
     """
 
     values: Mapping[str, Any]  # name → numbers, spelled in any way that `values_of` reads; kept as tuples
-    constraints: tuple[Expression | Listed, ...] = ()
+    constraints: tuple[Expression | Listed, ...] = ()  # texts are read: "block * items <= 1024"
 
     def __post_init__(self) -> None:
         for name in self.values:
@@ -41,6 +41,10 @@ class Space:
                 raise DseError(f"parameters: found '{name}', expected a name that an expression can use")
         values = {name: values_of(spec, f"parameters.{name}") for name, spec in self.values.items()}
         object.__setattr__(self, "values", values)
+        if isinstance(self.constraints, str):
+            raise DseError(f"constraints: found {self.constraints!r}, expected a list of them")
+        read = [parse(each, "constraints") if isinstance(each, str) else each for each in self.constraints]
+        object.__setattr__(self, "constraints", tuple(read))
         if self.size >= 2**63:
             raise DseError(f"parameters: found {self.size:.1e} configurations, expected fewer than 2^63")
 

@@ -39,7 +39,7 @@ class MeasuredSpace:
     gpu: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Calibration(Result):
     """The fit of some GPUs to measured spaces, and its scores."""
 
