@@ -108,6 +108,6 @@ def tune(
         output.conclude(f"no configuration ran in {count}", then="look at what the command prints by hand")
         return
     best = min(ran, key=lambda row: row["measured_s"])
-    finding = f"fastest: {configuration(best, candidates.parameters)}: {quantity(best['measured_s'])}"
+    finding = f"fastest: {configuration(best, candidates.varying)}: {quantity(best['measured_s'])}"
     then = f"dse prune {kernel} -g {gpu} --measured {output.out}" if output.out else "more with --budget"
     output.conclude(finding, sure=f"measured, after {count}; {run.ended}", then=then)

@@ -33,7 +33,7 @@ class Space:
     """
 
     values: Mapping[str, Any]  # name → numbers, spelled in any way that `values_of` reads; kept as tuples
-    constraints: tuple[Expression | Listed, ...] = ()  # texts are read: "block * items <= 1024"
+    constraints: tuple[Any, ...] = ()  # expressions or lists; texts are read: "block * items <= 1024"
 
     def __post_init__(self) -> None:
         for name in self.values:
