@@ -1,6 +1,7 @@
 """A number of a GPU found from a time by gradient: optimistix solves, dse gives the model."""
 
 import jax.numpy as jnp
+import numpy as np
 import optimistix
 
 import dse
@@ -12,8 +13,7 @@ NAMES = ("cpi.dram",)  # whose logs over the catalogue's values are found
 
 def main() -> None:
     gpu, kernel = dse.gpu("a100").gpu, dse.kernel("transpose")
-    parameters = {name: jnp.asarray(values) for name, values in LAUNCH.items()}
-    launches = of_kernel(kernel, gpu, parameters)
+    launches = of_kernel(kernel, gpu, {name: np.array(values) for name, values in LAUNCH.items()})
     measured = log_seconds(launches, "phase", NAMES, jnp.array([0.4]))  # of a DRAM that is slower
 
     def off(logs, _):
