@@ -95,17 +95,6 @@ def predict(
 ) -> Predicted: ...
 
 
-@overload
-def predict(
-    kernel: AnyGpu | Gpu | Sequence[AnyGpu],
-    gpu: AnyKernel | Kernel,
-    launch: Any = ...,
-    models: str | Model = ...,
-    sizes: Mapping[str, Number] | None = ...,
-    progress: Progress = ...,
-) -> Any: ...
-
-
 def predict(
     kernel: Any,
     gpu: Any,

@@ -1,6 +1,5 @@
 """`dse simulate`: one configuration, a graph or a trace, instruction by instruction, and what binds it."""
 
-import json as json_module
 from pathlib import Path
 from typing import Annotated
 
@@ -125,8 +124,20 @@ def simulate(
 
         entries = result.profile()
         save(entries, profile, window=window, critical=entries.critical, **result.caption)
+    gains = result.what_if
+    from dse.report.conclusion import conclude, quantity
+    from dse.report.numbers import as_json
+
+    time = f", {quantity(result.makespan * result.cycle_s)}" if result.cycle_s else ""
+    finding = f"{result.makespan:,.6g} cycles{time} at {result.ipc or 0:.3g} instructions a cycle"
+    finding += f"; bound by {result.bottleneck}"
+    finding += f", the issue limit {result.shares.issue:.1%}" if result.shares.issue else ""
+    best = max(gains, key=lambda row: row["gain"] or 0, default=None)
+    if best and best["gain"]:
+        faster = f"{best['gain']:.2f} times as fast" if best["gain"] > 1.005 else "no faster"
+        finding += f"; {best['what if']} makes it {faster}"
     if json:
-        print(json_module.dumps(result.summary(), indent=2))
+        print(as_json(result.summary() | {"conclusion": finding}))
         return
     print(result.title)
     percent = tuple(SHARES)[2:]
@@ -139,18 +150,8 @@ def simulate(
             for row in result.rows()
         ]
     )
-    if gains := result.what_if:
+    if gains:
         shown = [row | {"gain": f"{row['gain']:.3f}x" if row["makespan"] else "-"} for row in gains]
         present(shown, title="What if")
-    from dse.report.conclusion import conclude, quantity
-
-    time = f", {quantity(result.makespan * result.cycle_s)}" if result.cycle_s else ""
-    finding = f"{result.makespan:,.6g} cycles{time} at {result.ipc or 0:.3g} instructions a cycle"
-    finding += f"; bound by {result.bottleneck}"
-    finding += f", the issue limit {result.shares.issue:.1%}" if result.shares.issue else ""
-    best = max(gains, key=lambda row: row["gain"] or 0, default=None)
-    if best and best["gain"]:
-        faster = f"{best['gain']:.2f} times as fast" if best["gain"] > 1.005 else "no faster"
-        finding += f"; {best['what if']} makes it {faster}"
     then = "" if gains else "--what-if NAME=VALUE shows what a change would gain"
     conclude(finding, wrote=profile, then=then)

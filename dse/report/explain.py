@@ -1,10 +1,9 @@
 """An explanation of what a kernel does and where, as tables for people or as one JSON object."""
 
-import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dse.report.numbers import as_json
 from dse.report.show import show
 
 Row = Mapping[str, Any]
@@ -20,13 +19,13 @@ _TITLES = {
 }
 
 
-def show_explanation(parts: Mapping[str, Any], title: str, as_json: bool) -> None:
+def show_explanation(parts: Mapping[str, Any], title: str, json: bool) -> None:
     """Print an explanation to standard output.
 
     `parts` has mappings of names to values, and lists of rows; what is empty is left out of the tables.
     """
-    if as_json:
-        print(json.dumps(_finite(parts), indent=2, ensure_ascii=False, allow_nan=False))
+    if json:
+        print(as_json(parts))
         return
     print(title)
     for name, part in parts.items():
@@ -51,11 +50,3 @@ def _without_empty(rows: Sequence[Row]) -> list[Row]:
     """Return the rows without the columns that none of them fills."""
     filled = {name for row in rows for name, value in row.items() if value not in (None, "")}
     return [{name: value for name, value in row.items() if name in filled} for row in rows]
-
-
-def _finite(x: Any) -> Any:
-    if isinstance(x, Mapping):
-        return {str(key): _finite(value) for key, value in x.items()}
-    if isinstance(x, list | tuple):
-        return [_finite(value) for value in x]
-    return None if isinstance(x, float) and not math.isfinite(x) else x

@@ -1,5 +1,6 @@
 """Numbers as people read them: four digits, and a prefix that suits the whole column."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -42,3 +43,16 @@ def plain(x: Any) -> Any:
     if isinstance(x, list | tuple):
         return [plain(value) for value in x]
     return x if x is None or isinstance(x, bool | int | float) else str(x)
+
+
+def as_json(x: Any) -> str:
+    """Write a value as JSON; infinity and NaN, which it does not know, become null."""
+    return json.dumps(_finite(plain(x)), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(x: Any) -> Any:
+    if isinstance(x, dict):
+        return {key: _finite(value) for key, value in x.items()}
+    if isinstance(x, list):
+        return [_finite(value) for value in x]
+    return None if isinstance(x, float) and not math.isfinite(x) else x

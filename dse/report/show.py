@@ -1,9 +1,7 @@
 """Rows as a table, JSON or CSV on standard output, and a bar while the work goes on."""
 
 import csv as csv_module
-import json as json_module
 import logging
-import math
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dse.report.numbers import plain
+from dse.report.numbers import as_json, plain
 from dse.report.table import print_table
 
 Row = Mapping[str, Any]
@@ -46,7 +44,7 @@ def show(
     else:
         columns = list(dict.fromkeys(name for row in rows for name in row))
     if json:
-        print(json_module.dumps(_finite(plain(list(rows))), indent=2, ensure_ascii=False, allow_nan=False))
+        print(as_json(list(rows)))
     elif csv:
         writer = csv_module.writer(sys.stdout, lineterminator="\n")
         writer.writerow(columns)
@@ -88,15 +86,6 @@ def progress(description: str, total: float | None = None) -> Iterator[Callable[
         if shown:
             bar.stop()
         logging.getLogger("dse").info("%s took %.2f s", description, monotonic() - begun)
-
-
-def _finite(x: Any) -> Any:
-    """Replace infinity and NaN, which JSON does not know, by None."""
-    if isinstance(x, dict):
-        return {key: _finite(value) for key, value in x.items()}
-    if isinstance(x, list):
-        return [_finite(value) for value in x]
-    return None if isinstance(x, float) and not math.isfinite(x) else x
 
 
 def _cell(x: Any) -> Any:
