@@ -93,7 +93,7 @@ def _from_source(path: Path, how: How, note: Note = ignore, progress: Progress =
         table = measured.load(path, kernel)
         choices = candidates.of_kernel(kernel, gpu, how.model, table.parameters, table.problem, progress)
     except DseError as error:
-        if how.source:  # else nobody asked for it
+        if how.source or kernel_of(path) is None:  # else its description is as good, and nobody asked
             note(f"{path}: not read from source: {error}")
         return None
     return Known("source", description.name, table, choices)
