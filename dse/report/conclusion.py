@@ -1,7 +1,6 @@
 """The conclusion of a command: its last line, by one pattern for all."""
 
 import os
-import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,17 +17,17 @@ def conclude(
     """Print a last line: what was found and by what, how sure that is, the file written, and what to do next.
 
     On a terminal it is broken between words. `aside` prints it to standard error, where standard output has
-    JSON or CSV for programs, unless DSE_QUIET is set.
+    JSON or CSV for programs, if that is a terminal and DSE_QUIET is not set.
     """
-    if aside and os.environ.get("DSE_QUIET"):
-        return
     parts = [finding, sure, f"wrote {wrote}" if wrote else "", f"next: {then}" if then else ""]
     line = "; ".join(filter(None, parts))
     console = Console(stderr=aside)
+    if aside and (os.environ.get("DSE_QUIET") or not console.is_terminal):
+        return
     if console.is_terminal:
         console.print(Text(line, style="" if aside else "bold"))
     else:
-        print(line, file=sys.stderr if aside else sys.stdout)
+        print(line)
 
 
 def configuration(row: Mapping[str, Any], names: Collection[str]) -> str:

@@ -143,7 +143,7 @@ def test_the_cache_is_shown_and_cleared(run_dse, tmp_path, monkeypatch):
     (tmp_path / "kept" / "numba" / "some" / "file").write_bytes(bytes(2048))
     ran = run_dse("cache", "--json")
     assert json.loads(ran.out) == [{"part": "numba", "files": 1, "size_bytes": 2048}]
-    assert "kept 1 files, 2 KiB" in ran.err
+    assert "kept 1 files, 2 KiB" in run_dse("cache").out
     assert "cleared 1 files" in run_dse("cache", "--clear").out
     assert not list((tmp_path / "kept").iterdir())
 

@@ -5,10 +5,9 @@ import json
 
 def test_a_paper_beside_ours(run_dse):
     ran = run_dse("reproduce", "kothapalli", "--json")
-    assert ran.code == 0
-    assert ran.err == "1 of 5 numbers agree as printed; each of the others has a reason; next: " + (
-        "--differing shows only the others, and why\n"
-    )
+    assert (ran.code, ran.err) == (0, "")
+    last = run_dse("reproduce", "kothapalli").out.splitlines()[-1]
+    assert last.startswith("1 of 5 numbers agree as printed; each of the others has a reason; next: ")
     rows = json.loads(ran.out)
     assert {row["paper"] for row in rows} == {"kothapalli"}
     assert rows[0]["printed"] == "72"
