@@ -75,10 +75,10 @@ def kernel(
 
 @overload
 def predict(
-    gpu: GpuFile | Gpu,
     kernel: Kernel,
+    gpu: GpuFile | Gpu,
     launch: Launch,
-    model: str | Model = ...,
+    models: str | Model = ...,
     sizes: None = ...,
     progress: Progress = ...,
 ) -> Prediction: ...
@@ -86,33 +86,34 @@ def predict(
 
 @overload
 def predict(
-    gpu: AnyGpu | Sequence[AnyGpu],
     kernel: AnyKernel,
+    gpu: AnyGpu | Sequence[AnyGpu],
     launch: Parameters | None = ...,
-    model: str | Model = ...,
+    models: str | Model = ...,
     sizes: Mapping[str, Number] | None = ...,
     progress: Progress = ...,
 ) -> Predicted: ...
 
 
 def predict(
-    gpu: AnyGpu | Gpu | Sequence[AnyGpu],
-    kernel: AnyKernel | Kernel,
+    kernel: Any,
+    gpu: Any,
     launch: Parameters | Launch | None = None,
-    model: str | Model = DEFAULT,
+    models: str | Model = DEFAULT,
     sizes: Mapping[str, Number] | None = None,
     progress: Progress = silent,
 ) -> Predicted | Prediction:
-    """Predict the time of launches of a kernel on a GPU: GPU, kernel, launch, in the order that models take.
+    """Predict the time of launches of a kernel on a GPU, or on several, by one model.
 
     `launch` has a value, or a list of values, of each parameter of the kernel; without it every valid
-    configuration is predicted. Instead of names, the objects of `dse.types` go in as well: a Gpu, a Kernel
-    (the work of one warp) and a Launch; then the model is called as it is.
+    configuration is predicted. Instead of names, the objects of `dse.types` go in as well: a Kernel (the work
+    of one warp), a Gpu and a Launch; then the model is called as it is. Models themselves take the GPU first:
+    in that order both are understood, too.
 
     The result can be differentiated by the GPU, as long as the model is a closed form:
 
         launch = {"tile": [16, 32], "rows": 8, "shared": 1, "padding": 1}
-        jax.grad(lambda gpu: dse.predict(gpu, "transpose", launch).seconds.sum())(dse.gpu("a100"))
+        jax.grad(lambda gpu: dse.predict("transpose", gpu, launch).seconds.sum())(dse.gpu("a100"))
 
     **Returns:** `.seconds`, `.cycles`, `.bottleneck`, `.occupancy`, `.possible`; `.rows()`, `.to_pandas()`.
     Of objects the model's `Prediction`: `.seconds`, `.cycles`, `.terms`.
@@ -120,19 +121,31 @@ def predict(
     **Units:** s, and cycles of the GPU's clock. Infinite where a launch cannot run.
     **Raises:** DseError for an unknown name, a parameter that is missing or not the kernel's, lists of
     several lengths, or a simulated model where JAX asks for a gradient.
-    **Source:** the model's paper: `dse.models.get(model).about`.
+    **Source:** the model's paper: `dse.models.get(models).about`.
     """
+    if _is_gpu(kernel) or _is_kernel(gpu):
+        kernel, gpu = gpu, kernel
     if isinstance(kernel, Kernel) or isinstance(launch, Launch):
         if not (isinstance(kernel, Kernel) and isinstance(launch, Launch)):
             raise DseError("predict: found only one of kernel and launch as an object, expected both")
-        numbers = gpu if isinstance(gpu, Gpu) else _gpu(gpu).gpu  # type: ignore[arg-type]
-        return get(model).predict(numbers, kernel, launch)
+        return get(models).predict(gpu if isinstance(gpu, Gpu) else _gpu(gpu).gpu, kernel, launch)
     if isinstance(gpu, Gpu):
         raise DseError("gpu: found bare numbers with a kernel to be counted, expected dse.gpu(NAME)")
-    if isinstance(gpu, Counts) or (isinstance(gpu, str) and gpu in kernels.names()):
-        raise DseError("predict: found a kernel first, expected GPU, kernel, launch")
-    files = [_gpu(one) for one in gpu] if isinstance(gpu, list | tuple) else _gpu(gpu)  # type: ignore[arg-type]
-    return _predict.predict(files, _kernel(kernel), launch, model, sizes, progress)
+    files = [_gpu(one) for one in gpu] if isinstance(gpu, list | tuple) else _gpu(gpu)
+    return _predict.predict(files, _kernel(kernel), launch, models, sizes, progress)
+
+
+def _is_gpu(given: Any) -> bool:
+    if not isinstance(given, str) or kernels.known(given):
+        return isinstance(given, GpuFile | Gpu | list | tuple)
+    try:
+        return bool(gpus.find(given))
+    except DseError:
+        return False
+
+
+def _is_kernel(given: Any) -> bool:
+    return isinstance(given, Kernel | Counts) or (isinstance(given, str) and kernels.known(given))
 
 
 def rank(
@@ -157,8 +170,8 @@ def rank(
     with %, as in `phase:5%,pipeline:200,source:20`; `.levels` then says what each did. `refit` orders by
     times refitted to the measured ones, `prior` by recorded times on other GPUs too.
 
-    **Returns:** a ranking: `.rows(10)` has the ten fastest, `.rows(10, diverse=True)` one of each group of
-    equals; `.to_pandas()`, `.write(path)`.
+    **Returns:** a ranking: `.best` and `[0]` are the fastest, `.rows(10)` the ten fastest,
+    `.rows(10, diverse=True)` one of each group of equals; `.to_pandas()`, `.write(path)`.
     **Shapes:** one row a configuration; `.order` [L] has their places, fastest first.
     **Units:** those of the columns, docs/columns.md: `time_s` is in seconds.
     **Raises:** DseError for an unknown name, a space without a valid configuration, none that the GPU can
@@ -249,7 +262,7 @@ def search(
     kernels: AnyKernel | Sequence[AnyKernel],
     gpu: AnyGpu,
     trials: int = 200,
-    model: str | Model = DEFAULT,
+    models: str | Model = DEFAULT,
     objectives: str = "time",
     sampler: str = "tpe",
     storage: str | None = None,
@@ -259,8 +272,8 @@ def search(
 
     `objectives` is `time`, or `time,registers,shared` to keep several low; `storage` a database to go on in.
 
-    **Returns:** the search: `.best()` has the best of each kernel, `.front()` what nothing beats in all
-    objectives; `.to_pandas()`.
+    **Returns:** the search: `.best` is the fastest, `.rows()` has that of each kernel, `.front()` what
+    nothing beats in all objectives; `.to_pandas()`.
     **Shapes:** one row a kernel.
     **Units:** those of the columns, docs/columns.md.
     **Raises:** DseError for an unknown name, kernels of different work, or a storage that cannot be used.
@@ -270,8 +283,8 @@ def search(
 
     variants = study.variants((variant, sizes_of(variant)) for variant in map(_kernel, _list(kernels)))
     file = _gpu(gpu)
-    started = study.start(variants, file.name, model, study.objectives(objectives), sampler, storage, seed)
-    study.run(started, file.gpu, model, trials)
+    started = study.start(variants, file.name, models, study.objectives(objectives), sampler, storage, seed)
+    study.run(started, file.gpu, models, trials)
     return started
 
 
@@ -280,7 +293,7 @@ def tune(
     gpu: AnyGpu,
     measure: Callable[[Mapping[str, Any]], float | None],
     budget: int = 20,
-    model: str | Model = DEFAULT,
+    models: str | Model = DEFAULT,
     sizes: Mapping[str, Number] | None = None,
     journal: str | Path | None = None,
     seed: int = 0,
@@ -292,7 +305,7 @@ def tune(
     the predictions, and the next one is where most is expected to be gained. `journal` keeps each at once:
     the same call goes on after an interruption. `prior` are files of the kernel's times on other GPUs.
 
-    **Returns:** the run: `.rows()` has every measurement, in order; `.to_pandas()`.
+    **Returns:** the run: `.best` is the fastest, `.rows()` has every measurement, in order; `.to_pandas()`.
     **Shapes:** one row a measurement, at most `budget`.
     **Units:** `measured_s` and `fastest_s` in seconds.
     **Raises:** DseError for an unknown name, or a journal that cannot be read or is of another space.
@@ -304,7 +317,7 @@ def tune(
     from dse.explore.tune.tuner import Tuner
 
     counts = _kernel(kernel)
-    candidates = of_kernel(counts, _gpu(gpu), model, _rank.configurations(counts, sizes), sizes)
+    candidates = of_kernel(counts, _gpu(gpu), models, _rank.configurations(counts, sizes), sizes)
     candidates = with_others(candidates, counts, prior)
     path = None if journal is None else Path(journal)
     return loop.run(Tuner(candidates, seed), measure, budget, journal=path)
@@ -315,7 +328,7 @@ def prune(
     gpu: AnyGpu,
     risk: float = 0.05,
     within: float = 0.05,
-    model: str | Model = DEFAULT,
+    models: str | Model = DEFAULT,
     sizes: Mapping[str, Number] | None = None,
     prior: Iterable[str | Path] = (),
 ) -> Columns:
@@ -336,7 +349,7 @@ def prune(
     from dse.explore.tune.others import with_others
 
     counts = _kernel(kernel)
-    candidates = of_kernel(counts, _gpu(gpu), model, _rank.configurations(counts, sizes), sizes)
+    candidates = of_kernel(counts, _gpu(gpu), models, _rank.configurations(counts, sizes), sizes)
     kept = keep(with_others(candidates, counts, prior), risk, within).places
     return Columns({name: values[kept] for name, values in candidates.parameters.items()})
 
@@ -344,7 +357,7 @@ def prune(
 def fit(
     measured_times: Mapping[str, str | Path],
     gpu: AnyGpu,
-    model: str | Model = DEFAULT,
+    models: str | Model = DEFAULT,
     free: Sequence[str] | None = None,
     seed: int = 0,
 ) -> "Calibration":
@@ -367,7 +380,7 @@ def fit(
         MeasuredSpace(kernel, sizes_of(kernel), Path(measured_times[name]), 0)
         for name, kernel in counts.items()
     ]
-    return calibrate(spaces, [_gpu(gpu)], model, free, seed=seed)
+    return calibrate(spaces, [_gpu(gpu)], models, free, seed=seed)
 
 
 def simulate(

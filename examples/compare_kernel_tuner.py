@@ -30,7 +30,7 @@ OTHERS = ("genetic_algorithm", "random_sample")
 
 def made_up_cache(kernel: str, gpu: str, path: Path) -> None:
     """Write a cache as Kernel Tuner leaves it behind, with made-up times."""
-    found = dse.predict(gpu, kernel, model="volkov")
+    found = dse.predict(kernel, gpu, models="volkov")
     columns = {name: values.tolist() for name, values in found.parameters.items()}
     noise = np.exp(0.05 * np.random.default_rng(0).normal(size=np.shape(found.seconds)))
     milliseconds = (1e3 * np.asarray(found.seconds) * noise).tolist()

@@ -16,7 +16,7 @@ KERNEL, GPU = "convolution", "a4000"
 
 def made_up_times() -> dict[tuple[Any, ...], float]:
     """Times of all configurations, by a model that the tuner does not use."""
-    found = dse.predict(GPU, KERNEL, model="volkov")
+    found = dse.predict(KERNEL, GPU, models="volkov")
     noise = np.exp(0.02 * np.random.default_rng(0).normal(size=np.shape(found.seconds)))
     rows = zip(*(values.tolist() for values in found.parameters.values()), strict=True)
     return dict(zip(rows, (np.asarray(found.seconds) * noise).tolist(), strict=True))

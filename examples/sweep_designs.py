@@ -27,7 +27,7 @@ def main() -> None:
 
     gpu = dse.gpu("a100-pcie-40gb")
     launch = {"tile": 32, "rows": 8, "shared": 1, "padding": 1}
-    slope = jax.grad(lambda gpu: dse.predict(gpu, KERNEL, launch).seconds.sum())(gpu)
+    slope = jax.grad(lambda gpu: dse.predict(KERNEL, gpu, launch).seconds.sum())(gpu)
     pipes = ("fp32", "int32", "shared", "l1", "l2", "dram")
     gains = {pipe: float(getattr(slope.gpu.cpi, pipe) * getattr(gpu.gpu.cpi, pipe)) for pipe in pipes}
     pipe = max(gains, key=lambda name: gains[name])

@@ -28,8 +28,17 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Make plain text of links to files outside of docs/."""
+    """Make plain text of links to files outside of docs/, and draw layers without a script of others."""
+    markdown = re.sub(r"^```mermaid\n(.*?)^```$", _drawn, markdown, flags=re.DOTALL | re.MULTILINE)
     return re.sub(r"\[([^\]]*)\]\(\.\./[^)]*\)", r"\1", markdown)
+
+
+def _drawn(flowchart: re.Match[str]) -> str:
+    """Draw a flowchart of layers as rows of boxes: nothing is fetched, as Mermaid would be."""
+    layers = [re.findall(r"\[([\w.]+)\]", layer) for layer in re.split(r"\bsubgraph\b.*", flowchart[1])[1:]]
+    box = '<code style="border:1px solid;padding:.1em .6em;margin:.1em">'
+    rows = ("".join(f"{box}{room}</code>" for room in layer) for layer in layers)
+    return '<p style="text-align:center;line-height:2">' + "<br>↓<br>".join(rows) + "</p>"
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:

@@ -35,7 +35,7 @@ def test_a_kernel_by_name_file_or_itself(toy_kernel):
 
 def test_predictions_of_a_few(toy_kernel):
     some = {"block": [64, 128], "items": [1, 2]}
-    found = dse.predict([GPU, "h200"], toy_kernel, some, "roofline", {"n": 4096})
+    found = dse.predict(toy_kernel, [GPU, "h200"], some, "roofline", {"n": 4096})
     assert found.seconds.shape == (2, 2)
     rows = found.rows()
     assert [(row["gpu"], row["block"], row["n"]) for row in rows[1:3]] == [
@@ -43,9 +43,9 @@ def test_predictions_of_a_few(toy_kernel):
         (dse.gpu("h200").name, 64, 4096),
     ]
     assert [row["time_s"] for row in rows] == np.ravel(found.seconds).tolist()
-    whole = dse.predict(GPU, toy_kernel, model="roofline")
+    whole = dse.predict(toy_kernel, GPU, models="roofline")
     assert whole.seconds.shape == (dse.rank(toy_kernel, GPU, "roofline").count,)
-    one = dse.predict(GPU, toy_kernel, {"block": 64, "items": 1}, "roofline", {"n": 4096})
+    one = dse.predict(toy_kernel, GPU, {"block": 64, "items": 1}, "roofline", {"n": 4096})
     assert one.seconds.shape == ()
     assert one.seconds == found.seconds[0, 0]
     assert one.rows()[0] == rows[0]
@@ -54,37 +54,37 @@ def test_predictions_of_a_few(toy_kernel):
 def test_predictions_of_objects():
     gpu, kernel = dse.gpu(GPU), dse.kernel("transpose")
     counts, launch = laid_out(kernel, gpu.gpu, TRANSPOSE, dict(kernel.problem))
-    found = dse.predict(gpu, counts, launch, "volkov")
+    found = dse.predict(counts, gpu, launch, "volkov")
     assert isinstance(found, Prediction)
-    assert found.seconds == pytest.approx(dse.predict(gpu, kernel, TRANSPOSE, "volkov").seconds, rel=1e-6)
-    assert dse.predict(gpu.gpu, counts, launch, "volkov").seconds == found.seconds
+    assert found.seconds == pytest.approx(dse.predict(kernel, gpu, TRANSPOSE, "volkov").seconds, rel=1e-6)
+    assert dse.predict(counts, gpu.gpu, launch, "volkov").seconds == found.seconds
 
 
 @pytest.mark.parametrize("model", ["phase", "volkov"])
 def test_gradients_in_three_lines(model):
     """The derivative is that of finite differences, and the same when compiled."""
     gpu, kernel, launch = dse.gpu(GPU), dse.kernel("transpose"), TRANSPOSE | {"rows": [4, 8]}
-    slope = jax.grad(lambda gpu: dse.predict(gpu, kernel, launch, model).seconds.sum())(gpu)
+    slope = jax.grad(lambda gpu: dse.predict(kernel, gpu, launch, model).seconds.sum())(gpu)
     by_bandwidth, bandwidth = float(slope.numbers["dram_bandwidth"]), float(gpu.numbers["dram_bandwidth"])
 
     def at(factor):
         changed = gpu.replace(dram_bandwidth=factor * bandwidth)
-        return float(dse.predict(changed, kernel, launch, model).seconds.sum())
+        return float(dse.predict(kernel, changed, launch, model).seconds.sum())
 
     h = 1e-2
     assert by_bandwidth < 0
     assert by_bandwidth * bandwidth == pytest.approx((at(1 + h) - at(1 - h)) / (2 * h), rel=1e-3)
-    compiled = jax.jit(jax.grad(lambda gpu: dse.predict(gpu, kernel, launch, model).seconds.sum()))(gpu)
+    compiled = jax.jit(jax.grad(lambda gpu: dse.predict(kernel, gpu, launch, model).seconds.sum()))(gpu)
     assert float(compiled.numbers["dram_bandwidth"]) == pytest.approx(by_bandwidth, rel=1e-5)
 
 
 def test_a_gradient_is_finite_beside_what_cannot_run(toy_kernel):
     gpu = dse.gpu("gtx-280")
-    found = dse.predict(gpu, toy_kernel, model="volkov")
+    found = dse.predict(toy_kernel, gpu, models="volkov")
     assert not found.possible.all()
 
     def total(gpu):
-        seconds = dse.predict(gpu, toy_kernel, model="volkov").seconds
+        seconds = dse.predict(toy_kernel, gpu, models="volkov").seconds
         return jnp.where(jnp.isfinite(seconds), seconds, jnp.zeros_like(seconds)).sum()
 
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(jax.grad(total)(gpu)))
@@ -92,26 +92,43 @@ def test_a_gradient_is_finite_beside_what_cannot_run(toy_kernel):
 
 def test_mistakes_of_predict(toy_kernel):
     with pytest.raises(DseError, match="launch: toy: found 'blok', expected one of block, items"):
-        dse.predict(GPU, toy_kernel, {"blok": 64})
+        dse.predict(toy_kernel, GPU, {"blok": 64})
     with pytest.raises(DseError, match="launch: toy: found no items, expected each parameter"):
-        dse.predict(GPU, toy_kernel, {"block": 64})
+        dse.predict(toy_kernel, GPU, {"block": 64})
     with pytest.raises(DseError, match="found values of block 2, items 3, expected equally many"):
-        dse.predict(GPU, toy_kernel, {"block": [64, 128], "items": [1, 2, 4]})
-    with pytest.raises(DseError, match="predict: found a kernel first, expected GPU, kernel, launch"):
-        dse.predict("transpose", GPU)
+        dse.predict(toy_kernel, GPU, {"block": [64, 128], "items": [1, 2, 4]})
+    assert (
+        dse.predict(GPU, "transpose", TRANSPOSE).seconds == dse.predict("transpose", GPU, TRANSPOSE).seconds
+    )
     with pytest.raises(DseError, match="model: found pipeline, which is simulated, expected a closed form"):
         jax.grad(lambda gpu: dse.predict(gpu, "transpose", TRANSPOSE, "pipeline").seconds)(dse.gpu(GPU))
     with pytest.raises(DseError, match="gpu: found bare numbers"):
         dse.predict(dse.gpu(GPU).gpu, "transpose", TRANSPOSE)  # type: ignore[call-overload]
 
 
+def test_results_have_a_length_rows_and_a_best_one(toy_kernel):
+    ranking = dse.rank(toy_kernel, GPU, "roofline")
+    assert len(ranking) == len(list(ranking)) == len(ranking.rows())
+    assert ranking[0] == ranking.best == ranking.rows(1)[0]
+    assert ranking[-1] == ranking.rows()[-1]
+    run = dse.tune(toy_kernel, GPU, lambda given: 1e-6 * given["block"], budget=4, models="roofline")
+    assert (run.best or {})["measured_s"] == min(row["measured_s"] for row in run)
+    search = dse.search(toy_kernel, GPU, trials=10, models="roofline", sampler="random", seed=0)
+    assert search.best == search[0]
+    predicted = dse.predict(toy_kernel, GPU, models="roofline")
+    assert (predicted.best or {})["time_s"] == float(predicted.seconds.min())
+    sweep = dse.sweep(toy_kernel, GPU, "roofline")
+    for result in (ranking, run, search, predicted, sweep, dse.gpu(GPU), sweep.top(3)):
+        assert len(repr(result)) < 300
+
+
 def test_results_are_tables(toy_kernel, tmp_path):
     some = {"block": [64, 128], "items": [1, 2]}
     results = [
-        dse.predict(GPU, toy_kernel, some, "roofline"),
+        dse.predict(toy_kernel, GPU, some, "roofline"),
         dse.rank(toy_kernel, GPU, "roofline"),
-        dse.prune(toy_kernel, GPU, model="roofline"),
-        dse.tune(toy_kernel, GPU, lambda given: 1e-6 * given["block"], budget=2, model="roofline"),
+        dse.prune(toy_kernel, GPU, models="roofline"),
+        dse.tune(toy_kernel, GPU, lambda given: 1e-6 * given["block"], budget=2, models="roofline"),
     ]
     for number, result in enumerate(results):
         frame, shown = result.to_pandas(), result._repr_html_()
@@ -147,11 +164,11 @@ def test_what_one_does_with_them(toy_kernel, tmp_path):
     scores = dse.compare(toy_kernel, GPU, tmp_path / "times.csv", "roofline")
     assert scores[0]["spearman"] == pytest.approx(1.0)
 
-    kept = dse.prune(toy_kernel, GPU, model="roofline", risk=0.5)
+    kept = dse.prune(toy_kernel, GPU, models="roofline", risk=0.5)
     assert 0 < len(kept["block"]) < ranking.count
-    run = dse.tune(toy_kernel, GPU, lambda given: 1e-6 * given["block"], budget=4, model="roofline")
+    run = dse.tune(toy_kernel, GPU, lambda given: 1e-6 * given["block"], budget=4, models="roofline")
     assert len(run.rows()) == 4
-    best = dse.search(toy_kernel, GPU, trials=20, model="roofline", sampler="random", seed=0).best()
+    best = dse.search(toy_kernel, GPU, trials=20, models="roofline", sampler="random", seed=0).rows()
     assert best[0]["time_s"] >= ranking.rows(1)[0]["time_s"]
     simulated = dse.simulate(toy_kernel, GPU, {"block": 64, "items": 1}, {"n": 65536})
     assert simulated.makespan > 0

@@ -8,6 +8,14 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "examples"
+SHORT = {  # programs of at most 30 lines, and what they print
+    "gradient_fit": r"λ of DRAM: 1\.4[89]\d times",
+    "own_kernel": r"'kernel': 'scale'",
+    "own_model": r"µs by phase, .* µs of traffic",
+    "pruned_kernel_tuner": r"\d+ configurations, 1 restriction",
+    "stencil_sweep": r"A100.* µs",
+    "warm_optuna": r"0\.9\d|1\.00 of the best",
+}
 
 
 def run(name, capsys, monkeypatch, *arguments):
@@ -27,7 +35,26 @@ def test_every_example_is_run():
         "fit_gpu",
         "prune_tuner",
         "sweep_designs",
-    }
+    } | set(SHORT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHORT)
+def test_a_short_one_shows_what_it_says(capsys, monkeypatch, name):
+    assert len((FOLDER / f"{name}.py").read_text().splitlines()) <= 30
+    assert re.search(SHORT[name], run(name, capsys, monkeypatch), re.DOTALL)
+
+
+def test_the_sample_tables_are_tables():
+    spec = importlib.util.spec_from_file_location("make", FOLDER / "data" / "make.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name, gpu in module.TABLES.items():
+        lines = (FOLDER / "data" / f"{name}_{gpu.replace('-', '_')}.csv").read_text().splitlines()
+        assert lines[0].endswith(",time_ms")
+        assert 10 < len(lines) <= module.ROWS + 1
 
 
 @pytest.mark.slow

@@ -97,7 +97,8 @@ def _from_source(
         table = measured.load(path, kernel)
         choices = candidates.of_kernel(kernel, gpu, how.model, table.parameters, table.problem, progress)
     except DseError as error:
-        note(f"{path}: not read from source: {error}")
+        if how.source or kernel_of(path) is None:  # else its description is as good, and nobody asked
+            note(f"{path}: not read from source: {error}")
         return None
     return KnownKernel("source", description.name, table, choices)
 

@@ -22,12 +22,14 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from dse.errors import DseError
+from dse.evaluate.rank import rank
 from dse.explore.tune.candidates import Candidates
 from dse.explore.tune.predictor import Predictor
 from dse.explore.tune.tuner import Tuner
-from dse.hardware.gpus.read import GpuFile
+from dse.hardware.gpus.read import GpuFile, load
 from dse.kernels.counts import Counts, Number
 from dse.models.protocol import Model
+from dse.source import readers
 
 Configuration = tuple[Any, ...]  # values in the order of the search space
 MOST = 1_000_000  # configurations to choose from
@@ -167,3 +169,26 @@ def _time(study: Study, trial: FrozenTrial) -> float:
     if not trial.value > 0:
         raise DseError(f"study: objective: found {trial.value}, expected a number above 0")
     return 1.0 / trial.value if study.direction == StudyDirection.MAXIMIZE else trial.value
+
+
+def warm_start(
+    study: Study,
+    kernel: str | Path | Counts,
+    gpu: str | Path | GpuFile,
+    count: int = 10,
+    models: str | Model = "phase",
+    sizes: Mapping[str, Number] | None = None,
+    rename: Mapping[str, str] | None = None,
+) -> None:
+    """Let a study of any sampler try the best predicted configurations first, one of each group of equals.
+
+    `rename` has the study's names of the kernel's parameters, where they are others; parameters of one value
+    are left out.
+
+    **Raises:** DseError as `dse.evaluate.rank.rank`.
+    """
+    counts = readers.kernel(kernel) if isinstance(kernel, str | Path) else kernel
+    file = load(gpu) if isinstance(gpu, str | Path) else gpu
+    free = [name for name, values in counts.space.values.items() if len(values) > 1]
+    for row in rank(counts, file.gpu, [models], sizes).rows(count, diverse=True):
+        study.enqueue_trial({(rename or {}).get(name, name): row[name] for name in free}, skip_if_exists=True)

@@ -1,7 +1,6 @@
 """`dse accuracy`: how near models come to measured times, and tuning to the optimum."""
 
 from collections.abc import Sequence
-from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -289,7 +288,9 @@ def _one_form(json: bool, page: Path | None, sections: Sequence[str] = ()) -> No
 
 
 def _print_json(value: dict[str, Any]) -> None:
-    print(dumps(value, indent=2, ensure_ascii=False))
+    from dse.report.numbers import json_text
+
+    print(json_text(value))
 
 
 def _show(rows: Sequence[dict[str, Any]], title: str) -> None:

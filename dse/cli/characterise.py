@@ -92,7 +92,8 @@ def characterise(
         return
     valid = description.space.configurations(sizes)
     if not all(map(len, valid.values())):
-        raise DseError(f"{description.name}: constraints: found no valid configuration, expected one")
+        why = description.space.emptied_by(sizes)
+        raise DseError(f"{description.name}: constraints: found no valid configuration ({why}), expected one")
     chosen = {name: values[0].item() for name, values in valid.items()}
     at = ", ".join(f"{name}={value}" for name, value in chosen.items())
     if graph is not None:
@@ -101,7 +102,10 @@ def characterise(
         from dse.source.explain.nvidia import execute, write_graph
 
         dependences = write_graph(graph, execute(description, chosen, sizes, gpu_file))
-        print(f"{graph}: {len(dependences.instructions):,} instructions, {len(dependences.loops)} loops")
+        from dse.report.conclusion import conclude
+
+        finding = f"{len(dependences.instructions):,} instructions, {len(dependences.loops)} loops"
+        conclude(finding, wrote=graph, then=f"dse simulate {graph}")
         return
     if explain:
         from dse.report.explain import show_explanation
@@ -111,10 +115,20 @@ def characterise(
             parts["lines"] = parts["lines"][:_HOTTEST]
         title = f"{description.name} on {gpu_file.name} by {parts['compiler']}" + (f": {at}" if at else "")
         show_explanation(parts, title, output.json)
+        pipe = max(parts["mix"], key=lambda row: row["insts"])
+        finding = f"most of a warp's instructions go to {pipe['pipe']}: {pipe['share']:.0%}"
+        if parts["lines"] and parts["lines"][0]["source"]:
+            line = parts["lines"][0]
+            finding += f"; line {line['line']} has {line['share']:.0%} of all: {line['source']}"
+        output.conclude(finding, then="" if output.json else "dse rank predicts its time")
         return
     table, compiler = _one(description, chosen, sizes, gpu_file)
     title = f"{description.name} on {gpu_file.name} by {compiler}" + (f": {at}" if at else "")
     output.present(table, title=title, section="part")
+    found = {(row["part"], row["name"]): row["source"] for row in table}
+    finding = f"a warp executes {found['all phases', 'instructions']:,.4g} instructions"
+    finding += f" and moves {found['global', 'sectors']:,.4g} sectors of 32 bytes"
+    output.conclude(finding, sure=f"counted of the code for {gpu_file.name}", then="--explain shows where")
 
 
 def _explained(
@@ -250,18 +264,20 @@ def _every(
 
     from dse.report.show import progress
     from dse.source.explain.nvidia import phases
-    from dse.source.launches import configurations
+    from dse.source.launches import check_threads, configurations
     from dse.source.nvidia.compile.contract import Failure
     from dse.source.toolchain import toolchain
 
     indices = description.space.indices(sizes)
     if not len(indices):
-        raise DseError(f"{description.name}: constraints: found no valid configuration, expected one")
+        why = description.space.emptied_by(sizes)
+        raise DseError(f"{description.name}: constraints: found no valid configuration ({why}), expected one")
     count = len(indices)
     if sample is not None and sample < count:
         indices = np.sort(np.random.default_rng(seed).choice(indices, sample, replace=False))
     parameters = {name: np.asarray(values) for name, values in description.space.decode(indices, np).items()}
     wanted = configurations(description, parameters, sizes, gpu.gpu)
+    check_threads(description.name, wanted, gpu.gpu)
     tools = toolchain(gpu.gpu)
     source = tools.source_of(description)
     arch = tools.architecture(gpu.gpu, source)
@@ -331,7 +347,7 @@ def _present_all(columns: Mapping[str, Sequence[Any]], title: str, output: Outpu
         from dse.data.tables import write_table
 
         write_table(output.out, columns)
-        print(f"{output.out}: {title}")
+        output.conclude(title)
         return
     if output.table:  # a table for people has room for the main columns
         columns = {
@@ -341,6 +357,7 @@ def _present_all(columns: Mapping[str, Sequence[Any]], title: str, output: Outpu
         }
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     output.present(rows, title=title)
+    output.conclude(title, then="-o FILE writes all columns")
 
 
 _FOR_FILES = (

@@ -9,7 +9,7 @@ import typer.core
 import typer.main
 
 from dse.cli import room
-from dse.cli.options import Group, flow
+from dse.cli.options import MORE, Group, flow
 from dse.errors import DseError
 
 # A command is a row here, and the module of dse.cli of that name. `dse --help` lists them in this order.
@@ -40,10 +40,19 @@ COMMANDS = {
         "constraints, its other names.",
     "models": "List the models.",
     "measure": "Measure a GPU, and kernels on it. Takes the extra `cuda` and NVIDIA's driver; no nvcc.",
+    "cache": "Say where what was compiled and counted is kept, and how large it is; or clear it.",
     "doctor": "Show versions, devices, cores, caches, which extras are installed, and what is "
         "missing for what.",
 }
 # fmt: on
+
+
+# Options that few need: --help only names them.
+RARE = (
+    *("--seed", "--limit", "--batch", "--pays", "--starts", "--method", "--shared", "--sample", "--compile"),
+    *("--space", "--prior", "--cascade", "--refit", "--window", "--device", "--arch", "--dry-run", "--cases"),
+    *("--repeats", "--graph", "--enqueue", "--columns"),
+)
 
 
 def command(name: str) -> Any:
@@ -52,6 +61,21 @@ def command(name: str) -> Any:
     holder.add_typer(import_module(f"dse.cli.{name}").app)
     flow(holder)
     return typer.main.get_group(holder).commands[_shown(name)]
+
+
+def _shorten(command: Any) -> None:
+    """Leave out of the help of a command, and of its subcommands, all panels but the first, and RARE."""
+    panels: dict[str, list[str]] = {}
+    for parameter in command.params:
+        panel = getattr(parameter, "rich_help_panel", None) or (MORE if parameter.opts[0] in RARE else None)
+        if panel:
+            panels.setdefault(panel, []).append(parameter.opts[0])
+            parameter.hidden = True
+    if panels:
+        listed = "; ".join(f"{panel}: {' '.join(names)}" for panel, names in panels.items())
+        command.epilog = f"[bold]--help-all[/bold] explains more options. {listed}\n\n{command.epilog or ''}"
+    for inner in getattr(command, "commands", {}).values():
+        _shorten(inner)
 
 
 class Commands(Group):
@@ -89,9 +113,18 @@ class _Later(typer.core.TyperCommand):
     """A command that is imported when its arguments are read."""
 
     def make_context(self, info_name: str | None, args: list[str], *given: Any, **settings: Any) -> Any:
-        if self.name != "doctor" and "--help" not in args and not settings.get("resilient_parsing"):
+        if (
+            self.name != "doctor"
+            and not {"--help", "--help-all"} & set(args)
+            and not settings.get("resilient_parsing")
+        ):
             room.check()
-        return command(str(self.name).replace("-", "_")).make_context(info_name, args, *given, **settings)
+        made = command(str(self.name).replace("-", "_"))
+        if "--help-all" in args:
+            args = ["--help" if text == "--help-all" else text for text in args]
+        elif "--help" in args:
+            _shorten(made)
+        return made.make_context(info_name, args, *given, **settings)
 
 
 def _shown(name: str) -> str:

@@ -60,7 +60,15 @@ def compare(
     ran = int(table.ok.sum())
     title = f"{counts.name} on {gpu_file.name}: {len(table.ok):,} configurations, "
     title += f"{ran:,} of them measured" if sample is None else "drawn from those that ran"
-    output.present(rows, title=title, hidden=tuple(same))
+    output.present(rows, title=title, hidden=(*same, "configurations", "failed"))
+    scored = [row for row in rows if row.get("spearman") is not None]
+    if scored:
+        best = max(scored, key=lambda row: row["spearman"])
+        finding = f"closest: {best['model']}, rank correlation {best['spearman']:.2f}"
+        if best["top_10"]:
+            finding += f"; the best of its first ten reaches {best['top_10']:.0%} of the best performance"
+            finding += f" (of ten at random: {rows[-1]['top_10']:.0%})"
+        output.conclude(finding, then=f"dse rank {kernel} -g {gpu} -m {best['model']}")
 
 
 def _beside(kernel: "Counts", gpu: "GpuFile") -> Path:

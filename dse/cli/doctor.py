@@ -5,14 +5,14 @@ import platform
 import shutil
 import sys
 from importlib import metadata
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from packaging.requirements import Requirement
 
 from dse.cli.options import CsvOption, JsonOption, present
-from dse.core.files import cache_folder, is_file, is_folder, may_write
+from dse.core.files import cache_folder, files_within, may_write
+from dse.core.parallel import processors
 from dse.errors import DseError
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -49,10 +49,18 @@ def doctor(
     """
     rows = [*_here(), *(_devices() if devices else ()), *_extras(), _cache()]
     present(rows, title=f"dse {_version(PACKAGE)}", json=json, csv=csv, out=None)
+    if not (json or csv):
+        from dse.report.conclusion import conclude
+
+        other = [f"{row['part']} {row['state']}" for row in rows if row["state"] != "ok"]
+        conclude(
+            "all that dse itself needs is here",
+            sure=f"but {', '.join(other)}" if other else "nothing is missing",
+        )
 
 
 def _here() -> list[dict[str, Any]]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = processors()
     python = f"{platform.python_implementation()} {platform.python_version()}"
     packages = ("jax", "numpy", "numba", "optuna", "pyarrow")
     return [
@@ -118,12 +126,8 @@ def _cache() -> dict[str, Any]:
     if not may_write(folder):
         found = f"found no right to write to {folder}: set DSE_CACHE to a folder of yours"
         return _row("cache", "other", found)
-    size = sum(path.stat().st_size for path in _files(folder))
+    size = sum(path.stat().st_size for path in files_within(folder))
     return _row("cache", "ok", f"{folder}: {size / 2**20:.1f} MiB; it can be deleted at any time")
-
-
-def _files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if is_file(path)] if is_folder(folder) else []
 
 
 def _version(name: str) -> str | None:

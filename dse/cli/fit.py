@@ -61,8 +61,10 @@ def fit(
     λ (`cpi.*` in GPU files) is how many cycles a pipe of an SM takes for one warp instruction before it
     accepts the next: its throughput. Λ (`latency.*`) is how many cycles until the result is there.
 
-    Each value starts from the catalogue's, which counts as much as its provenance says. With several GPUs,
-    name one for each file. The model's times are compared before and after, on the data fitted and on a fifth
+    Each value starts from the catalogue's, which counts as much as its provenance says, and stays within what
+    the chip can do. Of a file with more than a thousand configurations that ran, as many are taken, evenly
+    over the order of their times, unless --sample says how many at random. With several GPUs, name one for
+    each file. The model's times are compared before and after, on the data fitted and on a fifth
     held out; with several kernels also on each one, fitted to the others.
     """
     [chosen] = inputs.models([model])
@@ -91,12 +93,25 @@ def fit(
     )
     if out is not None:
         calibrate.write(calibration, out)
-    present(calibration.fields(), title=f"Fitted by {model}", units={}, json=json, csv=csv, out=None)
-    if json or csv:
-        return
-    present(calibration.errors(), title="Errors", units={})
-    if out is not None:
-        print(f"{out}: written, with the fitted values in place of the catalogue's")
+    rows = calibration.fields()
+    present(
+        rows,
+        title=f"Fitted by {model}",
+        units={},
+        json=json,
+        csv=csv,
+        hidden=() if len(files) > 1 else ("gpu",),
+    )
+    if not (json or csv):
+        present(calibration.errors(), title="Errors of the times", units={})
+    from dse.report.conclusion import conclude
+
+    doubted = [f"{row['field']} ({row['note']})" for row in rows if row["note"]]
+    told = sum(row["determined"] for row in rows)
+    finding = f"{told} of {len(rows)} fields determined by {calibration.basis}"
+    finding += f"; doubtful: {', '.join(doubted)}" if doubted else ""
     for name, untold in calibration.untold().items():
-        if untold:
-            print(f"{name}: near the catalogue's value, since these data do not tell: {', '.join(untold)}")
+        of = f" of {name}" if len(files) > 1 else ""
+        finding += f"; not told by the data{of}: {', '.join(untold)}" if untold else ""
+    then = f"dse rank {kernel[0]} -g {out}" if out else "-o FILE.toml writes the GPU with what is determined"
+    conclude(finding, sure=calibration.worth, wrote=out, then=then, aside=json or csv)

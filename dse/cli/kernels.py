@@ -25,14 +25,21 @@ def kernels(
         rows = [
             {
                 "name": kernel.name,
-                "variant_of": kernel.variant_of,
-                "space_size": kernel.space.size,
-                "spaces": " ".join(alias.name for alias in kernel.spaces),
                 "summary": kernel.summary,
+                "space_size": kernel.space.size,
+                "variant_of": kernel.variant_of,
+                "spaces": " ".join(alias.name for alias in kernel.spaces),
             }
             for kernel in map(load, names())
         ]
-        present(rows, title="Kernels", json=json, csv=csv, out=out)
+        hidden = ("variant_of", "spaces")
+        present(rows, title="Kernels", json=json, csv=csv, out=out, hidden=hidden)
+        if not (json or csv):
+            from dse.report.conclusion import conclude
+
+            conclude(
+                f"{len(rows)} kernels", wrote=out, then="dse kernels show NAME, or dse rank NAME -g a100"
+            )
 
 
 @app.command(epilog="Example: [bold]dse kernels show convolution[/bold]")

@@ -1,6 +1,7 @@
 """`dse`: mounts the commands and turns a user's mistake into one line."""
 
 import errno
+import logging
 import os
 import re
 import sys
@@ -42,6 +43,7 @@ OPTIONS = {  # the library's name of a field: the option that gives it
     "what_if": "--what-if",
 }
 
+GLOBAL = ("--version", "--traceback", "--verbose", "--quiet", "-q")
 
 _SCARCE = {
     errno.EAGAIN: "processes",
@@ -69,9 +71,15 @@ def main(
     traceback: Annotated[
         bool, typer.Option("--traceback", help="Show where dse itself went wrong, if it does.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Say what takes how long.")] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Show no progress bar, and no conclusion beside JSON or CSV."),
+    ] = False,
 ) -> None:
     """Explore the launch configurations of GPU kernels, by analytical models, without a GPU."""
+    logging.basicConfig(format="dse: %(message)s")
+    logging.getLogger("dse").setLevel(logging.INFO if verbose else logging.WARNING)
     if quiet and "DSE_QUIET" not in os.environ:
         os.environ["DSE_QUIET"] = "1"
         context.call_on_close(lambda: os.environ.pop("DSE_QUIET", None))
@@ -84,6 +92,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     interrupted. What is none of these is a mistake of ours: one line, and 1.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    _assumed()  # those of one that failed before, in this process
     try:
         cache()
         with warnings.catch_warnings():
@@ -93,8 +102,10 @@ def run(arguments: Sequence[str] | None = None) -> None:
             warnings.simplefilter("ignore", RuntimeWarning, append=True)
             warnings.simplefilter("ignore", SyntaxWarning)  # of expressions, as Python reads them
             warnings.filterwarnings("ignore", DOES_WITHOUT)
-            code = app(arguments, standalone_mode=False)
+            code = app(_global_first(given), standalone_mode=False)
         sys.stdout.flush()
+        for assumption in _assumed():
+            print(f"assumed: {one_line(assumption)}", file=sys.stderr)
     except typer.TyperException as error:  # of flags; without a message where help was printed
         message = one_line(error.format_message()).rstrip(".")
         _end(f"{message}; --help tells what is allowed" if message else "")
@@ -141,6 +152,22 @@ def run(arguments: Sequence[str] | None = None) -> None:
         _end_as_what_is_here(error)
         _unforeseen(error, given)
     sys.exit(code)
+
+
+def _global_first(given: Sequence[str]) -> list[str]:
+    """Put the options of `dse` itself before the command: they may stand after it as well."""
+    end = given.index("--") if "--" in given else len(given)
+    first = [word for word in given[:end] if word in GLOBAL]
+    return first + [word for word in given[:end] if word not in GLOBAL] + list(given[end:])
+
+
+def _assumed() -> list[str]:
+    """Take what commands assumed of the kernels that they read, if they read any."""
+    read = sys.modules.get("dse.cli.inputs.kernels")
+    assumed = list(read.ASSUMED) if read else []
+    if read:
+        read.ASSUMED.clear()
+    return assumed
 
 
 def _end_as_what_is_here(error: Exception) -> None:

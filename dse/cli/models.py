@@ -34,10 +34,14 @@ def models(
             raise DseError("--page: found together with another option or command, expected it alone")
         _write(page)
     elif context.invoked_subcommand is None:
-        from dse.models import MODELS
+        from dse.models import DEFAULT, MODELS
+        from dse.report.conclusion import conclude
 
         rows = [{"name": name, "summary": _docstring(name).partition("\n")[0]} for name in MODELS]
         present(rows, title="Models", json=json, csv=csv, out=out)
+        if not (json or csv):
+            finding = f"{len(rows)} models; {DEFAULT} is the default, the best on measured spaces"
+            conclude(finding, wrote=out, then="dse models show NAME says what it takes into account")
 
 
 @app.command(epilog="Example: [bold]dse models show mwp-cwp[/bold]")

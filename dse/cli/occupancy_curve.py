@@ -1,13 +1,14 @@
 """`dse occupancy-curve`: throughput of one configuration against the warps resident on an SM."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, grouped, present
-from dse.models import MODELS
+from dse.models import DEFAULT, MODELS
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -61,12 +62,28 @@ def occupancy_curve(
         points = [{**row, "throughput": 1e6 * row["throughput"]} for row in rows]
         chart = occupancy_curves(points, title=f"{title}: throughput against occupancy", subtitle=chosen)
         save_chart(chart, out)
-        print(f"{out}: {len(models)} models, {len(rows) // len(models)} occupancies")
     elif out is not None or json or csv:
         present(rows, json=json, csv=csv, out=out)
     else:
         by_warps: dict[int, dict[str, float]] = {}
+        rows.sort(key=lambda row: row["model"] != DEFAULT)  # the default model's column first
         for row in rows:
             by_warps.setdefault(row["warps"], {"warps": row["warps"]})[row["model"]] = 1e6 * row["throughput"]
         print(f"{title}: {chosen}" if chosen else title)  # a table's title would be broken to its width
         present(list(by_warps.values()))
+    from dse.report.conclusion import conclude
+
+    enough = {model.name: _enough(rows, model.name) for model in models}
+    first = DEFAULT if DEFAULT in enough else models[0].name
+    finding = f"{enough[first]} warps an SM give 95 % of the highest throughput by {first}"
+    if len(enough) > 1:
+        finding += f", {min(enough.values())} to {max(enough.values())} by the {len(enough)} models"
+    finding += f"; this configuration has {int(launch.warps_per_sm)}"
+    conclude(finding, wrote=out, aside=json or csv)
+
+
+def _enough(rows: Sequence[Mapping[str, Any]], model: str) -> int:
+    """The fewest warps with which a model has 95 % of its highest throughput."""
+    own = [row for row in rows if row["model"] == model]
+    most = max(row["throughput"] for row in own)
+    return min(row["warps"] for row in own if row["throughput"] >= 0.95 * most)

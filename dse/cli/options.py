@@ -5,13 +5,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
 from typer.core import TyperGroup
 
 from dse.errors import DseError
 
+MORE = "More"  # a panel of options that --help-all explains
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
 OutOption = Annotated[
@@ -40,10 +41,18 @@ class Output:
         """Print or write rows; `settings` are those of `present`."""
         present(rows, json=self.json, csv=self.csv, out=self.out, wide=self.wide, **settings)
 
+    def conclude(self, finding: str, **settings: Any) -> None:
+        """Print the conclusion; `settings` are those of `dse.report.conclusion.conclude`."""
+        from dse.report.conclusion import conclude
+
+        conclude(finding, wrote=self.out, aside=self.json or self.csv, **settings)
+
 
 @dataclass(frozen=True)
 class Spread:
     """The options of work that runs on several processes or machines."""
+
+    panel: ClassVar = "On several processes or machines"
 
     workers: Annotated[
         int | None, typer.Option(metavar="N", min=1, max=1024, help="Run on so many processes, by Dask.")
@@ -81,6 +90,9 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
 def _parameters(group: type) -> list[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
+    if panel := getattr(group, "panel", None):
+        for field in fields(group):
+            hints[field.name].__metadata__[0].rich_help_panel = panel
     return [
         inspect.Parameter(
             field.name,

@@ -90,12 +90,8 @@ def prune(
     kept = keep(candidates, risk, within, told)
     parameters = {name: values[kept.places] for name, values in candidates.parameters.items()}
     title = (
-        f"{counts.name} on {file.name}: {len(kept.places):,} of {len(candidates):,} kept "
-        f"({kept.share:.1%}), risk {risk:g} of none within {within:.0%} of the fastest"
+        f"{counts.name} on {file.name}: {len(kept.places):,} of {len(candidates):,} kept ({kept.share:.1%})"
     )
-    if kept.reason:
-        title += f"; {kept.reason}"
-        typer.echo(f"{counts.name} on {file.name}: {kept.reason}", err=True) if json or csv else None
     if out is not None:
         getattr(export, FORMATS[form])(parameters, out)
     first = kept.places[: top or None]
@@ -104,5 +100,17 @@ def prune(
         {"rank": i} | dict(zip(shown, values, strict=True))
         for i, values in enumerate(zip(*shown.values(), strict=True), 1)
     ]
+    title += f", the {len(ranked)} most promising" if len(ranked) < len(kept.places) else ""
     if out is None or not (json or csv):
         present(ranked, title=title, units={}, json=json, csv=csv, out=None, wide=wide)
+    from dse.report.conclusion import conclude
+
+    many = len(kept.places)
+    finding = f"kept {many:,} of {len(candidates):,}" + (
+        f", of which {len(ranked)} are shown (--top 0 shows all)" if len(ranked) < many else ""
+    )
+    by = f"{len(told)} measurements" if told else chosen.name
+    sure = f"by {by}, with a chance of {1 - risk:.0%}, one of them is within {within:.0%} of the fastest"
+    then = "measure them all, the first ones first" + ("" if out else "; -o FILE writes the list")
+    finding += f"; {kept.reason}" if kept.reason else ""
+    conclude(finding, sure=sure, wrote=out, then=then, aside=json or csv)

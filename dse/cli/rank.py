@@ -1,7 +1,7 @@
 """`dse rank`: the launch configurations of one kernel on one GPU, fastest first."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +10,8 @@ from dse.cli.options import Output, Spread, grouped, present
 from dse.errors import DseError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dse.evaluate.rank import Ranking
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -58,7 +60,7 @@ def rank(
             "--cascade",
             metavar="MODEL:KEEP,...",
             help="Models one after the other, each on what the one before it kept: a count, or a share "
-            "with %. `source` is the default model on what the source does: phase:5%,pipeline:200,source:20.",
+            "with %: phase:5%,pipeline:200. `source` is the default model on what the source does.",
         ),
     ] = None,
     prior: inputs.PriorOption = None,
@@ -100,13 +102,26 @@ def rank(
         )
     rows = ranking.rows(top or None, diverse)
     output.present(rows, title=_title(ranking, len(rows)), units=ranking.units, hidden=ranking.hidden)
-    if not output.table:
-        return
-    if ranking.tied > 1 and not (diverse or refit or prior):
-        print(f"Ranks 1 to {ranking.tied:,} are as good as equal; --diverse shows one of each group.")
-    if ranking.levels:
+    if ranking.levels and output.table:
         title = "Levels; spearman is with the level before, on what both saw"
         present(ranking.levels, title=title, wide=output.wide)
+    sure = "a prediction" if not refit else f"{rows[0]['chance_fastest']:.0%} sure to be the fastest"
+    if ranking.tied > 1 and not (diverse or refit or prior):
+        others = "rank 2" if ranking.tied == 2 else f"ranks 2 to {ranking.tied:,}"
+        sure += f", as good as equal to {others} (--diverse shows one of each group)"
+    then = "dse tune measures the most promising, dse prune lists them"
+    output.conclude(_finding(ranking, rows[0]), sure=sure, then=then)
+
+
+def _finding(ranking: "Ranking", first: "Mapping[str, Any]") -> str:
+    from dse.report.conclusion import configuration, quantity
+
+    time = first["refitted_s"] if "refitted_s" in first else first["time_s"]
+    which = configuration(first, [name for name in ranking.parameters if name not in ranking.hidden])
+    finding = f"fastest of {ranking.count:,}: {which or 'the only one'}: {quantity(time)} by {first['model']}"
+    if first.get("measured_s"):
+        finding += f", measured {quantity(first['measured_s'])}"
+    return finding
 
 
 def _title(ranking: "Ranking", shown: int) -> str:

@@ -72,7 +72,10 @@ def report(
     with replacing(out) as half:
         half.write_text(text, encoding="utf-8")
     count = sum(space.count for space in found.spaces)
-    print(f"{out}: {count:,} configurations, {len(text.encode()) / 1e6:.1f} MB")
+    from dse.report.conclusion import conclude
+
+    finding = f"a page of {count:,} configurations, {len(text.encode()) / 1e6:.1f} MB"
+    conclude(finding, wrote=out, then="open it in a browser; it needs no network")
 
 
 def _sizes(kernel: str) -> list[str]:

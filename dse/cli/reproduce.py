@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode="rich")
 
+SHORT = ("paper", "table", "what", "printed", "ours", "why")  # of a row that differs
 SECTION = "reproduction"  # of a page
 
 
@@ -60,16 +61,18 @@ def reproduce(
     if page and str(page) != "-":
         around(page, SECTION)  # before the work
     papers = compare(paper or PAPERS)
+    totals = sums(row for rows in papers.values() for row in rows)
     if page:
         _write(page, _markdown(papers))
     else:
-        totals = sums(row for rows in papers.values() for row in rows)
         rows = [
             {"paper": name} | cells(row)
             for name, some in papers.items()
             for row in some
             if not (differing and row.agrees)
         ]
+        if differing:  # why is what one asks
+            rows = [{name: row[name] for name in SHORT} for row in rows]
         if only_sums:
             present(totals, title="Sums", json=json, csv=csv, out=out)
         else:
@@ -77,6 +80,14 @@ def reproduce(
             if not (json or csv or out):
                 present(totals, title="Sums", json=False, csv=False, out=None)
     unexplained = problems(papers)
+    if not page:
+        from dse.report.conclusion import conclude
+
+        numbers, agree = (sum(total[name] for total in totals) for name in ("numbers", "agree"))
+        sure = "each of the others has a reason" if not unexplained else f"{len(unexplained)} have no reason"
+        then = "" if differing else "--differing shows only the others, and why"
+        finding = f"{agree} of {numbers} numbers agree as printed"
+        conclude(finding, sure=sure, wrote=out, then=then, aside=json or csv)
     for line in unexplained:
         print(f"dse: {line}", file=sys.stderr)
     if unexplained:

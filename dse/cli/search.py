@@ -1,7 +1,7 @@
 """`dse search`: find the best configuration of kernels that do the same work, and rank them by it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -38,8 +38,8 @@ def search(
         ),
     ] = 200,
     objective: Annotated[
-        str, typer.Option(help="What to keep low: time, and perhaps registers and shared.")
-    ] = "time",
+        str, typer.Option(help="What to keep low: time_s, and perhaps registers and shared_bytes.")
+    ] = "time_s",
     storage: Annotated[
         str,
         typer.Option(
@@ -87,29 +87,28 @@ def search(
     with used(spread.workers, spread.cluster), progress("Searching", trials) as advance:
         study.run(searched, gpu_file.gpu, chosen, trials, advance)
 
-    rows = searched.best()
+    rows = searched.rows()
     for row in rows:
-        best, found = study.optimum(choices[row["kernel"]], gpu_file.gpu, chosen), row["time_s"]
-        row["optimum_s"] = best
-        row["above_optimum_percent"] = None if best is None or found is None else 100 * (found / best - 1)
+        least, found = study.optimum(choices[row["kernel"]], gpu_file.gpu, chosen), row["time_s"]
+        row["optimum_s"] = least
+        row["above_optimum_percent"] = None if least is None or found is None else 100 * (found / least - 1)
     same = {"gpu": gpu_file.name, "model": chosen.name}
     first = ("kernel", *same, "time_s", "optimum_s", "above_optimum_percent")
     rows = [
         {"rank": i} | {key: (same | row).get(key) for key in first} | row for i, row in enumerate(rows, 1)
     ]
     count = len(searched.evaluated())
+    from dse.report.conclusion import configuration, quantity
+
     title = f"Best of {count:,} evaluated configurations on {gpu_file.name} by {model}"
     output.present(rows, title=title, hidden=(*same, *searched.hidden))
-    if not output.table:
-        return
-    if len(goals) > 1:
+    if len(goals) > 1 and output.table:
         present(searched.front(), title=f"Not beaten in {' and '.join(goals)}")
-    total = searched.shares.model + searched.shares.optuna
-    if total > 0:
-        share = 100 * searched.shares.model / total
-        print(
-            f"Time: model {searched.shares.model:.2f} s ({share:.0f} %), "
-            f"Optuna {searched.shares.optuna:.2f} s ({100 - share:.0f} %)"
-        )
-    if kept:
-        print(f"Study kept in {kept}")
+    best: dict[str, Any] = rows[0]
+    which = configuration(best, choices[best["kernel"]].free)
+    finding = f"best of {count:,} evaluated: {best['kernel']}, {which}: {quantity(best['time_s'])} by {model}"
+    sure, off = "the space is too large to know its optimum", best["above_optimum_percent"]
+    if off is not None:
+        sure = "the optimum of its space" if off < 0.05 else f"{off:.1f} % above the optimum of its space"
+    then = f"more --trials go on with the study in {kept}" if kept else "--storage keeps a study"
+    output.conclude(finding, sure=sure, then=then)

@@ -9,6 +9,14 @@ from dse.cli import inputs
 from dse.cli.options import JsonOption, present
 from dse.errors import DseError
 
+SHARES = {  # of the makespan, and their titles
+    "subsystem": "subsystem",
+    "entries": "entries",
+    "busy": "busy",
+    "throughput": "bound by throughput",
+    "latency": "bound by latency",
+    "same warp": "of that, same warp",
+}
 app = typer.Typer(rich_markup_mode="rich")
 
 
@@ -122,22 +130,34 @@ def simulate(
 
         entries = result.profile()
         save(entries, profile, window=window, critical=entries.critical, **result.caption)
-        if not json:
-            print(f"{profile}: {len(entries.time):,} entries")
-    if json:
-        from dse.report.numbers import json_text
+    gains = result.what_if
+    from dse.report.conclusion import conclude, quantity
+    from dse.report.numbers import json_text
 
-        print(json_text(result.summary()))
+    time = f", {quantity(result.makespan * result.cycle_s)}" if result.cycle_s else ""
+    finding = f"{result.makespan:,.6g} cycles{time} at {result.ipc or 0:.3g} instructions a cycle"
+    finding += f"; bound by {result.bottleneck}"
+    finding += f", the issue limit {result.shares.issue:.1%}" if result.shares.issue else ""
+    best = max(gains, key=lambda row: row["gain"] or 0, default=None)
+    if best and best["gain"]:
+        faster = f"{best['gain']:.2f} times as fast" if best["gain"] > 1.005 else "no faster"
+        finding += f"; {best['what if']} makes it {faster}"
+    if json:
+        print(json_text(result.summary() | {"conclusion": finding}))
         return
     print(result.title)
-    print(
-        f"{result.makespan:,.6g} cycles, {result.ipc or 0:.3g} instructions a cycle, bound by "
-        f"{result.bottleneck}"
+    percent = tuple(SHARES)[2:]
+    present(
+        [
+            {
+                title: f"{row[name] or 0:.1%}" if name in percent else row[name]
+                for name, title in SHARES.items()
+            }
+            for row in result.rows()
+        ]
     )
-    if result.shares.issue:
-        print(f"the issue limit binds {result.shares.issue:.1%}")
-    percent = ("busy", "throughput", "latency", "same warp")
-    present([row | {name: f"{row[name] or 0:.1%}" for name in percent} for row in result.rows()])
-    if gains := result.what_if:
+    if gains:
         shown = [row | {"gain": f"{row['gain']:.3f}x" if row["makespan"] else "-"} for row in gains]
         present(shown, title="What if")
+    then = "" if gains else "--what-if NAME=VALUE shows what a change would gain"
+    conclude(finding, wrote=profile, then=then)

@@ -101,15 +101,18 @@ def sweep(
     from dse.explore.sweep.product import Product
     from dse.explore.sweep.run import clear, parts_of
     from dse.explore.sweep.sweep import Sweep
+    from dse.report.conclusion import conclude, quantity
     from dse.report.show import progress
 
+    names = ", ".join(model.name for model in models)
     product = Product.of(_kernels(kernel, inputs.lists(changed)), inputs.gpus(gpu), models)
     swept = Sweep(product, None, spread.workers, spread.cluster, progress)
     if where is not None:
         swept = swept.filtered(where)
     if not chosen:
         assert out is not None
-        print(f"{out}: {swept.to_parquet(out, _words(columns)):,} rows")
+        count = swept.to_parquet(out, _words(columns))
+        conclude(f"{count:,} rows of predictions by {names}", wrote=out, then=f"dse report {out}")
         return
     rows = _reduced(swept, chosen[0], asked[chosen[0]], _words(per), out)
     same = [name for name in ("kernel", "gpu", "model") if len({row.get(name) for row in rows}) == 1]
@@ -117,6 +120,16 @@ def sweep(
     present(rows, title=title, json=json, csv=csv, out=out, wide=wide, hidden=same)
     if out is not None:  # not before the file is there
         clear(parts_of(out))
+    timed = [row for row in rows if row.get("time_s") is not None]
+    best = min(timed, key=lambda row: row["time_s"], default=None)
+    finding = f"{len(rows):,} rows by {names}"
+    if best is not None:
+        which = ", ".join(str(best[name]) for name in ("kernel", "gpu") if best.get(name))
+        finding = f"fastest of {len(rows):,} rows: {which}: {quantity(best['time_s'])}"
+        finding += f" by {best.get('model', names)}"
+    conclude(
+        finding, wrote=out, then=f"dse report {out}" if out else "-o FILE writes them", aside=json or csv
+    )
 
 
 def _reduced(
@@ -156,7 +169,7 @@ def _kernels(
         unused -= mine.keys()
         fixed = {key: values for key, values in mine.items() if key not in sizes}
         if fixed:
-            loaded = replace(loaded, space=loaded.space.with_values(fixed, "--set"))
+            loaded = replace(loaded, space=inputs.with_fixed(loaded, fixed))
         kernels.append((readers.counts_of(loaded), sizes | {key: mine[key] for key in mine if key in sizes}))
     if unused:
         raise DseError(f"--set: found {min(unused)!r}, expected a parameter or size of {', '.join(names)}")

@@ -108,3 +108,16 @@ def tune(
     same = {"kernel": counts.name, "gpu": file.name, **problem}
     rows = [same | row for row in run.rows()]
     output.present(rows, title=title, hidden=(*same, *run.hidden))
+    from dse.report.conclusion import configuration, quantity
+
+    ran = [row for row in rows if row["measured_s"] is not None]
+    count = f"{len(rows)} of {budget} measurements" + (
+        f", {len(rows) - len(ran)} failed" if len(ran) < len(rows) else ""
+    )
+    if not ran:
+        output.conclude(f"no configuration ran in {count}", then="look at what the command prints by hand")
+        return
+    best = min(ran, key=lambda row: row["measured_s"])
+    finding = f"fastest: {configuration(best, candidates.varying)}: {quantity(best['measured_s'])}"
+    then = f"dse prune {kernel} -g {gpu} --measured {output.out}" if output.out else "more with --budget"
+    output.conclude(finding, sure=f"measured, after {count}; {run.ended}", then=then)

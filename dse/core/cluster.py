@@ -10,7 +10,6 @@ cluster and kept in the memory of its processes.
 """
 
 import logging
-import os
 import pickle
 import time
 import warnings
@@ -47,7 +46,9 @@ _IN_USE: ContextVar[Spread | None] = ContextVar("spread", default=None)
 
 def in_threads(workers: int | None = None) -> Spread:
     """Spread work over threads of this process: one for each core, or so many. JAX's devices take turns."""
-    count = workers or len(os.sched_getaffinity(0))
+    from dse.core.parallel import processors  # which imports this module
+
+    count = workers or processors()
 
     def spread(function: Callable[[U], R], units: U) -> Iterator[tuple[U, R]]:
         import jax

@@ -265,6 +265,11 @@ def given_path(name: str | Path) -> Path:
 _MOST_SHOWN = 100  # characters of a path
 
 
+def files_within(folder: Path) -> list[Path]:
+    """List the files of a folder and of those in it; none where there is no such folder."""
+    return [path for path in folder.rglob("*") if is_file(path)] if is_folder(folder) else []
+
+
 def is_file(path: Path) -> bool:
     """Tell whether there is a file that we may look at: none, where none can be."""
     return os.path.isfile(path)  # which raises nothing for a name too long, or a folder without rights

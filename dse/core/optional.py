@@ -13,7 +13,7 @@ from dse.errors import DseError
 
 def install(extra: str) -> str:
     """Say how an extra is installed."""
-    return f'the extra "{extra}": pip install "gpu-dse[{extra}]"'
+    return f'the extra "{extra}": pip install "gpu-dse[{extra}]", or ".[{extra}]" in a checkout'
 
 
 @contextmanager

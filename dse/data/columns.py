@@ -20,6 +20,7 @@ COLUMNS: dict[str, Column] = {
     "kernel": Column("", "name of the kernel"),
     "gpu": Column("", "name of the GPU, as `dse gpus` has it"),
     "model": Column("", "name of the model, as `dse models` has it"),
+    "assumed": Column("", "values that the kernel's file leaves open, and their stand-ins"),
     "threads": Column("1", "threads of a block"),
     "blocks": Column("1", "blocks of the launch"),
     "registers": Column("1", "registers of a thread"),
@@ -55,9 +56,11 @@ COLUMNS: dict[str, Column] = {
     "catalogue": Column("", "its value before the fit"),
     "fitted": Column("", "its value after the fit"),
     "spread_percent": Column("%", "standard deviation of the fitted value"),
-    "determined": Column("", "whether the data determine it; if not, it stays near the catalogue's value"),
+    "determined": Column("", "whether the data determine it: no if they hardly narrow it, or as noted"),
+    "note": Column("", "why a fitted value is doubted: at a physical bound, or many prior widths off"),
     "data": Column("", "on which configurations a fit is scored: those fitted, or some held out"),
     "mape_before_percent": Column("%", "mean absolute error of the times before the fit"),
+    "mape_unbounded_percent": Column("%", "the same after a fit without physical bounds"),
     "spearman_before": Column("1", "rank correlation before the fit"),
     "warps": Column("1", "warps resident on an SM"),
     "throughput": Column("1/cycle", "warps that one SM finishes in a cycle"),
@@ -75,6 +78,7 @@ COLUMNS: dict[str, Column] = {
     "top_10_percent": Column("1", "the same, with the best of the first 10 %"),
 }
 
+SHORT = {"time": "time_s", "shared": "shared_bytes"}  # what people type for a column
 SUFFIXES = {"_s": "s", "_bytes": "B", "_percent": "%"}  # that say the unit at the end of a name
 
 

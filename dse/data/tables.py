@@ -5,7 +5,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # takes 0.1 s, which whoever writes no file need not spend
     import pyarrow as pa
 
 SHOWN = 20  # rows in a notebook
+TIMES = ("refitted_s", "measured_s", "time_s")  # of a row: the first that there is decides
+REPR = 8  # values of a row in one line
 
 
 class Result:
@@ -42,6 +44,9 @@ class Result:
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
         """Return the first `top` rows, all without it: a dictionary each, by the names of columns."""
         raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self.rows())} rows>"
 
     def to_arrow(self) -> "pa.Table":
         """Return all rows as an Arrow table; each column notes its unit and meaning."""
@@ -66,6 +71,31 @@ class Result:
         lines = "".join(f"<tr>{''.join(line)}</tr>" for line in cells)
         more = "<p>and more: <code>.rows()</code>, <code>.to_pandas()</code></p>" if len(rows) > SHOWN else ""
         return f"<table>{lines}</table>{more}"
+
+
+class Found(Result):
+    """A result that holds configurations: it has a length, rows by number, and the best of them."""
+
+    def __len__(self) -> int:
+        return len(self.rows())
+
+    def __getitem__(self, place: int) -> dict[str, Any]:
+        """Return one row; the first is 0."""
+        return self.rows(place + 1 if place >= 0 else None)[place]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows())
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The row with the least time, measured where times are, None where none has one."""
+        name = next((name for name in TIMES if name in (self.rows(1) or [{}])[0]), "time_s")
+        timed = [row for row in self.rows() if row.get(name) is not None and math.isfinite(row[name])]
+        return min(timed, key=lambda row: row[name], default=None)
+
+    def __repr__(self) -> str:
+        first = [f"{name}={value}" for name, value in (self.best or {}).items() if name not in self.hidden]
+        return f"<{type(self).__name__} of {len(self):,} rows, the best: {', '.join(first[:REPR])}>"
 
 
 class Rows(Result, list[dict[str, Any]]):

@@ -7,7 +7,6 @@ as many of these rows are evaluated once more as may hold one of the best. Leadi
 which has its own k best.
 """
 
-import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from dse.core.parallel import processors
 from dse.core.precision import in_64_bits
 from dse.evaluate.launches import WIDE, Pieces, pieces
 from dse.evaluate.layout import CUTS, Cuts, Fields, Layout, lay_out
@@ -143,7 +143,7 @@ def reduce_groups(
         if np.isnan(leaf).any():
             raise ValueError(f"reduce_grid: {jax.tree_util.keystr(path)}: found NaN, expected numbers")
     fields, layout = lay_out(_without_lacking(fields), shape, groups, cuts)
-    parts = _parts(chosen, fields, layout, shape, k, threads or len(os.sched_getaffinity(0)), cuts)
+    parts = _parts(chosen, fields, layout, shape, k, threads or processors(), cuts)
     count = sum(part.count for part in parts)
     summaries = {}
     for model in chosen:

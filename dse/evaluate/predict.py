@@ -7,11 +7,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array
 
 from dse.core.precision import in_64_bits
 from dse.core.progress import Progress, silent
-from dse.data.tables import Result
+from dse.data.tables import Found
 from dse.errors import DseError, one_of
 from dse.evaluate.chunks import RESOURCES, evaluate, forecast, laid_out
 from dse.evaluate.rank import configurations
@@ -23,7 +24,7 @@ from dse.models import get
 from dse.models.protocol import Model
 
 
-class Predicted(eqx.Module, Result):
+class Predicted(eqx.Module, Found):
     """A model's predictions. Arrays [L]; with several GPUs [GPUs, L]; [] of one configuration.
 
     **Units:** as the names say; `occupancy` is a share, 0 to 1; `bottleneck` an index into `terms`.
@@ -42,6 +43,10 @@ class Predicted(eqx.Module, Result):
     gpus: tuple[str, ...] = eqx.field(static=True)  # their names
     parameters: dict[str, Any]  # arrays as above
     resources: dict[str, Any]  # arrays as above
+
+    def __repr__(self) -> str:
+        """Name it in one line; where JAX traces it, there are no rows yet."""
+        return "<Predicted, traced>" if isinstance(self.seconds, Tracer) else Found.__repr__(self)
 
     @property
     def hidden(self) -> tuple[str, ...]:

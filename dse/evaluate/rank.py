@@ -9,7 +9,7 @@ import numpy as np
 
 from dse.core.progress import Progress, silent
 from dse.data.columns import of_model
-from dse.data.tables import Result
+from dse.data.tables import Found
 from dse.errors import DseError
 from dse.evaluate import ties
 from dse.evaluate.chunks import Evaluation, evaluate_counted
@@ -22,8 +22,8 @@ from dse.models.protocol import Model
 from dse.types import Gpu, Resources
 
 
-@dataclass(frozen=True)
-class Ranking(Result):
+@dataclass(frozen=True, repr=False)
+class Ranking(Found):
     """Configurations with what the models say of them; `order` has the fastest first."""
 
     labels: dict[str, Any]  # what is the same for all: kernel, gpu, model, problem sizes
@@ -42,6 +42,14 @@ class Ranking(Result):
     def count(self) -> int:
         """Number of configurations."""
         return len(self.order)
+
+    def __len__(self) -> int:
+        return self.count
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The first row."""
+        return self[0]
 
     @property
     def impossible(self) -> int:
@@ -161,6 +169,8 @@ def ranked(
         error = np.abs(np.where(neither, np.nan, alone) / together - 1.0)
     labels = {"kernel": kernel.name, "gpu": gpu_name, "model": chosen[0].name}
     labels |= sizes_of(kernel, problem)
+    if assumptions := getattr(kernel, "assumptions", ()):
+        labels["assumed"] = "; ".join(assumptions)
     failures, compiled = dict(counted.failures), counted.compiled
     return Ranking(labels, parameters, evaluation, order, None, failures, compiled, error, counted.runs)
 
@@ -180,7 +190,9 @@ def configurations(
     sizes = sizes_of(kernel, problem)
     index = kernel.space.indices(sizes) if sample is None else kernel.space.sample(sample, sizes, seed)
     if not len(index):
-        raise DseError(f"{kernel.path}: constraints: found no valid configuration, expected at least one")
+        why = kernel.space.emptied_by(sizes)
+        found = f"found no valid configuration ({why}), expected at least one"
+        raise DseError(f"{kernel.path}: constraints: {found}")
     return kernel.space.decode(index, np)
 
 

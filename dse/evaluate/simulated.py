@@ -31,7 +31,7 @@ TRACES = (".sass", ".txt")
 CHANGES = ("issue_limit", "warps", "slots", "groups", "scheduler", "order")  # of a graph or trace
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Simulated(Result):
     """A simulation with its critical path, and the makespans of its variants: a row for each subsystem."""
 

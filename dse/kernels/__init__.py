@@ -1,6 +1,6 @@
 """Described kernels: a folder with a kernel.toml each, of which expressions count what a warp does."""
 
-from dse.kernels.find import FILE, find, names, summaries, variants
+from dse.kernels.find import FILE, find, known, names, summaries, variants
 from dse.kernels.read import load
 
-__all__ = ["FILE", "find", "load", "names", "summaries", "variants"]
+__all__ = ["FILE", "find", "known", "load", "names", "summaries", "variants"]

@@ -390,4 +390,7 @@ def _sample(description: Description, problem: Mapping[str, Number], count: int)
         valid = np.broadcast_to(space.valid(parameters, problem, np), index.shape)
         if valid.any():
             return {name: values[valid][:count] for name, values in parameters.items()}
-    raise DseError(f"{description.path}: constraints: found no valid configuration, expected at least one")
+    why = description.space.emptied_by(problem)
+    raise DseError(
+        f"{description.path}: constraints: found no valid configuration ({why}), expected at least one"
+    )

@@ -15,6 +15,11 @@ def names() -> list[str]:
     return sorted(path.parent.name for path in catalogue.folder("kernels").glob(f"*/{FILE}"))
 
 
+def known(name: str) -> bool:
+    """Tell whether a kernel of the package has that name, however it is spelled."""
+    return _key(name) in map(_key, names())
+
+
 def summaries() -> dict[str, str]:
     """Read the one-line summary of each of them, by name."""
     return {name: str(read_toml(find(name)).get("summary", "")) for name in names()}

@@ -19,12 +19,12 @@ _TITLES = {
 }
 
 
-def show_explanation(parts: Mapping[str, Any], title: str, as_json: bool) -> None:
+def show_explanation(parts: Mapping[str, Any], title: str, json: bool) -> None:
     """Print an explanation to standard output.
 
     `parts` has mappings of names to values, and lists of rows; what is empty is left out of the tables.
     """
-    if as_json:
+    if json:
         print(json_text(parts))
         return
     print(title)

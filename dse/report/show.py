@@ -1,11 +1,13 @@
 """Rows as a table, JSON or CSV on standard output, and a bar while the work goes on."""
 
 import csv as csv_module
+import logging
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Timer
+from time import monotonic
 from typing import Any
 
 from rich.console import Console
@@ -71,9 +73,10 @@ def progress(description: str, total: float | None = None) -> Iterator[Callable[
     Without a `total` it says only that the work goes on. It shows itself after a second, goes when the work
     is done, and stays silent where standard error is no terminal, or DSE_QUIET is set.
     """
-    console = Console(stderr=True)
+    console, begun = Console(stderr=True), monotonic()
     if not console.is_terminal or os.environ.get("DSE_QUIET"):
         yield lambda steps: None
+        logging.getLogger("dse").info("%s took %.2f s", description, monotonic() - begun)
         return
     counted = (MofNCompleteColumn(), TimeRemainingColumn()) if total is not None else (TimeElapsedColumn(),)
     columns = (TextColumn("{task.description}"), BarColumn(), *counted)
@@ -89,6 +92,7 @@ def progress(description: str, total: float | None = None) -> Iterator[Callable[
         after_a_second.join()
         if bar.live.is_started:
             bar.stop()
+        logging.getLogger("dse").info("%s took %.2f s", description, monotonic() - begun)
 
 
 def _cell(x: Any) -> Any:

@@ -64,7 +64,9 @@ def print_table(
     if title is not None:
         console.print(Text(title, style="bold"))
     if same := [each for each in same if each.cells[0]]:
-        alike = Text("The same in all rows: " + ", ".join(f"{each.header} {each.cells[0]}" for each in same))
+        alike = Text(
+            "The same in these rows: " + ", ".join(f"{each.header} {each.cells[0]}" for each in same)
+        )
         console.print(alike, style="dim")
     console.print(_drawn(shown, rows, section))
     if left_out:

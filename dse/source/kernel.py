@@ -21,7 +21,7 @@ from dse.source.estimate.active_sampling import choose
 from dse.source.estimate.estimate import estimate
 from dse.source.estimate.features import known
 from dse.source.estimate.partition import FEWEST
-from dse.source.launches import configurations
+from dse.source.launches import check_threads, configurations
 from dse.source.nvidia.compile import nvrtc
 from dse.source.nvidia.compile.contract import Failure, Source
 from dse.source.nvidia.profile.to_kernel import to_kernel
@@ -90,6 +90,11 @@ class SourceKernel:
         """The work that it does."""
         return self.description.variant_of
 
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Assumptions where its file does not say what is needed, in words for the user."""
+        return self.description.assumptions
+
     def count(
         self,
         parameters: Mapping[str, np.ndarray],
@@ -121,6 +126,7 @@ class SourceKernel:
         tools = self.toolchain(gpu)
         source = tools.source_of(self.description)
         arch = tools.architecture(gpu, source)
+        check_threads(self.name, wanted, gpu)
         with progress(f"Reading {self.name}", len(wanted)) as advance:
             return tools.characterise_all(source, arch, wanted, gpu, self.cache, self.workers, advance)
 

@@ -1,6 +1,6 @@
 """Options and launch of each configuration of a kernel, by its description's [source]."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dse import kernels
 from dse.core.space.expression import Expression
 from dse.errors import DseError
 from dse.kernels.description import (
@@ -53,6 +54,26 @@ class Unstated(Enum):
 Argument = (
     Number | Array | Contents | Descriptor | Unstated | tuple[Number, ...] | None
 )  # a tuple: the parts of a vector or structure; None: an array of which nothing is known
+
+
+def unstated_numbers(arguments: Sequence[Argument]) -> list[int]:
+    """Return the places of the numbers that are not stated."""
+    return [place for place, argument in enumerate(arguments) if argument is Unstated.NUMBER]
+
+
+def name_of(names: Sequence[str], place: int) -> str:
+    """Name an argument, by its place where the source has no name for it."""
+    return names[place] if place < len(names) and names[place] else f"argument {place}"
+
+
+def unstated(kernel: str, names: Sequence[str], places: Iterable[int | None]) -> str:
+    """Say that a launch depends on numbers that are not stated."""
+    found = [name_of(names, place) for place in places if place is not None] or ["a number"]
+    values = " and ".join(f"{name}=VALUE" for name in found)
+    what = "addresses, trips or branches depend"
+    return (
+        f"{kernel}: {', '.join(found)}: found no value, on which {what}, expected {values} (given.arguments)"
+    )
 
 
 @dataclass(frozen=True)
@@ -140,6 +161,18 @@ def configurations(
     ]
 
 
+def check_threads(name: str, wanted: Sequence[Configuration], gpu: Gpu) -> None:
+    """Refuse launches of which none can run for the threads of its blocks.
+
+    **Raises:** DseError that says if block and grid look exchanged.
+    """
+    fewest = min(wanted, key=lambda configuration: prod(configuration.block))
+    threads, most = prod(fewest.block), int(gpu.limits.threads_per_block)
+    if threads > most:
+        hint = "; are block and grid exchanged?" if 32 <= prod(fewest.grid) <= most else ""
+        raise DseError(f"{name}: block: found {threads} threads, expected at most {most}{hint}")
+
+
 def _bytes(of_shared_memory: float) -> int:
     """Shared memory of a block as what counts with 32 bits takes it; no GPU has a thousandth of the most."""
     return min(int(of_shared_memory), 2**30)
@@ -148,6 +181,11 @@ def _bytes(of_shared_memory: float) -> int:
 def build_of(description: Description) -> tuple[Path, Build]:
     """Return a kernel's source and how it is built. **Raises:** DseError if the description has neither."""
     if description.source is None or description.build is None:
+        if description.source is None and description.described:
+            known = [name for name in kernels.names() if kernels.load(name).source is not None]
+            found = "found a kernel that is known by its description only, which `dse rank` takes as it is"
+            expected = f"expected one with source, as {', '.join(known)}, or a file"
+            raise DseError(f"{description.name}: source: {found}; {expected}")
         stated = "none" if description.source is None else "no block and grid"
         raise DseError(
             f"{description.path}: source: found {stated}, expected a table with file, block, grid, arguments"

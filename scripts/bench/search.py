@@ -64,7 +64,7 @@ def searched(kernel: Description, chosen: str, trials: int, best: float, seed: i
         for mark in (*(mark for mark in MARKS if mark < trials), trials):
             study.run(found, file.gpu, MODEL, mark)
             advance(mark - (rows[-1]["trials"] if rows else 0))
-            reached = found.best()[0]["time_s"]
+            reached = (found.best or {"time_s": float("inf")})["time_s"]
             total = found.shares.model + found.shares.optuna
             rows.append(
                 {"kernel": kernel.name, "sampler": chosen, "seed": seed, "trials": mark, "time_s": reached}

@@ -91,7 +91,7 @@ def executed_on_amd(kernel: str, number: int) -> dict[str, float]:
         seconds, made = timed(partial(source.compile, amd.architecture(gpu), settings), all_of_it)
         compiling.append(seconds)
         if isinstance(made, Built):
-            executing.append(timed(partial(amd.executed, made, wanted, gpu, source.kernel))[0])
+            executing.append(timed(partial(amd.executed, made, wanted, gpu, source))[0])
     return {
         "configurations": len(executing),
         "compile [CPU s]": float(np.mean(compiling)),

@@ -10,7 +10,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from dse.bridges.optuna import ModelGuidedSampler
+from dse.bridges.optuna import ModelGuidedSampler, warm_start
 from dse.errors import DseError
 from dse.explore.tune.candidates import bare
 from dse.explore.tune.predictor import Predictor
@@ -163,3 +163,13 @@ def test_mistakes(sampler):
         run(sampler(space=SPACE), lambda trial: min(-1.0, objective(trial)))
     with pytest.raises(DseError, match=r"^study: found 2 objectives, expected one$"):
         run(sampler(space=SPACE), lambda trial: (objective(trial), 1.0), directions=["minimize", "minimize"])
+
+
+def test_a_warm_start_tries_the_best_predicted_first(toy_kernel):
+    from dse import api
+
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    warm_start(study, toy_kernel, "a100-pcie-40gb", 3, "transit")
+    study.optimize(objective, 4)
+    rows = api.rank(toy_kernel, "a100-pcie-40gb", "transit").rows(3, diverse=True)
+    assert chosen(study)[:3] == [(row["block"], row["items"]) for row in rows]

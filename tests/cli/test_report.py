@@ -32,7 +32,7 @@ def test_a_sweep(run_dse, sweep, folder):
     out = folder / "report.html"
     ran = run_dse("report", str(sweep), "-o", str(out))
     assert (ran.code, ran.err) == (0, "")
-    assert re.fullmatch(rf"{re.escape(str(out))}: 72 configurations, 0\.\d MB\n", ran.out)
+    assert re.fullmatch(rf"a page of 72 configurations, 0\.\d MB; wrote {re.escape(str(out))}; .*\n", ran.out)
     first, second = data_of(out)["spaces"]
     assert (first["kernel"], first["gpu"], second["gpu"]) == (
         "transpose",

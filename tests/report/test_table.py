@@ -54,7 +54,7 @@ def test_what_is_the_same_in_all_rows_stands_above(on_terminal):
     lines = on_terminal(ROWS, 80, title="Best")
     assert lines == [
         "Best",
-        "The same in all rows: use_padding 0, registers 32, limited_by registers",
+        "The same in these rows: use_padding 0, registers 32, limited_by registers",
         "",
         " rank   block_size_x   shared [KiB]   occupancy   time [µs]   bottleneck",
         " " + "─" * 71,

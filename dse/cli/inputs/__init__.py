@@ -18,10 +18,10 @@ from dse.cli.inputs.kernels import (
     kernels_of_work,
     several,
     several_descriptions,
+    with_fixed,
 )
 from dse.cli.inputs.model_choice import SimulatorOptions, closed_form, models
 from dse.cli.inputs.values import lists, settings
-from dse.models import MODELS
 
 __all__ = [  # and the options below
     "LaunchOptions",
@@ -37,6 +37,7 @@ __all__ = [  # and the options below
     "settings",
     "several",
     "several_descriptions",
+    "with_fixed",
 ]
 
 KernelArgument = Annotated[
@@ -66,7 +67,11 @@ KernelsArgument = Annotated[
 ]
 PriorOption = Annotated[
     list[Path] | None,
-    typer.Option("--prior", metavar="FILE", help="Recorded times of the kernel on another GPU; repeatable."),
+    typer.Option(
+        "--prior",
+        metavar="FILE",
+        help="Recorded times of the kernel on another GPU; repeatable.",
+    ),
 ]
 GpuOption = Annotated[
     str,
@@ -90,7 +95,7 @@ ModelsOption = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
-        help=f"One of {', '.join(MODELS)}; repeatable.",
+        help="A model of `dse models`; repeatable.",
         autocompletion=complete_models,
     ),
 ]
@@ -100,7 +105,7 @@ ModelOption = Annotated[
         "--model",
         "-m",
         metavar="MODEL",
-        help=f"One of {', '.join(MODELS)}.",
+        help="A model of `dse models`.",
         autocompletion=complete_models,
     ),
 ]
@@ -120,7 +125,12 @@ SourceOption = Annotated[
 ]
 SampleOption = Annotated[
     int | None,
-    typer.Option("--sample", metavar="N", min=1, help="So many only, at random from those that ran."),
+    typer.Option(
+        "--sample",
+        metavar="N",
+        min=1,
+        help="So many configurations only, at random; with measured times, of those that ran.",
+    ),
 ]
 CompileOption = Annotated[
     int | None,

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -20,6 +20,8 @@ _TRUTH = {"True": True, "False": False}
 @dataclass(frozen=True)
 class LaunchOptions:
     """Options that say how the kernel of a source file is compiled and launched."""
+
+    panel: ClassVar = "A kernel that is read from a file of source"
 
     function: Annotated[
         str | None,
@@ -74,7 +76,7 @@ class LaunchOptions:
             "--signature",
             metavar="TYPE,TYPE,...",
             help="Of a Triton kernel: types of its arguments as Triton writes them, in order or as "
-            "NAME=TYPE: *fp16, i32, tensordesc<fp16[BLOCK_M,BLOCK_K]>, or a number that is compiled in.",
+            "NAME=TYPE: *fp16, i32, tensordesc<fp16[M,K]>, or a number that is compiled in.",
         ),
     ] = None
     constexpr: Annotated[

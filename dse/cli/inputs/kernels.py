@@ -5,15 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from dse.errors import DseError, one_line, one_of
+from dse.errors import MOST_NAMES, DseError, one_of
 
 if TYPE_CHECKING:
+    from dse.core.space import Space
     from dse.hardware.gpus.read import GpuFile
     from dse.kernels.counts import Counts, Number
     from dse.kernels.description import Description
     from dse.source.readers.given import Given
+
+ASSUMED: dict[str, None] = {}  # by files of kernels that were read: said after a command that worked
 
 
 def description(
@@ -47,11 +48,19 @@ def description(
         allowed = [*loaded.space.names, *dict(loaded.problem)]
         raise DseError(f"--set: {loaded.name}: found {unknown[0]!r}, {one_of(unknown[0], allowed)}")
     if fixed:
-        values = {key: (value,) for key, value in fixed.items()}
-        loaded = replace(loaded, space=loaded.space.with_values(values, "--set"))
-    for assumption in loaded.assumptions:
-        typer.echo(f"assumed: {one_line(assumption)}", err=True)
+        loaded = replace(loaded, space=with_fixed(loaded, {key: (value,) for key, value in fixed.items()}))
+    ASSUMED.update(dict.fromkeys(loaded.assumptions))
     return loaded, loaded.sizes(**sizes)
+
+
+def with_fixed(loaded: "Description", values: Mapping[str, Sequence["Number"]]) -> "Space":
+    """Return a kernel's space with other values of some parameters; those outside it are pointed out."""
+    for key, some in values.items():
+        own = loaded.space.values[key]
+        if outside := [value for value in some if value not in own]:
+            listed = ", ".join(map(str, own[:MOST_NAMES])) + (", ..." if len(own) > MOST_NAMES else "")
+            ASSUMED[f"{key} may be {outside[0]}, which is outside its space: {listed}"] = None
+    return loaded.space.with_values(values, "--set")
 
 
 def kernel(
@@ -125,9 +134,18 @@ def kernels_of_work(names: Sequence[str]) -> list[str]:
     return replaced
 
 
+def check_single(option: str, names: Sequence[str]) -> None:
+    """Refuse a list where an option takes one name each time. **Raises:** DseError."""
+    for name in names:
+        if "," in name and not Path(name).exists():
+            each = " ".join(f"{option} {part.strip()}" for part in name.split(","))
+            raise DseError(f"{option}: found the list {name!r}, expected one name each time: {each}")
+
+
 def gpus(names: Sequence[str]) -> list["GpuFile"]:
     """Read the GPUs asked for, each once."""
     from dse.hardware import gpus
 
+    check_single("--gpu", names)
     files = {file.name: file for file in map(gpus.load, names)}
     return list(files.values())

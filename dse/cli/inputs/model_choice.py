@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
+from dse.cli.inputs.kernels import check_single
 from dse.errors import DseError
 from dse.models import DEFAULT, get, get_all
 from dse.models.pipeline import Pipeline
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class SimulatorOptions:
     """Options of the model `pipeline`."""
+
+    panel: ClassVar = "The model pipeline"
 
     scheduler: Annotated[
         str | None,
@@ -52,6 +55,7 @@ def models(
 
     **Raises:** DseError for an unknown model, or for options of the simulator where nothing is simulated.
     """
+    check_single("--model", names or ())
     chosen = get_all(dict.fromkeys(names or default))
     asked = {
         name: value for name, value in asdict(simulator or SimulatorOptions()).items() if value is not None

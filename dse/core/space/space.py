@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from dse.core.space.expression import FUNCTIONS, Expression
+from dse.core.space.expression import FUNCTIONS, Expression, parse
 from dse.core.space.listed import Listed
 from dse.errors import DseError, one_of
 
@@ -33,7 +33,7 @@ class Space:
     """
 
     values: Mapping[str, Any]  # name → numbers, spelled in any way that `values_of` reads; kept as tuples
-    constraints: tuple[Expression | Listed, ...] = ()
+    constraints: tuple[Any, ...] = ()  # expressions or lists; texts are read: "block * items <= 1024"
 
     def __post_init__(self) -> None:
         for name in self.values:
@@ -41,6 +41,10 @@ class Space:
                 raise DseError(f"parameters: found '{name}', expected a name that an expression can use")
         values = {name: values_of(spec, f"parameters.{name}") for name, spec in self.values.items()}
         object.__setattr__(self, "values", values)
+        if isinstance(self.constraints, str):
+            raise DseError(f"constraints: found {self.constraints!r}, expected a list of them")
+        read = [parse(each, "constraints") if isinstance(each, str) else each for each in self.constraints]
+        object.__setattr__(self, "constraints", tuple(read))
         if self.size >= 2**63:
             raise DseError(f"parameters: found {self.size:.1e} configurations, expected fewer than 2^63")
 
@@ -191,6 +195,25 @@ class Space:
                 keep &= constraint.holds({**constants, **known}, np)
             kept = {key: column[keep] for key, column in known.items() if key in later}
             yield from self._extend(longer[keep], kept, checks[1:], constants, chunk, ends)
+
+    def emptied_by(self, constants: Mapping[str, Any] | None = None) -> str:
+        """Say why no configuration is valid: the constraint that none fulfils, alone or with those before.
+
+        Parameters that have one value only are named with it.
+        """
+        known = constants or {}
+        alone = [(each,) for each in self.constraints]
+        together = [self.constraints[:count] for count in range(2, len(self.constraints) + 1)]
+        for some in (*alone, *together):
+            names = set().union(*(each.names for each in some))
+            space = Space({name: values for name, values in self.values.items() if name in names}, some)
+            if any(piece.size for piece in space.pieces(0, space.size, known)):
+                continue
+            one = {name: values[0] for name, values in space.values.items() if len(values) == 1} | dict(known)
+            fixed = [f"{name}={value}" for name, value in one.items() if name in some[-1].names]
+            at = f" at {', '.join(fixed)}" if fixed else ""
+            return f"none fulfils {some[-1].text!r}{at}{', beside the others' if len(some) > 1 else ''}"
+        return "the space has none"
 
     def configurations(
         self, constants: Mapping[str, Any] | None = None, chunk: int = 2**20

@@ -17,14 +17,16 @@ from dse.errors import DseError, one_of
 from dse.explore.fit import launches
 from dse.explore.fit.fit import METHODS, WALK, Data, Fit, Method, Parameters, fit, stages
 from dse.explore.fit.launches import log_seconds
-from dse.explore.fit.parameters import check, names_for, widths
+from dse.explore.fit.parameters import bounds, check, names_for, widths
 from dse.hardware.gpus import write as gpu_text
 from dse.hardware.gpus.read import Fact, GpuFile
 from dse.kernels.counts import Counts, Number
 from dse.models import get
 from dse.models.protocol import Model
 
+HELD = "held out: a fifth of the configurations"
 HELD_OUT = 0.2  # of the configurations of each space
+MOST = 1_000  # configurations of a file, unless a number is stated: evenly over the order of their times
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class MeasuredSpace:
     gpu: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Calibration(Result):
     """The fit of some GPUs to measured spaces, and its scores."""
 
@@ -46,6 +48,8 @@ class Calibration(Result):
     model: str
     fit: Fit  # to all data
     scores: tuple[dict[str, Any], ...]
+    ran: int  # configurations of the files that ran
+    evenly: bool  # whether those fitted to were taken evenly over the times, else at random
 
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
         """Return the first `top` of `fields`, all without it."""
@@ -60,7 +64,7 @@ class Calibration(Result):
         rows = []
         for number, file in enumerate(self.files):
             records = {record.field: record for record in file.fields}
-            untold = self.fit.untold(number)
+            untold, doubts = self.fit.untold(number), self.fit.doubts(number)
             logs, spreads = self.fit.logs(number), self.fit.spreads(number)
             for name, log, spread in zip(self.fit.parameters.names, logs, spreads, strict=True):
                 if name not in records:  # of products that this GPU cannot do
@@ -69,9 +73,30 @@ class Calibration(Result):
                 rows.append(
                     {"gpu": file.name, "field": name, "unit": old.unit, "catalogue": old.value}
                     | {"fitted": old.value * float(np.exp(log)), "spread_percent": 100 * float(spread)}
-                    | {"determined": name not in untold}
+                    | {"determined": name not in (*untold, *doubts), "note": doubts.get(name, "")}
                 )
         return rows
+
+    @property
+    def basis(self) -> str:
+        """Say in words what was fitted to."""
+        counted = sum(row["configurations"] for row in self.scores if row["data"] != "held out: the kernel")
+        spread = "" if counted == self.ran else ", evenly over their times" if self.evenly else " at random"
+        of = "" if counted == self.ran else f" of {self.ran:,}"
+        return f"{counted:,}{of} configurations that ran{spread}"
+
+    @property
+    def worth(self) -> str:
+        """Say in words how well configurations that were held out are predicted; "" where none were."""
+        held = [row for row in self.scores if row["data"] == HELD]
+        if not held:
+            return ""
+        before, after, free = (
+            float(np.average([row[name] for row in held], weights=[row["configurations"] for row in held]))
+            for name in ("mape_before_percent", "mape_percent", "mape_unbounded_percent")
+        )
+        now = f"{after:.1f} % after ({free:.1f} % without bounds)"
+        return f"error of times held out {before:.1f} % before, {now}"
 
     def errors(self) -> list[dict[str, Any]]:
         """Return one row a set of data: before and after the fit."""
@@ -109,10 +134,12 @@ def calibrate(
     if method not in METHODS:
         raise DseError(f"method: found {method!r}, {one_of(method, METHODS)}")
     random = np.random.default_rng(seed)
-    data = [_data(space, files[space.gpu], sample, random) for space in spaces]
+    read = [_data(space, files[space.gpu], sample, random) for space in spaces]
+    data, ran = [part for part, _ in read], sum(count for _, count in read)
     names = tuple(free or names_for(part.launches.kernel for part in data))
     of_each = np.stack([widths(file, names) for file in files])
-    parameters = Parameters(names, of_each, frozenset(shared) & frozenset(names))
+    limits = np.stack([bounds(file, names) for file in files], axis=1)
+    parameters = Parameters(names, of_each, frozenset(shared) & frozenset(names), limits)
     gpus = [space.gpu for space in spaces]
 
     walk = WALK if predictor.differentiable else 0  # steps that what is simulated would take too long for
@@ -122,22 +149,30 @@ def calibrate(
         raise DseError("sample: found no configuration left to fit, expected more of them")
     held = [part.only(~np.asarray(part.counts)) for part in train]
     without = range(len(spaces)) if len({space.kernel.name for space in spaces}) > 1 else ()
-    with progress("Fitting", (1 + len(without)) * stages(1) + stages(starts)) as advance:
+    with progress("Fitting", (2 + len(without)) * stages(1) + stages(starts)) as advance:
 
-        def fitted(some: Sequence[Data], start: int = 1) -> Fit:
-            return fit(some, gpus, parameters, predictor, cast(Method, method), start, seed, walk, advance)
+        def fitted(some: Sequence[Data], start: int = 1, how: Parameters = parameters, steps: int = 0) -> Fit:
+            return fit(some, gpus, how, predictor, cast(Method, method), start, seed, steps, advance)
 
-        to_train = fitted(train)
+        to_train, unbounded = fitted(train), fitted(train, how=replace(parameters, bounds=None))
         scores = [
-            *_scores("fitted", spaces, train, to_train, predictor),
-            *_scores("held out: a fifth of the configurations", spaces, held, to_train, predictor),
+            *_scores("fitted", spaces, train, to_train, predictor, unbounded),
+            *_scores(HELD, spaces, held, to_train, predictor, unbounded),
         ]
         for number in without:
             own = [other.kernel.name == spaces[number].kernel.name for other in spaces]
             others = [part.only(np.full(len(part), not out)) for part, out in zip(data, own, strict=True)]
             to_others = fitted(others)
             scores += _scores("held out: the kernel", [spaces[number]], [data[number]], to_others, predictor)
-        return Calibration(files, spaces, predictor.name, fitted(data, starts), tuple(scores))
+        return Calibration(
+            files,
+            spaces,
+            predictor.name,
+            fitted(data, starts, steps=walk),
+            tuple(scores),
+            ran,
+            sample is None,
+        )
 
 
 def check_target(path: Path, gpus: int) -> None:
@@ -155,12 +190,11 @@ def write(found: Calibration, path: Path) -> None:
         target = path if len(found.files) == 1 else path / f"{file.path.stem}.toml"
         target.parent.mkdir(parents=True, exist_ok=True)
         untold = found.fit.untold(number)
+        logs, spreads = found.fit.logs(number, told=True), found.fit.spreads(number)
         moved = {
             name: (log, spread)
-            for name, log, spread in zip(
-                found.fit.parameters.names, found.fit.logs(number), found.fit.spreads(number), strict=True
-            )
-            if name not in untold
+            for name, log, spread in zip(found.fit.parameters.names, logs, spreads, strict=True)
+            if name not in untold or log
         }
         source = "dse fit to " + ", ".join(
             f"{space.path.name} ({space.kernel.name})" for space in found.spaces if space.gpu == number
@@ -195,30 +229,46 @@ def _kept(record: Fact, moved: Container[str]) -> Fact:
     return replace(record, follows=None) if follows else record
 
 
-def _data(space: MeasuredSpace, file: GpuFile, sample: int | None, random: np.random.Generator) -> Data:
+def _data(
+    space: MeasuredSpace, file: GpuFile, sample: int | None, random: np.random.Generator
+) -> tuple[Data, int]:
+    """Read a space as data: of so many configurations, and how many ran."""
     table = measured.load(space.path, space.kernel)
     ran = np.flatnonzero(table.ok)
+    count = len(ran)
     if sample is not None:
         ran = np.sort(random.permutation(ran)[:sample])
+    elif len(ran) > MOST:
+        by_time = ran[np.argsort(table.fastest_s[ran], kind="stable")]
+        ran = np.sort(by_time[np.linspace(0, len(ran) - 1, MOST).round().astype(int)])
     if not len(ran):
         raise DseError(f"{space.path}: found no configuration that ran, expected at least one")
     table = table.rows(ran)
     sizes = {**space.problem, **table.problem}
     laid_out = launches.of_kernel(space.kernel, file.gpu, table.parameters, sizes)
-    return Data.of(laid_out, table.fastest_s)
+    return Data.of(laid_out, table.fastest_s), count
 
 
 def _scores(
-    what: str, spaces: Sequence[MeasuredSpace], data: Sequence[Data], fitted: Fit, model: Model
+    what: str,
+    spaces: Sequence[MeasuredSpace],
+    data: Sequence[Data],
+    fitted: Fit,
+    model: Model,
+    unbounded: Fit | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Score the catalogue's GPU and the fitted one."""
+    """Score the catalogue's GPU and the fitted one, and the one fitted without bounds."""
     names = fitted.parameters.names
     for space, part in zip(spaces, data, strict=True):
         counts = np.asarray(part.counts)
         with in_64_bits():
-            before, after = (
+            before, after, free = (
                 np.exp(np.asarray(log_seconds(part.launches, model, names, jnp.asarray(logs))))[counts]
-                for logs in (np.zeros(len(names)), fitted.logs(space.gpu))
+                for logs in (
+                    np.zeros(len(names)),
+                    fitted.logs(space.gpu),
+                    (unbounded or fitted).logs(space.gpu),
+                )
             )
             times = np.exp(np.asarray(part.log_seconds))[counts]
         if not len(times):
@@ -229,6 +279,7 @@ def _scores(
             "configurations": len(times),
             "mape_before_percent": mape(before, times),
             "mape_percent": mape(after, times),
+            "mape_unbounded_percent": mape(free, times) if unbounded else None,
             "spearman_before": spearman(before, times),
             "spearman": spearman(after, times),
         }

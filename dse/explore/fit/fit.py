@@ -3,20 +3,23 @@
     ½ Σ ρ((log f(θ) - log t) / τ) + ½ Σ (θ / width)²
 
 is minimised over θ, the logs of GPU fields over their catalogue values; ρ is pseudo-Huber, so that a few
-measurements that no model explains do not decide. τ, what is left unexplained, comes from the residuals.
-The spread is that of samples of the density about the minimum, set out from Laplace's normal (the inverse of
-the Gauss-Newton Hessian), which alone is too narrow where the model has kinks. A parameter whose spread is
-nearly what it was before the data is one that these data cannot tell.
+measurements that no model explains do not decide. θ stays within bounds: no chip outruns its lanes. τ, the
+part that is left unexplained, comes from the residuals. The spread is that of samples of the density about
+the minimum, set out from Laplace's normal (the inverse of the Gauss-Newton Hessian), which alone is too
+narrow where the model has kinks. A parameter whose spread is nearly what it was before the data is one that
+these data cannot tell.
 
 Several kernels and GPUs are fitted at a time: each GPU has its own parameters, but for those that are shared,
 which move all GPUs from their catalogue values by the same factor.
 
 Source: Huber 1964 (robust loss; its smooth form: Charbonnier et al. 1997); MacKay, Information Theory,
-Inference, and Learning Algorithms, 2003, Ch. 27 (Laplace). Precision: float64.
+Inference, and Learning Algorithms, 2003, Ch. 27 (Laplace); Branch, Coleman & Li 1999 (least squares within
+bounds). Precision: float64.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import equinox as eqx
@@ -24,23 +27,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
+from scipy.optimize import least_squares, minimize
+from scipy.stats import truncnorm
 
-from dse.core.optional import install, needs
 from dse.core.precision import in_64_bits
 from dse.errors import DseError
 from dse.explore.fit.launches import Launches, log_seconds
 from dse.explore.fit.posterior import sampled
 from dse.models.protocol import Model
 
-with needs("optimistix", install("fit")):
-    import optimistix
-
 Method = Literal["lm", "bfgs"]
 METHODS = ("lm", "bfgs")
 ROBUST = 3.0  # residuals, in τ, from which on ρ grows more slowly than a square
 UNEXPLAINED = 0.1  # τ to begin with
 LEAST = 1e-3  # τ at least: times have noise
-TOLD = 0.9  # of its width: a parameter that keeps more of its spread than this is not told by the data
+TOLD = 0.9  # of its spread before: a parameter that keeps more of it than this is not told by the data
+TOLD_THERE = 0.5  # the same of one that stays where the catalogue has it, at its bound
+FAR = 2.0  # widths from the catalogue's value, from which on a value is doubted
+AT_BOUND = 0.02  # of a log: that near to a bound is at it
+CLOCKED = ("cpi.dram", "latency.dram")  # cycles of what has a clock of its own: they follow the SMs' clock
 STEPS = 200
 LEAST_WALKERS = 32  # or two a parameter
 DRAWS = 4_096  # of Laplace's normal
@@ -73,11 +78,15 @@ class Data(eqx.Module):
 
 @dataclass(frozen=True)
 class Parameters:
-    """θ: `names` for each GPU, of which those `shared` are one for all; widths [GPUs, names]."""
+    """θ: `names` for each GPU, of which those `shared` are one for all; widths [GPUs, names].
+
+    `bounds` are the least and the largest θ, [2, GPUs, names]; without them there are none.
+    """
 
     names: tuple[str, ...]
     widths: np.ndarray
     shared: frozenset[str] = frozenset()
+    bounds: np.ndarray | None = None
 
     @property
     def index(self) -> np.ndarray:
@@ -103,6 +112,24 @@ class Parameters:
         np.maximum.at(width, self.index, self.widths)
         return width
 
+    @property
+    def limits(self) -> tuple[np.ndarray, np.ndarray]:
+        """The bounds of each element of θ; a shared one has the narrowest of its GPUs."""
+        least, most = np.full((2, self.index.max() + 1), np.inf) * [[-1.0], [1.0]]
+        if self.bounds is not None:
+            np.maximum.at(least, self.index, self.bounds[0])
+            np.minimum.at(most, self.index, self.bounds[1])
+        return least, most
+
+    @property
+    def follow(self) -> np.ndarray:
+        """The matrix from one GPU's θ to logs of its fields, [names, names]: DRAM has a clock of its own."""
+        mixed = np.eye(len(self.names))
+        if "clock" in self.names:
+            for name in set(CLOCKED) & set(self.names):
+                mixed[self.names.index(name), self.names.index("clock")] = 1.0
+        return mixed
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -115,27 +142,52 @@ class Fit:
     loss: float  # the minimum of what is minimised
     evaluations: int  # of the model with its derivatives, from the best start on
 
-    def logs(self, gpu: int = 0) -> np.ndarray:
-        """Return θ of one GPU, in the order of the names."""
-        return self.theta[self.parameters.index[gpu]]
+    def logs(self, gpu: int = 0, told: bool = False) -> np.ndarray:
+        """Return the logs of one GPU's fields over the catalogue's, in the order of the names.
+
+        With `told`, as the catalogue has what the data cannot tell.
+        """
+        theta = self.theta[self.parameters.index[gpu]]
+        if told:
+            theta = np.where(np.isin(self.parameters.names, self.untold(gpu)), 0.0, theta)
+        return self.parameters.follow @ theta
+
+    def _moved(self, gpu: int) -> np.ndarray:
+        return self.samples[:, self.parameters.index[gpu]] @ self.parameters.follow.T
 
     def spreads(self, gpu: int = 0) -> np.ndarray:
         """Return the standard deviation of each."""
-        return self.samples.std(axis=0)[self.parameters.index[gpu]]
+        return self._moved(gpu).std(axis=0)
 
     def intervals(self, share: float = 0.95, gpu: int = 0) -> np.ndarray:
         """Return the ends of what holds this share of the density of each, [2, names]."""
         tail = (1 - share) / 2
-        return np.quantile(self.samples, (tail, 1 - tail), axis=0)[:, self.parameters.index[gpu]]
+        return np.quantile(self._moved(gpu), (tail, 1 - tail), axis=0)
 
     def untold(self, gpu: int = 0) -> tuple[str, ...]:
         """Return the names of what the data cannot tell."""
-        width = self.parameters.width[self.parameters.index[gpu]]
-        return tuple(
-            name
-            for name, spread, before in zip(self.parameters.names, self.spreads(gpu), width, strict=True)
-            if spread > TOLD * before
-        )
+        index, width = self.parameters.index[gpu], self.parameters.width
+        least, most = (limit / width for limit in self.parameters.limits)
+        # At a bound that is the catalogue's value, as where nothing tells: there it takes more to be told.
+        there = (np.abs(self.theta) < AT_BOUND) & (np.minimum(-least, most) * width < AT_BOUND)
+        before = truncnorm.std(least, most, scale=width) * np.where(there, TOLD_THERE, TOLD)
+        spreads = self.samples.std(axis=0)
+        return tuple(np.array(self.parameters.names)[(spreads > before)[index]].tolist())
+
+    def doubts(self, gpu: int = 0) -> dict[str, str]:
+        """Say of each field that the data tell but nobody should believe why: at a bound, or far off."""
+        index, untold = self.parameters.index[gpu], self.untold(gpu)
+        least, most = self.parameters.limits
+        doubts = {}
+        for name, place in zip(self.parameters.names, index, strict=True):
+            at, width = self.theta[place], self.parameters.width[place]
+            if name in untold:
+                continue
+            if min(at - least[place], most[place] - at) < AT_BOUND:
+                doubts[name] = "at its bound"
+            elif abs(at) > FAR * width:
+                doubts[name] = f"{abs(at) / width:.1f} widths off"
+        return doubts
 
 
 def fit(
@@ -157,31 +209,31 @@ def fit(
     """
     if method not in METHODS:
         raise DseError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")
-    width, index = parameters.width, parameters.index
+    width, index, limits = parameters.width, parameters.index, parameters.limits
     draws = np.random.default_rng(seed).normal(size=(starts, len(width))) * width
     draws[0] = 0.0
     with in_64_bits():
-        problem = _Problem(tuple(data), tuple(jnp.asarray(index[g]) for g in gpus), jnp.asarray(width))
-
-        def solved(start: Array, tau: float) -> tuple[Array, Array, Array]:
-            return _solved(problem, start, jnp.asarray(tau), parameters.names, model, method)
-
+        mixed = jnp.asarray(parameters.follow)
+        problem = _Problem(
+            *(tuple(data), tuple(jnp.asarray(index[g]) for g in gpus), jnp.asarray(width), mixed),
+            *((jnp.asarray(limits[0]), jnp.asarray(limits[1])), parameters.names, model),
+        )
         tau = UNEXPLAINED
         ends = []
         for start in draws:
-            ends.append(jax.block_until_ready(solved(jnp.asarray(start), tau)))
+            ends.append(_solved(problem, start, tau, method))
             advance(1)
-        theta, loss, steps = min(ends, key=lambda end: np.nan_to_num(float(end[1]), nan=np.inf))
+        theta, loss, steps = min(ends, key=lambda end: np.nan_to_num(end[1], nan=np.inf))
         for _ in range(2):  # τ hangs on the fit, and the fit a little on τ
-            off = np.asarray(_off(problem, theta, parameters.names, model))
+            off = np.asarray(_off_jitted(problem, jnp.asarray(theta)))
             off = off[np.concatenate([np.asarray(part.counts) for part in data])]
             tau = max(LEAST, 1.4826 * float(np.median(np.abs(off))))  # the deviation of a normal one
-            theta, loss, more = solved(theta, tau)
+            theta, loss, more = _solved(problem, theta, tau, method)
             steps += more
             advance(1)
-        samples = np.asarray(_samples(problem, theta, jnp.asarray(tau), parameters.names, model, seed, walk))
+        samples = np.asarray(_samples(problem, jnp.asarray(theta), jnp.asarray(tau), seed, walk))
         advance(1)
-    return Fit(parameters, np.asarray(theta), samples, tau, float(loss), int(steps))
+    return Fit(parameters, theta, samples, tau, loss, steps)
 
 
 def stages(starts: int) -> int:
@@ -193,69 +245,95 @@ class _Problem(eqx.Module):
     data: tuple[Data, ...]
     index: tuple[Array, ...]  # of each data set's parameters in θ
     width: Array
+    follow: Array
+    limits: tuple[Array, Array]
+    names: tuple[str, ...] = eqx.field(static=True)
+    model: Model = eqx.field(static=True)
 
 
-def _off(problem: _Problem, theta: Array, names: tuple[str, ...], model: Model) -> Array:
+def _off(problem: _Problem, theta: Array) -> Array:
     """Return log f - log t of all data."""
     return jnp.concatenate(
         [
-            log_seconds(data.launches, model, names, theta[index]).astype(theta.dtype) - data.log_seconds
+            log_seconds(data.launches, problem.model, problem.names, problem.follow @ theta[index]).astype(
+                theta.dtype
+            )
+            - data.log_seconds
             for data, index in zip(problem.data, problem.index, strict=True)
         ]
     )
 
 
-def _robust(problem: _Problem, theta: Array, tau: Array, names: tuple[str, ...], model: Model) -> Array:
+_off_jitted = eqx.filter_jit(_off)
+
+
+def _robust(problem: _Problem, theta: Array, tau: Array) -> Array:
     """Return residuals to be squared, in τ: beyond ROBUST the square grows as the residual does itself."""
-    r = _off(problem, theta, names, model) / tau
+    r = _off(problem, theta) / tau
     counts = jnp.concatenate([data.counts for data in problem.data])
     smaller = r * jnp.sqrt(2.0 / (jnp.sqrt(1.0 + (r / ROBUST) ** 2) + 1.0))
     return jnp.where(counts, smaller, 0.0)
 
 
+def _residuals(problem: _Problem, theta: Array, tau: Array) -> Array:
+    return jnp.concatenate([_robust(problem, theta, tau), theta / problem.width])
+
+
+_residuals_jitted = eqx.filter_jit(_residuals)
+
+
 @eqx.filter_jit
+def _slopes(problem: _Problem, theta: Array, tau: Array) -> Array:
+    return jax.jacfwd(partial(_residuals, problem))(theta, tau)
+
+
+@eqx.filter_jit
+def _loss(problem: _Problem, theta: Array, tau: Array) -> tuple[Array, Array]:
+    return jax.value_and_grad(lambda at: 0.5 * jnp.sum(_residuals(problem, at, tau) ** 2))(theta)
+
+
 def _solved(
-    problem: _Problem, start: Array, tau: Array, names: tuple[str, ...], model: Model, method: Method
-) -> tuple[Array, Array, Array]:
-    """Find where a start leads, the loss there, and how many steps it took."""
+    problem: _Problem, start: np.ndarray, tau: float, method: Method
+) -> tuple[np.ndarray, float, int]:
+    """Find where a start leads within the bounds, the loss there, and how many evaluations it took."""
+    least, most = (np.asarray(limit) for limit in problem.limits)
+    start, at_tau = np.clip(start, least, most), jnp.asarray(tau)
 
-    def residuals(theta: Array, _: None) -> Array:
-        return jnp.concatenate([_robust(problem, theta, tau, names, model), theta / problem.width])
-
-    def loss(theta: Array, _: None) -> Array:
-        return 0.5 * jnp.sum(residuals(theta, None) ** 2)
+    def by(function: Callable[..., Array]) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda at: np.asarray(function(problem, jnp.asarray(at), at_tau))
 
     if method == "lm":
-        solver = optimistix.LevenbergMarquardt(rtol=1e-6, atol=1e-6)
-        solution = optimistix.least_squares(residuals, solver, start, max_steps=STEPS, throw=False)
-    else:
-        solver = optimistix.BFGS(rtol=1e-6, atol=1e-6)
-        solution = optimistix.minimise(loss, solver, start, max_steps=STEPS, throw=False)
-    return solution.value, loss(solution.value, None), solution.stats["num_steps"]
+        residuals, slopes, scale = by(_residuals_jitted), by(_slopes), np.asarray(problem.width)
+        found = least_squares(residuals, start, slopes, (least, most), x_scale=scale, max_nfev=STEPS)  # pyright: ignore[reportArgumentType]
+        return found.x, float(found.cost), int(found.nfev)
+
+    def loss(at: np.ndarray) -> tuple[float, np.ndarray]:
+        value, slope = _loss(problem, jnp.asarray(at), at_tau)
+        return float(value), np.asarray(slope)
+
+    settings = {"maxiter": STEPS, "ftol": 1e-12, "gtol": 1e-8}
+    bounds = np.stack([least, most], axis=1)
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=settings)
+    return found.x, float(found.fun), int(found.nfev)
 
 
 @eqx.filter_jit
-def _samples(
-    problem: _Problem,
-    theta: Array,
-    tau: Array,
-    names: tuple[str, ...],
-    model: Model,
-    seed: int,
-    walk: int,
-) -> Array:
+def _samples(problem: _Problem, theta: Array, tau: Array, seed: int, walk: int) -> Array:
     """Sample the density of θ: walkers set out from Laplace's normal about the mode."""
+    least, most = (limit[None, :] for limit in problem.limits)
 
     def log_density(at: Array) -> Array:
-        times = _robust(problem, at, tau, names, model)
-        return -0.5 * (jnp.sum(times**2) + jnp.sum((at / problem.width) ** 2))
+        density = -0.5 * jnp.sum(_residuals(problem, at, tau) ** 2)
+        return jnp.where(((least <= at[None]) & (at[None] <= most)).all(), density, -jnp.inf)
 
-    slopes = jax.jacfwd(lambda at: _robust(problem, at, tau, names, model))(theta)
-    hessian = slopes.T @ slopes + jnp.diag(problem.width**-2.0)  # Gauss-Newton's
+    slopes = jax.jacfwd(lambda at: _residuals(problem, at, tau))(theta)
+    hessian = slopes.T @ slopes  # Gauss-Newton's
     first, second = jax.random.split(jax.random.key(seed))
     count = 2 * max(LEAST_WALKERS // 2, len(theta)) if walk else DRAWS
     normal = jax.random.normal(first, (count, len(theta)), theta.dtype)
     walkers = theta[None, :] + jax.scipy.linalg.solve_triangular(
         jnp.linalg.cholesky(hessian), normal.T, lower=True, trans="T"
     ).T  # fmt: skip
-    return sampled(log_density, walkers, walk, second) if walk else walkers
+    inside = jnp.where(walkers < least, 2 * least - walkers, walkers)  # mirrored at the bounds
+    inside = jnp.clip(jnp.where(inside > most, 2 * most - inside, inside), least, most)
+    return sampled(log_density, inside, walk, second) if walk else inside

@@ -28,6 +28,9 @@ TENSOR_NAMES = tuple(f"{group}.{name}" for group in ("cpi", "latency") for name 
 ALL_NAMES = NAMES + TENSOR_NAMES
 # By provenance.
 WIDTHS = {"stated": 0.1, "measured": 0.1, "measured here": 0.1, "derived": 0.3, "fitted": 0.3}
+FARTHEST = 3.0  # widths
+MEASURED_SLACK = 0.1  # of a log: what was measured may have missed the peak
+MOST_CLOCK = 1.3  # of the stated boost: cards run above it where power allows
 CLOCK_WIDTH = 0.3  # whatever is stated of it: what a GPU runs at depends on power and temperature
 
 
@@ -55,6 +58,30 @@ def widths(file: GpuFile, names: Sequence[str] = NAMES) -> np.ndarray:
     provenance = dict.fromkeys(TENSOR_NAMES, "derived")
     provenance |= {record.field: record.provenance for record in file.fields}
     return np.array([CLOCK_WIDTH if name == "clock" else WIDTHS[provenance[name]] for name in names])
+
+
+def bounds(file: GpuFile, names: Sequence[str] = NAMES) -> np.ndarray:
+    """Return the least and the largest log of each parameter, [2, names].
+
+    FARTHEST widths from the catalogue's value; and no pipe is faster than its lanes, no SM issues more than
+    its schedulers do, and DRAM moves no more than is stated of it.
+    """
+    most = FARTHEST * widths(file, names)
+    least = -most
+    measured = {record.field for record in file.fields if record.provenance.startswith("measured")}
+    gpu = file.gpu
+    peak_cycles = 32.0 * gpu.sm_count * gpu.clock / gpu.dram_bandwidth  # of a sector of 32 bytes
+    for place, name in enumerate(names):
+        slack = MEASURED_SLACK if name in measured else 0.0
+        if name == "clock":
+            most[place] = np.log(MOST_CLOCK)
+        elif name == "issue_limit":
+            most[place] = slack
+        elif name == "cpi.dram":
+            least[place] = min(0.0, float(np.log(peak_cycles / gpu.cpi.dram)))
+        elif name == "lsu_cycles" or (name.startswith("cpi.") and name != "cpi.l2"):
+            least[place] = -slack
+    return np.stack([least, most])
 
 
 def values(gpu: Gpu, names: Sequence[str] = NAMES) -> list[Any]:

@@ -21,7 +21,8 @@ import numpy as np
 import optuna
 from optuna.trial import Trial, TrialState
 
-from dse.data.tables import Result
+from dse.data.columns import SHORT
+from dse.data.tables import Found
 from dse.errors import DseError, one_of
 from dse.evaluate.chunks import evaluate
 from dse.explore.search import storage as stored
@@ -36,7 +37,7 @@ from dse.models.protocol import Model
 from dse.types import Gpu
 
 OBJECTIVES = {"time": "s", "registers": "1", "shared": "B"}
-COLUMN = {"time": "time_s", "registers": "registers", "shared": "shared_bytes"}  # of each objective
+COLUMN = {name: SHORT.get(name, name) for name in OBJECTIVES}  # of each objective
 BATCH = 20
 EXHAUSTIVE = 200_000  # configurations up to which the optimum is found by looking at all of them
 EXHAUSTIVE_SIMULATED = 5_000  # of a simulated model: some seconds
@@ -54,8 +55,8 @@ class Shares:
     optuna: float = 0.0
 
 
-@dataclass
-class Search(Result):
+@dataclass(repr=False)
+class Search(Found):
     """A study and what it has cost so far.
 
     The sampler works on a study in memory, of places in lists; `kept` is its copy in storage, of values,
@@ -80,10 +81,6 @@ class Search(Result):
         return [trial for trial in done if trial.user_attrs.get(_WHY) != _BROKEN]
 
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
-        """Return the first `top` of `best`, all without it."""
-        return self.best()[:top]
-
-    def best(self) -> list[dict[str, Any]]:
         """Return the fastest trial of each variant, fastest variant first; one without a trial comes last."""
         fastest: dict[str, optuna.trial.FrozenTrial] = {}
         done = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
@@ -95,7 +92,9 @@ class Search(Result):
                 fastest[name] = trial
         rows = [self._row(name, trial) for name, trial in fastest.items()]
         rows.sort(key=lambda row: row["time_s"])
-        return rows + [{"kernel": name, "time_s": None} for name in self.variants if name not in fastest]
+        return (rows + [{"kernel": name, "time_s": None} for name in self.variants if name not in fastest])[
+            :top
+        ]
 
     def front(self) -> list[dict[str, Any]]:
         """Return trials that no other beats in all objectives, each configuration once, fastest first."""

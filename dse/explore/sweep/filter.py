@@ -1,5 +1,6 @@
 """A filter of rows: an expression of parameters, sizes and what was predicted."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dse.core.space.expression import Expression, parse
+from dse.data.columns import SHORT
 from dse.evaluate.chunks import RESOURCES, Evaluation
 from dse.explore.sweep.product import Product
 
@@ -24,6 +26,10 @@ class Filter:
         """Read a filter. **Raises:** DseError for another form, or a name that no kernel of `product` has."""
         names = {name for kernel in product.kernels for name in kernel.space.names}
         names |= {name for sizes in product.sizes for name in sizes.names}
+        short = {name for name in SHORT if name not in names}
+        read = parse(text, "--where", {*names, *NUMBERS, *short})
+        for name in short & read.names:
+            text = re.sub(rf"\b{name}\b", SHORT[name], text)
         return Filter(parse(text, "--where", {*names, *NUMBERS}))
 
     def holds(

@@ -12,6 +12,7 @@ import pyarrow as pa
 from dse.core.cluster import spreading
 from dse.core.optional import needs
 from dse.core.progress import Progress, silent
+from dse.data.columns import SHORT
 from dse.data.tables import Rows
 from dse.errors import DseError
 from dse.explore.sweep import rows, run
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 Per = Sequence[str] | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sweep:
     """Kernels × problem sizes × GPUs × models: nothing is evaluated before one of its methods is called.
 
@@ -42,6 +43,11 @@ class Sweep:
     workers: int | None = None
     cluster: str | None = None
     progress: Progress = silent
+
+    def __repr__(self) -> str:
+        product = self.product
+        counts = f"{len(product.kernels)} kernels, {len(product.gpus)} GPUs, {len(product.models)} models"
+        return f"<Sweep of {counts}>"
 
     def filtered(self, where: str) -> "Sweep":
         """Return a sweep of those rows alone for which an expression holds. **Raises:** DseError."""
@@ -69,7 +75,8 @@ class Sweep:
 
         **Raises:** DseError for an objective that is none of `dse.explore.sweep.reductions.OBJECTIVES`.
         """
-        return self._kept(Pareto(objectives or ("time_s", "registers"), groups(per)), checkpoint)
+        names = tuple(SHORT.get(name, name) for name in objectives or ("time_s", "registers"))
+        return self._kept(Pareto(names, groups(per)), checkpoint)
 
     def histogram(self, per: Per = None, checkpoint: Path | None = None) -> Rows:
         """Count predictions by their time: rows with `from_s`, `to_s` and `count`, none for empty bins."""

@@ -25,7 +25,7 @@ import numpy as np
 
 from dse.core.files import locked, parse_json, read_text
 from dse.core.processes import watched
-from dse.data.tables import Result
+from dse.data.tables import Found
 from dse.errors import Doubt, DseError, one_of
 from dse.explore.tune.candidates import Candidates
 from dse.explore.tune.tuner import Tuner
@@ -48,8 +48,8 @@ class Trial:
     fastest: float | None  # of all until then
 
 
-@dataclass(frozen=True)
-class Run(Result):
+@dataclass(frozen=True, repr=False)
+class Run(Found):
     """The measurements of a run, in order, and why it ended."""
 
     tuner: Tuner

@@ -57,6 +57,9 @@ class GpuFile:
     gpu: "Gpu"
     fields: tuple[Fact, ...]
 
+    def __repr__(self) -> str:
+        return f"<GpuFile {self.header.name}>"
+
     @property
     def name(self) -> str:
         """The full name of the GPU."""

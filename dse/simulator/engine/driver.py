@@ -1,12 +1,12 @@
 """The driver: the cases of some inputs to the loop that fits them, on all cores."""
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from dse.core.parallel import processors
 from dse.simulator.engine import dataflow_order, layout, program_order
 from dse.simulator.engine.dataflow_order import new_rows
 from dse.simulator.engine.graph import Graph
@@ -44,18 +44,13 @@ def run(
 
     loops = _by_loop(inputs, dataflow=graph is not None)
     jobs = [(loop, part) for loop, order in loops for part in _parts(inputs, order)]
-    if len(jobs) == 1 or threads() == 1:
+    if len(jobs) == 1 or processors() == 1:
         for job in jobs:
             simulate(job)
     else:
-        with ThreadPoolExecutor(threads()) as pool:
+        with ThreadPoolExecutor(processors()) as pool:
             list(pool.map(simulate, jobs))
     return ends, skipped
-
-
-def threads() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def never(inputs: Inputs) -> Any:
@@ -81,7 +76,7 @@ def _by_loop(inputs: Inputs, *, dataflow: bool) -> list[tuple[Loop, np.ndarray]]
 def _parts(inputs: Inputs, order: np.ndarray) -> list[np.ndarray]:
     """Cut an order into parts for the threads."""
     entries = int(inputs.cases[order, layout.CASE_ENTRIES].astype(np.int64).sum())
-    parts = max(1, min(PARTS * threads(), entries // WORTH_A_PART, len(order))) if threads() > 1 else 1
+    parts = max(1, min(PARTS * processors(), entries // WORTH_A_PART, len(order))) if processors() > 1 else 1
     return [order[n::parts] for n in range(parts)]
 
 

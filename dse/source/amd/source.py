@@ -1,6 +1,7 @@
 """Compiles and executes configurations of a kernel for an AMD GPU, and keeps on disk what that gives."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -12,22 +13,24 @@ from dse.source.amd.compile import triton
 from dse.source.amd.compile.clang import clang, knows
 from dse.source.amd.compile.source import Built, HipSource, read_source
 from dse.source.amd.compile.triton import HipTritonSource
-from dse.source.amd.profile.characterise import characterise
+from dse.source.amd.execute.interpret import execute
+from dse.source.amd.profile.characterise import ExecutedLaunch, counted
 from dse.source.amd.profile.warp import warp_counts
 from dse.source.amd.text import KernelArgument, Listing, parse
 from dse.source.cache import key
 from dse.source.kept import pack
 from dse.source.kernel import Toolchain
-from dse.source.launches import Configuration, build_of
+from dse.source.launches import Configuration, build_of, unstated, unstated_numbers
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.arguments import arguments_of, as_launched
 from dse.source.nvidia.compile.contract import Failure
-from dse.source.nvidia.compile.triton import with_scratch
+from dse.source.nvidia.compile.declared import Declared, parameters_of
+from dse.source.nvidia.compile.triton import has_fractions, with_scratch
 from dse.source.nvidia.sass.elf import Parameter
-from dse.source.nvidia.source import Job, KernelProfile, characterise_all, compiled
+from dse.source.nvidia.source import Job, KernelProfile, characterise_all, compiled, no_contents
 from dse.types import Gpu, Resources
 
-RULES = "4"  # to be changed with how counts are computed from what was compiled: they are kept
+RULES = "5"  # to be changed with how counts are computed from what was compiled: they are kept
 
 
 def source_of(description: Description) -> HipSource | HipTritonSource:
@@ -63,25 +66,27 @@ def _characterise_batch(source: Any, job: Job) -> dict[str, KernelProfile | Fail
             results[name] = made
             continue
         try:
-            results[name] = executed(made, job.wanted[name], job.gpu, source.kernel)
+            results[name] = executed(made, job.wanted[name], job.gpu, source)
         except DseError as error:
             results[name] = Failure("not executed", str(error))
     job.cache.put({name: pack(result) for name, result in results.items()})
     return results
 
 
-def executed(made: Built, configuration: Configuration, gpu: Gpu, kernel: str = "") -> KernelProfile:
+def executed(
+    made: Built, configuration: Configuration, gpu: Gpu, source: HipSource | HipTritonSource
+) -> KernelProfile:
     """Profile one configuration by executing its machine code.
 
-    **Raises:** DseError if it cannot be executed.
+    **Raises:** DseError if it cannot be executed, or depends on what is not stated.
     """
-    listing = listing_of(made, kernel)
+    listing = listing_of(made, source.kernel)
     configuration = launched(made, listing, configuration)
     asked = resources(listing, configuration)
     launch = launch_of(listing, configuration)
-    counts = characterise(
-        listing, launch, asked, configuration.shared_bytes or 0, gpu, joins(made.compiler, gpu)
-    )
+    ran = ExecutedLaunch(listing, launch, configuration.shared_bytes or 0, gpu, joins(made.compiler, gpu))
+    check_stated(ran, declared_of(source, made), configuration)
+    counts = counted(ran, asked)
     return KernelProfile(
         registers=listing.vgprs,
         shared_bytes=int(asked.shared_bytes),
@@ -91,6 +96,54 @@ def executed(made: Built, configuration: Configuration, gpu: Gpu, kernel: str = 
         counts=counts,
         warp=warp_counts(counts),
     )
+
+
+def declared_of(source: HipSource | HipTritonSource, made: Built) -> Sequence[Declared]:
+    """Return the parameters of the compiled code, as the source has them."""
+    if not isinstance(source, HipTritonSource):
+        return parameters_of(source) or ()
+    taken = [passed.argument for passed in made.launched.passed or ()] if made.launched else []
+    return [_of_triton(source, place) for place in taken]
+
+
+def _of_triton(source: HipTritonSource, place: int | None) -> Declared:
+    if place is None:
+        return Declared("", pointer=True)
+    kind = source.types[place]
+    pointer = kind.startswith("*")
+    return Declared(source.names[place], pointer, whole=pointer and not has_fractions(kind))
+
+
+def check_stated(ran: ExecutedLaunch, declared: Sequence[Declared], configuration: Configuration) -> None:
+    """Refuse a launch that depends on numbers, or on whole numbers in arrays, that are not stated.
+
+    **Raises:** DseError that names them.
+    """
+    if ran.missing is None:
+        return
+    kernel = ran.listing.name
+    numbers = unstated_numbers(configuration.arguments)
+    if numbers and (needed := _needed(ran, numbers, configuration)):
+        raise DseError(unstated(kernel, [parameter.name for parameter in declared], needed))
+    for parameter, argument in zip(declared, configuration.arguments, strict=False):
+        if ran.missing.what == "address" and parameter.whole and parameter.pointer and argument is None:
+            raise DseError(no_contents(kernel, parameter.name, "says where others are read"))
+
+
+def _needed(ran: ExecutedLaunch, numbers: Sequence[int], configuration: Configuration) -> list[int]:
+    """Return the places of those numbers without which blocks cannot run, all where arrays hide which."""
+
+    def missing(unknown: int | None) -> object:
+        arguments = [
+            0 if place in numbers and place != unknown else argument
+            for place, argument in enumerate(configuration.arguments)
+        ]
+        launch = launch_of(ran.listing, replace(configuration, arguments=tuple(arguments)))
+        return execute(ran.code, launch, ran.sample.blocks, configuration.shared_bytes or 0)[1]
+
+    if missing(None) is not None:
+        return list(numbers)
+    return [place for place in numbers if missing(place) is not None]
 
 
 def joins(compiler: str, gpu: Gpu) -> bool:

@@ -10,7 +10,17 @@ from dse.source.amd.compile.source import HipSource
 from dse.source.amd.compile.triton import HipTritonSource
 from dse.source.amd.profile.characterise import ExecutedLaunch, counted
 from dse.source.amd.profile.record import BlockRecord
-from dse.source.amd.source import architecture, joins, launch_of, launched, listing_of, resources, source_of
+from dse.source.amd.source import (
+    architecture,
+    check_stated,
+    declared_of,
+    joins,
+    launch_of,
+    launched,
+    listing_of,
+    resources,
+    source_of,
+)
 from dse.source.explain.nvidia import configured, failed, tables
 from dse.source.machine.blocks import Sample
 from dse.source.nvidia.compile.contract import Failure
@@ -50,6 +60,7 @@ def explained(
         gpu.gpu,
         joins(made.compiler, gpu.gpu),
     )
+    check_stated(ran, declared_of(source, made), configuration)
     counts = counted(ran, asked)
     return {
         "kernel": listing.name,

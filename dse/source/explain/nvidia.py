@@ -15,7 +15,7 @@ from dse.hardware import occupancy
 from dse.hardware.gpus.read import GpuFile
 from dse.kernels.description import Description, Number
 from dse.source.kernel import architecture
-from dse.source.launches import Configuration, configurations
+from dse.source.launches import Configuration, check_threads, configurations
 from dse.source.machine.blocks import Sample, representative
 from dse.source.nvidia.arguments import as_launched, launch_of
 from dse.source.nvidia.compile.contract import Compiled, Failure, Source
@@ -30,7 +30,7 @@ from dse.source.nvidia.profile.single_warp import longest_warp
 from dse.source.nvidia.profile.to_kernel import to_kernel, warp_counts
 from dse.source.nvidia.sass.disassemble import with_lines
 from dse.source.nvidia.sass.opcodes import PIPES
-from dse.source.nvidia.source import counted, resources, source_of
+from dse.source.nvidia.source import counted, resources, source_of, unstated_number
 
 Row = dict[str, Any]
 
@@ -67,11 +67,13 @@ def execute(
         raise failed(description, made, parameters)
     if made.binary.relocated:
         raise DseError(f"{made.binary.kernel}: code: found addresses left open for loading, expected none")
-    configuration = as_launched(made, configuration)
+    stated, configuration = configuration.arguments, as_launched(made, configuration)
     listing = made.listing or with_lines(made.cubin, made.binary.kernel, source.path)
     sample = representative(configuration.grid)
     machine = run(prepare(listing), launch_of(made, configuration), sample.blocks)
     counts = counted(machine, sample, made, configuration, gpu.gpu)
+    if lacks := unstated_number(counts, made, source, stated):
+        raise DseError(lacks)
     return Executed(parameters, gpu, source, configuration, made, sample, machine, counts)
 
 
@@ -83,9 +85,7 @@ def configured(
     **Raises:** DseError if its blocks are too large.
     """
     [configuration] = configurations(description, parameters, problem, gpu.gpu)
-    threads, limit = prod(configuration.block), int(gpu.gpu.limits.threads_per_block)
-    if threads > limit:
-        raise DseError(f"{description.name}: block: found {threads} threads, expected at most {limit}")
+    check_threads(description.name, [configuration], gpu.gpu)
     return configuration
 
 

@@ -22,12 +22,13 @@ from dse.hardware import occupancy
 from dse.kernels.description import Build, Description
 from dse.source.cache import Cache, key
 from dse.source.kept import pack, unpack
-from dse.source.launches import Configuration, build_of
+from dse.source.launches import Argument, Configuration, build_of, name_of, unstated, unstated_numbers
 from dse.source.machine.blocks import Sample, representative
 from dse.source.nvidia.arguments import as_launched, launch_of
 from dse.source.nvidia.caches.cache_model import Traffic, caches_of, latency, misses, touched_bytes
 from dse.source.nvidia.compile import nvrtc, triton, triton_cache
 from dse.source.nvidia.compile.contract import Compiled, Failure, Source, lasting
+from dse.source.nvidia.compile.declared import parameters_of
 from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.execute.moved_blocks import addresses_of
 from dse.source.nvidia.machine.state import Machine
@@ -39,7 +40,7 @@ from dse.source.nvidia.sass.disassemble import disassemble
 from dse.source.nvidia.sass.listing import Listing
 from dse.types import Gpu, Resources
 
-FORMAT = "17"  # to be changed with what is kept, and with how it is computed
+FORMAT = "19"  # to be changed with what is kept, and with how it is computed
 _BATCH = 16  # configurations that go through one process together, at most
 Code = TypeVar("Code")
 
@@ -164,7 +165,9 @@ def _characterise_batch(job: Job) -> dict[str, KernelProfile | Failure]:
         listing = made.listing or listings[name]
         try:
             profile = executed(made, listing, as_launched(made, job.wanted[name]), job.gpu)
-            results[name] = _unstated(profile, made, job.source) or profile
+            lacks = unstated_number(profile.counts, made, job.source, job.wanted[name].arguments)
+            lacks = lacks or unstated_array(profile.counts, made, job.source)
+            results[name] = Failure("not executed", lacks) if lacks else profile
         except DseError as error:
             results[name] = Failure("not executed", str(error))
     _keep(job.cache, results)
@@ -175,31 +178,54 @@ def _keep(cache: Cache, results: Mapping[str, KernelProfile | Failure]) -> None:
     cache.put({name: pack(result) for name, result in results.items() if lasting(result)})
 
 
-def _unstated(profile: KernelProfile, made: Compiled, source: Source) -> Failure | None:
-    """Refuse counts of a Triton kernel that depend on an array of whole numbers of unknown contents.
+def unstated_number(counts: Characterisation, made: Compiled, source: Any, given: Sequence[Argument]) -> str:
+    """Say which number that is not stated the counts depend on: zero in its place counts less; "" if none."""
+    passed = made.launched.passed if made.launched is not None else None
+    for what in (what for decision in counts.unknown for what in decision.depends_on):
+        if what == "arguments":  # one of them, by an index
+            return unstated(made.binary.kernel, names_of(source), unstated_numbers(given))
+        if number := _NUMBER.match(what):
+            place = int(number[1])
+            places = [passed[place].argument if passed else place]
+            return unstated(made.binary.kernel, names_of(source), places)
+    return ""
 
-    Where zeros end programs early, or send all loads to one place, they would count for less than they do.
+
+def unstated_array(counts: Characterisation, made: Compiled, source: Any) -> str:
+    """Say which array the counts depend on whose contents are not stated; "" if none.
+
+    Where zeros end work early, or send all accesses to one place, they would count for less than they do.
     Arrays of numbers with fractions are taken to hold zeros.
     """
     passed = made.launched.passed if made.launched is not None else None
-    if not passed or not source.names:
-        return None
-    for decision in profile.counts.unknown:
-        for what in decision.depends_on:
-            if decision.matters and (array := _CONTENTS.match(what)):
-                if passed[int(array[1])].fractions:
-                    continue
-                place = passed[int(array[1])].argument
-                name = "Triton's own memory" if place is None else source.names[place]
+    declared = () if passed else parameters_of(source) or ()
+    for decision in (decision for decision in counts.unknown if decision.matters):
+        for array in filter(None, map(_CONTENTS.match, decision.depends_on)):
+            at = int(array[1])
+            place = passed[at].argument if passed else at
+            if passed:
+                whole = not passed[at].fractions
+            else:  # that an address depends on it says as much as its type
+                whole = decision.what == "address" or any(one.whole for one in declared[at : at + 1])
+            if whole:
+                name = "Triton's own memory" if place is None else name_of(names_of(source), place)
                 does = "ends or skips work" if decision.what == "branch" else "says where others are read"
-                given = f"{name}=SIZE:int32:VALUES, an expression of index and random (given.arguments)"
-                message = (
-                    f"{made.binary.kernel}: {name}: found no contents of the array, which {does}, expected"
-                )
-                return Failure("not executed", f"{message} {given}")
-    return None
+                return no_contents(made.binary.kernel, name, does)
+    return ""
 
 
+def no_contents(kernel: str, name: str, does: str) -> str:
+    """Say that a launch depends on an array whose contents are not stated."""
+    how = f"{name}=SIZE:int32:VALUES, an expression of index and random (given.arguments)"
+    return f"{kernel}: {name}: found no contents of the array, which {does}, expected {how}"
+
+
+def names_of(source: Any) -> Sequence[str]:
+    """Name the arguments of a kernel, as far as its source does."""
+    return source.names or [parameter.name for parameter in parameters_of(source) or ()]
+
+
+_NUMBER = re.compile(r"argument (\d+)$")
 _CONTENTS = re.compile(r"contents of argument (\d+)")
 
 

@@ -44,11 +44,6 @@ def load(path: Path, given: Given) -> Description:
     problem = _numbers(placed, declared or (), tuned)
     names = [*tuned, *problem]
     arguments = _arguments(placed, declared, problem)
-    unstated = [  # those on which branches hang
-        known.name
-        for known, argument in zip(declared or (), arguments, strict=False)
-        if argument is None and not known.floating
-    ]
     build = Build(
         kernel=given.function,
         defines=tuple((name, parse(name, "given.tuned", tuned)) for name in tuned),
@@ -64,8 +59,18 @@ def load(path: Path, given: Given) -> Description:
         space=Space(dict(given.tuned)),
         problem=tuple(problem.items()),
         build=build_with(build, given),
-        assumptions=(f"{', '.join(unstated)}: not stated, so 0 (--arg)",) if any(unstated) else (),
+        assumptions=_assumptions(build, declared or ()),
     )
+
+
+def _assumptions(build: Build, declared: Sequence[Declared]) -> tuple[str, ...]:
+    """Name the numbers that are not stated: they are 0 if nothing depends on them, else an error."""
+    unstated = [
+        one.name or f"argument {place}"
+        for place, (one, value) in enumerate(zip(declared, build.arguments, strict=False))
+        if value is None
+    ]
+    return (f"{', '.join(unstated)}: 0, since no value is stated",) if unstated else ()
 
 
 def _or_instead(path: Path) -> str:

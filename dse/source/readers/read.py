@@ -46,13 +46,15 @@ KINDS = (
 
 
 def load(name: str | Path, given: Given | None = None) -> Description:
-    """Read a kernel from a file by its suffix, or by its name as `dse.kernels.load`.
+    """Read a kernel by its name as `dse.kernels.load`, else from a file by its suffix.
 
     `FILE:FUNCTION` names one of several kernels of a file. A folder without kernel.toml is of Triton's cache.
 
     **Raises:** DseError, one line with the file, the field, what was found and what is allowed.
     """
     given = given or Given()
+    if isinstance(name, str) and kernels.known(name):  # whatever lies in the current folder
+        return with_given(kernels.load(name), given, name)
     path = given_path(name)
     named = re.fullmatch(r"(.+):([\w<>, :]+)", str(name))
     there = is_file(path) or is_folder(path)

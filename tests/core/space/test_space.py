@@ -304,3 +304,20 @@ def test_a_huge_space_is_refused_with_its_count():
         DseError, match=r"^parameters: found over 10,000,000 valid .* of 1,000,000,000, expected"
     ):
         HUGE.indices()
+
+
+def test_constraints_may_be_texts():
+    space = Space({"bx": (8, 16, 32), "by": (1, 2, 4)}, ("bx * by >= 32", "by < limit"))
+    chosen = space.configurations({"limit": 4})
+    assert list(zip(chosen["bx"].tolist(), chosen["by"].tolist(), strict=True)) == [(16, 2), (32, 1), (32, 2)]
+    with pytest.raises(DseError, match="constraints: cannot read 'bx >'"):
+        Space({"bx": (1,)}, ("bx >",))
+    with pytest.raises(DseError, match="constraints: found 'bx > 1', expected a list of them"):
+        Space({"bx": (1,)}, "bx > 1")  # type: ignore[arg-type]
+
+
+def test_why_a_space_is_empty():
+    space = Space({"bx": (8,), "by": (1, 2)}, ("bx * by >= 32",))
+    assert space.emptied_by() == "none fulfils 'bx * by >= 32' at bx=8"
+    space = Space({"bx": (8, 16), "by": (2,)}, ("bx > 8", "bx * by < n"))
+    assert space.emptied_by({"n": 20}) == "none fulfils 'bx * by < n' at by=2, n=20, beside the others"

@@ -16,7 +16,7 @@ from dse.kernels.counts import OwnKernel
 from dse.types import CLASSES, Kernel, PerClass, Prediction, Resources
 
 COUNT, NOISE = 40, 0.05
-NAMES = ("clock", "cpi.fp32", "cpi.dram")
+NAMES = ("clock", "cpi.fp32", "cpi.l2")
 WIDTHS = np.array([0.3, 0.1, 0.2])
 OFFSET = -8.0
 
@@ -34,7 +34,7 @@ class Linear:
 
     def predict(self, gpu, kernel, launch):
         work = kernel.work
-        moved = (gpu.clock / GPU.clock, gpu.cpi.fp32 / GPU.cpi.fp32, gpu.cpi.dram / GPU.cpi.dram)
+        moved = (gpu.clock / GPU.clock, gpu.cpi.fp32 / GPU.cpi.fp32, gpu.cpi.l2 / GPU.cpi.l2)
         off = sum(x * jnp.log(by) for x, by in zip((work.fp32, work.sfu, work.dram), moved, strict=True))
         return Prediction.of(gpu.clock, all=jnp.exp(OFFSET + off) * gpu.clock)
 
@@ -116,7 +116,7 @@ def test_mode_is_a_minimum_by_plain_numpy(found, slopes, off):
 
 
 def test_what_the_data_cannot_tell(found):
-    assert found.untold() == ("cpi.dram",)
+    assert found.untold() == ("cpi.l2",)
 
 
 def test_each_stage_is_told(data, parameters):
@@ -187,3 +187,26 @@ def test_launches_that_failed_or_cannot_run_are_left_out(slopes):
     np.testing.assert_array_equal(data.launches.kernel.work.fp32, rest)
     with pytest.raises(DseError, match="found no launch that ran and is possible"):
         Data.of(all_of_them, np.full(COUNT, np.nan))
+
+
+def test_bounds_hold_and_what_runs_into_one_is_doubted(found, data, slopes):
+    """The first θ is to go to 0.2, and may go to 0.1: the mode is on the bound, and no sample is beyond."""
+    bounds = np.stack([[-WIDTHS], [[0.1, 0.3, 0.6]]])
+    parameters = Parameters(NAMES, WIDTHS[None], bounds=bounds)
+    for method in ("lm", "bfgs"):
+        bounded = fit([data], [0], parameters, linear, method, starts=2)
+        np.testing.assert_allclose(bounded.theta[0], 0.1, atol=2e-3)
+        assert bounded.unexplained > found.unexplained
+        assert np.all((bounded.samples >= -WIDTHS) & (bounded.samples <= [0.1, 0.3, 0.6]))
+        assert bounded.doubts() == {"clock": "at its bound"}
+        assert bounded.untold() == ("cpi.l2",)  # as narrow as its bounds alone make it
+
+
+def test_what_is_far_from_the_catalogue_is_doubted(slopes, off):
+    far = Data.of(launches(slopes), np.exp(OFFSET + slopes @ [0.2, 0.25, 0.0]))
+    assert fit([far], [0], Parameters(NAMES, WIDTHS[None]), linear).doubts() == {"cpi.fp32": "2.5 widths off"}
+
+
+def test_dram_keeps_its_own_clock():
+    follow = Parameters(("clock", "cpi.dram", "cpi.l2"), WIDTHS[None]).follow
+    np.testing.assert_array_equal(follow @ [0.5, 0.1, 0.2], [0.5, 0.6, 0.2])

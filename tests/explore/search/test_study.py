@@ -46,7 +46,7 @@ def test_every_sampler_finds_the_optimum_of_a_small_space(choices, gpu, chosen):
     if chosen == "gp":
         pytest.importorskip("torch")
     found = search(choices, gpu, 120, chosen)
-    rows = found.best()
+    rows = found.rows()
     assert len(found.evaluated()) == 120
     assert {row["kernel"] for row in rows} == {"toy", "large"}
     assert [row["time_s"] for row in rows] == sorted(row["time_s"] for row in rows)
@@ -97,7 +97,8 @@ def test_near_the_optimum_of_a_large_space(gpu):
     best = float(evaluation.forecasts["phase"].seconds.min())
     found = study.start(study.variants([(large, large.sizes())]), "a100", "phase", ("time",), "tpe", seed=1)
     study.run(found, gpu, "phase", 200)
-    assert found.best()[0]["time_s"] <= 1.02 * best
+    assert found.best is not None
+    assert found.best["time_s"] <= 1.02 * best
 
 
 def test_parameters_stand_below_their_variant(choices, gpu):
@@ -165,7 +166,8 @@ def test_impossible_launches_are_not_scored(toy_kernel):
     huge = replace(toy, space=toy.space.with_values({"block": [64, 1024]}))
     found = search(study.variants([(huge, huge.sizes())]), gpus.load("gtx-280").gpu, 40)
     assert any(t.user_attrs.get("why not") == "cannot run" for t in found.evaluated())
-    assert found.best()[0]["block"] == 64
+    assert found.best is not None
+    assert found.best["block"] == 64
 
 
 def only(toy_kernel, constraint):
@@ -179,7 +181,7 @@ def only(toy_kernel, constraint):
 def test_a_space_that_is_almost_all_constraint(toy_kernel, gpu):
     found = study.start(only(toy_kernel, "block == 640"), "a100", "volkov", ("time",), "random")
     study.run(found, gpu, "volkov", 2, batch=2)
-    assert {row["block"] for row in found.best()} == {640}
+    assert {row["block"] for row in found.rows()} == {640}
 
 
 def test_a_space_that_is_all_constraint(toy_kernel, gpu):

@@ -16,6 +16,7 @@ class Declared:
     name: str  # "" where the source does not tell
     pointer: bool  # to an array, else a number or a structure
     floating: bool = False  # a number with a fraction
+    whole: bool = False  # a whole number, by the name of its type
 
 
 def kernels_in(source: Source) -> list[str]:
@@ -61,7 +62,9 @@ def parameters_of(source: Source) -> tuple[Declared, ...] | None:
         words = re.findall(r"\w+", declaration.split("=")[0].split("[")[0])
         if words and declaration.strip() != "void":
             pointer = "*" in declaration or "[" in declaration
-            declared.append(Declared(words[-1], pointer, bool({"float", "double"} & set(words[:-1]))))
+            kind = set(words[:-1])
+            whole = any(map(_WHOLE.fullmatch, kind))
+            declared.append(Declared(words[-1], pointer, bool({"float", "double"} & kind), whole))
     return tuple(declared)
 
 
@@ -82,4 +85,6 @@ def _in_brackets(text: str, start: int) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
+_WHOLE = re.compile(r"(u?int|u?char|u?short|u?long|u?longlong)[1-4]?|unsigned|size_t|u?int\d+_t|bool")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")

@@ -1,0 +1,49 @@
+"""The conclusion of a command: its last line, by one pattern for all."""
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from dse.report.numbers import number, plain, scale
+
+
+def conclude(
+    finding: str, *, sure: str = "", wrote: Path | str | None = None, then: str = "", aside: bool = False
+) -> None:
+    """Print a last line: what was found and by what, how sure that is, the file written, and what to do next.
+
+    On a terminal it is broken between words. `aside` prints it to standard error, where standard output has
+    JSON or CSV for programs, if that is a terminal and DSE_QUIET is not set.
+    """
+    parts = [finding, sure, f"wrote {wrote}" if wrote else "", f"next: {then}" if then else ""]
+    line = "; ".join(filter(None, parts))
+    console = Console(stderr=aside)
+    if aside and (os.environ.get("DSE_QUIET") or not console.is_terminal):
+        return
+    if console.is_terminal:
+        console.print(Text(line, style="" if aside else "bold"))
+    else:
+        print(line)
+
+
+def configuration(row: Mapping[str, Any], names: Collection[str]) -> str:
+    """Write the parameters of a row: `block 64, items 4`."""
+    return ", ".join(f"{name} {number_or_word(row[name])}" for name in names if row.get(name) is not None)
+
+
+def number_or_word(x: Any) -> str:
+    """Write a value as a table does."""
+    x = plain(x)
+    return number(x) if isinstance(x, int | float) and not isinstance(x, bool) else str(x)
+
+
+def quantity(x: float | None, unit: str = "s") -> str:
+    """Write a number with the prefix that suits it: `440.9 µs`."""
+    if x is None:
+        return "no time"
+    prefixed, worth = scale([x], unit)
+    return f"{number(x / worth)} {prefixed}"
