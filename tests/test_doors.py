@@ -18,6 +18,7 @@ from dse.core.files import parse_json, read_json, read_text, read_toml
 from dse.core.space.expression import parse
 from dse.data import safe_readers
 from dse.data.measured import formats
+from dse.data.measured.file import File
 from dse.errors import MOST_CHARACTERS, MOST_QUOTED, Doubt, DseError, one_line, printable
 from dse.simulator.case import graph_file, trace_text
 from dse.source.kept import unpack
@@ -232,19 +233,16 @@ def test_a_table_of_too_many_columns(tmp_path):
         formats.read(path)
 
 
-def test_packed_files_that_hold_more_than_they_seem(tmp_path, monkeypatch):
+def test_packed_files_that_hold_more_than_they_seem(tmp_path):
     path = tmp_path / "a.csv.gz"
-    monkeypatch.setattr("dse.data.measured.file.MOST_BYTES", 10**6)
     path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 10**6))
     with pytest.raises(DseError, match="found more than 1,000,000 bytes"):
-        formats.read(path)
-    monkeypatch.setattr(safe_readers, "MOST_TABLE_BYTES", 10**6)
+        File.of(path, 10**6)
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pa.table({"a": [1] * 10**6}), buffer, compression="zstd")
     assert len(buffer.getvalue()) < 10**5
-    path.write_bytes(buffer.getvalue())
     with pytest.raises(DseError, match="found more than 1,000,000 bytes"):
-        formats.read(path)
+        safe_readers.parquet(path, buffer.getvalue(), most=10**6)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
-from typing import Any
 
 from dse.core.precision import in_64_bits
 from dse.errors import DseError, one_of
-from dse.reproduce.papers import Row, cells, reasons, sums
+from dse.reproduce.papers import Row, reasons
 
 PAPERS = ("hong-kim", "baghsorkhi", "kothapalli", "teg", "lemeire")  # by year
 
@@ -43,15 +42,3 @@ def problems(papers: Mapping[str, Iterable[Row]]) -> list[str]:
         for row in rows
         if row.problem
     ]
-
-
-def summary(papers: Mapping[str, list[Row]]) -> dict[str, Any]:
-    """Give all as one object: the papers with their rows, the sums by kind, and whether all is explained."""
-    return {
-        "papers": {
-            name: {"title": paper(name).TITLE, "rows": [cells(row) for row in rows]}
-            for name, rows in papers.items()
-        },
-        "sums": sums(row for rows in papers.values() for row in rows),
-        "explained": not problems(papers),
-    }

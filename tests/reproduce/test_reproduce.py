@@ -2,8 +2,6 @@
 
 import json
 import math
-import runpy
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +14,6 @@ from dse.reproduce.papers import KINDS, Kind, Reason, Row, reasons, rounds_to, s
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reproduction.md"
-SCRIPT = ROOT / "scripts" / "studies" / "reproduce.py"
 BEGIN, END = "<!-- reproduction: begin -->", "<!-- reproduction: end -->"
 
 
@@ -31,19 +28,6 @@ def worked_out(monkeypatch, found):
     monkeypatch.setattr(
         "dse.reproduce.compare.compare", lambda names=PAPERS: {name: found[name] for name in names}
     )
-
-
-@pytest.fixture
-def script(monkeypatch, capsys, worked_out):
-    """The script in this process: exit code, stdout, stderr."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", [str(SCRIPT), *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            runpy.run_path(str(SCRIPT), run_name="__main__")
-        return end.value.code or 0, *capsys.readouterr()
-
-    return run
 
 
 def test_each_difference_has_a_reason_of_its_own(found):
@@ -174,34 +158,26 @@ def test_the_readme_has_the_sums(found):
         assert f"{total['agree']} of {total['numbers']}" in readme, total["kind"]
 
 
-def test_the_script_has_the_same(script, tmp_path):
+def test_the_page_is_filled(run_dse, worked_out, tmp_path):
     page = PAGE.read_text()
     copy = tmp_path / "page.md"
     copy.write_text(page.replace("38428", "0"))
     assert copy.read_text() != page
-    assert script("-o", copy) == (0, "", "")
+    ran = run_dse("reproduce", "--page", str(copy))
+    assert (ran.code, ran.err) == (0, "")
     assert copy.read_text() == page
-    code, out, err = script()
-    assert (code, err) == (0, "")
-    assert out.strip() == page.split(BEGIN)[1].split(END)[0].strip()
-    code, out, err = script("--json")
-    everything = json.loads(out)
-    assert (code, err) == (0, "")
-    assert everything["explained"] is True
-    assert everything["papers"]["hong-kim"]["rows"][0]["printed"] == "32"
-    assert [total["kind"] for total in everything["sums"]] == list(KINDS)
 
 
-def test_a_page_without_markers_is_named(script, tmp_path):
+def test_a_page_without_markers_is_named(run_dse, worked_out, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("nothing")
-    code, _, err = script("-o", page)
-    assert code == 2
-    assert err.startswith(f"dse: {page}: found no markers, expected {BEGIN}")
-    assert script("-o", tmp_path / "none.md")[0] == 2
+    ran = run_dse("reproduce", "--page", str(page))
+    assert ran.code == 2
+    assert ran.err.startswith(f"dse: {page}: found no markers, expected {BEGIN}")
+    assert run_dse("reproduce", "--page", str(tmp_path / "none.md")).code == 2
 
 
-def test_a_difference_without_a_reason_ends_with_1(run_dse, script, monkeypatch, found):
+def test_a_difference_without_a_reason_ends_with_1(run_dse, monkeypatch, found):
     first, *others = found["kothapalli"]
     wrong = {"kothapalli": [replace(first, ours=41.0), *others]}
     monkeypatch.setattr("dse.reproduce.compare.compare", lambda names=PAPERS: wrong)
@@ -213,6 +189,3 @@ def test_a_difference_without_a_reason_ends_with_1(run_dse, script, monkeypatch,
     )
     assert ran.err == f"dse: {message}\n"
     assert json.loads(ran.out)[0]["why"] == ""
-    code, out, _ = script("--json")
-    assert code == message
-    assert json.loads(out)["explained"] is False

@@ -33,7 +33,7 @@ class Space:
     """
 
     values: Mapping[str, Any]  # name → numbers, spelled in any way that `values_of` reads; kept as tuples
-    constraints: tuple[Any, ...] = ()  # expressions or lists; texts are read: "block * items <= 1024"
+    constraints: Any = ()  # expressions or lists; texts are read: "block * items <= 1024"
 
     def __post_init__(self) -> None:
         for name in self.values:
@@ -247,7 +247,7 @@ class Space:
 
 def holds(number: Any) -> bool:
     """Return whether a parameter can have this value: what 64 bits hold, and no NaN."""
-    return -(2**63) <= number < 2**63
+    return bool(-(2**63) <= number < 2**63)
 
 
 def values_of(spec: Any, where: str) -> tuple[int, ...] | tuple[float, ...]:

@@ -152,7 +152,7 @@ def active_experts(products: Sequence[Product]) -> Float[np.ndarray, " products"
     )
 
 
-def row_tiles(products: Sequence[Product], heights: Sequence[int]) -> Float[np.ndarray, "products heights"]:
+def row_tiles(products: Sequence[Product], heights: Sequence[float]) -> Float[np.ndarray, "products heights"]:
     """The expected number of tiles over all experts' rows, Σ E[⌈rows / height⌉].
 
     At random, the rows of an expert are binomial: E[⌈X / h⌉] = Σ P(X > j h), j = 0, 1, ...
@@ -168,7 +168,7 @@ def row_tiles(products: Sequence[Product], heights: Sequence[int]) -> Float[np.n
 
 
 def launched_row_tiles(
-    products: Sequence[Product], heights: Sequence[int]
+    products: Sequence[Product], heights: Sequence[float]
 ) -> Float[np.ndarray, "products heights"]:
     """Tiles over rows that the grid holds: it is launched before the padding of each expert is known.
 
@@ -210,7 +210,7 @@ def _loads(one: Product) -> Float[np.ndarray, " experts"]:
     return rows
 
 
-def _tiles(one: Product, height: int) -> float:
+def _tiles(one: Product, height: float) -> float:
     if one.routing != "random":
         return float(np.ceil(_loads(one) / height).sum())
     if one.chosen == one.experts:
