@@ -53,7 +53,7 @@ def split(function: Callable[..., Sequence[Array]], *arguments: Any) -> Split:
     return Split(first, second)
 
 
-def _run(steps: Sequence[core.JaxprEqn], values: dict[Any, Array], wanted: Iterable[Any]) -> list[Array]:
+def _run(steps: Sequence[core.JaxprEqn], values: dict[Any, Any], wanted: Iterable[Any]) -> list[Array]:
     """Take some steps; `values` are those of the variables known so far."""
 
     def value(x: Any) -> Array:

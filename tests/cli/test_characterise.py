@@ -232,7 +232,7 @@ def test_all_configurations_in_one_file(run_dse, triple: Path, tmp_path: Path, s
         assert row["phase1.passes"] == 1
         assert row["phase1.global_load.requests"] == pytest.approx(row["load_insts"])
         assert row["work.fp32"] == pytest.approx(row["phase1.fp32"] + row["phase1.fp16"])
-        assert row["phase1.lanes_active"] <= 1
+        assert row["phase1.lanes_active"] <= 1 + 1e-12  # a sum of shares
     names = list(rows[0])
     assert names[:4] == ["BLOCK", "ITEMS", "status", "message"]
     assert names.index("registers") < names.index("work.fp32") < names.index("phase1.passes")

@@ -99,7 +99,7 @@ def _parse(lines: Sequence[str], kernel: str | None) -> Listing:
     instructions, labels = _code(lines, kernel)
     stated = _directives(lines, kernel)
     if stated.get("user_sgpr_private_segment_buffer"):
-        instructions = tuple(map(_of_scratch, instructions))
+        instructions = tuple(_with_scratch(instructions))
     return Listing(
         name=kernel,
         target=target,
@@ -226,10 +226,14 @@ def _instruction(text: str, index: int, line: int | None) -> Instruction:
     return Instruction(index, opcode, operands, modifiers, line, second)
 
 
-def _of_scratch(step: Instruction) -> Instruction:
-    """Name a buffer access to scratch as such: by the descriptor of scratch, which waves start with."""
-    scratch = step.opcode.startswith("buffer_") and step.operands[2:3] == ("s[0:3]",)
-    return replace(step, opcode=f"scratch_{step.opcode}") if scratch else step
+def _with_scratch(instructions: Sequence[Instruction]) -> Iterator[Instruction]:
+    """Name buffer accesses to scratch as such: by the descriptor that waves start with, or its copy."""
+    copies = [step.operands[0] for step in instructions if step.operands[1:] == ("s[0:1]",)]
+    starts = [0, *(int(found[1]) for copy in copies if (found := re.match(r"s\[(\d+):", copy)))]
+    descriptors = {f"s[{start}:{start + 3}]" for start in starts}
+    for step in instructions:
+        scratch = step.opcode.startswith("buffer_") and not descriptors.isdisjoint(step.operands[2:3])
+        yield replace(step, opcode=f"scratch_{step.opcode}") if scratch else step
 
 
 _WORDS = ("s_waitcnt", "s_delay_alu", "s_sendmsg", "s_clause")  # whose operands are not values

@@ -59,7 +59,10 @@ def written() -> Written:
     ) -> Listing:
         lines = code.splitlines() if isinstance(code, str) else code
         if scratch:  # its descriptor comes first
-            lines = ["s_mov_b64 s[8:9], s[4:5]", *(line.replace("s[0:1]", "s[8:9]") for line in lines)]
+            lines = [
+                "s_mov_b64 s[8:9], s[4:5]",
+                *(line.replace("s[0:1], 0x", "s[8:9], 0x") for line in lines),
+            ]
         items = [
             f"      - .address_space:  global\n        .offset:         {8 * number}\n"
             "        .size:           8\n        .value_kind:     global_buffer"

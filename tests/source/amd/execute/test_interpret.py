@@ -204,16 +204,19 @@ def test_words_move_between_lanes(written, code: list[str], expected: Callable[.
     np.testing.assert_array_equal(result(machine, 1)[::2], expected(given[:, 0], np.arange(64)))
 
 
-def test_scratch_keeps_each_lanes_words(written):
+@pytest.mark.parametrize("descriptor", ["s[0:3]", "s[96:99]"])
+def test_scratch_keeps_each_lanes_words(written, descriptor: str):
     code = [
+        "s_mov_b64 s[98:99], s[2:3]",
+        "s_mov_b64 s[96:97], s[0:1]",
         *_BEGIN,
-        "buffer_store_dword v2, off, s[0:3], 0 offset:8",
+        f"buffer_store_dword v2, off, {descriptor}, 0 offset:8",
         "v_cmp_gt_u32_e32 vcc, 9, v0",
         "s_and_saveexec_b64 s[8:9], vcc",
-        "buffer_store_dword v3, off, s[0:3], 0 offset:8",
+        f"buffer_store_dword v3, off, {descriptor}, 0 offset:8",
         "s_or_b64 exec, exec, s[8:9]",
         "s_movk_i32 s10, 0x200",  # of all 64 lanes: 8 bytes each
-        "buffer_load_dword v8, off, s[0:3], s10",
+        f"buffer_load_dword v8, off, {descriptor}, s10",
         *_END,
     ]
     given = words()
