@@ -218,9 +218,11 @@ class ChangeRules(LinearRules):
         assert isinstance(descriptor, Register)
         slots = (place.slot, descriptor.slot + 2)
         within, most = (self.machine.words(slot) for slot in slots)
-        if within is not None and most is not None:
-            values = [within.astype(I64) + int(step.modifiers.get("offset", "0"), 0), most.astype(I64)]
-            self._compared("u", values, [self._change("u", Register(slot, 1)) for slot in slots])
+        changes = [self._change("u", Register(slot, 1)) for slot in slots]
+        if within is None or most is None or NON_LINEAR in [x for x in changes if isinstance(x, str)]:
+            return  # trips of such an access are estimated
+        values = [within.astype(I64) + int(step.modifiers.get("offset", "0"), 0), most.astype(I64)]
+        self._compared("u", values, changes)
 
     def _address_slots(self, step: Instruction, space: str) -> list[tuple[int, bool]]:
         given = list(step.operands)
