@@ -234,7 +234,7 @@ class _Recorder:
             counts = counts * np.array([[0.0], [1.0], [0.0 if step.joined else 1.0], [1.0]])
         for number, rows in counters.items():
             rows[row : row + len(MEMORY_COUNTS)] += counts * (phase == number)
-        if pipe == "global":
+        if pipe == "global" and access.lanes.any():  # none where all point behind their buffer
             trips = getattr(access, "trips", range(1))
             stride = getattr(access, "stride", 0)
             self.record.streams.append(
