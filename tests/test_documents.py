@@ -40,7 +40,8 @@ def test_the_examples_from_python(run_python):
 
 @pytest.mark.slow
 def test_the_example_of_matrix_kernels(run_python):
-    [code] = blocks("docs/matrix_kernels.md", "python")
+    [code, attention] = blocks("docs/matrix_kernels.md", "python")
+    assert run_python(attention).code == 0
     ran = run_python(f"{code}\nprint(ten_to_try.shape, seconds.shape)")
     assert (ran.code, ran.err, ran.out) == (0, "", "(3, 10, 6) (1, 3, 4800)\n")
 

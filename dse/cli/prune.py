@@ -112,5 +112,8 @@ def prune(
     by = f"{len(told)} measurements" if told else chosen.name
     sure = f"by {by}, with a chance of {1 - risk:.0%}, one of them is within {within:.0%} of the fastest"
     then = "measure them all, the first ones first" + ("" if out else "; -o FILE writes the list")
-    finding += f"; {kept.reason}" if kept.reason else ""
+    if kept.reason and (json or csv):
+        typer.echo(kept.reason, err=True)  # what warns is said to programs, too
+    elif kept.reason:
+        finding += f"; {kept.reason}"
     conclude(finding, sure=sure, wrote=out, then=then, aside=json or csv)

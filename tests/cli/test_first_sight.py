@@ -101,12 +101,6 @@ def test_a_kernel_known_by_its_description_only(run_dse, gpu, command):
     assert "site-packages" not in ran.err
 
 
-def test_a_triton_kernel_on_an_amd_gpu(run_dse):
-    ran = run_dse("rank", "triton_softmax", "-g", "mi300x")
-    assert ran.code == 2
-    assert "found a Triton kernel (softmax.py) with an AMD GPU, expected an NVIDIA GPU" in ran.err
-
-
 def test_a_list_where_one_name_belongs(run_dse, toy_kernel):
     ran = run_dse("rank", str(toy_kernel), "--gpu", "a100,rtx-3090")
     assert ran.code == 2

@@ -196,7 +196,7 @@ def _loads(one: Product) -> Float[np.ndarray, " experts"]:
     """
     places = np.arange(one.experts)
     if one.routing != "skewed":
-        return np.sort(one.rows // one.experts + (places < one.rows % one.experts))
+        return np.sort(one.rows // one.experts + (places < one.rows % one.experts)).astype(float)
     low, high = (1.0, max(0.8 * one.tokens, 1.0)) if one.rows > one.experts else (0.01, 2.0)
     power = 1.0 - one.skew
     drawn = (low**power + (high**power - low**power) * (places + 0.5) / one.experts) ** (1.0 / power)

@@ -7,7 +7,7 @@ from dse.core.space.listed import Listed
 from dse.core.space.space import Space
 from dse.errors import DseError
 from dse.kernels.description import GPU_NAMES, Build, Description
-from dse.source.nvidia.compile.triton import OPTIONS
+from dse.source.nvidia.compile.triton import CUDA_OPTIONS
 from dse.source.nvidia.compile.triton_cache import BINARY, arguments_of, read_source
 from dse.source.readers.given import Given, refuse
 from dse.source.readers.triton_arguments import placed, sized, stated
@@ -28,7 +28,7 @@ def load(path: Path, given: Given) -> Description:
     texts = placed(given.arguments, list(types))
     sizes = sized(types, texts, given.sizes)
     rows = [(place, *entry.options.values()) for place, entry in enumerate(source.entries, 1)]
-    columns = dict(zip((BINARY, *OPTIONS), zip(*rows, strict=True), strict=True))
+    columns = dict(zip((BINARY, *CUDA_OPTIONS), zip(*rows, strict=True), strict=True))
     allowed = {*columns, *sizes, *GPU_NAMES}
     return Description(
         name=source.kernel,

@@ -25,9 +25,9 @@ def cases(random_case: Callable[..., Case]) -> list[Case]:
 
 @pytest.mark.parametrize("count", [2, 3, 16])
 def test_threads_change_nothing(cases: list[Case], monkeypatch: pytest.MonkeyPatch, count: int):
-    monkeypatch.setattr(driver, "threads", lambda: 1)
+    monkeypatch.setattr(driver, "processors", lambda: 1)
     alone = simulate(cases, critical=True)
-    monkeypatch.setattr(driver, "threads", lambda: count)
+    monkeypatch.setattr(driver, "processors", lambda: count)
     monkeypatch.setattr(driver, "WORTH_A_PART", 1)
     together = simulate(cases, critical=True)
     np.testing.assert_array_equal(together.makespan, alone.makespan)

@@ -142,7 +142,7 @@ def test_vectors_and_structures_are_given_by_their_parts(tmp_path):
     with pytest.raises(DseError, match=r"argument 1: found \(1, 2, 3\), expected what takes 8 B"):
         arguments_of(taken, [(1, 2, 3), (1, 2, 3)])
     [said] = load(path, Given(block=(256,), grid=(4,))).assumptions
-    assert said == "size, shape: not stated, so 0 (--arg)"
+    assert said == "size, shape: 0, since no value is stated"
 
 
 def test_annotations_with_nested_brackets_hide_no_kernel(tmp_path):

@@ -14,7 +14,7 @@ from dse.source.cache import key
 from dse.source.nvidia.compile import nvrtc
 from dse.source.nvidia.compile.constants import Constants
 from dse.source.nvidia.compile.contract import Compiled, Failure, Passed, Settings
-from dse.source.nvidia.compile.triton import OPTIONS, has_fractions, launched_as
+from dse.source.nvidia.compile.triton import CUDA_OPTIONS, has_fractions, launched_as
 from dse.source.nvidia.compile.triton_metadata import Metadata, read
 from dse.source.nvidia.sass import elf
 
@@ -41,7 +41,7 @@ class Entry:
     @property
     def options(self) -> dict[str, int]:
         """The options that it was compiled with; no limit of registers is 0."""
-        return {name: getattr(self.metadata, name) for name in OPTIONS}
+        return {name: getattr(self.metadata, name) for name in CUDA_OPTIONS}
 
     @property
     def arch(self) -> int:
