@@ -40,10 +40,11 @@ def screen(monkeypatch, toy_kernel, tmp_path):
         for name in ("NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.chdir(toy_kernel.parent)
         if width is not None:
             monkeypatch.setenv("COLUMNS", str(width))
         with pytest.raises(SystemExit) as end:
-            run([word.format(kernel=toy_kernel, times=times) for word in SCREENS[command].split()])
+            run([word.format(kernel=toy_kernel.name, times=times) for word in SCREENS[command].split()])
         assert not end.value.code
         text = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
         return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"

@@ -14,7 +14,7 @@ from dse.source.amd.text import Instruction
 from dse.source.machine.launch import MIDDLE, REGION_BITS
 from dse.source.machine.memory import regions_of
 
-Words = list[np.ndarray] | None  # of each access; None: not known
+Words = list[Any] | None  # of each access; None: not known
 
 # What is followed. Words in LDS are only where an address or a branch turned out to need them; then, if that
 # does not suffice, memory of unknown contents is taken to hold zeros.
