@@ -11,7 +11,9 @@ from dse.types import CLASSES
 
 FILES = [gpus.load(name) for name in ("a100-pcie-40gb", "gtx-280", "mi250x")]
 DESCRIBED = [name for name in kernels.names() if kernels.load(name).described]
-WITH_SOURCE = [name for name in kernels.names() if kernels.load(name).source is not None]
+SOURCES = {name: source for name in kernels.names() if (source := kernels.load(name).source) is not None}
+FROM_SOURCE = [(name, "a100-pcie-40gb") for name in SOURCES]
+FROM_SOURCE += [(name, "mi250x") for name, source in SOURCES.items() if source.suffix == ".cu"]
 FEW = 16  # configurations
 BOUNDED = [name for name in models.CLOSED_FORMS if models.module(name).ABOUT.bounded]
 
@@ -56,8 +58,7 @@ def test_times_of_described_kernels(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gpu", ["a100-pcie-40gb", "mi250x"])
-@pytest.mark.parametrize("name", WITH_SOURCE)
+@pytest.mark.parametrize(("name", "gpu"), FROM_SOURCE)
 def test_times_of_kernels_from_source(name, gpu):
     kernel = readers.kernel(name, source=True)
     described, stacked = kernels.load(name), gpus.stack([gpus.load(gpu).gpu])
