@@ -44,10 +44,11 @@ def test_a_list(tmp_path):
     batch = (Tensor(fp16, (4, 8, 32), (256, 32, 1)), Tensor(fp16, (4, 32, 16), (512, 16, 1)))
     assert bmm == Call("bmm", batch)
     assert addmm.inputs[0] == Tensor(bf16, (8, 16), (0, 1))
-    rows = {"layouts": ("row", "row")}
+    rows = ("row", "row")
     assert mm.product == Product(8, 16, 32)
-    assert addmm.product == Product(8, 16, 32, **rows)
-    assert bmm.product == Product(4 * 8, 16, 32, experts=4, operands="fp16", routing="batch", **rows)
+    assert addmm.product == Product(8, 16, 32, layouts=rows)
+    batched = Product(4 * 8, 16, 32, experts=4, operands="fp16", routing="batch", layouts=rows)
+    assert bmm.product == batched
     assert bmm.sizes == {"M": 8, "N": 16, "K": 32, "batch": 4, "dtype": "fp16", "op": "bmm",
                          "a_layout": "row", "b_layout": "row"}  # fmt: skip
 

@@ -230,7 +230,12 @@ class Module:
                     continue
 
     def _imported_inside(
-        self, name: str, globals_: Any = None, locals_: Any = None, names: Sequence[str] | None = (), level: int = 0
+        self,
+        name: str,
+        globals_: Any = None,
+        locals_: Any = None,
+        names: Sequence[str] | None = (),
+        level: int = 0,
     ) -> Any:
         """Import as a function's own import statement asks for it."""
         found = self._imported(name, level)
