@@ -41,7 +41,7 @@ def test_an_extra_of_another_version_is_told(run_dse, monkeypatch):
 
 def test_extras_are_those_of_the_package():
     assert "pyelftools" in [one.name for one in doctor._wanted("cuda")]
-    assert [one.name for one in doctor._wanted("cluster")] == ["dask", "distributed"]
+    assert [one.name for one in doctor._wanted("cluster")] == ["cryptography", "dask", "distributed"]
     assert all(doctor._wanted(extra) for extra in ("amd", "gp", "grpc"))
 
 

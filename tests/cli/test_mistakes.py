@@ -150,7 +150,7 @@ def test_launch_of_4096_threads(mistake, own_toy_kernel):
         (("--per", "gpu", "-o", "x.parquet"), "--per: found without --top"),
         (("--top", "1", "--per", "gpus"), "--per: found 'gpus', expected some of kernel, size, gpu, model"),
         (("--top", "1", "--columns", "gpu"), "--columns: found together with --top"),
-        (("--pareto", "time"), "--pareto: found 'time', expected some of time_s"),
+        (("--pareto", "tine"), "--pareto: found 'tine', expected some of time_s"),
         (("--top", "1", "--where", "blok > 1"), "--where: unknown name 'blok'"),
         (
             ("--top", "1", "--where", "items < 3infand possible"),
