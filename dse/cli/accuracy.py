@@ -86,8 +86,8 @@ def spaces(
     CUDA source, for a sample of the configurations that ran; a page has a section for each vendor's GPUs.
     """
     _one_form(json, page, () if by_source else (DESCRIBED,))
-    for option, given in (("--sample", sample), ("--set", changed), ("--only", only)):
-        if given and not by_source:
+    for option, value in (("--sample", sample), ("--set", changed), ("--only", only)):
+        if value and not by_source:
             raise DseError(f"{option}: found without --source, expected both")
     models, settings = inputs.models(model, tuple(MODELS)), inputs.settings(changed)
     from dse.accuracy.models import described, from_source, markdown
@@ -150,12 +150,12 @@ def tuning(
     wrong, beside --order none.
     """
     _one_form(json, page)
-    chosen = inputs.closed_form(model)
+    closed_form = inputs.closed_form(model)
     from dse.accuracy.known import PredictionSettings
     from dse.accuracy.tuning import TuningSettings, evaluate, table, with_mean
     from dse.report.show import progress
 
-    plan = TuningSettings(PredictionSettings(chosen, compiled, by_source), seeds, budget, parts, order)
+    plan = TuningSettings(PredictionSettings(closed_form, compiled, by_source), seeds, budget, parts, order)
     rows = list(evaluate(folder, plan, only, _note, progress))
     if json:
         _print_json({"rows": rows})

@@ -160,13 +160,13 @@ def table(
     from dse.explore.matrix.table import Kernel, best  # imports jax: seconds
     from dse.models.matrix.configuration import PARAMETERS
 
-    given = inputs.settings(sizes)
-    chosen = Kernel(kernel, given, dtype, shape)
+    stated = inputs.settings(sizes)
+    products = Kernel(kernel, stated, dtype, shape)
     timed = None
     if measured is not None:
         from dse.explore.matrix.tune import read
 
-        timed = read(measured, chosen)
+        timed = read(measured, products)
     if command is not None:
         from dse.explore.matrix.tune import NAMES, tuned
         from dse.explore.tune import loop
@@ -175,10 +175,10 @@ def table(
         loop.check_command(command, dict.fromkeys(NAMES))
         measure, runs = loop.commanded(command, UNITS[unit]), budget or RUNS
         with progress(f"Tuning {kernel}", runs * len(numbers)) as advance:
-            timed = tuned(file, chosen, numbers, measure, runs, journal, timed, advance)
-    rows = best(file, chosen, numbers, timed)
+            timed = tuned(file, products, numbers, measure, runs, journal, timed, advance)
+    rows = best(file, products, numbers, timed)
     problems = [[row] for row in rows]
-    best_ones = Table(kernel, file.name, ["M"], PARAMETERS, problems, chosen, device or "")
+    best_ones = Table(kernel, file.name, ["M"], PARAMETERS, problems, products, device or "")
     _give(best_ones, target, out, json, csv)
 
 
@@ -218,8 +218,8 @@ def _of_any(
 
     product = Product.of([(counts, {**problem, **lists})], [file], inputs.models([model] if model else None))
     keys, parameters = list(lists), list(counts.space.names)
-    found = Sweep(product, progress=progress).top(1, ["size"])
-    return Table(name, file.name, keys, parameters, [[row] for row in found])
+    rows = Sweep(product, progress=progress).top(1, ["size"])
+    return Table(name, file.name, keys, parameters, [[row] for row in rows])
 
 
 def _give(table: Table, target: Format | None, out: Path | None, json: bool, csv: bool) -> None:

@@ -110,7 +110,7 @@ def _step_back(
         wanted[None] |= of_guard
         wanted[guard] = wanted.get(guard, 0) | (always & ~of_guard)
     if len(wanted) > 1:
-        for condition in [condition_ for condition_ in wanted if condition_ is not None]:
+        for condition in [other for other in wanted if other is not None]:
             wanted[condition] &= ~wanted[None]
             if not wanted[condition]:
                 del wanted[condition]
