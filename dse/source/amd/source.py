@@ -94,7 +94,7 @@ def executed(
         spill_bytes=4 * listing.vgpr_spills,
         compiler=made.compiler,
         counts=counts,
-        warp=warp_counts(counts),
+        numbers=warp_counts(counts),
     )
 
 
