@@ -1,5 +1,7 @@
 """Speed of light: the share of its peak at which each pipe works while a launch takes its predicted time."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dse.core.precision import in_64_bits
@@ -18,8 +20,9 @@ def speed_of_light(gpu: Gpu, configuration: KnownBatch, cycles: float) -> dict[s
     gpus = stack([gpu])
     with in_64_bits():
         wide = column(gpus)
-        kernel, resources = (known := configuration.on(wide)).kernel, known.resources
-        warps = np.ceil(resources.threads / np.asarray(wide.limits.warp_size)) * resources.blocks
+        known = configuration.on(wide)
+        wide, kernel = jax.tree.map(jnp.asarray, (wide, known.kernel))
+        warps = np.ceil(known.resources.threads / wide.limits.warp_size) * known.resources.blocks
         pipes = work_cycles(wide, kernel.work) | {
             "issue": kernel.insts / wide.issue_limit,
             "lsu": (kernel.shared_insts + kernel.mem_insts) * wide.lsu_cycles,
