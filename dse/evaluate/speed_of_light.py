@@ -1,8 +1,9 @@
 """Speed of light: the share of its peak at which each pipe works while a launch takes its predicted time."""
 
+from math import ceil
+
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dse.core.precision import in_64_bits
 from dse.hardware.gpus import column, stack
@@ -22,13 +23,14 @@ def speed_of_light(gpu: Gpu, configuration: KnownBatch, cycles: float) -> dict[s
         wide = column(gpus)
         known = configuration.on(wide)
         wide, kernel = jax.tree.map(jnp.asarray, (wide, known.kernel))
-        warps = np.ceil(known.resources.threads / wide.limits.warp_size) * known.resources.blocks
+        threads, blocks = known.resources.threads.item(), known.resources.blocks.item()
+        warps = ceil(threads / int(gpu.limits.warp_size)) * blocks
         pipes = work_cycles(wide, kernel.work) | {
             "issue": kernel.insts / wide.issue_limit,
             "lsu": (kernel.shared_insts + kernel.mem_insts) * wide.lsu_cycles,
         }
-        times = np.asarray(warps / wide.sm_count, float).item() / cycles
-        shares = {name: np.asarray(busy, float).item() * times for name, busy in pipes.items()}
+        times = warps / float(gpu.sm_count) / cycles
+        shares = {name: busy.item() * times for name, busy in pipes.items()}
     if shares["fma"] == shares["fp32"]:  # no integer multiply-adds share it
         del shares["fma"]
     return {name: shares[name] for name in sorted(shares, key=lambda name: -shares[name]) if shares[name] > 0}
