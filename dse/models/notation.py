@@ -6,6 +6,7 @@ Source: Lemeire, Cornelis & Konstantinidis, Table 2.
 """
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from jaxtyping import Array
 
 from dse.hardware.memory import access_cpi, access_latency, safe_divide, shared_latency
 from dse.hardware.tensor import tensor_cycles, tensor_latency
-from dse.types import ARITHMETIC, COMPUTE, Gpu, Kernel, Quantity, _Quantities, quantity
+from dse.types import ARITHMETIC, COMPUTE, MEMORY, Gpu, Kernel, Phase, Quantity, _Quantities, quantity
 
 
 class TwoPipes(_Quantities):
@@ -49,6 +50,20 @@ def first_case(cases: Sequence[Array], values: Sequence[Array | float], otherwis
 def waits(kernel: Kernel) -> Array:
     """Return how often a warp waits for memory: its loads, `mlp` of them in flight together."""
     return kernel.load_insts / kernel.mlp
+
+
+def phase_waits(phase: Phase) -> Array:
+    """Return how often a warp waits for memory in one pass through a phase, asynchronous copies among it."""
+    some = [each for each in (phase.waits, phase.async_waits) if each is not None]
+    return reduce(jnp.add, (getattr(each, level) for each in some for level in MEMORY))
+
+
+def phase_busy(gpu: Gpu, phase: Phase, pipes: Sequence[str]) -> Array:
+    """Return the cycles that one warp keeps the busiest of some pipes, the tensor pipe, or issue busy."""
+    cycles = (getattr(phase.work, name) * getattr(gpu.cpi, name) for name in pipes)
+    return reduce(
+        jnp.maximum, cycles, jnp.maximum(phase.insts / gpu.issue_limit, tensor_cycles(gpu, phase.work))
+    )
 
 
 def comp_latencies(gpu: Gpu, kernel: Kernel) -> Array:
