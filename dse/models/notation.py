@@ -58,12 +58,24 @@ def phase_waits(phase: Phase) -> Array:
     return reduce(jnp.add, (getattr(each, level) for each in some for level in MEMORY))
 
 
-def phase_busy(gpu: Gpu, phase: Phase, pipes: Sequence[str]) -> Array:
-    """Return the cycles that one warp keeps the busiest of some pipes, the tensor pipe, or issue busy."""
-    cycles = (getattr(phase.work, name) * getattr(gpu.cpi, name) for name in pipes)
-    return reduce(
-        jnp.maximum, cycles, jnp.maximum(phase.insts / gpu.issue_limit, tensor_cycles(gpu, phase.work))
-    )
+def phase_busy(gpu: Gpu, phase: Phase, accesses: Array, names: Sequence[str]) -> Array:
+    """Return the cycles that one warp keeps the busiest of some pipes, the tensor pipe, or issue busy.
+
+    Of a phase's instructions those `accesses` that go to global memory are left out. With `shared` among the
+    names, the load/store units count as such a pipe.
+    """
+    cycles = [getattr(phase.work, name) * getattr(gpu.cpi, name) for name in names]
+    if "shared" in names:
+        cycles.append(jnp.maximum(phase.memory_insts - accesses, 0.0) * gpu.lsu_cycles)
+    insts = jnp.maximum(phase.insts - accesses, 0.0)
+    return reduce(jnp.maximum, [*cycles, insts / gpu.issue_limit, tensor_cycles(gpu, phase.work)])
+
+
+def phase_accesses(kernel: Kernel) -> list[Array]:
+    """Return the global accesses of each phase in one pass: the kernel's, by sectors and passes of the L1."""
+    moved = [phase.work.l1 + phase.work.l2 for phase in kernel.phases]
+    whole = reduce(jnp.add, (phase.passes * each for phase, each in zip(kernel.phases, moved, strict=True)))
+    return [safe_divide(kernel.mem_insts, whole) * each for each in moved]
 
 
 def comp_latencies(gpu: Gpu, kernel: Kernel) -> Array:

@@ -21,7 +21,7 @@ from jaxtyping import Array
 from dse.hardware.memory import access_cpi, access_latency, safe_divide, shared_latency
 from dse.hardware.tensor import tensor_cycles, tensor_latency
 from dse.models.about import About
-from dse.models.notation import phase_busy, phase_waits, waits
+from dse.models.notation import phase_accesses, phase_busy, phase_waits, waits
 from dse.models.wfg.graph import Barrier, Compute, Memory, Scratchpad, WfgBranch, WfgLoop, WorkFlow
 from dse.models.wfg.weights import Hardware, average_warp
 from dse.types import ARITHMETIC, Gpu, Kernel, Launch, Phase, Prediction
@@ -63,21 +63,15 @@ def graph(gpu: Gpu, kernel: Kernel, launch: Launch) -> WorkFlow:
     """
     if not kernel.phases:
         return (_of_counts(gpu, kernel, launch),)
-    moved = reduce(jnp.add, (phase.passes * _moved(phase) for phase in kernel.phases))
-    an_access = safe_divide(kernel.mem_insts, moved)
-    return tuple(_of_phase(gpu, kernel, launch, phase, an_access) for phase in kernel.phases)
+    each = zip(kernel.phases, phase_accesses(kernel), strict=True)
+    return tuple(_of_phase(gpu, kernel, launch, *phase_with_accesses) for phase_with_accesses in each)
 
 
-def _moved(phase: Phase) -> Array:
-    """Return what accesses of a phase are counted by: sectors and passes through the L1."""
-    return phase.work.l1 + phase.work.l2
-
-
-def _of_phase(gpu: Gpu, kernel: Kernel, launch: Launch, phase: Phase, an_access: Array) -> WfgLoop:
+def _of_phase(gpu: Gpu, kernel: Kernel, launch: Launch, phase: Phase, accesses: Array) -> WfgLoop:
     times = phase_waits(phase)
-    busy = phase_busy(gpu, phase, ARITHMETIC)
+    busy = phase_busy(gpu, phase, accesses, ARITHMETIC)
     waited = reduce(jnp.add, (getattr(phase.waits, name) * getattr(gpu.latency, name) for name in ARITHMETIC))
-    shared = phase.work.shared * gpu.cpi.shared
+    shared = jnp.maximum(phase.work.shared * gpu.cpi.shared, (phase.memory_insts - accesses) * gpu.lsu_cycles)
     return _loop(
         jnp.maximum(times, 1.0),
         phase.passes,
@@ -85,7 +79,7 @@ def _of_phase(gpu: Gpu, kernel: Kernel, launch: Launch, phase: Phase, an_access:
         Compute(insts=jnp.ones_like(busy), cpi=busy, latency=waited + phase.slots),
         jnp.maximum(shared, phase.waits.shared * gpu.latency.shared / launch.warps_per_sm),
         phase.work.barrier,
-        an_access * _moved(phase),
+        accesses,
         jnp.minimum(times, 1.0),
         access_cpi(gpu, kernel),
     )

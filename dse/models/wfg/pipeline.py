@@ -16,7 +16,15 @@ from jaxtyping import Array
 
 from dse.hardware.memory import safe_divide
 from dse.models.about import About
-from dse.models.notation import TwoPipes, comp_latency, phase_busy, phase_waits, two_pipes, waits
+from dse.models.notation import (
+    TwoPipes,
+    comp_latency,
+    phase_accesses,
+    phase_busy,
+    phase_waits,
+    two_pipes,
+    waits,
+)
 from dse.models.wfg.graph import optional, own
 from dse.types import COMPUTE, Gpu, Kernel, Launch, Phase, Prediction, Quantity, _Quantities, quantity
 
@@ -80,26 +88,23 @@ def graph(gpu: Gpu, kernel: Kernel) -> tuple[ComputeBlock, ...]:
     """
     if not kernel.phases:
         return (_of_counts(kernel),)
-    whole = reduce(jnp.add, (phase.passes * phase.insts for phase in kernel.phases))
-    return tuple(_of_phase(gpu, kernel, phase, safe_divide(phase.insts, whole)) for phase in kernel.phases)
+    each = zip(kernel.phases, phase_accesses(kernel), strict=True)
+    return tuple(_of_phase(gpu, *phase_with_accesses) for phase_with_accesses in each)
 
 
-def _of_phase(gpu: Gpu, kernel: Kernel, phase: Phase, share: Array) -> ComputeBlock:
-    """Make the blocks of a phase, in which a warp executes `share` of the kernel's instructions in a pass.
-
-    λ is of its busiest pipe, Λ / ILP what a warp alone takes without memory.
-    """
+def _of_phase(gpu: Gpu, phase: Phase, accesses: Array) -> ComputeBlock:
+    """Make the blocks of a phase: λ of its busiest pipe, Λ / ILP of a warp alone, without memory."""
     times = phase_waits(phase)
     trips = jnp.maximum(times, 1.0)
-    insts = kernel.comp_insts * share
+    insts = jnp.maximum(phase.insts - accesses, 0.0)
     alone = reduce(jnp.add, (getattr(phase.waits, name) * getattr(gpu.latency, name) for name in COMPUTE))
     return ComputeBlock(
         comp_insts=insts / trips,
         ilp=jnp.ones_like(trips),
-        mem_insts=kernel.mem_insts * share / trips,
+        mem_insts=accesses / trips,
         waits=jnp.minimum(times, 1.0),
         repeats=phase.passes * trips,
-        cpi=safe_divide(phase_busy(gpu, phase, COMPUTE), insts),
+        cpi=safe_divide(phase_busy(gpu, phase, accesses, COMPUTE), insts),
         latency=safe_divide(alone + phase.slots, insts),
     )
 

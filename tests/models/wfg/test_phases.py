@@ -17,7 +17,7 @@ PHASES = (  # λ 0.5, Λ 6 of every pipe
     {"passes": 5.5, "fp32": 80.0, "int32": 8.0, "shared": 40.0, "l1": 4.0, "l2": 2.0, "barrier": 2.0},
 )
 WAITS = ({"fp32": 9.0, "shared": 0.0, "dram": 0.0}, {"fp32": 20.0, "shared": 7.0, "dram": 1.5})
-COPIES, SLOTS, INSTS = (0.25, 0.0), (40.0, 100.0), (40.0, 140.0)
+COPIES, SLOTS, INSTS, MEMORY_INSTS = (0.25, 0.0), (40.0, 100.0), (40.0, 140.0), (3.0, 45.0)
 
 
 def per_class(values):
@@ -28,7 +28,13 @@ def per_class(values):
 def case(request, point, build):
     pipes = ("fp32", "int32", "shared", "l1", "l2", "dram", "barrier")
     times = {f"cpi_{name}": 0.5 for name in pipes} | {f"latency_{name}": 6.0 for name in pipes}
-    times |= {"latency_l2": 200.0, "latency_dram": 400.0, "issue_limit": 4.0, "cpi_l2": 9.0}
+    times |= {
+        "latency_l2": 200.0,
+        "latency_dram": 400.0,
+        "issue_limit": 4.0,
+        "cpi_l2": 9.0,
+        "lsu_cycles": 0.75,
+    }
     work = {f"work_{name}": sum(p["passes"] * p[name] for p in PHASES) for name in (*pipes[:5], "barrier")}
     more = {
         "load_insts": 20.0,
@@ -46,13 +52,18 @@ def case(request, point, build):
             async_waits=per_class({"l2": copies}),
             passes=p["passes"],
             insts=insts,
-            memory_insts=0.0,
+            memory_insts=memory_insts,
             slots=slots,
         )
-        for p, waits, copies, slots, insts in zip(PHASES, WAITS, COPIES, SLOTS, INSTS, strict=True)
+        for p, waits, copies, slots, insts, memory_insts in zip(
+            PHASES, WAITS, COPIES, SLOTS, INSTS, MEMORY_INSTS, strict=True
+        )
     )
     loads = [sum((waits["dram"], copies)) for waits, copies in zip(WAITS, COPIES, strict=True)]
     lumped = SimpleNamespace(omega=request.param, loads=loads, mem_insts=24.0)
+    moved = [p["l1"] + p["l2"] for p in PHASES]
+    whole = sum(p["passes"] * each for p, each in zip(PHASES, moved, strict=True))
+    lumped.accesses = [24.0 * each / whole for each in moved]
     lumped.l_mem = work["work_l2"] * 9.0 / 24.0
     lumped.L_mem = 200.0  # all its sectors come from the L2
     return gpu, replace(kernel, phases=phases), launch, lumped
@@ -69,22 +80,23 @@ def cycles_of(q, computed, barriers, issue, accesses, exposed_of):
     return q.omega * (comp + total * (transfer - issue) + waits), waits
 
 
-def blocks(q, moved):
-    for p, loads, each in zip(PHASES, q.loads, moved, strict=True):
-        trips, waited = max(loads, 1.0), min(loads, 1.0)
-        accesses = q.mem_insts * each / sum(n["passes"] * m for n, m in zip(PHASES, moved, strict=True))
-        yield p["passes"] * trips, waited, max(accesses / trips, waited)
+def trips_of(q):
+    """(trips of a phase in all, the share that waits, accesses of a trip)."""
+    for p, loads, accesses in zip(PHASES, q.loads, q.accesses, strict=True):
+        trips = max(loads, 1.0)
+        yield p["passes"] * trips, min(loads, 1.0), accesses / trips
 
 
 def test_wfg_has_a_loop_for_each_phase(case):
     gpu, kernel, launch, q = case
     computed = []
-    for p, waits, slots, insts in zip(PHASES, WAITS, SLOTS, INSTS, strict=True):
-        busy = max(insts / 4.0, 0.5 * p["fp32"], 0.5 * p["int32"])
-        shared = max(0.5 * p["shared"], 6.0 * waits["shared"] / q.omega)
-        computed.append(max(busy, (6.0 * waits["fp32"] + slots) / q.omega) + shared)  # Eq. 3
+    for number, (p, waits, accesses) in enumerate(zip(PHASES, WAITS, q.accesses, strict=True)):
+        busy = max((INSTS[number] - accesses) / 4.0, 0.5 * p["fp32"], 0.5 * p["int32"])
+        shared = max(0.5 * p["shared"], 0.75 * (MEMORY_INSTS[number] - accesses))
+        shared = max(shared, 6.0 * waits["shared"] / q.omega)
+        computed.append(max(busy, (6.0 * waits["fp32"] + SLOTS[number]) / q.omega) + shared)  # Eq. 3
     barriers = sum(p["passes"] * p["barrier"] for p in PHASES)
-    accesses = list(blocks(q, [p["l1"] + p["l2"] for p in PHASES]))
+    accesses = [(trips, waited, max(each, waited)) for trips, waited, each in trips_of(q)]
 
     def exposed(comp, total, transfer):
         late = q.L_mem - (q.omega - 1) * comp / (total + barriers + 1)  # Eqs. 5, 6
@@ -109,16 +121,16 @@ def test_other_notation_has_blocks_for_each_phase(case, model):
     issue = 0.25 if model is pipeline else 0.0
     alone = [6.0 * (w["fp32"] + w["shared"]) + slots for w, slots in zip(WAITS, SLOTS, strict=True)]
     computed = [
-        max(insts / 4.0, *(0.5 * p[name] for name in ("fp32", "int32", "shared")), each / q.omega)  # L30
-        for p, insts, each in zip(PHASES, INSTS, alone, strict=True)
+        max(
+            (INSTS[number] - accesses) / 4.0,
+            *(0.5 * p[name] for name in ("fp32", "int32", "shared")),
+            0.75 * (MEMORY_INSTS[number] - accesses),
+            alone[number] / q.omega,
+        )  # L30
+        for number, (p, accesses) in enumerate(zip(PHASES, q.accesses, strict=True))
     ]
     barriers = sum(p["passes"] * p["barrier"] for p in PHASES)
-    accesses = [(trips, waited, 0.0) for trips, waited, _ in blocks(q, [1.0, 1.0])]
-    shares = [p["passes"] * insts for p, insts in zip(PHASES, INSTS, strict=True)]
-    accesses = [
-        (trips, waited, q.mem_insts * share / sum(shares) / trips)
-        for (trips, waited, _), share in zip(accesses, shares, strict=True)
-    ]
+    accesses = list(trips_of(q))
 
     def exposed(comp, total, transfer):
         waits = sum(trips * waited for trips, waited, _ in accesses)
