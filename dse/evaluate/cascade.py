@@ -112,8 +112,10 @@ def cascade(
         parameters = {name: values[kept] for name, values in parameters.items()}
         evaluation = replace(ranking.evaluation.take(kept), forecasts=forecasts)
         runs = None if ranking.runs is None else ranking.runs[kept]
+        counted = ranking.counted and (gpu, ranking.counted[1].take(kept))
+        order = np.arange(len(kept))
         rankings.append(
-            Ranking(ranking.labels, parameters, evaluation, np.arange(len(kept)), None, runs=runs)
+            Ranking(ranking.labels, parameters, evaluation, order, None, runs=runs, counted=counted)
         )
     return replace(rankings[-1], levels=tuple(reports))
 

@@ -13,10 +13,11 @@ from dse.data.tables import Found
 from dse.errors import DseError
 from dse.evaluate import ties
 from dse.evaluate.chunks import Evaluation, evaluate_counted
+from dse.evaluate.speed_of_light import speed_of_light
 from dse.hardware import occupancy
 from dse.hardware.gpus import stack
 from dse.hardware.tensor import LACKS
-from dse.kernels.counts import Counts, Number, sizes_of
+from dse.kernels.counts import Batch, Counts, Number, sizes_of
 from dse.models import get_all
 from dse.models.protocol import Model
 from dse.types import Gpu, Resources
@@ -37,6 +38,17 @@ class Ranking(Found):
     runs: np.ndarray | None = None  # the chance that each runs, if that is estimated
     further: dict[str, np.ndarray] = field(default_factory=dict)  # columns of what was learned besides
     levels: tuple[dict[str, Any], ...] = ()  # of a cascade, a row each
+    counted: tuple[Gpu, Batch] | None = None  # what the models were given
+
+    @property
+    def speed_of_light(self) -> dict[str, float]:
+        """Share of peak at which each pipe works in the first row, in its predicted time; largest first."""
+        if self.counted is None:
+            return {}
+        gpu, batch = self.counted
+        first = self.order[:1]
+        cycles = next(iter(self.evaluation.forecasts.values())).cycles[0, first]
+        return speed_of_light(gpu, batch.take(first), cycles.item())
 
     @property
     def count(self) -> int:
@@ -171,8 +183,9 @@ def ranked(
     labels |= sizes_of(kernel, problem)
     if assumptions := getattr(kernel, "assumptions", ()):
         labels["assumed"] = "; ".join(assumptions)
+    ranking = Ranking(labels, parameters, evaluation, order, None, counted=(gpu, counted.batch))
     failures, compiled = dict(counted.failures), counted.compiled
-    return Ranking(labels, parameters, evaluation, order, None, failures, compiled, error, counted.runs)
+    return replace(ranking, failures=failures, compiled=compiled, left_out_error=error, runs=counted.runs)
 
 
 def configurations(
