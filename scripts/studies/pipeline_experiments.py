@@ -113,38 +113,36 @@ def iterative_barrier(name: str, scheduler: str) -> list[dict[str, Any]]:
     ]
 
 
+BAND = 8  # resident warps from one line of the drawing to the next
 PIPES = {"Eq. 43": "one pipe", "Eq. 44": "two pipes", "Eq. 45": "two pipes, issue limit"}
 
 
 def draw(mixes: list[dict[str, Any]], barriers: list[dict[str, Any]], folder: Path) -> None:
-    """Both figures, round robin."""
-    import altair
-
-    from dse.report.chart import occupancy_curve, steps, styled
+    """Both figures, round robin: a panel for each GPU."""
+    from dse.report.measured import curves
     from dse.report.save import save_chart
 
-    mixes = [row for row in mixes if row["scheduler"] == "rr"]
-    panels = []
-    for gpu in dict.fromkeys(row["gpu"] for row in mixes):
-        rows = [
-            {"beta": row["beta"], "model": f"{PIPES[row['equation']]}: {name}", "ipc": row[key]}
-            for name, key in (("equation", "expected"), ("simulated", "simulated"))
-            for row in mixes
-            if row["gpu"] == gpu
-        ]
-        chart = occupancy_curve(
-            rows, x="beta", y="ipc", series="model", title=gpu,
-            x_title="beta", y_title="operations a cycle",
-        )  # fmt: skip
-        chart.config = altair.Undefined  # one for all panels
-        panels.append(chart.properties(width=330, height=220))
-    pairs = [altair.hconcat(*panels[i : i + 2]) for i in range(0, len(panels), 2)]
-    save_chart(styled(altair.vconcat(*pairs)), folder / "instruction_mix.svg")
-    chart = steps(
-        barriers, occupancy="warps", group="group_size", y="throughput", series="model", panel="gpu",
-        title="Iterative barrier kernel, simulated", y_title="operations a cycle",
-    )  # fmt: skip
-    save_chart(chart, folder / "iterative_barrier.svg")
+    points = [
+        {"chart": row["gpu"], "series": f"{PIPES[row['equation']]}: {name}", "x": row["beta"], "y": row[key]}
+        for name, key in (("equation", "expected"), ("simulated", "simulated"))
+        for row in mixes
+        if row["scheduler"] == "rr"
+    ]
+    panels = {row["gpu"]: ("beta", "operations a cycle") for row in mixes}
+    save_chart(curves(points, panels), folder / "instruction_mix.svg")
+    points = [
+        {
+            "chart": row["gpu"],
+            "series": f"{row['warps']} warps",
+            "x": row["group_size"],
+            "y": row["throughput"],
+        }
+        for row in barriers
+        if row["warps"] % BAND == 0
+    ]
+    panels = {row["gpu"]: ("group size", "operations a cycle") for row in barriers}
+    title = "Iterative barrier kernel, simulated, by resident warps"
+    save_chart(curves(points, panels, title=title), folder / "iterative_barrier.svg")
 
 
 def main() -> int:

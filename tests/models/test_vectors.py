@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-
-from dse.reproduce.model_vectors import ALLOWED, MODELS, compare
+from check_models import ALLOWED, MODELS, compare
 
 VECTORS = json.loads(Path(__file__).with_name("vectors.json").read_text())["models"]
 

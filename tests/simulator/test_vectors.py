@@ -5,9 +5,9 @@ from copy import deepcopy
 from pathlib import Path
 
 import pytest
+from check_vectors import FORMAT, compare
 
 from dse.errors import DseError
-from dse.reproduce.simulator_vectors import FORMAT, compare
 
 VECTORS = json.loads(Path(__file__).with_name("vectors.json").read_text())
 

@@ -2,10 +2,10 @@
 
 calibration.toml has these spaces; `scripts/studies/calibrate_pruning.py DIR --calibration FILE` writes it.
 
-Each space counts with many slices of itself (`dse.explore.prune.slices`), for each of which it is asked how
-far its first nearly fastest configuration lay, in two units: `margins`, how much slower than the fastest
-prediction it was predicted, over the spread of what the model missed; and `spreads`, how far its time lay
-below what the refitted surrogate said, over the surrogate's deviation. Spaces differ most by how much their
+Each space counts with many slices of itself. Of each slice the distance of its first nearly fastest
+configuration is kept in two units: `margins`, how much slower than the fastest prediction it was predicted,
+over the spread of the model's errors; and `spreads`, how far its time was below the refitted surrogate's
+mean, over the surrogate's deviation. Spaces differ most by how much their
 times vary, and what the model misses, its `spread`, is a like share of how much it predicts them to vary.
 The known spaces are few. So one more is counted among them that needs UNSEEN spreads, or UNSEEN_DEVIATIONS of
 the surrogate: below 1 / risk spaces in all, that much is always kept.

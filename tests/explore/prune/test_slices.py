@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from calibrate_pruning import BEYOND, FEWEST, below, known, margin, nearly, slices
 
-from dse.explore.prune.slices import BEYOND, FEWEST, below, known, margin, nearly, slices
 from dse.explore.tune.candidates import bare
 from dse.explore.tune.tuner import Tuner
 
