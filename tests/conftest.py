@@ -71,6 +71,22 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 gc.set_threshold(300_000, 20, 50)
 
 
+ONE_PROCESS = ("tests/evaluate/", "tests/simulator/")  # whose files trace or compile the same functions
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Spread tests over processes by file, but what compiles most by room."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFileOrRoom(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            rooms = (room for room in ONE_PROCESS if nodeid.startswith(room))
+            return next(rooms, super()._split_scope(nodeid))
+
+    return ByFileOrRoom(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()

@@ -92,6 +92,7 @@ def test_a_signal_that_is_ignored_stays_so():
     assert (process.returncode, out, told) == (0, "done\n", "")
 
 
+@pytest.mark.slow
 def test_what_ends_a_fork_does_not_end_us():
     code = """
     import os, signal
@@ -177,6 +178,7 @@ def test_a_terminal_of_no_width_that_there_is(columns):
     assert b"extras" in ended.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere one may be told late, or not at all")
 def test_a_limit_of_time_is_told_before_it_kills():
     code = "    while True:\n        pass"

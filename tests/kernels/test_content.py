@@ -452,6 +452,7 @@ def test_macros_of_the_source_are_the_parameters(name: str):
     assert macros - parameters <= {size.upper() for size, _ in description.problem}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 @pytest.mark.parametrize("name", SOURCES)
 def test_sources_compile(name: str, tmp_path: Path):

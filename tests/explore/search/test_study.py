@@ -202,8 +202,6 @@ def test_mistakes_in_options():
         study.objectives("speed")
     with pytest.raises(DseError, match="expected time"):
         study.objectives("registers,time")
-    with pytest.raises(DseError, match="sampler: found 'grid'"):
-        suitable("grid")
     with pytest.raises(DseError, match="sampler: found 'cmaes' for 2 objectives, expected tpe, "):
         suitable("cmaes", goals=2)
 
