@@ -63,7 +63,7 @@ def fit(
     `repeated` is r: how many of the cases tell no more than one. `start` is where to begin, at the defaults
     unless it is stated. Zeros, the defaults, where nothing tells.
     """
-    kinds = groupby(sorted(records, key=_launches), key=_launches)
+    kinds = groupby(sorted(records, key=_alike), key=_alike)
     parts = [_near(cases), *(_recorded(list(found), RECORDS / len(records)) for _, found in kinds)]
     parts += [_timed(one) for one in timed]
     evaluated = [jax.jit(jax.value_and_grad(part)) for part in parts if part]
@@ -123,11 +123,11 @@ def _timed(table: Timed) -> Objective:
 
 def _recorded(records: Sequence[Recorded], weight: float) -> Objective | None:
     """Of what tuning runs chose, as many launches each: the sum of what is minimised of them, or None."""
-    table, _ = _space("moe")
+    table, _ = _space(records[0].tried)
     tiles = np.delete(table, 3, axis=1)
     chosen = np.array([np.delete(one.configuration, 3) for one in records])
     hits = (tiles[None] == chosen[:, None]).all(2)
-    tried = np.array([_tried(one.kernel, one.block, table) for one in records])
+    tried = np.array([_tried(one.tried, one.block, table) for one in records])
     files = [gpu_file(one.gpu) for one in records]
     launches = [one.products for one in records]
     there = tried & _possible(files, launches, table)
@@ -173,7 +173,7 @@ def _predicted(
 
 def _space(name: str) -> tuple[np.ndarray, dict[tuple[int, ...], int]]:
     table = space(name)
-    table = table[np.isin(table[:, 3], GROUPS)]
+    table = table[np.isin(table[:, 3], GROUPS) & (table[:, 6:7] == 0).all(1)]
     return table, {tuple(row): index for index, row in enumerate(table.tolist())}
 
 
@@ -182,5 +182,5 @@ def _tried(kernel: str, block: tuple[int, int] | tuple[()], table: np.ndarray) -
     return np.array([tuple(row) in own for row in table.tolist()])
 
 
-def _launches(record: Recorded) -> int:
-    return len(record.products)
+def _alike(record: Recorded) -> tuple[int, str]:
+    return len(record.products), record.tried
