@@ -26,7 +26,7 @@ from dse.accuracy.markdown import table
 from dse.core.files import fill
 from dse.errors import DseError
 from dse.explore.matrix import prior, rank
-from dse.explore.matrix.fit import fit
+from dse.explore.matrix.fit import REPEATED, fit
 from dse.explore.matrix.records import NearBest, Recorded, columns, gpu_file, near_best, recorded
 from dse.explore.matrix.scores import (
     BY,
@@ -73,8 +73,10 @@ class Fits:
         records: Sequence[Recorded],
         timed: Sequence[Timed] = (),
         vendor: str = "NVIDIA",
+        repeated: float = REPEATED,
     ) -> None:
         self.cases, self.records, self.timed, self.vendor = by_gpu(cases), records, timed, vendor
+        self.repeated = repeated
         self._known: dict[frozenset[str], np.ndarray] = {}
 
     @staticmethod
@@ -101,7 +103,13 @@ class Fits:
         if key not in self._known:
             print(f"fitting to {', '.join(sorted(gpus)) or 'nothing: defaults'}", file=sys.stderr)
             start = next(iter(self._known.values()), None)  # others differ little
-            self._known[key] = fit(near[::EVERY], records[:: EVERY_RECORD[self.vendor]], timed, start=start)
+            self._known[key] = fit(
+                near[::EVERY],
+                records[:: EVERY_RECORD[self.vendor]],
+                timed,
+                repeated=self.repeated,
+                start=start,
+            )
         return self._known[key]
 
     def trained(

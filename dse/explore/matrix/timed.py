@@ -77,9 +77,10 @@ class Timed:
         fits = np.zeros(len(self), bool)
         if isinstance(self.problems[0][0], Attention):
             return self._attentions_fit()
-        kinds = {(one[0].operands, one[0].copy_bytes): one[0] for one in self.problems}
+        asked = [(one[0].operands, one[0].copy_bytes, one[0].shuffled) for one in self.problems]
+        kinds = {key: one[0] for key, one in zip(asked, self.problems, strict=True)}
         places = {key: place for place, key in enumerate(kinds)}
-        of = np.array([places[one[0].operands, one[0].copy_bytes] for one in self.problems])[self.problem]
+        of = np.array([places[key] for key in asked])[self.problem]
         for place, name in enumerate(self.gpus):
             own = np.flatnonzero(self.gpu == place)
             table = possible(gpu_file(name), list(kinds.values()), self.configurations[own])
@@ -255,6 +256,7 @@ def _library(row: Row) -> _Read | None:
                 split,
                 operands=LIBRARIES[kind],
                 routing="batch",
+                shuffled=kind != row["kind"],
                 shared_rows=False,
                 constant=True,
             ),

@@ -159,21 +159,24 @@ def possible(
     """
     rows, columns, depth, stages = (configurations[None, :, place] for place in (0, 1, 2, 5))
     from_shared = (int(file.gpu.compute_capability) in SHARED_OPERANDS) * (rows >= SHARED_ROWS)
-    asked = [(one.operands, tuple(copy < ASYNCHRONOUS for copy in one.copy_bytes)) for one in products]
+    asked = [
+        (one.operands, tuple(copy < ASYNCHRONOUS for copy in one.copy_bytes), one.shuffled)
+        for one in products
+    ]
     kinds = list(dict.fromkeys(asked))
 
     def column(values: Iterable) -> np.ndarray:
         return np.array([[float(value)] for value in values])
 
-    operands = [OPERANDS[name] for name, _ in kinds]
+    operands = [OPERANDS[name] for name, _, _ in kinds]
     scaled = column(kind.scaled_by_block for kind in operands)
     buffers = buffer_bytes(
         (rows, columns, np.where(scaled > 0, np.minimum(depth, SCALE_DEPTH), depth), stages),
         column(kind.activation_bytes for kind in operands),
-        column(kind.weight_bytes for kind in operands),
+        column(OPERANDS[name].weight_bytes * (not shuffled) for name, _, shuffled in kinds),
         column(kind.converts for kind in operands),
         from_shared * column(kind.rate != "fp32" for kind in operands),
-        (column(waits[0] for _, waits in kinds), column(waits[1] for _, waits in kinds)),
+        (column(waits[0] for _, waits, _ in kinds), column(waits[1] for _, waits, _ in kinds)),
     )
     fits = buffers <= int(file.gpu.limits.shared_bytes_per_block)
     return fits[[kinds.index(one) for one in asked]]

@@ -57,7 +57,7 @@ class _Block(eqx.Module):
     as_fp16: Array  # 1 where fp8 is made fp16 in registers
     warp_rows: Array
     warp_columns: Array
-    tile_bytes: Array  # of both operands, a pass
+    tile_bytes: Array  # of operands that go through shared memory, a pass
     copies: Array  # of a thread, a pass
     code: Array  # bytes of the loop where copies are narrow, and as many before it: each has its own address
     waits: Array  # whether a pass waits for its own loads: one stage, or copies too narrow to be asynchronous
@@ -142,7 +142,7 @@ def _block(machine: Machine, case: Case, tile: Configuration) -> _Block:
         as_fp16=jnp.where(from_shared, 0.0, case.runs_at["mma_fp8"] * (1.0 - machine.register_fp8)),
         warp_rows=warp_rows,
         warp_columns=warp_columns,
-        tile_bytes=a_bytes + b_bytes,
+        tile_bytes=a_bytes + b_bytes * case.in_shared,
         copies=copies,
         code=jnp.where(narrowest < ASYNCHRONOUS, CODE * copies, 0.0),
         waits=(tile.stages < 2.0) | (narrowest < ASYNCHRONOUS),
@@ -156,7 +156,7 @@ def _grid(machine: Machine, case: Case, tile: Configuration, block: _Block, k: C
     buffers = (bm, bn, block.depth, tile.stages)
     waits = [jnp.where(copy < ASYNCHRONOUS, 1.0, 0.0) for copy in (case.activation_copy, case.weight_copy)]
     from_shared = jnp.where(block.from_shared, 1.0, 0.0)
-    shared = buffer_bytes(buffers, a, b, case.converts, from_shared, (waits[0], waits[1]))
+    shared = buffer_bytes(buffers, a, b * case.in_shared, case.converts, from_shared, (waits[0], waits[1]))
     shared = shared + machine.shared_reserved
     columns = jnp.maximum(bn / block.warp_columns, machine.smallest)
     held = jnp.minimum(block.depth, HELD / jnp.maximum(a, b))  # the compiler loads no more ahead
@@ -210,7 +210,7 @@ def _multiply(
     reads = jnp.where(
         block.from_shared,
         k.wgmma_reads * (bm * a * groups + bn * b * jnp.maximum(bm / at_a_time, 1.0)),
-        bm * a * block.warp_columns + bn * b * block.warp_rows,
+        bm * a * block.warp_columns + bn * b * block.warp_rows * case.in_shared,
     )
     scalar = case.runs_at["fp32"] > 0.0
     thread_rows, thread_columns = thread_layout(bm, bn, tile.warps)
