@@ -159,6 +159,9 @@ class Gpu(_Quantities):
     compute_capability: Count = count("1", default=0)  # 80 for 8.0; 0 for a GPU that has none
     gfx: Count = count("1", default=0)  # AMD: the target of its compiler, 0x90a for gfx90a; 0 for others
     memory_cache_bytes: Quantity = quantity("B", default=0.0)  # beyond the L2: AMD's Infinity Cache
+    memory_cache_bandwidth: Quantity = quantity("B/s", default=0.0)  # theoretical; 0: not known
+    dies: Quantity = quantity("1", default=1.0)  # that SMs lie on, each with its part of l2_bytes for itself
+    matrix_clock: Quantity = quantity("Hz", default=0.0)  # that dense products sustain; 0: the other clock
     # What its compiler does, which descriptions ask for.
     compiler_registers: Quantity = quantity("registers", default=255.0)  # of a thread, at most, where the
     # source does not say how large blocks are

@@ -176,27 +176,28 @@ def table(
     numbers = _numbers(tokens or [f"M={TOKENS}"])
     shape = _block(block)
     from dse.explore.matrix.table import Kernel, best  # imports jax: seconds
-    from dse.models.matrix.configuration import PARAMETERS
+    from dse.models.matrix.configuration import NAMES
 
     stated = inputs.settings(sizes)
     products = Kernel(kernel, stated, dtype, shape)
+    parameters = NAMES[: products.configurations(file).shape[1]]
     timed = None
     if measured is not None:
         from dse.explore.matrix.tune import read
 
-        timed = read(measured, products)
+        timed = read(measured, products, file)
     if command is not None:
-        from dse.explore.matrix.tune import NAMES, tuned
+        from dse.explore.matrix.tune import tuned
         from dse.explore.tune import loop
         from dse.report.show import progress
 
-        loop.check_command(command, dict.fromkeys(NAMES))
+        loop.check_command(command, dict.fromkeys(("M", *parameters)))
         measure, runs = loop.commanded(command, UNITS[unit]), budget or RUNS
         with progress(f"Tuning {kernel}", runs * len(numbers)) as advance:
             timed = tuned(file, products, numbers, measure, runs, journal, timed, advance)
     rows = best(file, products, numbers, timed)
     problems = [[row] for row in rows]
-    best_ones = Table(kernel, file.name, ["M"], PARAMETERS, problems, products, device or "")
+    best_ones = Table(kernel, file.name, ["M"], parameters, problems, products, device or "")
     _give(best_ones, target, out, json, csv)
 
 

@@ -294,7 +294,7 @@ def shared_cpi(card: Card) -> Value:
     if measured:
         return measured
     if card.amd:
-        return wide(128, "AMD, LDS width per CU")
+        return wide(256 if card.target == "gfx950" else 128, "AMD, LDS width per CU")
     if card.uncached:
         rule = "two half-warps x 2 cycles over 16 banks"
         return Value(4, "cycles", f"{card.cite('KOT')}; {card.cite('TEG')}", rule=rule)
@@ -505,8 +505,13 @@ def amd_limits(card: Card) -> dict[str, Value]:
 
 
 def amd_compiler(card: Card, limits: dict[str, Value]) -> dict[str, Value]:
-    """What LLVM makes of code for AMD, and the cache before the memory."""
-    out: dict[str, Value] = {}
+    """What LLVM makes of code for AMD, the cache before the memory, dies, and the clock of matrix cores."""
+    stated = {
+        "matrix_clock": card.own("clock_matrix", unit="MHz"),
+        "dies": card.own("dies", unit="1"),
+        "memory_cache_bandwidth": card.own("mem_cache_bw", unit="GB/s"),
+    }
+    out = {field: value for field, value in stated.items() if value}
     if card.key in MEMORY_CACHE:
         source = "ROCm documentation, GPU specifications (L3 cache)"
         out["memory_cache_bytes"] = Value(MEMORY_CACHE[card.key], "MiB", source, "stated")

@@ -5,13 +5,13 @@ DIR and the folders in it have tables of candidates with their times, as an auto
 attention records them. Constants are the package's; `--train` fits them for each table, to all tables of
 products in DIR and in the folders named but for that one. A regime is scored by its own rows; top_k is the
 time of the fastest candidate over that of the fastest of the first k, mean over problems; bias the median of
-predicted over measured time.
+predicted over measured time. Of AMD's libraries each GPU and each kind of product is left out.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from evaluate_moe import FILES, Fits, of_products, timed_tables
 
 from dse.data.scores import fraction_of_optimum, spearman
 from dse.errors import DseError
+from dse.explore.matrix.fit import REPEATED
 from dse.explore.matrix.records import gpu_file
 from dse.explore.matrix.timed import Timed
 from dse.models.matrix.constants import Constants, fitted
@@ -30,6 +31,7 @@ from dse.report.show import show
 SHORT = 30e-6  # s, of the fastest candidate
 TOP = (1, 3, 10)
 TOKENS = (8, 64, 1024)
+LIBRARY_ROWS = 400.0  # of one N and K, which differ by M alone
 
 Regimes = Callable[[Timed], Mapping[str, np.ndarray]]
 Kept = Callable[[Timed], bool]
@@ -49,9 +51,9 @@ def main(kept: Kept, regimes: Regimes, title: str) -> None:
     rows = [
         row
         for name, one in tables.items()
-        for gpu in one.gpus
-        if given.gpu is None or gpu_file(given.gpu).name == gpu_file(gpu).name
-        for row in scored(name, gpu, one, _constants(given.folder, given.train, name, gpu), regimes)
+        for part, own in _parts(one)
+        if given.gpu is None or gpu_file(given.gpu).name == gpu_file(one.gpus[one.gpu[own][0]]).name
+        for row in scored(name, part, one.where(own), _constants(given, name, one, own), regimes)
     ]
     if given.json:
         print(json.dumps(rows, indent=2))
@@ -59,13 +61,12 @@ def main(kept: Kept, regimes: Regimes, title: str) -> None:
         show(rows, title=title)
 
 
-def scored(name: str, gpu: str, table: Timed, constants: Constants, regimes: Regimes) -> list[dict[str, Any]]:
-    """A row for all of one GPU's times, and one for each regime."""
-    own = table.where(table.gpu == table.gpus.index(gpu))
+def scored(name: str, part: str, own: Timed, constants: Constants, regimes: Regimes) -> list[dict[str, Any]]:
+    """A row for all times of a part, and one for each regime."""
     predicted = own.predict(constants)
     found = {"all": np.full(len(own), True), **regimes(own)}
     return [
-        {"file": name, "gpu": gpu, "regime": regime, **scores(own.where(rows), predicted[rows])}
+        {"file": name, "gpu": part, "regime": regime, **scores(own.where(rows), predicted[rows])}
         for regime, rows in found.items()
         if rows.any()
     ]
@@ -107,12 +108,26 @@ def _rounded(number: Any) -> float | None:
     return None if number is None else round(float(number), 4)
 
 
-def _constants(folder: Path, train: Sequence[Path] | None, name: str, gpu: str) -> Constants:
-    """The package's, or fitted to all but one table; of a table of several GPUs, to all but one GPU."""
-    if train is None:
-        return fitted()
+def _amd(table: Timed) -> bool:
+    return bool(gpu_file(table.gpus[0]).gpu.gfx)
+
+
+def _parts(table: Timed) -> list[tuple[str, np.ndarray]]:
+    """What is scored by constants that it did not tell: a GPU's rows; of AMD's libraries a kind's, too."""
+    found = [(gpu, table.gpu == place) for place, gpu in enumerate(table.gpus)]
+    if _amd(table):
+        kinds = [f"{one.operands}{', shuffled' if one.shuffled else ''}" for (one,) in table.problems]
+        of = np.array(kinds)[table.problem]
+        found += [(kind, of == kind) for kind in sorted(set(kinds))]
+    return found
+
+
+def _constants(given: argparse.Namespace, name: str, table: Timed, own: np.ndarray) -> Constants:
+    """The package's, or fitted to all but one table; of a table of several parts, to all but one part."""
+    if given.train is None:
+        return fitted(_amd(table))
     told: list = [[], [], []]
-    for other in dict.fromkeys((folder, *train)):
+    for other in dict.fromkeys((given.folder, *given.train)):
         if any((other / file).is_file() for file in FILES):
             near, records, _ = Fits.of(other).without(lambda _: False)
             told[0] += near
@@ -120,11 +135,12 @@ def _constants(folder: Path, train: Sequence[Path] | None, name: str, gpu: str) 
         for found, one in timed_tables(other).items():
             if not of_products(one):
                 continue
-            if other != folder or found != name:
+            if other != given.folder or found != name:
                 told[2].append(one)
-            elif len(one.gpus) > 1:
-                told[2].append(one.where(one.gpu != one.gpus.index(gpu)))
-    x = Fits([], []).coordinates(*told)
+            elif not own.all():
+                parts = _parts(one)[len(one.gpus) :] or [("", ~own)]  # kinds count alike
+                told[2] += [one.where(~own & rows) for _, rows in parts if (~own & rows).any()]
+    x = Fits([], [], repeated=LIBRARY_ROWS if _amd(table) else REPEATED).coordinates(*told)
     return Constants.at(jnp.asarray(x, jnp.float32))
 
 

@@ -6,7 +6,9 @@ tuning runs), or both. Each GPU is scored by what the others tell (constants, pr
 records by those of other architectures. `--train DIR2` learns from DIR2 instead, `--shipped` takes what the
 package comes with. `--tables` fits times of candidates and of layers of experts as well, those of a folder
 and the folders in it (evaluate_candidates.py and evaluate_layers.py score them). `--write` fits all and
-writes dse/models/matrix/constants.toml and prior.csv.gz.
+writes dse/models/matrix/constants.toml and prior.csv.gz. With `--vendor AMD` all is of AMD's GPUs, and the
+files are constants_amd.toml and prior_amd.csv.gz; where records are of one architecture, each half of the
+layers is scored by what the other half tells.
 """
 
 import argparse
@@ -14,6 +16,7 @@ import gzip
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -23,7 +26,7 @@ from dse.accuracy.markdown import table
 from dse.core.files import fill
 from dse.errors import DseError
 from dse.explore.matrix import prior, rank
-from dse.explore.matrix.fit import fit
+from dse.explore.matrix.fit import REPEATED, fit
 from dse.explore.matrix.records import NearBest, Recorded, columns, gpu_file, near_best, recorded
 from dse.explore.matrix.scores import (
     BY,
@@ -35,23 +38,27 @@ from dse.explore.matrix.scores import (
     rates,
     recorded_depths,
 )
-from dse.explore.matrix.timed import Timed, attentions, candidates, layers
+from dse.explore.matrix.timed import Timed, attentions, candidates, layers, libraries
 from dse.models.matrix import constants
 from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import Machine
-from dse.models.matrix.problem import Product
+from dse.models.matrix.problem import OPERANDS, Product
 from dse.report.show import show
 
 EVERY = 3  # cases of the fit: the others say the same
-EVERY_RECORD = 12
+EVERY_RECORD = {"NVIDIA": 12, "AMD": 8}
 LEAST_SHARE = 0.04  # of the table that is written
+READERS = {"b_layout": candidates, "head_dim": attentions, "intermediate": layers, "cu_num": libraries}
 FILES = ("near_best.csv.gz", "recorded_best.csv.gz")
-SOURCE = (
-    "near-best configurations of Triton's fused-MoE kernel on A100, H800 and L40, zksainx/pipeweave 55e0317; "
-    "recorded best configurations of vllm 0.33.0 and sglang 0.5.23 (all Apache-2.0); candidates of PyTorch "
-    "Inductor on an A100 with their times, AlnisM/autoheuristic-datasets; layers of experts on A100, H100 "
-    "and L40S, ai-dynamo/aiconfigurator (Apache-2.0)"
-)
+SOURCE = {
+    "AMD": "recorded best configurations of vllm 0.33.0 and sglang 0.5.23 on MI300X (Apache-2.0); best times "
+    "of AMD's libraries on MI300X and MI308X, ROCm/aiter e404860 (MIT)",
+    "NVIDIA": "near-best configurations of Triton's fused-MoE kernel on A100, H800 and L40, "
+    "zksainx/pipeweave 55e0317; recorded best configurations of vllm 0.33.0 and sglang 0.5.23 (all "
+    "Apache-2.0); candidates of "
+    "PyTorch Inductor on an A100 with their times, AlnisM/autoheuristic-datasets; layers of experts on A100, "
+    "H100 and L40S, ai-dynamo/aiconfigurator (Apache-2.0)",
+}
 
 
 Told = tuple[list[NearBest], list[Recorded], list[Timed]]
@@ -61,16 +68,23 @@ class Fits:
     """Constants fitted to near-best sets and records of some GPUs, each combination once."""
 
     def __init__(
-        self, cases: Sequence[NearBest], records: Sequence[Recorded], timed: Sequence[Timed] = ()
+        self,
+        cases: Sequence[NearBest],
+        records: Sequence[Recorded],
+        timed: Sequence[Timed] = (),
+        vendor: str = "NVIDIA",
+        repeated: float = REPEATED,
     ) -> None:
-        self.cases, self.records, self.timed = by_gpu(cases), records, timed
+        self.cases, self.records, self.timed, self.vendor = by_gpu(cases), records, timed, vendor
+        self.repeated = repeated
         self._known: dict[frozenset[str], np.ndarray] = {}
 
     @staticmethod
-    def of(folder: Path, tables: Sequence[Path] = ()) -> "Fits":
-        """What a folder has of GPUs that are known, and the tables of times of others."""
+    def of(folder: Path, tables: Sequence[Path] = (), vendor: str = "NVIDIA") -> "Fits":
+        """What a folder has of a vendor's GPUs that are known, and the tables of times of others."""
         timed = [one for other in tables for one in timed_tables(other).values() if of_products(one)]
-        return Fits(_known(near_best(folder), []), _known(recorded(folder), []), timed)
+        near = near_best(folder) if vendor == "NVIDIA" else []
+        return Fits(_known(near, []), _known(recorded(folder, vendor), []), timed, vendor)
 
     def without(self, left_out: Callable[[str], bool]) -> Told:
         """All that GPUs tell but for those left out."""
@@ -84,12 +98,18 @@ class Fits:
     ) -> np.ndarray:
         """x of the constants."""
         gpus = {f"{one.gpu} ({type(one).__name__})" for one in [*near, *records]}
-        gpus |= {f"{_names(one)} ({len(one)} times)" for one in timed}
+        gpus |= {f"{len(records)} records", *(f"{_names(one)} ({len(one)} times)" for one in timed)}
         key = frozenset(gpus)
         if key not in self._known:
             print(f"fitting to {', '.join(sorted(gpus)) or 'nothing: defaults'}", file=sys.stderr)
             start = next(iter(self._known.values()), None)  # others differ little
-            self._known[key] = fit(near[::EVERY], records[::EVERY_RECORD], timed, start=start)
+            self._known[key] = fit(
+                near[::EVERY],
+                records[:: EVERY_RECORD[self.vendor]],
+                timed,
+                repeated=self.repeated,
+                start=start,
+            )
         return self._known[key]
 
     def trained(
@@ -97,7 +117,7 @@ class Fits:
     ) -> Trained:
         """What these tell."""
         found = Constants.at(jnp.asarray(self.coordinates(near, records, timed), jnp.float32))
-        return Trained.of(found, rank.WEIGHT, configured([*near, *records]))
+        return Trained.of(found, _weight(self.vendor), configured([*near, *records]))
 
 
 def main() -> None:
@@ -108,13 +128,14 @@ def main() -> None:
     parser.add_argument("--tables", type=Path, nargs="+", default=[], metavar="DIR3")
     parser.add_argument("--shipped", action="store_true", help="take the package's constants and prior")
     parser.add_argument("--write", action="store_true", help="fit all, and write the package's files")
+    parser.add_argument("--vendor", choices=tuple(SOURCE), default="NVIDIA")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--page", type=Path, metavar="FILE", help="fill the tables of this page")
     given = parser.parse_args()
     for folder in filter(None, (given.folder, given.train)):
         if not any((folder / name).is_file() for name in FILES):
             raise DseError(f"{folder}: found neither, expected {' or '.join(FILES)} in a folder")
-    told = Fits.of(given.train or given.folder, given.tables)
+    told = Fits.of(given.train or given.folder, given.tables, given.vendor)
     if given.write:
         write_files(told)
     if given.write and not (given.page or given.json):
@@ -131,11 +152,13 @@ def main() -> None:
 def evaluate(folder: Path, told: Fits, shipped: bool = False, elsewhere: bool = False) -> dict:
     """All scores of a folder, by what is told of the others, or by all that is told if that is elsewhere."""
     skipped: list[str] = []
-    near = _known(near_best(folder), skipped)
-    records = _known(recorded(folder), skipped)
+    amd = told.vendor == "AMD"
+    near = [] if amd else _known(near_best(folder), skipped)
+    records = _known(recorded(folder, told.vendor), skipped)
     own = None
     if shipped:
-        own = Trained.of(constants.fitted(), rank.WEIGHT, configured(_all(told)), prior.shipped())
+        known = constants.fitted(amd), _weight(told.vendor), configured(_all(told)), prior.shipped(amd)
+        own = Trained.of(*known)
     elif elsewhere:
         own = told.trained(*told.without(lambda gpu: False))
 
@@ -165,40 +188,79 @@ def evaluate(folder: Path, told: Fits, shipped: bool = False, elsewhere: bool = 
 
 
 def _recorded(records: Sequence[Recorded], told: Fits, own: Trained | None) -> dict:
-    depth = {by: np.full(len(records), np.nan) for by in BY}
-    architectures = np.array([_architecture(one.gpu) for one in records])
-    for architecture in sorted(set(architectures)):
-        places = np.flatnonzero(architectures == architecture)
-        trained = own or told.trained(
-            *told.without(lambda gpu, left_out=architecture: _architecture(gpu) == left_out)
-        )
-        for by, values in recorded_depths([records[int(place)] for place in places], trained).items():
-            depth[by][places] = values
+    depth, tiles = ({by: np.full(len(records), np.nan) for by in BY} for _ in range(2))
+    tiles["default"] = np.array([_default_tile(one) == one.configuration[:3] for one in records], float)
+    parts = np.array(_parts(records))
+    for part in sorted(set(parts.tolist())):
+        places = np.flatnonzero(parts == part)
+        near, known, timed = told.without(lambda gpu, left_out=part: _architecture(gpu) == left_out)
+        if own is None and len(known) == len(told.records):  # halves of one architecture's
+            known = [one for one, of in zip(told.records, _parts(told.records), strict=True) if of != part]
+        trained = own or told.trained(near, known, timed)
+        found = recorded_depths([records[int(place)] for place in places], trained)
+        for kept, one in zip((depth, tiles), found, strict=True):
+            for by, values in one.items():
+                kept[by][places] = values
     kinds = {
         "all": np.full(len(records), True),
         "depth_known": np.array([one.depth_known for one in records]),
         "moe": np.array([one.kernel == "moe" for one in records]),
         "w8a8": np.array([one.kernel == "w8a8" for one in records]),
+        "16 bits": np.array([one.products[0].halves for one in records]),
+        "8 bits": np.array([not one.products[0].halves for one in records]),
     }
     kinds |= {
         gpu: np.array([one.gpu == gpu for one in records]) for gpu in sorted({one.gpu for one in records})
     }
     return {
-        name: {"cases": int(chosen.sum()), **depths({by: values[chosen] for by, values in depth.items()})}
+        name: {
+            "cases": int(chosen.sum()),
+            **depths({by: values[chosen] for by, values in depth.items()}),
+            "same_tile": {by: round(float(values[chosen].mean()), 3) for by, values in tiles.items()},
+        }
         for name, chosen in kinds.items()
         if chosen.any()
     }
 
 
+def _default_tile(record: Recorded) -> tuple[int, int, int]:
+    """SGLang's tile where there is no file. **Source:** SGLang 0.5.23, get_default_config (Apache-2.0)."""
+    first = record.products[0]
+    few = first.tokens <= first.experts
+    if OPERANDS[first.operands].scaled_by_block:
+        return 64, 128, 128
+    if first.halves:
+        return (16, 32, 64) if few else (64, 64, 32)
+    return (64, 128, 128) if few else (128, 256, 128)
+
+
+def _parts(records: Sequence[Recorded]) -> list[str]:
+    """What records are left out with: their architecture, or half of the layers where there is one alone."""
+    found = [_architecture(one.gpu) for one in records]
+    if len(set(found)) > 1:
+        return found
+    layers = [(one.kernel, *(replace(launch, tokens=1) for launch in one.products)) for one in records]
+    place = {layer: number for number, layer in enumerate(dict.fromkeys(layers))}
+    return [f"half {place[layer] % 2}" for layer in layers]
+
+
+def _weight(vendor: str) -> float:
+    return rank.AMD_WEIGHT if vendor == "AMD" else rank.WEIGHT
+
+
 def write_files(told: Fits) -> None:
     """Fit everything and write the package's constants and prior."""
+    amd = told.vendor == "AMD"
     x = told.coordinates(*told.without(lambda gpu: False))
-    architectures = sorted({_architecture(one.gpu) for one in _all(told)})
-    others = [told.without(lambda gpu, one=one: _architecture(gpu) == one) for one in architectures]
+    # AMD's variants are of one architecture
+    label = (lambda gpu: gpu) if amd else _architecture
+    labels = sorted({label(one.gpu) for one in _all(told)} | {label(g) for t in told.timed for g in t.gpus})
+    others = [told.without(lambda gpu, one=one: label(gpu) == one) for one in labels]
     left_out = np.array([told.coordinates(*found) for found in others])
-    constants.FILE.write_text(constants.text(x, left_out.std(axis=0), SOURCE), encoding="utf-8")
-    shares = prior.Prior.of(configured(_all(told)))
-    prior.FILE.write_bytes(gzip.compress(shares.text(LEAST_SHARE).encode(), mtime=0))
+    text = constants.text(x, left_out.std(axis=0), SOURCE[told.vendor])
+    (constants.AMD_FILE if amd else constants.FILE).write_text(text, encoding="utf-8")
+    shares = prior.Prior.of(configured(_all(told))).text(LEAST_SHARE)
+    (prior.AMD_FILE if amd else prior.FILE).write_bytes(gzip.compress(shares.encode(), mtime=0))
 
 
 def fill_page(page: Path, found: dict) -> None:
@@ -247,6 +309,8 @@ def present(found: dict) -> None:
             for by in BY
         ]
         show(rows, title="Recorded bests: depth in the ranking of the tuner's space")
+        rows = [{"records": name, **one["same_tile"]} for name, one in found["recorded"].items()]
+        show(rows, title="First choices with the recorded tile")
     for line in found["skipped"]:
         print(f"not scored: {line}")
 
@@ -260,7 +324,7 @@ def timed_tables(folder: Path) -> dict[str, Timed]:
     """Tables of measured times in a folder and the folders in it, by name; others are passed over."""
     found = {}
     for path in sorted(folder.rglob("*.csv.gz")):
-        for column, read in (("b_layout", candidates), ("head_dim", attentions), ("intermediate", layers)):
+        for column, read in READERS.items():
             if column in columns(path):
                 found[path.relative_to(folder).as_posix().removesuffix(".csv.gz")] = read(path)
     return found

@@ -66,7 +66,8 @@ UNREAD = {  # by any row, and why
     "Table 5 of Lemeire et al. has no integer addition": {"cpi.int32", "latency.int32"},
     "no paper prints the rate of load/store units": {"lsu_cycles"},
     "no paper prints a compute capability, or AMD's name of an architecture": {"compute_capability", "gfx"},
-    "no paper prints a cache beyond the L2": {"memory_cache_bytes"},
+    "no paper prints a cache beyond the L2": {"memory_cache_bytes", "memory_cache_bandwidth", "dies"},
+    "no paper prints a clock under matrix load": {"matrix_clock"},
     "no paper says what a compiler for AMD does": {
         "compiler_registers",
         "guard_branches",

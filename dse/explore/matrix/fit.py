@@ -63,7 +63,7 @@ def fit(
     `repeated` is r: how many of the cases tell no more than one. `start` is where to begin, at the defaults
     unless it is stated. Zeros, the defaults, where nothing tells.
     """
-    kinds = groupby(sorted(records, key=_launches), key=_launches)
+    kinds = groupby(sorted(records, key=_alike), key=_alike)
     parts = [_near(cases), *(_recorded(list(found), RECORDS / len(records)) for _, found in kinds)]
     parts += [_timed(objective) for objective in timed]
     evaluated = [jax.jit(jax.value_and_grad(part)) for part in parts if part]
@@ -126,12 +126,12 @@ def _timed(table: Timed) -> Objective:
 
 
 def _recorded(records: Sequence[Recorded], weight: float) -> Objective | None:
-    """Return the sum of losses of the winners of tuning runs with equally many launches, or None."""
-    table, _ = _space("moe")
+    """Return the sum of losses of the winners of tuning runs that are alike, or None."""
+    table, _ = _space(records[0].tried)
     tiles = np.delete(table, 3, axis=1)
     winners = np.array([np.delete(record.configuration, 3) for record in records])
     hits = (tiles[None] == winners[:, None]).all(2)
-    tried = np.array([_tried(record.kernel, record.block, table) for record in records])
+    tried = np.array([_tried(record.tried, record.block, table) for record in records])
     files = [gpu_file(record.gpu) for record in records]
     launches = [record.products for record in records]
     there = tried & _possible(files, launches, table)
@@ -179,7 +179,7 @@ def _predicted(
 
 def _space(name: str) -> tuple[np.ndarray, dict[tuple[int, ...], int]]:
     table = space(name)
-    table = table[np.isin(table[:, 3], GROUPS)]
+    table = table[np.isin(table[:, 3], GROUPS) & (table[:, 6:7] == 0).all(1)]
     return table, {tuple(row): index for index, row in enumerate(table.tolist())}
 
 
@@ -188,5 +188,5 @@ def _tried(kernel: str, block: tuple[int, int] | tuple[()], table: np.ndarray) -
     return np.array([tuple(row) in own for row in table.tolist()])
 
 
-def _launches(record: Recorded) -> int:
-    return len(record.products)
+def _alike(record: Recorded) -> tuple[int, str]:
+    return len(record.products), record.tried

@@ -26,7 +26,8 @@ from dse.explore.matrix.records import gpu_file
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix.problem import OPERANDS, Product, active_experts
 
-FILE = Path(__file__).with_name("prior.csv.gz")
+FILE = Path(__file__).with_name("prior.csv.gz")  # of NVIDIA's
+AMD_FILE = Path(__file__).with_name("prior_amd.csv.gz")
 COLUMNS = ("gpu", "weight_bytes", "rows", "kind", "key", "share")
 NO_OPINION = 0.02  # share of a configuration of which nothing is known
 PSEUDO_COUNT = 1.0  # cases alike in all, for as much weight as no opinion
@@ -34,7 +35,7 @@ ROWS_ALIKE = 0.6  # of log2 rows of an expert
 ALIKE = {"shared": 0.7, "needed": 1.5, "balance": 1.5, "gddr": 0.3}  # of log2, but for gddr
 OPERANDS_ALIKE = 0.7  # of log2 bytes of a weight
 
-Tile = tuple[int, int, int, int, int]  # all parameters but the group
+Tile = tuple[int, int, int, int, int]  # PARAMETERS but the group
 Key = tuple[str, float, int]  # GPU, bytes of a weight, log2 of an expert's rows, rounded
 
 
@@ -139,21 +140,21 @@ class Prior:
 
 
 @cache
-def shipped() -> Prior:
-    """The prior that comes with the package."""
-    return Prior.read(gzip.decompress(FILE.read_bytes()).decode("utf-8"))
+def shipped(amd: bool = False) -> Prior:
+    """The prior that comes with the package, of NVIDIA's GPUs or of AMD's."""
+    return Prior.read(gzip.decompress((AMD_FILE if amd else FILE).read_bytes()).decode("utf-8"))
 
 
 def features(file: GpuFile) -> dict[str, float]:
     """What makes machines alike: shared memory, bytes in flight for DRAM, flops a byte, kind of DRAM."""
-    from dse.models.matrix.machine import HBM
+    from dse.models.matrix.machine import Machine
 
     gpu = file.gpu
     return {
         "shared": float(np.log2(float(gpu.limits.shared_bytes_per_sm))),
         "needed": float(np.log2(gpu.dram_bandwidth / gpu.clock / gpu.sm_count * gpu.latency.dram)),
         "balance": float(np.log2(gpu.sm_count * gpu.clock / gpu.cpi.mma_fp16 / gpu.dram_bandwidth)),
-        "gddr": 0.0 if int(gpu.compute_capability) in HBM else 1.0,
+        "gddr": float(Machine.of([file]).gddr[0]),
     }
 
 
@@ -163,5 +164,5 @@ def log_rows(products: Sequence[Product]) -> Float[np.ndarray, " products"]:
 
 
 def _tile(configuration: Sequence[int]) -> Tile:
-    rows, columns, depth, _, warps, stages = configuration
+    rows, columns, depth, _, warps, stages, *_ = configuration
     return rows, columns, depth, warps, stages

@@ -23,7 +23,7 @@ from dse.models.matrix.problem import Product
 from dse.models.matrix.time import roofline, seconds
 
 BY = ("physics", "prior", "both")
-WEIGHT = 0.01
+WEIGHT, AMD_WEIGHT = 0.01, 0.03
 ALIKE = 0.05  # log time: of a tile's groups, each next one counts as so much later than it is
 
 _seconds = jax.jit(seconds)
@@ -32,7 +32,7 @@ _seconds = jax.jit(seconds)
 def predict(
     files: Sequence[GpuFile],
     products: Sequence[Product],
-    configurations: Int[np.ndarray, "configurations 6"],
+    configurations: Int[np.ndarray, "configurations parameters"],
     constants: Constants | None = None,
     timing: Timing = BACK_TO_BACK,
 ) -> Float[np.ndarray, "gpus products configurations"]:
@@ -45,7 +45,8 @@ def predict(
     machine = jax.tree.map(lambda field: field[:, None, None], Machine.of(files))
     inner = (Case.of(products, configurations[:, 0]), Configuration.of(configurations))
     case, tile = jax.tree.map(lambda field: field[None], inner)
-    times = _seconds(machine, case, tile, constants or _constants.fitted(), timing)
+    constants = constants or _constants.of_gpus([bool(file.gpu.gfx) for file in files])
+    times = _seconds(machine, case, tile, constants, timing)
     fits = np.array([possible(file, products, configurations) for file in files])
     return np.where(fits, np.asarray(times), np.inf)
 
@@ -62,11 +63,11 @@ def bound(
 def scores(
     file: GpuFile,
     products: Sequence[Product],
-    configurations: Int[np.ndarray, "configurations 6"],
+    configurations: Int[np.ndarray, "configurations parameters"],
     by: str = "both",
     constants: Constants | None = None,
     prior: Prior | None = None,
-    weight: float = WEIGHT,
+    weight: float | None = None,
 ) -> Float[np.ndarray, "products configurations"]:
     """What configurations are ranked by, lower is better: log time, less the weighted log of the prior."""
     if by not in BY:
@@ -74,13 +75,14 @@ def scores(
     time = np.log(predict([file], products, configurations, constants)[0])
     if by == "physics":
         return time
-    share = (prior or _prior.shipped()).log_share(file, products, configurations)
+    share = (prior or _prior.shipped(bool(file.gpu.gfx))).log_share(file, products, configurations)
+    weight = weight or (AMD_WEIGHT if file.gpu.gfx else WEIGHT)
     return np.where(np.isfinite(time), (time if by == "both" else 0.0) - weight * share, np.inf)
 
 
 def order(
     score: Float[np.ndarray, "products configurations"],
-    configurations: Int[np.ndarray, "configurations 6"],
+    configurations: Int[np.ndarray, "configurations parameters"],
     alike: float = ALIKE,
 ) -> Int[np.ndarray, "products configurations"]:
     """Places of configurations, best first, for trying one after the other.
@@ -103,7 +105,7 @@ def first(
     file: GpuFile,
     products: Sequence[Product],
     count: int,
-    configurations: Int[np.ndarray, "configurations 6"] | None = None,
+    configurations: Int[np.ndarray, "configurations parameters"] | None = None,
 ) -> list[list[dict[str, Any]]]:
     """The first `count` configurations of each product for trying, named, with `time_s`.
 

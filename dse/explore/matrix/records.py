@@ -17,7 +17,7 @@ from pathlib import Path
 from dse.data import safe_readers
 from dse.errors import DseError
 from dse.hardware.gpus import GpuFile, find, load
-from dse.models.matrix.configuration import PARAMETERS
+from dse.models.matrix.configuration import AMD_PARAMETERS, NAMES, PARAMETERS, SPACES
 from dse.models.matrix.problem import OPERANDS, Product, experts_layer
 
 UNKNOWN_DEPTH = 4096  # hidden size where a file's name has none: between the smallest and largest of models
@@ -52,6 +52,15 @@ class Recorded:
     products: tuple[Product, ...]
     configuration: tuple[int, ...]
     block: tuple[int, int] | tuple[()]  # columns and depth that tiles must divide into
+    space: str = ""  # that the tuner tried, where it is not called as its kernel
+
+    @property
+    def tried(self) -> str:
+        """The space that the tuner tried."""
+        return self.space or self.kernel
+
+
+VARIANTS = {"MI308X": ("MI300X", {"sm_count": 80, "dies": 4})}  # of a file, with numbers of their own
 
 
 @cache
@@ -62,6 +71,9 @@ def gpu_file(device: str) -> GpuFile:
     Variants without a file of their own count as their nearest relative: the A800, an A100 with slower links,
     Grace's H100 as the H200, the B300 as the B200, whose SMs and memory's rate it has. **Raises:** DseError.
     """
+    for variant, (name, numbers) in VARIANTS.items():
+        if variant in device.upper():
+            return load(find(name)).replace(**numbers)
     words = [word for word in re.split("[_ -]+", device.strip().upper()) if word and word not in VENDORS]
     words = [RELATIVES.get(word, word) for word in words]
     if "A100" in words and "40GB" in words:  # both forms have the memory of the PCIe card
@@ -99,14 +111,14 @@ def _alone(sizes: Sequence[int], weights: str) -> Product:
     return replace(layer[weights == "w2"], beside=0.0)
 
 
-def recorded(folder: Path) -> list[Recorded]:
-    """Read recorded_best.csv.gz: NVIDIA's, inside the tuner's space. None where it is missing.
+def recorded(folder: Path, vendor: str = "NVIDIA") -> list[Recorded]:
+    """Read recorded_best.csv.gz: a vendor's, inside the tuner's space. None where it is missing.
 
     **Raises:** DseError, one line, for a row that is none.
     """
     records = []
     for row in rows(folder / "recorded_best.csv.gz"):
-        if row["vendor"] != "NVIDIA" or row["in_space"] != "1":
+        if row["vendor"] != vendor or row["in_space"] != "1":
             continue
         block = row.block("block_shape")
         kind = {"bf16/fp16": "bf16", "float8": "fp8_w8a8"}.get(row["dtype"], row["dtype"])
@@ -115,6 +127,9 @@ def recorded(folder: Path) -> list[Recorded]:
         if kind not in OPERANDS:
             continue
         depth = row.count("K", UNKNOWN_DEPTH)
+        tried = row["kernel"]
+        if vendor == "AMD" and tried == "moe":
+            tried = "moe_amd" if kind == "bf16" else "moe_amd_fp8"
         if row["kernel"] == "w8a8":
             products = (Product(row.count("M"), row.count("N"), depth, operands=kind),)
         else:
@@ -128,7 +143,8 @@ def recorded(folder: Path) -> list[Recorded]:
                 kernel=row["kernel"],
                 depth_known=bool(row["K"]),
                 products=products,
-                configuration=tuple(row.count(name) for name in PARAMETERS),
+                configuration=tuple(_parameter(row, name) for name in NAMES[: len(SPACES[tried])]),
+                space=tried,
                 block=BLOCK if row["space"].endswith("block128x128") else (),
             )
         )
@@ -150,7 +166,7 @@ class Row:
     def count(self, name: str, unknown: int | None = None) -> int:
         """A number of things; `unknown` where the cell is empty."""
         text = self[name]
-        if not text and unknown is not None:
+        if text in ("", str(unknown)) and unknown is not None:
             return unknown
         if not re.fullmatch(r"[1-9]\d{0,9}", text, re.ASCII):
             raise DseError(f"{self.where}: {name}: found {text[:40]!r}, expected a whole number above 0")
@@ -194,3 +210,7 @@ def rows(path: Path) -> Iterator[Row]:
         except csv.Error as error:
             raise DseError(f"{path}: line {table.line_num}: {error}") from None
         yield Row(f"{path}: line {table.line_num}", row)
+
+
+def _parameter(row: Row, name: str) -> int:
+    return row.count(name, 0) if name in AMD_PARAMETERS else row.count(name)

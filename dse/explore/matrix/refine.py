@@ -22,7 +22,7 @@ MISSED = (0.05, 0.1, 0.2, 0.4)  # of g, of which one is chosen ...
 EXPECTED, WIDTH = 0.2, 0.7  # ... that is log-normal about so much
 NEAR = 2.5  # doublings of M over which b and g fade ...
 ALWAYS = 0.3  # ... to this share of their covariance
-LIKE = (1.0, 1.0, 1.0, 6.0, 1.0, 1.0)  # doublings of each parameter over which g changes; groups are alike
+LIKE = (1.0, 1.0, 1.0, 6.0, 1.0, 1.0, 2.0, 2.0, 2.0)  # doublings of each over which g changes
 SLOWEST = 1.0  # log: times are cut at this much above the median
 MOST = 1024  # times that are learnt from: the cost grows with their cube
 CLEARLY = 2.0  # standard deviations by which another has to be faster than the fastest measured
@@ -69,10 +69,10 @@ class Correction:
     """A closed form put right by measured times, for a table of configurations."""
 
     def __init__(
-        self, predicted: Predicted, configurations: Int[np.ndarray, "configurations 6"], timed: Timed
+        self, predicted: Predicted, configurations: Int[np.ndarray, "configurations parameters"], timed: Timed
     ) -> None:
         self.predicted = predicted
-        self._table = np.log2(configurations)
+        self._table = np.log2(np.maximum(configurations, 1))
         rows = _learnt_from(timed)
         log_s = {number: predicted(number) for number in np.unique(timed.tokens[rows]).tolist()}
         pairs = zip(timed.tokens[rows].tolist(), timed.places[rows].tolist(), strict=True)
@@ -109,7 +109,7 @@ class Correction:
                 least, self._missed, self._posterior = unlikely, missed, posterior
 
     def _like(self, points: np.ndarray) -> np.ndarray:
-        return Smooth(0.5, 0.5, np.array(LIKE) ** -2).covariance(self._points, points)
+        return Smooth(0.5, 0.5, np.array(LIKE[: points.shape[1]]) ** -2).covariance(self._points, points)
 
     def _covariance(self, like: np.ndarray, log_tokens: np.ndarray, missed: float) -> np.ndarray:
         apart = (self._log_tokens[:, None] - log_tokens[None]) / NEAR

@@ -73,16 +73,20 @@ def near_best_hits(
 
 def recorded_depths(
     records: Sequence[Recorded], trained: Trained
-) -> dict[str, Float[np.ndarray, " records"]]:
-    """For each way of ranking, the share of the space that is ranked before the recorded best."""
+) -> tuple[dict[str, Float[np.ndarray, " records"]], dict[str, Float[np.ndarray, " records"]]]:
+    """For each way of ranking, the share of the space that is ranked before the recorded best.
+
+    And 1 where the first one has the recorded tile, its rows, columns and depth.
+    """
     depths: dict[str, np.ndarray] = {by: np.full(len(records), np.nan) for by in BY}
+    tiles = {by: depth.copy() for by, depth in depths.items()}
 
     def key(place: int) -> tuple:
         record = records[place]
-        return record.gpu, record.kernel, record.block, len(record.products), record.products[0].operands
+        return record.gpu, record.tried, record.block, len(record.products), record.products[0].operands
 
-    for (gpu, kernel, block, number, _), group in groupby(sorted(range(len(records)), key=key), key=key):
-        places, table = list(group), space(kernel, block)
+    for (gpu, tried, block, number, _), group in groupby(sorted(range(len(records)), key=key), key=key):
+        places, table = list(group), space(tried, block)
         products = [[records[place].products[n] for place in places] for n in range(number)]
         score, _ = _scores(gpu_file(gpu), products, table, trained)
         rows = {tuple(row): n for n, row in enumerate(table.tolist())}
@@ -91,7 +95,9 @@ def recorded_depths(
             own = np.take_along_axis(times, np.maximum(columns, 0)[:, None], axis=1)
             depth = ((times < own).sum(1) + 0.5 * ((times == own).sum(1) - 1)) / len(table)
             depths[by][places] = np.where(columns < 0, np.nan, depth)
-    return depths
+            same = (table[np.argmin(times, 1), :3] == table[columns, :3]).all(1)
+            tiles[by][places] = np.where(columns < 0, np.nan, same if by != "random" else np.nan)
+    return depths, tiles
 
 
 def rates(hits: Iterable[dict[str, np.ndarray]]) -> dict[str, dict[str, float]]:

@@ -63,10 +63,13 @@ class Kernel:
         if self.name == "w8a8" and self.block is None:
             raise DseError("scale_block: missing, expected the block of a scale, as 128x128")
 
-    @property
-    def configurations(self) -> np.ndarray:
-        """The space that its tuner tries."""
-        return space(self.name, self.block if self.name == "moe" and self.block else ())
+    def configurations(self, file: GpuFile) -> np.ndarray:
+        """The space that its tuner tries on a GPU."""
+        name = self.name
+        if file.gpu.gfx and name != "mm":
+            halves = OPERANDS[self.dtype].activation_bytes == 2
+            name = f"{name}_amd" if halves or name == "w8a8" else f"{name}_amd_fp8"
+        return space(name, self.block if self.name == "moe" and self.block else ())
 
     @property
     def timing(self) -> Timing:
@@ -88,13 +91,13 @@ class Predictor:
 
     file: GpuFile
     kernel: Kernel
-    configurations: np.ndarray  # [configurations, 6]
+    configurations: np.ndarray  # [configurations, parameters]
     known: dict[int, np.ndarray] = field(default_factory=dict)
 
     @staticmethod
     def of(file: GpuFile, kernel: Kernel) -> "Predictor":
         """Predict the space that the kernel's tuner tries."""
-        return Predictor(file, kernel, kernel.configurations)
+        return Predictor(file, kernel, kernel.configurations(file))
 
     def __call__(self, tokens: int) -> np.ndarray:
         """Return log times [configurations], infinite where one does not fit."""
@@ -128,10 +131,10 @@ def best(
     """The best configuration for each number of tokens, and its predicted time.
 
     Without measured times a row has the interval that is to hold the time in 95 % of cases, and of a dense
-    product what NVIDIA's library takes. Measured times, if any, correct what is predicted
+    product what the vendor's library takes. Measured times, if any, correct what is predicted
     (`dse.explore.matrix.refine`), and `by` says of each row whether its time was measured or corrected.
 
-    **Raises:** DseError for a GPU without tensor cores, or one on which nothing of the space fits.
+    **Raises:** DseError for a GPU without tensor or matrix cores, or one on which nothing of the space fits.
     """
     predictor = Predictor.of(file, kernel)
     measured = timed or Timed.none()

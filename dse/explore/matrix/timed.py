@@ -37,6 +37,9 @@ VISITED = 128  # keys that its flex attention is timed with, whatever their numb
 TYPES = ("a_dtype", "b_dtype", "a_layout", "b_layout", "tf32")
 COLUMNS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "num_warps", "num_stages")
 HALVES = {"float16": "fp16", "bfloat16": "bf16"}
+LIBRARIES = {"bf16": "bf16", "a8w8": "fp8_w8a8", "a8w8_blockscale": "fp8_w8a8_block"}  # AMD's kinds
+LONG = 1e-4  # s: what is shorter has a launch in it that no library's record is alike in
+TILE = re.compile(r"(\d{1,4})x(\d{1,4})x(\d{1,4})x(\d{1,4})", re.ASCII)
 LAYOUT = re.compile(r"(row|column)(?::(\d{1,10}))?", re.ASCII)
 
 Problem = tuple[Any, ...]  # one attention, or products one after the other
@@ -74,11 +77,12 @@ class Timed:
         fits = np.zeros(len(self), bool)
         if isinstance(self.problems[0][0], Attention):
             return self._attentions_fit()
-        kinds = {(problem[0].operands, problem[0].copy_bytes): problem[0] for problem in self.problems}
-        places = {key: place for place, key in enumerate(kinds)}
-        of = np.array([places[problem[0].operands, problem[0].copy_bytes] for problem in self.problems])[
-            self.problem
+        asked = [
+            (problem[0].operands, problem[0].copy_bytes, problem[0].shuffled) for problem in self.problems
         ]
+        kinds = {key: problem[0] for key, problem in zip(asked, self.problems, strict=True)}
+        places = {key: place for place, key in enumerate(kinds)}
+        of = np.array([places[key] for key in asked])[self.problem]
         for place, name in enumerate(self.gpus):
             own = np.flatnonzero(self.gpu == place)
             table = possible(gpu_file(name), list(kinds.values()), self.configurations[own])
@@ -165,6 +169,11 @@ def layers(path: Path) -> Timed:
     return _read(path, _layer, BACK_TO_BACK)
 
 
+def libraries(path: Path) -> Timed:
+    """Read a table of AMD's libraries: tiles that names of kernels state. **Raises:** DseError, one line."""
+    return _read(path, _library, BACK_TO_BACK)
+
+
 class _Read(NamedTuple):
     key: tuple  # of the problem: rows of one key have one problem
     gpu: str
@@ -174,8 +183,8 @@ class _Read(NamedTuple):
     library: float
 
 
-def _read(path: Path, read: Callable[[Row], _Read], timing: Timing) -> Timed:
-    timings = [read(row) for row in rows(path)]
+def _read(path: Path, read: Callable[[Row], _Read | None], timing: Timing) -> Timed:
+    timings = [entry for row in rows(path) if (entry := read(row))]
     if not timings:
         raise DseError(f"{path}: found no rows, expected a table of measured times")
     gpus = {name: place for place, name in enumerate(dict.fromkeys(entry.gpu for entry in timings))}
@@ -226,6 +235,43 @@ def _attention(row: Row) -> _Read:
         problem=problem,
         configuration=[*tile, row.count("num_warps"), row.count("num_stages")],
         seconds=1e-3 * row.number("time_ms", math.nan),
+        library=math.nan,
+    )
+
+
+def _library(row: Row) -> _Read | None:
+    """Sums that are split are products side by side, whose parts are each as deep."""
+    tile = TILE.fullmatch(row["tile"])
+    if not tile or row.number("us") < 1e6 * LONG:
+        return None
+    threads, *sizes = map(int, tile.groups())
+    split = max(row.count("splitK", 1) if row["splitK"] != "0" else 1, 1)
+    split = 2**split if row["splitK"] != "0" and row["libtype"] == "ck" else split
+    m, n, k = row.count("M"), row.count("N"), row.count("K")
+    kind = row["kind"].removesuffix("_bpreshuffle")
+
+    def problem() -> Problem:
+        depth = -(-k // split)
+        return (
+            Product(
+                m * split,
+                n,
+                depth,
+                split,
+                operands=LIBRARIES[kind],
+                routing="batch",
+                shuffled=kind != row["kind"],
+                shared_rows=False,
+                constant=True,
+            ),
+        )
+
+    return _Read(
+        key=(row["kind"], m, n, k, split),
+        gpu="MI300X" if row["cu_num"] == "304" else "MI308X",
+        problem=problem,
+        configuration=[*sizes, GROUP, threads // 64, 2],
+        seconds=1e-6 * row.number("us"),
         library=math.nan,
     )
 

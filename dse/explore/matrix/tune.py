@@ -15,34 +15,33 @@ from dse.explore.tune import loop
 from dse.explore.tune.candidates import bare
 from dse.explore.tune.tuner import RUNS, Tuner, chance, expected_improvement
 from dse.hardware.gpus import GpuFile
-from dse.models.matrix.configuration import PARAMETERS
+from dse.models.matrix.configuration import NAMES
 
-NAMES = ("M", *PARAMETERS)  # passed to a command
-ALL_RUN = ("M", "GROUP_SIZE_M")  # on which it does not hang whether a configuration runs
+ALL_RUN = ("GROUP_SIZE_M",)  # on which it does not hang whether a configuration runs
 
 TIMES = {"seconds": 1.0} | {
     name: scale for unit, scale in SECONDS.items() for name in (f"time_{unit}", unit)
 }  # columns, in seconds
 
 
-def read(path: Path, kernel: Kernel) -> Timed:
-    """Read measured times: columns M, the six parameters and a time; an infinite one did not run.
+def read(path: Path, kernel: Kernel, file: GpuFile) -> Timed:
+    """Read measured times: columns M, the parameters and a time; an infinite one did not run.
 
     **Raises:** DseError, one line with column and row, for a column that is missing, a value that is not of
     the kernel's space, or a time that is no number above 0.
     """
-    table = read_table(path)
-    for name in NAMES:
+    table, configurations = read_table(path), kernel.configurations(file)
+    parameters = NAMES[: configurations.shape[1]]
+    for name in ("M", *parameters):
         if name not in table.names:
-            table.fail("columns", f"found no {name}, expected M, {', '.join(PARAMETERS)} and a time")
+            table.fail("columns", f"found no {name}, expected M, {', '.join(parameters)} and a time")
     timed = next((name for name in TIMES if name in table.names), None)
     if timed is None:
         table.fail("columns", f"found no time, expected one of {', '.join(TIMES)}")
     tokens = table.complete("M")
     _refuse(table, "M", (tokens < 1) | (tokens != np.floor(tokens)), "a whole number of at least 1")
-    configurations = kernel.configurations
     columns = []
-    for name, allowed in zip(PARAMETERS, configurations.T, strict=True):
+    for name, allowed in zip(parameters, configurations.T, strict=True):
         column, values = table.complete(name), np.unique(allowed)
         expected = f"one of {', '.join(map(str, values))}, as the tuner of {kernel.name} tries"
         _refuse(table, name, ~np.isin(column, values), expected)
@@ -65,12 +64,13 @@ class InTurn(Tuner):
     def __init__(self, predictor: Predictor, tokens: Sequence[int], budget: int, timed: Timed) -> None:
         table = predictor.configurations
         columns = {"M": np.repeat(tokens, len(table))}
-        columns |= {name: np.tile(table[:, place], len(tokens)) for place, name in enumerate(PARAMETERS)}
+        parameters = NAMES[: table.shape[1]]
+        columns |= {name: np.tile(table[:, place], len(tokens)) for place, name in enumerate(parameters)}
         super().__init__(bare(columns))
         self.predictor, self.tokens, self.budget, self.before = predictor, tuple(tokens), budget, timed
         self.taken = predictor.taken(tokens)
         self.position = positions(
-            {name: columns[name][: len(table)] for name in NAMES if name not in ALL_RUN}
+            {name: columns[name][: len(table)] for name in parameters if name not in ALL_RUN}
         )
 
     @property

@@ -43,6 +43,7 @@ class Case(eqx.Module):
     activation_copy: Float[Array, "*#batch"]  # bytes that a thread copies at a time
     weight_copy: Float[Array, "*#batch"]
     runs_at: dict[str, Float[Array, "*#batch"]]  # 1 for the rate that it runs at, else 0
+    in_shared: Float[Array, "*#batch"]  # 1 where weights go through shared memory
     converts: Float[Array, "*#batch"]
     scaled: Float[Array, "*#batch"]
     apart: Float[Array, "*#batch"]
@@ -88,6 +89,7 @@ class Case(eqx.Module):
             activation_copy=column(copies[:, 0].tolist()),
             weight_copy=column(copies[:, 1].tolist()),
             runs_at={name: column([kind.rate == name for kind in kinds]) for name in RATES},
+            in_shared=column([not product.shuffled for product in products]),
             converts=column([kind.converts for kind in kinds]),
             scaled=column([kind.scaled_by_block for kind in kinds]),
             apart=column([kind.sums_apart for kind in kinds]),

@@ -1,4 +1,4 @@
-"""Triton's six parameters of a product of matrices, and the spaces that tuners try.
+"""Triton's six parameters of a product of matrices, AMD's three more, and the spaces that tuners try.
 
 Sources of the spaces: vLLM 0.33.0, benchmarks/kernels/benchmark_moe.py and benchmark_w8a8_block_fp8.py
 (Apache-2.0). Of dense products (mm): tiles around those that PyTorch Inductor tries, with its groups.
@@ -15,9 +15,15 @@ from jaxtyping import Array, Float, Int
 from dse.errors import DseError
 
 PARAMETERS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
-Configurations = Int[np.ndarray, "configurations 6"]
+AMD_PARAMETERS = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")  # that may follow, in this order
+NAMES = (*PARAMETERS, *AMD_PARAMETERS)
+Configurations = Int[np.ndarray, "configurations parameters"]
 
-SPACES: dict[str, tuple[tuple[int, ...], ...]] = {  # in the order of PARAMETERS
+_SIZES, _DEPTHS, _GROUPS, _WARPS = (16, 32, 64, 128, 256), (32, 64, 128, 256), (1, 4, 8, 16, 32), (1, 2, 4, 8)
+SPACES: dict[str, tuple[tuple[int, ...], ...]] = {  # in the order of NAMES
+    "moe_amd": (_SIZES, _SIZES, (16, *_DEPTHS), _GROUPS, _WARPS, (2,), (0, 1, 2, 4), (16, 32), (1, 2)),
+    "moe_amd_fp8": (_SIZES, _SIZES, _DEPTHS, _GROUPS, _WARPS, (2,), (0, 1, 2, 4)),
+    "w8a8_amd": (_SIZES, _SIZES, (64, 128), _GROUPS, _WARPS, (2,), (0,)),
     "moe": (
         (16, 32, 64, 128, 256),
         (32, 64, 128, 256),
@@ -39,8 +45,12 @@ SPACES: dict[str, tuple[tuple[int, ...], ...]] = {  # in the order of PARAMETERS
 }
 
 
+def _absent():
+    return eqx.field(default_factory=lambda: jnp.zeros((), jnp.float32))
+
+
 class Configuration(eqx.Module):
-    """The six parameters, as arrays that broadcast."""
+    """The parameters, as arrays that broadcast."""
 
     rows: Float[Array, "*#batch"]  # BLOCK_SIZE_M
     columns: Float[Array, "*#batch"]  # BLOCK_SIZE_N
@@ -48,11 +58,18 @@ class Configuration(eqx.Module):
     group: Float[Array, "*#batch"]  # GROUP_SIZE_M
     warps: Float[Array, "*#batch"]
     stages: Float[Array, "*#batch"]
+    waves: Float[Array, "*#batch"] = _absent()  # on a SIMD, that registers are to suffice for; 0: as they do
+    instruction: Float[Array, "*#batch"] = _absent()  # rows and columns of a matrix instruction; 0: fitting
+    pack: Float[Array, "*#batch"] = (
+        _absent()
+    )  # 16-byte reads of shared memory where it is 2, not 8; 0: fitting
 
     @staticmethod
     def of(configurations: Configurations) -> "Configuration":
-        """Columns of a table, single precision. **Shapes:** [1, configurations] each."""
-        return Configuration(*(jnp.asarray(column[None], jnp.float32) for column in configurations.T))
+        """Columns of a table, single precision. **Shapes:** [1, configurations]; [1, 1] of those left out."""
+        columns = [jnp.asarray(column[None], jnp.float32) for column in configurations.T]
+        columns += [jnp.zeros((1, 1), jnp.float32)] * (len(NAMES) - len(columns))
+        return Configuration(*columns)
 
 
 def space(name: str, block: Sequence[int] = ()) -> Configurations:
@@ -71,7 +88,7 @@ def space(name: str, block: Sequence[int] = ()) -> Configurations:
 
 def as_dict(configuration: Sequence[int] | np.ndarray) -> dict[str, int]:
     """Name the parameters of one configuration."""
-    return {name: int(value) for name, value in zip(PARAMETERS, configuration, strict=True)}
+    return {name: int(value) for name, value in zip(NAMES, configuration, strict=False)}
 
 
 def from_dicts(dicts: Sequence[Mapping[str, int]]) -> Configurations:

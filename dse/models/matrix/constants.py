@@ -6,17 +6,20 @@ constants.toml has fitted values; `scripts/studies/evaluate_moe.py DIR --write` 
 
 import json
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 SPREAD = 0.16  # standard deviation of log(time / prediction), of tables that nothing was fitted to
-FILE = Path(__file__).with_name("constants.toml")
+FILE = Path(__file__).with_name("constants.toml")  # of NVIDIA's
+AMD_FILE = Path(__file__).with_name("constants_amd.toml")
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,10 @@ class Constants(eqx.Module):
     drift_edge: Float[Array, ""] = constant(0.7, 0.4)  # how gradually L2 loses what they share
     resident: Float[Array, ""] = constant(1.1, 0.1)  # share of L2 that keeps weights from launch to launch
     resident_edge: Float[Array, ""] = constant(0.04, 0.4)
+    interleave: Float[Array, ""] = constant(1, 0.5)  # AMD: exponent of pipes that overlap, for each wave
+    large_instruction: Float[Array, ""] = constant(0.03, 0.5)  # AMD: more time of 32 × 32 than of 16 × 16
+    short_reads: Float[Array, ""] = constant(0.15, 0.5)  # AMD: the same of reads of 8 bytes of shared memory
+    fabric: Float[Array, ""] = constant(0.6, 0.3)  # share of the bandwidth of a cache that dies share
     overlap: Float[Array, ""] = constant(4, 0.15)  # exponent: how well SMs and DRAM overlap
     # A launch
     launch: Float[Array, ""] = constant(1.5e-6, 0.4, "s")
@@ -107,10 +114,18 @@ def default() -> Constants:
 
 
 @cache
-def fitted() -> Constants:
-    """The constants that come with the package."""
-    table = tomllib.loads(FILE.read_text(encoding="utf-8"))["constants"]
-    return Constants(*(jnp.asarray(table[name]["value"], jnp.float32) for name in ABOUT))
+def fitted(amd: bool = False) -> Constants:
+    """The constants that come with the package, of NVIDIA's GPUs or of AMD's; defaults where not fitted."""
+    table = tomllib.loads((AMD_FILE if amd else FILE).read_text(encoding="utf-8"))["constants"]
+    values = [table[name]["value"] if name in table else about.default for name, about in ABOUT.items()]
+    return Constants(*(jnp.asarray(value, jnp.float32) for value in values))
+
+
+def of_gpus(amd: Sequence[bool]) -> Constants:
+    """The constants of each of several GPUs. **Shapes:** [gpus, 1, 1], or none where all have the same."""
+    if len(set(amd)) < 2:
+        return fitted(any(amd))
+    return jax.tree.map(lambda *one: jnp.stack(one)[:, None, None], *map(fitted, amd))
 
 
 def text(x: np.ndarray, spread: np.ndarray, source: str) -> str:

@@ -11,15 +11,18 @@ from jaxtyping import Array, Bool, Float, Int
 from dse.errors import DseError
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix.problem import OPERANDS, SCALE_DEPTH, Product
-from dse.types import ABSENT
+from dse.types import ABSENT, Gpu
 
 RATES = ("mma_fp16", "mma_fp8", "mma_int8", "mma_tf32", "fp32")
 HBM = (60, 70, 80, 90, 100, 103)  # compute capabilities of chips with stacked memory; others have GDDR
+CDNA = (0x908, 0x90A, 0x942, 0x950)  # AMD's targets with it, whose waves have 64 lanes on 16
+TO_SHARED = (0x950,)  # of AMD's, those whose 16-byte loads go straight to shared memory
 SHARED_OPERANDS = (90, 100, 103)  # those that multiply out of shared memory: wgmma and its successor
 TENSOR_MEMORY = (100, 103)  # of these, the ones whose sums have a memory of their own
 SHARED_ROWS = 64  # of a tile, from which on they do
 ASYNCHRONOUS = 4.0  # B: the narrowest asynchronous copy
 REGISTER_FP8 = (89, 120, 121)  # those that multiply fp8 out of registers; others convert it to fp16 there
+LINE = 128.0  # B; shared memory of NVIDIA's moves as many a cycle
 NEVER = 1e-6 * ABSENT
 
 
@@ -39,28 +42,42 @@ class Machine(eqx.Module):
     registers: Float[Array, "*#batch"]
     warps: Float[Array, "*#batch"]
     blocks: Float[Array, "*#batch"]
+    lanes: Float[Array, "*#batch"]  # of a warp
+    slot: Float[Array, "*#batch"]  # cycles of a scheduler that a warp's instruction takes
+    registers_a_thread: Float[Array, "*#batch"]
+    shared_bandwidth: Float[Array, "*#batch"]
+    amd: Float[
+        Array, "*#batch"
+    ]  # 1 where compiled code reads, then multiplies: what of a warp overlaps little
+    held_copies: Float[Array, "*#batch"]  # 1 where a copy waits in registers to be stored in shared memory
+    kept_bytes: Float[Array, "*#batch"]  # of the last cache before DRAM
+    dies: Float[Array, "*#batch"]  # with an L2 each; blocks go to them in turn
+    fabric: Float[Array, "*#batch"]  # B a cycle, of the cache that these share; infinite where there is one
+    smallest: Float[Array, "*#batch"]  # columns that a matrix instruction has at least
     mma_warp: Float[Array, "*#batch"]  # cycles of 16 × 8 × 16 halves out of registers
     shared_operands: Float[Array, "*#batch"]  # 1 where large tiles are multiplied out of shared memory
     tensor_memory: Float[Array, "*#batch"]  # 1 where sums of large tiles are kept apart from registers
     register_fp8: Float[Array, "*#batch"]  # 1 where small tiles of fp8 are not converted to fp16
     convert: Float[Array, "*#batch"]  # cycles of a warp's conversion from an integer
+    sustained: Float[Array, "*#batch"]  # cycles for one of tensor cores that power slows down
     mma: dict[str, Float[Array, "*#batch"]]  # cycles of a multiply-add
 
     @staticmethod
     def of(files: Sequence[GpuFile]) -> "Machine":
         """Stack GPUs, single precision. **Shapes:** [gpus].
 
-        **Raises:** DseError for a GPU without tensor cores, and for AMD's. Kinds that one lacks run as fp16.
+        **Raises:** DseError for a GPU without tensor or matrix cores. Kinds that one lacks run as fp16.
         """
         for file in files:
-            if int(file.gpu.gfx) or float(file.gpu.cpi.mma_fp16) >= NEVER:
+            if float(file.gpu.cpi.mma_fp16) >= NEVER:
                 raise DseError(
-                    f"gpu: found {file.name}, expected one of NVIDIA's whose file has cpi.mma_fp16: matrix "
-                    "cores of AMD are not modelled"
+                    f"gpu: found {file.name}, expected one with tensor or matrix cores: with cpi.mma_fp16 in "
+                    "its file"
                 )
         gpus = [file.gpu for file in files]
         limits = [gpu.limits for gpu in gpus]
         capability = np.array([int(gpu.compute_capability) for gpu in gpus])
+        gfx = np.array([int(gpu.gfx) for gpu in gpus])
 
         def column(values: Iterable) -> Array:
             return jnp.asarray(np.array([float(value) for value in values]), jnp.float32)
@@ -74,7 +91,7 @@ class Machine(eqx.Module):
             clock=column([gpu.clock for gpu in gpus]),
             dram_bandwidth=column([gpu.dram_bandwidth for gpu in gpus]),
             dram_latency=column([gpu.latency.dram for gpu in gpus]),
-            gddr=column(~np.isin(capability, HBM)),
+            gddr=column(~np.isin(capability, HBM) & ~np.isin(gfx, CDNA)),
             l2_bytes=column([gpu.l2_bytes for gpu in gpus]),
             l2_bandwidth=column([32.0 / float(gpu.cpi.l2) for gpu in gpus]),
             l2_latency=column([gpu.latency.l2 for gpu in gpus]),
@@ -83,14 +100,33 @@ class Machine(eqx.Module):
             registers=column([sm.registers_per_sm for sm in limits]),
             warps=column([sm.warps_per_sm for sm in limits]),
             blocks=column([sm.blocks_per_sm for sm in limits]),
-            mma_warp=column([rate(gpu, "mma_warp") for gpu in gpus]),
+            lanes=column([sm.warp_size for sm in limits]),
+            slot=column(np.where(np.isin(gfx, CDNA), 4.0, 1.0)),
+            registers_a_thread=column([sm.registers_per_thread for sm in limits]),
+            amd=column(gfx > 0),
+            held_copies=column((gfx > 0) & ~np.isin(gfx, TO_SHARED)),
+            shared_bandwidth=column([LINE / float(gpu.cpi.shared) if int(gpu.gfx) else LINE for gpu in gpus]),
+            kept_bytes=column([max(float(gpu.memory_cache_bytes), float(gpu.l2_bytes)) for gpu in gpus]),
+            dies=column([gpu.dies for gpu in gpus]),
+            fabric=column([_fabric(gpu) for gpu in gpus]),
+            smallest=column(np.where(gfx > 0, 16.0, 8.0)),
+            mma_warp=column([rate(gpu, "mma_warp") * (int(gpu.gfx) == 0) for gpu in gpus]),
             shared_operands=column(np.isin(capability, SHARED_OPERANDS)),
             tensor_memory=column(np.isin(capability, TENSOR_MEMORY)),
-            register_fp8=column(np.isin(capability, REGISTER_FP8)),
+            register_fp8=column(np.isin(capability, REGISTER_FP8) | (gfx > 0)),
             convert=column([gpu.cpi.sfu for gpu in gpus]),
+            sustained=column(
+                [float(gpu.clock) / (float(gpu.matrix_clock) or float(gpu.clock)) for gpu in gpus]
+            ),
             mma={name: column([rate(gpu, name) for gpu in gpus]) for name in RATES if name != "fp32"}
-            | {"fp32": column([gpu.cpi.fp32 / 32.0 for gpu in gpus])},
+            | {"fp32": column([gpu.cpi.fp32 / float(gpu.limits.warp_size) for gpu in gpus])},
         )
+
+
+def _fabric(gpu: Gpu) -> float:
+    """Bytes a cycle of what is between several L2s and DRAM; more than is asked for where there is none."""
+    known = float(gpu.memory_cache_bandwidth) / float(gpu.clock)
+    return known if known and float(gpu.dies) > 1 else NEVER
 
 
 def buffer_bytes(
@@ -115,7 +151,7 @@ def _at_least_one(number: Any) -> Any:
 
 
 def possible(
-    file: GpuFile, products: Sequence[Product], configurations: Int[np.ndarray, "configurations 6"]
+    file: GpuFile, products: Sequence[Product], configurations: Int[np.ndarray, "configurations parameters"]
 ) -> Bool[np.ndarray, "products configurations"]:
     """Whether the buffers of a configuration fit in the shared memory of a block.
 
@@ -124,22 +160,23 @@ def possible(
     rows, columns, depth, stages = (configurations[None, :, place] for place in (0, 1, 2, 5))
     from_shared = (int(file.gpu.compute_capability) in SHARED_OPERANDS) * (rows >= SHARED_ROWS)
     asked = [
-        (product.operands, tuple(copy < ASYNCHRONOUS for copy in product.copy_bytes)) for product in products
+        (product.operands, tuple(copy < ASYNCHRONOUS for copy in product.copy_bytes), product.shuffled)
+        for product in products
     ]
     kinds = list(dict.fromkeys(asked))
 
     def column(values: Iterable) -> np.ndarray:
         return np.array([[float(value)] for value in values])
 
-    operands = [OPERANDS[name] for name, _ in kinds]
+    operands = [OPERANDS[name] for name, _, _ in kinds]
     scaled = column(kind.scaled_by_block for kind in operands)
     buffers = buffer_bytes(
         (rows, columns, np.where(scaled > 0, np.minimum(depth, SCALE_DEPTH), depth), stages),
         column(kind.activation_bytes for kind in operands),
-        column(kind.weight_bytes for kind in operands),
+        column(OPERANDS[name].weight_bytes * (not shuffled) for name, _, shuffled in kinds),
         column(kind.converts for kind in operands),
         from_shared * column(kind.rate != "fp32" for kind in operands),
-        (column(waits[0] for _, waits in kinds), column(waits[1] for _, waits in kinds)),
+        (column(waits[0] for _, waits, _ in kinds), column(waits[1] for _, waits, _ in kinds)),
     )
     fits = buffers <= int(file.gpu.limits.shared_bytes_per_block)
     return fits[[kinds.index(operands) for operands in asked]]

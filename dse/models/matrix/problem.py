@@ -54,7 +54,8 @@ class Product:
     `layouts` of activations and weights: "row" where the second index is next in memory, "column" where the
     first is. `strides`: elements from one row (or column) to the next where there are gaps. `constant`: sizes
     are constants of the compiler, not arguments. `beside`: bytes of weights that other launches read between
-    two of this one, relative to its own, as both products of a layer of experts do in turn.
+    two of this one, relative to its own, as both products of a layer of experts do in turn. `shuffled`:
+    weights were laid out for the kernel beforehand, and go to registers straight, as AMD's libraries have it.
     """
 
     tokens: int
@@ -70,6 +71,7 @@ class Product:
     strides: tuple[int | None, int | None] = (None, None)
     constant: bool = False
     beside: float = 0.0
+    shuffled: bool = False
 
     def __post_init__(self) -> None:
         for name in ("tokens", "columns", "depth", "experts", "topk"):

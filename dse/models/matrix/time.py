@@ -29,19 +29,17 @@ from jaxtyping import Array, Float
 from dse.models.matrix.case import BACK_TO_BACK, Case, Timing
 from dse.models.matrix.configuration import Configuration
 from dse.models.matrix.constants import Constants
-from dse.models.matrix.machine import ASYNCHRONOUS, RATES, SHARED_ROWS, Machine, buffer_bytes
+from dse.models.matrix.machine import ASYNCHRONOUS, LINE, RATES, SHARED_ROWS, Machine, buffer_bytes
 from dse.models.matrix.problem import SCALE_DEPTH
 
-LANES = 32
+LANES = 32.0  # of a warp of NVIDIA's, of whose threads without tensor cores the layout is known
 SCHEDULERS = 4.0  # of an SM, each with its tensor core
 CODE = 208.0  # B of a copy narrower than that: 13 instructions for its address, mask, load and store
 CODE_CACHE = 2.0**16  # B of code that an SM keeps
 CODE_EDGE = 0.2
 CONFLICTS = 8.0  # accesses of shared memory by lanes whose columns of the weights are not adjacent
-REGISTERS_A_THREAD = 255.0
 SUMS_APART = 1.5  # registers of a sum that is added up apart, beside its own
 HELD = 128.0  # B of depth of operands in registers at a time, at most
-LINE = 128.0  # B; shared memory moves as many a cycle
 PIPES = 6  # exponent: pipes of one block that overlap nearly wholly
 TENSOR_ROWS = 128.0  # of tensor memory: as many rows are multiplied at a time, fewer take as long
 TENSOR_COLUMNS = 512.0  # of it, a block's sums take a power of two
@@ -59,7 +57,7 @@ class _Block(eqx.Module):
     as_fp16: Array  # 1 where fp8 is made fp16 in registers
     warp_rows: Array
     warp_columns: Array
-    tile_bytes: Array  # of both operands, a pass
+    tile_bytes: Array  # of operands that go through shared memory, a pass
     copies: Array  # of a thread, a pass
     code: Array  # bytes of the loop where copies are narrow, and as many before it: each has its own address
     waits: Array  # whether a pass waits for its own loads: one stage, or copies too narrow to be asynchronous
@@ -99,7 +97,7 @@ def seconds(
     block = _block(machine, case, tile)
     grid = _grid(machine, case, tile, block, k)
     operands = case.weights + case.activations + case.beside
-    cold = _beyond(operands / (machine.l2_bytes * k.resident), k.resident_edge)
+    cold = _beyond(operands / (machine.kept_bytes * k.resident), k.resident_edge)
     cold = jnp.maximum(cold, timing.flushed)
     main_pass = _pass(machine, case, tile, block, grid, cold, k)
     first, sm = _sm(machine, tile, block, grid, main_pass, cold, k)
@@ -107,7 +105,8 @@ def seconds(
     without_rows = jnp.maximum(case.launched - case.row_tiles, 0.0) * grid.column_tiles
     idle = without_rows * k.idle_block / (machine.sms * grid.resident)
     launch = k.launch + timing.events * k.events + k.ramp * first / machine.clock
-    return launch + _overlap(k.overlap, sm, dram) + idle
+    fabric = _fabric(machine, case, tile, grid, main_pass, k)
+    return launch + _overlap(k.overlap, sm, dram, fabric) + idle
 
 
 def roofline(machine: Machine, case: Case, timing: Timing = BACK_TO_BACK) -> Float[Array, "*#batch"]:
@@ -128,7 +127,7 @@ def _rate(machine: Machine, case: Case) -> Array:
 
 def _block(machine: Machine, case: Case, tile: Configuration) -> _Block:
     """What Triton makes of a tile: its layout of warps, and copies as wide as strides let them be."""
-    bm, bn, threads = tile.rows, tile.columns, LANES * tile.warps
+    bm, bn, threads = tile.rows, tile.columns, machine.lanes * tile.warps
     bk = jnp.where(case.scaled > 0.0, jnp.minimum(tile.depth, SCALE_DEPTH), tile.depth)
     from_shared = (machine.shared_operands > 0) & (bm >= SHARED_ROWS) & (case.runs_at["fp32"] == 0.0)
     warp_rows, warp_columns = warp_layout(bm, bn, tile.warps)
@@ -143,7 +142,7 @@ def _block(machine: Machine, case: Case, tile: Configuration) -> _Block:
         as_fp16=jnp.where(from_shared, 0.0, case.runs_at["mma_fp8"] * (1.0 - machine.register_fp8)),
         warp_rows=warp_rows,
         warp_columns=warp_columns,
-        tile_bytes=a_bytes + b_bytes,
+        tile_bytes=a_bytes + b_bytes * case.in_shared,
         copies=copies,
         code=jnp.where(narrowest < ASYNCHRONOUS, CODE * copies, 0.0),
         waits=(tile.stages < 2.0) | (narrowest < ASYNCHRONOUS),
@@ -157,9 +156,9 @@ def _grid(machine: Machine, case: Case, tile: Configuration, block: _Block, k: C
     buffers = (bm, bn, block.depth, tile.stages)
     waits = [jnp.where(copy < ASYNCHRONOUS, 1.0, 0.0) for copy in (case.activation_copy, case.weight_copy)]
     from_shared = jnp.where(block.from_shared, 1.0, 0.0)
-    shared = buffer_bytes(buffers, a, b, case.converts, from_shared, (waits[0], waits[1]))
+    shared = buffer_bytes(buffers, a, b * case.in_shared, case.converts, from_shared, (waits[0], waits[1]))
     shared = shared + machine.shared_reserved
-    columns = jnp.maximum(bn / block.warp_columns, 8.0)
+    columns = jnp.maximum(bn / block.warp_columns, machine.smallest)
     held = jnp.minimum(block.depth, HELD / jnp.maximum(a, b))  # the compiler loads no more ahead
     operands = (bm / block.warp_rows * a + columns * jnp.maximum(a, b)) * held / LINE
     of_a_copy = jnp.where(block.code > 0.0, k.narrow_registers, k.address_registers)
@@ -168,7 +167,9 @@ def _grid(machine: Machine, case: Case, tile: Configuration, block: _Block, k: C
     wanted = wanted + jnp.where(block.from_shared, 0.0, k.held_operands * operands)
     late = block.tensor_memory & (case.apart == 0.0)  # sums come to registers when the loop is done
     wanted = jnp.where(late, jnp.maximum(others, sums + STORING), wanted)
-    most = jnp.minimum(REGISTERS_A_THREAD, machine.registers / threads)
+    wanted = wanted + machine.held_copies * block.tile_bytes / threads / 4.0
+    most = jnp.minimum(machine.registers_a_thread, machine.registers / threads)
+    most = jnp.minimum(most, machine.registers_a_thread / jnp.maximum(tile.waves, 1.0))
     by_registers = machine.registers / (jnp.minimum(wanted, most) * threads)
     slots = jnp.minimum(machine.warps / tile.warps, machine.blocks)
     columns_kept = TENSOR_COLUMNS / (bn * jnp.maximum(bm / TENSOR_ROWS, 1.0))
@@ -195,9 +196,11 @@ def _multiply(
     """Cycles of the tensor cores (or of FMA, for single precision), and bytes that they read from shared
     memory, for one unit of depth."""
     bm, bn, a, b = tile.rows, tile.columns, case.activation_bytes, case.weight_bytes
-    products = bm * jnp.maximum(bn, 8.0)
-    rate = _rate(machine, case)
-    doubled = jnp.maximum(1.0, 8.0 * block.warp_columns / bn)  # warps that share columns do the same
+    smallest = jnp.maximum(tile.instruction, machine.smallest)
+    products = jnp.maximum(bm, tile.instruction) * jnp.maximum(bn, smallest)
+    rate = _rate(machine, case) * machine.sustained
+    rate = rate * jnp.where(tile.instruction > 16.0, 1.0 + k.large_instruction, 1.0)
+    doubled = jnp.maximum(1.0, smallest * block.warp_columns / bn)  # warps that share columns do the same
     fed = products / 2048.0 * machine.mma_warp * jnp.maximum(jnp.maximum(a, b) / 2.0, block.as_fp16)
     at_a_time = jnp.where(block.tensor_memory, TENSOR_ROWS, SHARED_ROWS)
     from_there = products * jnp.maximum(at_a_time / bm, 1.0) * rate / jnp.minimum(k.wgmma, 1.0)
@@ -207,7 +210,7 @@ def _multiply(
     reads = jnp.where(
         block.from_shared,
         k.wgmma_reads * (bm * a * groups + bn * b * jnp.maximum(bm / at_a_time, 1.0)),
-        bm * a * block.warp_columns + bn * b * block.warp_rows,
+        bm * a * block.warp_columns + bn * b * block.warp_rows * case.in_shared,
     )
     scalar = case.runs_at["fp32"] > 0.0
     thread_rows, thread_columns = thread_layout(bm, bn, tile.warps)
@@ -233,23 +236,26 @@ def _pass(
     a, b = case.activation_bytes, case.weight_bytes
     multiply, reads = _multiply(machine, case, tile, block, k)
     mma = multiply * bk
-    shared = (reads * bk + block.tile_bytes) / LINE / k.shared
+    reads = reads * jnp.where(tile.pack == 1.0, 1.0 + k.short_reads, 1.0)
+    shared = (reads * bk + block.tile_bytes) / machine.shared_bandwidth / k.shared
     by_warp = bk * a / 32.0 * (bm / block.warp_rows / 16.0)
-    by_warp = by_warp * (jnp.maximum(bn / block.warp_columns, 8.0) / 8.0)
+    by_warp = by_warp * (jnp.maximum(bn / block.warp_columns, machine.smallest) / machine.smallest)
     by_warps = (bm * block.warp_columns + bn * block.warp_rows) * bk  # elements, each as often as warps need
     converting = k.convert * machine.convert * case.converts * bn * bk
     converting = converting * jnp.where(block.from_shared, 1.0, block.warp_rows)
-    converting = (converting + k.fp8_slots * block.as_fp16 * by_warps / SCHEDULERS) / LANES
-    summing = case.apart * bm * bn * k.sums_slots / LANES / 4.0
+    converting = (converting + k.fp8_slots * block.as_fp16 * by_warps / SCHEDULERS) / machine.lanes
+    summing = case.apart * bm * bn * k.sums_slots * machine.slot / machine.lanes / 4.0
     instructions = k.loop_slots + k.copy_slots * block.copies * jnp.where(block.waits, k.narrow, 1.0)
     instructions = instructions + jnp.where(block.from_shared, bk / 4.0, 1.5 * by_warp)
     fma = case.runs_at["fp32"] * bm * bn * bk / block.threads
-    issue = (instructions + fma) * warps / 4.0 + converting + summing
+    issue = (instructions + fma) * machine.slot * warps / 4.0 + converting + summing
     spilling = 1.0 + k.spill * grid.spilled
     few = jnp.maximum(SCHEDULERS / (grid.at_once * warps), 1.0)  # schedulers and tensor cores without a warp
     lone = jnp.maximum(SCHEDULERS / warps, 1.0)
-    busy = _overlap(PIPES, mma * few, shared, issue * few) * spilling
-    alone = _overlap(PIPES, mma * lone, shared, issue * lone) * spilling
+    together = _interleaved(machine, grid.at_once * warps / SCHEDULERS, k)
+    busy = _overlap(together, mma * few, shared, issue * few) * spilling
+    by_itself = _interleaved(machine, warps / SCHEDULERS, k)
+    alone = _overlap(by_itself, mma * lone, shared, issue * lone) * spilling
     barrier = k.barrier * jnp.where(block.from_shared, k.wgmma_barrier, 1.0)
     steps = jnp.where(block.from_shared, 0.0, k.step * bk * jnp.maximum(a, b) / 32.0)
     serial = summing * spilling + jnp.where(block.from_shared, converting, 0.0)  # tensor cores wait
@@ -264,6 +270,11 @@ def _pass(
         copied=a_copied + b_copied,
         from_l2=a_copied * (1.0 + short / a_run) + b_copied * (1.0 + short / b_run),
     )
+
+
+def _interleaved(machine: Machine, warps: Array, k: Constants) -> Array:
+    """Exponent of a scheduler's pipes: of one warp they overlap where code or asynchrony lets them."""
+    return jnp.where(machine.amd > 0.0, jnp.clip(k.interleave * warps, 1.0, PIPES), PIPES)
 
 
 def _ahead(tile: Configuration, block: _Block, k: Constants) -> Array:
@@ -309,7 +320,7 @@ def _dram(
 ) -> Array:
     """Seconds of DRAM. Blocks run `group` rows of tiles at a time, columns after columns."""
     bm, bn, a, b = tile.rows, tile.columns, case.activation_bytes, case.weight_bytes
-    kept = machine.l2_bytes * k.l2_share
+    kept = machine.kept_bytes * k.l2_share
     running = jnp.minimum(grid.blocks, machine.sms * grid.resident)
     abreast = jnp.minimum(jnp.maximum(tile.group, running / grid.column_tiles), case.row_tiles)
     rounds = jnp.maximum(grid.column_tiles * abreast / running, 1.0)  # that read the same activations
@@ -341,6 +352,27 @@ def _dram(
     losses = k.starved / flight + k.crowded * flight**k.crowding + page * pages
     results = case.rows * case.columns * case.result_bytes  # nothing waits for them
     return (moved * (1.0 + losses) + results) / (machine.dram_bandwidth * jnp.minimum(k.dram, 1.0))
+
+
+def _fabric(
+    machine: Machine, case: Case, tile: Configuration, grid: _Grid, main_pass: _Pass, k: Constants
+) -> Array:
+    """Seconds of the cache that dies share: what blocks that run on one read together it asks for once.
+
+    Blocks go to dies in turn, in the order of `_dram`: of G rows of tiles a die that is one of D has every
+    gcd(G, D)th, and of columns each, or every D/gcd(G, D)th.
+    """
+    running = jnp.maximum(jnp.minimum(grid.blocks, machine.sms * grid.resident), machine.dies)
+    group = jnp.minimum(tile.group, case.row_tiles)
+    shared = jnp.minimum(machine.dies, 2.0 ** jnp.floor(jnp.log2(group)))
+    abreast = jnp.maximum(running / (group * grid.column_tiles), 1.0)  # groups
+    rows = jnp.minimum(group / shared * abreast, running / machine.dies)
+    columns = running / machine.dies / rows
+    bm, bn = tile.rows, tile.columns
+    panels = rows * bm * case.activation_bytes + columns * bn * case.weight_bytes
+    each = running / machine.dies * (bm * case.activation_bytes + bn * case.weight_bytes)
+    moved = grid.blocks * grid.passes * main_pass.copied * panels / each
+    return moved / (machine.fabric * k.fabric) / machine.clock
 
 
 def thread_layout(bm: Array, bn: Array, warps: Array) -> tuple[Array, Array]:

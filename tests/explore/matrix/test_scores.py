@@ -58,9 +58,10 @@ def test_depth_is_the_share_ranked_before(place: int):
     times = predicted(MOE)
     chosen = MOE[np.argsort(times, kind="stable")[place]]
     one = Recorded("A100", "moe", True, (PRODUCT,), tuple(chosen.tolist()), ())
-    found = recorded_depths([one], trained())
+    found, tiles = recorded_depths([one], trained())
     assert found["physics"][0] == pytest.approx(place / len(MOE), abs=2e-3)  # some times are equal
     assert found["random"][0] == pytest.approx(0.5, abs=1e-3)
+    assert tiles["physics"][0] == (chosen[:3].tolist() == MOE[np.argmin(times)][:3].tolist())
 
 
 def test_depths_in_short():

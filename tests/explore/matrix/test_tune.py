@@ -15,6 +15,7 @@ from dse.explore.matrix.tune import read, tuned
 from dse.hardware import gpus
 from dse.models.matrix.configuration import PARAMETERS
 
+H20 = gpus.load("h20")
 KERNEL = Kernel("w8a8", {"N": 1024, "K": 2048}, "fp8_w8a8", (128, 128))
 ROWS = [[1, 16, 64, 128, 1, 4, 3, 12.5], [64, 64, 128, 64, 16, 8, 5, 25.0]]
 NAMES = ["M", *PARAMETERS]
@@ -31,9 +32,9 @@ def write(path: Path, names: list[str], rows: list[list]) -> Path:
     [("seconds", 1.0), ("time_s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("time_us", 1e-6), ("time_ns", 1e-9)],
 )
 def test_units(tmp_path: Path, column: str, unit: float):
-    timed = read(write(tmp_path / "times.csv", [*NAMES, column], ROWS), KERNEL)
+    timed = read(write(tmp_path / "times.csv", [*NAMES, column], ROWS), KERNEL, H20)
     assert timed.tokens.tolist() == [1, 64]
-    assert KERNEL.configurations[timed.places].tolist() == [row[1:7] for row in ROWS]
+    assert KERNEL.configurations(H20)[timed.places].tolist() == [row[1:7] for row in ROWS]
     assert timed.seconds == pytest.approx([12.5 * unit, 25.0 * unit])
 
 
@@ -41,8 +42,8 @@ def test_parquet_and_other_columns_in_any_order(tmp_path: Path):
     names = ["note", "us", *reversed(NAMES)]
     columns = [["a", "b"], [1.0, np.inf], *list(zip(*ROWS, strict=True))[6::-1]]
     pyarrow.parquet.write_table(pa.table(dict(zip(names, columns, strict=True))), tmp_path / "t.parquet")
-    timed = read(tmp_path / "t.parquet", KERNEL)
-    assert KERNEL.configurations[timed.places].tolist() == [row[1:7] for row in ROWS]
+    timed = read(tmp_path / "t.parquet", KERNEL, H20)
+    assert KERNEL.configurations(H20)[timed.places].tolist() == [row[1:7] for row in ROWS]
     assert timed.seconds == pytest.approx([1e-6, np.inf])
 
 
@@ -70,14 +71,13 @@ def test_mistakes_are_told(tmp_path: Path, names: list[str], cell: tuple[int, ob
     rows[1][cell[0]] = cell[1]
     path = write(tmp_path / "times.csv", names, rows)
     with pytest.raises(DseError) as told:
-        read(path, KERNEL)
+        read(path, KERNEL, H20)
     assert str(told.value).startswith(f"{path}: {line}")
     assert "\n" not in str(told.value)
 
 
-H20 = gpus.load("h20")
 PREDICTED = Predictor.of(H20, KERNEL)
-PLACES = {tuple(row): place for place, row in enumerate(KERNEL.configurations.tolist())}
+PLACES = {tuple(row): place for place, row in enumerate(KERNEL.configurations(H20).tolist())}
 
 
 class Truth:
@@ -87,7 +87,7 @@ class Truth:
         self.asked: list[dict] = []
 
     def seconds(self, tokens: int) -> np.ndarray:
-        table = KERNEL.configurations
+        table = KERNEL.configurations(H20)
         off = 0.4 * np.abs(np.log2(table[:, 1]) - 5) + 0.2 * np.abs(table[:, 5] - 4)
         return np.exp(PREDICTED(tokens) + off)
 
@@ -107,7 +107,7 @@ def test_few_measurements_find_what_is_nearly_the_best():
     assert [row["M"] for row in truth.asked] == [512] * 20 + [1024] * 20 + [4096] * 20
     gains = []
     for row, plain in zip(best(H20, KERNEL, tokens, timed), best(H20, KERNEL, tokens), strict=True):
-        runs = np.where(KERNEL.configurations[:, 4] == 8, np.inf, truth.seconds(row["M"]))
+        runs = np.where(KERNEL.configurations(H20)[:, 4] == 8, np.inf, truth.seconds(row["M"]))
         assert runs[place_of(row)] < 1.06 * runs.min()
         gains.append(runs[place_of(row)] / truth.seconds(row["M"])[place_of(plain)])
     assert max(gains) <= 1.0

@@ -54,9 +54,9 @@ def test_kinds_of_operands_side_by_side():
     )
 
 
-def test_amd_is_told_apart():
-    with pytest.raises(DseError, match=r"expected one of NVIDIA's .* matrix cores of AMD are not modelled"):
-        Machine.of([gpus.load("mi300x")])
+def test_a_gpu_without_matrix_cores_is_told_apart():
+    with pytest.raises(DseError, match=r"found AMD .*, expected one with tensor or matrix cores"):
+        Machine.of([gpus.load("mi50")])
 
 
 def test_deep_tiles_are_cut_to_the_block_of_a_scale():

@@ -36,7 +36,7 @@ from dse.source.nvidia.sass import elf
 
 CUDA_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 HIP_OPTIONS = ("num_warps", "num_stages", "num_ctas", "waves_per_eu", "matrix_instr_nonkdim", "kpack")
-OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1}  # and Triton's defaults
+OPTIONS = {"num_warps": 4, "num_stages": 0, "num_ctas": 1}  # and Triton's defaults; 0: its backend's, 3 or 2
 OPTIONS |= dict.fromkeys((*CUDA_OPTIONS[3:], *HIP_OPTIONS[3:]))
 TRUTH = ":bool"  # of an option
 NONE = "None"  # the type of a pointer that is not passed
