@@ -111,12 +111,3 @@ def test_mistakes_in_the_folder(run_dse, folder, tmp_path):
     ran = run_dse("accuracy", str(folder), "--model", "phase")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("dse: gpu: found 'A1000'")
-
-
-def test_help_has_examples(run_dse):
-    ran = run_dse("accuracy", "--help")
-    assert ran.code == 0
-    assert "Examples: dse accuracy DIR" in ran.out
-    for command in ("spaces", "tuning", "own", "teg", "estimates"):
-        assert command in ran.out
-        assert "dse accuracy " in run_dse("accuracy", command, "--help").out.partition("Example")[2]

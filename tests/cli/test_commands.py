@@ -41,14 +41,6 @@ def test_rank_as_json_and_csv(run_dse, toy_kernel):
     assert [float(row["time_s"]) for row in table] == [row["time_s"] for row in rows]
 
 
-def test_rank_writes_files(run_dse, toy_kernel, tmp_path):
-    for suffix in ("parquet", "csv", "json"):
-        out = tmp_path / f"ranking.{suffix}"
-        assert run_dse("rank", str(toy_kernel), "-g", "a100", "--top", "0", "-o", str(out)).code == 0
-        assert out.stat().st_size
-    assert pq.read_table(tmp_path / "ranking.parquet").num_rows > 10
-
-
 def test_rank_by_simulation(run_dse, toy_kernel):
     command = (
         "rank",

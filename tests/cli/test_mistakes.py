@@ -15,25 +15,7 @@ import pytest
 from dse.hardware import gpus
 
 HERE = Path(__file__).parent
-GRAPH = """
-name = "mix"
-[subsystems]
-alu = { lambda = 1, Lambda = 18 }
-sfu = { lambda = 4, Lambda = 40 }
-none = { lambda = 1, Lambda = 1 }
-[[instruction]]
-name = "a"
-subsystem = "alu"
-needs = ["s"]
-[[instruction]]
-name = "s"
-subsystem = "sfu"
-needs = ["a"]
-[[loop]]
-first = "a"
-last = "s"
-trips = 5
-"""
+GRAPH = (HERE / "mix.toml").read_text()
 TIMES = "block,items,time_ms\n"
 
 

@@ -1,13 +1,10 @@
 """`dse occupancy-curve`: a table, rows, a chart."""
 
-import csv
-import io
 import json
 
 import pytest
 
 WARPS = [4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64]
-FIELDS = ["model", "warps", "throughput", "instructions", "time_s"]
 
 
 @pytest.fixture
@@ -37,15 +34,6 @@ def test_as_a_table(curve):
     exact = json.loads(curve("--set", "items=4", "--json").out)
     volkov = [1e6 * row["throughput"] for row in exact if row["model"] == "volkov"]
     assert [row[1] for row in rows] == pytest.approx(volkov, rel=1e-3)
-
-
-def test_as_json_and_csv(curve):
-    rows = json.loads(curve("--set", "items=4", "--json").out)
-    assert [list(row) for row in rows] == [FIELDS] * 32
-    assert [row["warps"] for row in rows] == WARPS * 2
-    assert {row["model"] for row in rows} == {"volkov", "roofline"}
-    table = list(csv.DictReader(io.StringIO(curve("--set", "items=4", "--csv").out)))
-    assert [float(row["throughput"]) for row in table] == [row["throughput"] for row in rows]
 
 
 @pytest.mark.slow
@@ -94,8 +82,3 @@ def test_as_a_chart(curve, tmp_path, monkeypatch):
     rows = json.loads(curve("--set", "items=4", "--json").out)
     expected = [(row["model"], row["warps"], pytest.approx(1e6 * row["throughput"])) for row in rows]
     assert [(each["line"], each["warps"], each["throughput"]) for each in spec["data"]["values"]] == expected
-
-
-def test_as_a_file(curve, tmp_path):
-    assert curve("--set", "items=4", "-o", tmp_path / "curve.csv").code == 0
-    assert (tmp_path / "curve.csv").read_text().splitlines()[0] == ",".join(FIELDS)

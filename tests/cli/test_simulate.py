@@ -1,6 +1,7 @@
 """`dse simulate`: a graph, or a kernel on a GPU; what it prints and writes, and mistakes in one line."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -11,29 +12,7 @@ from dse.simulator.case import idg
 KERNELS = catalogue.folder("kernels")
 SHARES = ("throughput", "latency", "same warp")
 
-GRAPH = """
-name = "mix"
-[core]
-warps = 4
-issue_limit = 1
-[subsystems]
-alu = { lambda = 1, Lambda = 18 }
-sfu = { lambda = 4, Lambda = 40 }
-none = { lambda = 1, Lambda = 1 }
-[[instruction]]
-name = "a"
-subsystem = "alu"
-needs = ["s"]
-same_warp = 2
-[[instruction]]
-name = "s"
-subsystem = "sfu"
-needs = ["a"]
-[[loop]]
-first = "a"
-last = "s"
-trips = 5
-"""
+GRAPH = (Path(__file__).parent / "mix.toml").read_text()
 
 
 @pytest.fixture

@@ -45,11 +45,6 @@ def test_a_file_is_written_where_it_is_looked_for(run_dse, tmp_path):
     assert printed.out == path.read_text()
 
 
-def test_the_kernel_has_two_names(run_dse):
-    one, other = (run_dse("table", name, *MOE[2:], "--for", "M=1", "--csv") for name in ("moe", "fused_moe"))
-    assert (one.code, one.out) == (0, other.out)
-
-
 HEADER = "M,BLOCK_SIZE_M,BLOCK_SIZE_N,BLOCK_SIZE_K,GROUP_SIZE_M,num_warps,num_stages,us"
 
 

@@ -14,7 +14,7 @@ DESCRIBED = [name for name in kernels.names() if kernels.load(name).described]
 SOURCES = {name: source for name in kernels.names() if (source := kernels.load(name).source) is not None}
 FROM_SOURCE = [(name, "a100-pcie-40gb") for name in SOURCES]
 FROM_SOURCE += [(name, "mi250x") for name, source in SOURCES.items() if source.suffix == ".cu"]
-FEW = 16  # configurations
+FEW = 8  # configurations
 BOUNDED = [name for name in models.CLOSED_FORMS if models.module(name).ABOUT.bounded]
 
 

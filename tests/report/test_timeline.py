@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from dse.errors import DseError
 from dse.report import timeline
-from dse.report.chart import COLOURS
 from dse.report.timeline import chrome_trace, draw, pack, save
 from dse.simulator.result.profile import Profile
 
@@ -118,29 +117,6 @@ def test_a_trace_holds_every_entry_twice(drawn):
     event(f"overlapping instructions of a warp: {lanes > 0}")
 
 
-def test_trace_of_the_example():
-    trace = chrome_trace(EXAMPLE, critical=[5, 4, 3, 2, 1, 0])
-    assert trace["otherData"] == {"time unit": "1 µs stands for 1 cycle", "makespan in cycles": 25.0}
-    slices = read(trace)
-    processes = sorted({process for process, _ in slices})
-    assert all("1 µs = 1 cycle" in process for process in processes)
-    critical, subsystems, warps = processes
-    tracks = {key: [each[:3] for each in found] for key, found in slices.items()}
-    assert tracks[subsystems, "memory"] == [(5, 7, "M2"), (19, 21, "M5")]
-    # C0 and C1 overlap: the second has a track beside the first. An instruction without a name is its number.
-    assert tracks[warps, "warp 0"] == [
-        (0, 4, "C0"),
-        (5, 11, "M2"),
-        (11, 15, "C3"),
-        (15, 19, "4"),
-        (19, 25, "M5"),
-    ]
-    assert tracks[warps, "warp 0 (2)"] == [(1, 5, "C1")]
-    path = tracks[critical, "critical path"]
-    assert [begin for begin, _, _ in path] == [0, 1, 5, 11, 15, 19]
-    assert sum(end - begin for begin, end, _ in path) == 25
-
-
 def test_tracks_stand_in_order():
     entries = [(t, 0, 1, warp, 0, 0, 0) for t, warp in enumerate([10, 2, 0])]
     trace = chrome_trace(make(entries))
@@ -216,34 +192,6 @@ def test_bars_are_the_entries(drawn):
                 assert other["row"] >= max(bar["row"] for bar in own) + 1
 
 
-def test_drawing_of_the_example():
-    chart = draw(EXAMPLE, critical=range(6))
-    found = bars(chart)
-    assert sum(bar["accepts"] - bar["time"] for bar in found) == 8  # Σλ
-    assert sum(bar["leaves"] - bar["time"] for bar in found) == 28  # ΣΛ
-    assert [bar["label"] for bar in found] == ["C0", "C1", "M2", "C3", "4", "M5"]
-    assert [bar["row"] for bar in found] == [0.25, 1.25, 2.75, 0.25, 0.25, 2.75]
-    spec = chart.to_dict()
-    assert spec["title"]["text"] == "Execution profile, cycles 0 to 25"
-    light, solid, underlines, *names = spec["layer"][1]["layer"]
-    assert len(names) == 2
-    assert light["mark"]["opacity"] < 0.5
-    assert solid["encoding"]["y"]["axis"]["labelExpr"].startswith('["computation", "memory"][')
-    drawn = underlines["data"]["values"]
-    assert [(each["time"], each["end"]) for each in drawn] == [
-        (0, 1),
-        (1, 5),
-        (5, 11),
-        (11, 15),
-        (15, 19),
-        (19, 25),
-    ]
-    for bar, line in zip(found, drawn, strict=True):  # a thin line below the bar, which stays in sight
-        assert bar["row"] + 0.94 < line["top"] < line["bottom"] < bar["row"] + 1.1
-    assert "critical path" in " ".join(spec["title"]["subtitle"])
-    assert "critical path" not in " ".join(draw(EXAMPLE).to_dict()["title"]["subtitle"])
-
-
 def test_the_title_names_what_was_simulated_and_the_axis_its_unit():
     chart = draw(EXAMPLE, title="toy on A100: block=64, items=2\n5 of 9 blocks", cycle_s=0.5e-9)
     spec = chart.to_dict()
@@ -293,15 +241,6 @@ def test_too_many_entries_are_cut_and_the_title_says_so():
     assert at_once.to_dict()["title"]["text"] == "Execution profile, cycles 0 to 1 (first 4 of 9 entries)"
 
 
-@pytest.mark.parametrize(("warps", "kind"), [(len(COLOURS), "nominal"), (len(COLOURS) + 1, "quantitative")])
-def test_many_warps_are_coloured_along_a_scale(warps, kind):
-    chart = draw(make([(i, 1, 4, i, 0, 0, 0) for i in range(warps)]))
-    colour = layers(chart)[1]["layer"][0]["encoding"]["color"]
-    assert colour["type"] == kind
-    part = draw(make([(i, 1, 4, i, 0, 0, 0) for i in range(warps)]), window=(4, 5))
-    assert layers(part)[1]["layer"][0]["encoding"]["color"] == colour
-
-
 def test_many_rows_share_the_height():
     few = draw(make([(i, 1, 10, i, 0, 0, 0) for i in range(10)])).to_dict()
     many = draw(make([(i, 1, 500, i, 0, 0, 0) for i in range(500)])).to_dict()
@@ -327,11 +266,3 @@ def test_saving(tmp_path, monkeypatch):
     with pytest.raises(DseError, match="found no folder"):
         save(EXAMPLE, tmp_path / "none" / "a.json")
     assert [each.name for each in tmp_path.iterdir()] == ["a.json"]
-
-
-def test_a_drawing_can_be_rendered(tmp_path):
-    save(EXAMPLE, tmp_path / "a.svg", critical=[0, 5])
-    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
-    assert text.startswith("<svg")
-    for name in ("C0", "M2", "computation", "memory", "Execution profile, cycles 0 to 25"):
-        assert f">{name}<" in text

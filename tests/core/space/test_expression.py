@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dse.core.space.expression import Expression, parse
+from dse.core.space.expression import parse
 from dse.errors import DseError
 
 NAMES = {"i": int, "j": int, "k": int, "x": float, "y": float}
@@ -337,10 +337,3 @@ def test_a_variable_power_of_a_constant_does_not_hang():
     huge = parse("7 ** n", "here")
     assert huge({"n": np.array([3, 2**62])}, np)[0] == 343
     assert huge({"n": np.array([3, 2**62])}, jnp)[0] == 343
-
-
-def test_is_frozen():
-    expression = parse("a", "here")
-    assert isinstance(expression, Expression)
-    with pytest.raises(AttributeError):
-        expression.text = "b"  # type: ignore[misc]

@@ -73,6 +73,13 @@ def test_the_tree_is_the_gpu(name):
     assert faster.replace(clock=gpu.gpu.clock).gpu.cpi.dram == pytest.approx(float(gpu.gpu.cpi.dram))
 
 
+def test_a_file_that_is_read_twice_has_one_structure():
+    """So that what is compiled for one reading serves the other."""
+    first, again, other = (jax.tree.structure(dse.gpu(name)) for name in (*NAMES[:1], *NAMES[:2]))
+    assert (first, hash(first)) == (again, hash(again))
+    assert first != other
+
+
 def test_derivatives_by_one_number():
     gpu = dse.gpu("a100-pcie-40gb")
     bandwidth = float(gpu.gpu.dram_bandwidth)
