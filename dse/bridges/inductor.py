@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dse.bridges.calls import IN_BATCHES, WITH_SUM, Call, Tensor
-from dse.bridges.tables import Row, Table
+from dse.bridges.tables import BestConfigurations, Row
 from dse.core.optional import tried
 from dse.core.version import __version__
 from dse.errors import DseError
@@ -46,7 +46,7 @@ def entry(call: Call, row: Row) -> dict[str, Any]:
     return {"template_id": template, **names, "EVEN_K": even}
 
 
-def text(table: Table) -> str:
+def text(table: BestConfigurations) -> str:
     """The content of the file: for each call the library's kernel and these configurations.
 
     Of a call with one configuration it has that alone: then nothing is timed. A table for one device has its

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import Output, Spread, grouped, present
+from dse.cli.options import Output, SpreadOptions, grouped, present
 from dse.models import DEFAULT
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -60,7 +60,7 @@ def search(
         int | None, typer.Option(min=0, max=inputs.MOST_SEED, help="Makes a new study repeatable.")
     ] = None,
     changed: inputs.SetOption = None,
-    spread: Spread,
+    spread: SpreadOptions,
     output: Output,
 ) -> None:
     """Search the parameters of one kernel, or of several variants that do the same work, with Optuna.

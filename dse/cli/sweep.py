@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, Spread, WideOption, grouped, present
+from dse.cli.options import CsvOption, JsonOption, SpreadOptions, WideOption, grouped, present
 from dse.errors import DseError
 from dse.models import CLOSED_FORMS, DEFAULT
 
@@ -71,7 +71,7 @@ def sweep(
             help="The .parquet file that all rows go into; of what is asked for also .csv or .json.",
         ),
     ] = None,
-    spread: Spread,
+    spread: SpreadOptions,
     simulator: inputs.SimulatorOptions,
     json: JsonOption = False,
     csv: CsvOption = False,

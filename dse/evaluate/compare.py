@@ -10,7 +10,7 @@ import numpy as np
 from dse.core.progress import Progress, silent
 from dse.data.measured.read import Measured
 from dse.data.scores import budgets, random_expectation, score
-from dse.errors import Doubt, DseError
+from dse.errors import DseError, InputWarning
 from dse.evaluate.chunks import Evaluation, evaluate
 from dse.hardware.gpus import stack
 from dse.kernels.counts import Counts, Number
@@ -58,7 +58,7 @@ def compare(
         if shares[value] > explained(evaluation):
             text = f"{measured.path}: {name}: found the same times with all its values, and failures as of"
             text = f"{text} {name} = {value}, expected an effect: predicted with that value"
-            warnings.warn(text, Doubt, stacklevel=2)
+            warnings.warn(text, InputWarning, stacklevel=2)
             return _rows(predicted(models, **{name: value}), measured)
     return _rows(evaluation, measured)
 

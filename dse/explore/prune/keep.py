@@ -36,7 +36,7 @@ MUCH = 0.4  # a share of the space that asks for a reason
 
 
 @dataclass(frozen=True)
-class Kept:
+class PrunedSpace:
     """The configurations that are worth measuring."""
 
     places: np.ndarray  # among the candidates, the most promising first
@@ -54,7 +54,7 @@ def keep(
     within: float = 0.05,
     told: Mapping[int, float] | None = None,
     calibration: KnownSpaces | None = None,
-) -> Kept:
+) -> PrunedSpace:
     """Keep the configurations that may be the fastest; never none, equals are kept or left out together.
 
     `told` are measured seconds by place, infinite where it failed. Without a model they are needed. What the
@@ -102,7 +102,9 @@ def keep(
     places = np.flatnonzero(kept)
     places = places[np.argsort(order[places], kind="stable")]
     share = len(places) / len(candidates)
-    return Kept(places, share, margin, spreads, _reason(candidates, share, margin, explained, len(ran)))
+    return PrunedSpace(
+        places, share, margin, spreads, _reason(candidates, share, margin, explained, len(ran))
+    )
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from dse.explore.sweep.dense import Dense, can_be_dense, cut
 from dse.explore.sweep.entries import COLUMNS, Entries
 from dse.explore.sweep.filter import Filter
 from dse.explore.sweep.product import Product, density
-from dse.explore.sweep.reductions import Counts, Reduction, Top
+from dse.explore.sweep.reductions import LimiterCounts, Reduction, Top
 from dse.hardware import occupancy
 from dse.hardware.tensor import lacking
 from dse.kernels.description import Description
@@ -79,7 +79,7 @@ class Plan:
 
     def _can_be_dense(self, k: int) -> bool:
         closed = all(model.differentiable for model in self.product.models)
-        reduced = isinstance(self.reduction, Top | Counts) and self.where is None
+        reduced = isinstance(self.reduction, Top | LimiterCounts) and self.where is None
         return closed and reduced and can_be_dense(self.product.kernels[k])
 
     @cached_property
@@ -146,7 +146,7 @@ class Plan:
                 fields = dense.fields(points, index)
                 if isinstance(reduction, Top):
                     yield self._fastest(reduction, k, dense, fields, index, sizes)
-                elif isinstance(reduction, Counts):
+                elif isinstance(reduction, LimiterCounts):
                     missing = (dense.rows - len(index)) * dense.below
                     gpus, kernels, resources = fields
                     counts = limiters(gpus, kernels, resources, dense.shape)[:, : len(sizes)]

@@ -116,7 +116,7 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class Counts:
+class LimiterCounts:
     """How many configurations of each group are valid, and what limits how many; models do not matter."""
 
     per: frozenset[str]

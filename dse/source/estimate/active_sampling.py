@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from dse.source.estimate.classify import Kinds, fails, registers_of, spills, too_large
 from dse.source.estimate.features import KnownFacts
 from dse.source.estimate.partition import variants
-from dse.source.estimate.regression import Process
+from dse.source.estimate.regression import FittedProcess
 from dse.source.nvidia.compile.contract import Failure
 from dse.source.nvidia.source import KernelProfile
 
@@ -54,10 +54,12 @@ def choose(known: KnownFacts, count: int, results: Mapping[int, KernelProfile | 
     return picked
 
 
-class _Doubt:
+class _Uncertainty:
     """The variance of a number, now and after configurations are compiled that are yet to be."""
 
-    def __init__(self, process: Process, points: np.ndarray, variance: np.ndarray | None = None) -> None:
+    def __init__(
+        self, process: FittedProcess, points: np.ndarray, variance: np.ndarray | None = None
+    ) -> None:
         self.process, self.points = process, points
         self.left = np.maximum(process.variance(points), _LEAST)
         self.variance = self.left if variance is None else variance
@@ -75,20 +77,20 @@ class _Doubt:
         self.left = np.maximum(self.left - explained, _LEAST)
 
 
-def _doubts(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -> list[_Doubt]:
+def _doubts(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -> list[_Uncertainty]:
     points, registers = known.features, registers_of(known.features, results)
     process = registers.process if registers.kinds is None else registers.kinds.process
-    doubts = [_Doubt(process, points, registers.variance(points))]
+    doubts = [_Uncertainty(process, points, registers.variance(points))]
     hopeless = too_large(known, results)
     others = {index: result for index, result in results.items() if not hopeless[index]}
     if any(isinstance(result, Failure) for result in others.values()):
         kinds = fails(points, others)
-        doubts.append(_Doubt(kinds.process, points, kinds.doubt(points)))
+        doubts.append(_Uncertainty(kinds.process, points, kinds.doubt(points)))
     compiled = [index for index, result in results.items() if isinstance(result, KernelProfile)]
     spilling = np.array([spills(result) for result in results.values() if isinstance(result, KernelProfile)])
     if spilling.any() and not spilling.all():
         kinds = Kinds.of(points[compiled], spilling)
-        doubts.append(_Doubt(kinds.process, points, kinds.doubt(points)))
+        doubts.append(_Uncertainty(kinds.process, points, kinds.doubt(points)))
     return doubts
 
 

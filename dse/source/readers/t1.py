@@ -22,7 +22,7 @@ from dse.errors import DseError
 
 
 @dataclass(frozen=True)
-class Argument:
+class T1Argument:
     """One argument of the kernel, in the file's own words; None where it does not say."""
 
     name: str
@@ -49,7 +49,7 @@ class T1Problem:
     shared_memory: Expression  # bytes of a block that are asked for at the launch
     language: str
     kernel_name: str
-    arguments: tuple[Argument, ...]
+    arguments: tuple[T1Argument, ...]
     path: Path
     kernel_file: str | None  # as written there
     options: tuple[str, ...]  # of the compiler
@@ -163,7 +163,7 @@ def load(path: str | Path) -> T1Problem:
         language=kernel.Language,
         kernel_name=kernel.KernelName,
         arguments=tuple(
-            Argument(
+            T1Argument(
                 name=argument.Name or f"argument {number}",
                 type=argument.Type,
                 memory=argument.MemoryType,

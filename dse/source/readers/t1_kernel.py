@@ -19,7 +19,7 @@ from dse.source.nvidia.compile.nvrtc import read_source
 from dse.source.readers import t1
 from dse.source.readers.argument_types import type_of
 from dse.source.readers.given import Given, with_given
-from dse.source.readers.t1 import Argument, T1Problem
+from dse.source.readers.t1 import T1Argument, T1Problem
 
 # What nvcc takes and NVRTC does not, or what is said by the GPU that a command names.
 _OF_NVCC = ("-O", "-arch", "-gencode", "--gpu-architecture", "-Xcompiler", "-lineinfo", "-cubin", "-ptx")
@@ -175,7 +175,7 @@ def _passed(problem: T1Problem, source: Path, where: str) -> list[int]:
 
 
 def _argument(
-    argument: Argument, language: _OwnLanguage, where: str
+    argument: T1Argument, language: _OwnLanguage, where: str
 ) -> tuple[Expression | ArrayArgument | None, str | None]:
     """Read an argument, and state what is assumed of it where the file does not say it."""
     kind, parts = type_of(argument.type) or (None, 1)

@@ -19,7 +19,7 @@ class Box(BaseModel):
     swizzle: Count = 0  # how the bytes lie in shared memory, by the driver's number
 
 
-class Target(BaseModel):
+class CompileTarget(BaseModel):
     """The GPU that it is for."""
 
     arch: Count  # 80 for sm_80
@@ -44,7 +44,7 @@ class LaunchMetadata(BaseModel):
 class Metadata(LaunchMetadata):
     """The metadata of compiled code in a file, which names the GPU, too."""
 
-    target: Target
+    target: CompileTarget
 
 
 def read(path: Path) -> Metadata:

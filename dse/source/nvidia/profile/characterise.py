@@ -18,7 +18,7 @@ from dse.source.nvidia.machine.state import MEMORY_COUNTS, BoundProgram, Estimat
 from dse.source.nvidia.profile.single_warp import Timing, Walk, longest_warp, walk
 from dse.source.nvidia.sass.listing import Listing
 from dse.source.nvidia.sass.opcodes import OPCODES, PIPES
-from dse.source.nvidia.sass.products import Product
+from dse.source.nvidia.sass.products import Mma
 from dse.source.nvidia.sass.program import SassProgram, Step, program
 from dse.source.nvidia.sass.usual import usual_guards
 
@@ -76,7 +76,7 @@ class Tally:
         self.insts[pipe] = self.insts.get(pipe, 0.0) + warps
         self.lanes += lanes
 
-    def add_product(self, product: Product, warps: float) -> None:
+    def add_product(self, product: Mma, warps: float) -> None:
         """Add the work of a product of matrices."""
         for name, amount in (
             (product.kind, product.multiply_adds),
