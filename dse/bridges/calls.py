@@ -71,7 +71,7 @@ class Tensor:
 
     @property
     def gap(self) -> int | None:
-        """Elements from one row (or column) to the next; None where nothing lies between them."""
+        """Elements from one row (or column) to the next; None where nothing is between them."""
         dense = self.shape[-1 if self.layout == "row" else -2]
         stride = self.strides[-2 if self.layout == "row" else -1]
         return None if stride in (0, dense) else stride

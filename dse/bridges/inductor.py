@@ -39,7 +39,7 @@ def key(call: Call, device: str = "") -> str:
 
 
 def entry(call: Call, row: Row) -> dict[str, Any]:
-    """One configuration; EVEN_K says that no part of a tile lies beyond the depth."""
+    """One configuration; EVEN_K says that no part of a tile is beyond the depth."""
     names = dict(zip(OF_PARAMETERS, row.values(), strict=False))
     template = "triton::bmm" if call.op in IN_BATCHES else "triton::mm"
     even = call.matrices[0].shape[-1] % names["BLOCK_K"] == 0

@@ -155,7 +155,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 
 def _global_first(words: Sequence[str]) -> list[str]:
-    """Put the options of `dse` itself before the command: they may stand after it as well."""
+    """Put the options of `dse` itself before the command: they may be after it as well."""
     end = words.index("--") if "--" in words else len(words)
     first = [word for word in words[:end] if word in GLOBAL]
     return first + [word for word in words[:end] if word not in GLOBAL] + list(words[end:])

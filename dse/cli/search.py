@@ -65,9 +65,9 @@ def search(
 ) -> None:
     """Search the parameters of one kernel, or of several variants that do the same work, with Optuna.
 
-    A name of work that several kernels do (`matmul`) stands for all of them. Variants are ranked by the best
-    that each reaches; where a space is small, the exhaustive optimum stands beside. Run it again with more
-    --trials to go on: studies are kept in --storage.
+    A name of work that several kernels do (`matmul`) represents all of them. Variants are ranked by the best
+    that each reaches; where a space is small, the exhaustive optimum is beside. Run it again with more
+    --trials to continue: studies are kept in --storage.
     """
     [closed] = inputs.models([model])
     values = inputs.settings(changed)

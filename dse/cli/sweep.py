@@ -80,7 +80,7 @@ def sweep(
     """Predict every configuration of every kernel at every size on every GPU by every model.
 
     With --top, --pareto, --histogram or --counts only these are kept, whatever the number of configurations;
-    else all rows are written to the file of --out. A sweep with a file that is interrupted goes on where it
+    else all rows are written to the file of --out. A sweep with a file that is interrupted continues where it
     stopped when it is started again.
 
     Models are all closed forms where rows are written, and else phase, unless --model is given. --set

@@ -32,7 +32,7 @@ def compare(
 ) -> Iterator[dict[str, Any]]:
     """Score each model on a measured space: rows with the fields of `dse.data.scores.Scores`, by `model`.
 
-    Every row of the file is predicted, in its own parameters and problem sizes, also where they lie outside
+    Every row of the file is predicted, in its own parameters and problem sizes, also where they are outside
     the kernel's space. `problem` changes sizes that the file does not state. A parameter that changes no time
     is one that the measured kernel ignored, if one of its values in all rows tells better what failed: then
     all is predicted with that value, and a warning says so.

@@ -26,7 +26,7 @@ Number = int | float
 
 FORMAT = 1
 _LIST = "built.json"
-MOST_BYTES = 1 << 30  # of all that lies in a file
+MOST_BYTES = 1 << 30  # of all that is in a file
 _KEPT = ("kernel", "digest", "compiler", "sizes", "names", "parameters")  # of a space, as they are
 
 

@@ -1,7 +1,7 @@
 """One GPU through the CUDA driver: memory, code, launches, times.
 
 Every call of the driver is checked, and an error names the call. After some errors (an illegal address, say)
-no further call of this process works: `DeviceError.lost` tells, and a new process has to go on.
+no further call of this process works: `DeviceError.lost` tells, and a new process has to continue.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ class Device:
         """Encode a tensor map of an array, as Triton does, for a launch to take as its argument.
 
         `kind` is the type of an element as NumPy names it; `shape` and `box` are elements, `strides` bytes,
-        the axis along which elements lie side by side last; `swizzle` is the driver's number.
+        the axis along which elements are side by side last; `swizzle` is the driver's number.
         """
         driver = self.driver
         encoded = self._call(

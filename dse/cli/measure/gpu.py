@@ -53,7 +53,7 @@ def gpu(
     many cycles until the result is there.
 
     Prints what the file has no place for: bandwidths by pattern, local memory, launches, and which classes of
-    instructions share a pipe. Measurements are repeated until they lie within 1 %, or said not to.
+    instructions share a pipe. Measurements are repeated until they are within 1 %, or said not to.
     """
     if report is not None:
         from dse.report.save import suffix_of

@@ -7,8 +7,8 @@ Two things speak for a configuration:
   spread is one of the measurements, if there are, as wide as so few leave it possible; without, it is as
   large a share of the spread of the predictions as it is in measured spaces.
 - **It could still win.** With measurements, the surrogate gives each a mean and a deviation, and what counts
-  is whether its lower end lies below what would beat the best measured one by more than `within`. The lower
-  end is as many deviations down as the fastest ones of measured spaces needed, or as measurements here lie
+  is whether its lower end is below what would beat the best measured one by more than `within`. The lower
+  end is as many deviations down as the fastest ones of measured spaces needed, or as measurements here are
   below what the others say of them (the conformal quantile), whichever is more.
 
 Where the model explains the measurements, both must speak for it, each at half the risk. Where it does not,

@@ -1,4 +1,4 @@
-"""A sweep cut into units of work, each made by itself from its number.
+"""A sweep cut into units of work, each made separately from its number.
 
 A kernel whose counts can be had along axes (`dense`) is reduced by `dse.evaluate.grid` where only the fastest
 or counts are asked for; everything else goes through `dse.evaluate.chunks`, configuration by configuration.
@@ -236,7 +236,7 @@ def limiters(gpus: Gpu, kernels: Kernel, resources: Resources, shape: tuple[int,
     lacks = np.any(reduce(or_, lacking(gpus, kernels.work).values()))
     with in_64_bits():
         code = np.asarray(_limiter(gpus, resources, kernels.work if lacks else None))
-    multiple = math.prod(shape[2:]) // math.prod(code.shape[2:])  # configurations that one launch stands for
+    multiple = math.prod(shape[2:]) // math.prod(code.shape[2:])  # configurations that one launch represents
     code = np.broadcast_to(code, (*shape[:2], *code.shape[2:])).reshape(*shape[:2], -1)
     counts = [[np.bincount(codes, minlength=len(occupancy.LIMITERS)) for codes in row] for row in code]
     return np.asarray(counts, np.int64) * multiple

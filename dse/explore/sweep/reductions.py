@@ -93,7 +93,7 @@ class Pareto:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many predictions of each group lie between two times; the bins are the same for all."""
+    """How many predictions of each group are between two times; the bins are the same for all."""
 
     per: frozenset[str]
 

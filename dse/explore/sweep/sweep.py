@@ -112,7 +112,7 @@ class Sweep:
     def to_parquet(self, path: str | Path, columns: Iterable[str] | None = None) -> int:
         """Write all rows, or those columns of them; return their number.
 
-        Interrupted, it goes on where it stopped when it is called again. **Raises:** DseError.
+        Interrupted, it continues where it stopped when it is called again. **Raises:** DseError.
         """
         names = None if columns is None else list(columns)
         with spreading(self.workers, self.cluster) as spread:

@@ -61,7 +61,7 @@ class FieldEntry(BaseModel):
 class Fact:
     """A quantity of a GPU as its file has it; names of tables are joined by dots, as in cpi.fp32.
 
-    Where the file states what it follows from, `value`, `unit` and `rule` are worked out from that.
+    Where the file states what it follows from, `value`, `unit` and `rule` are computed from that.
     """
 
     field: str
@@ -165,7 +165,7 @@ class Quantities:
         return number
 
     def _rule(self, field: str) -> Rule | None:
-        """Return the rule that stands in a table, if it may."""
+        """Return the rule that is in a table, if it may."""
         entry, allowed, where = self.entries[field], rules.keys_of(field), f"{self.path}: {field}"
         own_rules = entry.follows()
         for rule in own_rules:

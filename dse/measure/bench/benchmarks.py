@@ -22,7 +22,7 @@ BODY = 256  # instructions of an unrolled loop, about: long against the three th
 class BenchInstruction:
     """A kind of instruction that `pipes.cu` repeats."""
 
-    name: str  # the class that it stands for
+    name: str  # the class that it represents
     kind: str  # its name in pipes.cu
     opcode: str
     units: int = 1  # of work, as dse.types.PerClass counts it, of one warp instruction
@@ -218,7 +218,7 @@ def check(builds: Sequence[Benchmark], made: Sequence[Compiled | Failure]) -> li
 def in_loop(code: Listing, expected: Mapping[str, int]) -> dict[str, int]:
     """Count each opcode in the loop that comes nearest to what is expected.
 
-    A loop is what lies between a branch back and its target.
+    A loop runs from the target of a branch back to that branch.
     """
     parts = [frozenset(instruction.opcode.split(".")) for instruction in code.instructions]
     best = dict.fromkeys(expected, 0)

@@ -23,7 +23,7 @@ CLOCK_CHANGES = 0.02
 
 @dataclass(frozen=True)
 class Value:
-    """A number of the GPU, how far what it comes from lies apart (relative), and how it was computed."""
+    """A number of the GPU, how far what it comes from is apart (relative), and how it was computed."""
 
     value: float
     unit: str
@@ -339,7 +339,7 @@ def writes_through(recording: BenchRecording) -> float | None:
 
 
 def warnings(recording: BenchRecording, derived: Mapping[str, Value]) -> list[str]:
-    """List what should make one doubt: values that lie apart, what did not settle, a clock that changed."""
+    """List what should make one doubt: values that are apart, what did not settle, a clock that changed."""
     lines = [
         f"{name}: {value.value:.4g} {value.unit}, but what it comes from lies "
         f"{100 * value.spread:.0f} % apart"

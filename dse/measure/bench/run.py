@@ -299,7 +299,7 @@ def _chase(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
         lines = size // LINE
         arguments: list[Argument] = [base, np.uint64(lines), np.uint64(LINE)]
         device.launch(link, *wide, [*arguments, np.uint64(FACTOR)])
-        # A set that the L2 holds is brought there. A larger one is driven out by what lies behind it: else as
+        # A set that the L2 holds is brought there. A larger one is driven out by what is behind it: else as
         # much of it as the L2 holds would be found there.
         outside = size > l2 and size + 4 * l2 <= room
         if outside:

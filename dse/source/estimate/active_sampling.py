@@ -1,6 +1,6 @@
 """Chooses which configurations of a kernel to compile, so that they tell most of the others.
 
-By what is known of them without a compiler the first ones lie near to as many others as they can: corners of
+By what is known of them without a compiler the first ones are near to as many others as they can: corners of
 a space are often special, as sizes are that divide a problem. The others are those whose registers are least
 sure, so that the border between those with few and with far more is found.
 """
@@ -26,7 +26,7 @@ _LEAST = 1e-9  # variance: what is as sure as that tells nothing more
 def choose(known: KnownFacts, count: int, results: Mapping[int, KernelProfile | Failure]) -> list[int]:
     """Choose which configurations to compile next, until `count` of them are read; then none.
 
-    The first half lie near to as many others as they can. Then come those whose registers are least sure, or
+    The first half are near to as many others as they can. Then come those whose registers are least sure, or
     whether they compile at all, in several rounds. Those that declare too much shared memory come last.
     """
     total = len(known.threads)
@@ -97,7 +97,7 @@ def _doubts(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -
 def _amid(points: np.ndarray, count: int) -> list[int]:
     """Choose each so that the mean distance from any to the nearest chosen one falls most.
 
-    Of many points, some at random stand for all.
+    Of many points, some at random represent all.
     """
     if len(points) > _MOST_POINTS:
         some = np.sort(np.random.default_rng(0).choice(len(points), _MOST_POINTS, replace=False))

@@ -31,7 +31,7 @@ class T1Argument:
     access: str | None  # ReadOnly, WriteOnly or ReadWrite
     size: Any  # elements: a number, or an expression in the file's own language
     fill: str | None = None  # Constant, Random, ...
-    value: Any = None  # of a constant fill; below which random numbers lie
+    value: Any = None  # of a constant fill; below which random numbers are
     constant: bool = False  # whether it is a `__constant__` variable and not passed
 
 
@@ -225,7 +225,7 @@ def _size(expression: Expression) -> int | float | Expression:
 
 
 def text_of(size: int | Expression) -> str:
-    """Write a problem size as it stands in an expression."""
+    """Write a problem size as it is in an expression."""
     return f"({size.text})" if isinstance(size, Expression) else str(size)
 
 
@@ -234,7 +234,7 @@ def _product(factors: list[Expression]) -> str:
 
 
 def _numbers(text: str, where: str) -> list[Any]:
-    """Find the list that a piece of Python stands for by walking its tree: the text is never run."""
+    """Find the list that a piece of Python represents by walking its tree: the text is never run."""
     try:
         return _list(ast.parse(text.strip(), mode="eval").body, where)
     except SyntaxError as error:

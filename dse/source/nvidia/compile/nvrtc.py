@@ -67,7 +67,7 @@ class CudaSource:
         return architectures()
 
     def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
-        """Return what the code of a configuration hangs on: its macros, as far as the text may name them."""
+        """Return what the code of a configuration depends on: the macros that the text may name."""
         named = None if self.options else _words(self.text)
         if named is None:
             return defines
@@ -78,7 +78,7 @@ class CudaSource:
         return compile_source(self, arch, dict(settings))
 
     def constants(self, defines: Mapping[str, Any], count: int) -> "Constants":
-        """Work out what the text says of `count` configurations."""
+        """Compute what the text says of `count` configurations."""
         from dse.source.nvidia.compile.constants import constants  # imports NumPy
 
         return constants(self.text, defines, count)

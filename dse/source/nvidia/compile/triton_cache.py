@@ -154,7 +154,7 @@ def _passed(entry: CachedKernel, names: Sequence[str]) -> tuple[Passed, ...]:
 
 
 def _stamps(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Tell by time and size which files a folder has: those that are edited are read anew."""
+    """Tell by time and size which files a folder has: those that are edited are read again."""
     files = [*folder.glob("*.*"), *folder.glob("*/*.*")]
     kept = sorted(file for file in files if file.suffix in (".cubin", ".json", ".ttir") and is_file(file))
     return tuple((str(file), (status := file.stat()).st_mtime_ns, status.st_size) for file in kept)

@@ -16,7 +16,7 @@ class Box(BaseModel):
     """What one copy by a tensor descriptor takes."""
 
     block_size: tuple[Annotated[int, Field(ge=1, le=256)], ...]  # elements along each axis
-    swizzle: Count = 0  # how the bytes lie in shared memory, by the driver's number
+    swizzle: Count = 0  # how the bytes are in shared memory, by the driver's number
 
 
 class CompileTarget(BaseModel):

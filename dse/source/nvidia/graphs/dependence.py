@@ -87,7 +87,7 @@ def dependence_graph(
 ) -> DependenceGraph:
     """Make the graph of one warp of one of the blocks that were run, by their numbers.
 
-    Where loops lie in one another deeper than `nested`, the outer ones are unrolled.
+    Where loops are in one another deeper than `nested`, the outer ones are unrolled.
 
     **Raises:** DseError if there are more than `most` instructions, or none.
     """

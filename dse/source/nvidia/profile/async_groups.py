@@ -53,7 +53,7 @@ def role(step: Step) -> Role | None:
             return Role("stores" if step.modifiers[:1] == ("G",) else "mbarrier", starts=True)
         case "ARRIVES" if step.has("LDGSTSBAR"):
             return Role("copies", closes=True, into="mbarrier")
-        case "DEPBAR" if step.has("LE"):  # of a scoreboard; behind it may stand others, as in {4,3,1}
+        case "DEPBAR" if step.has("LE"):  # of a scoreboard; behind it may be others, as in {4,3,1}
             return Role("copies", waits=True, left=int(texts[1], 0))
         case "WARPGROUP" if step.has("DEPBAR"):
             return Role("products", waits=True, left=int(texts[-1], 0))

@@ -1,6 +1,6 @@
 """Counts what the average block of a launch does, phase by phase between its barriers.
 
-Numbers of the sampled blocks are weighted by how many blocks each stands for.
+Numbers of the sampled blocks are weighted by how many blocks each represents.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ class AccessCounts:
     """The accesses of one kind that an average block makes in one pass of a phase."""
 
     requests: float = 0.0  # warp instructions with at least one thread
-    sectors: float = 0.0  # of 32 bytes, each request by itself; global and local
+    sectors: float = 0.0  # of 32 bytes, each request separately; global and local
     passes: float = 0.0  # shared: through the banks; global, local: lines of 128 bytes
     bytes: float = 0.0  # asked for by threads
 
@@ -178,7 +178,7 @@ class Characterisation:
     def fp32_ops(self) -> float:
         """Single-precision operations of the grid, of data that is finite and of the normal range.
 
-        Half of those whose predicates depend on computed data: what stands for both branches of an `if` has
+        Half of those whose predicates depend on computed data: what represents both branches of an `if` has
         each of its predicates and its opposite.
         """
         return self.blocks * sum(

@@ -208,7 +208,7 @@ class _Walker:
     def block(self, index: int) -> None:
         self.in_a_row = self.in_a_row + 1 if index == self.last else 0
         self.last = index
-        if self.in_a_row > _STEADY and not self.groups.most_in_flight:  # goes on as it did
+        if self.in_a_row > _STEADY and not self.groups.most_in_flight:  # continues as it did
             self._advance(self.settled)
         else:
             before = self.done
@@ -245,7 +245,7 @@ class _Walker:
                 standing.now[2] += 1 / in_flight
         longest = standing.now[1]
         self.issue(self.code, place, place + 1, fetch, standing)
-        if role.starts:  # no register has it, so no chain goes on from it
+        if role.starts:  # no register has it, so no chain continues from it
             standing.now[1] = longest
             self.groups.start(
                 role, AsyncResult(float(standing.ready[_STARTED]), standing.path[_STARTED].copy())

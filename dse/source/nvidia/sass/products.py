@@ -48,7 +48,7 @@ _TYPES = {
     "TF32": _Type(32, "mma_tf32"),
     "S8": _Type(8, "mma_int8"),
     "U8": _Type(8, "mma_int8"),
-    # Narrower floats lie in bytes too, and take as long.
+    # Narrower floats are in bytes too, and take as long.
     **dict.fromkeys(("E4M3", "E5M2", "E2M3", "E3M2", "E2M1"), _Type(8, "mma_fp8", "mma_fp8")),
 }
 _DEFAULTS = {"H": _HALF, "D": _Type(64, "mma_fp64")}  # of families whose type need not be named
