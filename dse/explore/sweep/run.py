@@ -36,7 +36,7 @@ def reduced(
 ) -> Entries | None:
     """Reduce all units; None where there is no configuration.
 
-    With a `folder` the state of the work is noted there every few seconds, and the work resumes from it when it
+    With a `folder` the state of the work is noted there every few seconds, and work resumes from it when it
     is started again. The caller removes it.
 
     **Raises:** DseError if `folder` holds something else or cannot be written.
