@@ -41,9 +41,7 @@ class PrunedSpace:
 
     places: np.ndarray  # among the candidates, the most promising first
     share: float
-    margin: (
-        float | None
-    )  # a log: what is predicted to be so much slower than the fastest is kept; None: no model
+    margin: float | None  # a log: of slower than the fastest prediction, for what is kept; None: no model
     spreads: float | None  # that the lower end is down; None without measurements
     reason: str = ""  # why many are kept, or no fewer can be; "" where there is nothing to say
 

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from dse.explore.fit.surrogate import Surrogate, learnt
 from dse.explore.tune.candidates import Candidates
 
-FIRST = 4  # measured at random where there is no model
+FIRST = 4  # measured by habit, where there is no model
 MOST_SEEN = 512  # measurements that the surrogate takes: its cost grows with their cube
 REFIT = 1.15  # measurements, over those that scales were fitted to, from which on they are fitted again
 STUCK = 3  # measurements in a row that gained nothing
@@ -107,7 +107,7 @@ class Tuner:
         return chance(before, c.position, c.position[list(self.told)], ~failed)
 
     def _blind(self, told: dict[int, float]) -> bool:
-        """Whether chance alone says what to measure next."""
+        """Whether habit and chance say what to measure next."""
         return not self.candidates.informed and len(told) < FIRST
 
     def _random(self, measured: int) -> np.random.Generator:
@@ -117,9 +117,7 @@ class Tuner:
     def _gain(self, told: dict[int, float], measured: int) -> np.ndarray:
         """Return what measuring each is expected to bring; any scale will do."""
         c, ran = self.candidates, _ran(told)
-        if self._blind(told):
-            return self._random(measured).uniform(size=len(c)) * self.works()
-        if not ran:
+        if self._blind(told) or not ran:
             return np.log(self.works()) - c.expected - np.where(c.possible, 0.0, 1e9)
         surrogate = self._after(told)
         waited = _waited(told)
