@@ -272,7 +272,7 @@ def search(
 ) -> "Search":
     """Search spaces that are too large to rank, of one kernel or of several that do the same work, by Optuna.
 
-    `objectives` is `time`, or `time,registers,shared` to keep several low; `storage` a database to go on in.
+    `objectives` is `time`, or `time,registers,shared` to keep several low; `storage` a database to continue.
 
     **Returns:** the search: `.best` is the fastest, `.rows()` has that of each kernel, `.front()` what
     nothing beats in all objectives; `.to_pandas()`.
@@ -305,7 +305,7 @@ def tune(
 
     `measure` gets one configuration and gives its seconds, or None if it failed. Each measurement corrects
     the predictions, and the next one is where most is expected to be gained. `journal` keeps each at once:
-    the same call goes on after an interruption. `prior` are files of the kernel's times on other GPUs.
+    the same call continues after an interruption. `prior` are files of the kernel's times on other GPUs.
 
     **Returns:** the run: `.best` is the fastest, `.rows()` has every measurement, in order; `.to_pandas()`.
     **Shapes:** one row a measurement, at most `budget`.

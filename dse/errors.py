@@ -16,7 +16,7 @@ class DseError(Exception):
         super().__init__(one_line(message))
 
 
-class Doubt(UserWarning):
+class InputWarning(UserWarning):
     """What the user gave contradicts itself, but can be used: one line."""
 
 

@@ -1,6 +1,6 @@
 """The nouns: a Gpu, a Kernel on it, what a block asks for, a Launch, and a Prediction.
 
-All fields broadcast: any leading shape. In a dense grid GPUs lie on axis 0, kernels on 1,
+All fields broadcast: any leading shape. In a dense grid GPUs are on axis 0, kernels on 1,
 launches on 2 (or launches on 1 where there is one kernel).
 """
 
@@ -52,7 +52,7 @@ def quantity(unit: str, **default: Any) -> Any:
 
 
 def count(unit: str, **default: Any) -> Any:
-    """Declare a field that holds a 32-bit integer array: occupancy is worked out in integers, exactly."""
+    """Declare a field that holds a 32-bit integer array: occupancy is computed in integers, exactly."""
     return eqx.field(converter=_as_int, metadata={"unit": unit}, **default)
 
 
@@ -243,7 +243,7 @@ class Resources(_Quantities):
 
 
 class Launch(_Quantities):
-    """One launch as it lies on the GPU."""
+    """One launch as it is on the GPU."""
 
     threads_per_block: Quantity = quantity("threads")
     warps_per_block: Quantity = quantity("warps")
@@ -306,7 +306,7 @@ class Prediction(_Quantities):
     @property
     def bottleneck(self) -> Int[Array, "*#batch"]:
         """Index into `terms` of the largest; of equals the first."""
-        # One after the other: to stack them, XLA would work out each term in a loop of its own.
+        # One after the other: to stack them, XLA would compute each term in a loop of its own.
         largest, *others = self.terms.values()
         index = jnp.zeros(jnp.shape(largest), jnp.int32)
         for i, term in enumerate(others, 1):

@@ -32,7 +32,7 @@ def test_the_python_example(run_python):
 @pytest.mark.slow
 def test_the_examples_from_python(run_python):
     codes = blocks("docs/python.md", "python")
-    assert len(codes) == 5
+    assert len(codes) == 6
     ran = run_python("\n".join(codes))
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.count("'rank'") == 1

@@ -19,7 +19,7 @@ from dse.core.space.expression import parse
 from dse.data import safe_readers
 from dse.data.measured import formats
 from dse.data.measured.file import File
-from dse.errors import MOST_CHARACTERS, MOST_QUOTED, Doubt, DseError, one_line, printable
+from dse.errors import MOST_CHARACTERS, MOST_QUOTED, DseError, InputWarning, one_line, printable
 from dse.simulator.case import graph_file, trace_text
 from dse.source.kept import unpack
 from dse.source.nvidia.compile.constants import constants
@@ -175,7 +175,7 @@ def test_a_valid_file_is_read(tmp_path, name):
 @settings(max_examples=50)
 @given(st.binary(max_size=200))
 def test_a_record_of_the_cache_is_read_or_dropped_with_a_warning(data):
-    with pytest.warns(Doubt, match="cache: a record cannot be read and is made again"):
+    with pytest.warns(InputWarning, match="cache: a record cannot be read and is made again"):
         assert unpack(data, elf.Parameter) is None
 
 
@@ -295,5 +295,5 @@ def test_loops_of_a_trace_are_not_nested_without_end():
 
 def test_a_record_that_unpacks_to_too_much():
     packed = b"z" + zlib.compress(b"\0" * 10**6)
-    with pytest.warns(Doubt, match="its checksum is wrong"):
+    with pytest.warns(InputWarning, match="its checksum is wrong"):
         assert unpack(b"12345678" + packed, elf.Parameter) is None

@@ -30,7 +30,7 @@ class OwnScores:
 def score(
     models: Sequence[str | Model] = tuple(MODELS), note: Note = ignore, progress: Progress = silent
 ) -> OwnScores:
-    """Score models on all measurements that lie beside kernels; what holds nothing to score is left out.
+    """Score models on all measurements beside kernels; what holds nothing to score is left out.
 
     **Raises:** DseError if nothing is left.
     """

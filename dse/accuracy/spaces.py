@@ -13,7 +13,7 @@ from dse.hardware.gpus.read import GpuFile
 from dse.kernels.description import Description
 
 SUFFIXES = (".csv.gz", ".csv", ".parquet")
-BESIDE = (".json", ".md", ".txt", ".cu", ".cuh", ".h", ".hip", ".cl")  # of what may lie beside tables
+BESIDE = (".json", ".md", ".txt", ".cu", ".cuh", ".h", ".hip", ".cl")  # of what may be beside tables
 
 Note = Callable[[str], None]  # is told, in one line, what was left out and why
 
@@ -25,7 +25,7 @@ def ignore(message: str) -> None:
 def files(folder: Path, only: str = "", note: Note = ignore) -> list[Path]:
     """Find the measured tables of a folder; with `only`, those whose SPACE/FILE holds that text.
 
-    `note` is told of files that are neither tables nor what lies beside such.
+    `note` gets the files that are neither tables nor files beside such.
     """
     paths = [path for path in sorted(folder.glob("*/*")) if only in str(path.relative_to(folder))]
     for path in paths:

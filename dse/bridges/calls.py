@@ -15,10 +15,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from dse.bridges.tables import PRODUCT, Own, Row, Table, distinct
+from dse.bridges.tables import PRODUCT, BestConfigurations, Own, Row, distinct
 from dse.core.files import read_text
 from dse.data.measured.formats import read as read_table
-from dse.data.measured.table import Table as Read
+from dse.data.measured.table import MeasuredTable
 from dse.errors import DseError, one_of
 from dse.explore.matrix.rank import first
 from dse.hardware.gpus import GpuFile, load
@@ -71,7 +71,7 @@ class Tensor:
 
     @property
     def gap(self) -> int | None:
-        """Elements from one row (or column) to the next; None where nothing lies between them."""
+        """Elements from one row (or column) to the next; None where nothing is between them."""
         dense = self.shape[-1 if self.layout == "row" else -2]
         stride = self.strides[-2 if self.layout == "row" else -1]
         return None if stride in (0, dense) else stride
@@ -154,11 +154,11 @@ def read(path: Path) -> list[Call]:
     return list(dict.fromkeys(calls))
 
 
-def table_of(file: GpuFile, calls: Sequence[Call], count: int, device: str = "") -> Table:
+def table_of(file: GpuFile, calls: Sequence[Call], count: int, device: str = "") -> BestConfigurations:
     """Rank configurations of calls: for each the first `count`."""
     ranked = first(file, [call.product for call in calls if call.product], count)
     problems = [[call.sizes | row for row in rows] for call, rows in zip(calls, ranked, strict=True)]
-    return Table(PRODUCT, file.name, COLUMNS, PARAMETERS, problems, calls, device)
+    return BestConfigurations(PRODUCT, file.name, COLUMNS, PARAMETERS, problems, calls, device)
 
 
 def best(
@@ -170,7 +170,7 @@ def best(
     return distinct(map(configuration, rows))[:count]
 
 
-def _listed(table: Read) -> Iterator[Call]:
+def _listed(table: MeasuredTable) -> Iterator[Call]:
     for name in COLUMNS[:3]:
         if name not in table.names:
             table.fail("columns", f"found no {name}, expected M, N and K")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dse.bridges.calls import IN_BATCHES, WITH_SUM, Call, Tensor
-from dse.bridges.tables import Row, Table
+from dse.bridges.tables import BestConfigurations, Row
 from dse.core.optional import tried
 from dse.core.version import __version__
 from dse.errors import DseError
@@ -39,14 +39,14 @@ def key(call: Call, device: str = "") -> str:
 
 
 def entry(call: Call, row: Row) -> dict[str, Any]:
-    """One configuration; EVEN_K says that no part of a tile lies beyond the depth."""
+    """One configuration; EVEN_K says that no part of a tile is beyond the depth."""
     names = dict(zip(OF_PARAMETERS, row.values(), strict=False))
     template = "triton::bmm" if call.op in IN_BATCHES else "triton::mm"
     even = call.matrices[0].shape[-1] % names["BLOCK_K"] == 0
     return {"template_id": template, **names, "EVEN_K": even}
 
 
-def text(table: Table) -> str:
+def text(table: BestConfigurations) -> str:
     """The content of the file: for each call the library's kernel and these configurations.
 
     Of a call with one configuration it has that alone: then nothing is timed. A table for one device has its

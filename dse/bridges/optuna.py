@@ -1,7 +1,7 @@
 """The model-guided tuner as a sampler of Optuna: `optuna.create_study(sampler=ModelGuidedSampler(...))`.
 
-Before each trial it is told all finished trials of the study anew: one that is taken up again from storage
-goes on as if it had never stopped.
+Before each trial it is told all finished trials of the study again: one that is taken up again from storage
+continues as if it had never stopped.
 """
 
 import math

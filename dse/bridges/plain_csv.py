@@ -3,10 +3,10 @@
 import csv
 import io
 
-from dse.bridges.tables import Table
+from dse.bridges.tables import BestConfigurations
 
 
-def text(table: Table) -> str:
+def text(table: BestConfigurations) -> str:
     """The content of the file."""
     names = (*table.sizes, *table.parameters, "time_s")
     out = io.StringIO(newline="")

@@ -2,10 +2,10 @@
 
 import json
 
-from dse.bridges.tables import Table
+from dse.bridges.tables import BestConfigurations
 
 
-def text(table: Table) -> str:
+def text(table: BestConfigurations) -> str:
     """The content of the file."""
     rows = [
         {

@@ -21,7 +21,7 @@ BESIDE = ("low_s", "high_s", "library_s", "by")  # columns of a row that come af
 
 
 @dataclass(frozen=True)
-class Table:
+class BestConfigurations:
     """Configurations by problem: for each problem the fastest predicted first.
 
     A row has the columns `sizes`, `parameters` and `time_s`. `subject` is what is known beside: the Kernel of
@@ -59,12 +59,12 @@ class Format:
     first: int = 1  # configurations of a problem
     several: bool = True  # whether there may be more
 
-    def file_name(self, table: Table) -> str:
+    def file_name(self, table: BestConfigurations) -> str:
         """The name that the reader looks for; else the table's title."""
         own = getattr(import_module(self.module), "file_name", None)
         return own(table) if own else f"{table.title.replace('/', ' ')}.{self.suffix}"
 
-    def text(self, table: Table) -> str:
+    def text(self, table: BestConfigurations) -> str:
         """The file's content. **Raises:** DseError for a problem that the format cannot hold."""
         writer = import_module(self.module)
         return writer.text(table) if hasattr(writer, "text") else _by_problem(table, writer.configuration)
@@ -96,7 +96,7 @@ def form(name: str, kernel: str) -> Format:
     return FORMATS[name]
 
 
-def _by_problem(table: Table, configuration: Callable[[Row], Own]) -> str:
+def _by_problem(table: BestConfigurations, configuration: Callable[[Row], Own]) -> str:
     """Write, as JSON, the sizes of each problem and its configurations by a reader's own names."""
     problems = [
         {

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from dse.bridges.calls import EXPERTS, Call
-from dse.bridges.tables import Row, Table
+from dse.bridges.tables import BestConfigurations, Row
 from dse.errors import DseError
 
 OP = "pallas_triton_ragged_dot"
@@ -27,12 +27,12 @@ def configuration(row: Row) -> dict[str, int]:
     return {**blocks, "split_k": 1, "num_warps": row["num_warps"], "num_stages": row["num_stages"]}
 
 
-def file_name(table: Table) -> str:
+def file_name(table: BestConfigurations) -> str:
     """The name under which tokamax looks the file up."""
     return f"{(table.device or table.gpu).lower().replace(' ', '_')}/{OP}.json"
 
 
-def text(table: Table) -> str:
+def text(table: BestConfigurations) -> str:
     """The content of the file. **Raises:** DseError for another operation, or types that it does not take."""
     problems = {}
     for call, rows in zip(table.subject, table.problems, strict=True):

@@ -102,7 +102,7 @@ class Pruner:
     def perf_model(self, **arguments: Any) -> float:
         """Predict seconds of one configuration, infinite where it is impossible.
 
-        Triton asks for each configuration by itself. Those that were pruned just before are looked up;
+        Triton asks for each configuration separately. Those that were pruned just before are looked up;
         without `early_config_prune` each is a call of the model.
         """
         options = {name: arguments.get(name) for name in OPTIONS}

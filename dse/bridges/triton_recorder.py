@@ -15,13 +15,20 @@ from dse.source.nvidia.compile.absent import no_driver
 from dse.source.nvidia.compile.module_slice import dotted
 from dse.source.nvidia.compile.triton import ALIGNED, NONE, OPTIONS, canonical
 from dse.source.nvidia.compile.triton_function import Function, triton, unwrapped
-from dse.source.readers.recorded import MOST_CONTENTS_BYTES, Contents, Launch, Recorded, Row, Tile
+from dse.source.readers.recorded import (
+    MOST_CONTENTS_BYTES,
+    RecordedContents,
+    RecordedFile,
+    RecordedLaunch,
+    RecordedRow,
+    Tile,
+)
 from dse.source.readers.triton_call import contents_of, grid_axis
 from dse.source.readers.triton_kernel import as_text, pruned, settings
 
 
 @contextmanager
-def record(path: str | Path, launch: bool | None = None) -> Iterator[list[Launch]]:
+def record(path: str | Path, launch: bool | None = None) -> Iterator[list[RecordedLaunch]]:
     """Record the launches of Triton kernels meanwhile, of any package, and write them to a file at the end.
 
     `dse rank FILE:KERNEL` takes it. With `launch` false nothing is launched and outputs stay as they are, so
@@ -33,7 +40,7 @@ def record(path: str | Path, launch: bool | None = None) -> Iterator[list[Launch
     runtime = triton().runtime
     if launch is None:
         launch = _has_driver(runtime)
-    found: dict[str, Launch] = {}
+    found: dict[str, RecordedLaunch] = {}
     inside = threading.local()
     kinds = (runtime.jit.JITFunction, runtime.autotuner.Autotuner, runtime.autotuner.Heuristics)
 
@@ -55,7 +62,7 @@ def record(path: str | Path, launch: bool | None = None) -> Iterator[list[Launch
     kept = [(kind, kind.run) for kind in kinds]
     for kind, run in kept:
         kind.run = recorder(run)
-    launches: list[Launch] = []
+    launches: list[RecordedLaunch] = []
     try:
         if launch:
             yield launches
@@ -67,7 +74,9 @@ def record(path: str | Path, launch: bool | None = None) -> Iterator[list[Launch
             kind.run = run
         launches += found.values()
         with replacing(path) as target:
-            target.write_text(Recorded(launches=launches).model_dump_json(indent=1, exclude_defaults=True))
+            target.write_text(
+                RecordedFile(launches=launches).model_dump_json(indent=1, exclude_defaults=True)
+            )
 
 
 def _has_driver(runtime: Any) -> bool:
@@ -77,7 +86,7 @@ def _has_driver(runtime: Any) -> bool:
         return False
 
 
-def _launch(function: Function, args: tuple[Any, ...], named: Mapping[str, Any], grid: Any) -> Launch:
+def _launch(function: Function, args: tuple[Any, ...], named: Mapping[str, Any], grid: Any) -> RecordedLaunch:
     """Describe a launch by its arguments, as `of_call` takes them."""
     passed = dict(zip(function.jit.arg_names, args, strict=False)) | dict(named)
     names = [argument.name for argument in function.arguments]
@@ -93,9 +102,11 @@ def _launch(function: Function, args: tuple[Any, ...], named: Mapping[str, Any],
         meta = arguments | function.constexprs | values
         sizes = grid(meta) if callable(grid) else grid
         blocks = [grid_axis(sizes, axis) for axis in range(3)]
-        rows.append(Row(constants={name: as_text(value) for name, value in values.items()}, grid=blocks))
+        rows.append(
+            RecordedRow(constants={name: as_text(value) for name, value in values.items()}, grid=blocks)
+        )
     file, module = function.path.resolve(), dotted(function.path.resolve())
-    return Launch(
+    return RecordedLaunch(
         kernel=function.name,
         file=str(file),
         module=str(Path(*file.parts[-1 - module.count(".") :])),
@@ -118,7 +129,7 @@ def _argument(value: Any) -> Any:
     with suppress(Exception):  # of any type: the tensor has no memory
         held = contents_of(value)
     if held is not None and held.nbytes <= MOST_CONTENTS_BYTES:
-        return Contents.of(np.asarray(held))
+        return RecordedContents.of(np.asarray(held))
     with suppress(Exception):
         if (aligned := gcd(value.data_ptr(), ALIGNED)) < ALIGNED:
             return f"*{canonical(str(value.dtype))}:{aligned}"

@@ -2,11 +2,11 @@
 
 from numbers import Real
 
-from dse.bridges.tables import Row, Table
+from dse.bridges.tables import BestConfigurations, Row
 from dse.bridges.triton import OPTIONS
 
 
-def text(table: Table) -> str:
+def text(table: BestConfigurations) -> str:
     """The content of the file: by the sizes that are numbers, the first configuration of each."""
     numbers = [name for name in table.sizes if isinstance(table.problems[0][0][name], Real)]
     sizes = ", ".join(numbers)

@@ -8,19 +8,19 @@ nearest number counts. The device is what torch.cuda.get_device_name() says.
 import json
 import re
 
-from dse.bridges.tables import Table
+from dse.bridges.tables import BestConfigurations
 
 UNNAMED = ("bf16", "fp16")  # kinds that the name of a file leaves out
 
 
-def file_name(table: Table) -> str:
+def file_name(table: BestConfigurations) -> str:
     """The name under which vLLM looks the file up."""
     device = table.device or table.gpu
     family = table.subject.name == "moe" and "H200" in re.split(r"[\s/_]+", device)
     return named(table, "NVIDIA_H200" if family else device, "[{},{}]")  # one name for all of H200
 
 
-def named(table: Table, device: str, block: str) -> str:
+def named(table: BestConfigurations, device: str, block: str) -> str:
     """Name the file by sizes, device, operands and block of scales."""
     kernel = table.subject
     sizes = ",".join(
@@ -32,7 +32,7 @@ def named(table: Table, device: str, block: str) -> str:
     return f"{sizes},device_name={device}{kind}{shape}.json"
 
 
-def text(table: Table) -> str:
+def text(table: BestConfigurations) -> str:
     """The content of the file."""
     rows = {str(row["M"]): {name: row[name] for name in table.parameters} for row in table.rows}
     return json.dumps(rows, indent=4) + "\n"

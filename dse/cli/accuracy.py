@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import Group, JsonOption, present
+from dse.cli.options import CommandGroup, JsonOption, present
 from dse.core.files import around, fill
 from dse.errors import DseError, one_line
 from dse.models import DEFAULT, MODELS
@@ -19,7 +19,7 @@ DESCRIBED, OWN = "measured spaces", "own measurements"  # sections of a page
 COUNTS = ("configurations", "failed", "unpredicted")  # of a table: the same for all models, nearly
 
 
-class _FolderOrCommand(Group):
+class _FolderOrCommand(CommandGroup):
     """A command with subcommands; what names none of them is what `spaces` is given."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

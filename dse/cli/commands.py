@@ -9,7 +9,7 @@ import typer.core
 import typer.main
 
 from dse.cli import room
-from dse.cli.options import MORE, Group, flow
+from dse.cli.options import MORE, CommandGroup, flow
 from dse.errors import DseError
 
 # A command is a row here, and the module of dse.cli of that name. `dse --help` lists them in this order.
@@ -78,7 +78,7 @@ def _shorten(command: Any) -> None:
         _shorten(inner)
 
 
-class Commands(Group):
+class Commands(CommandGroup):
     """The command `dse`, of the commands of COMMANDS."""
 
     def __init__(self, **settings: Any) -> None:

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from dse.cli.options import CsvOption, Group, JsonOption, OutOption, WideOption, present
+from dse.cli.options import CommandGroup, CsvOption, JsonOption, OutOption, WideOption, present
 
-app = typer.Typer(name="gpus", cls=Group, rich_markup_mode="rich")
+app = typer.Typer(name="gpus", cls=CommandGroup, rich_markup_mode="rich")
 
 # From what a vendor says to what fits best.
 PROVENANCE = ("stated", "measured", "measured here", "derived", "fitted")

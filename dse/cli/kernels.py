@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, Group, JsonOption, OutOption, WideOption, present
+from dse.cli.options import CommandGroup, CsvOption, JsonOption, OutOption, WideOption, present
 
 if TYPE_CHECKING:
     from dse.kernels.description import Description
 
-app = typer.Typer(name="kernels", cls=Group, rich_markup_mode="rich")
+app = typer.Typer(name="kernels", cls=CommandGroup, rich_markup_mode="rich")
 
 
 @app.callback(invoke_without_command=True, epilog="Example: [bold]dse kernels[/bold]")

@@ -15,7 +15,7 @@ import typer
 
 from dse.cli.commands import Commands
 from dse.core.jax_cache import DOES_WITHOUT, FOLDER, SHORTEST, cache
-from dse.errors import MOST_QUOTED, Doubt, DseError, one_line
+from dse.errors import MOST_QUOTED, DseError, InputWarning, one_line
 
 app = typer.Typer(
     name="dse",
@@ -97,7 +97,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
         cache()
         with warnings.catch_warnings():
             warnings.showwarning = _show
-            warnings.simplefilter("default", Doubt)  # once each
+            warnings.simplefilter("default", InputWarning)  # once each
             # Of arithmetic, by NumPy: what is not finite is told in words. Tests have them as errors.
             warnings.simplefilter("ignore", RuntimeWarning, append=True)
             warnings.simplefilter("ignore", SyntaxWarning)  # of expressions, as Python reads them
@@ -155,7 +155,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 
 def _global_first(words: Sequence[str]) -> list[str]:
-    """Put the options of `dse` itself before the command: they may stand after it as well."""
+    """Put the options of `dse` itself before the command: they may be after it as well."""
     end = words.index("--") if "--" in words else len(words)
     first = [word for word in words[:end] if word in GLOBAL]
     return first + [word for word in words[:end] if word not in GLOBAL] + list(words[end:])
@@ -238,7 +238,7 @@ def in_options(mistake: str) -> str:
 
 def _show(message: Warning | str, category: type[Warning], *where: Any) -> None:
     """Write a warning: one line for what the user gave."""
-    if issubclass(category, Doubt):
+    if issubclass(category, InputWarning):
         print(f"dse: warning: {one_line(str(message))}", file=sys.stderr)
     else:
         print(warnings.formatwarning(message, category, *where[:2]), file=sys.stderr, end="")

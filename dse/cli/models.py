@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dse.cli.options import CsvOption, Group, JsonOption, OutOption, WideOption, present
+from dse.cli.options import CommandGroup, CsvOption, JsonOption, OutOption, WideOption, present
 from dse.errors import DseError
 
 if TYPE_CHECKING:
     from dse.models.about import About
 
-app = typer.Typer(name="models", cls=Group, rich_markup_mode="rich")
+app = typer.Typer(name="models", cls=CommandGroup, rich_markup_mode="rich")
 
 
 @app.callback(invoke_without_command=True, epilog="Example: [bold]dse models show mwp-cwp[/bold]")

@@ -49,7 +49,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Spread:
+class SpreadOptions:
     """The options of work that runs on several processes or machines."""
 
     panel: ClassVar = "On several processes or machines"
@@ -115,7 +115,7 @@ def flow(app: typer.Typer) -> None:
             flow(group.typer_instance)
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A command with subcommands whose context is what typer says it is: it hands out the base class."""
 
     context_class = typer.Context

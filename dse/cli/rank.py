@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import Output, Spread, grouped, present
+from dse.cli.options import Output, SpreadOptions, grouped, present
 from dse.errors import DseError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def rank(
         ),
     ] = None,
     prior: inputs.PriorOption = None,
-    spread: Spread,
+    spread: SpreadOptions,
     output: Output,
 ) -> None:
     """Rank the launch configurations of a kernel on a GPU by predicted time.

@@ -47,10 +47,10 @@ def reproduce(
     csv: CsvOption = False,
     out: OutOption = None,
 ) -> None:
-    """Work out the papers' tables and examples again and tell where, and why, the numbers differ.
+    """Compute the papers' tables and examples again and tell where, and why, the numbers differ.
 
     Ours agrees where, rounded as the paper rounds, it is what the paper prints. The sums at the end count
-    apart what a model works out and what is only looked up, declared or averaged. Exit code 1 where a number
+    apart what a model computes and what is only looked up, declared or averaged. Exit code 1 where a number
     differs and no reason of its own says why.
     """
     from dse.reproduce.compare import PAPERS, compare, problems

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import Output, Spread, grouped, present
+from dse.cli.options import Output, SpreadOptions, grouped, present
 from dse.models import DEFAULT
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -60,14 +60,14 @@ def search(
         int | None, typer.Option(min=0, max=inputs.MOST_SEED, help="Makes a new study repeatable.")
     ] = None,
     changed: inputs.SetOption = None,
-    spread: Spread,
+    spread: SpreadOptions,
     output: Output,
 ) -> None:
     """Search the parameters of one kernel, or of several variants that do the same work, with Optuna.
 
-    A name of work that several kernels do (`matmul`) stands for all of them. Variants are ranked by the best
-    that each reaches; where a space is small, the exhaustive optimum stands beside. Run it again with more
-    --trials to go on: studies are kept in --storage.
+    A name of work that several kernels do (`matmul`) represents all of them. Variants are ranked by the best
+    that each reaches; where a space is small, the exhaustive optimum is beside. Run it again with more
+    --trials to continue: studies are kept in --storage.
     """
     [closed] = inputs.models([model])
     values = inputs.settings(changed)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, Spread, WideOption, grouped, present
+from dse.cli.options import CsvOption, JsonOption, SpreadOptions, WideOption, grouped, present
 from dse.errors import DseError
 from dse.models import CLOSED_FORMS, DEFAULT
 
@@ -71,7 +71,7 @@ def sweep(
             help="The .parquet file that all rows go into; of what is asked for also .csv or .json.",
         ),
     ] = None,
-    spread: Spread,
+    spread: SpreadOptions,
     simulator: inputs.SimulatorOptions,
     json: JsonOption = False,
     csv: CsvOption = False,
@@ -80,7 +80,7 @@ def sweep(
     """Predict every configuration of every kernel at every size on every GPU by every model.
 
     With --top, --pareto, --histogram or --counts only these are kept, whatever the number of configurations;
-    else all rows are written to the file of --out. A sweep with a file that is interrupted goes on where it
+    else all rows are written to the file of --out. A sweep with a file that is interrupted continues where it
     stopped when it is started again.
 
     Models are all closed forms where rows are written, and else phase, unless --model is given. --set

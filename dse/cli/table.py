@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dse.bridges.tables import EXPERTS, FORMATS, PRODUCT, Format, Table, form
+from dse.bridges.tables import EXPERTS, FORMATS, PRODUCT, BestConfigurations, Format, form
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, present
 from dse.core.files import replacing
@@ -197,13 +197,13 @@ def table(
             timed = tuned(file, products, numbers, measure, runs, journal, timed, advance)
     rows = best(file, products, numbers, timed)
     problems = [[row] for row in rows]
-    best_ones = Table(kernel, file.name, ["M"], parameters, problems, products, device or "")
+    best_ones = BestConfigurations(kernel, file.name, ["M"], parameters, problems, products, device or "")
     _give(best_ones, target, out, json, csv)
 
 
 def _of_products(
     file: "GpuFile", shapes: Path | None, target: Format | None, first: int | None, device: str
-) -> Table:
+) -> BestConfigurations:
     """Rank the configurations of products of matrices."""
     if shapes is None:
         raise DseError("--shapes: found none, expected a file with columns M, N and K, or a log")
@@ -222,7 +222,7 @@ def _of_any(
     over: list[str] | None,
     model: str | None,
     source: bool,
-) -> Table:
+) -> BestConfigurations:
     """Find the best configuration of a kernel for each size."""
     lists = inputs.lists(over, "--for")
     counts, problem = inputs.kernel(name, inputs.settings(fixed), source=source)
@@ -238,10 +238,10 @@ def _of_any(
     product = Product.of([(counts, {**problem, **lists})], [file], inputs.models([model] if model else None))
     keys, parameters = list(lists), list(counts.space.names)
     rows = Sweep(product, progress=progress).top(1, ["size"])
-    return Table(name, file.name, keys, parameters, [[row] for row in rows])
+    return BestConfigurations(name, file.name, keys, parameters, [[row] for row in rows])
 
 
-def _give(table: Table, target: Format | None, out: Path | None, json: bool, csv: bool) -> None:
+def _give(table: BestConfigurations, target: Format | None, out: Path | None, json: bool, csv: bool) -> None:
     """Print rows as a table, or print or write them in a format for programs."""
     from dse.report.conclusion import conclude
 

@@ -23,7 +23,7 @@ from ipaddress import ip_address
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from dse.core.optional import install, needs
-from dse.errors import Doubt, DseError
+from dse.errors import DseError, InputWarning
 
 SECONDS = 2.0  # that one task of a worker takes, or as long as a unit does
 PATIENCE = 5.0  # s without a result before a local cluster is looked after
@@ -135,7 +135,7 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
         with connected:
             if _is_open(address):
                 found = f"cluster: found {address}, which anyone on its network may use and answer for"
-                warnings.warn(f"{found}, expected tls://HOST:PORT", Doubt, stacklevel=2)
+                warnings.warn(f"{found}, expected tls://HOST:PORT", InputWarning, stacklevel=2)
             yield connected
         return
     with needs("cryptography", install("cluster")):

@@ -119,7 +119,7 @@ class Points(NamedTuple):
         return Points(self.position[index], self.slopes[index])
 
 
-class Settings(NamedTuple):
+class Hyperparameters(NamedTuple):
     """The prior of the logs of the variances of PARTS, then of each feature's 1 / length²: normal."""
 
     middles: np.ndarray  # [PARTS + d]
@@ -175,7 +175,7 @@ class Process:
 def fitted(
     points: Points,
     values: np.ndarray,
-    prior: Settings,
+    prior: Hyperparameters,
     start: np.ndarray | None = None,
     correlation: Correlation = matern,
 ) -> tuple[Process, float]:

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from dse.core.cluster import Spread, in_use
 from dse.core.jax_cache import DOES_WITHOUT
-from dse.errors import Doubt, DseError
+from dse.errors import DseError, InputWarning
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -119,7 +119,7 @@ _LONGEST = 60  # bytes of a folder that a socket can lie in, whose name has 104 
 
 
 def _begin() -> None:
-    warnings.simplefilter("ignore", Doubt)  # of the cache, of which the process that started us has told
+    warnings.simplefilter("ignore", InputWarning)  # of the cache: the process that started us reports it
     warnings.filterwarnings("ignore", DOES_WITHOUT)
     collect_seldom()
     _follow_the_parent()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Column(NamedTuple):
-    """What stands in a column."""
+    """Unit and meaning of a result column."""
 
     unit: str  # as people write it; "1" of a plain number, "" of words
     meaning: str

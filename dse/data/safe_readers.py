@@ -1,6 +1,6 @@
 """Doors for files that may hold more than their size says: gzip, zip, NumPy's, CSV and Parquet.
 
-A small file of a stranger may stand for more than all memory. Whatever one holds, what comes out is data of
+A small file of a stranger may expand to more than all memory. Whatever one holds, what comes out is data of
 at most the size stated, or DseError of one line.
 """
 

@@ -30,7 +30,7 @@ SOURCE = "source"  # the level that counts what the source does
 
 @dataclass(frozen=True)
 class Level:
-    """One level: what counts the configurations, which model times them, and how many go on."""
+    """One level: what counts the configurations, which model times them, and how many continue."""
 
     name: str
     kernel: Counts

@@ -10,7 +10,7 @@ import numpy as np
 from dse.core.progress import Progress, silent
 from dse.data.measured.read import Measured
 from dse.data.scores import budgets, random_expectation, score
-from dse.errors import Doubt, DseError
+from dse.errors import DseError, InputWarning
 from dse.evaluate.chunks import Evaluation, evaluate
 from dse.hardware.gpus import stack
 from dse.kernels.counts import Counts, Number
@@ -32,7 +32,7 @@ def compare(
 ) -> Iterator[dict[str, Any]]:
     """Score each model on a measured space: rows with the fields of `dse.data.scores.Scores`, by `model`.
 
-    Every row of the file is predicted, in its own parameters and problem sizes, also where they lie outside
+    Every row of the file is predicted, in its own parameters and problem sizes, also where they are outside
     the kernel's space. `problem` changes sizes that the file does not state. A parameter that changes no time
     is one that the measured kernel ignored, if one of its values in all rows tells better what failed: then
     all is predicted with that value, and a warning says so.
@@ -58,7 +58,7 @@ def compare(
         if shares[value] > explained(evaluation):
             text = f"{measured.path}: {name}: found the same times with all its values, and failures as of"
             text = f"{text} {name} = {value}, expected an effect: predicted with that value"
-            warnings.warn(text, Doubt, stacklevel=2)
+            warnings.warn(text, InputWarning, stacklevel=2)
             return _rows(predicted(models, **{name: value}), measured)
     return _rows(evaluation, measured)
 

@@ -2,7 +2,7 @@
 
 The grid is cut into rows of launches that many kernels share (`layout`). Launches that cannot run are left
 out, and equal neighbours are evaluated once (`launches`). Only a minimum and a sum of each row leave the loop
-that evaluates the models (`minima`). The k best of the grid lie in the k rows with the smallest minima, and
+that evaluates the models (`minima`). The k best of the grid are in the k rows with the smallest minima, and
 as many of these rows are evaluated once more as may hold one of the best. Leading axes may be groups, each of
 which has its own k best.
 """
@@ -108,7 +108,7 @@ def reduce_grid(
     **Shapes:** all fields broadcast to the grid, e.g. [G, 1, 1, 1], [1, K, C, 1] and [1, 1, C, B]. Any number
     and order of axes; long last axes, along which launches alone differ, are fastest.
     **Precision:** that of the fields. Rows are chosen by minima that may be off by some units in the last
-    place, so configurations closer than that to the k-th may stand for it.
+    place, so configurations closer than that to the k-th may replace it.
     **Ties:** of equally fast configurations the one with the lower flat index comes first.
     **Raises:** ValueError for an empty axis, and for a field that holds NaN.
     `threads`: how many parts of the grid are worked on at a time; one for each core if None. `cuts`: how it
@@ -129,7 +129,7 @@ def reduce_groups(
     shape: tuple[int, ...] = (1,),
     cuts: Cuts = CUTS,
 ) -> dict[str, list[Summary]]:
-    """Reduce a grid as `reduce_grid` does, for each position along its first `groups` axes by itself.
+    """Reduce a grid as `reduce_grid` does, for each position along its first `groups` axes separately.
 
     The summaries are in the order of these positions; their shape is that of the other axes, and so are the
     indices. `shape` is that of the grid, where it has axes that no field depends on.

@@ -27,7 +27,7 @@ LEAST = 1 << 22  # and so many configurations: it has to be compiled for
 class Pieces:
     """Pieces of rows, of one length, as arrays [pieces, length]; each has all kernels in common.
 
-    A launch stands for `weight` neighbours along the row from `column` on. Those of weight 0 fill up.
+    A launch represents `weight` neighbours along the row from `column` on. Those of weight 0 fill up.
     """
 
     positions: np.ndarray  # [pieces], along the outer axes

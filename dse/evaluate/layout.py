@@ -39,7 +39,7 @@ CUTS = Cuts()
 
 @dataclass(frozen=True)
 class Layout:
-    """Rows lie along the leading axes of a grid: `outer` ones, where launches change, and `inner` ones.
+    """Rows are along the leading axes of a grid: `outer` ones, where launches change, and `inner` ones.
 
     Along the inner ones kernels alone change. Fields are [*leading or 1, row or 1].
     """
@@ -48,7 +48,7 @@ class Layout:
     outer: tuple[int, ...]  # axes
     inner: tuple[int, ...]
     row: int  # configurations
-    groups: int = 0  # leading axes, of which each position is reduced by itself
+    groups: int = 0  # leading axes, of which each position is reduced separately
 
     def sizes(self, axes: Sequence[int]) -> tuple[int, ...]:
         """The rows along some leading axes."""
@@ -138,7 +138,7 @@ def digits(index: Any, sizes: Sequence[int]) -> list[Any]:
 def lay_out(
     fields: Fields, shape: tuple[int, ...], groups: int = 0, cuts: Cuts = CUTS
 ) -> tuple[Fields, Layout]:
-    """Cut fields that broadcast to `shape` into rows, none of which lies in several groups."""
+    """Cut fields that broadcast to `shape` into rows, none of which is in several groups."""
     fields = jax.tree.map(lambda x: x.reshape((1,) * (len(shape) - x.ndim) + x.shape), fields)
     fields, leading, row = _cut(fields, shape, groups, cuts)
     launches = jax.tree.leaves((fields[0], fields[2]))

@@ -108,7 +108,7 @@ class Simulated(Result):
         return {"title": self.title, "cycle_s": self.cycle_s}
 
     def profile(self) -> Profile:
-        """Return every entry, with its place in time and whether it lies on the critical path."""
+        """Return every entry, with its place in time and whether it is on the critical path."""
         return profile(self.graph.case, self.graph.subsystems, self.graph.labels)
 
 

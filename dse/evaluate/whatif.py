@@ -3,7 +3,7 @@
 A change is `NAME=VALUE`. Of a kernel on a GPU:
 
 - `CLASS.lambda`, `CLASS.Lambda` (fp32, sfu, dram, ...): cycles, or with a trailing x that many times as many;
-  `tensor` stands for all kinds of products of matrices, and takes an x only;
+  `tensor` represents all kinds of products of matrices, and takes an x only;
 - `issue_limit`: instructions a cycle;
 - `conflicts=off`: each access to shared memory takes one pass; `barriers=off`: there are none;
   `uncoalesced=off`: global accesses touch what they ask for; `dram=off`: the L2 has everything;

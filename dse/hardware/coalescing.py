@@ -1,7 +1,7 @@
 """Counts the sectors and lines of memory that the lanes of a warp ask for together.
 
 Since compute capability 3.0 memory moves in sectors of 32 bytes, four to a line of 128, and lanes that ask
-for the same one share it. Elements are aligned to their size, so each lies in one sector.
+for the same one share it. Elements are aligned to their size, so each is in one sector.
 
 Source: NVIDIA, CUDA C Programming Guide 5.0, Secs. F.4.2, F.5.2.
 """

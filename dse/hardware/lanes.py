@@ -1,4 +1,4 @@
-"""Tells which threads of a block lie in which lanes: x runs fastest, then y, then z, 32 threads at a time."""
+"""Tells which threads of a block are in which lanes: x runs fastest, then y, then z, 32 threads at a time."""
 
 from typing import Any
 

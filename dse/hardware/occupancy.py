@@ -194,7 +194,7 @@ def _quotient(a: Whole, b: Whole) -> Whole:
     """⌊a / b⌋, exact for |a| < 2^21 and b > 0.
 
     CPUs have no vector instruction that divides integers, and one at a time such divisions take ten
-    times as long as everything else here. In float32, a + 1/2 lies half a unit or more off every
+    times as long as everything else here. In float32, a + 1/2 is half a unit or more off every
     multiple of b, so that neither rounding nor a reciprocal in place of the division moves it across.
     """
     return jnp.floor((a.astype(jnp.float32) + 0.5) / b.astype(jnp.float32)).astype(jnp.int32)

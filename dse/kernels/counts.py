@@ -175,7 +175,7 @@ class OwnKernel:
 
     @property
     def variant_of(self) -> str:
-        """Its name: it stands for itself."""
+        """Its name: it represents itself."""
         return self.name
 
     def count(

@@ -103,7 +103,7 @@ class DescriptorArgument:
     """A tensor descriptor that a kernel is launched with; of its array nothing is known."""
 
     type: str  # of an element, as Triton writes it: fp16
-    shape: tuple[Expression, ...]  # elements, the axis along which they lie side by side last
+    shape: tuple[Expression, ...]  # elements, the axis along which they are side by side last
     strides: tuple[Expression, ...]  # elements
     block: tuple[Expression, ...]  # elements that the kernel takes at a time
 
@@ -286,7 +286,7 @@ def _expect_described(description: Description) -> None:
 
 
 def _kernel(warp: Mapping[str, Any], accessed: Sequence[Mapping[str, Any]]) -> Kernel:
-    """Put together what a warp does by itself, WARP_FIELDS, and its accesses."""
+    """Put together what a warp does separately, WARP_FIELDS, and its accesses."""
     counts: dict[str, Any] = dict(warp) | {"other_insts": 0}
     counts |= {name: sum((part.get(name, 0.0) for part in accessed), np.asarray(0, float)) for name in _SUMS}
     insts = counts["load_insts"] + counts["store_insts"]

@@ -90,7 +90,7 @@ def _space(path: Path, file: schema.KernelFile, ours: Collection[str]) -> Space:
 
 
 def _source(path: Path, file: schema.KernelFile) -> Path | None:
-    """Find the source, which lies beside the description or below."""
+    """Find the source, which is beside the description or below."""
     source = None
     if file.source is not None:
         source = file_below(path.parent, file.source.file, f"{path}: source")

@@ -9,7 +9,7 @@ import numpy as np
 from dse.core.space.expression import parse
 from dse.errors import DseError
 from dse.measure.checking import Reference
-from dse.measure.device import Argument, Code, Device
+from dse.measure.device import Argument, Device, LoadedCode
 from dse.measure.job import TimingJob
 from dse.measure.reference import REFERENCES
 from dse.source.launches import Argument as Given
@@ -42,7 +42,7 @@ class Arguments:
         while self.addresses:
             self.device.free(self.addresses.popitem()[1][0])
 
-    def of(self, job: TimingJob, made: Compiled, code: Code) -> list[Argument]:
+    def of(self, job: TimingJob, made: Compiled, code: LoadedCode) -> list[Argument]:
         """Return what each parameter of the code takes; `__constant__` variables are filled.
 
         **Raises:** DseError if code and arguments do not fit.

@@ -26,12 +26,12 @@ Number = int | float
 
 FORMAT = 1
 _LIST = "built.json"
-MOST_BYTES = 1 << 30  # of all that lies in a file
+MOST_BYTES = 1 << 30  # of all that is in a file
 _KEPT = ("kernel", "digest", "compiler", "sizes", "names", "parameters")  # of a space, as they are
 
 
 @dataclass(frozen=True)
-class Code:
+class BuiltCode:
     """Machine code of one kernel, and how it is launched."""
 
     cubin: bytes
@@ -54,7 +54,7 @@ class BuiltSpace:
     sizes: Mapping[str, Number]
     names: tuple[str, ...]  # of the parameters
     parameters: tuple[tuple[Number, ...], ...]  # of each configuration
-    made: tuple[Code | Failure, ...]
+    made: tuple[BuiltCode | Failure, ...]
 
     def compiled(self, place: int) -> Compiled | Failure:
         """Return what the compiler made of a configuration. DseError if its code cannot be read."""
@@ -81,7 +81,7 @@ def _binary(cubin: bytes, kernel: str) -> elf.Binary:
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltFile:
     """Contents of a file."""
 
     path: Path
@@ -120,7 +120,7 @@ def digest_of(description: Description) -> str:
     return key(text, repr(description.build), repr(description.let))
 
 
-def code_of(made: Compiled | Failure, shared_bytes: int) -> Code | Failure:
+def code_of(made: Compiled | Failure, shared_bytes: int) -> BuiltCode | Failure:
     """Take of a compiled configuration what is kept; it may have so much shared memory in a block."""
     if isinstance(made, Failure):
         return made
@@ -129,7 +129,7 @@ def code_of(made: Compiled | Failure, shared_bytes: int) -> Code | Failure:
     used = made.binary.shared_bytes + (made.launched.shared_bytes if made.launched else 0)
     if used > shared_bytes:
         return Failure("too much shared memory", f"found {used:,} B, expected {shared_bytes:,} or less")
-    return Code(made.cubin, made.launched, made.spill_bytes)
+    return BuiltCode(made.cubin, made.launched, made.spill_bytes)
 
 
 def together(earlier: Sequence[BuiltSpace], new: Sequence[BuiltSpace]) -> list[BuiltSpace]:
@@ -147,7 +147,7 @@ def _case(space: BuiltSpace) -> tuple[str, str]:
 
 def write(path: Path, arch: int, spaces: Sequence[BuiltSpace]) -> None:
     """Write a file, whole or not at all. **Raises:** DseError if it cannot be written."""
-    codes: dict[Code, int] = {}
+    codes: dict[BuiltCode, int] = {}
     reasons: dict[Failure, int] = {}
     listed = []
     for space in spaces:
@@ -174,7 +174,7 @@ def write(path: Path, arch: int, spaces: Sequence[BuiltSpace]) -> None:
             file.writestr(name, cubin)
 
 
-def read(path: Path) -> Built:
+def read(path: Path) -> BuiltFile:
     """Read what `write` wrote. **Raises:** DseError for anything else."""
     if not path.is_file():
         raise DseError(f"{path}: found no file, expected what `dse measure build` wrote")
@@ -187,7 +187,7 @@ def read(path: Path) -> Built:
             name: within.read(name) for name in dict.fromkeys(entry["file"] for entry in listing["codes"])
         }
         codes = [
-            Code(cubins[entry["file"]], _launched(entry["launched"]), entry["spill_bytes"])
+            BuiltCode(cubins[entry["file"]], _launched(entry["launched"]), entry["spill_bytes"])
             for entry in listing["codes"]
         ]
         reasons = [Failure(**entry) for entry in listing["reasons"]]
@@ -195,12 +195,12 @@ def read(path: Path) -> Built:
         changed = next((name for code in codes if (name := code.name) not in cubins), None)
         if changed:
             raise ValueError("code that was changed")
-        return Built(path, int(listing["arch"]), spaces)
+        return BuiltFile(path, int(listing["arch"]), spaces)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DseError(f"{path}: found {error!s:.80}, expected what `dse measure build` wrote") from None
 
 
-def _space(listing: Mapping[str, Any], codes: Sequence[Code], reasons: Sequence[Failure]) -> BuiltSpace:
+def _space(listing: Mapping[str, Any], codes: Sequence[BuiltCode], reasons: Sequence[Failure]) -> BuiltSpace:
     kernel, digest, compiler, sizes, names, parameters = (listing[name] for name in _KEPT)
     made = tuple(codes[number] if number >= 0 else reasons[-1 - number] for number in listing["made"])
     rows = tuple(map(tuple, parameters))

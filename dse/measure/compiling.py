@@ -92,7 +92,7 @@ def compile_all(
 ) -> list[Compiled | Failure]:
     """Compile all configurations, by all processors; `advance` gets how many were done just now.
 
-    Those of the same settings are compiled once. What is done is kept: a run that was cut off goes on.
+    Those of the same settings are compiled once. What is done is kept: a run that was cut off continues.
     """
     cache, reported = Cache(), 0
     several: dict[str, list[int]] = {}

@@ -1,7 +1,7 @@
 """One GPU through the CUDA driver: memory, code, launches, times.
 
 Every call of the driver is checked, and an error names the call. After some errors (an illegal address, say)
-no further call of this process works: `DeviceError.lost` tells, and a new process has to go on.
+no further call of this process works: `DeviceError.lost` tells, and a new process has to continue.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class DeviceError(Exception):
 
 
 @dataclass(frozen=True)
-class Code:
+class LoadedCode:
     """A loaded kernel."""
 
     module: Any
@@ -162,25 +162,25 @@ class Device:
 
     # Code
 
-    def load(self, cubin: bytes, kernel: str) -> Code:
+    def load(self, cubin: bytes, kernel: str) -> LoadedCode:
         """Load a kernel of a cubin, by its mangled name."""
         module = self._call("cuModuleLoadData", cubin)
-        return Code(module, self._call("cuModuleGetFunction", module, kernel.encode()), kernel)
+        return LoadedCode(module, self._call("cuModuleGetFunction", module, kernel.encode()), kernel)
 
-    def unload(self, code: Code) -> None:
+    def unload(self, code: LoadedCode) -> None:
         """Unload a kernel."""
         self._call("cuModuleUnload", code.module)
 
-    def constant(self, code: Code, name: str) -> tuple[int, int]:
+    def constant(self, code: LoadedCode, name: str) -> tuple[int, int]:
         """Find the address and the bytes of a `__constant__` variable."""
         address, size = self._call("cuModuleGetGlobal", code.module, name.encode())
         return int(address), int(size)
 
-    def allow_dynamic_shared(self, code: Code, size: int) -> None:
+    def allow_dynamic_shared(self, code: LoadedCode, size: int) -> None:
         """Allow launches to add so many bytes of shared memory, which beyond 48 KiB they else may not."""
         self._call("cuFuncSetAttribute", code.function, self._dynamic, size)
 
-    def resident_blocks(self, code: Code, threads: int, dynamic: int = 0) -> int:
+    def resident_blocks(self, code: LoadedCode, threads: int, dynamic: int = 0) -> int:
         """Return the blocks that one SM holds at a time, by the driver's reckoning."""
         return int(self._call("cuOccupancyMaxActiveBlocksPerMultiprocessor", code.function, threads, dynamic))
 
@@ -196,7 +196,7 @@ class Device:
         """Encode a tensor map of an array, as Triton does, for a launch to take as its argument.
 
         `kind` is the type of an element as NumPy names it; `shape` and `box` are elements, `strides` bytes,
-        the axis along which elements lie side by side last; `swizzle` is the driver's number.
+        the axis along which elements are side by side last; `swizzle` is the driver's number.
         """
         driver = self.driver
         encoded = self._call(
@@ -218,7 +218,12 @@ class Device:
     # Launches
 
     def launching(
-        self, code: Code, grid: Dimensions, block: Dimensions, arguments: Sequence[Argument], shared: int = 0
+        self,
+        code: LoadedCode,
+        grid: Dimensions,
+        block: Dimensions,
+        arguments: Sequence[Argument],
+        shared: int = 0,
     ) -> Callable[[], None]:
         """Prepare a launch: what is returned launches whenever it is called, and does not wait."""
         held = [packed(argument) for argument in arguments]
@@ -230,7 +235,12 @@ class Device:
         return launch
 
     def launch(
-        self, code: Code, grid: Dimensions, block: Dimensions, arguments: Sequence[Argument], shared: int = 0
+        self,
+        code: LoadedCode,
+        grid: Dimensions,
+        block: Dimensions,
+        arguments: Sequence[Argument],
+        shared: int = 0,
     ) -> None:
         """Launch a kernel, without waiting for its end."""
         self.launching(code, grid, block, arguments, shared)()

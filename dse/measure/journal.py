@@ -1,7 +1,7 @@
 """Rows as they are measured: each is on disk before the next one is begun.
 
-Beside the table that is wanted lies a file of JSON lines, the first of which says what was measured; in the
-end, or when time is up, the table is made of it. A run that was cut off goes on from either.
+Beside the table that is wanted is a file of JSON lines, the first of which says what was measured; in the
+end, or when time is up, the table is made of it. A run that was cut off continues from either.
 """
 
 import json
@@ -25,10 +25,10 @@ SUFFIX = ".partial.jsonl"
 class Journal:
     """The rows measured so far for the table `path`, in a run that `about` describes.
 
-    `about` has `gpu`, `sweep`, and for each of `kernels` what must be the same where a run goes on; the rest
+    `about` has `gpu`, `sweep`, and for each of `kernels` what must be the same to continue a run; the rest
     (driver, compiler, date) may differ.
 
-    **Raises:** DseError if the table's folder is not there, or if what lies there is of another run.
+    **Raises:** DseError if the table's folder is not there, or if what is there is of another run.
     """
 
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
@@ -89,7 +89,7 @@ class Journal:
             file.write(f"{json.dumps(row)}\n".encode())
 
     def close(self, *, done: bool) -> None:
-        """Write the table; where all is `done`, nothing is left to go on from."""
+        """Write the table; where all is `done`, nothing is left to continue from."""
         if self.rows:
             write(self.path, self.about, self.rows)
         if done or not self.rows:

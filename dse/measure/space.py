@@ -1,7 +1,7 @@
 """Configurations of our kernels, compiled, launched and timed on a GPU, each a row of a table.
 
 The GPU is used by a process of its own. Where a launch breaks it (an illegal address) or does not end, that
-process is ended, the configuration noted as failed, and a new one goes on with the next. Other processes
+process is ended, the configuration noted as failed, and a new one continues with the next. Other processes
 compile ahead of it.
 """
 

@@ -1,4 +1,4 @@
-"""Repeated measurements: their middle, how far they lie apart, and when there are enough of them."""
+"""Repeated measurements: their middle, how far they are apart, and when there are enough of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -15,7 +15,7 @@ from dse.measure import checking
 from dse.measure.arguments import Arguments
 from dse.measure.bench import benchmarks
 from dse.measure.checking import CheckedLaunch
-from dse.measure.device import Argument, Code, Device, DeviceError
+from dse.measure.device import Argument, Device, DeviceError, LoadedCode
 from dse.measure.job import TimingJob
 from dse.measure.statistics import repeat, variation
 from dse.source.nvidia.arguments import as_launched
@@ -113,7 +113,7 @@ class TimingBench:
                     if not error.lost:
                         raise
 
-    def steps(self, job: TimingJob, code: Code) -> list[int]:
+    def steps(self, job: TimingJob, code: LoadedCode) -> list[int]:
         """List the dynamic shared memory of the launches: what is needed; of a sweep, also more."""
         device, threads = self.device, prod(job.configuration.block)
         needed = job.configuration.shared_bytes or 0
@@ -134,7 +134,7 @@ class TimingBench:
                     steps.append(size)
         return steps
 
-    def timed(self, job: TimingJob, code: Code, arguments: list[Argument], dynamic: int) -> Row:
+    def timed(self, job: TimingJob, code: LoadedCode, arguments: list[Argument], dynamic: int) -> Row:
         """Check and time a configuration with so much dynamic shared memory."""
         device, configuration = self.device, job.configuration
         threads, settings = prod(configuration.block), self.settings

@@ -57,7 +57,7 @@ ABOUT = About(
     bounded=True,
 )
 SHARPNESS = 4.0  # exponent of the power mean: to square and to take roots is faster than other powers
-APART = 4  # phases up to which each is computed by itself: compilers make one loop of them, 70 times faster
+APART = 4  # phases up to which each is computed separately: compilers make one loop of them, 70 times faster
 
 IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "vector", "issue")  # each sub-partition of the SM has its own
 IN_SM = ("shared", "l1", "l2", "lsu", "barrier")
@@ -159,7 +159,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
 def _phases(gpu: Gpu, kernel: Kernel, dimensions: int) -> list[_Phases]:
     """Take a kernel's phases, for a GPU with a first axis of its own and arrays of `dimensions` axes.
 
-    Up to APART phases are computed each by itself, so that a result does not depend on its batch.
+    Up to APART phases are computed separately, so that a result does not depend on its batch.
     """
     if not kernel.phases:
         kernel = jax.tree.map(lambda x: _first_axis(x, dimensions), kernel)
@@ -194,7 +194,7 @@ class _Bound(NamedTuple):
     """Bounds on the cycles of a phase, or of all repeated phases together, in any wave."""
 
     passes: Array | float
-    own: _Piece  # what a warp or a block takes by itself
+    own: _Piece  # what a warp or a block takes separately
     busiest: tuple[_Piece, ...]  # of each of SIDE_BY_SIDE: cycles of a warp
     all_felt: Array | None  # whether all of these are felt, not only the busiest; None: never
     in_both: Array | float  # cycles that are felt in either

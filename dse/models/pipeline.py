@@ -1,8 +1,8 @@
 """Pipeline: the warps of one SM, simulated entry by entry as they share its pipes.
 
 Of a kernel that is known by its counts all warps are alike, with equal phases, in which runs of instructions
-stand for single ones; graphs may give each warp a program of its own. Of a long launch the beginning is
-simulated; the rest is taken to go on as that ends.
+represent single ones; graphs may give each warp a program of its own. Of a long launch the beginning is
+simulated; the rest is taken to continue as that ends.
 """
 
 from __future__ import annotations

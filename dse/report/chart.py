@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     import altair
 
 WIDTH = 720  # of the axes, pixels; labels and legend bring a chart to about 900
-# Any two lie at least 18 units of CIELAB apart, and 25 from black, for common vision and, by the matrices of
+# Any two are at least 18 units of CIELAB apart, and 25 from black, for common vision and, by the matrices of
 # Machado et al. (2009), for protanopia, deuteranopia and tritanopia. The first few are the most distinct.
 COLOURS = (
     "#008DF9",

@@ -1,6 +1,6 @@
 """Throughput against occupancy by several models: a few lines named where they end, or a small panel a model.
 
-Lines that coincide are one line with all of their names, no colour stands for two, and the axis of throughput
+Lines that coincide are one line with all of their names, no colour represents two, and the axis of throughput
 is logarithmic, so that one model far above the others does not flatten them.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-ALIKE = 0.01  # how far lines that are said to coincide may lie apart at most
+ALIKE = 0.01  # how far lines that are said to coincide may be apart at most
 FEW = 6  # lines that one panel holds
 LABEL = 17  # pixels between the middles of labels
 COLUMNS, PANEL = 4, (196, 132)  # of small panels, pixels

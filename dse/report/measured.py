@@ -19,7 +19,7 @@ def curves(
 ) -> "altair.VConcatChart":
     """Draw a panel for each name of `charts`, of the rows that have it as `chart`; a line for each `series`.
 
-    Rows have `chart`, `series`, `x` and `y`; the titles of both axes stand in `charts`.
+    Rows have `chart`, `series`, `x` and `y`; the titles of both axes are in `charts`.
     """
     from dse.report.grammar import alt
 

@@ -87,7 +87,7 @@ def _check_room(path: Path | str) -> None:
 
 
 def _page(title: str, spec: str, libraries: str) -> str:
-    # A name with </script> in it would end the script; in JSON, < stands in strings only.
+    # A name with </script> in it would end the script; in JSON, < is in strings only.
     spec = spec.replace("<", "\\u003c")
     return _PAGE.format(
         title=html.escape(title), libraries=libraries, spec=spec, options=json.dumps(_OPTIONS)

@@ -1,4 +1,4 @@
-"""Rows as a table, JSON or CSV on standard output, and a bar while the work goes on."""
+"""Rows as a table, JSON or CSV on standard output, and a bar while the work continues."""
 
 import csv as csv_module
 import logging
@@ -84,7 +84,7 @@ def bars(shares: Mapping[str, float], title: str, least: float = 0.01, width: in
 def progress(description: str, total: float | None = None) -> Iterator[Callable[[float], None]]:
     """Show a bar on standard error for work of `total` steps; call what it gives with the steps just done.
 
-    Without a `total` it says only that the work goes on. It shows itself after a second, goes when the work
+    Without a `total` it says only that the work continues. It shows itself after a second, goes when the work
     is done, and stays silent where standard error is no terminal, or DSE_QUIET is set.
     """
     console, begun = Console(stderr=True), monotonic()

@@ -66,7 +66,7 @@ def draw(
 ) -> "altair.LayerChart":
     """Draw a bar for each entry: solid while it occupies the entrance, light until its result is ready.
 
-    Each subsystem with an entry is a band; instructions that it holds at the same time lie one below the
+    Each subsystem with an entry is a band; instructions that it holds at the same time are one below the
     other. `window` gives the first and last cycle drawn. Of more than `most` entries the first `most` are
     drawn, and the drawing ends where the next would begin. `critical` has the numbers of the entries on the
     critical path; of each that part is underlined for which the next one waits. `title` says what was

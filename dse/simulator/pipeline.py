@@ -1,7 +1,7 @@
-"""Launches of kernels that are known by their counts, simulated: which cases stand for each of them.
+"""Launches of kernels that are known by their counts, simulated: which cases represent each of them.
 
-All warps are alike, with equal phases, in which runs of instructions stand for single ones. Of a long launch
-the beginning is simulated; the rest is taken to go on as that ends.
+All warps are alike, with equal phases, in which runs of instructions represent single ones. Of a long launch
+the beginning is simulated; the rest is taken to continue as that ends.
 """
 
 import math
@@ -70,7 +70,7 @@ def predict(
 
 
 def one(warp: Warp, launch: Launch, settings: Settings) -> tuple[Case, tuple[str, ...]]:
-    """Make a case of a launch, with the parts of the kernel that its instructions stand for.
+    """Make a case of a launch, with the parts of the kernel that its instructions represent.
 
     All phases, in cycles, of `settings.groups` blocks; else of all that the busiest SM runs, or of as many as
     ENTRIES allows, a round at least. **Shapes:** all fields are scalars.
@@ -159,7 +159,7 @@ def _of_parts(values: np.ndarray, part: np.ndarray, launch: np.ndarray, count: i
 
 @dataclass(frozen=True)
 class _Sample:
-    """The simulations that stand for N launches, C cases, each with a weight among those of its launch."""
+    """The simulations that represent N launches, C cases, each with a weight among those of its launch."""
 
     made: PhasePlan
     columns: "CaseColumns"
@@ -188,7 +188,7 @@ def _sample(warp: Warp, launch: Launch, settings: Settings) -> _Sample:
     # Terms in whole ticks let the simulator count in integers. Of those there are enough for any precision.
     sampled = phases.max(1) / made.phases * groups.max(1) / blocks
     tick = np.maximum(_bounds(warp, launch).max(1) * sampled / TICKS, np.finfo(float).tiny)
-    # An entry stands for many instructions, and closes the valve for as long as their mean number does.
+    # An entry represents many instructions, and closes the valve for as long as their mean number does.
     issue = np.asarray(warp.issue) / made.phases / made.entries
     valve = _two_reciprocals(issue / tick)
     tick = np.where(valve > 0, issue / np.maximum(valve, 1.0), tick)

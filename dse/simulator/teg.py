@@ -153,7 +153,7 @@ def _halves(lanes: int) -> list[np.ndarray]:
 def skew(access: TraceAccess, lanes: int = WARP, machine: TegMachine = GT200) -> float:
     """Return how much more the busiest channel gets than with all equally busy: 1 to the number of channels.
 
-    All warps count, and ask for addresses that lie `pitch` apart.
+    All warps count, and ask for addresses that are `pitch` apart.
     """
     pitch, stride = access.pitch, access.stride
     if access.count is not None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dse.core.files import cache_folder, may_write, own_folder
-from dse.errors import Doubt
+from dse.errors import InputWarning
 
 
 def key(*parts: str) -> str:
@@ -56,7 +56,7 @@ class Cache:
                         database.execute(f"SELECT key, value FROM entries WHERE key IN ({places})", some)
                     )
         except _Unusable as reason:
-            warnings.warn(f"{self.path}: cache: nothing is kept: {reason}", Doubt, stacklevel=2)
+            warnings.warn(f"{self.path}: cache: nothing is kept: {reason}", InputWarning, stacklevel=2)
             return {}
         return entries
 

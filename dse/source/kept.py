@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from dse.errors import Doubt
+from dse.errors import InputWarning
 
 Kept = TypeVar("Kept")
 
@@ -37,7 +37,7 @@ def unpack(data: Any, *kinds: type[Kept]) -> Kept | None:
         return _decoder(kind).decode(value)
     except (ValueError, TypeError, KeyError, zlib.error, msgspec.MsgspecError) as error:
         what = " ".join(str(error).split())[:200]
-        warnings.warn(f"cache: a record cannot be read and is made again: {what}", Doubt, stacklevel=2)
+        warnings.warn(f"cache: a record cannot be read and is made again: {what}", InputWarning, stacklevel=2)
         return None
 
 

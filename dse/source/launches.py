@@ -40,7 +40,7 @@ class Descriptor:
     """A tensor descriptor: of an array of which nothing is known."""
 
     type: str  # of an element, as Triton writes it: fp16
-    shape: tuple[int, ...]  # elements, the axis along which they lie side by side last
+    shape: tuple[int, ...]  # elements, the axis along which they are side by side last
     strides: tuple[int, ...]  # elements
     block: tuple[int, ...]  # elements that the kernel takes at a time
 

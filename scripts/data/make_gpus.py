@@ -26,7 +26,7 @@ from gpu_facts import MEASURED, Card, Facts, Value, WithFile, cite, tidy
 from gpu_tensor import tensor
 
 from dse.hardware.gpus.read import Fact, Header
-from dse.hardware.gpus.table import TABLE, Listed
+from dse.hardware.gpus.table import TABLE, CatalogueRow
 from dse.hardware.gpus.write import text, write
 from dse.types import CLASSES as ALL_CLASSES
 from dse.types import TENSOR, Limits
@@ -689,7 +689,7 @@ def catalogue(rows: Sequence[Board]) -> str:
             if names.setdefault(key, row["slug"]) != row["slug"]:
                 sys.exit(f"catalogue: found {name!r} of {row['slug']} and of {names[key]}, expected one")
     file = io.StringIO()
-    writer = csv.DictWriter(file, Listed._fields, lineterminator="\n")
+    writer = csv.DictWriter(file, CatalogueRow._fields, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return file.getvalue()

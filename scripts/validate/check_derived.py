@@ -22,7 +22,7 @@ from gpu_facts import Facts  # pyright: ignore[reportMissingImports]
 import dse
 from dse.accuracy.spaces import gpu_file, kernel_of
 from dse.hardware.gpus.read import GpuFile, load_row, of
-from dse.hardware.gpus.table import Listed
+from dse.hardware.gpus.table import CatalogueRow
 from dse.hardware.gpus.write import write
 
 DIFFERS = 0.1
@@ -46,7 +46,7 @@ def derived(own: GpuFile) -> tuple[GpuFile, str] | None:
     )
     if board is None:
         return None
-    row = Listed(**make_gpus.of_board(board, facts))
+    row = CatalogueRow(**make_gpus.of_board(board, facts))
     listed = next(listed for listed in facts.listed if listed.file == row.like)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{row.like}.toml"

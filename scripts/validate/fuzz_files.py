@@ -338,10 +338,10 @@ def study(url: str) -> Callable[[], Sequence[bytes]]:
 
 def built() -> Sequence[bytes]:
     """Write kernels that are compiled for a measurement."""
-    from dse.measure.built import BuiltSpace, Code, write
+    from dse.measure.built import BuiltCode, BuiltSpace, write
 
     with tempfile.TemporaryDirectory() as folder:
-        code = Code(compiled().cubin, None, None)
+        code = BuiltCode(compiled().cubin, None, None)
         space = BuiltSpace("k", "d", "NVRTC", {"n": 4}, ("block",), ((32,), (64,)), (code, code))
         write(Path(folder, "b.zip"), 80, [space])
         return [Path(folder, "b.zip").read_bytes()]
@@ -359,12 +359,12 @@ def journal_table() -> Sequence[bytes]:
 
 def recording() -> Sequence[bytes]:
     """Write a recording of the microbenchmarks."""
-    from dse.measure.bench.records import BenchmarkRecord, Recording, save
+    from dse.measure.bench.records import BenchmarkRecord, BenchRecording, save
     from dse.measure.statistics import Repeats
 
     with tempfile.TemporaryDirectory() as folder:
         record = BenchmarkRecord("clock", {"warps": 4}, "Hz", Repeats((1.0, 2.0), True))
-        save(Recording({"name": "NVIDIA X"}, [record]), Path(folder, "a"))
+        save(BenchRecording({"name": "NVIDIA X"}, [record]), Path(folder, "a"))
         return [Path(folder, "a").read_bytes()]
 
 

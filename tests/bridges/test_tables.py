@@ -9,10 +9,10 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from dse.bridges.tables import FORMATS, PRODUCT, Table, form
+from dse.bridges.tables import FORMATS, PRODUCT, BestConfigurations, form
 from dse.errors import DseError
 
-TABLE = Table(
+TABLE = BestConfigurations(
     "gemm",
     "NVIDIA RTX A4000",
     ("m", "n"),

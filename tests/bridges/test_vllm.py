@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from dse.bridges import sglang, vllm
-from dse.bridges.tables import Table
+from dse.bridges.tables import BestConfigurations
 from dse.explore.matrix.table import Kernel
 from dse.models.matrix.configuration import PARAMETERS
 
 EXPERTS = {"E": 256, "N": 512, "K": 7168, "topk": 8}
 
 
-def table(kernel: Kernel, device: str, *rows: dict) -> Table:
-    return Table(kernel.name, device, ["M"], PARAMETERS, [[row] for row in rows], kernel)
+def table(kernel: Kernel, device: str, *rows: dict) -> BestConfigurations:
+    return BestConfigurations(kernel.name, device, ["M"], PARAMETERS, [[row] for row in rows], kernel)
 
 
 def vllm_name(experts: int, columns: int, device: str, dtype: str | None, block: list[int] | None) -> str:

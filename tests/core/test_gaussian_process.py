@@ -9,10 +9,10 @@ from scipy.stats import multivariate_normal
 
 from dse.core.gaussian_process import (
     PARTS,
+    Hyperparameters,
     Points,
     Posterior,
     Process,
-    Settings,
     exponential,
     fitted,
     matern,
@@ -98,7 +98,7 @@ def test_derivative_of_the_correlation(correlation, of):
 @CORRELATIONS
 def test_what_is_fitted_is_the_most_probable(correlation, of):
     """No step along any of the settings leads to a higher density, by the density one number at a time."""
-    prior = Settings(SETTINGS, np.full(PARTS + D, 1.0))
+    prior = Hyperparameters(SETTINGS, np.full(PARTS + D, 1.0))
     start = SETTINGS + 0.5
     process, unlikely = fitted(SEEN, VALUES, prior, start, correlation)
 

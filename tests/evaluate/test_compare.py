@@ -8,7 +8,7 @@ import pytest
 
 from dse import kernels
 from dse.data import measured
-from dse.errors import Doubt
+from dse.errors import InputWarning
 from dse.evaluate.compare import compare, without_effect
 from dse.hardware import gpus
 
@@ -66,7 +66,9 @@ def test_a_parameter_that_the_measured_kernel_ignored_is_told_by_times_and_failu
     kernel, table = rows(lambda block, items, wide: time(block, items, 1))
     assert without_effect(table) == ["wide"]
     gpu = gpus.load("a100-pcie-40gb").gpu
-    with pytest.warns(Doubt, match=r"times\.csv: wide: found the same times .* failures as of wide = 1"):
+    with pytest.warns(
+        InputWarning, match=r"times\.csv: wide: found the same times .* failures as of wide = 1"
+    ):
         scores, _ = compare(kernel, gpu, ["roofline"], table)
     failed = np.sum(~table.ok)
     assert scores["failed"] == scores["unpredicted"] == failed > 0

@@ -10,8 +10,8 @@ import pytest
 from dse.measure.bench import benchmarks
 from dse.measure.bench import run as gpu
 from dse.measure.bench.benchmarks import INSTRUCTIONS, Benchmark
-from dse.measure.bench.records import Recording
-from dse.measure.device import Code, Device
+from dse.measure.bench.records import BenchRecording
+from dse.measure.device import Device, LoadedCode
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.sass.elf import Binary
 
@@ -77,10 +77,10 @@ class FakeDevice(Device):
     def copy(self, target: int, source: int, size: int) -> None:
         self.ms = 1e3 * 2 * size / BANDWIDTH["dram"]
 
-    def load(self, cubin: bytes, kernel: str) -> Code:
-        return Code(BUILDS[cubin], None, kernel)
+    def load(self, cubin: bytes, kernel: str) -> LoadedCode:
+        return LoadedCode(BUILDS[cubin], None, kernel)
 
-    def resident_blocks(self, code: Code, threads: int, dynamic: int = 0) -> int:
+    def resident_blocks(self, code: LoadedCode, threads: int, dynamic: int = 0) -> int:
         return 2048 // threads
 
     def synchronize(self) -> None:
@@ -101,11 +101,11 @@ class FakeDevice(Device):
         return 1 + self.noise * self.random.standard_normal()
 
     def launching(
-        self, code: Code, grid: Any, block: Any, arguments: Any, shared: int = 0
+        self, code: LoadedCode, grid: Any, block: Any, arguments: Any, shared: int = 0
     ) -> Callable[[], None]:
         return lambda: self.launched(code, grid, block, arguments)
 
-    def launched(self, code: Code, grid: Any, block: Any, arguments: Any) -> None:
+    def launched(self, code: LoadedCode, grid: Any, block: Any, arguments: Any) -> None:
         warps = -(-block[0] // 32)
         blocks = max(1, grid[0] // SMS)
         behave = getattr(self, code.module.kernel)
@@ -188,10 +188,10 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
 
 
 @pytest.fixture(scope="session")
-def recording(made: dict[Benchmark, Compiled]) -> Recording:
+def recording(made: dict[Benchmark, Compiled]) -> BenchRecording:
     """What the microbenchmarks record on such a GPU: made by arithmetic, not measured."""
     device = FakeDevice()
-    found = Recording(gpu.described(device))
+    found = BenchRecording(gpu.described(device))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gpu.time, "sleep", lambda seconds: None)
         assert gpu.measure(device, made, found) == []

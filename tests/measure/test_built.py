@@ -12,7 +12,7 @@ from dse import kernels
 from dse.errors import DseError
 from dse.hardware import gpus
 from dse.measure import space as spaces
-from dse.measure.built import Built, BuiltSpace, Code, code_of, digest_of, read, together, write
+from dse.measure.built import BuiltCode, BuiltFile, BuiltSpace, code_of, digest_of, read, together, write
 from dse.measure.space import build, plan
 from dse.source.nvidia.compile import triton_function
 from dse.source.nvidia.compile.contract import Compiled, Failure, Launched, Passed
@@ -20,10 +20,10 @@ from dse.source.nvidia.sass.elf import Binary
 
 GPU = gpus.load("h100-sxm").gpu
 MAP = Passed(0, "map", box=(64, 32), swizzle=3)
-FIRST = Code(
+FIRST = BuiltCode(
     b"one", Launched(128, 49152, scratch_bytes=64, passed=(MAP, Passed(0, "stride", 1), Passed())), None
 )
-SECOND = Code(b"two", None, 8)
+SECOND = BuiltCode(b"two", None, 8)
 NONE = Failure("compile error", "no")
 SMALL = BuiltSpace("k", "a", "C 1", {"n": 1}, ("x", "y"), ((1, 2), (3, 0.5), (5, 6)), (FIRST, NONE, SECOND))
 LARGE = replace(SMALL, sizes={"n": 9}, made=(SECOND, NONE, FIRST))
@@ -38,7 +38,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_what_is_written_is_read(path: Path):
-    assert read(path) == Built(path, 90, (SMALL, LARGE, OTHER))
+    assert read(path) == BuiltFile(path, 90, (SMALL, LARGE, OTHER))
 
 
 def test_each_code_is_there_once(path: Path):

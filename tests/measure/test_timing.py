@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dse.measure import timing
-from dse.measure.device import Code, Device, DeviceError, packed
+from dse.measure.device import Device, DeviceError, LoadedCode, packed
 from dse.measure.job import TimingJob
 from dse.measure.timing import Row, TimingBench, TimingSettings
 from dse.source.launches import Array, Configuration, Descriptor
@@ -55,17 +55,17 @@ class Transposes(Device):
     def zero(self, address: int, size: int) -> None:
         self.memory_bytes[address : address + size] = 0
 
-    def load(self, cubin: bytes, kernel: str) -> Code:
+    def load(self, cubin: bytes, kernel: str) -> LoadedCode:
         self.loaded += 1
-        return Code(None, None, kernel)
+        return LoadedCode(None, None, kernel)
 
-    def unload(self, code: Code) -> None:
+    def unload(self, code: LoadedCode) -> None:
         self.loaded -= 1
 
-    def allow_dynamic_shared(self, code: Code, size: int) -> None:
+    def allow_dynamic_shared(self, code: LoadedCode, size: int) -> None:
         pass
 
-    def resident_blocks(self, code: Code, threads: int, dynamic: int = 0) -> int:
+    def resident_blocks(self, code: LoadedCode, threads: int, dynamic: int = 0) -> int:
         return min(2048 // threads, 102400 // (dynamic + 4224 + 1024))
 
     def synchronize(self) -> None:
@@ -79,11 +79,11 @@ class Transposes(Device):
         return 2.0 * launches
 
     def launching(
-        self, code: Code, grid: Any, block: Any, arguments: Any, shared: int = 0
+        self, code: LoadedCode, grid: Any, block: Any, arguments: Any, shared: int = 0
     ) -> Callable[[], None]:
         return lambda: self.launched(code, grid, block, arguments)
 
-    def launched(self, code: Code, grid: Any, block: Any, arguments: Any) -> None:
+    def launched(self, code: LoadedCode, grid: Any, block: Any, arguments: Any) -> None:
         if code.name == "tick":
             self.upload(int(arguments[0]), np.array([1000, 301000, 0, 200000]))
             return
@@ -185,7 +185,7 @@ class Multiplies(Transposes):
         self.told: list[Any] = []
         self.places: list[int] = []  # of the matrices among the arguments
 
-    def allow_dynamic_shared(self, code: Code, size: int) -> None:
+    def allow_dynamic_shared(self, code: LoadedCode, size: int) -> None:
         self.told.append(size)
 
     def tensor_map(
@@ -194,10 +194,10 @@ class Multiplies(Transposes):
         self.told.append((kind, shape, strides, box, swizzle))
         return np.array([address, *[0] * 15], np.uint64)
 
-    def resident_blocks(self, code: Code, threads: int, dynamic: int = 0) -> int:
+    def resident_blocks(self, code: LoadedCode, threads: int, dynamic: int = 0) -> int:
         return 1
 
-    def launched(self, code: Code, grid: Any, block: Any, arguments: Any) -> None:
+    def launched(self, code: LoadedCode, grid: Any, block: Any, arguments: Any) -> None:
         if code.name == "tick":
             super().launched(code, grid, block, arguments)
             return

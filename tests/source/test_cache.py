@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.errors import Doubt, DseError
+from dse.errors import DseError, InputWarning
 from dse.source import cache
 from dse.source.cache import Cache
 
@@ -70,15 +70,17 @@ def test_what_cannot_be_used_is_named_and_does_without(tmp_path: Path, monkeypat
     damaged = tmp_path / "c.sqlite"
     damaged.write_bytes(b"no database" * 100)
     found = r"c\.sqlite: cache: nothing is kept: file is not a database; delete the file$"
-    with pytest.warns(Doubt, match=found):
+    with pytest.warns(InputWarning, match=found):
         assert Cache(damaged).get(["a"]) == {}
     Cache(damaged).put({"a": b""})
     assert damaged.read_bytes() == b"no database" * 100
-    with pytest.warns(Doubt, match=r"cache: nothing is kept: .*; set DSE_CACHE to a folder of yours$"):
+    with pytest.warns(InputWarning, match=r"cache: nothing is kept: .*; set DSE_CACHE to a folder of yours$"):
         assert Cache(damaged / "below.sqlite").get(["a"]) == {}
     Cache(damaged / "below.sqlite").put({"a": b""})
     monkeypatch.setattr(os, "access", lambda *asked: False)
-    with pytest.warns(Doubt, match=r"cache: nothing is kept: found no right to write there; set DSE_CACHE"):
+    with pytest.warns(
+        InputWarning, match=r"cache: nothing is kept: found no right to write there; set DSE_CACHE"
+    ):
         assert Cache(tmp_path / "new" / "c.sqlite").get(["a"]) == {}
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.errors import Doubt
+from dse.errors import InputWarning
 from dse.source.kept import pack, unpack
 from dse.source.nvidia.compile.contract import Failure
 
@@ -72,14 +72,14 @@ class Planted:
     ],
 )
 def test_anything_else_is_told_and_left(data):
-    with pytest.warns(Doubt, match=r"^cache: a record cannot be read and is made again: "):
+    with pytest.warns(InputWarning, match=r"^cache: a record cannot be read and is made again: "):
         assert unpack(data, Record) is None
 
 
 @given(st.binary(max_size=200), st.integers(0, 400))
 def test_no_bytes_end_it(noise, place):
     good = pack(RECORD)
-    with pytest.warns(Doubt):
+    with pytest.warns(InputWarning):
         assert unpack(good[:place] + noise + b"x" + good[place:], Record) is None
 
 

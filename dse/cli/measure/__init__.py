@@ -5,9 +5,9 @@ import os
 import typer
 
 from dse.cli.measure import build, gpu, space, store
-from dse.cli.options import Group
+from dse.cli.options import CommandGroup
 
-app = typer.Typer(name="measure", cls=Group, rich_markup_mode="rich", no_args_is_help=True)
+app = typer.Typer(name="measure", cls=CommandGroup, rich_markup_mode="rich", no_args_is_help=True)
 for command in (gpu, build, space, store):
     app.add_typer(command.app)
 

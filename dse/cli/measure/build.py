@@ -47,7 +47,7 @@ def build(
     file = gpus.load(gpu)
     plans = plan_all(names, changed, sample, seed, file.gpu, cases)
     arch = {architecture(file.gpu, plan.source) for plan in plans}.pop()  # type: ignore[arg-type]
-    earlier = built.read(out) if out.is_file() else built.Built(out, arch, ())
+    earlier = built.read(out) if out.is_file() else built.BuiltFile(out, arch, ())
     if earlier.arch != arch:
         raise DseError(f"{out}: architecture: found sm_{earlier.arch}, expected sm_{arch} of {file.name}")
     if not out.parent.is_dir():

@@ -12,7 +12,7 @@ from dse.errors import DseError
 
 if TYPE_CHECKING:
     from dse.measure.bench.benchmarks import Benchmark
-    from dse.measure.bench.records import Recording
+    from dse.measure.bench.records import BenchRecording
     from dse.source.nvidia.compile.nvrtc import Compiled, Failure
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -53,7 +53,7 @@ def gpu(
     many cycles until the result is there.
 
     Prints what the file has no place for: bandwidths by pattern, local memory, launches, and which classes of
-    instructions share a pipe. Measurements are repeated until they lie within 1 %, or said not to.
+    instructions share a pipe. Measurements are repeated until they are within 1 %, or said not to.
     """
     if report is not None:
         from dse.report.save import suffix_of
@@ -135,17 +135,17 @@ def _compiled(arch: int) -> "dict[Benchmark, Compiled | Failure]":
     return dict(zip(builds, results, strict=True))
 
 
-def _measure_gpu(ordinal: int, budget: float | None, path: Path | None) -> "Recording":
+def _measure_gpu(ordinal: int, budget: float | None, path: Path | None) -> "BenchRecording":
     """Measure a GPU; what was measured is kept in `path` whatever happens."""
     from dse.measure.bench import run as gpu
-    from dse.measure.bench.records import Recording, save
+    from dse.measure.bench.records import BenchRecording, save
     from dse.measure.device import Device
     from dse.report.show import progress
     from dse.source.nvidia.compile.contract import Compiled
 
     with Device(ordinal) as device:
         arch, name = device.arch, device.name
-        recording = Recording(gpu.described(device))
+        recording = BenchRecording(gpu.described(device))
     made = {}
     for build, result in _compiled(arch).items():
         if not isinstance(result, Compiled):
@@ -175,7 +175,7 @@ def _sound(made: "dict[Benchmark, Compiled]") -> "tuple[dict[Benchmark, Compiled
     return {result.build: made[result.build] for result in checked if not result.problem}, problems
 
 
-def _draw(recording: "Recording", path: Path) -> None:
+def _draw(recording: "BenchRecording", path: Path) -> None:
     from dse.measure.bench import derive
     from dse.report.measured import curves
     from dse.report.save import save_chart

@@ -72,7 +72,7 @@ def space(
 ) -> None:
     """Time configurations of kernels on this GPU, each checked against NumPy: a table for `dse compare`.
 
-    Started again with the same FILE it goes on where it stopped, whatever stopped it. With several kernels,
+    Started again with the same FILE it continues where it stopped, whatever stopped it. With several kernels,
     or cases of problem sizes, the table has the rows of all; `dse measure store` parts them.
     """
     if not names and built is None:

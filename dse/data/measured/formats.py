@@ -8,16 +8,16 @@ import pyarrow as pa
 
 from dse.data.measured import kernel_tuner, ktt, nsight, plain, t4
 from dse.data.measured.file import File
-from dse.data.measured.table import Table
+from dse.data.measured.table import MeasuredTable
 from dse.errors import DseError
 
 
-class Format(NamedTuple):
+class MeasuredFormat(NamedTuple):
     """A format: what tells it from others, and how it is read."""
 
     name: str
     sign: str | Callable[[File], bool]  # a key at the top of a JSON object, or whether a file is of it
-    read: Callable[[File], Table]
+    read: Callable[[File], MeasuredTable]
 
     def fits(self, file: File) -> bool:
         """Whether the file has this format."""
@@ -35,17 +35,19 @@ def _is_nsight(file: File) -> bool:
 
 
 FORMATS = (  # the first that fits is taken
-    Format("Parquet", _is_parquet, lambda file: plain.read_parquet(file.path, file.content)),
-    Format("Kernel Tuner", "cache", lambda file: kernel_tuner.read(file.path, file.json)),
-    Format("KTT", "Results", lambda file: ktt.read(file.path, file.json)),
-    Format("T4", "results", lambda file: t4.read(file.path, file.json)),
-    Format("Nsight Compute", _is_nsight, lambda file: nsight.read(file.path, file.text)),
-    Format("JSON rows", lambda file: file.is_list, lambda file: plain.of_objects(file.path, file.json)),
-    Format("CSV", lambda file: not file.is_json, lambda file: plain.read_csv(file.path, file.text)),
+    MeasuredFormat("Parquet", _is_parquet, lambda file: plain.read_parquet(file.path, file.content)),
+    MeasuredFormat("Kernel Tuner", "cache", lambda file: kernel_tuner.read(file.path, file.json)),
+    MeasuredFormat("KTT", "Results", lambda file: ktt.read(file.path, file.json)),
+    MeasuredFormat("T4", "results", lambda file: t4.read(file.path, file.json)),
+    MeasuredFormat("Nsight Compute", _is_nsight, lambda file: nsight.read(file.path, file.text)),
+    MeasuredFormat(
+        "JSON rows", lambda file: file.is_list, lambda file: plain.of_objects(file.path, file.json)
+    ),
+    MeasuredFormat("CSV", lambda file: not file.is_json, lambda file: plain.read_csv(file.path, file.text)),
 )
 
 
-def read(path: Path) -> Table:
+def read(path: Path) -> MeasuredTable:
     """Read a file of any of these formats.
 
     **Raises:** DseError, one line, if it cannot be read or has none of the formats.

@@ -38,7 +38,7 @@ def suffix_of(unit: str, where: str) -> str:
 
 
 @dataclass(frozen=True)
-class Table:
+class MeasuredTable:
     """An Arrow table that answers with NumPy arrays, or with an error that names file, column and row."""
 
     path: Path
@@ -53,7 +53,7 @@ class Table:
             self.fail("columns", f"found {twice[0]} twice, expected each name once")
 
     @classmethod
-    def of_rows(cls, path: Path, rows: Iterable[Mapping[str, Any]], decimal: str = ".") -> "Table":
+    def of_rows(cls, path: Path, rows: Iterable[Mapping[str, Any]], decimal: str = ".") -> "MeasuredTable":
         """Make a table of rows that may differ in their fields; a field that none fills is left out."""
         rows = list(rows)
         names = dict.fromkeys(name for row in rows for name, cell in row.items() if cell is not None)

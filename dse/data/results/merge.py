@@ -36,7 +36,7 @@ def put(spaces: list[ResultSpace], new: ResultSpace) -> None:
 
 
 def _match(known: Mapping[str, np.ndarray], asked: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """Find where each configuration asked for lies among those known, -1 where it is not; by `known`'s names.
+    """Find where each configuration asked for is among those known, -1 where it is not; by `known`'s names.
 
     None where `asked` lacks one of these, or a configuration is known twice.
     """
@@ -79,7 +79,7 @@ def stand_beside(spaces: Sequence[ResultSpace], notes: list[str]) -> list[Result
 
 
 def _place(other: ResultSpace, space: ResultSpace) -> tuple[np.ndarray, int] | None:
-    """Find where each configuration of a predicted space lies in another, -1 where it does not.
+    """Find where each configuration of a predicted space is in another, -1 where it does not.
 
     Also tells how many parameters both have. None where the other is of another GPU, leaves parameters of the
     space open, or has no configuration of it.

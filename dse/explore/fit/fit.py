@@ -224,7 +224,7 @@ def fit(
             ends.append(_solved(problem, start, tau, method))
             advance(1)
         theta, loss, steps = min(ends, key=lambda end: np.nan_to_num(end[1], nan=np.inf))
-        for _ in range(2):  # τ hangs on the fit, and the fit a little on τ
+        for _ in range(2):  # τ depends on the fit, and the fit a little on τ
             off = np.asarray(_off_jitted(problem, jnp.asarray(theta)))
             off = off[np.concatenate([np.asarray(part.counts) for part in data])]
             tau = max(LEAST, 1.4826 * float(np.median(np.abs(off))))  # the deviation of a normal one

@@ -1,6 +1,6 @@
 """A model's times of fixed launches as a function of the GPU's parameters, and how each moves them.
 
-What a kernel does and what fits on an SM does not hang on λ, Λ and clock, so it is worked out once.
+What a kernel does and what fits on an SM does not depend on λ, Λ and clock, so it is computed once.
 """
 
 from collections.abc import Mapping

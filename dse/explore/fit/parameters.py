@@ -1,4 +1,4 @@
-"""The numbers of a GPU that are fitted, and how far each may lie from the value that the catalogue has.
+"""The numbers of a GPU that are fitted, and how far each may be from the value that the catalogue has.
 
 A fit moves logs: a parameter of 0.1 makes its field 10 % larger. Before any measurement each is normal about
 0, with a standard deviation that says how well the catalogue knows the field.

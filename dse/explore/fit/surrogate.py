@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from dse.core.gaussian_process import Points, Process, Settings, exponential, fitted
+from dse.core.gaussian_process import Hyperparameters, Points, Process, exponential, fitted
 
 SLOW = 0.2  # what is slower than the median by this, or by 3 deviations, counts as just so slow
 MOST_FITTED = 128  # measurements that scales are fitted to: that costs most
@@ -41,10 +41,10 @@ def positions(parameters: Mapping[str, np.ndarray]) -> Float[np.ndarray, "n vary
     return np.stack(columns, axis=1) if columns else np.zeros((count, 1))
 
 
-def prior(features: int, missed: float = MISSED) -> Settings:
+def prior(features: int, missed: float = MISSED) -> Hyperparameters:
     """Return the prior of the scales of so many features: log-normal."""
     middles = 2 * np.log([missed, missed, 1.0, ROUGH, *(1 / LENGTH,) * features])
-    return Settings(middles, 2 * np.array([0.6, 0.6, 0.5, 0.5, *(0.7,) * features]))
+    return Hyperparameters(middles, 2 * np.array([0.6, 0.6, 0.5, 0.5, *(0.7,) * features]))
 
 
 @dataclass(frozen=True)

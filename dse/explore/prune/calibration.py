@@ -74,7 +74,7 @@ class KnownSpaces:
         return _exceeded(self._margins(), risk, np.ones(1))
 
     def spreads(self, risk: float) -> float:
-        """How many deviations below a refitted mean a time may lie."""
+        """How many deviations below a refitted mean a time may be."""
         known = [space.spreads for space in self.spaces]
         return _exceeded([*known, (UNSEEN_DEVIATIONS,) * len(LEVELS)], risk, np.ones(1))
 

@@ -7,8 +7,8 @@ Two things speak for a configuration:
   spread is one of the measurements, if there are, as wide as so few leave it possible; without, it is as
   large a share of the spread of the predictions as it is in measured spaces.
 - **It could still win.** With measurements, the surrogate gives each a mean and a deviation, and what counts
-  is whether its lower end lies below what would beat the best measured one by more than `within`. The lower
-  end is as many deviations down as the fastest ones of measured spaces needed, or as measurements here lie
+  is whether its lower end is below what would beat the best measured one by more than `within`. The lower
+  end is as many deviations down as the fastest ones of measured spaces needed, or as measurements here are
   below what the others say of them (the conformal quantile), whichever is more.
 
 Where the model explains the measurements, both must speak for it, each at half the risk. Where it does not,
@@ -36,7 +36,7 @@ MUCH = 0.4  # a share of the space that asks for a reason
 
 
 @dataclass(frozen=True)
-class Kept:
+class PrunedSpace:
     """The configurations that are worth measuring."""
 
     places: np.ndarray  # among the candidates, the most promising first
@@ -52,7 +52,7 @@ def keep(
     within: float = 0.05,
     told: Mapping[int, float] | None = None,
     calibration: KnownSpaces | None = None,
-) -> Kept:
+) -> PrunedSpace:
     """Keep the configurations that may be the fastest; never none, equals are kept or left out together.
 
     `told` are measured seconds by place, infinite where it failed. Without a model they are needed. What the
@@ -100,7 +100,9 @@ def keep(
     places = np.flatnonzero(kept)
     places = places[np.argsort(order[places], kind="stable")]
     share = len(places) / len(candidates)
-    return Kept(places, share, margin, spreads, _reason(candidates, share, margin, explained, len(ran)))
+    return PrunedSpace(
+        places, share, margin, spreads, _reason(candidates, share, margin, explained, len(ran))
+    )
 
 
 @dataclass(frozen=True)

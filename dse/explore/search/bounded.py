@@ -16,7 +16,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 BEST, LATEST = 70, 30  # trials that are fitted
-EVERY = 20  # trials, after which it is fitted anew
+EVERY = 20  # trials, after which it is fitted again
 LEAST = 20  # trials before the first fit
 
 
@@ -30,7 +30,7 @@ class Bounded(BaseSampler):
         self._next = LEAST
 
     def reseed_rng(self) -> None:
-        """As Optuna has it, before another process or thread goes on."""
+        """As Optuna has it, before another process or thread continues."""
         self.inner.reseed_rng()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -40,7 +40,7 @@ class Bounded(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Suggest what the last fit found, or fit anew; nothing as long as there are few trials."""
+        """Suggest what the last fit found, or fit again; nothing as long as there are few trials."""
         done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         if len(done) < self._next or not search_space:
             return self._suggested

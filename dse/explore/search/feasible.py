@@ -54,7 +54,7 @@ class Feasible(BaseSampler):
         self._read = 0  # trials of the study that were looked at
 
     def reseed_rng(self) -> None:
-        """As Optuna has it, before another process or thread goes on."""
+        """As Optuna has it, before another process or thread continues."""
         self.inner.reseed_rng()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -136,7 +136,7 @@ class Feasible(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Suggest one parameter by itself: of a trial that was enqueued without it."""
+        """Suggest one parameter separately: of a trial that was enqueued without it."""
         return self.inner.sample_independent(study, trial, param_name, param_distribution)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:

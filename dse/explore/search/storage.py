@@ -40,7 +40,7 @@ WAIT = 60.0  # seconds that we wait for other processes: SQLite has one writer a
 
 
 @dataclass
-class Kept:
+class StoredStudy:
     """A study in a database, which holds values where a search has places in `lists`.
 
     DseError of one line for whatever the database raises.
@@ -119,10 +119,12 @@ def _file(url: str) -> str | None:
     return make_url(url).database if url.startswith("sqlite:") else None
 
 
-def load(url: str, name: str, metrics: Sequence[str], lists: Lists) -> Kept:
+def load(url: str, name: str, metrics: Sequence[str], lists: Lists) -> StoredStudy:
     """Load the study of that name, or make it; it keeps `metrics` low. DseError where that fails."""
     with _one_line(url):
-        return Kept(url, make(metrics, study_name=name, storage=_open(url), load_if_exists=True), lists)
+        return StoredStudy(
+            url, make(metrics, study_name=name, storage=_open(url), load_if_exists=True), lists
+        )
 
 
 def make(metrics: Sequence[str], **options: Any) -> optuna.Study:

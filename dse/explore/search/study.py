@@ -66,7 +66,7 @@ class Search(Found):
 
     study: optuna.Study
     sampler: Feasible
-    kept: stored.Kept | None
+    kept: stored.StoredStudy | None
     variants: dict[str, Variant]
     objectives: tuple[str, ...]
     shares: Shares = field(default_factory=Shares)

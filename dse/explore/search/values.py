@@ -57,7 +57,7 @@ def _distribution(values: Sequence[Number]) -> BaseDistribution:
 
 def _translated(
     trial: FrozenTrial,
-    words: Mapping[str, Any],  # name → what stands for each value
+    words: Mapping[str, Any],  # name → what represents each value
     kinds: Mapping[str, BaseDistribution],
 ) -> FrozenTrial:
     new = copy.copy(trial)

@@ -115,7 +115,7 @@ class Dense:
         return gpus, kernel, resources
 
     def index(self, listed: np.ndarray, flat: np.ndarray) -> np.ndarray:
-        """Return indices in the kernel's space of what lies at places [rows, *last] of a part, flattened."""
+        """Return indices in the kernel's space of what is at places [rows, *last] of a part, flattened."""
         row, column = np.divmod(flat, self.below)
         return listed[row] * self.below + column
 
@@ -159,7 +159,7 @@ def cut(kernel: Description, sizes: Space, gpus: Gpu) -> Dense:
 
 
 def _arrays(kernel: Description, sizes: Space, gpus: Gpu) -> list[frozenset[str]]:
-    """What each array depends on that is worked out on the way: names of parameters, SIZE and GPU."""
+    """What each array depends on that is computed on the way: names of parameters, SIZE and GPU."""
     known: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in kernel.space.names}
     known |= {name: frozenset((SIZE,)) for name in sizes.names}
     for name, values in gpu_names(gpus).items():

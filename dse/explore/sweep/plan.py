@@ -1,4 +1,4 @@
-"""A sweep cut into units of work, each made by itself from its number.
+"""A sweep cut into units of work, each made separately from its number.
 
 A kernel whose counts can be had along axes (`dense`) is reduced by `dse.evaluate.grid` where only the fastest
 or counts are asked for; everything else goes through `dse.evaluate.chunks`, configuration by configuration.
@@ -24,7 +24,7 @@ from dse.explore.sweep.dense import Dense, can_be_dense, cut
 from dse.explore.sweep.entries import COLUMNS, Entries
 from dse.explore.sweep.filter import Filter
 from dse.explore.sweep.product import Product, density
-from dse.explore.sweep.reductions import Counts, Reduction, Top
+from dse.explore.sweep.reductions import LimiterCounts, Reduction, Top
 from dse.hardware import occupancy
 from dse.hardware.tensor import lacking
 from dse.kernels.description import Description
@@ -79,7 +79,7 @@ class Plan:
 
     def _can_be_dense(self, k: int) -> bool:
         closed = all(model.differentiable for model in self.product.models)
-        reduced = isinstance(self.reduction, Top | Counts) and self.where is None
+        reduced = isinstance(self.reduction, Top | LimiterCounts) and self.where is None
         return closed and reduced and can_be_dense(self.product.kernels[k])
 
     @cached_property
@@ -146,7 +146,7 @@ class Plan:
                 fields = dense.fields(points, index)
                 if isinstance(reduction, Top):
                     yield self._fastest(reduction, k, dense, fields, index, sizes)
-                elif isinstance(reduction, Counts):
+                elif isinstance(reduction, LimiterCounts):
                     missing = (dense.rows - len(index)) * dense.below
                     gpus, kernels, resources = fields
                     counts = limiters(gpus, kernels, resources, dense.shape)[:, : len(sizes)]
@@ -236,7 +236,7 @@ def limiters(gpus: Gpu, kernels: Kernel, resources: Resources, shape: tuple[int,
     lacks = np.any(reduce(or_, lacking(gpus, kernels.work).values()))
     with in_64_bits():
         code = np.asarray(_limiter(gpus, resources, kernels.work if lacks else None))
-    multiple = math.prod(shape[2:]) // math.prod(code.shape[2:])  # configurations that one launch stands for
+    multiple = math.prod(shape[2:]) // math.prod(code.shape[2:])  # configurations that one launch represents
     code = np.broadcast_to(code, (*shape[:2], *code.shape[2:])).reshape(*shape[:2], -1)
     counts = [[np.bincount(codes, minlength=len(occupancy.LIMITERS)) for codes in row] for row in code]
     return np.asarray(counts, np.int64) * multiple

@@ -18,7 +18,7 @@ from dse.kernels.counts import Counts, Number
 from dse.models.protocol import Model
 from dse.types import Gpu
 
-GROUPS = ("kernel", "size", "gpu", "model")  # what the best can be asked of, each by itself
+GROUPS = ("kernel", "size", "gpu", "model")  # by which the best can be kept
 COUNTED = 1 << 18  # configurations, valid or not, of a space of which the valid ones are counted before
 
 

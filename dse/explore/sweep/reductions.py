@@ -93,7 +93,7 @@ class Pareto:
 
 @dataclass(frozen=True)
 class Histogram:
-    """How many predictions of each group lie between two times; the bins are the same for all."""
+    """How many predictions of each group are between two times; the bins are the same for all."""
 
     per: frozenset[str]
 
@@ -116,7 +116,7 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class Counts:
+class LimiterCounts:
     """How many configurations of each group are valid, and what limits how many; models do not matter."""
 
     per: frozenset[str]

@@ -1,4 +1,4 @@
-"""Runs a plan: reduced as its units come in, or row by row into a file; goes on where it was interrupted."""
+"""Runs a plan: reduced as its units come in, or row by row into a file; resumes an interrupted one."""
 
 import hashlib
 import io
@@ -36,7 +36,7 @@ def reduced(
 ) -> Entries | None:
     """Reduce all units; None where there is no configuration.
 
-    With a `folder` it is noted there every few seconds how far the work is, and it goes on from there when it
+    With a `folder` the state of the work is noted there every few seconds, and work resumes from it when it
     is started again. The caller removes it.
 
     **Raises:** DseError if `folder` holds something else or cannot be written.
@@ -82,7 +82,7 @@ def written(
 ) -> int:
     """Write the rows of all units into a Parquet file; return their number.
 
-    Units are kept beside the file until it is whole, so that it goes on with those that are missing.
+    Units are kept beside the file until it is whole, so that it continues with those that are missing.
 
     **Raises:** DseError if `out` is no .parquet file or cannot be written.
     """
@@ -223,7 +223,7 @@ def _read(state: Path, plan: Plan) -> tuple[int, dict[str, Entries]]:
         if parted:
             columns.setdefault(bucket, {})[column] = values
     done = arrays.get("done", np.zeros(1))
-    with safe_readers.refused(state):  # all that does not fit is told before work goes on with it
+    with safe_readers.refused(state):  # all that does not fit is told before work continues with it
         assert plan.reduction is not None
         whole = {name: plan.reduction.merged([part]) for name, part in columns.items()}
         if done.shape or done.dtype.kind != "i" or not 0 <= done <= plan.units:

@@ -20,7 +20,7 @@ from dse.explore.sweep.entries import Entries
 from dse.explore.sweep.filter import Filter
 from dse.explore.sweep.plan import Plan
 from dse.explore.sweep.product import Product, groups
-from dse.explore.sweep.reductions import EDGES, Counts, Histogram, Pareto, Reduction, Top
+from dse.explore.sweep.reductions import EDGES, Histogram, LimiterCounts, Pareto, Reduction, Top
 from dse.hardware import occupancy
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Sweep:
         """
         per_groups = groups(per, ("kernel", "gpu")) - {"model"}
         plan = Plan(replace(self.product, models=self.product.models[:1]), None, self.where)
-        buckets = self._found(Counts(per_groups), checkpoint, plan)
+        buckets = self._found(LimiterCounts(per_groups), checkpoint, plan)
         table = Rows()
         for group, counts in _tally(buckets):
             named = self.product.named(per_groups, group) | {"valid": int(counts.sum())}
@@ -112,7 +112,7 @@ class Sweep:
     def to_parquet(self, path: str | Path, columns: Iterable[str] | None = None) -> int:
         """Write all rows, or those columns of them; return their number.
 
-        Interrupted, it goes on where it stopped when it is called again. **Raises:** DseError.
+        Interrupted, it continues where it stopped when it is called again. **Raises:** DseError.
         """
         names = None if columns is None else list(columns)
         with spreading(self.workers, self.cluster) as spread:

@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 from dse.core.gaussian_process import Points
 from dse.core.precision import in_64_bits
 from dse.core.progress import Progress, silent
-from dse.errors import Doubt
+from dse.errors import InputWarning
 from dse.explore.fit import launches as fixed
 from dse.explore.fit.launches import Launches, linearised
 from dse.explore.fit.parameters import names_for, widths
@@ -156,7 +156,7 @@ def _numbers(slopes: np.ndarray, names: Sequence[str]) -> np.ndarray:
         by = ", ".join(np.array(names)[wrong.any(axis=0)])
         some = f"{wrong.any(axis=1).sum()} of {len(slopes)} configurations"
         text = f"slopes of the time: found no number for {some}, expected one; there is no refit of {by}"
-        warnings.warn(text, Doubt, stacklevel=2)
+        warnings.warn(text, InputWarning, stacklevel=2)
     return np.where(wrong, 0.0, slopes)
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from dse.core.files import locked, parse_json, read_text
 from dse.core.processes import watched
 from dse.data.tables import Found
-from dse.errors import Doubt, DseError, one_of
+from dse.errors import DseError, InputWarning, one_of
 from dse.explore.tune.candidates import Candidates
 from dse.explore.tune.tuner import Tuner
 from dse.kernels.counts import Number
@@ -197,7 +197,9 @@ def _printed(command: Sequence[str], limit_s: float) -> tuple[int, str]:
         while part := os.read(program.stdout.fileno(), _MOST_PRINTED):
             printed = (printed + part)[-_MOST_PRINTED:]
     if late:
-        warnings.warn(f"command: {shlex.join(command)} was ended after {limit_s:g} s", Doubt, stacklevel=2)
+        warnings.warn(
+            f"command: {shlex.join(command)} was ended after {limit_s:g} s", InputWarning, stacklevel=2
+        )
     return program.returncode, printed.decode("utf-8", errors="replace")
 
 

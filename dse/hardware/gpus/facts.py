@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dse.errors import Doubt, DseError, one_of
+from dse.errors import DseError, InputWarning, one_of
 from dse.hardware.gpus import rules
 from dse.hardware.gpus.rules import Rule
 
@@ -29,7 +29,7 @@ _EQUAL = 0.01  # a stated value and the one that its rule gives, relative
 _ABOVE_0 = "a number above 0"
 
 
-class Entry(BaseModel):
+class FieldEntry(BaseModel):
     """A table of a GPU file: one quantity, by its value or by a key of `dse.hardware.gpus.rules`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -61,7 +61,7 @@ class Entry(BaseModel):
 class Fact:
     """A quantity of a GPU as its file has it; names of tables are joined by dots, as in cpi.fp32.
 
-    Where the file states what it follows from, `value`, `unit` and `rule` are worked out from that.
+    Where the file states what it follows from, `value`, `unit` and `rule` are computed from that.
     """
 
     field: str
@@ -101,7 +101,7 @@ class Quantities:
     **Raises:** DseError, one line, for a rule that may not stand there, or a value that cannot be.
     """
 
-    def __init__(self, entries: Mapping[str, Entry], units: Mapping[str, str], path: Path) -> None:
+    def __init__(self, entries: Mapping[str, FieldEntry], units: Mapping[str, str], path: Path) -> None:
         self.entries, self.units, self.path = entries, units, path
         self.rules = {field: rule for field in entries if (rule := self._rule(field)) is not None}
         self._numbers: dict[str, float] = {}
@@ -150,7 +150,7 @@ class Quantities:
 
     def _doubt(self, what: str) -> None:
         field = what.split(":", 1)[0]
-        warnings.warn(f"{self.path}: {what}; the value of {field} counts", Doubt, stacklevel=4)
+        warnings.warn(f"{self.path}: {what}; the value of {field} counts", InputWarning, stacklevel=4)
 
     def _number(self, field: str) -> float:
         if field not in self.entries:
@@ -165,7 +165,7 @@ class Quantities:
         return number
 
     def _rule(self, field: str) -> Rule | None:
-        """Return the rule that stands in a table, if it may."""
+        """Return the rule that is in a table, if it may."""
         entry, allowed, where = self.entries[field], rules.keys_of(field), f"{self.path}: {field}"
         own_rules = entry.follows()
         for rule in own_rules:
@@ -184,7 +184,7 @@ class Quantities:
         return own_rules[0] if own_rules else None
 
 
-def _si(entry: Entry, value: int | float, unit: str, path: Path, field: str) -> float:
+def _si(entry: FieldEntry, value: int | float, unit: str, path: Path, field: str) -> float:
     """Convert a value to the unit of `dse.types`, if it can be one of that field."""
     allowed = _SI.get(unit, {unit: 1})
     if entry.unit not in allowed:

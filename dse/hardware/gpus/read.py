@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dse.core.files import read_toml
 from dse.errors import DseError, one_of
-from dse.hardware.gpus.facts import Entry, Fact, Quantities
+from dse.hardware.gpus.facts import Fact, FieldEntry, Quantities
 from dse.hardware.gpus.rules import LEFT_OUT
-from dse.hardware.gpus.table import SOURCE, Listed, find, known, path_of, row_of
+from dse.hardware.gpus.table import SOURCE, CatalogueRow, find, known, path_of, row_of
 
 if TYPE_CHECKING:
     from dse.types import Gpu
@@ -104,7 +104,7 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
     return load_row(row, path_of(known()[row.like]), dtype) if row else _made(path, *_tables(path), dtype)
 
 
-def load_row(row: Listed, lender: Path, dtype: Any = np.float32) -> GpuFile:
+def load_row(row: CatalogueRow, lender: Path, dtype: Any = np.float32) -> GpuFile:
     """Make a GPU of a row of the table and the file that lends what the row has not. As `load`."""
     return _made(path_of(row), *_built_on(row, *_tables(lender)), dtype)
 
@@ -133,11 +133,11 @@ def _made(path: Path, head: dict[str, Any], tables: dict[str, Any], dtype: Any) 
         if field not in tables and field not in needless:
             raise DseError(f"{path}: {field}: missing, expected a table [{field}]")
     header = checked(Header, head, path)
-    entries = {field: checked(Entry, tables[field], path, field) for field in units() if field in tables}
+    entries = {field: checked(FieldEntry, tables[field], path, field) for field in units() if field in tables}
     return build(path, header, entries, dtype)
 
 
-def _built_on(row: Listed, head: Any, tables: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def _built_on(row: CatalogueRow, head: Any, tables: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Head and tables of a GPU without a file: those of the file that lends them, and its own."""
     target = "compute_capability" if "compute_capability" in head else "gfx_name"
     lent = f"as on {head['name']}"
@@ -168,7 +168,7 @@ def _built_on(row: Listed, head: Any, tables: Any) -> tuple[dict[str, Any], dict
     return head | own, tables
 
 
-def build(path: Path, header: Header, entries: Mapping[str, Entry], dtype: Any = np.float32) -> GpuFile:
+def build(path: Path, header: Header, entries: Mapping[str, FieldEntry], dtype: Any = np.float32) -> GpuFile:
     """Make a GPU of the tables of its file. **Raises:** DseError for values that cannot be."""
     from dse.core.precision import in_64_bits
     from dse.types import ABSENT, Gpu, Limits, PerClass

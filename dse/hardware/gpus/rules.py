@@ -1,4 +1,4 @@
-"""Numbers of a GPU that follow from others in its file: what is edited moves all that hangs on it.
+"""Numbers of a GPU that follow from others in its file: what is edited moves all that depends on it.
 
 A table of a GPU file states a value, or one of these keys in its place:
 
@@ -51,7 +51,7 @@ LEFT_OUT = {"issue_cycles": Rule("left out", 1.0, "cpi.fp32")}  # what a file ne
 
 @cache
 def keys_of(field: str) -> tuple[str, ...]:
-    """List the keys that may stand in place of a field's value."""
+    """List the keys that may be in place of a field's value."""
     keys = tuple(key for key, fields in ALLOWED.items() if field in fields)
     in_cycles = field.startswith(("cpi.", "latency.")) or field.endswith("_cycles")
     return (*keys, "like") if in_cycles else keys

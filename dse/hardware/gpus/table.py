@@ -25,7 +25,7 @@ _BETWEEN = str.maketrans("", "", " \t_()-")
 _MOST = 12  # names in a message
 
 
-class Listed(NamedTuple):
+class CatalogueRow(NamedTuple):
     """A row of the table, as text: numbers in MHz, GB/s, KiB (L2), MiB (memory cache), TFLOP/s of fp32."""
 
     slug: str
@@ -68,34 +68,34 @@ def names() -> list[str]:
     return sorted(path.stem for path in catalogue.folder("gpus").glob("*.toml"))
 
 
-def known() -> dict[str, Listed]:
+def known() -> dict[str, CatalogueRow]:
     """Every GPU that comes with the package, by the name of its file or row: the files, then the rows."""
     return _known(catalogue.folder("gpus"), tuple(names()))
 
 
 @cache
-def _known(folder: Path, files: tuple[str, ...]) -> dict[str, Listed]:
-    rows: dict[str, Listed] = {}
+def _known(folder: Path, files: tuple[str, ...]) -> dict[str, CatalogueRow]:
+    rows: dict[str, CatalogueRow] = {}
     if (folder / TABLE).is_file():
         with (folder / TABLE).open(newline="", encoding="utf-8") as file:
-            _, *lines = csv.reader(file)  # its first line names the fields of Listed
-        rows = {line[0]: Listed(*line) for line in lines}
+            _, *lines = csv.reader(file)  # its first line names the fields of CatalogueRow
+        rows = {line[0]: CatalogueRow(*line) for line in lines}
     for slug in files:
         if slug not in rows:  # a file that somebody put there
             head = (folder / f"{slug}.toml").read_bytes().split(b"\n[", 1)[0]
             texts = tomllib.loads(head.decode())
-            rows[slug] = Listed(slug, texts.get("name", slug), ";".join(texts.get("aliases", [])))
+            rows[slug] = CatalogueRow(slug, texts.get("name", slug), ";".join(texts.get("aliases", [])))
     own = {slug: rows[slug] for slug in files}
     return own | {slug: row for slug, row in rows.items() if row.like and slug not in own}
 
 
-def path_of(listed: Listed) -> Path:
+def path_of(listed: CatalogueRow) -> Path:
     """The file of a GPU; of a row of the table the place in it, as a path that `row_of` takes."""
     folder = catalogue.folder("gpus")
     return folder / TABLE / listed.slug if listed.like else folder / f"{listed.slug}.toml"
 
 
-def row_of(path: Path) -> Listed | None:
+def row_of(path: Path) -> CatalogueRow | None:
     """The row of the table at a path; None for a file."""
     return known()[path.name] if path.parent.name == TABLE else None
 
@@ -125,7 +125,7 @@ def find(name: str | Path) -> Path:
     raise DseError(f"gpu: found {str(name)!r}, expected a .toml file or a name that `dse gpus` lists{hint}")
 
 
-def matching(name: str) -> Iterable[list[Listed]]:
+def matching(name: str) -> Iterable[list[CatalogueRow]]:
     """The GPUs whose names match, from those that are called so to those that have its words."""
     wanted = _words(name)
     if not wanted or re.fullmatch(r"\d{1,2}", "".join(wanted)):  # as ends of names have
@@ -133,7 +133,7 @@ def matching(name: str) -> Iterable[list[Listed]]:
     if row := known().get("_".join(wanted)):
         yield [row]
     short = _brandless(wanted)
-    ways: tuple[Callable[[Listed], bool], ...] = (
+    ways: tuple[Callable[[CatalogueRow], bool], ...] = (
         lambda row: any(letters(text) == "".join(wanted) for text in row.texts),
         lambda row: any("".join(_brandless(_words(text))) == "".join(short) for text in row.texts),
         lambda row: 0 in _places(_brandless(_words(row.name)), "".join(short)),
@@ -152,7 +152,7 @@ def _has(words: list[str], wanted: list[str]) -> bool:
     return bool(_places(words, "".join(wanted))) or set(wanted) <= set(words)
 
 
-def _several(rows: list[Listed]) -> str:
+def _several(rows: list[CatalogueRow]) -> str:
     typed = sorted(row.typed for row in rows)
     more = f" and {len(typed) - _MOST} more (`dse gpus --name`)" if len(typed) > _MOST else ""
     return ", ".join(typed[:_MOST]) + more

@@ -19,7 +19,7 @@ from jax.tree_util import GetAttrKey
 
 from dse.errors import DseError, one_of
 from dse.hardware.gpus import rules
-from dse.hardware.gpus.facts import Entry, Fact
+from dse.hardware.gpus.facts import Fact, FieldEntry
 from dse.hardware.gpus.read import GpuFile, build, checked, of, optional, units
 from dse.types import Gpu
 
@@ -112,7 +112,7 @@ def changed(file: GpuFile, changes: Mapping[str, Any]) -> GpuFile:
                 facts[field], source="replaced", follows=rules.Rule(key, float(number)), spread=None
             )
     stated = [fact for fact in facts.values() if fact.follows != rules.LEFT_OUT.get(fact.field, ())]
-    entries = {fact.field: checked(Entry, fact.table(), file.path, fact.field) for fact in stated}
+    entries = {fact.field: checked(FieldEntry, fact.table(), file.path, fact.field) for fact in stated}
     return build(file.path, file.header, entries, file.gpu.clock.dtype)
 
 

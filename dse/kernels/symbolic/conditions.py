@@ -1,14 +1,14 @@
 """Branches on thread indices: the share of the warps that goes either way, by looking at every lane, and the
 paper's closed forms for `A t + B <= α i + β` beside it.
 
-The closed forms bound how much there is to look at, and go on from there: Eq. 12 takes the steps from I_0 on
+The closed forms bound the search, and it continues from there: Eq. 12 takes the steps from I_0 on
 as free of divergence. What that loses: I counts steps 0..I, so I + 1 of them; with I below I_0 the weight is
 still that of all steps up to I_0, though the first ones have fewer warps (for `t <= i` and 256 threads, the
 weight of 16 steps is taken as 0.56 where it is 1/8); and I_0 is no whole number in general.
 
 Known error: for `(A t + B) mod (α i + β) == 0` the paper says that beyond I_0 all threads pass. None does but
 one with A t + B = 0, since the modulus is then larger than all others: `after` says what share of the warps
-goes on.
+continues.
 Source: Baghsorkhi et al., PPoPP 2010, Sec. 3.1, Eqs. 9 to 12.
 """
 

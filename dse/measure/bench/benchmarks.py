@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from dse.source.nvidia.compile.contract import Compiled, Failure
-from dse.source.nvidia.compile.nvrtc import Source, compile_source, read_source
+from dse.source.nvidia.compile.nvrtc import CudaSource, compile_source, read_source
 from dse.source.nvidia.sass.disassemble import disassemble
 from dse.source.nvidia.sass.listing import Listing
 
@@ -19,10 +19,10 @@ BODY = 256  # instructions of an unrolled loop, about: long against the three th
 
 
 @dataclass(frozen=True)
-class InstructionKind:
+class BenchInstruction:
     """A kind of instruction that `pipes.cu` repeats."""
 
-    name: str  # the class that it stands for
+    name: str  # the class that it represents
     kind: str  # its name in pipes.cu
     opcode: str
     units: int = 1  # of work, as dse.types.PerClass counts it, of one warp instruction
@@ -31,17 +31,17 @@ class InstructionKind:
 INSTRUCTIONS = {
     each.name: each
     for each in (
-        InstructionKind("fp32", "Fp32", "FFMA"),
-        InstructionKind("fp32_add", "Fadd", "FADD"),
-        InstructionKind("fp64", "Fp64", "DFMA"),
-        InstructionKind("int32", "Int32", "LOP3"),
-        InstructionKind("imul32", "Imul32", "IMAD"),
-        InstructionKind("sfu", "Sfu", "MUFU"),
-        InstructionKind("convert", "Convert", "F2I"),
-        InstructionKind("shuffle", "Shuffle", "SHFL"),
-        InstructionKind("shared", "Shared", "LDS"),
-        InstructionKind("l1", "L1", "LDG", units=2),
-        InstructionKind("barrier", "Barrier", "BAR"),
+        BenchInstruction("fp32", "Fp32", "FFMA"),
+        BenchInstruction("fp32_add", "Fadd", "FADD"),
+        BenchInstruction("fp64", "Fp64", "DFMA"),
+        BenchInstruction("int32", "Int32", "LOP3"),
+        BenchInstruction("imul32", "Imul32", "IMAD"),
+        BenchInstruction("sfu", "Sfu", "MUFU"),
+        BenchInstruction("convert", "Convert", "F2I"),
+        BenchInstruction("shuffle", "Shuffle", "SHFL"),
+        BenchInstruction("shared", "Shared", "LDS"),
+        BenchInstruction("l1", "L1", "LDG", units=2),
+        BenchInstruction("barrier", "Barrier", "BAR"),
     )
 }
 MIXED = ("fp32", "fp64", "int32", "imul32", "sfu", "convert", "shuffle", "shared", "l1")
@@ -173,7 +173,7 @@ def builds() -> list[Benchmark]:
 
 
 @cache
-def source(file: str, kernel: str) -> Source:
+def source(file: str, kernel: str) -> CudaSource:
     """Read the source of a kernel of the microbenchmarks."""
     return read_source(FOLDER / file, kernel)
 
@@ -218,7 +218,7 @@ def check(builds: Sequence[Benchmark], made: Sequence[Compiled | Failure]) -> li
 def in_loop(code: Listing, expected: Mapping[str, int]) -> dict[str, int]:
     """Count each opcode in the loop that comes nearest to what is expected.
 
-    A loop is what lies between a branch back and its target.
+    A loop runs from the target of a branch back to that branch.
     """
     parts = [frozenset(instruction.opcode.split(".")) for instruction in code.instructions]
     best = dict.fromkeys(expected, 0)

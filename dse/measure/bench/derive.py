@@ -14,7 +14,7 @@ import numpy as np
 
 from dse.errors import DseError
 from dse.measure.bench.benchmarks import INSTRUCTIONS
-from dse.measure.bench.records import BenchmarkRecord, Recording
+from dse.measure.bench.records import BenchmarkRecord, BenchRecording
 
 SECTOR, PASS = 32, 128  # bytes
 DOUBTFUL = 0.1  # spread of a value beyond which it is warned of
@@ -23,7 +23,7 @@ CLOCK_CHANGES = 0.02
 
 @dataclass(frozen=True)
 class Value:
-    """A number of the GPU, how far what it comes from lies apart (relative), and how it was computed."""
+    """A number of the GPU, how far what it comes from is apart (relative), and how it was computed."""
 
     value: float
     unit: str
@@ -41,7 +41,7 @@ class Point:
     y: float
 
 
-def values(recording: Recording) -> dict[str, Value]:
+def values(recording: BenchRecording) -> dict[str, Value]:
     """Compute every quantity of a GPU file that is measured, by its name there.
 
     **Raises:** DseError where the recording lacks what one is computed of.
@@ -69,7 +69,7 @@ def values(recording: Recording) -> dict[str, Value]:
     return by_name
 
 
-def _some(recording: Recording, benchmark: str, **parameters: Any) -> list[BenchmarkRecord]:
+def _some(recording: BenchRecording, benchmark: str, **parameters: Any) -> list[BenchmarkRecord]:
     records = recording.of(benchmark, **parameters)
     if not records:
         what = ", ".join([benchmark, *(f"{name} {value}" for name, value in parameters.items())])
@@ -88,7 +88,7 @@ def cycles_of(record: BenchmarkRecord) -> float:
     return record.value / (float(record.parameters["insts"]) * float(record.parameters["warps"]))
 
 
-def of_pipe(recording: Recording, name: str) -> tuple[Value, Value]:
+def of_pipe(recording: BenchRecording, name: str) -> tuple[Value, Value]:
     """Compute λ and Λ of a class: an SM's least cycles for an instruction, and a dependent one's wait."""
     units = INSTRUCTIONS[name].units
     records = _some(recording, "pipes", **{"class": name})
@@ -105,13 +105,13 @@ def _units(units: int) -> str:
     return "one" if units == 1 else f"one, over {units} passes"
 
 
-def interval(recording: Recording, name: str) -> float:
+def interval(recording: BenchRecording, name: str) -> float:
     """Return the cycles from one independent instruction of a warp to its next."""
     records = _some(recording, "pipes", **{"class": name, "warps": 1})
     return min(map(cycles_of, records))
 
 
-def barrier(recording: Recording) -> tuple[Value, Value]:
+def barrier(recording: BenchRecording) -> tuple[Value, Value]:
     """Compute λ and Λ of a barrier: slope over the block's warps, and what is left at none."""
     records = _some(recording, "pipes", **{"class": "barrier"})
     warps = [float(record.parameters["warps"]) for record in records]
@@ -133,7 +133,7 @@ def _line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
     return float(slope), float(start), float(error)
 
 
-def pass_of_banks(recording: Recording) -> Value:
+def pass_of_banks(recording: BenchRecording) -> Value:
     """Compute λ of one pass through the banks: slope over the degree of conflict, of 4-byte loads."""
     records = [
         record
@@ -149,14 +149,14 @@ def pass_of_banks(recording: Recording) -> Value:
     return Value(slope, "cycles", error, rule)
 
 
-def load_store(recording: Recording) -> Value:
+def load_store(recording: BenchRecording) -> Value:
     """Compute the cycles of a memory instruction in the load/store units: all threads ask for one word."""
     [record] = _some(recording, "banks", store=0, words=1, degree=0)
     rule = "cycles of an SM for a load of one word from shared memory by all threads of a warp"
     return Value(cycles_of(record), "cycles", record.repeats.spread, rule)
 
 
-def issue_limit(recording: Recording) -> Value:
+def issue_limit(recording: BenchRecording) -> Value:
     """Find the most warp instructions a cycle that an SM reached; a whole number if it is nearly that."""
     rates: list[tuple[float, str, float]] = []
     for record in recording.of("pipes"):
@@ -194,7 +194,7 @@ class PipeSharing:
     error_two: float  # and if each had its own
 
 
-def shared_pipes(recording: Recording) -> list[PipeSharing]:
+def shared_pipes(recording: BenchRecording) -> list[PipeSharing]:
     """Judge each pair that was mixed by which form its times come nearer to: β λ1 + λ2, or the larger.
 
     λ are those of the classes by themselves. Neither is below what the issue limit allows.
@@ -222,7 +222,7 @@ def shared_pipes(recording: Recording) -> list[PipeSharing]:
 # Memory
 
 
-def plateaus(recording: Recording) -> tuple[Value, Value, Value]:
+def plateaus(recording: BenchRecording) -> tuple[Value, Value, Value]:
     """Compute Λ of L1, L2 and DRAM: the flat parts of the chase's curve, by the sizes of the caches.
 
     L1: sets up to 16 KiB. L2: through the L1, from 1 MiB (which no L1 holds) to an eighth of the L2, or the
@@ -267,7 +267,7 @@ def bandwidth(record: BenchmarkRecord) -> float:
     return both * moved / (record.value / 1e3)
 
 
-def fastest(recording: Recording, level: str) -> BenchmarkRecord:
+def fastest(recording: BenchRecording, level: str) -> BenchmarkRecord:
     """Find the read of a level that is the fastest, threads side by side."""
     reads = [
         record
@@ -277,7 +277,7 @@ def fastest(recording: Recording, level: str) -> BenchmarkRecord:
     return max(reads, key=bandwidth)
 
 
-def sector(recording: Recording, level: str) -> Value:
+def sector(recording: BenchRecording, level: str) -> Value:
     """Compute λ of the L2 or of DRAM: cycles of an SM for a sector, at its share of what all reach."""
     record = fastest(recording, level)
     sms = int(recording.device["attributes"]["MULTIPROCESSOR_COUNT"])
@@ -287,7 +287,7 @@ def sector(recording: Recording, level: str) -> Value:
     return Value(cycles, "cycles", record.repeats.spread, rule)
 
 
-def clock(recording: Recording) -> Value:
+def clock(recording: BenchRecording) -> Value:
     """Take the clock under load, as the median of its slices."""
     [record] = _some(recording, "clock", load="fp32")
     count = len(record.repeats.values)
@@ -295,7 +295,7 @@ def clock(recording: Recording) -> Value:
     return Value(record.value, "MHz", record.repeats.spread, rule)
 
 
-def extras(recording: Recording) -> list[dict[str, Any]]:
+def extras(recording: BenchRecording) -> list[dict[str, Any]]:
     """List what the GPU file has no place for: name, value, unit, spread."""
     rows: list[dict[str, Any]] = []
 
@@ -327,7 +327,7 @@ def extras(recording: Recording) -> list[dict[str, Any]]:
     return rows
 
 
-def writes_through(recording: Recording) -> float | None:
+def writes_through(recording: BenchRecording) -> float | None:
     """Return the cycles of a local store over those of its sectors in the L2: about 1 if all go there."""
     stores = recording.of("local", store=1)
     writes = recording.of("stream", stream="write_16", level="l2")
@@ -338,8 +338,8 @@ def writes_through(recording: Recording) -> float | None:
     return min(map(cycles_of, stores)) / (4 * sector_cycles)
 
 
-def warnings(recording: Recording, derived: Mapping[str, Value]) -> list[str]:
-    """List what should make one doubt: values that lie apart, what did not settle, a clock that changed."""
+def warnings(recording: BenchRecording, derived: Mapping[str, Value]) -> list[str]:
+    """List what should make one doubt: values that are apart, what did not settle, a clock that changed."""
     lines = [
         f"{name}: {value.value:.4g} {value.unit}, but what it comes from lies "
         f"{100 * value.spread:.0f} % apart"
@@ -365,7 +365,7 @@ def warnings(recording: Recording, derived: Mapping[str, Value]) -> list[str]:
 # Curves
 
 
-def curves(recording: Recording) -> list[Point]:
+def curves(recording: BenchRecording) -> list[Point]:
     """List all there is to draw: chart, series, x, y."""
     points: list[Point] = []
     for record in recording.of("pipes"):

@@ -11,7 +11,7 @@ from dse.hardware.gpus import read as gpus
 from dse.hardware.gpus import write as gpu_text
 from dse.measure.bench import derive
 from dse.measure.bench.derive import Value
-from dse.measure.bench.records import Recording
+from dse.measure.bench.records import BenchRecording
 
 LIMITS = {  # field of dse.types.Limits → attribute of the driver, and its unit
     "warp_size": ("WARP_SIZE", "threads"),
@@ -57,7 +57,7 @@ def slug_of(name: str) -> str:
     return slugs[0] if slugs else re.sub(r"\W+", "_", name.removeprefix("NVIDIA ")).strip("_").lower()
 
 
-def write(recording: Recording, path: Path) -> dict[str, Value]:
+def write(recording: BenchRecording, path: Path) -> dict[str, Value]:
     """Write a GPU file, and return what of it was measured.
 
     **Raises:** DseError if the recording is not complete, or the file cannot be written.

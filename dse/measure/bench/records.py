@@ -35,7 +35,7 @@ class BenchmarkRecord:
 
 
 @dataclass(frozen=True)
-class Recording:
+class BenchRecording:
     """Everything that was measured on one GPU."""
 
     device: Mapping[str, Any]  # name, capability, driver, compiler, date, attributes
@@ -52,7 +52,7 @@ class Recording:
         ]
 
 
-def save(recording: Recording, path: Path) -> None:
+def save(recording: BenchRecording, path: Path) -> None:
     """Write a recording as Parquet: one row a record, its parameters as JSON. DseError where that fails."""
     rows = recording.records
     table = pa.table(
@@ -68,7 +68,7 @@ def save(recording: Recording, path: Path) -> None:
         pyarrow.parquet.write_table(table, temporary, compression="zstd")
 
 
-def load(path: Path) -> Recording:
+def load(path: Path) -> BenchRecording:
     """Read what `save` wrote. DseError for anything else."""
     if not path.is_file():
         raise DseError(f"{path}: found no file, expected what `dse measure gpu` recorded")
@@ -88,4 +88,4 @@ def load(path: Path) -> Recording:
             )
             for row in rows
         ]
-    return Recording(device, records)
+    return BenchRecording(device, records)

@@ -13,8 +13,8 @@ import numpy as np
 
 from dse.measure.bench import benchmarks
 from dse.measure.bench.benchmarks import Benchmark
-from dse.measure.bench.records import BenchmarkRecord, Parameter, Recording
-from dse.measure.device import Argument, Code, Device, DeviceError, driver_takes
+from dse.measure.bench.records import BenchmarkRecord, BenchRecording, Parameter
+from dse.measure.device import Argument, Device, DeviceError, LoadedCode, driver_takes
 from dse.measure.statistics import Repeats, repeat
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compiler
@@ -62,7 +62,7 @@ class Microbenchmarks:
 
     def __init__(self, device: Device, made: Mapping[Benchmark, Compiled]) -> None:
         self.device, self.made = device, made
-        self.codes: dict[Benchmark, Code] = {}
+        self.codes: dict[Benchmark, LoadedCode] = {}
         self.limit = device.attribute("MAX_THREADS_PER_MULTIPROCESSOR") // _WARP  # warps of an SM
         self.block_limit = device.attribute("MAX_THREADS_PER_BLOCK") // _WARP
         blocks = device.sm_count * device.attribute("MAX_BLOCKS_PER_MULTIPROCESSOR")
@@ -70,7 +70,7 @@ class Microbenchmarks:
         self.arrived = device.allocate(4 * _SMS)
         self.never = device.allocate(4 * 1024)
 
-    def code(self, build: Benchmark) -> Code:
+    def code(self, build: Benchmark) -> LoadedCode:
         """Load a kernel, once.
 
         **Raises:** LeftOut if there is none.
@@ -142,7 +142,7 @@ def cycles_of(times: np.ndarray, warps: int) -> tuple[float, float]:
 def measure(
     device: Device,
     made: Mapping[Benchmark, Compiled],
-    recording: Recording,
+    recording: BenchRecording,
     budget: float | None = None,
     advance: Advance = lambda records: None,
     families: Collection[str] | None = None,
@@ -299,7 +299,7 @@ def _chase(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
         lines = size // LINE
         arguments: list[Argument] = [base, np.uint64(lines), np.uint64(LINE)]
         device.launch(link, *wide, [*arguments, np.uint64(FACTOR)])
-        # A set that the L2 holds is brought there. A larger one is driven out by what lies behind it: else as
+        # A set that the L2 holds is brought there. A larger one is driven out by what is behind it: else as
         # much of it as the L2 holds would be found there.
         outside = size > l2 and size + 4 * l2 <= room
         if outside:
@@ -309,7 +309,7 @@ def _chase(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
             code = bench.code(benchmarks.chase(cache))
 
             def once(
-                code: Code = code, before: int = before, touched: list[Argument] = arguments
+                code: LoadedCode = code, before: int = before, touched: list[Argument] = arguments
             ) -> tuple[float, float]:
                 device.launch(touch, *wide, [*touched, bench.never])
                 chased = [bench.times, base, np.int32(before), np.int32(TRIPS), bench.never]

@@ -18,7 +18,7 @@ UNITS = {"shared_bytes": "B", "dram_bytes": "B"}
 def packed(space: ResultSpace, more: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Pack a space's columns, and `more` of them: `columns` says how each is laid out, `blob` is base64.
 
-    Bytes lie plane by plane (all first bytes of a column, then all second ones), as that deflates better.
+    Bytes are plane by plane (all first bytes of a column, then all second ones), as that deflates better.
     A column of a model is named `time_s|phase`.
     """
     arrays: dict[str, np.ndarray] = dict(space.parameters) | dict(space.facts) | dict(more)

@@ -5,7 +5,7 @@ what it loads goes to shared memory, and the others of the block are met before 
 been. How many phases there are, the counts say: a warp waits for memory load_insts / mlp times, and of two
 barriers one stands before the use of a tile and one behind it.
 
-A phase may have thousands of instructions, so one instruction of the graph stands for a run of equal ones. It
+A phase may have thousands of instructions, so one instruction of the graph represents a run of equal ones. It
 keeps its pipe busy as long as they do (λ), and its result is there when the warp, alone on the SM, would have
 the last of theirs (Λ): of α instructions with parallelism ILP, α / ILP are waited for and the rest overlap.
 Each waits for the one before. So both totals are those of the counts: Σλ of a subsystem is how long a warp

@@ -32,7 +32,7 @@ class TraceAccess:
     bytes: int = 4
     stride: int = 4
     count: int | None = None
-    pitch: int | None = None  # None: each warp goes on where the one before ends
+    pitch: int | None = None  # None: each warp continues where the one before ends
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class TraceInstruction:
     needs: tuple[int, ...] = ()  # those whose results it reads, as in `dse.simulator.Program`
     text: str = ""
     lanes: int = 32  # that take part; the others are masked
-    access: TraceAccess | None = None  # to global memory, or of an operand that lies in shared memory
+    access: TraceAccess | None = None  # to global memory, or of an operand that is in shared memory
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

@@ -16,9 +16,9 @@
 
 Operands are what a listing has: registers (`R1`, `R0L`, `A1`, `C0`), shared memory and parameters (`g[...]`,
 `s[...]`), constants (`c[...]`), `global14[...]`, `local[...]`, numbers. The first one is written, but by
-stores, branches and barriers; the others are read, and so is what stands in brackets. `.U64` and `.U128`
+stores, branches and barriers; the others are read, and so is what is in brackets. `.U64` and `.U128`
 (S, B, F) are two and four registers, and doubles are pairs. Dependences are those of registers, not of what
-is in memory. `/* ... */` may stand anywhere.
+is in memory. `/* ... */` may be anywhere.
 
 A listing does not say which addresses a warp asks for, nor which lanes take part. Who runs the code knows:
 

@@ -16,7 +16,7 @@ _OF_INSTRUCTIONS = (
     "subsystem", "throughput_cycles", "latency_cycles", "same_warp", "barrier", "pred_counts",
 )  # fmt: skip
 _OF_PROGRAMS = ("length", "loop_counts")
-# Looked up together, as each case and program lies elsewhere in memory.
+# Looked up together, as each case and program is elsewhere in memory.
 _CASE = attrgetter("warps", "slots", "groups", "issue_limit", "scheduler", "order", "caps", "assignment")
 _PROGRAM = attrgetter(
     "subsystem", "throughput_cycles", "latency_cycles", "same_warp", "pred_counts", "pred", "kind", "loops"
@@ -28,7 +28,7 @@ _SCHEDULER = {name: n for n, name in enumerate(SCHEDULERS)}
 class CaseColumns:
     """All instructions of all programs of all cases.
 
-    A program's instructions lie together, and so do a case's programs. `pred` and `loops` count from the
+    A program's instructions are together, and so are a case's programs. `pred` and `loops` count from the
     start of their program, `assignment` from the first program of its case.
     """
 
@@ -208,7 +208,7 @@ class CaseColumns:
 
 
 def offsets(counts: np.ndarray) -> np.ndarray:
-    """Return where each of some lists starts that lie one after another, and where the last one ends."""
+    """Return where each of some lists starts that are one after another, and where the last one ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
 

@@ -12,7 +12,7 @@ KINDS = 4
 
 
 def path_counts(inputs: Inputs, record: EntryRecord, ends: np.ndarray) -> np.ndarray:
-    """Count how often each instruction's terms lie on the path of its case, int64 [4, instructions].
+    """Count how often each instruction's terms are on the path of its case, int64 [4, instructions].
 
     In the order of the terms' codes; the valve's are counted at the entry that closed it. A case of which
     the end is not known has no path.

@@ -1,7 +1,7 @@
 """The loop of dataflow order: any instruction whose operands are there may enter, up to the next barrier.
 
 A warp has a row of the times from which its instructions may enter, but for their subsystems and what holds
-the whole warp: `never` for those that have entered, wait for a result, or lie behind a barrier. Of each block
+the whole warp: `never` for those that have entered, wait for a result, or are behind a barrier. Of each block
 of a row and each subsystem the least is kept, and of these again the least of the row, so that a step looks
 through the warps, then through the blocks of one, then at the instructions of one block.
 """
@@ -298,7 +298,7 @@ def _simulate(
             for w in range(Index(counts[n + at.WARPS]) * Index(counts[n + at.SLOTS])):
                 if (
                     rows.keys[lane * KEYS_OF_LANE + KEYS + s * ROW + w] != never
-                ):  # it goes on, beyond the limit
+                ):  # it continues, beyond the limit
                     ends[case] = never
         if recording:
             record.last[case] = counts[n + at.END_ID]

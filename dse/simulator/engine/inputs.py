@@ -93,7 +93,7 @@ def make_inputs(
 
 
 def rows_of(columns: CaseColumns, numbers: np.ndarray) -> np.ndarray:
-    """Return the instructions of the columns that the rows of the inputs of some cases stand for."""
+    """Return the instructions of the columns that the rows of the inputs of some cases represent."""
     return within(columns.first, within(columns.program_first, numbers))
 
 

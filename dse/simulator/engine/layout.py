@@ -68,7 +68,7 @@ OF_LATENCY, OF_THROUGHPUT, OF_VALVE, OF_SAME_WARP = range(4)
 class Inputs(NamedTuple):
     """The cases of a batch. T, the type of its times, is uint32 for ticks, else float64.
 
-    Ticks are shifted left by as many bits as a case's MASK has: a scheduler's key lies below them.
+    Ticks are shifted left by as many bits as a case's MASK has: a scheduler's key is below them.
     """
 
     words: np.ndarray  # uint32 [n + 1, 4]: instructions, programs one after another, and a row of zeros

@@ -79,6 +79,7 @@ def _alike(time: Any, now: Any, before: Any, then: Any, never: Any) -> bool:
     """Tell whether two times are equally far ahead, or both not ahead, or both never come."""
     if time == never or before == never:
         return time == before
+    # How long ago a time in the past was changes nothing that follows.
     return max(time, now) - now == max(before, then) - then
 
 

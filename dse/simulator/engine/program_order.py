@@ -56,6 +56,7 @@ def _simulate(
                 now, key = pick_of_8(*warps)
             if now >= times[t + at.LIMIT]:
                 break
+            # Keys are rotated so that the warp after the last one has the lowest: the pick only compares.
             w = (key + shift) & mask
             scheduler, flags = of.RR, ZERO
             if general:
@@ -77,7 +78,7 @@ def _simulate(
                 note_cause(state, record, t, n, w, s, j // ROW, now)
                 note_entry(state, t, n, w, s, result, done, wake, (word & of.BARRIER) != ZERO)
 
-            # The warp goes on to the next one: when may that enter?
+            # The warp continues to the next one: when may that enter?
             after, over, event = j + ROW, (word & of.LAST) != ZERO, False
             if general and word & of.REPEATS:
                 after, event = around_loops(state, inputs, n, w, j)
@@ -91,6 +92,7 @@ def _simulate(
                 own = further_needs(state, inputs, first, after, own)
             if recording:
                 note_needs(state, inputs, t, n, w, first, after)
+            # A warp at its end is never picked again, which needs no branch.
             times[t + at.OWN + w] = never if over else own
             counts[n + at.SUBSYSTEM + w] = words[after + of.WORD] & of.SUBSYSTEM_MASK
             counts[n + at.NEXT + w] = after
@@ -113,6 +115,7 @@ def _simulate(
                     meet(state, t, n, w, slot, done, never)
                 if flags & of.HAS_SEQUENCE:
                     event |= in_group(state, inputs, t, n, slot, done, never, recording)
+            # A state can recur where a loop begins a trip or a group another: only there is it compared.
             if general and event and counts[n + at.STEADY]:
                 skip_periods(state, inputs, t, n, never)
             t, n = next_lane(state, n)
@@ -127,6 +130,7 @@ def _simulate(
             skipped[case] = counts[n + at.SKIPPED]
         if recording:
             record.last[case] = counts[n + at.END_ID]
+        # The lane takes the next case at once, as the core has time for all of its lanes.
         if waiting < stop:
             begin_case(state, inputs, lane, Index(order[waiting]), never, recording)
             waiting += ONE

@@ -2,7 +2,7 @@
 
 Flat arrays: `times` of the type T of the batch, `counts` of uint32. What belongs to lane k begins at k times
 a stride; there come single numbers, then a number for each subsystem, then rows, a number for each warp or
-group slot. Behind the lanes lies as much again, for a snapshot of each (`periods`).
+group slot. Behind the lanes is as much again, for a snapshot of each (`periods`).
 """
 
 from typing import NamedTuple
@@ -123,7 +123,7 @@ def new_state(inputs: Inputs, order: np.ndarray, record: bool) -> State:
 
 
 def zeros(size, dtype):
-    """Return zeros that begin with a cache line, as vectors then do not lie across two."""
+    """Return zeros that begin with a cache line, so that no vector crosses into another."""
     itemsize = np.dtype(dtype).itemsize
     raw = np.zeros(size + 64 // itemsize, dtype)
     skip = -raw.ctypes.data % 64 // itemsize

@@ -12,7 +12,7 @@ from dse.simulator.engine.state import NOBODY, State
 
 @inlined
 def around_loops(state: State, inputs: Inputs, n: Place, w: Place, j: Place) -> tuple[Place, bool]:
-    """Find what a warp enters after instruction j, at which loops end: that, and whether one goes on."""
+    """Find what a warp enters after instruction j, at which loops end: that, and whether one continues."""
     counts = state.counts
     loop = Index(inputs.ends_loop[j // Index(4)])
     while loop != ZERO:
@@ -21,7 +21,7 @@ def around_loops(state: State, inputs: Inputs, n: Place, w: Place, j: Place) -> 
         if count < inputs.loops[loop, of.LOOP_TRIPS]:
             counts[trip] = count
             return Index(inputs.loops[loop, of.LOOP_FIRST]) * Index(4), True
-        counts[trip] = ZERO
+        counts[trip] = ZERO  # for the next trip of the loop around it
         loop = Index(inputs.loops[loop, of.LOOP_OUTER])
     return j + Index(4), False
 
@@ -49,6 +49,7 @@ def note_issue(state: State, n: Place, w: Place, scheduler: Place) -> None:
         counts[n + at.SHIFT] = w + ONE
         return
     if scheduler == of.GTO:
+        # Greedy: the warp that issued has the lowest key until another does, and then its age again.
         last = Index(counts[n + at.LAST_WARP])
         if last != NOBODY:
             counts[n + at.KEY + last] = counts[n + at.RANK + last]
@@ -77,6 +78,7 @@ def into_ring(state: State, n: Place, s: Place, done: Any) -> Any:
 def meet(state: State, t: Place, n: Place, w: Place, slot: Place, done: Any, never: Any) -> bool:
     """Let a warp wait at a barrier, or open it if it is the last: whether it is."""
     times, counts = state.times, state.counts
+    # While it waits it is never picked; when its operands are ready is kept for the release.
     times[t + at.HELD + w], times[t + at.OWN + w] = times[t + at.OWN + w], never
     release = max(times[t + at.RELEASE + slot], done)
     met, warps = counts[n + at.MET + slot] + ONE, Index(counts[n + at.WARPS])

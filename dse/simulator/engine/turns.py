@@ -1,4 +1,4 @@
-"""Turns: the lanes of a thread stand in a ring, and each one's turn is the step of its case.
+"""Turns: the lanes of a thread are in a ring, and each one's turn is the step of its case.
 
 A lane knows where the next one's times and counts begin, so that no turn has to multiply.
 """

@@ -1,4 +1,4 @@
-"""Shares of a makespan that lie on the critical path, by subsystem and by instruction: what binds."""
+"""Shares of a makespan that are on the critical path, by subsystem and by instruction: what binds."""
 
 from dataclasses import dataclass
 

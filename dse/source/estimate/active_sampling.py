@@ -1,6 +1,6 @@
 """Chooses which configurations of a kernel to compile, so that they tell most of the others.
 
-By what is known of them without a compiler the first ones lie near to as many others as they can: corners of
+By what is known of them without a compiler the first ones are near to as many others as they can: corners of
 a space are often special, as sizes are that divide a problem. The others are those whose registers are least
 sure, so that the border between those with few and with far more is found.
 """
@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from dse.source.estimate.classify import Kinds, fails, registers_of, spills, too_large
 from dse.source.estimate.features import KnownFacts
 from dse.source.estimate.partition import variants
-from dse.source.estimate.regression import Process
+from dse.source.estimate.regression import FittedProcess
 from dse.source.nvidia.compile.contract import Failure
 from dse.source.nvidia.source import KernelProfile
 
@@ -26,7 +26,7 @@ _LEAST = 1e-9  # variance: what is as sure as that tells nothing more
 def choose(known: KnownFacts, count: int, results: Mapping[int, KernelProfile | Failure]) -> list[int]:
     """Choose which configurations to compile next, until `count` of them are read; then none.
 
-    The first half lie near to as many others as they can. Then come those whose registers are least sure, or
+    The first half are near to as many others as they can. Then come those whose registers are least sure, or
     whether they compile at all, in several rounds. Those that declare too much shared memory come last.
     """
     total = len(known.threads)
@@ -54,10 +54,12 @@ def choose(known: KnownFacts, count: int, results: Mapping[int, KernelProfile | 
     return picked
 
 
-class _Doubt:
+class _Uncertainty:
     """The variance of a number, now and after configurations are compiled that are yet to be."""
 
-    def __init__(self, process: Process, points: np.ndarray, variance: np.ndarray | None = None) -> None:
+    def __init__(
+        self, process: FittedProcess, points: np.ndarray, variance: np.ndarray | None = None
+    ) -> None:
         self.process, self.points = process, points
         self.left = np.maximum(process.variance(points), _LEAST)
         self.variance = self.left if variance is None else variance
@@ -75,27 +77,27 @@ class _Doubt:
         self.left = np.maximum(self.left - explained, _LEAST)
 
 
-def _doubts(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -> list[_Doubt]:
+def _doubts(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -> list[_Uncertainty]:
     points, registers = known.features, registers_of(known.features, results)
     process = registers.process if registers.kinds is None else registers.kinds.process
-    doubts = [_Doubt(process, points, registers.variance(points))]
+    doubts = [_Uncertainty(process, points, registers.variance(points))]
     hopeless = too_large(known, results)
     others = {index: result for index, result in results.items() if not hopeless[index]}
     if any(isinstance(result, Failure) for result in others.values()):
         kinds = fails(points, others)
-        doubts.append(_Doubt(kinds.process, points, kinds.doubt(points)))
+        doubts.append(_Uncertainty(kinds.process, points, kinds.doubt(points)))
     compiled = [index for index, result in results.items() if isinstance(result, KernelProfile)]
     spilling = np.array([spills(result) for result in results.values() if isinstance(result, KernelProfile)])
     if spilling.any() and not spilling.all():
         kinds = Kinds.of(points[compiled], spilling)
-        doubts.append(_Doubt(kinds.process, points, kinds.doubt(points)))
+        doubts.append(_Uncertainty(kinds.process, points, kinds.doubt(points)))
     return doubts
 
 
 def _amid(points: np.ndarray, count: int) -> list[int]:
     """Choose each so that the mean distance from any to the nearest chosen one falls most.
 
-    Of many points, some at random stand for all.
+    Of many points, some at random represent all.
     """
     if len(points) > _MOST_POINTS:
         some = np.sort(np.random.default_rng(0).choice(len(points), _MOST_POINTS, replace=False))

@@ -1,4 +1,4 @@
-"""Finds how threads of a warp lie in the banks of shared memory from the passes that their accesses take.
+"""Finds how threads of a warp are in the banks of shared memory from the passes that their accesses take.
 
 Thread (x, y) of a block is taken to ask for word `a x + b y`, where a and b are 0, 1, a parameter, a constant
 of the source, or a product of two of these. An access pattern that agrees with all compiled configurations

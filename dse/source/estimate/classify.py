@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from dse.source.estimate.features import KnownFacts
-from dse.source.estimate.regression import Process, fitted
+from dse.source.estimate.regression import FittedProcess, fitted
 from dse.source.nvidia.compile.contract import Failure
 from dse.source.nvidia.source import KernelProfile
 
@@ -20,7 +20,7 @@ _JUMP = 0.4  # in the logarithm of registers, between two kinds
 class Kinds:
     """A guess of which of two kinds configurations are of."""
 
-    process: Process  # of +1 for one, -1 for the other
+    process: FittedProcess  # of +1 for one, -1 for the other
 
     def chance(self, points: np.ndarray) -> np.ndarray:
         """Return the probability of the first kind, [m]."""
@@ -49,7 +49,7 @@ class Registers:
     points: np.ndarray  # [n, d]
     border: float  # between the two kinds; infinite if there is one
     kinds: Kinds | None
-    process: Process  # of the logarithm of the low ones
+    process: FittedProcess  # of the logarithm of the low ones
 
     @staticmethod
     def of(points: np.ndarray, values: np.ndarray) -> "Registers":

@@ -2,7 +2,7 @@
 
 The launch is exact, and so is shared memory if the text of the source tells that of the compiled ones. The
 numbers of the average warp follow from Gaussian processes over the parameters and what else is known of all,
-for each variant of the kernel by itself.
+for each variant of the kernel separately.
 Registers come in two kinds, since they jump where a compiler gives up on its limit: first which kind, then
 how many.
 """
@@ -36,7 +36,7 @@ from dse.source.warps import NOTHING, column_names, phases_of, stacked, to_kerne
 from dse.types import CLASSES, Limits, Resources
 
 _EXACT = 1e-6  # relative
-_BEYOND = 0.7  # estimates may lie so far outside of what was found, in logs
+_BEYOND = 0.7  # estimates may be so far outside of what was found, in logs
 _SHARED = ("shared load", "shared store")
 _WORK = [column_names(0).index(f"work.{name}") for name in CLASSES]
 

@@ -1,6 +1,6 @@
 """Parts configurations that are kernels of their own: with shared memory or without, say.
 
-What one does tells little of another, so each is chosen from and estimated by itself. What tells them apart
+What one does tells little of another, so each is chosen from and estimated separately. What tells them apart
 is found on those that are compiled: flags, names of two values that decide on phases and kinds of access.
 """
 

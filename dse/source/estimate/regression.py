@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from dse.core import gaussian_process
-from dse.core.gaussian_process import Points, Settings
+from dse.core.gaussian_process import Hyperparameters, Points
 
 _SIZES, _WIDTHS = [0.5, 1.0, 0.4, 1e-3], [2.0, 2.0, 2.0, 3.0]  # together, single, linear, noise; widths: logs
 _RATE, _RATE_WIDTH = 0.3, 2.0  # 1 / length², and the width of its log
 
 
 @dataclass(frozen=True)
-class Process:
+class FittedProcess:
     """A process that knows one number at n points of d features."""
 
     mean: float
@@ -43,13 +43,13 @@ class Process:
         return self.scale * self.standardised.posterior.left_out()[0]
 
 
-def fitted(points: np.ndarray, numbers: np.ndarray) -> Process:
+def fitted(points: np.ndarray, numbers: np.ndarray) -> FittedProcess:
     """Fit the process that explains `numbers` [n] at `points` [n, d] best."""
     mean, scale, features = float(np.mean(numbers)), float(np.std(numbers)) or 1.0, points.shape[1]
     middles = np.log([*_SIZES, *(_RATE,) * features])
-    prior = Settings(middles, np.array([*_WIDTHS, *(_RATE_WIDTH,) * features]))
+    prior = Hyperparameters(middles, np.array([*_WIDTHS, *(_RATE_WIDTH,) * features]))
     known, unlikely = gaussian_process.fitted(_points(points), (numbers - mean) / scale, prior)
-    return Process(mean, scale, known, -unlikely - len(numbers) * np.log(scale))
+    return FittedProcess(mean, scale, known, -unlikely - len(numbers) * np.log(scale))
 
 
 def _points(points: np.ndarray) -> Points:

@@ -99,7 +99,7 @@ def failed(description: Description, failure: Failure, parameters: Mapping[str, 
 
 
 def write_graph(path: Path, ran: Executed) -> DependenceGraph:
-    """Write the instructions of the longest warp of the block that stands for most, on the GPU as it is."""
+    """Write the instructions of the longest warp of the block that represents most, on the GPU as it is."""
     gpu, block = ran.gpu.gpu, int(np.argmax(ran.sample.weights))
     dependences = dependence_graph(ran.machine, block, longest_warp(ran.machine, block))
     kernel = to_kernel(warp_counts(ran.counts))

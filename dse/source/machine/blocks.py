@@ -1,4 +1,4 @@
-"""Chooses the blocks of a grid that are run, and how many of the others each stands for."""
+"""Chooses the blocks of a grid that are run, and how many of the others each represents."""
 
 from dataclasses import dataclass
 
@@ -44,7 +44,7 @@ def representative(grid: Dimensions, inside: int = 1) -> Sample:
 
 
 def _along(size: int, inside: int) -> list[tuple[int, float, bool]]:
-    """(index, how many it stands for, whether it is an edge) of those taken along one dimension."""
+    """(index, how many it represents, whether it is an edge) of those taken along one dimension."""
     if size <= inside + 2:
         return [(index, 1.0, size > 1 and index in (0, size - 1)) for index in range(size)]
     apart = (size - 2) / inside

@@ -26,7 +26,7 @@ class UnknownArgument:
 
 @dataclass(frozen=True)
 class Pointer:
-    """A pointer to global memory; `contents` are what lies there, if that is known."""
+    """A pointer to global memory; `contents` are what is there, if that is known."""
 
     contents: np.ndarray | None = None
 
@@ -55,7 +55,7 @@ Argument = Any
 class LaunchArguments:
     """One launch of a kernel.
 
-    `offsets` are where the arguments lie in constant bank 0 (bytes), if not where their sizes put them;
+    `offsets` are where the arguments are in constant bank 0 (bytes), if not where their sizes put them;
     `banks` the contents of other constant banks: 2 and 4 come from the compiler, 3 holds `__constant__`
     variables.
     """
@@ -85,7 +85,7 @@ class _Layout:
     grid: int
     stack: int
     parameters: int
-    parameters_address: int = -1  # where the address of the parameters lies, for descriptors among them
+    parameters_address: int = -1  # where the address of the parameters is, for descriptors among them
 
 
 _LAYOUTS = (  # from this compute capability on

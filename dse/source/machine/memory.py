@@ -151,7 +151,7 @@ class GlobalMemory:
         self._copied: set[int] = set()  # whose contents are no more those of the arguments
 
     def load(self, address: np.ndarray, size: int) -> tuple[list[np.ndarray], set[int], bool]:
-        """Load (words of each access, regions of unknown contents, whether some lie in no region)."""
+        """Load (words of each access, regions of unknown contents, whether some are in no region)."""
         words = [np.zeros(address.shape, _U32) for _ in range(max(size // 4, 1))]
         unknown: set[int] = set()
         outside = False
@@ -194,7 +194,7 @@ class GlobalMemory:
 
 
 def regions_of(address: np.ndarray) -> list[int]:
-    """List the regions of global memory that addresses lie in: mostly one."""
+    """List the regions of global memory that addresses are in: mostly one."""
     if not address.size:
         return []
     lowest, highest = int(address.min()) >> REGION_BITS, int(address.max()) >> REGION_BITS

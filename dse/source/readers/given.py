@@ -15,7 +15,7 @@ class Given:
     function: str = ""
     block: tuple[int | str, ...] = ()  # threads along x, y, z: numbers, or expressions of what is tuned
     grid: tuple[int | str, ...] = ()  # blocks
-    arguments: tuple[str, ...] = ()  # a number, or SIZE[:TYPE[:VALUES]]; NAME= may stand before
+    arguments: tuple[str, ...] = ()  # a number, or SIZE[:TYPE[:VALUES]]; NAME= may be before
     defines: tuple[tuple[str, str], ...] = ()  # macros; constants of Triton that are no numbers
     shared_bytes: int | None = None  # of a block, that the launch adds
     tuned: tuple[tuple[str, tuple[int | float, ...]], ...] = ()  # macros, and the values that are tried

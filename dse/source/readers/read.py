@@ -53,7 +53,7 @@ def load(name: str | Path, given: Given | None = None) -> Description:
     **Raises:** DseError, one line with the file, the field, what was found and what is allowed.
     """
     given = given or Given()
-    if isinstance(name, str) and kernels.known(name):  # whatever lies in the current folder
+    if isinstance(name, str) and kernels.known(name):  # whatever is in the current folder
         return with_given(kernels.load(name), given, name)
     path = given_path(name)
     named = re.fullmatch(r"(.+):([\w<>, :]+)", str(name))

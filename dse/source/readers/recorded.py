@@ -24,14 +24,14 @@ from dse.source.readers.triton_call import of_call
 MOST_CONTENTS_BYTES = 2**26  # of an array that is recorded with what it holds
 
 
-class Contents(BaseModel):
+class RecordedContents(BaseModel):
     """An array of whole numbers, and what it holds."""
 
     type: Annotated[str, Field(pattern=r"u?int(8|16|32|64)|bool")]
     zlib: str  # its bytes, packed, in base 64
 
     @classmethod
-    def of(cls, array: np.ndarray) -> "Contents":
+    def of(cls, array: np.ndarray) -> "RecordedContents":
         """Pack an array."""
         return cls(type=array.dtype.name, zlib=base64.b64encode(zlib.compress(array.tobytes())).decode())
 
@@ -56,28 +56,28 @@ class Tile(BaseModel):
     block: list[int]
 
 
-class Row(BaseModel):
+class RecordedRow(BaseModel):
     """A configuration that the launch could have, and the blocks that it would have."""
 
     constants: dict[str, str]  # written as Python writes them; options too
     grid: Annotated[list[Annotated[int, Field(ge=1, lt=2**31)]], Field(min_length=1, max_length=3)]
 
 
-class Launch(BaseModel):
+class RecordedLaunch(BaseModel):
     """A launch. An argument is a number, the type of an unknown one, or what an array or descriptor holds."""
 
     kernel: str  # the function
     file: str
     module: str = ""  # the file below the folder of its package
-    arguments: dict[str, bool | int | float | str | Contents | Tile]
-    rows: Annotated[list[Row], Field(min_length=1)]
+    arguments: dict[str, bool | int | float | str | RecordedContents | Tile]
+    rows: Annotated[list[RecordedRow], Field(min_length=1)]
     times: int = 1  # that it was launched
 
 
-class Recorded(BaseModel):
+class RecordedFile(BaseModel):
     """The launches of a run, each of them once."""
 
-    launches: list[Launch]
+    launches: list[RecordedLaunch]
 
 
 def load(path: Path, given: Given) -> Description:
@@ -88,7 +88,7 @@ def load(path: Path, given: Given) -> Description:
     """
     says = f"{path}: the recorded launch says it"
     refuse(given, ("block", "grid", "arguments", "shared_bytes", "signature", "tuned", "defines"), says)
-    launches = checked(Recorded, read_json(path), f"{path}").launches
+    launches = checked(RecordedFile, read_json(path), f"{path}").launches
     places = {str(place): launch for place, launch in enumerate(launches, 1)}
     wanted = given.function
     matching = [
@@ -116,7 +116,7 @@ def _key(values: Mapping[str, Any], names: Sequence[str]) -> tuple[float, ...]:
 
 
 def _argument(value: Any, where: str) -> Any:
-    if isinstance(value, Contents):
+    if isinstance(value, RecordedContents):
         return value.array(where)
     if isinstance(value, Tile):
         base = SimpleNamespace(dtype=value.type)
@@ -124,7 +124,7 @@ def _argument(value: Any, where: str) -> Any:
     return value
 
 
-def _file(launch: Launch, path: Path) -> Path:
+def _file(launch: RecordedLaunch, path: Path) -> Path:
     """Find the kernel's file: where it was, else below the record's folder or where Python finds packages."""
     places = [Path(launch.file), *(Path(folder, launch.module) for folder in (path.parent, *sys.path))]
     existing = next((place for place in places if is_file(place)), None)

@@ -22,7 +22,7 @@ from dse.errors import DseError
 
 
 @dataclass(frozen=True)
-class Argument:
+class T1Argument:
     """One argument of the kernel, in the file's own words; None where it does not say."""
 
     name: str
@@ -31,7 +31,7 @@ class Argument:
     access: str | None  # ReadOnly, WriteOnly or ReadWrite
     size: Any  # elements: a number, or an expression in the file's own language
     fill: str | None = None  # Constant, Random, ...
-    value: Any = None  # of a constant fill; below which random numbers lie
+    value: Any = None  # of a constant fill; below which random numbers are
     constant: bool = False  # whether it is a `__constant__` variable and not passed
 
 
@@ -49,7 +49,7 @@ class T1Problem:
     shared_memory: Expression  # bytes of a block that are asked for at the launch
     language: str
     kernel_name: str
-    arguments: tuple[Argument, ...]
+    arguments: tuple[T1Argument, ...]
     path: Path
     kernel_file: str | None  # as written there
     options: tuple[str, ...]  # of the compiler
@@ -163,7 +163,7 @@ def load(path: str | Path) -> T1Problem:
         language=kernel.Language,
         kernel_name=kernel.KernelName,
         arguments=tuple(
-            Argument(
+            T1Argument(
                 name=argument.Name or f"argument {number}",
                 type=argument.Type,
                 memory=argument.MemoryType,
@@ -225,7 +225,7 @@ def _size(expression: Expression) -> int | float | Expression:
 
 
 def text_of(size: int | Expression) -> str:
-    """Write a problem size as it stands in an expression."""
+    """Write a problem size as it is in an expression."""
     return f"({size.text})" if isinstance(size, Expression) else str(size)
 
 
@@ -234,7 +234,7 @@ def _product(factors: list[Expression]) -> str:
 
 
 def _numbers(text: str, where: str) -> list[Any]:
-    """Find the list that a piece of Python stands for by walking its tree: the text is never run."""
+    """Find the list that a piece of Python represents by walking its tree: the text is never run."""
     try:
         return _list(ast.parse(text.strip(), mode="eval").body, where)
     except SyntaxError as error:

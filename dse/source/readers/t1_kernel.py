@@ -19,7 +19,7 @@ from dse.source.nvidia.compile.nvrtc import read_source
 from dse.source.readers import t1
 from dse.source.readers.argument_types import type_of
 from dse.source.readers.given import Given, with_given
-from dse.source.readers.t1 import Argument, T1Problem
+from dse.source.readers.t1 import T1Argument, T1Problem
 
 # What nvcc takes and NVRTC does not, or what is said by the GPU that a command names.
 _OF_NVCC = ("-O", "-arch", "-gencode", "--gpu-architecture", "-Xcompiler", "-lineinfo", "-cubin", "-ptx")
@@ -29,7 +29,7 @@ class _OwnLanguage(ast.NodeTransformer):
     """Reads sizes and values in the file's own language: parameters, and what Kernel Tuner adds to them.
 
     `ProblemSize[0]` is the size along x; `max(parameter)` and `min(parameter)` are over its values; a scalar
-    argument stands for its value.
+    argument represents its value.
     """
 
     def __init__(self, problem: T1Problem, sizes: Mapping[str, int]) -> None:
@@ -175,7 +175,7 @@ def _passed(problem: T1Problem, source: Path, where: str) -> list[int]:
 
 
 def _argument(
-    argument: Argument, language: _OwnLanguage, where: str
+    argument: T1Argument, language: _OwnLanguage, where: str
 ) -> tuple[Expression | ArrayArgument | None, str | None]:
     """Read an argument, and state what is assumed of it where the file does not say it."""
     kind, parts = type_of(argument.type) or (None, 1)
@@ -202,7 +202,7 @@ def _argument(
             raise DseError(f"{where}.Size: found nothing, expected a number of elements")
         size = language.read(argument.size, f"{where}.Size")
     except DseError as error:
-        if values is not None:  # each element is worked out
+        if values is not None:  # each element is computed
             raise
         size, assumption = parse(0, where), f"{error}; so nothing is known of the array"
     if kind is None:
@@ -213,7 +213,7 @@ def _argument(
 def _options(problem: T1Problem) -> tuple[str, ...]:
     """Choose the options that its compiler takes; folders are relative to the file.
 
-    **Raises:** DseError for an option that may not stand in a file, or a folder that is not below it.
+    **Raises:** DseError for an option that a file may not set, or a folder that is not below it.
     """
     where, here = f"{problem.path}: KernelSpecification.CompilerOptions", problem.path.parent
     options, named = of_cuda.split(problem.options)

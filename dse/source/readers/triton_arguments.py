@@ -65,7 +65,7 @@ def number_of(text: str) -> Number | None:
 
 
 def split(text: str) -> list[str]:
-    """Split at commas that stand in no brackets."""
+    """Split at commas outside brackets."""
     return [part.strip() for part in re.split(r",(?![^(<\[]*[)>\]])", text)]
 
 
@@ -87,7 +87,7 @@ def _array(kind: str, text: str, where: str, allowed: Collection[str]) -> tuple[
 
 
 def _descriptor(kind: str, text: str | None, where: str, allowed: Collection[str]) -> DescriptorArgument:
-    """Read the shape of a tensor descriptor, `ROWS,COLUMNS`: its rows lie one after the other."""
+    """Read the shape of a tensor descriptor, `ROWS,COLUMNS`: its rows are one after the other."""
     match = re.fullmatch(r"tensordesc<(\w+)\[(.+)\]>", kind)
     if match is None:
         raise DseError(f"given.signature: found {kind!r}, expected one such as tensordesc<fp16[64, 64]>")

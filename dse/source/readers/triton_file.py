@@ -56,7 +56,7 @@ def load(path: Path, given: Given) -> Description:
 def _signature(entries: Sequence[str], jitted: Function) -> tuple[dict[str, str], dict[str, Number]]:
     """Place types by name or in order, of all parameters or of all but the constants.
 
-    Returns types, and numbers that stand in the place of types.
+    Returns types, and numbers that replace types.
     """
     everything = [parameter.name for parameter in jitted.jit.params]
     names = [parameter.name for parameter in jitted.arguments]

@@ -160,7 +160,7 @@ def with_configs(jitted: Function, stated: Stated, configs: Sequence[Mapping[str
 def of_decorators(jitted: Function, stated: Stated, arguments: Mapping[str, Any]) -> Stated:
     """Take the configurations of `triton.autotune`, if there are, pruned by its hook.
 
-    `arguments` are values by name; those of arrays are tensors, or stand in for them. A hook that fails is
+    `arguments` are values by name; those of arrays are tensors, or replace them. A hook that fails is
     passed over, and that is stated. Values that are given take the place of those that the configurations
     set; where they are of all its constants, of the configurations too.
     """

@@ -5,8 +5,8 @@ import gzip
 import pytest
 
 from dse.data.measured import formats
-from dse.data.measured.formats import Format, read
-from dse.data.measured.table import Table
+from dse.data.measured.formats import MeasuredFormat, read
+from dse.data.measured.table import MeasuredTable
 from dse.errors import DseError
 
 
@@ -27,9 +27,11 @@ def test_another_format_is_a_row(tmp_path, monkeypatch):
     """A reader makes a table of a file; neither its suffix nor gzip matters to it."""
 
     def lines(file):
-        return Table.of_rows(file.path, [{"x": 1, "time_ms": float(line)} for line in file.text.split()[1:]])
+        return MeasuredTable.of_rows(
+            file.path, [{"x": 1, "time_ms": float(line)} for line in file.text.split()[1:]]
+        )
 
-    bare = Format("bare times", lambda file: file.text.startswith("times:"), lines)
+    bare = MeasuredFormat("bare times", lambda file: file.text.startswith("times:"), lines)
     monkeypatch.setattr(formats, "FORMATS", (bare, *formats.FORMATS))
     path = tmp_path / "times.log"
     path.write_bytes(gzip.compress(b"times: 2 3"))

@@ -11,7 +11,7 @@ import pytest
 from dse import kernels
 from dse.core.space.space import Space
 from dse.data.measured.read import load, load_space
-from dse.errors import Doubt, DseError
+from dse.errors import DseError, InputWarning
 from dse.kernels.description import Alias, Description
 
 KERNEL = Description(
@@ -168,7 +168,7 @@ def test_a_time_of_years_is_how_tuners_write_that_it_failed(tmp_path, stated):
         ("bx,by,staged,share,time_ms,status\n", ",ok") if stated else ("bx,by,staged,share,time_ms\n", "")
     )
     path = write(tmp_path / "a.csv", f"{head}16,1,0,1,1e20{ok}\n16,1,1,1,2{ok}\n")
-    with pytest.warns(Doubt, match="time_ms: found 1 of 2 rows with a time of over 30 years"):
+    with pytest.warns(InputWarning, match="time_ms: found 1 of 2 rows with a time of over 30 years"):
         measured = load(path, KERNEL)
     assert measured.ok.tolist() == [False, True]
     assert measured.status.tolist() == ["failed", "ok"]

@@ -9,7 +9,7 @@ from dse.explore.sweep import dense, plan
 from dse.explore.sweep.dense import cut
 from dse.explore.sweep.plan import Plan
 from dse.explore.sweep.product import Product, density, evenly
-from dse.explore.sweep.reductions import Counts, Top
+from dse.explore.sweep.reductions import LimiterCounts, Top
 from dse.hardware import gpus
 from dse.kernels.counts import sizes_of
 from dse.kernels.description import describe
@@ -96,7 +96,7 @@ def test_what_is_not_described_goes_one_by_one(toy_kernel, monkeypatch):
     toy = kernels.load(toy_kernel)
     product = product_of(toy, {})
     assert Plan(product, Top(1, PER)).cuts[0].dense is not None
-    assert Plan(product, Counts(PER)).cuts[0].dense is not None
+    assert Plan(product, LimiterCounts(PER)).cuts[0].dense is not None
     assert Plan(product, None).cuts[0].dense is None
     simulated = product_of(toy, {}, models=("pipeline",))
     assert Plan(simulated, Top(1, PER)).cuts[0].dense is None
@@ -107,7 +107,7 @@ def test_constraints_of_sizes_part_them(monkeypatch, own_toy_kernel):
     monkeypatch.setattr(plan, "DENSE", 0)
     kernel = kernels.load(own_toy_kernel)
     sizes = (1 << 15, 1 << 17, 1 << 19)
-    counts = Counts(frozenset({"size"}))
+    counts = LimiterCounts(frozenset({"size"}))
     made = Plan(product_of(kernel, {"n": sizes}), counts)
     assert made.cuts[0].points == 1
     found = counts.merged(list(made.reduced(range(made.units)).values()))

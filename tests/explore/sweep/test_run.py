@@ -12,11 +12,11 @@ from dse.errors import DseError
 from dse.explore.sweep import plan as plans
 from dse.explore.sweep import run
 from dse.explore.sweep.plan import Plan
-from dse.explore.sweep.reductions import Counts, Histogram, Pareto, Top
+from dse.explore.sweep.reductions import Histogram, LimiterCounts, Pareto, Top
 from dse.explore.sweep.sweep import Sweep
 
 PER = frozenset({"kernel", "gpu", "size", "model"})
-REDUCTIONS = [Top(3, PER), Pareto(("time_s", "registers"), PER), Histogram(PER), Counts(PER)]
+REDUCTIONS = [Top(3, PER), Pareto(("time_s", "registers"), PER), Histogram(PER), LimiterCounts(PER)]
 
 
 @pytest.fixture(autouse=True)

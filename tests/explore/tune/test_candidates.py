@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dse import kernels
-from dse.errors import Doubt
+from dse.errors import InputWarning
 from dse.evaluate.chunks import evaluate
 from dse.explore.fit.parameters import NAMES, moved, widths
 from dse.explore.fit.surrogate import positions
@@ -82,7 +82,7 @@ def test_slopes_that_are_no_numbers_are_named_and_left_out(toy, file):
             return predict
 
     model = Broken(MODEL)
-    with pytest.warns(Doubt, match="slopes of the time: found no number for 7 of 8 configurations"):
+    with pytest.warns(InputWarning, match="slopes of the time: found no number for 7 of 8 configurations"):
         found = of_kernel(toy, file, model, PARAMETERS, {"n": 65536})
     assert np.isfinite(found.slopes).all()
     np.testing.assert_array_equal(found.slopes[:, NAMES.index("clock")], 0.0)

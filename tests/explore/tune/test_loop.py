@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from dse.errors import Doubt, DseError
+from dse.errors import DseError, InputWarning
 from dse.explore.tune.candidates import Candidates, bare
 from dse.explore.tune.loop import check_command, commanded, replayed, run
 from dse.explore.tune.tuner import Tuner
@@ -293,7 +293,7 @@ def test_check_command():
 
 def test_a_command_that_does_not_end_failed():
     started = time.monotonic()
-    with pytest.warns(Doubt, match=r"^command: sh -c 'sleep 60; echo 3' was ended after 0.2 s$"):
+    with pytest.warns(InputWarning, match=r"^command: sh -c 'sleep 60; echo 3' was ended after 0.2 s$"):
         assert commanded("sh -c 'sleep 60; echo {x}'", 1.0, limit_s=0.2)({"x": 3}) is None
     assert time.monotonic() - started < 30  # less than it sleeps
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dse.core.precision import in_64_bits
-from dse.errors import Doubt, DseError
+from dse.errors import DseError, InputWarning
 from dse.hardware import gpus, occupancy
 from dse.models import CLOSED_FORMS, get
 from dse.types import CLASSES, Gpu, Kernel, PerClass, Resources
@@ -120,7 +120,7 @@ def test_a_value_beside_a_key_counts_and_is_told(tmp_path):
     line = (
         r"mine.toml: cpi.fp64: found 3, and 32 threads / 32 lanes, which is 1; the value of cpi.fp64 counts$"
     )
-    with pytest.warns(Doubt, match=line):
+    with pytest.warns(InputWarning, match=line):
         assert gpus.load(path).gpu.cpi.fp64 == 3
 
 
@@ -129,7 +129,7 @@ def test_a_stated_dram_that_the_bandwidth_does_not_allow_is_told(tmp_path):
     assert old is not None
     path = replaced(tmp_path, old[1], 'value = 1.6\nunit = "cycles"\n')
     line = r"cpi.dram: found 1.6 cycles, 3046 GB/s, beside a dram_bandwidth of 1555 GB/s, expected 0.5 to 1"
-    with pytest.warns(Doubt, match=line):
+    with pytest.warns(InputWarning, match=line):
         assert float(gpus.load(path).gpu.cpi.dram) == pytest.approx(1.6)
 
 

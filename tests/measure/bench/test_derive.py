@@ -8,11 +8,11 @@ import pytest
 
 from dse.errors import DseError
 from dse.measure.bench import derive
-from dse.measure.bench.records import Recording, load, save
+from dse.measure.bench.records import BenchRecording, load, save
 from dse.measure.statistics import Repeats
 
 
-def test_pipes(recording: Recording, truth: SimpleNamespace):
+def test_pipes(recording: BenchRecording, truth: SimpleNamespace):
     found = derive.values(recording)
     for name in ("fp32", "fp64", "int32", "imul32", "sfu"):
         assert found[f"cpi.{name}"].value == pytest.approx(truth.cpi[name], rel=5e-3), name
@@ -27,7 +27,7 @@ def test_pipes(recording: Recording, truth: SimpleNamespace):
     assert found["issue_cycles"].value == pytest.approx(1 / truth.issue, rel=5e-3)
 
 
-def test_memory(recording: Recording, truth: SimpleNamespace):
+def test_memory(recording: BenchRecording, truth: SimpleNamespace):
     found = derive.values(recording)
     for level, latency in zip(("l1", "l2", "dram"), truth.chase.values(), strict=True):
         assert found[f"latency.{level}"].value == pytest.approx(latency, rel=5e-3)
@@ -43,7 +43,7 @@ def test_memory(recording: Recording, truth: SimpleNamespace):
     assert extras["same warp, independent fp32"] == pytest.approx(truth.interval, rel=5e-3)
 
 
-def test_which_classes_share_a_pipe(recording: Recording, truth: SimpleNamespace):
+def test_which_classes_share_a_pipe(recording: BenchRecording, truth: SimpleNamespace):
     pairs = derive.shared_pipes(recording)
     assert len(pairs) == 36
     for pair in pairs:
@@ -52,7 +52,7 @@ def test_which_classes_share_a_pipe(recording: Recording, truth: SimpleNamespace
         assert min(pair.error_one, pair.error_two) < 0.01 < max(pair.error_one, pair.error_two)
 
 
-def test_what_is_doubtful_is_told(recording: Recording):
+def test_what_is_doubtful_is_told(recording: BenchRecording):
     found = derive.values(recording)
     shaky = replace(found["latency.l2"], spread=0.4)
     lines = derive.warnings(recording, {**found, "latency.l2": shaky})
@@ -70,13 +70,13 @@ def test_what_is_doubtful_is_told(recording: Recording):
     assert lines[-1].startswith("1 of 1 did not settle; the first: pipes, class fp32")
 
 
-def test_what_is_missing_is_named(recording: Recording):
+def test_what_is_missing_is_named(recording: BenchRecording):
     cut = replace(recording, records=[each for each in recording.records if each.benchmark != "chase"])
     with pytest.raises(DseError, match=r"records: found none of chase, cache ca"):
         derive.values(cut)
 
 
-def test_records_are_read_as_they_were_written(recording: Recording, tmp_path):
+def test_records_are_read_as_they_were_written(recording: BenchRecording, tmp_path):
     path = tmp_path / "records.parquet"
     save(recording, path)
     again = load(path)
@@ -87,7 +87,7 @@ def test_records_are_read_as_they_were_written(recording: Recording, tmp_path):
         load(tmp_path / "other.parquet")
 
 
-def test_curves_have_all_charts(recording: Recording):
+def test_curves_have_all_charts(recording: BenchRecording):
     points = derive.curves(recording)
     assert {point.chart for point in points} == set(derive.CHARTS)
     assert all(np.isfinite([point.x, point.y]).all() for point in points)

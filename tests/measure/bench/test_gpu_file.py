@@ -9,11 +9,11 @@ import pytest
 from dse.errors import DseError
 from dse.hardware import gpus
 from dse.measure.bench.gpu_file import like, slug_of, write
-from dse.measure.bench.records import Recording, save
+from dse.measure.bench.records import BenchRecording, save
 
 
 @pytest.fixture(scope="module")
-def file(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> gpus.GpuFile:
+def file(recording: BenchRecording, tmp_path_factory: pytest.TempPathFactory) -> gpus.GpuFile:
     path = tmp_path_factory.mktemp("gpu") / "mine.toml"
     write(recording, path)
     return gpus.load(path)
@@ -65,13 +65,13 @@ def test_which_gpu_of_the_catalogue_is_like_it():
     assert slug_of("NVIDIA RTX 5880 Ada Generation") == "rtx_5880_ada_generation"
 
 
-def test_an_incomplete_recording_leaves_no_file(recording: Recording, tmp_path: Path):
+def test_an_incomplete_recording_leaves_no_file(recording: BenchRecording, tmp_path: Path):
     with pytest.raises(DseError, match="found none of clock"):
         write(replace(recording, records=[]), tmp_path / "mine.toml")
     assert not list(tmp_path.iterdir())
 
 
-def test_all_follows_from_the_records(run_dse, recording: Recording, file: gpus.GpuFile, tmp_path: Path):
+def test_all_follows_from_the_records(run_dse, recording: BenchRecording, file: gpus.GpuFile, tmp_path: Path):
     """`dse measure gpu RECORDS`: the same file, a report, and what the file has no place for."""
     records, again, report = (tmp_path / name for name in ("r.parquet", "again.toml", "report.html"))
     save(recording, records)

@@ -9,7 +9,7 @@ from dse.errors import DseError
 from dse.measure.bench import benchmarks
 from dse.measure.bench import run as gpu
 from dse.measure.bench.benchmarks import Benchmark
-from dse.measure.bench.records import Recording
+from dse.measure.bench.records import BenchRecording
 from dse.measure.bench.run import cycles_of, planned
 from dse.measure.device import DeviceError
 from dse.source.nvidia.compile.contract import Compiled
@@ -21,7 +21,7 @@ def run(
     device: Any, made: dict[Benchmark, Compiled], families: tuple[str, ...] = SMALL, **options: Any
 ) -> tuple[list[str], list[str]]:
     """Benchmarks that were recorded, and what went wrong."""
-    recording = Recording(gpu.described(device))
+    recording = BenchRecording(gpu.described(device))
     problems = gpu.measure(device, made, recording, families=families, **options)
     return list(dict.fromkeys(each.benchmark for each in recording.records)), problems
 
@@ -58,7 +58,7 @@ def test_memory_is_given_back(fake_gpu: Any, made: Any):
     assert len(fake_gpu.held) == 3  # what all benchmarks share
 
 
-def test_no_more_than_was_planned(recording: Recording):
+def test_no_more_than_was_planned(recording: BenchRecording):
     assert 0.9 * sum(planned().values()) < len(recording.records) <= sum(planned().values())
 
 

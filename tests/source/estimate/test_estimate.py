@@ -12,7 +12,7 @@ from dse.source.estimate.features import KnownFacts, known
 from dse.source.estimate.regression import fitted
 from dse.source.launches import Configuration
 from dse.source.nvidia.compile.contract import Failure
-from dse.source.nvidia.compile.nvrtc import Source
+from dse.source.nvidia.compile.nvrtc import CudaSource
 from dse.source.nvidia.profile.characterise import AccessCounts, Characterisation, PhaseCounts
 from dse.source.nvidia.source import KernelProfile
 from dse.source.warps import NOTHING, column_names, row, stacked
@@ -20,7 +20,7 @@ from dse.types import Resources
 
 LIMITS = gpus.load("a100").gpu.limits
 NAMES = column_names(1)
-SOURCE = Source("a.cu", "constexpr int pitch = 2 * X + 1;\n__shared__ float a[Y][pitch];", "", (), (), "")
+SOURCE = CudaSource("a.cu", "constexpr int pitch = 2 * X + 1;\n__shared__ float a[Y][pitch];", "", (), (), "")
 SPACE = [
     (x, y, tile, flag) for x, y, tile, flag in product([8, 16, 32, 64], [1, 2, 4, 8], [1, 2, 3, 4, 6], [0, 1])
 ]

@@ -11,7 +11,7 @@ from dse.source.estimate.features import KnownFacts, known
 from dse.source.estimate.partition import variants
 from dse.source.launches import Configuration
 from dse.source.nvidia.compile.contract import Failure
-from dse.source.nvidia.compile.nvrtc import Source
+from dse.source.nvidia.compile.nvrtc import CudaSource
 from dse.source.nvidia.profile.characterise import AccessCounts, Characterisation, PhaseCounts
 from dse.source.nvidia.source import KernelProfile
 from dse.source.warps import column_names, row
@@ -51,7 +51,7 @@ def before() -> KnownFacts:
     wanted = [
         Configuration(tuple(zip(NAMES, each, strict=True)), (8, 1, 1), (each[0], 1, 1), ()) for each in SPACE
     ]
-    return known(Source("a.cu", "", "", (), (), ""), columns, wanted, {"wide": columns["block"] > 32})
+    return known(CudaSource("a.cu", "", "", (), (), ""), columns, wanted, {"wide": columns["block"] > 32})
 
 
 def test_flags_are_features(before: KnownFacts) -> None:

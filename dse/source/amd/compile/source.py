@@ -32,7 +32,7 @@ class Built:
 
 
 @dataclass(frozen=True)
-class HipSource(nvrtc.Source):
+class HipSource(nvrtc.CudaSource):
     """A CUDA or HIP file, to be compiled for AMD GPUs. Its fields and settings are those of a CUDA file."""
 
     @property

@@ -11,7 +11,7 @@ import re
 
 from dse.errors import DseError
 from dse.source.amd.text import Instruction
-from dse.source.nvidia.sass.products import UNIT_BYTES, Product
+from dse.source.nvidia.sass.products import UNIT_BYTES, Mma
 
 _NAME = re.compile(
     r"v_(?P<family>mfma|smfmac|wmma|swmmac)_(?:scale_)?(?P<sums>[fi]\d+|bf16)_(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)"
@@ -24,7 +24,7 @@ _KINDS = {  # class and bits of operands
 }  # fmt: skip
 
 
-def product(step: Instruction, wave_size: int) -> Product:
+def product(step: Instruction, wave_size: int) -> Mma:
     """Tell what an instruction multiplies.
 
     **Raises:** DseError for types that no class of work fits.
@@ -42,7 +42,7 @@ def product(step: Instruction, wave_size: int) -> Product:
     operand_bytes = pairs * (m * k / sparse + k * n) * bits / 8
     if named["sums"] in ("f16", "bf16"):
         kind = "mma_fp16_fp16"
-    return Product(kind, pairs * m * n * k / sparse, operand_bytes / UNIT_BYTES, 0.0)
+    return Mma(kind, pairs * m * n * k / sparse, operand_bytes / UNIT_BYTES, 0.0)
 
 
 def _words(operand: str) -> int:

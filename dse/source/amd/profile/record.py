@@ -22,7 +22,7 @@ from dse.source.amd.text import Instruction
 from dse.source.machine.launch import LaunchArguments
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.machine.state import MEMORY_COUNTS, PhaseSpan, Stream
-from dse.source.nvidia.sass.products import Product
+from dse.source.nvidia.sass.products import Mma
 
 _SPACES: dict[str, str] = {"lds": "shared", "scratch": "local", "vmem": "global"}  # of flat accesses
 _HALF = 32  # lanes that the banks of the LDS serve at a time
@@ -47,7 +47,7 @@ class CountedStep:
     writes: tuple[int, ...]
     fp32_ops: int
     instruction: Instruction
-    product: Product | None = None  # of matrices
+    product: Mma | None = None  # of matrices
     joined: bool = False  # loads of neighbours, which compilers before LLVM 15 make one wide load
     of_box = False
     kind = ""

@@ -1,6 +1,6 @@
 """Tells which sectors that a launch asks for are in the L1 of an SM, in the L2, or come from DRAM.
 
-This is computed from the addresses of one block, the one that stands for most others. Within it, a line of
+This is computed from the addresses of one block, the one that represents most others. Within it, a line of
 the L1, 128 bytes filled sector by sector, has to make room for another one with the same chance at any time,
 as where a cache replaces lines at random. What the block and those that are resident beside it fill says how
 large that chance is. What the block touches for the first time may still be there from other blocks: that is
@@ -72,7 +72,7 @@ def caches_of(gpu: Gpu, shared_bytes: int, resident_blocks: int, local_bytes: in
 class Traffic:
     """Sectors that an average block moves in a phase, over all its passes; of global and local memory."""
 
-    loads: float = 0.0  # asked for, each request by itself
+    loads: float = 0.0  # asked for, each request separately
     loads_past_l1: float = 0.0
     loads_past_l2: float = 0.0
     stores: float = 0.0  # all go past the L1
@@ -247,7 +247,7 @@ def fill_rate(line: np.ndarray, tick: np.ndarray, times: np.ndarray, ticks: int,
     A line that waits for n ticks is still there with chance exp(-rate n), and is filled again if not. The
     rate is the smallest that agrees with the fills that it causes.
 
-    **Shapes:** line, tick, times [n]; ticks lie in 0 .. ticks - 1, and lines touched in one do not wait.
+    **Shapes:** line, tick, times [n]; ticks are in 0 .. ticks - 1, and lines touched in one do not wait.
     """
     again, waits = _waits(line, tick)
     filled = float(times.sum() - times[again].sum())
@@ -268,7 +268,7 @@ def touched_bytes(machine: Machine, stack_bytes: int | None) -> int | None:
     """Return the bytes that a thread goes to of its own memory: all, where some addresses were not seen.
 
     The compiler may set apart far more than a launch uses, for arrays that are made for the largest case.
-    Loops that are skipped go on evenly, so that their first and last trip, which are executed, tell all.
+    Loops that are skipped continue evenly, so that their first and last trip, which are executed, tell all.
     """
     spans = machine.local_spans
     unseen = any((step, "address") in machine.unknown for step in spans)

@@ -5,7 +5,7 @@ this one, moved. For each of its sectors it is then known how many blocks ago it
 to any SM with equal chance, which says how many of those before ran on the same SM. The L2 sees all of them,
 as far back as their footprints together fit; blocks that run at the same time find what others loaded.
 Addresses that do not move evenly are followed through many blocks (`dse.source.nvidia.caches.reuse`), or,
-where that does not help, taken to lie anywhere in their array.
+where that does not help, taken to be anywhere in their array.
 
 Source: how footprints grow with the window that is looked at, after Xiang, Ding, Luo & Bao, HOTL, ASPLOS
 2013.
@@ -66,7 +66,7 @@ class Footprint:
     """The sectors of a block, each once, and which other blocks touch them too.
 
     Blocks after it are looked at as well as those before: in a chain of blocks that share a sector one is the
-    first, and one the last. Each by itself would depend on where in its sectors this block happens to lie.
+    first, and one the last. Each alone would depend on where in its sectors this block happens to be.
     """
 
     def __init__(self, accesses: SectorAccesses, grid: Dimensions, reuse: Reuse | None = None) -> None:
@@ -207,7 +207,7 @@ def _cover(sector: np.ndarray, shift: np.ndarray, start: np.ndarray, end: np.nda
 def _scattered(families: Sequence[Family], family: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Return the chance that any other block touches a sector, where their addresses are unrelated, else 0.
 
-    They are taken to lie anywhere in the part of an array that the blocks which were run use.
+    They are taken to be anywhere in the part of an array that the blocks which were run use.
 
     **Shapes:** family, times [sectors], and so is the result.
     """
@@ -242,7 +242,7 @@ def _runs(families: Sequence[Family]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _before(grid: Dimensions) -> tuple[np.ndarray, np.ndarray]:
-    """List where the blocks before a block can lie, seen from it: ([n, 3], how many blocks before [n])."""
+    """List where the blocks before a block can be, seen from it: ([n, 3], how many blocks before [n])."""
     x, y, _ = grid
     back = np.arange(1, min(int(np.prod(grid)), _MOST_BLOCKS + 1))
     moves, distances = [], []

@@ -1,4 +1,4 @@
-"""Finds where many blocks of a grid touch what one of them touches: how far each lies from it, whatever order
+"""Finds where many blocks of a grid touch what one of them touches: how far each is from it, whatever order
 their tiles come in.
 
 Some warps of consecutive blocks are run, and only as far as addresses need it. A family of streams moves as a
@@ -25,7 +25,7 @@ MOST_BLOCKS = 2**11
 MOST_EXECUTIONS = 2**20
 _MOST_WARPS = 4  # of a block
 _BLOCKS_ALIKE = 4  # at the same addresses, mean; if fewer, blocks share by chance rather than by tiles
-_FAR = 2**45  # sectors: further than any two arrays lie apart
+_FAR = 2**45  # sectors: further than any two arrays are apart
 
 # Runs some warps, None: all, of some blocks of the launch: (blocks, warps) → where they access memory.
 Probe = Callable[[Sequence[Dimensions], Sequence[int] | None], Addresses]
@@ -146,7 +146,7 @@ class _Executions:
         return int(self.starts[self.number[id(stream)], block])
 
     def shifts(self, before: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Tell how far blocks lie apart in the execution with so many before it, as `_shifts`."""
+        """Tell how far blocks are apart in the execution with so many before it, as `_shifts`."""
         if self.in_step:
             execution = int(np.searchsorted(self.ends[:, 0], before, side="right"))
             here = {execution: np.ones(self.rows, bool)} if execution < len(self.ends) else {}
@@ -175,10 +175,10 @@ class _Executions:
 def _shifts(
     base: np.ndarray, mask: np.ndarray, row: np.ndarray, moved: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Tell how many sectors each block lies from the first one, and which touch anything: [blocks - 1] both.
+    """Tell how many sectors each block is from the first one, and which touch anything: [blocks - 1] both.
 
     None where that cannot be told. **Shapes:** base, mask [rows, 32]; row, moved [blocks], bytes that a block
-    lies from its row.
+    is from its row.
     """
     common = mask & mask[row[0]]
     others, moved = row[1:], moved[1:] - moved[0]

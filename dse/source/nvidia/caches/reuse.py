@@ -159,7 +159,7 @@ def _thinned(
 ) -> SectorAccesses:
     """List what a block touches; one sector of each line, if that is much: tiles begin with a line."""
     touched = accesses(machine, sample, block, streams, steps=steps)
-    if touched.times.max(initial=1.0) > 1.0:  # some stand for others
+    if touched.times.max(initial=1.0) > 1.0:  # some represent others
         touched = accesses(machine, sample, block, streams, IN_LINE, _MOST_LINES, steps)
     return touched
 

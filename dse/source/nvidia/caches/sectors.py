@@ -37,7 +37,7 @@ class Family:
     tick: list[np.ndarray] = field(default_factory=list)
     phase: list[np.ndarray] = field(default_factory=list)
     cached: list[np.ndarray] = field(default_factory=list)
-    times: list[np.ndarray] = field(default_factory=list)  # executions that each stands for
+    times: list[np.ndarray] = field(default_factory=list)  # executions that each represents
 
 
 @dataclass
@@ -63,7 +63,7 @@ class SectorAccesses:
 def _executions(
     streams: Sequence[Stream], sizes: Sequence[int | None], most: int
 ) -> Iterator[tuple[Stream, np.ndarray, np.ndarray, float]]:
-    """(stream, its offsets, its ticks, executions that each stands for). Streams of one skipped loop take
+    """(stream, its offsets, its ticks, executions that each represents). Streams of one skipped loop take
     turns. Those without a size only take time.
     """
     tick, left = 0, most
@@ -97,7 +97,7 @@ def accesses(
     """List what the block with that index in the sample touches by some of the machine's streams.
 
     Of the sectors only those are listed whose number is a multiple of `every`. If there are more than `most`,
-    the first trips of each loop stand for all. With `steps`, only accesses of these instructions
+    the first trips of each loop represent all. With `steps`, only accesses of these instructions
     are listed; the other streams take time.
     """
     families: dict[tuple[int, int, int], Family] = {}
@@ -216,7 +216,7 @@ def _block_step(machine: Recorded, sample: Sample, block: int, stream: Stream) -
 
 @lru_cache(maxsize=64)
 def _in_line(sample: Sample, block: int, axis: int) -> list[tuple[int, float]]:
-    """List the blocks that lie elsewhere along one dimension only, and how many blocks further."""
+    """List the blocks that are elsewhere along one dimension only, and how many blocks further."""
     moved = np.subtract(sample.blocks, sample.blocks[block])
     others = np.flatnonzero((moved[:, axis] != 0) & (np.count_nonzero(moved, axis=1) == 1))
     return [(other, float(moved[other, axis])) for other in others.tolist()]

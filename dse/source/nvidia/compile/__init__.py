@@ -1,1 +1,1 @@
-"""CUDA source to machine code by NVRTC, configuration by configuration, and the constants it works out."""
+"""CUDA source to machine code by NVRTC, configuration by configuration, and the constants it computes."""

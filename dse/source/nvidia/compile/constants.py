@@ -1,4 +1,4 @@
-"""The whole numbers that a CUDA source works out while it is compiled, for many configurations at once.
+"""The whole numbers that a CUDA source computes while it is compiled, for many configurations at once.
 
 Macros and `const` or `constexpr` variables are followed from top to bottom, through `#if`, and the extents of
 arrays in shared memory. What is not understood (functions, templates, other files) is left out, so a caller
@@ -22,7 +22,7 @@ class Constants:
 
 
 def constants(text: str, defines: Mapping[str, Any], count: int) -> Constants:
-    """Work out the constants of a source. `defines` are macros given to the compiler, numbers or [count]."""
+    """Compute the constants of a source. `defines` are macros given to the compiler, numbers or [count]."""
     reader = _Reader(count)
     for name, value in defines.items():
         reader.define(name, np.broadcast_to(np.asarray(value), (count,)), reader.active())
@@ -162,7 +162,7 @@ class _Reader:
 
 
 class _Parser:
-    """A constant expression of C, by precedence; names are worked out as they come."""
+    """A constant expression of C, by precedence; names are computed as they come."""
 
     def __init__(self, text: str, value: Any, defined: Any) -> None:
         self.tokens, self.place = _TOKEN.findall(text), 0
@@ -311,7 +311,7 @@ _DECLARED = re.compile(
 
 
 def _lines(text: str) -> Sequence[str]:
-    """Split a text into lines without comments, those that go on joined."""
+    """Split a text into lines without comments, those that continue joined."""
     bare = _COMMENT.sub(lambda match: " " + "\n" * match[0].count("\n"), text)
     return re.sub(r"\\\s*\n", " ", bare).splitlines()
 

@@ -34,7 +34,7 @@ class Source(Protocol):
 
     @property
     def digest(self) -> str:
-        """A digest of all that the code hangs on besides settings, architecture and compiler."""
+        """A digest of all that the code depends on besides settings, architecture and compiler."""
         ...
 
     @property
@@ -52,7 +52,7 @@ class Source(Protocol):
         ...
 
     def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
-        """Return what the code of a configuration hangs on."""
+        """Return what the code of a configuration depends on."""
         ...
 
     def compile(self, arch: int, settings: Settings) -> "Compiled | Failure":
@@ -60,7 +60,7 @@ class Source(Protocol):
         ...
 
     def constants(self, defines: Mapping[str, Any], count: int) -> "Constants":
-        """Work out what the source tells of `count` configurations before they are compiled."""
+        """Compute what the source tells of `count` configurations before they are compiled."""
         ...
 
 
@@ -77,7 +77,7 @@ class Passed:
     axis: int = 0  # of a shape or a stride
     box: tuple[int, ...] = ()  # elements that one copy by a map takes
     fractions: bool = False  # whether it is an array of numbers with fractions, on which seldom work hangs
-    swizzle: int = 0  # of a map: how the bytes lie in shared memory, by the driver's number; 0: as in a row
+    swizzle: int = 0  # of a map: how the bytes are in shared memory, by the driver's number; 0: as in a row
 
 
 @dataclass(frozen=True)

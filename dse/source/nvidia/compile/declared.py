@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dse.source.nvidia.compile.kernel_names import KERNEL, chosen, declared_in, names, plain
-from dse.source.nvidia.compile.nvrtc import Source
+from dse.source.nvidia.compile.nvrtc import CudaSource
 from dse.source.nvidia.sass import elf, listing
 
 
@@ -19,7 +19,7 @@ class Declared:
     whole: bool = False  # a whole number, by the name of its type
 
 
-def kernels_in(source: Source) -> list[str]:
+def kernels_in(source: CudaSource) -> list[str]:
     """List the kernels of a file; of a CUDA file those that its text declares, whatever macros leave."""
     if cubin := source.cubin:
         return list(elf.read(cubin, source.path))
@@ -30,7 +30,7 @@ def kernels_in(source: Source) -> list[str]:
     return declared_in(source.text)
 
 
-def parameters_of(source: Source) -> tuple[Declared, ...] | None:
+def parameters_of(source: CudaSource) -> tuple[Declared, ...] | None:
     """Return the parameters of its kernel, or of the only one that there is; None if they are not found.
 
     What a macro makes is not seen. Those of PTX and of a cubin are taken for pointers if they have 8 bytes.

@@ -47,7 +47,7 @@ def included(text: str, source: str, folders: Sequence[str]) -> Iterator[str]:
     Of those that are found nowhere the compiler may have its own.
 
     **Raises:** DseError, one line that does not quote the file, for a file outside of the folders, and where
-    a macro names the file in `source` or in what lies in the first of the folders.
+    a macro names the file in `source` or in what is in the first of the folders.
     """
     waiting = [(name, folders, source) for name in _names(text, source)]
     inside = [Path(folder).resolve() for folder in folders]
@@ -71,7 +71,7 @@ def included(text: str, source: str, folders: Sequence[str]) -> Iterator[str]:
 
 
 def _candidates(name: str, folders: Sequence[str]) -> list[Path]:
-    """List the files that a name may stand for: compilers search in orders of their own.
+    """List the files that a name may mean: compilers search in orders of their own.
 
     Some append a name to a folder whatever it begins with: `"//x.h"` is `FOLDER//x.h`.
     """

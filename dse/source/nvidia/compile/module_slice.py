@@ -101,7 +101,7 @@ class Module:
                 self._ran(leaf)
 
     def _take_triton(self, marked: set[Leaf]) -> None:
-        """Bind what is imported from Triton, whatever stands for it where a package does without."""
+        """Bind what is imported from Triton, or its replacement where a package does without."""
         for leaf in self.leaves:
             if leaf in marked and leaf.imports and of_triton(leaf.node) and self._import(leaf.node) is None:
                 self._triton |= leaf.binds
@@ -136,7 +136,7 @@ class Module:
         return whole
 
     def _holds(self, test: ast.expr) -> bool | None:
-        """Return whether a condition holds; None where that hangs on what is not there."""
+        """Return whether a condition holds; None where that depends on what is not there."""
         if test not in self._conditions:
             before = len(noted)
             try:

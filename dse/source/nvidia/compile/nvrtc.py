@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Source:
+class CudaSource:
     """A CUDA file, a file of PTX, a cubin or a listing, and what all its configurations share."""
 
     path: str  # for messages; its suffix tells what it is
@@ -67,7 +67,7 @@ class Source:
         return architectures()
 
     def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
-        """Return what the code of a configuration hangs on: its macros, as far as the text may name them."""
+        """Return what the code of a configuration depends on: the macros that the text may name."""
         named = None if self.options else _words(self.text)
         if named is None:
             return defines
@@ -78,7 +78,7 @@ class Source:
         return compile_source(self, arch, dict(settings))
 
     def constants(self, defines: Mapping[str, Any], count: int) -> "Constants":
-        """Work out what the text says of `count` configurations."""
+        """Compute what the text says of `count` configurations."""
         from dse.source.nvidia.compile.constants import constants  # imports NumPy
 
         return constants(self.text, defines, count)
@@ -86,7 +86,7 @@ class Source:
 
 def read_source(
     path: Path | str, kernel: str = "", folders: Sequence[Path | str] = (), options: Sequence[str] = ()
-) -> Source:
+) -> CudaSource:
     """Read a CUDA file. Files beside it, in `folders` and among the installed CUDA headers may be included.
 
     A `.ptx`, a `.cubin` or a `.sass` is read too; options are then passed over.
@@ -99,10 +99,10 @@ def read_source(
     path = Path(path)
     if path.suffix == ".cubin":
         cubin = read_bytes(path, MOST_BYTES)
-        return Source(str(path), "", kernel, (), (), key(kernel, path.name, cubin.hex()), cubin)
+        return CudaSource(str(path), "", kernel, (), (), key(kernel, path.name, cubin.hex()), cubin)
     if path.suffix in _BUILT:
         text = read_text(path, MOST_BYTES)
-        return Source(str(path), text, kernel, (), (), key(kernel, path.name, text))
+        return CudaSource(str(path), text, kernel, (), (), key(kernel, path.name, text))
     text = normal(read_text(path, MOST_BYTES), str(path))
     single(path.name.replace('"', "\n"), f"{path.parent}: name of a source")
     single(kernel, f"{path}: kernel")
@@ -111,11 +111,11 @@ def read_source(
     folders = (path.parent, *folders, *named, *_installed_headers())
     searched = tuple(str(Path(folder).resolve()) for folder in folders)
     digest = key(kernel, str(len(options)), *options, path.name, text, *included(text, str(path), searched))
-    return Source(str(path), text, kernel, searched, tuple(options), digest)
+    return CudaSource(str(path), text, kernel, searched, tuple(options), digest)
 
 
 def compile_source(
-    source: Source, arch: int, defines: Mapping[str, Any], *, ptx: bool = False
+    source: CudaSource, arch: int, defines: Mapping[str, Any], *, ptx: bool = False
 ) -> Compiled | Failure:
     """Compile one configuration to machine code for compute capability `arch` / 10, with line information.
 
@@ -164,7 +164,7 @@ def compile_source(
     )
 
 
-def _asked(source: Source, defines: Mapping[str, Any], options: list[str], expression: str) -> Answer:
+def _asked(source: CudaSource, defines: Mapping[str, Any], options: list[str], expression: str) -> Answer:
     """Compile a text as it is; where that fails, without what is of the host in it."""
     made = _with_headers(source, source.text, defines, options, expression)
     if made.status and (text := without_host(source.text)) != source.text:
@@ -174,7 +174,7 @@ def _asked(source: Source, defines: Mapping[str, Any], options: list[str], expre
 
 
 def _with_headers(
-    source: Source, text: str, defines: Mapping[str, Any], options: list[str], expression: str
+    source: CudaSource, text: str, defines: Mapping[str, Any], options: list[str], expression: str
 ) -> Answer:
     """Compile a text, with stand-ins for those headers of the host that it asks for and that are missing."""
     name, headers = Path(source.path).name, {}
@@ -205,7 +205,7 @@ def load(path: Path | str, kernel: str = "", arch: int | None = None) -> Compile
     return _loaded(read_source(path, kernel), arch)
 
 
-def _loaded(source: Source, arch: int | None) -> Compiled | Failure:
+def _loaded(source: CudaSource, arch: int | None) -> Compiled | Failure:
     if cubin := source.cubin:
         binary = _fitting(chosen(elf.read(cubin, source.path), source.path, source.kernel), source, arch)
         # Beside line information there is the PTX, its lines parted by zeros.
@@ -235,7 +235,7 @@ def _loaded(source: Source, arch: int | None) -> Compiled | Failure:
     )
 
 
-def _listed(source: Source, arch: int | None) -> Compiled:
+def _listed(source: CudaSource, arch: int | None) -> Compiled:
     """Take from a listing what it tells; of the rest nothing is known."""
     listings = {code.kernel: code for code in listing.parse(source.text, source.path)}
     code = chosen(listings, source.path, source.kernel)
@@ -258,14 +258,14 @@ def _listed(source: Source, arch: int | None) -> Compiled:
     return Compiled(_fitting(binary, source, arch), b"", None, "", "a listing", None, listing=code)
 
 
-def _fitting(binary: Binary, source: Source, arch: int | None) -> Binary:
+def _fitting(binary: Binary, source: CudaSource, arch: int | None) -> Binary:
     """Return the same, if a GPU of this architecture executes it."""
     if arch is not None and not (binary.arch // 10 == arch // 10 and binary.arch <= arch):
         raise DseError(f"{source.path}: architecture: found sm_{binary.arch}, expected sm_{arch}")
     return binary
 
 
-def _assembled(source: Source, arch: int) -> tuple[bytes, str]:
+def _assembled(source: CudaSource, arch: int) -> tuple[bytes, str]:
     """Assemble PTX: a cubin, which is empty if it is refused, and what the assembler says."""
     try:
         linker = import_module("cuda.bindings.nvjitlink")
@@ -277,7 +277,7 @@ def _assembled(source: Source, arch: int) -> tuple[bytes, str]:
     return made.cubin, made.log or made.status
 
 
-def _assembled_outside(source: Source, arch: int) -> tuple[bytes, str]:
+def _assembled_outside(source: CudaSource, arch: int) -> tuple[bytes, str]:
     """Assemble the same by ptxas."""
     assembler = shutil.which("ptxas")
     if assembler is None:

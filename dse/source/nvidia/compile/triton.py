@@ -5,7 +5,7 @@ makes of the arguments' values: a number that is 1 becomes a constant, one divis
 and so are addresses, unless a type says otherwise. How the code is launched, its warps and its shared memory,
 is what Triton says of it, and so is which arguments it still takes.
 
-Checked with Triton 3.9.0, in whose cache what is compiled lies too.
+Checked with Triton 3.9.0, whose cache holds the compiled code, too.
 """
 
 import ast
@@ -107,7 +107,7 @@ class TritonSource:
         return ARCHITECTURES
 
     def constants(self, defines: Mapping[str, Any], count: int) -> Constants:
-        """Tell nothing: what Triton works out is not in the text."""
+        """Tell nothing: what Triton computes is not in the text."""
         return Constants({}, None)
 
     def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:

@@ -21,7 +21,7 @@ from dse.source.nvidia.sass import elf
 BINARY = "binary"  # the parameter: number of a cubin in the order of their paths, from 1
 
 
-class Parameter(NamedTuple):
+class DeclaredParameter(NamedTuple):
     """A parameter of the code, as Triton's own assembly names it."""
 
     name: str  # of the kernel's argument
@@ -30,12 +30,12 @@ class Parameter(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Entry:
+class CachedKernel:
     """One cubin, and what Triton says of it."""
 
     cubin: Path
     metadata: Metadata
-    parameters: tuple[Parameter, ...]  # () where the assembly was not kept
+    parameters: tuple[DeclaredParameter, ...]  # () where the assembly was not kept
     digest: str  # of the contents of these files
 
     @property
@@ -55,7 +55,7 @@ class TritonCache:
 
     path: str
     kernel: str
-    entries: tuple[Entry, ...]
+    entries: tuple[CachedKernel, ...]
     digest: str
     text = ""
 
@@ -125,7 +125,7 @@ def read_source(path: Path, kernel: str = "") -> TritonCache:
     return TritonCache(str(path), kernel or kernels[0], matching, digest)
 
 
-def arguments_of(entries: Sequence[Entry]) -> dict[str, str]:
+def arguments_of(entries: Sequence[CachedKernel]) -> dict[str, str]:
     """Name the kernel's arguments, with their types; of numbers that Triton compiled in nothing is known."""
     most = max(entries, key=lambda entry: len(entry.parameters))
     every = (parameter for entry in (most, *entries) for parameter in entry.parameters if not parameter.part)
@@ -135,7 +135,7 @@ def arguments_of(entries: Sequence[Entry]) -> dict[str, str]:
     return texts
 
 
-def _passed(entry: Entry, names: Sequence[str]) -> tuple[Passed, ...]:
+def _passed(entry: CachedKernel, names: Sequence[str]) -> tuple[Passed, ...]:
     boxes = list(entry.metadata.tensordesc_meta)
     passed = []
     for name, part, kind in entry.parameters:
@@ -154,14 +154,14 @@ def _passed(entry: Entry, names: Sequence[str]) -> tuple[Passed, ...]:
 
 
 def _stamps(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Tell by time and size which files a folder has: those that are edited are read anew."""
+    """Tell by time and size which files a folder has: those that are edited are read again."""
     files = [*folder.glob("*.*"), *folder.glob("*/*.*")]
     kept = sorted(file for file in files if file.suffix in (".cubin", ".json", ".ttir") and is_file(file))
     return tuple((str(file), (status := file.stat()).st_mtime_ns, status.st_size) for file in kept)
 
 
 @lru_cache(maxsize=16)
-def _entries(path: Path, stamps: tuple[tuple[str, int, int], ...]) -> tuple[Entry, ...]:
+def _entries(path: Path, stamps: tuple[tuple[str, int, int], ...]) -> tuple[CachedKernel, ...]:
     entries = []
     for cubin in sorted([*path.glob("*.cubin"), *path.glob("*/*.cubin")]):
         metadata, assembly = cubin.with_suffix(".json"), cubin.with_suffix(".ttir")
@@ -174,18 +174,18 @@ def _entries(path: Path, stamps: tuple[tuple[str, int, int], ...]) -> tuple[Entr
             digest = hashlib.sha256(
                 b"".join(hashlib.sha256(content).digest() for content in there)
             ).hexdigest()
-            entries.append(Entry(cubin, read(metadata), _parameters(assembly), digest))
+            entries.append(CachedKernel(cubin, read(metadata), _parameters(assembly), digest))
     return tuple(entries)
 
 
-def _parameters(assembly: Path) -> tuple[Parameter, ...]:
+def _parameters(assembly: Path) -> tuple[DeclaredParameter, ...]:
     if not assembly.is_file():
         return ()
     declared = re.search(r"tt\.func public @\w+\((.*)\) attributes", read_text(assembly, nvrtc.MOST_BYTES))
     if declared is None:
         return ()
     declarations = re.findall(r"%([\w.]+): (!?[\w.]+(?:<[^>]*>)?)", declared[1])
-    return tuple(Parameter(*_parted(name), _type(kind)) for name, kind in declarations)
+    return tuple(DeclaredParameter(*_parted(name), _type(kind)) for name, kind in declarations)
 
 
 def _parted(name: str) -> tuple[str, str]:

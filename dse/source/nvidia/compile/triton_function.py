@@ -36,7 +36,7 @@ class Function:
 
     @property
     def path(self) -> Path:
-        """The file that it stands in."""
+        """The file that it is in."""
         return Path(inspect.getsourcefile(self.jit.fn) or self.jit.fn.__code__.co_filename)
 
     @property
@@ -108,7 +108,7 @@ def unwrapped(kernel: Any) -> Function:
 
 
 def remember(kernel: Function) -> None:
-    """Let `function` find a kernel that this process has already, so that its file is not imported anew."""
+    """Let `function` find a kernel that this process has already, so that its file is not imported again."""
     _given[str(kernel.path.resolve()), kernel.name] = kernel
 
 

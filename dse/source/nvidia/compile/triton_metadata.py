@@ -16,10 +16,10 @@ class Box(BaseModel):
     """What one copy by a tensor descriptor takes."""
 
     block_size: tuple[Annotated[int, Field(ge=1, le=256)], ...]  # elements along each axis
-    swizzle: Count = 0  # how the bytes lie in shared memory, by the driver's number
+    swizzle: Count = 0  # how the bytes are in shared memory, by the driver's number
 
 
-class Target(BaseModel):
+class CompileTarget(BaseModel):
     """The GPU that it is for."""
 
     arch: Count  # 80 for sm_80
@@ -44,7 +44,7 @@ class LaunchMetadata(BaseModel):
 class Metadata(LaunchMetadata):
     """The metadata of compiled code in a file, which names the GPU, too."""
 
-    target: Target
+    target: CompileTarget
 
 
 def read(path: Path) -> Metadata:

@@ -18,7 +18,7 @@ Waits = Mapping[tuple[int, int], int]
 
 
 def adds_up(step: Step, before: Step) -> bool:
-    """Tell whether a product of a warp group goes on with another's sums, which it does not wait for."""
+    """Tell whether a product of a warp group continues with another's sums, which it does not wait for."""
     roles = role(step), role(before)
     products = all(part is not None and part.starts and part.queue == "products" for part in roles)
     return products and step.writes == before.writes
@@ -63,7 +63,7 @@ def _times(least: int, trips: int) -> int:
 
 
 def waits(steps: Sequence[Step], loops: Sequence[RolledLoop]) -> Waits:
-    """Find all that is waited for, once each loop has run until it goes on the same way."""
+    """Find all that is waited for, once each loop has run until it continues the same way."""
     roles = {i: step_role for i, step in enumerate(steps) if (step_role := role(step)) is not None}
     events = list(roles)
     left = max((step_role.left or 0 for step_role in roles.values()), default=0)

@@ -13,7 +13,7 @@ from dse.source.nvidia.machine.state import Machine
 
 @dataclass(frozen=True)
 class BranchProfile:
-    """A branch under a condition, over all warps of the blocks that were run, each visit by itself."""
+    """A branch under a condition, over all warps of the blocks that were run, each visit separately."""
 
     address: int
     text: str
@@ -25,7 +25,7 @@ class BranchProfile:
     active: float  # share of a visiting warp's lanes that come, mean
     jumping: float  # share of these lanes that take it
     taken: float  # share of the visits in which a lane or more takes it
-    passed: float  # ... goes on behind it
+    passed: float  # ... continues behind it
     diverged: float  # ... both: the warp splits
     lanes_taken: float  # lanes on either side of a warp that splits, mean
     lanes_passed: float
@@ -34,7 +34,7 @@ class BranchProfile:
 def branches(machine: Machine, weights: Sequence[float] | None = None) -> tuple[BranchProfile, ...]:
     """Profile all branches under a condition that warps came to, in the order of addresses.
 
-    `weights` says how many blocks of the grid each block that was run stands for (`Sample.weights`); else all
+    `weights` says how many blocks of the grid each block that was run represents (`Sample.weights`); else all
     count the same. Jumps to an address in a register are not among them.
     """
     return profiled(ControlFlow(machine, weights))

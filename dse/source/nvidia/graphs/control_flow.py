@@ -13,7 +13,7 @@ from dse.source.nvidia.graphs.instructions import MemoryDemand
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile.single_warp import entries
 
-END = -1  # stands for the end of the kernel, as a basic block
+END = -1  # represents the end of the kernel, as a basic block
 INDIRECT = ("RET", "BRX", "BRXU", "JMX", "JMXU")
 DIRECT = ("BRA", "JMP", "CALL", "EXIT")
 
@@ -22,7 +22,7 @@ class ControlFlow:
     """The basic blocks that were executed and how often an average warp went along each edge between them."""
 
     def __init__(self, machine: Machine, weights: Sequence[float] | None) -> None:
-        """`weights` says how many blocks of the grid each that was run stands for; all count the same if
+        """`weights` says how many blocks of the grid each that was run represents; all count the same if
         None.
         """
         self.machine = machine

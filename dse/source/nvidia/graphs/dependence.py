@@ -22,7 +22,7 @@ from dse.source.nvidia.graphs.asynchronous import adds_up, in_bulk, with_waits
 from dse.source.nvidia.graphs.instructions import MemoryDemand, kind_of
 from dse.source.nvidia.graphs.rolled_trace import RolledLoop, RolledTrace, unrolled
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.sass.products import Product
+from dse.source.nvidia.sass.products import Mma
 from dse.source.nvidia.sass.program import Step
 
 MOST_INSTRUCTIONS = 4_095  # of a dependence graph, loops rolled: as many as the simulator takes
@@ -44,7 +44,7 @@ class GraphInstruction:
     sectors: float = 0.0  # of 32 bytes; global and local memory
     passes: float = 0.0  # lines of 128 bytes; shared: through the banks, shuffles take one
     shared_passes: float = 0.0  # of a copy from global to shared memory, beside its lines
-    product: Product | None = None  # of matrices, of one issue; None: unknown, or no product
+    product: Mma | None = None  # of matrices, of one issue; None: unknown, or no product
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def dependence_graph(
 ) -> DependenceGraph:
     """Make the graph of one warp of one of the blocks that were run, by their numbers.
 
-    Where loops lie in one another deeper than `nested`, the outer ones are unrolled.
+    Where loops are in one another deeper than `nested`, the outer ones are unrolled.
 
     **Raises:** DseError if there are more than `most` instructions, or none.
     """

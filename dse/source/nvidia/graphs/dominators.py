@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 def dominators(
     nodes: Sequence[int], after: Mapping[int, Sequence[int]], start: int
 ) -> dict[int, frozenset[int]]:
-    """Find for each node those that lie on all ways to it from the start, itself among them.
+    """Find for each node those that are on all ways to it from the start, itself among them.
 
     `after` holds the nodes behind each.
     """
@@ -32,6 +32,6 @@ def dominators(
 def nearest_dominator(
     node: int, dominating: Mapping[int, frozenset[int]], without: Iterable[int] = (), none: int = -1
 ) -> int:
-    """Find the last of the nodes that lie on all ways to a node, others than itself; else `none`."""
+    """Find the last of the nodes that are on all ways to a node, others than itself; else `none`."""
     others = dominating.get(node, frozenset()) - {node, *without}
     return max(others, key=lambda other: len(dominating[other]), default=none)

@@ -172,7 +172,7 @@ def _arcs(nodes: Sequence[FlowNode], node_of: Mapping[int, int], control: Contro
 
 
 def natural_loops(control: ControlFlow) -> list[FlowLoop]:
-    """Find the loops whose header lies on all ways into them, large ones first."""
+    """Find the loops whose header is on all ways into them, large ones first."""
     back: dict[int, list[int]] = {}  # header → blocks that jump back to it
     for source, target in control.edges:
         if target in control.dominators[source]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from dse.source.nvidia.machine.state import MEMORY_COUNTS, Machine
-from dse.source.nvidia.sass.products import Product
+from dse.source.nvidia.sass.products import Mma
 from dse.source.nvidia.sass.program import Step
 
 WAITED_FOR = ("global", "local", "texture")  # pipes with a latency that warps wait for
@@ -53,7 +53,7 @@ class MemoryDemand:
             demand["shared_passes"] = float(self.counts[row + len(MEMORY_COUNTS) + 2]) / issues
         return demand
 
-    def product(self, step: Step) -> Product | None:
+    def product(self, step: Step) -> Mma | None:
         """Say what one issue multiplies: under a guard, warps may multiply nothing."""
         row = self._product_rows.get(step.index)
         if step.product is None or row is None:

@@ -30,7 +30,7 @@ class RolledTrace:
     """
 
     def __init__(self, machine: Machine, block: int, warp: int, nested: int) -> None:
-        """Loops that lie in one another deeper than `nested` are unrolled when the word is written out."""
+        """Loops that are in one another deeper than `nested` are unrolled when the word is written out."""
         self._blocks = machine.program.blocks
         self._nested = nested
         self._loops: dict[int, tuple[tuple[int, ...], int]] = {}  # token → body, trips

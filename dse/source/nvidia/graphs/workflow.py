@@ -1,7 +1,7 @@
 """The graph of basic blocks of a launch as a work flow graph with loops and branches, for the model of that
 name.
 
-A loop is its basic blocks, as often as its header is come to; where one leaves it, or goes on to the next
+A loop is its basic blocks, as often as its header is come to; where one leaves it, or continues to the next
 trip, the rest of the body has the share of those that go there. A branch ends where its ways meet; blocks on
 both ways that are no such place stand on each. Shares of a branch add up to more than one where warps split:
 `serial` of the model.

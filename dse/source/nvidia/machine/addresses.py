@@ -24,5 +24,5 @@ class Addresses:
         return Addresses(machine, np.arange(count), np.zeros(count, int))
 
     def moved(self, step: int) -> np.ndarray:
-        """Tell how far the addresses of an instruction lie from those in the machine: [blocks] bytes."""
+        """Tell how far the addresses of an instruction are from those in the machine: [blocks] bytes."""
         return self.ahead * (self.strides.get(step) or 0)

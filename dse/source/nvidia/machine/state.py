@@ -38,7 +38,7 @@ class Stream:
     """Addresses that one execution of a memory instruction asked for, or one that was repeated.
 
     A loop that is skipped makes trips before and after the one that was executed, which is number 0: in each
-    the addresses lie `stride` bytes on.
+    the addresses are `stride` bytes on.
     """
 
     step: int
@@ -53,11 +53,11 @@ class Stream:
 
     @property
     def repeats(self) -> int:
-        """The number of executions that it stands for."""
+        """The number of executions that it represents."""
         return len(self.trips)
 
     def offsets(self, most: int | None = None) -> np.ndarray:
-        """List how far the addresses of each execution lie from `base`: [repeats] bytes; of the first `most`
+        """List how far the addresses of each execution are from `base`: [repeats] bytes; of the first `most`
         only.
         """
         return self.offset + distance(np.array(self.trips[:most]), self.stride)
@@ -91,7 +91,7 @@ class Estimated(NamedTuple):
 
 @dataclass
 class PhaseSpan:
-    """A stretch of some blocks between two barriers; -1 stands for the start and the end of the kernel."""
+    """A stretch of some blocks between two barriers; -1 represents the start and the end of the kernel."""
 
     opened: int  # address of the barrier
     closed: int = -1

@@ -53,7 +53,7 @@ def role(step: Step) -> Role | None:
             return Role("stores" if step.modifiers[:1] == ("G",) else "mbarrier", starts=True)
         case "ARRIVES" if step.has("LDGSTSBAR"):
             return Role("copies", closes=True, into="mbarrier")
-        case "DEPBAR" if step.has("LE"):  # of a scoreboard; behind it may stand others, as in {4,3,1}
+        case "DEPBAR" if step.has("LE"):  # of a scoreboard; behind it may be others, as in {4,3,1}
             return Role("copies", waits=True, left=int(texts[1], 0))
         case "WARPGROUP" if step.has("DEPBAR"):
             return Role("products", waits=True, left=int(texts[-1], 0))
@@ -65,20 +65,20 @@ def role(step: Step) -> Role | None:
 
 
 @dataclass(frozen=True)
-class Result:
+class AsyncResult:
     """Arrival of an asynchronous result, and the latencies waited for until then."""
 
     time: float
     path: np.ndarray
 
 
-_DONE = Result(-inf, np.zeros(()))
+_DONE = AsyncResult(-inf, np.zeros(()))
 
 
 @dataclass
 class _Queue:
-    closed: list[Result] = field(default_factory=list)  # each the last of its group
-    open: Result | None = None
+    closed: list[AsyncResult] = field(default_factory=list)  # each the last of its group
+    open: AsyncResult | None = None
 
     def close(self) -> None:
         if self.open is not None:
@@ -93,7 +93,7 @@ class Groups:
     queues: dict[str, _Queue] = field(default_factory=dict)
     most_in_flight: int = 0  # that a wait has left, so far
 
-    def start(self, role: Role, result: Result) -> None:
+    def start(self, role: Role, result: AsyncResult) -> None:
         """Add a result to the open group."""
         queue = self.queues.setdefault(role.queue, _Queue())
         if queue.open is None or result.time >= queue.open.time:
@@ -109,7 +109,7 @@ class Groups:
             self.queues.setdefault(role.into, _Queue()).closed += queue.closed
             queue.closed = []
 
-    def wait(self, role: Role) -> tuple[Result | None, int]:
+    def wait(self, role: Role) -> tuple[AsyncResult | None, int]:
         """Return what a wait waits for, and how many groups were in flight. None: for nothing."""
         queue = self.queues.setdefault(role.queue, _Queue())
         if role.left is None and not queue.closed:
@@ -129,5 +129,5 @@ class Groups:
             queue.open = next(_later([queue.open] if queue.open else [], cycles, latencies), None)
 
 
-def _later(results: list[Result], cycles: float, latencies: np.ndarray) -> Iterator[Result]:
-    return (Result(result.time + cycles, result.path + latencies) for result in results)
+def _later(results: list[AsyncResult], cycles: float, latencies: np.ndarray) -> Iterator[AsyncResult]:
+    return (AsyncResult(result.time + cycles, result.path + latencies) for result in results)

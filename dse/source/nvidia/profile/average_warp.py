@@ -14,7 +14,7 @@ from dse.source.nvidia.sass.opcodes import PIPES
 from dse.source.warps import row
 from dse.types import CLASSES, MMA, TENSOR
 
-# Pipes that stand for more than one kind of instruction; `uniform` takes issue slots, as `control` does.
+# Pipes that represent more than one kind of instruction; `uniform` takes issue slots, as `control` does.
 _WORK = {name: (name,) for name in ("fp64", "int32", "imul32", "sfu", "barrier")} | {"fp32": ("fp32", "fp16")}
 _OTHER = ("control", "other", "constant", "uniform", "tensor")
 _MEMORY = ("shared", "global", "local")

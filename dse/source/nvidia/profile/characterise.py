@@ -1,6 +1,6 @@
 """Counts what the average block of a launch does, phase by phase between its barriers.
 
-Numbers of the sampled blocks are weighted by how many blocks each stands for.
+Numbers of the sampled blocks are weighted by how many blocks each represents.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from dse.source.nvidia.machine.state import MEMORY_COUNTS, BoundProgram, Estimat
 from dse.source.nvidia.profile.single_warp import Timing, Walk, longest_warp, walk
 from dse.source.nvidia.sass.listing import Listing
 from dse.source.nvidia.sass.opcodes import OPCODES, PIPES
-from dse.source.nvidia.sass.products import Product
+from dse.source.nvidia.sass.products import Mma
 from dse.source.nvidia.sass.program import SassProgram, Step, program
 from dse.source.nvidia.sass.usual import usual_guards
 
@@ -34,7 +34,7 @@ class AccessCounts:
     """The accesses of one kind that an average block makes in one pass of a phase."""
 
     requests: float = 0.0  # warp instructions with at least one thread
-    sectors: float = 0.0  # of 32 bytes, each request by itself; global and local
+    sectors: float = 0.0  # of 32 bytes, each request separately; global and local
     passes: float = 0.0  # shared: through the banks; global, local: lines of 128 bytes
     bytes: float = 0.0  # asked for by threads
 
@@ -76,7 +76,7 @@ class Tally:
         self.insts[pipe] = self.insts.get(pipe, 0.0) + warps
         self.lanes += lanes
 
-    def add_product(self, product: Product, warps: float) -> None:
+    def add_product(self, product: Mma, warps: float) -> None:
         """Add the work of a product of matrices."""
         for name, amount in (
             (product.kind, product.multiply_adds),
@@ -178,7 +178,7 @@ class Characterisation:
     def fp32_ops(self) -> float:
         """Single-precision operations of the grid, of data that is finite and of the normal range.
 
-        Half of those whose predicates depend on computed data: what stands for both branches of an `if` has
+        Half of those whose predicates depend on computed data: what represents both branches of an `if` has
         each of its predicates and its opposite.
         """
         return self.blocks * sum(

@@ -10,7 +10,7 @@ from dse.core.numba_cache import compiled
 from dse.hardware.coalescing import SECTOR
 from dse.source.nvidia.machine.state import Machine, Stream
 
-_BLOCK_SHIFT = 48  # the number of the block lies in the highest bits of a sector's
+_BLOCK_SHIFT = 48  # the number of the block is in the highest bits of a sector's
 _ONCE = range(1)
 _FREE = np.iinfo(np.int64).min
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 over the golden ratio: multiples of it spread evenly

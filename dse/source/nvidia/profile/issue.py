@@ -12,7 +12,7 @@ import numpy as np
 from dse.core.numba_cache import compiled
 
 
-class Code(NamedTuple):
+class IssueCode(NamedTuple):
     """Instructions, one after another: [n], of slots a flat list and where those of each begin, [n + 1]."""
 
     needs: np.ndarray  # slots that it waits for
@@ -66,7 +66,7 @@ class Standing(NamedTuple):
 
 
 @partial(compiled, makes_arrays=True)
-def issue(code: Code, first: int, last: int, fetch: float, standing: Standing) -> None:
+def issue(code: IssueCode, first: int, last: int, fetch: float, standing: Standing) -> None:
     """Issue the instructions from `first` up to `last`; each takes `fetch` cycles to come."""
     now, waited, ready, depth = standing.now, standing.waited, standing.ready, standing.depth
     flying = standing.flying

@@ -22,15 +22,15 @@ import numpy as np
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.caches.cache_model import kept_at_random
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.profile.async_groups import Groups, Result, Role, role
+from dse.source.nvidia.profile.async_groups import AsyncResult, Groups, Role, role
 from dse.source.nvidia.sass.opcodes import PIPES
 from dse.source.nvidia.sass.operands import SLOTS
-from dse.source.nvidia.sass.products import Product
+from dse.source.nvidia.sass.products import Mma
 from dse.source.nvidia.sass.program import BasicBlock, SassProgram, Step
 from dse.types import MMA, TENSOR, Gpu
 
 if TYPE_CHECKING:
-    from dse.source.nvidia.profile.issue import Code
+    from dse.source.nvidia.profile.issue import IssueCode
 
 # Where a result comes from that is waited for: a pipe, of products their kind, of asynchronous copies "copy".
 SOURCES = (*PIPES, *MMA, "copy")
@@ -208,7 +208,7 @@ class _Walker:
     def block(self, index: int) -> None:
         self.in_a_row = self.in_a_row + 1 if index == self.last else 0
         self.last = index
-        if self.in_a_row > _STEADY and not self.groups.most_in_flight:  # goes on as it did
+        if self.in_a_row > _STEADY and not self.groups.most_in_flight:  # continues as it did
             self._advance(self.settled)
         else:
             before = self.done
@@ -245,9 +245,11 @@ class _Walker:
                 standing.now[2] += 1 / in_flight
         longest = standing.now[1]
         self.issue(self.code, place, place + 1, fetch, standing)
-        if role.starts:  # no register has it, so no chain goes on from it
+        if role.starts:  # no register has it, so no chain continues from it
             standing.now[1] = longest
-            self.groups.start(role, Result(float(standing.ready[_STARTED]), standing.path[_STARTED].copy()))
+            self.groups.start(
+                role, AsyncResult(float(standing.ready[_STARTED]), standing.path[_STARTED].copy())
+            )
         if role.closes:
             self.groups.close(role)
 
@@ -345,16 +347,16 @@ def _timed(step: Step, times: Timing) -> _Timed:
     )
 
 
-def _code(steps: Sequence[_Timed]) -> "Code":
+def _code(steps: Sequence[_Timed]) -> "IssueCode":
     """Put instructions side by side."""
-    from dse.source.nvidia.profile.issue import Code
+    from dse.source.nvidia.profile.issue import IssueCode
 
     def flat(lists: list[tuple[int, ...]]) -> tuple[np.ndarray, np.ndarray]:
         starts = np.zeros(len(lists) + 1, np.int64)
         np.cumsum([len(items) for items in lists], out=starts[1:])
         return np.array([slot for items in lists for slot in items], np.int64), starts
 
-    return Code(
+    return IssueCode(
         *flat([step.needs for step in steps]),
         *flat([step.writes for step in steps]),
         pipe=np.array([step.pipe for step in steps], np.int64),
@@ -365,7 +367,7 @@ def _code(steps: Sequence[_Timed]) -> "Code":
     )
 
 
-def _interval(product: Product, times: Timing) -> float:
+def _interval(product: Mma, times: Timing) -> float:
     """Return the cycles for which a matrix instruction keeps the tensor pipe of a sub-partition busy."""
     products = product.multiply_adds * times.products[product.kind]
     return max(products, product.from_registers * times.products["mma_warp"])

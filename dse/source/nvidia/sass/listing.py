@@ -113,7 +113,7 @@ def resources(text: str, kernel: Listing) -> tuple[int, int]:
 
 
 class _KernelReader:
-    """Reads the lines of one kernel. Labels may stand behind their use, so they are put in at the end."""
+    """Reads the lines of one kernel. Labels may be behind their use, so they are put in at the end."""
 
     def __init__(self, kernel: str, arch: int, where: str) -> None:
         self.kernel, self.arch, self.where = kernel, arch, where
@@ -219,7 +219,7 @@ _LABEL = re.compile(r"^\s*(?!\.text\.)([.$\w]+):\s*$")
 _SOURCE_LINE = re.compile(r'"([^"]*)", line (\d{1,9})')
 _SHOWN = 200  # characters of a line
 _ADDRESS = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/")
-# Braces mark instructions issued together before Volta; a comment with the encoding may stand behind.
+# Braces mark instructions issued together before Volta; a comment with the encoding may be behind.
 _INSTRUCTION = re.compile(
     r"^\s*/\*([0-9a-f]{4,8})\*/\s+(?:\{\s*)?(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)([^;]*);\s*\}?\s*(?:/\*.*\*/\s*)?$"
 )

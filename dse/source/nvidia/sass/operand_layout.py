@@ -1,7 +1,7 @@
 """Written operands of instructions, and registers of each operand.
 
 Each function here is named by rows of the table in `opcodes`. A register holds 32 bits. Word rules give the
-registers of the first destination, then those of each source; the last number stands for all sources that
+registers of the first destination, then those of each source; the last number represents all sources that
 follow.
 """
 

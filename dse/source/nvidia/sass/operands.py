@@ -1,7 +1,7 @@
 """Operands of machine instructions: registers, predicates, constants, addresses, numbers.
 
 Every register of a thread has a number, its slot: the general registers first, then the uniform ones,
-predicates and barriers of both. A slot holds 32 bits; a 64-bit value lies in two that follow each other.
+predicates and barriers of both. A slot holds 32 bits; a 64-bit value is in two that follow each other.
 """
 
 import re

@@ -24,7 +24,7 @@ class UnknownProductError(Exception):
 
 
 @dataclass(frozen=True)
-class Product:
+class Mma:
     """Product of matrices of one warp's instruction."""
 
     kind: str  # one of dse.types.MMA
@@ -48,7 +48,7 @@ _TYPES = {
     "TF32": _Type(32, "mma_tf32"),
     "S8": _Type(8, "mma_int8"),
     "U8": _Type(8, "mma_int8"),
-    # Narrower floats lie in bytes too, and take as long.
+    # Narrower floats are in bytes too, and take as long.
     **dict.fromkeys(("E4M3", "E5M2", "E2M3", "E3M2", "E2M1"), _Type(8, "mma_fp8", "mma_fp8")),
 }
 _DEFAULTS = {"H": _HALF, "D": _Type(64, "mma_fp64")}  # of families whose type need not be named
@@ -76,7 +76,7 @@ def needs_descriptor(opcode: str) -> bool:
     return opcode.startswith("UTC") and is_product(opcode)
 
 
-def product(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> Product | None:
+def product(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> Mma | None:
     """Tell what an instruction multiplies; None if it multiplies no matrices, or if a register tells.
 
     Of sparse products (.SP), only half of the pairs along K are multiplied, and A is as short.
@@ -95,14 +95,14 @@ def product(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]) 
     multiply_adds = m * n * k / sparse
     if _WARP_GROUP.fullmatch(opcode):
         shared = b_bytes + (0.0 if _a_in_registers(operands) else a_bytes)
-        return Product(kind, multiply_adds / _GROUP, 0.0, shared / _GROUP)
+        return Mma(kind, multiply_adds / _GROUP, 0.0, shared / _GROUP)
     quads = 4 if (opcode, m) == ("HMMA", 8) else 1  # Volta's: one product for each quad of lanes, in steps
     steps = (2 if _half_sums(modifiers) else 4) if quads == 4 else 1
     share = quads / steps
-    return Product(kind, multiply_adds * share, (a_bytes + b_bytes) * share / UNIT_BYTES, 0.0)
+    return Mma(kind, multiply_adds * share, (a_bytes + b_bytes) * share / UNIT_BYTES, 0.0)
 
 
-def described(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand], descriptor: int) -> Product:
+def described(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand], descriptor: int) -> Mma:
     """Tell what an instruction multiplies whose shape and types are in the 32 bits of a descriptor.
 
     **Raises:** UnknownProductError for types that no class of work fits, and for products of two blocks.
@@ -123,7 +123,7 @@ def described(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]
     k = 256 // of.bits * sparse  # 32 bytes
     a_bytes, b_bytes = m * k * of.bits / 8 / sparse, k * n * of.bits / 8
     a_in_shared = operands[0].text.startswith("gdesc")
-    return Product(kind, m * n * k / sparse, 0.0, b_bytes + (a_bytes if a_in_shared else 0.0))
+    return Mma(kind, m * n * k / sparse, 0.0, b_bytes + (a_bytes if a_in_shared else 0.0))
 
 
 def product_words(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from dse.source.nvidia.sass.listing import Listing, SassInstruction
 from dse.source.nvidia.sass.opcodes import OPCODES, Kind, Opcode, Pipe
 from dse.source.nvidia.sass.operands import PT, RZ, UPT, URZ, B, Operand, P, operand
 from dse.source.nvidia.sass.products import (
-    Product,
+    Mma,
     UnknownProductError,
     needs_descriptor,
     product,
@@ -48,7 +48,7 @@ class Step:
     bases: tuple[int, ...]  # slots that addresses are made of
     bytes: int  # that one thread loads or stores
     partial: bool  # may leave some of `writes` as they were
-    product: Product | None  # of matrices; where a register tells which, only after it was run
+    product: Mma | None  # of matrices; where a register tells which, only after it was run
     jump: int = -1  # index of the basic block that it goes to, if it names one
     needed: bool = False  # whether addresses or branches depend on it
     guard_known: bool = True  # whether the guard is evaluated

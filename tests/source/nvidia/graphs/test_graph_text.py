@@ -18,7 +18,7 @@ from dse.source.nvidia.graphs.dependence import DependenceGraph, GraphInstructio
 from dse.source.nvidia.graphs.graph_text import Hits, assembled, of_source, terms, text, write_graph
 from dse.source.nvidia.profile.single_warp import SOURCES, Timing, longest_warp, walk
 from dse.source.nvidia.sass.listing import parse
-from dse.source.nvidia.sass.products import Product
+from dse.source.nvidia.sass.products import Mma
 from dse.source.nvidia.sass.program import program
 from dse.types import CLASSES, Kernel, PerClass
 
@@ -132,7 +132,7 @@ def test_terms_of_a_gpu(gpu):
 
 
 def matrices(kind: str, multiply_adds: float, from_registers: float, shared_bytes: float = 0.0):
-    product = Product(kind, multiply_adds, from_registers, shared_bytes)
+    product = Mma(kind, multiply_adds, from_registers, shared_bytes)
     return replace(instruction("tensor"), text="HMMA.16816.F32", product=product)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dse.source.nvidia.profile.async_groups import Groups, Result, Role, role
+from dse.source.nvidia.profile.async_groups import AsyncResult, Groups, Role, role
 from dse.source.nvidia.sass.listing import parse
 from dse.source.nvidia.sass.program import program
 
@@ -31,8 +31,8 @@ def test_roles(text, expected):
     assert role(step(text)) == expected
 
 
-def results(*times: float) -> list[Result]:
-    return [Result(time, np.array([time, 0.0])) for time in times]
+def results(*times: float) -> list[AsyncResult]:
+    return [AsyncResult(time, np.array([time, 0.0])) for time in times]
 
 
 def test_a_wait_is_for_all_groups_but_the_latest():

@@ -3,34 +3,34 @@ import pytest
 from dse.errors import DseError
 from dse.source.nvidia.sass import listing
 from dse.source.nvidia.sass.operands import RZ, UR, operand
-from dse.source.nvidia.sass.products import Product, UnknownProductError, described, product, product_words
+from dse.source.nvidia.sass.products import Mma, UnknownProductError, described, product, product_words
 from dse.source.nvidia.sass.program import program
 
 # As ptxas writes them: what is multiplied, and registers of D, A, B, C (PTX ISA: fragments of each shape).
 FORMS = [
-    ("HMMA.1688.F32 R8 R4 R6 R8", Product("mma_fp16", 1024, 0.5, 0), (4, 2, 1, 4)),
-    ("HMMA.1688.F16 R4 R2 R6 R4", Product("mma_fp16_fp16", 1024, 0.5, 0), (2, 2, 1, 2)),
-    ("HMMA.16816.F32 R4 R8 R12 R4", Product("mma_fp16", 2048, 1, 0), (4, 4, 2, 4)),
-    ("HMMA.16816.F16 R4 R8 R12 R4", Product("mma_fp16_fp16", 2048, 1, 0), (2, 4, 2, 2)),
-    ("HMMA.16816.F32.BF16 R4 R8 R12 R4", Product("mma_fp16", 2048, 1, 0), (4, 4, 2, 4)),
-    ("HMMA.1684.F32.TF32 R4 R8 R12 R4", Product("mma_tf32", 512, 0.5, 0), (4, 2, 1, 4)),
-    ("HMMA.1688.F32.TF32 R4 R8 R12 R4", Product("mma_tf32", 1024, 1, 0), (4, 4, 2, 4)),
-    ("HMMA.SP.16832.F32 R4 R8 R12 R4 R16 0x0", Product("mma_fp16", 2048, 4 / 3, 0), (4, 4, 4, 4, 1, 1)),
-    ("HMMA.884.F32.F32.STEP0 R12 R4.ROW R6.COL R4", Product("mma_fp16", 256, 1 / 6, 0), (2, 2, 2, 2)),
-    ("HMMA.884.F16.F16.STEP1 R10 R4.ROW R4.COL R6", Product("mma_fp16_fp16", 512, 1 / 3, 0), (2, 2, 2, 2)),
-    ("IMMA.8816.S8.S8 R2 R4.ROW R5.COL R2", Product("mma_int8", 1024, 1 / 3, 0), (2, 1, 1, 2)),
-    ("IMMA.16832.U8.S8 R4 R8.ROW R12.COL R4", Product("mma_int8", 4096, 1, 0), (4, 4, 2, 4)),
-    ("QMMA.16832.F32.E4M3.E5M2 R4 R8.ROW R12.COL R4", Product("mma_fp8", 4096, 1, 0), (4, 4, 2, 4)),
-    ("QMMA.16832.F16.E4M3.E4M3 R6 R8.ROW R12.COL R6", Product("mma_fp8", 4096, 1, 0), (2, 4, 2, 2)),
-    ("DMMA.884 R4 R8 R12 R4", Product("mma_fp64", 256, 2 / 3, 0), (4, 2, 2, 4)),
-    ("DMMA.16x8x16 R24 R40 R16 R24", Product("mma_fp64", 2048, 4, 0), (8, 16, 8, 8)),
+    ("HMMA.1688.F32 R8 R4 R6 R8", Mma("mma_fp16", 1024, 0.5, 0), (4, 2, 1, 4)),
+    ("HMMA.1688.F16 R4 R2 R6 R4", Mma("mma_fp16_fp16", 1024, 0.5, 0), (2, 2, 1, 2)),
+    ("HMMA.16816.F32 R4 R8 R12 R4", Mma("mma_fp16", 2048, 1, 0), (4, 4, 2, 4)),
+    ("HMMA.16816.F16 R4 R8 R12 R4", Mma("mma_fp16_fp16", 2048, 1, 0), (2, 4, 2, 2)),
+    ("HMMA.16816.F32.BF16 R4 R8 R12 R4", Mma("mma_fp16", 2048, 1, 0), (4, 4, 2, 4)),
+    ("HMMA.1684.F32.TF32 R4 R8 R12 R4", Mma("mma_tf32", 512, 0.5, 0), (4, 2, 1, 4)),
+    ("HMMA.1688.F32.TF32 R4 R8 R12 R4", Mma("mma_tf32", 1024, 1, 0), (4, 4, 2, 4)),
+    ("HMMA.SP.16832.F32 R4 R8 R12 R4 R16 0x0", Mma("mma_fp16", 2048, 4 / 3, 0), (4, 4, 4, 4, 1, 1)),
+    ("HMMA.884.F32.F32.STEP0 R12 R4.ROW R6.COL R4", Mma("mma_fp16", 256, 1 / 6, 0), (2, 2, 2, 2)),
+    ("HMMA.884.F16.F16.STEP1 R10 R4.ROW R4.COL R6", Mma("mma_fp16_fp16", 512, 1 / 3, 0), (2, 2, 2, 2)),
+    ("IMMA.8816.S8.S8 R2 R4.ROW R5.COL R2", Mma("mma_int8", 1024, 1 / 3, 0), (2, 1, 1, 2)),
+    ("IMMA.16832.U8.S8 R4 R8.ROW R12.COL R4", Mma("mma_int8", 4096, 1, 0), (4, 4, 2, 4)),
+    ("QMMA.16832.F32.E4M3.E5M2 R4 R8.ROW R12.COL R4", Mma("mma_fp8", 4096, 1, 0), (4, 4, 2, 4)),
+    ("QMMA.16832.F16.E4M3.E4M3 R6 R8.ROW R12.COL R6", Mma("mma_fp8", 4096, 1, 0), (2, 4, 2, 2)),
+    ("DMMA.884 R4 R8 R12 R4", Mma("mma_fp64", 256, 2 / 3, 0), (4, 2, 2, 4)),
+    ("DMMA.16x8x16 R24 R40 R16 R24", Mma("mma_fp64", 2048, 4, 0), (8, 16, 8, 8)),
     # Of a warp group's 64 x N x K, a warp takes a quarter.
-    ("HGMMA.64x128x16.F32 R24 gdesc[UR20].tnspB R24", Product("mma_fp16", 32768, 0, 1536), (64, 4, 64)),
-    ("HGMMA.64x128x16.F32 R24 R4 gdesc[UR20] R24", Product("mma_fp16", 32768, 0, 1024), (64, 4, 2, 64)),
-    ("HGMMA.64x64x16.F16 R24 gdesc[UR20] RZ !UPT", Product("mma_fp16_fp16", 16384, 0, 1024), (16, 4, 16, 1)),
-    ("QGMMA.64x64x32.F32.E4M3.E4M3 R24 gdesc[UR20] R24", Product("mma_fp8", 32768, 0, 1024), (32, 4, 32)),
-    ("IGMMA.64x8x32.S8.S8 R24 gdesc[UR20] R24", Product("mma_int8", 4096, 0, 576), (4, 4, 4)),
-    ("HGMMA.64x256x8.F32.TF32 R24 R4 gdesc[UR20] R24", Product("mma_tf32", 32768, 0, 2048), (128, 4, 2, 128)),
+    ("HGMMA.64x128x16.F32 R24 gdesc[UR20].tnspB R24", Mma("mma_fp16", 32768, 0, 1536), (64, 4, 64)),
+    ("HGMMA.64x128x16.F32 R24 R4 gdesc[UR20] R24", Mma("mma_fp16", 32768, 0, 1024), (64, 4, 2, 64)),
+    ("HGMMA.64x64x16.F16 R24 gdesc[UR20] RZ !UPT", Mma("mma_fp16_fp16", 16384, 0, 1024), (16, 4, 16, 1)),
+    ("QGMMA.64x64x32.F32.E4M3.E4M3 R24 gdesc[UR20] R24", Mma("mma_fp8", 32768, 0, 1024), (32, 4, 32)),
+    ("IGMMA.64x8x32.S8.S8 R24 gdesc[UR20] R24", Mma("mma_int8", 4096, 0, 576), (4, 4, 4)),
+    ("HGMMA.64x256x8.F32.TF32 R24 R4 gdesc[UR20] R24", Mma("mma_tf32", 32768, 0, 2048), (128, 4, 2, 128)),
 ]  # fmt: skip
 
 
@@ -50,12 +50,12 @@ def test_what_an_instruction_multiplies_and_its_registers(text, expected, words)
 
 # Bits as in the PTX ISA's table: D's type at 4, A's at 7, N / 8 at 17, M / 16 at 24.
 DESCRIBED = [
-    ("UTCHMMA", 0x8210010, Product("mma_fp16", 128 * 128 * 16, 0, 8192)),
-    ("UTCHMMA", 0x8210000, Product("mma_fp16_fp16", 128 * 128 * 16, 0, 8192)),
-    ("UTCHMMA", 1 << 4 | 1 << 7 | 8 << 17 | 4 << 24, Product("mma_fp16", 64 * 64 * 16, 0, 4096)),
-    ("UTCHMMA", 1 << 4 | 2 << 7 | 32 << 17 | 8 << 24, Product("mma_tf32", 128 * 256 * 8, 0, 12288)),
-    ("UTCQMMA", 1 << 4 | 16 << 17 | 8 << 24, Product("mma_fp8", 128 * 128 * 32, 0, 8192)),
-    ("UTCIMMA", 2 << 4 | 1 << 7 | 16 << 17 | 8 << 24, Product("mma_int8", 128 * 128 * 32, 0, 8192)),
+    ("UTCHMMA", 0x8210010, Mma("mma_fp16", 128 * 128 * 16, 0, 8192)),
+    ("UTCHMMA", 0x8210000, Mma("mma_fp16_fp16", 128 * 128 * 16, 0, 8192)),
+    ("UTCHMMA", 1 << 4 | 1 << 7 | 8 << 17 | 4 << 24, Mma("mma_fp16", 64 * 64 * 16, 0, 4096)),
+    ("UTCHMMA", 1 << 4 | 2 << 7 | 32 << 17 | 8 << 24, Mma("mma_tf32", 128 * 256 * 8, 0, 12288)),
+    ("UTCQMMA", 1 << 4 | 16 << 17 | 8 << 24, Mma("mma_fp8", 128 * 128 * 32, 0, 8192)),
+    ("UTCIMMA", 2 << 4 | 1 << 7 | 16 << 17 | 8 << 24, Mma("mma_int8", 128 * 128 * 32, 0, 8192)),
 ]
 
 
