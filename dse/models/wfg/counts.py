@@ -7,7 +7,7 @@ through it (trips of loops, shares of branches); the trips are the waits of one 
 dependences of the code. A kernel known by its counts alone has equal trips of the averages instead.
 
 Λ and λ of memory are those of the level that is busiest and of the mean access. Warps are alike, so
-WLP_effect is what is resident. Any other graph: `dse.models.wfg.weights`.
+WLP_effect is the resident warps. Any other graph: `dse.models.wfg.weights`.
 Known error: the exposed latency is paid by every warp, and cycles that already hide computation hide memory
 as well (`wfg-corrected` mends both).
 """
@@ -33,7 +33,7 @@ ABOUT = About(
         "B3": "n computations: n u max(1, P / (u ILP WLP))",
         "B4": "access: u + max(0, (CYC_mem − CYC_compute) / NUM_mem)",
         "B5": "NBC = CYC_compute / (NUM_mem + NUM_sync + 1)",
-        "B6": "load that is waited for: Λ_mem − (WLP − 1) NBC, if that is longer than what lies between",
+        "B6": "load that is waited for: Λ_mem − (WLP − 1) NBC, if that is longer than the code between",
     },
     inputs=(
         "λ and Λ of computation, of shared memory and of global memory, each lumped",
@@ -141,7 +141,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     """Predict the cycles of a launch.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
-    **Gap:** SIMD_work / SIMD_engine is one issue slot, 1 / IL, for what is no computation. **Source:** Eqs. 3
+    **Gap:** SIMD_work / SIMD_engine is one issue slot, 1 / IL, for other instructions. **Source:** Eqs. 3
     to 6.
     """
     hardware = Hardware(

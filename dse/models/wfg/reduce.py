@@ -1,8 +1,8 @@
 """A work flow graph with its weights, reduced to one arc: how long an average warp takes.
 
 The four rules: weights of a sequence add up; a loop is its body times its trips; a branch is the mean of its
-sides, each with what lies before and behind it as far as loads reach across; a dependence arc that is longer
-than what lies between load and use lengthens the last arc of that way.
+sides, each with the code before and behind it as far as loads reach across; a dependence arc that is longer
+than the code between load and use lengthens the last arc of that way.
 
 Along one way the last rule says that a use begins no sooner than its load's arc ends. So the ways through the
 graph are followed, each with its time and with when its loads are there. Ways on which nothing is awaited any
@@ -27,7 +27,6 @@ from dse.models.wfg.graph import (
     Compute,
     Leaf,
     Memory,
-    Node,
     WfgBranch,
     WfgLoop,
     WorkFlow,
@@ -50,7 +49,7 @@ class Costs:
     )
     serial: bool = False  # a warp that splits takes both sides one after the other
     # Is handed each node, and how long a warp waits in front of it each time: of a loop, in front of it.
-    seen: Callable[[Node, Array], None] | None = None
+    seen: Callable[[Leaf | WfgLoop, Array], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,7 @@ def _wait(way: _Way, names: Iterable[str]) -> _Way:
     return replace(way, time=reduce(jnp.maximum, (way.there[n] for n in names if n in way.there), way.time))
 
 
-def _waiting(node: Node, names: Iterable[str], ways: Sequence[_Way], costs: Costs) -> list[_Way]:
+def _waiting(node: Leaf | WfgLoop, names: Iterable[str], ways: Sequence[_Way], costs: Costs) -> list[_Way]:
     after = [_wait(way, names) for way in ways]
     if costs.seen is not None:
         costs.seen(node, jnp.asarray(_mean(after, _time) - _mean(ways, _time)))

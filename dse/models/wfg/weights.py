@@ -88,7 +88,7 @@ def average_warp(
     warps: Array,
     exposed: Exposed = published,
     serial: bool = False,
-    seen: Callable[[Node, Array, Array], None] | None = None,
+    seen: Callable[[Leaf | WfgLoop, Array, Array], None] | None = None,
 ) -> Latency:
     """Return the latency of an average warp, and what it follows from.
 
@@ -127,7 +127,7 @@ def average_warp(
     def exposed_after(node: Memory, in_front: Any) -> Array:
         return exposed(own(node.warps, warps), hardware.mem_latency, between, in_front)  # Eq. 6
 
-    def second(node: Node) -> Array:
+    def second(node: Leaf | WfgLoop) -> Array:
         return (
             bandwidth if isinstance(node, Memory) else 0.0 * comp if isinstance(node, WfgLoop) else arc(node)
         )
