@@ -113,8 +113,8 @@ def characterise(
             title = f"{description.name} on {gpu_file.name}" + (f": {at}" if at else "")
             svg = graph if graph.suffix else None
             show_work_flow(rows, title, svg)
-            finding = f"the average warp takes {float(warp.warp_latency):,.4g} cycles, of which it computes"
-            conclude(f"{finding} {float(warp.comp_cycles):,.4g}", sure="by the model wfg", wrote=svg)
+            finding = f"the average warp takes {float(warp.warp_latency):,.0f} cycles, of which it computes"
+            conclude(f"{finding} {float(warp.comp_cycles):,.0f}", sure="by the model wfg", wrote=svg)
             return
         dependences = write_graph(graph, ran)
         finding = f"{len(dependences.instructions):,} instructions, {len(dependences.loops)} loops"
