@@ -328,7 +328,7 @@ def test_the_page_shows_what_runs(
     (tmp_path / "saxpy.sass").write_text(listed.stdout)
     monkeypatch.chdir(tmp_path)
     commands = [line for kind, text in shown for line in text.splitlines() if not kind and line[:4] == "dse "]
-    assert len(commands) == 13
+    assert len(commands) == 14
     out = ""
     for command in commands:
         if not any(word in command for word in words):
