@@ -63,8 +63,9 @@ def characterise(
     graph: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.toml",
-            help="Write the instructions of one warp, loops rolled, as a graph for `dse simulate FILE.toml`.",
+            metavar="FILE",
+            help="FILE.svg, or - for text alone: the work flow graph of the average warp, with weights and "
+            "waits. FILE.toml: the instructions of one warp, loops rolled, for `dse simulate FILE.toml`.",
         ),
     ] = None,
     output: Output,
@@ -101,9 +102,21 @@ def characterise(
             raise DseError(f"--graph: found it with {gpu_file.name}, expected an NVIDIA GPU")
         from dse.source.explain.nvidia import execute, write_graph
 
-        dependences = write_graph(graph, execute(description, configuration, sizes, gpu_file))
+        ran = execute(description, configuration, sizes, gpu_file)
         from dse.report.conclusion import conclude
 
+        if graph.suffix.lower() == ".svg" or str(graph) == "-":
+            from dse.report.work_flow import show_work_flow
+            from dse.source.explain.work_flow import work_flow_rows
+
+            rows, warp = work_flow_rows(ran)
+            title = f"{description.name} on {gpu_file.name}" + (f": {at}" if at else "")
+            svg = graph if graph.suffix else None
+            show_work_flow(rows, title, svg)
+            finding = f"the average warp takes {float(warp.warp_latency):,.0f} cycles, of which it computes"
+            conclude(f"{finding} {float(warp.comp_cycles):,.0f}", sure="by the model wfg", wrote=svg)
+            return
+        dependences = write_graph(graph, ran)
         finding = f"{len(dependences.instructions):,} instructions, {len(dependences.loops)} loops"
         conclude(finding, wrote=graph, then=f"dse simulate {graph}")
         return

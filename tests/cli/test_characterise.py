@@ -230,6 +230,28 @@ def test_amd_gpus_are_explained_too(run_dse, tmp_path):
     assert "clang" in table.out
 
 
+def test_the_work_flow_graph_as_text_and_picture(run_dse, triple: Path, tmp_path):
+    picture = tmp_path / "flow.svg"
+    command = ("characterise", str(triple), "-g", "a100-pcie-40gb", "--set", "items=2", "--graph")
+    ran = run_dse(*command, str(picture))
+    assert ran.code == 0, ran.err
+    *table, conclusion = ran.out.splitlines()[1:]
+    assert max(map(len, table)) <= 80
+    loads = [line for line in table if " M " in line and "┌" in line]
+    uses = [line for line in table if "└" in line]
+    assert len(loads) == len(uses) == 2
+    latency, hidden = (float(number) for number in loads[0].split()[-2:])
+    assert 0 < hidden < latency
+    assert all(100 < float(use.split()[-1]) < latency - hidden for use in uses)  # an item after the other
+    assert [line.split()[1] for line in table if " by " in line] == ["taken", "passed"]
+    assert "the average warp takes" in conclusion
+    drawn = picture.read_text()
+    assert "└" in drawn
+    assert "cdn" not in drawn
+    text = run_dse(*command, "-")
+    assert (text.code, text.out.splitlines()[:-1]) == (0, ran.out.splitlines()[:-1])
+
+
 ONE = ("-g", "t4", "--block", "32", "--grid", "1")
 
 
@@ -306,7 +328,7 @@ def test_the_page_shows_what_runs(
     (tmp_path / "saxpy.sass").write_text(listed.stdout)
     monkeypatch.chdir(tmp_path)
     commands = [line for kind, text in shown for line in text.splitlines() if not kind and line[:4] == "dse "]
-    assert len(commands) == 13
+    assert len(commands) == 14
     out = ""
     for command in commands:
         if not any(word in command for word in words):

@@ -23,7 +23,17 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from dse.hardware.memory import safe_divide
-from dse.models.wfg.graph import Compute, Leaf, Memory, WfgBranch, WfgLoop, WorkFlow, leaves, loads, uses
+from dse.models.wfg.graph import (
+    Compute,
+    Leaf,
+    Memory,
+    WfgBranch,
+    WfgLoop,
+    WorkFlow,
+    leaves,
+    loads,
+    uses,
+)
 
 MOST_WAYS = 64  # followed at a time; beyond, those that await the same loads are joined
 
@@ -38,6 +48,8 @@ class Costs:
         None  # its latency of its own, handed to `exposed` of a load behind
     )
     serial: bool = False  # a warp that splits takes both sides one after the other
+    # Is handed each node, and how long a warp waits in front of it each time: of a loop, in front of it.
+    seen: Callable[[Leaf | WfgLoop, Array], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -89,13 +101,13 @@ def _follow(graph: WorkFlow, ways: Sequence[_Way], awaited: frozenset[str], cost
             case WfgLoop():
                 ways = _loop(node, ways, later, costs)
             case _:
+                ways = _waiting(node, node.uses, ways, costs)
                 ways = [_leaf(node, way, costs) for way in ways]
         ways = _joined([_keep(way, later) for way in ways])
     return list(ways)
 
 
 def _leaf(node: Leaf, way: _Way, costs: Costs) -> _Way:
-    way = _wait(way, node.uses)
     there, hidden = way.there, way.hidden
     if isinstance(node, Memory):
         if node.name and costs.exposed:
@@ -106,10 +118,10 @@ def _leaf(node: Leaf, way: _Way, costs: Costs) -> _Way:
     return replace(way, time=way.time + costs.arc(node), there=there, hidden=hidden)
 
 
-def _loop(loop: WfgLoop, ways: Iterable[_Way], later: frozenset[str], costs: Costs) -> list[_Way]:
+def _loop(loop: WfgLoop, ways: Sequence[_Way], later: frozenset[str], costs: Costs) -> list[_Way]:
     entering = uses(loop.body) - loads(loop.body)
     carried = _carried(loop.body)
-    ways = [_wait(way, entering) for way in ways]
+    ways = _waiting(loop, entering, ways, costs)
     ends = _follow(loop.body, [_Way(1.0, 0.0, {}, 0.0)], later | carried, costs)
     first = _mean(ends, _time)
     cycles = loop.trips * first
@@ -143,6 +155,13 @@ def _carried(body: WorkFlow) -> frozenset[str]:
 
 def _wait(way: _Way, names: Iterable[str]) -> _Way:
     return replace(way, time=reduce(jnp.maximum, (way.there[n] for n in names if n in way.there), way.time))
+
+
+def _waiting(node: Leaf | WfgLoop, names: Iterable[str], ways: Sequence[_Way], costs: Costs) -> list[_Way]:
+    after = [_wait(way, names) for way in ways]
+    if costs.seen is not None:
+        costs.seen(node, jnp.asarray(_mean(after, _time) - _mean(ways, _time)))
+    return after
 
 
 def _keep(way: _Way, names: frozenset[str]) -> _Way:

@@ -83,11 +83,17 @@ def corrected(warps: Array, latency: Array, between: Array, in_front: Any) -> Ar
 
 
 def average_warp(
-    graph: WorkFlow, hardware: Hardware, warps: Array, exposed: Exposed = published, serial: bool = False
+    graph: WorkFlow,
+    hardware: Hardware,
+    warps: Array,
+    exposed: Exposed = published,
+    serial: bool = False,
+    seen: Callable[[Leaf | WfgLoop, Array, Array], None] | None = None,
 ) -> Latency:
     """Return the latency of an average warp, and what it follows from.
 
-    `warps` is WLP_effect wherever a node does not have its own, as `effective` gives it.
+    `warps` is WLP_effect wherever a node does not have its own, as `effective` gives it. `seen` is handed
+    each node, the weight of the arc out of it (0 of loops), and how long a warp waits in front of it.
     **Shapes:** weights of the graph, `hardware` and `warps` broadcast; what depends on none is a scalar.
     **Units:** cycles.
     **Edges:** without an access, Latency_BW is the time to issue one.
@@ -121,11 +127,17 @@ def average_warp(
     def exposed_after(node: Memory, in_front: Any) -> Array:
         return exposed(own(node.warps, warps), hardware.mem_latency, between, in_front)  # Eq. 6
 
+    def second(node: Leaf | WfgLoop) -> Array:
+        return (
+            bandwidth if isinstance(node, Memory) else 0.0 * comp if isinstance(node, WfgLoop) else arc(node)
+        )
+
     whole = Costs(
-        lambda node: bandwidth if isinstance(node, Memory) else arc(node),
+        second,
         exposed_after,
         lambda node: node.insts * pipeline(node),
         serial,
+        seen and (lambda node, waits: seen(node, second(node), waits)),
     )
     return Latency(
         comp_cycles=comp,

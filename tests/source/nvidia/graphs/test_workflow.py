@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from dse.errors import DseError
-from dse.models.wfg.graph import Barrier, Compute, Memory, WfgBranch, WfgLoop, loads, uses
+from dse.models.wfg.graph import Barrier, Compute, Memory, WfgBranch, WfgLoop, leaves, loads, uses
 from dse.models.wfg.weights import Hardware, average_warp, executions
+from dse.source.explain.work_flow import joined
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.execute.interpret import bind_program, run
 from dse.source.nvidia.graphs.flow import Arc, flow_graph
@@ -130,3 +131,14 @@ def test_warps_that_end_early():
     assert isinstance(load, Memory)
     assert isinstance(used, Compute)
     assert (load.name, used.uses, branch.otherwise) == ("0x30", ("0x30",), ())
+
+
+@pytest.mark.parametrize("name", ["nbody", "scan", "divergent", "spmv"])
+def test_joined_nodes_take_as_long(flows, name):
+    machine = Hardware(issue_cycles=1, pipeline_latency=1, bytes_per_cycle=64, mem_latency=400)
+    whole = work_flow(flows[name])
+    fewer = joined(whole)
+    assert len(list(leaves(fewer))) < len(list(leaves(whole)))
+    took = [average_warp(graph, machine, jnp.float64(2), serial=True) for graph in (whole, fewer)]
+    for field in ("comp_cycles", "mem_insts", "bytes", "barriers", "warp_latency"):
+        assert getattr(took[1], field) == pytest.approx(float(getattr(took[0], field)), rel=1e-12)
