@@ -40,10 +40,10 @@ def first_case(cases: Sequence[Array], values: Sequence[Array | float], otherwis
 
     The same as `jnp.select`, which looks the case up in an array and so keeps loops from being vectorised.
     """
-    chosen = jnp.asarray(otherwise)
+    result = jnp.asarray(otherwise)
     for holds, value in zip(reversed(cases), reversed(values), strict=True):
-        chosen = jnp.where(holds, value, chosen)
-    return chosen
+        result = jnp.where(holds, value, result)
+    return result
 
 
 def waits(kernel: Kernel) -> Array:

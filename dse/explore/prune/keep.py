@@ -145,9 +145,9 @@ def _reason(
 ) -> str:
     """Word why so many are kept."""
     if explained is not None and explained.share < EXPLAINS:
-        found = f"{max(explained.share, 0):.0%} of the variance of {explained.count} measurements"
-        found = f"{found}, rank correlation {explained.rank:.2f}"
-        return f"model does not explain this space ({found}): keeping {share:.0%}"
+        evidence = f"{max(explained.share, 0):.0%} of the variance of {explained.count} measurements"
+        evidence = f"{evidence}, rank correlation {explained.rank:.2f}"
+        return f"model does not explain this space ({evidence}): keeping {share:.0%}"
     if share < MUCH:
         return ""
     if margin is None:

@@ -76,12 +76,12 @@ class Candidates:
         """The parameters that have several values."""
         return {name: values for name, values in self.parameters.items() if np.any(values != values[0])}
 
-    def rows(self, chosen: np.ndarray) -> "Candidates":
+    def rows(self, index: np.ndarray) -> "Candidates":
         """Take some of them; each parameter's values keep their order."""
-        columns = {name: values[chosen] for name, values in self.parameters.items()}
-        arrays = {name: getattr(self, name)[chosen] for name in ("position", "log_s", "slopes", "possible")}
-        others = None if self.others is None else self.others[chosen]
-        runs = np.broadcast_to(self.runs, len(self))[chosen]
+        columns = {name: values[index] for name, values in self.parameters.items()}
+        arrays = {name: getattr(self, name)[index] for name in ("position", "log_s", "slopes", "possible")}
+        others = None if self.others is None else self.others[index]
+        runs = np.broadcast_to(self.runs, len(self))[index]
         return replace(self, parameters=columns, others=others, runs=runs, **arrays)
 
     @cached_property
@@ -101,7 +101,7 @@ class Candidates:
         return self.places[tuple(configuration[name] for name in self.parameters)]
 
     def most(self, count: int, seed: int = 0) -> "Candidates":
-        """Take so many: half those predicted to be fastest, the others at random. All if there are fewer."""
+        """Take `count`: half those predicted to be fastest, the others at random. All if there are fewer."""
         if len(self) <= count:
             return self
         order = np.argsort(np.where(self.possible, self.expected, np.inf), kind="stable")

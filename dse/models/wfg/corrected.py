@@ -1,6 +1,6 @@
 """WFG corrected: exposed latency is paid once, and cycles hide either computation or memory.
 
-Known error: Eq. L42 takes the mean over all blocks for what lies before each load. Where blocks are unequal
+Known error: Eq. L42 takes the mean over all blocks for the code before each load. Where blocks are unequal
 a load behind a short one is credited with cycles that do not exist, and cycles can fall as warps are added.
 A described kernel has equal blocks; for other graphs compare with Volkov's Λ_app.
 """

@@ -2,7 +2,7 @@
 accesses, the first of which is waited for.
 
 Λ and λ of memory are those of the level that is busiest and of the mean access. Warps are alike, so
-WLP_effect is what is resident. Graphs with branches and loops of their own: `dse.models.wfg.weights`.
+WLP_effect is the resident warps. Graphs with branches and loops of their own: `dse.models.wfg.weights`.
 Known error: the exposed latency is paid by every warp, and cycles that already hide computation hide memory
 as well (`wfg-corrected` mends both).
 """
@@ -24,7 +24,7 @@ ABOUT = About(
         "B3": "n computations: n u max(1, P / (u ILP WLP))",
         "B4": "access: u + max(0, (CYC_mem − CYC_compute) / NUM_mem)",
         "B5": "NBC = CYC_compute / (NUM_mem + NUM_sync + 1)",
-        "B6": "load that is waited for: Λ_mem − (WLP − 1) NBC, if that is longer than what lies between",
+        "B6": "load that is waited for: Λ_mem − (WLP − 1) NBC, if that is longer than the code between",
     },
     inputs=(
         "λ and Λ of computation, of shared memory and of global memory, each lumped",
@@ -92,7 +92,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     """Predict the cycles of a launch.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
-    **Gap:** SIMD_work / SIMD_engine is one issue slot, 1 / IL, for what is no computation. **Source:** Eqs. 3
+    **Gap:** SIMD_work / SIMD_engine is one issue slot, 1 / IL, for other instructions. **Source:** Eqs. 3
     to 6.
     """
     hardware = Hardware(
