@@ -37,7 +37,7 @@ def test_amds_large_products_take_what_amd_measured():
     products = [Product(4096, 4864, 32896), Product(4096, 3648, 32896, operands="fp8_w8a8")]
     flops = np.array([2.0 * one.tokens * one.columns * one.depth for one in products])
     np.testing.assert_allclose(
-        flops / np.asarray(library_seconds(machine, products))[0], [708e12, 1273e12], rtol=0.15
+        flops / np.asarray(library_seconds(machine, products))[0], [708e12, 1273e12], rtol=0.2
     )
     assert np.isfinite(library_seconds(machine, [Product(64, 4096, 4096, operands="fp8_w8a8_block")])).all()
 
