@@ -111,7 +111,7 @@ def first(
 
     By default of the space "wide" of `dse.models.matrix.configuration`; fewer where fewer fit.
     """
-    table = space("wide") if configurations is None else configurations
+    table = space("wide", amd=bool(file.gpu.gfx)) if configurations is None else configurations
     score = scores(file, products, table)
     seconds = predict([file], products, table)[0]
     return [

@@ -70,8 +70,7 @@ class Kernel:
         if not file.gpu.gfx:
             return space(self.name, block)
         if self.name == "mm":
-            table = space(self.name)
-            return table[table[:, 5] == 2]  # stages, Triton's default there
+            return space(self.name, amd=True)
         halves = OPERANDS[self.dtype].activation_bytes == 2
         table = space(f"{self.name}_amd" if halves or self.name == "w8a8" else f"{self.name}_amd_fp8", block)
         for gfx, column, value in ((RDNA, 7, 16), (CDNA_4, 8, 1)):  # matrix_instr_nonkdim, kpack
