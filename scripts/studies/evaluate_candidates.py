@@ -17,7 +17,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from evaluate_moe import FILES, Fits, of_products, timed_tables
+from evaluate_moe import FILES, Fits, kinds, of_amd, of_products, timed_tables
 
 from dse.data.scores import fraction_of_optimum, spearman
 from dse.errors import DseError
@@ -108,24 +108,16 @@ def _rounded(number: Any) -> float | None:
     return None if number is None else round(float(number), 4)
 
 
-def _amd(table: Timed) -> bool:
-    return bool(gpu_file(table.gpus[0]).gpu.gfx)
-
-
 def _parts(table: Timed) -> list[tuple[str, np.ndarray]]:
     """What is scored by constants that it did not tell: a GPU's rows; of AMD's libraries a kind's, too."""
-    found = [(gpu, table.gpu == place) for place, gpu in enumerate(table.gpus)]
-    if _amd(table):
-        kinds = [f"{one.operands}{', shuffled' if one.shuffled else ''}" for (one,) in table.problems]
-        of = np.array(kinds)[table.problem]
-        found += [(kind, of == kind) for kind in sorted(set(kinds))]
-    return found
+    by_gpu = [(gpu, table.gpu == place) for place, gpu in enumerate(table.gpus)]
+    return by_gpu + kinds(table) if of_amd(table) else by_gpu
 
 
 def _constants(given: argparse.Namespace, name: str, table: Timed, own: np.ndarray) -> Constants:
     """The package's, or fitted to all but one table; of a table of several parts, to all but one part."""
     if given.train is None:
-        return fitted(_amd(table))
+        return fitted(of_amd(table))
     told: list = [[], [], []]
     for other in dict.fromkeys((given.folder, *given.train)):
         if any((other / file).is_file() for file in FILES):
@@ -138,9 +130,8 @@ def _constants(given: argparse.Namespace, name: str, table: Timed, own: np.ndarr
             if other != given.folder or found != name:
                 told[2].append(one)
             elif not own.all():
-                parts = _parts(one)[len(one.gpus) :] or [("", ~own)]  # kinds count alike
-                told[2] += [one.where(~own & rows) for _, rows in parts if (~own & rows).any()]
-    x = Fits([], [], repeated=LIBRARY_ROWS if _amd(table) else REPEATED).coordinates(*told)
+                told[2] += [one.where(~own & rows) for _, rows in kinds(one) if (~own & rows).any()]
+    x = Fits([], [], repeated=LIBRARY_ROWS if of_amd(table) else REPEATED).coordinates(*told)
     return Constants.at(jnp.asarray(x, jnp.float32))
 
 

@@ -82,7 +82,8 @@ class Fits:
     @staticmethod
     def of(folder: Path, tables: Sequence[Path] = (), vendor: str = "NVIDIA") -> "Fits":
         """What a folder has of a vendor's GPUs that are known, and the tables of times of others."""
-        timed = [one for other in tables for one in timed_tables(other).values() if of_products(one)]
+        found = [one for other in tables for one in timed_tables(other).values() if of_products(one)]
+        timed = [one.where(rows) for one in found for _, rows in kinds(one)]
         near = near_best(folder) if vendor == "NVIDIA" else []
         return Fits(_known(near, []), _known(recorded(folder, vendor), []), timed, vendor)
 
@@ -333,6 +334,20 @@ def timed_tables(folder: Path) -> dict[str, Timed]:
 def of_products(table: Timed) -> bool:
     """Whether it is of products, alone or in layers: constants are fitted to those."""
     return isinstance(table.problems[0][0], Product)
+
+
+def of_amd(table: Timed) -> bool:
+    """Whether its GPUs are AMD's."""
+    return bool(gpu_file(table.gpus[0]).gpu.gfx)
+
+
+def kinds(table: Timed) -> list[tuple[str, np.ndarray]]:
+    """Rows of each kind of product of AMD's libraries, which count alike; of others all rows."""
+    if not of_amd(table):
+        return [("all", np.full(len(table), True))]
+    names = [f"{one.operands}{', shuffled' if one.shuffled else ''}" for (one,) in table.problems]
+    of = np.array(names)[table.problem]
+    return [(kind, of == kind) for kind in sorted(set(names))]
 
 
 def _rows_of(table: Timed, wanted: Callable[[str], bool]) -> Timed:

@@ -22,6 +22,7 @@ SIZES = {"moe": ("E", "N", "K", "topk"), "w8a8": ("N", "K"), "mm": ("N", "K")}
 SINGLE = ("tf32", "fp32")  # of mm alone
 DTYPES = tuple(name for name in OPERANDS if not name.endswith("_block"))
 HALVES = tuple(name for name in DTYPES if name not in SINGLE)
+CDNA_4, RDNA = 0x950, 0x1000  # AMD's targets from which on Triton takes one kpack, one matrix instruction
 WITHIN = 1.96  # standard deviations, of 95 % of cases
 
 
@@ -64,12 +65,18 @@ class Kernel:
             raise DseError("scale_block: missing, expected the block of a scale, as 128x128")
 
     def configurations(self, file: GpuFile) -> np.ndarray:
-        """The space that its tuner tries on a GPU."""
-        name = self.name
-        if file.gpu.gfx and name != "mm":
-            halves = OPERANDS[self.dtype].activation_bytes == 2
-            name = f"{name}_amd" if halves or name == "w8a8" else f"{name}_amd_fp8"
-        return space(name, self.block if self.name == "moe" and self.block else ())
+        """The space that its tuner tries on a GPU; of AMD's, what Triton's backend for it knows."""
+        block = self.block if self.name == "moe" and self.block else ()
+        if not file.gpu.gfx:
+            return space(self.name, block)
+        if self.name == "mm":
+            return space(self.name, amd=True)
+        halves = OPERANDS[self.dtype].activation_bytes == 2
+        table = space(f"{self.name}_amd" if halves or self.name == "w8a8" else f"{self.name}_amd_fp8", block)
+        for gfx, column, value in ((RDNA, 7, 16), (CDNA_4, 8, 1)):  # matrix_instr_nonkdim, kpack
+            if int(file.gpu.gfx) >= gfx:
+                table = table[(table[:, column : column + 1] == value).all(1)]
+        return table
 
     @property
     def timing(self) -> Timing:

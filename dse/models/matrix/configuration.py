@@ -19,6 +19,7 @@ AMD_PARAMETERS = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")  # that may f
 NAMES = (*PARAMETERS, *AMD_PARAMETERS)
 Configurations = Int[np.ndarray, "configurations parameters"]
 
+AMD_STAGES = 2  # Triton's own default there, and all that tuners try
 _SIZES, _DEPTHS, _GROUPS, _WARPS = (16, 32, 64, 128, 256), (32, 64, 128, 256), (1, 4, 8, 16, 32), (1, 2, 4, 8)
 SPACES: dict[str, tuple[tuple[int, ...], ...]] = {  # in the order of NAMES
     "moe_amd": (_SIZES, _SIZES, (16, *_DEPTHS), _GROUPS, _WARPS, (2,), (0, 1, 2, 4), (16, 32), (1, 2)),
@@ -72,14 +73,16 @@ class Configuration(eqx.Module):
         return Configuration(*columns)
 
 
-def space(name: str, block: Sequence[int] = ()) -> Configurations:
-    """List the configurations of a space, those with blocks of scales (rows, depth) only such as divide.
+def space(name: str, block: Sequence[int] = (), amd: bool = False) -> Configurations:
+    """List the configurations of a space; with blocks of scales only such as divide, of AMD's two stages.
 
     **Raises:** DseError for a space that is not known.
     """
     if name not in SPACES:
         raise DseError(f"space: found {name!r}, expected one of {', '.join(SPACES)}")
     table = np.array(list(product(*SPACES[name])))
+    if amd:
+        table = table[table[:, 5] == AMD_STAGES]
     if block:
         columns, depth = block
         table = table[(table[:, 1] % columns == 0) & (table[:, 2] % depth == 0)]

@@ -46,9 +46,7 @@ class Machine(eqx.Module):
     slot: Float[Array, "*#batch"]  # cycles of a scheduler that a warp's instruction takes
     registers_a_thread: Float[Array, "*#batch"]
     shared_bandwidth: Float[Array, "*#batch"]
-    amd: Float[
-        Array, "*#batch"
-    ]  # 1 where compiled code reads, then multiplies: what of a warp overlaps little
+    amd: Float[Array, "*#batch"]  # 1 where compiled code reads, then multiplies: little of a warp overlaps
     held_copies: Float[Array, "*#batch"]  # 1 where a copy waits in registers to be stored in shared memory
     kept_bytes: Float[Array, "*#batch"]  # of the last cache before DRAM
     dies: Float[Array, "*#batch"]  # with an L2 each; blocks go to them in turn

@@ -7,7 +7,7 @@ import pytest
 
 from dse.errors import DseError
 from dse.explore.matrix.records import UNKNOWN_DEPTH, gpu_file, near_best, recorded
-from dse.models.matrix.configuration import PARAMETERS
+from dse.models.matrix.configuration import AMD_PARAMETERS, PARAMETERS
 
 NAMES = ",".join(PARAMETERS)
 NEAR = f"""gpu,weight_type,M,E,topk,H,N,{NAMES},avg_duration,sample_count
@@ -48,6 +48,15 @@ def test_recorded_bests(tmp_path: Path):
     [product] = dense.products
     assert (product.tokens, product.columns, product.depth, product.experts) == (64, 512, 7168, 1)
     assert dense.block == ()
+
+
+def test_recorded_bests_of_amd(tmp_path: Path):
+    options = f",{','.join(AMD_PARAMETERS)}"
+    header, *rows = BEST.replace(",space", f"{options},space").splitlines()
+    given = "\n".join([header, rows[-1].replace(",AMD-moe", ",0,16,2,AMD-moe")]) + "\n"
+    [one] = recorded(written(tmp_path, "recorded_best.csv.gz", given), "AMD")
+    assert one.configuration == (16, 128, 64, 1, 4, 2, 0, 16, 2)
+    assert one.tried == "moe_amd"
 
 
 def test_a_folder_without_them_has_none(tmp_path: Path):

@@ -5,7 +5,7 @@ import pytest
 from dse.errors import DseError
 from dse.explore.matrix.table import Kernel, best
 from dse.hardware import gpus
-from dse.models.matrix.configuration import PARAMETERS, space
+from dse.models.matrix.configuration import AMD_PARAMETERS, PARAMETERS, space
 
 H20 = gpus.load("h20")
 EXPERTS = {"E": 256, "N": 512, "K": 7168, "topk": 8}
@@ -18,6 +18,16 @@ def test_the_best_is_of_the_tuners_space():
     for row in rows:
         assert tuple(row[name] for name in PARAMETERS) in tried
     assert rows[0]["time_s"] < rows[1]["time_s"] < rows[2]["time_s"]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "options"),
+    [("mi300x", {(0, 16, 2), (0, 16, 1)}), ("mi355x", {(0, 16, 1), (0, 32, 1)}), ("pro-w7900", {(0, 16, 1)})],
+)
+def test_amds_have_its_options(gpu: str, options: set):
+    rows = best(gpus.load(gpu), Kernel("moe", EXPERTS), [1, 512])
+    assert {tuple(row[name] for name in AMD_PARAMETERS) for row in rows} <= options
+    assert {row["num_stages"] for row in rows} == {2}
 
 
 @pytest.mark.parametrize(

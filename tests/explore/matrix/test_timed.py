@@ -10,7 +10,7 @@ from dse.errors import DseError
 from dse.explore.matrix.fit import fit
 from dse.explore.matrix.rank import predict
 from dse.explore.matrix.records import columns, gpu_file
-from dse.explore.matrix.timed import candidates, layers
+from dse.explore.matrix.timed import candidates, layers, libraries
 from dse.models.matrix.case import BETWEEN_EVENTS
 from dse.models.matrix.configuration import PARAMETERS
 from dse.models.matrix.constants import Constants, default
@@ -30,6 +30,14 @@ LAYERS = f"""gpu,operands,tokens,experts,topk,hidden,intermediate,distribution,m
 h100_sxm,bf16,64,8,2,4096,512,balanced,0.1,16,32,64,1,4,3
 h100_sxm,bf16,64,8,2,4096,512,power_law_1.2,0.1,16,32,64,1,4,3
 a100_sxm,fp8_w8a8,64,8,2,4096,512,balanced,0.1,16,32,64,1,16,3
+"""
+
+
+LIBRARIES = """gfx,cu_num,kind,M,N,K,libtype,splitK,us,tile
+gfx942,304,a8w8_blockscale,4096,4096,7168,ck,0,400,256x128x128x128
+gfx942,80,a8w8_bpreshuffle,4096,4096,7168,ck,2,800,256x128x128x128
+gfx942,80,bf16,4096,4096,7168,torch,0,2000,
+gfx942,80,bf16,4096,64,64,opus,0,20,256x128x128x64
 """
 
 
@@ -75,6 +83,19 @@ def test_layers_are_two_products_and_the_rest(tmp_path: Path):
         assert found[row] > times.sum()
     launches = Rest.of(list(table.problems)).launches
     assert sorted(set(launches.tolist())) == [8.0, 10.0]  # eight bits: activations are converted, too
+
+
+def test_tiles_of_amds_libraries(tmp_path: Path):
+    """Rows without a tile and short ones are left out; sums that are split are products side by side."""
+    table = libraries(written(tmp_path, LIBRARIES))
+    assert [table.gpus[place] for place in table.gpu] == ["MI300X", "MI308X"]
+    assert table.configurations.tolist() == [[128, 128, 128, 8, 4, 2]] * 2
+    (whole,), (split,) = (table.problems[place] for place in table.problem)
+    assert (whole.operands, whole.experts, whole.shuffled) == ("fp8_w8a8_block", 1, False)
+    assert (split.operands, split.experts, split.depth, split.shuffled) == ("fp8_w8a8", 4, 1792, True)
+    sizes = [float(gpu_file(name).gpu.sm_count) for name in table.gpus]
+    assert sizes == [304, 80]
+    assert np.isfinite(table.predict(default())).all()
 
 
 def test_times_are_fitted(tmp_path: Path):

@@ -31,6 +31,17 @@ def test_large_products_take_what_is_measured_of_cublas():
     assert 210e12 < 2 * 8192**3 / float(seconds) < 265e12
 
 
+def test_amds_large_products_take_what_amd_measured():
+    # Measuring Max-Achievable FLOPs, part 2: 708 TFLOP/s; 1,273 at 4096 × 3648 × 32896 in fp8
+    machine = Machine.of([gpus.load("mi300x")])
+    products = [Product(4096, 4864, 32896), Product(4096, 3648, 32896, operands="fp8_w8a8")]
+    flops = np.array([2.0 * one.tokens * one.columns * one.depth for one in products])
+    np.testing.assert_allclose(
+        flops / np.asarray(library_seconds(machine, products))[0], [708e12, 1273e12], rtol=0.2
+    )
+    assert np.isfinite(library_seconds(machine, [Product(64, 4096, 4096, operands="fp8_w8a8_block")])).all()
+
+
 def test_only_dense_products():
     kinds = [name for name, kind in OPERANDS.items() if kind.sums_apart]
     products = [Product(64, 4096, 4096, operands=name) for name in kinds] + [Product(64, 4096, 4096, 8, 2)]

@@ -163,7 +163,8 @@ def test_scaled_sums_wait_for_the_tensor_cores():
     assert scaled[1] > 1.05 * plain[1]
 
 
-FILES = [gpus.load(name) for name in ("a100-sxm", "h100-sxm", "l40s", "b200", "rtx-4090")]
+AMD = ("mi210", "mi300x", "mi355x", "pro-w7900", "ai-pro-r9700")
+FILES = [gpus.load(name) for name in ("a100-sxm", "h100-sxm", "l40s", "b200", "rtx-4090", *AMD)]
 SIZES = (1, 16, 100, 4096)
 
 
@@ -173,8 +174,46 @@ def test_never_below_the_roofline(timing: Timing):
         Product(m, n, k, operands=kind) for kind in OPERANDS for m in SIZES for n in SIZES for k in SIZES
     ]
     products += [*experts_layer(64, 16, 2, 4096, 1024), *experts_layer(4096, 8, 2, 512, 256, "fp8_w8a8")]
-    times = predict(FILES, products, TABLE, fitted(), timing)
+    times = predict(FILES, products, TABLE, timing=timing)
     assert (times >= bound(FILES, products, timing)[:, :, None]).all()
+
+
+def test_vendors_side_by_side():
+    files, products = [A100, gpus.load("mi300x")], [Product(64, 4096, 4096), Product(4096, 4096, 4096)]
+    alone = [predict([file], products, TABLE)[0] for file in files]
+    np.testing.assert_allclose(predict(files, products, TABLE), alone, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "operands", "tflops"),
+    [
+        ("mi300x", "bf16", 708),
+        ("mi300x", "fp8_w8a8", 1273),
+        ("mi325x", "bf16", 843),
+        ("mi325x", "fp8_w8a8", 1519),
+    ],
+)
+def test_large_products_run_at_the_clock_that_power_leaves(gpu: str, operands: str, tflops: float):
+    """AMD, Measuring Max-Achievable FLOPs, part 2: hipBLASLt, of 1,307 TFLOP/s at the peak clock in bf16."""
+    table, large = space("mm"), Product(4096, 4864, 32896, operands=operands)
+    seconds = predict([gpus.load(gpu)], [large], table[table[:, 5] == 2]).min()
+    assert 0.85 < 2 * 4096 * 4864 * 32896 / seconds / (tflops * 1e12) < 1.15
+
+
+def test_options_of_amd():
+    """Registers for four waves of a SIMD do not hold these sums; narrow reads and large instructions cost."""
+    tiles = np.array([[256, 128, 32, 8, 4, 2, *options] for options in ((0, 16, 2), (4, 16, 2), (0, 32, 1))])
+    plain, waves, others = predict([gpus.load("mi300x")], [Product(8192, 8192, 8192)], tiles)[0, 0]
+    assert waves > 1.5 * plain
+    assert 1.0 < others / plain < 1.3
+
+
+def test_groups_of_as_many_rows_as_dies_share_least():
+    """Eight dies in turn: in groups of eight rows of tiles, each die has one row of them and all columns."""
+    slow = eqx.tree_at(lambda k: k.fabric, fitted(True), jnp.asarray(0.02, jnp.float32))
+    tiles = np.array([[128, 128, 64, group, 8, 2] for group in (1, 8, 32)])
+    few, eight, many = predict([gpus.load("mi300x")], [Product(8192, 8192, 4096)], tiles, slow)[0, 0]
+    assert eight > 2.0 * max(few, many)
 
 
 def test_launches_between_events_take_longer():
