@@ -1,11 +1,13 @@
 """How well times of candidates are predicted, and which is fastest: `evaluate_candidates.py DIR [--gpu NAME]
-[--train DIR2 ...] [--json]`.
+[--train DIR2 ...] [--orders] [--json]`.
 
 DIR and the folders in it have tables of candidates with their times, as an autotuner of products or of
 attention records them. Constants are the package's; `--train` fits them for each table, to all tables of
 products in DIR and in the folders named but for that one. A regime is scored by its own rows; top_k is the
 time of the fastest candidate over that of the fastest of the first k, mean over problems; bias the median of
-predicted over measured time.
+predicted over measured time. `--orders` adds other orders of the same candidates: random, and popularity,
+how often a configuration was within 1 % of the best in the other half of the table's problems; and how much
+longer the best candidate takes than the vendor's library, which is what runs where nothing is tuned.
 """
 
 import argparse
@@ -30,6 +32,7 @@ from dse.report.show import show
 SHORT = 30e-6  # s, of the fastest candidate
 TOP = (1, 3, 10)
 TOKENS = (8, 64, 1024)
+NEAR = 1.01  # of the fastest: what popularity counts
 
 Regimes = Callable[[Timed], Mapping[str, np.ndarray]]
 Kept = Callable[[Timed], bool]
@@ -41,6 +44,7 @@ def main(kept: Kept, regimes: Regimes, title: str) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gpu", metavar="NAME", help="rows of this GPU alone")
     parser.add_argument("--train", type=Path, nargs="+", metavar="DIR2", help="fit, each table left out")
+    parser.add_argument("--orders", action="store_true", help="other orders of the candidates as well")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     tables = {name: one for name, one in timed_tables(given.folder).items() if kept(one)}
@@ -51,7 +55,9 @@ def main(kept: Kept, regimes: Regimes, title: str) -> None:
         for name, one in tables.items()
         for gpu in one.gpus
         if given.gpu is None or gpu_file(given.gpu).name == gpu_file(gpu).name
-        for row in scored(name, gpu, one, _constants(given.folder, given.train, name, gpu), regimes)
+        for row in scored(
+            name, gpu, one, _constants(given.folder, given.train, name, gpu), regimes, given.orders
+        )
     ]
     if given.json:
         print(json.dumps(rows, indent=2))
@@ -59,16 +65,44 @@ def main(kept: Kept, regimes: Regimes, title: str) -> None:
         show(rows, title=title)
 
 
-def scored(name: str, gpu: str, table: Timed, constants: Constants, regimes: Regimes) -> list[dict[str, Any]]:
-    """A row for all of one GPU's times, and one for each regime."""
+def scored(
+    name: str, gpu: str, table: Timed, constants: Constants, regimes: Regimes, orders: bool = False
+) -> list[dict[str, Any]]:
+    """A row for all of one GPU's times, and one for each regime; and those of other orders."""
     own = table.where(table.gpu == table.gpus.index(gpu))
     predicted = own.predict(constants)
+    others = _others(own) if orders else {}
     found = {"all": np.full(len(own), True), **regimes(own)}
-    return [
-        {"file": name, "gpu": gpu, "regime": regime, **scores(own.where(rows), predicted[rows])}
-        for regime, rows in found.items()
-        if rows.any()
-    ]
+    rows = []
+    for regime, places in found.items():
+        if places.any():
+            of, part = {"file": name, "gpu": gpu, "regime": regime}, own.where(places)
+            rows.append({**of, **scores(part, predicted[places]), **(_library(part) if orders else {})})
+            for by, order in others.items():
+                tops = {key: one for key, one in scores(part, order[places]).items() if "top" in key}
+                rows.append({**of, "regime": f"{regime}, {by}", **tops})
+    return rows
+
+
+def _others(table: Timed) -> dict[str, np.ndarray]:
+    near = table.seconds <= NEAR * _fastest(table)[table.problem]
+    half = table.problem % 2
+    _, place = np.unique(table.configurations, axis=0, return_inverse=True)
+    counted = np.zeros((2, place.max() + 1))
+    np.add.at(counted, (half[near], place[near]), 1.0)
+    return {"random": np.zeros(len(table)), "popularity": -counted[1 - half, place]}
+
+
+def _library(table: Timed) -> dict[str, float | None]:
+    share = (_fastest(table) / table.library)[np.unique(table.problem)]
+    known = share[np.isfinite(share)]
+    return {"over_library": _rounded(known.mean() if len(known) else None)}
+
+
+def _fastest(table: Timed) -> np.ndarray:
+    best = np.full(len(table.problems), np.inf)
+    np.fmin.at(best, table.problem, table.seconds)
+    return best
 
 
 def scores(table: Timed, predicted: np.ndarray) -> dict[str, Any]:
@@ -130,8 +164,7 @@ def _constants(folder: Path, train: Sequence[Path] | None, name: str, gpu: str) 
 
 def regimes_of_candidates(table: Timed) -> dict[str, np.ndarray]:
     """Short launches, sizes that are no multiple of 8, kinds of operands."""
-    best = np.full(len(table.problems), np.inf)
-    np.minimum.at(best, table.problem, np.where(np.isfinite(table.seconds), table.seconds, np.inf))
+    best = _fastest(table)
     if not of_products(table):
         kinds = np.array([one[0].operands for one in table.problems])[table.problem]
         short = {"short": (best < SHORT)[table.problem]}
