@@ -106,7 +106,7 @@ def ranked(file: GpuFile, candidates: Sequence[Any], call: Call, first: int) -> 
         return list(candidates)
     table = np.array([configuration(candidate.params.to_kwargs()) for candidate in tiled])
     product = replace(call.product, constant=True)  # Inductor compiles sizes as constants
-    score = predict([file], [product], table, timing=BETWEEN_EVENTS)[0]
+    score = predict([file], [product], table, timing=BETWEEN_EVENTS)[0, 0]
     best = [tiled[place] for place in np.argsort(score, kind="stable")[:first] if np.isfinite(score[place])]
     return [candidate for candidate in candidates if candidate not in tiled] + (best or tiled)
 
