@@ -8,6 +8,7 @@ compiled; of operands that no closed form knows all are kept. Tried with PyTorch
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from dse.bridges.tables import BestConfigurations, Row
 from dse.core.optional import tried
 from dse.core.version import __version__
 from dse.errors import DseError
-from dse.explore.matrix.rank import scores
+from dse.explore.matrix.rank import predict
 from dse.hardware.gpus import GpuFile, load
+from dse.models.matrix.case import BETWEEN_EVENTS
 
 TORCH = "torch==2.13.*"
 FIRST = 3
@@ -103,7 +105,8 @@ def ranked(file: GpuFile, candidates: Sequence[Any], call: Call, first: int) -> 
     if call.op not in OPS or not call.product or not tiled:
         return list(candidates)
     table = np.array([configuration(candidate.params.to_kwargs()) for candidate in tiled])
-    score = scores(file, [call.product], table)[0]
+    product = replace(call.product, constant=True)  # Inductor compiles sizes as constants
+    score = predict([file], [product], table, timing=BETWEEN_EVENTS)[0, 0]
     best = [tiled[place] for place in np.argsort(score, kind="stable")[:first] if np.isfinite(score[place])]
     return [candidate for candidate in candidates if candidate not in tiled] + (best or tiled)
 

@@ -1,11 +1,14 @@
 """How well times of candidates are predicted, and which is fastest: `evaluate_candidates.py DIR [--gpu NAME]
-[--train DIR2 ...] [--json]`.
+[--train DIR2 ...] [--orders] [--json]`.
 
 DIR and the folders in it have tables of candidates with their times, as an autotuner of products or of
 attention records them. Constants are the package's; `--train` fits them for each table, to all tables of
 products in DIR and in the folders named but for that one. A regime is scored by its own rows; top_k is the
 time of the fastest candidate over that of the fastest of the first k, mean over problems; bias the median of
-predicted over measured time. Of AMD's libraries each GPU and each kind of product is left out.
+predicted over measured time. Of AMD's libraries each GPU and each kind of product is left out. `--orders`
+adds other orders of the same candidates: random, and popularity, how often a configuration was within 1 % of
+the best in the other half of the table's problems; and how much longer the best candidate takes than the
+vendor's library, which is what runs where nothing is tuned.
 """
 
 import argparse
@@ -32,6 +35,7 @@ SHORT = 30e-6  # s, of the fastest candidate
 TOP = (1, 3, 10)
 TOKENS = (8, 64, 1024)
 LIBRARY_ROWS = 400.0  # of one N and K, which differ by M alone
+NEAR = 1.01  # of the fastest: what popularity counts
 
 Regimes = Callable[[Timed], Mapping[str, np.ndarray]]
 Kept = Callable[[Timed], bool]
@@ -43,6 +47,7 @@ def main(kept: Kept, regimes: Regimes, title: str) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gpu", metavar="NAME", help="rows of this GPU alone")
     parser.add_argument("--train", type=Path, nargs="+", metavar="DIR2", help="fit, each table left out")
+    parser.add_argument("--orders", action="store_true", help="other orders of the candidates as well")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     tables = {name: one for name, one in timed_tables(given.folder).items() if kept(one)}
@@ -53,7 +58,9 @@ def main(kept: Kept, regimes: Regimes, title: str) -> None:
         for name, one in tables.items()
         for part, own in _parts(one)
         if given.gpu is None or gpu_file(given.gpu).name == gpu_file(one.gpus[one.gpu[own][0]]).name
-        for row in scored(name, part, one.where(own), _constants(given, name, one, own), regimes)
+        for row in scored(
+            name, part, one.where(own), _constants(given, name, one, own), regimes, given.orders
+        )
     ]
     if given.json:
         print(json.dumps(rows, indent=2))
@@ -61,15 +68,43 @@ def main(kept: Kept, regimes: Regimes, title: str) -> None:
         show(rows, title=title)
 
 
-def scored(name: str, part: str, own: Timed, constants: Constants, regimes: Regimes) -> list[dict[str, Any]]:
-    """A row for all times of a part, and one for each regime."""
+def scored(
+    name: str, part: str, own: Timed, constants: Constants, regimes: Regimes, orders: bool = False
+) -> list[dict[str, Any]]:
+    """A row for all times of a part, and one for each regime; and those of other orders."""
     predicted = own.predict(constants)
+    others = _others(own) if orders else {}
     found = {"all": np.full(len(own), True), **regimes(own)}
-    return [
-        {"file": name, "gpu": part, "regime": regime, **scores(own.where(rows), predicted[rows])}
-        for regime, rows in found.items()
-        if rows.any()
-    ]
+    rows = []
+    for regime, places in found.items():
+        if places.any():
+            of, times = {"file": name, "gpu": part, "regime": regime}, own.where(places)
+            rows.append({**of, **scores(times, predicted[places]), **(_library(times) if orders else {})})
+            for by, order in others.items():
+                tops = {key: one for key, one in scores(times, order[places]).items() if "top" in key}
+                rows.append({**of, "regime": f"{regime}, {by}", **tops})
+    return rows
+
+
+def _others(table: Timed) -> dict[str, np.ndarray]:
+    near = table.seconds <= NEAR * _fastest(table)[table.problem]
+    half = table.problem % 2
+    _, place = np.unique(table.configurations, axis=0, return_inverse=True)
+    counted = np.zeros((2, place.max() + 1))
+    np.add.at(counted, (half[near], place[near]), 1.0)
+    return {"random": np.zeros(len(table)), "popularity": -counted[1 - half, place]}
+
+
+def _library(table: Timed) -> dict[str, float | None]:
+    share = (_fastest(table) / table.library)[np.unique(table.problem)]
+    known = share[np.isfinite(share)]
+    return {"over_library": _rounded(known.mean() if len(known) else None)}
+
+
+def _fastest(table: Timed) -> np.ndarray:
+    best = np.full(len(table.problems), np.inf)
+    np.fmin.at(best, table.problem, table.seconds)
+    return best
 
 
 def scores(table: Timed, predicted: np.ndarray) -> dict[str, Any]:
@@ -137,8 +172,7 @@ def _constants(given: argparse.Namespace, name: str, table: Timed, own: np.ndarr
 
 def regimes_of_candidates(table: Timed) -> dict[str, np.ndarray]:
     """Short launches, sizes that are no multiple of 8, kinds of operands."""
-    best = np.full(len(table.problems), np.inf)
-    np.minimum.at(best, table.problem, np.where(np.isfinite(table.seconds), table.seconds, np.inf))
+    best = _fastest(table)
     if not of_products(table):
         kinds = np.array([one[0].operands for one in table.problems])[table.problem]
         short = {"short": (best < SHORT)[table.problem]}

@@ -28,6 +28,7 @@ from dse.models.matrix.configuration import Configuration
 from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import RATES, SHARED_ROWS, Machine
 from dse.models.matrix.problem import OPERANDS
+from dse.models.matrix.time import REGISTERS_A_THREAD
 
 KINDS = ("bf16", "fp16", "tf32", "fp32")
 IN_TURN, BY_TURNS = 1.1, 2.0  # exponents of overlap of products and softmax
@@ -158,21 +159,26 @@ def seconds(
     passes = jnp.maximum(met / bn, 1.0)
     buffers = jnp.maximum(tile.stages - 1.0, 1.0)
     kept = buffer_bytes((bm, bn, buffers), d, size) + machine.shared_reserved
-    registers = (bm * (d + bn) / (LANES * tile.warps) + k.registers) * LANES * tile.warps
-    resident = jnp.minimum(machine.shared_bytes / kept, machine.registers / registers)
+    threads = LANES * tile.warps
+    wanted = bm * (d + bn) / threads + k.registers
+    most = jnp.minimum(REGISTERS_A_THREAD, machine.registers / threads)
+    spilling = 1.0 + k.spill * jnp.maximum(wanted - most, 0.0) / most
+    resident = machine.registers / (jnp.minimum(wanted, most) * threads)
+    resident = jnp.minimum(machine.shared_bytes / kept, resident)
     resident = jnp.maximum(jnp.floor(jnp.minimum(resident, machine.warps / tile.warps)), 1.0)
     on_sm = jnp.maximum(blocks / machine.sms, jnp.minimum(jnp.ceil(blocks / machine.sms), 1.0))
 
     exponent = BY_TURNS if by_turns else IN_TURN
     busy = (products**exponent + softmax**exponent) ** (1.0 / exponent)
-    busy = jnp.maximum(busy, shared)
+    busy = jnp.maximum(busy, shared) * spilling
     results = case.blocks * case.rows * d * size
     read = case.shared_keys * case.met / case.keys
     cold = jnp.maximum(jnp.where(read + results > machine.l2_bytes, 1.0, 0.0), timing.flushed)
     latency = k.latency * (machine.dram_latency * cold + machine.l2_latency * (1.0 - cold))
-    first = k.lookups * machine.l2_latency * 3.0 + latency
+    first = k.lookups * machine.l2_latency + latency
     looked_up = case.pages * bn * machine.l2_latency
-    alone = (busy if by_turns else products + softmax) + k.barrier + looked_up
+    drained = k.barrier * jnp.where(from_shared, 2.0 * k.wgmma_barrier, 1.0)  # both products are waited for
+    alone = (busy if by_turns else (products + softmax) * spilling) + drained + looked_up
     waves = jnp.maximum(on_sm / resident, 1.0)
     waiting = waves * (passes * alone + first + k.store * (bm * d / 16.0 + 300.0))
     from_l2 = on_sm * (passes * 2.0 * bn * d * size + bm * d * size) / (machine.l2_bandwidth * k.l2)

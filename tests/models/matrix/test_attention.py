@@ -46,6 +46,7 @@ LONG = {depth: Attention(1, 2048 // depth, 16384, 16384, depth, operands="fp16")
     [
         (A100, 128, (128, 64, 4, 2), False, 228),  # Dao 2023: up to 73 % of 312
         (H100, 128, (60, 64, 4, 2), False, 346),  # 35 % of 989, out of registers: Shah et al. 2024
+        (H100, 128, (128, 64, 8, 3), False, 477),  # Triton's tutorial: pytorch/benchmark pull request 2391
         (H100, 256, (128, 128, 8, 2), True, 740),  # up to 75 %: Shah et al. 2024
     ],
 )
