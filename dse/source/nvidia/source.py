@@ -40,7 +40,7 @@ from dse.source.nvidia.sass.disassemble import disassemble
 from dse.source.nvidia.sass.listing import Listing
 from dse.types import Gpu, Resources
 
-FORMAT = "19"  # to be changed with what is kept, and with how it is computed
+FORMAT = "20"  # to be changed with what is kept, and with how it is computed
 _BATCH = 16  # configurations that go through one process together, at most
 Code = TypeVar("Code")
 

@@ -23,7 +23,7 @@ def warp_counts(counts: Characterisation) -> WarpCounts:
     """
     warps = to_kernel.warp_counts(counts)
     slots = np.array([_slots(phase) / counts.warps for phase in counts.phases])
-    return replace(warps, phases=replace(warps.phases, insts=slots))
+    return replace(warps, phases=replace(warps.phases, issues=slots))
 
 
 def _slots(phase: PhaseCounts) -> float:

@@ -10,14 +10,11 @@ from dse.source.nvidia.caches.cache_model import Traffic
 from dse.source.nvidia.profile.characterise import AccessCounts, Characterisation, PhaseCounts
 from dse.source.nvidia.profile.single_warp import SOURCES, Walk
 from dse.source.nvidia.profile.warp_counts import WarpCounts, WarpPhases
-from dse.source.nvidia.sass.opcodes import PIPES
-from dse.types import CLASSES, MMA, TENSOR, Kernel, PerClass
+from dse.types import ARITHMETIC, CLASSES, MMA, TENSOR, Kernel, PerClass
 from dse.types import Phase as KernelPhase
 
 # Pipes that stand for more than one kind of instruction; `uniform` takes issue slots, as `control` does.
 _WORK = {name: (name,) for name in ("fp64", "int32", "imul32", "sfu", "barrier")} | {"fp32": ("fp32", "fp16")}
-_OTHER = ("control", "other", "constant", "uniform", "tensor")
-_MEMORY = ("shared", "global", "local")
 _LOADS, _STORES = ("global load", "local load"), ("global store", "local store")
 _GLOBAL, _LOCAL = ("global load", "global store"), ("local load", "local store")
 _SHARED = ("shared load", "shared store")
@@ -43,10 +40,8 @@ def warp_counts(counts: Characterisation) -> WarpCounts:
     served = sum(traffic, Traffic()).served
     phases = WarpPhases(
         passes=np.array([phase.passes for phase in counts.phases]),
-        insts=np.array([_insts(phase, *PIPES) / warps for phase in counts.phases]),
-        memory_insts=np.array(
-            [_insts(phase, "shared", "global", "local") / warps for phase in counts.phases]
-        ),
+        issues=np.array([sum(phase.insts.values()) / warps for phase in counts.phases]),
+        memory_insts=np.array([_memory(phase) / warps for phase in counts.phases]),
         slots=np.array([0.0 if phase.walk is None else phase.walk.slots for phase in counts.phases]),
         work=_per_class([_work(phase, warps) for phase in counts.phases]),
         async_work=_per_class([_async_work(phase, warps) for phase in counts.phases]),
@@ -66,16 +61,17 @@ def warp_counts(counts: Characterisation) -> WarpCounts:
     uncoal_sectors = whole([sum(access.sectors for access in accesses) / warps for accesses in scattered])
     loads, stores = total("requests", *_LOADS), total("requests", *_STORES)
     walks = [phase.walk * phase.passes for phase in counts.phases if phase.walk is not None]
+    shared = whole([_shared(phase) / warps for phase in counts.phases])
+    work = {name: whole(column) for name, column in zip(CLASSES, phases.work.T.tolist(), strict=True)}
+    counted = shared + loads + stores + sum(work[name] for name in (*ARITHMETIC, "mma_warp", "barrier"))
     chain, waits = sum(path.chain for path in walks), sum(path.waits for path in walks)
     return WarpCounts(
-        shared_insts=whole(
-            [_total(phase, "requests", *_SHARED) / warps + _shuffles(phase, warps) for phase in counts.phases]
-        ),
+        shared_insts=shared,
         load_insts=loads,
         store_insts=stores,
         sectors=total("sectors", *_GLOBAL, *_LOCAL),
-        work=np.array([whole(column) for column in phases.work.T.tolist()]),
-        other_insts=whole([_insts(phase, *_OTHER) / warps for phase in counts.phases]),
+        work=np.array(list(work.values())),
+        other_insts=max(whole(phases.issues.tolist()) - counted, 0.0),
         uncoal_insts=uncoal_insts,
         transactions_per_uncoal=_quotient(uncoal_sectors, uncoal_insts, 1.0),
         bytes_per_access=_quotient(total("bytes", *_GLOBAL, *_LOCAL), loads + stores, 0.0),
@@ -93,9 +89,18 @@ def _total(phase: PhaseCounts, field: str, *kinds: str) -> float:
     return sum(getattr(phase.accesses[kind], field) for kind in kinds if kind in phase.accesses)
 
 
+def _shared(phase: PhaseCounts) -> float:
+    """Count instructions on shared memory, and shuffles; asynchronous copies are loads of global memory."""
+    return max(_insts(phase, "shared"), _total(phase, "requests", *_SHARED) - phase.copies.requests)
+
+
+def _memory(phase: PhaseCounts) -> float:
+    return _total(phase, "requests", *_LOADS, *_STORES) + _shared(phase)
+
+
 def _shuffles(phase: PhaseCounts, warps: int) -> float:
     """Count shuffles: they go through the same pipe as accesses to shared memory, one pass each."""
-    return max(_insts(phase, "shared") / warps - _total(phase, "requests", *_SHARED) / warps, 0.0)
+    return (_shared(phase) + phase.copies.requests - _total(phase, "requests", *_SHARED)) / warps
 
 
 def _scattered(phase: PhaseCounts) -> list[AccessCounts]:
@@ -173,7 +178,7 @@ def _without_caches(phase: PhaseCounts) -> Traffic:
     return Traffic(asked("global load"), loads, loads, stores, stores)
 
 
-_PLAIN_OF_PHASE = ("passes", "insts", "memory_insts", "slots")
+_PLAIN_OF_PHASE = ("passes", "issues", "memory_insts", "slots")
 _PER_CLASS = ("work", "async_work", "waits", "async_waits")
 
 

@@ -25,8 +25,8 @@ class WarpPhases:
     """
 
     passes: np.ndarray  # how often a warp goes through it
-    insts: np.ndarray  # warp instructions issued, of any kind
-    memory_insts: np.ndarray  # those that take the load/store units
+    issues: np.ndarray  # issue slots: warp instructions of any kind
+    memory_insts: np.ndarray  # instructions that take the load/store units
     slots: np.ndarray  # cycles in which a warp alone issues or finds a pipe of its own busy
     work: np.ndarray  # units of work for each class
     async_work: np.ndarray  # of these, those of asynchronous copies
