@@ -1,10 +1,12 @@
 """Every door for files of others: whatever comes in, what comes out is data, or one printable line."""
 
 import gzip
+import importlib
 import io
-import json
+import sys
 import zlib
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -12,164 +14,62 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dse import kernels
-from dse.bridges import calls
-from dse.core.files import parse_json, read_json, read_text, read_toml
-from dse.core.space.expression import parse
+from dse.core.files import parse_json, read_text, read_toml
 from dse.data import safe_readers
 from dse.data.measured import formats
 from dse.data.measured.file import File
 from dse.errors import MOST_CHARACTERS, MOST_QUOTED, DseError, InputWarning, one_line, printable
-from dse.simulator.case import graph_file, trace_text
+from dse.simulator.case import trace_text
 from dse.source.kept import unpack
 from dse.source.nvidia.compile.constants import constants
 from dse.source.nvidia.compile.includes import included
 from dse.source.nvidia.compile.kernel_names import declared_in
-from dse.source.nvidia.compile.triton_metadata import read as read_metadata
-from dse.source.nvidia.sass import elf, listing
-from dse.source.nvidia.sass.program import program
-from dse.source.readers import t1
+from dse.source.nvidia.sass import elf
 
-ROOT = Path(__file__).parents[1]
-SASS = """\t.target\tsm_80
-.section\t.text.k,"ax",@progbits
-        /*0000*/                   MOV R1, c[0x0][0x28] ;
-        /*0010*/                   IMAD.WIDE R2, R0, 0x4, R4 ;
-        /*0020*/              @!P0 LDG.E R3, [R2.64+0x10] ;
-        /*0030*/                   EXIT ;
-"""
-TRACE = ".kernel k\n.block 2\n.repeat 3\nGLD.U32 R2, global14[R1];\nIMAD R3, R2, R1, R3;\n.end\n"
-T1 = json.dumps(
-    {
-        "General": {"BenchmarkName": "k"},
-        "ConfigurationSpace": {"TuningParameters": [{"Name": "b", "Type": "int", "Values": "[32, 64]"}]},
-        "KernelSpecification": {
-            "Language": "CUDA",
-            "KernelName": "k",
-            "KernelFile": "k.cu",
-            "LocalSize": {"X": "b", "Y": "1", "Z": "1"},
-            "ProblemSize": [4096],
-        },
-    }
-)
-METADATA = json.dumps({"name": "k", "target": {"arch": 80}, "num_warps": 4, "shared": 0})
-LOG = "AUTOTUNE mm(8x16, 16x8)\nstrides: [16, 1], [8, 1]\ndtypes: torch.float16, torch.float16\n"
-CSV = "block_size,time_ms\n32,1.5\n64,2.5\n"
-GRAPH = (ROOT / "kernels/example/graph.toml").read_text()
-KERNEL = (ROOT / "kernels/mat_naive/kernel.toml").read_text()
+sys.path.append(str(Path(__file__).parents[1] / "scripts/validate"))
+fuzz, subjects = importlib.import_module("fuzz"), importlib.import_module("fuzz_subjects")
 
 
-def code(text: str, where: Path) -> None:
-    for each in listing.parse(text, str(where)):
-        listing.resources(text, each)
-        program(each)
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory) -> Path:
+    """Valid files of every kind that is text."""
+    folder = tmp_path_factory.mktemp("texts")
+    subjects.write(folder)
+    return folder
 
 
-# What reads a file, and a valid one.
-READERS = {
-    "TOML": (read_toml, KERNEL),
-    "JSON": (read_json, T1),
-    "kernel": (lambda path: kernels.load(path.rename(path.with_name("kernel.toml"))), KERNEL),
-    "graph": (graph_file.load, GRAPH),
-    "trace": (trace_text.load, TRACE),
-    "T1": (t1.load, T1),
-    "Triton": (read_metadata, METADATA),
-    "measured": (formats.read, CSV),
-    "shapes": (lambda path: [call.product for call in calls.read(path)], "M,N,K,op\n8,16,32,addmm\n"),
-    "log": (lambda path: [call.sizes for call in calls.read(path)], LOG),
-    "listing": (lambda path: code(read_text(path), path), SASS),
-    "cubin": (lambda path: elf.read(path.read_bytes(), str(path)), "\x7fELF\2\1\1"),
-    "includes": (
-        lambda path: list(included(read_text(path), "k.cu", [str(path.parent)])),
-        '#include "a.h"\n',
-    ),
-    "kernels in": (lambda path: declared_in(read_text(path)), "__global__ void f(int* a) {}\n"),
-    "constants": (
-        lambda path: constants(read_text(path), {"N": 3}, 2),
-        "#if N\nconst int a = N * 2;\n#endif\n",
-    ),
-    "expression": (
-        lambda path: parse(read_text(path), "x"),
-        "a * (b + 1) // 2 if a in (1, 2) else max(a, b)",
-    ),
-}
-PIECES = [
-    *(
-        "9" * 5000,
-        "1e400",
-        "-1",
-        "nan",
-        "inf",
-        "0x",
-        "[" * 200,
-        "{" * 200,
-        "(" * 200,
-        '"',
-        "\\",
-        "\x1b[31m",
-        "\u202e",
-    ),
-    *(
-        "\0",
-        "null",
-        "true",
-        "\n",
-        ",",
-        "=",
-        ";",
-        "/*",
-        "*/",
-        "#include ",
-        "__global__ ",
-        ".repeat 2\n",
-        "R300",
-        ".",
-    ),
-]
+@pytest.fixture(scope="module")
+def valid(tmp_path_factory) -> Path:
+    """Valid files of every kind: every command reads them."""
+    folder = tmp_path_factory.mktemp("valid")
+    fuzz.prepare(folder)
+    return folder
 
 
-@st.composite
-def broken(draw: st.DrawFn, valid: str) -> bytes:
-    """A valid file with pieces put in, or in the place of others, and perhaps cut off."""
-    data = valid.encode()
-    for _ in range(draw(st.integers(1, 3))):
-        first = draw(st.integers(0, len(data)))
-        last = draw(st.integers(first, min(len(data), first + 20)))
-        new = draw(st.one_of(st.sampled_from(PIECES).map(str.encode), st.binary(max_size=8)))
-        data = data[:first] + new + data[last:]
-    return data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data
+def expect_an_answer_or_one_line(row, files, rng):
+    with TemporaryDirectory() as folder:
+        words = fuzz.broken(row, files, Path(folder), rng)
+        assert not fuzz.wrong(words, Path(folder)), words
 
 
-def check(reader, path: Path) -> None:
-    try:
-        reader(path)
-    except DseError as error:
-        message = str(error)
-        assert message.isprintable()
-        assert len(message) <= MOST_CHARACTERS
+@pytest.mark.parametrize("row", fuzz.rows(fuzz.READERS))
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@given(rng=st.randoms(use_true_random=False))
+def test_a_file_is_read_or_refused_in_one_line(row, texts, rng):
+    expect_an_answer_or_one_line(row, texts, rng)
 
 
-@pytest.mark.parametrize("name", READERS)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_a_file_is_read_or_refused_in_one_line(tmp_path, name, data):
-    reader, valid = READERS[name]
-    path = tmp_path / "file.txt"
-    path.write_bytes(data.draw(broken(valid)))
-    check(reader, path)
+@pytest.mark.slow
+@pytest.mark.parametrize("row", fuzz.rows(fuzz.COMMANDS))
+@settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
+@given(rng=st.randoms(use_true_random=False))
+def test_a_command_answers_or_refuses_in_one_line(row, valid, rng):
+    expect_an_answer_or_one_line(row, valid, rng)
 
 
-@pytest.mark.parametrize("name", READERS)
-def test_a_valid_file_is_read(tmp_path, name):
-    reader, valid = READERS[name]
-    (tmp_path / "a.h").touch()
-    path = tmp_path / "file.txt"
-    path.write_text(valid)
-    if name == "cubin":
-        with pytest.raises(DseError):
-            reader(path)
-    else:
-        reader(path)
+@pytest.mark.parametrize("row", fuzz.rows(fuzz.READERS))
+def test_a_valid_file_is_read(texts, row):
+    assert not fuzz.wrong(row.split(), texts, (0,))
 
 
 @settings(max_examples=50)
@@ -256,14 +156,16 @@ def test_packed_files_that_hold_more_than_they_seem(tmp_path):
         ("FADD R1, R2, 1.2.3", "could not convert"),
     ],
 )
-def test_operands_that_there_are_not(line, what):
-    with pytest.raises(DseError, match=rf"^x:\d: instruction: found .*{what}"):
-        code(SASS.replace("MOV R1, c[0x0][0x28]", line), Path("x"))
+def test_operands_that_there_are_not(tmp_path, line, what):
+    (tmp_path / "x").write_text(subjects.SASS.replace("MOV R1, c[0x0][0x28]", line))
+    with pytest.raises(DseError, match=rf"/x:\d: instruction: found .*{what}"):
+        subjects.code(tmp_path / "x")
 
 
-def test_addresses_of_a_listing_ascend():
+def test_addresses_of_a_listing_ascend(tmp_path):
+    (tmp_path / "x").write_text(subjects.SASS.replace("/*0020*/", "/*0010*/"))
     with pytest.raises(DseError, match="not above the last"):
-        code(SASS.replace("/*0020*/", "/*0010*/"), Path("x"))
+        subjects.code(tmp_path / "x")
 
 
 @pytest.mark.parametrize(

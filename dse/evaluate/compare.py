@@ -66,9 +66,9 @@ def compare(
 def without_effect(measured: Measured) -> list[str]:
     """Name parameters that change no time, within SAME, in all but FEW of the rows that differ in them alone.
 
-    None where all ran: failures are to tell what the measured kernel did instead.
+    None where all ran: failures are to tell what the measured kernel did instead; nor of one alone.
     """
-    if measured.ok.all():
+    if measured.ok.all() or len(measured.parameters) < 2:
         return []
     ran = measured.ok
     logs, names = np.log(measured.time_s[ran]), list[str]()

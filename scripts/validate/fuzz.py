@@ -1,272 +1,277 @@
 """Gives `dse` broken files and options, thousands of them, and counts where it does not answer with one line.
 
-    python scripts/validate/fuzz.py --seed 1 --inputs 10000
+    python scripts/validate/fuzz.py --seed 1 --count 10000
+    python scripts/validate/fuzz.py --seed 1 --count 1000 --options
 
-Each input is a valid file, or a line of options, whose bytes, numbers, names, lines, nesting or keys were
-changed. It is given to a command in a process that is watched. What counts as wrong: a traceback, "a mistake
-of dse", over 10 s, over 1 GB more memory than before, the end of the process, an exit code besides 0 and 2,
-messages of several lines, of over 2,100 characters, or with control characters. Ends with 1 if there is any.
-
-`--fields` gives every field of GPU files, kernel files and graphs every strange value, one at a time.
-`--log FILE` keeps what was done, to go on after an interruption; `--start 5000` begins with that input.
-One input again: `--only 4711 --seed 1`; with `--keep DIR` the inputs that went wrong are kept.
+An input is a row of `fuzz_subjects.py`: a command of which a file or a word is changed in its bytes, numbers,
+names, lines, nesting or keys. With `--options` it is a command with random documented options, as the command
+line itself lists them. What counts as wrong: a traceback, the end of the process, over 10 s of the processor
+(120 s with `--options`) or 1 GB more memory, an exit code besides 0 and 2 (and 1 of a check), messages of
+several lines, too long or with control characters. Ends with 1 if there is any. `--only 4711` runs one input
+again, and shows it.
 """
 
 import argparse
-import contextlib
-import io
+import copy
+import faulthandler
+import gzip
+import importlib
 import json
-import multiprocessing
 import os
 import random
 import re
 import resource
+import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
-from multiprocessing.connection import Connection
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
-from queue import SimpleQueue
-from unittest.mock import patch
+from typing import Any
 
-from fuzz_files import CUDA, ROOT, TIMES, Options, Subject, kept
-from fuzz_mutations import NUMBERS, WORDS, mutated, places, with_field
-from fuzz_subjects import SUBJECTS
+import fuzz_subjects
+from fuzz_subjects import COMMANDS, READERS, rows
 
-MOST_SECONDS, MOST_BYTES, MOST_CHARACTERS = 10, 10**9, 2100
-
-
-Place = tuple[int, int, int]  # a subject, one of its files, and what `with_field` makes of that
-
-
-def subject_of(index: int | Place) -> Subject | Options:
-    """Return what an input is about."""
-    return SUBJECTS[index[0] if isinstance(index, tuple) else index % len(SUBJECTS)]
-
-
-def prepared(index: int | Place, seed: int, folder: Path) -> tuple[Subject | Options, list[str]]:
-    """Write the input of a number, and return its subject and its command."""
-    rng = random.Random(f"{seed}:{index}")
-    subject = subject_of(index)
-    kind = getattr(subject, "kind", "")
-    if isinstance(index, tuple):
-        assert isinstance(subject, Subject)
-        _, file, number = index
-        data = with_field(valid(subject.name)[file], number)
-        return subject, laid(subject, folder, lambda _: data, rng)
-    command = laid(subject, folder, lambda data: mutated(data, kind, rng), rng)
-    if isinstance(subject, Options):
-        part = rng.choice(subject.broken)
-        old, new = command[part], rng.choice((*NUMBERS, *WORDS))
-        pieces = re.split(r"(\W)", old)
-        if rng.random() < 0.6 and len(pieces) > 1:
-            pieces[rng.randrange(len(pieces))] = new
-            new = "".join(pieces)
-        command[part] = new.replace("\0", "")
-    return subject, command
+MOST_BYTES, MOST_CHARACTERS = 10**9, 2100
+JUNK = (
+    "-1", "0", "1", "2", "3.5", "1e400", "1e308", "-1e308", "nan", "inf", "-inf", "9" * 20, "9" * 5000,
+    "0x10", "1" + "0" * 30, "2147483648", "4294967296", "9223372036854775807", "9223372036854775808", "1_000",
+    "00", "-0", "1e-320", "0.1", "65536", "", " ", "\x1b[31mred", "\x07", "a" * 300, "a" * 100_000,
+    "/etc/passwd", "../../../etc/passwd", "/dev/zero", "~nosuchuser", "µ·−", "\u202e", "true", "null", "None",
+    "[]", "{}", "{", "(" * 50, "(" * 1000, "[" * 100_000, '{"a":' * 5000, "a = " + "[" * 5000, "1/0", "n/0",
+    "x ** 64", "abs", "block_size", "block_size / 0", "%s%n", "{x:q}", "{0}", "{block_size:9999999999}",
+    "a\nb", "a\tb", "\\", "'", '"', ";", ",", "=", "N=", "=1", "n=", "1,2,3,4,5", "1," * 5000 + "1", "@", "#",
+    "\0", "range(10**12)", "[1] * 10**10", "9**9**9", "-", "--help", "/*", "*/", "#include ", "__global__ ",
+    ".repeat 2\n", "R300", ".", "+".join(["B"] * 900), "-" * 3000, "not " * 900, "x" + "[0]" * 900,
+    "1 if B else " * 900,
+)  # fmt: skip
+OTHERS = (None, True, -1, 0, 1.5, 1e308, 2**63, 10**30, "", "x", [], {}, [[]], [1] * 1000, {"a": 1})
 
 
-def laid(
-    subject: Subject | Options, folder: Path, change: Callable[[bytes], bytes], rng: random.Random
-) -> list[str]:
-    """Lay out the files of a subject, the one that it is about changed, and return its command."""
-    (folder / "k.cu").write_text(CUDA)
-    (folder / "TIMES").write_text(TIMES)
-    path = folder / getattr(subject, "file", "")
-    if isinstance(subject, Subject):
-        data = change(rng.choice(valid(subject.name)))
-        for name, content in (*subject.beside().items(), (subject.file, data)):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
-    names = {"FILE": path, "FOLDER": folder, "CUDA": folder / "k.cu"}
-    return [re.sub("FILE|FOLDER|CUDA", lambda found: str(names[found[0]]), part) for part in subject.command]
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """Change a valid file in one to three ways."""
+    if data[:2] == b"\x1f\x8b" and rng.random() < 0.7:
+        return gzip.compress(mutated(gzip.decompress(data), rng), mtime=0)
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        ways = [_of_bytes] if b"\0" in data else [_of_bytes, _of_text, _of_text, _of_text, _of_lines]
+        ways += [_of_json] * 6 if data[:1] in (b"{", b"[") else []
+        data = rng.choice(ways)(data, rng)
+    return data
 
 
-@kept
-def valid(name: str) -> Sequence[bytes]:
-    """Return the valid files of a subject."""
-    [subject] = [each for each in SUBJECTS if each.name == name and isinstance(each, Subject)]
-    return subject.valid()
+def _of_bytes(data: bytes, rng: random.Random) -> bytes:
+    first = rng.randrange(len(data) + 1)
+    last = min(len(data), first + rng.choice((0, 1, 4, 8, 100)))
+    some = bytes(rng.randrange(256) for _ in range(rng.choice((1, 2, 4, 8))))
+    news = (some, b"", b"\xff" * 8, b"\0" * 8, data[first:last] * rng.choice((2, 50, 1000)))
+    return data[:first] if rng.random() < 0.1 else data[:first] + rng.choice(news) + data[last:]
 
 
-def judged(subject: Subject | Options, command: Sequence[str], folder: Path, valid: bool = False) -> str:
-    """Run a command in this process, and say what was wrong; nothing if all was well.
+def _of_text(data: bytes, rng: random.Random) -> bytes:
+    """Put something else in the place of a number, a text, a word or a sign."""
+    text = data.decode("utf-8", "surrogateescape")
+    kind = rng.choice((r"\d+(?:\.\d+)?", r'"[^"\n]*"', r"[A-Za-z_.]\w*", r"[\[{(<=/*.,;:}\])>+-]"))
+    if not (found := list(re.finditer(kind, text))):
+        return _of_bytes(data, rng)
+    place, new = rng.choice(found), rng.choice((*JUNK, rng.choice(found)[0]))
+    if place[0][0] == '"' and rng.random() < 0.7:
+        new = json.dumps(new)
+    if len(place[0]) == 1 and rng.random() < 0.5:
+        new = place[0] * rng.choice((0, 2, 3000, 100_000))
+    return (text[: place.start()] + new + text[place.end() :]).encode("utf-8", "surrogateescape")
 
-    What is `valid` must not be refused.
-    """
-    output, errors, code = io.StringIO(), io.StringIO(), None
-    settings = {k: v.replace("FOLDER", str(folder)) for k, v in getattr(subject, "environment", {}).items()}
+
+def _of_lines(data: bytes, rng: random.Random) -> bytes:
+    lines = data.splitlines(keepends=True) or [b""]
+    place, new = rng.randrange(len(lines)), rng.choice(JUNK).encode() + b"\n"
+    news = ([], [new, lines[place]], [rng.choice(lines)], [lines[place] * rng.choice((2, 100))])
+    return b"".join([*lines[:place], *rng.choice(news), *lines[place + 1 :]])
+
+
+def _of_json(data: bytes, rng: random.Random) -> bytes:
+    """Drop, double, rename or replace a value."""
     try:
-        with (
-            patch.dict(os.environ, settings),
-            contextlib.redirect_stdout(output),
-            contextlib.redirect_stderr(errors),
-        ):
-            answered(command)
+        tree = json.loads(data)
+    except (ValueError, RecursionError):
+        return _of_bytes(data, rng)
+    places: list[tuple[Any, Any]] = []
+
+    def walk(node: Any) -> None:
+        for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+            places.append((node, key))
+            if isinstance(value, dict | list):
+                walk(value)
+
+    if isinstance(tree, dict | list):
+        walk(tree)
+    if not places:
+        return _of_bytes(data, rng)
+    holder, key = rng.choice(places)
+    match rng.randrange(4):
+        case 0:
+            del holder[key]
+        case 1 if isinstance(holder, dict):
+            holder[rng.choice((*JUNK, "Name", "Values"))] = holder.pop(key)
+        case 2 if isinstance(holder, list):
+            holder.extend(copy.deepcopy(holder[key]) for _ in range(rng.choice((1, 3, 2000))))
+        case _:
+            holder[key] = rng.choice((*OTHERS, *JUNK, float("nan"), float("inf")))
+    return json.dumps(tree, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
+
+
+def broken(row: str, valid: Path, folder: Path, rng: random.Random) -> list[str]:
+    """Lay out the valid files for a row, break one of them or a word of the command, and return its words."""
+    shutil.copytree(valid, folder, dirs_exist_ok=True)
+    words, named = shlex.split(row), {*re.findall(r"[\w.-]+", row)}
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    relative = [path.relative_to(folder) for path in paths]
+    read = [each for each in relative if each.parts[0].removesuffix(".parts") in named]
+    if read and (words[0] == "read" or rng.random() < 0.75):
+        name = rng.choice(read)
+        versions = fuzz_subjects.versions(str(name)) if str(name) in fuzz_subjects.WRITTEN else ()
+        (folder / name).write_bytes(mutated(rng.choice(versions or [(folder / name).read_bytes()]), rng))
+        return words
+    place = rng.randrange(1, len(words))
+    pieces = re.split(r"(\W)", words[place])
+    pieces[rng.randrange(len(pieces))] = rng.choice(JUNK)
+    whole = "".join(pieces) if rng.random() < 0.6 else rng.choice(JUNK)
+    return [*words[:place], whole.replace("\0", ""), *words[place + 1 :]]
+
+
+def wrong(words: list[str], folder: Path, fine: tuple[int, ...] = (0, 2)) -> str:
+    """Run a command in a folder, in this process; say what was wrong, nothing if all was well."""
+    output, errors, code = StringIO(), StringIO(), 0
+    try:
+        with chdir(folder), redirect_stdout(output), redirect_stderr(errors):
+            _answered(words)
     except SystemExit as end:
-        code = end.code
+        code = end.code or 0
     except BaseException as error:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/dse/" in frame.filename]
         place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
         return f"{type(error).__name__} at {place}: {str(error)[:100]}"
-    lines = [
-        line
-        for line in errors.getvalue().splitlines()
-        if not line.startswith(("dse: warning: ", "assumed: "))
-    ]
-    if code not in ((None, 0) if valid else (None, 0, 2)):
-        return f"exit code {code}: {errors.getvalue()[:200]!r}"
-    if len(lines) != (1 if code == 2 else 0):
-        return f"{len(lines)} lines with exit code {code}: {' | '.join(lines)[:150]!r}"
-    if long := max(map(len, errors.getvalue().splitlines()), default=0) > MOST_CHARACTERS:
-        return f"a message of over {MOST_CHARACTERS} characters: {errors.getvalue()[:80]!r}" if long else ""
-    for text, where in ((errors.getvalue(), "message"), (output.getvalue(), "output")):
-        if found := re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text):
-            return f"the character {found[0]!r} in the {where}"
-    return ""
+    told = errors.getvalue().splitlines()
+    lines = [line for line in told if not line.startswith(("dse: warning: ", "assumed: "))]
+    if code not in fine or len(lines) != (code == 2):
+        return f"exit code {code}, {len(lines)} lines: {' | '.join(lines)[:200]!r}"
+    if any(len(line) > MOST_CHARACTERS for line in told):
+        return f"a message of over {MOST_CHARACTERS} characters: {errors.getvalue()[:80]!r}"
+    strange = re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", errors.getvalue() + output.getvalue())
+    return f"the character {strange[0]!r} is shown" if strange else ""
 
 
-def answered(command: Sequence[str]) -> None:
+def _answered(words: list[str]) -> None:
     """Run a command, or call a function that reads a file, and end as a command does."""
-    if command[0] != "READ":
+    if words[0] != "read":
         from dse.cli.main import run
 
-        run(["--traceback", "-q", *command])
+        run(["--traceback", "-q", *words])
     from dse.errors import DseError
 
-    module, _, name = command[1].partition(":")
+    module, _, name = words[1].partition(":")
     try:
-        getattr(import_module(module), name)(Path(command[2]))
+        getattr(importlib.import_module(module), name)(Path(words[2]).resolve())
     except DseError as error:
         print(f"dse: {error}", file=sys.stderr)
         sys.exit(2)
 
 
-def work(pipe: Connection, seed: int, folder: Path, first: Sequence[str]) -> None:
-    """Run the inputs whose numbers come in, one after another; before, the valid ones of these subjects."""
-    sys.path.insert(0, str(ROOT))
-    os.environ |= {"COLUMNS": "120", "DSE_COMPILE_SECONDS": "4", "DSE_COMPILE_GB": "1"}
-    refused = []
-    # All is compiled, and all inputs are valid before they are changed.
-    for subject in (each for each in SUBJECTS if each.name in first):
-        emptied(folder)
-        command = laid(subject, folder, lambda data: data, random.Random(0))
-        if wrong := judged(subject, command, folder, valid=True):
-            refused.append(f"{subject.name}: {wrong}")
-    if refused:
-        pipe.send(("invalid", "\n".join(refused)))
-        return
-    virtual = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    virtual += (4 if first else 8) * MOST_BYTES  # what is not compiled yet takes some
-    resource.setrlimit(resource.RLIMIT_AS, (virtual, virtual))
-    pipe.send(("ready", ""))
-    while True:
-        index = pipe.recv()
-        emptied(folder)
-        subject, command = prepared(index, seed, folder)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        wrong = judged(subject, command, folder)
-        more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-        if more > MOST_BYTES:
-            wrong = f"{more / 1e9:.1f} GB more; {wrong}"
-        pipe.send((subject.name, wrong))
-        if more > MOST_BYTES or "MemoryError" in wrong:
-            return  # the next is to begin with as little as this one did
+def combined(rng: random.Random) -> list[str]:
+    """Draw a command of the command line's own list, with a few of its options."""
+    from dse.cli.commands import COMMANDS as NAMES
+    from dse.cli.commands import command
+
+    name = rng.choice([each for each in NAMES if each not in ("measure", "cache", "doctor", "accuracy")])
+    words, drawn = [name.replace("_", "-")], command(name)
+    if inner := getattr(drawn, "commands", None):
+        words.append(rng.choice(list(inner)))
+        drawn = inner[words[-1]]
+    values = fuzz_subjects.values(rng)
+    known = [
+        each for each in drawn.params if each.name not in ("help", "install_completion", *values["SKIPPED"])
+    ]
+    must = [each for each in known if each.required or each.name in ("kernel", "gpu", "storage")]
+    others = [each for each in known if each not in must]
+    for each in must + rng.sample(others, rng.randint(0, min(4, len(others)))):
+        option = () if each.param_type_name == "argument" else (each.opts[0],)
+        if getattr(each, "is_flag", False):
+            words += option
+        elif each.name in values:
+            words += [*option, *shlex.split(rng.choice(values[each.name]))]
+        else:
+            words += [*option, str(rng.choice((each.min or 0, 1, 2, 7)))]
+    return words
 
 
-def emptied(folder: Path) -> None:
-    """Make a folder anew."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+def judge(index: int, seed: int, options: bool, valid: Path) -> tuple[list[str], str]:
+    """Run the input of a number; return its words, and what was wrong."""
+    rng = random.Random(f"{seed}:{index}")
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    with tempfile.TemporaryDirectory(prefix="dse-fuzz-") as scratch:
+        folder = Path(scratch)
+        if options:
+            shutil.copytree(valid, folder, dirs_exist_ok=True)
+            words = combined(rng)
+        else:
+            table = rows(READERS + COMMANDS)
+            words = broken(table[index % len(table)], valid, folder, rng)
+        said = wrong(words, folder, (0, 1, 2) if options else (0, 2))
+    seconds = time.process_time() - began
+    more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    if not said and seconds > (120 if options else 10):
+        said = f"{seconds:.0f} s of the processor"
+    return words, said or (f"{more / 1e9:.1f} GB more" if more > MOST_BYTES else "")
 
 
-class Worker:
-    """A process that runs inputs, begun anew when it ends or hangs."""
-
-    def __init__(self, seed: int, folder: Path, first: Sequence[str]) -> None:
-        self.seed, self.folder, self.first = seed, folder, first
-        self.start()
-
-    def start(self) -> None:
-        """Start the process, and wait until it has run all that is valid."""
-        self.folder.mkdir(exist_ok=True, parents=True)
-        context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(
-            target=work, args=(theirs, self.seed, self.folder, self.first), daemon=False
-        )
-        self.process.start()
-        theirs.close()
-        state, wrong = self.pipe.recv()
-        if state == "invalid":
-            sys.exit(f"valid inputs went wrong: {wrong}")
-        self.first = ()
-
-    def run(self, index: int | Place) -> tuple[str, str]:
-        """Run one input; say its subject and what was wrong."""
-        name = subject_of(index).name
-        self._before, started = self._seconds(), time.monotonic()
-        self.pipe.send(index)
-        try:
-            while not self.pipe.poll(1):
-                if (
-                    time.monotonic() - started > 3 * MOST_SECONDS
-                    or self._seconds() - self._before > MOST_SECONDS
-                ):
-                    self.stop()
-                    return name, f"over {MOST_SECONDS} s"
-            answer = self.pipe.recv()
-            if " GB more; " in answer[1] or "MemoryError" in answer[1]:
-                self.stop()
-            return answer
-        except (EOFError, OSError):
-            self.process.join()
-            code = self.process.exitcode
-            self.start()
-            return name, f"the process ended with {code}"
-
-    def _seconds(self) -> float:
-        """Return the processor time that the process and those that it started have taken."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-
-    def stop(self) -> None:
-        """End the process and begin anew."""
-        self.process.kill()
-        self.process.join()
-        self.start()
+def child(indices: range, seed: int, options: bool, valid: Path, log: Path) -> None:
+    """Run inputs one after another, and log each when it begins and when it has ended."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + 8 * MOST_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    for index in indices:
+        with log.open("a") as file:
+            print(json.dumps([index]), file=file, flush=True)
+            faulthandler.dump_traceback_later(300 if options else 60, exit=True)
+            words, said = judge(index, seed, options, valid)
+            faulthandler.cancel_dump_traceback_later()
+            print(json.dumps([index, shlex.join(words)[:300], said]), file=file, flush=True)
+        if said:
+            return  # the next begins with as little as this one did
 
 
-def rounds(
-    wanted: Iterable[int | Place], workers: Sequence[Worker]
-) -> Iterator[tuple[int | Place, str, str]]:
-    """Run inputs on all workers; yield each input's number, subject and what was wrong as it ends."""
-    free = SimpleQueue[Worker]()
-    for worker in workers:
-        free.put(worker)
-
-    def one(index: int | Place) -> tuple[int | Place, str, str]:
-        worker = free.get()
-        try:
-            return index, *worker.run(index)
-        finally:
-            free.put(worker)
-
-    with ThreadPoolExecutor(len(workers)) as pool:
-        yield from pool.map(one, wanted)
+def family(indices: range, seed: int, options: bool, valid: Path, log: Path) -> None:
+    """Run inputs in a process, begun once more when it ends before its time."""
+    left, step = list(indices), ["--child", str(valid), str(log), *(["--options"] if options else [])]
+    while left:
+        numbers = [str(number) for number in (left[0], indices.stop, indices.step)]
+        command = [sys.executable, __file__, "--seed", str(seed), *step, *numbers]
+        ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+        entries = [json.loads(line) for line in log.read_text().splitlines()]
+        if len(entries[-1]) == 1:
+            said = f"the process ended with {ended.returncode}: {ended.stderr.decode()[:900]!r}"
+            with log.open("a") as file:
+                print(json.dumps([entries[-1][0], "", said]), file=file)
+        left = [index for index in left if index > entries[-1][0]]
 
 
-def earlier(log: Path | None, seed: int) -> dict[str, tuple[str, str]]:
-    """Return what a log says of inputs with this seed: subject and what was wrong, by number."""
-    lines = log.read_text().splitlines() if log and log.exists() else []
-    found = [json.loads(line) for line in lines if line.endswith("]")]
-    return {index: (name, wrong) for its, index, name, wrong in found if its == seed}
+def prepare(valid: Path) -> None:
+    """Make the valid files, and check that no row is refused before anything is changed."""
+
+    def run(line: str, folder: Path = valid) -> None:
+        if said := wrong(shlex.split(line), folder, (0,)):
+            sys.exit(f"{line}: {said}")
+
+    fuzz_subjects.make(valid, run)
+    for row in rows(READERS + COMMANDS):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(valid, folder, dirs_exist_ok=True)
+            run(row, Path(folder))
 
 
 def main() -> None:
@@ -274,80 +279,38 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--inputs", type=int, default=1000)
-    parser.add_argument("--only", type=int, help="run the input of this number only")
-    parser.add_argument("--start", type=int, default=0, help="the number of the first input")
-    parser.add_argument(
-        "--subject",
-        action="append",
-        choices=[subject.name for subject in SUBJECTS],
-        metavar="NAME",
-        help="those of this subject only (repeatable): " + ", ".join(s.name for s in SUBJECTS),
-    )
-    parser.add_argument("--fields", action="store_true", help="every value in every field of files in TOML")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--options", action="store_true", help="random documented options")
+    parser.add_argument("--only", type=int, metavar="INDEX", help="run this input alone")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="what is done; run again to go on")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the inputs that went wrong")
-    given = parser.parse_args()
-    wanted: list[int | Place] = [*range(given.start, given.inputs)]
-    if given.only is not None:
-        wanted = [given.only]
-    if given.fields:
-        wanted = [
-            (number, file, place)
-            for number, subject in enumerate(SUBJECTS)
-            if isinstance(subject, Subject) and subject.kind == "fields"
-            for file, data in enumerate(subject.valid())
-            for place in range(places(data))
-        ]
-        random.Random(given.seed).shuffle(wanted)
-    subjects = given.subject or [subject.name for subject in SUBJECTS]
-    wanted = [n for n in wanted if subject_of(n).name in subjects]
-    done, found, first = earlier(given.log, given.seed), Counter[str](), set[str]()
-    left = [index for index in wanted if str(index) not in done]
-    done = {str(index): done[str(index)] for index in wanted if str(index) in done}
-
-    def count(index: int | Place | str, name: str, wrong: str) -> None:
-        if not wrong:
-            return
-        said = f"{name}: {wrong}"
-        kind = re.sub(r"0x[0-9a-f]+|\d{3,}|/\S*", "_", said)[:110]
-        found[kind] += 1
-        if kind not in first:
-            first.add(kind)
-            print(f"{index}: {said[:300]}", flush=True)
-
-    for index, (name, wrong) in done.items():
-        count(index, name, wrong)
-    with tempfile.TemporaryDirectory(prefix="dse-fuzz-") as scratch, contextlib.ExitStack() as stack:
-        os.environ["DSE_FUZZ"] = scratch
-        log = stack.enter_context(given.log.open("a")) if given.log else None
-        jobs = min(given.jobs, len(left))
-        workers = [
-            Worker(given.seed, Path(scratch, f"inputs{n}"), () if n else subjects) for n in range(jobs)
-        ]
-        started = time.monotonic()
-        for number, (index, name, wrong) in enumerate(rounds(left, workers) if workers else (), 1):
-            count(index, name, wrong)
-            done[str(index)] = name, wrong
-            if log:
-                log.write(json.dumps([given.seed, str(index), name, wrong]) + "\n")
-                log.flush()
-            if wrong and given.keep:
-                folder = given.keep / str(index)
-                folder.mkdir(exist_ok=True, parents=True)
-                with contextlib.suppress(OSError):
-                    (folder / "command").write_text(repr(prepared(index, given.seed, folder)[1]))
-            if number % 500 == 0:
-                print(
-                    f"{len(done):,} inputs, {found.total()} wrong, {time.monotonic() - started:.0f} s",
-                    flush=True,
-                )
-        for worker in workers:
-            worker.process.kill()
-    print(f"{len(done):,} inputs with seed {given.seed}: {found.total()} went wrong, in {len(found)} ways")
-    sys.exit(1 if found else 0)
+    parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    os.environ |= {"COLUMNS": "120", "DSE_COMPILE_SECONDS": "4", "DSE_COMPILE_GB": "1"}
+    if asked.child:
+        valid, log, *numbers = asked.child
+        return child(range(*map(int, numbers)), asked.seed, asked.options, Path(valid), Path(log))
+    with tempfile.TemporaryDirectory(prefix="dse-valid-") as scratch:
+        valid, logs = Path(scratch, "valid"), Path(scratch, "logs")
+        valid.mkdir()
+        logs.mkdir()
+        prepare(valid)
+        if asked.only is not None:
+            sys.exit(print(*judge(asked.only, asked.seed, asked.options, valid), sep="\n"))
+        began = time.monotonic()
+        with ThreadPoolExecutor(asked.jobs) as pool:
+            for job in range(asked.jobs):
+                indices = range(job, asked.count, asked.jobs)
+                pool.submit(family, indices, asked.seed, asked.options, valid, logs / str(job))
+        entries = [json.loads(line) for log in logs.iterdir() for line in log.read_text().splitlines()]
+    failed = [entry for entry in entries if len(entry) == 3 and entry[2]]
+    kinds = Counter(re.sub(r"\d+", "_", said)[:60] for _, _, said in failed)
+    for index, words, said in failed:
+        print(f"{index}: {words}: {said}")
+    took = f"{time.monotonic() - began:.0f} s"
+    ways = f"{len(failed)} went wrong in {len(kinds)} ways"
+    print(f"{asked.count:,} inputs with seed {asked.seed}: {ways}, {took}")
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

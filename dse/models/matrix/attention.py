@@ -28,7 +28,6 @@ from dse.models.matrix.configuration import Configuration
 from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import RATES, SHARED_ROWS, Machine
 from dse.models.matrix.problem import OPERANDS
-from dse.models.matrix.time import REGISTERS_A_THREAD
 
 KINDS = ("bf16", "fp16", "tf32", "fp32")
 IN_TURN, BY_TURNS = 1.1, 2.0  # exponents of overlap of products and softmax
@@ -161,7 +160,7 @@ def seconds(
     kept = buffer_bytes((bm, bn, buffers), d, size) + machine.shared_reserved
     threads = LANES * tile.warps
     wanted = bm * (d + bn) / threads + k.registers
-    most = jnp.minimum(REGISTERS_A_THREAD, machine.registers / threads)
+    most = jnp.minimum(machine.registers_a_thread, machine.registers / threads)
     spilling = 1.0 + k.spill * jnp.maximum(wanted - most, 0.0) / most
     resident = machine.registers / (jnp.minimum(wanted, most) * threads)
     resident = jnp.minimum(machine.shared_bytes / kept, resident)

@@ -10,14 +10,11 @@ from dse.hardware.coalescing import SECTOR
 from dse.source.nvidia.caches.cache_model import Traffic
 from dse.source.nvidia.profile.characterise import AccessCounts, Characterisation, PhaseCounts
 from dse.source.nvidia.profile.single_warp import SOURCES, Walk
-from dse.source.nvidia.sass.opcodes import PIPES
 from dse.source.warps import row
-from dse.types import CLASSES, MMA, TENSOR
+from dse.types import ARITHMETIC, CLASSES, MMA, TENSOR
 
 # Pipes that represent more than one kind of instruction; `uniform` takes issue slots, as `control` does.
 _WORK = {name: (name,) for name in ("fp64", "int32", "imul32", "sfu", "barrier")} | {"fp32": ("fp32", "fp16")}
-_OTHER = ("control", "other", "constant", "uniform", "tensor")
-_MEMORY = ("shared", "global", "local")
 _LOADS, _STORES = ("global load", "local load"), ("global store", "local store")
 _GLOBAL, _LOCAL = ("global load", "global store"), ("local load", "local store")
 _SHARED = ("shared load", "shared store")
@@ -31,7 +28,7 @@ _LATENCY_OF = {
 
 def all_insts(phase: PhaseCounts) -> float:
     """Count the warp instructions of one pass of an average block."""
-    return _insts(phase, *PIPES)
+    return sum(phase.insts.values())
 
 
 def warp_counts(
@@ -55,8 +52,8 @@ def warp_counts(
     for place, phase in enumerate(counts.phases):
         of_phase = {
             "passes": phase.passes,
-            "insts": issued(phase) / warps,
-            "memory_insts": _insts(phase, *_MEMORY) / warps,
+            "issues": issued(phase) / warps,
+            "memory_insts": _memory(phase) / warps,
             "slots": 0.0 if phase.walk is None else phase.walk.slots,
             **_by_class("work", work[place]),
             **_by_class("async_work", _async_work(phase, warps)),
@@ -77,16 +74,17 @@ def warp_counts(
     uncoal_sectors = whole(sum(access.sectors for access in accesses) / warps for accesses in scattered)
     loads, stores = total("requests", *_LOADS), total("requests", *_STORES)
     walks = [phase.walk * phase.passes for phase in counts.phases if phase.walk is not None]
+    shared = whole(_shared(phase) / warps for phase in counts.phases)
+    totals = {name: whole(phase[name] for phase in work) for name in CLASSES}
+    counted = shared + loads + stores + sum(totals[name] for name in (*ARITHMETIC, "mma_warp", "barrier"))
     chain, waits = sum(path.chain for path in walks), sum(path.waits for path in walks)
     numbers |= {
-        **_by_class("work", {name: whole(phase[name] for phase in work) for name in CLASSES}),
-        "shared_insts": whole(
-            _total(phase, "requests", *_SHARED) / warps + _shuffles(phase, warps) for phase in counts.phases
-        ),
+        **_by_class("work", totals),
+        "shared_insts": shared,
         "load_insts": loads,
         "store_insts": stores,
         "sectors": total("sectors", *_GLOBAL, *_LOCAL),
-        "other_insts": whole(_insts(phase, *_OTHER) / warps for phase in counts.phases),
+        "other_insts": max(whole(all_insts(phase) / warps for phase in counts.phases) - counted, 0.0),
         "uncoal_insts": uncoal_insts,
         "transactions_per_uncoal": _quotient(uncoal_sectors, uncoal_insts, 1.0),
         "bytes_per_access": _quotient(total("bytes", *_GLOBAL, *_LOCAL), loads + stores, 0.0),
@@ -108,9 +106,18 @@ def _total(phase: PhaseCounts, field: str, *kinds: str) -> float:
     return sum(getattr(phase.accesses[kind], field) for kind in kinds if kind in phase.accesses)
 
 
+def _shared(phase: PhaseCounts) -> float:
+    """Count instructions on shared memory, and shuffles; asynchronous copies are loads of global memory."""
+    return max(_insts(phase, "shared"), _total(phase, "requests", *_SHARED) - phase.copies.requests)
+
+
+def _memory(phase: PhaseCounts) -> float:
+    return _total(phase, "requests", *_LOADS, *_STORES) + _shared(phase)
+
+
 def _shuffles(phase: PhaseCounts, warps: int) -> float:
     """Count shuffles: they go through the same pipe as accesses to shared memory, one pass each."""
-    return max(_insts(phase, "shared") / warps - _total(phase, "requests", *_SHARED) / warps, 0.0)
+    return (_shared(phase) + phase.copies.requests - _total(phase, "requests", *_SHARED)) / warps
 
 
 def _scattered(phase: PhaseCounts) -> list[AccessCounts]:
