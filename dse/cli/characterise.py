@@ -248,7 +248,7 @@ def _details(profile: "KernelProfile") -> Iterator[Row]:
     counts = profile.counts
     yield _row("all phases", "instructions", counts.insts() / counts.warps)
     yield _row("all phases", "blocks executed", counts.sampled)
-    yield _row("all phases", "largest difference of inner blocks", counts.spread)
+    yield _row("all phases", "standard error by the choice of blocks", counts.spread)
     for address, loop_counts in counts.estimated.items():
         loop = f"loop at 0x{address:x}: "
         yield _row("all phases", loop + "trips whose sectors and passes are estimated", loop_counts.trips)

@@ -1,5 +1,6 @@
 """Kernels read from their source: configurations that are compiled and executed, or estimated from such."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -13,7 +14,7 @@ import numpy as np
 from dse.core.precision import in_64_bits
 from dse.core.progress import Progress, silent
 from dse.core.space.space import Space
-from dse.errors import DseError
+from dse.errors import DseError, InputWarning
 from dse.kernels.counts import Alias, Counted, Estimates, KnownBatch, Number, sizes_of
 from dse.kernels.description import Description, evaluated_names
 from dse.source.cache import Cache
@@ -22,6 +23,7 @@ from dse.source.estimate.estimate import estimate
 from dse.source.estimate.features import known
 from dse.source.estimate.partition import FEWEST
 from dse.source.launches import check_threads, configurations
+from dse.source.machine.blocks import TOLERANCE
 from dse.source.nvidia.compile import nvrtc
 from dse.source.nvidia.compile.contract import Failure, Source
 from dse.source.nvidia.source import KernelProfile, characterise_all, source_of
@@ -129,6 +131,14 @@ class SourceKernel:
         with progress(f"Reading {self.name}", len(wanted)) as advance:
             return tools.characterise_all(source, arch, wanted, gpu, self.cache, self.workers, advance)
 
+    def _warn(self, read: Mapping[int, KernelProfile | Failure]) -> None:
+        """Say how far the blocks that were run leave counts uncertain, if that is much."""
+        spreads = [result.counts.spread for result in read.values() if isinstance(result, KernelProfile)]
+        if unsure := sum(spread > TOLERANCE for spread in spreads):
+            found = f"counts of {unsure:,} configurations with a standard error of up to {max(spreads):.0%}"
+            why = f"at most {TOLERANCE:.0%}: blocks differ more than the number that is run can tell"
+            warnings.warn(f"{self.name}: blocks: found {found}, expected {why}", InputWarning, stacklevel=2)
+
     def _on_one(
         self,
         parameters: Mapping[str, np.ndarray],
@@ -144,6 +154,7 @@ class SourceKernel:
         failures = _failures(read)
         if len(failures) == length:
             raise DseError(f"{self.name}: source: {next(_messages(read))}")
+        self._warn(read)
         kernel, resources = stack_profiles(results)
         return Counted.known(kernel, resources, length, failures=failures, compiled=length)
 
@@ -174,6 +185,7 @@ class SourceKernel:
         failures = _failures(read)
         if len(read) - len(failures) < 2:
             raise DseError(f"{self.name}: source: {next(_messages(read))}")
+        self._warn(read)
         guess = estimate(before, read, gpu.limits, knows_blocks(source))
         for index in set(np.flatnonzero(guess.fails).tolist()) - set(read):
             failures[index] = "too much shared memory" if before.too_large[index] else "not likely to compile"

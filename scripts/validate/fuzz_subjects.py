@@ -275,13 +275,13 @@ def make(folder: Path, run: Callable[[str], object]) -> None:
     (folder / "k.ptx").write_text(str(made.ptx))
     (folder / "k.cubin").write_bytes(made.cubin)
     (folder / "k.sass").write_text(_nvdisasm(["-c"], made.cubin, "k"))
-    code = built.Code(made.cubin, None, None)
+    code = built.BuiltCode(made.cubin, None, None)
     space = built.BuiltSpace("k", "d", "NVRTC", {"n": 4}, ("block",), ((32,), (64,)), (code, code))
     built.write(folder / "b.zip", 80, [space])
     about = {"gpu": "NVIDIA X", "sweep": False, "kernels": {"k": {"digest": "d"}}}
     journal.write(folder / "m.parquet", about, [{"kernel": "k", "block": 32, "status": "ok", "time_ms": 0.5}])
     record = records.BenchmarkRecord("clock", {"warps": 4}, "Hz", Repeats((1.0, 2.0), True))
-    records.save(records.Recording({"name": "NVIDIA X"}, [record]), folder / "recording.parquet")
+    records.save(records.BenchRecording({"name": "NVIDIA X"}, [record]), folder / "recording.parquet")
     with tempfile.TemporaryDirectory() as cache:
         with patch.dict("os.environ", DSE_CACHE=cache):
             run(CACHED)

@@ -8,25 +8,22 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dse.errors import DseError
 from dse.hardware import occupancy
 from dse.hardware.gpus.read import GpuFile
 from dse.kernels.description import Description, Number
 from dse.source.kernel import architecture
 from dse.source.launches import Configuration, check_threads, configurations
-from dse.source.machine.blocks import Sample, representative
+from dse.source.machine.blocks import Sample
 from dse.source.nvidia.arguments import as_launched, launch_of
 from dse.source.nvidia.compile.contract import Compiled, Failure, Source
-from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.graphs import graph_text
 from dse.source.nvidia.graphs.branches import branches
 from dse.source.nvidia.graphs.dependence import DependenceGraph, dependence_graph
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile import explain
 from dse.source.nvidia.profile.average_warp import warp_counts
-from dse.source.nvidia.profile.characterise import Characterisation, prepare
+from dse.source.nvidia.profile.characterise import Characterisation, prepare, run_sample
 from dse.source.nvidia.profile.single_warp import longest_warp
 from dse.source.nvidia.sass.disassemble import with_lines
 from dse.source.nvidia.sass.opcodes import PIPES
@@ -70,8 +67,7 @@ def execute(
         raise DseError(f"{made.binary.kernel}: code: found addresses left open for loading, expected none")
     stated, configuration = configuration.arguments, as_launched(made, configuration)
     listing = made.listing or with_lines(made.cubin, made.binary.kernel, source.path)
-    sample = representative(configuration.grid)
-    machine = run(prepare(listing), launch_of(made, configuration), sample.blocks)
+    machine, sample = run_sample(prepare(listing), launch_of(made, configuration))
     counts = counted(machine, sample, made, configuration, gpu.gpu)
     if lacks := unstated_number(counts, made, source, stated):
         raise DseError(lacks)
@@ -99,8 +95,8 @@ def failed(description: Description, failure: Failure, parameters: Mapping[str, 
 
 
 def write_graph(path: Path, ran: Executed) -> DependenceGraph:
-    """Write the instructions of the longest warp of the block that represents most, on the GPU as it is."""
-    gpu, block = ran.gpu.gpu, int(np.argmax(ran.sample.weights))
+    """Write the instructions of the longest warp of the typical block, on the GPU as it is."""
+    gpu, block = ran.gpu.gpu, ran.sample.typical
     dependences = dependence_graph(ran.machine, block, longest_warp(ran.machine, block))
     kernel = to_kernel(warp_counts(ran.counts))
     resident = int(occupancy.launch(gpu, resources(ran.made, ran.configuration))[0].resident_blocks)

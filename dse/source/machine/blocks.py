@@ -1,60 +1,228 @@
-"""Chooses the blocks of a grid that are run, and how many of the others each represents."""
+"""Chooses the blocks of a grid that are run, and how many of the others each represents.
 
-from dataclasses import dataclass
+
+First a census: many blocks, drawn at random, are run as far as control needs it, which is cheap. Where all
+blocks of the inside of the grid, of an edge or of a corner execute the same, one stands for the others. Where
+not, blocks that execute alike are a stratum, and one of each is run in full. Some more of the largest are
+compared with it: if they differ in the sectors and banks that they access, many more blocks are run.
+
+Source: Cochran, Sampling Techniques, 1977, sections 5.5 and 12.2 (strata, two phases); McKay, Beckman &
+Conover, Technometrics 21, 1979 (Latin hypercubes); Wolter, Introduction to Variance Estimation, 2007, section
+8.2 (successive differences); Deville & Särndal, JASA 87, 1992 (calibrated weights).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TypeVar
+
+import numpy as np
 
 from dse.source.machine.launch import Dimensions
+
+TOLERANCE = 0.02  # standard error of what is counted, relative: more blocks are run while it is larger
+_FIRST = 32  # blocks of the first census, which tells what more of them cost
+_MOST = 2**12  # blocks of a census
+_WORK = 2**23, 2**25, 2**27  # threads times basic blocks executed, of a census; more where a spread is left
+_STRATA = 16  # blocks that execute in more ways are ordered by their instructions, and cut into so many
+_CHECKS = 6  # blocks whose accesses are compared
+_MEMBERS = 32  # blocks run where accesses differ
+
+Ran = TypeVar("Ran")
+# Runs blocks as far as control needs it: (how often each executes each piece of code, [pieces, blocks];
+# instructions of a piece; pieces executed one after another).
+Control = Callable[[Sequence[Dimensions]], tuple[np.ndarray, np.ndarray, int]]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Blocks to run, and their weights; `checks` are of the inside too, but weigh nothing.
-
-    A check whose counts differ from those of its fellows tells that blocks inside the grid are not alike.
-    """
+    """Blocks to run, and their weights; those that weigh nothing are run to compare their accesses."""
 
     blocks: tuple[Dimensions, ...]
     weights: tuple[float, ...]  # they add up to the blocks of the grid
-    inside: tuple[int, ...]  # indices of the blocks that touch no edge, with a weight or without
+    typical: int  # index of the block that is looked into for all
+    spread: float = 0.0  # standard error of what is counted that is left by running no more blocks, relative
 
 
 def representative(grid: Dimensions, inside: int = 1) -> Sample:
     """Choose the corners, edges and the inside of a grid: first, middle and last block along each dimension.
 
-    `inside` is the number of blocks taken from the inside of each dimension, spread over it: more where
-    blocks differ with the data. A second one of the inside is run as a check. A dimension of up to `inside`
-    + 2 blocks is taken whole.
+    `inside` is the number of blocks taken from the inside of each dimension, spread over it. A dimension of
+    up to `inside` + 2 blocks is taken whole.
     """
     axes = [_along(size, inside) for size in grid]
-    blocks: dict[Dimensions, float] = {}
-    within: set[Dimensions] = set()
-    for x, weight_x, edge_x in axes[0]:
-        for y, weight_y, edge_y in axes[1]:
-            for z, weight_z, edge_z in axes[2]:
-                blocks[x, y, z] = weight_x * weight_y * weight_z
-                if not (edge_x or edge_y or edge_z):
-                    within.add((x, y, z))
-    if within:
-        taken = [{block[axis] for block in within} for axis in range(3)]
-        check = (_other(grid[0], taken[0]), _other(grid[1], taken[1]), _other(grid[2], taken[2]))
-        if check not in blocks:
-            blocks[check] = 0.0
-            within.add(check)
-    indices = tuple(index for index, block in enumerate(blocks) if block in within)
-    return Sample(tuple(blocks), tuple(blocks.values()), indices)
+    blocks: dict[Dimensions, float] = {
+        (x, y, z): of_x * of_y * of_z for (x, of_x), (y, of_y), (z, of_z) in product(*axes)
+    }
+    weights = tuple(blocks.values())
+    return Sample(tuple(blocks), weights, int(np.argmax(weights)))
 
 
-def _along(size: int, inside: int) -> list[tuple[int, float, bool]]:
-    """(index, how many it represents, whether it is an edge) of those taken along one dimension."""
+def _along(size: int, inside: int) -> list[tuple[int, float]]:
+    """(index, how many it represents) of those taken along one dimension."""
     if size <= inside + 2:
-        return [(index, 1.0, size > 1 and index in (0, size - 1)) for index in range(size)]
+        return [(index, 1.0) for index in range(size)]
     apart = (size - 2) / inside
-    middle = [(1 + int((part + 0.5) * apart), apart, False) for part in range(inside)]
-    return [(0, 1.0, True), *middle, (size - 1, 1.0, True)]
+    return [(0, 1.0), *((1 + int((part + 0.5) * apart), apart) for part in range(inside)), (size - 1, 1.0)]
 
 
-def _other(size: int, taken: set[int]) -> int:
-    """Find an index inside a dimension that is not taken, if there is one."""
-    for index in (size // 3, 2 * size // 3, *range(1, min(size - 1, 8))):
-        if 0 < index < size - 1 and index not in taken:
-            return index
-    return next(iter(taken))
+def sampled(
+    grid: Dimensions,
+    threads: int,
+    control: Control,
+    run: Callable[[Sequence[Dimensions]], Ran],
+    accessed: Callable[[Ran], np.ndarray],
+) -> tuple[Ran, Sample]:
+    """Run blocks that stand for a grid of blocks of so many threads.
+
+    `accessed` sums what the accesses of each block cost, [ways, blocks].
+
+    **Raises:** DseError as `control` and `run`.
+    """
+    census = _Census(grid, threads, control)
+    sample, strata = census.sample(members=0)
+    ran = run(sample.blocks)
+    apart = _spread(accessed(ran), strata, sample.weights)
+    if apart > TOLERANCE:
+        sample, strata = census.sample(_MEMBERS)
+        ran = run(sample.blocks)
+        apart = _spread(accessed(ran), strata, sample.weights)
+    return ran, replace(sample, spread=float(np.hypot(census.error, apart)))
+
+
+def _spread(costs: np.ndarray, strata: np.ndarray, weights: Sequence[float]) -> float:
+    """Return the standard error of the mean cost, relative: the largest of all ways.
+
+    **Shapes:** costs [ways, blocks], strata [blocks]: -1 for blocks of none.
+    """
+    weighed, variance = np.array(weights), np.zeros(len(costs))
+    for stratum in range(strata.max(initial=-1) + 1):
+        members = strata == stratum
+        if members.sum() > 1:
+            left_out = max(0.0, 1.0 - np.count_nonzero(weighed[members]) / weighed[members].sum())
+            variance += left_out * (weighed[members] ** 2).sum() * np.var(costs[:, members], axis=1, ddof=1)
+    total = costs @ weighed
+    return float(np.max(np.sqrt(variance) / np.maximum(total, 1.0), initial=0.0))
+
+
+class _Census:
+    """What many blocks of a grid execute. Arrays are [blocks], those of `corners` among them."""
+
+    def __init__(self, grid: Dimensions, threads: int, control: Control) -> None:
+        self.grid, self.corners, self.count = grid, representative(grid), int(np.prod(grid))
+        self.random = np.random.default_rng(_FIRST)
+        steps = self._take(_FIRST, control)
+        for work in _WORK:
+            wanted = min(_MOST, self.count, work // (threads * steps))
+            if wanted > self.drawn.sum() < self.count:
+                self._take(wanted, control)
+            if self.error <= TOLERANCE / 2:
+                break
+
+    def _take(self, count: int, control: Control) -> int:
+        """Run so many blocks, or all if there are no more; return the pieces of code executed."""
+        drawn = _drawn(self.grid, count, self.random)
+        self.places, where = np.unique([*drawn, *self.corners.blocks], axis=0, return_inverse=True)
+        where = where.ravel()
+        self.corner = where[len(drawn) :]  # places of the corners
+        self.drawn = np.bincount(where[: len(drawn)], minlength=len(self.places))  # how often
+        counts, lengths, steps = control(_as_blocks(self.places))
+        self.insts = lengths @ counts
+        self.mean = float(self.insts @ self.drawn) / len(drawn)
+        self.kind = np.unique(counts, axis=1, return_inverse=True)[1].ravel()
+        first, last = self.places == 0, self.places == np.array(self.grid) - 1
+        self.cell = (2 * first + last) @ np.array([1, 4, 16])
+        return max(steps, 1)
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean instructions of a block, relative.
+
+        Draws are in strata along each dimension; neighbours along the one that matters most differ by chance.
+        """
+        if self.drawn.sum() == self.count:
+            return 0.0
+        insts, places = (np.repeat(values, self.drawn, axis=0) for values in (self.insts, self.places))
+        variance = min(
+            float(np.mean(np.diff(insts[np.argsort(places[:, axis], kind="stable")]) ** 2)) / 2
+            for axis in range(3)
+            if self.grid[axis] > 1
+        )
+        return float(np.sqrt(variance / len(insts)) / max(self.mean, 1.0))
+
+    def sample(self, members: int) -> tuple[Sample, np.ndarray]:
+        """Choose blocks, and say which stratum each is of, -1: none.
+
+        One block of each stratum is taken, or `members` of all together.
+        """
+        alike = len(np.unique([self.cell, self.kind], axis=1).T) == len(set(self.cell.tolist()))
+        if alike:  # within the inside, each edge and each corner
+            strata, sizes = self.cell, np.bincount(self.cell[self.corner], self.corners.weights)
+        else:
+            strata = self._strata()
+            sizes = np.bincount(strata, self.drawn) * self.count / self.drawn.sum()
+        if alike and not members:
+            chosen = dict(zip(self.corner.tolist(), self.corners.weights, strict=True))
+            typical = int(self.corner[self.corners.typical])
+        else:
+            chosen = self._chosen(strata, sizes, members)
+            typical = min(chosen, key=lambda place: abs(self.insts[place] - self.mean))
+        if not members:
+            fellows = np.setdiff1d(np.flatnonzero(strata == strata[typical]), list(chosen))
+            checks = self.random.choice(fellows, min(_CHECKS, len(fellows)), replace=False)
+            chosen |= dict.fromkeys(checks.tolist(), 0.0)
+        taken = {
+            block: (chosen[place], strata[place])
+            for place, block in zip(chosen, _as_blocks(self.places[list(chosen)]), strict=True)
+        }
+        (here,) = _as_blocks(self.places[[typical]])
+        for block in _in_line(here, self.grid):  # they say how far addresses move from block to block
+            taken.setdefault(block, (0.0, -1))
+        blocks = sorted(taken)
+        weights, numbers = zip(*(taken[block] for block in blocks), strict=True)
+        return Sample(tuple(blocks), weights, blocks.index(here)), np.array(numbers)
+
+    def _strata(self) -> np.ndarray:
+        """Number the strata of blocks: by what they execute, or by how much if that is of many kinds."""
+        if self.kind.max() < _STRATA:
+            return self.kind
+        bounds = np.quantile(np.repeat(self.insts, self.drawn), np.arange(1, _STRATA) / _STRATA)
+        return np.searchsorted(bounds, self.insts)
+
+    def _chosen(self, strata: np.ndarray, sizes: np.ndarray, members: int) -> dict[int, float]:
+        """Choose some blocks of each stratum: {place: weight}, so that the mean instructions come out."""
+        chosen: dict[int, float] = {}
+        for stratum in np.flatnonzero(sizes).tolist():
+            fellows = self.random.permutation(np.flatnonzero(strata == stratum))
+            if not members:
+                apart = np.abs(self.insts[fellows] - self.insts[fellows].mean())
+                fellows = fellows[np.argsort(apart, kind="stable")]
+            fellows = fellows[: max(1, math.ceil(members * sizes[stratum] / self.count))]
+            chosen |= dict.fromkeys(fellows.tolist(), float(sizes[stratum]) / len(fellows))
+        insts, weights = self.insts[list(chosen)], np.array(list(chosen.values()))
+        apart = insts - weights @ insts / self.count
+        varies = float(weights @ apart**2)
+        if varies > 0.0:
+            factors = 1.0 + (self.mean * self.count - weights @ insts) / varies * apart
+            weights = weights * factors if (factors > 0.0).all() else weights
+        return dict(zip(chosen, weights.tolist(), strict=True))
+
+
+def _in_line(block: Dimensions, grid: Dimensions) -> list[Dimensions]:
+    """Return the first and last blocks of the grid along each dimension through a block."""
+    x, y, z = block
+    ends = [(0, size - 1) for size in grid]
+    return [*((i, y, z) for i in ends[0]), *((x, i, z) for i in ends[1]), *((x, y, i) for i in ends[2])]
+
+
+def _as_blocks(places: np.ndarray) -> list[Dimensions]:
+    return [(x, y, z) for x, y, z in places.tolist()]
+
+
+def _drawn(grid: Dimensions, count: int, random: np.random.Generator) -> np.ndarray:
+    """Draw so many blocks, each in a stratum of its own along each dimension; or all, if half are wanted."""
+    if 2 * count >= math.prod(grid):
+        return np.stack(np.meshgrid(*map(np.arange, grid), indexing="ij"), axis=-1).reshape(-1, 3)
+    ranks = np.stack([random.permutation(count) for _ in grid], axis=-1)
+    return ((ranks + random.random(ranks.shape)) / count * grid).astype(int)

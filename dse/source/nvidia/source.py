@@ -23,24 +23,23 @@ from dse.kernels.description import Build, Description
 from dse.source.cache import Cache, key
 from dse.source.kept import pack, unpack
 from dse.source.launches import Argument, Configuration, build_of, name_of, unstated, unstated_numbers
-from dse.source.machine.blocks import Sample, representative
+from dse.source.machine.blocks import Sample
 from dse.source.nvidia.arguments import as_launched, launch_of
 from dse.source.nvidia.caches.cache_model import Traffic, caches_of, latency, misses, touched_bytes
 from dse.source.nvidia.compile import nvrtc, triton, triton_cache
 from dse.source.nvidia.compile.contract import Compiled, Failure, Source, lasting
 from dse.source.nvidia.compile.declared import parameters_of
-from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.execute.moved_blocks import addresses_of
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile.average_warp import warp_counts
-from dse.source.nvidia.profile.characterise import Characterisation, prepare, summary
+from dse.source.nvidia.profile.characterise import Characterisation, prepare, run_sample, summary
 from dse.source.nvidia.profile.single_warp import timing
 from dse.source.nvidia.sass.disassemble import disassemble
 from dse.source.nvidia.sass.listing import Listing
 from dse.source.warps import to_kernel
 from dse.types import Gpu, Kernel, Resources
 
-FORMAT = "20"  # to be changed with what is kept, and with how it is computed
+FORMAT = "21"  # to be changed with what is kept, and with how it is computed
 _BATCH = 16  # configurations that go through one process together, at most
 Code = TypeVar("Code")
 
@@ -299,8 +298,7 @@ def executed(
     **Raises:** DseError if it cannot be executed.
     """
     binary = made.binary
-    launch, sample = launch_of(made, configuration), representative(configuration.grid)
-    machine = run(prepare(listing), launch, sample.blocks)
+    machine, sample = run_sample(prepare(listing), launch_of(made, configuration))
     counts = summary(machine, sample) if gpu is None else counted(machine, sample, made, configuration, gpu)
     counts = replace(counts, executed={})
     return KernelProfile(

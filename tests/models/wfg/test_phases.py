@@ -51,7 +51,7 @@ def case(request, point, build):
             waits=per_class(waits),
             async_waits=per_class({"l2": copies}),
             passes=p["passes"],
-            insts=insts,
+            issues=insts,
             memory_insts=memory_insts,
             slots=slots,
         )

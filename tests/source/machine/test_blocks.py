@@ -1,9 +1,15 @@
 """Blocks that stand for a grid."""
 
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.source.machine.blocks import representative
+from dse.source.machine.blocks import representative, sampled
+from dse.source.machine.launch import Dimensions
 
 GRIDS = st.tuples(st.integers(1, 40), st.integers(1, 40), st.integers(1, 5))
 
@@ -33,9 +39,45 @@ def test_edges_stand_for_edges(grid):
     assert abs(found - expected) < 1e-9 * expected
 
 
-def test_small_grids_are_taken_whole_large_ones_have_a_check():
-    assert representative((3, 2, 1)).weights == (1.0,) * 6
-    sample = representative((100, 100, 1))
-    assert len(sample.blocks) == 10
-    assert sample.weights[-1] == 0.0
-    assert len(sample.inside) == 2
+def blocks_of(grid: Dimensions) -> list[Dimensions]:
+    return [(x, y, z) for x in range(grid[0]) for y in range(grid[1]) for z in range(grid[2])]
+
+
+WORK = {
+    "alike": lambda x, y, grid: 20,
+    "period 2": lambda x, y, grid: (10, 100)[x % 2],
+    "triangle": lambda x, y, grid: x + y + 1,
+    "saw": lambda x, y, grid: 4 * (x % 32) + 1,
+    "masked end": lambda x, y, grid: (1, 50)[7 * x < 5 * grid[0]],
+    # Seldom others: seen where blocks execute otherwise, but hardly where only their accesses cost more.
+    "period 16": lambda x, y, grid: (40, 10)[x % 16 > 0],
+    "period 64": lambda x, y, grid: (100, 10)[x % 64 > 0],
+    "last row": lambda x, y, grid: (y, 3)[y < grid[1] - 1],
+}
+
+
+@pytest.mark.parametrize("grid", [(4096, 1, 1), (70_000, 1, 1), (64, 300, 1)])
+@pytest.mark.parametrize(
+    ("name", "executed"), [*((name, True) for name in WORK), *((name, False) for name in list(WORK)[:5])]
+)
+def test_what_blocks_differ_in_comes_out_within_the_stated_spread(name, executed, grid):
+    """Whatever blocks differ in: how much they execute, or what their accesses cost."""
+    work, ran = WORK[name], []
+
+    def of(blocks: Sequence[Dimensions], differ: bool) -> np.ndarray:
+        return np.array([[work(x, y, grid) if differ else 7.0 for x, y, _ in blocks]], float)
+
+    def run(blocks: Sequence[Dimensions]) -> Sequence[Dimensions]:
+        ran.append(len(blocks))
+        return blocks
+
+    def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int]:
+        return of(blocks, executed), np.ones(1), 10
+
+    blocks, sample = sampled(grid, 128, control, run, lambda blocks: of(blocks, not executed))
+    assert blocks == sample.blocks
+    assert max(ran) < 90
+    assert sum(sample.weights) == pytest.approx(prod(grid))
+    mean = of(blocks, True)[0] @ sample.weights / prod(grid)
+    expected = of(blocks_of(grid), True).mean()
+    assert abs(mean - expected) <= (4 * sample.spread + 1e-9) * expected

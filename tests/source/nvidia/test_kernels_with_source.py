@@ -12,6 +12,7 @@ from dse.hardware import gpus
 from dse.kernels.description import evaluated_names
 from dse.source.cache import Cache
 from dse.source.launches import configurations
+from dse.source.machine.blocks import representative
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source
@@ -53,7 +54,7 @@ def counted(
     launch = LaunchArguments(
         (blocks, 1, 1), (defines["BLOCK"], 1, 1), arguments, offsets=offsets, banks=made.binary.banks
     )
-    return characterise(disassemble([made.binary])[0], launch, inside=blocks)
+    return characterise(disassemble([made.binary])[0], launch, sample=representative(launch.grid, blocks))
 
 
 def distinct(places: np.ndarray, active: np.ndarray) -> int:

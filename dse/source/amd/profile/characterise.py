@@ -1,16 +1,20 @@
 """Counts what the average block of a launch does on an AMD GPU, phase by phase between its barriers."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dse.source.amd.execute.code import Code, code_of
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.interpret import execute
+from dse.source.amd.execute.state import NeedsData
 from dse.source.amd.profile.pipes import Turns, turns
-from dse.source.amd.profile.record import BlockRecord, record
+from dse.source.amd.profile.record import BlockRecord, executions, record
 from dse.source.amd.profile.walk import timing, walk
 from dse.source.amd.text import Listing
-from dse.source.machine.blocks import Sample, representative
-from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.blocks import sampled
+from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.machine.recorded import cost_of_accesses
 from dse.source.nvidia.caches.cache_model import Caches, Traffic, latency, misses
 from dse.source.nvidia.profile.characterise import (
     Characterisation,
@@ -18,7 +22,6 @@ from dse.source.nvidia.profile.characterise import (
     Tally,
     access_kind,
     by_phase,
-    spread,
 )
 from dse.source.nvidia.profile.single_warp import Walk
 from dse.source.nvidia.source import resident_blocks
@@ -32,13 +35,23 @@ class ExecutedLaunch:
         self, listing: Listing, launch: LaunchArguments, shared_bytes: int, gpu: Gpu, joins: bool = False
     ) -> None:
         self.listing, self.gpu = listing, gpu
-        self.sample: Sample = representative(launch.grid)
         self.code: Code = code_of(listing)
         self.turns: Turns = turns(listing)
-        self.machine: MemoryMachine
-        self.machine, self.missing = execute(self.code, launch, self.sample.blocks, shared_bytes)
         wide_rate = float(gpu.cpi.fp64) <= float(gpu.cpi.fp32)
-        self.record: BlockRecord = record(self.code, self.machine, self.turns, wide_rate, joins)
+        lengths = np.array([(len(stretch.steps), 0) for stretch in self.code.stretches]).ravel()
+
+        def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int]:
+            machine, _ = execute(self.code, launch, blocks, shared_bytes)
+            return executions(machine, len(self.code.stretches)), lengths, len(machine.trace)
+
+        def run(blocks: Sequence[Dimensions]) -> tuple[MemoryMachine, NeedsData | None, BlockRecord]:
+            machine, missing = execute(self.code, launch, blocks, shared_bytes)
+            return machine, missing, record(self.code, machine, self.turns, wide_rate, joins)
+
+        ran, self.sample = sampled(
+            launch.grid, launch.threads, control, run, lambda ran: cost_of_accesses(ran[-1])
+        )
+        self.machine, self.missing, self.record = ran
 
 
 def characterise(
@@ -49,7 +62,7 @@ def characterise(
     gpu: Gpu,
     joins: bool = False,
 ) -> Characterisation:
-    """Run the representative blocks of a launch and count, with the caches and latencies of a GPU (scalars).
+    """Run blocks that stand for a launch and count, with the caches and latencies of a GPU (scalars).
 
     With `joins`, loads of neighbours in the LDS count as the one wide load that older compilers make of them.
 
@@ -71,8 +84,7 @@ def counted(ran: ExecutedLaunch, asked: Resources) -> Characterisation:
     )
     traffic = misses(noted, sample, caches)
     times = timing(ran.listing, gpu, ran.turns, latency(sum(traffic.values(), Traffic()), gpu))
-    block = int(np.argmax(sample.weights))
-    walks = walk(ran.code, ran.machine, noted, block, times)
+    walks = walk(ran.code, ran.machine, noted, sample.typical, times)
     weights = np.array(sample.weights) / noted.launch.blocks
     counts = by_phase(noted.phases, noted.phase_counts)
     phases = tuple(
@@ -87,7 +99,7 @@ def counted(ran: ExecutedLaunch, asked: Resources) -> Characterisation:
         sampled=len(sample.blocks),
         phases=phases,
         executed={},
-        spread=spread(noted.program.blocks, np.sum(list(counts.values()), axis=0), sample),
+        spread=sample.spread,
         unknown=(),
         unskipped={},
         estimated={},

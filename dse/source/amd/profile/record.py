@@ -16,12 +16,13 @@ from dse.hardware.coalescing import SECTOR
 from dse.hardware.lanes import sorted_places
 from dse.source.amd.execute.code import BARRIERS, Code
 from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
+from dse.source.amd.execute.state import Waves
 from dse.source.amd.profile.pipes import InstructionKind, Turns, kind_of
 from dse.source.amd.profile.products import product
 from dse.source.amd.text import Instruction
 from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.recorded import MEMORY_COUNTS, PhaseSpan, Stream
 from dse.source.machine.thread_set import Lanes
-from dse.source.nvidia.machine.state import MEMORY_COUNTS, PhaseSpan, Stream
 from dse.source.nvidia.sass.products import Mma
 
 _SPACES: dict[str, str] = {"lds": "shared", "scratch": "local", "vmem": "global"}  # of flat accesses
@@ -88,6 +89,19 @@ def record(code: Code, machine: MemoryMachine, turns: Turns, wide_rate: bool, jo
     With `joins`, loads of neighbours in the LDS are one wide load.
     """
     return _Recorder(code, machine, turns, wide_rate, joins).record
+
+
+def executions(machine: MemoryMachine, stretches: int) -> np.ndarray:
+    """Count the waves and the lanes that execute each stretch of code: [2 * stretches, blocks]"""
+    counts = np.zeros((2 * stretches, machine.shape[0]))
+    for (index, waves, lanes), times in zip(machine.trace, repeats(machine), strict=True):
+        counts[2 * index : 2 * index + 2] += _entering(waves, lanes) * times
+    return counts
+
+
+def _entering(waves: Waves, lanes: np.ndarray) -> np.ndarray:
+    """Count waves and lanes of each block: [2, 1 or blocks]"""
+    return np.array([waves.mask.sum(axis=(1, 2)), (lanes & waves.mask).sum(axis=(1, 2))], float)
 
 
 def steps_of(code: Code, wide_rate: bool, joins: bool) -> list[CountedStep]:
@@ -175,9 +189,7 @@ class _Recorder:
                 rows[-1] += times[first] * (phase == number)
             for place in range(first, last):
                 index, waves, lanes = machine.trace[place]
-                here = waves.mask
-                amount = np.array([here.sum(axis=(1, 2)), (lanes & here).sum(axis=(1, 2))], float)
-                amount = np.broadcast_to(amount, (2, machine.shape[0])) * times[place]
+                amount = _entering(waves, lanes) * times[place]
                 for number, rows in counters.items():
                     rows[2 * index : 2 * index + 2] += amount * (phase == number)
                 while access is not None and access.at <= place + 1:

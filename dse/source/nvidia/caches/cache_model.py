@@ -22,12 +22,12 @@ import numpy as np
 
 from dse.hardware.coalescing import LINE, SECTOR
 from dse.source.machine.blocks import Sample
-from dse.source.machine.recorded import Recorded
+from dse.source.machine.recorded import MEMORY_COUNTS, Recorded
 from dse.source.nvidia.caches.footprint import ROUNDS, Footprint, blocks_back
 from dse.source.nvidia.caches.places import Probe
 from dse.source.nvidia.caches.reuse import Reuse, follow
 from dse.source.nvidia.caches.sectors import IN_LINE, SectorAccesses, accesses, bypasses_l1, merged
-from dse.source.nvidia.machine.state import MEMORY_COUNTS, Machine
+from dse.source.nvidia.machine.state import Machine
 from dse.types import Gpu
 
 # KiB that can be set apart as shared memory, by the most of it that an SM has.
@@ -119,7 +119,7 @@ def misses(
     without it they count as not shared between blocks.
     """
     weights = np.array(sample.weights) / machine.launch.blocks
-    block = int(np.argmax(weights))  # the one that is looked into
+    block = sample.typical
     asked = _asked(machine)
     steps = machine.program.steps
     loads, stores = (

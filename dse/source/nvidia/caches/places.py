@@ -15,10 +15,11 @@ import numpy as np
 
 from dse.hardware.coalescing import SECTOR
 from dse.source.machine.launch import Dimensions
+from dse.source.machine.recorded import Stream
 from dse.source.machine.thread_set import WARP
 from dse.source.nvidia.caches.sectors import Family
 from dse.source.nvidia.machine.addresses import Addresses
-from dse.source.nvidia.machine.state import Machine, Stream
+from dse.source.nvidia.machine.state import Machine
 
 # What bounds the work: blocks that are run, and those times the executions of memory instructions.
 MOST_BLOCKS = 2**11

@@ -16,9 +16,10 @@ import numpy as np
 
 from dse.errors import DseError
 from dse.source.machine.blocks import Sample
+from dse.source.machine.recorded import Stream
 from dse.source.nvidia.caches.places import Group, Probe, Window, groups, window
 from dse.source.nvidia.caches.sectors import APART, IN_LINE, SectorAccesses, accesses, ranges
-from dse.source.nvidia.machine.state import Machine, Stream
+from dse.source.nvidia.machine.state import Machine
 
 # What bounds the work: accesses of all blocks that are followed, lines of one block that they are taken from.
 _FOLLOWED = 2**16
@@ -137,7 +138,7 @@ def follow(
     try:
         if machine.estimated:  # not all trips of some loops were run
             exact, block = probe([here], None).machine, 0
-            sample = Sample((here,), (1.0,), ())
+            sample = Sample((here,), (1.0,), 0)
         else:
             exact = machine
         streams = [stream for stream in exact.streams if any(stream.step in steps for steps in uneven)]

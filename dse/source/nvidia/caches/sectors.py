@@ -10,8 +10,7 @@ import numpy as np
 
 from dse.hardware.coalescing import LINE, SECTOR
 from dse.source.machine.blocks import Sample
-from dse.source.machine.recorded import Recorded
-from dse.source.nvidia.machine.state import Stream
+from dse.source.machine.recorded import Recorded, Stream
 
 IN_LINE = LINE // SECTOR  # sectors
 MOST_ACCESSES = 2**18  # of a block that are followed; bounds the work

@@ -10,8 +10,9 @@ import numpy as np
 from dse.hardware.banks import passes as bank_passes
 from dse.hardware.banks import passes_of_atomics
 from dse.hardware.coalescing import LINE, SECTOR, sectors_and_lines
+from dse.source.machine.recorded import MEMORY_COUNTS, Stream
 from dse.source.machine.thread_set import WARP, Lanes
-from dse.source.nvidia.machine.state import MEMORY_COUNTS, LocalSpan, Machine, Stream
+from dse.source.nvidia.machine.state import LocalSpan, Machine
 from dse.source.nvidia.sass.program import Step
 
 _MATRICES = ("LDSM", "STSM")

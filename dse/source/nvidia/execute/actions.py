@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from dse.source.machine.launch import REGION_BITS
+from dse.source.machine.recorded import MEMORY_COUNTS, Stream
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.execute.access_counts import COUNT
 from dse.source.nvidia.execute.boxes import box_action
 from dse.source.nvidia.execute.load_store import PERFORM
 from dse.source.nvidia.execute.semantics import Unsupported, bind
-from dse.source.nvidia.machine.state import MEMORY_COUNTS, Action, BoundProgram, Machine, Stream, union
+from dse.source.nvidia.machine.state import Action, BoundProgram, Machine, Purpose, union
 from dse.source.nvidia.sass.opcodes import OPCODES
 from dse.source.nvidia.sass.operands import PT, RZ, UPT, URZ, P
 from dse.source.nvidia.sass.products import UnknownProductError, described, needs_descriptor
@@ -23,15 +24,16 @@ _U32 = np.uint32
 def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]:
     """Return the actions for the steps of a block, in order; most need none."""
     made: list[tuple[Step, Action]] = []
+    counting = bound.purpose is Purpose.COUNTS
     for step in block.steps:
-        if step.memory and bound.counting:
+        if step.memory and counting:
             bound.memory_rows[step.index] = bound.rows
             bound.rows += len(MEMORY_COUNTS) * len(step.memory)
-        if step.memory and (bound.counting or step.needed or step.pipe == "global"):
+        if step.memory and (counting or step.needed or step.pipe in bound.purpose.value):
             made.append((step, (box_action if step.of_box else _memory_action)(bound, step)))
-        elif step.memory or not (bound.counting or step.needed):
-            pass
-        elif step.guard >= 0 and step.guard_known and step.pipe not in ("control", "barrier"):
+        looked_at = bound.purpose.decides(step) or (not step.memory and (counting or step.needed))
+        guarded = step.guard >= 0 and step.guard_known and step.pipe not in ("control", "barrier")
+        if looked_at and guarded:
             bound.guard_rows[step.index] = bound.rows
             bound.rows += 1
             made.append((step, _guard_action(step, bound.rows - 1)))
@@ -256,6 +258,7 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
     """Count what an access asks for, and do it if something depends on it."""
     row = bound.memory_rows.get(step.index, -1)
     address = step.memory[-1]
+    counting, followed = bound.purpose is Purpose.COUNTS, step.pipe in bound.purpose.value
     count = COUNT[step.pipe]
     perform = PERFORM[step.pipe] if step.needed else None
     copied = (
@@ -278,11 +281,11 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
         read: Lanes | None = guarded
         for operand in copied:  # where it does not hold, zeros are stored
             read = machine.where(operand.slot, operand.negate, read) if read is not None else None
-        if read is not None and bound.counting:
+        if read is not None and counting:
             count(machine, step, row, base, address.offset, read)
-        elif read is not None and step.pipe == "global":
+        elif read is not None and followed and step.pipe == "global":
             machine.streams.append(_moved_on(machine, step, read, base, address.offset))
-        if step.kind == "copy" and bound.counting:  # stores what it loads to shared memory
+        if step.kind == "copy" and counting:  # stores what it loads to shared memory
             to = step.memory[0]
             shared_row, shared_base = row + len(MEMORY_COUNTS), machine.base(step, to, False)
             COUNT["shared"](machine, step, shared_row, shared_base, to.offset, guarded)

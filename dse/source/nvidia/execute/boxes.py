@@ -13,9 +13,10 @@ import numpy as np
 from dse.hardware.coalescing import SECTOR
 from dse.source.machine.launch import TensorMap, address_of
 from dse.source.machine.memory import in_block
+from dse.source.machine.recorded import MEMORY_COUNTS, Stream
 from dse.source.machine.thread_set import WARP, Lanes
 from dse.source.nvidia.execute.register_changes import Irregular, RegisterChanges, plus, times
-from dse.source.nvidia.machine.state import MEMORY_COUNTS, Action, BoundProgram, Machine, Stream
+from dse.source.nvidia.machine.state import Action, BoundProgram, Machine, Purpose
 from dse.source.nvidia.sass.program import Step
 
 _PASS = 128  # bytes of shared memory
@@ -59,7 +60,7 @@ def box_action(bound: BoundProgram, step: Step) -> Action:
                 issue = replace(issue, tensor=replace(issue.tensor, box=row_of_box))
             base, mask, size = _places(machine, step, issue)
             issuer = int(machine.threads[WARP * warp]) // WARP
-            if bound.counting:
+            if bound.purpose is Purpose.COUNTS:
                 counts = machine.counts
                 counts[row : row + len(MEMORY_COUNTS)] += _of_global(base, mask, size, issue.blocks)
                 counts[row + len(MEMORY_COUNTS) : row + 2 * len(MEMORY_COUNTS)] += _of_shared(issue)

@@ -22,22 +22,29 @@ from dse.source.nvidia.execute.jumps import taking, targets
 from dse.source.nvidia.execute.loop_skipping import Endless, LoopPolicy, LoopSkipper
 from dse.source.nvidia.execute.ready_threads import ReadyThreads
 from dse.source.nvidia.execute.slice import mark_needed
-from dse.source.nvidia.machine.state import BoundProgram, Machine
+from dse.source.nvidia.machine.state import BoundProgram, Machine, Purpose
 from dse.source.nvidia.sass.program import BasicBlock, SassProgram, Step
 
 
-def bind_program(program: SassProgram, global_stores: bool = False, counting: bool = True) -> BoundProgram:
+def bind_program(
+    program: SassProgram, global_stores: bool = False, purpose: Purpose = Purpose.COUNTS
+) -> BoundProgram:
     """Make a program ready to run. With `global_stores`, loads see what the kernel itself stored in global
-    memory. Without `counting`, only the addresses in global memory are followed, and what they depend on.
+    memory.
     """
-    if counting:
-        live = mark_needed(program, global_stores)
-    else:
+    if purpose is not Purpose.COUNTS:
         program = _copied(program)  # which steps are needed is kept in them
-        live = mark_needed(program, global_stores, spaces=("global",))
-    bound = BoundProgram(program, live, global_stores, counting)
+    live = mark_needed(program, global_stores, purpose)
+    bound = BoundProgram(program, live, global_stores, purpose)
     bound.actions = [actions(bound, block) for block in program.blocks]
     return bound
+
+
+def bound_for(bound: BoundProgram, purpose: Purpose) -> BoundProgram:
+    """Return a program that is ready to run bound for another purpose, too."""
+    if purpose not in bound.less:
+        bound.less[purpose] = bind_program(bound.program, bound.global_stores, purpose)
+    return bound.less[purpose]
 
 
 def _copied(program: SassProgram) -> SassProgram:
@@ -70,11 +77,11 @@ def run(
     with np.errstate(all="ignore"):
         machine = Machine(bound, launch, blocks, warps)
         Scheduler(machine, step_limit, loops).run()
-    if bound.counting and warps is None:
+    if bound.purpose is Purpose.COUNTS and warps is None:
         check_arrivals(machine)
     if machine.missed_stores and not bound.global_stores:
         return run(
-            bind_program(bound.program, global_stores=True, counting=bound.counting),
+            bind_program(bound.program, global_stores=True, purpose=bound.purpose),
             launch,
             blocks,
             step_limit,

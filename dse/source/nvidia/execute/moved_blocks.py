@@ -13,7 +13,7 @@ import numpy as np
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.execute.induction import Examination
-from dse.source.nvidia.execute.interpret import Scheduler, bind_program, run
+from dse.source.nvidia.execute.interpret import Scheduler, bound_for, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.execute.register_changes import (
     FOR_EVER,
@@ -23,7 +23,7 @@ from dse.source.nvidia.execute.register_changes import (
     slot_of,
 )
 from dse.source.nvidia.machine.addresses import Addresses
-from dse.source.nvidia.machine.state import BoundProgram, Machine
+from dse.source.nvidia.machine.state import BoundProgram, Machine, Purpose
 from dse.source.nvidia.sass.operands import Operand
 from dse.source.nvidia.sass.program import Step
 
@@ -41,9 +41,7 @@ def addresses_of(
     **Raises:** DseError as `run`, and if they do far more than the blocks that were run before.
     """
     bound, limit = machine.bound, max(5_000, 4 * len(machine.trace))
-    if bound.only_addresses is None:
-        bound.only_addresses = bind_program(bound.program, bound.global_stores, counting=False)
-    only_addresses, launch = bound.only_addresses, machine.launch
+    only_addresses, launch = bound_for(bound, Purpose.ADDRESSES), machine.launch
     for axis in range(len(_NUMBERS)):
         try:
             return _by_rows(only_addresses, launch, blocks, limit, warps, axis)

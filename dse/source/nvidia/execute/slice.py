@@ -5,10 +5,11 @@ integer. Memory is a slot too, one for shared, one for global; a thread's own (l
 word that is addressed from the stack pointer alone, so that a spilled accumulator pulls nothing in.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import reduce
 from operator import or_
 
+from dse.source.nvidia.machine.state import Purpose
 from dse.source.nvidia.sass.operands import PT, SLOTS, UPT, UR, URZ, P
 from dse.source.nvidia.sass.program import BasicBlock, SassProgram, Step, descriptor_slot
 
@@ -31,14 +32,14 @@ Votes = dict[int, dict[int, tuple[int, bool]]]
 
 
 def mark_needed(
-    program: SassProgram, global_stores: bool = False, spaces: Collection[str] = ("global", "shared", "local")
+    program: SassProgram, global_stores: bool = False, purpose: Purpose = Purpose.COUNTS
 ) -> list[int]:
     """Set `needed` of each step, and return the slots that are live where each block begins, as bits.
 
-    With `global_stores`, loads from global memory see what the kernel itself stored there. `spaces` are those
-    of which addresses are wanted even where nothing depends on the contents.
+    With `global_stores`, loads from global memory see what the kernel itself stored there. `purpose` says
+    which addresses are wanted even where nothing depends on the contents.
     """
-    memory = _Memory(program, global_stores, spaces)
+    memory = _Memory(program, global_stores, purpose)
     predecessors: list[list[int]] = [[] for _ in program.blocks]
     for block in program.blocks:
         for successor in block.successors:
@@ -201,8 +202,8 @@ def _mark_known_guards(program: SassProgram, predecessors: list[list[int]]) -> N
 class _Memory:
     """The bits of the memory that an access may read or write."""
 
-    def __init__(self, program: SassProgram, global_stores: bool, spaces: Collection[str]) -> None:
-        self.global_stores, self.spaces = global_stores, spaces
+    def __init__(self, program: SassProgram, global_stores: bool, purpose: Purpose) -> None:
+        self.global_stores, self.purpose = global_stores, purpose
         moved = [step for block in program.blocks[1:] for step in block.steps if STACK in step.writes]
         self.steady_stack = not moved
         self.local = _ANYWHERE
@@ -225,7 +226,7 @@ def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
     always = 0
     if step.pipe in _STEERING:
         always |= reads
-    addressed = bool(step.memory) and step.pipe in memory.spaces
+    addressed = bool(step.memory) and (step.of_box or step.pipe in memory.purpose.value)
     if addressed:
         always |= _bits(step.bases)
     if step.kind == "copy":  # a predicate tells whether global memory is read
@@ -234,7 +235,7 @@ def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
         always |= 1 << slot
     if step.guard >= 0:
         reads |= 1 << step.guard
-        if addressed or step.pipe in _STEERING:
+        if addressed or step.pipe in _STEERING or memory.purpose.decides(step):
             always |= 1 << step.guard
     if step.partial:
         kills = 0

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dse.source.nvidia.machine.state import MEMORY_COUNTS, Machine
+from dse.source.machine.recorded import MEMORY_COUNTS
+from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.products import Mma
 from dse.source.nvidia.sass.program import Step
 

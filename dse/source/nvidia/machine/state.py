@@ -1,13 +1,12 @@
 """The state of the blocks that are run: registers, memory, who is alive, what was counted."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dse.errors import DseError
-from dse.hardware.coalescing import SECTOR
 from dse.source.machine.launch import (
     PARAMETERS,
     ConstantBank,
@@ -17,6 +16,7 @@ from dse.source.machine.launch import (
     constant_bank,
 )
 from dse.source.machine.memory import GlobalMemory, LocalMemory, SharedMemory
+from dse.source.machine.recorded import PhaseSpan, Stream
 from dse.source.machine.thread_set import WARP, Lanes, LaneSets
 from dse.source.nvidia.sass.operands import PT, SLOTS, UPT, Operand, P
 from dse.source.nvidia.sass.program import SassProgram, Step
@@ -26,51 +26,7 @@ _U32 = np.uint32
 # Which unknown data a value depends on, a bit for each: of all threads, or [1 or blocks, 1 or threads].
 Taint = Any  # int or int64 array
 
-# What is counted of a memory instruction, in this order: warps that execute it with a thread or more; sectors
-# of global and local memory; passes through the banks of shared memory, or lines of the others; threads.
-MEMORY_COUNTS = ("requests", "sectors", "passes", "threads")
-
 MOST_PHASE_BYTES = 1 << 28  # of the counters of all phases: thousands of them
-
-
-@dataclass(eq=False)
-class Stream:
-    """Addresses that one execution of a memory instruction asked for, or one that was repeated.
-
-    A loop that is skipped makes trips before and after the one that was executed, which is number 0: in each
-    the addresses are `stride` bytes on.
-    """
-
-    step: int
-    phase: np.ndarray  # [blocks], see Machine.phases
-    lanes: Lanes  # of a box of a tensor: of the places in it, in place of threads
-    base: np.ndarray  # [1 or blocks, 1 or threads] bytes
-    offset: int
-    size: int = 4  # bytes at each address
-    trips: range = range(1)
-    stride: float = 0
-    issuer: int = -1  # of a box, the warp that asked for it
-
-    @property
-    def repeats(self) -> int:
-        """The number of executions that it represents."""
-        return len(self.trips)
-
-    def offsets(self, most: int | None = None) -> np.ndarray:
-        """List how far the addresses of each execution are from `base`: [repeats] bytes; of the first `most`
-        only.
-        """
-        return self.offset + distance(np.array(self.trips[:most]), self.stride)
-
-
-def distance(trips: np.ndarray, stride: float) -> np.ndarray:
-    """Tell how many bytes addresses move on by in so many trips.
-
-    A stride that is estimated is a float: then it is whole sectors, so that many are alike.
-    """
-    if isinstance(stride, int):
-        return trips * stride
-    return np.rint(trips * stride / SECTOR).astype(np.int64) * SECTOR
 
 
 class LocalSpan(NamedTuple):
@@ -89,19 +45,23 @@ class Estimated(NamedTuple):
     no_address: float  # share of the requests to global memory that are not in `Machine.streams`
 
 
-@dataclass
-class PhaseSpan:
-    """A stretch of some blocks between two barriers; -1 represents the start and the end of the kernel."""
-
-    opened: int  # address of the barrier
-    closed: int = -1
-
-
 def union(taint: Taint, lanes: Lanes) -> int:
     """Collect the unknown data that some of `lanes` depend on."""
     if isinstance(taint, int):
         return taint
     return int(np.bitwise_or.reduce(np.where(lanes.mask, taint, 0), axis=None))
+
+
+class Purpose(Enum):
+    """What is followed when a program is run: memory whose addresses are wanted, beside control."""
+
+    COUNTS = ("global", "shared", "local")  # of all that is executed
+    ADDRESSES = ("global",)
+    CONTROL = ()  # and guards of accesses and products of matrices
+
+    def decides(self, step: Step) -> bool:
+        """Tell whether the guard of a step is followed as a branch around it would be."""
+        return self is Purpose.CONTROL and (bool(step.memory) or step.pipe == "tensor")
 
 
 class BoundProgram:
@@ -111,10 +71,9 @@ class BoundProgram:
     """
 
     def __init__(
-        self, program: SassProgram, live: list[int], global_stores: bool, counting: bool = True
+        self, program: SassProgram, live: list[int], global_stores: bool, purpose: Purpose = Purpose.COUNTS
     ) -> None:
-        self.program = program
-        self.counting = counting  # else only the addresses in global memory are followed
+        self.program, self.purpose = program, purpose
         self.live = live  # slots that are live where each basic block begins, as bits
         self.global_stores = global_stores
         self.slots: dict[tuple[str, Any], int] = {}
@@ -128,7 +87,7 @@ class BoundProgram:
             step.needed and step.pipe == "global" and step.targets for step in program.steps
         )
         self.actions: list[list[tuple[Step, Action]]] = []  # of each basic block
-        self.only_addresses: BoundProgram | None = None  # the same without counting, once it is asked for
+        self.less: dict[Purpose, BoundProgram] = {}  # the same for other purposes, once they are asked for
 
     def slot_of(self, kind: str, key: Any) -> int:
         """Find the slot of a constant, a number or a special register; pairs take two."""

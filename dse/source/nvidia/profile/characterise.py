@@ -5,16 +5,18 @@ Numbers of the sampled blocks are weighted by how many blocks each represents.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dse.source.machine.blocks import Sample, representative
+from dse.source.machine.blocks import Sample, sampled
 from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.machine.recorded import MEMORY_COUNTS, PhaseSpan, cost_of_accesses
 from dse.source.machine.thread_set import WARP
 from dse.source.nvidia.caches.cache_model import Traffic
-from dse.source.nvidia.execute.interpret import bind_program, run
-from dse.source.nvidia.machine.state import MEMORY_COUNTS, BoundProgram, Estimated, Machine, PhaseSpan
+from dse.source.nvidia.execute.interpret import bind_program, bound_for, run
+from dse.source.nvidia.machine.state import BoundProgram, Estimated, Machine, Purpose
 from dse.source.nvidia.profile.single_warp import Timing, Walk, longest_warp, walk
 from dse.source.nvidia.sass.listing import Listing
 from dse.source.nvidia.sass.opcodes import OPCODES, PIPES
@@ -142,7 +144,7 @@ class Characterisation:
     sampled: int  # blocks that were run
     phases: tuple[PhaseCounts, ...]
     executed: Mapping[int, float]  # address of an instruction → warps that issue it, over the grid
-    spread: float  # largest difference in warp instructions among blocks inside the grid, relative
+    spread: float  # standard error of counts that running some blocks only leaves, relative
     unknown: tuple[UnknownDecision, ...]
     unskipped: Mapping[int, str]  # loops that were run in full, and why
     estimated: Mapping[int, Estimated]  # loops whose sectors and passes are those of some trips, by address
@@ -195,20 +197,42 @@ def characterise(
     kernel: BoundProgram | Listing,
     launch: LaunchArguments,
     times: Timing | None = None,
-    inside: int = 1,
     step_limit: int = 200_000,
     sample: Sample | None = None,
 ) -> Characterisation:
-    """Run the representative blocks of a launch and count.
+    """Run blocks of a launch that stand for all and count.
 
-    With `times`, one warp's critical path is computed too. `inside` is the number of blocks taken from the
-    inside of each dimension of the grid; or `sample` says which blocks to run.
+    With `times`, one warp's critical path is computed too. `sample` says which blocks to run, if not those
+    that `run_sample` chooses.
 
     **Raises:** as `dse.source.nvidia.execute.interpret.run`.
     """
     ready = kernel if isinstance(kernel, BoundProgram) else prepare(kernel)
-    sample = representative(launch.grid, inside) if sample is None else sample
-    return summary(run(ready, launch, sample.blocks, step_limit), sample, times)
+    if sample is None:
+        machine, sample = run_sample(ready, launch, step_limit)
+    else:
+        machine = run(ready, launch, sample.blocks, step_limit)
+    return summary(machine, sample, times)
+
+
+def run_sample(
+    ready: BoundProgram, launch: LaunchArguments, step_limit: int = 200_000
+) -> tuple[Machine, Sample]:
+    """Choose blocks that stand for a launch, and run them.
+
+    **Raises:** as `dse.source.nvidia.execute.interpret.run`.
+    """
+
+    def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int]:
+        machine = run(bound_for(ready, Purpose.CONTROL), launch, blocks, step_limit)
+        counts = sum(counts for counts in machine.phase_counts if counts is not None)
+        lengths = np.zeros(machine.bound.rows)
+        for block in machine.program.blocks:
+            lengths[2 * block.index] = len(block.steps)
+        return np.asarray(counts), lengths, len(machine.trace)
+
+    full = partial(run, ready, launch, step_limit=step_limit)
+    return sampled(launch.grid, launch.threads, control, full, cost_of_accesses)
 
 
 def summary(
@@ -224,7 +248,7 @@ def summary(
     launch, weights = machine.launch, np.array(sample.weights) / machine.launch.blocks
     walks: dict[tuple[int, int], Walk] = {}
     if times is not None:
-        block = int(np.argmax(weights))
+        block = sample.typical
         walks = walk(machine, block, longest_warp(machine, block), times)
     touched = _first_touches(machine, weights)
     usually: dict[int, bool] = {}
@@ -254,7 +278,7 @@ def summary(
             for block in program_.blocks
             for step in block.steps
         },
-        spread=spread(program_.blocks, whole, sample),
+        spread=sample.spread,
         unknown=_unknown(machine),
         unskipped={
             program_.blocks[header].steps[0].address: why for header, why in machine.irregular.items()
@@ -275,17 +299,6 @@ def by_phase(
             key = (span.opened, span.closed)
             sums[key] = sums[key] + counters if key in sums else counters
     return sums
-
-
-def spread(basic_blocks: Sequence[Any], counts: np.ndarray, sample: Sample) -> float:
-    """Return the largest relative difference in warp instructions among blocks inside the grid.
-
-    **Shapes:** counts [rows, blocks], two rows for each basic block first.
-    """
-    lengths = np.array([len(block.steps) for block in basic_blocks])
-    per_block = lengths @ counts[: 2 * len(lengths) : 2]
-    within = per_block[list(sample.inside)] if sample.inside else per_block[:1]
-    return float((within.max() - within.min()) / max(within.max(), 1.0))
 
 
 def access_kind(step: Any) -> str:

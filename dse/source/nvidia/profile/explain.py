@@ -12,9 +12,8 @@ import numpy as np
 
 from dse.hardware.coalescing import LINE, SECTOR
 from dse.source.machine.blocks import Sample
-from dse.source.machine.recorded import Recorded
+from dse.source.machine.recorded import MEMORY_COUNTS, Recorded
 from dse.source.machine.thread_set import WARP
-from dse.source.nvidia.machine.state import MEMORY_COUNTS
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ import numpy as np
 
 from dse.core.numba_cache import compiled
 from dse.hardware.coalescing import SECTOR
-from dse.source.nvidia.machine.state import Machine, Stream
+from dse.source.machine.recorded import Stream
+from dse.source.nvidia.machine.state import Machine
 
 _BLOCK_SHIFT = 48  # the number of the block is in the highest bits of a sector's
 _ONCE = range(1)

@@ -101,7 +101,7 @@ def test_operands_in_shared_memory_pass_its_banks():
 
 def test_what_lies_outside_a_tensor_is_not_moved():
     m = 80  # a block of 64 rows and one of 16
-    counts = characterise(bound("sm_90"), boxes(64, 512, m), inside=8)
+    counts = characterise(bound("sm_90"), boxes(64, 512, m))
     assert counts.total("global load", "bytes") * counts.blocks == (m + 2 * 32) * 512 * 2 * N // 32
     assert counts.total("global store", "bytes") * counts.blocks == m * N * 2
     assert work(counts)["mma_fp16"] * WARPS * counts.blocks == 128 * N * 512
