@@ -76,7 +76,7 @@ def _of_phase(gpu: Gpu, kernel: Kernel, launch: Launch, phase: Phase, accesses: 
         jnp.maximum(times, 1.0),
         phase.passes,
         # Eq. 3 of all its instructions: n λ is what its pipe is busy, n Λ / ILP what a warp alone takes.
-        Compute(insts=jnp.ones_like(busy), cpi=busy, latency=waited + phase.slots),
+        Compute(insts=jnp.ones_like(busy), ilp=jnp.ones_like(busy), cpi=busy, latency=waited + phase.slots),
         jnp.maximum(shared, phase.waits.shared * gpu.latency.shared / launch.warps_per_sm),
         phase.work.barrier,
         accesses,
