@@ -203,7 +203,7 @@ class _Census:
         insts, weights = self.insts[list(chosen)], np.array(list(chosen.values()))
         apart = insts - weights @ insts / self.count
         varies = float(weights @ apart**2)
-        if varies > 0.0:
+        if np.ptp(insts) > 1e-9 * self.mean:
             factors = 1.0 + (self.mean * self.count - weights @ insts) / varies * apart
             weights = weights * factors if (factors > 0.0).all() else weights
         return dict(zip(chosen, weights.tolist(), strict=True))

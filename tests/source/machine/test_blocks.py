@@ -81,3 +81,17 @@ def test_what_blocks_differ_in_comes_out_within_the_stated_spread(name, executed
     mean = of(blocks, True)[0] @ sample.weights / prod(grid)
     expected = of(blocks_of(grid), True).mean()
     assert abs(mean - expected) <= (4 * sample.spread + 1e-9) * expected
+
+
+def test_blocks_may_execute_as_much_in_other_ways():
+    def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int]:
+        odd = np.array([x % 2 for x, _, _ in blocks])
+        return np.array([odd, 1 - odd]) * 0.1, np.array([3.0, 3.0]), 10
+
+    blocks, sample = sampled(
+        (1024, 1, 1), 128, control, lambda blocks: blocks, lambda blocks: np.zeros((1, len(blocks)))
+    )
+    assert sample.spread == 0
+    odd = sum(weight for (x, _, _), weight in zip(blocks, sample.weights, strict=True) if x % 2)
+    assert odd == pytest.approx(512)
+    assert sum(sample.weights) == pytest.approx(1024)

@@ -323,6 +323,8 @@ class Machine:
 
     def close_phase(self, blocks: np.ndarray, address: int) -> None:
         """End the phase of these blocks at a barrier, which opens the next; -1: at the kernel's end."""
+        if self.bound.purpose is Purpose.CONTROL and address >= 0:
+            return  # many blocks are counted, but as a whole
         for number in np.unique(self.phase[blocks]).tolist():
             members = blocks & (self.phase == number)
             counted = np.where(members, self.counts, 0.0)
