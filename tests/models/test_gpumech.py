@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.models import gpumech, gpumech_gto, gpumech_rr, gpumech_rr_corrected
@@ -46,7 +46,6 @@ def run(variant, cases, rate=1.0):
     return np.stack([sum(parts.values()), details["ipc"], details["nonoverlapped_insts"]], -1)
 
 
-@settings(max_examples=40)
 @given(
     cases=st.lists(st.tuples(ROWS, st.integers(1, 64)), min_size=4, max_size=4), rate=st.sampled_from([1, 2])
 )
