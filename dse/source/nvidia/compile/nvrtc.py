@@ -355,8 +355,8 @@ def _failure(path: str, log: str) -> Failure:
     if match := _NO_FILE.search(message):
         message = (
             f"{match[1]}: include: found no {match[2]} beside the file or in the folders given; "
-            "CUDA's own headers come with the packages nvidia-cuda-runtime, nvidia-cuda-cccl (cuda/, cub/) and "
-            "nvidia-cuda-crt (mma.h)"
+            "CUDA's own headers come with the packages nvidia-cuda-runtime, nvidia-cuda-cccl (cuda/, cub/) "
+            "and nvidia-cuda-crt (mma.h)"
         )
     return Failure("compile error", message if name in message else f"{name}: {message}")
 
