@@ -163,8 +163,8 @@ def rank(
 ) -> _rank.Ranking:
     """Rank every valid configuration of a kernel on a GPU, fastest first.
 
-    The first model decides the order. `sizes` changes problem sizes, `sample` takes so many configurations at
-    random, `measured` is a file of measured times to add as a column.
+    The first model decides the order. `sizes` changes problem sizes, `sample` takes this many configurations
+    at random, `measured` is a file of measured times to add as a column.
 
     `cascade` ranks by models one after the other, each on what the one before it kept: a count, or a share
     with %, as in `phase:5%,pipeline:200,source:20`; `.levels` then says what each did. `refit` orders by

@@ -97,6 +97,6 @@ def best_first(
     """Order configurations for what takes the first that launches, or has no time to try them all.
 
     All are returned: the fastest predicted first, last those that cannot be launched. Where there are more
-    than `compiled`, shared memory and registers of the others are estimated from so many. See `kernel`.
+    than `compiled`, shared memory and registers of the others are estimated from this many. See `kernel`.
     """
     return CallPruner(function, gpu, model, grid=grid, compiled=compiled).best_first(configs, args)

@@ -26,7 +26,7 @@ ORDERS = ("predicted", "reversed", "none")  # of the predictions that a tuner is
 class TuningSettings:
     """Settings of the tuning that is scored.
 
-    With `parts`, figures are means over so many random halves of a table, each with an optimum of its own.
+    With `parts`, figures are means over this many random halves of a table, each with an optimum of its own.
     `order` is one of ORDERS: "reversed" turns the order of the predictions around, "none" takes them away.
 
     **Raises:** DseError for another order, or a budget below the first of BUDGETS.
@@ -68,7 +68,7 @@ def evaluate(
 
 
 def row(path: Path, plan: TuningSettings, note: Note = ignore, progress: Progress = silent) -> dict[str, Any]:
-    """Score tuning on one measured table, means over so many seeds.
+    """Score tuning on one measured table, means over this many seeds.
 
     Fractions are of the optimum (fastest time over the time reached): `random_20` is random choice of 20,
     exactly; `untuned_top20` the best of the model's first 20; `tune_K` what tuning has after K evaluations, 5
@@ -110,7 +110,7 @@ def in_order(choices: Candidates, order: str) -> Candidates:
 
 
 def _half(count: int, part: int) -> np.ndarray:
-    """Take half of so many rows at random."""
+    """Take half of this many rows at random."""
     return np.sort(np.random.default_rng(part).permutation(count)[: -(-count // 2)])
 
 

@@ -135,7 +135,7 @@ def tuning(
         int, typer.Option(metavar="N", min=5, help="Evaluations of `dse tune`, at most.")
     ] = 100,
     compiled: Annotated[
-        int, typer.Option("--compile", metavar="N", help="Of a source: compile so many configurations.")
+        int, typer.Option("--compile", metavar="N", help="Of a source: compile this many configurations.")
     ] = 96,
     only: Annotated[str, typer.Option(metavar="TEXT", help="Spaces or GPUs whose name holds this.")] = "",
     by_source: inputs.SourceOption = False,

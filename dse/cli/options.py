@@ -55,7 +55,7 @@ class SpreadOptions:
     panel: ClassVar = "On several processes or machines"
 
     workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=1024, help="Run on so many processes, by Dask.")
+        int | None, typer.Option(metavar="N", min=1, max=1024, help="Run on this many processes, by Dask.")
     ] = None
     cluster: Annotated[
         str | None,

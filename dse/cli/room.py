@@ -62,7 +62,7 @@ def _check_limits() -> None:
 
 
 def _check_threads(count: int, limit: int) -> None:
-    """Start so many threads at a time: how many there are besides ours, only the system knows."""
+    """Start this many threads at a time: how many there are besides ours, only the system knows."""
     done = threading.Event()
     started = []
     try:

@@ -86,7 +86,7 @@ def without_effect(measured: Measured) -> list[str]:
 
 
 def sample(measured: Measured, kernel: Counts, number: int, seed: int = 1) -> np.ndarray:
-    """Draw so many configurations that ran, at random; all if there are fewer. Returns their rows.
+    """Draw this many configurations that ran, at random; all if there are fewer. Returns their rows.
 
     Parameters that have one value only in the kernel's space must have it.
 

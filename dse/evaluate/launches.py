@@ -20,7 +20,7 @@ from dse.types import Gpu, Launch, Resources
 
 WIDE = {"xla_cpu_prefer_vector_width": 512}
 WORTH = 1 / 16  # of all work: what a further length has to save,
-LEAST = 1 << 22  # and so many configurations: it has to be compiled for
+LEAST = 1 << 22  # and this many configurations: it has to be compiled for
 
 
 @dataclass(frozen=True)

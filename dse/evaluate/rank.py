@@ -194,7 +194,7 @@ def configurations(
     sample: int | None = None,
     seed: int = 0,
 ) -> dict[str, np.ndarray]:
-    """Return all valid ones, or so many of them at random, in order. DseError if there is none.
+    """Return all valid ones, or this many of them at random, in order. DseError if there is none.
 
     A kernel without parameters has one configuration, by the number 1.
     """

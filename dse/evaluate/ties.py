@@ -13,7 +13,7 @@ def tied(seconds: np.ndarray) -> int:
 
 
 def diverse(seconds: np.ndarray, parameters: Mapping[str, np.ndarray], most: int) -> np.ndarray:
-    """Choose one of each group of equal predictions, at most so many: places [K], ascending.
+    """Choose one of each group of equal predictions, at most this many: places [K], ascending.
 
     The first of all, then of each group the one that differs most from those chosen before; of several the
     first. **Shapes:** seconds [N], ascending and finite, and parameters in the same order.

@@ -108,7 +108,7 @@ class Counts(Protocol):
 
     @property
     def path(self) -> Path:
-        """The file that tells of the kernel, which messages name."""
+        """The file that describes the kernel, which messages name."""
         ...
 
     @property

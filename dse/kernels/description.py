@@ -127,7 +127,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Description:
-    """A kernel.toml, read and checked; or what else tells of a kernel, see `described`.
+    """A kernel.toml, read and checked; or what else describes a kernel, see `described`.
 
     Hashable, so that it can be a static argument of a jitted function.
     """
@@ -201,7 +201,7 @@ def describe(
     **Units:** counts of one warp; float fields have 64 bits.
     **Edges:** `problem` may leave out sizes, which then take their defaults. Resources that are no whole
     numbers are rounded up. Those beyond 32 bits are cut off at 2^31 - 1, which is beyond every limit of a
-    block; a grid of more blocks than that is described as if it had so many.
+    block; a grid of more blocks than that is described as if it had this many.
     **Raises:** DseError for a kernel that is known by its source only.
     """
     _expect_described(description)

@@ -75,7 +75,7 @@ class Arguments:
         ]
 
     def argument(self, passed: Passed, place: int, value: Given, size: int) -> Argument:
-        """Return an address, a number of so many bytes, a tensor map, or a part of one."""
+        """Return an address, a number of this many bytes, a tensor map, or a part of one."""
         if isinstance(value, Array):
             return self.array(place, value)
         if not isinstance(value, Descriptor):
@@ -111,7 +111,7 @@ class Arguments:
         return self.room(_SCRATCH, size) if size else 0
 
     def room(self, place: int, size: int) -> int:
-        """Return an address with room for so many bytes."""
+        """Return an address with room for this many bytes."""
         if place in self.addresses and self.addresses[place][1] < size:
             self.device.free(self.addresses.pop(place)[0])
         if place not in self.addresses:
@@ -120,7 +120,7 @@ class Arguments:
 
 
 def number(value: Any, size: int) -> Argument:
-    """Pack a number as a parameter of so many bytes."""
+    """Pack a number as a parameter of this many bytes."""
     if isinstance(value, float):
         return np.array([value], f"f{size}")
     return np.frombuffer(int(value).to_bytes(size, "little", signed=int(value) < 0), np.uint8)

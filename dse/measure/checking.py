@@ -45,7 +45,7 @@ class Reference:
 
 
 def places(size: int, seed: int = 0) -> np.ndarray:
-    """Choose where to look in an output of so many elements, ascending, each once."""
+    """Choose where to look in an output of this many elements, ascending, each once."""
     if size <= WHOLE:
         return np.arange(size)
     starts = np.random.default_rng(seed).integers(0, size - LENGTH, RUNS)

@@ -132,7 +132,7 @@ class Device:
     # Memory
 
     def allocate(self, size: int) -> int:
-        """Allocate so many bytes and return their address."""
+        """Allocate this many bytes and return their address."""
         address = int(self._call("cuMemAlloc", max(size, 16)))
         self.buffers.append(address)
         return address
@@ -153,7 +153,7 @@ class Device:
         return values
 
     def zero(self, address: int, size: int) -> None:
-        """Set so many bytes to 0."""
+        """Set this many bytes to 0."""
         self._call("cuMemsetD8", address, 0, size)
 
     def copy(self, target: int, source: int, size: int) -> None:
@@ -177,7 +177,7 @@ class Device:
         return int(address), int(size)
 
     def allow_dynamic_shared(self, code: LoadedCode, size: int) -> None:
-        """Allow launches to add so many bytes of shared memory, which beyond 48 KiB they else may not."""
+        """Allow launches to add this many bytes of shared memory, which beyond 48 KiB they else may not."""
         self._call("cuFuncSetAttribute", code.function, self._dynamic, size)
 
     def resident_blocks(self, code: LoadedCode, threads: int, dynamic: int = 0) -> int:
@@ -252,8 +252,8 @@ class Device:
     def milliseconds(self, work: Callable[[], None], launches: int, busy: Callable[[int], None]) -> float:
         """Time the launches of `work` by the GPU's own clock.
 
-        `busy` starts what keeps the GPU busy for so many nanoseconds, until all launches wait for it: an idle
-        GPU would begin its clock before the first one has reached it.
+        `busy` starts what keeps the GPU busy for this many nanoseconds, until all launches wait for it: an
+        idle GPU would begin its clock before the first one has reached it.
         """
         start, stop = self._events
         busy(_AHEAD_NS + launches * _LAUNCH_NS)

@@ -108,7 +108,7 @@ def _of_phase(gpu: Gpu, phase: Phase) -> tuple[Array, Array, Array]:
 
 
 def _equal(gpu: Gpu, insts: Array, times: Array, latency: Array) -> tuple[Array, Array, Array]:
-    """Cut `insts` into so many equal intervals, or into one without a stall."""
+    """Cut `insts` into this many equal intervals, or into one without a stall."""
     repeats = jnp.where(times > 0, times, 1.0)
     stall = jnp.where(times > 0, jnp.maximum(latency - 1.0 / gpu.issue_limit, 0.0), 0.0)
     return insts / repeats, stall, repeats

@@ -63,7 +63,7 @@ def kernel_cycles(
     cores: Array | float = CORES,
     depth: Array | float = DEPTH,
 ) -> Array | float:
-    """Return C(K), the cycles of an SM that runs so many blocks of so many warps (Eq. K3).
+    """Return C(K), the cycles of an SM that runs this many blocks of this many warps (Eq. K3).
 
     `of_thread` is C_T, the most cycles that one of the kernel's threads takes (Eq. K2).
     """

@@ -186,7 +186,7 @@ def _side_by_side(gpu: Gpu, phases: tuple[Phase, ...], dimensions: int) -> _Phas
 
 
 def _first_axis(x: Array, dimensions: int) -> Array:
-    """Give an array that is to broadcast with others of so many dimensions a first axis besides."""
+    """Give an array that is to broadcast with others of this many dimensions a first axis besides."""
     return jnp.reshape(x, (1,) * (dimensions + 1 - jnp.ndim(x)) + jnp.shape(x))
 
 
@@ -223,7 +223,7 @@ def _bounds(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases]) -> list
 
 
 def _wave(bound: _Bound, warps: tuple[Array, Array]) -> _Piece:
-    """Return the cycles of a phase, or of a loop, with so many warps on an SM."""
+    """Return the cycles of a phase, or of a loop, with this many warps on an SM."""
     in_partitions, in_sm = warps
     counts = (in_partitions, *(in_sm for _ in SIDE_BY_SIDE[1:]))
     loads = [_Piece(of.cycles * count, of.cause) for of, count in zip(bound.busiest, counts, strict=True)]
@@ -237,7 +237,7 @@ def _wave(bound: _Bound, warps: tuple[Array, Array]) -> _Piece:
 
 
 def _over_phases(passes: Array, cycles: Array) -> Array:
-    """Add up what so many passes take."""
+    """Add up what this many passes take."""
     return jnp.sum(passes * cycles, axis=0, keepdims=True)
 
 
@@ -260,7 +260,7 @@ def _busiest(pipes: dict[str, Array]) -> tuple[_Piece, ...]:
 
 
 def _most(pipes: dict[str, Array], warps: tuple[Array, Array]) -> Array:
-    """Return the cycles that so many warps keep the busiest pipe busy."""
+    """Return the cycles that this many warps keep the busiest pipe busy."""
     by_kind = (
         reduce(jnp.maximum, (pipes[name] for name in names if name in pipes)) * most
         for names, most in zip((IN_PARTITIONS, IN_SM), warps, strict=True)

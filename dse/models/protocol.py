@@ -1,4 +1,4 @@
-"""The interface of a model: it turns (gpu, kernel, launch) into a prediction, and tells of itself.
+"""The interface of a model: it turns (gpu, kernel, launch) into a prediction, and describes itself.
 
 Closed forms and what is simulated are the two kinds, told apart by `differentiable` alone. Any object that
 has these attributes is a model; functions that take models take names of the registry as well.

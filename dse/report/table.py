@@ -79,7 +79,7 @@ def print_table(
 def fit(
     columns: Sequence[TableColumn], width: int, section: str | None = None
 ) -> tuple[list[TableColumn], list[TableColumn], list[TableColumn]]:
-    """Choose the columns that a table of so many characters has room for.
+    """Choose the columns that a table of this many characters has room for.
 
     **Returns:** those that are shown, cut down to their widths; those that are the same in all rows; and
     those that there is no room for.
@@ -139,7 +139,7 @@ def _drawn(columns: Sequence[TableColumn], rows: Sequence[Mapping[str, Any]], se
 
 
 def _wrapped(header: str, width: int) -> str:
-    """Break a header into lines of so many characters."""
+    """Break a header into lines of this many characters."""
     lines = [""]
     for piece in re.findall(r"[^ _]*[ _]*", header):
         if lines[-1] and len((lines[-1] + piece).rstrip(" ")) > width:

@@ -222,7 +222,7 @@ def chrome_trace(profile: "Profile", *, critical: Sequence[int] | np.ndarray = (
     return {
         "traceEvents": heads + slices,
         "displayTimeUnit": "ns",
-        "otherData": {"time unit": "1 µs stands for 1 cycle", "makespan in cycles": float(profile.makespan)},
+        "otherData": {"time unit": "1 µs represents 1 cycle", "makespan in cycles": float(profile.makespan)},
     }
 
 

@@ -34,6 +34,6 @@ def kernel(loads: Any, comp: Any, **values: Any) -> Kernel:
 
 
 def launch(warps: Any, **values: Any) -> Launch:
-    """Make a launch of one block of so many warps on one SM."""
+    """Make a launch of one block of this many warps on one SM."""
     fields: dict[str, Any] = dict.fromkeys(("blocks", "resident_blocks", "active_sms", "waves"), 1.0)
     return Launch(**(fields | {"threads_per_block": 32.0 * warps, "warps_per_block": warps} | values))

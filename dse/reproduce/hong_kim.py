@@ -70,7 +70,7 @@ def table_2() -> list[Row]:
     )
     where = {"active_sms": inputs["active_sms"], "blocks": inputs["blocks"]}
     launch = examples.launch(4.0, resident_blocks=inputs["active_blocks_per_sm"], **where)
-    many = examples.launch(1e6, **where)  # so many warps bound neither MWP nor CWP
+    many = examples.launch(1e6, **where)  # this many warps bound neither MWP nor CWP
 
     predicted = mwp_cwp.predict(gpu, kernel, launch)
     mem_l, delay = mwp_cwp.memory_period(gpu, kernel)

@@ -1,4 +1,4 @@
-"""Lemeire, Cornelis & Konstantinidis (Pipeline model), with what it tells of GPUMech.
+"""Lemeire, Cornelis & Konstantinidis (Pipeline model), with what it says of GPUMech.
 
 What it measured cannot be made again without its GPUs: Tables 8 and 10 to 12 but for their averages. Figures
 12, 13 and 16 are simulated by scripts/studies/pipeline_experiments.py.

@@ -72,7 +72,7 @@ class TegMachine:
     channel_bytes: int = 256
 
     def transactions_in_flight(self, element_bytes: int) -> float:
-        """Return C_mem: how many accesses of a warp to elements of so many bytes a TPC has under way at most.
+        """Return C_mem: accesses of a warp to elements of this many bytes that a TPC has under way at most.
 
         **Source:** Sec. 3.2.4.
         """
@@ -246,7 +246,7 @@ def case(
     scheduler: str = "rr",
     groups: int | None = None,
 ) -> Case:
-    """Make a case of so many warps on one SM: one block, or whole blocks where a block has fewer.
+    """Make a case of this many warps on one SM: one block, or whole blocks where a block has fewer.
 
     `groups` are the blocks in all, as many as at a time if not given; `scheduler` is the scoreboard's policy.
     """

@@ -68,7 +68,7 @@ class SourceKernel:
 
     @property
     def path(self) -> Path:
-        """The file that tells of the kernel."""
+        """The file that describes the kernel."""
         return self.description.path
 
     @property

@@ -255,7 +255,7 @@ def axes(scale: float, repeats: int) -> dict[str, Any]:
 
 
 def traces(first: Any, second: Any) -> int:
-    """How many functions are traced anew by a second sweep of the same shape."""
+    """How many functions are traced again by a second sweep of the same shape."""
     import jax
 
     first.top(10, ["gpu", "size"])

@@ -1,6 +1,6 @@
 """What one step of tuning costs: `bench/tune.py [--configurations N] [--json]`.
 
-A step refits the surrogate to what was measured and puts all configurations in order anew, to choose the
+A step refits the surrogate to what was measured and puts all configurations in order again, to choose the
 next. Times are made by the model of a described kernel, with noise. The first step fits scales from nothing;
 all are timed, by the CPU time of this process, on one core.
 """

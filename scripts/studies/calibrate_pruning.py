@@ -242,7 +242,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     parser.add_argument("-o", "--out", type=Path, help="a page with the two markers, to be filled")
     parser.add_argument("--calibration", type=Path, help="write what was learned there")
-    parser.add_argument("--known", type=Path, help="a file that --calibration wrote: learn nothing anew")
+    parser.add_argument("--known", type=Path, help="a file that --calibration wrote: learn nothing new")
     options = parser.parse_args()
     cache()
     try:

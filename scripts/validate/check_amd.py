@@ -67,7 +67,7 @@ class Checked:
     target: str
     configurations: int = 0
     values: int = 0
-    unknown_data: int = 0  # configurations in which a branch or an address hangs on what is not stated
+    unknown_data: int = 0  # configurations in which a branch or an address depends on what is not stated
     compile_s: float = 0.0  # CPU seconds of this process, all together; the compiler's own are not in it
     run_s: float = 0.0
     slowest_s: float = 0.0

@@ -137,7 +137,7 @@ CompileOption = Annotated[
     typer.Option(
         "--compile",
         metavar="N",
-        help="Of a source: compile so many configurations, and estimate the others from them.",
+        help="Of a source: compile this many configurations, and estimate the others from them.",
     ),
 ]
 SetOption = Annotated[

@@ -40,7 +40,7 @@ class SimulatorOptions:
             metavar="N",
             min=1,
             max=2**31 - 1,
-            help="Of pipeline: simulate so many blocks of one SM from start to end, two rounds at least; "
+            help="Of pipeline: simulate this many blocks of one SM from start to end, two rounds at least; "
             "without it, samples are.",
         ),
     ] = None

@@ -1,4 +1,4 @@
-"""A table cut into the spaces that it tells of: a kernel's configurations on a GPU, a forecast a model."""
+"""A table cut into the spaces that it covers: a kernel's configurations on a GPU, a forecast a model."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -176,7 +176,7 @@ def calibrate(
 
 
 def check_target(path: Path, gpus: int) -> None:
-    """Refuse a path to which so many fitted GPUs cannot be written. **Raises:** DseError."""
+    """Refuse a path to which this many fitted GPUs cannot be written. **Raises:** DseError."""
     if gpus > 1 and (path.suffix == ".toml" or path.is_file()):
         raise DseError(f"{path}: found a file for {gpus} GPUs, expected a folder")
     if gpus == 1 and path.suffix != ".toml":
@@ -232,7 +232,7 @@ def _kept(record: Fact, moved: Container[str]) -> Fact:
 def _data(
     space: MeasuredSpace, file: GpuFile, sample: int | None, random: np.random.Generator
 ) -> tuple[Data, int]:
-    """Read a space as data: of so many configurations, and how many ran."""
+    """Read a space as data: of this many configurations, and how many ran."""
     table = measured.load(space.path, space.kernel)
     ran = np.flatnonzero(table.ok)
     count = len(ran)

@@ -22,7 +22,7 @@ def sampled(
     steps: int,
     key: Array,
 ) -> Float[Array, "samples parameters"]:
-    """Return where an even number of walkers go, in the second half of so many steps."""
+    """Return where an even number of walkers go, in the second half of this many steps."""
     half = len(walkers) // 2
     density = jax.vmap(log_density)
 

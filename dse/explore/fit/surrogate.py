@@ -42,7 +42,7 @@ def positions(parameters: Mapping[str, np.ndarray]) -> Float[np.ndarray, "n vary
 
 
 def prior(features: int, missed: float = MISSED) -> Hyperparameters:
-    """Return the prior of the scales of so many features: log-normal."""
+    """Return the prior of the scales of this many features: log-normal."""
     middles = 2 * np.log([missed, missed, 1.0, ROUGH, *(1 / LENGTH,) * features])
     return Hyperparameters(middles, 2 * np.array([0.6, 0.6, 0.5, 0.5, *(0.7,) * features]))
 

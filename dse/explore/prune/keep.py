@@ -145,7 +145,7 @@ def conformal(values: np.ndarray, risk: float) -> float:
 def _reason(
     candidates: Candidates, share: float, margin: float | None, explained: Explained | None, measured: int
 ) -> str:
-    """Word why so many are kept."""
+    """Word why this many are kept."""
     if explained is not None and explained.share < EXPLAINS:
         evidence = f"{max(explained.share, 0):.0%} of the variance of {explained.count} measurements"
         evidence = f"{evidence}, rank correlation {explained.rank:.2f}"

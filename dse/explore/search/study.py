@@ -243,7 +243,7 @@ def run(
 
 
 def _told(search: Search, asked: Sequence[Asked], values: Sequence[Sequence[float]], trials: int) -> None:
-    """Tell what a batch found, and exchange it with the storage, which gets no more than so many trials."""
+    """Tell what a batch found, and exchange it with the storage, which gets no more than this many trials."""
     kept = search.kept
     with kept.alone() if kept is not None else nullcontext():
         if kept is not None:

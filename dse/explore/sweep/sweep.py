@@ -34,7 +34,7 @@ Per = Sequence[str] | None
 class Sweep:
     """Kernels × problem sizes × GPUs × models: nothing is evaluated before one of its methods is called.
 
-    With `workers` it runs on so many processes of this machine, with `cluster` on the Dask cluster at this
+    With `workers` it runs on this many processes of this machine, with `cluster` on the Dask cluster at this
     address, else on all cores in this process; results are the same to the bit.
     """
 

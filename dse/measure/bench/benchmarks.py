@@ -111,7 +111,7 @@ def chase(cache: str) -> Benchmark:
 
 
 def load(width: int, cache: str) -> str:
-    """Return the opcode of a global load of so many bytes; past the L1 (cg), it sees what other SMs write."""
+    """Return the opcode of a global load of `width` bytes; past the L1 (cg), it sees what other SMs write."""
     size = f".{8 * width}" if width > 4 else ""
     return f"LDG{size}" + (".STRONG.GPU" if cache == "cg" else "")
 

@@ -83,12 +83,12 @@ class Microbenchmarks:
         return self.codes[build]
 
     def blocks(self, warps: int) -> int:
-        """Return the blocks of an SM that have so many warps together; 0 if that cannot be."""
+        """Return the blocks of an SM that have this many warps together; 0 if that cannot be."""
         blocks = -(-warps // self.block_limit)
         return blocks if warps <= self.limit and warps % blocks == 0 else 0
 
     def fits(self, build: Benchmark, warps: int) -> bool:
-        """Tell whether an SM holds so many warps of a kernel at a time."""
+        """Tell whether an SM holds this many warps of a kernel at a time."""
         blocks = self.blocks(warps)
         return blocks > 0 and (
             self.device.resident_blocks(self.code(build), warps // blocks * _WARP) >= blocks
@@ -99,7 +99,7 @@ class Microbenchmarks:
         return next(warps for warps in reversed(WARPS) if self.fits(build, warps))
 
     def span(self, build: Benchmark, warps: int, arguments: Sequence[Argument]) -> tuple[float, float]:
-        """Return the cycles of an SM with so many warps, and its clock in MHz (0 after too short a time)."""
+        """Return the cycles of an SM with this many warps, and its clock in MHz (0 if too short)."""
         device, blocks = self.device, self.blocks(warps)
         grid = blocks * device.sm_count
         device.zero(self.arrived, 4 * _SMS)
@@ -115,7 +115,7 @@ class Microbenchmarks:
         )
 
     def read(self, count: int, warps: int) -> tuple[float, float]:
-        """Compute cycles and MHz from what so many warps wrote down, of which an SM has `warps`."""
+        """Compute cycles and MHz from what this many warps wrote down, of which an SM has `warps`."""
         times = self.device.download(self.times, np.empty((count, _NUMBERS), np.int64))
         return cycles_of(times, warps)
 
@@ -123,7 +123,7 @@ class Microbenchmarks:
 def cycles_of(times: np.ndarray, warps: int) -> tuple[float, float]:
     """Return the middle SM's cycles from its first warp's start to its last one's end, and its clock in MHz.
 
-    SMs that did not have just so many warps are left out, unless all are.
+    SMs that did not have just this many warps are left out, unless all are.
 
     **Shapes:** times [warps of the grid, 4]: start, end, SM, nanoseconds.
     """

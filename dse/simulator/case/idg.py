@@ -141,7 +141,7 @@ class PhaseGraph:
         return len(self.part)
 
     def program(self, throughput_cycles: np.ndarray, latency_cycles: np.ndarray, phases: int) -> Program:
-        """Make a program of so many phases. **Shapes:** λ and Λ of the instructions, [n]."""
+        """Make a program of this many phases. **Shapes:** λ and Λ of the instructions, [n]."""
         n = len(self)
         if phases > UNROLLED:
             preds, loops = tuple(tuple(j % n for j in js) for js in self.preds), (Loop(0, n, phases),)
@@ -222,7 +222,7 @@ class PhasePlan:
         return np.array([len(graph) for graph in self.graphs])
 
     def program(self, n: int, phases: int, tick: float) -> Program:
-        """Make a program of so many phases of kernel n, in whole ticks of so many cycles; 0: not rounded."""
+        """Make a program of this many phases of kernel n, in whole ticks of these cycles; 0: not rounded."""
         graph = self.graphs[n]
         throughput_cycles = self.throughput_cycles[n, graph.part] * graph.share
         latency_cycles = self.latency_cycles[n, graph.part] * graph.share

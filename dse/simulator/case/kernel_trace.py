@@ -82,7 +82,7 @@ class _Writer:
         self.pattern = f" // transactions={round(float(kernel.transactions_per_uncoal))}" if scattered else ""
 
     def instructions(self, part: str, count: int) -> Iterator[str]:
-        """Yield so many instructions of a part; runs of a chain are rolled."""
+        """Yield this many instructions of a part; runs of a chain are rolled."""
         if part in _CHAINED:
             while count and self.loaded:  # each waits for one that was loaded
                 yield from self._chained(part, self.loaded.pop(0))

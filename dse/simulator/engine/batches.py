@@ -51,7 +51,7 @@ def simulate_columns(
 
 
 def batches(columns: CaseColumns, numbers: np.ndarray, record: bool) -> Iterator[np.ndarray]:
-    """Cut the numbers of cases into those to simulate at a time: of one order, and so many at most."""
+    """Cut the numbers of cases into those to simulate at a time: of one order, and this many at most."""
     for order in (False, True):
         alike = numbers[columns.dataflow[numbers] == order]
         recorded = columns.entries[alike].cumsum() // MOST_RECORDED if record else np.zeros(len(alike), int)

@@ -179,7 +179,7 @@ def _later(times: np.ndarray, k: Place, by: Any, never: Any) -> None:
 
 @inlined
 def _skip(state: State, t: Place, n: Place, never: Any, repeats: Any, depth: Any) -> None:
-    """Move a lane on by so many periods."""
+    """Move a lane on by this many periods."""
     times, counts = state.times, state.counts
     slots = Index(counts[n + at.SLOTS])
     resident = slots * Index(counts[n + at.WARPS])

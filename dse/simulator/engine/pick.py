@@ -22,7 +22,7 @@ WIDTH = 16  # warps of a vector
 
 
 def picker(subsystems: int, kind: type["Warps"]) -> Callable[..., Any]:
-    """Make a function that picks among the warps of a case with at most so many subsystems.
+    """Make a function that picks among the warps of a case with at most this many subsystems.
 
     It returns when the next instruction enters, and a word of which the low bits are the key of its warp.
     """

@@ -12,7 +12,7 @@ from dse.simulator.engine.state import State
 
 @inlined
 def take_turns(state: State, lanes: Place) -> None:
-    """Let the first so many lanes take turns."""
+    """Let the first this many lanes take turns."""
     counts = state.counts
     for lane in range(lanes):
         following = ZERO if lane + ONE == lanes else lane + ONE

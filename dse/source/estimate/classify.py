@@ -53,7 +53,7 @@ class Registers:
 
     @staticmethod
     def of(points: np.ndarray, values: np.ndarray) -> "Registers":
-        """Learn from the registers `found` [n] at points [n, d]."""
+        """Learn from the registers `values` [n] at points [n, d]."""
         logs = np.sort(np.log(values))
         jumps = np.diff(logs)
         border, kinds = np.inf, None
@@ -90,7 +90,7 @@ class Registers:
         return self._nearest(logs)
 
     def within(self, points: np.ndarray, most: np.ndarray) -> np.ndarray:
-        """Return the chance that points have at most so many registers, both [m]."""
+        """Return the chance that points have at most this many registers, both [m]."""
         logs, deviation = self.process.estimate(points), np.sqrt(self.process.variance(points) + 1e-6)
         low = ndtr((np.log(most + 0.5) - logs) / deviation)
         if self.kinds is None:

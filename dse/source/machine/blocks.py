@@ -2,7 +2,7 @@
 
 
 First a census: many blocks, drawn at random, are run as far as control needs it, which is cheap. Where all
-blocks of the inside of the grid, of an edge or of a corner execute the same, one stands for the others. Where
+blocks of the inside of the grid, of an edge or of a corner execute the same, one represents the others. Where
 not, blocks that execute alike are a stratum, and one of each is run in full. Some more of the largest are
 compared with it: if they differ in the sectors and banks that they access, many more blocks are run.
 
@@ -25,7 +25,7 @@ TOLERANCE = 0.02  # standard error of what is counted, relative: more blocks are
 _FIRST = 32  # blocks of the first census, which tells what more of them cost
 _MOST = 2**12  # blocks of a census
 _WORK = 2**23, 2**25, 2**27  # threads times basic blocks executed, of a census; more where a spread is left
-_STRATA = 16  # blocks that execute in more ways are ordered by their instructions, and cut into so many
+_STRATA = 16  # blocks that execute in more ways are ordered by their instructions, and cut into this many
 _CHECKS = 6  # blocks whose accesses are compared
 _MEMBERS = 32  # blocks run where accesses differ
 
@@ -74,7 +74,7 @@ def sampled(
     run: Callable[[Sequence[Dimensions]], Ran],
     accessed: Callable[[Ran], np.ndarray],
 ) -> tuple[Ran, Sample]:
-    """Run blocks that stand for a grid of blocks of so many threads.
+    """Run blocks that represent a grid of blocks of this many threads.
 
     `accessed` sums what the accesses of each block cost, [ways, blocks].
 
@@ -121,7 +121,7 @@ class _Census:
                 break
 
     def _take(self, count: int, control: Control) -> int:
-        """Run so many blocks, or all if there are no more; return the pieces of code executed."""
+        """Run this many blocks, or all if there are no more; return the pieces of code executed."""
         drawn = _drawn(self.grid, count, self.random)
         self.places, where = np.unique([*drawn, *self.corners.blocks], axis=0, return_inverse=True)
         where = where.ravel()
@@ -221,7 +221,7 @@ def _as_blocks(places: np.ndarray) -> list[Dimensions]:
 
 
 def _drawn(grid: Dimensions, count: int, random: np.random.Generator) -> np.ndarray:
-    """Draw so many blocks, each in a stratum of its own along each dimension; or all, if half are wanted."""
+    """Draw this many blocks, each in its own stratum along each dimension; all, if half are wanted."""
     if 2 * count >= math.prod(grid):
         return np.stack(np.meshgrid(*map(np.arange, grid), indexing="ij"), axis=-1).reshape(-1, 3)
     ranks = np.stack([random.permutation(count) for _ in grid], axis=-1)

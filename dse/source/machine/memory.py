@@ -28,7 +28,7 @@ class SharedMemory:
         return taint
 
     def _reach(self, highest: int) -> None:
-        """Have at least so many words."""
+        """Have at least this many words."""
         rows, size = self.words.shape
         if highest >= size:
             grown = np.zeros((rows, max(2 * size, highest + 1)), _U32)

@@ -35,7 +35,7 @@ class Stream:
 
     @property
     def repeats(self) -> int:
-        """The number of executions that it stands for."""
+        """The number of executions that it represents."""
         return len(self.trips)
 
     def offsets(self, most: int | None = None) -> np.ndarray:
@@ -46,7 +46,7 @@ class Stream:
 
 
 def distance(trips: np.ndarray, stride: float) -> np.ndarray:
-    """Tell how many bytes addresses move on by in so many trips.
+    """Tell how many bytes addresses move on by in this many trips.
 
     A stride that is estimated is a float: then it is whole sectors, so that many are alike.
     """
@@ -57,7 +57,7 @@ def distance(trips: np.ndarray, stride: float) -> np.ndarray:
 
 @dataclass
 class PhaseSpan:
-    """A stretch of some blocks between two barriers; -1 stands for the start and the end of the kernel."""
+    """A stretch of some blocks between two barriers; -1 represents the start and the end of the kernel."""
 
     opened: int  # address of the barrier
     closed: int = -1

@@ -20,7 +20,7 @@ def kernel(
 
 
 def counts_of(description: Description, source: bool = False, compiled: int | None = None) -> Counts:
-    """Count a kernel by its source if that is asked for, or if nothing else tells of it.
+    """Count a kernel by its source if that is asked for, or if nothing else describes it.
 
     `compiled` is how many configurations are compiled, the others being estimated from them; None: all.
 

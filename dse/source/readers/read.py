@@ -1,4 +1,4 @@
-"""Read a kernel from any file that tells of it: each kind of file is a row of KINDS."""
+"""Read a kernel from any file that describes it: each kind of file is a row of KINDS."""
 
 import re
 from collections.abc import Callable

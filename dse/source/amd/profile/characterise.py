@@ -62,7 +62,7 @@ def characterise(
     gpu: Gpu,
     joins: bool = False,
 ) -> Characterisation:
-    """Run blocks that stand for a launch and count, with the caches and latencies of a GPU (scalars).
+    """Run blocks that represent a launch and count, with the caches and latencies of a GPU (scalars).
 
     With `joins`, loads of neighbours in the LDS count as the one wide load that older compilers make of them.
 

@@ -55,7 +55,7 @@ class _Cover:
         return np.bincount(self.sector, of_shift[self.shift], minlength=sectors)
 
     def least(self, amounts: np.ndarray, covered: np.ndarray) -> None:
-        """Lower `found` to the least of `amounts` among the blocks that touch each sector."""
+        """Lower `covered` to the least of `amounts` among the blocks that touch each sector."""
         of_shift = np.full(self.shifts, _NEVER)
         there = self.of_block >= 0
         np.minimum.at(of_shift, self.of_block[there], amounts[there])
@@ -169,7 +169,7 @@ class Footprint:
         return np.where(self.scattered > 0, anywhere, nearest > back)
 
     def grown(self, blocks: float) -> float:
-        """Return the sectors that so many blocks in a row touch together."""
+        """Return the sectors that this many blocks in a row touch together."""
         before, after = (np.minimum(nearest, blocks) for nearest in self.nearest)
         anywhere = blocks * _mean_new(self.scattered, blocks)
         apiece = np.where(self.scattered > 0, anywhere, (before + after) / 2)
@@ -225,7 +225,7 @@ def _scattered(families: Sequence[Family], family: np.ndarray, times: np.ndarray
 
 
 def _mean_new(chance: np.ndarray, blocks: float) -> np.ndarray:
-    """Return the chance that no block before touched a sector, mean over the first so many blocks."""
+    """Return the chance that no block before touched a sector, mean over the first this many blocks."""
     touches = np.maximum(chance * blocks, 1e-12)
     return -np.expm1(-touches) / touches
 
@@ -259,7 +259,7 @@ def _before(grid: Dimensions) -> tuple[np.ndarray, np.ndarray]:
 
 
 def blocks_back(footprints: Sequence[Footprint], room: float, blocks: int) -> float:
-    """Return how many blocks in a row, of all `blocks`, fit in a `room` of so many sectors together.
+    """Return how many blocks in a row, of all `blocks`, fit in a `room` of this many sectors together.
 
     Parts of a block count where touches are followed in time.
     """

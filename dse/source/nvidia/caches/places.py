@@ -147,7 +147,7 @@ class _Executions:
         return int(self.starts[self.number[id(stream)], block])
 
     def shifts(self, before: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Tell how far blocks are apart in the execution with so many before it, as `_shifts`."""
+        """Tell how far blocks are apart in the execution with this many before it, as `_shifts`."""
         if self.in_step:
             execution = int(np.searchsorted(self.ends[:, 0], before, side="right"))
             here = {execution: np.ones(self.rows, bool)} if execution < len(self.ends) else {}

@@ -88,7 +88,7 @@ class Reuse:
         self.phase = phases[accesses.phase[access]]
 
     def grown(self, blocks: float) -> float:
-        """Return the sectors touched while so many blocks run, one after another; mean over the window."""
+        """Return the sectors touched while this many blocks run, one after another; mean over the window."""
         window = self.window
         if blocks >= window.blocks:
             whole = float(self.weight[self.first].sum())

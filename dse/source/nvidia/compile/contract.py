@@ -60,7 +60,7 @@ class Source(Protocol):
         ...
 
     def constants(self, defines: Mapping[str, Any], count: int) -> "Constants":
-        """Compute what the source tells of `count` configurations before they are compiled."""
+        """Compute what the source says of `count` configurations before they are compiled."""
         ...
 
 

@@ -133,7 +133,7 @@ def compile_source(
     options = [
         f"--gpu-architecture=sm_{arch}",
         "-lineinfo",
-        "--ptxas-options=-v",  # tells of spills
+        "--ptxas-options=-v",  # reports spills
         *source.options,
         *(f"--include-path={folder}" for folder in source.folders),
     ]

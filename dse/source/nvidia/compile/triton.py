@@ -260,7 +260,7 @@ def launched_as(metadata: LaunchMetadata) -> Launched:
 
 
 def with_scratch(launched: Launched, parameters: int) -> Launched:
-    """Pass memory that Triton itself asks for to the last of so many parameters of the code."""
+    """Pass memory that Triton itself asks for to the last of this many parameters of the code."""
     passed = launched.passed or ()
     return replace(launched, passed=passed + (Passed(),) * (parameters - len(passed)))
 

@@ -1,6 +1,6 @@
 """Groups of asynchronous copies and matrix products: what a warp waits for by name, and not by register.
 
-A group is closed, and a later instruction waits until so many groups at most are in flight. Barriers in
+A group is closed, and a later instruction waits until this many groups at most are in flight. Barriers in
 shared memory (mbarriers), on which bulk copies arrive, are taken to be waited for in the order in which they
 were armed. Source: PTX ISA, asynchronous copies, `wgmma` and `mbarrier`.
 """

@@ -200,7 +200,7 @@ def characterise(
     step_limit: int = 200_000,
     sample: Sample | None = None,
 ) -> Characterisation:
-    """Run blocks of a launch that stand for all and count.
+    """Run blocks of a launch that represent all and count.
 
     With `times`, one warp's critical path is computed too. `sample` says which blocks to run, if not those
     that `run_sample` chooses.
@@ -218,7 +218,7 @@ def characterise(
 def run_sample(
     ready: BoundProgram, launch: LaunchArguments, step_limit: int = 200_000
 ) -> tuple[Machine, Sample]:
-    """Choose blocks that stand for a launch, and run them.
+    """Choose blocks that represent a launch, and run them.
 
     **Raises:** as `dse.source.nvidia.execute.interpret.run`.
     """

@@ -266,7 +266,7 @@ class _Walker:
     def more_trips(self, blocks: Sequence[int], trips: int) -> None:
         """Walk some trips more of a loop, and let the others be as they were, on average.
 
-        Where groups are in flight, a trip is as the one so many trips before.
+        Where groups are in flight, a trip is as the one this many trips before.
         """
         in_flight = self.groups.most_in_flight
         warm, period = (2 * in_flight, in_flight + 1) if in_flight else (0, 1)

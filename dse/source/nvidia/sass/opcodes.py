@@ -96,7 +96,7 @@ class Opcode:
         return self.writes if isinstance(self.writes, int) else self.writes(operands)
 
     def widths(self, modifiers: Modifiers, sources: int) -> tuple[int, list[int]]:
-        """Registers of the (first) destination, and of each of so many source operands."""
+        """Registers of the (first) destination, and of each of this many source operands."""
         destination, *source_words = self.words(modifiers)
         further = [source_words[-1]] * (sources - len(source_words))
         return destination, [*source_words[:sources], *further]
