@@ -2,9 +2,9 @@
 
 Times of a described kernel on one GPU are made by the model with parameters drawn from before the data, and
 noise. How many model evaluations does a whole fit take (three solutions, since τ depends on them; an
-evaluation with its derivatives counts as one, and in the second figure as one a parameter more), and how many does
-Nelder-Mead take to come as low, but for 0.01 in the log of the density? In how many trials does the 95 %
-interval of each parameter that the data can tell hold the planted value?
+evaluation with its derivatives counts as one, and in the second figure as one a parameter more), and how
+many does Nelder-Mead take to come as low, but for 0.01 in the log of the density? In how many trials does
+the 95 % interval of each parameter that the data can tell hold the planted value?
 """
 
 import json
