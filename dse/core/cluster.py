@@ -140,6 +140,7 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
         return
     with needs("cryptography", install("cluster")):
         own = Security.temporary()
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # which `silence_logs` comes too late for
     settings = {
         "distributed.scheduler.allowed-failures": MOST_DEATHS,
         "distributed.admin.log-format": "%(message)s",

@@ -67,7 +67,7 @@ def phase_busy(gpu: Gpu, phase: Phase, accesses: Array, names: Sequence[str]) ->
     cycles = [getattr(phase.work, name) * getattr(gpu.cpi, name) for name in names]
     if "shared" in names:
         cycles.append(jnp.maximum(phase.memory_insts - accesses, 0.0) * gpu.lsu_cycles)
-    insts = jnp.maximum(phase.issues - accesses, 0.0)
+    insts = jnp.maximum(phase.insts - accesses, 0.0)
     return reduce(jnp.maximum, [*cycles, insts / gpu.issue_limit, tensor_cycles(gpu, phase.work)])
 
 

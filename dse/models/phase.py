@@ -105,7 +105,7 @@ def busy(gpu: Gpu, phase: Phase) -> dict[str, Array]:
     (Nsight Compute's pipe `fma`). On AMD one vector unit does all arithmetic.
     """
     return work_cycles(gpu, phase.work) | {
-        "issue": phase.issues / gpu.issue_limit,
+        "issue": phase.insts / gpu.issue_limit,
         "lsu": phase.memory_insts * gpu.lsu_cycles,
     }
 

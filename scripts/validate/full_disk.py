@@ -21,6 +21,7 @@ from pathlib import Path
 from kill import KERNEL, ROOT
 
 GPU = "a100-pcie-40gb"
+
 SECONDS = 300
 OLD, FILLER = b"old\n", "filler"
 ROOMS = [4, *(4 + (4 << step) for step in range(15))]  # kB: nothing to 64 MB, besides the old file

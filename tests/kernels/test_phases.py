@@ -58,7 +58,7 @@ def test_the_work_of_all_phases_is_that_of_the_kernel(gpu: str, fixed: dict[str,
         np.testing.assert_allclose(
             parts, np.broadcast_to(getattr(kernel.work, name), 4), rtol=1e-12, err_msg=name
         )
-    parts = sum(np.broadcast_to(one.issues, 4) for one in kernel.phases)
+    parts = sum(np.broadcast_to(one.insts, 4) for one in kernel.phases)
     np.testing.assert_allclose(parts, np.broadcast_to(kernel.insts, 4), rtol=1e-12)
     copy, sums = kernel.phases
     assert np.all(copy.work.fp32 == 0)

@@ -120,7 +120,7 @@ def test_of_phases(point, build):
         return Phase(
             work=PerClass(**none), async_work=PerClass(**none),
             waits=PerClass(**none | waits), async_waits=PerClass(**none),
-            passes=passes, issues=insts, memory_insts=0.0, slots=0.0,
+            passes=passes, insts=insts, memory_insts=0.0, slots=0.0,
         )  # fmt: skip
 
     phases = (phase(1.0, 30.0), phase(10.0, 12.0, dram=2.0, l2=1.0), phase(0.0, 5.0, dram=1.0))

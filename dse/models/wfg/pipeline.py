@@ -96,7 +96,7 @@ def _of_phase(gpu: Gpu, phase: Phase, accesses: Array) -> ComputeBlock:
     """Make the blocks of a phase: λ of its busiest pipe, Λ / ILP of a warp alone, without memory."""
     times = phase_waits(phase)
     trips = jnp.maximum(times, 1.0)
-    insts = jnp.maximum(phase.issues - accesses, 0.0)
+    insts = jnp.maximum(phase.insts - accesses, 0.0)
     alone = reduce(jnp.add, (getattr(phase.waits, name) * getattr(gpu.latency, name) for name in COMPUTE))
     return ComputeBlock(
         comp_insts=insts / trips,

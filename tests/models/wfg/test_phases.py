@@ -51,7 +51,7 @@ def case(request, point, build):
             waits=per_class(waits),
             async_waits=per_class({"l2": copies}),
             passes=p["passes"],
-            issues=insts,
+            insts=insts,
             memory_insts=memory_insts,
             slots=slots,
         )

@@ -62,7 +62,7 @@ def result(x: int, y: int, tile: int, flag: int) -> KernelProfile | Failure:
     warp = warp_of(
         {
             "phases.0.passes": 2.0,
-            "phases.0.issues": 50.0 * tile * float(np.log2(2 * x)),
+            "phases.0.insts": 50.0 * tile * float(np.log2(2 * x)),
             "phases.0.memory_insts": loads,
             "phases.0.work.shared": through,
             "phases.0.work.fp32": 9.0 * tile * x,
@@ -230,12 +230,12 @@ def test_what_launches_add_to_shared_memory_is_exact() -> None:
 def test_smooth_numbers_are_close_and_say_how_close(guess: Estimate) -> None:
     places = np.flatnonzero(~guess.fails)
     found = {place: each for place in places if isinstance(each := result(*SPACE[place]), KernelProfile)}
-    issues = NAMES.index("phases.0.issues")
-    off = [guess.warps[place, issues] / each.numbers[issues] - 1 for place, each in found.items()]
+    insts = NAMES.index("phases.0.insts")
+    off = [guess.warps[place, insts] / each.numbers[insts] - 1 for place, each in found.items()]
     assert np.median(np.abs(off)) < 0.02
     errors = guess.errors()
-    assert len(errors["phases.0.issues"]) == len(guess.compiled)
-    assert np.median(np.abs(errors["phases.0.issues"])) < 0.05
+    assert len(errors["phases.0.insts"]) == len(guess.compiled)
+    assert np.median(np.abs(errors["phases.0.insts"])) < 0.05
     assert np.abs(errors["work.fp32"]).max() < 1e-6
 
 

@@ -40,7 +40,7 @@ def result(block: int, tile: int, staged: int, unrolled: int) -> KernelProfile:
     columns = dict.fromkeys(column_names(len(phases)), 0.0)
     columns["phases.0.work.fp32"] = 10.0 * tile**2 if staged else 900.0 / tile
     if staged:
-        columns |= {"phases.1.issues": 5.0 * tile * block, "phases.1.work.shared": 1.0}
+        columns |= {"phases.1.insts": 5.0 * tile * block, "phases.1.work.shared": 1.0}
     warp = row(columns, len(phases))
     return KernelProfile(20 + tile if staged else 60 - 4 * tile, 0, 0, 0, "", counts, warp)
 
@@ -112,4 +112,4 @@ def test_each_is_chosen_from_and_estimated_by_itself(before: KnownFacts) -> None
         assert guess.resources["threads"][place] == configuration[0]
     assert sorted(guess.compiled) == sorted(found)
     errors = guess.errors()
-    assert len(errors["phases.1.issues"]) == len(errors["registers"]) == 36
+    assert len(errors["phases.1.insts"]) == len(errors["registers"]) == 36

@@ -52,7 +52,7 @@ def warp_counts(
     for place, phase in enumerate(counts.phases):
         of_phase = {
             "passes": phase.passes,
-            "issues": issued(phase) / warps,
+            "insts": issued(phase) / warps,
             "memory_insts": _memory(phase) / warps,
             "slots": 0.0 if phase.walk is None else phase.walk.slots,
             **_by_class("work", work[place]),

@@ -64,7 +64,7 @@ def test_phases_add_up_to_the_whole():
     for name in ("fp32", "int32", "shared", "l1", "l2", "dram", "barrier"):
         parts = [phase.passes * getattr(phase.work, name) for phase in kernel.phases]
         assert float(np.sum(parts)) == pytest.approx(float(getattr(kernel.work, name)))
-    assert float(np.sum([phase.passes * phase.issues for phase in kernel.phases])) == pytest.approx(
+    assert float(np.sum([phase.passes * phase.insts for phase in kernel.phases])) == pytest.approx(
         counts.insts() / counts.warps
     )
     assert float(loading.work.shared) == 4
