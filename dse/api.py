@@ -131,21 +131,21 @@ def predict(
         return get(models).predict(gpu if isinstance(gpu, Gpu) else _gpu(gpu).gpu, kernel, launch)
     if isinstance(gpu, Gpu):
         raise DseError("gpu: found bare numbers with a kernel to be counted, expected dse.gpu(NAME)")
-    files = [_gpu(one) for one in gpu] if isinstance(gpu, list | tuple) else _gpu(gpu)
+    files = [_gpu(name) for name in gpu] if isinstance(gpu, list | tuple) else _gpu(gpu)
     return _predict.predict(files, _kernel(kernel), launch, models, sizes, progress)
 
 
-def _is_gpu(given: Any) -> bool:
-    if not isinstance(given, str) or kernels.known(given):
-        return isinstance(given, GpuFile | Gpu | list | tuple)
+def _is_gpu(value: Any) -> bool:
+    if not isinstance(value, str) or kernels.known(value):
+        return isinstance(value, GpuFile | Gpu | list | tuple)
     try:
-        return bool(gpus.find(given))
+        return bool(gpus.find(value))
     except DseError:
         return False
 
 
-def _is_kernel(given: Any) -> bool:
-    return isinstance(given, Kernel | Counts) or (isinstance(given, str) and kernels.known(given))
+def _is_kernel(value: Any) -> bool:
+    return isinstance(value, Kernel | Counts) or (isinstance(value, str) and kernels.known(value))
 
 
 def rank(
@@ -178,12 +178,12 @@ def rank(
     launch, a file that cannot be read, or options that exclude each other.
     **Source:** the models' papers: `dse.models.get(model).about`.
     """
-    counts, file, chosen = _kernel(kernel), _gpu(gpu), get_all(_models(models))
+    counts, file, registered = _kernel(kernel), _gpu(gpu), get_all(_models(models))
     path = None if measured is None else Path(measured)
     if cascade is not None and (refit or prior):
         raise DseError(f"cascade: found it with {'refit' if refit else 'prior'}, expected one of the two")
-    if (refit or prior) and not chosen[0].differentiable:
-        raise DseError(f"model: found {chosen[0].name} with refit or prior, expected a closed form")
+    if (refit or prior) and not registered[0].differentiable:
+        raise DseError(f"model: found {registered[0].name} with refit or prior, expected a closed form")
     if refit and path is None:
         raise DseError("refit: found no measured times, expected a file of them")
     if cascade is not None:
@@ -192,13 +192,13 @@ def rank(
         levels = cascades.read(cascade, counts)
         ranking = cascades.cascade(levels, file.gpu, sizes, sample, progress, file.name)
         return _rank.with_measured(ranking, counts, path)
-    ranking = _rank.rank(counts, file.gpu, chosen, sizes, sample, path, progress, gpu_name=file.name)
+    ranking = _rank.rank(counts, file.gpu, registered, sizes, sample, path, progress, gpu_name=file.name)
     if not (refit or prior):
         return ranking
     from dse.explore.tune.refit import refitted, with_prior
 
     reordered = refitted if refit else with_prior
-    return reordered(ranking, counts, file, chosen[0], sizes, prior)
+    return reordered(ranking, counts, file, registered[0], sizes, prior)
 
 
 def compare(
@@ -249,13 +249,15 @@ def sweep(
     from dse.explore.sweep.product import Product
     from dse.explore.sweep.sweep import Sweep
 
-    counts = [_kernel(given) for given in _list(kernels)]
+    counts = [_kernel(named) for named in _list(kernels)]
     known = {name for kernel in counts for name, _ in kernel.problem}
     for name in sizes or ():
         if name not in known:
             raise DseError(f"sizes: found {name!r}, {one_of(name, known)}")
-    chosen = [(kernel, _sizes(kernel, sizes or {})) for kernel in counts]
-    return Sweep(Product.of(chosen, _gpus(gpus), get_all(_models(models))), None, workers, cluster, progress)
+    kernels_and_sizes = [(kernel, _sizes(kernel, sizes or {})) for kernel in counts]
+    return Sweep(
+        Product.of(kernels_and_sizes, _gpus(gpus), get_all(_models(models))), None, workers, cluster, progress
+    )
 
 
 def search(
@@ -431,8 +433,8 @@ def simulate(
             return simulated.of_graph(graph, settings, what_if)
         raise DseError("gpu: found none, expected a GPU of `dse gpus` or a GPU file")
     file = _gpu(gpu)
-    chosen = dict(parameters) if parameters else curve.fastest(counts, file.gpu, problem)
-    return simulated.of_kernel(counts, file, chosen, problem, settings, what_if)
+    configuration = dict(parameters) if parameters else curve.fastest(counts, file.gpu, problem)
+    return simulated.of_kernel(counts, file, configuration, problem, settings, what_if)
 
 
 _kernel, _gpu = kernel, gpu  # parameters above have these names
@@ -442,12 +444,12 @@ def _models(models: Models) -> tuple[str | Model, ...]:
     return (models,) if isinstance(models, str) or not isinstance(models, Iterable) else tuple(models)
 
 
-def _gpus(given: AnyGpu | Sequence[AnyGpu]) -> list[GpuFile]:
-    return [_gpu(one) for one in _list(given)]
+def _gpus(names: AnyGpu | Sequence[AnyGpu]) -> list[GpuFile]:
+    return [_gpu(name) for name in _list(names)]
 
 
-def _list(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, list | tuple) else [given]
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _sizes(kernel: Counts, sizes: Mapping[str, Any]) -> dict[str, Any]:

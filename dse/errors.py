@@ -65,8 +65,8 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode()
-        for each in text
+        character if character.isprintable() else character.encode("unicode_escape", "surrogatepass").decode()
+        for character in text
     )
 
 

@@ -185,7 +185,7 @@ class Phase(_Quantities):
         PerClass | None
     )  # those of asynchronous copies: what else the block does meanwhile hides them
     passes: Quantity = quantity("1")  # how often a warp goes through it
-    issues: Quantity = quantity("1")  # issue slots: instructions of any kind, or the kind of most (AMD)
+    insts: Quantity = quantity("1")  # issue slots: warp instructions of any kind; on AMD, of the kind of most
     memory_insts: Quantity = quantity("1")  # instructions that take the load/store units
     slots: Quantity = quantity("cycles")
 

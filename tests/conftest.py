@@ -76,8 +76,9 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-settings.register_profile("here", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
+# Examples are most of the time of a property: forty, where a test does not ask for more.
+settings.register_profile("here", deadline=None, max_examples=40)
+settings.register_profile("ci", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 

@@ -37,14 +37,14 @@ class CurveScores:
 
 
 def curves(
-    one: Stored, models: Sequence[str | Model] = tuple(MODELS), progress: Progress = silent
+    stored: Stored, models: Sequence[str | Model] = tuple(MODELS), progress: Progress = silent
 ) -> CurveScores:
     """Score each model on the configurations that were timed at three occupancies or more.
 
     **Raises:** DseError if the table cannot be read or has no such configuration.
     """
-    _, rows = journal.read(one.path)
-    names = one.description.space.names
+    _, rows = journal.read(stored.path)
+    names = stored.description.space.names
     by_configuration: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         if row["status"] == "ok":
@@ -53,26 +53,26 @@ def curves(
     if not swept:
         raise DseError("found no configuration with three steps of occupancy that ran")
     steps = [row for group in swept for row in group]
-    launches = limited(one, steps)
+    launches = limited(stored, steps)
     occupancy = np.array([row["resident_blocks"] for row in steps], float)
     measured = 1 / (np.array([row["time_ms"] for row in steps]) * 1e-3)
     groups = np.split(np.arange(len(steps)), np.cumsum([len(group) for group in swept])[:-1])
     errors = {}
-    with progress(f"Predicting {one.description.name} over occupancy", len(models)) as advance:
+    with progress(f"Predicting {stored.description.name} over occupancy", len(models)) as advance:
         for model in get_all(models):
             throughput = 1 / predicted(launches, model)
             sizes = [mape(throughput[group], measured[group]) for group in groups]
             shapes = [mape_shape(throughput[group], measured[group], occupancy[group]) for group in groups]
             errors[model.name] = dict(zip(KINDS, (_mean(sizes), _mean(shapes)), strict=True))
             advance(1)
-    return CurveScores(one.description.name, one.gpu.name, len(swept), len(steps), errors)
+    return CurveScores(stored.description.name, stored.gpu.name, len(swept), len(steps), errors)
 
 
-def limited(one: Stored, steps: Sequence[Mapping[str, Any]]) -> Launches:
+def limited(stored: Stored, steps: Sequence[Mapping[str, Any]]) -> Launches:
     """Lay out launches with as many resident blocks as the driver said: an SM runs as many blocks in all."""
-    columns = {name: np.array([row[name] for row in steps]) for name in one.description.space.names}
-    sizes = {name: steps[0][name] for name, _ in one.description.problem}
-    launches = of_kernel(one.description, one.gpu.gpu, columns, sizes)
+    columns = {name: np.array([row[name] for row in steps]) for name in stored.description.space.names}
+    sizes = {name: steps[0][name] for name, _ in stored.description.problem}
+    launches = of_kernel(stored.description, stored.gpu.gpu, columns, sizes)
     with in_64_bits():
         launch = launches.launch
         blocks = launch.resident_blocks * launch.waves
@@ -84,8 +84,8 @@ def limited(one: Stored, steps: Sequence[Mapping[str, Any]]) -> Launches:
 def by_gpu(scores: Iterable[CurveScores]) -> dict[str, list[CurveScores]]:
     """Group the scores by GPU, in the order in which GPUs come."""
     groups: dict[str, list[CurveScores]] = defaultdict(list)
-    for one in scores:
-        groups[one.gpu].append(one)
+    for curve in scores:
+        groups[curve.gpu].append(curve)
     return dict(groups)
 
 
@@ -97,11 +97,11 @@ def rows(scores: Sequence[CurveScores]) -> list[dict[str, Any]]:
 
     models = list(scores[0].errors)
     lines = [
-        {"kernel": one.kernel} | {model: shown(*one.errors[model].values()) for model in models}
-        for one in scores
+        {"kernel": curve.kernel} | {model: shown(*curve.errors[model].values()) for model in models}
+        for curve in scores
     ]
     means = {
-        model: shown(*(_mean([one.errors[model][kind] for one in scores]) for kind in KINDS))
+        model: shown(*(_mean([curve.errors[model][kind] for curve in scores]) for kind in KINDS))
         for model in models
     }
     return [*lines, {"kernel": "mean"} | means]

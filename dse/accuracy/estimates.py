@@ -25,13 +25,12 @@ from dse.models import DEFAULT, get
 from dse.source.estimate.active_sampling import choose
 from dse.source.estimate.estimate import Estimate, estimate
 from dse.source.estimate.features import known
-from dse.source.kernel import SourceKernel, as_models_take_it, knows_blocks
+from dse.source.kernel import SourceKernel, knows_blocks, stack_profiles
 from dse.source.launches import configurations
 from dse.source.nvidia.compile.contract import Failure
-from dse.source.nvidia.profile.to_kernel import to_kernel
-from dse.source.nvidia.profile.warp_counts import column_names, stacked
 from dse.source.nvidia.source import KernelProfile
 from dse.source.toolchain import toolchain
+from dse.source.warps import column_names, phases_of, stacked, to_kernel
 from dse.types import Gpu, Kernel, Resources
 
 
@@ -62,11 +61,11 @@ def check(
     wanted = configurations(description, parameters, sizes, gpu.gpu)
     source = toolchain(gpu.gpu).source_of(description)
     read = SourceKernel(description, toolchain=toolchain).read(parameters, gpu.gpu, sizes, progress)
-    ran = [index for index, one in enumerate(read) if isinstance(one, KernelProfile)]
+    ran = [index for index, profile in enumerate(read) if isinstance(profile, KernelProfile)]
     if compiled >= len(read):
         raise DseError(f"compile: found {compiled}, expected fewer than the {len(read)} of the sample")
     if len(ran) < 2:
-        reason = next(one.message for one in read if isinstance(one, Failure))
+        reason = next(profile.message for profile in read if isinstance(profile, Failure))
         raise DseError(f"{description.name}: source: {reason}")
     names = evaluated_names(description, parameters, sizes, gpu.gpu)
     described = {} if plain else {name: names[name] for name, _ in description.let}
@@ -75,13 +74,13 @@ def check(
     def ranked(seconds: np.ndarray) -> float | None:
         return spearman(seconds[ran], table.time_s[ran])
 
-    of_all = _seconds(gpu.gpu, *as_models_take_it(read))
+    of_all = _seconds(gpu.gpu, *stack_profiles(read))
     begun = time.process_time()
-    chosen: dict[int, KernelProfile | Failure] = {}
-    while batch := choose(before, compiled, chosen):
-        chosen |= {index: read[index] for index in batch}
+    results: dict[int, KernelProfile | Failure] = {}
+    while batch := choose(before, compiled, results):
+        results |= {index: read[index] for index in batch}
     held = knows_blocks(source)
-    guess = estimate(before, chosen, gpu.gpu.limits, held)
+    guess = estimate(before, results, gpu.gpu.limits, held)
     spent = time.process_time() - begun
     estimated = _estimated_seconds(gpu.gpu, guess)
     at_random = []
@@ -89,14 +88,14 @@ def check(
         drawn = np.random.default_rng(draw).permutation(len(read))[:compiled].tolist()
         of_drawn = estimate(before, {index: read[index] for index in drawn}, gpu.gpu.limits, held)
         at_random.append(ranked(_estimated_seconds(gpu.gpu, of_drawn)))
-    others = np.setdiff1d(ran, list(chosen))
+    others = np.setdiff1d(ran, list(results))
     left_out = _left_out_seconds(gpu.gpu, guess) / of_all[guess.compiled] - 1.0
     return {
         "kernel": description.name,
         "gpu": gpu.name,
         "sample": len(read),
         "failures": len(read) - len(ran),
-        "compiled": len(chosen),
+        "compiled": len(results),
         "spearman": {"all": ranked(of_all), "chosen": ranked(estimated), "random": at_random},
         "time_off": _summary(np.abs(estimated / of_all - 1.0)[others]),
         "numbers_off": _numbers_off(read, guess, others),
@@ -123,9 +122,9 @@ def rows(checked: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _seconds(gpu: Gpu, kernel: Kernel, resources: Resources) -> np.ndarray:
     """Predict seconds with the default model, [L]."""
-    count, one = len(resources.threads), stack([gpu])
+    count, gpus = len(resources.threads), stack([gpu])
     batch = Counted.known(kernel, resources, count).batch
-    return evaluate_counted(batch, count, "", [get(DEFAULT)], one).forecasts[DEFAULT].seconds[0]
+    return evaluate_counted(batch, count, "", [get(DEFAULT)], gpus).forecasts[DEFAULT].seconds[0]
 
 
 def _estimated_seconds(gpu: Gpu, guess: Estimate) -> np.ndarray:
@@ -148,12 +147,12 @@ def _numbers_off(
     read: Sequence[KernelProfile | Failure], guess: Estimate, others: np.ndarray
 ) -> dict[str, dict[str, float]]:
     """Compute by number how far estimates of those that were not compiled are off."""
-    left = [one for index in others if isinstance(one := read[index], KernelProfile)]
-    warps = stacked([one.warp for one in left])
-    counted = dict(zip(column_names(warps.phases.passes.shape[1]), warps.to_matrix().T, strict=True))
-    estimated = dict(zip(counted, guess.warps[others].to_matrix().T, strict=False))
+    left = [profile for index in others if isinstance(profile := read[index], KernelProfile)]
+    warps = stacked([profile.numbers for profile in left])
+    counted = dict(zip(column_names(phases_of(warps)), warps.T, strict=True))
+    estimated = dict(zip(counted, guess.warps[others].T, strict=False))
     for name in ("registers", "shared_bytes"):
-        counted[name] = np.array([float(getattr(one, name)) for one in left])
+        counted[name] = np.array([float(getattr(profile, name)) for profile in left])
         estimated[name] = guess.resources[name][others].astype(float)
     errors = {}
     for name, numbers in counted.items():

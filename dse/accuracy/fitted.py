@@ -47,7 +47,7 @@ class FittedScores:
 
 
 def space(
-    one: Stored,
+    stored: Stored,
     models: Sequence[str | Model] = tuple(MODELS),
     seed: int = 0,
     progress: Progress = silent,
@@ -56,28 +56,28 @@ def space(
 
     **Raises:** DseError if the table cannot be read or nothing in it ran.
     """
-    times = measured.load(one.path, one.description)
-    launches = of_kernel(one.description, one.gpu.gpu, times.parameters, times.problem)
+    times = measured.load(stored.path, stored.description)
+    launches = of_kernel(stored.description, stored.gpu.gpu, times.parameters, times.problem)
     with in_64_bits():
         occupancy = np.asarray(launches.launch.warps_per_sm, float)
     usable = np.flatnonzero(times.ok & np.asarray(launches.possible))
     order = np.random.default_rng(seed).permutation(usable)
     few, others = order[:FITTED], order[FITTED:]
-    parameters, rows = Parameters(NAMES, widths(one.gpu)[None]), []
-    with progress(f"Fitting to {one.description.name}", len(models)) as advance:
+    parameters, rows = Parameters(NAMES, widths(stored.gpu)[None]), []
+    with progress(f"Fitting to {stored.description.name}", len(models)) as advance:
         for model in get_all(models):
             scores = score(predicted(launches, model), times.time_s, times.ok, occupancy)
             row = {name: getattr(scores, name, None) for name in COLUMNS}
             if len(others) > 1:
-                data = Data.of(launches.rows(few), times.time_s[few])
-                logs = fit([data], [0], parameters, model, starts=1, seed=seed, walk=0).logs()
+                few_times = Data.of(launches.rows(few), times.time_s[few])
+                logs = fit([few_times], [0], parameters, model, starts=1, seed=seed, walk=0).logs()
                 after = predicted(launches, model, logs)[others]
                 row["fitted_spearman"] = spearman(after, times.time_s[others])
                 row["fitted_mape_percent"] = mape(after, times.time_s[others])
             counts = {"configurations": scores.configurations, "failed": scores.failed}
             rows.append({"model": model.name} | counts | row)
             advance(1)
-    return FittedScores(one.description.name, one.gpu.name, rows)
+    return FittedScores(stored.description.name, stored.gpu.name, rows)
 
 
 def markdown(space: FittedScores) -> str:

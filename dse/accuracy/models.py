@@ -126,8 +126,8 @@ def from_source(
         times = measured.load(path, kernel)
         times, empty = times.rows(sample(times, kernel, number)), False
         scores = _scored(path, gpu, kernel, times, models, problem, progress)
-        told = chosen_on(path, "source")
-        yield replace(scores, compiler=source.compiler, vendor=gpu.header.vendor, chosen=told)
+        tuned_on = chosen_on(path, "source")
+        yield replace(scores, compiler=source.compiler, vendor=gpu.header.vendor, chosen=tuned_on)
     if empty:
         raise nothing_in(folder)
 

@@ -34,8 +34,12 @@ def score(
 
     **Raises:** DseError if nothing is left.
     """
-    spaces = scored(stored(), lambda one: fitted.space(one, models, progress=progress), note)
-    swept = scored(stored(swept=True), lambda one: curves.curves(one, models, progress), note)
+    spaces = scored(
+        stored(), lambda stored_space: fitted.space(stored_space, models, progress=progress), note
+    )
+    swept = scored(
+        stored(swept=True), lambda stored_space: curves.curves(stored_space, models, progress), note
+    )
     scores = OwnScores(list(spaces), curves.by_gpu(swept))
     if not scores.spaces and not scores.curves:
         raise DseError("kernels/*/measured: found no table, expected what `dse measure store` puts there")

@@ -27,11 +27,11 @@ def files(folder: Path, only: str = "", note: Note = ignore) -> list[Path]:
 
     `note` is told of files that are neither tables nor what lies beside such.
     """
-    found = [path for path in sorted(folder.glob("*/*")) if only in str(path.relative_to(folder))]
-    for path in found:
+    paths = [path for path in sorted(folder.glob("*/*")) if only in str(path.relative_to(folder))]
+    for path in paths:
         if path.is_file() and not path.name.endswith((*SUFFIXES, *BESIDE)):
             note(f"{path}: left out: expected a table that ends in {', '.join(SUFFIXES)}")
-    return [path for path in found if path.name.endswith(SUFFIXES)]
+    return [path for path in paths if path.name.endswith(SUFFIXES)]
 
 
 def nothing_in(folder: Path) -> DseError:
@@ -87,8 +87,8 @@ def gpu_or_relative(path: Path, note: Note) -> GpuFile:
         return relative
 
 
-def _beginning(one: str, other: str) -> str:
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+def _beginning(first: str, other: str) -> str:
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(first, other, strict=False))
     return "".join(letter for letter, _ in same)
 
 

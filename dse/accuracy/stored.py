@@ -52,11 +52,11 @@ def scored(
     tables: Iterable[Stored], scores: Callable[[Stored], Scores], note: Note = ignore
 ) -> Iterator[Scores]:
     """Score tables; one that holds nothing to score is left out, and noted."""
-    for one in tables:
+    for table in tables:
         try:
-            yield scores(one)
+            yield scores(table)
         except DseError as error:
-            note(f"{one.path}: {error}: left out")
+            note(f"{table.path}: {error}: left out")
 
 
 def predicted(launches: Launches, model: str | Model, logs: np.ndarray | None = None) -> np.ndarray:

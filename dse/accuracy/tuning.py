@@ -90,7 +90,7 @@ def row(path: Path, plan: TuningSettings, note: Note = ignore, progress: Progres
     result: dict[str, Any] = {"space": space_of(path), "kernel": kernel, "gpu": gpu_of(path), "from": origin}
     result["configurations"] = len(table.ok)
     for name, value in scores[0].items():
-        result[name] = None if value is None else float(np.mean([one[name] or 0.0 for one in scores]))
+        result[name] = None if value is None else float(np.mean([score[name] or 0.0 for score in scores]))
     return result
 
 

@@ -194,7 +194,7 @@ def _listed(table: Read) -> Iterator[Call]:
 def _logged(text: str) -> Iterator[Call]:
     for op, sizes, strides, dtypes in LOG.findall(text):
         shapes, steps = (
-            [tuple(map(int, NUMBER.findall(one))) for one in several]
+            [tuple(map(int, NUMBER.findall(shape_text))) for shape_text in several]
             for several in (sizes.split(","), re.findall(r"\[(.*?)\]", strides))
         )
         kinds = re.findall(r"torch\.(\w+)", dtypes)

@@ -31,7 +31,9 @@ SCALARS = "alpha=1&beta=1"  # of a sum; a log does not say
 
 def key(call: Call, device: str = "") -> str:
     """The key of a call in the table, for one device or, without a name, for all."""
-    inputs = (f"(torch.{one.dtype}, {list(one.shape)}, {list(one.strides)})" for one in call.inputs)
+    inputs = (
+        f"(torch.{operand.dtype}, {list(operand.shape)}, {list(operand.strides)})" for operand in call.inputs
+    )
     scalars = [SCALARS] if call.op in WITH_SUM else []
     return "+".join([*([device] if device else []), f"({', '.join(inputs)})", *scalars, call.op])
 
@@ -95,13 +97,15 @@ def call_of(kernel_inputs: Any, op: str) -> Call:
 
 def ranked(file: GpuFile, candidates: Sequence[Any], call: Call, first: int) -> list[Any]:
     """Keep the `first` candidates that have a tile, best first, and all others before them."""
-    tiled = [one for one in candidates if {*OF_PARAMETERS[:3]} <= one.params.to_kwargs().keys()]
+    tiled = [
+        candidate for candidate in candidates if {*OF_PARAMETERS[:3]} <= candidate.params.to_kwargs().keys()
+    ]
     if call.op not in OPS or not call.product or not tiled:
         return list(candidates)
-    table = np.array([configuration(one.params.to_kwargs()) for one in tiled])
+    table = np.array([configuration(candidate.params.to_kwargs()) for candidate in tiled])
     score = scores(file, [call.product], table)[0]
     best = [tiled[place] for place in np.argsort(score, kind="stable")[:first] if np.isfinite(score[place])]
-    return [one for one in candidates if one not in tiled] + (best or tiled)
+    return [candidate for candidate in candidates if candidate not in tiled] + (best or tiled)
 
 
 def configuration(own: Row) -> tuple[int, ...]:

@@ -87,17 +87,17 @@ class ModelGuidedSampler(BaseSampler):
         if not search_space:
             return {}
         indices, candidates = self._candidates(search_space)
-        told: dict[int, float] = {}
+        times: dict[int, float] = {}
         pending: set[int] = set()
         for earlier in study.get_trials(deepcopy=False):
             index = indices.get(tuple(earlier.params.get(name) for name in search_space))
             if index is None:
                 continue
             if earlier.state.is_finished():
-                told[index] = _time(study, earlier)
+                times[index] = _time(study, earlier)
             else:
                 pending.add(index)
-        asked = Tuner(candidates, self.seed, told).ask(1 + len(pending))
+        asked = Tuner(candidates, self.seed, times).ask(1 + len(pending))
         configurations = list(indices)
         for index in asked:
             if index not in pending:

@@ -112,7 +112,7 @@ def _by_problem(table: Table, configuration: Callable[[Row], Own]) -> str:
 def distinct(configurations: Iterable[Own]) -> list[Own]:
     """Leave out what comes a second time."""
     kept: list[Own] = []
-    for one in configurations:
-        if one not in kept:
-            kept.append(one)
+    for configuration in configurations:
+        if configuration not in kept:
+            kept.append(configuration)
     return kept

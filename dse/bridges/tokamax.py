@@ -58,7 +58,7 @@ def _arguments(call: Call) -> dict[str, Any]:
     if call.op != EXPERTS or a.dtype not in TYPES:
         stated = f"{call.op}, {a.dtype} with format tokamax"
         raise DseError(f"op, dtype: found {stated}, expected {EXPERTS}, bf16 or fp16")
-    lhs, rhs = (f"{TYPES[one.dtype]}[{','.join(map(str, one.shape))}]" for one in (a, b))
+    lhs, rhs = (f"{TYPES[operand.dtype]}[{','.join(map(str, operand.shape))}]" for operand in (a, b))
     return {
         "lhs": lhs,
         "rhs": rhs,

@@ -107,19 +107,21 @@ class Pruner:
         """
         options = {name: arguments.get(name) for name in OPTIONS}
         own = {name: value for name, value in arguments.items() if name not in OPTIONS}
-        chosen = self.parameters(SimpleNamespace(kwargs=own, **options))
+        configuration = self.parameters(SimpleNamespace(kwargs=own, **options))
         sizes, names, seconds = self._last
-        key = tuple(str(chosen.get(name)) for name in names)
+        key = tuple(str(configuration.get(name)) for name in names)
         if key not in seconds or any(arguments.get(name) != size for name, size in sizes.items()):
-            self._predict([chosen], arguments)
+            self._predict([configuration], arguments)
             [value] = self._last[2].values()
             return value
         return seconds[key]
 
-    def _predict(self, chosen: Sequence[Mapping[str, Any]], arguments: Mapping[str, Any]) -> Candidates:
+    def _predict(
+        self, configurations: Sequence[Mapping[str, Any]], arguments: Mapping[str, Any]
+    ) -> Candidates:
         """Call the model once. Keeps what it was for: sizes, names, and the seconds by their values."""
-        names = list(dict.fromkeys(name for values in chosen for name in values))
-        columns = {name: [values.get(name) for values in chosen] for name in names}
+        names = list(dict.fromkeys(name for values in configurations for name in values))
+        columns = {name: [values.get(name) for values in configurations] for name in names}
         sizes = {
             name: value
             for name, value in arguments.items()
@@ -127,7 +129,7 @@ class Pruner:
         }
         candidates = self._candidates(columns, sizes, arguments)
         seconds = np.where(candidates.possible, np.exp(candidates.log_s), np.inf).tolist()
-        keys = [tuple(str(values.get(name)) for name in names) for values in chosen]
+        keys = [tuple(str(values.get(name)) for name in names) for values in configurations]
         self._last = sizes, names, dict(zip(keys, seconds, strict=True))
         return candidates
 
@@ -170,10 +172,10 @@ class CallPruner(Pruner):
     def _candidates(
         self, columns: Mapping[str, Sequence[Any]], sizes: Mapping[str, Any], arguments: Mapping[str, Any]
     ) -> Candidates:
-        given = {name: value for name, value in arguments.items() if name not in (*_OF_LAUNCH, *columns)}
+        passed = {name: value for name, value in arguments.items() if name not in (*_OF_LAUNCH, *columns)}
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         grid = arguments.get("grid") if self.grid is None else self.grid
-        described = of_call(self.kernel, given, grid, rows)
+        described = of_call(self.kernel, passed, grid, rows)
         counts = SourceKernel(described, self.compiled)
         parameters = {
             name: np.array([row.get(name, values[0]) for row in rows])

@@ -77,26 +77,26 @@ def _has_driver(runtime: Any) -> bool:
         return False
 
 
-def _launch(found: Function, args: tuple[Any, ...], named: Mapping[str, Any], grid: Any) -> Launch:
+def _launch(function: Function, args: tuple[Any, ...], named: Mapping[str, Any], grid: Any) -> Launch:
     """Describe a launch by its arguments, as `of_call` takes them."""
-    given = dict(zip(found.jit.arg_names, args, strict=False)) | dict(named)
-    names = [argument.name for argument in found.arguments]
-    defaults = {argument.name: argument.default for argument in found.arguments}
-    arguments = {name: given.get(name, defaults[name]) for name in names}
-    constants = {name: value for name, value in given.items() if name in (*found.constexprs, *OPTIONS)}
-    tuned = [settings(config) for config in pruned(found, arguments | constants)] or [{}]
+    passed = dict(zip(function.jit.arg_names, args, strict=False)) | dict(named)
+    names = [argument.name for argument in function.arguments]
+    defaults = {argument.name: argument.default for argument in function.arguments}
+    arguments = {name: passed.get(name, defaults[name]) for name in names}
+    constants = {name: value for name, value in passed.items() if name in (*function.constexprs, *OPTIONS)}
+    tuned = [settings(config) for config in pruned(function, arguments | constants)] or [{}]
     rows = []
     for config in tuned:
         values = {name: value for name, value in (config | constants).items() if value is not None}
-        for name, rule in found.heuristics.items():
+        for name, rule in function.heuristics.items():
             values[name] = rule(arguments | values)
-        meta = arguments | found.constexprs | values
+        meta = arguments | function.constexprs | values
         sizes = grid(meta) if callable(grid) else grid
         blocks = [grid_axis(sizes, axis) for axis in range(3)]
         rows.append(Row(constants={name: as_text(value) for name, value in values.items()}, grid=blocks))
-    file, module = found.path.resolve(), dotted(found.path.resolve())
+    file, module = function.path.resolve(), dotted(function.path.resolve())
     return Launch(
-        kernel=found.name,
+        kernel=function.name,
         file=str(file),
         module=str(Path(*file.parts[-1 - module.count(".") :])),
         arguments={name: _argument(value) for name, value in arguments.items()},

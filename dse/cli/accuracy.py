@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any
 
 import typer
@@ -86,8 +87,8 @@ def spaces(
     CUDA source, for a sample of the configurations that ran; a page has a section for each vendor's GPUs.
     """
     _one_form(json, page, () if by_source else (DESCRIBED,))
-    for option, given in (("--sample", sample), ("--set", changed), ("--only", only)):
-        if given and not by_source:
+    for option, value in (("--sample", sample), ("--set", changed), ("--only", only)):
+        if value and not by_source:
             raise DseError(f"{option}: found without --source, expected both")
     models, settings = inputs.models(model, tuple(MODELS)), inputs.settings(changed)
     from dse.accuracy.models import described, from_source, markdown
@@ -109,6 +110,17 @@ def spaces(
         for space in scores:
             rows = [{name: row[name] for name in row if name not in COUNTS} for row in space.rows]
             _show(rows, f"{space.space} on {space.gpu}: {space.summary}")
+        from dse.report.conclusion import conclude
+
+        ranks = {
+            name: [row["spearman"] or 0.0 for space in scores for row in space.rows if row["model"] == name]
+            for name in (model.name for model in models)
+        }
+        best = max(ranks, key=lambda name: fmean(ranks[name]))
+        finding = f"highest mean Spearman of {len(scores)} tables: {fmean(ranks[best]):.2f} by {best}"
+        conclude(
+            finding, sure="nothing was fitted", then="dse accuracy tuning DIR says what a tuner gains by it"
+        )
 
 
 @app.command(
@@ -150,12 +162,12 @@ def tuning(
     wrong, beside --order none.
     """
     _one_form(json, page)
-    chosen = inputs.closed_form(model)
+    closed_form = inputs.closed_form(model)
     from dse.accuracy.known import PredictionSettings
     from dse.accuracy.tuning import TuningSettings, evaluate, table, with_mean
     from dse.report.show import progress
 
-    plan = TuningSettings(PredictionSettings(chosen, compiled, by_source), seeds, budget, parts, order)
+    plan = TuningSettings(PredictionSettings(closed_form, compiled, by_source), seeds, budget, parts, order)
     rows = list(evaluate(folder, plan, only, _note, progress))
     if json:
         _print_json({"rows": rows})
@@ -163,6 +175,14 @@ def tuning(
         _write(page, "tuning from source" if by_source else "tuning", table(rows))
     else:
         _show(with_mean(rows), "Tuning")
+        from dse.report.conclusion import conclude
+
+        last = [name for name in rows[0] if name.startswith("tune_")][-1]
+        lowest = min(rows, key=lambda row: row[last])
+        mean, count = fmean(row[last] for row in rows), last.removeprefix("tune_")
+        finding = f"after {count} measurements {mean:.3f} of the optimum, mean of {len(rows)} tables; "
+        finding += f"lowest {lowest[last]:.3f}, {lowest['space']} on {lowest['gpu']}"
+        conclude(finding, sure=f"mean of {seeds} seeds")
 
 
 @app.command(

@@ -94,14 +94,14 @@ def characterise(
     if not all(map(len, valid.values())):
         why = description.space.emptied_by(sizes)
         raise DseError(f"{description.name}: constraints: found no valid configuration ({why}), expected one")
-    chosen = {name: values[0].item() for name, values in valid.items()}
-    at = ", ".join(f"{name}={value}" for name, value in chosen.items())
+    configuration = {name: values[0].item() for name, values in valid.items()}
+    at = ", ".join(f"{name}={value}" for name, value in configuration.items())
     if graph is not None:
         if int(gpu_file.gpu.gfx):
             raise DseError(f"--graph: found it with {gpu_file.name}, expected an NVIDIA GPU")
         from dse.source.explain.nvidia import execute, write_graph
 
-        dependences = write_graph(graph, execute(description, chosen, sizes, gpu_file))
+        dependences = write_graph(graph, execute(description, configuration, sizes, gpu_file))
         from dse.report.conclusion import conclude
 
         finding = f"{len(dependences.instructions):,} instructions, {len(dependences.loops)} loops"
@@ -110,7 +110,7 @@ def characterise(
     if explain:
         from dse.report.explain import show_explanation
 
-        parts = _explained(description, chosen, sizes, gpu_file)
+        parts = _explained(description, configuration, sizes, gpu_file)
         if not output.json:
             parts["lines"] = parts["lines"][:_HOTTEST]
         title = f"{description.name} on {gpu_file.name} by {parts['compiler']}" + (f": {at}" if at else "")
@@ -122,26 +122,26 @@ def characterise(
             finding += f"; line {line['line']} has {line['share']:.0%} of all: {line['source']}"
         output.conclude(finding, then="" if output.json else "dse rank predicts its time")
         return
-    table, compiler = _one(description, chosen, sizes, gpu_file)
+    table, compiler = _one(description, configuration, sizes, gpu_file)
     title = f"{description.name} on {gpu_file.name} by {compiler}" + (f": {at}" if at else "")
     output.present(table, title=title, section="part")
-    found = {(row["part"], row["name"]): row["source"] for row in table}
-    finding = f"a warp executes {found['all phases', 'instructions']:,.4g} instructions"
-    finding += f" and moves {found['global', 'sectors']:,.4g} sectors of 32 bytes"
+    sources = {(row["part"], row["name"]): row["source"] for row in table}
+    finding = f"a warp executes {sources['all phases', 'instructions']:,.4g} instructions"
+    finding += f" and moves {sources['global', 'sectors']:,.4g} sectors of 32 bytes"
     output.conclude(finding, sure=f"counted of the code for {gpu_file.name}", then="--explain shows where")
 
 
 def _explained(
-    description: "Description", chosen: Mapping[str, Any], sizes: Mapping[str, Any], gpu: "GpuFile"
+    description: "Description", configuration: Mapping[str, Any], sizes: Mapping[str, Any], gpu: "GpuFile"
 ) -> dict[str, Any]:
     """Explain one configuration on a GPU of either vendor."""
     if int(gpu.gpu.gfx):
         from dse.source.explain import amd
 
-        return amd.explained(description, chosen, sizes, gpu)
+        return amd.explained(description, configuration, sizes, gpu)
     from dse.source.explain.nvidia import execute, explained
 
-    return explained(execute(description, chosen, sizes, gpu))
+    return explained(execute(description, configuration, sizes, gpu))
 
 
 def _check(every: bool, sample: int | None, alone: str, output: Output) -> None:
@@ -163,7 +163,7 @@ def _check(every: bool, sample: int | None, alone: str, output: Output) -> None:
 
 def _one(
     description: "Description",
-    chosen: Mapping[str, Any],
+    configuration: Mapping[str, Any],
     sizes: Mapping[str, Any],
     gpu: "GpuFile",
 ) -> tuple[list[Row], str]:
@@ -172,20 +172,19 @@ def _one(
     from dse.kernels.description import describe
     from dse.source.explain.nvidia import configured, failed
     from dse.source.nvidia.compile.contract import Failure
-    from dse.source.nvidia.profile.to_kernel import to_kernel
     from dse.source.toolchain import toolchain
 
-    wanted = configured(description, chosen, sizes, gpu)
+    wanted = configured(description, configuration, sizes, gpu)
     tools = toolchain(gpu.gpu)
     source = tools.source_of(description)
     [result] = tools.characterise_all(source, tools.architecture(gpu.gpu, source), [wanted], gpu.gpu)
     if isinstance(result, Failure):
-        raise failed(description, result, chosen)
+        raise failed(description, result, configuration)
     with in_64_bits():
         kernel, resources = None, None
         if description.described:
-            kernel, resources = describe(description, chosen, sizes, gpu.gpu)
-        rows = [*_resources(result, resources), *_whole(to_kernel(result.warp), kernel)]
+            kernel, resources = describe(description, configuration, sizes, gpu.gpu)
+        rows = [*_resources(result, resources), *_whole(result.warp, kernel)]
     rows += _details(result)
     if not description.described:
         rows = [{name: value for name, value in row.items() if name != "description"} for row in rows]
@@ -321,20 +320,20 @@ def _cannot_run(results: Sequence["KernelProfile | Failure"], gpu: "GpuFile") ->
     import numpy as np
 
     from dse.hardware.occupancy import LIMITERS, possible, resident_blocks
-    from dse.source.kernel import as_models_take_it
+    from dse.source.kernel import stack_profiles
 
-    code = resident_blocks(gpu.gpu.limits, as_models_take_it(results)[1])[1]
+    code = resident_blocks(gpu.gpu.limits, stack_profiles(results)[1])[1]
     codes, fine = np.asarray(code).tolist(), np.asarray(possible(code)).tolist()
     return ["" if good else LIMITERS[limiter] for limiter, good in zip(codes, fine, strict=True)]
 
 
 def _flat(profile: "KernelProfile") -> Row:
     """Return resources and the average warp, by the names of columns."""
-    from dse.source.nvidia.profile.warp_counts import column_names
+    from dse.source.warps import column_names
 
     row: Row = {str(fact["name"]): fact["source"] for fact in _resources(profile, None)}
     row["insts"] = profile.counts.insts() / profile.counts.warps
-    row |= zip(column_names(0), profile.warp.to_matrix().tolist(), strict=False)  # those of phases come after
+    row |= zip(column_names(0), profile.numbers.tolist(), strict=False)  # those of phases come after
     row["spread"] = profile.counts.spread
     row["estimated_trips"] = sum(loop.trips for loop in profile.counts.estimated.values())
     row["estimated_spread"] = max((loop.spread for loop in profile.counts.estimated.values()), default=0.0)

@@ -112,7 +112,7 @@ def _imported(error: Exception) -> str:
 class _Later(typer.core.TyperCommand):
     """A command that is imported when its arguments are read."""
 
-    def make_context(self, info_name: str | None, args: list[str], *given: Any, **settings: Any) -> Any:
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **settings: Any) -> Any:
         if (
             self.name != "doctor"
             and not {"--help", "--help-all"} & set(args)
@@ -124,7 +124,7 @@ class _Later(typer.core.TyperCommand):
             args = ["--help" if text == "--help-all" else text for text in args]
         elif "--help" in args:
             _shorten(made)
-        return made.make_context(info_name, args, *given, **settings)
+        return made.make_context(info_name, args, *rest, **settings)
 
 
 def _shown(name: str) -> str:

@@ -88,12 +88,13 @@ def _extras() -> list[dict[str, Any]]:
     rows = []
     for extra, use in EXTRAS.items():
         wanted = _wanted(extra)
-        here = {str(one): _version(one.name) for one in wanted}
-        missing = [one.name for one in wanted if here[str(one)] is None]
+        here = {str(requirement): _version(requirement.name) for requirement in wanted}
+        missing = [requirement.name for requirement in wanted if here[str(requirement)] is None]
         others = [
-            f"{one.name} {found}, expected {one.specifier}"
-            for one in wanted
-            if (found := here[str(one)]) and not one.specifier.contains(found, prereleases=True)
+            f"{requirement.name} {here_version}, expected {requirement.specifier}"
+            for requirement in wanted
+            if (here_version := here[str(requirement)])
+            and not requirement.specifier.contains(here_version, prereleases=True)
         ]
         get = f"pip install '{PACKAGE}[{extra}]'"
         if missing:
@@ -103,11 +104,15 @@ def _extras() -> list[dict[str, Any]]:
         else:
             rows.append(_row(extra, "ok", use))
     for name, use in BESIDE.items():
-        found = _version(name)
-        rows.append(_row(name, "ok", f"{found}: {use}") if found else _row(name, "missing", f"for {use}"))
+        here_version = _version(name)
+        rows.append(
+            _row(name, "ok", f"{here_version}: {use}")
+            if here_version
+            else _row(name, "missing", f"for {use}")
+        )
     for name, use in PROGRAMS.items():
-        found = shutil.which(name)
-        rows.append(_row(name, "ok", found) if found else _row(name, "missing", f"for {use}"))
+        here_version = shutil.which(name)
+        rows.append(_row(name, "ok", here_version) if here_version else _row(name, "missing", f"for {use}"))
     return rows
 
 
@@ -115,9 +120,11 @@ def _wanted(extra: str) -> list[Requirement]:
     """What an extra installs on this machine, by what the package itself requires."""
     every = (Requirement(text) for text in metadata.requires(PACKAGE) or ())
     return [
-        one
-        for one in every
-        if one.marker and not one.marker.evaluate() and one.marker.evaluate({"extra": extra})
+        requirement
+        for requirement in every
+        if requirement.marker
+        and not requirement.marker.evaluate()
+        and requirement.marker.evaluate({"extra": extra})
     ]
 
 

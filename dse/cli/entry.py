@@ -43,7 +43,7 @@ def main() -> None:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
         if code in (130, *_by_signals()):  # 130: what typer makes of KeyboardInterrupt
-            _end_now(code, told=code != 130)
+            _end_now(code, reported=code != 130)
         raise
 
 
@@ -138,7 +138,7 @@ def _end_or_tell(lost: "sys.UnraisableHookArgs") -> None:
     if isinstance(lost.exc_value, KeyboardInterrupt):
         _end_now()
     if isinstance(lost.exc_value, SystemExit) and lost.exc_value.code in _by_signals():
-        _end_now(int(lost.exc_value.code), told=True)
+        _end_now(int(lost.exc_value.code), reported=True)
     sys.__unraisablehook__(lost)
 
 
@@ -151,14 +151,14 @@ def _forget() -> None:
                 signal.signal(getattr(signal, name), signal.SIG_DFL)
 
 
-def _end_now(code: int = 130, told: bool = False) -> None:
+def _end_now(code: int = 130, reported: bool = False) -> None:
     """End without tidying up: a compiler that still runs in another thread would crash.
 
     The line comes last, when nothing is left to go wrong.
     """
     try:
         sys.stdout.flush()
-        if not told and code == 130:
+        if not reported and code == 130:
             print("dse: interrupted", file=sys.stderr)
         sys.stderr.flush()
     finally:

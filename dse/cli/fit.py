@@ -67,7 +67,7 @@ def fit(
     each file. The model's times are compared before and after, on the data fitted and on a fifth
     held out; with several kernels also on each one, fitted to the others.
     """
-    [chosen] = inputs.models([model])
+    [fitted_model] = inputs.models([model])
     if len(measured) != len(kernel):
         raise DseError(
             f"--measured: found {len(measured)} files, expected {len(kernel)}, one for each kernel"
@@ -79,7 +79,7 @@ def fit(
     from dse.explore.fit import calibrate
     from dse.report.show import progress
 
-    if not chosen.differentiable and sample is None:
+    if not fitted_model.differentiable and sample is None:
         sample = SIMULATED_SAMPLE
     if out is not None:
         calibrate.check_target(out, len(files))
@@ -89,7 +89,7 @@ def fit(
         for name, path, at in zip(kernel, measured, names, strict=True)
     ]
     calibration = calibrate.calibrate(
-        spaces, list(files.values()), chosen, free, shared or (), method, starts, sample, seed, progress
+        spaces, list(files.values()), fitted_model, free, shared or (), method, starts, sample, seed, progress
     )
     if out is not None:
         calibrate.write(calibration, out)
@@ -107,8 +107,8 @@ def fit(
     from dse.report.conclusion import conclude
 
     doubted = [f"{row['field']} ({row['note']})" for row in rows if row["note"]]
-    told = sum(row["determined"] for row in rows)
-    finding = f"{told} of {len(rows)} fields determined by {calibration.basis}"
+    determined = sum(row["determined"] for row in rows)
+    finding = f"{determined} of {len(rows)} fields determined by {calibration.basis}"
     finding += f"; doubtful: {', '.join(doubted)}" if doubted else ""
     for name, untold in calibration.untold().items():
         of = f" of {name}" if len(files) > 1 else ""

@@ -91,7 +91,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     Exit codes: 0 done; 1 done, and a check of the command failed; 2 the user's mistake, told in one line; 130
     interrupted. What is none of these is a mistake of ours: one line, and 1.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     _assumed()  # those of one that failed before, in this process
     try:
         cache()
@@ -102,7 +102,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
             warnings.simplefilter("ignore", RuntimeWarning, append=True)
             warnings.simplefilter("ignore", SyntaxWarning)  # of expressions, as Python reads them
             warnings.filterwarnings("ignore", DOES_WITHOUT)
-            code = app(_global_first(given), standalone_mode=False)
+            code = app(_global_first(words), standalone_mode=False)
         sys.stdout.flush()
         for assumption in _assumed():
             print(f"assumed: {one_line(assumption)}", file=sys.stderr)
@@ -116,7 +116,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
             _end(f"{error.filename}: {error.strerror}")
         if error.errno is None:  # of a library, not of the system
             _end_as_what_is_here(error)
-            _unforeseen(error, given)
+            _unforeseen(error, words)
         _drop_output()  # a file without a name: standard output
         if error.errno == errno.EPIPE:  # its reader has seen enough
             sys.exit(0)
@@ -150,15 +150,15 @@ def run(arguments: Sequence[str] | None = None) -> None:
         if isinstance(error, SystemError) and "without exception set" in str(error):  # by an extension module
             _end(f"memory: found too little, expected more: {error}")
         _end_as_what_is_here(error)
-        _unforeseen(error, given)
+        _unforeseen(error, words)
     sys.exit(code)
 
 
-def _global_first(given: Sequence[str]) -> list[str]:
+def _global_first(words: Sequence[str]) -> list[str]:
     """Put the options of `dse` itself before the command: they may stand after it as well."""
-    end = given.index("--") if "--" in given else len(given)
-    first = [word for word in given[:end] if word in GLOBAL]
-    return first + [word for word in given[:end] if word not in GLOBAL] + list(given[end:])
+    end = words.index("--") if "--" in words else len(words)
+    first = [word for word in words[:end] if word in GLOBAL]
+    return first + [word for word in words[:end] if word not in GLOBAL] + list(words[end:])
 
 
 def _assumed() -> list[str]:
@@ -181,12 +181,12 @@ def _end_as_what_is_here(error: Exception) -> None:
 
 def _broken_import(error: Exception) -> str:
     """Return the package that was being imported, where the code of another raised it."""
-    found = error.name or "" if isinstance(error, ImportError) else ""
+    missing = error.name or "" if isinstance(error, ImportError) else ""
     for frame, _ in walk_tb(error.__traceback__):
         module = frame.f_globals.get("__name__", "")
         if frame.f_code.co_name == "<module>" and module.partition(".")[0] not in ("", "__main__", "dse"):
-            found = module
-    return found.partition(".")[0]
+            missing = module
+    return missing.partition(".")[0]
 
 
 def _settings_of(error: Exception) -> str:
@@ -217,8 +217,8 @@ def _raised_in(error: Exception) -> str:
     return re.split(r"[/\\]", file.rpartition("site-packages")[2].strip("/\\"))[0]
 
 
-def _unforeseen(error: Exception, given: Sequence[str]) -> NoReturn:
-    if "--traceback" in given:
+def _unforeseen(error: Exception, words: Sequence[str]) -> NoReturn:
+    if "--traceback" in words:
         raise error
     what = one_line(f"{type(error).__name__}: {error}")[:MOST_QUOTED]
     hint = "a mistake of dse: please report it; dse --traceback COMMAND shows more"

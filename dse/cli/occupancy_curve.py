@@ -52,15 +52,17 @@ def occupancy_curve(
     from dse.evaluate.curve import curve, fastest, laid_out  # imports jax: seconds
 
     parameters = fastest(counts, gpu_file.gpu, problem)
-    one, launch = laid_out(counts, gpu_file.gpu, parameters, problem)
-    rows = curve(one, gpu_file.gpu, launch, models)
-    chosen = inputs.in_words(kernel, parameters)
+    warp, launch = laid_out(counts, gpu_file.gpu, parameters, problem)
+    rows = curve(warp, gpu_file.gpu, launch, models)
+    configuration = inputs.in_words(kernel, parameters)
     title = f"{counts.name} on {gpu_file.name}"
     if out is not None and out.suffix.lower() in CHARTS:
         from dse.report.curves import occupancy_curves
 
         points = [{**row, "throughput": 1e6 * row["throughput"]} for row in rows]
-        chart = occupancy_curves(points, title=f"{title}: throughput against occupancy", subtitle=chosen)
+        chart = occupancy_curves(
+            points, title=f"{title}: throughput against occupancy", subtitle=configuration
+        )
         save_chart(chart, out)
     elif out is not None or json or csv:
         present(rows, json=json, csv=csv, out=out)
@@ -69,7 +71,9 @@ def occupancy_curve(
         rows.sort(key=lambda row: row["model"] != DEFAULT)  # the default model's column first
         for row in rows:
             by_warps.setdefault(row["warps"], {"warps": row["warps"]})[row["model"]] = 1e6 * row["throughput"]
-        print(f"{title}: {chosen}" if chosen else title)  # a table's title would be broken to its width
+        print(
+            f"{title}: {configuration}" if configuration else title
+        )  # a table's title would be broken to its width
         present(list(by_warps.values()))
     from dse.report.conclusion import conclude
 

@@ -58,7 +58,7 @@ def prune(
     if form not in FORMATS:
         raise DseError(f"--format: found {form!r}, {one_of(form, FORMATS)}")
     counts, problem = inputs.kernel(kernel, inputs.settings(changed), space, source=source, compiled=compiled)
-    chosen = inputs.closed_form(model)
+    closed = inputs.closed_form(model)
     [file] = inputs.gpus([gpu])
     import numpy as np
 
@@ -73,21 +73,21 @@ def prune(
     check(risk, within)  # before the work
     table = measured_data.load(measured, counts) if measured else None
     sizes = {**problem, **(table.problem if table else {})}
-    candidates = of_kernel(counts, file, chosen, configurations(counts, sizes), sizes, progress)
+    candidates = of_kernel(counts, file, closed, configurations(counts, sizes), sizes, progress)
     candidates = with_others(candidates, counts, prior or ())
-    told = {}
+    recorded = {}
     if table is not None:
         rows = zip(*(table.parameters[name].tolist() for name in candidates.parameters), strict=True)
-        told = {
+        recorded = {
             candidates.places[row]: seconds if ran else np.inf
             for row, seconds, ran in zip(rows, table.time_s.tolist(), table.ok, strict=True)
             if row in candidates.places
         }
-        if not told:
+        if not recorded:
             raise DseError(
                 f"{measured}: found no configuration of {counts.name}'s space, expected one at least"
             )
-    kept = keep(candidates, risk, within, told)
+    kept = keep(candidates, risk, within, recorded)
     parameters = {name: values[kept.places] for name, values in candidates.parameters.items()}
     title = (
         f"{counts.name} on {file.name}: {len(kept.places):,} of {len(candidates):,} kept ({kept.share:.1%})"
@@ -109,7 +109,7 @@ def prune(
     finding = f"kept {many:,} of {len(candidates):,}" + (
         f", of which {len(ranked)} are shown (--top 0 shows all)" if len(ranked) < many else ""
     )
-    by = f"{len(told)} measurements" if told else chosen.name
+    by = f"{len(recorded)} measurements" if recorded else closed.name
     sure = f"by {by}, with a chance of {1 - risk:.0%}, one of them is within {within:.0%} of the fastest"
     then = "measure them all, the first ones first" + ("" if out else "; -o FILE writes the list")
     if kept.reason and (json or csv):

@@ -105,6 +105,10 @@ def rank(
     if ranking.levels and output.table:
         title = "Levels; spearman is with the level before, on what both saw"
         present(ranking.levels, title=title, wide=output.wide)
+    if output.table:
+        from dse.report.show import bars
+
+        bars(ranking.speed_of_light, title="Share of peak at which each pipe works at rank 1, in that time")
     sure = "a prediction" if not refit else f"{rows[0]['chance_fastest']:.0%} sure to be the fastest"
     if ranking.tied > 1 and not (diverse or refit or prior):
         others = "rank 2" if ranking.tied == 2 else f"ranks 2 to {ranking.tied:,}"

@@ -55,23 +55,23 @@ def report(
     from dse.evaluate.importance import importance
     from dse.report.page import page
 
-    found = read(result, MODELS, kernel, card)
-    sizes = {space.kernel: _sizes(kernel or space.kernel) for space in found.spaces}
-    spaces = [part for space in found.spaces for part in space.by_size(sizes[space.kernel])]
-    found = replace(found, spaces=tuple(spaces))
-    if not found.spaces and not found.scores:
+    results = read(result, MODELS, kernel, card)
+    sizes = {space.kernel: _sizes(kernel or space.kernel) for space in results.spaces}
+    spaces = [part for space in results.spaces for part in space.by_size(sizes[space.kernel])]
+    results = replace(results, spaces=tuple(spaces))
+    if not results.spaces and not results.scores:
         raise DseError(f"{result[0]}: found no result, expected one of rank, sweep, compare, tune or search")
     shares = [
         importance(
             {name: codes(values)[0] for name, values in space.parameters.items()},
             {model: columns["time_s"] for model, columns in space.forecasts.items()},
         )
-        for space in found.spaces
+        for space in results.spaces
     ]
-    text = page(found, shares, [_roofline(space, kernel) for space in found.spaces], DEFAULT)
+    text = page(results, shares, [_roofline(space, kernel) for space in results.spaces], DEFAULT)
     with replacing(out) as half:
         half.write_text(text, encoding="utf-8")
-    count = sum(space.count for space in found.spaces)
+    count = sum(space.count for space in results.spaces)
     from dse.report.conclusion import conclude
 
     finding = f"a page of {count:,} configurations, {len(text.encode()) / 1e6:.1f} MB"

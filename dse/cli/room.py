@@ -31,10 +31,10 @@ def check_flags() -> None:
 
     from dse.core.processes import Stopped, in_fork
 
-    with tempfile.TemporaryFile() as told:
+    with tempfile.TemporaryFile() as output:
 
         def ask() -> bytes:
-            os.dup2(told.fileno(), 2)
+            os.dup2(output.fileno(), 2)
             with suppress(RuntimeError, AssertionError):  # of JAX_PLATFORMS
                 jax.devices("cpu")
             return b""
@@ -42,8 +42,8 @@ def check_flags() -> None:
         try:
             in_fork(ask)
         except Stopped:
-            told.seek(0)
-            said = told.readline().decode(errors="replace").partition("] ")[2].strip()
+            output.seek(0)
+            said = output.readline().decode(errors="replace").partition("] ")[2].strip()
             reason = f": {said}" if said else ""
             raise DseError(f"XLA_FLAGS: found {flags!r}, expected flags that XLA knows{reason}") from None
 
@@ -52,13 +52,13 @@ def _check_limits() -> None:
     import resource
 
     for name, (least, option) in LEAST_BYTES.items():
-        found = resource.getrlimit(getattr(resource, name))[0]
-        if found != resource.RLIM_INFINITY and found < least:
-            limit = f"found a limit of {found / 1e9:.3g} GB ({option})"
+        soft = resource.getrlimit(getattr(resource, name))[0]
+        if soft != resource.RLIM_INFINITY and soft < least:
+            limit = f"found a limit of {soft / 1e9:.3g} GB ({option})"
             raise DseError(f"memory: {limit}, expected {least / 1e9:g} GB or more")
-    found = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-    if found != resource.RLIM_INFINITY and found < MANY_PROCESSES:
-        _check_threads(16 + 8 * (os.cpu_count() or 1), found)
+    soft = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if soft != resource.RLIM_INFINITY and soft < MANY_PROCESSES:
+        _check_threads(16 + 8 * (os.cpu_count() or 1), soft)
 
 
 def _check_threads(count: int, limit: int) -> None:

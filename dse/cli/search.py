@@ -69,7 +69,7 @@ def search(
     that each reaches; where a space is small, the exhaustive optimum stands beside. Run it again with more
     --trials to go on: studies are kept in --storage.
     """
-    [chosen] = inputs.models([model])
+    [closed] = inputs.models([model])
     values = inputs.settings(changed)
     names = inputs.kernels_of_work(kernel)
     described = inputs.several(names, values)
@@ -81,18 +81,18 @@ def search(
 
     choices, goals = study.variants(described), study.objectives(objective)
     kept = None if storage == "none" else storage
-    searched = study.start(choices, gpu_file.name, chosen, goals, sampler, kept, seed, trials)
+    searched = study.start(choices, gpu_file.name, closed, goals, sampler, kept, seed, trials)
     if enqueue is not None:
         study.enqueue(searched, read(enqueue).table.to_pylist(), str(enqueue))
     with used(spread.workers, spread.cluster), progress("Searching", trials) as advance:
-        study.run(searched, gpu_file.gpu, chosen, trials, advance)
+        study.run(searched, gpu_file.gpu, closed, trials, advance)
 
     rows = searched.rows()
     for row in rows:
-        least, found = study.optimum(choices[row["kernel"]], gpu_file.gpu, chosen), row["time_s"]
+        least, time = study.optimum(choices[row["kernel"]], gpu_file.gpu, closed), row["time_s"]
         row["optimum_s"] = least
-        row["above_optimum_percent"] = None if least is None or found is None else 100 * (found / least - 1)
-    same = {"gpu": gpu_file.name, "model": chosen.name}
+        row["above_optimum_percent"] = None if least is None or time is None else 100 * (time / least - 1)
+    same = {"gpu": gpu_file.name, "model": closed.name}
     first = ("kernel", *same, "time_s", "optimum_s", "above_optimum_percent")
     rows = [
         {"rank": i} | {key: (same | row).get(key) for key in first} | row for i, row in enumerate(rows, 1)

@@ -87,17 +87,17 @@ def sweep(
     applies to the kernels that have such a parameter or size.
     """
     asked = {"--top": top, "--pareto": pareto, "--histogram": histogram, "--counts": counts}
-    chosen = [name for name, value in asked.items() if value]
-    if len(chosen) > 1:
-        raise DseError(f"{chosen[1]}: found together with {chosen[0]}, expected one of them")
-    if not chosen and out is None:
+    named = [name for name, value in asked.items() if value]
+    if len(named) > 1:
+        raise DseError(f"{named[1]}: found together with {named[0]}, expected one of them")
+    if not named and out is None:
         raise DseError(f"--out: found none, expected a file for all rows, or one of {', '.join(asked)}")
     for name, value in (("--per", per), ("--json", json), ("--csv", csv)):
-        if value and not chosen:
+        if value and not named:
             raise DseError(f"{name}: found without {', '.join(asked)}, expected one of them")
-    if columns and chosen:
-        raise DseError(f"--columns: found together with {chosen[0]}, expected it where all rows are written")
-    models = inputs.models(model, (DEFAULT,) if chosen else CLOSED_FORMS, simulator)
+    if columns and named:
+        raise DseError(f"--columns: found together with {named[0]}, expected it where all rows are written")
+    models = inputs.models(model, (DEFAULT,) if named else CLOSED_FORMS, simulator)
     from dse.explore.sweep.product import Product
     from dse.explore.sweep.run import clear, parts_of
     from dse.explore.sweep.sweep import Sweep
@@ -109,12 +109,12 @@ def sweep(
     swept = Sweep(product, None, spread.workers, spread.cluster, progress)
     if where is not None:
         swept = swept.filtered(where)
-    if not chosen:
+    if not named:
         assert out is not None
         count = swept.to_parquet(out, _words(columns))
         conclude(f"{count:,} rows of predictions by {names}", wrote=out, then=f"dse report {out}")
         return
-    rows = _reduced(swept, chosen[0], asked[chosen[0]], _words(per), out)
+    rows = _reduced(swept, named[0], asked[named[0]], _words(per), out)
     same = [name for name in ("kernel", "gpu", "model") if len({row.get(name) for row in rows}) == 1]
     title = ", ".join(str(rows[0][name]) for name in same if rows[0].get(name)) or None
     present(rows, title=title, json=json, csv=csv, out=out, wide=wide, hidden=same)

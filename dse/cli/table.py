@@ -19,7 +19,8 @@ app = typer.Typer(rich_markup_mode="rich")
 
 TOKENS = "1,2,4,8,16,24,32,48,64,96,128,256,512,1024,1536,2048,3072,4096"  # those that vLLM tunes
 MATRIX = (*EXPERTS, "mm")  # of which there are closed forms
-READ_BY = "; ".join(f"{name}: {row.reader}" for name, row in FORMATS.items())
+READ_BY = ", ".join(FORMATS)
+BY_TIMES = "By measured times"  # a panel of --help-all
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 RUNS = 20  # of a command, for each batch size
 
@@ -71,7 +72,7 @@ def table(
     ] = None,
     style: Annotated[
         str | None,
-        typer.Option("--format", help=f"Write a file that is read by: {READ_BY}."),
+        typer.Option("--format", help=f"Write the file that it reads: {READ_BY}."),
     ] = None,
     shapes: Annotated[
         Path | None,
@@ -91,19 +92,36 @@ def table(
     ] = None,
     measured: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="CSV or Parquet: M, parameters, seconds; corrects what is chosen."),
+        typer.Option(
+            rich_help_panel=BY_TIMES,
+            metavar="FILE",
+            help="CSV or Parquet: M, parameters, seconds; corrects what is chosen.",
+        ),
     ] = None,
     command: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Measures: {NAME} becomes a value, its last number is the time."),
+        typer.Option(
+            rich_help_panel=BY_TIMES,
+            metavar="TEXT",
+            help="Measures: {NAME} becomes a value, its last number is the time.",
+        ),
     ] = None,
     budget: Annotated[
-        int | None, typer.Option(min=1, help="Of --command: runs for each batch size; 20 without it.")
+        int | None,
+        typer.Option(
+            rich_help_panel=BY_TIMES, min=1, help="Of --command: runs for each batch size; 20 without it."
+        ),
     ] = None,
-    unit: Annotated[str, typer.Option(help="Of what the command prints: s, ms, us or ns.")] = "ms",
+    unit: Annotated[
+        str, typer.Option(rich_help_panel=BY_TIMES, help="Of what the command prints: s, ms, us or ns.")
+    ] = "ms",
     journal: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.jsonl", help="Of --command: keeps each run at once; run again to go on."),
+        typer.Option(
+            rich_help_panel=BY_TIMES,
+            metavar="FILE.jsonl",
+            help="Of --command: keeps each run at once; run again to go on.",
+        ),
     ] = None,
     json: JsonOption = False,
     csv: CsvOption = False,
@@ -160,13 +178,13 @@ def table(
     from dse.explore.matrix.table import Kernel, best  # imports jax: seconds
     from dse.models.matrix.configuration import PARAMETERS
 
-    given = inputs.settings(sizes)
-    chosen = Kernel(kernel, given, dtype, shape)
+    stated = inputs.settings(sizes)
+    products = Kernel(kernel, stated, dtype, shape)
     timed = None
     if measured is not None:
         from dse.explore.matrix.tune import read
 
-        timed = read(measured, chosen)
+        timed = read(measured, products)
     if command is not None:
         from dse.explore.matrix.tune import NAMES, tuned
         from dse.explore.tune import loop
@@ -175,10 +193,10 @@ def table(
         loop.check_command(command, dict.fromkeys(NAMES))
         measure, runs = loop.commanded(command, UNITS[unit]), budget or RUNS
         with progress(f"Tuning {kernel}", runs * len(numbers)) as advance:
-            timed = tuned(file, chosen, numbers, measure, runs, journal, timed, advance)
-    rows = best(file, chosen, numbers, timed)
+            timed = tuned(file, products, numbers, measure, runs, journal, timed, advance)
+    rows = best(file, products, numbers, timed)
     problems = [[row] for row in rows]
-    best_ones = Table(kernel, file.name, ["M"], PARAMETERS, problems, chosen, device or "")
+    best_ones = Table(kernel, file.name, ["M"], PARAMETERS, problems, products, device or "")
     _give(best_ones, target, out, json, csv)
 
 
@@ -218,23 +236,31 @@ def _of_any(
 
     product = Product.of([(counts, {**problem, **lists})], [file], inputs.models([model] if model else None))
     keys, parameters = list(lists), list(counts.space.names)
-    found = Sweep(product, progress=progress).top(1, ["size"])
-    return Table(name, file.name, keys, parameters, [[row] for row in found])
+    rows = Sweep(product, progress=progress).top(1, ["size"])
+    return Table(name, file.name, keys, parameters, [[row] for row in rows])
 
 
 def _give(table: Table, target: Format | None, out: Path | None, json: bool, csv: bool) -> None:
     """Print rows as a table, or print or write them in a format for programs."""
+    from dse.report.conclusion import conclude
+
+    sure = "by measured times" if any("by" in row for row in table.rows) else "predicted"
+    finding = f"best of {table.title} for {len(table.problems):,} problem{'s' * (len(table.problems) > 1)}"
     if target is None:
         present(table.rows, title=table.title, json=json, csv=csv, out=None)
-    else:
-        _write(target.text(table), out, target.file_name(table))
-
-
-def _write(content: str, out: Path | None, name: str) -> None:
-    """Write `out`, if it has the file's suffix, or a file into that folder; or print it."""
+        then = f"--format {READ_BY} writes its file" if table.sizes else ""
+        conclude(finding, sure=sure, then=then, aside=json or csv)
+        return
+    content, name = target.text(table), target.file_name(table)
     if out is None:
         print(content, end="")
-        return
+    else:
+        print(_write(content, out, name))
+        conclude(finding, sure=sure, then=f"{target.reader} reads it", aside=True)
+
+
+def _write(content: str, out: Path, name: str) -> Path:
+    """Write `out`, if it has the file's suffix, or a file into that folder, and return its path."""
     path = out if out.suffix == Path(name).suffix and not out.is_dir() else out / name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -242,7 +268,7 @@ def _write(content: str, out: Path | None, name: str) -> None:
         raise DseError(f"--out: found {str(path.parent)!r}, expected a folder: {error.strerror}") from None
     with replacing(path) as temporary:
         temporary.write_text(content, encoding="utf-8")
-    print(path)
+    return path
 
 
 def _numbers(texts: Sequence[str]) -> list[int]:

@@ -70,9 +70,9 @@ def tune(
     far the model is to be believed; the next configuration is the one that is expected to gain most. Failures
     count as measurements.
     """
-    given = replay if command is None else command
-    if given is None or (replay is not None and command is not None):
-        stated = "neither" if given is None else "both"
+    measurer = replay if command is None else command
+    if measurer is None or (replay is not None and command is not None):
+        stated = "neither" if measurer is None else "both"
         raise DseError(f"--replay, --command: found {stated}, expected one of them")
     if unit not in UNITS:
         raise DseError(f"--unit: found {unit!r}, {one_of(unit, UNITS)}")
@@ -88,14 +88,14 @@ def tune(
     from dse.explore.tune.tuner import Tuner
     from dse.report.show import progress
 
-    if isinstance(given, str):
-        loop.check_command(given, dict.fromkeys(counts.space.names))
+    if isinstance(measurer, str):
+        loop.check_command(measurer, dict.fromkeys(counts.space.names))
         parameters = configurations(counts, problem)
         candidates = of_kernel(counts, file, form, parameters, problem, progress)
         candidates = with_others(candidates, counts, prior or ()).most(MOST, seed)
-        measure = loop.commanded(given, UNITS[unit], limit)
+        measure = loop.commanded(measurer, UNITS[unit], limit)
     else:
-        table = measured.load(given, counts).where(values)
+        table = measured.load(measurer, counts).where(values)
         sizes = {**problem, **table.problem}
         candidates = of_kernel(counts, file, form, table.parameters, sizes, progress)
         candidates = with_others(candidates, counts, prior or ())

@@ -45,7 +45,7 @@ _IN_USE: ContextVar[Spread | None] = ContextVar("spread", default=None)
 
 
 def in_threads(workers: int | None = None) -> Spread:
-    """Spread work over threads of this process: one for each core, or so many. JAX's devices take turns."""
+    """Spread work over threads of this process: one for each core, or `count`. JAX's devices take turns."""
     from dse.core.parallel import processors  # which imports this module
 
     count = workers or processors()
@@ -55,16 +55,16 @@ def in_threads(workers: int | None = None) -> Spread:
 
         devices = jax.local_devices()
 
-        def on_device(place: int, one: U) -> R:
+        def on_device(place: int, unit: U) -> R:
             with jax.default_device(devices[place % len(devices)] if len(devices) > 1 else None):
-                return function(one)
+                return function(unit)
 
         with ThreadPoolExecutor(max(count, len(devices))) as pool:
             pending: deque[tuple[U, Any]] = deque()
             try:
                 for place in range(len(units)):
-                    one = cast(U, units[place : place + 1])
-                    pending.append((one, pool.submit(on_device, place, one)))
+                    unit = cast(U, units[place : place + 1])
+                    pending.append((unit, pool.submit(on_device, place, unit)))
                     if len(pending) > 2 * max(count, len(devices)):
                         done, future = pending.popleft()
                         yield done, future.result()
@@ -140,6 +140,7 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
         return
     with needs("cryptography", install("cluster")):
         own = Security.temporary()
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # which `silence_logs` comes too late for
     settings = {
         "distributed.scheduler.allowed-failures": MOST_DEATHS,
         "distributed.admin.log-format": "%(message)s",
@@ -219,5 +220,5 @@ def _done(payload: bytes, units: Sequence[Any]) -> tuple[float, Any]:
 
 @lru_cache(maxsize=4)
 def _function(payload: bytes) -> Callable[[Sequence[Any]], Any]:
-    """Unpickle a function once for all of its tasks: it keeps what it works out and what is compiled."""
+    """Unpickle a function once for all of its tasks: it keeps its caches and compiled code."""
     return pickle.loads(payload)

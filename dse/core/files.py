@@ -27,7 +27,7 @@ def replacing(path: Path | str, within: Path | None = None) -> Iterator[Path]:
     """Give a path to write to; it becomes `path` if the block ends well, else vanishes.
 
     A reader sees the old file or the new one, never a part. The path given keeps the suffix of `path`, for
-    writers that choose a format by it, and lies in the same folder, or `within` one if that is on the same
+    writers that choose a format by it, and is in the same folder, or `within` one if that is on the same
     disk. A link is written through; a pipe or device is written directly.
 
     **Raises:** DseError as `check_target`, and if writing fails.
@@ -150,7 +150,7 @@ def read_bytes(path: Path, most: int) -> bytes:
     **Raises:** DseError, one line, if it is larger or cannot be read.
     """
     try:
-        with path.open("rb") as file:  # what is no regular file need not end
+        with path.open("rb") as file:  # a pipe or device need not end
             content = bytearray()  # a part at a time: to ask for all at once takes the memory for it
             while part := file.read(min(_AT_ONCE, most + 1 - len(content))):
                 content += part
@@ -199,12 +199,12 @@ def parse_json(text: str, where: str) -> Any:
     **Raises:** DseError that begins with `where` if it is none, or has integers of over 64 bits.
     """
     try:
-        found = json.loads(text, parse_int=_whole)
+        parsed = json.loads(text, parse_int=_whole)
     except (RecursionError, MemoryError):
         raise DseError(f"{where}: is not JSON: nested too deep") from None
     except ValueError as error:  # no JSON, or a number of too many digits
         raise DseError(f"{where}: is not JSON: {error}") from None
-    return _checked(found, where) if _ESCAPED.search(text) else found
+    return _checked(parsed, where) if _ESCAPED.search(text) else parsed
 
 
 def _whole(digits: str) -> int:
@@ -224,7 +224,7 @@ def _checked(tree: Any, where: str) -> Any:
         if isinstance(node, dict):
             return {checked(key, level): checked(value, level + 1) for key, value in node.items()}
         if isinstance(node, list):
-            return [checked(each, level + 1) for each in node]
+            return [checked(child, level + 1) for child in node]
         if isinstance(node, int) and abs(node) >= 2**64:
             raise DseError(f"{where}: found an integer of {node.bit_length()} bits, expected one of 64")
         return node
@@ -247,7 +247,7 @@ _ESCAPED = re.compile(r"\\[bfu]|[^ -~\n\r\t]")  # a control character, maybe
 def given_path(name: str | Path) -> Path:
     """Return a path as a user gave it, with their home in place of ~; there need be nothing at it.
 
-    What we have no right to look at is told where it is read.
+    A file without the right to read it is reported where it is read.
 
     **Raises:** DseError for one that no file can have.
     """
@@ -276,9 +276,9 @@ def is_file(path: Path) -> bool:
 
 
 def file_below(folder: Path, name: str, where: str) -> Path:
-    """Return the file that another one names, which lies in a folder or below it, links followed.
+    """Return the file that another one names, which is in a folder or below it, links followed.
 
-    **Raises:** DseError that begins with `where` if it lies elsewhere, or there is none.
+    **Raises:** DseError that begins with `where` if it is elsewhere, or there is none.
     """
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()):
@@ -295,12 +295,12 @@ def is_folder(path: Path) -> bool:
 
 def cache_folder() -> Path:
     """The folder of caches: $DSE_CACHE, else the platform's place for such files."""
-    if given := os.environ.get("DSE_CACHE"):
-        return Path(given)
-    if sys.platform == "win32" and (given := os.environ.get("LOCALAPPDATA")):
-        return Path(given) / "dse"
-    if given := os.environ.get("XDG_CACHE_HOME"):
-        return Path(given) / "dse"
+    if setting := os.environ.get("DSE_CACHE"):
+        return Path(setting)
+    if sys.platform == "win32" and (setting := os.environ.get("LOCALAPPDATA")):
+        return Path(setting) / "dse"
+    if setting := os.environ.get("XDG_CACHE_HOME"):
+        return Path(setting) / "dse"
     with suppress(RuntimeError):  # in a container: no HOME, and a user id that no list has
         folder = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "dse"
         if may_write(folder):
@@ -314,12 +314,12 @@ def cache_folder() -> Path:
 
 def may_write(folder: Path) -> bool:
     """Whether we may write in a folder, or make it."""
-    there = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), folder)
+    there = next((parent for parent in (folder, *folder.parents) if os.path.lexists(parent)), folder)
     return os.access(there, os.W_OK | os.X_OK)
 
 
 def own_folder(path: Path) -> None:
-    """Make a folder that only we write to, if there is none: what lies in it is trusted.
+    """Make a folder that only we write to, if there is none: its contents are trusted.
 
     **Raises:** DseError if it is another user's, or all may write to it; OSError if it cannot be made.
     """

@@ -1,7 +1,7 @@
-"""Gaussian processes: a smooth function of d features, what is linear in p others, and noise.
+"""Gaussian processes: a smooth function of d features, a linear one of p others, and noise.
 
 The smooth function has a covariance that falls with the distance in all features together, and one that falls
-with the distance in each by itself, since what is measured is mostly a product of what single parameters do.
+with a distance of its own in each, since measured times are mostly products of single parameters' effects.
 The variances of the parts and the lengths are those of the highest density after log-normal priors.
 
 Source: Rasmussen & Williams, Gaussian Processes for Machine Learning, 2006: Eqs. 2.23-2.25 (prediction), 2.30
@@ -74,7 +74,7 @@ def unlikeliness(square: Any, cholesky: np.ndarray) -> float:
 class Posterior(NamedTuple):
     """A process of mean 0 whose value is known at n points, with noise."""
 
-    cholesky: np.ndarray  # [n, n] lower factor of the covariance of what is known
+    cholesky: np.ndarray  # [n, n] lower factor of the covariance of the known points
     whitened: np.ndarray  # [n]
 
     @staticmethod
@@ -114,9 +114,9 @@ class Points(NamedTuple):
     position: np.ndarray  # [N, d]
     slopes: np.ndarray  # [N, p]
 
-    def rows(self, chosen: np.ndarray | list[int]) -> "Points":
+    def rows(self, index: np.ndarray | list[int]) -> "Points":
         """Take some of them."""
-        return Points(self.position[chosen], self.slopes[chosen])
+        return Points(self.position[index], self.slopes[index])
 
 
 class Settings(NamedTuple):
@@ -154,7 +154,7 @@ class Process:
         return mean, np.maximum(before - np.einsum("ij,ij->j", factor, factor), 0.0)
 
     def covariance(self, points: Points, others: Points) -> np.ndarray:
-        """Return the covariance [m, k] of what is not known yet, without noise."""
+        """Return the covariance [m, k] of unknown points, without noise."""
         left, right = (self._explained(some)[1] for some in (points, others))
         return self.before(points, others) - left.T @ right
 

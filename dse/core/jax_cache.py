@@ -26,22 +26,22 @@ def cache(folder: str | Path | None = None) -> Path | None:
     known = os.environ.get(FOLDER) or (jax and jax.config.jax_compilation_cache_dir)
     if known:
         return Path(known)
-    chosen = _shared() if folder is None else Path(folder).expanduser().absolute()
+    directory = _shared() if folder is None else Path(folder).expanduser().absolute()
     try:
-        str(chosen).encode()
-        own_folder(cache_folder() if folder is None else chosen)
-        own_folder(chosen)  # what lies in it is run
+        str(directory).encode()
+        own_folder(cache_folder() if folder is None else directory)
+        own_folder(directory)  # its contents are executed
     except (OSError, UnicodeEncodeError):
         return None
-    os.environ[FOLDER] = str(chosen)
+    os.environ[FOLDER] = str(directory)
     os.environ.setdefault(SHORTEST, "0.1")
     if jax:  # it has read its environment, and may have found that there is no folder
         from jax.experimental.compilation_cache import compilation_cache
 
-        jax.config.update("jax_compilation_cache_dir", str(chosen))
+        jax.config.update("jax_compilation_cache_dir", str(directory))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", float(os.environ[SHORTEST]))
         compilation_cache.reset_cache()
-    return chosen
+    return directory
 
 
 def _shared() -> Path:

@@ -1,6 +1,6 @@
 """Functions that Numba compiles: what they promise it, and where their machine code is kept.
 
-Numba keeps machine code beside the function that was compiled, and makes it anew when that function's file
+Numba keeps machine code beside the function that was compiled, and compiles again when that function's file
 has changed, but not when another has whose functions are part of it. So the folder here is named after all
 sources of the function's room. Where no folder can be written to, each process compiles for itself.
 """
@@ -54,7 +54,7 @@ def compiled(function: F, *, makes_arrays: bool = False) -> F:
 
 @contextmanager
 def _spared(files: Any) -> Iterator[None]:
-    """Compile for this process alone where what is kept is damaged, or nothing can be: Numba would raise."""
+    """Compile for this process alone where the cache is damaged or cannot be written: Numba would raise."""
     try:
         yield
     except Exception:  # pickles raise what they like
@@ -75,7 +75,7 @@ def _folder(room: Path) -> Path | None:
     folder = cache_folder() / "loops" / digest[:16]
     try:
         own_folder(cache_folder())
-        own_folder(folder)  # what lies in it is run
+        own_folder(folder)  # its contents are executed
     except (OSError, DseError):
         return None
     return folder if os.access(folder, os.W_OK) else None

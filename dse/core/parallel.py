@@ -29,7 +29,7 @@ def each(
     workers: int | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Result]:
-    """Apply `function` to each item, results in order. `progress` is told how many are done whenever one is.
+    """Apply `function` to each item, results in order. `progress` takes the number done whenever it grows.
 
     `workers` is the number of processes (default: the processors that we may use); with one, or one item, all
     is done here. Else `function`, items and results must be picklable, and a script must do its work under
@@ -95,16 +95,16 @@ def _each_of(function: Callable[[Item], Result], items: Sequence[Item]) -> list[
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Put off an interrupt: of a process that is half started nobody would know, so that nobody ended it."""
-    found, before = list[int](), signal.getsignal(signal.SIGINT)
+    received, before = list[int](), signal.getsignal(signal.SIGINT)
     if before is None or threading.current_thread() is not threading.main_thread():
         yield
         return
-    signal.signal(signal.SIGINT, lambda number, frame: found.append(number))
+    signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        if found:
+        if received:
             signal.raise_signal(signal.SIGINT)
 
 

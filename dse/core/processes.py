@@ -67,12 +67,12 @@ def run(
     ends, nothing of it is left running.
     """
     limits = limits or compiler_limits()
-    with _temporary() as given, _temporary() as output, _temporary() as errors:
-        _add(given, text.encode("utf-8", "surrogateescape"))
-        given.seek(0)
+    with _temporary() as input_file, _temporary() as output, _temporary() as errors:
+        _add(input_file, text.encode("utf-8", "surrogateescape"))
+        input_file.seek(0)
         program = subprocess.Popen(
             [str(part) for part in command],
-            stdin=given,
+            stdin=input_file,
             stdout=output,
             stderr=errors,
             cwd=folder,
@@ -155,14 +155,14 @@ def in_fork(make: Callable[[], bytes], limits: Limits | None = None) -> bytes:
     timer.start()
     try:
         with os.fdopen(results, "rb") as file:
-            data = file.read(limits.output_bytes)
+            sent = file.read(limits.output_bytes)
     finally:
         timer.cancel()
         _end_group(child)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         os.close(alive)
-    if data.endswith(_WHOLE):
-        return data.removesuffix(_WHOLE)
+    if sent.endswith(_WHOLE):
+        return sent.removesuffix(_WHOLE)
     raise Stopped(after(limits) if late else died(status, limits))
 
 
@@ -178,9 +178,9 @@ def _forked(
         threading.Thread(target=_end_with, args=(watching,), daemon=True).start()
         taken = _addresses()
         limit(os.getpid(), replace(limits, memory_bytes=limits.memory_bytes + taken), alone=True)
-        data = make()
+        result = make()
         with os.fdopen(answer, "wb") as file:
-            file.write(data + _WHOLE)
+            file.write(result + _WHOLE)
         code = 0
     finally:
         os._exit(code)
@@ -275,7 +275,7 @@ def died(code: int, limits: Limits) -> str:
         return wrote_too_much(limits)
     how = f"with code {code}"
     if code < 0:
-        how = {each.value: f"by {each.name}" for each in signal.Signals}.get(-code, f"by signal {-code}")
+        how = {known.value: f"by {known.name}" for known in signal.Signals}.get(-code, f"by signal {-code}")
     return f"ended {how} ({memory_allowed(limits)})"
 
 
@@ -302,13 +302,13 @@ def _text(file: IO[bytes], limits: Limits) -> str:
 
 
 def _number(name: str, default: float) -> float:
-    given = os.environ.get(name, "")
+    setting = os.environ.get(name, "")
     try:
-        number = float(given) if given else default
+        number = float(setting) if setting else default
     except ValueError:
         number = 0.0
     if not 0 < number < _MOST:
-        raise DseError(f"{name}: found {given[:40]!r}, expected a number above 0 and below {_MOST:g}")
+        raise DseError(f"{name}: found {setting[:40]!r}, expected a number above 0 and below {_MOST:g}")
     return number
 
 

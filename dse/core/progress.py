@@ -1,9 +1,9 @@
-"""How long work tells of its progress: what is shown of it is the caller's to say."""
+"""Progress callbacks for long work; the caller decides how to show them."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-# Opened with a description and the number of steps; what it gives is told of steps that are done.
+# Opened with a description and the number of steps; the function it gives takes the steps done.
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 

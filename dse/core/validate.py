@@ -69,16 +69,18 @@ def _fields(model: type[BaseModel], location: Location) -> list[str]:
     """List the names that the innermost table of a place may have."""
     models: list[type[BaseModel]] = [model]
     for part in location[:-1]:
-        tagged = [one for one in models if one.__name__.removesuffix("Table").lower() == part]
+        tagged = [
+            candidate for candidate in models if candidate.__name__.removesuffix("Table").lower() == part
+        ]
         inside = [
-            one
+            candidate
             for table in models
             for name, field in table.model_fields.items()
             if part in (name, field.alias)
-            for one in _models(field.annotation)
+            for candidate in _models(field.annotation)
         ]
         models = tagged or inside or models
-    return [field.alias or name for one in models for name, field in one.model_fields.items()]
+    return [field.alias or name for candidate in models for name, field in candidate.model_fields.items()]
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:

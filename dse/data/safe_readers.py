@@ -74,13 +74,13 @@ class Members:
 def arrays(path: Path, most: int = MOST_TABLE_BYTES) -> dict[str, np.ndarray]:
     """Read arrays that NumPy kept together (.npz), none of which holds objects. **Raises:** DseError."""
     within = Members(path, most)
-    found = {}
+    members = {}
     for name in within.names:
         content = within.read(name)
         with refused(path):
             array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
-        found[name.removesuffix(".npy")] = array
-    return found
+        members[name.removesuffix(".npy")] = array
+    return members
 
 
 def csv_table(path: Path, text: str) -> "pa.Table":
@@ -152,9 +152,9 @@ def _batches(
 
 def check_size(path: Path, columns: int, rows: int, most_rows: int = MOST_ROWS) -> None:
     """Refuse a table that is too large. **Raises:** DseError."""
-    for what, found, most in (("columns", columns, MOST_COLUMNS), ("rows", rows, most_rows)):
-        if found > most:
-            raise DseError(f"{path}: {what}: found {found:,}, expected at most {most:,}")
+    for what, number, most in (("columns", columns, MOST_COLUMNS), ("rows", rows, most_rows)):
+        if number > most:
+            raise DseError(f"{path}: {what}: found {number:,}, expected at most {most:,}")
 
 
 @contextmanager

@@ -54,10 +54,10 @@ def read(text: str, kernel: Counts, default: str | Model = DEFAULT) -> list[Leve
     """
     levels: list[Level] = []
     for part in text.split(","):
-        found = re.fullmatch(r"\s*([\w-]+)\s*:\s*(\d{1,9}(?:\.\d{1,9})?)\s*(%?)\s*", part)
-        if not found:
+        match = re.fullmatch(r"\s*([\w-]+)\s*:\s*(\d{1,9}(?:\.\d{1,9})?)\s*(%?)\s*", part)
+        if not match:
             raise DseError(f"cascade: found {part.strip()!r}, expected MODEL:COUNT or MODEL:SHARE%")
-        name, number, percent = found.groups()
+        name, number, percent = match.groups()
         keep = float(number)
         if not (0 < keep <= 100 if percent else keep >= 1 and keep.is_integer()):
             wanted = "a share above 0 up to 100 %" if percent else "a whole number from 1"
@@ -112,8 +112,10 @@ def cascade(
         parameters = {name: values[kept] for name, values in parameters.items()}
         evaluation = replace(ranking.evaluation.take(kept), forecasts=forecasts)
         runs = None if ranking.runs is None else ranking.runs[kept]
+        counted = ranking.counted and (gpu, ranking.counted[1].take(kept))
+        order = np.arange(len(kept))
         rankings.append(
-            Ranking(ranking.labels, parameters, evaluation, np.arange(len(kept)), None, runs=runs)
+            Ranking(ranking.labels, parameters, evaluation, order, None, runs=runs, counted=counted)
         )
     return replace(rankings[-1], levels=tuple(reports))
 

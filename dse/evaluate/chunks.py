@@ -93,9 +93,9 @@ def evaluate(
     count = len(next(iter(parameters.values())))
     if not count:
         raise ValueError("evaluate: no configurations")
-    chosen = get_all(models)
+    registered = get_all(models)
     counted = kernel.count(parameters, gpus, problem, progress)
-    return evaluate_counted(counted.batch, count, kernel.name, chosen, gpus, progress)
+    return evaluate_counted(counted.batch, count, kernel.name, registered, gpus, progress)
 
 
 def evaluate_counted(

@@ -71,7 +71,7 @@ def without_effect(measured: Measured) -> list[str]:
     if measured.ok.all() or len(measured.parameters) < 2:
         return []
     ran = measured.ok
-    logs, found = np.log(measured.time_s[ran]), list[str]()
+    logs, names = np.log(measured.time_s[ran]), list[str]()
     codes = {name: np.unique(x[ran], return_inverse=True)[1] for name, x in measured.parameters.items()}
     for name in codes:
         others = np.stack([code for other, code in codes.items() if other != name])
@@ -81,8 +81,8 @@ def without_effect(measured: Measured) -> list[str]:
         np.minimum.at(fastest, which.ravel(), logs)
         apart = (slowest - fastest)[rows > 1]
         if len(apart) >= FEWEST and np.quantile(apart, 1 - FEW) <= SAME:
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def sample(measured: Measured, kernel: Counts, number: int, seed: int = 1) -> np.ndarray:
@@ -96,10 +96,10 @@ def sample(measured: Measured, kernel: Counts, number: int, seed: int = 1) -> np
     wanted = np.logical_and.reduce(
         [measured.ok, *(measured.parameters[name] == fixed[name] for name in fixed)]
     )
-    chosen = np.sort(np.random.default_rng(seed).permutation(np.flatnonzero(wanted))[:number])
-    if not len(chosen):
+    rows = np.sort(np.random.default_rng(seed).permutation(np.flatnonzero(wanted))[:number])
+    if not len(rows):
         raise DseError(f"{measured.path}: found no configuration of {kernel.name} that ran")
-    return chosen
+    return rows
 
 
 def _rows(evaluation: Evaluation, measured: Measured) -> Iterator[dict[str, Any]]:

@@ -36,9 +36,9 @@ def laid_out(
 
     **Raises:** DseError where it cannot be launched.
     """
-    chosen = {name: np.asarray([value]) for name, value in parameters.items()}
+    columns = {name: np.asarray([value]) for name, value in parameters.items()}
     gpus = stack([gpu])
-    counted = kernel.count(chosen, gpus, problem)
+    counted = kernel.count(columns, gpus, problem)
     with in_64_bits():
         known = counted.batch.take(np.zeros(1, int)).on(column(gpus))
         counts, resources = jax.tree.map(lambda x: jax.device_put(x[0, 0]), (known.kernel, known.resources))

@@ -69,12 +69,12 @@ class _Best:
     number: np.ndarray  # of the row
     group: np.ndarray
 
-    def __getitem__(self, chosen: np.ndarray) -> "_Best":
-        return _Best(*(x[chosen] for x in vars(self).values()))
+    def __getitem__(self, index: np.ndarray) -> "_Best":
+        return _Best(*(x[index] for x in vars(self).values()))
 
     @staticmethod
     def joined(several: "Iterable[_Best]") -> "_Best":
-        return _Best(*map(np.concatenate, zip(*(vars(each).values() for each in several), strict=True)))
+        return _Best(*map(np.concatenate, zip(*(vars(best).values() for best in several), strict=True)))
 
     def smallest(self, k: int, most_tied: int) -> "_Best":
         """The k smallest of one group, and those as small as the last; of equals those that come first."""
@@ -114,8 +114,8 @@ def reduce_grid(
     `threads`: how many parts of the grid are worked on at a time; one for each core if None. `cuts`: how it
     is cut.
     """
-    found = reduce_groups(models, gpus, kernels, resources, 0, k, threads, cuts=cuts)
-    return {name: summaries[0] for name, summaries in found.items()}
+    by_model = reduce_groups(models, gpus, kernels, resources, 0, k, threads, cuts=cuts)
+    return {name: summaries[0] for name, summaries in by_model.items()}
 
 
 def reduce_groups(
@@ -134,7 +134,7 @@ def reduce_groups(
     The summaries are in the order of these positions; their shape is that of the other axes, and so are the
     indices. `shape` is that of the grid, where it has axes that no field depends on.
     """
-    chosen = get_all(models)
+    registered = get_all(models)
     fields = jax.tree.map(np.asarray, (gpus, kernels, resources))
     shape = np.broadcast_shapes(shape, *(leaf.shape for leaf in jax.tree.leaves(fields)))
     if 0 in shape:
@@ -143,15 +143,15 @@ def reduce_groups(
         if np.isnan(leaf).any():
             raise ValueError(f"reduce_grid: {jax.tree_util.keystr(path)}: found NaN, expected numbers")
     fields, layout = lay_out(_without_lacking(fields), shape, groups, cuts)
-    parts = _parts(chosen, fields, layout, shape, k, threads or processors(), cuts)
+    parts = _parts(registered, fields, layout, shape, k, threads or processors(), cuts)
     count = sum(part.count for part in parts)
     summaries = {}
-    for model in chosen:
+    for model in registered:
         total = sum(part.totals[model.name] for part in parts)
         best = _Best.joined(part.best[model.name] for part in parts)
         seconds, index = _fastest(model, fields, layout, shape, best, k, cuts)
-        each = zip(seconds, index, np.asarray(total).tolist(), np.asarray(count).tolist(), strict=True)
-        summaries[model.name] = [Summary(shape[groups:], *one) for one in each]
+        per_group = zip(seconds, index, np.asarray(total).tolist(), np.asarray(count).tolist(), strict=True)
+        summaries[model.name] = [Summary(shape[groups:], *one) for one in per_group]
     return summaries
 
 
@@ -193,13 +193,13 @@ def _parts(
         cut = cut_for(some.length)
         table = some.padded(cut.table)
         with in_64_bits():  # each thread has its own
-            found = minima_and_sums(
+            minima = minima_and_sums(
                 models, cut, *arranged(cut.blocks * cut.rows),
                 table.positions.astype(np.int32), table.launches, table.weights,
                 np.int32(cut.steps(len(some))),
             )  # fmt: skip
-            found = jax.tree.map(lambda x: np.asarray(x)[: len(some), : layout.rows], found)
-        return _by_group(found, some, layout, shape, k, cuts.most_tied)
+            minima = jax.tree.map(lambda x: np.asarray(x)[: len(some), : layout.rows], minima)
+        return _by_group(minima, some, layout, shape, k, cuts.most_tied)
 
     def task(start: int) -> list[_Part]:
         positions = np.arange(start, min(start + most, layout.positions))
@@ -208,7 +208,7 @@ def _parts(
             return cut_for(length).table
 
         some = pieces(layout, gpus, resources, positions, most, alike, table, cuts)
-        return [reduced(each) for each in some] or [_nothing(models, layout)]
+        return [reduced(piece) for piece in some] or [_nothing(models, layout)]
 
     starts = range(0, layout.positions, most)
     if workers == 1:
@@ -226,7 +226,7 @@ def _nothing(models: tuple[Model, ...], layout: Layout) -> _Part:
 
 
 def _by_group(
-    found: dict[str, tuple[np.ndarray, np.ndarray]],
+    smallest: dict[str, tuple[np.ndarray, np.ndarray]],
     some: Pieces,
     layout: Layout,
     shape: tuple[int, ...],
@@ -236,16 +236,16 @@ def _by_group(
     """Reduce the minima and sums [pieces, rows] of each model: each group has its own."""
     of_pieces, of_rows = layout.groups_of(some.positions)
     weights = some.weights.sum(axis=1, dtype=float).astype(int)
-    totals = {name: np.zeros(layout.group_count) for name in found}
+    totals = {name: np.zeros(layout.group_count) for name in smallest}
     count = np.zeros(layout.group_count, int)
-    best: dict[str, list[_Best]] = {name: [] for name in found}
+    best: dict[str, list[_Best]] = {name: [] for name in smallest}
     for piece_group in np.unique(of_pieces):
         pieces_here = _where(of_pieces == piece_group)
         for row_group in np.unique(of_rows):
             rows_here = _where(of_rows == row_group)
             group = piece_group + row_group
             count[group] += int(weights[pieces_here].sum()) * len(of_rows[rows_here])
-            for name, (minima, sums) in found.items():
+            for name, (minima, sums) in smallest.items():
                 total = float(np.sum(sums[pieces_here][:, rows_here], dtype=np.float64))
                 totals[name][group] += np.inf if np.isnan(total) else total  # 0 times inf
                 mine = minima[pieces_here][:, rows_here]
@@ -260,7 +260,7 @@ def _by_group(
                 best[name].append(
                     _Best(values, begin, number, np.full(len(values), group)).smallest(k, most_tied)
                 )
-    return _Part({name: _Best.joined(each) for name, each in best.items()}, totals, count)
+    return _Part({name: _Best.joined(parts) for name, parts in best.items()}, totals, count)
 
 
 def _where(holds: np.ndarray) -> slice | np.ndarray:
@@ -301,9 +301,9 @@ def _fastest(
             return seconds, index
         rows = max(1, cuts.again // layout.row // len(going))  # of each group: as many as go into one call
         last = np.minimum(next_row[going] + rows, end[going])
-        chosen = np.concatenate([np.arange(*ends) for ends in zip(next_row[going], last, strict=True)])
+        candidates = np.concatenate([np.arange(*ends) for ends in zip(next_row[going], last, strict=True)])
         next_row[going] = last
-        for numbers, times in _again(model, fields, layout, best.number[chosen], cuts.again):
+        for numbers, times in _again(model, fields, layout, best.number[candidates], cuts.again):
             begin = layout.index(numbers, shape)
             for group in np.unique(begin // size):
                 mine = np.flatnonzero(begin // size == group)

@@ -61,8 +61,8 @@ def _run(steps: Sequence[core.JaxprEqn], values: dict[Any, Any], wanted: Iterabl
 
     for step in steps:
         settings = step.primitive.get_bind_params(step.params)
-        found = step.primitive.bind(*map(value, step.invars), **settings)
-        several = found if step.primitive.multiple_results else [found]
+        results = step.primitive.bind(*map(value, step.invars), **settings)
+        several = results if step.primitive.multiple_results else [results]
         values.update(zip(step.outvars, several, strict=True))
     return [value(x) for x in wanted]
 

@@ -43,9 +43,9 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.positions)
 
-    def __getitem__(self, chosen: Any) -> "Pieces":
+    def __getitem__(self, index: Any) -> "Pieces":
         arrays = self.positions, self.columns, self.weights, self.launches
-        return Pieces(*jax.tree.map(lambda x: x[chosen], arrays))
+        return Pieces(*jax.tree.map(lambda x: x[index], arrays))
 
     def padded(self, count: int) -> "Pieces":
         """Repeat the last one until there are so many."""

@@ -128,11 +128,11 @@ class Layout:
 
 def digits(index: Any, sizes: Sequence[int]) -> list[Any]:
     """Find positions along each of some axes, the last one varying fastest; there may be no axis."""
-    found = []
+    places = []
     for size in reversed(sizes):
-        found.append(index % size)
+        places.append(index % size)
         index = index // size
-    return found[::-1]
+    return places[::-1]
 
 
 def lay_out(

@@ -78,7 +78,7 @@ def minima_and_sums(
     """
     whole = any(x.shape[-1] > 1 for x in jax.tree.leaves((gpus, kernels)))
 
-    def step(i: Array, found: dict[str, tuple[Array, Array]]) -> dict[str, tuple[Array, Array]]:
+    def step(i: Array, best: dict[str, tuple[Array, Array]]) -> dict[str, tuple[Array, Array]]:
         piece, block = i // cut.blocks * cut.step, i % cut.blocks
         at = digits(lax.dynamic_slice_in_dim(positions, piece, cut.step), cut.outer)
 
@@ -88,9 +88,9 @@ def minima_and_sums(
                 x = lax.dynamic_slice_in_dim(x, block * cut.rows, cut.rows, axis=-2)
             if prod(x.shape[:-2]) > 1:
                 x = x[tuple(j if size > 1 else 0 * j for j, size in zip(at, x.shape, strict=False))]
-            one = x.shape[-2:]
-            x = jnp.broadcast_to(x.reshape(-1, *one), (cut.step, *one))
-            return x.reshape(cut.loops, cut.pieces, *one)
+            shape = x.shape[-2:]
+            x = jnp.broadcast_to(x.reshape(-1, *shape), (cut.step, *shape))
+            return x.reshape(cut.loops, cut.pieces, *shape)
 
         def of_launches(x: Array) -> Array:
             """Take [loops, pieces, 1, length]."""
@@ -114,7 +114,7 @@ def minima_and_sums(
             )
 
         return {
-            model.name: jax.tree.map(put, found[model.name], new)
+            model.name: jax.tree.map(put, best[model.name], new)
             for model, new in zip(models, reduced, strict=True)
         }
 

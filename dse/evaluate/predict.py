@@ -93,23 +93,23 @@ def predict(
     """
     several = not isinstance(gpus, GpuFile)
     files = list(gpus) if isinstance(gpus, Sequence) else [gpus]
-    chosen, sizes = get(model), sizes_of(kernel, problem)
+    registered, sizes = get(model), sizes_of(kernel, problem)
     columns = _columns(kernel, parameters) if parameters else configurations(kernel, problem)
     of_one = bool(parameters) and all(np.ndim(x) == 0 for x in parameters.values())
-    asked = _Asked(files, kernel, columns, chosen, sizes, progress)
-    found = _traced(asked) if any(map(traced, files)) else _known(asked)
-    found["resources"] = {name: found["resources"][name] for name in RESOURCES}
+    asked = _Asked(files, kernel, columns, registered, sizes, progress)
+    predicted = _traced(asked) if any(map(traced, files)) else _known(asked)
+    predicted["resources"] = {name: predicted["resources"][name] for name in RESOURCES}
 
     def shaped(x: Any) -> Any:
         x = x if several else x[0]
         return x[..., 0] if of_one else x
 
-    arrays = jax.tree.map(shaped, {name: x for name, x in found.items() if name != "terms"})
+    arrays = jax.tree.map(shaped, {name: x for name, x in predicted.items() if name != "terms"})
     parameters = {name: values[0] if of_one else values for name, values in columns.items()}
-    labels = {"kernel": kernel.name, "model": chosen.name} | sizes
+    labels = {"kernel": kernel.name, "model": registered.name} | sizes
     names = tuple(file.name for file in files)
     return Predicted(
-        **arrays, terms=found["terms"], labels=tuple(labels.items()), gpus=names, parameters=parameters
+        **arrays, terms=predicted["terms"], labels=tuple(labels.items()), gpus=names, parameters=parameters
     )
 
 
@@ -120,11 +120,11 @@ def _columns(kernel: Counts, parameters: Mapping[str, Any]) -> dict[str, np.ndar
         if space and name not in space:
             raise DseError(f"launch: {kernel.name}: found {name!r}, {one_of(name, space)}")
     alone = {name: values[0] for name, values in space.items() if len(values) == 1}
-    given = {**alone, **parameters}
-    missing = [name for name in space if name not in given]
+    named = {**alone, **parameters}
+    missing = [name for name in space if name not in named]
     if missing:
         raise DseError(f"launch: {kernel.name}: found no {', '.join(missing)}, expected each parameter")
-    arrays = {name: np.atleast_1d(np.asarray(given[name])) for name in (space or given)}
+    arrays = {name: np.atleast_1d(np.asarray(named[name])) for name in (space or named)}
     try:
         shape = np.broadcast_shapes(*(x.shape for x in arrays.values()))
     except ValueError:
@@ -147,9 +147,9 @@ class _Asked(NamedTuple):
 def _known(asked: _Asked) -> dict[str, Any]:
     """Predict on GPUs whose numbers are known: chunk by chunk, compiled once for all. Arrays [G, L]."""
     gpus = stack([file.gpu for file in asked.files])
-    found = evaluate(asked.kernel, (asked.model,), gpus, asked.columns, asked.sizes, asked.progress)
+    evaluation = evaluate(asked.kernel, (asked.model,), gpus, asked.columns, asked.sizes, asked.progress)
     names = ("resources", "warps_per_sm", "occupancy", "limiter", "possible")
-    return {name: getattr(found, name) for name in names} | vars(found.forecasts[asked.model.name])
+    return {name: getattr(evaluation, name) for name in names} | vars(evaluation.forecasts[asked.model.name])
 
 
 def _traced(asked: _Asked) -> dict[str, Any]:

@@ -13,10 +13,11 @@ from dse.data.tables import Found
 from dse.errors import DseError
 from dse.evaluate import ties
 from dse.evaluate.chunks import Evaluation, evaluate_counted
+from dse.evaluate.speed_of_light import speed_of_light
 from dse.hardware import occupancy
 from dse.hardware.gpus import stack
 from dse.hardware.tensor import LACKS
-from dse.kernels.counts import Counts, Number, sizes_of
+from dse.kernels.counts import Batch, Counts, Number, sizes_of
 from dse.models import get_all
 from dse.models.protocol import Model
 from dse.types import Gpu, Resources
@@ -37,6 +38,17 @@ class Ranking(Found):
     runs: np.ndarray | None = None  # the chance that each runs, if that is estimated
     further: dict[str, np.ndarray] = field(default_factory=dict)  # columns of what was learned besides
     levels: tuple[dict[str, Any], ...] = ()  # of a cascade, a row each
+    counted: tuple[Gpu, Batch] | None = None  # what the models were given
+
+    @property
+    def speed_of_light(self) -> dict[str, float]:
+        """Share of peak at which each pipe works in the first row, in its predicted time; largest first."""
+        if self.counted is None:
+            return {}
+        gpu, batch = self.counted
+        first = self.order[:1]
+        cycles = next(iter(self.evaluation.forecasts.values())).cycles[0, first]
+        return speed_of_light(gpu, batch.take(first), cycles.item())
 
     @property
     def count(self) -> int:
@@ -89,25 +101,25 @@ class Ranking(Found):
             possible = self.order[: self.count - self.impossible]
             columns = {name: values[possible] for name, values in self.parameters.items()}
             places = ties.diverse(self._possible_s, columns, top or self.count)
-        chosen = self.order[places]
+        indices = self.order[places]
         first = next(iter(e.forecasts.values()))
         limiters = e.limited_by()[0]
         for index, why in self.failures.items():
             limiters[index] = why
-        columns = {name: values[chosen] for name, values in self.parameters.items()}
+        columns = {name: values[indices] for name, values in self.parameters.items()}
         asked = ("threads", "blocks", "registers", "shared_bytes")
-        columns |= {name: e.resources[name][0, chosen] for name in asked}
-        columns |= {"warps_per_sm": e.warps_per_sm[0, chosen], "occupancy": e.occupancy[0, chosen]}
-        columns |= {"limited_by": limiters[chosen], "possible": e.possible[0, chosen]}
+        columns |= {name: e.resources[name][0, indices] for name in asked}
+        columns |= {"warps_per_sm": e.warps_per_sm[0, indices], "occupancy": e.occupancy[0, indices]}
+        columns |= {"limited_by": limiters[indices], "possible": e.possible[0, indices]}
         if self.runs is not None:
-            columns["chance_runs"] = self.runs[chosen]
-        columns |= {"cycles": first.cycles[0, chosen], "time_s": first.seconds[0, chosen]}
-        columns |= {"bottleneck": first.bottleneck_names()[0, chosen]}
+            columns["chance_runs"] = self.runs[indices]
+        columns |= {"cycles": first.cycles[0, indices], "time_s": first.seconds[0, indices]}
+        columns |= {"bottleneck": first.bottleneck_names()[0, indices]}
         for name, forecast in list(e.forecasts.items())[1:]:
-            columns[of_model(name)] = forecast.seconds[0, chosen]
+            columns[of_model(name)] = forecast.seconds[0, indices]
         if self.measured_s is not None:
-            columns["measured_s"] = self.measured_s[chosen]
-        columns |= {name: values[chosen] for name, values in self.further.items()}
+            columns["measured_s"] = self.measured_s[indices]
+        columns |= {name: values[indices] for name, values in self.further.items()}
         lists = {name: values.tolist() for name, values in columns.items()}
         return [
             {"rank": place + 1, **self.labels} | {name: values[i] for name, values in lists.items()}
@@ -148,31 +160,32 @@ def ranked(
     gpu_name: str = "",
 ) -> Ranking:
     """Order the given configurations [L] as `rank` does."""
-    chosen = get_all(models)
+    registered = get_all(models)
     gpus = stack([gpu])
     count = len(next(iter(parameters.values())))
     counted = kernel.count(parameters, gpus, problem, progress)
-    evaluation = evaluate_counted(counted.batch, count, kernel.name, chosen, gpus, progress)
+    evaluation = evaluate_counted(counted.batch, count, kernel.name, registered, gpus, progress)
     if not evaluation.possible.any():
         raise DseError(f"{kernel.path}: launch: {_why(evaluation, gpu)}")
-    seconds = evaluation.forecasts[chosen[0].name].seconds[0]
+    seconds = evaluation.forecasts[registered[0].name].seconds[0]
     order = np.argsort(_expected(seconds, counted.runs), kind="stable")
     error = None
     if counted.estimates is not None:
         batch, index = counted.estimates.batch, counted.estimates.index
-        left_out = evaluate_counted(batch, len(index), kernel.name, chosen[:1], gpus)
+        left_out = evaluate_counted(batch, len(index), kernel.name, registered[:1], gpus)
         alone, with_others = (
-            predicted.forecasts[chosen[0].name].seconds[0] for predicted in (left_out, evaluation)
+            predicted.forecasts[registered[0].name].seconds[0] for predicted in (left_out, evaluation)
         )
         together = with_others[index]
         neither = np.isinf(alone) & np.isinf(together)  # of one that cannot run there is no error: ∞ / ∞
         error = np.abs(np.where(neither, np.nan, alone) / together - 1.0)
-    labels = {"kernel": kernel.name, "gpu": gpu_name, "model": chosen[0].name}
+    labels = {"kernel": kernel.name, "gpu": gpu_name, "model": registered[0].name}
     labels |= sizes_of(kernel, problem)
     if assumptions := getattr(kernel, "assumptions", ()):
         labels["assumed"] = "; ".join(assumptions)
+    ranking = Ranking(labels, parameters, evaluation, order, None, counted=(gpu, counted.batch))
     failures, compiled = dict(counted.failures), counted.compiled
-    return Ranking(labels, parameters, evaluation, order, None, failures, compiled, error, counted.runs)
+    return replace(ranking, failures=failures, compiled=compiled, left_out_error=error, runs=counted.runs)
 
 
 def configurations(

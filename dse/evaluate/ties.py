@@ -19,16 +19,16 @@ def diverse(seconds: np.ndarray, parameters: Mapping[str, np.ndarray], most: int
     first. **Shapes:** seconds [N], ascending and finite, and parameters in the same order.
     """
     steps = np.stack([_places(values) for values in parameters.values()], -1)
-    chosen: list[int] = []
+    kept: list[int] = []
     nearest = np.full(len(seconds), np.inf)  # to any that was chosen
     start = 0
-    while start < len(seconds) and len(chosen) < most:
+    while start < len(seconds) and len(kept) < most:
         stop = int(np.searchsorted(seconds, seconds[start] * (1 + EQUAL), side="right"))
         best = start + int(np.argmax(nearest[start:stop]))
-        chosen.append(best)
+        kept.append(best)
         nearest = np.minimum(nearest, np.abs(steps - steps[best]).sum(-1))
         start = max(stop, start + 1)
-    return np.array(chosen, int)
+    return np.array(kept, int)
 
 
 def _places(values: np.ndarray) -> np.ndarray:

@@ -61,7 +61,7 @@ def of_kernel(setup: Setup, text: str) -> Setup:
             raise DseError(f"what_if: {text}: found {value}, expected so many times as many cycles, as in 2x")
         per_class = getattr(gpu, TERMS[field])
         classes = TENSOR if name == "tensor" else (name,)
-        new = {each: _number(value, text, getattr(per_class, each)) for each in classes}
+        new = {pipe: _number(value, text, getattr(per_class, pipe)) for pipe in classes}
         return replace(setup, gpu=replace(gpu, **{TERMS[field]: replace(per_class, **new)}))
     _one_of(name, (*SWITCHES, "issue_limit", "blocks", *CHOICES), text)
     if name in CHOICES:

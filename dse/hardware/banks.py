@@ -62,23 +62,23 @@ def _busiest(element: Any, mask: Any, part: Any, banks: Any, parts: int, xp: Any
     if xp is np:
         return _busiest_counted(*sorted_places(key, mask), banks, parts)
     bank = once_computed(xp.asarray(element % banks, xp.int8), xp)  # in bytes: several times faster
-    chosen = once_computed(first(key, mask, xp), xp)
+    firsts = once_computed(first(key, mask, xp), xp)
     same = bank[..., :, None] == bank[..., None, :]
     if part is None:
-        return xp.where(mask, (same & chosen[..., None, :]).sum(-1, dtype=xp.int8), 0).max(-1).astype(int)
+        return xp.where(mask, (same & firsts[..., None, :]).sum(-1, dtype=xp.int8), 0).max(-1).astype(int)
     same = same & (part[..., :, None] == part[..., None, :])
-    counts = once_computed(xp.where(mask, (same & chosen[..., None, :]).sum(-1, dtype=xp.int8), 0), xp)
+    counts = once_computed(xp.where(mask, (same & firsts[..., None, :]).sum(-1, dtype=xp.int8), 0), xp)
     return sum(xp.where(part == number, counts, 0).max(-1).astype(int) for number in range(parts))
 
 
-def _busiest_counted(keys: np.ndarray, chosen: np.ndarray, banks: Any, parts: int) -> np.ndarray:
+def _busiest_counted(keys: np.ndarray, firsts: np.ndarray, banks: Any, parts: int) -> np.ndarray:
     """The same by counting, which is faster where nothing is compiled; `keys` are sorted."""
-    shape, warp = keys.shape[:-1], _warps(keys.shape)[chosen]
+    shape, warp = keys.shape[:-1], _warps(keys.shape)[firsts]
     if parts == 1:
-        place = BANKS * warp + (keys[chosen] & (banks - 1))
+        place = BANKS * warp + (keys[firsts] & (banks - 1))
         return np.bincount(place, minlength=BANKS * math.prod(shape)).reshape(*shape, BANKS).max(-1)
-    bank = (keys // parts & (banks - 1))[chosen]  # banks and parts are powers of two
-    place = BANKS * (parts * warp + (keys & (parts - 1))[chosen]) + bank
+    bank = (keys // parts & (banks - 1))[firsts]  # banks and parts are powers of two
+    place = BANKS * (parts * warp + (keys & (parts - 1))[firsts]) + bank
     counts = np.bincount(place, minlength=BANKS * parts * math.prod(shape))
     return counts.reshape(*shape, parts, BANKS).max(-1).sum(-1)
 

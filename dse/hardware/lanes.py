@@ -19,9 +19,9 @@ def threads(
     **Shapes:** sizes of the block, the warp's number and `size` [...] broadcast or are scalars; results [...,
     lanes].
     """
-    x, y, z = (_column(each, xp) for each in block)
+    x, y, z = (_column(number, xp) for number in block)
     warp, size = _column(warp, xp), _column(size, xp)
-    rank = max(1, *(each.ndim for each in (x, y, z, warp, size)))
+    rank = max(1, *(number.ndim for number in (x, y, z, warp, size)))
     lane = xp.arange(lanes).reshape((1,) * (rank - 1) + (lanes,))
     thread = size * warp + lane
     row = _quotient(thread, x, xp)

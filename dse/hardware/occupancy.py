@@ -144,8 +144,8 @@ def block_registers(limits: Limits, resources: Resources) -> Int[Array, "*#batch
     warps, by_block = _warps_per_block(limits, resources), limits.registers_by_block != 0
     shared_out = _round_up(_round_up(warps, limits.warp_unit), jnp.where(by_block, 1, limits.sub_partitions))
     held = limits.warp_size * resources.registers
-    each = _round_up(jnp.where(by_block, shared_out, 1) * held, limits.register_unit)
-    return each * jnp.where(by_block, 1, shared_out)
+    by_unit = _round_up(jnp.where(by_block, shared_out, 1) * held, limits.register_unit)
+    return by_unit * jnp.where(by_block, 1, shared_out)
 
 
 def most_registers(limits: Limits, resources: Resources) -> Int[Array, "*batch"]:

@@ -24,37 +24,37 @@ def read_build(path: Path, file: schema.KernelFile, allowed: Collection[str]) ->
         )
     warps = "32 * num_warps" if "num_warps" in {*file.parameters, *file.problem} else "32 * 4"
     block = [warps] if of_triton else source.block
-    for name, given in (("block", block), ("grid", source.grid)):
-        if not given:
+    for name, sizes in (("block", block), ("grid", source.grid)):
+        if not sizes:
             raise DseError(f"{path}: source.{name}: found nothing, expected one to three sizes")
 
     def parsed(field: str, text: Any, *more: str) -> Expression:
         return parse(text, f"{path}: source.{field}", {*allowed, *more})
 
-    def argument(place: int, given: Any) -> Expression | ArrayArgument | DescriptorArgument:
+    def argument(place: int, value: Any) -> Expression | ArrayArgument | DescriptorArgument:
         field = f"arguments.{place}"
-        if isinstance(given, schema.DescriptorTable):
-            if len(given.shape) != len(given.block):
+        if isinstance(value, schema.DescriptorTable):
+            if len(value.shape) != len(value.block):
                 raise DseError(
-                    f"{path}: source.{field}: found {len(given.block)} sizes in block,"
-                    f" expected {len(given.shape)}, as in shape"
+                    f"{path}: source.{field}: found {len(value.block)} sizes in block,"
+                    f" expected {len(value.shape)}, as in shape"
                 )
-            shape = [parsed(f"{field}.shape", size) for size in given.shape]
+            shape = [parsed(f"{field}.shape", size) for size in value.shape]
             inner = [
                 " * ".join(f"({size.text})" for size in shape[axis + 1 :]) or 1 for axis in range(len(shape))
             ]
             return DescriptorArgument(
-                type=given.type,
+                type=value.type,
                 shape=tuple(shape),
                 strides=tuple(parsed(f"{field}.shape", text) for text in inner),
-                block=tuple(parsed(f"{field}.block", size) for size in given.block),
+                block=tuple(parsed(f"{field}.block", size) for size in value.block),
             )
-        if not isinstance(given, schema.ArrayTable):
-            return parsed(field, given)
-        values = given.values
+        if not isinstance(value, schema.ArrayTable):
+            return parsed(field, value)
+        values = value.values
         return ArrayArgument(
-            size=parsed(f"{field}.size", given.size),
-            type=given.type,
+            size=parsed(f"{field}.size", value.size),
+            type=value.type,
             values=None if values is None else parsed(f"{field}.values", values, "index", "random"),
         )
 
@@ -65,8 +65,8 @@ def read_build(path: Path, file: schema.KernelFile, allowed: Collection[str]) ->
         defines=tuple((name, parsed(f"defines.{name}", text)) for name, text in defines.items()),
         block=tuple(parsed("block", text) for text in block),
         grid=tuple(parsed("grid", text) for text in source.grid),
-        arguments=tuple(argument(place, given) for place, given in enumerate(source.arguments, 1)),
+        arguments=tuple(argument(place, value) for place, value in enumerate(source.arguments, 1)),
         types=tuple(
-            f"*{given.type}" if isinstance(given, schema.ArrayTable) else "" for given in source.arguments
+            f"*{value.type}" if isinstance(value, schema.ArrayTable) else "" for value in source.arguments
         ),
     )

@@ -288,7 +288,7 @@ def _expect_described(description: Description) -> None:
 def _kernel(warp: Mapping[str, Any], accessed: Sequence[Mapping[str, Any]]) -> Kernel:
     """Put together what a warp does by itself, WARP_FIELDS, and its accesses."""
     counts: dict[str, Any] = dict(warp) | {"other_insts": 0}
-    counts |= {name: sum((each.get(name, 0.0) for each in accessed), np.asarray(0, float)) for name in _SUMS}
+    counts |= {name: sum((part.get(name, 0.0) for part in accessed), np.asarray(0, float)) for name in _SUMS}
     insts = counts["load_insts"] + counts["store_insts"]
     counts["bytes_per_access"] = _per(insts, counts.pop("bytes"), 0.0)
     counts["transactions_per_uncoal"] = _per(counts["uncoal_insts"], counts.pop("uncoal_sectors"), 1.0)
@@ -307,42 +307,42 @@ def _phases(
     """Take a warp's work apart by its phases. The last has what the others leave of `warp`."""
     left, parts, last = dict(warp), list[Kernel](), description.phases[-1].name
     for phase in description.phases:
-        given = {name: np.asarray(expression(names, np), float) for name, expression in phase.fields}
+        stated = {name: np.asarray(expression(names, np), float) for name, expression in phase.fields}
         if phase.name == last:
-            counts = left | given
+            counts = left | stated
         else:
-            counts = {name: WARP_DEFAULTS.get(name, 0) for name in WARP_FIELDS} | given
+            counts = {name: WARP_DEFAULTS.get(name, 0) for name in WARP_FIELDS} | stated
             left |= {
                 name: np.maximum(left[name] - value, 0)
-                for name, value in given.items()
+                for name, value in stated.items()
                 if name not in WARP_DEFAULTS
             }
         of_phase = zip(description.accesses, accessed, strict=True)
         parts.append(
-            _kernel(counts, [each for access, each in of_phase if (access.phase or last) == phase.name])
+            _kernel(counts, [part for access, part in of_phase if (access.phase or last) == phase.name])
         )
     return parts
 
 
 def _accessed(description: Description, access: Access, names: Mapping[str, Any]) -> dict[str, Any]:
     """Count what one access of a warp adds to _SUMS."""
-    given = {name: np.asarray(expression(names, np), float) for name, expression in access.fields}
+    stated = {name: np.asarray(expression(names, np), float) for name, expression in access.fields}
     if access.subscript is not None:
-        given = _looked_at(access, access.subscript, _shape(description, names), names) | given
-    count = given["count"]
-    asked = np.asarray(names["warp_size"], float) * given.get("bytes", 4.0)  # bytes, by one warp access
+        stated = _looked_at(access, access.subscript, _shape(description, names), names) | stated
+    count = stated["count"]
+    asked = np.asarray(names["warp_size"], float) * stated.get("bytes", 4.0)  # bytes, by one warp access
     if access.space == "shared":
-        passes = given["passes"] if "passes" in given else np.maximum(asked / 128.0, 1.0)
+        passes = stated["passes"] if "passes" in stated else np.maximum(asked / 128.0, 1.0)
         return {"shared": count * passes, "shared_insts": count}
     coalesced = asked / 32.0
-    sectors = given.get("sectors", coalesced)
+    sectors = stated.get("sectors", coalesced)
     # The L1 looks up lines, and hands each thread its bytes, 128 a pass, also where all load the same.
-    passes = given["passes"] if "passes" in given else np.maximum(np.maximum(sectors, coalesced) / 4.0, 1.0)
-    scattered = np.asarray(given.get("uncoalesced", sectors > 2.0 * coalesced), float)
-    l2 = given.get("l2_sectors", count * sectors)
+    passes = stated["passes"] if "passes" in stated else np.maximum(np.maximum(sectors, coalesced) / 4.0, 1.0)
+    scattered = np.asarray(stated.get("uncoalesced", sectors > 2.0 * coalesced), float)
+    l2 = stated.get("l2_sectors", count * sectors)
     counted = {f"{access.op}_insts": count, "uncoal_insts": count * scattered, "sectors": count * sectors}
     counted |= {"uncoal_sectors": count * scattered * sectors, "bytes": count * asked}
-    return counted | {"l1": count * passes, "l2": l2, "dram": given.get("dram_sectors", l2)}
+    return counted | {"l1": count * passes, "l2": l2, "dram": stated.get("dram_sectors", l2)}
 
 
 def _per(count: Any, total: Any, default: float) -> np.ndarray:
@@ -352,11 +352,11 @@ def _per(count: Any, total: Any, default: float) -> np.ndarray:
 
 def _shape(description: Description, names: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     """Threads of a block along x, y and z: what is not given, x has where alone, else z."""
-    given = {name: _rounded_up(expression(names, np)) for name, expression in description.shape}
-    threads, one = names["threads"], np.asarray(1)
-    x = given.get("threads_x", threads)
-    y = given.get("threads_y", one)
-    return x, y, given.get("threads_z", np.maximum(threads // (x * y), 1))
+    stated = {name: _rounded_up(expression(names, np)) for name, expression in description.shape}
+    threads, unit = names["threads"], np.asarray(1)
+    x = stated.get("threads_x", threads)
+    y = stated.get("threads_y", unit)
+    return x, y, stated.get("threads_z", np.maximum(threads // (x * y), 1))
 
 
 def _looked_at(
@@ -368,8 +368,8 @@ def _looked_at(
     asked = {name: np.asarray(value) for name, value in names.items() if name in subscript.index.names}
     shared = access.space == "shared"
     with in_64_bits():
-        found = average_access(subscript.index, access.loops, asked, shape, names["warp_size"], width, shared)
-    return {name: np.asarray(value) for name, value in found.items()}
+        costs = average_access(subscript.index, access.loops, asked, shape, names["warp_size"], width, shared)
+    return {name: np.asarray(value) for name, value in costs.items()}
 
 
 def _rounded_up(value: Any) -> Any:

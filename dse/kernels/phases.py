@@ -42,7 +42,7 @@ def phase_of(gpu: Gpu, kernel: Kernel) -> Phase:
             waits=PerClass(**(dict.fromkeys(CLASSES, zero) | waits)),
             async_waits=None,
             passes=np.asarray(1.0),
-            issues=kernel.insts,
+            insts=kernel.insts,
             memory_insts=kernel.shared_insts + kernel.mem_insts,
             slots=further_passes + pipes * (1.0 - 1.0 / kernel.ilp) + overlapped,
         )

@@ -56,49 +56,54 @@ class Arguments:
             if size != values.nbytes:
                 raise DseError(f"{job.kernel}: {name}: found {size} B, expected {values.nbytes} B")
             self.device.upload(address, values)
-        given, sizes = job.configuration.arguments, [parameter.size for parameter in made.binary.parameters]
+        arguments, sizes = (
+            job.configuration.arguments,
+            [parameter.size for parameter in made.binary.parameters],
+        )
         launched = made.launched
         passed = launched.passed if launched else None
         if passed is None:
-            passed = tuple(map(Passed, range(len(given))))
+            passed = tuple(map(Passed, range(len(arguments))))
         if len(passed) != len(sizes):
             raise DseError(f"{job.kernel}: arguments: found {len(passed)}, expected {len(sizes)}")
         scratch = self.scratch((launched.scratch_bytes if launched else 0) * prod(job.configuration.grid))
         return [
             np.uint64(scratch)
-            if one.argument is None
-            else self.argument(one, one.argument, given[one.argument], size)
-            for one, size in zip(passed, sizes, strict=True)
+            if passed_value.argument is None
+            else self.argument(passed_value, passed_value.argument, arguments[passed_value.argument], size)
+            for passed_value, size in zip(passed, sizes, strict=True)
         ]
 
-    def argument(self, passed: Passed, place: int, given: Given, size: int) -> Argument:
+    def argument(self, passed: Passed, place: int, value: Given, size: int) -> Argument:
         """Return an address, a number of so many bytes, a tensor map, or a part of one."""
-        if isinstance(given, Array):
-            return self.array(place, given)
-        if not isinstance(given, Descriptor):
-            return number(given, size)
-        kind = np.dtype(_CALLED.get(given.type, given.type))
+        if isinstance(value, Array):
+            return self.array(place, value)
+        if not isinstance(value, Descriptor):
+            return number(value, size)
+        kind = np.dtype(_CALLED.get(value.type, value.type))
         match passed.part:
             case "shape":
-                return number(given.shape[passed.axis], size)
+                return number(value.shape[passed.axis], size)
             case "stride":
-                return number(given.strides[passed.axis], size)
+                return number(value.strides[passed.axis], size)
             case "flag":
                 return number(0, size)
-        address = self.array(place, Array(prod(given.shape), kind.name, "", ()))
+        address = self.array(place, Array(prod(value.shape), kind.name, "", ()))
         if passed.part == "pointer":
             return address
-        strides = [stride * kind.itemsize for stride in given.strides]
-        return self.device.tensor_map(address, kind.name, given.shape, strides, passed.box, passed.swizzle)
+        strides = [stride * kind.itemsize for stride in value.strides]
+        return self.device.tensor_map(address, kind.name, value.shape, strides, passed.box, passed.swizzle)
 
-    def array(self, place: int, given: Array) -> int:
+    def array(self, place: int, described: Array) -> int:
         """Return the address of an array that holds what it should."""
         before = self.given.get(place)
-        enough = before is not None and not given.values and given.size <= before.size  # random numbers
-        if before != given and not enough:
-            values = contents(given, place, self.checks)
+        enough = (
+            before is not None and not described.values and described.size <= before.size
+        )  # random numbers
+        if before != described and not enough:
+            values = contents(described, place, self.checks)
             self.device.upload(self.room(place, values.nbytes), values)
-            self.given[place], self.before[place] = given, values
+            self.given[place], self.before[place] = described, values
         return self.addresses[place][0]
 
     def scratch(self, size: int) -> int:
@@ -121,26 +126,26 @@ def number(value: Any, size: int) -> Argument:
     return np.frombuffer(int(value).to_bytes(size, "little", signed=int(value) < 0), np.uint8)
 
 
-def contents(given: Array, place: int, checks: Reference) -> np.ndarray:
+def contents(array: Array, place: int, checks: Reference) -> np.ndarray:
     """Make what an array holds before a launch: as its kernel.toml says, else random; an output 0.
 
     Floats are uniform from 0 up to 1; those of 16 or 8 bits normal, of mean 0 and deviation 1.
     """
     random = np.random.default_rng(place)
-    kind = np.dtype(checks.types.get(place, given.type))
+    kind = np.dtype(checks.types.get(place, array.type))
     if place == checks.output and not checks.adds:
-        return np.zeros(given.size, kind)
-    if given.values:
-        expression, values = parse(given.values, "values"), np.empty(given.size, kind)
-        for first in range(0, given.size, _AT_A_TIME):
-            index = np.arange(first, min(first + _AT_A_TIME, given.size))
-            names = {**dict(given.names), "index": index, "random": random.random(len(index))}
+        return np.zeros(array.size, kind)
+    if array.values:
+        expression, values = parse(array.values, "values"), np.empty(array.size, kind)
+        for first in range(0, array.size, _AT_A_TIME):
+            index = np.arange(first, min(first + _AT_A_TIME, array.size))
+            names = {**dict(array.names), "index": index, "random": random.random(len(index))}
             values[first : first + len(index)] = expression(names, np)
         return values
     if kind.kind not in "iub" and kind.itemsize < 4:  # what tensor cores take: of both signs
         return np.resize(
-            random.standard_normal(min(given.size, _NORMAL), np.float32).astype(kind), given.size
+            random.standard_normal(min(array.size, _NORMAL), np.float32).astype(kind), array.size
         )
     if kind.kind == "f":
-        return random.random(given.size, np.float32).astype(kind, copy=False)
-    return random.integers(0, min(np.iinfo(kind).max, 2**31 - 1), given.size, kind, endpoint=True)
+        return random.random(array.size, np.float32).astype(kind, copy=False)
+    return random.integers(0, min(np.iinfo(kind).max, 2**31 - 1), array.size, kind, endpoint=True)

@@ -93,7 +93,7 @@ class Built:
 
         **Raises:** DseError if there is none of a kernel, or with a size.
         """
-        chosen = []
+        spaces = []
         for kernel in kernels or dict.fromkeys(space.kernel for space in self.spaces):
             own = [space for space in self.spaces if space.kernel == kernel]
             if not own:
@@ -105,8 +105,8 @@ class Built:
                 asked = ", ".join(f"{name}={size}" for name, size in wanted.items())
                 known = "; ".join(", ".join(f"{name}={case.sizes[name]}" for name in wanted) for case in own)
                 raise DseError(f"{self.path}: {kernel}: found no {asked}, expected one of {known}")
-            chosen += fitting
-        return chosen
+            spaces += fitting
+        return spaces
 
 
 def digest_of(description: Description) -> str:
@@ -152,13 +152,13 @@ def write(path: Path, arch: int, spaces: Sequence[BuiltSpace]) -> None:
     listed = []
     for space in spaces:
         made = [
-            -1 - reasons.setdefault(one, len(reasons))
-            if isinstance(one, Failure)
-            else codes.setdefault(one, len(codes))
-            for one in space.made
+            -1 - reasons.setdefault(result, len(reasons))
+            if isinstance(result, Failure)
+            else codes.setdefault(result, len(codes))
+            for result in space.made
         ]
         listed.append({**{name: getattr(space, name) for name in _KEPT}, "made": made})
-    told = {
+    listing = {
         "format": FORMAT,
         "arch": arch,
         "codes": [
@@ -169,7 +169,7 @@ def write(path: Path, arch: int, spaces: Sequence[BuiltSpace]) -> None:
         "spaces": listed,
     }
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_LZMA) as file:
-        file.writestr(_LIST, json.dumps(told))
+        file.writestr(_LIST, json.dumps(listing))
         for name, cubin in {code.name: code.cubin for code in codes}.items():
             file.writestr(name, cubin)
 
@@ -179,27 +179,30 @@ def read(path: Path) -> Built:
     if not path.is_file():
         raise DseError(f"{path}: found no file, expected what `dse measure build` wrote")
     within = Members(path, MOST_BYTES)
-    told = parse_json(within.read(_LIST).decode("utf-8", errors="replace"), f"{path}: {_LIST}")
+    listing = parse_json(within.read(_LIST).decode("utf-8", errors="replace"), f"{path}: {_LIST}")
     try:
-        if told["format"] != FORMAT:
-            raise DseError(f"{path}: format: found {told['format']}, expected {FORMAT}; build it again")
-        cubins = {name: within.read(name) for name in dict.fromkeys(one["file"] for one in told["codes"])}
+        if listing["format"] != FORMAT:
+            raise DseError(f"{path}: format: found {listing['format']}, expected {FORMAT}; build it again")
+        cubins = {
+            name: within.read(name) for name in dict.fromkeys(entry["file"] for entry in listing["codes"])
+        }
         codes = [
-            Code(cubins[one["file"]], _launched(one["launched"]), one["spill_bytes"]) for one in told["codes"]
+            Code(cubins[entry["file"]], _launched(entry["launched"]), entry["spill_bytes"])
+            for entry in listing["codes"]
         ]
-        reasons = [Failure(**one) for one in told["reasons"]]
-        spaces = tuple(_space(one, codes, reasons) for one in told["spaces"])
+        reasons = [Failure(**entry) for entry in listing["reasons"]]
+        spaces = tuple(_space(entry, codes, reasons) for entry in listing["spaces"])
         changed = next((name for code in codes if (name := code.name) not in cubins), None)
         if changed:
             raise ValueError("code that was changed")
-        return Built(path, int(told["arch"]), spaces)
+        return Built(path, int(listing["arch"]), spaces)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DseError(f"{path}: found {error!s:.80}, expected what `dse measure build` wrote") from None
 
 
-def _space(told: Mapping[str, Any], codes: Sequence[Code], reasons: Sequence[Failure]) -> BuiltSpace:
-    kernel, digest, compiler, sizes, names, parameters = (told[name] for name in _KEPT)
-    made = tuple(codes[number] if number >= 0 else reasons[-1 - number] for number in told["made"])
+def _space(listing: Mapping[str, Any], codes: Sequence[Code], reasons: Sequence[Failure]) -> BuiltSpace:
+    kernel, digest, compiler, sizes, names, parameters = (listing[name] for name in _KEPT)
+    made = tuple(codes[number] if number >= 0 else reasons[-1 - number] for number in listing["made"])
     rows = tuple(map(tuple, parameters))
     if len(rows) != len(made) or any(len(row) != len(names) for row in rows):
         raise ValueError(f"other numbers of configurations of {kernel}")
@@ -212,16 +215,16 @@ def _launch(launched: Launched | None) -> dict[str, Any] | None:
         return None
     usual = asdict(Passed())
     passed = [
-        {name: value for name, value in asdict(one).items() if value != usual[name]}
-        for one in launched.passed or ()
+        {name: value for name, value in asdict(argument).items() if value != usual[name]}
+        for argument in launched.passed or ()
     ]
     return {**asdict(launched), "passed": None if launched.passed is None else passed}
 
 
-def _launched(told: Mapping[str, Any] | None) -> Launched | None:
-    if told is None:
+def _launched(listing: Mapping[str, Any] | None) -> Launched | None:
+    if listing is None:
         return None
-    passed = told["passed"]
+    passed = listing["passed"]
     if passed is not None:
-        passed = tuple(Passed(**{**one, "box": tuple(one.get("box", ()))}) for one in passed)
-    return Launched(**{**told, "passed": passed})
+        passed = tuple(Passed(**{**value, "box": tuple(value.get("box", ()))}) for value in passed)
+    return Launched(**{**listing, "passed": passed})

@@ -53,13 +53,13 @@ def places(size: int, seed: int = 0) -> np.ndarray:
     return np.unique(starts[:, None] + np.arange(LENGTH))
 
 
-def wrong(found: np.ndarray, expected: np.ndarray, tolerance: float) -> int | None:
+def wrong(output: np.ndarray, expected: np.ndarray, tolerance: float) -> int | None:
     """Find the first place where what was found is not what was expected."""
     if tolerance == 0:
-        bad = found != expected
+        bad = output != expected
     else:
         magnitude = np.abs(expected) + np.mean(np.abs(expected))
-        bad = ~(np.abs(found.astype(float) - expected) <= tolerance * magnitude)  # NaN is wrong
+        bad = ~(np.abs(output.astype(float) - expected) <= tolerance * magnitude)  # NaN is wrong
     return int(np.argmax(bad)) if bad.any() else None
 
 

@@ -53,10 +53,10 @@ def _bare() -> Iterator[None]:
     a change.
     """
     with tempfile.TemporaryDirectory() as folder:
-        given = {"TRITON_DISABLE_LINE_INFO": "1", "TRITON_CACHE_DIR": folder}
-        given["TRITON_DEFAULT_FP_FUSION"] = os.environ.get("TRITON_DEFAULT_FP_FUSION", "1")
-        before = {name: os.environ.get(name) for name in given}
-        os.environ.update(given)
+        settings = {"TRITON_DISABLE_LINE_INFO": "1", "TRITON_CACHE_DIR": folder}
+        settings["TRITON_DEFAULT_FP_FUSION"] = os.environ.get("TRITON_DEFAULT_FP_FUSION", "1")
+        before = {name: os.environ.get(name) for name in settings}
+        os.environ.update(settings)
         try:
             yield
         finally:
@@ -94,16 +94,16 @@ def compile_all(
 
     Those of the same settings are compiled once. What is done is kept: a run that was cut off goes on.
     """
-    cache, told = Cache(), 0
+    cache, reported = Cache(), 0
     several: dict[str, list[int]] = {}
     for place, settings in enumerate(wanted):
         several.setdefault(repr(settings), []).append(place)
     places = list(several.values())
 
     def now(done: int) -> None:
-        nonlocal told
-        advance(sum(map(len, places[told:done])))
-        told = done
+        nonlocal reported
+        advance(sum(map(len, places[reported:done])))
+        reported = done
 
     codes = [_Compilation(source, arch, wanted[same[0]], cache) for same in places]
     results: dict[int, Compiled | Failure] = {}

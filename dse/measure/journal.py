@@ -128,11 +128,11 @@ def read(path: Path) -> tuple[dict[str, Any], list[Row]]:
     if not path.is_file():
         raise DseError(f"{path}: found no file, expected what `dse measure space` wrote")
     table = safe_readers.parquet(path)
-    told = (table.schema.metadata or {}).get(METADATA)
-    if told is None:
+    metadata = (table.schema.metadata or {}).get(METADATA)
+    if metadata is None:
         raise DseError(f"{path}: found another file, expected what `dse measure space` wrote")
     with safe_readers.refused(path):
-        about = parse_json(told.decode(), str(path))
+        about = parse_json(metadata.decode(), str(path))
         rows = [
             {name: value for name, value in row.items() if value is not None} for row in table.to_pylist()
         ]
@@ -142,7 +142,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Row]]:
 def _checked(path: Path, about: Any, rows: list[Any]) -> tuple[dict[str, Any], list[Row]]:
     """Return what was read. **Raises:** DseError if it lacks what all such files have."""
     kernels = about.get("kernels") if isinstance(about, dict) else None
-    if not isinstance(kernels, dict) or not all(isinstance(one, dict) for one in kernels.values()):
+    if not isinstance(kernels, dict) or not all(isinstance(kernel, dict) for kernel in kernels.values()):
         raise DseError(f"{path}: found another file, expected what `dse measure space` wrote")
     for name in ("gpu", "sweep"):
         if name not in about:

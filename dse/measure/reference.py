@@ -54,8 +54,8 @@ def _nbody(case: CheckedLaunch) -> np.ndarray:
     body, axis = np.divmod(case.at, 4)
     wanted, which = np.unique(body, return_inverse=True)
     forces = np.zeros((len(wanted), 4))
-    for number, one in enumerate(wanted):
-        apart = places - places[one]
+    for number, target in enumerate(wanted):
+        apart = places - places[target]
         pull = masses / (np.einsum("ij,ij->i", apart, apart) + SOFTENING) ** 1.5
         forces[number, :3] = pull @ apart
     return forces[which, axis]

@@ -44,10 +44,10 @@ def _attention(case: CheckedLaunch) -> np.ndarray:
     queries, keys, values = (case.arrays[place].reshape(-1, width) for place in range(3))
     wanted, which = np.unique(query, return_inverse=True)
     results = np.empty((len(wanted), width))
-    for number, one in enumerate(wanted):
-        first = one // length * length  # of its head
-        seen = slice(first, one + 1 if case.size("CAUSAL") else first + length)
-        scores = SCALE * (keys[seen].astype(float) @ queries[one].astype(float))
+    for number, row in enumerate(wanted):
+        first = row // length * length  # of its head
+        seen = slice(first, row + 1 if case.size("CAUSAL") else first + length)
+        scores = SCALE * (keys[seen].astype(float) @ queries[row].astype(float))
         powers = np.exp(scores - scores.max())
         results[number] = powers @ values[seen].astype(float) / powers.sum()
     return results[which, column]

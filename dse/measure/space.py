@@ -61,7 +61,10 @@ class SpacePlan:
     def settings(self) -> list[Settings]:
         """What the code of each configuration depends on. DseError if the source's compiler is not there."""
         assert not isinstance(self.source, BuiltSpace)
-        return [self.source.settings(one.defines, one.arguments) for one in self.configurations]
+        return [
+            self.source.settings(configuration.defines, configuration.arguments)
+            for configuration in self.configurations
+        ]
 
 
 def plan(
@@ -129,9 +132,12 @@ def _with_sizes(
     stated = configurations(description, columns, sizes, gpu)
     known = evaluated_names(description, columns, sizes, gpu)
     sized = {
-        number: (given.type, np.broadcast_to(given.size(known, np), (len(stated),)).astype(int).tolist())
-        for number, given in enumerate(description.build.arguments)
-        if isinstance(given, ArrayArgument) and given.values is None
+        number: (
+            stated_argument.type,
+            np.broadcast_to(stated_argument.size(known, np), (len(stated),)).astype(int).tolist(),
+        )
+        for number, stated_argument in enumerate(description.build.arguments)
+        if isinstance(stated_argument, ArrayArgument) and stated_argument.values is None
     }
     arrays = [
         {number: Array(n[row], type_, "", ()) for number, (type_, n) in sized.items()}
@@ -139,12 +145,12 @@ def _with_sizes(
     ]
     return [
         replace(
-            one,
+            value,
             arguments=tuple(
-                arrays[row].get(number, argument) for number, argument in enumerate(one.arguments)
+                arrays[row].get(number, argument) for number, argument in enumerate(value.arguments)
             ),
         )
-        for row, one in enumerate(stated)
+        for row, value in enumerate(stated)
     ]
 
 
@@ -168,7 +174,7 @@ def build(
         sizes=plan.sizes,
         names=plan.description.space.names,
         parameters=tuple(tuple(row.values()) for row in plan.parameters),
-        made=tuple(code_of(one, most) for one in made),
+        made=tuple(code_of(result, most) for result in made),
     )
 
 

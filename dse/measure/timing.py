@@ -217,8 +217,8 @@ class TimingBench:
         index = checking.wrong(output, expected, checks.tolerance)
         if index is None:
             return ""
-        found = float(output[index])
-        return f"element {at[index]}: found {found:.6g}, expected {expected[index]:.6g}"
+        value = float(output[index])
+        return f"element {at[index]}: found {value:.6g}, expected {expected[index]:.6g}"
 
     def gathered(self, address: int, kind: np.dtype, at: np.ndarray) -> np.ndarray:
         """Read elements of an array on the GPU; neighbours come together."""

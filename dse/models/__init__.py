@@ -64,8 +64,8 @@ def module(name: str) -> ModuleType:
 
 def predictor(model: str | Model) -> Callable[..., Any]:
     """Get the `predict` of a closed form. **Raises:** DseError for another model."""
-    chosen = get(model)
-    if not chosen.differentiable:
+    registered = get(model)
+    if not registered.differentiable:
         expected = f"a closed form: one of {', '.join(CLOSED_FORMS)}"
-        raise DseError(f"model: found {chosen.name!r}, expected {expected}")
-    return chosen.predict
+        raise DseError(f"model: found {registered.name!r}, expected {expected}")
+    return registered.predict

@@ -99,11 +99,11 @@ def intervals(gpu: Gpu, kernel: Kernel) -> list[tuple[Array, Array, Array]]:
 
 
 def _of_phase(gpu: Gpu, phase: Phase) -> tuple[Array, Array, Array]:
-    times = sum((getattr(phase.waits, level) for level in MEMORY), 0.0 * phase.issues)
+    times = sum((getattr(phase.waits, level) for level in MEMORY), 0.0 * phase.insts)
     alone = sum(
-        (getattr(phase.waits, level) * getattr(gpu.latency, level) for level in MEMORY), 0.0 * phase.issues
+        (getattr(phase.waits, level) * getattr(gpu.latency, level) for level in MEMORY), 0.0 * phase.insts
     )
-    insts, stall, repeats = _equal(gpu, phase.issues, times, safe_divide(alone, times))
+    insts, stall, repeats = _equal(gpu, phase.insts, times, safe_divide(alone, times))
     return insts, stall, phase.passes * repeats
 
 

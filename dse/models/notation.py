@@ -6,6 +6,7 @@ Source: Lemeire, Cornelis & Konstantinidis, Table 2.
 """
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from jaxtyping import Array
 
 from dse.hardware.memory import access_cpi, access_latency, safe_divide, shared_latency
 from dse.hardware.tensor import tensor_cycles, tensor_latency
-from dse.types import ARITHMETIC, COMPUTE, Gpu, Kernel, Quantity, _Quantities, quantity
+from dse.types import ARITHMETIC, COMPUTE, MEMORY, Gpu, Kernel, Phase, Quantity, _Quantities, quantity
 
 
 class TwoPipes(_Quantities):
@@ -40,15 +41,41 @@ def first_case(cases: Sequence[Array], values: Sequence[Array | float], otherwis
 
     The same as `jnp.select`, which looks the case up in an array and so keeps loops from being vectorised.
     """
-    chosen = jnp.asarray(otherwise)
+    result = jnp.asarray(otherwise)
     for holds, value in zip(reversed(cases), reversed(values), strict=True):
-        chosen = jnp.where(holds, value, chosen)
-    return chosen
+        result = jnp.where(holds, value, result)
+    return result
 
 
 def waits(kernel: Kernel) -> Array:
     """Return how often a warp waits for memory: its loads, `mlp` of them in flight together."""
     return kernel.load_insts / kernel.mlp
+
+
+def phase_waits(phase: Phase) -> Array:
+    """Return how often a warp waits for memory in one pass through a phase, asynchronous copies among it."""
+    some = [each for each in (phase.waits, phase.async_waits) if each is not None]
+    return reduce(jnp.add, (getattr(each, level) for each in some for level in MEMORY))
+
+
+def phase_busy(gpu: Gpu, phase: Phase, accesses: Array, names: Sequence[str]) -> Array:
+    """Return the cycles that one warp keeps the busiest of some pipes, the tensor pipe, or issue busy.
+
+    Of a phase's instructions those `accesses` that go to global memory are left out. With `shared` among the
+    names, the load/store units count as such a pipe.
+    """
+    cycles = [getattr(phase.work, name) * getattr(gpu.cpi, name) for name in names]
+    if "shared" in names:
+        cycles.append(jnp.maximum(phase.memory_insts - accesses, 0.0) * gpu.lsu_cycles)
+    insts = jnp.maximum(phase.insts - accesses, 0.0)
+    return reduce(jnp.maximum, [*cycles, insts / gpu.issue_limit, tensor_cycles(gpu, phase.work)])
+
+
+def phase_accesses(kernel: Kernel) -> list[Array]:
+    """Return the global accesses of each phase in one pass: the kernel's, by sectors and passes of the L1."""
+    moved = [phase.work.l1 + phase.work.l2 for phase in kernel.phases]
+    whole = reduce(jnp.add, (phase.passes * each for phase, each in zip(kernel.phases, moved, strict=True)))
+    return [safe_divide(kernel.mem_insts, whole) * each for each in moved]
 
 
 def comp_latencies(gpu: Gpu, kernel: Kernel) -> Array:

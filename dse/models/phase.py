@@ -105,7 +105,7 @@ def busy(gpu: Gpu, phase: Phase) -> dict[str, Array]:
     (Nsight Compute's pipe `fma`). On AMD one vector unit does all arithmetic.
     """
     return work_cycles(gpu, phase.work) | {
-        "issue": phase.issues / gpu.issue_limit,
+        "issue": phase.insts / gpu.issue_limit,
         "lsu": phase.memory_insts * gpu.lsu_cycles,
     }
 
@@ -226,11 +226,11 @@ def _wave(bound: _Bound, warps: tuple[Array, Array]) -> _Piece:
     """Return the cycles of a phase, or of a loop, with so many warps on an SM."""
     in_partitions, in_sm = warps
     counts = (in_partitions, *(in_sm for _ in SIDE_BY_SIDE[1:]))
-    loads = [_Piece(of.cycles * each, of.cause) for of, each in zip(bound.busiest, counts, strict=True)]
+    loads = [_Piece(of.cycles * count, of.cause) for of, count in zip(bound.busiest, counts, strict=True)]
     load = reduce(_larger, loads)
     filled = load.cycles
     if bound.all_felt is not None:
-        felt = reduce(_power_mean, (one.cycles for one in loads))
+        felt = reduce(_power_mean, (piece.cycles for piece in loads))
         filled = jnp.where(bound.all_felt, felt, filled)
     cycles = _power_mean(bound.own.cycles, filled, bound.in_both)
     return _Piece(bound.passes * cycles, _larger(bound.own, load).cause)
@@ -262,8 +262,8 @@ def _busiest(pipes: dict[str, Array]) -> tuple[_Piece, ...]:
 def _most(pipes: dict[str, Array], warps: tuple[Array, Array]) -> Array:
     """Return the cycles that so many warps keep the busiest pipe busy."""
     by_kind = (
-        reduce(jnp.maximum, (pipes[name] for name in names if name in pipes)) * each
-        for names, each in zip((IN_PARTITIONS, IN_SM), warps, strict=True)
+        reduce(jnp.maximum, (pipes[name] for name in names if name in pipes)) * most
+        for names, most in zip((IN_PARTITIONS, IN_SM), warps, strict=True)
     )
     return reduce(jnp.maximum, by_kind)
 

@@ -1,6 +1,8 @@
 """Roofline: the busiest pipe sets the pace.
 
-A launch takes as long as its busiest pipe, of all pipes of an SM.
+A launch takes as long as its busiest pipe, of all pipes of an SM. Each class of instruction has the roof of
+its own pipe, as in the extension of Konstantinidis & Cotronis to a mix of instructions: no single peak of the
+GPU is assumed, and what fills a pipe that few instructions take is bounded by that pipe.
 """
 
 from jaxtyping import Array

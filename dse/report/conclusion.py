@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from dse.errors import one_line
 from dse.report.numbers import number, plain, scale
 
 
@@ -20,7 +21,7 @@ def conclude(
     JSON or CSV for programs, if that is a terminal and DSE_QUIET is not set.
     """
     parts = [finding, sure, f"wrote {wrote}" if wrote else "", f"next: {then}" if then else ""]
-    line = "; ".join(filter(None, parts))
+    line = one_line("; ".join(filter(None, parts)))
     console = Console(stderr=aside)
     if aside and (os.environ.get("DSE_QUIET") or not console.is_terminal):
         return

@@ -46,8 +46,8 @@ def occupancy_curves(
     )
     draw = _together if len(lines) <= FEW else _panels
     drawn = draw(lines, points, domain, most, {"text": title, "subtitle": notes})
-    told = title or "throughput against resident warps"  # what a screen reader says
-    return styled(drawn.properties(description=f"{told}; lines: {'; '.join(lines)}"))
+    description = title or "throughput against resident warps"  # what a screen reader says
+    return styled(drawn.properties(description=f"{description}; lines: {'; '.join(lines)}"))
 
 
 def _lines(rows: Sequence[Row]) -> dict[str, list[tuple[float, float]]]:
@@ -55,9 +55,9 @@ def _lines(rows: Sequence[Row]) -> dict[str, list[tuple[float, float]]]:
     models: dict[str, dict[float, float]] = {}
     for row in rows:
         warps, value = plain(row["warps"]), plain(row["throughput"])
-        told = models.setdefault(str(row["model"]), {})
+        points = models.setdefault(str(row["model"]), {})
         if math.isfinite(value) and value > 0:
-            told[warps] = value
+            points[warps] = value
     groups: list[tuple[list[str], dict[float, float]]] = []
     for name, line in models.items():
         same = next((names for names, first in groups if _coincide(first, line)), None)
@@ -68,8 +68,8 @@ def _lines(rows: Sequence[Row]) -> dict[str, list[tuple[float, float]]]:
     return {", ".join(names): sorted(line.items()) for names, line in groups}
 
 
-def _coincide(one: Mapping[float, float], other: Mapping[float, float]) -> bool:
-    return one.keys() == other.keys() and all(abs(other[x] / y - 1) <= ALIKE for x, y in one.items())
+def _coincide(first: Mapping[float, float], other: Mapping[float, float]) -> bool:
+    return first.keys() == other.keys() and all(abs(other[x] / y - 1) <= ALIKE for x, y in first.items())
 
 
 def _axes(

@@ -44,9 +44,9 @@ def suffix_of(path: Path | str, allowed: Collection[str] = CHARTS) -> str:
     suffix = Path(path).suffix
     if suffix.lower() not in allowed:
         *others, last = allowed
-        chosen = repr(suffix) if suffix else "none"
+        stated = repr(suffix) if suffix else "none"
         expected = f"{', '.join(others)} or {last}" if others else last
-        raise DseError(f"{path}: suffix: found {chosen}, expected {expected}")
+        raise DseError(f"{path}: suffix: found {stated}, expected {expected}")
     return suffix.lower()
 
 
@@ -78,9 +78,9 @@ def _check_room(path: Path | str) -> None:
     with suppress(ImportError):
         import resource  # is not everywhere
 
-        found = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if found != resource.RLIM_INFINITY and found < ENGINE_BYTES:
-            limit = f"found a limit of {found / 1e9:.3g} GB (ulimit -v)"
+        soft = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if soft != resource.RLIM_INFINITY and soft < ENGINE_BYTES:
+            limit = f"found a limit of {soft / 1e9:.3g} GB (ulimit -v)"
             raise DseError(
                 f"{path}: memory: {limit}, expected {ENGINE_BYTES / 1e9:g} GB or more for drawings"
             )

@@ -66,6 +66,20 @@ def show(
         print_table(rows, shown, title, units or {}, section, wide)
 
 
+def bars(shares: Mapping[str, float], title: str, least: float = 0.01, width: int = 40) -> None:
+    """Print shares, 0 to 1, as bars of per cent, without those below `least`; of none, nothing."""
+    shown = {name: share for name, share in shares.items() if share >= least}
+    if not shown:
+        return
+    eighths = " ▏▎▍▌▋▊▉"
+    print(f"{title}\n")
+    for name, share in shown.items():
+        full, part = divmod(round(8 * width * min(share, 1.0)), 8)
+        bar = "█" * full + eighths[part].strip()
+        print(f" {name:{max(map(len, shown))}}  {bar:{width}}  {share:4.0%}")
+    print()
+
+
 @contextmanager
 def progress(description: str, total: float | None = None) -> Iterator[Callable[[float], None]]:
     """Show a bar on standard error for work of `total` steps; call what it gives with the steps just done.

@@ -63,14 +63,14 @@ def print_table(
     shown, same, left_out = fit(made, console.width, section)
     if title is not None:
         console.print(Text(title, style="bold"))
-    if same := [each for each in same if each.cells[0]]:
+    if same := [column for column in same if column.cells[0]]:
         alike = Text(
-            "The same in these rows: " + ", ".join(f"{each.header} {each.cells[0]}" for each in same)
+            "The same in these rows: " + ", ".join(f"{column.header} {column.cells[0]}" for column in same)
         )
         console.print(alike, style="dim")
     console.print(_drawn(shown, rows, section))
     if left_out:
-        names = ", ".join(each.name for each in left_out)
+        names = ", ".join(column.name for column in left_out)
         console.print(
             Text(f"Not shown: {names}. A wider terminal, --wide, --csv and --json show them."), style="dim"
         )
@@ -85,28 +85,30 @@ def fit(
     those that there is no room for.
     """
     shown, same = list(columns), []
-    if _total([each.width for each in shown]) <= width:
+    if _total([column.width for column in shown]) <= width:
         return shown, [], []
     if len(shown[0].cells) > 1:
-        same = [each for each in shown if each.name not in (*FIRST, section) and len(set(each.cells)) == 1]
-        shown = [each for each in shown if each not in same]
-    order = sorted(shown, key=lambda each: FIRST.index(each.name) if each.name in FIRST else len(FIRST))
+        same = [
+            column for column in shown if column.name not in (*FIRST, section) and len(set(column.cells)) == 1
+        ]
+        shown = [column for column in shown if column not in same]
+    order = sorted(shown, key=lambda column: FIRST.index(column.name) if column.name in FIRST else len(FIRST))
     left_out: list[TableColumn] = []
-    while len(order) > 1 and _total([each.least for each in shown]) > width:
+    while len(order) > 1 and _total([column.least for column in shown]) > width:
         left_out.insert(0, order.pop())
-        shown = [each for each in shown if each in order]
+        shown = [column for column in shown if column in order]
     return _narrowed(shown, width), same, left_out
 
 
 def _narrowed(columns: Sequence[TableColumn], width: int) -> list[TableColumn]:
     """Take from the widest columns, one character after another, until all have room."""
-    widths, least = [each.width for each in columns], [each.least for each in columns]
+    widths, least = [column.width for column in columns], [column.least for column in columns]
     while _total(widths) > width:
         slack = [have if have > must else 0 for have, must in zip(widths, least, strict=True)]
         if not any(slack):
             break
         widths[slack.index(max(slack))] -= 1
-    return [replace(each, width=fits) for each, fits in zip(columns, widths, strict=True)]
+    return [replace(column, width=fits) for column, fits in zip(columns, widths, strict=True)]
 
 
 def _total(widths: Sequence[int]) -> int:
@@ -125,11 +127,11 @@ def _column(name: str, rows: Sequence[Mapping[str, Any]], units: Mapping[str, st
 
 def _drawn(columns: Sequence[TableColumn], rows: Sequence[Mapping[str, Any]], section: str | None) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for each in columns:
+    for column in columns:
         # `Text` keeps rich from reading markup into it.
-        header, justify = Text(_wrapped(each.header, each.width)), "right" if each.numeric else "left"
-        table.add_column(header, justify=justify, width=each.width, overflow="fold")
-    for i, cells in enumerate(zip(*(each.cells for each in columns), strict=True)):
+        header, justify = Text(_wrapped(column.header, column.width)), "right" if column.numeric else "left"
+        table.add_column(header, justify=justify, width=column.width, overflow="fold")
+    for i, cells in enumerate(zip(*(column.cells for column in columns), strict=True)):
         if section and i and rows[i].get(section) != rows[i - 1].get(section):
             table.add_section()
         table.add_row(*map(Text, cells))

@@ -81,18 +81,18 @@ def draw(
         raise DseError(f"window: found {begin:g} to {end:g}, expected a beginning before the end")
     leaves = np.maximum(profile.accepts, profile.done)
     inside = (profile.time < end) & ((leaves > begin) | (profile.time >= begin))
-    chosen = np.nonzero(inside | (window is None))[0]
-    chosen = chosen[np.argsort(profile.time[chosen], kind="stable")]
-    entry_count = len(chosen)
+    events = np.nonzero(inside | (window is None))[0]
+    events = events[np.argsort(profile.time[events], kind="stable")]
+    entry_count = len(events)
     note = ""
     if entry_count > most:
-        end = max(float(profile.time[chosen[most]]), begin + 1.0)
-        chosen = chosen[:most]
+        end = max(float(profile.time[events[most]]), begin + 1.0)
+        events = events[:most]
         note = f" (first {most:,} of {entry_count:,} entries)"
 
-    bottoms, rows = _layout(profile, chosen, leaves)
+    bottoms, rows = _layout(profile, events, leaves)
     height = min(ROW * bottoms[-1], HEIGHT)
-    bars = list(_bars(profile, chosen, rows, (begin, end)))
+    bars = list(_bars(profile, events, rows, (begin, end)))
     heading, *more = [
         *title.replace(": ", "\n", 1).splitlines(),
         f"Execution profile, cycles {begin:,.6g} to {end:,.6g}{note}",
@@ -132,7 +132,7 @@ def draw(
     layers: list[Any] = _rectangles(across, down, _colour(profile))
     if len(critical):
         subtitle[-1 if not idle else -2] += "; black line: critical path"
-        row_of = dict(zip(chosen.tolist(), rows.tolist(), strict=True))
+        row_of = dict(zip(events.tolist(), rows.tolist(), strict=True))
         layers.append(_underlines(profile, critical, row_of, across, down))
     if height >= LEGIBLE * bottoms[-1]:
         layers += _names(across, down)
@@ -255,15 +255,15 @@ def _label(profile: "Profile", program: int, instruction: int) -> str:
     return names[instruction] if instruction < len(names) and names[instruction] else str(instruction)
 
 
-def _layout(profile: "Profile", chosen: np.ndarray, leaves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _layout(profile: "Profile", events: np.ndarray, leaves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Find where each subsystem's band ends, [S + 1] from 0 down, and the row of each chosen entry."""
     bottoms = np.zeros(len(profile.subsystems) + 1)
-    rows = np.zeros(len(chosen))
+    rows = np.zeros(len(events))
     for k in range(len(profile.subsystems)):
-        here = profile.subsystem[chosen] == k
-        own = pack(profile.time[chosen[here]], leaves[chosen[here]])
+        here = profile.subsystem[events] == k
+        own = pack(profile.time[events[here]], leaves[events[here]])
         rows[here] = bottoms[k] + 0.25 + own
-        bottoms[k + 1] = bottoms[k] + (own.max() + 1.5 if len(own) else 0.0 if len(chosen) else 1.5)
+        bottoms[k + 1] = bottoms[k] + (own.max() + 1.5 if len(own) else 0.0 if len(events) else 1.5)
     return bottoms, rows
 
 
@@ -275,12 +275,12 @@ def _path(profile: "Profile", critical: Sequence[int] | np.ndarray) -> tuple[np.
 
 
 def _bars(
-    profile: "Profile", chosen: np.ndarray, rows: np.ndarray, window: tuple[float, float]
+    profile: "Profile", events: np.ndarray, rows: np.ndarray, window: tuple[float, float]
 ) -> Iterator[dict[str, Any]]:
     """Yield the data of each entry's bar; nothing that occupies is thinner than a pixel."""
     begin, end = window
     pixel = (end - begin) / WIDTH  # in cycles
-    for i, row in zip(chosen.tolist(), rows.tolist(), strict=True):
+    for i, row in zip(events.tolist(), rows.tolist(), strict=True):
         time, accepts, done = float(profile.time[i]), float(profile.accepts[i]), float(profile.done[i])
         shown = max(accepts, time + pixel)
         yield {

@@ -49,27 +49,27 @@ def table_1() -> list[Row]:
 def table_2() -> list[Row]:
     """Compute the example: a tiled matrix multiplication."""
     printed = {row["quantity"]: row["paper"] for row in table("hong_kim_table_2")}
-    given = {name: float(value) for name, value in printed.items()}
-    mem_insts = given["uncoal_mem_insts"]
+    inputs = {name: float(value) for name, value in printed.items()}
+    mem_insts = inputs["uncoal_mem_insts"]
     gpu = examples.gpu(
         clock=1e9,
         dram_bandwidth=80e9,
-        sm_count=given["active_sms"],
-        latency=examples.per_class(dram=given["mem_ld"]),
+        sm_count=inputs["active_sms"],
+        latency=examples.per_class(dram=inputs["mem_ld"]),
         issue_cycles=4.0,
-        departure_delay_uncoal_cycles=given["departure_del_uncoal"],
+        departure_delay_uncoal_cycles=inputs["departure_del_uncoal"],
     )
     kernel = examples.kernel(
         mem_insts,
-        given["comp_insts"],
+        inputs["comp_insts"],
         uncoal_insts=mem_insts,
-        transactions_per_uncoal=given["uncoal_per_mw"],
+        transactions_per_uncoal=inputs["uncoal_per_mw"],
         work=examples.per_class(
-            fp32=given["comp_insts"], barrier=given["synch_insts"], l2=mem_insts, dram=mem_insts
+            fp32=inputs["comp_insts"], barrier=inputs["synch_insts"], l2=mem_insts, dram=mem_insts
         ),
     )
-    where = {"active_sms": given["active_sms"], "blocks": given["blocks"]}
-    launch = examples.launch(4.0, resident_blocks=given["active_blocks_per_sm"], **where)
+    where = {"active_sms": inputs["active_sms"], "blocks": inputs["blocks"]}
+    launch = examples.launch(4.0, resident_blocks=inputs["active_blocks_per_sm"], **where)
     many = examples.launch(1e6, **where)  # so many warps bound neither MWP nor CWP
 
     predicted = mwp_cwp.predict(gpu, kernel, launch)

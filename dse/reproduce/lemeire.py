@@ -53,9 +53,9 @@ def table_2() -> list[Row]:
         cpi=examples.per_class(fp32=1.0, dram=2.0), latency=examples.per_class(fp32=4.0, dram=6.0)
     )
     kernel = examples.kernel(2.0, 4.0, ilp=4 / 3)
-    one, full = examples.launch(1.0), examples.launch(8.0)
-    alone = volkov.predict(gpu, kernel, one).details
-    throughput = 1.0 / float(roofline.predict(gpu, kernel, one).cycles)
+    single, full = examples.launch(1.0), examples.launch(8.0)
+    alone = volkov.predict(gpu, kernel, single).details
+    throughput = 1.0 / float(roofline.predict(gpu, kernel, single).cycles)
     bound = mwp_cwp_pipeline.predict(gpu, kernel, full).details
     return [
         Row("Sec. 2.1", "roofline, IPC of computation", printed["roofline_ipc"], 4 * throughput, "model"),
@@ -79,8 +79,8 @@ def figure_5() -> list[Row]:
     warps = jnp.arange(1.0, 9.0)
     block: dict[str, Any] = {"comp_insts": 2.0, "mem_insts": 1.0, "waits": 1.0, "repeats": 1.0}
     blocks = [wfg_pipeline.ComputeBlock(**block, ilp=jnp.asarray(ilp)) for ilp in (2.0, 1.0)]
-    one = jnp.ones_like(warps)
-    terms, _ = wfg_pipeline.terms(warps, two_pipes(gpu, kernel), 4.0 * one, one, 0.0 * one, blocks)
+    ones = jnp.ones_like(warps)
+    terms, _ = wfg_pipeline.terms(warps, two_pipes(gpu, kernel), 4.0 * ones, ones, 0.0 * ones, blocks)
     faster = sum(terms.values()) < volkov.predict(gpu, kernel, examples.launch(warps)).cycles
     printed = " ".join(map(str, text("lemeire")["wfg_above_volkov"]))
     ours = " ".join(str(n) for n in range(2, 9) if bool(faster[n - 1]))  # one warp: 24 cycles and 25

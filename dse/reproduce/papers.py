@@ -48,14 +48,14 @@ class Reason:
 @cache
 def reasons(paper: str) -> dict[tuple[str, str], Reason]:
     """Read the reasons of a paper's rows, by table and row. DseError where a row has two."""
-    found: dict[tuple[str, str], Reason] = {}
+    by_case: dict[tuple[str, str], Reason] = {}
     for line in table("differences"):
         if line["paper"] == paper:
             key = line["table"], line["what"]
-            if key in found:
+            if key in by_case:
                 raise DseError(f"differences.csv: {paper}, {', '.join(key)}: found two reasons, expected one")
-            found[key] = Reason(line["ours"], line["why"])
-    return found
+            by_case[key] = Reason(line["ours"], line["why"])
+    return by_case
 
 
 def rounds_to(value: float | str, printed: str) -> bool:

@@ -22,8 +22,8 @@ def key(*parts: str) -> str:
     """Return a digest that is the same only for the same parts."""
     digest = hashlib.sha256()
     for part in parts:
-        data = part.encode()
-        digest.update(len(data).to_bytes(8) + data)
+        encoded = part.encode()
+        digest.update(len(encoded).to_bytes(8) + encoded)
     return digest.hexdigest()
 
 

@@ -24,9 +24,8 @@ from dse.source.estimate.partition import FEWEST
 from dse.source.launches import check_threads, configurations
 from dse.source.nvidia.compile import nvrtc
 from dse.source.nvidia.compile.contract import Failure, Source
-from dse.source.nvidia.profile.to_kernel import to_kernel
-from dse.source.nvidia.profile.warp_counts import NOTHING, stacked
 from dse.source.nvidia.source import KernelProfile, characterise_all, source_of
+from dse.source.warps import NOTHING, stacked, to_kernel
 from dse.types import Gpu, Kernel, Resources
 
 
@@ -145,7 +144,7 @@ class SourceKernel:
         failures = _failures(read)
         if len(failures) == length:
             raise DseError(f"{self.name}: source: {next(_messages(read))}")
-        kernel, resources = as_models_take_it(results)
+        kernel, resources = stack_profiles(results)
         return Counted.known(kernel, resources, length, failures=failures, compiled=length)
 
     def _estimated(
@@ -169,8 +168,8 @@ class SourceKernel:
         read: dict[int, KernelProfile | Failure] = {}
         with progress(f"Reading {self.name}", compiled) as advance:
             while batch := choose(before, compiled, read):
-                chosen = [wanted[index] for index in batch]
-                results = tools.characterise_all(source, arch, chosen, gpu, self.cache, self.workers, advance)
+                jobs = [wanted[index] for index in batch]
+                results = tools.characterise_all(source, arch, jobs, gpu, self.cache, self.workers, advance)
                 read |= dict(zip(batch, results, strict=True))
         failures = _failures(read)
         if len(read) - len(failures) < 2:
@@ -246,10 +245,10 @@ def knows_blocks(source: Source) -> bool:
     return "__launch_bounds__" in source.text
 
 
-def as_models_take_it(found: Sequence[KernelProfile | Failure]) -> tuple[Kernel, Resources]:
+def stack_profiles(found: Sequence[KernelProfile | Failure]) -> tuple[Kernel, Resources]:
     """Join results to arrays [L]; a failure has no threads, so that no model takes it for a launch."""
     profiles = [result if isinstance(result, KernelProfile) else None for result in found]
-    warps = [profile.warp if profile else NOTHING for profile in profiles]
+    warps = [profile.numbers if profile else NOTHING for profile in profiles]
     fields: dict[str, Any] = {
         "threads": np.array([prod(profile.counts.block) if profile else 0 for profile in profiles]),
         "blocks": np.array([profile.counts.blocks if profile else 0 for profile in profiles]),

@@ -102,9 +102,9 @@ def configurations(
     def column(expression: Expression) -> list[Number]:
         values = np.broadcast_to(expression(known, np), (count,))
         if not np.isfinite(values).all():
-            found = values[~np.isfinite(values)][0]
+            wrong = values[~np.isfinite(values)][0]
             raise DseError(
-                f"{description.path}: source: found {found} of {expression.text!r}, expected a number"
+                f"{description.path}: source: found {wrong} of {expression.text!r}, expected a number"
             )
         return values.tolist()
 
@@ -123,31 +123,36 @@ def configurations(
         return [tuple(map(int, row)) for row in zip(*map(column, expressions), strict=True)]
 
     def argument(
-        given: Expression | ArrayArgument | Contents | DescriptorArgument | tuple[Expression, ...] | None,
+        stated: Expression | ArrayArgument | Contents | DescriptorArgument | tuple[Expression, ...] | None,
     ) -> Sequence[Argument]:
-        if given is None:
+        if stated is None:
             return [Unstated.NUMBER] * count
-        if isinstance(given, Contents):
-            return [given] * count
-        if isinstance(given, Expression):
-            return column(given)
-        if isinstance(given, tuple):
-            return list(zip(*map(column, given), strict=True))
-        if isinstance(given, DescriptorArgument):
-            rows = zip(whole(given.shape), whole(given.strides), whole(given.block), strict=True)
-            return [Descriptor(given.type, *row) for row in rows]
-        if given.values is None:
+        if isinstance(stated, Contents):
+            return [stated] * count
+        if isinstance(stated, Expression):
+            return column(stated)
+        if isinstance(stated, tuple):
+            return list(zip(*map(column, stated), strict=True))
+        if isinstance(stated, DescriptorArgument):
+            rows = zip(whole(stated.shape), whole(stated.strides), whole(stated.block), strict=True)
+            return [Descriptor(stated.type, *row) for row in rows]
+        if stated.values is None:
             return [None] * count
-        used = sorted(given.values.names & set(known))
+        used = sorted(stated.values.names & set(known))
         columns = [np.broadcast_to(known[name], (count,)).tolist() for name in used]
         return [
-            Array(max(0, int(size)), given.type, given.values.text, tuple(zip(used, values, strict=True)))
-            for size, *values in zip(column(given.size), *columns, strict=True)
+            Array(
+                max(0, int(size)),
+                stated.type,
+                stated.values.text,
+                tuple(zip(used, values, strict=True)),
+            )
+            for size, *values in zip(column(stated.size), *columns, strict=True)
         ]
 
     macros = [(name, column(expression)) for name, expression in build.defines]
     blocks, grids = shape("block", build.block), shape("grid", build.grid)
-    arguments = [argument(given) for given in build.arguments]
+    arguments = [argument(stated) for stated in build.arguments]
     added = [None] * count if build.shared_bytes is None else map(_bytes, column(build.shared_bytes))
     return [
         Configuration(

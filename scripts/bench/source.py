@@ -34,7 +34,7 @@ from dse.report.show import show
 from dse.source.amd import source as amd
 from dse.source.amd.compile.source import Built
 from dse.source.cache import Cache
-from dse.source.kernel import as_models_take_it
+from dse.source.kernel import stack_profiles
 from dse.source.launches import configurations
 from dse.source.nvidia.arguments import as_launched
 from dse.source.nvidia.compile.contract import Compiled
@@ -126,7 +126,7 @@ def again() -> dict[str, float]:
         cache = Cache(Path(folder, "cache.sqlite"))
         characterise_all(source, ARCH, wanted, gpu, cache)
         seconds, _ = timed(
-            lambda: as_models_take_it(characterise_all(source, ARCH, wanted, gpu, cache)),
+            lambda: stack_profiles(characterise_all(source, ARCH, wanted, gpu, cache)),
             time.perf_counter,
         )
     return {"configurations": len(wanted), "from the cache [s]": seconds}
@@ -137,7 +137,7 @@ def predicting(number: int) -> dict[str, float]:
     description, gpu = kernels.load("transpose"), gpus.load(GPU).gpu
     parameters = valid(description, None, number)
     wanted = configurations(description, parameters, description.sizes(), gpu)
-    kernel, resources = as_models_take_it(characterise_all(source_of(description), ARCH, wanted, gpu))
+    kernel, resources = stack_profiles(characterise_all(source_of(description), ARCH, wanted, gpu))
     index = np.arange(MILLION) % len(wanted)
     kernel = jax.tree.map(lambda x: jnp.asarray(np.broadcast_to(x, len(wanted))[index], jnp.float32), kernel)
     resources = jax.tree.map(lambda x: jnp.asarray(np.broadcast_to(x, len(wanted))[index]), resources)

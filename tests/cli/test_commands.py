@@ -230,10 +230,3 @@ def test_search_takes_the_name_of_the_work(run_dse):
         "--seed", "1", "--json",
     )  # fmt: skip
     assert {row["kernel"] for row in json.loads(ran.out)} >= {"matmul_naive", "matmul_tiled"}
-
-
-@pytest.mark.parametrize("command", ["rank", "sweep", "compare", "search", "gpus", "kernels", "models"])
-def test_help_has_an_example(run_dse, command):
-    ran = run_dse(command, "--help")
-    assert ran.code == 0
-    assert f"Example: dse {command}" in ran.out

@@ -83,32 +83,6 @@ def test_a_value_outside_the_space_is_pointed_out(run_dse, toy_kernel):
     assert "outside" not in run_dse("rank", str(toy_kernel), "-g", "a100", "--set", "block=128").err
 
 
-def test_contradictory_settings_are_named_with_the_constraint(run_dse, toy_kernel):
-    ran = run_dse("rank", str(toy_kernel), "-g", "a100", "--set", "block=1024", "--set", "items=3")
-    assert ran.code == 2
-    assert "none fulfils 'block * items <= 2048' at block=1024, items=3" in ran.err
-    ran = run_dse("rank", str(toy_kernel), "-g", "a100", "--set", "block=48", "--set", "items=2")
-    assert "'block % 32 == 0 or items == 1' at block=48, items=2" in ran.err
-
-
-@pytest.mark.parametrize("gpu", ["a100", "mi250x"])
-@pytest.mark.parametrize("command", [("characterise",), ("characterise", "--explain"), ("rank", "--source")])
-def test_a_kernel_known_by_its_description_only(run_dse, gpu, command):
-    name, *options = command
-    ran = run_dse(name, "blackscholes", "-g", gpu, *options)
-    assert ran.code == 2
-    assert "blackscholes: source: found a kernel that is known by its description only" in ran.err
-    assert "site-packages" not in ran.err
-
-
-def test_a_list_where_one_name_belongs(run_dse, toy_kernel):
-    ran = run_dse("rank", str(toy_kernel), "--gpu", "a100,rtx-3090")
-    assert ran.code == 2
-    assert "expected one name each time: --gpu a100 --gpu rtx-3090" in ran.err
-    ran = run_dse("rank", str(toy_kernel), "--gpu", "a100", "--model", "phase,volkov")
-    assert "expected one name each time: --model phase --model volkov" in ran.err
-
-
 def test_a_quantity_has_one_name(run_dse, toy_kernel):
     ask = ("sweep", str(toy_kernel), "-g", "a100", "-m", "roofline", "--json")
     names = ("--pareto", "time,shared"), ("--pareto", "time_s,shared_bytes")

@@ -30,20 +30,6 @@ def measured(tmp_path_factory):
     return str(path)
 
 
-@pytest.fixture
-def mistake(run_dse, toy_kernel, measured):
-    """Run with a mistake, and hand back the one line."""
-
-    def run(*arguments, kernels=(str(toy_kernel),), gpu="a100-pcie-40gb"):
-        ran = run_dse("fit", *kernels, "-g", gpu, "--measured", measured, *arguments)
-        assert ran.code == 2
-        assert ran.out == ""
-        [line] = ran.err.strip().splitlines()
-        return line
-
-    return run
-
-
 OPTIONS = (
     "-g",
     "a100-pcie-40gb",
@@ -107,21 +93,3 @@ def test_two_kernels_of_which_each_is_held_out(run_dse, toy_kernel, measured, tm
     assert set(found) == {"toy", "other"}
     assert found["toy"] == pytest.approx([16, 100 * (1 - 1 / SLOWER), 100 * (1 / LESS - 1)], abs=1)
     assert found["other"] == pytest.approx([16, 100 * (1 - LESS / SLOWER), 100 * (1 - LESS)], abs=1)
-
-
-def test_mistakes(mistake, toy_kernel, tmp_path, measured):
-    kernel = str(toy_kernel)
-    near = "found 'cpi.l3', expected one of 39 names; did you mean cpi.l2?"
-    assert f"--free: {near}" in mistake("--free", "cpi.l3")
-    assert f"--shared: {near}" in mistake("--shared", "cpi.l3")
-    assert "--method: found 'newton', expected one of lm, bfgs" in mistake("--method", "newton")
-    assert "--measured: found 1 files, expected 2" in mistake(kernels=(kernel, "example"))
-    assert "--measured: found 2 files, expected 1" in mistake("--measured", measured)
-    assert "--gpu: found 2, expected one" in mistake("-g", "a4000")
-    assert "did you mean roofline" in mistake("-m", "rofline")
-    failed = tmp_path / "failed.csv"
-    failed.write_text("block,items,time_ms\n32,1,\n")
-    line = mistake("--measured", str(failed), kernels=(kernel, kernel))
-    assert "found no configuration that ran, expected at least one" in line
-    assert "out.txt" in mistake("-o", str(tmp_path / "out.txt"))
-    assert not (tmp_path / "out.txt").exists()

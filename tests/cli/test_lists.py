@@ -73,20 +73,6 @@ def test_a_description_is_checked(run_dse, own_toy_kernel):
     assert "warp.fp32: found -1 at block=" in wrong.err
 
 
-@pytest.mark.parametrize("command", ["gpus", "kernels", "models"])
-def test_show_says_what_it_does_not_know(run_dse, command):
-    ran = run_dse(command, "show", "nothing-of-that-name")
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith("dse: ")
-    assert ran.err.count("\n") == 1
-    assert f"Example: dse {command} show" in run_dse(command, "show", "--help").out
-
-
-def test_json_or_csv(run_dse):
-    ran = run_dse("models", "--json", "--csv")
-    assert (ran.code, ran.err) == (2, "dse: --csv: found together with --json, expected one of them\n")
-
-
 def test_quiet_holds_for_one_command(run_dse, monkeypatch):
     monkeypatch.delenv("DSE_QUIET", raising=False)
     seen = []

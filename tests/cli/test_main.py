@@ -1,6 +1,7 @@
 """The table of commands."""
 
 import py_compile
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -23,8 +24,12 @@ def test_every_module_with_a_command_is_a_row():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_line_of_a_command_is_how_its_own_help_begins(name):
-    assert command(name).help.split("\n\n")[0] == COMMANDS[name]
+def test_help_begins_with_the_line_of_the_command_and_has_an_example(run_dse, name):
+    made = command(name)
+    assert made.help.split("\n\n")[0] == COMMANDS[name]
+    shown = name.replace("_", "-")
+    below = [shown, *(f"{shown} {each}" for each in getattr(made, "commands", ()))]
+    assert any(re.search(f"Examples?: dse {each}", run_dse(*each.split(), "--help").out) for each in below)
 
 
 def test_a_command_does_not_import_the_others():

@@ -46,39 +46,6 @@ def test_what_would_run(run_dse, tmp_path, monkeypatch):
     assert ran.out.splitlines()[1:] == ["90,transpose,36,1,1,"]
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        (["space", "reduction"], "--out: found none, expected FILE.parquet"),
-        (["space"], "KERNEL: found none, expected one or more, or --built FILE.zip"),
-        (
-            ["space", "--built", "x.zip", "--dry-run"],
-            "--built: found it with --dry-run, expected one of them",
-        ),
-        (["build", "reduction", "-o", "none/x.zip", "--gpu", "a100"], "none/x.zip: found no folder none"),
-        (
-            ["build", "svm", "-o", "x.zip", "--gpu", "a100"],
-            "kernel: found svm, expected one that can be checked",
-        ),
-        (
-            ["build", "reduction", "-o", "x.zip", "--gpu", "a100", "--cases", "x.csv"],
-            "x.csv: cannot read: No such",
-        ),
-        (["space", "svm", "--dry-run"], "kernel: found svm, expected one that can be checked"),
-        (["space", "reduction", "--set", "x=1", "--dry-run"], "--set: found 'x', expected a parameter"),
-        (["gpu", "none.parquet"], "none.parquet: found no file, expected what `dse measure"),
-        (["gpu", "--report", "x.pdf"], "x.pdf: suffix: found '.pdf'"),
-        (["gpu", "-o", "none/x.toml"], "none/x.toml: found no folder none"),
-        (["store", "none.parquet"], "none.parquet: found no file, expected what `dse measure"),
-    ],
-)
-def test_mistakes(run_dse, command, message):
-    ran = run_dse("measure", *command)
-    assert ran.code == 2
-    assert ran.err.startswith(f"dse: {message}")
-    assert ran.err.count("\n") == 1
-
-
 def test_what_is_built_is_measured(run_dse, tmp_path, monkeypatch):
     """Cases of problem sizes come one after another into one file, which another GPU refuses."""
     monkeypatch.setenv("DSE_CACHE", str(tmp_path / "cache"))

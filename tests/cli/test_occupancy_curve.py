@@ -99,32 +99,3 @@ def test_as_a_chart(curve, tmp_path, monkeypatch):
 def test_as_a_file(curve, tmp_path):
     assert curve("--set", "items=4", "-o", tmp_path / "curve.csv").code == 0
     assert (tmp_path / "curve.csv").read_text().splitlines()[0] == ",".join(FIELDS)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ("-o", "x.xlsx"),
-            "x.xlsx: suffix: found '.xlsx', expected .svg, .png, .html, .parquet, .csv or .json",
-        ),
-        (("-o", "x"), "x: suffix: found none, expected .svg"),
-        (("-m", "volkow"), "did you mean volkov?"),
-        (("--scheduler", "gto"), "--scheduler: found gto with volkov, roofline, expected --model pipeline"),
-        (("--set", "blok=1"), "--set: toy: found 'blok'"),
-        (("--json", "--csv"), "--csv: found together with --json"),
-    ],
-)
-def test_a_mistake_gets_one_line(curve, arguments, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    ran = curve(*arguments)
-    assert (ran.code, ran.out) == (2, "")
-    [line] = ran.err.strip().splitlines()
-    assert message in line
-    assert not list(tmp_path.iterdir())
-
-
-def test_help_has_an_example(run_dse):
-    ran = run_dse("occupancy-curve", "--help")
-    assert ran.code == 0
-    assert "Example: dse occupancy-curve" in ran.out

@@ -63,24 +63,6 @@ def test_by_measurements(prune, rank, tmp_path):
     assert configurations([failed])[0] not in kept
 
 
-def test_mistakes(prune, tmp_path):
-    foreign = tmp_path / "foreign.csv"
-    foreign.write_text("block,items,time_ms\n4096,1,0.5\n")
-    for arguments, found in (
-        (("--risk", "2"), "--risk: found 2.0, expected a share between 0 and 1"),
-        (("--within", "0"), "--within: found 0.0, expected a share between 0 and 1"),
-        (("--format", "yaml"), "--format: found 'yaml', expected one of table, t1, kernel-tuner, triton"),
-        (("--model", "pipeline"), "--model: found pipeline, expected a closed form"),
-        (("--measured", str(foreign)), "found no configuration of toy's space, expected"),
-        (("-o", str(tmp_path / "no" / "kept.csv")), "found no folder"),
-    ):
-        ran = prune(*arguments)
-        assert ran.code == 2, arguments
-        assert ran.out == ""
-        assert found in ran.err
-        assert len(ran.err.strip().splitlines()) == 1, ran.err
-
-
 def test_why_much_is_kept_and_a_prior(prune, tmp_path):
     """Measured backwards: the model does not explain it. Recorded elsewhere, a part is kept."""
     path, backwards = tmp_path / "few.csv", []

@@ -79,22 +79,6 @@ def test_a_size_that_is_no_number_is_told_in_place_of_a_roofline(run_dse, folder
     assert space["roofline"]["reason"] == "the size n is no number"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("none.parquet",), "none.parquet: cannot read"),
-        (("{sweep}", "-o", "{folder}/report.txt"), "suffix: found '.txt', expected .html"),
-        (("{sweep}", "-o", "{folder}/no/report.html"), "no"),
-        (("{sweep}", "-g", "a1001"), "a1001"),
-    ],
-)
-def test_mistakes(run_dse, sweep, folder, arguments, told):
-    ran = run_dse("report", *(text.format(sweep=sweep, folder=folder) for text in arguments))
-    assert (ran.code, ran.out) == (2, "")
-    assert told in ran.err
-    assert len(ran.err.splitlines()) == 1
-
-
 def test_sizes_of_the_problem_are_spaces_of_their_own(run_dse, folder, toy_kernel):
     rows, out = folder / "sizes.csv", folder / "sizes.html"
     lines = [f"{n},{b},{b},{n // b},{n * 1e-9}" for n in (1024, 4096) for b in (32, 64, 128)]

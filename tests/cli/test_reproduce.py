@@ -31,24 +31,3 @@ def test_sums_by_kind(run_dse):
     ]
     ran = run_dse("reproduce", "baghsorkhi")
     assert ran.out.rstrip().splitlines()[-3].split()[:5] == ["model", "7", "7", "0", "0"]
-
-
-def test_a_page_has_everything(run_dse, tmp_path):
-    ran = run_dse("reproduce", "baghsorkhi", "--page", str(tmp_path / "page.md"))
-    assert ran.code == 2
-    assert ran.err.startswith("dse: --page: found other options beside it, expected none")
-
-
-def test_a_page_is_read_before_the_work(run_dse, tmp_path, monkeypatch):
-    monkeypatch.setattr("dse.reproduce.compare.compare", None)
-    page = tmp_path / "page.md"
-    page.write_text("no section")
-    ran = run_dse("reproduce", "--page", str(page))
-    assert ran.code == 2
-    assert ran.err.startswith(f"dse: {page}: found no markers, expected <!-- reproduction: begin -->")
-
-
-def test_says_what_it_does_not_know(run_dse):
-    ran = run_dse("reproduce", "volkov")
-    assert ran.code == 2
-    assert ran.err.startswith("dse: paper: found 'volkov', expected one of hong-kim, ")

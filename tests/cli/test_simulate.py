@@ -59,20 +59,6 @@ def read(run_dse):
     return read
 
 
-@pytest.fixture
-def mistake(run_dse):
-    """Run, and hand back the one line."""
-
-    def run(*arguments):
-        ran = run_dse("simulate", *(str(x) for x in arguments))
-        assert (ran.code, ran.out) == (2, "")
-        [line] = ran.err.strip().splitlines()
-        assert line.startswith("dse: ")
-        return line.removeprefix("dse: ")
-
-    return run
-
-
 def whole(found):
     return found["issue_share"] + sum(row[name] for row in found["subsystems"] for name in SHARES)
 
@@ -185,50 +171,7 @@ def test_a_kernel_on_a_gpu(read, run_dse, toy_kernel, tmp_path):
     assert fewer["what_if"][0]["gain"] < 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("convolution",), "gpu: found none, expected a GPU of `dse gpus` or a GPU file"),
-        (("TOY",), "gpu: found none, expected a GPU of `dse gpus` or a GPU file"),
-        (("GRAPH", "--gpu", "a100"), "mix.toml: found a GPU with a graph, expected neither"),
-        (("GRAPH", "--set", "n=3"), "mix.toml: found --set with a graph, expected none"),
-        (("example", "--set", "n=3"), "graph.toml: found --set with a graph, expected none"),
-        (("exampel",), "did you mean example"),
-        (("none.toml",), "none.toml: found no file"),
-        (("GRAPH", "--warps", "5000"), "mix.toml: case: found 1 groups of 5000 warps"),
-        (("GRAPH", "--scheduler", "fifo"), "scheduler: found 'fifo', expected one of rr, gto, oldest"),
-        (("GRAPH", "--order", "any"), "order: found 'any', expected one of program, dataflow"),
-        (("GRAPH", "--what-if", "sfo.lambda=1"), "found 'sfo', expected one of alu, sfu, none; did you"),
-        (("GRAPH", "--what-if", "warps"), "--what-if: found 'warps', expected NAME=VALUE"),
-        (("GRAPH", "--profile", "x.txt"), "x.txt: suffix: found '.txt', expected .json, .svg, .png or .html"),
-        (("GRAPH", "--window", "0", "9"), "--window: found without --profile, expected both"),
-        (("BROKEN",), "broken.toml: instruction s: needs: found 'b', expected one of a, s"),
-        (("TOY", "-g", "a1001"), "a1001"),
-        (("TOY", "-g", "a100", "--set", "blok=3"), "--set: toy: found 'blok'"),
-        (("TOY", "-g", "a100", "--scheduler", "fifo"), "scheduler: found 'fifo', expected one of rr"),
-        (
-            ("TOY", "-g", "a100", "--set", "block=128", "--warps", "6"),
-            "expected a multiple of a block's 4 warps",
-        ),
-        (("TOY", "-g", "a100", "--what-if", "conflict=off"), "did you mean conflicts?"),
-        (("TOY", "-g", "a100", "--what-if", "blocks=1.5"), "expected a whole number of blocks"),
-    ],
-)
-def test_a_mistake_gets_one_line(mistake, arguments, message, graph, toy_kernel, tmp_path):
-    broken = tmp_path / "broken.toml"
-    broken.write_text(GRAPH.replace('["a"]', '["b"]'))
-    paths = {"GRAPH": graph, "TOY": toy_kernel, "BROKEN": broken}
-    assert message in mistake(*(paths.get(x, x) for x in arguments))
-
-
-def test_warps_below_one(run_dse):
-    ran = run_dse("simulate", "example", "--warps", "0")
-    assert ran.code == 2
-    assert "--warps" in ran.err
-
-
-def test_help(run_dse, run_python):
-    assert "dse simulate convolution --gpu a100 --what-if conflicts=off" in run_dse("simulate", "--help").out
+def test_help_is_light(run_python):
     ran = run_python(
         "import sys\nfrom dse.cli.main import run\ntry: run(['simulate', '--help'])\n"
         "except SystemExit: pass\nassert not {'jax', 'numpy', 'altair'} & set(sys.modules)"

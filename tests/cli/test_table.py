@@ -5,8 +5,6 @@ import sys
 
 import pytest
 
-from dse.bridges.tables import FORMATS
-
 MOE = [
     "table",
     "moe",
@@ -47,52 +45,9 @@ def test_a_file_is_written_where_it_is_looked_for(run_dse, tmp_path):
     assert printed.out == path.read_text()
 
 
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["--for", "N=1"], "--for: found 'N=1', expected M= and whole numbers of at least 1, as M=1,2,4"),
-        (["--for", "M=0,1"], "--for: found 'M=0,1', expected M= and whole numbers of at least 1, as M=1,2,4"),
-        (["--block", "128"], "--block: found '128', expected two numbers, as 128x128"),
-        (
-            ["--dtype", "fp4"],
-            "--dtype: found 'fp4', expected one of bf16, fp16, fp8_w8a8, int8_w8a8, int8_w8a16",
-        ),
-        (["--journal", "j"], "--journal: found without --command, expected both"),
-        (["--budget", "3"], "--budget: found without --command, expected both"),
-        (["--command", "x {M}", "--unit", "h"], "--unit: found 'h', expected one of s, ms, us, ns"),
-        (
-            ["--command", "x {E}"],
-            "--command: found {E}, expected one of M, BLOCK_SIZE_M, BLOCK_SIZE_N, BLOCK_SIZE_K, "
-            "GROUP_SIZE_M, num_warps, num_stages",
-        ),
-        (
-            ["--format", "trt"],
-            f"--format: found 'trt', expected one of {', '.join(FORMATS)}; did you mean triton?",
-        ),
-        (
-            ["-o", "here"],
-            f"--out: found without --format, expected --format {' or '.join(FORMATS)}",
-        ),
-        (["--set", "M=3"], "--set: M: unknown, expected E, N, K, topk"),
-    ],
-)
-def test_mistakes_are_told(run_dse, words: list[str], line: str):
-    ran = run_dse(*MOE, *words)
-    assert (ran.code, ran.err) == (2, f"dse: {line}\n")
-
-
 def test_the_kernel_has_two_names(run_dse):
     one, other = (run_dse("table", name, *MOE[2:], "--for", "M=1", "--csv") for name in ("moe", "fused_moe"))
     assert (one.code, one.out) == (0, other.out)
-
-
-def test_a_file_where_the_folder_would_be(run_dse, tmp_path):
-    taken = tmp_path / "taken"
-    taken.write_text("mine")
-    ran = run_dse(*MOE, "--for", "M=16", "--format", "vllm", "-o", str(taken))
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"dse: --out: found '{taken}', expected a folder")
-    assert taken.read_text() == "mine"
 
 
 HEADER = "M,BLOCK_SIZE_M,BLOCK_SIZE_N,BLOCK_SIZE_K,GROUP_SIZE_M,num_warps,num_stages,us"
@@ -114,14 +69,6 @@ def test_measured_times_are_used(run_dse, tmp_path):
     file = json.loads(run_dse(*words, "--format", "vllm").out)
     assert file["64"]["num_stages"] == 2
     assert "by" not in file["64"]
-
-
-def test_bad_measured_times_are_told(run_dse, tmp_path):
-    times = tmp_path / "times.csv"
-    times.write_text(f"{HEADER}\n64,16,32,64,32,8,2,nan\n")
-    ran = run_dse(*MOE, "--measured", str(times))
-    expected = "us, row 1: found no number, expected a time above 0, or inf where it did not run"
-    assert (ran.code, ran.err) == (2, f"dse: {times}: {expected}\n")
 
 
 def test_a_command_measures(run_dse, tmp_path):
@@ -162,37 +109,6 @@ def test_any_kernel_as_files(run_dse, tmp_path):
     assert path.read_text().count("triton.Config(") == 2
     moe = run_dse(*MOE, "--for", "M=1,512", "--format", "json")
     assert [row["size"] for row in json.loads(moe.out)] == [{"M": 1}, {"M": 512}]
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (("gemm",), "--for: found none, expected NAME=V1,V2,... of m, n, k"),
-        (("gemm", "--for", "l=1"), "--for: found 'l', expected one of m, n, k"),
-        (("gemm", "--for", "m"), "--for: found 'm', expected NAME=V1,V2,..."),
-        (("gemm", "--for", "m=1", "--format", "vllm"), "--format: vllm: found with gemm, expected moe"),
-        (
-            ("gemm", "--for", "m=1", "--format", "inductor"),
-            "--format: inductor: found with gemm, expected product",
-        ),
-        (
-            ("gemm", "--for", "m=1", "--shapes", "s.csv"),
-            "--shapes: found with gemm, expected it with product",
-        ),
-        (
-            ("product", "--first", "3"),
-            "--shapes: found none, expected a file with columns M, N and K, or a log",
-        ),
-        (("inductor", "--format", "csv"), "--format: found 'csv' with inductor, expected none"),
-        (("product", "--block", "128x128"), "--block: found with product, expected it with moe or w8a8"),
-        (("gemm", "--for", "m=1", "--command", "x"), "--command: found with gemm, expected it with moe"),
-        (("moe", "--model", "phase"), "--model: found with moe, expected another kernel"),
-    ],
-)
-def test_mistakes_with_any_kernel(run_dse, words, line):
-    ran = run_dse("table", words[0], "-g", "a4000", *words[1:])
-    assert (ran.code, ran.out) == (2, "")
-    assert line in ran.err
 
 
 def test_products_of_a_list_as_each_compiler_reads_them(run_dse, tmp_path):

@@ -63,30 +63,6 @@ def test_command(tune, tmp_path):
     assert [row["measured_s"] for row in rows] == pytest.approx([1e-7 * row["items"] for row in rows])
 
 
-def test_mistakes(tune, measured, tmp_path):
-    command = ("--command", "bench {block}")
-    (tmp_path / "journal").write_text('{"parameters": {"tile": 1}, "seconds": 1}\n')
-    for arguments, found in (
-        (("--replay", measured, "--budget", "0"), "--budget"),
-        ((), "--replay, --command: found neither, expected one of them"),
-        (("--replay", measured, *command), "--replay, --command: found both, expected one of them"),
-        ((*command, "--unit", "h"), "--unit: found 'h', expected one of s, ms, us, ns"),
-        (("--command", "bench {blok}"), "--command: found {blok}, expected one of block, items"),
-        (("--command", "bench '{block}"), "--command: cannot read"),
-        (("--command", "/no/such/program {block}"), "--command: cannot run /no/such/program"),
-        (("--replay", measured, "-m", "pipeline"), "--model: found pipeline, expected a closed form"),
-        (("--replay", measured, "--compile", "5"), "--compile: found 5 without --source"),
-        (("--replay", str(tmp_path / "no.csv")), "no.csv"),
-        (("--replay", measured, "--journal", str(tmp_path / "journal")), "line 1: found no configuration"),
-    ):
-        ran = tune(*arguments)
-        assert ran.code == 2, arguments
-        assert ran.out == ""
-        assert found in ran.err
-        if found != "--budget":  # which the command line says in its own form
-            assert len(ran.err.strip().splitlines()) == 1, ran.err
-
-
 def test_recorded_times_on_another_gpu_say_where_to_begin(tune, measured):
     """The same table as of another GPU, ten times as fast: its fastest is measured first."""
     ran = tune("--replay", measured, "--budget", "1", "--prior", measured, "--json")

@@ -46,7 +46,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_file_is_read_or_refused_in_one_line(tmp_path: Path, name, data):
     reader, valid = READERS[name]

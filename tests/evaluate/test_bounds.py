@@ -1,5 +1,6 @@
 """Whatever is predicted of the package's kernels: finite or impossible, and never below what pipes need."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -43,15 +44,16 @@ def expect_sums(kernel, several=False):
 
     Where a core issues `several` kinds of instructions at a time there are fewer issue slots than these.
     """
+    kernel = jax.tree.map(lambda x: np.asarray(x, float), kernel)
     wholes = {name: getattr(kernel.work, name) for name in CLASSES}
-    wholes |= {"memory_insts": kernel.mem_insts + kernel.shared_insts, "issues": kernel.insts}
+    wholes |= {"memory_insts": kernel.mem_insts + kernel.shared_insts, "insts": kernel.insts}
     for name, of_whole in wholes.items():
         whole = np.asarray(of_whole)
         parts = sum(
             np.asarray(phase.passes * getattr(phase.work if name in CLASSES else phase, name))
             for phase in kernel.phases
         )
-        if several and name == "issues":
+        if several and name == "insts":
             assert ((parts > 0) & (parts <= whole)).all()
         else:
             np.testing.assert_allclose(np.broadcast_to(parts, whole.shape), whole, rtol=1e-5, err_msg=name)

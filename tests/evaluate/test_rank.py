@@ -135,3 +135,13 @@ def test_what_a_kernel_declares_of_shared_memory_is_said(own_toy_kernel):
     own_toy_kernel.write_text(text.replace("registers = ", "shared_bytes = 50_000\nregisters = ", 1))
     with pytest.raises(DseError, match=r"50,000 B of shared memory that the kernel declares, .* 49,152"):
         rank(kernels.load(own_toy_kernel), gpus.load("a100").gpu, ["volkov"])
+
+
+def test_speed_of_light_is_busy_time_over_predicted_time(toy_kernel):
+    gpu = gpus.load("a100").gpu
+    ranking = rank(kernels.load(toy_kernel), gpu, ["roofline"])
+    first, shares = ranking.best, ranking.speed_of_light
+    warps_per_sm = first["blocks"] * first["threads"] / 32 / float(gpu.sm_count)
+    busy_cycles = warps_per_sm * first["items"] * float(gpu.cpi.fp32)  # an instruction an item
+    assert shares["fp32"] == pytest.approx(busy_cycles / first["cycles"], rel=1e-5)
+    assert list(shares.values()) == sorted(shares.values(), reverse=True)

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.models import gpumech, gpumech_gto, gpumech_rr, gpumech_rr_corrected
@@ -46,7 +46,6 @@ def run(variant, cases, rate=1.0):
     return np.stack([sum(parts.values()), details["ipc"], details["nonoverlapped_insts"]], -1)
 
 
-@settings(max_examples=40)
 @given(
     cases=st.lists(st.tuples(ROWS, st.integers(1, 64)), min_size=4, max_size=4), rate=st.sampled_from([1, 2])
 )
@@ -121,7 +120,7 @@ def test_of_phases(point, build):
         return Phase(
             work=PerClass(**none), async_work=PerClass(**none),
             waits=PerClass(**none | waits), async_waits=PerClass(**none),
-            passes=passes, issues=insts, memory_insts=0.0, slots=0.0,
+            passes=passes, insts=insts, memory_insts=0.0, slots=0.0,
         )  # fmt: skip
 
     phases = (phase(1.0, 30.0), phase(10.0, 12.0, dram=2.0, l2=1.0), phase(0.0, 5.0, dram=1.0))

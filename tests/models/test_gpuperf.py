@@ -1,12 +1,9 @@
-"""GPUPerf, against its equations in plain Python; and Zhang & Owens' rule."""
+"""GPUPerf, against its equations in plain Python."""
 
 import math
 
-import jax.numpy as jnp
-import numpy as np
 import pytest
 
-from dse.models import zhang_owens
 from dse.models.gpuperf import predict
 
 
@@ -56,9 +53,3 @@ def reference(lumped):
 
 def test_equals_the_equations_in_plain_python(equals_reference, reference):
     equals_reference(predict, reference, {"nothing", "computes", "hidden", "memory"}, examples=20)
-
-
-def test_zhang_and_owens_rule():
-    alu, mem = jnp.array([1.0, 8.0, 0.0]), jnp.array([0.5, 0.5, 0.0])
-    np.testing.assert_allclose(zhang_owens.overlapped(alu, mem, jnp.float64(4)), [1, 2, 0])
-    np.testing.assert_allclose(zhang_owens.one_by_one(alu, mem, jnp.float64(4)), [2 / 3, 1.6, 0])

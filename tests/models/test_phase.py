@@ -24,7 +24,7 @@ def loads(gpu, phase, warps):
     work, cpi, in_partitions = phase["work"], gpu["cpi"], 4 * math.ceil(warps / 4)
     found = {name: work[name] * cpi[name] * in_partitions for name in ARITHMETIC}
     found["vector"] = sum(found.values()) if gpu["gfx"] else 0.0  # AMD: one unit for all of them
-    found["issue"] = phase["issues"] / gpu["issue_limit"] * in_partitions
+    found["issue"] = phase["insts"] / gpu["issue_limit"] * in_partitions
     products = sum(work[name] * cpi[name] for name in MMA)
     found["tensor"] = max(products, work["mma_warp"] * cpi["mma_warp"]) * in_partitions
     found["fma"] = (work["fp32"] + work["imul32"]) * cpi["fp32"] * in_partitions
@@ -70,7 +70,7 @@ def wave(gpu, phases, blocks, warps_per_block):
 
 def copying(phase):
     """The same phase, only what its copies do."""
-    return phase | {"work": phase["async_work"], "issues": 0.0, "memory_insts": 0.0}
+    return phase | {"work": phase["async_work"], "insts": 0.0, "memory_insts": 0.0}
 
 
 def launch_cycles(gpu, phases, dram, blocks, resident, warps_per_block):
@@ -97,7 +97,7 @@ def cases():
         return {name: value * float(rng.uniform()) for name, value in work.items()}
 
     def phase():
-        keys = {"passes": 3.0, "issues": 100.0, "memory_insts": 30.0, "slots": 500.0}
+        keys = {"passes": 3.0, "insts": 100.0, "memory_insts": 30.0, "slots": 500.0}
         found = {name: float(rng.uniform(0, most)) for name, most in keys.items()}
         work = table(0, 2)
         found |= {"work": work, "async_work": share(work)}

@@ -144,7 +144,7 @@ def _sizes(option: str, text: str | None) -> tuple["int | str", ...]:
 def _is_word(value: str) -> bool:
     """Return whether the value of a constant is no list of numbers: text, a type, or beyond all numbers."""
     try:
-        numbers = [float(_TRUTH.get(each.strip(), each)) for each in value.split(",")]
+        numbers = [float(_TRUTH.get(part.strip(), part)) for part in value.split(",")]
     except ValueError:
         return "," not in value
     from dse.core.space.space import holds  # imports jax: seconds

@@ -138,8 +138,8 @@ def check_single(option: str, names: Sequence[str]) -> None:
     """Refuse a list where an option takes one name each time. **Raises:** DseError."""
     for name in names:
         if "," in name and not Path(name).exists():
-            each = " ".join(f"{option} {part.strip()}" for part in name.split(","))
-            raise DseError(f"{option}: found the list {name!r}, expected one name each time: {each}")
+            separate = " ".join(f"{option} {part.strip()}" for part in name.split(","))
+            raise DseError(f"{option}: found the list {name!r}, expected one name each time: {separate}")
 
 
 def gpus(names: Sequence[str]) -> list["GpuFile"]:

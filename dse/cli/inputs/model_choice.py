@@ -56,15 +56,15 @@ def models(
     **Raises:** DseError for an unknown model, or for options of the simulator where nothing is simulated.
     """
     check_single("--model", names or ())
-    chosen = get_all(dict.fromkeys(names or default))
+    registered = get_all(dict.fromkeys(names or default))
     asked = {
         name: value for name, value in asdict(simulator or SimulatorOptions()).items() if value is not None
     }
-    if not any(isinstance(model, Pipeline) for model in chosen):
+    if not any(isinstance(model, Pipeline) for model in registered):
         for name, value in asked.items():
-            shown = ", ".join(model.name for model in chosen)
+            shown = ", ".join(model.name for model in registered)
             raise DseError(f"--{name}: found {value} with {shown}, expected --model pipeline")
-        return chosen
+        return registered
     from dse.evaluate.simulated import check
 
     settings = check(asked)
@@ -72,7 +72,7 @@ def models(
         replace(model, scheduler=settings.scheduler, order=settings.order, groups=settings.groups)
         if isinstance(model, Pipeline)
         else model
-        for model in chosen
+        for model in registered
     )
 
 

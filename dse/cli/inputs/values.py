@@ -41,6 +41,6 @@ def lists(texts: Sequence[str] | None, option: str = "--set") -> dict[str, tuple
         name, equals, words = text.partition("=")
         if not equals:
             raise DseError(f"{option}: found {text!r}, expected NAME=V1,V2,...")
-        each = [settings([f"{name}={word}"], option) for word in words.split(",")]
-        values[name.strip()] = tuple(number for one in each for number in one.values())
+        parts = [settings([f"{name}={word}"], option) for word in words.split(",")]
+        values[name.strip()] = tuple(number for parsed in parts for number in parsed.values())
     return values

@@ -66,12 +66,12 @@ def _built_row(space: "BuiltSpace", arch: int) -> dict[str, Any]:
 
     from dse.source.nvidia.compile.contract import Failure
 
-    reasons = Counter(one.reason for one in space.made if isinstance(one, Failure))
+    reasons = Counter(result.reason for result in space.made if isinstance(result, Failure))
     return {
         "arch": arch,
         "kernel": space.kernel,
         "sizes": in_words(space.sizes),
         "taken": len(space.made),
-        "codes": len({one for one in space.made if not isinstance(one, Failure)}),
+        "codes": len({result for result in space.made if not isinstance(result, Failure)}),
         "refused": ", ".join(f"{count} {reason}" for reason, count in reasons.items()),
     }

@@ -91,6 +91,10 @@ def gpu(
         for pair in derive.shared_pipes(recording)
     ]
     present(rows, title=recording.device["name"], json=json, csv=csv, out=None)
+    from dse.report.conclusion import conclude
+
+    finding, then = f"{len(values)} numbers of {recording.device['name']}", f"dse rank KERNEL --gpu {out}"
+    conclude(finding, sure="measured", wrote=out, then=then if out else "-o FILE.toml", aside=json or csv)
     for line in derive.warnings(recording, values):
         typer.echo(f"warning: {line}", err=True)
 

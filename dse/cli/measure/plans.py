@@ -47,9 +47,9 @@ def plan_built(
     if built.arch != arch:
         raise DseError(f"{path}: architecture: found sm_{built.arch}, expected sm_{arch} of this GPU")
     plans = []
-    for one in built.of(names, sizes):
-        [(description, _)] = inputs.several_descriptions([one.kernel], sizes)
-        plans.append(plan(description, one.sizes, gpu, sample, seed, one))
+    for space in built.of(names, sizes):
+        [(description, _)] = inputs.several_descriptions([space.kernel], sizes)
+        plans.append(plan(description, space.sizes, gpu, sample, seed, space))
     return plans
 
 

@@ -180,7 +180,7 @@ class _Checker(ast.NodeTransformer):
         node.left = self.visit(node.left)
         for i, (op, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
             if isinstance(op, ast.In | ast.NotIn):
-                # Only at the end: a chain that goes on would compare the list itself.
+                # Only at the end: a longer chain would compare the list itself.
                 if not isinstance(right, ast.Tuple | ast.List | ast.Set) or i + 1 < len(node.ops):
                     raise ValueError("'in' needs a list of numbers after it, as in 'x in (1, 2)'")
                 right.elts = [self.visit(element) for element in right.elts]

@@ -26,13 +26,13 @@ class Listed:
 
     def holds(self, values: Mapping[str, Any], xp: Any) -> Any:
         """Return whether the values are one of them. **Shapes:** parameters broadcast."""
-        # Numbers stand for the first values of a row, and for one more of them in each pass.
+        # Numbers encode the first values of a row, one more of them in each pass.
         known, code, codes = xp.asarray(True), xp.asarray(0), np.zeros(len(self.rows), np.int64)
         for name, listed in zip(self.parameters, np.array(self.rows).T, strict=True):
             allowed, digits = np.unique(listed, return_inverse=True)
             place, same = _find(allowed, xp.asarray(values[name]), xp)
-            found, codes = np.unique(codes * len(allowed) + digits, return_inverse=True)
-            code, begun = _find(found, code * len(allowed) + place, xp)
+            distinct, codes = np.unique(codes * len(allowed) + digits, return_inverse=True)
+            code, begun = _find(distinct, code * len(allowed) + place, xp)
             known = known & same & begun
         return known
 

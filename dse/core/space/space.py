@@ -43,7 +43,10 @@ class Space:
         object.__setattr__(self, "values", values)
         if isinstance(self.constraints, str):
             raise DseError(f"constraints: found {self.constraints!r}, expected a list of them")
-        read = [parse(each, "constraints") if isinstance(each, str) else each for each in self.constraints]
+        read = [
+            parse(constraint, "constraints") if isinstance(constraint, str) else constraint
+            for constraint in self.constraints
+        ]
         object.__setattr__(self, "constraints", tuple(read))
         if self.size >= 2**63:
             raise DseError(f"parameters: found {self.size:.1e} configurations, expected fewer than 2^63")
@@ -133,10 +136,10 @@ class Space:
 
     def _bounded(self, pieces: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         """Yield the same, and stop when they are too many to be held at once."""
-        found = 0
+        valid = 0
         for piece in pieces:
-            found += len(piece)
-            if found > MOST_CONFIGURATIONS:
+            valid += len(piece)
+            if valid > MOST_CONFIGURATIONS:
                 stated = f"over {MOST_CONFIGURATIONS:,} valid configurations of {self.size:,}"
                 raise DseError(f"parameters: found {stated}, expected fewer, or to take some (sample)")
             yield piece
@@ -151,17 +154,19 @@ class Space:
         **Errors:** as `indices`, where too few are valid to be drawn and too many to be listed.
         """
         random, constants = np.random.default_rng(seed), constants or {}
-        found = np.empty(0, np.int64)
+        drawn_valid = np.empty(0, np.int64)
         for _ in range(tries // _DRAWN if self.size > MOST_CONFIGURATIONS >= count else 0):
             drawn = random.integers(0, self.size, _DRAWN)
             parameters = self.decode(drawn, np)
-            found = np.unique(np.concatenate([found, drawn[self.valid(parameters, constants, np)]]))
-            if len(found) >= count:
-                return np.sort(random.permutation(found)[:count])
-        found = self.indices(constants)
-        if count >= len(found):
-            return found
-        return found[np.sort(np.random.default_rng(seed).permutation(len(found))[:count])]
+            drawn_valid = np.unique(
+                np.concatenate([drawn_valid, drawn[self.valid(parameters, constants, np)]])
+            )
+            if len(drawn_valid) >= count:
+                return np.sort(random.permutation(drawn_valid)[:count])
+        drawn_valid = self.indices(constants)
+        if count >= len(drawn_valid):
+            return drawn_valid
+        return drawn_valid[np.sort(np.random.default_rng(seed).permutation(len(drawn_valid))[:count])]
 
     def _extend(
         self,
@@ -202,15 +207,17 @@ class Space:
         Parameters that have one value only are named with it.
         """
         known = constants or {}
-        alone = [(each,) for each in self.constraints]
+        alone = [(constraint,) for constraint in self.constraints]
         together = [self.constraints[:count] for count in range(2, len(self.constraints) + 1)]
         for some in (*alone, *together):
-            names = set().union(*(each.names for each in some))
+            names = set().union(*(constraint.names for constraint in some))
             space = Space({name: values for name, values in self.values.items() if name in names}, some)
             if any(piece.size for piece in space.pieces(0, space.size, known)):
                 continue
-            one = {name: values[0] for name, values in space.values.items() if len(values) == 1} | dict(known)
-            fixed = [f"{name}={value}" for name, value in one.items() if name in some[-1].names]
+            single = {name: values[0] for name, values in space.values.items() if len(values) == 1} | dict(
+                known
+            )
+            fixed = [f"{name}={value}" for name, value in single.items() if name in some[-1].names]
             at = f" at {', '.join(fixed)}" if fixed else ""
             return f"none fulfils {some[-1].text!r}{at}{', beside the others' if len(some) > 1 else ''}"
         return "the space has none"
@@ -251,7 +258,7 @@ def holds(number: Any) -> bool:
 
 
 def values_of(spec: Any, where: str) -> tuple[int, ...] | tuple[float, ...]:
-    """Return the values that `spec` stands for; `where` (file: field) begins every message.
+    """Return the values of `spec`; `where` (file: field) begins every message.
 
     `spec` is a number, a list of numbers, `{from, to, step}` (ends included, step 1 by default) or
     `{powers_of_two: [first, last]}`. All are integers if all are whole, else all are floats.

@@ -34,7 +34,7 @@ class File:
     def text(self) -> str:
         """The content as text in UTF-8, or in UTF-16 where it says so; control characters are written out."""
         text = self.content.decode("utf-16" if self.content.startswith(_UTF16) else "utf-8-sig")
-        return _CONTROL.sub(lambda found: printable(found[0]), text)
+        return _CONTROL.sub(lambda match: printable(match[0]), text)
 
     @property
     def is_json(self) -> bool:

@@ -208,7 +208,7 @@ def with_parameters(table: Table, kernel: Counts) -> Table:
     for i, launch in enumerate(zip(*(np.broadcast_to(x, shape).tolist() for x in sizes), strict=True)):
         of_launch.setdefault(launch, []).append(i)
 
-    chosen = []
+    places = []
     for row, cells in enumerate(zip(table.texts(BLOCK), table.texts(GRID), strict=True), start=1):
         block, grid = ([int(n) for n in re.findall(r"\d+", cell)] for cell in cells)
         launch = (*block, *grid) if len(sizes) == 6 else (math.prod(block), math.prod(grid))
@@ -217,10 +217,10 @@ def with_parameters(table: Table, kernel: Counts) -> Table:
             count = f"{len(fitting)} configurations" if fitting else "no configuration"
             found = f"found {cells[1]} with blocks of {cells[0]}, which {count} of {description.name} have"
             table.fail(f"{GRID}, row {row}", f"{found}, {needed}")
-        chosen += fitting
+        places += fitting
     columns = table.table
     for name, values in parameters.items():
-        columns = columns.append_column(name, pa.array(values[chosen]))
+        columns = columns.append_column(name, pa.array(values[places]))
     return replace(table, table=columns)
 
 

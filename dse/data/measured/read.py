@@ -50,15 +50,15 @@ class Measured:
         """`min_s` where the file has it, else `time_s`: a cold first repetition inflates the mean."""
         return self.time_s if self.min_s is None else self.min_s
 
-    def rows(self, chosen: np.ndarray) -> Measured:
+    def rows(self, index: np.ndarray) -> Measured:
         """Take some of the rows, by their numbers."""
         arrays = {"time_s": self.time_s, "ok": self.ok, "status": self.status}
         arrays |= {"min_s": self.min_s, "occupancy": self.occupancy}
         return replace(
             self,
-            parameters={name: values[chosen] for name, values in self.parameters.items()},
-            counters={name: values[chosen] for name, values in self.counters.items()},
-            **{name: None if values is None else values[chosen] for name, values in arrays.items()},
+            parameters={name: values[index] for name, values in self.parameters.items()},
+            counters={name: values[index] for name, values in self.counters.items()},
+            **{name: None if values is None else values[index] for name, values in arrays.items()},
         )
 
     def where(self, values: Mapping[str, float]) -> Measured:

@@ -76,7 +76,10 @@ def _status(result: _Result) -> str:
 def _timed(result: _Result, unit: str, where: str) -> dict[str, Any]:
     runtimes = result.times.runtimes or []
     time = sum(runtimes) / len(runtimes) if runtimes else None
-    stated = next((one for name in TIMES for one in result.measurements if one.name == name), None)
+    stated = next(
+        (measurement for name in TIMES for measurement in result.measurements if measurement.name == name),
+        None,
+    )
     if stated is not None:
         time, unit = stated.value, stated.unit or unit
     if not isinstance(time, int | float):

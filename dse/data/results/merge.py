@@ -53,11 +53,11 @@ def _match(known: Mapping[str, np.ndarray], asked: Mapping[str, np.ndarray]) -> 
 def stand_beside(spaces: Sequence[ResultSpace], notes: list[str]) -> list[ResultSpace]:
     """Put what one file measured or kept beside what another predicted, where only one fits."""
     kept = list(spaces)
-    for told in spaces:
-        measured = set(told.forecasts) == {MEASURED}
-        if told.forecasts and not measured:
+    for other in spaces:
+        measured = set(other.forecasts) == {MEASURED}
+        if other.forecasts and not measured:
             continue
-        fitting = [(space, *found) for space in kept if (found := _place(told, space)) is not None]
+        fitting = [(space, *placed) for space in kept if (placed := _place(other, space)) is not None]
         best = max((shared for *_, shared in fitting), default=0)
         fitting = [(space, place) for space, place, shared in fitting if shared == best]
         if len(fitting) != 1:
@@ -65,34 +65,34 @@ def stand_beside(spaces: Sequence[ResultSpace], notes: list[str]) -> list[Result
         [(space, place)] = fitting
         here, forecasts = place >= 0, dict(space.forecasts)
         if measured:
-            times = np.where(here, told.forecasts[MEASURED]["time_s"][place], np.nan)
+            times = np.where(here, other.forecasts[MEASURED]["time_s"][place], np.nan)
             facts, forecasts[MEASURED] = {"measured_s": times}, {"time_s": times}
             what = "Measured times"
         else:
             facts, what = {"kept": np.array(["no", "yes"], object)[here.astype(int)]}, "Configurations"
-            kept.remove(told)
+            kept.remove(other)
         kept[kept.index(space)] = replace(space, facts={**space.facts, **facts}, forecasts=forecasts)
         notes.append(
-            f"{what} of {told.source} stand beside the predictions of {space.kernel} on {space.gpu}."
+            f"{what} of {other.source} stand beside the predictions of {space.kernel} on {space.gpu}."
         )
     return kept
 
 
-def _place(told: ResultSpace, space: ResultSpace) -> tuple[np.ndarray, int] | None:
+def _place(other: ResultSpace, space: ResultSpace) -> tuple[np.ndarray, int] | None:
     """Find where each configuration of a predicted space lies in another, -1 where it does not.
 
     Also tells how many parameters both have. None where the other is of another GPU, leaves parameters of the
     space open, or has no configuration of it.
     """
-    fact = "measured_s" if told.forecasts else "kept"
+    fact = "measured_s" if other.forecasts else "kept"
     if not set(space.forecasts) - {MEASURED} or fact in space.facts:
         return None
-    names = {*told.parameters, *told.fixed}
-    if told.gpu not in (space.gpu, NO_GPU) or not set(space.parameters) <= names:
+    names = {*other.parameters, *other.fixed}
+    if other.gpu not in (space.gpu, NO_GPU) or not set(space.parameters) <= names:
         return None
     both = {name: values for name in names if (values := space.parameter(name)) is not None}
-    if not set(told.parameters) <= set(both):
+    if not set(other.parameters) <= set(both):
         return None
-    known = {name: values for name in both if (values := told.parameter(name)) is not None}
+    known = {name: values for name in both if (values := other.parameter(name)) is not None}
     place = _match(known, both)
     return (place, len(both)) if place is not None and (place >= 0).any() else None

@@ -31,11 +31,11 @@ class ResultSpace:
         columns = (*self.parameters.values(), *self.facts.values())
         return len(next(iter(columns))) if columns else 1
 
-    def rows(self, chosen: np.ndarray) -> "ResultSpace":
+    def rows(self, index: np.ndarray) -> "ResultSpace":
         """Take some of its configurations, by their numbers."""
 
         def take(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-            return {name: values[chosen] for name, values in columns.items()}
+            return {name: values[index] for name, values in columns.items()}
 
         forecasts = {model: take(columns) for model, columns in self.forecasts.items()}
         return replace(self, parameters=take(self.parameters), facts=take(self.facts), forecasts=forecasts)

@@ -36,7 +36,7 @@ def cut(
     def coded(name: str, absent: str | None) -> tuple[np.ndarray, list[Any]]:
         if name in table.column_names:
             numbers, names = codes(array_of(table.column(name)))
-            return numbers, [absent if each is None or each != each else str(each) for each in names]
+            return numbers, [absent if value is None or value != value else str(value) for value in names]
         return np.zeros(table.num_rows, np.int64), [absent]
 
     kernels, kernel_names = coded("kernel", kernel or path.name.partition(".")[0])
@@ -55,14 +55,14 @@ def cut(
 def _checked(path: Path, name: str, values: np.ndarray, models: Mapping[str, str]) -> np.ndarray:
     """Return a column of numbers or words, as its name says. **Raises:** DseError where it is not."""
     if name in WORDS and values.dtype != object:
-        return np.array([str(each) for each in values.tolist()], object)
+        return np.array([str(value) for value in values.tolist()], object)
     if (
         name not in WORDS
         and (name in (*OF_A_MODEL, *FACTS, REFIT) or name in models)
         and values.dtype == object
     ):
-        found = next((each for each in values if each is not None and not _is_number(each)), values[0])
-        raise DseError(f"{path}: {name}: found {str(found)[:40]!r}, expected numbers")
+        wrong = next((value for value in values if value is not None and not _is_number(value)), values[0])
+        raise DseError(f"{path}: {name}: found {str(wrong)[:40]!r}, expected numbers")
     return values
 
 
@@ -87,14 +87,14 @@ def _space(
     beside = {
         name: columns[name] for name in columns if name in models
     }  # of `dse rank -m a -m b`, those of b
-    given = {
+    own = {
         name: values
         for name, values in columns.items()
         if name not in (*OF_A_MODEL, *FACTS, *UNREAD, REFIT, *beside) and not _missing(values).all()
     }
-    given = {name: _whole(values) for name, values in given.items()}
-    varying = {name: values for name, values in given.items() if len(codes(values)[1]) > 1}
-    fixed = {name: plain(values[0]) for name, values in given.items() if name not in varying}
+    own = {name: _whole(values) for name, values in own.items()}
+    varying = {name: values for name, values in own.items() if len(codes(values)[1]) > 1}
+    fixed = {name: plain(values[0]) for name, values in own.items() if name not in varying}
     present = np.unique(model)
     of = [np.flatnonzero(model == number) for number in present]
     first = of[0]
@@ -116,12 +116,12 @@ def _space(
             notes.append(f"{path.name}: configurations that come twice are shown once, by their last row.")
     forecasts: dict[str, dict[str, np.ndarray]] = {}
     for number, rows, place in zip(present, of, places, strict=True):
-        told = {name: _at(columns[name][rows], place, count) for name in OF_A_MODEL if name in columns}
+        forecast = {name: _at(columns[name][rows], place, count) for name in OF_A_MODEL if name in columns}
         if REFIT in columns:  # the interval is of the refitted time
-            interval = {name: told.pop(name) for name in ("low_s", "high_s") if name in told}
+            interval = {name: forecast.pop(name) for name in ("low_s", "high_s") if name in forecast}
             forecasts[REFITTED] = {"time_s": _at(columns[REFIT][rows], place, count)} | interval
-        if "time_s" in told:
-            forecasts[model_names[number] or PREDICTED] = told
+        if "time_s" in forecast:
+            forecasts[model_names[number] or PREDICTED] = forecast
     for name, values in beside.items():
         forecasts[models[name]] = {"time_s": values[lead].astype(float)}
     facts = {name: columns[name][lead] for name in FACTS if name in columns}

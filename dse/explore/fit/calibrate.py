@@ -183,21 +183,21 @@ def check_target(path: Path, gpus: int) -> None:
         raise DseError(f"{path}: found suffix {path.suffix!r}, expected .toml")
 
 
-def write(found: Calibration, path: Path) -> None:
+def write(calibration: Calibration, path: Path) -> None:
     """Write the GPU file, or one for each of several GPUs in a folder."""
-    check_target(path, len(found.files))
-    for number, file in enumerate(found.files):
-        target = path if len(found.files) == 1 else path / f"{file.path.stem}.toml"
+    check_target(path, len(calibration.files))
+    for number, file in enumerate(calibration.files):
+        target = path if len(calibration.files) == 1 else path / f"{file.path.stem}.toml"
         target.parent.mkdir(parents=True, exist_ok=True)
-        untold = found.fit.untold(number)
-        logs, spreads = found.fit.logs(number, told=True), found.fit.spreads(number)
+        untold = calibration.fit.untold(number)
+        logs, spreads = calibration.fit.logs(number, told=True), calibration.fit.spreads(number)
         moved = {
             name: (log, spread)
-            for name, log, spread in zip(found.fit.parameters.names, logs, spreads, strict=True)
+            for name, log, spread in zip(calibration.fit.parameters.names, logs, spreads, strict=True)
             if name not in untold or log
         }
         source = "dse fit to " + ", ".join(
-            f"{space.path.name} ({space.kernel.name})" for space in found.spaces if space.gpu == number
+            f"{space.path.name} ({space.kernel.name})" for space in calibration.spaces if space.gpu == number
         )
         records = [
             replace(
@@ -205,7 +205,7 @@ def write(found: Calibration, path: Path) -> None:
                 value=float(record.value * np.exp(moved[record.field][0])),
                 source=source,
                 provenance="fitted",
-                rule=f"by {found.model}, from {record.value:g} {record.unit}",
+                rule=f"by {calibration.model}, from {record.value:g} {record.unit}",
                 spread=float(moved[record.field][1]),
                 follows=None,
             )
@@ -214,8 +214,8 @@ def write(found: Calibration, path: Path) -> None:
             for record in file.fields
         ]
         header = file.header.model_copy(update={"name": f"{file.header.name}, fitted", "aliases": []})
-        left = f"{found.fit.unexplained:.1%} of a time is left unexplained"
-        comments = [f"{source}, by {found.model}: {left}."]
+        left = f"{calibration.fit.unexplained:.1%} of a time is left unexplained"
+        comments = [f"{source}, by {calibration.model}: {left}."]
         if untold:
             comments.append(
                 f"As in the catalogue, since the data do not determine them: {', '.join(untold)}."

@@ -68,9 +68,9 @@ class Data(eqx.Module):
         with in_64_bits():
             return Data(launches.rows(rows), jnp.asarray(np.log(seconds[rows])), jnp.ones(len(rows), bool))
 
-    def only(self, chosen: Bool[np.ndarray, " launches"]) -> "Data":
+    def only(self, launches: Bool[np.ndarray, " launches"]) -> "Data":
         """Keep some of them, with the others held out."""
-        return Data(self.launches, self.log_seconds, jnp.asarray(chosen))
+        return Data(self.launches, self.log_seconds, jnp.asarray(launches))
 
     def __len__(self) -> int:
         return len(self.log_seconds)
@@ -304,8 +304,8 @@ def _solved(
 
     if method == "lm":
         residuals, slopes, scale = by(_residuals_jitted), by(_slopes), np.asarray(problem.width)
-        found = least_squares(residuals, start, slopes, (least, most), x_scale=scale, max_nfev=STEPS)  # pyright: ignore[reportArgumentType]
-        return found.x, float(found.cost), int(found.nfev)
+        solution = least_squares(residuals, start, slopes, (least, most), x_scale=scale, max_nfev=STEPS)  # pyright: ignore[reportArgumentType]
+        return solution.x, float(solution.cost), int(solution.nfev)
 
     def loss(at: np.ndarray) -> tuple[float, np.ndarray]:
         value, slope = _loss(problem, jnp.asarray(at), at_tau)
@@ -313,8 +313,8 @@ def _solved(
 
     settings = {"maxiter": STEPS, "ftol": 1e-12, "gtol": 1e-8}
     bounds = np.stack([least, most], axis=1)
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=settings)
-    return found.x, float(found.fun), int(found.nfev)
+    solution = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=settings)
+    return solution.x, float(solution.fun), int(solution.nfev)
 
 
 @eqx.filter_jit

@@ -34,11 +34,11 @@ class Launches(eqx.Module):
     def __len__(self) -> int:
         return len(self.possible)
 
-    def rows(self, chosen: np.ndarray) -> "Launches":
+    def rows(self, index: np.ndarray) -> "Launches":
         """Take some of them."""
         parts = (self.kernel, self.launch, self.possible, self.runs)
         with in_64_bits():
-            return Launches(self.gpu, *jax.tree.map(lambda x: jax.device_put(np.asarray(x)[chosen]), parts))
+            return Launches(self.gpu, *jax.tree.map(lambda x: jax.device_put(np.asarray(x)[index]), parts))
 
 
 def of_kernel(

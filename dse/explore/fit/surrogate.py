@@ -22,7 +22,8 @@ from dse.core.gaussian_process import Points, Process, Settings, exponential, fi
 
 SLOW = 0.2  # what is slower than the median by this, or by 3 deviations, counts as just so slow
 MOST_FITTED = 128  # measurements that scales are fitted to: that costs most
-MISSED, ROUGH, LENGTH = 0.35, 0.03, 0.6  # deviations of each part of g and of ε, and lengths of g over [0, 1]
+MISSED, ALL = 0.35, 0.6  # deviations of each part of g: what a model misses, and all without one
+ROUGH, LENGTH = 0.03, 0.6  # deviation of ε, and lengths of g over [0, 1]
 JITTER = 1e-6  # variance that makes a draw's covariance positive
 
 
@@ -40,9 +41,9 @@ def positions(parameters: Mapping[str, np.ndarray]) -> Float[np.ndarray, "n vary
     return np.stack(columns, axis=1) if columns else np.zeros((count, 1))
 
 
-def prior(features: int) -> Settings:
+def prior(features: int, missed: float = MISSED) -> Settings:
     """Return the prior of the scales of so many features: log-normal."""
-    middles = 2 * np.log([MISSED, MISSED, 1.0, ROUGH, *(1 / LENGTH,) * features])
+    middles = 2 * np.log([missed, missed, 1.0, ROUGH, *(1 / LENGTH,) * features])
     return Settings(middles, 2 * np.array([0.6, 0.6, 0.5, 0.5, *(0.7,) * features]))
 
 
@@ -87,7 +88,7 @@ def learnt(
     level = 0.0 if absolute else middle
     if fit:
         some = np.unique(np.linspace(0, len(off) - 1, min(len(off), MOST_FITTED)).astype(int))
-        before = prior(seen.position.shape[1])
+        before = prior(seen.position.shape[1], MISSED if absolute else ALL)
         scales = fitted(seen.rows(some), held[some] - level, before, scales, exponential)[0].settings
     assert scales is not None
     return Surrogate(Process(seen, held - level, scales, exponential), level)

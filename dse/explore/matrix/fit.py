@@ -1,6 +1,6 @@
 """Constants fitted to rankings: sets of all configurations near the best, and the best of tuning runs.
 
-Of what is not in a set nothing is known but that it was slower or not tried. What is minimised is
+A configuration outside a set was slower or not tried. The loss is
 
     mean over sets of -log Σ_set softmax(-log t / τ) + w ρ(log t_best)
     + v mean over records of -log Σ_same tile softmax(-log t / τ_r)
@@ -42,7 +42,7 @@ RECORDS = 0.7  # v
 TABLES = 1.5  # u
 MOST = 3000  # rows of a table: more say the same
 LEAST_SHARE = 1e-3  # of a set: no case decides alone
-GROUPS = (1, 16)  # of GROUP_SIZE_M, those fitted to: the others lie close
+GROUPS = (1, 16)  # of GROUP_SIZE_M, those fitted to: the others are close
 REPEATED = 18.0  # r: numbers of tokens that each layer was timed with
 STEPS = 60
 
@@ -65,16 +65,16 @@ def fit(
     """
     kinds = groupby(sorted(records, key=_launches), key=_launches)
     parts = [_near(cases), *(_recorded(list(found), RECORDS / len(records)) for _, found in kinds)]
-    parts += [_timed(one) for one in timed]
+    parts += [_timed(objective) for objective in timed]
     evaluated = [jax.jit(jax.value_and_grad(part)) for part in parts if part]
     if not evaluated:
         return np.zeros(len(ABOUT))
     weight = 0.5 * repeated / (len(cases) or len(records) or MOST)
 
     def both(x: np.ndarray) -> tuple[float, np.ndarray]:
-        found = [one(jnp.asarray(x, jnp.float32)) for one in evaluated]
-        gradient = sum(np.asarray(one[1], float) for one in found) + 2.0 * weight * x
-        return sum(float(one[0]) for one in found) + weight * float(x @ x), gradient
+        parts = [objective(jnp.asarray(x, jnp.float32)) for objective in evaluated]
+        gradient = sum(np.asarray(objective[1], float) for objective in parts) + 2.0 * weight * x
+        return sum(float(objective[0]) for objective in parts) + weight * float(x @ x), gradient
 
     bounds = [(-4.0, 4.0)] * len(ABOUT)
     begin = np.zeros(len(ABOUT)) if start is None else start
@@ -82,20 +82,24 @@ def fit(
 
 
 def _near(cases: Sequence[NearBest]) -> Objective | None:
-    """Of near-best sets: the mean of what is minimised of them; None where they tell nothing."""
+    """Return the mean loss of near-best sets, or None where they hold no information."""
     table, place = _space("wide")
     hits = np.zeros((len(cases), len(table)), bool)
     for row, case in enumerate(cases):
-        hits[row, [place[one] for one in case.configurations if one in place]] = True
+        hits[
+            row, [place[configuration] for configuration in case.configurations if configuration in place]
+        ] = True
     files = [gpu_file(case.gpu) for case in cases]
     launches = [(case.product,) for case in cases]
     there = _possible(files, launches, table)
-    told = np.flatnonzero((hits & there).any(1)).tolist()
-    if not told:
+    informative = np.flatnonzero((hits & there).any(1)).tolist()
+    if not informative:
         return None
-    time = _predicted([files[row] for row in told], [launches[row] for row in told], table, there[told])
-    fastest = jnp.asarray(np.log([cases[row].best for row in told]), jnp.float32)
-    in_set = jnp.asarray((hits & there)[told])
+    time = _predicted(
+        [files[row] for row in informative], [launches[row] for row in informative], table, there[informative]
+    )
+    fastest = jnp.asarray(np.log([cases[row].best for row in informative]), jnp.float32)
+    in_set = jnp.asarray((hits & there)[informative])
 
     def objective(x: Array) -> Array:
         log_s = time(x)
@@ -122,20 +126,22 @@ def _timed(table: Timed) -> Objective:
 
 
 def _recorded(records: Sequence[Recorded], weight: float) -> Objective | None:
-    """Of what tuning runs chose, as many launches each: the sum of what is minimised of them, or None."""
+    """Return the sum of losses of the winners of tuning runs with equally many launches, or None."""
     table, _ = _space("moe")
     tiles = np.delete(table, 3, axis=1)
-    chosen = np.array([np.delete(one.configuration, 3) for one in records])
-    hits = (tiles[None] == chosen[:, None]).all(2)
-    tried = np.array([_tried(one.kernel, one.block, table) for one in records])
-    files = [gpu_file(one.gpu) for one in records]
-    launches = [one.products for one in records]
+    winners = np.array([np.delete(record.configuration, 3) for record in records])
+    hits = (tiles[None] == winners[:, None]).all(2)
+    tried = np.array([_tried(record.kernel, record.block, table) for record in records])
+    files = [gpu_file(record.gpu) for record in records]
+    launches = [record.products for record in records]
     there = tried & _possible(files, launches, table)
-    told = np.flatnonzero((hits & there).any(1)).tolist()
-    if not told:
+    informative = np.flatnonzero((hits & there).any(1)).tolist()
+    if not informative:
         return None
-    time = _predicted([files[row] for row in told], [launches[row] for row in told], table, there[told])
-    in_set = jnp.asarray((hits & there)[told])
+    time = _predicted(
+        [files[row] for row in informative], [launches[row] for row in informative], table, there[informative]
+    )
+    in_set = jnp.asarray((hits & there)[informative])
 
     def objective(x: Array) -> Array:
         return weight * jnp.sum(_missed(time(x) / NOISY, in_set))
@@ -149,23 +155,23 @@ def _missed(score: Float[Array, "cases configurations"], in_set: Array) -> Float
 
 
 def _possible(files: Sequence[GpuFile], launches: Sequence[Products], table: np.ndarray) -> np.ndarray:
-    rows = [possible(file, one[:1], table)[0] for file, one in zip(files, launches, strict=True)]
+    rows = [possible(file, launch[:1], table)[0] for file, launch in zip(files, launches, strict=True)]
     return np.array(rows, bool).reshape(-1, len(table))
 
 
 def _predicted(
     files: Sequence[GpuFile], launches: Sequence[Products], table: np.ndarray, there: np.ndarray
 ) -> Objective:
-    """Log times of cases from coordinates; of what is not there, as if it took for ever."""
+    """Log times of cases from coordinates; infinite where a configuration does not exist."""
     names = {file.name: file for file in files}
     which = np.array([list(names).index(file.name) for file in files])
     machine = jax.tree.map(lambda field: field[which][:, None], Machine.of(list(names.values())))
-    cases = [Case.of([one[n] for one in launches], table[:, 0]) for n in range(len(launches[0]))]
+    cases = [Case.of([launch[n] for launch in launches], table[:, 0]) for n in range(len(launches[0]))]
     tile, possible_ones = Configuration.of(table), jnp.asarray(there)
 
     def time(x: Array) -> Array:
         k = Constants.at(x)
-        total = sum(seconds(machine, one, tile, k) for one in cases)
+        total = sum(seconds(machine, case, tile, k) for case in cases)
         return jnp.where(possible_ones, jnp.log(total), 20.0)
 
     return time

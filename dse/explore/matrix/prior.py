@@ -54,18 +54,18 @@ class Prior:
         for gpu, product, configurations in cases:
             key = (gpu, OPERANDS[product.operands].weight_bytes, round(float(log_rows([product])[0])))
             number[key] += 1
-            for tile in {_tile(one) for one in configurations}:
+            for tile in {_tile(configuration) for configuration in configurations}:
                 tiles[key][tile] += 1
-            for one in configurations:
-                groups[one[0], one[1]][one[3]] += 1.0 / len(configurations)
+            for configuration in configurations:
+                groups[configuration[0], configuration[1]][configuration[3]] += 1.0 / len(configurations)
         return Prior(
             {
-                key: {tile: count / number[key] for tile, count in found.items()}
-                for key, found in tiles.items()
+                key: {tile: count / number[key] for tile, count in shares.items()}
+                for key, shares in tiles.items()
             },
             {
-                size: {group: n / max(found.values()) for group, n in found.items()}
-                for size, found in groups.items()
+                size: {group: n / max(shares.values()) for group, n in shares.items()}
+                for size, shares in groups.items()
             },
         )
 
@@ -73,7 +73,7 @@ class Prior:
         self, file: GpuFile, products: Sequence[Product], configurations: np.ndarray
     ) -> Float[np.ndarray, "products configurations"]:
         """The log of the share expected of each configuration."""
-        tiles = [_tile(one) for one in configurations.tolist()]
+        tiles = [_tile(configuration) for configuration in configurations.tolist()]
         distinct = {tile: place for place, tile in enumerate(dict.fromkeys(tiles))}
         keys = list(self.tiles)
         table = np.zeros((len(keys), len(distinct)))
@@ -82,22 +82,22 @@ class Prior:
                 if tile in distinct:
                     table[row, distinct[tile]] = share
         alike = np.array([self._machines_alike(file, key[0]) for key in keys])
-        size = np.log2([[OPERANDS[one.operands].weight_bytes] for one in products])
+        size = np.log2([[OPERANDS[product.operands].weight_bytes] for product in products])
         away = (size - np.log2([key[1] for key in keys])) / OPERANDS_ALIKE
         rows = (log_rows(products)[:, None] - np.array([key[2] for key in keys])) / ROWS_ALIKE
         weights = alike * np.exp(-0.5 * (away**2 + rows**2)) if keys else np.zeros((len(products), 0))
         share = (weights @ table + PSEUDO_COUNT * NO_OPINION) / (weights.sum(1, keepdims=True) + PSEUDO_COUNT)
-        group = [self._group(one) for one in configurations.tolist()]
+        group = [self._group(configuration) for configuration in configurations.tolist()]
         opinion = weights.sum(1, keepdims=True) / (weights.sum(1, keepdims=True) + PSEUDO_COUNT)
         return np.log(share[:, [distinct[tile] for tile in tiles]]) + opinion * np.log(np.array(group))
 
-    def _group(self, one: Sequence[int]) -> float:
-        found = self.groups.get((one[0], one[1]))
-        return (found.get(one[3], 0.0) + 0.05) / 1.05 if found else 1.0
+    def _group(self, configuration: Sequence[int]) -> float:
+        share = self.groups.get((configuration[0], configuration[1]))
+        return (share.get(configuration[3], 0.0) + 0.05) / 1.05 if share else 1.0
 
     def _machines_alike(self, file: GpuFile, other: str) -> float:
-        one, two = features(file), features(gpu_file(other))
-        return float(np.exp(-0.5 * sum(((one[name] - two[name]) / ALIKE[name]) ** 2 for name in ALIKE)))
+        own, two = features(file), features(gpu_file(other))
+        return float(np.exp(-0.5 * sum(((own[name] - two[name]) / ALIKE[name]) ** 2 for name in ALIKE)))
 
     @cached_property
     def size(self) -> int:
@@ -109,14 +109,14 @@ class Prior:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for (gpu, weight_bytes, rows), found in sorted(self.tiles.items()):
-            for tile, share in sorted(found.items()):
+        for (gpu, weight_bytes, rows), by_tile in sorted(self.tiles.items()):
+            for tile, share in sorted(by_tile.items()):
                 if share >= least:
                     writer.writerow(
                         [gpu, f"{weight_bytes:g}", rows, "tile", "x".join(map(str, tile)), f"{share:.3g}"]
                     )
-        for size, found in sorted(self.groups.items()):
-            for group, share in sorted(found.items()):
+        for size, by_tile in sorted(self.groups.items()):
+            for group, share in sorted(by_tile.items()):
                 key = "x".join(map(str, (*size, group)))
                 writer.writerow(["", "", "", "group", key, f"{share:.3g}"])
         return out.getvalue()
@@ -159,9 +159,9 @@ def features(file: GpuFile) -> dict[str, float]:
 
 def log_rows(products: Sequence[Product]) -> Float[np.ndarray, " products"]:
     """Log2 of the rows that an active expert gets, on average."""
-    return np.log2(np.array([one.rows for one in products], float) / active_experts(products))
+    return np.log2(np.array([product.rows for product in products], float) / active_experts(products))
 
 
-def _tile(one: Sequence[int]) -> Tile:
-    rows, columns, depth, _, warps, stages = one
+def _tile(configuration: Sequence[int]) -> Tile:
+    rows, columns, depth, _, warps, stages = configuration
     return rows, columns, depth, warps, stages

@@ -53,7 +53,7 @@ def predict(
 def bound(
     files: Sequence[GpuFile], products: Sequence[Product], timing: Timing = BACK_TO_BACK
 ) -> Float[np.ndarray, "gpus products"]:
-    """The roofline of products, in s: no prediction lies below, whatever the configuration."""
+    """The roofline of products, in s: a lower bound for every configuration."""
     machine = jax.tree.map(lambda field: field[:, None, None], Machine.of(files))
     case = jax.tree.map(lambda field: field[None], Case.of(products, np.ones(1)))
     return np.asarray(roofline(machine, case, timing)[:, :, 0])

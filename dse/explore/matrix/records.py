@@ -87,8 +87,8 @@ def near_best(folder: Path) -> list[NearBest]:
         configurations.append(tuple(row.count(name) for name in PARAMETERS))
         seconds.append(row.number("avg_duration") * 1e-6)
     return [
-        NearBest(gpu, _alone(sizes, weights), tuple(found), tuple(times))
-        for (gpu, weights, *sizes), (found, times) in cases.items()
+        NearBest(gpu, _alone(sizes, weights), tuple(winners), tuple(times))
+        for (gpu, weights, *sizes), (winners, times) in cases.items()
     ]
 
 
@@ -104,7 +104,7 @@ def recorded(folder: Path) -> list[Recorded]:
 
     **Raises:** DseError, one line, for a row that is none.
     """
-    found = []
+    records = []
     for row in rows(folder / "recorded_best.csv.gz"):
         if row["vendor"] != "NVIDIA" or row["in_space"] != "1":
             continue
@@ -122,7 +122,7 @@ def recorded(folder: Path) -> list[Recorded]:
             products = experts_layer(row.count("M"), experts, topk, depth, row.count("N"), kind)
             if row["part"] == "down":
                 products = products[1:]
-        found.append(
+        records.append(
             Recorded(
                 gpu=row["device"],
                 kernel=row["kernel"],
@@ -132,12 +132,12 @@ def recorded(folder: Path) -> list[Recorded]:
                 block=BLOCK if row["space"].endswith("block128x128") else (),
             )
         )
-    return found
+    return records
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table, whose cells are asked for by name. DseError, one line, for what is no such cell."""
+    """A row of a table, whose cells are asked for by name. **Raises:** DseError for any other cell."""
 
     where: str
     cells: dict[str, str]

@@ -23,7 +23,7 @@ EXPECTED, WIDTH = 0.2, 0.7  # ... that is log-normal about so much
 NEAR = 2.5  # doublings of M over which b and g fade ...
 ALWAYS = 0.3  # ... to this share of their covariance
 LIKE = (1.0, 1.0, 1.0, 6.0, 1.0, 1.0)  # doublings of each parameter over which g changes; groups are alike
-SLOWEST = 1.0  # log: what is slower than the median by this counts as just so slow
+SLOWEST = 1.0  # log: times are cut at this much above the median
 MOST = 1024  # times that are learnt from: the cost grows with their cube
 CLEARLY = 2.0  # standard deviations by which another has to be faster than the fastest measured
 
@@ -53,10 +53,10 @@ class Timed:
         return Timed(*map(np.concatenate, pairs))
 
     def of(self, tokens: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return places that were measured for so many tokens, and seconds, the fastest first."""
-        chosen = np.flatnonzero(self.tokens == tokens)
-        chosen = chosen[np.argsort(self.seconds[chosen], kind="stable")]
-        return self.places[chosen], self.seconds[chosen]
+        """Return the places measured for `tokens` tokens, and their seconds, the fastest first."""
+        places = np.flatnonzero(self.tokens == tokens)
+        places = places[np.argsort(self.seconds[places], kind="stable")]
+        return self.places[places], self.seconds[places]
 
     @property
     def failed(self) -> np.ndarray:
@@ -146,12 +146,12 @@ def _learnt_from(timed: Timed) -> np.ndarray:
     ran = np.flatnonzero(np.isfinite(timed.seconds))
     if len(ran) <= MOST:
         return ran
-    chosen, numbers = [], np.unique(timed.tokens[ran])
-    each = max(MOST // len(numbers), 1)
+    places, numbers = [], np.unique(timed.tokens[ran])
+    share = max(MOST // len(numbers), 1)
     for number in numbers:
         rows = ran[timed.tokens[ran] == number]
         rows = rows[np.argsort(timed.seconds[rows], kind="stable")]
-        fast, others = rows[: -(-each // 2)], rows[-(-each // 2) :]
-        spread = np.linspace(0, len(others) - 1, min(each // 2, len(others))).astype(int)
-        chosen += [fast, others[spread]]
-    return np.concatenate(chosen)[:MOST]
+        fast, others = rows[: -(-share // 2)], rows[-(-share // 2) :]
+        spread = np.linspace(0, len(others) - 1, min(share // 2, len(others))).astype(int)
+        places += [fast, others[spread]]
+    return np.concatenate(places)[:MOST]

@@ -40,7 +40,7 @@ class Trained:
     def of(constants: Constants, weight: float, cases: Configured, prior: Prior | None = None) -> "Trained":
         """Count the configurations of cases; their own prior unless another is given."""
         cases = list(cases)
-        counted = Counter(tuple(one) for _, _, found in cases for one in found)
+        counted = Counter(tuple(configuration) for _, _, winners in cases for configuration in winners)
         return Trained(constants, prior or Prior.of(cases), weight, counted)
 
 
@@ -56,19 +56,19 @@ def near_best_hits(
     hits = _members(cases, table)
     there = possible(file, products, table)
     score, time = _scores(file, [products], table, trained)
-    found = {}
-    for by, one in score.items():
+    hit_rates = {}
+    for by, ranks in score.items():
         if by == "random":
-            found[by] = np.array(
+            hit_rates[by] = np.array(
                 [
                     _by_chance(int((row & fits).sum()), int(fits.sum()))
                     for row, fits in zip(hits, there, strict=True)
                 ]
             )
         else:
-            hit = np.take_along_axis(hits, order(one, table)[:, : max(FIRST)], axis=1)
-            found[by] = np.stack([hit[:, :first].any(1) for first in FIRST], axis=1).astype(float)
-    return found, np.exp(time.min(1)) / np.array([case.best for case in cases]) - 1.0
+            hit = np.take_along_axis(hits, order(ranks, table)[:, : max(FIRST)], axis=1)
+            hit_rates[by] = np.stack([hit[:, :first].any(1) for first in FIRST], axis=1).astype(float)
+    return hit_rates, np.exp(time.min(1)) / np.array([case.best for case in cases]) - 1.0
 
 
 def recorded_depths(
@@ -78,31 +78,31 @@ def recorded_depths(
     depths: dict[str, np.ndarray] = {by: np.full(len(records), np.nan) for by in BY}
 
     def key(place: int) -> tuple:
-        one = records[place]
-        return one.gpu, one.kernel, one.block, len(one.products), one.products[0].operands
+        record = records[place]
+        return record.gpu, record.kernel, record.block, len(record.products), record.products[0].operands
 
     for (gpu, kernel, block, number, _), group in groupby(sorted(range(len(records)), key=key), key=key):
         places, table = list(group), space(kernel, block)
         products = [[records[place].products[n] for place in places] for n in range(number)]
         score, _ = _scores(gpu_file(gpu), products, table, trained)
-        chosen = {tuple(row): n for n, row in enumerate(table.tolist())}
-        columns = np.array([chosen.get(records[place].configuration, -1) for place in places])
-        for by, one in score.items():
-            own = np.take_along_axis(one, np.maximum(columns, 0)[:, None], axis=1)
-            depth = ((one < own).sum(1) + 0.5 * ((one == own).sum(1) - 1)) / len(table)
+        rows = {tuple(row): n for n, row in enumerate(table.tolist())}
+        columns = np.array([rows.get(records[place].configuration, -1) for place in places])
+        for by, times in score.items():
+            own = np.take_along_axis(times, np.maximum(columns, 0)[:, None], axis=1)
+            depth = ((times < own).sum(1) + 0.5 * ((times == own).sum(1) - 1)) / len(table)
             depths[by][places] = np.where(columns < 0, np.nan, depth)
     return depths
 
 
-def rates(found: Iterable[dict[str, np.ndarray]]) -> dict[str, dict[str, float]]:
+def rates(hits: Iterable[dict[str, np.ndarray]]) -> dict[str, dict[str, float]]:
     """Shares of cases with a hit: top1, top3, top10, for each way of ranking."""
     return {
         by: {f"top{first}": _mean(column) for first, column in zip(FIRST, rows.T, strict=True)}
-        for by, rows in _joined(found).items()
+        for by, rows in _joined(hits).items()
     }
 
 
-def depths(found: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
+def depths(by_score: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
     """The median depth, and shares of records within the first 5 and 10 % of the space."""
     return {
         by: {
@@ -110,16 +110,16 @@ def depths(found: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
             "top_5_percent": _mean(depth[np.isfinite(depth)] <= 0.05),
             "top_10_percent": _mean(depth[np.isfinite(depth)] <= 0.1),
         }
-        for by, depth in found.items()
+        for by, depth in by_score.items()
     }
 
 
 def by_gpu(cases: Sequence[NearBest]) -> dict[str, list[NearBest]]:
     """Cases of each GPU."""
-    found = defaultdict(list)
+    groups = defaultdict(list)
     for case in cases:
-        found[case.gpu].append(case)
-    return dict(found)
+        groups[case.gpu].append(case)
+    return dict(groups)
 
 
 def configured(cases: Iterable[NearBest | Recorded]) -> Configured:
@@ -135,7 +135,7 @@ def _scores(
     file: GpuFile, products: Sequence[Sequence[Product]], table: np.ndarray, trained: Trained
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """What each way ranks by, and log times; `products` run one after the other."""
-    time = np.log(sum(predict([file], one, table, trained.constants)[0] for one in products))
+    time = np.log(sum(predict([file], product, table, trained.constants)[0] for product in products))
     share = trained.prior.log_share(file, products[0], table)
     popular = np.array([trained.counted[tuple(row)] for row in table.tolist()], float)
 
@@ -155,7 +155,9 @@ def _members(cases: Sequence[NearBest], table: np.ndarray) -> Bool[np.ndarray, "
     place = {tuple(row): n for n, row in enumerate(table.tolist())}
     hits = np.zeros((len(cases), len(table)), bool)
     for row, case in enumerate(cases):
-        hits[row, [place[one] for one in case.configurations if one in place]] = True
+        hits[
+            row, [place[configuration] for configuration in case.configurations if configuration in place]
+        ] = True
     return hits
 
 
@@ -165,8 +167,8 @@ def _by_chance(good: int, all_: int) -> list[float]:
     return [1.0 - float(missed[min(first, all_) - 1]) for first in FIRST]
 
 
-def _joined(found: Iterable[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    parts = list(found)
+def _joined(groups: Iterable[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    parts = list(groups)
     return {by: np.concatenate([part[by] for part in parts]) for by in (parts[0] if parts else ())}
 
 

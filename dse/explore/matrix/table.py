@@ -106,7 +106,7 @@ class Predictor:
         numbers = [number for number in dict.fromkeys(tokens) if number not in self.known]
         if numbers:
             launches = zip(*(self.kernel.products(number) for number in numbers), strict=True)
-            times = [self._times(one) for one in launches]
+            times = [self._times(launch) for launch in launches]
             total = np.sum(times, axis=0).astype(np.float64)
             self.known.update(zip(numbers, np.log(total), strict=True))
 

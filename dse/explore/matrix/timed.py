@@ -1,4 +1,4 @@
-"""Measured times of products and of layers of experts, a configuration a row, and what is predicted of them.
+"""Measured times of products and of layers of experts, a configuration a row, with their predictions.
 
 Candidates are all that an autotuner tried for a problem: m, n, k, types and layouts of both operands; time_ms
 is empty where one failed. PyTorch Inductor's tables are such: its kernel runs programs in groups of 8 rows of
@@ -74,9 +74,11 @@ class Timed:
         fits = np.zeros(len(self), bool)
         if isinstance(self.problems[0][0], Attention):
             return self._attentions_fit()
-        kinds = {(one[0].operands, one[0].copy_bytes): one[0] for one in self.problems}
+        kinds = {(problem[0].operands, problem[0].copy_bytes): problem[0] for problem in self.problems}
         places = {key: place for place, key in enumerate(kinds)}
-        of = np.array([places[one[0].operands, one[0].copy_bytes] for one in self.problems])[self.problem]
+        of = np.array([places[problem[0].operands, problem[0].copy_bytes] for problem in self.problems])[
+            self.problem
+        ]
         for place, name in enumerate(self.gpus):
             own = np.flatnonzero(self.gpu == place)
             table = possible(gpu_file(name), list(kinds.values()), self.configurations[own])
@@ -85,7 +87,9 @@ class Timed:
 
     def _attentions_fit(self) -> Bool[np.ndarray, " rows"]:
         limits = [float(gpu_file(name).gpu.limits.shared_bytes_per_block) for name in self.gpus]
-        sizes = [(one.head_dim, OPERANDS[one.operands].activation_bytes) for (one,) in self.problems]
+        sizes = [
+            (problem.head_dim, OPERANDS[problem.operands].activation_bytes) for (problem,) in self.problems
+        ]
         depth, size = np.array(sizes)[self.problem].T
         rows, columns, stages = self.configurations[:, [0, 1, 5]].T
         asked = attention.buffer_bytes((rows, columns, np.maximum(stages - 1, 1)), depth, size)
@@ -118,7 +122,7 @@ class Inputs(eqx.Module):
         return Inputs(
             machine=jax.tree.map(lambda field: field[timed.gpu], Machine.of(files)),
             launches=tuple(_pairs(launch, timed.problem, heights) for launch in launches),
-            tile=Configuration(*(jnp.asarray(one, jnp.float32) for one in timed.configurations.T)),
+            tile=Configuration(*(jnp.asarray(column, jnp.float32) for column in timed.configurations.T)),
             rest=rest,
             timing=timed.timing,
         )
@@ -171,20 +175,20 @@ class _Read(NamedTuple):
 
 
 def _read(path: Path, read: Callable[[Row], _Read], timing: Timing) -> Timed:
-    found = [read(row) for row in rows(path)]
-    if not found:
+    timings = [read(row) for row in rows(path)]
+    if not timings:
         raise DseError(f"{path}: found no rows, expected a table of measured times")
-    gpus = {name: place for place, name in enumerate(dict.fromkeys(one.gpu for one in found))}
-    first = {one.key: one for one in reversed(found)}
+    gpus = {name: place for place, name in enumerate(dict.fromkeys(entry.gpu for entry in timings))}
+    first = {entry.key: entry for entry in reversed(timings)}
     place = {key: place for place, key in enumerate(first)}
     return Timed(
         gpus=tuple(gpus),
-        gpu=np.array([gpus[one.gpu] for one in found]),
-        problems=tuple(one.problem() for one in first.values()),
-        library=np.array([one.library for one in first.values()]),
-        problem=np.array([place[one.key] for one in found]),
-        configurations=np.array([one.configuration for one in found]),
-        seconds=np.array([one.seconds for one in found]),
+        gpu=np.array([gpus[entry.gpu] for entry in timings]),
+        problems=tuple(entry.problem() for entry in first.values()),
+        library=np.array([entry.library for entry in first.values()]),
+        problem=np.array([place[entry.key] for entry in timings]),
+        configurations=np.array([entry.configuration for entry in timings]),
+        seconds=np.array([entry.seconds for entry in timings]),
         timing=timing,
     )
 
@@ -227,10 +231,10 @@ def _attention(row: Row) -> _Read:
 
 
 def _layout(row: Row, name: str) -> tuple[str, int | None]:
-    found = LAYOUT.fullmatch(row[name])
-    if not found:
+    match = LAYOUT.fullmatch(row[name])
+    if not match:
         raise DseError(f"{row.where}: {name}: found {row[name][:40]!r}, expected row or column")
-    return found[1], int(found[2]) if found[2] else None
+    return match[1], int(match[2]) if match[2] else None
 
 
 def _operands(row: Row) -> str:
@@ -273,5 +277,7 @@ def _exponent(row: Row, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        found = row["distribution"][:40]
-        raise DseError(f"{row.where}: distribution: found {found!r}, expected one as power_law_1.2") from None
+        distribution = row["distribution"][:40]
+        raise DseError(
+            f"{row.where}: distribution: found {distribution!r}, expected one as power_law_1.2"
+        ) from None

@@ -17,7 +17,7 @@ from dse.explore.tune.tuner import RUNS, Tuner, chance, expected_improvement
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix.configuration import PARAMETERS
 
-NAMES = ("M", *PARAMETERS)  # of what a command is told
+NAMES = ("M", *PARAMETERS)  # passed to a command
 ALL_RUN = ("M", "GROUP_SIZE_M")  # on which it does not hang whether a configuration runs
 
 TIMES = {"seconds": 1.0} | {
@@ -77,8 +77,8 @@ class InTurn(Tuner):
     def timed(self) -> Timed:
         """All times so far."""
         turns, places = np.divmod(np.array(list(self.told), int), len(self.predictor.configurations))
-        told = Timed(np.array(self.tokens)[turns], places, np.array(list(self.told.values()), float))
-        return self.before.and_(told)
+        measured = Timed(np.array(self.tokens)[turns], places, np.array(list(self.told.values()), float))
+        return self.before.and_(measured)
 
     def ask(self, count: int = 1) -> list[int]:
         """Return the configuration to measure next, one whatever the count; none if the budget is spent."""

@@ -83,7 +83,7 @@ class KnownSpaces:
 
     def apart_from(self, kernel: str, gpu: str) -> "KnownSpaces":
         """Keep the spaces of other kernels on other GPUs."""
-        others = tuple(one for one in self.spaces if one.kernel != kernel and one.gpu != gpu)
+        others = tuple(space for space in self.spaces if space.kernel != kernel and space.gpu != gpu)
         return KnownSpaces(self.model, self.within, self.slices, others)
 
     def text(self) -> str:

@@ -41,9 +41,7 @@ class Kept:
 
     places: np.ndarray  # among the candidates, the most promising first
     share: float
-    margin: (
-        float | None
-    )  # a log: what is predicted to be so much slower than the fastest is kept; None: no model
+    margin: float | None  # a log: of slower than the fastest prediction, for what is kept; None: no model
     spreads: float | None  # that the lower end is down; None without measurements
     reason: str = ""  # why many are kept, or no fewer can be; "" where there is nothing to say
 
@@ -147,9 +145,9 @@ def _reason(
 ) -> str:
     """Word why so many are kept."""
     if explained is not None and explained.share < EXPLAINS:
-        found = f"{max(explained.share, 0):.0%} of the variance of {explained.count} measurements"
-        found = f"{found}, rank correlation {explained.rank:.2f}"
-        return f"model does not explain this space ({found}): keeping {share:.0%}"
+        evidence = f"{max(explained.share, 0):.0%} of the variance of {explained.count} measurements"
+        evidence = f"{evidence}, rank correlation {explained.rank:.2f}"
+        return f"model does not explain this space ({evidence}): keeping {share:.0%}"
     if share < MUCH:
         return ""
     if margin is None:

@@ -28,13 +28,13 @@ def known(
     expected = ran & candidates.possible
     missed = np.log(seconds[expected]) - candidates.log_s[expected]
     margins, spreads = [], []
-    for seed, chosen in enumerate(slices(candidates, seconds, count)):
+    for seed, part in enumerate(slices(candidates, seconds, count)):
         random = np.random.default_rng(seed)
-        margins.append(margin(candidates, seconds, chosen, within))
+        margins.append(margin(candidates, seconds, part, within))
         turn, rest = divmod(seed, REFITTED)
         if not rest:
-            measured = min(SIZES[turn % len(SIZES)], len(chosen) // 2)
-            spreads.append(below(candidates, seconds, chosen, within, measured, random))
+            measured = min(SIZES[turn % len(SIZES)], len(part) // 2)
+            spreads.append(below(candidates, seconds, part, within, measured, random))
     levels = np.array(LEVELS)
     return KnownSpace(
         space,
@@ -59,14 +59,14 @@ def slices(candidates: Candidates, seconds: np.ndarray, count: int, seed: int = 
     yield np.arange(len(candidates))
     while left and tries:
         tries -= 1
-        chosen = np.ones(len(candidates), bool)
+        in_slice = np.ones(len(candidates), bool)
         for place in random.permutation(len(columns))[: random.integers(1, max(2, len(columns)))]:
             values = np.unique(columns[place])
             held = random.permutation(values)[: random.integers(1, max(2, len(values)))]
-            chosen &= np.isin(columns[place], held)
-        if chosen.sum() >= FEWEST and np.isfinite(seconds[chosen]).mean() >= 0.5:
+            in_slice &= np.isin(columns[place], held)
+        if in_slice.sum() >= FEWEST and np.isfinite(seconds[in_slice]).mean() >= 0.5:
             left -= 1
-            yield np.flatnonzero(chosen)
+            yield np.flatnonzero(in_slice)
 
 
 def nearly(seconds: np.ndarray, within: float) -> np.ndarray:
@@ -74,12 +74,12 @@ def nearly(seconds: np.ndarray, within: float) -> np.ndarray:
     return seconds <= seconds.min() * (1 + within)
 
 
-def margin(candidates: Candidates, seconds: np.ndarray, chosen: np.ndarray, within: float) -> float:
+def margin(candidates: Candidates, seconds: np.ndarray, in_slice: np.ndarray, within: float) -> float:
     """How much slower than the fastest prediction the first nearly fastest is predicted, over the spread.
 
     Of the `chosen` of all candidates, as `below`; the spread is that of what the model misses of them.
     """
-    log_s, times, possible = (x[chosen] for x in (candidates.log_s, seconds, candidates.possible))
+    log_s, times, possible = (x[in_slice] for x in (candidates.log_s, seconds, candidates.possible))
     good = nearly(times, within) & possible
     if not good.any():
         return BEYOND
@@ -91,7 +91,7 @@ def margin(candidates: Candidates, seconds: np.ndarray, chosen: np.ndarray, with
 def below(
     candidates: Candidates,
     seconds: np.ndarray,
-    chosen: np.ndarray,
+    in_slice: np.ndarray,
     within: float,
     measured: int,
     random: np.random.Generator,
@@ -100,8 +100,8 @@ def below(
 
     Of the one that is the least so, whose lower end is to be below what would beat the best measured one.
     """
-    places = random.permutation(chosen)[:measured]
-    good = chosen[nearly(seconds[chosen], within)]
+    places = random.permutation(in_slice)[:measured]
+    good = in_slice[nearly(seconds[in_slice], within)]
     if np.isin(places, good).any():
         return 0.0
     good = good[candidates.possible[good]]

@@ -44,20 +44,20 @@ class Bounded(BaseSampler):
         done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         if len(done) < self._next or not search_space:
             return self._suggested
-        chosen = _some(done)
+        sampled = _some(done)
         worst = [
-            max(values) for values in zip(*(_logs(each) for each in chosen if _finite(each)), strict=True)
+            max(values) for values in zip(*(_logs(past) for past in sampled if _finite(past)), strict=True)
         ]
         if not worst:
             return {}
         own = optuna.create_study(directions=study.directions, sampler=self.inner)
         own.add_trials(
             create_trial(
-                params={name: each.params[name] for name in search_space},
+                params={name: past.params[name] for name in search_space},
                 distributions=search_space,
-                values=_logs(each) if _finite(each) else worst,
+                values=_logs(past) if _finite(past) else worst,
             )
-            for each in chosen
+            for past in sampled
         )
         self._suggested, self._next = own.ask(search_space).params, len(done) + EVERY
         return self._suggested

@@ -39,13 +39,15 @@ class Feasible(BaseSampler):
         self.refine = not isinstance(inner, RandomSampler | QMCSampler)
         self.variant: str | None = None
         self._random = np.random.default_rng(seed)
-        self._neighbours = {name: Neighbours(each, seed) for name, each in variants.items()}
+        self._neighbours = {name: Neighbours(variant, seed) for name, variant in variants.items()}
         self._space: dict[str, BaseDistribution] = {}
         if len(variants) > 1:
             self._space[VARIANT] = CategoricalDistribution(list(variants))
-        self._parameters = {name: [f"{name}.{key}" for key in each.free] for name, each in variants.items()}
-        for name, each in variants.items():
-            ranges = (IntDistribution(0, len(values) - 1) for values in each.free.values())
+        self._parameters = {
+            name: [f"{name}.{key}" for key in variant.free] for name, variant in variants.items()
+        }
+        for name, variant in variants.items():
+            ranges = (IntDistribution(0, len(values) - 1) for values in variant.free.values())
             self._space |= zip(self._parameters[name], ranges, strict=True)
         self._tried: dict[str, set[Point]] = {name: set() for name in variants}
         self._family: set[tuple[str, Point]] = set()  # begun from draws, in which only its own have heirs
@@ -70,8 +72,8 @@ class Feasible(BaseSampler):
         if name is None or point is None:
             name, point = self._suggested(study, trial)
         self._tried[name].add(point)
-        chosen: dict[str, Any] = {VARIANT: name} if VARIANT in self._space else {}
-        return chosen | dict(zip(self._parameters[name], point, strict=True))
+        sampled: dict[str, Any] = {VARIANT: name} if VARIANT in self._space else {}
+        return sampled | dict(zip(self._parameters[name], point, strict=True))
 
     def _suggested(self, study: Study, trial: FrozenTrial) -> tuple[str, Point]:
         """What the sampler within suggests, or what is near it."""

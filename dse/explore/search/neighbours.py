@@ -70,10 +70,10 @@ class Neighbours:
         """
         shape = (MUTANTS, len(point))
         changes = self._random.geometric(0.5, (MUTANTS, 1))
-        chosen = self._random.random(shape).argsort(axis=1) < changes
+        changed = self._random.random(shape).argsort(axis=1) < changes
         places = zip(self._lists, point.tolist(), strict=True)
         moved = np.stack([self._moved(values, place) for values, place in places], axis=1)
-        mutants = np.where(chosen, moved, point)
+        mutants = np.where(changed, moved, point)
         rounded = np.stack([power[place] for power, place in zip(self._powers, mutants.T, strict=True)], 1)
         return np.where(self._random.random((MUTANTS, 1)) < ROUNDED, rounded, mutants)
 

@@ -118,8 +118,8 @@ class Search(Found):
         values = {parameter: choices[0] for parameter, choices in variant.kernel.space.values.items()}
         for parameter, choices in variant.free.items():
             values[parameter] = choices[trial.params[f"{name}.{parameter}"]]
-        found = {COLUMN[goal]: value for goal, value in zip(self.objectives, trial.values, strict=True)}
-        return {"kernel": name} | found | dict(variant.problem) | values
+        row = {COLUMN[goal]: value for goal, value in zip(self.objectives, trial.values, strict=True)}
+        return {"kernel": name} | row | dict(variant.problem) | values
 
 
 def variants(kernels: Iterable[tuple[Counts, Mapping[str, Number]]]) -> dict[str, Variant]:
@@ -151,7 +151,7 @@ def start(
     gpu_name: str,
     model: str | Model,
     goals: Sequence[str],
-    chosen: str = "tpe",
+    algorithm: str = "tpe",
     storage: str | None = None,
     seed: int | None = None,
     trials: int = FEW,
@@ -167,13 +167,13 @@ def start(
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
     name = f"{'+'.join(choices)} on {gpu_name} by {get(model).name} for {','.join(goals)} ({digest})"
     metrics = [goal if OBJECTIVES[goal] == "1" else f"{goal} [{OBJECTIVES[goal]}]" for goal in goals]
-    chosen = suitable(chosen, trials, len(goals), len(choices))
+    algorithm = suitable(algorithm, trials, len(goals), len(choices))
     study, kept = stored.make(metrics), None
     if storage is not None:
         kept = stored.load(storage, name, metrics, _lists(choices))
         kept.fill(study)
     known = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)) if len(choices) == 1 else ()
-    study.sampler = feasible = Feasible(sampler(chosen, seed, trials, known), choices, seed)
+    study.sampler = feasible = Feasible(sampler(algorithm, seed, trials, known), choices, seed)
     return Search(study, feasible, kept, dict(choices), tuple(goals))
 
 
@@ -308,7 +308,7 @@ def _evaluate(search: Search, gpu: Gpu, model: str | Model, asked: Sequence[Aske
     begun = time.perf_counter()
     values: list[list[float]] = [[] for _ in asked]
     for name, variant in search.variants.items():
-        places = [i for i, (_, chosen, _) in enumerate(asked) if chosen == name]
+        places = [i for i, (_, kernel_name, _) in enumerate(asked) if kernel_name == name]
         if not places:
             continue
         configurations = [asked[i][2] for i in places]

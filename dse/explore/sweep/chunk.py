@@ -27,7 +27,7 @@ class Chunk:
 
     def entries(self, per: frozenset[str], columns: Sequence[str], some: Mapping[str, np.ndarray]) -> Entries:
         """Return `some` predictions, [G, L] by model, as entries with further columns."""
-        found = []
+        several = []
         for m, (model, forecast) in enumerate(self.evaluation.forecasts.items()):
             gpu, place = np.nonzero(some[model])
             where: dict[str, Any] = {"model": m, "kernel": self.kernel, "size": self.size}
@@ -36,8 +36,8 @@ class Chunk:
             where["time_s"] = forecast.seconds[gpu, place].astype(float)
             where["group"] = self.product.group(per, self.kernel, where["size"], gpu, where["model"])
             where |= {name: self.evaluation.resources[name][gpu, place].astype(int) for name in columns}
-            found.append(where)
-        return entries.joined(found)
+            several.append(where)
+        return entries.joined(several)
 
 
 def chunk_of(

@@ -13,12 +13,12 @@ COLUMNS = ("group", "time_s", "model", *PLACE)
 
 def joined(several: Sequence[Entries]) -> Entries:
     """Put entries behind one another."""
-    return {name: np.concatenate([each[name] for each in several]) for name in several[0]}
+    return {name: np.concatenate([part[name] for part in several]) for name in several[0]}
 
 
-def taken(entries: Entries, chosen: np.ndarray) -> Entries:
+def taken(entries: Entries, index: np.ndarray) -> Entries:
     """Take some of them."""
-    return {name: values[chosen] for name, values in entries.items()}
+    return {name: values[index] for name, values in entries.items()}
 
 
 def fastest(entries: Entries, k: int) -> Entries:

@@ -41,8 +41,8 @@ class Filter:
         known |= {name: values[None] for name, values in parameters.items()}
         known |= evaluation.resources
         known |= {name: getattr(evaluation, name) for name in ("warps_per_sm", "occupancy", "possible")}
-        found = {}
+        columns = {}
         for model, forecast in evaluation.forecasts.items():
             mine = known | {"cycles": forecast.cycles, "time_s": forecast.seconds}
-            found[model] = np.broadcast_to(self.expression.holds(mine, np), shape)
-        return found
+            columns[model] = np.broadcast_to(self.expression.holds(mine, np), shape)
+        return columns

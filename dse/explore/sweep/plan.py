@@ -177,10 +177,10 @@ Best = Iterator[tuple[np.ndarray, np.ndarray]]  # by model: seconds and places, 
 
 def fastest_of_many(models: tuple[Model, ...], fields: Any, shape: tuple[int, ...], k: int) -> Best:
     """Find the k fastest along the first two axes of a grid, much of which is alike; -1 if there is none."""
-    found = reduce_groups(models, *fields, groups=2, k=k, threads=1, shape=shape)
-    for summaries in found.values():
-        arrays = [(each.seconds, each.index) for each in summaries]
-        seconds, places = (np.stack(each).reshape(*shape[:2], k) for each in zip(*arrays, strict=True))
+    by_model = reduce_groups(models, *fields, groups=2, k=k, threads=1, shape=shape)
+    for summaries in by_model.values():
+        arrays = [(summary.seconds, summary.index) for summary in summaries]
+        seconds, places = (np.stack(field).reshape(*shape[:2], k) for field in zip(*arrays, strict=True))
         yield seconds, places
 
 
@@ -236,10 +236,10 @@ def limiters(gpus: Gpu, kernels: Kernel, resources: Resources, shape: tuple[int,
     lacks = np.any(reduce(or_, lacking(gpus, kernels.work).values()))
     with in_64_bits():
         code = np.asarray(_limiter(gpus, resources, kernels.work if lacks else None))
-    each = math.prod(shape[2:]) // math.prod(code.shape[2:])  # configurations that one launch stands for
+    multiple = math.prod(shape[2:]) // math.prod(code.shape[2:])  # configurations that one launch stands for
     code = np.broadcast_to(code, (*shape[:2], *code.shape[2:])).reshape(*shape[:2], -1)
-    counts = [[np.bincount(one, minlength=len(occupancy.LIMITERS)) for one in row] for row in code]
-    return np.asarray(counts, np.int64) * each
+    counts = [[np.bincount(codes, minlength=len(occupancy.LIMITERS)) for codes in row] for row in code]
+    return np.asarray(counts, np.int64) * multiple
 
 
 @partial(jax.jit, compiler_options=WIDE)

@@ -56,8 +56,8 @@ class Product:
     def raw(self) -> int:
         """How many configurations there are, valid or not, on all GPUs and by all models."""
         pairs = zip(self.kernels, self.sizes, strict=True)
-        each = sum(kernel.space.size * points.size for kernel, points in pairs)
-        return each * len(self.gpus) * len(self.models)
+        by_kernel = sum(kernel.space.size * points.size for kernel, points in pairs)
+        return by_kernel * len(self.gpus) * len(self.models)
 
     def point(self, kernel: int, size: int) -> dict[str, Number]:
         """Return the problem sizes of one point."""
@@ -122,11 +122,11 @@ def groups(per: Sequence[str] | None, default: Sequence[str] = ("model",)) -> fr
 
     **Raises:** DseError for a word that is none of GROUPS.
     """
-    chosen = frozenset(default if per is None else per)
-    for word in sorted(chosen):
+    axes = frozenset(default if per is None else per)
+    for word in sorted(axes):
         if word not in GROUPS:
             raise DseError(f"per: found {word!r}, expected some of {', '.join(GROUPS)}")
-    return chosen | {"model"}
+    return axes | {"model"}
 
 
 def density(space: Space, constants: Mapping[str, Number], seed: int = 0) -> float:

@@ -100,15 +100,15 @@ class Histogram:
     def of(self, chunk: Chunk) -> Entries:
         """Reduce one chunk."""
         evaluation, gpus = chunk.evaluation, np.arange(len(chunk.evaluation.limiter))
-        found = []
+        parts = []
         for m, (model, forecast) in enumerate(evaluation.forecasts.items()):
             some = chunk.wanted[model] & evaluation.possible & ~np.isnan(forecast.seconds)
             place = np.searchsorted(EDGES, forecast.seconds, side="right")
             bins = len(EDGES) + 1
             counts = np.stack([np.bincount(place[g][some[g]], minlength=bins) for g in gpus])
             group = chunk.product.group(self.per, chunk.kernel, chunk.size, gpus, np.asarray(m))
-            found.append({"group": group, "counts": counts})
-        return self.merged(found)
+            parts.append({"group": group, "counts": counts})
+        return self.merged(parts)
 
     def merged(self, several: Sequence[Entries]) -> Entries:
         """Make one result of several."""

@@ -87,31 +87,31 @@ def table(chunk: Chunk, columns: pa.Schema) -> pa.Table:
     return pa.Table.from_batches(batches, columns)
 
 
-def of_entries(product: Product, found: Entries) -> list[dict[str, Any]]:
+def of_entries(product: Product, entries: Entries) -> list[dict[str, Any]]:
     """Return what was kept as rows, group by group, fastest first, each with its `rank` in its group.
 
     Their times are those of `dse.evaluate.chunks`, as in a table of all rows.
     """
-    if not len(found["kernel"]):
+    if not len(entries["kernel"]):
         return []
-    pairs, pair = np.unique(np.stack([found["kernel"], found["size"]]), axis=1, return_inverse=True)
+    pairs, pair = np.unique(np.stack([entries["kernel"], entries["size"]]), axis=1, return_inverse=True)
     ends = np.cumsum(np.bincount(pair, minlength=pairs.shape[1]))[:-1]
     of_pairs = np.split(np.argsort(pair, kind="stable"), ends)
     time = np.empty(len(pair))
     pieces: list[tuple[np.ndarray, dict[str, Any]]] = []  # places in `found`, and columns
     for (kernel, size), mine in zip(pairs.T.tolist(), of_pairs, strict=True):
-        index, place = np.unique(found["index"][mine], return_inverse=True)
+        index, place = np.unique(entries["index"][mine], return_inverse=True)
         for start in range(0, len(index), AT_ONCE):
             here = np.flatnonzero((place >= start) & (place < start + AT_ONCE))
             at, some = mine[here], place[here] - start
             known = _Known.of(product, kernel, size, index[start : start + AT_ONCE])
-            for model in np.unique(found["model"][at]).tolist():
-                which = np.flatnonzero(found["model"][at] == model)
-                columns = known.columns(model, found["gpu"][at[which]], some[which])
+            for model in np.unique(entries["model"][at]).tolist():
+                which = np.flatnonzero(entries["model"][at] == model)
+                columns = known.columns(model, entries["gpu"][at[which]], some[which])
                 time[at[which]] = columns["time_s"]
                 pieces.append((at[which], columns))
-    order = np.lexsort((*(found[name] for name in reversed(PLACE)), time, found["group"]))
-    group = found["group"][order]
+    order = np.lexsort((*(entries[name] for name in reversed(PLACE)), time, entries["group"]))
+    group = entries["group"][order]
     rank = np.empty(len(pair), int)
     rank[order] = np.arange(len(group)) - np.searchsorted(group, group) + 1
     rows: list[dict[str, Any]] = [{}] * len(pair)
@@ -154,7 +154,7 @@ class _Known:
         columns |= {size: np.full(len(place), value) for size, value in problem.items()}
         columns |= {parameter: values[place] for parameter, values in self.parameters.items()}
         columns |= {resource: values[gpus, at] for resource, values in evaluation.resources.items()}
-        columns |= {each: getattr(evaluation, each)[gpus, at] for each in ("warps_per_sm", "occupancy")}
+        columns |= {field: getattr(evaluation, field)[gpus, at] for field in ("warps_per_sm", "occupancy")}
         columns["limited_by"] = np.array(occupancy.LIMITERS, object)[evaluation.limiter[gpus, at]]
         columns["possible"] = evaluation.possible[gpus, at]
         columns |= {"cycles": forecast.cycles[gpus, at], "time_s": forecast.seconds[gpus, at]}

@@ -105,11 +105,11 @@ def written(
             for unit in range(plan.units):
                 if not (part := _part(folder, unit)).stat().st_size:
                     continue
-                found = safe_readers.parquet(part)
+                table = safe_readers.parquet(part)
                 with safe_readers.refused(part):
-                    found = found.cast(schema)
-                writer.write_table(found)
-                count += found.num_rows
+                    table = table.cast(schema)
+                writer.write_table(table)
+                count += table.num_rows
         clear(folder)
     return count
 
@@ -141,7 +141,7 @@ def _tables(plan: Plan, schema: pa.Schema, units: range) -> list[bytes]:
 
 def _table(plan: Plan, schema: pa.Schema, unit: int) -> bytes:
     several = [rows.table(chunk, schema) for chunk in plan.chunks(unit)]
-    if not sum(len(each) for each in several):
+    if not sum(len(part) for part in several):
         return b""
     content = io.BytesIO()
     pq.write_table(pa.concat_tables(several), content, compression="zstd")
@@ -155,8 +155,8 @@ def parts_of(out: Path) -> Path:
 
 def key(plan: Plan, **more: Any) -> str:
     """A hash that changes when anything does that a result depends on."""
-    told = repr((plan.product.key, plan.starts, plan.reduction, plan.where, sorted(more.items())))
-    return hashlib.sha256(told.encode()).hexdigest()
+    identity = repr((plan.product.key, plan.starts, plan.reduction, plan.where, sorted(more.items())))
+    return hashlib.sha256(identity.encode()).hexdigest()
 
 
 def _part(folder: Path, unit: int) -> Path:
@@ -200,9 +200,9 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def _job(note: Path) -> Any:
     with suppress(DseError):
-        found = read_json(note)
-        if isinstance(found, dict) and found.keys() == {"job"}:
-            return found
+        job = read_json(note)
+        if isinstance(job, dict) and job.keys() == {"job"}:
+            return job
     raise DseError(f"{note}: found no note of a sweep, expected one; move the folder away")
 
 
@@ -217,15 +217,15 @@ def _note(state: Path, done: int, buckets: Buckets) -> None:
 
 def _read(state: Path, plan: Plan) -> tuple[int, dict[str, Entries]]:
     arrays = safe_readers.arrays(state)
-    found: dict[str, dict[str, np.ndarray]] = {}
+    columns: dict[str, dict[str, np.ndarray]] = {}
     for name, values in arrays.items():
         bucket, parted, column = name.partition("|")
         if parted:
-            found.setdefault(bucket, {})[column] = values
+            columns.setdefault(bucket, {})[column] = values
     done = arrays.get("done", np.zeros(1))
     with safe_readers.refused(state):  # all that does not fit is told before work goes on with it
         assert plan.reduction is not None
-        whole = {name: plan.reduction.merged([part]) for name, part in found.items()}
+        whole = {name: plan.reduction.merged([part]) for name, part in columns.items()}
         if done.shape or done.dtype.kind != "i" or not 0 <= done <= plan.units:
             raise DseError(f"{state}: cannot read: found no count of what is done; move its folder away")
         return int(done), whole

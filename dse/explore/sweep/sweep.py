@@ -81,10 +81,10 @@ class Sweep:
     def histogram(self, per: Per = None, checkpoint: Path | None = None) -> Rows:
         """Count predictions by their time: rows with `from_s`, `to_s` and `count`, none for empty bins."""
         per_groups = groups(per)
-        found = self._found(Histogram(per_groups), checkpoint)
+        buckets = self._found(Histogram(per_groups), checkpoint)
         edges = [0.0, *EDGES.tolist(), float("inf")]
         table = Rows()
-        for group, counts in _tally(found):
+        for group, counts in _tally(buckets):
             named = self.product.named(per_groups, group)
             table += [
                 named | {"from_s": edges[i], "to_s": edges[i + 1], "count": int(counts[i])}
@@ -99,9 +99,9 @@ class Sweep:
         """
         per_groups = groups(per, ("kernel", "gpu")) - {"model"}
         plan = Plan(replace(self.product, models=self.product.models[:1]), None, self.where)
-        found = self._found(Counts(per_groups), checkpoint, plan)
+        buckets = self._found(Counts(per_groups), checkpoint, plan)
         table = Rows()
-        for group, counts in _tally(found):
+        for group, counts in _tally(buckets):
             named = self.product.named(per_groups, group) | {"valid": int(counts.sum())}
             for code in np.flatnonzero(counts).tolist():
                 reason = occupancy.LIMITERS[code]
@@ -114,18 +114,16 @@ class Sweep:
 
         Interrupted, it goes on where it stopped when it is called again. **Raises:** DseError.
         """
-        chosen = None if columns is None else list(columns)
+        names = None if columns is None else list(columns)
         with spreading(self.workers, self.cluster) as spread:
-            return run.written(
-                Plan(self.product, None, self.where), Path(path), spread, chosen, self.progress
-            )
+            return run.written(Plan(self.product, None, self.where), Path(path), spread, names, self.progress)
 
     def to_arrow(self, columns: Iterable[str] | None = None) -> pa.Table:
         """Return all rows, or those columns of them, as a table in memory."""
-        chosen = None if columns is None else list(columns)
+        names = None if columns is None else list(columns)
         with spreading(self.workers, self.cluster) as spread:
             plan = Plan(self.product, None, self.where)
-            return pa.concat_tables(run.tables(plan, spread, chosen)).unify_dictionaries()
+            return pa.concat_tables(run.tables(plan, spread, names)).unify_dictionaries()
 
     def to_pandas(self, columns: Iterable[str] | None = None) -> "pandas.DataFrame":
         """Return all rows, or those columns of them, as a data frame."""
@@ -154,8 +152,8 @@ class Sweep:
         return dataset.assign_attrs(kernel=kernel.name, **fixed)
 
     def _kept(self, reduction: Reduction, checkpoint: Path | None) -> Rows:
-        found = self._found(reduction, checkpoint)
-        return Rows() if found is None else Rows(rows.of_entries(self.product, found))
+        buckets = self._found(reduction, checkpoint)
+        return Rows() if buckets is None else Rows(rows.of_entries(self.product, buckets))
 
     def _found(
         self, reduction: Reduction, checkpoint: Path | None, plan: Plan | None = None
@@ -165,5 +163,5 @@ class Sweep:
             return run.reduced(plan, spread, checkpoint, self.progress)
 
 
-def _tally(found: Entries | None) -> list[tuple[int, np.ndarray]]:
-    return [] if found is None else list(zip(found["group"].tolist(), found["counts"], strict=True))
+def _tally(entries: Entries | None) -> list[tuple[int, np.ndarray]]:
+    return [] if entries is None else list(zip(entries["group"].tolist(), entries["counts"], strict=True))

@@ -23,8 +23,10 @@ from dse.kernels.counts import Counts, Number
 from dse.models import get
 from dse.models.protocol import Model
 
-CONTRAST = 0.3  # prior standard deviation of how much steeper than expected times really are, as a share
-SHARED = 0.5  # of what other GPUs' times are off the predictions, that is expected here
+CONTRAST = 1.0  # prior standard deviation of how much steeper than expected times really are, as a share
+HABITS = 0.2, 0.1  # log of the time that each value costs that is no power of two, or at an end of its range
+HABIT = 0.3  # prior standard deviation of these
+SHARED = 0.15  # of what other GPUs' times are off the predictions, that is expected here
 TRUST = 0.5  # ... of how much more or less each table of other GPUs counts
 LEVEL, NO_LEVEL = 0.5, 1.0  # ... of how far all times are off a model's; off their median without, as logs
 
@@ -35,13 +37,11 @@ class Candidates:
 
     parameters: dict[str, np.ndarray]
     position: np.ndarray  # [N, D], `dse.explore.fit.surrogate.positions`
-    log_s: np.ndarray  # of the predicted time; 0 where there is no model
+    log_s: np.ndarray  # of the predicted time; without a model what `habits` cost
     slopes: np.ndarray  # [N, P], by the GPU's parameters, in their prior standard deviations
     possible: np.ndarray  # as the model has it
     modelled: bool
-    others: np.ndarray | None = (
-        None  # [N, tables]: how far off the predictions tables of other GPUs are, as logs
-    )
+    others: np.ndarray | None = None  # [N, tables]: how far off tables of other GPUs are, as logs
     runs: np.ndarray | float = 1.0  # the chance that what the model holds for possible is so
 
     def __len__(self) -> int:
@@ -76,20 +76,13 @@ class Candidates:
         """The parameters that have several values."""
         return {name: values for name, values in self.parameters.items() if np.any(values != values[0])}
 
-    def rows(self, chosen: np.ndarray) -> "Candidates":
+    def rows(self, index: np.ndarray) -> "Candidates":
         """Take some of them; each parameter's values keep their order."""
-        columns = {name: values[chosen] for name, values in self.parameters.items()}
-        position, log_s, slopes = (x[chosen] for x in (self.position, self.log_s, self.slopes))
-        return replace(
-            self,
-            parameters=columns,
-            position=position,
-            log_s=log_s,
-            slopes=slopes,
-            possible=self.possible[chosen],
-            others=None if self.others is None else self.others[chosen],
-            runs=np.broadcast_to(self.runs, len(self))[chosen],
-        )
+        columns = {name: values[index] for name, values in self.parameters.items()}
+        arrays = {name: getattr(self, name)[index] for name in ("position", "log_s", "slopes", "possible")}
+        others = None if self.others is None else self.others[index]
+        runs = np.broadcast_to(self.runs, len(self))[index]
+        return replace(self, parameters=columns, others=others, runs=runs, **arrays)
 
     @cached_property
     def kinds(self) -> np.ndarray:
@@ -108,7 +101,7 @@ class Candidates:
         return self.places[tuple(configuration[name] for name in self.parameters)]
 
     def most(self, count: int, seed: int = 0) -> "Candidates":
-        """Take so many: half those predicted to be fastest, the others at random. All if there are fewer."""
+        """Take `count`: half those predicted to be fastest, the others at random. All if there are fewer."""
         if len(self) <= count:
             return self
         order = np.argsort(np.where(self.possible, self.expected, np.inf), kind="stable")
@@ -116,13 +109,26 @@ class Candidates:
         return self.rows(np.sort(np.concatenate([order[: count // 2], others])))
 
 
+def habits(parameters: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Count what tuned kernels mostly avoid, since hardware is made of powers of two: [N, 2].
+
+    That is sizes that are no power of two, and the least and greatest of three sizes or more.
+    """
+    counts = np.zeros((len(next(iter(parameters.values()))), len(HABITS)))
+    for values in map(np.asarray, parameters.values()):
+        known = np.unique(values)
+        if len(known) > 1 and np.issubdtype(values.dtype, np.number) and known[0] > 0:
+            counts[:, 0] += np.frexp(values)[0] != 0.5
+            counts[:, 1] += (len(known) > 2) & ((values == known[0]) | (values == known[-1]))
+    return counts
+
+
 def bare(parameters: Mapping[str, np.ndarray]) -> Candidates:
     """Make candidates of a kernel of which nothing is known but its tuning parameters."""
     columns = {name: np.asarray(values) for name, values in parameters.items()}
-    count = len(next(iter(columns.values())))
-    return Candidates(
-        columns, positions(columns), np.zeros(count), np.zeros((count, 1)), np.ones(count, bool), False
-    )
+    counts = habits(columns)
+    possible = np.ones(len(counts), bool)
+    return Candidates(columns, positions(columns), counts @ HABITS, HABIT * counts, possible, False)
 
 
 def of_launches(
@@ -132,21 +138,15 @@ def of_launches(
     with in_64_bits():
         names = names_for([launches.kernel])
         log_s, slopes = linearised(launches, model, names, jax.device_put(np.zeros(len(names))))
-    log_s, slopes, possible = (np.asarray(x) for x in (log_s, slopes, launches.possible))
+    log_s, slopes = (np.asarray(x, float) for x in (log_s, slopes))
+    possible = np.asarray(launches.possible)
     known = possible & np.isfinite(log_s)
     slopes = _numbers(np.where(known[:, None], slopes, 0.0), names) * widths(file, names)
     log_s = np.where(known, log_s, log_s[known].max(initial=-np.inf) if known.any() else 0.0)
     slopes = slopes - slopes.mean(axis=0)  # what moves all alike is in the surrogate's mean
     columns = {name: np.asarray(values) for name, values in parameters.items()}
-    return Candidates(
-        columns,
-        positions(columns),
-        log_s.astype(float),
-        slopes.astype(float),
-        known,
-        bool(known.any()),
-        runs=np.asarray(launches.runs, float),
-    )
+    runs = np.asarray(launches.runs, float)
+    return Candidates(columns, positions(columns), log_s, slopes, known, bool(known.any()), runs=runs)
 
 
 def _numbers(slopes: np.ndarray, names: Sequence[str]) -> np.ndarray:

@@ -1,7 +1,7 @@
 """A tuning run: ask, measure, tell, until the budget is spent or more would not pay; all is kept.
 
 The journal has one JSON object a line, written as soon as a measurement is there; a run that is started again
-with it goes on where the last one ended.
+with it continues where the last one ended.
 """
 
 import json
@@ -33,7 +33,7 @@ from dse.kernels.counts import Number
 
 Measure = Callable[[Mapping[str, Any]], float | None]  # seconds of a configuration, None where it failed
 MOST_SECONDS = 1e9  # of one measurement
-NEAR = 1.05  # of the fastest time: what is measured again
+NEAR = 1.05  # of the fastest time: configurations to measure again
 LIMIT_SECONDS = 3600.0  # after which a command is ended
 _MOST_PRINTED = 1 << 20  # bytes that are kept of what a command prints
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
@@ -132,12 +132,12 @@ def run(
                 ended = f"no other is expected to be faster by {pays:.1%}"
                 break
             wanted = max(parallel, batch(len(done)) if callable(batch) else batch)
-            chosen = tuner.ask(min(wanted, budget - len(done)))
-            if not chosen:
+            next_rows = tuner.ask(min(wanted, budget - len(done)))
+            if not next_rows:
                 ended = "all were measured"
                 break
-            results = pool.map(timed, chosen) if parallel > 1 else map(timed, chosen)
-            for index, (seconds, took) in zip(chosen, results, strict=True):
+            results = pool.map(timed, next_rows) if parallel > 1 else map(timed, next_rows)
+            for index, (seconds, took) in zip(next_rows, results, strict=True):
                 spent += took
                 row = {"parameters": configuration(index), "seconds": seconds, "took_s": took}
                 _keep(journal, kept, row)

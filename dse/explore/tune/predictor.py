@@ -98,7 +98,7 @@ class Predictor:
         if wrong:
             raise DseError(
                 f"{where}: found {', '.join(wrong)}, expected the parameters of {self.counts.name}: "
-                f"{', '.join(values)}; `rename` says which is which, `fixed` what is not tuned"
+                f"{', '.join(values)}; `rename` maps their names, `fixed` sets parameters that are not tuned"
             )
         numbers = {name: _numbers(columns[name], f"{where}: {name}") for name in theirs.values()}
         count = len(next(iter(columns.values())))
@@ -106,13 +106,13 @@ class Predictor:
             name: numbers[theirs[name]] if name in theirs else np.full(count, constants.get(name, known[0]))
             for name, known in values.items()
         }
-        given: dict[str | None, Any] = {
+        names: dict[str | None, Any] = {
             self.rename.get(name, name): value
             for name, value in (sizes or {}).items()
             if isinstance(value, Real)
         }
-        given |= {name: numbers[column][0].item() for name, column in theirs.items()} | constants
-        return parameters, {name: given.get(name, size) for name, size in problem.items()}
+        names |= {name: numbers[column][0].item() for name, column in theirs.items()} | constants
+        return parameters, {name: names.get(name, size) for name, size in problem.items()}
 
     def values(self, name: str) -> tuple[Number, ...] | None:
         """Return the values that the kernel's own space has of a tuner's parameter.

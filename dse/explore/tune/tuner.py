@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from dse.explore.fit.surrogate import Surrogate, learnt
 from dse.explore.tune.candidates import Candidates
 
-FIRST = 4  # measured at random where there is no model
+FIRST = 4  # measured by habit, where there is no model
 MOST_SEEN = 512  # measurements that the surrogate takes: its cost grows with their cube
 REFIT = 1.15  # measurements, over those that scales were fitted to, from which on they are fitted again
 STUCK = 3  # measurements in a row that gained nothing
@@ -29,7 +29,7 @@ DRAWN = 256  # of the best expected ones, and of others at random, that a draw i
 WARY = 3  # power of the chance to run: what fails tells nothing of times
 LIKELY = 0.7  # of the likeliest one's chance to run, that one of a draw has at least
 REACH = 0.3  # of a failure, in the positions of the candidates
-BELIEF = 0.3  # launches that are worth as much as what is held of one before
+BELIEF = 0.3  # the prior counts as this many launches
 RUNS = {True: 0.97, False: 0.05}  # the chance that a launch works, by whether the model has it possible
 
 
@@ -56,22 +56,22 @@ class Tuner:
 
     @threadpool_limits.wrap(limits=1)  # on matrices of this size threads cost more than they save
     def ask(self, count: int = 1) -> list[int]:
-        """Return up to so many configurations to measure next, best first; none if all were.
+        """Return up to `count` configurations to measure next, best first; none if all were.
 
         Behind the first, each is chosen as if those before it had come out as predicted. Among equals chance
         decides.
         """
-        chosen: list[int] = []
+        batch: list[int] = []
         believed = dict(self.told)
         for _ in range(min(count, len(self.candidates) - len(self.told))):
-            measured = len(self.told) + len(chosen)
+            measured = len(self.told) + len(batch)
             gain = self._gain(believed, measured)
-            gain[[*self.told, *chosen]] = -np.inf
-            chosen.append(int(self._random(measured).choice(np.flatnonzero(gain == gain.max()))))
-            if len(chosen) < count and _ran(believed):
+            gain[[*self.told, *batch]] = -np.inf
+            batch.append(int(self._random(measured).choice(np.flatnonzero(gain == gain.max()))))
+            if len(batch) < count and _ran(believed):
                 mean, _ = self._predicted(self._after(believed))
-                believed[chosen[-1]] = float(np.exp(mean[chosen[-1]]))
-        return chosen
+                believed[batch[-1]] = float(np.exp(mean[batch[-1]]))
+        return batch
 
     def predict(self) -> tuple[np.ndarray, np.ndarray]:
         """Predict mean and standard deviation of the log of each candidate's time. One was told at least."""
@@ -107,7 +107,7 @@ class Tuner:
         return chance(before, c.position, c.position[list(self.told)], ~failed)
 
     def _blind(self, told: dict[int, float]) -> bool:
-        """Whether chance alone says what to measure next."""
+        """Whether habit and chance say what to measure next."""
         return not self.candidates.informed and len(told) < FIRST
 
     def _random(self, measured: int) -> np.random.Generator:
@@ -117,9 +117,7 @@ class Tuner:
     def _gain(self, told: dict[int, float], measured: int) -> np.ndarray:
         """Return what measuring each is expected to bring; any scale will do."""
         c, ran = self.candidates, _ran(told)
-        if self._blind(told):
-            return self._random(measured).uniform(size=len(c)) * self.works()
-        if not ran:
+        if self._blind(told) or not ran:
             return np.log(self.works()) - c.expected - np.where(c.possible, 0.0, 1e9)
         surrogate = self._after(told)
         waited = _waited(told)
@@ -156,7 +154,7 @@ class Tuner:
         return np.isin(kinds, kinds[_ran(told)])
 
     def _after(self, told: dict[int, float]) -> Surrogate:
-        """Learn from what was told and what is believed, with the scales of what was told."""
+        """Learn from measured and believed times, with the scales of the measured ones."""
         if len(told) == len(self.told):
             return self.surrogate
         return self._from(*self._seen(told), self.surrogate, False)
@@ -181,7 +179,7 @@ class Tuner:
 
 
 def expected_improvement(better: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """Return how much is expected of what is better by so much, give or take a deviation (Eq. 15)."""
+    """Return the expected improvement, from the mean gain and its deviation (Eq. 15)."""
     sure = deviation <= 0
     z = better / np.where(sure, 1.0, deviation)
     return np.where(sure, np.maximum(better, 0.0), better * norm.cdf(z) + deviation * norm.pdf(z))

@@ -53,8 +53,8 @@ class Entry(BaseModel):
         """List the rules that it states."""
         note = self.rule or ""
         keys = [key for key in rules.ALLOWED if getattr(self, key) is not None]
-        given = [Rule(key, getattr(self, key), note=note) for key in keys]
-        return given + ([Rule("like", self.times, self.like, note)] if self.like is not None else [])
+        stated = [Rule(key, getattr(self, key), note=note) for key in keys]
+        return stated + ([Rule("like", self.times, self.like, note)] if self.like is not None else [])
 
 
 @dataclass(frozen=True)
@@ -167,21 +167,21 @@ class Quantities:
     def _rule(self, field: str) -> Rule | None:
         """Return the rule that stands in a table, if it may."""
         entry, allowed, where = self.entries[field], rules.keys_of(field), f"{self.path}: {field}"
-        given = entry.follows()
-        for rule in given:
+        own_rules = entry.follows()
+        for rule in own_rules:
             if rule.key not in allowed:
                 stated = " or ".join(("value", *allowed))
                 raise DseError(f"{where}.{rule.key}: found {rule.number!r}, expected {stated} instead")
             known = [other for other in self.entries if "like" in rules.keys_of(other) and other != field]
             if rule.field and rule.field not in known:
                 raise DseError(f"{where}.like: found {rule.field!r}, {one_of(rule.field, known)}")
-        if len(given) > 1:
-            raise DseError(f"{where}: found {given[0].key} and {given[1].key}, expected one of them")
-        if entry.value is None and not given:
+        if len(own_rules) > 1:
+            raise DseError(f"{where}: found {own_rules[0].key} and {own_rules[1].key}, expected one of them")
+        if entry.value is None and not own_rules:
             raise DseError(f"{where}.value: missing, expected a number")
         if entry.value is not None and entry.unit is None:
             raise DseError(f"{where}.unit: missing, expected a unit")
-        return given[0] if given else None
+        return own_rules[0] if own_rules else None
 
 
 def _si(entry: Entry, value: int | float, unit: str, path: Path, field: str) -> float:

@@ -175,7 +175,7 @@ def build(path: Path, header: Header, entries: Mapping[str, Entry], dtype: Any =
 
     absent = _absent(entries)
     quantities = Quantities(entries, units(), path)
-    given = [field for field in units() if field not in absent and field in (*entries, *LEFT_OUT)]
+    stated = [field for field in units() if field not in absent and field in (*entries, *LEFT_OUT)]
 
     arrays: dict[str, dict[str, Any]] = {group: {} for group in ("", *_GROUPS)}
     with in_64_bits():  # else float64 would be cut to float32
@@ -183,7 +183,7 @@ def build(path: Path, header: Header, entries: Mapping[str, Entry], dtype: Any =
             group, _, last = field.rpartition(".")
             arrays[group][last] = np.asarray(ABSENT, dtype)
         arrays[""] |= {field: np.asarray(value, dtype) for field, value in optional().items()}
-        for field in given:
+        for field in stated:
             group, _, last = field.rpartition(".")
             arrays[group][last] = np.asarray(
                 quantities.number(field), np.int32 if group == "limits" else dtype
@@ -197,7 +197,7 @@ def build(path: Path, header: Header, entries: Mapping[str, Entry], dtype: Any =
             gfx=header.gfx,
         )
     quantities.warn()
-    return GpuFile(path, header, gpu, tuple(map(quantities.fact, given)))
+    return GpuFile(path, header, gpu, tuple(map(quantities.fact, stated)))
 
 
 def of(gpu: "Gpu", field: str) -> Any:
@@ -224,12 +224,12 @@ def column(gpus: "Gpu") -> "Gpu":
     return jax.tree.map(lambda x: np.asarray(x)[:, None], gpus)
 
 
-def _absent(given: Container[str]) -> list[str]:
+def _absent(stated: Container[str]) -> list[str]:
     """List λ and Λ of the matrix products that a GPU cannot do: its file has neither."""
     from dse.types import TENSOR
 
     pairs = ([f"cpi.{name}", f"latency.{name}"] for name in TENSOR)
-    return [field for pair in pairs if not any(field in given for field in pair) for field in pair]
+    return [field for pair in pairs if not any(field in stated for field in pair) for field in pair]
 
 
 @cache
@@ -246,32 +246,32 @@ def units() -> dict[str, str]:
     """The unit in `dse.types` of each field that a file may have."""
     from dse.types import Gpu, Limits, PerClass
 
-    found: dict[str, str] = {}
+    by_field: dict[str, str] = {}
     for field in fields(Gpu):
         if field.name == "limits":
-            found |= {f"limits.{limit.name}": limit.metadata["unit"] for limit in fields(Limits)}
+            by_field |= {f"limits.{limit.name}": limit.metadata["unit"] for limit in fields(Limits)}
         elif field.name in _GROUPS:
-            found |= {f"{field.name}.{one.name}": field.metadata["unit"] for one in fields(PerClass)}
+            by_field |= {f"{field.name}.{pipe.name}": field.metadata["unit"] for pipe in fields(PerClass)}
         elif field.name not in _OF_HEADER:
-            found[field.name] = field.metadata["unit"]
-    return found
+            by_field[field.name] = field.metadata["unit"]
+    return by_field
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def checked(model: type[_Model], given: Any, path: Path, field: str = "") -> _Model:
+def checked(model: type[_Model], values: Any, path: Path, field: str = "") -> _Model:
     """Check what was given against a model; its first mistake is told in one line."""
     try:
-        return model.model_validate(given)
+        return model.model_validate(values)
     except ValidationError as error:
         mistake = error.errors()[0]
     keys = list(model.model_fields)
     if not mistake["loc"]:
-        raise DseError(f"{path}: {field}: found {given!r}, expected a table of {', '.join(keys)}")
+        raise DseError(f"{path}: {field}: found {values!r}, expected a table of {', '.join(keys)}")
     key = str(mistake["loc"][0])
     where = f"{path}: {field}.{key}" if field else f"{path}: {key}"
     if key not in keys:
         raise DseError(f"{where}: unknown field, {one_of(key, keys)}")
-    found = "missing" if mistake["type"] == "missing" else f"found {given[key]!r}"
+    found = "missing" if mistake["type"] == "missing" else f"found {values[key]!r}"
     raise DseError(f"{where}: {found}, expected {model.model_fields[key].description}")

@@ -60,11 +60,11 @@ def average_access(
                 raise DseError(f"access: found '{index.text}', a fraction, expected whole numbers, as of //")
             at, mask = jnp.broadcast_arrays(jnp.asarray(at, int), mask)
             at, mask = once_computed((at, mask))
-            found = _cost(at, mask, size, shared)
-            return {name: jnp.where(number < whole, value, 0) for name, value in found.items()}
+            cost = _cost(at, mask, size, shared)
+            return {name: jnp.where(number < whole, value, 0) for name, value in cost.items()}
 
-        each = jax.lax.map(one, jnp.arange(SAMPLES))
-        return {name: jnp.asarray(value.sum(0), float) for name, value in each.items()}
+        costs = jax.lax.map(one, jnp.arange(SAMPLES))
+        return {name: jnp.asarray(value.sum(0), float) for name, value in costs.items()}
 
     total = jax.lax.cond(jnp.max(warp_size) > WARP, lambda: looked_at(2 * WARP), lambda: looked_at(WARP))
     return {name: value / jnp.asarray(whole, float) for name, value in total.items()}

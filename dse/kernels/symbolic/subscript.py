@@ -26,8 +26,8 @@ def parse_subscript(text: str, where: str, allowed: Collection[str] | None = Non
 
     **Errors:** DseError, as of `parse`.
     """
-    found = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*\[(.*)\]\s*", str(text), re.DOTALL)
-    if not found:
+    match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*\[(.*)\]\s*", str(text), re.DOTALL)
+    if not match:
         raise DseError(f"{where}: found {text!r}, expected an element of an array, as in 'A[bx * ntx + tx]'")
     names = None if allowed is None else {*allowed, *INDEX_NAMES}
-    return Subscript(found[1], parse(found[2], where, names))
+    return Subscript(match[1], parse(match[2], where, names))

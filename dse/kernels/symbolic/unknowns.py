@@ -75,6 +75,6 @@ def over_residues(
         for number, (name, residues) in enumerate(zip(unknowns, grid, strict=True))
     }
     known = {name: np.asarray(value)[(None,) * (1 + rank - np.ndim(value))] for name, value in values.items()}
-    found = np.asarray(cost(np.asarray(index(known | taken, np))), float)
+    costs = np.asarray(cost(np.asarray(index(known | taken, np))), float)
     shape = (modulus,) * len(unknowns)
-    return Parametric(tuple(unknowns), modulus, found.reshape(int(np.prod(shape)), -1).mean(1).reshape(shape))
+    return Parametric(tuple(unknowns), modulus, costs.reshape(int(np.prod(shape)), -1).mean(1).reshape(shape))

@@ -85,10 +85,10 @@ def pipe(name: str, chains: int) -> Benchmark:
 
 def mix(first: str, second: str, beta: int) -> Benchmark:
     """Mix `beta` instructions of the first kind with each one of the second."""
-    one, other = INSTRUCTIONS[first], INSTRUCTIONS[second]
+    left, other = INSTRUCTIONS[first], INSTRUCTIONS[second]
     repeat = BODY // (beta + 1)
-    defines = {"FIRST": one.kind, "SECOND": other.kind, "BETA": beta, "SECONDS": 1, "CHAINS": 4}
-    expected = ((one.opcode, beta * repeat), (other.opcode, repeat))
+    defines = {"FIRST": left.kind, "SECOND": other.kind, "BETA": beta, "SECONDS": 1, "CHAINS": 4}
+    expected = ((left.opcode, beta * repeat), (other.opcode, repeat))
     return Benchmark("pipes.cu", "pipes", (*defines.items(), ("REPEAT", repeat)), expected)
 
 

@@ -206,14 +206,14 @@ def shared_pipes(recording: Recording) -> list[PipeSharing]:
     )
     for first, second in names:
         errors_one, errors_two = [], []
-        one, other = (
+        left, other = (
             min(map(cycles_of, _some(recording, "pipes", **{"class": name}))) for name in (first, second)
         )
         for record in recording.of("mix", first=first, second=second):
             beta, cycles = int(record.parameters["beta"]), group_cycles(record)
             least = (beta + 1) / limit
-            errors_one.append(abs(max(beta * one + other, least) / cycles - 1))
-            errors_two.append(abs(max(beta * one, other, least) / cycles - 1))
+            errors_one.append(abs(max(beta * left + other, least) / cycles - 1))
+            errors_two.append(abs(max(beta * left, other, least) / cycles - 1))
         means = float(np.mean(errors_one)), float(np.mean(errors_two))
         pairs.append(PipeSharing(first, second, means[0] < means[1], *means))
     return pairs
@@ -338,12 +338,12 @@ def writes_through(recording: Recording) -> float | None:
     return min(map(cycles_of, stores)) / (4 * sector_cycles)
 
 
-def warnings(recording: Recording, found: Mapping[str, Value]) -> list[str]:
+def warnings(recording: Recording, derived: Mapping[str, Value]) -> list[str]:
     """List what should make one doubt: values that lie apart, what did not settle, a clock that changed."""
     lines = [
         f"{name}: {value.value:.4g} {value.unit}, but what it comes from lies "
         f"{100 * value.spread:.0f} % apart"
-        for name, value in found.items()
+        for name, value in derived.items()
         if value.spread > DOUBTFUL
     ]
     unsettled = [record for record in recording.records if not record.repeats.settled]

@@ -85,15 +85,15 @@ def _records(
     device: Mapping[str, Any], model: gpus.GpuFile, measured: dict[str, Value], source: str
 ) -> Iterator[gpus.Fact]:
     """Yield every value of the catalogue's GPU: as measured, as the driver says, or as it is there."""
-    given = dict(_attributes(device["attributes"]))
+    attributes = dict(_attributes(device["attributes"]))
     for record in model.fields:
         if record.field in measured:
             value = measured[record.field]
             yield gpus.Fact(
                 record.field, value.value, value.unit, source, "measured here", value.rule, value.spread
             )
-        elif record.field in given:
-            number, unit, rule = given[record.field]
+        elif record.field in attributes:
+            number, unit, rule = attributes[record.field]
             driver = f"CUDA driver {device['driver']} on this GPU"
             yield gpus.Fact(record.field, number, unit, driver, "derived" if rule else "stated", rule)
         elif model.header.name != device["name"] and record.provenance != "stated":

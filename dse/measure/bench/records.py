@@ -74,11 +74,11 @@ def load(path: Path) -> Recording:
         raise DseError(f"{path}: found no file, expected what `dse measure gpu` recorded")
     table = safe_readers.parquet(path)
     with safe_readers.refused(path):
-        told = (table.schema.metadata or {}).get(_METADATA)
+        metadata = (table.schema.metadata or {}).get(_METADATA)
         rows = table.to_pylist()
-        if told is None or not set(_COLUMNS) <= set(table.column_names):
+        if metadata is None or not set(_COLUMNS) <= set(table.column_names):
             raise DseError(f"{path}: found no recording, expected what `dse measure gpu` recorded")
-        device = parse_json(told.decode(), str(path))
+        device = parse_json(metadata.decode(), str(path))
         records = [
             BenchmarkRecord(
                 str(row["benchmark"]),

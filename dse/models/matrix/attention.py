@@ -85,8 +85,8 @@ class AttentionCase(eqx.Module):
     @staticmethod
     def of(attentions: Sequence[Attention]) -> "AttentionCase":
         """Attentions as arrays."""
-        kinds = [OPERANDS[one.operands] for one in attentions]
-        packs = [one.heads // one.groups if one.packed else 1 for one in attentions]
+        kinds = [OPERANDS[attention.operands] for attention in attentions]
+        packs = [attention.heads // attention.groups if attention.packed else 1 for attention in attentions]
 
         def column(values: Sequence) -> Array:
             return jnp.asarray(np.array([float(value) for value in values])[:, None], jnp.float32)
@@ -94,17 +94,24 @@ class AttentionCase(eqx.Module):
         return AttentionCase(
             blocks=column([o.batch * o.heads / pack for o, pack in zip(attentions, packs, strict=True)]),
             rows=column([o.queries * pack for o, pack in zip(attentions, packs, strict=True)]),
-            keys=column([one.keys for one in attentions]),
-            met=column([min(one.visited or one.keys, one.keys) for one in attentions]),
-            past=column([max(one.keys - one.queries, 0) for one in attentions]),
-            causal=column([one.causal for one in attentions]),
-            pages=column([1.0 / one.page if one.page else 0.0 for one in attentions]),
-            depth=column([one.head_dim for one in attentions]),
+            keys=column([attention.keys for attention in attentions]),
+            met=column(
+                [min(attention.visited or attention.keys, attention.keys) for attention in attentions]
+            ),
+            past=column([max(attention.keys - attention.queries, 0) for attention in attentions]),
+            causal=column([attention.causal for attention in attentions]),
+            pages=column([1.0 / attention.page if attention.page else 0.0 for attention in attentions]),
+            depth=column([attention.head_dim for attention in attentions]),
             size=column([kind.activation_bytes for kind in kinds]),
             shared_keys=column(
                 [
-                    2.0 * one.batch * one.groups * one.keys * one.head_dim * kind.activation_bytes
-                    for one, kind in zip(attentions, kinds, strict=True)
+                    2.0
+                    * attention.batch
+                    * attention.groups
+                    * attention.keys
+                    * attention.head_dim
+                    * kind.activation_bytes
+                    for attention, kind in zip(attentions, kinds, strict=True)
                 ]
             ),
             runs_at={name: column([kind.rate == name for kind in kinds]) for name in RATES},

@@ -52,26 +52,30 @@ class Case(eqx.Module):
         """Products as arrays; `heights` is BLOCK_SIZE_M of each configuration."""
         distinct, place = np.unique(heights, return_inverse=True)
         distinct = distinct.tolist()
-        kinds = [OPERANDS[one.operands] for one in products]
+        kinds = [OPERANDS[product.operands] for product in products]
         active = active_experts(products)
 
         def column(values: Sequence) -> Array:
             return jnp.asarray(np.array([float(value) for value in values])[:, None], jnp.float32)
 
-        weights = [n * one.columns * one.depth for n, one in zip(active.tolist(), products, strict=True)]
-        read = [(one.tokens if one.shared_rows else one.rows) * one.depth for one in products]
-        copies = np.array([one.copy_bytes for one in products])
+        weights = [
+            n * product.columns * product.depth for n, product in zip(active.tolist(), products, strict=True)
+        ]
+        read = [
+            (product.tokens if product.shared_rows else product.rows) * product.depth for product in products
+        ]
+        copies = np.array([product.copy_bytes for product in products])
         return Case(
-            rows=column([one.rows for one in products]),
-            columns=column([one.columns for one in products]),
-            depth=column([one.depth for one in products]),
+            rows=column([product.rows for product in products]),
+            columns=column([product.columns for product in products]),
+            depth=column([product.depth for product in products]),
             active=column(list(active)),
             weights=column([n * kind.weight_bytes for n, kind in zip(weights, kinds, strict=True)]),
             activations=column([n * kind.activation_bytes for n, kind in zip(read, kinds, strict=True)]),
             beside=column(
                 [
-                    n * kind.weight_bytes * one.beside
-                    for n, kind, one in zip(weights, kinds, products, strict=True)
+                    n * kind.weight_bytes * product.beside
+                    for n, kind, product in zip(weights, kinds, products, strict=True)
                 ]
             ),
             row_tiles=jnp.asarray(row_tiles(products, distinct)[:, place], jnp.float32),
@@ -79,8 +83,8 @@ class Case(eqx.Module):
             activation_bytes=column([kind.activation_bytes for kind in kinds]),
             weight_bytes=column([kind.weight_bytes for kind in kinds]),
             result_bytes=column([kind.result_bytes for kind in kinds]),
-            activation_by_depth=column([one.layouts[0] == "row" for one in products]),
-            weight_by_depth=column([one.layouts[1] == "column" for one in products]),
+            activation_by_depth=column([product.layouts[0] == "row" for product in products]),
+            weight_by_depth=column([product.layouts[1] == "column" for product in products]),
             activation_copy=column(copies[:, 0].tolist()),
             weight_copy=column(copies[:, 1].tolist()),
             runs_at={name: column([kind.rate == name for kind in kinds]) for name in RATES},

@@ -76,8 +76,10 @@ def as_dict(configuration: Sequence[int] | np.ndarray) -> dict[str, int]:
 
 def from_dicts(dicts: Sequence[Mapping[str, int]]) -> Configurations:
     """The table of named configurations. **Raises:** DseError for a parameter that is missing."""
-    for one in dicts:
+    for values in dicts:
         for name in PARAMETERS:
-            if name not in one:
+            if name not in values:
                 raise DseError(f"configuration: {name}: missing, expected {', '.join(PARAMETERS)}")
-    return np.array([[int(one[name]) for name in PARAMETERS] for one in dicts]).reshape(-1, len(PARAMETERS))
+    return np.array([[int(values[name]) for name in PARAMETERS] for values in dicts]).reshape(
+        -1, len(PARAMETERS)
+    )

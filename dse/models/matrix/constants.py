@@ -1,6 +1,6 @@
-"""What no data sheet tells of Triton's products of matrices: constants with a default, and fitted values.
+"""Constants of Triton's products of matrices that no data sheet states: defaults and fitted values.
 
-A constant is its default times exp(spread x): x is what is fitted, with a standard normal before any data.
+A constant is its default times exp(spread x): x is fitted, with a standard normal prior.
 constants.toml has fitted values; `scripts/studies/evaluate_moe.py DIR --write` writes it.
 """
 

@@ -30,9 +30,11 @@ class Rest(eqx.Module):
     def of(layers: Sequence[tuple[Product, ...]]) -> "Rest":
         """Of layers, by their two products."""
         up, down = ([layer[place] for layer in layers] for place in (0, 1))
-        converts = np.array([float(not one.halves) for one in up])
-        tokens, rows = (np.array([getattr(one, name) for one in up], float) for name in ("tokens", "rows"))
-        hidden, inner = (np.array([one.depth for one in launch], float) for launch in (up, down))
+        converts = np.array([float(not product.halves) for product in up])
+        tokens, rows = (
+            np.array([getattr(product, name) for product in up], float) for name in ("tokens", "rows")
+        )
+        hidden, inner = (np.array([product.depth for product in launch], float) for launch in (up, down))
         activated = rows * 3.0 * inner * HALF  # gate and up read, their product written
         summed = (rows + tokens) * hidden * HALF
         converted = (HALF + 1.0) * (tokens * hidden + rows * inner)

@@ -28,7 +28,7 @@ CONVERTED = 3.0  # B moved to convert a weight
 
 def library_seconds(machine: Machine, products: Sequence[Product]) -> Float[Array, "gpus products"]:
     """Predict the library's times, in s, of dense products; NaN where it has none: experts, block scales."""
-    kinds = [OPERANDS[one.operands] for one in products]
+    kinds = [OPERANDS[product.operands] for product in products]
 
     pairs = list(zip(products, kinds, strict=True))
 
@@ -38,14 +38,19 @@ def library_seconds(machine: Machine, products: Sequence[Product]) -> Float[Arra
     def column(values: Array) -> Float[Array, "gpus 1"]:
         return values[:, None]
 
-    rows, columns, depth = (row([getattr(one, n) for one in products]) for n in ("rows", "columns", "depth"))
+    rows, columns, depth = (
+        row([getattr(product, n) for product in products]) for n in ("rows", "columns", "depth")
+    )
     a, result = (row([getattr(kind, n) for kind in kinds]) for n in ("activation_bytes", "result_bytes"))
     converts = row([kind.converts for kind in kinds])
     copy = row(
-        [one.copy_bytes[0] if OPERANDS[one.operands].converts else min(one.copy_bytes) for one in products]
+        [
+            product.copy_bytes[0] if OPERANDS[product.operands].converts else min(product.copy_bytes)
+            for product in products
+        ]
     )
     scalar = row([kind.rate == "fp32" for kind in kinds])
-    dense = row([one.experts == 1 and not kind.sums_apart for one, kind in pairs])
+    dense = row([product.experts == 1 and not kind.sums_apart for product, kind in pairs])
     cycles = jnp.stack([machine.mma[kind.rate] for kind in kinds], axis=1)  # of a multiply-add
 
     padded = jnp.ceil(rows / TILE) * jnp.ceil(columns / TILE) * TILE**2

@@ -78,11 +78,11 @@ class Machine(eqx.Module):
             l2_bytes=column([gpu.l2_bytes for gpu in gpus]),
             l2_bandwidth=column([32.0 / float(gpu.cpi.l2) for gpu in gpus]),
             l2_latency=column([gpu.latency.l2 for gpu in gpus]),
-            shared_bytes=column([one.shared_bytes_per_sm for one in limits]),
-            shared_reserved=column([one.shared_bytes_reserved for one in limits]),
-            registers=column([one.registers_per_sm for one in limits]),
-            warps=column([one.warps_per_sm for one in limits]),
-            blocks=column([one.blocks_per_sm for one in limits]),
+            shared_bytes=column([sm.shared_bytes_per_sm for sm in limits]),
+            shared_reserved=column([sm.shared_bytes_reserved for sm in limits]),
+            registers=column([sm.registers_per_sm for sm in limits]),
+            warps=column([sm.warps_per_sm for sm in limits]),
+            blocks=column([sm.blocks_per_sm for sm in limits]),
             mma_warp=column([rate(gpu, "mma_warp") for gpu in gpus]),
             shared_operands=column(np.isin(capability, SHARED_OPERANDS)),
             tensor_memory=column(np.isin(capability, TENSOR_MEMORY)),
@@ -123,7 +123,9 @@ def possible(
     """
     rows, columns, depth, stages = (configurations[None, :, place] for place in (0, 1, 2, 5))
     from_shared = (int(file.gpu.compute_capability) in SHARED_OPERANDS) * (rows >= SHARED_ROWS)
-    asked = [(one.operands, tuple(copy < ASYNCHRONOUS for copy in one.copy_bytes)) for one in products]
+    asked = [
+        (product.operands, tuple(copy < ASYNCHRONOUS for copy in product.copy_bytes)) for product in products
+    ]
     kinds = list(dict.fromkeys(asked))
 
     def column(values: Iterable) -> np.ndarray:
@@ -140,4 +142,4 @@ def possible(
         (column(waits[0] for _, waits in kinds), column(waits[1] for _, waits in kinds)),
     )
     fits = buffers <= int(file.gpu.limits.shared_bytes_per_block)
-    return fits[[kinds.index(one) for one in asked]]
+    return fits[[kinds.index(operands) for operands in asked]]

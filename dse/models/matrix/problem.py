@@ -107,12 +107,12 @@ class Product:
             self.depth if self.layouts[0] == "row" else self.tokens,
             self.depth if self.layouts[1] == "column" else self.columns,
         )
-        found = []
+        copies = []
         for size, length, stride in zip(sizes, next_to, self.strides, strict=True):
             divides = math.gcd(length, stride or length, 16)
             elements = divides if self.constant or divides == 16 else 1
-            found.append(int(min(16, elements * size)))
-        return found[0], found[1]
+            copies.append(int(min(16, elements * size)))
+        return copies[0], copies[1]
 
     @property
     def rows(self) -> int:
@@ -141,12 +141,12 @@ def active_experts(products: Sequence[Product]) -> Float[np.ndarray, " products"
     """The expected number of experts with at least one row."""
     return np.array(
         [
-            np.count_nonzero(_loads(one))
-            if one.routing != "random"
-            else one.experts * -np.expm1(one.tokens * np.log1p(-one.chosen / one.experts))
-            if one.chosen < one.experts
-            else one.experts
-            for one in products
+            np.count_nonzero(_loads(product))
+            if product.routing != "random"
+            else product.experts * -np.expm1(product.tokens * np.log1p(-product.chosen / product.experts))
+            if product.chosen < product.experts
+            else product.experts
+            for product in products
         ],
         float,
     )
@@ -159,10 +159,10 @@ def row_tiles(products: Sequence[Product], heights: Sequence[float]) -> Float[np
     """
     table = np.empty((len(products), len(heights)))
     known: dict[tuple, np.ndarray] = {}
-    for place, one in enumerate(products):
-        key = (one.tokens, one.experts, one.chosen, one.routing, one.skew)
+    for place, product in enumerate(products):
+        key = (product.tokens, product.experts, product.chosen, product.routing, product.skew)
         if key not in known:
-            known[key] = np.array([_tiles(one, height) for height in heights])
+            known[key] = np.array([_tiles(product, height) for height in heights])
         table[place] = known[key]
     return table
 
@@ -175,48 +175,52 @@ def launched_row_tiles(
     Source: vLLM 0.33.0, moe_align_block_size and invoke_fused_moe_kernel (Apache-2.0).
     """
     table = np.empty((len(products), len(heights)))
-    for place, one in enumerate(products):
-        if one.routing == "batch":
-            table[place] = [_tiles(one, height) for height in heights]
+    for place, product in enumerate(products):
+        if product.routing == "batch":
+            table[place] = [_tiles(product, height) for height in heights]
             continue
         for column, height in enumerate(heights):
-            most = one.rows + one.experts * (height - 1)
-            if one.tokens < height:
-                most = min(most, one.rows * height)
-            table[place, column] = -(-(most if one.experts > 1 else one.rows) // height)
+            most = product.rows + product.experts * (height - 1)
+            if product.tokens < height:
+                most = min(most, product.rows * height)
+            table[place, column] = -(-(most if product.experts > 1 else product.rows) // height)
     return table
 
 
-def _loads(one: Product) -> Float[np.ndarray, " experts"]:
+def _loads(product: Product) -> Float[np.ndarray, " experts"]:
     """Rows of each expert, ascending, where they are not drawn.
 
     **Source:** of skewed ones, quantiles of the power law that aiconfigurator draws (ai-dynamo, Apache-2.0):
     from 1 to 0.8 of the tokens, or from 0.01 to 2 where there are no more rows than experts. A token that
     would meet an expert twice takes idle ones instead, the same for all tokens: as many as it has experts.
     """
-    places = np.arange(one.experts)
-    if one.routing != "skewed":
-        return np.sort(one.rows // one.experts + (places < one.rows % one.experts)).astype(float)
-    low, high = (1.0, max(0.8 * one.tokens, 1.0)) if one.rows > one.experts else (0.01, 2.0)
-    power = 1.0 - one.skew
-    drawn = (low**power + (high**power - low**power) * (places + 0.5) / one.experts) ** (1.0 / power)
+    places = np.arange(product.experts)
+    if product.routing != "skewed":
+        return np.sort(product.rows // product.experts + (places < product.rows % product.experts)).astype(
+            float
+        )
+    low, high = (1.0, max(0.8 * product.tokens, 1.0)) if product.rows > product.experts else (0.01, 2.0)
+    power = 1.0 - product.skew
+    drawn = (low**power + (high**power - low**power) * (places + 0.5) / product.experts) ** (1.0 / power)
     for _ in range(3):  # no expert has a token twice
-        drawn = np.minimum(drawn * one.rows / drawn.sum(), one.tokens)
+        drawn = np.minimum(drawn * product.rows / drawn.sum(), product.tokens)
     rows = np.round(drawn)
-    turns, more = divmod(int(one.rows - rows.sum()), one.experts)  # what rounding left, largest first
-    rows = np.maximum(rows + turns + (places >= one.experts - more), 0.0)
-    idle = np.flatnonzero(rows == 0.0)[::-1][: min(one.chosen, int(one.rows - np.count_nonzero(rows)))]
+    turns, more = divmod(int(product.rows - rows.sum()), product.experts)  # what rounding left, largest first
+    rows = np.maximum(rows + turns + (places >= product.experts - more), 0.0)
+    idle = np.flatnonzero(rows == 0.0)[::-1][
+        : min(product.chosen, int(product.rows - np.count_nonzero(rows)))
+    ]
     rows[idle] = 1.0
     return rows
 
 
-def _tiles(one: Product, height: float) -> float:
-    if one.routing != "random":
-        return float(np.ceil(_loads(one) / height).sum())
-    if one.chosen == one.experts:
-        return one.experts * -(-one.tokens // height)
-    share = one.chosen / one.experts
-    mean, deviation = one.tokens * share, np.sqrt(one.tokens * share * (1.0 - share))
+def _tiles(product: Product, height: float) -> float:
+    if product.routing != "random":
+        return float(np.ceil(_loads(product) / height).sum())
+    if product.chosen == product.experts:
+        return product.experts * -(-product.tokens // height)
+    share = product.chosen / product.experts
+    mean, deviation = product.tokens * share, np.sqrt(product.tokens * share * (1.0 - share))
     full = int(max(mean - 8.0 * deviation, 0.0) // height)  # tiles that are there but for one in 10^15
-    beyond = np.arange(full * height, min(one.tokens, mean + 8.0 * deviation + height), height)
-    return one.experts * float(full + binom.sf(beyond, one.tokens, share).sum())
+    beyond = np.arange(full * height, min(product.tokens, mean + 8.0 * deviation + height), height)
+    return product.experts * float(full + binom.sf(beyond, product.tokens, share).sum())

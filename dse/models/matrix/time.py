@@ -1,7 +1,7 @@
 """The time of one product of matrices by Triton, closed form.
 
 A block of the grid is a tile of the result. It loops over the depth: copies into shared memory run `stages`
-ahead, tensor cores multiply. Blocks lie on SMs in waves; a tile over rows belongs to one expert and may be
+ahead, tensor cores multiply. Blocks run on SMs in waves; a tile over rows belongs to one expert and may be
 padded.
 
 - An SM is as slow as its busiest pipe (tensor cores, shared memory, issue, its share of L2) over all blocks
@@ -15,7 +15,7 @@ What is fitted is in `dse.models.matrix.constants`.
 Sources: Triton's matrix multiplication tutorial (grouped order) and its layout of warps (AccelerateMatmul),
 MIT; vLLM's fused_moe kernel (Apache-2.0); Little 1961. Hopper converts fp8 that comes out of registers, and
 slowly: NVIDIA/cutlass issue 1986, triton-lang/triton pull request 4563. Tensor memory: NVIDIA, PTX ISA,
-tcgen05 (64 rows lie in half of its lanes), and what Triton 3.9 compiles for capability 10.0. Code of narrow
+tcgen05 (64 rows take half of its lanes), and what Triton 3.9 compiles for capability 10.0. Code of narrow
 copies: what it compiles of vLLM's kernel for capability 9.0, 4,980 instructions for 192 bytes of a thread.
 """
 
@@ -37,7 +37,7 @@ SCHEDULERS = 4.0  # of an SM, each with its tensor core
 CODE = 208.0  # B of a copy narrower than that: 13 instructions for its address, mask, load and store
 CODE_CACHE = 2.0**16  # B of code that an SM keeps
 CODE_EDGE = 0.2
-CONFLICTS = 8.0  # accesses of shared memory by lanes whose columns of the weights lie apart
+CONFLICTS = 8.0  # accesses of shared memory by lanes whose columns of the weights are not adjacent
 REGISTERS_A_THREAD = 255.0
 SUMS_APART = 1.5  # registers of a sum that is added up apart, beside its own
 HELD = 128.0  # B of depth of operands in registers at a time, at most
@@ -55,7 +55,7 @@ class _Block(eqx.Module):
     depth: Array  # of a pass
     threads: Array
     from_shared: Array  # whether tensor cores read both operands from shared memory
-    tensor_memory: Array  # whether its sums lie in tensor memory
+    tensor_memory: Array  # whether its sums are in tensor memory
     as_fp16: Array  # 1 where fp8 is made fp16 in registers
     warp_rows: Array
     warp_columns: Array
@@ -101,9 +101,9 @@ def seconds(
     operands = case.weights + case.activations + case.beside
     cold = _beyond(operands / (machine.l2_bytes * k.resident), k.resident_edge)
     cold = jnp.maximum(cold, timing.flushed)
-    one = _pass(machine, case, tile, block, grid, cold, k)
-    first, sm = _sm(machine, tile, block, grid, one, cold, k)
-    dram = _dram(machine, case, tile, block, grid, one, cold, k)
+    main_pass = _pass(machine, case, tile, block, grid, cold, k)
+    first, sm = _sm(machine, tile, block, grid, main_pass, cold, k)
+    dram = _dram(machine, case, tile, block, grid, main_pass, cold, k)
     without_rows = jnp.maximum(case.launched - case.row_tiles, 0.0) * grid.column_tiles
     idle = without_rows * k.idle_block / (machine.sms * grid.resident)
     launch = k.launch + timing.events * k.events + k.ramp * first / machine.clock
@@ -211,7 +211,7 @@ def _multiply(
     )
     scalar = case.runs_at["fp32"] > 0.0
     thread_rows, thread_columns = thread_layout(bm, bn, tile.warps)
-    conflicts = jnp.where(case.weight_by_depth > 0.0, CONFLICTS, 0.5)  # of lanes whose columns lie apart
+    conflicts = jnp.where(case.weight_by_depth > 0.0, CONFLICTS, 0.5)  # of lanes with distant columns
     by_lanes = LINE * tile.warps * (0.5 * thread_rows + conflicts * thread_columns)
     return (
         jnp.where(scalar, products * rate / jnp.minimum(k.fma, 1.0), mma),
@@ -276,7 +276,7 @@ def _sm(
     tile: Configuration,
     block: _Block,
     grid: _Grid,
-    one: _Pass,
+    main_pass: _Pass,
     cold: Array,
     k: Constants,
 ) -> tuple[Array, Array]:
@@ -284,16 +284,16 @@ def _sm(
     uncached = _beyond((2.0 * block.code + 1.0) / CODE_CACHE, CODE_EDGE)
     fetched = block.code / LINE * machine.l2_latency * uncached  # line by line, as nothing fetches ahead
     latency = k.latency * (machine.dram_latency * cold + machine.l2_latency * (1.0 - cold))
-    waited = one.alone + fetched + latency
-    alone = jnp.where(block.waits, waited, _overlap(PIPES, one.alone, waited / _ahead(tile, block, k)))
+    waited = main_pass.alone + fetched + latency
+    alone = jnp.where(block.waits, waited, _overlap(PIPES, main_pass.alone, waited / _ahead(tile, block, k)))
     buffers = jnp.maximum(tile.stages - 1.0, 1.0)
     first = (
         fetched + k.lookups * machine.l2_latency * 3.0 + latency + k.fill * buffers * block.tile_bytes / 64.0
     )
     store = k.store * (tile.rows * tile.columns / 16.0 + 300.0)
     waiting = jnp.ceil(grid.on_sm / grid.resident) * (grid.passes * alone + first + store)
-    busy = grid.on_sm * (grid.passes * one.busy + 0.3 * store)
-    from_l2 = grid.on_sm * grid.passes * one.from_l2 / (machine.l2_bandwidth * k.l2)
+    busy = grid.on_sm * (grid.passes * main_pass.busy + 0.3 * store)
+    from_l2 = grid.on_sm * grid.passes * main_pass.from_l2 / (machine.l2_bandwidth * k.l2)
     return first, _overlap(k.sm_overlap, waiting, busy, from_l2) / machine.clock
 
 
@@ -303,7 +303,7 @@ def _dram(
     tile: Configuration,
     block: _Block,
     grid: _Grid,
-    one: _Pass,
+    main_pass: _Pass,
     cold: Array,
     k: Constants,
 ) -> Array:
@@ -326,11 +326,11 @@ def _dram(
     panels = streamed + abreast * bm * case.depth * a  # that running blocks read
     apart_by = k.drift * (1.01 - 1.0 / waves)  # share of its depth that one block is ahead of another
     lost = _beyond(apart_by * panels / kept, k.drift_edge)
-    copied = grid.blocks * grid.passes * one.copied
+    copied = grid.blocks * grid.passes * main_pass.copied
     moved = once + jnp.maximum(copied - once, 0.0) * lost
     needed = machine.dram_bandwidth / machine.clock / machine.sms * machine.dram_latency  # bytes in flight
     sms = jnp.minimum(machine.sms, grid.blocks)
-    flight = sms / machine.sms * grid.at_once * _ahead(tile, block, k) * one.copied / needed
+    flight = sms / machine.sms * grid.at_once * _ahead(tile, block, k) * main_pass.copied / needed
     deep = jnp.minimum(jnp.maximum(tile.stages - 1.0, 1.0), 2.0)
     a_run = RUN / (a * jnp.where(case.activation_by_depth > 0.0, block.depth * deep, bm))
     b_run = RUN / (b * jnp.where(case.weight_by_depth > 0.0, block.depth * deep, bn))
@@ -369,11 +369,11 @@ def warp_layout(bm: Array, bn: Array, warps: Array) -> tuple[Array, Array]:
 def _overlap(exponent: Array | int, *times: Array) -> Array:
     """Join times that overlap: their largest where the exponent is large, their sum where it is 1."""
     longest = times[0]
-    for one in times[1:]:
-        longest = jnp.maximum(longest, one)
-    return longest * sum((one / longest) ** exponent for one in times) ** (1.0 / exponent)
+    for time in times[1:]:
+        longest = jnp.maximum(longest, time)
+    return longest * sum((time / longest) ** exponent for time in times) ** (1.0 / exponent)
 
 
 def _beyond(ratio: Array, edge: Array | float) -> Array:
-    """1 where a working set exceeds what is kept, 0 where it fits; `edge` is how gradually."""
+    """1 where a working set exceeds the cache, 0 where it fits; `edge` is the width of the transition."""
     return jax.nn.sigmoid(jnp.log(ratio) / edge)

@@ -1,8 +1,8 @@
 """WFG corrected: exposed latency is paid once, and cycles hide either computation or memory.
 
-Known error: Eq. L42 takes the mean over all blocks for what lies before each load. Where blocks are unequal
+Known error: Eq. L42 takes the mean over all blocks for the code before each load. Where blocks are unequal
 a load behind a short one is credited with cycles that do not exist, and cycles can fall as warps are added.
-A described kernel has equal blocks; for other graphs compare with Volkov's Λ_app.
+A kernel known by its counts alone has equal blocks; else compare with Volkov's Λ_app.
 """
 
 import jax.numpy as jnp
@@ -45,7 +45,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
         comp_latency(gpu, kernel),
         None,
         kernel.work.barrier,
-        graph(kernel),
+        graph(gpu, kernel),
         exposed,
     )
     return Prediction.of(gpu.clock, details, launch.waves, **run)

@@ -1,21 +1,30 @@
-"""WFG of a kernel known by its counts: equal trips of computation, shared memory, barriers and global
+"""WFG of a kernel: a loop for each of its phases, of computation, shared memory, barriers and global
 accesses, the first of which is waited for.
 
+A kernel that is read from source, or described phase by phase, has the code between two barriers as a loop of
+its own, with its own pipes and its longest chain of dependences. The weight is how often an average warp goes
+through it (trips of loops, shares of branches); the trips are the waits of one warp for memory, by the
+dependences of the code. A kernel known by its counts alone has equal trips of the averages instead.
+
 Λ and λ of memory are those of the level that is busiest and of the mean access. Warps are alike, so
-WLP_effect is what is resident. Graphs with branches and loops of their own: `dse.models.wfg.weights`.
+WLP_effect is the resident warps. Any other graph: `dse.models.wfg.weights`.
 Known error: the exposed latency is paid by every warp, and cycles that already hide computation hide memory
 as well (`wfg-corrected` mends both).
 """
 
+from dataclasses import replace
+from functools import reduce
+
 import jax.numpy as jnp
+from jaxtyping import Array
 
 from dse.hardware.memory import access_cpi, access_latency, safe_divide, shared_latency
 from dse.hardware.tensor import tensor_cycles, tensor_latency
 from dse.models.about import About
-from dse.models.notation import waits
+from dse.models.notation import phase_accesses, phase_busy, phase_waits, waits
 from dse.models.wfg.graph import Barrier, Compute, Memory, Scratchpad, WfgBranch, WfgLoop, WorkFlow
 from dse.models.wfg.weights import Hardware, average_warp
-from dse.types import ARITHMETIC, Gpu, Kernel, Launch, Prediction
+from dse.types import ARITHMETIC, Gpu, Kernel, Launch, Phase, Prediction
 
 MONOTONE = False
 ABOUT = About(
@@ -24,16 +33,17 @@ ABOUT = About(
         "B3": "n computations: n u max(1, P / (u ILP WLP))",
         "B4": "access: u + max(0, (CYC_mem − CYC_compute) / NUM_mem)",
         "B5": "NBC = CYC_compute / (NUM_mem + NUM_sync + 1)",
-        "B6": "load that is waited for: Λ_mem − (WLP − 1) NBC, if that is longer than what lies between",
+        "B6": "load that is waited for: Λ_mem − (WLP − 1) NBC, if that is longer than the code between",
     },
     inputs=(
         "λ and Λ of computation, of shared memory and of global memory, each lumped",
-        "counts of computation, accesses and barriers; how often a warp waits for memory",
+        "counts of computation, accesses and barriers, phase by phase where phases are known",
+        "how often a warp waits for memory",
         "instruction-level and memory-level parallelism",
         "resident warps",
     ),
     ignores=(
-        "branches, which a kernel known by its counts does not have",
+        "branches, beyond how often an average warp goes through a phase",
         "work groups that do not fill the SM evenly",
         "issue limit of all instructions together, schedulers",
     ),
@@ -41,17 +51,42 @@ ABOUT = About(
     aspects=frozenset({"ILP", "Λ_comp", "Λ_mem", "barriers"}),
     column="wfg",
     differs={
-        "workgroups": "of a kernel known by its counts all resident warps are alike; effective() has groups",
-        "divergent warps": "a kernel known by its counts has no branches; average_warp() has them",
+        "workgroups": "all resident warps are alike; effective() has groups",
+        "divergent warps": "a phase has its mean over warps; average_warp() has branches",
     },
 )
 
 
 def graph(gpu: Gpu, kernel: Kernel, launch: Launch) -> WorkFlow:
-    """Make a graph of a kernel's counts: as many equal trips as a warp waits for memory."""
+    """Make a graph: a loop for each phase, with as many trips as a warp waits for memory in it. Where phases
+    are not known, one loop of the whole kernel's counts.
+    """
+    if not kernel.phases:
+        return (_of_counts(gpu, kernel, launch),)
+    each = zip(kernel.phases, phase_accesses(kernel), strict=True)
+    return tuple(_of_phase(gpu, kernel, launch, *phase_with_accesses) for phase_with_accesses in each)
+
+
+def _of_phase(gpu: Gpu, kernel: Kernel, launch: Launch, phase: Phase, accesses: Array) -> WfgLoop:
+    times = phase_waits(phase)
+    busy = phase_busy(gpu, phase, accesses, ARITHMETIC)
+    waited = reduce(jnp.add, (getattr(phase.waits, name) * getattr(gpu.latency, name) for name in ARITHMETIC))
+    shared = jnp.maximum(phase.work.shared * gpu.cpi.shared, (phase.memory_insts - accesses) * gpu.lsu_cycles)
+    return _loop(
+        jnp.maximum(times, 1.0),
+        phase.passes,
+        # Eq. 3 of all its instructions: n λ is what its pipe is busy, n Λ / ILP what a warp alone takes.
+        Compute(insts=jnp.ones_like(busy), cpi=busy, latency=waited + phase.slots),
+        jnp.maximum(shared, phase.waits.shared * gpu.latency.shared / launch.warps_per_sm),
+        phase.work.barrier,
+        accesses,
+        jnp.minimum(times, 1.0),
+        access_cpi(gpu, kernel),
+    )
+
+
+def _of_counts(gpu: Gpu, kernel: Kernel, launch: Launch) -> WfgLoop:
     times = waits(kernel)
-    some = (times > 0).astype(times.dtype)
-    trips = jnp.where(times > 0, times, 1.0)
     insts = kernel.other_insts
     busy, alone = insts / gpu.issue_limit, kernel.other_insts * gpu.latency.int32
     for name in ARITHMETIC:
@@ -62,28 +97,42 @@ def graph(gpu: Gpu, kernel: Kernel, launch: Launch) -> WorkFlow:
     insts, alone = insts + products, alone + products * tensor_latency(gpu, kernel.work)
     busy = jnp.maximum(jnp.maximum(busy, tensor_cycles(gpu, kernel.work)), insts / gpu.issue_limit)
     insts = jnp.where((insts == 0.0) & (busy > 0.0), 1.0, insts)  # products of matrices and nothing else
-    compute = Compute(
-        insts=insts / trips,
-        ilp=kernel.ilp,
-        cpi=safe_divide(busy, insts),
-        latency=safe_divide(alone, insts),
-    )
     # An access to shared memory is as an instruction of Eq. 3: its passes issue, its latency is hidden by
     # others.
     passes = jnp.maximum(kernel.work.shared * gpu.cpi.shared, kernel.shared_insts * gpu.lsu_cycles)
     waited = kernel.shared_insts * shared_latency(gpu, kernel) / (kernel.ilp * launch.warps_per_sm)
-    access = access_cpi(gpu, kernel)
-    return (
-        WfgLoop(
-            trips=trips,
-            body=(
-                compute,
-                Scratchpad(cycles=jnp.maximum(passes, waited) / trips),
-                WfgLoop(trips=kernel.work.barrier / trips, body=(Barrier(),)),
-                WfgBranch(taken=some, passed=1.0 - some, then=(Memory(bytes=access, name="load"),)),
-                WfgLoop(trips=kernel.mem_insts / trips - some, body=(Memory(bytes=access),)),
-                Scratchpad(cycles=0.0 * access, uses=("load",)),
-            ),
+    return _loop(
+        jnp.where(times > 0, times, 1.0),
+        1.0,
+        Compute(insts=insts, ilp=kernel.ilp, cpi=safe_divide(busy, insts), latency=safe_divide(alone, insts)),
+        jnp.maximum(passes, waited),
+        kernel.work.barrier,
+        kernel.mem_insts,
+        (times > 0).astype(times.dtype),
+        access_cpi(gpu, kernel),
+    )
+
+
+def _loop(
+    trips: Array,
+    passes: Array | float,
+    compute: Compute,
+    shared: Array,
+    barriers: Array,
+    accesses: Array,
+    waited: Array,
+    access: Array,
+) -> WfgLoop:
+    """Share what there is in one pass among equal trips; of the accesses of a trip, `waited` has its use."""
+    return WfgLoop(
+        trips=passes * trips,
+        body=(
+            replace(compute, insts=compute.insts / trips),
+            Scratchpad(cycles=shared / trips),
+            WfgLoop(trips=barriers / trips, body=(Barrier(),)),
+            WfgBranch(taken=waited, passed=1.0 - waited, then=(Memory(bytes=access, name="load"),)),
+            WfgLoop(trips=jnp.maximum(accesses / trips - waited, 0.0), body=(Memory(bytes=access),)),
+            Scratchpad(cycles=0.0 * access, uses=("load",)),
         ),
     )
 
@@ -92,7 +141,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     """Predict the cycles of a launch.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
-    **Gap:** SIMD_work / SIMD_engine is one issue slot, 1 / IL, for what is no computation. **Source:** Eqs. 3
+    **Gap:** SIMD_work / SIMD_engine is one issue slot, 1 / IL, for other instructions. **Source:** Eqs. 3
     to 6.
     """
     hardware = Hardware(

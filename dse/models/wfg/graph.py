@@ -13,16 +13,23 @@ from collections.abc import Iterator
 from typing import Any
 
 import equinox as eqx
+from jaxtyping import Array
 
 from dse.types import _as_float, _Quantities, quantity, several
 
 Weight = Any  # a float array, made of a number or of any array
 
 
-def _optional(unit: str) -> Any:
+def optional(unit: str) -> Any:
+    """Declare a field that is None where what holds elsewhere holds, see `own`."""
     return eqx.field(
         converter=lambda x: None if x is None else _as_float(x), metadata={"unit": unit}, default=None
     )
+
+
+def own(value: Array | None, otherwise: Array) -> Array:
+    """Return a node's own value, or what holds for all that have none."""
+    return otherwise if value is None else value
 
 
 def _names() -> Any:
@@ -38,9 +45,9 @@ class Compute(_Quantities):
 
     insts: Weight = quantity("1")
     ilp: Weight = quantity("1", default=1.0)
-    cpi: Weight = _optional("cycles")
-    latency: Weight = _optional("cycles")
-    warps: Weight = _optional("warps")
+    cpi: Weight = optional("cycles")
+    latency: Weight = optional("cycles")
+    warps: Weight = optional("warps")
     uses: tuple[str, ...] = _names()
 
 
@@ -48,7 +55,7 @@ class Memory(_Quantities):
     """M, one access to global memory; a load that is waited for has a name of its own in the graph."""
 
     bytes: Weight = quantity("B")  # moved for one warp
-    warps: Weight = _optional("warps")
+    warps: Weight = optional("warps")
     name: str = eqx.field(static=True, default="")
     uses: tuple[str, ...] = _names()
 

@@ -1,30 +1,43 @@
 """WFG in the Pipeline paper's notation: blocks of computation between the loads of a warp.
 
-Bank conflicts are in Λ_comp: there are no scratch-pad nodes.
+A kernel whose phases are known has blocks of its own in each, as often as an average warp comes there; one
+that is known by its counts alone has equal blocks. Bank conflicts are in Λ_comp: there are no scratch-pad
+nodes.
 Known errors: Eq. L31 multiplies Eq. L30 by α^i twice (once is meant); the exposed latency is paid by every
 warp, and cycles that already hide computation hide memory as well (`wfg-corrected` mends both).
 """
 
 from collections.abc import Callable, Sequence
 from functools import reduce
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from dse.hardware.memory import safe_divide
 from dse.models.about import About
-from dse.models.notation import TwoPipes, comp_latency, two_pipes, waits
-from dse.types import Gpu, Kernel, Launch, Prediction, Quantity, _Quantities, quantity
+from dse.models.notation import (
+    TwoPipes,
+    comp_latency,
+    phase_accesses,
+    phase_busy,
+    phase_waits,
+    two_pipes,
+    waits,
+)
+from dse.models.wfg.graph import optional, own
+from dse.types import COMPUTE, Gpu, Kernel, Launch, Phase, Prediction, Quantity, _Quantities, quantity
 
 MONOTONE = False
 INPUTS = (
     "λ and Λ of computation and of memory, lumped",
-    "blocks of computation between the loads that are waited for; barriers",
+    "blocks of computation between the loads that are waited for, phase by phase where phases are known",
+    "barriers",
     "instruction-level and memory-level parallelism",
     "resident warps",
 )
 IGNORES = (
-    "branches",
+    "branches, beyond how often an average warp goes through a phase",
     "work groups that do not fill the SM evenly",
     "scratch-pad nodes of their own",
     "more than two subsystems, issue limit of all instructions together, schedulers",
@@ -56,7 +69,8 @@ ABOUT = About(
 class ComputeBlock(_Quantities):
     """α^i computations of parallelism ILP^i and the global accesses behind them, `repeats` times.
 
-    The first `waits` (0 or 1) of the accesses is waited for.
+    The first of the accesses is waited for, in a share `waits` of the repeats. `cpi` and `latency` of a
+    computation are stated where they are not those of the whole kernel.
     """
 
     comp_insts: Quantity = quantity("1")
@@ -64,21 +78,47 @@ class ComputeBlock(_Quantities):
     mem_insts: Quantity = quantity("1")
     waits: Quantity = quantity("1")
     repeats: Quantity = quantity("1")
+    cpi: Any = optional("cycles")
+    latency: Any = optional("cycles")
 
 
-def graph(kernel: Kernel) -> tuple[ComputeBlock, ...]:
-    """Make a work flow graph of a kernel's counts: equal blocks, one for each wait."""
+def graph(gpu: Gpu, kernel: Kernel) -> tuple[ComputeBlock, ...]:
+    """Make a work flow graph: for each phase as many blocks as a warp waits for memory in it, one at least.
+    Where phases are not known, equal blocks of the whole kernel's counts.
+    """
+    if not kernel.phases:
+        return (_of_counts(kernel),)
+    each = zip(kernel.phases, phase_accesses(kernel), strict=True)
+    return tuple(_of_phase(gpu, *phase_with_accesses) for phase_with_accesses in each)
+
+
+def _of_phase(gpu: Gpu, phase: Phase, accesses: Array) -> ComputeBlock:
+    """Make the blocks of a phase: λ of its busiest pipe, Λ / ILP of a warp alone, without memory."""
+    times = phase_waits(phase)
+    trips = jnp.maximum(times, 1.0)
+    insts = jnp.maximum(phase.insts - accesses, 0.0)
+    alone = reduce(jnp.add, (getattr(phase.waits, name) * getattr(gpu.latency, name) for name in COMPUTE))
+    return ComputeBlock(
+        comp_insts=insts / trips,
+        ilp=jnp.ones_like(trips),
+        mem_insts=accesses / trips,
+        waits=jnp.minimum(times, 1.0),
+        repeats=phase.passes * trips,
+        cpi=safe_divide(phase_busy(gpu, phase, accesses, COMPUTE), insts),
+        latency=safe_divide(alone + phase.slots, insts),
+    )
+
+
+def _of_counts(kernel: Kernel) -> ComputeBlock:
     times = waits(kernel)
     some = times > 0
     repeats = jnp.where(some, times, 1.0)
-    return (
-        ComputeBlock(
-            comp_insts=kernel.comp_insts / repeats,
-            ilp=kernel.ilp,
-            mem_insts=kernel.mem_insts / repeats,
-            waits=jnp.where(some, 1.0, 0.0).astype(repeats.dtype),
-            repeats=repeats,
-        ),
+    return ComputeBlock(
+        comp_insts=kernel.comp_insts / repeats,
+        ilp=kernel.ilp,
+        mem_insts=kernel.mem_insts / repeats,
+        waits=jnp.where(some, 1.0, 0.0).astype(repeats.dtype),
+        repeats=repeats,
     )
 
 
@@ -108,7 +148,9 @@ def terms(
     times = sum(block.repeats * block.waits for block in blocks)
     insts = [block.repeats * block.comp_insts for block in blocks]
     comp_of_blocks = [  # Eq. L30, cycles of a block's computations, all repeats
-        jnp.maximum(number * pipes.comp_cpi, number * latency / block.ilp / warps)
+        jnp.maximum(
+            number * own(block.cpi, pipes.comp_cpi), number * own(block.latency, latency) / block.ilp / warps
+        )
         for number, block in zip(insts, blocks, strict=True)
     ]
     comp = reduce(jnp.add, comp_of_blocks)
@@ -122,7 +164,9 @@ def terms(
     beyond = sum(  # a load costs the larger of its two arcs
         block.repeats
         * block.waits
-        * jnp.maximum(0.0, exposed(warps, pipes.mem_latency, between, latency, block) - transfer)
+        * jnp.maximum(
+            0.0, exposed(warps, pipes.mem_latency, between, own(block.latency, latency), block) - transfer
+        )
         for block in blocks
     )
     per_warp = {  # Eqs. L37, L39: CPR = ω CPW
@@ -146,6 +190,6 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
         comp_latency(gpu, kernel),
         1.0 / gpu.issue_limit,
         kernel.work.barrier,
-        graph(kernel),
+        graph(gpu, kernel),
     )
     return Prediction.of(gpu.clock, details, launch.waves, **run)

@@ -1,8 +1,8 @@
 """A work flow graph with its weights, reduced to one arc: how long an average warp takes.
 
 The four rules: weights of a sequence add up; a loop is its body times its trips; a branch is the mean of its
-sides, each with what lies before and behind it as far as loads reach across; a dependence arc that is longer
-than what lies between load and use lengthens the last arc of that way.
+sides, each with the code before and behind it as far as loads reach across; a dependence arc that is longer
+than the code between load and use lengthens the last arc of that way.
 
 Along one way the last rule says that a use begins no sooner than its load's arc ends. So the ways through the
 graph are followed, each with its time and with when its loads are there. Ways on which nothing is awaited any

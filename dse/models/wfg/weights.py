@@ -29,6 +29,7 @@ from dse.models.wfg.graph import (
     WfgBranch,
     WfgLoop,
     WorkFlow,
+    own,
 )
 from dse.models.wfg.reduce import Costs, sides, warp_latency
 from dse.types import Quantity, _Quantities, quantity
@@ -94,13 +95,13 @@ def average_warp(
     issue = hardware.issue_cycles
 
     def pipeline(node: Compute) -> Array:
-        return _given(node.latency, hardware.pipeline_latency) / node.ilp
+        return own(node.latency, hardware.pipeline_latency) / node.ilp
 
     def arc(node: Leaf) -> Array:
         match node:
             case Compute():  # Eq. 3, with u inside
-                waited = pipeline(node) / _given(node.warps, warps)
-                return node.insts * jnp.maximum(_given(node.cpi, issue), waited)
+                waited = pipeline(node) / own(node.warps, warps)
+                return node.insts * jnp.maximum(own(node.cpi, issue), waited)
             case Scratchpad():
                 return node.cycles
         return issue
@@ -118,7 +119,7 @@ def average_warp(
     between = comp / (mem_insts + total["barriers"] + 1.0)  # Eq. 5
 
     def exposed_after(node: Memory, in_front: Any) -> Array:
-        return exposed(_given(node.warps, warps), hardware.mem_latency, between, in_front)  # Eq. 6
+        return exposed(own(node.warps, warps), hardware.mem_latency, between, in_front)  # Eq. 6
 
     whole = Costs(
         lambda node: bandwidth if isinstance(node, Memory) else arc(node),
@@ -203,7 +204,3 @@ def _regions(graph: WorkFlow, share: Any, trips: Any) -> Iterator[tuple[Any, Any
                 yield trips * node.insts, share, node
             case _:
                 yield trips, share, node
-
-
-def _given(own: Array | None, otherwise: Array) -> Array:
-    return otherwise if own is None else own

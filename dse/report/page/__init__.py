@@ -44,7 +44,7 @@ def page(
     """
     total = sum(space.count for space in results.spaces)
     notes = list(results.notes)
-    data = {
+    content = {
         "about": _about(results, total),
         "model": first_model,
         "spaces": [],
@@ -58,18 +58,18 @@ def page(
         if names.count((space.kernel, space.gpu, space.size)) > 1:
             name = f"{name} ({space.source})"
         columns = {**roofline.columns}
-        chosen = _chosen(space, most)
-        if len(chosen) < space.count:
-            columns = {name: values[chosen] for name, values in columns.items()}
+        rows = _chosen(space, most)
+        if len(rows) < space.count:
+            columns = {name: values[rows] for name, values in columns.items()}
             notes.append(
-                f"{space.kernel} on {space.gpu}: {len(chosen):,} of {space.count:,} configurations are "
+                f"{space.kernel} on {space.gpu}: {len(rows):,} of {space.count:,} configurations are "
                 "shown, the fastest ones and others at random. Importance and the overview are of all."
             )
-        told = {
+        head = {
             "kernel": name,
             "gpu": space.gpu,
             "count": space.count,
-            "shown": len(chosen),
+            "shown": len(rows),
             "parameters": list(space.parameters),
             "fixed": dict(space.fixed),
             "models": list(space.forecasts),
@@ -81,8 +81,8 @@ def page(
             | ({"roofs": dict(roofline.roofs)} if roofline.roofs else {}),
             "summary": {model: _summary(columns) for model, columns in space.forecasts.items()},
         }
-        data["spaces"].append(_plain(told) | packed(space.rows(chosen), columns))
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        content["spaces"].append(_plain(head) | packed(space.rows(rows), columns))
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     folder = files("dse.report.page")
     script = "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
     parts = {
@@ -121,10 +121,10 @@ def _about(results: Results, total: int) -> str:
         REFITTED,
     }
     sources = list(dict.fromkeys(space.source for space in results.spaces))
-    told = [f"{total:,} configurations"] if total else []
-    told += [f"{len(models)} models" if len(models) > 1 else f"model {next(iter(models))}"] if models else []
-    told += [f"from {', '.join(sources)}"] if sources else []
-    return f"{', '.join(told)}. Written by dse {__version__}." if told else f"Written by dse {__version__}."
+    parts = [f"{total:,} configurations"] if total else []
+    parts += [f"{len(models)} models" if len(models) > 1 else f"model {next(iter(models))}"] if models else []
+    parts += [f"from {', '.join(sources)}"] if sources else []
+    return f"{', '.join(parts)}. Written by dse {__version__}." if parts else f"Written by dse {__version__}."
 
 
 def _room(counts: Sequence[int], most: int) -> list[int]:

@@ -21,18 +21,18 @@ def packed(space: ResultSpace, more: Mapping[str, np.ndarray]) -> dict[str, Any]
     Bytes lie plane by plane (all first bytes of a column, then all second ones), as that deflates better.
     A column of a model is named `time_s|phase`.
     """
-    given: dict[str, np.ndarray] = dict(space.parameters) | dict(space.facts) | dict(more)
+    arrays: dict[str, np.ndarray] = dict(space.parameters) | dict(space.facts) | dict(more)
     for model, columns in space.forecasts.items():
-        given |= {f"{name}|{model}": values for name, values in columns.items() if name != "cycles"}
-    told, planes = [], []
-    for name, values in given.items():
+        arrays |= {f"{name}|{model}": values for name, values in columns.items() if name != "cycles"}
+    described, planes = [], []
+    for name, values in arrays.items():
         column, array = _column(values, grid=name in space.parameters)
         quantity = name.partition("|")[0]
         unit = "s" if quantity.endswith("_s") else UNITS.get(quantity)
-        told.append({"name": name, "unit": unit} | column)
+        described.append({"name": name, "unit": unit} | column)
         planes.append(array.view(np.uint8).reshape(len(array), -1).T.tobytes())
     blob = zlib.compress(b"".join(planes), 6)
-    return {"columns": told, "blob": base64.b64encode(blob).decode()}
+    return {"columns": described, "blob": base64.b64encode(blob).decode()}
 
 
 def _column(values: np.ndarray, grid: bool) -> tuple[dict[str, Any], np.ndarray]:

@@ -227,35 +227,35 @@ def _access(
     kind: str, operands: Sequence[str], wide: int, modifiers: Sequence[str], pattern: dict[str, int]
 ) -> TraceAccess | None:
     """Return the access to memory, if there is one."""
-    given = [name for name in pattern if name != "lanes"]
+    keys = [name for name in pattern if name != "lanes"]
     shared = [match[1] for match in map(_SHARED.search, operands) if match]
     bits = _bits(modifiers)
     if kind in ("load", "store"):
         if not any("[" in operand for operand in operands):
             raise DseError(f"found {', '.join(operands) or 'no operand'}, expected one such as global14[R1]")
-        _none_of(given, ("ways",), "an access to global memory")
+        _none_of(keys, ("ways",), "an access to global memory")
         size = max(1, bits[0] // 8) if bits else 4
         stride = pattern.get("stride", size)
         return TraceAccess("global", size, stride, pattern.get("transactions"), pattern.get("pitch"))
     if shared and kind != "barrier":
-        _none_of(given, ("transactions", "pitch"), "an access to shared memory")
+        _none_of(keys, ("transactions", "pitch"), "an access to shared memory")
         by_register = any(_REGISTER.search(address) for address in shared)
         size = max(1, min(bits) // 8) if bits and kind == "move" else 4 * wide
         stride = pattern.get("stride", size if by_register else 0)
         return TraceAccess("shared", size, stride, pattern.get("ways"))
-    _none_of(given, given, "an instruction without access to memory")
+    _none_of(keys, keys, "an instruction without access to memory")
     return None
 
 
-def _none_of(given: Sequence[str], wrong: Sequence[str], what: str) -> None:
-    for name in given:
+def _none_of(fields: Sequence[str], wrong: Sequence[str], what: str) -> None:
+    for name in fields:
         if name in wrong:
             raise DseError(f"found {name} with {what}, expected none")
 
 
 def _registers(operands: Sequence[str], wide: int = 1) -> set[str]:
     """Return the names of registers: halves are the register, and wide operands several."""
-    named = [found for operand in operands for found in _REGISTER.findall(operand)]
+    named = [name for operand in operands for name in _REGISTER.findall(operand)]
     for kind, n in named:
         if len(n) > _DIGITS:
             raise DseError(f"found the register {kind}{n}, expected a number of at most {_DIGITS} digits")

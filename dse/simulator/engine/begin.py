@@ -85,8 +85,8 @@ def begin_group(
     entries = ZERO
     for j in range(warps):
         w, number = slot * warps + j, group * warps + j
-        chosen = ZERO if period == ONE else number % period
-        program = Index(inputs.assignment[counts[n + at.ASSIGNED] + chosen])
+        which = ZERO if period == ONE else number % period
+        program = Index(inputs.assignment[counts[n + at.ASSIGNED] + which])
         first = Index(inputs.programs[program, of.PROGRAM_FIRST])
         entries += Index(inputs.programs[program, of.PROGRAM_ENTRIES])
         times[t + at.OWN + w] = start

@@ -62,7 +62,7 @@ class CaseColumns:
         of_cases = zip(*map(_CASE, cases), strict=True)
         warps, slots, groups, limits, schedulers, orders, caps, assignments = of_cases
         of_each = [_as_simulated(case) for case in cases]
-        programs = [program for each in of_each for program in each]
+        programs = [program for case_programs in of_each for program in case_programs]
         of_programs = zip(*map(_PROGRAM, programs), strict=True)
         subsystem, throughput_cycles, latency_cycles, same_warp, pred_counts, pred, kinds, loops = of_programs
         return cls(
@@ -227,9 +227,9 @@ def _as_simulated(case: Case) -> Sequence[Program]:
     return [p.unrolled() for p in case.programs] if case.order == "dataflow" else case.programs
 
 
-def _caps(given: Sequence[tuple[float, ...]]) -> np.ndarray:
-    caps = np.full((len(given), MOST_SUBSYSTEMS), np.inf)
-    for c, of_case in enumerate(given):
+def _caps(limits: Sequence[tuple[float, ...]]) -> np.ndarray:
+    caps = np.full((len(limits), MOST_SUBSYSTEMS), np.inf)
+    for c, of_case in enumerate(limits):
         if of_case:
             caps[c, : len(of_case)] = of_case
     return caps

@@ -230,14 +230,14 @@ def _simulate(
                 if rows.keys[keys + GATES + s] <= threshold:
                     opened |= Index(graph.members[members + s])
             place = row + block * SIZE
-            found = lowest_bit(early(rows.may, place, threshold) & opened)
-            i, first = block * SIZE + found, Index(counts[n + FIRST + w])
+            warp = lowest_bit(early(rows.may, place, threshold) & opened)
+            i, first = block * SIZE + warp, Index(counts[n + FIRST + w])
             j = first + i
             word = Index(words[j * FOUR + of.WORD])
             s = word & of.SUBSYSTEM_MASK
-            rest = Index(graph.members[members + s]) & ~(ONE << found)
+            rest = Index(graph.members[members + s]) & ~(ONE << warp)
             rows.least[row_of_blocks + s * blocks + block] = least(rows.may, place, never, rest)
-            rows.may[place + found] = never
+            rows.may[place + warp] = never
 
             done, wake = now + terms[j * FOUR + of.LATENCY], now + terms[j * FOUR + of.SAME_WARP]
             if recording:

@@ -69,8 +69,8 @@ def _by_loop(inputs: Inputs, *, dataflow: bool) -> list[tuple[Loop, np.ndarray]]
     if dataflow:
         return [(dataflow_order.simulate_ticks, order)]
     plain = ((flags & NOT_PLAIN == 0) & (scheduler == layout.RR))[order]
-    found = ((program_order.simulate_plain, order[plain]), (program_order.simulate_ticks, order[~plain]))
-    return [(loop, order) for loop, order in found if len(order)]
+    loops = ((program_order.simulate_plain, order[plain]), (program_order.simulate_ticks, order[~plain]))
+    return [(loop, order) for loop, order in loops if len(order)]
 
 
 def _parts(inputs: Inputs, order: np.ndarray) -> list[np.ndarray]:

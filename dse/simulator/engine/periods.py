@@ -148,26 +148,26 @@ def _repeats(state: State, inputs: Inputs, t: Place, n: Place, never: Any) -> tu
     times, counts = state.times, state.counts
     resident = Index(counts[n + at.SLOTS]) * Index(counts[n + at.WARPS])
     groups = np.int64(counts[n + at.NEXT_GROUP]) - np.int64(counts[TO_COUNTS + n + at.NEXT_GROUP])
-    found, repeats = -1, np.int64(2**31 - 1)
+    nesting, repeats = -1, np.int64(2**31 - 1)
     for depth in range(of.MOST_NESTED):
         for w in range(resident):
             trip = n + at.TRIPS + depth * Index(at.ROW) + w
             advance = np.int64(counts[trip]) - np.int64(counts[TO_COUNTS + trip])
             if advance == 0:
                 continue
-            if advance < 0 or groups > 0 or (found >= 0 and found != np.int64(depth)):
+            if advance < 0 or groups > 0 or (nesting >= 0 and nesting != np.int64(depth)):
                 return 0, -1
-            found = np.int64(depth)
+            nesting = np.int64(depth)
             trips = np.int64(inputs.around[counts[n + at.NEXT + w] // Index(4), depth])
             repeats = min(repeats, (trips - 1 - np.int64(counts[trip])) // advance)
-    if found < 0:
+    if nesting < 0:
         if groups <= 0 or counts[n + at.PERIOD] > ONE:  # nothing comes again, or groups differ
             return 0, -1
         repeats = (np.int64(counts[n + at.GROUPS]) - np.int64(counts[n + at.NEXT_GROUP])) // groups
     period = times[t + at.NOW] - times[TO_TIMES + t + at.NOW]
     if times[t + at.LIMIT] != never and period > 0:
         repeats = min(repeats, np.int64((times[t + at.LIMIT] - times[t + at.NOW]) // period))
-    return repeats, found
+    return repeats, nesting
 
 
 @inlined

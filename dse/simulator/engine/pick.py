@@ -39,8 +39,8 @@ def picker(subsystems: int, kind: type["Warps"]) -> Callable[..., Any]:
 
         def write(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
             warps = kind(context, builder, signature, arguments, subsystems)
-            found = _in_ticks(builder, warps) if in_ticks else _in_float64(builder, warps)
-            return context.make_tuple(builder, signature.return_type, found)
+            place = _in_ticks(builder, warps) if in_ticks else _in_float64(builder, warps)
+            return context.make_tuple(builder, signature.return_type, place)
 
         return signature, write
 
@@ -137,17 +137,17 @@ class Warps:
     def least_of_all(self, values: Callable[[Any], Any], vector: Any) -> Any:
         """Return the least element of all vectors, most often one or two, where a loop would cost more."""
         b, index = self.builder, ir.IntType(64)
-        found = cgutils.alloca_once(b, vector)
-        with b.if_else(b.icmp_unsigned("==", self.vectors, index(1))) as (one, several):
-            with one:
-                b.store(values(index(0)), found)
+        least = cgutils.alloca_once(b, vector)
+        with b.if_else(b.icmp_unsigned("==", self.vectors, index(1))) as (single, several):
+            with single:
+                b.store(values(index(0)), least)
             with several:
-                b.store(self.least(values(index(0)), values(index(1))), found)
+                b.store(self.least(values(index(0)), values(index(1))), least)
                 with b.if_then(b.icmp_unsigned("!=", self.vectors, index(2))):
                     rest = cgutils.for_range_slice(b, index(2), self.vectors, index(1), intp=index)
                     with rest as (nth, _):
-                        b.store(self.least(b.load(found), values(nth)), found)
-        return self.reduced(b.load(found))
+                        b.store(self.least(b.load(least), values(nth)), least)
+        return self.reduced(b.load(least))
 
     def reduced(self, values: Any) -> Any:
         """Return the least element of a vector, halving it four times."""

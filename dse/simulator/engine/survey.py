@@ -24,7 +24,7 @@ class Survey(NamedTuple):
 def survey(program_first: np.ndarray, first: np.ndarray, *columns: np.ndarray) -> Survey:
     """Look at all instructions once; `columns` are those of `Columns` that `_look` names."""
     cases = len(program_first) - 1
-    found = Survey(
+    result = Survey(
         reach=np.ones(len(first) - 1, np.int64),
         exponent=np.zeros(cases, np.int64),
         largest=np.zeros(cases),
@@ -35,8 +35,8 @@ def survey(program_first: np.ndarray, first: np.ndarray, *columns: np.ndarray) -
         same_warp=np.zeros(cases, bool),
     )
     look: Any = _look  # which takes as many columns
-    look(program_first, first, *columns, found)
-    return found
+    look(program_first, first, *columns, result)
+    return result
 
 
 @inlined
@@ -61,7 +61,7 @@ def _look(
     throughput_cycles: Any,
     latency_cycles: Any,
     same_warp: Any,
-    found: Any,
+    result: Any,
 ) -> None:
     for case in range(len(valve)):
         scale, largest, longest = _scale(valve[case], 1.0), valve[case], 0.0
@@ -72,17 +72,17 @@ def _look(
                 accepts, ready, own = throughput_cycles[i], latency_cycles[i], same_warp[i]
                 scale = _scale(own, _scale(ready, _scale(accepts, scale)))
                 largest, longest = max(largest, accepts, ready), max(longest, own)
-                found.busy[case, subsystem[i]] += accepts * (runs[program] * times[i])
+                result.busy[case, subsystem[i]] += accepts * (runs[program] * times[i])
                 highest = max(highest, subsystem[i])
                 count = pred_first[i + 1] - pred_first[i]
                 preds = max(preds, count)
                 farthest = pred[pred_first[i] if count else 0] if len(pred) else 0  # which comes first
                 reach = max(reach, i - begin - farthest if count else 0)
                 barriers |= barrier[i]
-            found.reach[program] = reach
-        found.exponent[case] = np.int64(np.log2(scale)) if scale < np.inf else 1100
-        found.largest[case] = max(largest, longest)
-        found.subsystems[case] = highest + 1
-        found.preds[case] = preds
-        found.barriers[case] = barriers
-        found.same_warp[case] = longest > 0
+            result.reach[program] = reach
+        result.exponent[case] = np.int64(np.log2(scale)) if scale < np.inf else 1100
+        result.largest[case] = max(largest, longest)
+        result.subsystems[case] = highest + 1
+        result.preds[case] = preds
+        result.barriers[case] = barriers
+        result.same_warp[case] = longest > 0

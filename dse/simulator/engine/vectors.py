@@ -36,8 +36,8 @@ def _least(_: Any, values: Any, at: Any, never: Any, mask: Any) -> Any:
     def write(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
         vector = _loaded(context, builder, signature, arguments)
         bits = builder.trunc(arguments[3], ir.IntType(WIDTH))
-        chosen = builder.bitcast(bits, ir.VectorType(ir.IntType(1), WIDTH))
-        vector = builder.select(chosen, vector, _splat(builder, arguments[2]))
+        mask = builder.bitcast(bits, ir.VectorType(ir.IntType(1), WIDTH))
+        vector = builder.select(mask, vector, _splat(builder, arguments[2]))
         integers = isinstance(signature.args[0].dtype, types.Integer)
         less = builder.icmp_unsigned if integers else builder.fcmp_ordered
         width = WIDTH

@@ -59,7 +59,7 @@ def architecture(gpu: Gpu, source: HipSource | HipTritonSource | None = None) ->
 
 def _characterise_batch(source: Any, job: Job) -> dict[str, KernelProfile | Failure]:
     """Profile some configurations, by their keys, and keep the results."""
-    assert job.gpu is not None  # its turns and latencies say how a wave goes on
+    assert job.gpu is not None  # its turns and latencies time each wave
     results: dict[str, KernelProfile | Failure] = {}
     for name, made in compiled(replace(job, source=source), Built).items():
         if isinstance(made, Failure):
@@ -78,7 +78,7 @@ def executed(
 ) -> KernelProfile:
     """Profile one configuration by executing its machine code.
 
-    **Raises:** DseError if it cannot be executed, or depends on what is not stated.
+    **Raises:** DseError if it cannot be executed, or depends on unstated arguments.
     """
     listing = listing_of(made, source.kernel)
     configuration = launched(made, listing, configuration)
@@ -94,7 +94,7 @@ def executed(
         spill_bytes=4 * listing.vgpr_spills,
         compiler=made.compiler,
         counts=counts,
-        warp=warp_counts(counts),
+        numbers=warp_counts(counts),
     )
 
 

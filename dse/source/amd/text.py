@@ -83,18 +83,18 @@ def parse(listing: str, kernel: str | None = None) -> Listing:
 
 
 def _parse(lines: Sequence[str], kernel: str | None) -> Listing:
-    targets = (found[1] for line in lines if ".amdgcn_target" in line and (found := _TARGET.search(line)))
+    targets = (match[1] for line in lines if ".amdgcn_target" in line and (match := _TARGET.search(line)))
     target = next(targets, "")
     kernels = _metadata(lines)
     if not target or not kernels:
         raise DseError(
             "assembly: found no .amdgcn_target or no kernel's metadata, expected AMDGCN text of clang"
         )
-    names = [str(one[".name"]) for one in kernels]
+    names = [str(description[".name"]) for description in kernels]
     if kernel is None and len(kernels) == 1:
         kernel = names[0]
     if kernel not in names:
-        raise DseError(f"assembly: found kernels {', '.join(names)}, expected {kernel or 'one only'}")
+        raise DseError(f"assembly: found kernels {', '.join(names)}, expected {kernel or 'description only'}")
     numbers = kernels[names.index(kernel)]
     instructions, labels = _code(lines, kernel)
     stated = _directives(lines, kernel)
@@ -148,7 +148,7 @@ def _arguments(items: object) -> Iterator[KernelArgument]:
 
 
 def _code(lines: Sequence[str], kernel: str) -> tuple[tuple[Instruction, ...], dict[str, int]]:
-    """Return the instructions between a kernel's label and its end, and where labels lie."""
+    """Return the instructions between a kernel's label and its end, and the places of its labels."""
     start = next((number for number, line in enumerate(lines) if line.startswith(f"{kernel}:")), None)
     if start is None:
         raise DseError(f"assembly: found no label {kernel}:, expected one")
@@ -188,7 +188,7 @@ def _with_branches(instructions: list[Instruction]) -> Iterator[Instruction]:
     """
     target = ""
     for step in instructions:
-        far = [found for operand in step.operands if (found := _DISTANCE.match(operand))]
+        far = [match for operand in step.operands if (match := _DISTANCE.match(operand))]
         if far:
             target = far[0][1]
             operands = tuple("0" if _DISTANCE.match(operand) else operand for operand in step.operands)
@@ -201,15 +201,15 @@ def _with_branches(instructions: list[Instruction]) -> Iterator[Instruction]:
 def _main_file(lines: Sequence[str], start: int) -> str:
     """Return the name of the file that the kernel is in: the outermost place of its first locations."""
     for text in lines[start:]:
-        if text.startswith("\t.loc") and (found := _LOC.search(text)):
-            return PurePath(_PLACE.findall(found[2])[-1][0]).name
+        if text.startswith("\t.loc") and (match := _LOC.search(text)):
+            return PurePath(_PLACE.findall(match[2])[-1][0]).name
     return ""
 
 
 def _line(text: str, main: str) -> int | None:
     """Return the innermost line of the kernel's own file that a location names."""
-    found = _LOC.search(text)
-    for path, line in _PLACE.findall(found[2]) if found else ():
+    match = _LOC.search(text)
+    for path, line in _PLACE.findall(match[2]) if match else ():
         if PurePath(path).name == main:
             return int(line) or None
     return None
@@ -229,7 +229,7 @@ def _instruction(text: str, index: int, line: int | None) -> Instruction:
 def _with_scratch(instructions: Sequence[Instruction]) -> Iterator[Instruction]:
     """Name buffer accesses to scratch as such: by the descriptor that waves start with, or its copy."""
     copies = [step.operands[0] for step in instructions if step.operands[1:] == ("s[0:1]",)]
-    starts = [0, *(int(found[1]) for copy in copies if (found := re.match(r"s\[(\d+):", copy)))]
+    starts = [0, *(int(match[1]) for copy in copies if (match := re.match(r"s\[(\d+):", copy)))]
     descriptors = {f"s[{start}:{start + 3}]" for start in starts}
     for step in instructions:
         scratch = step.opcode.startswith("buffer_") and not descriptors.isdisjoint(step.operands[2:3])
@@ -328,9 +328,9 @@ def _symbols(lines: Sequence[str]) -> dict[str, int]:
 
 def _occupancy(lines: Sequence[str], kernel: str) -> int:
     """Return the waves of a SIMD that the compiler states behind the kernel; 0 if it states none."""
-    found = False
+    reached = False
     for text in lines:
-        found |= text.startswith(f"{kernel}:")
-        if found and text.startswith("; Occupancy:"):
+        reached |= text.startswith(f"{kernel}:")
+        if reached and text.startswith("; Occupancy:"):
             return int(text.split(":")[1])
     return 0

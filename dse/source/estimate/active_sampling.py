@@ -36,22 +36,22 @@ def choose(known: KnownFacts, count: int, results: Mapping[int, KernelProfile | 
         if len(fitting) < half:
             return _amid(known.features, half)
         return fitting[_amid(known.features[fitting], half)].tolist()
-    known_ones, chosen = list(results), []
+    known_ones, picked = list(results), []
     parts = [
         (variant.indices, _doubts(variant.known, variant.results)) for variant in variants(known, results)
     ]
     variance, hopeless = np.empty(total), too_large(known, results)
-    while len(chosen) < min(count - len(results), -(-count // (2 * _ROUNDS))):
+    while len(picked) < min(count - len(results), -(-count // (2 * _ROUNDS))):
         for indices, doubts in parts:
             variance[indices] = np.sum([doubt.variance for doubt in doubts], axis=0)
         variance[hopeless] = -1.0
-        variance[known_ones + chosen] = -2.0
-        chosen.append(int(variance.argmax()))
+        variance[known_ones + picked] = -2.0
+        picked.append(int(variance.argmax()))
         for indices, doubts in parts:
-            for index in np.flatnonzero(indices == chosen[-1]):
+            for index in np.flatnonzero(indices == picked[-1]):
                 for doubt in doubts:
-                    doubt.told(int(index))
-    return chosen
+                    doubt.learn(int(index))
+    return picked
 
 
 class _Doubt:
@@ -63,16 +63,16 @@ class _Doubt:
         self.variance = self.left if variance is None else variance
         self.columns: list[np.ndarray] = []
 
-    def told(self, index: int) -> None:
+    def learn(self, index: int) -> None:
         """Take that one as known, by one step of a Cholesky decomposition of the covariance."""
         if self.left[index] <= _LEAST:
             return
         column = self.process.covariance(self.points, self.points[[index]])[:, 0]
         column = column - sum(before * before[index] for before in self.columns)
         self.columns.append(column / np.sqrt(max(column[index], _LEAST)))
-        told = np.minimum(self.columns[-1] ** 2, self.left)
-        self.variance = self.variance * (1.0 - told / self.left)
-        self.left = np.maximum(self.left - told, _LEAST)
+        explained = np.minimum(self.columns[-1] ** 2, self.left)
+        self.variance = self.variance * (1.0 - explained / self.left)
+        self.left = np.maximum(self.left - explained, _LEAST)
 
 
 def _doubts(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -> list[_Doubt]:
@@ -102,8 +102,8 @@ def _amid(points: np.ndarray, count: int) -> list[int]:
         return some[_amid(points[some], count)].tolist()
     squares = (points**2).sum(1)
     apart = np.sqrt(np.maximum(squares[:, None] + squares - 2.0 * points @ points.T, 0.0))
-    nearest, chosen = apart.max(1), list[int]()
+    nearest, picked = apart.max(1), list[int]()
     for _ in range(count):
-        chosen.append(int(np.minimum(nearest[:, None], apart).sum(0).argmin()))
-        nearest = np.minimum(nearest, apart[:, chosen[-1]])
-    return chosen
+        picked.append(int(np.minimum(nearest[:, None], apart).sum(0).argmin()))
+        nearest = np.minimum(nearest, apart[:, picked[-1]])
+    return picked

@@ -70,7 +70,7 @@ def _strides(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield (along x, along y), the plainest first, each once as far as compiled ones tell them apart."""
     count = len(next(iter(names.values())))
-    zero, one = np.zeros(count, np.int64), np.ones(count, np.int64)
+    zero, ones = np.zeros(count, np.int64), np.ones(count, np.int64)
     single: list[np.ndarray] = []
     for values in names.values():
         whole = np.issubdtype(values.dtype, np.integer) and values.min() >= 0 and values[compiled].max() > 1
@@ -78,8 +78,8 @@ def _strides(
             single.append(values.astype(np.int64))
     single = single[:_MOST_NAMES]
     double = [a * b for a, b in combinations_with_replacement(single, 2)]
-    pairs = [(one, zero), (zero, one), (one, one)]
-    pairs += [(one, b) for b in single + double] + [(a, one) for a in single + double]
+    pairs = [(ones, zero), (zero, ones), (ones, ones)]
+    pairs += [(ones, b) for b in single + double] + [(a, ones) for a in single + double]
     pairs += [(zero, b) for b in single] + [(a, zero) for a in single]
     pairs += [(a, b) for a in single for b in single]
     seen = set()

@@ -52,16 +52,16 @@ class Registers:
     process: Process  # of the logarithm of the low ones
 
     @staticmethod
-    def of(points: np.ndarray, found: np.ndarray) -> "Registers":
+    def of(points: np.ndarray, values: np.ndarray) -> "Registers":
         """Learn from the registers `found` [n] at points [n, d]."""
-        logs = np.sort(np.log(found))
+        logs = np.sort(np.log(values))
         jumps = np.diff(logs)
         border, kinds = np.inf, None
         if len(jumps) and jumps.max() > _JUMP:
             border = float(np.exp(logs[jumps.argmax()] + jumps.max() / 2))
-            kinds = Kinds.of(points, found > border)
-        low = found < border
-        return Registers(found, points, border, kinds, fitted(points[low], np.log(found[low])))
+            kinds = Kinds.of(points, values > border)
+        low = values < border
+        return Registers(values, points, border, kinds, fitted(points[low], np.log(values[low])))
 
     def is_high(self, points: np.ndarray) -> np.ndarray:
         """Tell which points are likely to have far more registers, [m]."""

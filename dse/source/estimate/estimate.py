@@ -8,11 +8,13 @@ how many.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import Any
 
+import jax
 import numpy as np
+from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
 from dse.hardware import occupancy
@@ -29,36 +31,36 @@ from dse.source.estimate.features import KnownFacts
 from dse.source.estimate.partition import CodeVariant, variants
 from dse.source.estimate.regression import fitted
 from dse.source.nvidia.compile.contract import Failure
-from dse.source.nvidia.profile.warp_counts import NOTHING, WarpCounts, WarpPhases, column_names, stacked
 from dse.source.nvidia.source import KernelProfile
+from dse.source.warps import NOTHING, column_names, phases_of, stacked, to_kernel
 from dse.types import CLASSES, Limits, Resources
 
 _EXACT = 1e-6  # relative
 _BEYOND = 0.7  # estimates may lie so far outside of what was found, in logs
 _SHARED = ("shared load", "shared store")
-_SHARED_CLASS = CLASSES.index("shared")
+_WORK = [column_names(0).index(f"work.{name}") for name in CLASSES]
 
 
 @dataclass(frozen=True)
 class Estimate:
     """Numbers of L configurations, of which n were compiled and are kept as they were read."""
 
-    warps: WarpCounts  # [L]; of nothing where it does not compile
+    warps: Float[np.ndarray, "L numbers"]  # rows as in `dse.source.warps`; empty where it does not compile
     resources: dict[str, np.ndarray]  # [L]: threads (0 where it fails), blocks, registers, shared_bytes
     fails: np.ndarray  # [L]: does not compile; of those not compiled, is not likely to
     runs: np.ndarray  # [L] the chance that it compiles and its registers let the launch run
     compiled: np.ndarray  # [n] which were compiled, without failures
     exact_patterns: frozenset[str]  # of shared memory: accesses whose bank conflicts follow from the source
-    left_out: WarpCounts  # [n]: each of these as estimated from the others
+    left_out: Float[np.ndarray, "n numbers"]  # each of the compiled ones as estimated from the others
     left_out_registers: np.ndarray  # [n]
 
     def errors(self) -> dict[str, np.ndarray]:
         """Return how far each compiled one is off when estimated from the others, relative: [n] by number."""
         registers = self.left_out_registers / self.resources["registers"][self.compiled] - 1.0
-        compiled, estimated = self.warps.to_matrix()[self.compiled], self.left_out.to_matrix()
+        compiled = self.warps[self.compiled]
         scale = np.where(compiled > 0.0, compiled, np.maximum(compiled.mean(0), 1e-300))
-        names = column_names(self.warps.phases.passes.shape[1])
-        return {"registers": registers} | dict(zip(names, ((estimated - compiled) / scale).T, strict=True))
+        off = (self.left_out - compiled) / scale
+        return {"registers": registers} | dict(zip(column_names(phases_of(off)), off.T, strict=True))
 
 
 @threadpool_limits.wrap(limits=1)  # on small matrices threads cost more than they save
@@ -124,7 +126,7 @@ def _of_one_variant(
         failing |= kinds.likely(features)
         failing[list(results)] = [isinstance(result, Failure) for result in results.values()]
 
-    read = stacked([profile.warp for profile in profiles])
+    read = stacked([profile.numbers for profile in profiles])
     parts = _taken_apart(read, profiles)
     patterns, exact = _patterns(known, parts, profiles, compiled)
     sums = _sums(parts, read)
@@ -250,59 +252,65 @@ def _spilling(points: np.ndarray, compiled: np.ndarray, profiles: Sequence[Kerne
 class _Parts:
     """The numbers that are estimated: accesses to shared memory by requests and passes of one."""
 
-    warps: WarpCounts  # [n]; its phases' work on shared memory is what is neither loads nor stores
+    warps: Float[np.ndarray, "n numbers"]  # without loads and stores in the phases' work on shared memory
     requests: np.ndarray  # [n, phases, 2] loads and stores of shared memory
     passes: np.ndarray  # [n, phases, 2] of one request
 
 
-def _taken_apart(read: WarpCounts, profiles: Sequence[KernelProfile]) -> _Parts:
-    work = read.phases.work.copy()
-    requests, passes = np.zeros((2, *work.shape[:2], len(_SHARED)))
+def _shared_columns(rows: np.ndarray) -> list[int]:
+    """The columns with the work on shared memory, a phase each."""
+    names = column_names(phases_of(rows))
+    return [names.index(f"phases.{number}.work.shared") for number in range(phases_of(rows))]
+
+
+def _taken_apart(read: np.ndarray, profiles: Sequence[KernelProfile]) -> _Parts:
+    warps, columns = read.copy(), _shared_columns(read)
+    requests, passes = np.zeros((2, len(read), len(columns), len(_SHARED)))
     passes += 1.0
     for number, profile in enumerate(profiles):
         for number_of_phase, phase in enumerate(profile.counts.phases):
             for way, kind in enumerate(_SHARED):
                 if kind in phase.accesses:
-                    access, warps = phase.accesses[kind], profile.counts.warps
-                    requests[number, number_of_phase, way] = access.requests / warps
+                    access, of_block = phase.accesses[kind], profile.counts.warps
+                    requests[number, number_of_phase, way] = access.requests / of_block
                     passes[number, number_of_phase, way] = access.passes / access.requests
-                    work[number, number_of_phase, _SHARED_CLASS] -= access.passes / warps
-    rest = work[..., _SHARED_CLASS]
-    work[..., _SHARED_CLASS] = np.where(rest > 1e-9, rest, 0.0)
-    return _Parts(replace(read, phases=replace(read.phases, work=work)), requests, passes)
+                    warps[number, columns[number_of_phase]] -= access.passes / of_block
+    rest = warps[:, columns]
+    warps[:, columns] = np.where(rest > 1e-9, rest, 0.0)
+    return _Parts(warps, requests, passes)
 
 
-def _joined(parts: _Parts, sums: np.ndarray) -> WarpCounts:
+def _joined(parts: _Parts, sums: np.ndarray) -> np.ndarray:
     """Join the numbers of warps; the work of classes that are `sums` [classes] is that of the phases."""
-    work = parts.warps.phases.work.copy()
-    work[..., _SHARED_CLASS] += (parts.requests * parts.passes).sum(-1)
-    phases = replace(parts.warps.phases, work=work)
-    whole = np.where(sums, _over_phases(phases), parts.warps.work)
-    return replace(parts.warps, work=whole, phases=phases)
+    warps = parts.warps.copy()
+    warps[:, _shared_columns(warps)] += (parts.requests * parts.passes).sum(-1)
+    warps[:, _WORK] = np.where(sums, _over_phases(warps), warps[:, _WORK])
+    return warps
 
 
-def _over_phases(phases: WarpPhases) -> np.ndarray:
+def _over_phases(rows: np.ndarray) -> np.ndarray:
     """Sum the work of all passes through all phases: [n, classes]."""
-    total = np.zeros((len(phases.work), len(CLASSES)))
-    for number in range(phases.work.shape[1]):
-        total += phases.passes[:, number, None] * phases.work[:, number]
+    total = np.zeros((len(rows), len(CLASSES)))
+    for phase in to_kernel(rows).phases:
+        total += phase.passes[:, None] * np.stack(jax.tree.leaves(phase.work), 1)
     return total
 
 
-def _sums(parts: _Parts, read: WarpCounts) -> np.ndarray:
+def _sums(parts: _Parts, read: np.ndarray) -> np.ndarray:
     """Tell of which classes the work is the sum over the phases on all compiled ones: [classes]."""
-    total = _over_phases(_joined(parts, np.zeros(len(CLASSES), bool)).phases)
-    return np.all(np.isclose(total, read.work, rtol=_EXACT, atol=0.0), axis=0)
+    total = _over_phases(_joined(parts, np.zeros(len(CLASSES), bool)))
+    return np.all(np.isclose(total, read[:, _WORK], rtol=_EXACT, atol=0.0), axis=0)
 
 
 def _estimated(parts: _Parts, fits: "_Fits", patterns: np.ndarray, sums: np.ndarray) -> tuple[_Parts, _Parts]:
     """Estimate (all configurations [L], the compiled from each other [n]); work that is a sum is left out."""
-    alone = replace(parts.warps, work=np.where(sums, 0.0, parts.warps.work))
-    numbers, requests = fits.estimates(alone.to_matrix()), fits.estimates(parts.requests)
+    alone = parts.warps.copy()
+    alone[:, _WORK] = np.where(sums, 0.0, alone[:, _WORK])
+    numbers, requests = fits.estimates(alone), fits.estimates(parts.requests)
     passes = fits.estimates(parts.passes / patterns[fits.compiled])
     return (
-        _Parts(WarpCounts.from_matrix(numbers[0]), requests[0], passes[0] * patterns),
-        _Parts(WarpCounts.from_matrix(numbers[1]), requests[1], passes[1] * patterns[fits.compiled]),
+        _Parts(numbers[0], requests[0], passes[0] * patterns),
+        _Parts(numbers[1], requests[1], passes[1] * patterns[fits.compiled]),
     )
 
 

@@ -70,14 +70,14 @@ def known(
     read = source.constants(columns, count)
     others = {name: np.broadcast_to(np.asarray(size), (count,)) for name, size in (names or {}).items()}
     others |= read.values
-    given = {name: np.broadcast_to(np.asarray(value), (count,)) for name, value in parameters.items()}
+    values = {name: np.broadcast_to(np.asarray(value), (count,)) for name, value in parameters.items()}
     launch = {"threads": threads, "blocks": blocks, "warps": -(-threads // 32)}
-    code = _standard([*given.values(), threads * blocks])
+    code = _standard([*values.values(), threads * blocks])
     declared, shared_bytes, too_large = read.shared_bytes, None, np.zeros(count, bool)
     if declared is not None:
         shared_bytes = declared + np.array([configuration.shared_bytes or 0 for configuration in wanted])
         too_large = declared > source.most_declared
-    return KnownFacts(threads, blocks, block, shared_bytes, too_large, given | others | launch, code)
+    return KnownFacts(threads, blocks, block, shared_bytes, too_large, values | others | launch, code)
 
 
 def _standard(columns: Sequence[np.ndarray]) -> np.ndarray:

@@ -25,12 +25,13 @@ from dse.source.nvidia.graphs.branches import branches
 from dse.source.nvidia.graphs.dependence import DependenceGraph, dependence_graph
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile import explain
+from dse.source.nvidia.profile.average_warp import warp_counts
 from dse.source.nvidia.profile.characterise import Characterisation, prepare
 from dse.source.nvidia.profile.single_warp import longest_warp
-from dse.source.nvidia.profile.to_kernel import to_kernel, warp_counts
 from dse.source.nvidia.sass.disassemble import with_lines
 from dse.source.nvidia.sass.opcodes import PIPES
 from dse.source.nvidia.source import counted, resources, source_of, unstated_number
+from dse.source.warps import to_kernel
 
 Row = dict[str, Any]
 

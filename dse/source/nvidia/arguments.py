@@ -32,7 +32,10 @@ def as_launched(made: Any, configuration: Configuration) -> Configuration:
     x, y, z = configuration.grid
     arguments = configuration.arguments
     if launched.passed is not None:
-        wanted = 1 + max((one.argument for one in launched.passed if one.argument is not None), default=-1)
+        wanted = 1 + max(
+            (passed_value.argument for passed_value in launched.passed if passed_value.argument is not None),
+            default=-1,
+        )
         if wanted > len(arguments):
             raise DseError(f"arguments: found {len(arguments)}, expected {wanted}")
         arguments = tuple(_taken(passed, arguments) for passed in launched.passed)
@@ -64,34 +67,34 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
 
     **Raises:** DseError if the arguments do not fit the kernel.
     """
-    binary, given = made.binary, configuration.arguments
+    binary, arguments = made.binary, configuration.arguments
     if made.listing is not None:  # it does not tell of parameters: numbers are taken to have 32 bits
-        sizes = [8 if argument is None or isinstance(argument, Array) else 4 for argument in given]
+        sizes = [8 if argument is None or isinstance(argument, Array) else 4 for argument in arguments]
         binary = replace(binary, parameters=tuple(Parameter(0, size) for size in sizes))
     return LaunchArguments(
         grid=configuration.grid,
         block=configuration.block,
-        arguments=arguments_of(binary, given),
+        arguments=arguments_of(binary, arguments),
         offsets=None if made.listing is not None else [parameter.offset for parameter in binary.parameters],
         banks=binary.banks,
     )
 
 
-def arguments_of(binary: Any, given: Sequence[Argument]) -> list[Any]:
+def arguments_of(binary: Any, values: Sequence[Argument]) -> list[Any]:
     """Return the arguments as the interpreter takes them; numbers get the size that the parameters have.
 
     `binary` has the name of the kernel, and its `parameters` with their sizes.
     """
-    if len(given) != len(binary.parameters):
+    if len(values) != len(binary.parameters):
         sizes = ", ".join(str(parameter.size) for parameter in binary.parameters)
-        missing = len(binary.parameters) - len(given)
+        missing = len(binary.parameters) - len(values)
         hint = f"; add {missing} in their order (8 B: an array or a number)" if missing > 0 else ""
         raise DseError(
-            f"{binary.kernel}: arguments: found {len(given)}, "
+            f"{binary.kernel}: arguments: found {len(values)}, "
             f"expected {len(binary.parameters)} of {sizes} B{hint}"
         )
     arguments: list[Any] = []
-    for number, (argument, parameter) in enumerate(zip(given, binary.parameters, strict=True), 1):
+    for number, (argument, parameter) in enumerate(zip(values, binary.parameters, strict=True), 1):
         try:
             match argument:
                 case Unstated.NUMBER:
@@ -107,9 +110,9 @@ def arguments_of(binary: Any, given: Sequence[Argument]) -> list[Any]:
                 case int() if parameter.size <= 8:
                     arguments.append(argument.to_bytes(parameter.size, "little", signed=argument < 0))
                 case tuple() if parameter.size % len(argument) == 0:
-                    one = Parameter(0, parameter.size // len(argument))
-                    each = replace(binary, parameters=(one,) * len(argument))
-                    arguments.append(b"".join(arguments_of(each, argument)))
+                    part = Parameter(0, parameter.size // len(argument))
+                    parts = replace(binary, parameters=(part,) * len(argument))
+                    arguments.append(b"".join(arguments_of(parts, argument)))
                 case _:
                     raise OverflowError
         except OverflowError:
@@ -122,10 +125,10 @@ def arguments_of(binary: Any, given: Sequence[Argument]) -> list[Any]:
     return arguments
 
 
-def _tensor_map(given: Descriptor) -> Any:
+def _tensor_map(descriptor: Descriptor) -> Any:
     """Return a tensor map as the interpreter takes it."""
-    bits = re.search(r"\d+", given.type)
-    return TensorMap(int(bits[0]) // 8 if bits else 1, given.shape, given.strides, given.block)
+    bits = re.search(r"\d+", descriptor.type)
+    return TensorMap(int(bits[0]) // 8 if bits else 1, descriptor.shape, descriptor.strides, descriptor.block)
 
 
 @lru_cache(maxsize=4)  # configurations mostly share them

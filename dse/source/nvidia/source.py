@@ -32,15 +32,15 @@ from dse.source.nvidia.compile.declared import parameters_of
 from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.execute.moved_blocks import addresses_of
 from dse.source.nvidia.machine.state import Machine
+from dse.source.nvidia.profile.average_warp import warp_counts
 from dse.source.nvidia.profile.characterise import Characterisation, prepare, summary
 from dse.source.nvidia.profile.single_warp import timing
-from dse.source.nvidia.profile.to_kernel import warp_counts
-from dse.source.nvidia.profile.warp_counts import WarpCounts
 from dse.source.nvidia.sass.disassemble import disassemble
 from dse.source.nvidia.sass.listing import Listing
-from dse.types import Gpu, Resources
+from dse.source.warps import to_kernel
+from dse.types import Gpu, Kernel, Resources
 
-FORMAT = "20"  # to be changed with what is kept, and with how it is computed
+FORMAT = "21"  # to be changed with what is kept, and with how it is computed
 _BATCH = 16  # configurations that go through one process together, at most
 Code = TypeVar("Code")
 
@@ -55,7 +55,12 @@ class KernelProfile:
     spill_bytes: int | None  # that a thread moves if each such instruction runs once; None if not known
     compiler: str
     counts: Characterisation  # `executed` is left out: it is as long as the code
-    warp: WarpCounts  # the average one
+    numbers: np.ndarray  # of the average warp, a row as in `dse.source.warps`
+
+    @property
+    def warp(self) -> Kernel:
+        """The average warp: fields are NumPy scalars."""
+        return to_kernel(self.numbers)
 
 
 def source_of(description: Description) -> Any:  # a Source, whose compiler may be missing
@@ -104,7 +109,7 @@ def characterise_all(
     gpu = None if gpu is None else jax.tree.map(np.asarray, gpu)
     same = (source.digest, str(arch), source.compiler, __version__, FORMAT, repr(jax.tree.leaves(gpu)))
     keys = [key(*same, repr(configuration)) for configuration in wanted]
-    kept = {name: unpack(data, KernelProfile, Failure) for name, data in cache.get(keys).items()}
+    kept = {name: unpack(packed, KernelProfile, Failure) for name, packed in cache.get(keys).items()}
     results = {name: result for name, result in kept.items() if result is not None}
     missing = {
         name: configuration for name, configuration in zip(keys, wanted, strict=True) if name not in results
@@ -178,12 +183,14 @@ def _keep(cache: Cache, results: Mapping[str, KernelProfile | Failure]) -> None:
     cache.put({name: pack(result) for name, result in results.items() if lasting(result)})
 
 
-def unstated_number(counts: Characterisation, made: Compiled, source: Any, given: Sequence[Argument]) -> str:
+def unstated_number(
+    counts: Characterisation, made: Compiled, source: Any, arguments: Sequence[Argument]
+) -> str:
     """Say which number that is not stated the counts depend on: zero in its place counts less; "" if none."""
     passed = made.launched.passed if made.launched is not None else None
     for what in (what for decision in counts.unknown for what in decision.depends_on):
         if what == "arguments":  # one of them, by an index
-            return unstated(made.binary.kernel, names_of(source), unstated_numbers(given))
+            return unstated(made.binary.kernel, names_of(source), unstated_numbers(arguments))
         if number := _NUMBER.match(what):
             place = int(number[1])
             places = [passed[place].argument if passed else place]
@@ -206,7 +213,9 @@ def unstated_array(counts: Characterisation, made: Compiled, source: Any) -> str
             if passed:
                 whole = not passed[at].fractions
             else:  # that an address depends on it says as much as its type
-                whole = decision.what == "address" or any(one.whole for one in declared[at : at + 1])
+                whole = decision.what == "address" or any(
+                    parameter.whole for parameter in declared[at : at + 1]
+                )
             if whole:
                 name = "Triton's own memory" if place is None else name_of(names_of(source), place)
                 does = "ends or skips work" if decision.what == "branch" else "says where others are read"
@@ -244,12 +253,12 @@ def compiled(job: Job, kind: type[Code]) -> dict[str, Code | Failure]:
     made: dict[str, Any] = {}  # by digest
     for name, digest in digests.items():
         if digest not in made:
-            found = unpack(kept[digest], kind, Failure) if digest in kept else None
-            if found is None:
-                found = job.source.compile(job.arch, settings[name])
-                if lasting(found):
-                    job.cache.put({digest: pack(found, smaller=True)})
-            made[digest] = found
+            cached = unpack(kept[digest], kind, Failure) if digest in kept else None
+            if cached is None:
+                cached = job.source.compile(job.arch, settings[name])
+                if lasting(cached):
+                    job.cache.put({digest: pack(cached, smaller=True)})
+            made[digest] = cached
     return {name: made[digest] for name, digest in digests.items()}
 
 
@@ -301,5 +310,5 @@ def executed(
         spill_bytes=made.spill_bytes,
         compiler=made.compiler,
         counts=counts,
-        warp=warp_counts(counts),
+        numbers=warp_counts(counts),
     )

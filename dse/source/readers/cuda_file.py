@@ -66,8 +66,8 @@ def load(path: Path, given: Given) -> Description:
 def _assumptions(build: Build, declared: Sequence[Declared]) -> tuple[str, ...]:
     """Name the numbers that are not stated: they are 0 if nothing depends on them, else an error."""
     unstated = [
-        one.name or f"argument {place}"
-        for place, (one, value) in enumerate(zip(declared, build.arguments, strict=False))
+        parameter.name or f"argument {place}"
+        for place, (parameter, value) in enumerate(zip(declared, build.arguments, strict=False))
         if value is None
     ]
     return (f"{', '.join(unstated)}: 0, since no value is stated",) if unstated else ()
@@ -80,25 +80,25 @@ def _or_instead(path: Path) -> str:
     return f"; or give {' or '.join(files)} in its place" if files else ""
 
 
-def _placed(given: Sequence[str], declared: Sequence[Declared] | None) -> dict[int, str]:
+def _placed(texts: Sequence[str], declared: Sequence[Declared] | None) -> dict[int, str]:
     """Place the arguments given, by name or in order."""
     if declared is None:
-        return dict(enumerate(given))
+        return dict(enumerate(texts))
     names = [parameter.name for parameter in declared]
     placed: dict[int, str] = {}
-    for text in given:
+    for text in texts:
         named = re.match(r"\s*([A-Za-z_]\w*)\s*=(?!=)(.*)", text, re.DOTALL)
         if named is not None and named[1] not in names:
             raise DseError(
                 f"given.arguments: found {named[1]!r}, {one_of(named[1], list(filter(None, names)))}"
             )
-        place = next(n for n in range(len(given) + len(names)) if n not in placed)
+        place = next(n for n in range(len(texts) + len(names)) if n not in placed)
         if named is not None:
             place, text = names.index(named[1]), named[2]
         if place >= len(names):
             which = f" ({', '.join(names)})" if any(names) else ""
             raise DseError(
-                f"given.arguments: found {len(given)} arguments, expected at most {len(names)}{which}"
+                f"given.arguments: found {len(texts)} arguments, expected at most {len(names)}{which}"
             )
         placed[place] = text
     return placed

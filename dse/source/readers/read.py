@@ -32,8 +32,8 @@ def _described(path: Path, given: Given) -> Description:
 
 
 def _json(path: Path, given: Given) -> Description:
-    found = read_json(path)
-    recorded = isinstance(found, dict) and "launches" in found
+    content = read_json(path)
+    recorded = isinstance(content, dict) and "launches" in content
     return _by("recorded" if recorded else "t1_kernel")(path, given)
 
 

@@ -39,9 +39,9 @@ class Contents(BaseModel):
         """Unpack it. **Raises:** DseError if it is damaged or too large."""
         unpacker = zlib.decompressobj()
         try:
-            data = unpacker.decompress(base64.b64decode(self.zlib), MOST_CONTENTS_BYTES)
+            content = unpacker.decompress(base64.b64decode(self.zlib), MOST_CONTENTS_BYTES)
             if unpacker.eof:
-                return np.frombuffer(data, self.type)
+                return np.frombuffer(content, self.type)
         except (ValueError, zlib.error):
             pass
         raise DseError(f"{where}.zlib: found no packed array of at most {MOST_CONTENTS_BYTES:,} bytes")
@@ -91,20 +91,22 @@ def load(path: Path, given: Given) -> Description:
     launches = checked(Recorded, read_json(path), f"{path}").launches
     places = {str(place): launch for place, launch in enumerate(launches, 1)}
     wanted = given.function
-    chosen = [each for place, each in places.items() if not wanted or wanted in (place, each.kernel)]
-    if len(chosen) != 1:
-        stated = "several" if chosen else f"no {wanted}" if wanted else "none"
-        listed = ", ".join(f"{place} {each.kernel}" for place, each in places.items())
+    matching = [
+        recorded for place, recorded in places.items() if not wanted or wanted in (place, recorded.kernel)
+    ]
+    if len(matching) != 1:
+        stated = "several" if matching else f"no {wanted}" if wanted else "none"
+        listed = ", ".join(f"{place} {recorded.kernel}" for place, recorded in places.items())
         raise DseError(
             f"{path}: launch: found {stated}, expected the number of one: {listed or 'none there'}"
         )
-    [launch] = chosen
+    [launch] = matching
     kernel = function(_file(launch, path), launch.kernel)
     where = f"{path}: launches.arguments"
     arguments = {name: _argument(value, f"{where}.{name}") for name, value in launch.arguments.items()}
     rows = [{name: constant(text) for name, text in row.constants.items()} for row in launch.rows]
     numbers = [name for name, value in rows[0].items() if isinstance(value, int | float)]
-    grids = {_key(row, numbers): each.grid for row, each in zip(rows, launch.rows, strict=True)}
+    grids = {_key(row, numbers): recorded.grid for row, recorded in zip(rows, launch.rows, strict=True)}
     described = of_call(kernel, arguments, lambda meta: grids[_key(meta, numbers)], rows)
     return replace(described, path=path)
 
@@ -125,7 +127,7 @@ def _argument(value: Any, where: str) -> Any:
 def _file(launch: Launch, path: Path) -> Path:
     """Find the kernel's file: where it was, else below the record's folder or where Python finds packages."""
     places = [Path(launch.file), *(Path(folder, launch.module) for folder in (path.parent, *sys.path))]
-    found = next((place for place in places if is_file(place)), None)
-    if found is None:
+    existing = next((place for place in places if is_file(place)), None)
+    if existing is None:
         raise DseError(f"{path}: file: found no {launch.file}, nor {launch.module} below {path.parent}")
-    return found
+    return existing

@@ -143,11 +143,11 @@ def load(path: str | Path) -> T1Problem:
         blocks = tuple(read(text, f"GlobalSize.{axis}") for text, axis in zip(texts, "XYZ", strict=True))
         grid = list(blocks)
     for axis, own_size, size in zip("XYZ", block, problem_size, strict=False):
-        given = getattr(kernel, f"GridDiv{axis}")
+        argument = getattr(kernel, f"GridDiv{axis}")
         divisors = (
             [own_size]
-            if given is None
-            else [read(divisor, f"GridDiv{axis}[{i}]") for i, divisor in enumerate(given)]
+            if argument is None
+            else [read(divisor, f"GridDiv{axis}[{i}]") for i, divisor in enumerate(argument)]
         )
         grid_div.append(tuple(divisors))
         grid.append(read(f"ceil({text_of(size)} / ({_product(divisors)}))", f"GridDiv{axis}"))
@@ -164,16 +164,16 @@ def load(path: str | Path) -> T1Problem:
         kernel_name=kernel.KernelName,
         arguments=tuple(
             Argument(
-                name=given.Name or f"argument {number}",
-                type=given.Type,
-                memory=given.MemoryType,
-                access=given.AccessType,
-                size=given.Size,
-                fill=given.FillType,
-                value=given.FillValue,
-                constant=_is_constant(given),
+                name=argument.Name or f"argument {number}",
+                type=argument.Type,
+                memory=argument.MemoryType,
+                access=argument.AccessType,
+                size=argument.Size,
+                fill=argument.FillType,
+                value=argument.FillValue,
+                constant=_is_constant(argument),
             )
-            for number, given in enumerate(kernel.Arguments, 1)
+            for number, argument in enumerate(kernel.Arguments, 1)
         ),
         path=Path(path),
         kernel_file=kernel.KernelFile,
@@ -182,14 +182,14 @@ def load(path: str | Path) -> T1Problem:
     )
 
 
-def _is_constant(given: _Argument) -> bool:
+def _is_constant(argument: _Argument) -> bool:
     """Whether the file means a `__constant__` variable: Kernel Tuner's word for it, or KTT's."""
-    return (given.MemType or "").lower() == "constant" or (given.MemoryType or "").lower() == "symbol"
+    return (argument.MemType or "").lower() == "constant" or (argument.MemoryType or "").lower() == "symbol"
 
 
-def _space(given: _ConfigurationSpace, where: str) -> Space:
+def _space(declared: _ConfigurationSpace, where: str) -> Space:
     values: dict[str, Any] = {}
-    for i, parameter in enumerate(given.TuningParameters):
+    for i, parameter in enumerate(declared.TuningParameters):
         field = f"{where}.TuningParameters[{i}]"
         if parameter.Name in values:
             raise DseError(f"{field}.Name: found '{parameter.Name}' twice, expected each name once")
@@ -202,17 +202,17 @@ def _space(given: _ConfigurationSpace, where: str) -> Space:
         raise DseError(f"{where}.TuningParameters: {error}") from None
     conditions = tuple(
         parse(condition.Expression, f"{where}.Conditions[{i}].Expression", values)
-        for i, condition in enumerate(given.Conditions)
+        for i, condition in enumerate(declared.Conditions)
     )
     return replace(space, constraints=conditions)
 
 
-def _problem_size(given: Any, where: str, names: Sequence[str]) -> tuple[int | Expression, ...]:
-    sizes: list[Any] = given if isinstance(given, list) else [given]
+def _problem_size(stated: Any, where: str, names: Sequence[str]) -> tuple[int | Expression, ...]:
+    sizes: list[Any] = stated if isinstance(stated, list) else [stated]
     sizes = [_size(parse(size, where, names)) if isinstance(size, str) else size for size in sizes]
     whole = all(isinstance(size, Expression) or (type(size) is int and size > 0) for size in sizes)
     if not (1 <= len(sizes) <= 3 and whole):
-        raise DseError(f"{where}: found {given!r}, expected one to three integers above 0")
+        raise DseError(f"{where}: found {stated!r}, expected one to three integers above 0")
     return tuple(sizes)
 
 

@@ -35,7 +35,9 @@ class _OwnLanguage(ast.NodeTransformer):
     def __init__(self, problem: T1Problem, sizes: Mapping[str, int]) -> None:
         self.values: Mapping[str, tuple] = problem.space.values
         self.scalars = {
-            given.name: given.value for given in problem.arguments if isinstance(given.value, int | float)
+            argument.name: argument.value
+            for argument in problem.arguments
+            if isinstance(argument.value, int | float)
         }
         self.scalars = {name: value for name, value in self.scalars.items() if name not in self.values}
         self.known = {*self.values, *sizes, "index", "random"}
@@ -45,15 +47,15 @@ class _OwnLanguage(ast.NodeTransformer):
             for name, size in zip(named, problem.problem_size, strict=False)
         ]
 
-    def read(self, given: Any, where: str) -> Expression:
+    def read(self, value: Any, where: str) -> Expression:
         """Read a size or value as an expression. **Raises:** DseError that begins with `where`."""
-        if not isinstance(given, str):
-            return parse(given, where, self.known)
+        if not isinstance(value, str):
+            return parse(value, where, self.known)
         try:
-            tree = self.visit(ast.parse(given.strip(), mode="eval").body)
+            tree = self.visit(ast.parse(value.strip(), mode="eval").body)
             text = ast.unparse(tree)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            raise DseError(f"{where}: found {given!r}, expected a number or an expression") from None
+            raise DseError(f"{where}: found {value!r}, expected a number or an expression") from None
         return parse(text, where, self.known)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
@@ -156,47 +158,49 @@ def _passed(problem: T1Problem, source: Path, where: str) -> list[int]:
     """
     text = read_source(source, problem.kernel_name)
     declared = [parameter.name for parameter in parameters_of(text) or ()]
-    chosen = [
-        place for place, given in enumerate(problem.arguments) if not given.constant or given.name in declared
+    places = [
+        place
+        for place, argument in enumerate(problem.arguments)
+        if not argument.constant or argument.name in declared
     ]
     between = re.search(rf"\b{re.escape(problem.kernel_name)}\s*\(([^)]*)", text.text)
-    if len(chosen) < len(declared) and between is not None and "#" not in between[1]:
-        named, short = {given.name for given in problem.arguments}, len(declared) - len(chosen)
+    if len(places) < len(declared) and between is not None and "#" not in between[1]:
+        named, short = {argument.name for argument in problem.arguments}, len(declared) - len(places)
         missing = [name for name in declared if name not in named]
         raise DseError(
-            f"{where}: found {len(chosen)}, expected one for each parameter of {problem.kernel_name}, in "
+            f"{where}: found {len(places)}, expected one for each parameter of {problem.kernel_name}, in "
             f"this order: {', '.join(declared)}; add {', '.join(missing) if len(missing) == short else short}"
         )
-    return chosen
+    return places
 
 
 def _argument(
-    given: Argument, language: _OwnLanguage, where: str
+    argument: Argument, language: _OwnLanguage, where: str
 ) -> tuple[Expression | ArrayArgument | None, str | None]:
     """Read an argument, and state what is assumed of it where the file does not say it."""
-    kind, parts = type_of(given.type) or (None, 1)
-    if (given.memory or "").lower() == "scalar" or (given.memory is None and given.size is None):
-        random = (given.fill or "Constant").lower() != "constant"
-        if kind is None or parts > 1 or given.value is None or random:
+    kind, parts = type_of(argument.type) or (None, 1)
+    if (argument.memory or "").lower() == "scalar" or (argument.memory is None and argument.size is None):
+        random = (argument.fill or "Constant").lower() != "constant"
+        if kind is None or parts > 1 or argument.value is None or random:
             return None, None
-        value = language.read(given.value, f"{where}.FillValue")
+        value = language.read(argument.value, f"{where}.FillValue")
         number = f"1.0 * ({value.text})" if kind.startswith("float") else f"floor({value.text})"
         return parse(number, f"{where}.FillValue"), None
     values = None
-    only_written = (given.access or "").lower() == "writeonly"
-    fill = (given.fill or "").lower()
-    if kind is not None and given.size is not None and not only_written and fill in ("constant", "random"):
+    only_written = (argument.access or "").lower() == "writeonly"
+    fill = (argument.fill or "").lower()
+    if kind is not None and argument.size is not None and not only_written and fill in ("constant", "random"):
         if fill == "constant":
-            values = language.read(0 if given.value is None else given.value, f"{where}.FillValue")
+            values = language.read(0 if argument.value is None else argument.value, f"{where}.FillValue")
         else:
-            highest = language.read(1 if given.value is None else given.value, f"{where}.FillValue")
+            highest = language.read(1 if argument.value is None else argument.value, f"{where}.FillValue")
             whole = "random * ({})" if kind.startswith("float") else "floor(random * ({}))"
             values = parse(whole.format(highest.text), f"{where}.FillValue")
     assumption = None
     try:
-        if given.size is None:
+        if argument.size is None:
             raise DseError(f"{where}.Size: found nothing, expected a number of elements")
-        size = language.read(given.size, f"{where}.Size")
+        size = language.read(argument.size, f"{where}.Size")
     except DseError as error:
         if values is not None:  # each element is worked out
             raise

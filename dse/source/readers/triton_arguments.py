@@ -14,30 +14,30 @@ from dse.source.readers.triton_kernel import Argument
 
 def placed(texts: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Place arguments by name or in order. **Raises:** DseError for one too many, or an unknown name."""
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for text in texts:
         named = re.match(r"\s*([A-Za-z_]\w*)\s*=(?!=)(.*)", text, re.DOTALL)
-        left = [name for name in names if name not in found]
+        left = [name for name in names if name not in by_name]
         if named is None and not left:
             raise DseError(f"given.arguments: found {len(texts)} arguments, expected at most {len(names)}")
         name, value = (named[1], named[2]) if named else (left[0], text)
         if name not in names:
             raise DseError(f"given.arguments: found {name!r}, {one_of(name, names)}")
-        found[name] = value.strip()
-    return found
+        by_name[name] = value.strip()
+    return by_name
 
 
 def sized(
-    types: Mapping[str, str], texts: Mapping[str, str], given: Sequence[tuple[str, Number]]
+    types: Mapping[str, str], texts: Mapping[str, str], sizes: Sequence[tuple[str, Number]]
 ) -> dict[str, Number]:
     """Return numbers by name: those of arguments that are no arrays, and all that are given besides."""
-    found = {name: number_of(text) for name, text in texts.items()}
+    numbers = {name: number_of(text) for name, text in texts.items()}
     plain = {
         name: number
-        for name, number in found.items()
+        for name, number in numbers.items()
         if number is not None and not types.get(name, "").startswith(("*", "tensordesc"))
     }
-    return plain | dict(given)
+    return plain | dict(sizes)
 
 
 def stated(

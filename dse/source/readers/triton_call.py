@@ -41,9 +41,9 @@ def of_call(
 
     **Raises:** DseError for what is missing or not the kernel's.
     """
-    found = unwrapped(kernel)
-    remember(found)
-    names = [argument.name for argument in found.arguments]
+    jitted = unwrapped(kernel)
+    remember(jitted)
+    names = [argument.name for argument in jitted.arguments]
     inside = {name: value for name, value in arguments.items() if name in names}
     constants = {name: value for name, value in arguments.items() if name not in names}
     numbers = {name: v for name, v in constants.items() if isinstance(v, Real) and holds(float(v))}
@@ -61,14 +61,14 @@ def of_call(
         constants={name: as_text(value) for name, value in constants.items() if name not in numbers},
     )
     if configs is None:
-        stated = of_decorators(found, stated, arguments)
+        stated = of_decorators(jitted, stated, arguments)
     elif isinstance(configs, Mapping):
         stated = replace(stated, values={**stated.values, **configs})
     else:
         rows = [config if isinstance(config, Mapping) else settings(config) for config in configs]
-        stated = with_configs(found, stated, rows)
-    allowed = {*found.constexprs, *OPTIONS, *sizes, *GPU_NAMES}
-    return describe(found, replace(stated, grid=_grid(grid, allowed, arguments)))
+        stated = with_configs(jitted, stated, rows)
+    allowed = {*jitted.constexprs, *OPTIONS, *sizes, *GPU_NAMES}
+    return describe(jitted, replace(stated, grid=_grid(grid, allowed, arguments)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ class GridOf:
         count = np.broadcast_shapes((1,), *(column.shape for column in columns.values()))[0]
         rows = zip(*(np.broadcast_to(column, count).tolist() for column in columns.values()), strict=True)
         meta = ({**self.arguments} | dict(zip(columns, row, strict=True)) for row in rows)
-        return np.array([grid_axis(self.function(each), self.axis) for each in meta])
+        return np.array([grid_axis(self.function(setting), self.axis) for setting in meta])
 
 
 def grid_axis(sizes: Any, axis: int) -> int:

@@ -24,17 +24,17 @@ def load(path: Path, given: Given) -> Description:
     **Raises:** DseError if the file cannot be imported, has no such kernel, or something is missing.
     """
     refuse(given, ("block", "shared_bytes"), f"{path}: Triton decides on it")
-    found = function(path, given.function)
+    jitted = function(path, given.function)
     if not given.grid:
         raise DseError(f"given.grid: found none for {path}, expected X[,Y[,Z]] such as cdiv(M, BLOCK_M)")
-    types, fixed = _signature(given.signature, found)
-    names = [argument.name for argument in found.arguments]
+    types, fixed = _signature(given.signature, jitted)
+    names = [argument.name for argument in jitted.arguments]
     texts = placed(given.arguments, names)
     values: dict[str, Sequence[Number]] = dict(given.tuned)
     values |= {name: (number,) for name, number in fixed.items() if name not in (*values, *names)}
-    others = {*values, *OPTIONS, *found.constexprs}
+    others = {*values, *OPTIONS, *jitted.constexprs}
     sizes = sized(types, texts, [(name, size) for name, size in given.sizes if name not in others])
-    allowed = {*found.constexprs, *OPTIONS, *sizes, *GPU_NAMES}
+    allowed = {*jitted.constexprs, *OPTIONS, *sizes, *GPU_NAMES}
     arguments: dict[str, Argument] = {}
     for name in names:
         if types.get(name) == "constexpr":
@@ -50,16 +50,16 @@ def load(path: Path, given: Given) -> Description:
         grid=tuple(parse(size, "given.grid", allowed) for size in given.grid),
     )
     seen_by_hook = {name: seen(name, types[name], sizes.get(name)) for name in names}
-    return describe(found, of_decorators(found, known, seen_by_hook))
+    return describe(jitted, of_decorators(jitted, known, seen_by_hook))
 
 
-def _signature(entries: Sequence[str], found: Function) -> tuple[dict[str, str], dict[str, Number]]:
+def _signature(entries: Sequence[str], jitted: Function) -> tuple[dict[str, str], dict[str, Number]]:
     """Place types by name or in order, of all parameters or of all but the constants.
 
     Returns types, and numbers that stand in the place of types.
     """
-    everything = [parameter.name for parameter in found.jit.params]
-    names = [parameter.name for parameter in found.arguments]
+    everything = [parameter.name for parameter in jitted.jit.params]
+    names = [parameter.name for parameter in jitted.arguments]
     plain = [entry for entry in entries if "=" not in entry]
     named = (entry.partition("=") for entry in entries if "=" in entry)
     placed = {name.strip(): kind for name, _, kind in named}

@@ -39,13 +39,13 @@ class Stated:
     assumptions: tuple[str, ...] = ()
 
 
-def describe(found: Function, stated: Stated) -> Description:
+def describe(jitted: Function, stated: Stated) -> Description:
     """Describe a kernel by its function and what else is said of it.
 
     **Raises:** DseError if a constant or a type is missing, or is not the kernel's.
     """
-    constexprs, names = found.constexprs, [argument.name for argument in found.arguments]
-    where = f"{found.path}: {found.name}"
+    constexprs, names = jitted.constexprs, [argument.name for argument in jitted.arguments]
+    where = f"{jitted.path}: {jitted.name}"
     _known(stated.types, [*names, *constexprs], "given.signature")
     _known(stated.arguments, names, "given.arguments")
     tried = [*stated.rows, *({name: value} for name, values in stated.values.items() for value in values)]
@@ -71,18 +71,20 @@ def describe(found: Function, stated: Stated) -> Description:
     for name, default in constexprs.items():
         if name in tuned:
             space[name] = tuned[name]
-        elif name not in stated.constants and name not in found.heuristics:
+        elif name not in stated.constants and name not in jitted.heuristics:
             if default is inspect.Parameter.empty:
-                noted = f"; {stated.assumptions[0]}" if stated.assumptions and not found.configs else ""
+                noted = f"; {stated.assumptions[0]}" if stated.assumptions and not jitted.configs else ""
                 raise DseError(
                     f"given.constexprs: {where}: found no value of {name}, expected {name}=V1,V2,...{noted}"
                 )
             if isinstance(default, int | float) and not isinstance(default, bool):
                 space[name] = [default]
-    absent = {argument.name for argument in found.arguments if argument.default is None} - {*stated.arguments}
+    absent = {argument.name for argument in jitted.arguments if argument.default is None} - {
+        *stated.arguments
+    }
     types = tuple(canonical(stated.types.get(name) or (NONE if name in absent else "")) for name in names)
     if all(len(values) == 1 for values in space.values()):
-        decided = _of_heuristics(found, stated, dict(zip(names, types, strict=True)), space)
+        decided = _of_heuristics(jitted, stated, dict(zip(names, types, strict=True)), space)
         truths |= {name for name, value in decided.items() if isinstance(value, bool)}
         space |= {name: [_number(value)] for name, value in decided.items()}
     for name, default in OPTIONS.items():
@@ -99,14 +101,14 @@ def describe(found: Function, stated: Stated) -> Description:
                 f"given.signature: {where}: found no type of {name}, expected one such as *fp16 or i32"
             )
     return Description(
-        name=found.name,
-        path=found.path,
-        source=found.path,
-        variant_of=found.name,
+        name=jitted.name,
+        path=jitted.path,
+        source=jitted.path,
+        variant_of=jitted.name,
         space=Space(space, tuple(listed) if several else ()),
         problem=tuple((name, value) for name, value in stated.sizes.items() if name not in space),
         build=Build(
-            kernel=found.name,
+            kernel=jitted.name,
             defines=tuple((name, parse(name, "given.constexprs", allowed)) for name in space),
             block=(parse("32 * num_warps", "given.constexprs", {*allowed, "num_warps"}),),
             grid=tuple(stated.grid),
@@ -122,14 +124,14 @@ def describe(found: Function, stated: Stated) -> Description:
 
 
 def _of_heuristics(
-    found: Function, stated: Stated, types: Mapping[str, str], space: Mapping[str, Sequence[Number]]
+    jitted: Function, stated: Stated, types: Mapping[str, str], space: Mapping[str, Sequence[Number]]
 ) -> dict[str, Number]:
     """Return the numbers that `triton.heuristics` gives the only configuration, which a grid may name."""
     values = {name: seen(name, kind, stated.sizes.get(name)) for name, kind in types.items()}
     values |= {name: constant(text) for name, text in stated.constants.items()}
-    values |= {name: each[0] for name, each in space.items()}
+    values |= {name: allowed[0] for name, allowed in space.items()}
     numbers: dict[str, Number] = {}
-    for name, rule in found.heuristics.items():
+    for name, rule in jitted.heuristics.items():
         if name not in values:
             try:
                 values[name] = by_rule(rule, values, name)
@@ -140,45 +142,47 @@ def _of_heuristics(
     return numbers
 
 
-def with_configs(found: Function, stated: Stated, configs: Sequence[Mapping[str, Any]]) -> Stated:
+def with_configs(jitted: Function, stated: Stated, configs: Sequence[Mapping[str, Any]]) -> Stated:
     """Say which configurations there are; what is no number must be the same in all."""
     if not configs:
-        raise DseError(f"{found.path}: {found.name}: configs: found none, expected one at least")
+        raise DseError(f"{jitted.path}: {jitted.name}: configs: found none, expected one at least")
     words = {name: value for name, value in configs[0].items() if not isinstance(value, int | float)}
     for name, value in words.items():
         if any(config.get(name) != value for config in configs):
             raise DseError(
-                f"{found.path}: {found.name}: {name}: found {value!r} among others, expected numbers"
+                f"{jitted.path}: {jitted.name}: {name}: found {value!r} among others, expected numbers"
             )
     numbers = [{name: value for name, value in row.items() if name not in words} for row in configs]
     constants = {name: as_text(value) for name, value in words.items()} | dict(stated.constants)
     return replace(stated, rows=numbers, constants=constants)
 
 
-def of_decorators(found: Function, stated: Stated, arguments: Mapping[str, Any]) -> Stated:
+def of_decorators(jitted: Function, stated: Stated, arguments: Mapping[str, Any]) -> Stated:
     """Take the configurations of `triton.autotune`, if there are, pruned by its hook.
 
     `arguments` are values by name; those of arrays are tensors, or stand in for them. A hook that fails is
     passed over, and that is stated. Values that are given take the place of those that the configurations
     set; where they are of all its constants, of the configurations too.
     """
-    assumptions = (*stated.assumptions, *found.notes)
-    constants = {name for config in found.configs for name in config.kwargs}
-    if not found.configs or (constants and constants <= {*stated.values, *stated.constants}):
+    assumptions = (*stated.assumptions, *jitted.notes)
+    constants = {name for config in jitted.configs for name in config.kwargs}
+    if not jitted.configs or (constants and constants <= {*stated.values, *stated.constants}):
         return replace(stated, assumptions=assumptions)
     try:
-        configs = pruned(found, arguments)
+        configs = pruned(jitted, arguments)
     except Exception as error:  # of any type: it is the user's function
-        configs, reason = found.configs, one_line(f"{type(error).__name__}: {error}")
-        assumptions += (f"early_config_prune of {found.name} is not asked, since it fails: {reason}",)
+        configs, reason = jitted.configs, one_line(f"{type(error).__name__}: {error}")
+        assumptions += (f"early_config_prune of {jitted.name} is not asked, since it fails: {reason}",)
     return with_configs(
-        found, replace(stated, assumptions=assumptions), [settings(config) for config in configs]
+        jitted, replace(stated, assumptions=assumptions), [settings(config) for config in configs]
     )
 
 
-def pruned(found: Function, arguments: Mapping[str, Any]) -> Sequence[Any]:
+def pruned(jitted: Function, arguments: Mapping[str, Any]) -> Sequence[Any]:
     """Return the autotuner's configurations that its hook keeps. **Raises:** what the hook raises."""
-    return found.configs if found.prune is None else list(found.prune(list(found.configs), dict(arguments)))
+    return (
+        jitted.configs if jitted.prune is None else list(jitted.prune(list(jitted.configs), dict(arguments)))
+    )
 
 
 def settings(config: Any) -> dict[str, Any]:
@@ -202,7 +206,7 @@ def as_text(value: Any) -> str:
     return f"tl.{kind}" if kind and not isinstance(value, str) else repr(value)
 
 
-def _known(given: Any, allowed: Sequence[str], field: str) -> None:
-    for name in given:
+def _known(names: Any, allowed: Sequence[str], field: str) -> None:
+    for name in names:
         if name not in allowed:
             raise DseError(f"{field}: found {name!r}, {one_of(name, allowed)}")

@@ -134,7 +134,6 @@ def test_numpy_equals_python(text, table):
     agree(read(text)(arrays(table, np), np), by_python(text, table))
 
 
-@settings(max_examples=40)
 @given(text=texts(), table=rows())
 def test_jitted_jax_equals_python(text, table):
     expression = read(text)

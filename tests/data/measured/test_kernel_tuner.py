@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.data.measured.read import load_space
@@ -115,7 +115,6 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=40)
 @given(rows=ROWS, cut=st.integers(0, 12))
 def test_what_is_written_is_read(tmp_path_factory, rows, cut):
     entries = [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.core.space.expression import parse
@@ -123,7 +123,6 @@ def test_as_powershell_redirects_it(tmp_path):
 LOCALES = {"en": (",", "."), "de": (".", ","), "fr": ("\u202f", ","), "C": ("", ".")}
 
 
-@settings(max_examples=40)
 @given(
     microseconds=st.lists(st.integers(1, 10**9), min_size=1, max_size=4),
     share=st.integers(1, 10_000),

@@ -118,6 +118,13 @@ def test_bare():
     np.testing.assert_allclose(found.position, [[0, 0], [0.5, 1], [1, 0]], atol=1e-15)
 
 
+def test_without_a_model_powers_of_two_within_their_range_come_first():
+    a, b = (axis.ravel() for axis in np.meshgrid([2, 4, 6, 8], [0, 1]))
+    found = bare({"a": a, "b": b, "word": np.where(a == 6, "x", "y")})
+    assert set(a[found.log_s == found.log_s.min()]) == {4}
+    assert set(a[found.log_s == found.log_s.max()]) == {6}
+
+
 def test_most_are_half_the_fastest_and_half_the_others():
     n = 1_000
     log_s = np.random.default_rng(0).permutation(n).astype(float)

@@ -11,7 +11,6 @@ from dse.core.precision import in_64_bits
 from dse.errors import DseError
 from dse.hardware import gpus
 from dse.hardware.gpus.read import of
-from dse.models import CLOSED_FORMS
 
 LAUNCH = {"tile": 32, "rows": 8, "shared": 1, "padding": 1}
 NAMES = ("a100-pcie-40gb", "mi300x", "gtx-280")
@@ -83,9 +82,9 @@ def test_derivatives_by_one_number():
         jax.grad(lambda x: seconds(gpu.replace({"limits.warps_per_sm": x})))(32.0)
 
 
-@pytest.mark.parametrize("model", CLOSED_FORMS)
+@pytest.mark.parametrize("model", ["phase", "volkov", "mwp-cwp-corrected"])
 def test_derivatives_are_those_of_differences(model):
-    """By every number of the GPU: where the model is smooth, and never all 0 by what it is made of."""
+    """By every number of the file, where the model is smooth. Slopes of all models are in their contract."""
     with in_64_bits():
         gpu = gpus.load("a100-pcie-40gb", np.float64)
         leaves, tree = jax.tree.flatten(gpu)

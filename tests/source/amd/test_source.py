@@ -22,7 +22,6 @@ from dse.source.nvidia.compile.contract import Failure
 from dse.source.nvidia.source import KernelProfile
 from dse.source.readers.kernel import counts_of
 from dse.source.toolchain import toolchain
-from dse.types import CLASSES
 
 MI250X, W6600, A100 = (gpus.load(name) for name in ("mi250x", "w6600", "a100-pcie-40gb"))
 
@@ -165,7 +164,7 @@ def test_guarded_loads_are_spilled_to_where_there_is_room(tmp_path: Path):
     assert dram["guarded"] > 20 * dram["even"]
     without = replace(W6600, gpu=eqx.tree_at(lambda gpu: gpu.memory_cache_bytes, W6600.gpu, np.float32(0)))
     held, lost = (
-        profile("convolution", gpu, tmp_path, block_size_x=48, **fixed).warp.work[CLASSES.index("dram")]
+        profile("convolution", gpu, tmp_path, block_size_x=48, **fixed).warp.work.dram
         for gpu in (W6600, without)
     )
     assert lost > 5 * held

@@ -14,11 +14,12 @@ from dse.source.launches import Configuration
 from dse.source.nvidia.compile.contract import Failure
 from dse.source.nvidia.compile.nvrtc import Source
 from dse.source.nvidia.profile.characterise import AccessCounts, Characterisation, PhaseCounts
-from dse.source.nvidia.profile.warp_counts import NOTHING, WarpCounts, column_names, stacked
 from dse.source.nvidia.source import KernelProfile
-from dse.types import CLASSES, Resources
+from dse.source.warps import NOTHING, column_names, row, stacked
+from dse.types import Resources
 
 LIMITS = gpus.load("a100").gpu.limits
+NAMES = column_names(1)
 SOURCE = Source("a.cu", "constexpr int pitch = 2 * X + 1;\n__shared__ float a[Y][pitch];", "", (), (), "")
 SPACE = [
     (x, y, tile, flag) for x, y, tile, flag in product([8, 16, 32, 64], [1, 2, 4, 8], [1, 2, 3, 4, 6], [0, 1])
@@ -35,11 +36,11 @@ def passes(x: int, y: int) -> float:
     return total / warps
 
 
-def warp_of(columns: dict[str, float], phases: int = 1) -> WarpCounts:
+def warp_of(columns: dict[str, float], phases: int = 1) -> np.ndarray:
     """A warp that does nothing but what these columns say."""
     every = dict.fromkeys(column_names(phases), 0.0) | {"ilp": 1.0, "mlp": 1.0}
     assert set(columns) <= set(every)
-    return WarpCounts.from_matrix(np.array(list((every | columns).values())))
+    return row(every | columns, phases)
 
 
 def result(x: int, y: int, tile: int, flag: int) -> KernelProfile | Failure:
@@ -61,7 +62,7 @@ def result(x: int, y: int, tile: int, flag: int) -> KernelProfile | Failure:
     warp = warp_of(
         {
             "phases.0.passes": 2.0,
-            "phases.0.issues": 50.0 * tile * float(np.log2(2 * x)),
+            "phases.0.insts": 50.0 * tile * float(np.log2(2 * x)),
             "phases.0.memory_insts": loads,
             "phases.0.work.shared": through,
             "phases.0.work.fp32": 9.0 * tile * x,
@@ -109,8 +110,8 @@ def test_as_many_are_chosen_as_asked_for(
 def test_compiled_ones_stay_as_they_are(guess: Estimate, chosen: dict[int, KernelProfile | Failure]) -> None:
     for place, found in chosen.items():
         assert guess.fails[place] == isinstance(found, Failure)
-        warp = found.warp if isinstance(found, KernelProfile) else stacked([NOTHING, guess.warps])[0]
-        assert guess.warps[place] == warp
+        warp = found.numbers if isinstance(found, KernelProfile) else stacked([NOTHING, guess.warps])[0]
+        np.testing.assert_array_equal(guess.warps[place], warp)
         if isinstance(found, KernelProfile):
             assert guess.resources["registers"][place] == found.registers
 
@@ -123,10 +124,10 @@ def test_what_follows_exactly_is_exact(guess: Estimate) -> None:
             continue
         assert guess.resources["shared_bytes"][place] == found.shared_bytes
         if not guess.fails[place]:
-            estimated = guess.warps[place]
-            assert estimated.work == pytest.approx(found.warp.work, rel=2e-3)
-            assert estimated.phases.work == pytest.approx(found.warp.phases.work, rel=2e-3)
-            assert estimated.other_insts == found.warp.other_insts
+            work = [n for n, name in enumerate(NAMES) if name.removeprefix("phases.0.").startswith("work.")]
+            assert guess.warps[place, work] == pytest.approx(found.numbers[work], rel=2e-3)
+            others = NAMES.index("other_insts")
+            assert guess.warps[place, others] == found.numbers[others]
 
 
 def test_the_border_of_registers_and_of_failures_is_found(guess: Estimate) -> None:
@@ -229,13 +230,12 @@ def test_what_launches_add_to_shared_memory_is_exact() -> None:
 def test_smooth_numbers_are_close_and_say_how_close(guess: Estimate) -> None:
     places = np.flatnonzero(~guess.fails)
     found = {place: each for place in places if isinstance(each := result(*SPACE[place]), KernelProfile)}
-    off = [
-        guess.warps.phases.issues[place, 0] / each.warp.phases.issues[0] - 1 for place, each in found.items()
-    ]
+    insts = NAMES.index("phases.0.insts")
+    off = [guess.warps[place, insts] / each.numbers[insts] - 1 for place, each in found.items()]
     assert np.median(np.abs(off)) < 0.02
     errors = guess.errors()
-    assert len(errors["phases.0.issues"]) == len(guess.compiled)
-    assert np.median(np.abs(errors["phases.0.issues"])) < 0.05
+    assert len(errors["phases.0.insts"]) == len(guess.compiled)
+    assert np.median(np.abs(errors["phases.0.insts"])) < 0.05
     assert np.abs(errors["work.fp32"]).max() < 1e-6
 
 
@@ -243,14 +243,18 @@ def test_numbers_below_zero_are_estimated_too(
     before: KnownFacts, chosen: dict[int, KernelProfile | Failure]
 ) -> None:
     """In a phase a warp may wait less for a pipe than nothing, where it waited for it before."""
-    below = {
-        place: replace(each, warp=replace(each.warp, phases=replace(each.warp.phases, waits=waits)))
+    columns = [n for n, name in enumerate(NAMES) if name.startswith("phases.0.waits.")]
+
+    def below(warp: np.ndarray, waits: float) -> np.ndarray:
+        return np.where(np.isin(np.arange(len(warp)), columns), waits, warp)
+
+    results = {
+        place: replace(each, numbers=below(each.numbers, 2.0 * (place % 3 - 1)))
         if isinstance(each, KernelProfile)
         else each
         for place, each in chosen.items()
-        for waits in [np.full((1, len(CLASSES)), 2.0 * (place % 3 - 1))]
     }
-    waits = estimate(before, below, LIMITS).warps.phases.waits
+    waits = estimate(before, results, LIMITS).warps[:, columns]
     assert np.isfinite(waits).all()
     assert waits.min() >= -2.0
 

@@ -13,8 +13,8 @@ from dse.source.launches import Configuration
 from dse.source.nvidia.compile.contract import Failure
 from dse.source.nvidia.compile.nvrtc import Source
 from dse.source.nvidia.profile.characterise import AccessCounts, Characterisation, PhaseCounts
-from dse.source.nvidia.profile.warp_counts import WarpCounts, column_names
 from dse.source.nvidia.source import KernelProfile
+from dse.source.warps import column_names, row
 
 LIMITS = gpus.load("a100").gpu.limits
 SPACE = list(product([16, 32, 64, 128], [1, 2, 3, 4], [0, 1], [0, 1]))  # block, tile, staged, unrolled
@@ -40,8 +40,8 @@ def result(block: int, tile: int, staged: int, unrolled: int) -> KernelProfile:
     columns = dict.fromkeys(column_names(len(phases)), 0.0)
     columns["phases.0.work.fp32"] = 10.0 * tile**2 if staged else 900.0 / tile
     if staged:
-        columns |= {"phases.1.issues": 5.0 * tile * block, "phases.1.work.shared": 1.0}
-    warp = WarpCounts.from_matrix(np.array(list(columns.values())))
+        columns |= {"phases.1.insts": 5.0 * tile * block, "phases.1.work.shared": 1.0}
+    warp = row(columns, len(phases))
     return KernelProfile(20 + tile if staged else 60 - 4 * tile, 0, 0, 0, "", counts, warp)
 
 
@@ -105,11 +105,11 @@ def test_each_is_chosen_from_and_estimated_by_itself(before: KnownFacts) -> None
     guess = estimate(before, found, LIMITS)
     for place, configuration in enumerate(SPACE):
         there = result(*configuration)
-        estimated, known_numbers = guess.warps[place].to_matrix(), there.warp.to_matrix()
+        estimated, known_numbers = guess.warps[place], there.numbers
         assert estimated[: len(known_numbers)] == pytest.approx(known_numbers, rel=0.05)
         assert not estimated[len(known_numbers) :].any()
         assert guess.resources["registers"][place] == pytest.approx(there.registers, abs=1)
         assert guess.resources["threads"][place] == configuration[0]
     assert sorted(guess.compiled) == sorted(found)
     errors = guess.errors()
-    assert len(errors["phases.1.issues"]) == len(errors["registers"]) == 36
+    assert len(errors["phases.1.insts"]) == len(errors["registers"]) == 36

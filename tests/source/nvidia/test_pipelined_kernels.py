@@ -5,7 +5,7 @@ import pytest
 
 from dse.hardware import gpus, occupancy
 from dse.models import phase
-from dse.source.kernel import as_models_take_it
+from dse.source.kernel import stack_profiles
 from dse.source.launches import Configuration
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source
@@ -70,7 +70,7 @@ def profiled(tmp_path_factory, a100):
 
 
 def predicted(profile: KernelProfile, gpu: Gpu) -> Prediction:
-    kernel, resources = as_models_take_it([profile])
+    kernel, resources = stack_profiles([profile])
     kernel = jax.tree.map(lambda x: x.astype(gpu.clock.dtype), kernel)
     return phase.predict(gpu, kernel, occupancy.launch(gpu, resources)[0])
 
@@ -80,9 +80,9 @@ def bottleneck(prediction: Prediction) -> str:
 
 
 def test_products_are_counted(profiled):
-    work = dict(zip(phase.CLASSES, profiled(2, 8).warp.work, strict=True))
-    assert work["mma_fp16"] == TRIPS * 8 * 16 * 8 * 16
-    assert work["mma_warp"] == TRIPS * 8
+    work = profiled(2, 8).warp.work
+    assert work.mma_fp16 == TRIPS * 8 * 16 * 8 * 16
+    assert work.mma_warp == TRIPS * 8
 
 
 def test_more_buffers_gain_where_latency_binds(profiled, a100):

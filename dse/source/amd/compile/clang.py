@@ -1,6 +1,6 @@
 """A clang that compiles for AMD GPUs: $DSE_CLANG's, ROCm's, that of the wheel `ziglang` or the system's.
 
-Which instructions a kernel becomes, and how many registers it takes, hangs on the compiler's version: where
+Which instructions a kernel becomes, and how many registers it takes, depends on the compiler's version: where
 times were or will be measured with a ROCm of some year, name its clang.
 
 It runs in a process of its own, which may take no more than `dse.core.processes` says. It reads the source
@@ -46,9 +46,9 @@ def clang() -> Clang:
             command = tuple(shlex.split(named))
         except ValueError:  # a quotation without an end
             command = (named,)
-        if not (found := re.search(_VERSION, _asked((*command, "--version")))):
+        if not (match := re.search(_VERSION, _asked((*command, "--version")))):
             raise DseError(f"{NAMED}: found {named!r}, expected the path of a clang")
-        return Clang(command, f"clang {found[1]}")
+        return Clang(command, f"clang {match[1]}")
     if (hipcc := shutil.which("hipcc")) is not None:
         commands.append((hipcc,))
     spec = find_spec("ziglang")
@@ -58,8 +58,8 @@ def clang() -> Clang:
     if (system := shutil.which("clang")) is not None and "amdgcn" in _asked((system, "--print-targets")):
         commands.append((system,))
     for command in commands:
-        if found := re.search(_VERSION, _asked((*command, "--version"))):
-            return Clang(command, f"clang {found[1]}")
+        if match := re.search(_VERSION, _asked((*command, "--version"))):
+            return Clang(command, f"clang {match[1]}")
     raise DseError(f"clang: found none for AMD GPUs, expected {install('amd')}, or ROCm's hipcc")
 
 

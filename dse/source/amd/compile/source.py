@@ -1,4 +1,4 @@
-"""CUDA and HIP files as the compiler for AMD GPUs takes them: `prelude.h` stands in for hip_runtime.h."""
+"""CUDA and HIP files as the compiler for AMD GPUs takes them: `prelude.h` replaces hip_runtime.h."""
 
 import re
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
     if not knows(arch):
         raise DseError(f"gfx{arch:x}: architecture: {clang().version} compiles for none such")
     text, name = source.text, Path(source.path).name
-    if "<" in source.kernel:  # of a template: what is named is made
+    if "<" in source.kernel:  # of a template: the named instance is made
         text += f'\n#line 1 "kernel"\nauto* const dse_kernel = &{source.kernel};\n'
     macros = [macro(macro_name, value, source.path) for macro_name, value in defines]
     width = () if Path(source.path).suffix == ".hip" else (f"-DDSE_WIDTH={CUDA_SHUFFLES}",)

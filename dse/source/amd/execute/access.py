@@ -1,4 +1,4 @@
-"""Instructions that access memory: where, and what is loaded or stored as far as it is known."""
+"""Instructions that access memory: their addresses, and the words loaded or stored where known."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,24 +32,24 @@ def _imm(step: Instruction) -> int:
 
 def _parts(step: Instruction, accessed: MemoryAccess) -> tuple[str | None, list[str], str | None]:
     """(destination, address, data) among the operands."""
-    given = list(step.operands)
+    operands = list(step.operands)
     if accessed.to_lds:
-        return None, given, None
+        return None, operands, None
     if accessed.kind == "load":
-        return given[0], given[1:], None
+        return operands[0], operands[1:], None
     if accessed.kind == "store":
-        return None, [given[0], *given[2:]], given[1]
+        return None, [operands[0], *operands[2:]], operands[1]
     returning = any(name in step.modifiers for name in _RETURNS) or "RETURN" in step.modifiers.get("th", "")
     if accessed.space == "lds":
         returning = accessed.returns
-    target = given.pop(0) if returning else None
-    return target, [given[0], *given[2:]], given[1]
+    target = operands.pop(0) if returning else None
+    return target, [operands[0], *operands[2:]], operands[1]
 
 
 def _global(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     target_text, where, data_text = _parts(step, accessed)
     target = None if target_text is None else binder.registers(target_text).slot
-    data = None if data_text is None else binder.registers(data_text).slot
+    data_slot = None if data_text is None else binder.registers(data_text).slot
     keys = [binder.registers(text).slot if text != "off" else -1 for text in where]
     offset = _imm(step)
     index, flat, store = step.index, accessed.space == "flat", accessed.kind == "store"
@@ -72,8 +72,8 @@ def _global(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
             else:
                 machine.write_loaded(target, words, accessed)
             return
-        assert data is not None
-        words = machine.data(data, accessed)
+        assert data_slot is not None
+        words = machine.data(data_slot, accessed)
         if store:
             machine.store_global(base, offset, accessed, words, spaces)
             return
@@ -96,7 +96,7 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     first = binder.registers(descriptor).slot
     place = binder.registers(place_text).slot if "offen" in step.modifiers else -1
     moved = binder.words(moved_text)
-    data = -1 if accessed.to_lds else binder.registers(data_text).slot
+    data_slot = -1 if accessed.to_lds else binder.registers(data_text).slot
     imm, index = _imm(step), step.index
 
     def perform(machine: MemoryMachine) -> None:
@@ -111,16 +111,16 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
             if accessed.kind == "load":
                 words = machine.load_global(base, imm, accessed) if lanes.any() else _zeros(accessed)
             elif accessed.kind == "store":
-                machine.store_global(base, imm, accessed, machine.data(data, accessed))
+                machine.store_global(base, imm, accessed, machine.data(data_slot, accessed))
                 return
             else:
-                words = machine.atomic_global(base, imm, accessed, machine.data(data, accessed))
+                words = machine.atomic_global(base, imm, accessed, machine.data(data_slot, accessed))
         if accessed.to_lds:
             machine.store_behind_m0(accessed, words, imm)
         elif accessed.kind == "load" or any(name in step.modifiers for name in _RETURNS):
             if words is not None and accessed.kind == "load":
                 words = [np.where(lanes, word, np.uint32(0)) for word in words]
-            machine.write_loaded(data, words, accessed)
+            machine.write_loaded(data_slot, words, accessed)
 
     return perform
 
@@ -142,8 +142,8 @@ def _flat_spaces(
     if not (shared.any() or private.any()):
         return None
     lanes = machine.lanes()
-    found = [("lds", shared & lanes), ("scratch", private & lanes), ("vmem", ~shared & ~private & lanes)]
-    return [(space, mask) for space, mask in found if mask.any()]
+    spaces = [("lds", shared & lanes), ("scratch", private & lanes), ("vmem", ~shared & ~private & lanes)]
+    return [(space, mask) for space, mask in spaces if mask.any()]
 
 
 # LDS
@@ -190,15 +190,15 @@ def _lds(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
 
 
 def _scratch(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
-    given, moved = list(step.operands), None
+    operands, moved = list(step.operands), None
     size = binder.listing.wave_size
     if "buffer" in step.opcode:  # data, address, resource, offset of the wave
-        data_text, where = given[0], [given[1] if "offen" in step.modifiers else "off"]
-        moved = None if given[3] == "0" else binder.words(given[3])
+        data_text, where = operands[0], [operands[1] if "offen" in step.modifiers else "off"]
+        moved = None if operands[3] == "0" else binder.words(operands[3])
     elif accessed.kind == "load":
-        data_text, where = given[0], given[1:]
+        data_text, where = operands[0], operands[1:]
     else:
-        data_text, where = given[1], [given[0], *given[2:]]
+        data_text, where = operands[1], [operands[0], *operands[2:]]
     slot = binder.registers(data_text).slot
     keys = [binder.registers(text).slot if text != "off" else -1 for text in where]
     offset, index, load = _imm(step), step.index, accessed.kind == "load"

@@ -41,10 +41,10 @@ class Binder(OperandReaders):
 
         **Raises:** DseError for either.
         """
-        for one in (step, step.second):
-            if one is not None and not _is_known(one.opcode):
+        for half in (step, step.second):
+            if half is not None and not _is_known(half.opcode):
                 raise self.error(step, "unknown opcode, expected one of dse/source/amd/execute/opcodes.py")
-            for text in one.operands if one is not None else ():
+            for text in half.operands if half is not None else ():
                 if beyond(text):
                     raise self.error(step, f"found {text!r}, expected registers that there are")
 
@@ -105,16 +105,16 @@ class Binder(OperandReaders):
     def _compute(self, step: Instruction, row: OpcodeRow) -> Action:
         """Read operands, compute, write."""
         results, _, sources = row.form.partition("=")
-        given = [operand(text) for text in step.operands]
+        operands = [operand(text) for text in step.operands]
         explicit = sum(kind in "uifUIDwshPmM" for kind in results)
         wanted = explicit + sum(kind not in "cd" for kind in sources)
-        if len(given) != wanted:
-            if len(given) == wanted - 1 and sources.endswith("m"):
-                given.append(AmdOperand(Register(VCC, 1)))
+        if len(operands) != wanted:
+            if len(operands) == wanted - 1 and sources.endswith("m"):
+                operands.append(AmdOperand(Register(VCC, 1)))
             else:
-                raise self.error(step, f"found {len(given)} operands, expected {wanted}")
-        targets = given[:explicit]
-        reading = iter(given[explicit:])
+                raise self.error(step, f"found {len(operands)} operands, expected {wanted}")
+        targets = operands[:explicit]
+        reading = iter(operands[explicit:])
         readers: list[Reader] = []
         for kind in sources:
             if kind == "d":
@@ -122,11 +122,11 @@ class Binder(OperandReaders):
             elif kind == "c":
                 readers.append(lambda machine: machine.condition())
             else:
-                one = next(reading)
+                reader = next(reading)
                 if kind == "P":
-                    readers.append(self.packed(one, len(readers), step))
+                    readers.append(self.packed(reader, len(readers), step))
                 else:
-                    readers.append(self.reader(one, kind, step, len(readers)))
+                    readers.append(self.reader(reader, kind, step, len(readers)))
         writers = [self.writer(target, kind, step) for target, kind in zip(targets, results, strict=False)]
         writers += [lambda machine, value: machine.write_scalar(SCC, value)] * results.count("c")
         function = row.function
@@ -151,8 +151,8 @@ class Binder(OperandReaders):
         )
         if step.opcode in _LOW_FROM_LOW:
             lows = [
-                self.reader(one, "u", step) if kind in "UI" else read
-                for one, kind, read in zip(given[explicit:], sources, readers, strict=True)
+                self.reader(reader, "u", step) if kind in "UI" else read
+                for reader, kind, read in zip(operands[explicit:], sources, readers, strict=True)
             ]
             action = or_low_word(action, function, readers, lows, writers, targets[0].place)
         if not step.modifiers:

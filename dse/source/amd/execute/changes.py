@@ -1,7 +1,7 @@
 """Changes of registers from one trip of a loop to the next, carried through the instructions of one trip.
 
 A register that is `moving` changes by the same in every trip. What an instruction makes of it is proven: it
-moves on evenly again, or a test of it comes out the same for so many trips more, or it is `NON_LINEAR`.
+moves on evenly again, or a test of it has the same result for a number of trips, or it is `NON_LINEAR`.
 """
 
 from typing import Any
@@ -38,14 +38,18 @@ class ChangeRules(LinearRules):
         return self._computed(step, row)
 
     def _slots(self, step: Instruction) -> tuple[list[int], list[int]]:
-        """(written, read) slots, as many as the names of registers stand for."""
+        """(written, read) slots, one for each word of the named registers."""
         places = [operand(text).place for text in step.operands if text != "off"]
         registers = [place for place in places if isinstance(place, Register)]
         if not registers:
             return [], []
         first = registers[0] if isinstance(places[0], Register) else None
         written = [] if first is None else list(range(first.slot, first.slot + first.count))
-        read = [slot for one in registers[1:] for slot in range(one.slot, one.slot + one.count)]
+        read = [
+            slot
+            for register in registers[1:]
+            for slot in range(register.slot, register.slot + register.count)
+        ]
         return written, read
 
     def _plain(self, step: Instruction) -> list[tuple[Any, Any]]:
@@ -83,8 +87,8 @@ class ChangeRules(LinearRules):
         if row.special == "readfirstlane":
             change = self.read(read[0])
             if change is not None and change is not NON_LINEAR:
-                one = _uniform(change, self.machine.lanes())
-                change = NON_LINEAR if one is None else np.full((1, 1, 1), one, I64)
+                lane_change = _uniform(change, self.machine.lanes())
+                change = NON_LINEAR if lane_change is None else np.full((1, 1, 1), lane_change, I64)
             return [(written[0], change)]
         if row.special == "writelane":
             changes = [self.read(slot) for slot in [*read, written[0]]]
@@ -118,12 +122,12 @@ class ChangeRules(LinearRules):
 
     def _computed(self, step: Instruction, row: OpcodeRow, into: int = -1) -> list[tuple[Any, Any]]:
         results, _, kinds = row.form.partition("=")
-        given = [operand(text) for text in step.operands]
+        operands = [operand(text) for text in step.operands]
         explicit = sum(kind != "c" for kind in results)
-        if into >= 0 and len(given) == len(kinds):
+        if into >= 0 and len(operands) == len(kinds):
             targets: list[Any] = []
         else:
-            targets, given = given[:explicit], given[explicit:]
+            targets, operands = operands[:explicit], operands[explicit:]
         written: list[tuple[int, str]] = []
         for target, kind in zip(targets, results, strict=False):
             place = target.place
@@ -134,15 +138,15 @@ class ChangeRules(LinearRules):
         if into >= 0:
             written.append((into, "M"))
         sources: list[tuple[str, Any]] = []
-        reading = iter(given)
+        reading = iter(operands)
         for kind in kinds:
             if kind == "d":
                 sources.append((results[0], targets[0].place))
             elif kind == "c":
                 sources.append(("c", Register(SCC, 1)))
             else:
-                one = next(reading, None)
-                sources.append((kind, Register(VCC, 1) if one is None else one.place))
+                source_change = next(reading, None)
+                sources.append((kind, Register(VCC, 1) if source_change is None else source_change.place))
         changes = [self._change(kind, place) for kind, place in sources]
         outputs: list[tuple[Any, Any]] = []
         if all(change is None for change in changes):
@@ -225,30 +229,30 @@ class ChangeRules(LinearRules):
         self._compared("u", values, changes)
 
     def _address_slots(self, step: Instruction, space: str) -> list[tuple[int, bool]]:
-        given = list(step.operands)
+        operands = list(step.operands)
         if space == "smem":
-            texts = given[1:]
+            texts = operands[1:]
         elif space == "scratch" and "buffer" in step.opcode:
-            texts = [given[1]] if "offen" in step.modifiers else []
+            texts = [operands[1]] if "offen" in step.modifiers else []
         elif step.opcode.startswith("buffer"):
-            place, descriptor, moved = given[-3:]
+            place, descriptor, moved = operands[-3:]
             texts = [_descriptor_base(descriptor), moved, *([place] if "offen" in step.modifiers else [])]
         elif "load_lds" in step.opcode:
-            texts = given
+            texts = operands
         elif space == "lds":
-            texts = [given[1]] if _loads(step) else [given[0]]
+            texts = [operands[1]] if _loads(step) else [operands[0]]
         elif _loads(step):
-            texts = given[1:]
-        elif "atomic" in step.opcode and len(given) == 4:
-            texts = [given[1], given[3]]
+            texts = operands[1:]
+        elif "atomic" in step.opcode and len(operands) == 4:
+            texts = [operands[1], operands[3]]
         else:
-            texts = [given[0], *given[2:]]
-        found = []
+            texts = [operands[0], *operands[2:]]
+        slots = []
         for text in texts:
             place = operand(text).place if text != "off" else None
             if isinstance(place, Register):
-                found.append((place.slot, place.count == 2))
-        return found
+                slots.append((place.slot, place.count == 2))
+        return slots
 
     def data_slots(self, step: Instruction) -> tuple[list[int], list[int]]:
         """Return (slots that are loaded into, slots that are stored)"""
@@ -256,7 +260,11 @@ class ChangeRules(LinearRules):
             return [], []
         operands = step.operands[:1] if step.opcode.startswith("buffer") else step.operands
         registers = [operand(text).place for text in operands if text != "off"]
-        of = [list(range(one.slot, one.slot + one.count)) for one in registers if isinstance(one, Register)]
+        of = [
+            list(range(register.slot, register.slot + register.count))
+            for register in registers
+            if isinstance(register, Register)
+        ]
         if _loads(step):
             return of[0], []
         if "atomic" in step.opcode and len(step.operands) == 4:
@@ -297,7 +305,7 @@ def _loads(step: Instruction) -> bool:
 def _uniform(change: Any, lanes: np.ndarray) -> int | None:
     """The one change that all lanes have; None if they have several."""
     shape = np.broadcast_shapes(change.shape, lanes.shape)
-    chosen = np.broadcast_to(change, shape)[np.broadcast_to(lanes, shape)]
-    if not chosen.size:
+    active = np.broadcast_to(change, shape)[np.broadcast_to(lanes, shape)]
+    if not active.size:
         return 0
-    return int(chosen[0]) if (chosen == chosen[0]).all() else None
+    return int(active[0]) if (active == active[0]).all() else None

@@ -33,7 +33,7 @@ class PerformedAccess(NamedTuple):
     at: int  # place in the trace
     part: int  # of an instruction with two addresses
     # A loop that is skipped makes trips before and after the one that was executed, which is number 0: in
-    # each the addresses lie `stride` bytes on.
+    # each the addresses are `stride` bytes further.
     trips: range = range(1)
     stride: float = 0
 
@@ -41,8 +41,8 @@ class PerformedAccess(NamedTuple):
 class MemoryMachine(WaveMachine):
     """A machine with contents of memory."""
 
-    def __init__(self, *given: Any, lds_bytes: int, follow: int) -> None:
-        super().__init__(*given)
+    def __init__(self, *launch: Any, lds_bytes: int, follow: int) -> None:
+        super().__init__(*launch)
         self.follow = follow
         self.accesses: list[PerformedAccess] = []
         self.trace: list[tuple[int, Waves, np.ndarray]] = []  # stretches in the order of execution
@@ -175,11 +175,11 @@ class MemoryMachine(WaveMachine):
         if address.shape == (1, 1, 1):
             return self._words_at(address, accessed.bytes)
         shape = np.broadcast_shapes(address.shape, lanes.shape)
-        chosen = np.broadcast_to(lanes, shape)
-        found = self._words_at(np.broadcast_to(address, shape)[chosen], accessed.bytes)
-        if found is None:
+        active = np.broadcast_to(lanes, shape)
+        words = self._words_at(np.broadcast_to(address, shape)[active], accessed.bytes)
+        if words is None:
             return None
-        return [_placed(word, chosen) for word in found]
+        return [_placed(word, active) for word in words]
 
     def _load_flat(self, base: np.ndarray, offset: int, accessed: MemoryAccess, spaces: Any) -> Words:
         result = [np.zeros((1, 1, 1), U32)] * accessed.words
@@ -187,15 +187,15 @@ class MemoryMachine(WaveMachine):
         for space, lanes in spaces:
             self.active = lanes
             if space == "lds":
-                found = self.load_lds(base & 0xFFFFFFFF, offset, accessed)
+                words = self.load_lds(base & 0xFFFFFFFF, offset, accessed)
             elif space == "scratch":
-                found = self.load_scratch(base & 0xFFFFFFFF, offset, accessed)
+                words = self.load_scratch(base & 0xFFFFFFFF, offset, accessed)
             else:
-                found = self.load_global(np.where(lanes, base, _first(base, lanes)), offset, accessed)
-            if found is None:
+                words = self.load_global(np.where(lanes, base, _first(base, lanes)), offset, accessed)
+            if words is None:
                 self.active = before
                 return None
-            result = [np.where(lanes, new, old) for new, old in zip(found, result, strict=True)]
+            result = [np.where(lanes, new, old) for new, old in zip(words, result, strict=True)]
         self.active = before
         return result
 
@@ -248,38 +248,40 @@ class MemoryMachine(WaveMachine):
         if not self.stated:
             return
         shape = np.broadcast_shapes(base.shape, lanes.shape, *(word.shape for word in words or ()))
-        chosen = np.broadcast_to(lanes, shape)
-        address = np.broadcast_to(base + offset, shape)[chosen]
+        active = np.broadcast_to(lanes, shape)
+        address = np.broadcast_to(base + offset, shape)[active]
         if words is None:
             self.poisoned.update(
                 region for region in regions_of(address) if self.memory.regions.get(region) is not None
             )
             return
-        self.memory.store(address, accessed.bytes, [np.broadcast_to(word, shape)[chosen] for word in words])
+        self.memory.store(address, accessed.bytes, [np.broadcast_to(word, shape)[active] for word in words])
 
     def atomic_global(self, base: np.ndarray, offset: int, accessed: MemoryAccess, words: Words) -> Words:
         """Change words one lane after the other; return what they were."""
         lanes = self.lanes()
         if not self.stated:
             return None
-        chosen = np.broadcast_to(lanes, self.shape)  # each block counts, also where they are alike
-        address = np.broadcast_to(base + offset, self.shape)[chosen]
+        active = np.broadcast_to(lanes, self.shape)  # each block counts, also where they are alike
+        address = np.broadcast_to(base + offset, self.shape)[active]
         regions = regions_of(address)
         known = all(self.memory.regions.get(region) is not None for region in regions)
         if words is None or not known or accessed.bytes != 4 or len(words) != 1:
             self.poisoned.update(region for region in regions if self.memory.regions.get(region) is not None)
             return None
-        values = np.broadcast_to(words[0], self.shape)[chosen]
+        values = np.broadcast_to(words[0], self.shape)[active]
         old = np.zeros(len(address), U32)
         for region in regions:
             here = address >> REGION_BITS == region
             place = (address[here] - (region << REGION_BITS) - MIDDLE) >> 2
-            one = address[here][:1]
-            self.memory.store(one, 4, self.memory.load(one, 4)[0])  # contents become the machine's own
+            first_address = address[here][:1]
+            self.memory.store(
+                first_address, 4, self.memory.load(first_address, 4)[0]
+            )  # contents become the machine's own
             contents = self.memory.regions[region]
             assert contents is not None
             old[here] = _atomic(contents.view(U32), place, values[here], accessed)
-        return [_placed(old, chosen)]
+        return [_placed(old, active)]
 
     # LDS
 
@@ -287,21 +289,21 @@ class MemoryMachine(WaveMachine):
         """(lanes that take part, their rows, their addresses)"""
         lanes = self.lanes()
         shape = np.broadcast_shapes(base.shape, lanes.shape, (self.shape[0], 1, 1))
-        chosen = np.broadcast_to(lanes, shape)
-        address = np.broadcast_to(base + offset, shape)[chosen]
-        row = np.broadcast_to(self._rows, shape)[chosen]
+        active = np.broadcast_to(lanes, shape)
+        address = np.broadcast_to(base + offset, shape)[active]
+        row = np.broadcast_to(self._rows, shape)[active]
         high = int(address.max(initial=0)) // 4 + 5
         if high > self.lds.shape[1]:
             self.lds = np.pad(self.lds, ((0, 0), (0, high - self.lds.shape[1])))
             if self.lds_unknown is not None:
                 self.lds_unknown = np.pad(self.lds_unknown, ((0, 0), (0, high - self.lds_unknown.shape[1])))
-        return chosen, row, address
+        return active, row, address
 
     def load_lds(self, base: np.ndarray, offset: int, accessed: MemoryAccess) -> Words:
         """Load words, known if words in LDS are followed."""
         if self.follow < LDS or accessed.transposed:
             return None
-        chosen, row, address = self._lds_places(base, offset)
+        active, row, address = self._lds_places(base, offset)
         places = [(address >> 2) + word for word in range(accessed.words)]
         if self.lds_unknown is not None and any(self.lds_unknown[row, place].any() for place in places):
             return None
@@ -309,13 +311,13 @@ class MemoryMachine(WaveMachine):
         if accessed.bytes < 4:
             shift = (8 * (address & 3)).astype(U32)
             words = [words[0] >> shift & U32((1 << 8 * accessed.bytes) - 1)]
-        return [_placed(word, chosen) for word in words]
+        return [_placed(word, active) for word in words]
 
     def store_lds(self, base: np.ndarray, offset: int, accessed: MemoryAccess, words: Words) -> None:
         """Store words, if words in LDS are followed."""
         if self.follow < LDS:
             return
-        chosen, row, address = self._lds_places(base, offset)
+        active, row, address = self._lds_places(base, offset)
         if words is None:
             if self.lds_unknown is None:
                 self.lds_unknown = np.zeros(self.lds.shape, bool)
@@ -323,7 +325,7 @@ class MemoryMachine(WaveMachine):
                 self.lds_unknown[row, (address >> 2) + word] = True
             return
         for word, value in enumerate(words):
-            values = np.broadcast_to(value, chosen.shape)[chosen]
+            values = np.broadcast_to(value, active.shape)[active]
             if accessed.bytes < 4:
                 as_bytes = self.lds.view(np.uint8)
                 for byte in range(accessed.bytes):
@@ -343,20 +345,22 @@ class MemoryMachine(WaveMachine):
         place = (start & U32(0xFFFF)).astype(np.int64) + accessed.bytes * np.arange(self.shape[2])
         self.store_lds(place, offset, accessed, words)
 
-    def atomic_lds(self, base: np.ndarray, offset: int, accessed: MemoryAccess, data: list[Words]) -> Words:
+    def atomic_lds(
+        self, base: np.ndarray, offset: int, accessed: MemoryAccess, operands: list[Words]
+    ) -> Words:
         """Change words one lane after the other; return what they were."""
         if self.follow < LDS:
             return None
-        chosen, row, address = self._lds_places(base, offset)
-        words = data[0]
-        if words is None or accessed.bytes != 4 or len(data) != 1:
+        active, row, address = self._lds_places(base, offset)
+        words = operands[0]
+        if words is None or accessed.bytes != 4 or len(operands) != 1:
             self.store_lds(base, offset, accessed, None)
             return None
-        values = np.broadcast_to(words[0], chosen.shape)[chosen]
+        values = np.broadcast_to(words[0], active.shape)[active]
         place = row * self.lds.shape[1] + (address >> 2)
         if self.lds_unknown is not None and self.lds_unknown.reshape(-1)[place].any():
             return None
-        return [_placed(_atomic(self.lds.reshape(-1), place, values, accessed), chosen)]
+        return [_placed(_atomic(self.lds.reshape(-1), place, values, accessed), active)]
 
     # Scratch
 
@@ -409,8 +413,8 @@ def _distinct(address: np.ndarray, lanes: np.ndarray) -> list[tuple[int, np.ndar
     if address.size == 1:
         return [(int(address.flat[0]), None)]
     shape = np.broadcast_shapes(address.shape, lanes.shape)
-    found = np.unique(np.broadcast_to(address, shape)[np.broadcast_to(lanes, shape)]).tolist()
-    return [(found[0], None)] if len(found) == 1 else [(at, address == at) for at in found]
+    distinct = np.unique(np.broadcast_to(address, shape)[np.broadcast_to(lanes, shape)]).tolist()
+    return [(distinct[0], None)] if len(distinct) == 1 else [(at, address == at) for at in distinct]
 
 
 def _first(values: np.ndarray, where: np.ndarray) -> Any:
@@ -419,10 +423,10 @@ def _first(values: np.ndarray, where: np.ndarray) -> Any:
     return np.broadcast_to(values, shape)[np.broadcast_to(where, shape)][0]
 
 
-def _placed(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+def _placed(values: np.ndarray, active: np.ndarray) -> np.ndarray:
     """Put the values of chosen places where they belong."""
-    full = np.zeros(chosen.shape, U32)
-    full[chosen] = values
+    full = np.zeros(active.shape, U32)
+    full[active] = values
     return full
 
 

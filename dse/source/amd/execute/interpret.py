@@ -32,7 +32,7 @@ def execute(
 
     Words are followed as far as addresses, branches and masks of lanes need them.
 
-    **Raises:** DseError for an argument that does not fit, or if code goes on after `step_limit` stretches.
+    **Raises:** DseError for an argument that does not fit, or if code runs on after `step_limit` stretches.
     """
     missing: NeedsData | None = None
     while True:
@@ -76,7 +76,7 @@ class Scheduler:
 
         self.code, self.machine, self.step_limit = code, machine, step_limit
         self.ready: dict[int, Waves] = {}
-        self.held: dict[int, Waves] = {}  # at a barrier, by the stretch that they go on with
+        self.held: dict[int, Waves] = {}  # at a barrier, by the stretch that they continue with
         self.loops = WaveLoopSkipper(machine, code) if skip_loops else None
         self.conditions: dict[str, Callable[[], np.ndarray | None]] = {
             "scc1": machine.condition,
@@ -120,7 +120,7 @@ class Scheduler:
             self.end(stretch, waves)
 
     def enter(self, index: int, waves: Waves) -> None:
-        """Let waves go on with a stretch."""
+        """Make waves ready for a stretch."""
         if index >= len(self.code.stretches):
             raise DseError(
                 f"{self.code.listing.name}: found waves behind the last instruction, expected s_endpgm"
@@ -158,7 +158,7 @@ class Scheduler:
                 self.enter(following, machine.set_of(waves.mask & ~going))
 
     def release(self) -> bool:
-        """Nobody can go on: those at barriers go on. False if nobody is left."""
+        """Release the waves at barriers, as no other can run. Return False if none is left."""
         for index, waves in self.held.items():
             self.enter(index, waves)
         self.held = {}

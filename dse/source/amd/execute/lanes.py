@@ -168,10 +168,10 @@ def _readlane(binder: Any, step: Instruction) -> Action:
         if value.__class__ is not np.ndarray:
             value, unknown = value.value, value.unknown
         if lane.size == 1:
-            one = int(lane.flat[0]) % size
-            picked = value if value.shape[-1] == 1 else value[:, :, one : one + 1]
+            source_lane = int(lane.flat[0]) % size
+            picked = value if value.shape[-1] == 1 else value[:, :, source_lane : source_lane + 1]
             if unknown is not None:
-                missing = unknown if unknown.shape[-1] == 1 else unknown[:, :, one : one + 1]
+                missing = unknown if unknown.shape[-1] == 1 else unknown[:, :, source_lane : source_lane + 1]
                 if missing.any():
                     picked = None
             machine.write_scalar(target, picked)
@@ -214,10 +214,10 @@ def _permlane(binder: Any, step: Instruction) -> Action:
         if words is None or first is None or second is None:
             machine.write_vector(target, None)
             return
-        chosen = (first.astype(np.uint64) | second.astype(np.uint64) << np.uint64(32)) >> (
+        lane_number = (first.astype(np.uint64) | second.astype(np.uint64) << np.uint64(32)) >> (
             4 * (lane % 16)
         ).astype(np.uint64)
-        source = (lane // 16 * 16 ^ other) + (chosen & np.uint64(15)).astype(int)
+        source = (lane // 16 * 16 ^ other) + (lane_number & np.uint64(15)).astype(int)
         full = np.broadcast_to(words, machine.shape)
         machine.write_vector(
             target, np.take_along_axis(full, np.broadcast_to(source, machine.shape), axis=-1)
@@ -243,18 +243,18 @@ def _permlane64(binder: Any, step: Instruction) -> Action:
 
 def _row_swap(binder: Any, step: Instruction) -> Action:
     """Exchange the odd rows, of 16 or 32 lanes, of one register with the even rows of another."""
-    one, other = (binder.registers(text).slot for text in step.operands[:2])
+    upper, other = (binder.registers(text).slot for text in step.operands[:2])
     rows = int(step.opcode[len("v_permlane") :][:2])
 
     def swap(machine: MemoryMachine) -> None:
-        a, b = machine.words(one), machine.words(other)
+        a, b = machine.words(upper), machine.words(other)
         if a is None or b is None:
-            machine.write_vector(one, None)
+            machine.write_vector(upper, None)
             machine.write_vector(other, None)
             return
         shape = (*machine.shape[:2], -1, 2, rows)
         first, second = (np.broadcast_to(words, machine.shape).reshape(shape) for words in (a, b))
-        for slot, row in ((one, 0), (other, 1)):
+        for slot, row in ((upper, 0), (other, 1)):
             both = np.stack([first[..., row, :], second[..., row, :]], axis=-2)
             machine.write_vector(slot, both.reshape(machine.shape))
 
@@ -264,10 +264,10 @@ def _row_swap(binder: Any, step: Instruction) -> Action:
 def _swap(binder: Any, step: Instruction) -> Action:
     """Exchange two registers."""
     first, second = (binder.registers(text).slot for text in step.operands)
-    one, other = (binder.words(text) for text in step.operands)
+    upper, other = (binder.words(text) for text in step.operands)
 
     def swap(machine: MemoryMachine) -> None:
-        a, b = one(machine), other(machine)
+        a, b = upper(machine), other(machine)
         machine.write_vector(first, b)
         machine.write_vector(second, a)
 
@@ -286,15 +286,15 @@ def _bitop(binder: Any, step: Instruction) -> Action:
             machine.write_vector(target, None)
             return
         words += [U32(0)] * (3 - len(words))
-        found = np.zeros((1, 1, 1), U32)
+        bits = np.zeros((1, 1, 1), U32)
         for number in range(8):
             if table >> number & 1:
-                found = found | np.bitwise_and.reduce(
+                bits = bits | np.bitwise_and.reduce(
                     np.broadcast_arrays(
                         *(word if number >> (2 - place) & 1 else ~word for place, word in enumerate(words))
                     )
                 )
-        machine.write_vector(target, found)
+        machine.write_vector(target, bits)
 
     return look_up
 

@@ -3,7 +3,7 @@
 One trip is executed with the change of every register carried along (`dse.source.amd.execute.changes`), which
 says for how many trips more all branches go the same way and all addresses move on evenly. Where addresses
 move by less than a line of the cache, a whole period of trips is executed and then repeated. Where addresses
-depend on data, as far as no branch does, some trips are executed, spread over the loop, and each stands for
+depend on data, as far as no branch does, some trips are executed, spread over the loop, and each represents
 those around it: instructions are then exact, and where the accesses go is estimated. A loop around one that
 is skipped is run.
 """
@@ -71,7 +71,7 @@ class _Plan:
     """Trips that are executed before others are taken to be like them."""
 
     parts: int  # executed
-    stretch: int  # trips that each stands for, if it is an estimate; else trips left altogether
+    stretch: int  # trips that each represents, if it is an estimate; else all trips left
     estimate: bool
     changes: dict[Any, Any]
     strides: list[int | None]
@@ -135,9 +135,9 @@ class WaveLoopSkipper:
         if len(path) > _LONGEST:
             loop.tries += _MOST_TRIES
             return False
-        strangers = {id(one): one for _, one, _ in path if one is not loop.waves}.values()
+        strangers = {id(waves): waves for _, waves, _ in path if waves is not loop.waves}.values()
         places = [at for at, _, _ in path]
-        return max(places) < others and not any((one.mask & ~loop.waves.mask).any() for one in strangers)
+        return max(places) < others and not any((waves.mask & ~loop.waves.mask).any() for waves in strangers)
 
     def follow(self, stretch: Stretch) -> None:
         """Execute a stretch with the changes of registers."""
@@ -179,11 +179,11 @@ class WaveLoopSkipper:
     ) -> list[tuple[Any, Any]]:
         """Follow an access that was performed; `registers` are those before."""
         machine = self.machine
-        targets, data = changes.data_slots(step)
+        targets, data_slots = changes.data_slots(step)
         loaded = any(machine.words(slot) is not None for slot in targets)
         after, machine.r = machine.r, registers
         try:
-            stored = any(machine.words(slot) is not None for slot in data)
+            stored = any(machine.words(slot) is not None for slot in data_slots)
             return changes.access(step, performed, loaded or stored)
         finally:
             machine.r = after
@@ -332,7 +332,7 @@ class WaveLoopSkipper:
         loop.plan, loop.next_try = None, loop.trips + _FIRST_TRY
 
     def _move(self, changes: dict[Any, Any], trips: int) -> None:
-        """Let registers change as they do in so many trips."""
+        """Advance the registers by a number of trips."""
         machine = self.machine
         if not trips:
             return
@@ -347,7 +347,7 @@ class WaveLoopSkipper:
     def _repeat(
         self, since: _Mark, times: int, changes: dict[Any, Any], parts: int, strides: list[int | None]
     ) -> None:
-        """Do so many times more what was done since a mark, which were so many trips."""
+        """Repeat the work done since a mark `times` times more."""
         machine = self.machine
         if times <= 0:
             return
@@ -366,7 +366,7 @@ class WaveLoopSkipper:
             loop.made += trips
 
     def _stand_for_stretches(self, plan: _Plan) -> None:
-        """Let each trip that was executed stand for those around it."""
+        """Weight each executed trip by the trips around it that it represents."""
         machine, marks = self.machine, [*plan.marks, _Mark.now(self.machine)]
         earlier, later = -plan.earlier, plan.stretch - plan.earlier
         for number, mark in enumerate(marks[:-1]):
@@ -422,13 +422,13 @@ def _change(before: Any, after: Any, lanes: np.ndarray) -> Any:
     return change if change.any() else None
 
 
-def _alike(one: Any, other: Any, lanes: np.ndarray) -> bool:
-    if isinstance(one, str) or isinstance(other, str):
+def _alike(first: Any, other: Any, lanes: np.ndarray) -> bool:
+    if isinstance(first, str) or isinstance(other, str):
         return False
-    if one is None and other is None:
+    if first is None and other is None:
         return True
-    one, other = (np.int64(0) if change is None else change for change in (one, other))
-    return not (((one - other) & 0xFFFFFFFF != 0) & lanes).any()
+    first, other = (np.int64(0) if change is None else change for change in (first, other))
+    return not (((first - other) & 0xFFFFFFFF != 0) & lanes).any()
 
 
 def _moved(value: Any, change: Any, trips: int) -> Any:

@@ -1,4 +1,4 @@
-"""Scalar instructions that move masks of lanes and combine them, and what else says which lanes go on."""
+"""Scalar instructions that move masks of lanes and combine them, and others that select the active lanes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -141,11 +141,13 @@ def _saveexec(binder: OperandReaders, step: Instruction) -> Action:
 
 
 def compare_into_exec(binder: OperandReaders, step: Instruction, row: OpcodeRow) -> Action:
-    """Compare, and let only those lanes go on for which it holds."""
+    """Compare, and keep only the lanes active for which it holds."""
     kinds = row.form.partition("=")[2]
-    given = [operand(text) for text in step.operands]
-    target = given.pop(0).place if len(given) > len(kinds) else None
-    readers = [binder.reader(one, kind, step) for one, kind in zip(given, kinds, strict=True)]
+    operands = [operand(text) for text in step.operands]
+    target = operands.pop(0).place if len(operands) > len(kinds) else None
+    readers = [
+        binder.reader(operand_text, kind, step) for operand_text, kind in zip(operands, kinds, strict=True)
+    ]
     function = row.function
     assert function is not None
 

@@ -39,7 +39,7 @@ class MemoryAccess:
     bytes: int  # of an element
     signed: bool = False
     half: str = ""  # "lo", "hi": a load that writes half of its register, a store of it
-    elements: int = 1  # that lie apart
+    elements: int = 1  # not adjacent
     stride: int = 1  # of their offsets, in elements
     operation: str = ""  # of an atomic
     returns: bool = False
@@ -55,9 +55,9 @@ class MemoryAccess:
 @cache
 def memory_access(name: str) -> MemoryAccess | None:
     """Tell what an instruction accesses; None if it is not known to access memory."""
-    found = _NAME.match(name)
-    if found:
-        space, kind, rest = _SPACES[found[1].removesuffix("_buffer")], found[2], found[3].strip("_")
+    match = _NAME.match(name)
+    if match:
+        space, kind, rest = _SPACES[match[1].removesuffix("_buffer")], match[2], match[3].strip("_")
         kind = {"read": "load", "write": "store"}.get(kind, kind)
         elements = stride = 1
         for written, apart in (
@@ -81,16 +81,16 @@ def memory_access(name: str) -> MemoryAccess | None:
         return MemoryAccess(
             space, kind, _BYTES[rest], signed, half, elements, stride, to_lds=to_lds, transposed=transposed
         )
-    found = _ATOMIC.match(name)
-    if found is None:
+    match = _ATOMIC.match(name)
+    if match is None:
         return None
-    kind = found[5] or "u32"
+    kind = match[5] or "u32"
     size = _BYTES.get(kind, 4)
     return MemoryAccess(
-        _SPACES[found[1]],
+        _SPACES[match[1]],
         "atomic",
         size,
-        signed=kind.startswith("i") or found[2].startswith("s"),
-        operation=f"{found[2]} {kind[0]}",
-        returns=bool(found[3] or found[4]),
+        signed=kind.startswith("i") or match[2].startswith("s"),
+        operation=f"{match[2]} {kind[0]}",
+        returns=bool(match[3] or match[4]),
     )

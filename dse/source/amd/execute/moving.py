@@ -69,8 +69,8 @@ class TripState:
             scalar = trips.shape[-1] == 1  # or alike in all lanes
             lanes = where if where is not None else self.waves if scalar else self.machine.lanes()
             shape = np.broadcast_shapes(trips.shape, lanes.shape)
-            chosen = np.broadcast_to(trips, shape)[np.broadcast_to(lanes, shape)]
-            trips = int(chosen.min(initial=FOR_EVER))
+            active = np.broadcast_to(trips, shape)[np.broadcast_to(lanes, shape)]
+            trips = int(active.min(initial=FOR_EVER))
         self.trips = min(self.trips, trips)
 
     def limit_to_range(self, value: np.ndarray, change: Any, low: int, high: int) -> None:

@@ -1,6 +1,6 @@
 """One table of opcodes: what each costs, what it reads and writes, and what it computes.
 
-A row's form says what is written and read, results first: `u=uu` is a word of two words. Kinds are
+A row's form lists results and sources, results first: `u=uu` is a word of two words. Kinds are
 
     u i f    a word: unsigned, signed, single precision      U I D    the same of 64 bits, in two registers
     w s h    the lower half of a word                        P        two numbers in two registers
@@ -9,7 +9,7 @@ A row's form says what is written and read, results first: `u=uu` is a word of t
     M        a mask of the lanes that execute                d        the destination's old value, likewise
 
 Where the function is missing, the result is not computed: an address or a branch that needs it is an error.
-What accesses memory is told by its name (`memory_names`), what is for control or waits has no form.
+Accesses of memory are read from their names (`memory_names`); control and waits have no form.
 
 Source: AMD, "CDNA2", "CDNA3", "RDNA2", "RDNA3" and "RDNA4 Instruction Set Architecture", and LLVM's AMDGPU
 target for the names that differ between them.
@@ -493,8 +493,8 @@ def opcode(name: str) -> OpcodeRow | None:
     row = TABLE.get(name)
     if row is None:
         for pattern, replacement in _NEW:
-            renamed, found = pattern.subn(replacement, name)
-            if found and renamed in TABLE:
+            renamed, replaced = pattern.subn(replacement, name)
+            if replaced and renamed in TABLE:
                 row = TABLE[name] = TABLE[renamed]
                 break
     return row

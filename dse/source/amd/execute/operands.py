@@ -67,9 +67,9 @@ class OperandReaders:
             raise DseError(f"found operand {text!r}, expected registers")
         return place
 
-    def slots(self, given: AmdOperand, kind: str) -> tuple[int, int]:
+    def slots(self, source: AmdOperand, kind: str) -> tuple[int, int]:
         """The slots of the words of an operand; the second only counts if it has two."""
-        place = given.place
+        place = source.place
         if isinstance(place, Register):
             return place.slot, place.slot + 1
         assert isinstance(place, ConstantOperand)
@@ -85,25 +85,25 @@ class OperandReaders:
         return self.place(place.bits), 0
 
     def reader(
-        self, given: AmdOperand, kind: str, step: Instruction | None = None, number: int = 0
+        self, source: AmdOperand, kind: str, step: Instruction | None = None, number: int = 0
     ) -> Reader:
         """A function that reads an operand as values of a kind; it gives None where they are not known."""
-        if isinstance(given.place, Symbol):
+        if isinstance(source.place, Symbol):
             assert step is not None
-            return self.symbol(given.place, step)
+            return self.symbol(source.place, step)
         if (
             step is not None
             and step.modifiers
             and (between_lanes(step) or f"src{number}_sel" in step.modifiers)
         ):
-            return self._made_reader(given, kind, step, number)
-        known = self._readers.get((given, kind))
+            return self._made_reader(source, kind, step, number)
+        known = self._readers.get((source, kind))
         if known is None:
-            known = self._readers[given, kind] = self._made_reader(given, kind, None, 0)
+            known = self._readers[source, kind] = self._made_reader(source, kind, None, 0)
         return known
 
-    def _made_reader(self, given: AmdOperand, kind: str, step: Instruction | None, number: int) -> Reader:
-        slot, high = self.slots(given, kind)
+    def _made_reader(self, source: AmdOperand, kind: str, step: Instruction | None, number: int) -> Reader:
+        slot, high = self.slots(source, kind)
         if kind == "m":
             return lambda machine: machine.mask(slot)
         if kind == "c":
@@ -114,9 +114,9 @@ class OperandReaders:
         elif step is not None and f"src{number}_sel" in step.modifiers:
             word = lanes.selected(step, word, number)
         if kind in "UIDP":
-            return _modified(_wide_of(word, word_of(high), kind), given)
+            return _modified(_wide_of(word, word_of(high), kind), source)
         if kind in "wsh":
-            return _modified(_half_of(word, kind, _takes_upper(given)), given)
+            return _modified(_half_of(word, kind, _takes_upper(source)), source)
         if kind in "uk":
             return word
         view = np.int32 if kind in "ij" else np.float32
@@ -125,7 +125,7 @@ class OperandReaders:
             value = word(machine)
             return None if value is None else value.view(view)
 
-        return _modified(read, given)
+        return _modified(read, source)
 
     def symbol(self, symbol: Symbol, step: Instruction) -> Reader:
         """Read the distance to a variable from the program counter, which is 0 where it was read.
@@ -204,12 +204,12 @@ class OperandReaders:
             return lambda machine, value: write(machine, slot, value)
         return lambda machine, value: write(machine, slot, None if value is None else value.view(U32))
 
-    def packed(self, given: AmdOperand, number: int, step: Instruction) -> Reader:
+    def packed(self, source: AmdOperand, number: int, step: Instruction) -> Reader:
         """Read two numbers of single precision, each from the register that `op_sel` chooses."""
         low = listed(step, "op_sel", number, 0)
         high = listed(step, "op_sel_hi", number, 1)
         negative = listed(step, "neg_lo", number, 0), listed(step, "neg_hi", number, 0)
-        slots = self.slots(given, "P")
+        slots = self.slots(source, "P")
         first, second = word_of(slots[low]), word_of(slots[high])
 
         def read(machine: MemoryMachine) -> Any:
@@ -277,9 +277,9 @@ def _half_of(word: Reader, kind: str, upper: bool) -> Reader:
     return read
 
 
-def _takes_upper(given: AmdOperand) -> bool:
-    if isinstance(given.place, Register) and given.place.half:
-        return given.place.half == "h"
+def _takes_upper(source: AmdOperand) -> bool:
+    if isinstance(source.place, Register) and source.place.half:
+        return source.place.half == "h"
     return False
 
 
@@ -299,16 +299,16 @@ def listed(step: Instruction, name: str, number: int, default: int) -> int:
     return default if listed is None else int(listed.strip("[]").split(",")[number])
 
 
-def _modified(read: Reader, given: AmdOperand) -> Reader:
+def _modified(read: Reader, source: AmdOperand) -> Reader:
     """Take the absolute value, or the negative one."""
-    if not (given.negated or given.absolute):
+    if not (source.negated or source.absolute):
         return read
 
     def change(machine: MemoryMachine) -> Any:
         value = read(machine)
         if value is None:
             return None
-        value = np.abs(value) if given.absolute else value
-        return -value if given.negated else value
+        value = np.abs(value) if source.absolute else value
+        return -value if source.negated else value
 
     return change

@@ -229,7 +229,7 @@ def multiply_add(a: Array, b: Array, c: Array) -> Array:
 
 
 def float_to(kind: type, low: float, high: float) -> Callable[[Array], Array]:
-    """Conversion to an integer, towards zero, within its range; what is no number becomes 0."""
+    """Conversion to an integer, towards zero, within its range; NaN becomes 0."""
 
     def convert(a: Array) -> Array:
         if a.size and a.min() >= low and a.max() < high:  # which no NaN is
@@ -254,8 +254,8 @@ def class_of(a: Array, wanted: Array) -> Array:
         np.zeros(a.shape, bool), np.isnan(a), np.isinf(a) & negative, normal & negative, small & negative,
         zero & negative, zero & ~negative, small & ~negative, normal & ~negative, np.isinf(a) & ~negative,
     ]  # fmt: skip
-    found = sum(bit.astype(U32) << U32(place) for place, bit in enumerate(bits))
-    return found & wanted != 0
+    class_bits = sum(bit.astype(U32) << U32(place) for place, bit in enumerate(bits))
+    return class_bits & wanted != 0
 
 
 def exponent(a: Array) -> Array:
@@ -279,7 +279,7 @@ def fraction(a: Array) -> Array:
 
 
 def divided(quotient: Array, denominator: Array, numerator: Array) -> Array:
-    """The last step of a division, which sets right what is special: here the exact quotient."""
+    """The last step of a division, which corrects special values: here the exact quotient."""
     return numerator / denominator + quotient * quotient.dtype.type(0)
 
 

@@ -37,7 +37,7 @@ _BASES = {"src_shared_base": SHARED_BASE, "src_private_base": PRIVATE_BASE}
 
 @dataclass(frozen=True)
 class Register:
-    """Registers that lie side by side."""
+    """Adjacent registers."""
 
     slot: int
     count: int
@@ -65,7 +65,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class AmdOperand:
-    """An operand, and what is done to its value as a floating-point number."""
+    """An operand, with the floating-point modifiers of its value."""
 
     place: Register | ConstantOperand | Symbol
     negated: bool = False
@@ -76,10 +76,10 @@ def register(text: str) -> Register | None:
     """Read the name of registers; None if it is none."""
     if text in _NAMED:
         return Register(*_NAMED[text])
-    found = _REGISTER.match(text)
-    if found is None:
+    match = _REGISTER.match(text)
+    if match is None:
         return None
-    name, one, first, last, alone, half = found.groups()
+    name, one, first, last, alone, half = match.groups()
     low = int(one or first or alone)
     return Register(_FILES[name][0] + low, int(last) - low + 1 if last else 1, (half or "").strip("."))
 
@@ -88,8 +88,8 @@ def register(text: str) -> Register | None:
 def beyond(text: str) -> bool:
     """Tell whether an operand names registers that no GPU has, or in a form that is not known."""
     for name, numbers in _NUMBERED.findall(text):
-        found = register(f"{name}{numbers}")
-        if found is None or found.count < 1 or found.slot + found.count > sum(_FILES[name]):
+        after = register(f"{name}{numbers}")
+        if after is None or after.count < 1 or after.slot + after.count > sum(_FILES[name]):
             return True
     return False
 
@@ -109,9 +109,9 @@ def operand(text: str) -> AmdOperand:
         absolute, text = True, text[1:-1]
     if text.startswith("abs("):
         absolute, text = True, text[4:-1]
-    found = register(text)
-    if found is not None:
-        return AmdOperand(found, negated, absolute)
+    parsed = register(text)
+    if parsed is not None:
+        return AmdOperand(parsed, negated, absolute)
     if text in _BASES:
         return AmdOperand(ConstantOperand(_BASES[text], _BASES[text] << 32, 0))
     symbol = _SYMBOL.match(text)

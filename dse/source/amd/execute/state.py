@@ -2,7 +2,7 @@
 
 A register is an array of words that broadcasts to [blocks, waves, lanes]; a scalar register has one lane, and
 what is alike everywhere has one of all. A pair of scalar registers that holds a mask of lanes is one array of
-bool, in both places. None stands for words of which nothing is known.
+bool, in both places. None marks unknown words.
 """
 
 from collections.abc import Mapping, Sequence
@@ -216,7 +216,7 @@ class WaveMachine:
         self.active = known[1]
 
     def _one_object(self, mask: np.ndarray) -> np.ndarray:
-        """Keep equal masks of lanes as one object, so that what is told of one is computed once."""
+        """Keep equal masks of lanes as one object, so that facts about a mask are computed once."""
         if self._last is mask:
             return mask
         key = (mask.shape, mask.tobytes())

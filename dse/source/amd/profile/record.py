@@ -55,7 +55,7 @@ class CountedStep:
 
     @property
     def address(self) -> int:
-        """Its number stands for its address."""
+        """Return the instruction's number, which serves as its address."""
         return self.index
 
     @property
@@ -118,7 +118,7 @@ def _step(step: Instruction, kind: InstructionKind, joins: bool, wave_size: int)
 
 
 def _neighbours(step: Instruction) -> bool:
-    """Tell whether an instruction loads two words of the LDS that lie side by side."""
+    """Tell whether an instruction loads two adjacent words of the LDS."""
     if step.opcode not in ("ds_read2_b32", "ds_load_2addr_b32"):
         return False
     first, second = (int(step.modifiers.get(name, "0"), 0) for name in ("offset0", "offset1"))
@@ -189,7 +189,7 @@ class _Recorder:
             opened = np.where(spans >= 0, spans, opened)
 
     def _spans(self) -> Iterator[tuple[int, int, np.ndarray]]:
-        """Cut the trace where waves go on behind a barrier: (start, end, the barrier that blocks reach)."""
+        """Cut the trace where waves leave a barrier: (start, end, the barrier that blocks reach)."""
         machine, stretches = self.machine, self.code.stretches
         barriers = {
             stretch.index: stretch.steps[-1].index for stretch in stretches if stretch.end in BARRIERS
@@ -261,7 +261,7 @@ class _Recorder:
         mask = np.broadcast_to(access.lanes & access.waves.mask, (blocks, waves, size))
         counts = np.empty((len(MEMORY_COUNTS), blocks))
         counts[0], counts[3] = mask.any(-1).sum(-1), mask.sum(axis=(1, 2))
-        if pipe == "local":  # words of lanes lie side by side
+        if pipe == "local":  # words of lanes are adjacent
             bytes_of = mask.sum(-1) * max(size_of_lane, 4)
             counts[1], counts[2] = (-(-bytes_of // SECTOR)).sum(-1), (bytes_of / _PASS).sum(-1)
         else:
@@ -302,8 +302,8 @@ class _Recorder:
         line, new = sector // per_line, first.copy()
         new[..., 1:] &= line[..., 1:] != line[..., :-1]
         lines = np.count_nonzero(new, axis=-1) * (self.turns.line / _PASS)
-        data = mask.sum(-1) * 4 * words / _PASS
-        return sectors.sum(-1), np.maximum(np.maximum(lines, data), runs).sum(-1)
+        data_passes = mask.sum(-1) * 4 * words / _PASS
+        return sectors.sum(-1), np.maximum(np.maximum(lines, data_passes), runs).sum(-1)
 
     def _lanes(self, mask: np.ndarray) -> Lanes:
         known = self.lanes.get(id(mask))

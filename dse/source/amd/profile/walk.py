@@ -161,7 +161,8 @@ class _Walker:
         self.waited = self.waited + waited
         for name, under_way in self.counters.items():
             self.counters[name] = deque(
-                one._replace(ready=one.ready + cycles, path=one.path + waited) for one in under_way
+                result._replace(ready=result.ready + cycles, path=result.path + waited)
+                for result in under_way
             )
         self.free = {name: free + cycles for name, free in self.free.items()}
         self.ready = {
@@ -184,7 +185,7 @@ def walk(
     opened, since = -1, walker.standing()
 
     def repeat(place: int) -> None:
-        """Add the trips that what ends here stands for: to the phases that it closed, or to the open one."""
+        """Add the trips represented by the part ending here to the phases that it closed, or the open one."""
         nonlocal since
         start, more = more_at[place]
         if start not in marks:

@@ -123,8 +123,8 @@ def misses(
     asked = _asked(machine)
     steps = machine.program.steps
     loads, stores = (
-        accesses(machine, sample, block, [stream for stream in machine.streams if chosen(steps[stream.step])])
-        for chosen in (_loads, _stores)
+        accesses(machine, sample, block, [stream for stream in machine.streams if select(steps[stream.step])])
+        for select in (_loads, _stores)
     )
     wave = min(caches.resident_blocks * caches.sm_count, machine.launch.blocks)
     both = loads, stores
@@ -183,8 +183,8 @@ def _asked(machine: Recorded) -> dict[tuple[int, int], dict[str, np.ndarray]]:
     for phase, counts in zip(machine.phases, machine.phase_counts, strict=True):
         if counts is not None:
             before = asked.setdefault((phase.opened, phase.closed), {})
-            for kind, chosen in rows.items():
-                before[kind] = before.get(kind, 0.0) + counts[chosen].sum(axis=0)
+            for kind, select in rows.items():
+                before[kind] = before.get(kind, 0.0) + counts[select].sum(axis=0)
     return asked
 
 

@@ -54,12 +54,12 @@ class _Cover:
         of_shift = np.bincount(self.of_block[there], amounts[there], minlength=self.shifts)
         return np.bincount(self.sector, of_shift[self.shift], minlength=sectors)
 
-    def least(self, amounts: np.ndarray, found: np.ndarray) -> None:
+    def least(self, amounts: np.ndarray, covered: np.ndarray) -> None:
         """Lower `found` to the least of `amounts` among the blocks that touch each sector."""
         of_shift = np.full(self.shifts, _NEVER)
         there = self.of_block >= 0
         np.minimum.at(of_shift, self.of_block[there], amounts[there])
-        np.minimum.at(found, self.sector, of_shift[self.shift])
+        np.minimum.at(covered, self.sector, of_shift[self.shift])
 
 
 class Footprint:
@@ -213,14 +213,14 @@ def _scattered(families: Sequence[Family], family: np.ndarray, times: np.ndarray
     """
     chance = np.zeros(len(family))
     regions: dict[int, list[int]] = {}
-    for number, one in enumerate(families):
-        if any(one.step) and all(step in (*APART, 0) for step in one.step):
-            regions.setdefault(one.span[0] >> REGION_BITS, []).append(number)
+    for number, kept_family in enumerate(families):
+        if any(kept_family.step) and all(step in (*APART, 0) for step in kept_family.step):
+            regions.setdefault(kept_family.span[0] >> REGION_BITS, []).append(number)
     for members in regions.values():
         low = min(families[member].span[0] + int(np.min(families[member].offset[0])) for member in members)
         high = max(families[member].span[1] + int(np.max(families[member].offset[-1])) for member in members)
-        chosen = np.isin(family, members)
-        chance[chosen] = min(1.0, float(times[chosen].sum()) * SECTOR / max(high - low, SECTOR))
+        inside = np.isin(family, members)
+        chance[inside] = min(1.0, float(times[inside].sum()) * SECTOR / max(high - low, SECTOR))
     return chance
 
 

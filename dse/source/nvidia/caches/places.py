@@ -69,8 +69,8 @@ def window(blocks: int, wave: int, executions: int = 1) -> Window:
     if blocks <= most:
         return Window(0, blocks, min(wave, blocks), whole=True)
     wave = min(wave, most)
-    chosen = most // wave * wave
-    return Window((blocks - chosen) // 2 // wave * wave, chosen, wave, whole=False)
+    size = most // wave * wave
+    return Window((blocks - size) // 2 // wave * wave, size, wave, whole=False)
 
 
 def groups(
@@ -84,8 +84,8 @@ def groups(
     """
     warps = [[_first_warp(family.stream, block) for family in members] for members in families]
     asked = sorted({warp for some in warps for warp in some})[:_MOST_WARPS]
-    found = probe(at, asked)
-    of_found = cache(partial(_Executions, found))
+    executions = probe(at, asked)
+    of_found = cache(partial(_Executions, executions))
     of_machine = cache(partial(_Executions, Addresses.of(machine)))
     result: list[list[Group]] = []
     for members, of_warps in zip(families, warps, strict=True):
@@ -121,9 +121,9 @@ class _Executions:
     def __init__(self, addresses: Addresses, step: int, warp: int) -> None:
         machine = addresses.machine
         self.row, self.moved = addresses.row, addresses.moved(step)
-        chosen = int(machine.threads[WARP * warp]) // WARP
+        first_warp = int(machine.threads[WARP * warp]) // WARP
         self.rows = machine.shape[0]
-        self.streams = [s for s in machine.streams if s.step == step and s.issuer in (-1, chosen)]
+        self.streams = [s for s in machine.streams if s.step == step and s.issuer in (-1, first_warp)]
         self.number = {id(stream): number for number, stream in enumerate(self.streams)}
         # of boxes their first places, else the lanes of the warp
         self.lanes = [
@@ -148,13 +148,15 @@ class _Executions:
     def shifts(self, before: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Tell how far blocks lie apart in the execution with so many before it, as `_shifts`."""
         if self.in_step:
-            found = int(np.searchsorted(self.ends[:, 0], before, side="right"))
-            here = {found: np.ones(self.rows, bool)} if found < len(self.ends) else {}
+            execution = int(np.searchsorted(self.ends[:, 0], before, side="right"))
+            here = {execution: np.ones(self.rows, bool)} if execution < len(self.ends) else {}
         else:
             all_here = (self.starts <= before) & (before < self.ends)
-            here = {found: all_here[found] for found in np.flatnonzero(all_here.any(axis=1)).tolist()}
-        streams = [self.streams[found] for found in here]
-        same = [(id(one.base), id(one.lanes), one.offset - streams[0].offset) for one in streams]
+            here = {
+                execution: all_here[execution] for execution in np.flatnonzero(all_here.any(axis=1)).tolist()
+            }
+        streams = [self.streams[execution] for execution in here]
+        same = [(id(stream.base), id(stream.lanes), stream.offset - streams[0].offset) for stream in streams]
         key = (*same, b"".join(rows.tobytes() for rows in here.values()))
         if key not in self.known:
             self.known[key] = _shifts(*self._addresses(here), self.row, self.moved)
@@ -163,8 +165,8 @@ class _Executions:
     def _addresses(self, here: Mapping[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return the addresses of the streams in which rows are `here`, and their threads: [rows, 32]."""
         base, mask = np.zeros((self.rows, WARP), np.int64), np.zeros((self.rows, WARP), bool)
-        for found, now in here.items():
-            stream, lanes = self.streams[found], self.lanes[found]
+        for execution, now in here.items():
+            stream, lanes = self.streams[execution], self.lanes[execution]
             base[now] = np.broadcast_to(stream.base, stream.lanes.shape)[:, lanes][now] + stream.offset
             mask[now] = np.broadcast_to(stream.lanes.mask, stream.lanes.shape)[:, lanes][now]
         return base, mask
@@ -189,10 +191,10 @@ def _shifts(
     there, first = there[others], first[others, 0]
     shift = np.where(there, (first + moved) // SECTOR, 0)
     if uneven.any():
-        chosen = others[uneven]
-        if _BLOCKS_ALIKE * _fewest_kinds(base, common, chosen, moved[uneven]) > len(chosen):
+        rows = others[uneven]
+        if _BLOCKS_ALIKE * _fewest_kinds(base, common, rows, moved[uneven]) > len(rows):
             return None
-        places = np.where(common[chosen], base[chosen] + moved[uneven, None], -1)
+        places = np.where(common[rows], base[rows] + moved[uneven, None], -1)
         kinds, which = np.unique(places, axis=0, return_inverse=True)
         if _BLOCKS_ALIKE * len(kinds) > np.count_nonzero(uneven):
             return None

@@ -32,12 +32,12 @@ class Reuse:
         self,
         accesses: SectorAccesses,
         groups: Sequence[Group],
-        chosen: Window,
+        loads: Window,
         blocks: int | None = None,
         phases: np.ndarray | None = None,
     ) -> None:
         """`blocks` are those of the grid; `phases` number the phases of the accesses again."""
-        self.window, self.blocks = chosen, blocks or chosen.blocks
+        self.window, self.blocks = loads, blocks or loads.blocks
         phases = np.arange(accesses.phases) if phases is None else phases
         self.phases = int(phases.max()) + 1
         # the instructions that are followed
@@ -47,26 +47,29 @@ class Reuse:
         self.ticks = max(accesses.ticks, 1)
         members = [np.flatnonzero(np.isin(accesses.family, group.families)) for group in groups]
         total = sum(
-            len(one) * int(np.count_nonzero(group.there)) for one, group in zip(members, groups, strict=True)
+            len(member) * int(np.count_nonzero(group.there))
+            for member, group in zip(members, groups, strict=True)
         )
         apart = _prime(total // _FOLLOWED)
         empty = np.zeros(0, int)
         parts = [(empty, empty, empty)]
-        parts += [_followed(accesses, one, group, apart) for one, group in zip(members, groups, strict=True)]
+        parts += [
+            _followed(accesses, member, group, apart) for member, group in zip(members, groups, strict=True)
+        ]
         sector, access, block = map(np.concatenate, zip(*parts, strict=True))
-        time = chosen.waves[block] * self.ticks + accesses.tick[access]
+        time = loads.waves[block] * self.ticks + accesses.tick[access]
         order = np.lexsort((time, sector))
         sector, access, block, time = sector[order], access[order], block[order], time[order]
         self.first = np.append(True, sector[1:] != sector[:-1])[: len(sector)]
         last = np.append(self.first[1:], True)[: len(sector)]
         times = accesses.times
         exact = accesses.every * sum(
-            float(times[one].sum()) * np.count_nonzero(group.there)
-            for one, group in zip(members, groups, strict=True)
+            float(times[member].sum()) * np.count_nonzero(group.there)
+            for member, group in zip(members, groups, strict=True)
         )
         weight = times[access] * (exact / max(float(times[access].sum()), 1e-300))
         weight = weight[self.first][np.cumsum(self.first) - 1]  # that of the first touch, for all of a sector
-        end = self.ticks * (int(chosen.waves[-1]) + 1)
+        end = self.ticks * (int(loads.waves[-1]) + 1)
         since = np.where(self.first, time, np.append(0, np.diff(time))[: len(time)])
         self.since, self.weight, self.end = since, weight, end
         # Stretches without a touch: before the first one, between two, and after the last. From the longest
@@ -78,9 +81,9 @@ class Reuse:
             np.append(0.0, np.cumsum(column[order])) for column in (of_gaps, of_gaps * gaps)
         )
         # Of a part of the grid, blocks in its first half are there for others to look back to.
-        warm = 0 if chosen.whole else (int(chosen.waves[-1]) + 1) // 2
-        self.counted = chosen.waves[block] >= warm
-        self.counted_blocks = int(np.count_nonzero(chosen.waves >= warm))
+        warm = 0 if loads.whole else (int(loads.waves[-1]) + 1) // 2
+        self.counted = loads.waves[block] >= warm
+        self.counted_blocks = int(np.count_nonzero(loads.waves >= warm))
         self.phase = phases[accesses.phase[access]]
 
     def grown(self, blocks: float) -> float:
@@ -124,8 +127,8 @@ def follow(
     """
     nothing: list[Reuse | None] = [None for _ in accessed]
     uneven = [
-        {step for family in one.families if set(family.step) & set(APART) for step in family.steps}
-        for one in accessed
+        {step for family in member.families if set(family.step) & set(APART) for step in family.steps}
+        for member in accessed
     ]
     blocks = machine.launch.blocks
     if not any(uneven) or blocks < 2:
@@ -140,14 +143,14 @@ def follow(
         streams = [stream for stream in exact.streams if any(stream.step in steps for steps in uneven)]
         touched = [_thinned(exact, sample, block, streams, steps) for steps in uneven]
         at = [here, *seen.places(machine.launch.grid)]
-        placed = groups(exact, block, [one.families for one in touched], at, probe)
+        placed = groups(exact, block, [member.families for member in touched], at, probe)
     except DseError:  # threads that wait for warps that are not run, or too much to run
         return nothing
     numbers = {(phase.opened, phase.closed): n for n, phase in enumerate(machine.phases)}
     phases = np.array([numbers.get((phase.opened, phase.closed), 0) for phase in exact.phases])
     return [
-        Reuse(one, moving, seen, blocks, phases) if moving else None
-        for one, moving in zip(touched, placed, strict=True)
+        Reuse(member, moving, seen, blocks, phases) if moving else None
+        for member, moving in zip(touched, placed, strict=True)
     ]
 
 
@@ -171,9 +174,9 @@ def _followed(
     blocks = np.flatnonzero(group.there)
     shift = group.shift[blocks] // accesses.every * accesses.every
     low, high = (np.searchsorted(rest, -shift % apart, side=side) for side in ("left", "right"))
-    chosen = order[ranges(low, high - low)]
+    rows = order[ranges(low, high - low)]
     of_block = np.repeat(np.arange(len(blocks)), high - low)
-    return sector[chosen] + shift[of_block], members[chosen], blocks[of_block]
+    return sector[rows] + shift[of_block], members[rows], blocks[of_block]
 
 
 def _prime(least: int) -> int:

@@ -57,7 +57,7 @@ class SectorAccesses:
 
     def of(self, steps: Set[int]) -> np.ndarray:
         """Tell which are of families that are all of these instructions: [n]"""
-        return np.isin(self.family, [n for n, one in enumerate(self.families) if one.steps <= steps])
+        return np.isin(self.family, [n for n, member in enumerate(self.families) if member.steps <= steps])
 
 
 def _executions(
@@ -101,24 +101,24 @@ def accesses(
     are listed; the other streams take time.
     """
     families: dict[tuple[int, int, int], Family] = {}
-    chosen: list[Stream] = []
+    kept: list[Stream] = []
     members: list[Family] = []
     sizes: list[int | None] = []
     for stream in streams:
         if steps is not None and stream.step not in steps:
             if np.broadcast_to(stream.lanes.mask, stream.lanes.shape)[block].any():
-                chosen.append(stream)
+                kept.append(stream)
                 sizes.append(None)
             continue
         key = (id(stream.base), id(stream.lanes), stream.size)
         if key not in families:
             families[key] = _family(machine, sample, block, stream)
         if families[key].size:
-            chosen.append(stream)
+            kept.append(stream)
             members.append(families[key])
             sizes.append(-(-families[key].size // every))
-    executions = _executions(chosen, sizes, most)
-    ticks = 0 if steps is None else sum(stream.repeats for stream in chosen)
+    executions = _executions(kept, sizes, most)
+    ticks = 0 if steps is None else sum(stream.repeats for stream in kept)
     for family, (stream, offsets, at, times) in zip(members, executions, strict=True):
         count = len(offsets)
         family.offset.append(offsets)

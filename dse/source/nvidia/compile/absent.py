@@ -48,9 +48,13 @@ class Absent:
             raise AttributeError(f"{self!r}: {name}")
         return self._part(f".{name}")
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        if len(given) == 1 and not named and (hasattr(given[0], "__code__") or isinstance(given[0], type)):
-            return given[0]
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        if (
+            len(arguments) == 1
+            and not named
+            and (hasattr(arguments[0], "__code__") or isinstance(arguments[0], type))
+        ):
+            return arguments[0]
         return self._part("()")
 
     def __getitem__(self, key: Any) -> Any:

@@ -56,8 +56,8 @@ def main() -> None:
     while True:
         request = waiting.get()
         answer = (_compiled if request.compiler == "nvrtc" else _assembled)(request)
-        data = msgspec.msgpack.encode(answer)
-        answers.write(len(data).to_bytes(LENGTH_BYTES) + data)
+        packed = msgspec.msgpack.encode(answer)
+        answers.write(len(packed).to_bytes(LENGTH_BYTES) + packed)
         answers.flush()
 
 

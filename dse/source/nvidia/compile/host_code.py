@@ -79,12 +79,12 @@ def stand_in(header: str) -> str | None:
 
 def without_host(text: str) -> str:
     """Blank out what only the host compiles; lines keep their numbers, and the preprocessor's stay."""
-    code = _MASKED.sub(lambda found: _blank(found[0]), text)
+    code = _MASKED.sub(lambda match: _blank(match[0]), text)
     device = "|".join(
         ("__device__", "__global__", "__constant__", "__shared__", "constexpr", *_device_macros(text))
     )
     blanked = [*_host_spans(code, 0, len(code), re.compile(rf"\b({device})\b"))]
-    kept = [(found.start(), found.end()) for found in _DIRECTIVE.finditer(text)]
+    kept = [(match.start(), match.end()) for match in _DIRECTIVE.finditer(text)]
     pieces, begun = [], 0
     for start, end in blanked:
         pieces.append(text[begun:start])
@@ -122,16 +122,16 @@ def _host_spans(code: str, start: int, end: int, device: re.Pattern[str]) -> Ite
 def _closed(code: str, start: int, end: int, wanted: str) -> int:
     """Return the place of the first of some characters outside of brackets; the end if there is none."""
     depth = 0
-    for found in _BRACKET.finditer(code, start, end):
-        letter = found[0]
+    for bracket in _BRACKET.finditer(code, start, end):
+        letter = bracket[0]
         if not depth and letter in wanted:
-            return found.start()
+            return bracket.start()
         depth += (letter in "({[") - (letter in ")}]")
     return end
 
 
 def _device_macros(text: str) -> list[str]:
-    return [found[1] for found in _MACRO.finditer(text) if re.search(r"__(device|global)__", found[2])]
+    return [macro[1] for macro in _MACRO.finditer(text) if re.search(r"__(device|global)__", macro[2])]
 
 
 def _blank(text: str) -> str:

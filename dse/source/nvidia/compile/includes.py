@@ -67,7 +67,7 @@ def included(text: str, source: str, folders: Sequence[str]) -> Iterator[str]:
             yield name
             yield text
             inner = _names(text, str(path)) if own else _PLAIN.findall(text)
-            waiting += [(each, (str(path.parent), *folders), str(path)) for each in inner]
+            waiting += [(header, (str(path.parent), *folders), str(path)) for header in inner]
 
 
 def _candidates(name: str, folders: Sequence[str]) -> list[Path]:
@@ -85,13 +85,13 @@ def _names(text: str, where: str) -> list[str]:
     One in a comment or a string counts too: to tell it from others would take all of the language.
     """
     names, text = [], _SPLICE.sub("", text)
-    for found in _DIRECTIVE.finditer(text):
-        open_comment, quoted, bracketed, rest = found.groups()
+    for directive in _DIRECTIVE.finditer(text):
+        open_comment, quoted, bracketed, rest = directive.groups()
         if open_comment:
             raise DseError(f"{where}: include: found a comment of over {_COMMENT} characters behind a #")
         if quoted or bracketed:
             names.append(quoted or bracketed)
-        elif rest is not None and _is_first(text, found.start()):
+        elif rest is not None and _is_first(text, directive.start()):
             raise DseError(f'{where}: include: found {rest[:60]!r}, expected "FILE" or <FILE>')
     for asked in _ASKED.finditer(text):
         quoted, bracketed, rest = asked.groups()

@@ -112,10 +112,12 @@ class Module:
         for node in body:
             match node:
                 case ast.If():
-                    branches = [each for each in (node.body, node.orelse) if _marked_in(each, marked)]
+                    branches = [branch for branch in (node.body, node.orelse) if _marked_in(branch, marked)]
                     holds = self._holds(node.test) if branches else None
                     if holds is None:  # not known: the branch with kernels, or that binds what is asked for
-                        kernels = [each for each in branches if any(map(says_jit, _marked_in(each, marked)))]
+                        kernels = [
+                            branch for branch in branches if any(map(says_jit, _marked_in(branch, marked)))
+                        ]
                         branches = kernels or branches
                     if holds is None and len(branches) == 1:
                         whole &= self._run(branches[0], marked)
@@ -210,15 +212,15 @@ class Module:
             wanted = bound in self._asked and isinstance(space.get(bound, _NOTHING), Absent)
             try:
                 if isinstance(node, ast.ImportFrom):
-                    found = self._imported(node.module or "", node.level)
-                    found = _member(found, alias.name) if wanted else found
+                    imported = self._imported(node.module or "", node.level)
+                    imported = _member(imported, alias.name) if wanted else imported
                 else:
-                    found = self._imported(alias.name, 0)
-                    found = found if alias.asname else self._imported(bound, 0)
+                    imported = self._imported(alias.name, 0)
+                    imported = imported if alias.asname else self._imported(bound, 0)
             except ImportError as error:
-                found, failed = Absent(alias.name, str(error)), error
+                imported, failed = Absent(alias.name, str(error)), error
             if wanted:
-                space[bound] = found
+                space[bound] = imported
         return failed
 
     def _from_star(self, name: str) -> None:
@@ -238,11 +240,11 @@ class Module:
         level: int = 0,
     ) -> Any:
         """Import as a function's own import statement asks for it."""
-        found = self._imported(name, level)
-        for each in names or ():
-            if each != "*":
-                _member(found, each)
-        return found if names else self._imported(name.partition(".")[0], level)
+        imported = self._imported(name, level)
+        for imported_name in names or ():
+            if imported_name != "*":
+                _member(imported, imported_name)
+        return imported if names else self._imported(name.partition(".")[0], level)
 
     def _imported(self, name: str, level: int) -> Any:
         """Find a module. **Raises:** ImportError if it is neither of the package nor one that is imported."""
@@ -250,8 +252,8 @@ class Module:
         about = self._about_python()
         if level:
             folder = self.path.parents[level - 1]
-            if found := self._module(folder.joinpath(*filter(None, (top, *parts)))):
-                return found
+            if module := self._module(folder.joinpath(*filter(None, (top, *parts)))):
+                return module
             raise ImportError(f"{folder} has no {name}")
         if top in about:
             try:
@@ -262,8 +264,8 @@ class Module:
             return import_module(name)
         for folder in self.path.parents:
             own = folder == self.path.parent or (folder / top) in self.path.parents
-            if own and (found := self._module(folder.joinpath(top, *parts))):
-                return found
+            if own and (module := self._module(folder.joinpath(top, *parts))):
+                return module
         if top == "torch":
             return stand_in(name)
         raise ImportError(f"{name} is not of the package")
@@ -273,10 +275,10 @@ class Module:
 
         def spec(name: str) -> object | None:
             try:
-                found = self._imported(name, 0)
+                imported = self._imported(name, 0)
             except ImportError:
                 return None
-            return importlib.util.find_spec(name) if name.partition(".")[0] in IMPORTED else found
+            return importlib.util.find_spec(name) if name.partition(".")[0] in IMPORTED else imported
 
         return {
             "os": SimpleNamespace(
@@ -347,14 +349,14 @@ def _untuned(decorator: ast.expr) -> ast.expr:
     if not isinstance(decorator, ast.Call):
         return decorator
     keywords = [
-        ast.keyword(each.arg, ast.List([], ast.Load())) if each.arg in _OF_TUNING else each
-        for each in decorator.keywords
+        ast.keyword(keyword.arg, ast.List([], ast.Load())) if keyword.arg in _OF_TUNING else keyword
+        for keyword in decorator.keywords
     ]
     call = ast.copy_location(ast.Call(decorator.func, decorator.args, keywords), decorator)
     return ast.fix_missing_locations(call)
 
 
-def _silent(*given: Any, **named: Any) -> None:
+def _silent(*arguments: Any, **named: Any) -> None:
     """Print nothing."""
 
 

@@ -180,12 +180,12 @@ def _with_headers(
     name, headers = Path(source.path).name, {}
     whole = _with_macros(text, name, defines)
     while True:
-        given = tuple(headers.items())
-        made = ask(Request("nvrtc", whole, name, options, expression, given), source.folders)
+        before = tuple(headers.items())
+        made = ask(Request("nvrtc", whole, name, options, expression, before), source.folders)
         missing = _NO_FILE.search(made.log) if made.status else None
-        if missing is None or missing[2] in headers or (found := stand_in(missing[2])) is None:
+        if missing is None or missing[2] in headers or (replacement := stand_in(missing[2])) is None:
             return made
-        headers[missing[2]] = found
+        headers[missing[2]] = replacement
 
 
 def load(path: Path | str, kernel: str = "", arch: int | None = None) -> Compiled | Failure:

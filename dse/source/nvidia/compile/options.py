@@ -33,5 +33,8 @@ def check(options: Sequence[str], where: str) -> None:
         single(option, where)
         name = option.lstrip("-").partition("=")[0]
         if not option.startswith("-") or (name not in ALLOWED and name[:1] not in _JOINED):
-            allowed = ", ".join(f"-{each}" if len(each) == 1 else f"--{each}" for each in ALLOWED)
+            allowed = ", ".join(
+                f"-{allowed_option}" if len(allowed_option) == 1 else f"--{allowed_option}"
+                for allowed_option in ALLOWED
+            )
             raise DseError(f"{where}: found {option!r}, expected one of {allowed}")

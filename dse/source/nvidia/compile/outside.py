@@ -35,10 +35,10 @@ def ask(request: Request, folders: Sequence[str] | None = None) -> Answer:
         program = _running(limits, None if folders is None else tuple(folders))
         assert program.stdin is not None
         assert program.stdout is not None
-        data, answer = msgspec.msgpack.encode(request), b""
+        packed, answer = msgspec.msgpack.encode(request), b""
         with watched(program, limits.seconds) as late:
             with suppress(BrokenPipeError):
-                program.stdin.write(len(data).to_bytes(LENGTH_BYTES) + data)
+                program.stdin.write(len(packed).to_bytes(LENGTH_BYTES) + packed)
                 program.stdin.flush()
             length = int.from_bytes(program.stdout.read(LENGTH_BYTES))
             if length <= limits.output_bytes:

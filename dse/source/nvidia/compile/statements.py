@@ -23,7 +23,7 @@ def leaves(body: Sequence[ast.stmt], above: frozenset[str] = frozenset()) -> Ite
                 below = above | _looked_up(node.test)
                 yield from leaves([*node.body, *node.orelse], below)
             case ast.Try():
-                handlers = [each for handler in node.handlers for each in handler.body]
+                handlers = [statement for handler in node.handlers for statement in handler.body]
                 yield from leaves([*node.body, *handlers, *node.orelse, *node.finalbody], above)
             case ast.With():
                 yield from leaves(node.body, above)
@@ -42,7 +42,7 @@ def statements(node: ast.AST) -> Iterator[ast.stmt]:
 
 
 def _looked_up(node: ast.AST) -> frozenset[str]:
-    return frozenset(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+    return frozenset(name.id for name in ast.walk(node) if isinstance(name, ast.Name))
 
 
 def _bound(node: ast.stmt) -> Iterator[str]:
@@ -74,7 +74,9 @@ def _bound(node: ast.stmt) -> Iterator[str]:
 def plainly_bound(node: ast.stmt) -> set[str]:
     """List the names that a statement binds, not those of what it changes."""
     stored = {
-        each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+        inner.id
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
     }
     return {name for name in _bound(node) if name in stored or not isinstance(node, ast.Expr | ast.Assign)}
 
@@ -86,8 +88,8 @@ def _base(target: ast.expr) -> Iterator[str]:
         case ast.Attribute() | ast.Subscript() | ast.Starred():
             yield from _base(target.value)
         case ast.Tuple() | ast.List():
-            for each in target.elts:
-                yield from _base(each)
+            for element in target.elts:
+                yield from _base(element)
 
 
 def of_triton(node: ast.stmt) -> bool:
@@ -108,5 +110,9 @@ def says_jit(node: ast.stmt) -> bool:
             said = [node.value]
         case _:
             return False
-    names = {getattr(each, "attr", getattr(each, "id", "")) for one in said for each in ast.walk(one)}
+    names = {
+        getattr(inner, "attr", getattr(inner, "id", ""))
+        for decorator in said
+        for inner in ast.walk(decorator)
+    }
     return "jit" in names

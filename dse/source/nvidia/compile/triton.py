@@ -118,7 +118,7 @@ class TritonSource:
 
         **Raises:** DseError if there are too few or too many, or the type of one is not known.
         """
-        found = function(Path(self.path), self.kernel)
+        kernel = function(Path(self.path), self.kernel)
         where = f"{self.path}: {self.kernel}"
         if len(arguments) != len(self.names):
             stated = ", ".join(self.names)
@@ -127,17 +127,17 @@ class TritonSource:
             )
         values = dict(self.fixed) | dict(defines)
         values |= {name: bool(values[name]) for name in self.truths}
-        given = zip(found.arguments, self.types, arguments, strict=True)
+        argument_values = zip(kernel.arguments, self.types, arguments, strict=True)
         known = {
             parameter.name: specialised(parameter, kind, argument, where)
-            for parameter, kind, argument in given
+            for parameter, kind, argument in argument_values
         }
         rows = zip(self.names, self.types, arguments, strict=True)
         stated = {name: seen(name, kind, argument) for name, kind, argument in rows}
-        for name, rule in found.heuristics.items():
+        for name, rule in kernel.heuristics.items():
             if name not in values:
                 values[name] = by_rule(rule, stated | values, f"{where}: heuristics: {name}")
-        if missing := [name for name in found.constexprs if name not in values]:
+        if missing := [name for name in kernel.constexprs if name not in values]:
             raise DseError(f"{where}: constants: found no value of {missing[0]}, expected one")
         return (*sorted(values.items()), *known.items())
 
@@ -166,18 +166,18 @@ class TritonSource:
 
         **Raises:** DseError as `compile`.
         """
-        found = function(Path(self.path), self.kernel)
+        kernel = function(Path(self.path), self.kernel)
         where = f"{Path(self.path).name}: {self.kernel}"
         try:
             with _silence():
-                data = in_fork(lambda: _answer(found.jit, target, dict(settings)))
+                packed = in_fork(lambda: _answer(kernel.jit, target, dict(settings)))
         except Stopped as how:
             return Failure(STOPPED, f"{where}: the compiler {how}")
-        made = msgspec.msgpack.decode(data, type=_Made)
+        made = msgspec.msgpack.decode(packed, type=_Made)
         if made.refused:
             return Failure("compile error", f"{where}: {made.refused}")
         metadata = LaunchMetadata.model_validate_json(made.metadata)
-        passed = _passed(found, dict(settings), metadata.tensordesc_meta)
+        passed = _passed(kernel, dict(settings), metadata.tensordesc_meta)
         return made.code, replace(launched_as(metadata), passed=passed)
 
 
@@ -190,29 +190,29 @@ def read_source(
     **Raises:** DseError as `dse.source.nvidia.compile.triton_function.function`; if a constant is not the
     kernel's.
     """
-    found = function(path, kernel)
-    names = tuple(parameter.name for parameter in found.arguments)
-    fixed = {name: value for name, value in found.constexprs.items() if value is not inspect.Parameter.empty}
+    jitted = function(path, kernel)
+    names = tuple(parameter.name for parameter in jitted.arguments)
+    fixed = {name: value for name, value in jitted.constexprs.items() if value is not inspect.Parameter.empty}
     truths = tuple(option.removesuffix(TRUTH) for option in options if option.endswith(TRUTH))
     for option in options:
         name, equals, text = option.partition("=")
         if not equals:
             continue
-        if name not in found.constexprs and name not in OPTIONS:
-            allowed = ", ".join([*found.constexprs, *OPTIONS])
-            raise DseError(f"{path}: {found.name}: found the constant {name!r}, expected one of {allowed}")
+        if name not in jitted.constexprs and name not in OPTIONS:
+            allowed = ", ".join([*jitted.constexprs, *OPTIONS])
+            raise DseError(f"{path}: {jitted.name}: found the constant {name!r}, expected one of {allowed}")
         fixed[name] = constant(text)
     known = tuple(map(canonical, types)) or ("",) * len(names)
     text = read_text(path)
     try:
-        code = found.jit.cache_key
+        code = jitted.jit.cache_key
     except RecursionError:
-        raise DseError(f"{path}: {found.name}: found code nested too deeply for Triton to read") from None
+        raise DseError(f"{path}: {jitted.name}: found code nested too deeply for Triton to read") from None
     except Exception as error:  # of any type: it is Triton's word on what the kernel names
-        raise DseError(f"{path}: {found.name}: {one_line(str(error))}") from None
+        raise DseError(f"{path}: {jitted.name}: {one_line(str(error))}") from None
     digest = key(code, text, repr(known), repr(sorted(fixed.items())), *truths)
     constants = tuple(sorted(fixed.items()))
-    return TritonSource(str(path), found.name, text, names, known, constants, digest, truths)
+    return TritonSource(str(path), jitted.name, text, names, known, constants, digest, truths)
 
 
 def canonical(kind: str) -> str:
@@ -286,10 +286,10 @@ def _answer(jit: Any, target: Target, settings: Mapping[str, Any]) -> bytes:
         made = _compiled(jit, target, settings)
         metadata = LaunchMetadata.model_validate(made.metadata, from_attributes=True)
         code = made.asm[target.code]
-        found = _Made("", code.encode() if isinstance(code, str) else code, metadata.model_dump_json())
+        answer = _Made("", code.encode() if isinstance(code, str) else code, metadata.model_dump_json())
     except Exception as error:  # of any type: it is the compiler's word on this configuration
-        found = _Made(_reason(error))
-    return msgspec.msgpack.encode(found)
+        answer = _Made(_reason(error))
+    return msgspec.msgpack.encode(answer)
 
 
 def _compiled(jit: Any, target: Target, settings: Mapping[str, Any]) -> Any:
@@ -313,11 +313,11 @@ def _compiled(jit: Any, target: Target, settings: Mapping[str, Any]) -> Any:
     return compiler.compile(compiler.ASTSource(jit, signature, constants, attributes), gpu, options)
 
 
-def _passed(found: Function, settings: Mapping[str, Any], maps: Sequence[Box]) -> tuple[Passed, ...]:
+def _passed(jitted: Function, settings: Mapping[str, Any], maps: Sequence[Box]) -> tuple[Passed, ...]:
     """Return what the parameters take, but for those at the end that Triton itself adds."""
     passed: list[Passed] = []
     waiting = list(maps)
-    for place, parameter in enumerate(found.arguments):
+    for place, parameter in enumerate(jitted.arguments):
         known = settings[parameter.name]
         if isinstance(known, Specialised):
             passed.append(Passed(place, fractions=has_fractions(known.type)))
@@ -346,21 +346,21 @@ def by_rule(rule: Any, arguments: Mapping[str, Any], where: str) -> Any:
     """Ask a heuristic for its constant. **Raises:** DseError that begins with `where` if it fails."""
     try:
         with no_driver(triton().runtime):
-            found = rule(dict(arguments))
+            result = rule(dict(arguments))
     except Exception as error:  # of any type: it is the user's function
         raise DseError(f"{where}: {type(error).__name__}: {one_line(str(error))}") from None
-    if isinstance(found, Absent):
-        raise DseError(f"{where}: found {found!r}, expected a value")
-    return found
+    if isinstance(result, Absent):
+        raise DseError(f"{where}: found {result!r}, expected a value")
+    return result
 
 
 def constant(text: str) -> Any:
     """Read a constant: a number, True, None, a type as `tl.float16` or `tl.fp16`; else it is a word."""
     name, dtype = text.removeprefix("tl."), triton().language.dtype
     if name != text:
-        found = getattr(triton().language, name, None)
+        value = getattr(triton().language, name, None)
         known = [*dtype.SINT_TYPES, *dtype.UINT_TYPES, *dtype.FP_TYPES]
-        return found if isinstance(found, dtype) else dtype(name) if name in known else text
+        return value if isinstance(value, dtype) else dtype(name) if name in known else text
     for read in (ast.literal_eval, float):
         try:
             return read(text)

@@ -120,19 +120,19 @@ def read_source(path: Path, kernel: str = "") -> TritonCache:
         raise DseError(
             f"{path}: kernel: found {stated}, expected one of {', '.join(kernels)} (given.function)"
         )
-    chosen = tuple(entry for entry in entries if entry.metadata.name == (kernel or kernels[0]))
-    digest = key(*(f"{entry.cubin}{entry.digest}" for entry in chosen))
-    return TritonCache(str(path), kernel or kernels[0], chosen, digest)
+    matching = tuple(entry for entry in entries if entry.metadata.name == (kernel or kernels[0]))
+    digest = key(*(f"{entry.cubin}{entry.digest}" for entry in matching))
+    return TritonCache(str(path), kernel or kernels[0], matching, digest)
 
 
 def arguments_of(entries: Sequence[Entry]) -> dict[str, str]:
     """Name the kernel's arguments, with their types; of numbers that Triton compiled in nothing is known."""
     most = max(entries, key=lambda entry: len(entry.parameters))
     every = (parameter for entry in (most, *entries) for parameter in entry.parameters if not parameter.part)
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for parameter in every:
-        found.setdefault(parameter.name, parameter.type)
-    return found
+        texts.setdefault(parameter.name, parameter.type)
+    return texts
 
 
 def _passed(entry: Entry, names: Sequence[str]) -> tuple[Passed, ...]:
@@ -157,20 +157,24 @@ def _stamps(folder: Path) -> tuple[tuple[str, int, int], ...]:
     """Tell by time and size which files a folder has: those that are edited are read anew."""
     files = [*folder.glob("*.*"), *folder.glob("*/*.*")]
     kept = sorted(file for file in files if file.suffix in (".cubin", ".json", ".ttir") and is_file(file))
-    return tuple((str(file), (found := file.stat()).st_mtime_ns, found.st_size) for file in kept)
+    return tuple((str(file), (status := file.stat()).st_mtime_ns, status.st_size) for file in kept)
 
 
 @lru_cache(maxsize=16)
 def _entries(path: Path, stamps: tuple[tuple[str, int, int], ...]) -> tuple[Entry, ...]:
     entries = []
     for cubin in sorted([*path.glob("*.cubin"), *path.glob("*/*.cubin")]):
-        told, assembly = cubin.with_suffix(".json"), cubin.with_suffix(".ttir")
-        for file in filter(is_file, (cubin, told, assembly)):
+        metadata, assembly = cubin.with_suffix(".json"), cubin.with_suffix(".ttir")
+        for file in filter(is_file, (cubin, metadata, assembly)):
             file_below(path, str(file.relative_to(path)), str(path))
-        if told.is_file():
-            there = [read_bytes(file, nvrtc.MOST_BYTES) for file in (cubin, told, assembly) if file.is_file()]
-            digest = hashlib.sha256(b"".join(hashlib.sha256(one).digest() for one in there)).hexdigest()
-            entries.append(Entry(cubin, read(told), _parameters(assembly), digest))
+        if metadata.is_file():
+            there = [
+                read_bytes(file, nvrtc.MOST_BYTES) for file in (cubin, metadata, assembly) if file.is_file()
+            ]
+            digest = hashlib.sha256(
+                b"".join(hashlib.sha256(content).digest() for content in there)
+            ).hexdigest()
+            entries.append(Entry(cubin, read(metadata), _parameters(assembly), digest))
     return tuple(entries)
 
 
@@ -180,8 +184,8 @@ def _parameters(assembly: Path) -> tuple[Parameter, ...]:
     declared = re.search(r"tt\.func public @\w+\((.*)\) attributes", read_text(assembly, nvrtc.MOST_BYTES))
     if declared is None:
         return ()
-    found = re.findall(r"%([\w.]+): (!?[\w.]+(?:<[^>]*>)?)", declared[1])
-    return tuple(Parameter(*_parted(name), _type(kind)) for name, kind in found)
+    declarations = re.findall(r"%([\w.]+): (!?[\w.]+(?:<[^>]*>)?)", declared[1])
+    return tuple(Parameter(*_parted(name), _type(kind)) for name, kind in declarations)
 
 
 def _parted(name: str) -> tuple[str, str]:

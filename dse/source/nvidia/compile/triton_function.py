@@ -68,8 +68,8 @@ def function(path: Path, name: str = "") -> Function:
     **Raises:** DseError if the file cannot be read, if there is no such kernel, or several and none is named;
     or if Triton is missing.
     """
-    if (given := _given.get((str(path.resolve()), name))) is not None:
-        return given
+    if (remembered := _given.get((str(path.resolve()), name))) is not None:
+        return remembered
     there = names_in(path)
     if not name and len(there) == 1:
         [name] = there
@@ -77,17 +77,17 @@ def function(path: Path, name: str = "") -> Function:
     noted.clear()
     with no_driver(triton().runtime):
         try:
-            found = read.get(name)
+            jitted = read.get(name)
         except AttributeError:
-            found = None
-    if jit_of(found) is None:
+            jitted = None
+    if jit_of(jitted) is None:
         stated = f"no {name}" if name else "several" if there else "none"
-        if found is not None:
-            stated = repr(found) if isinstance(found, Absent) else f"{name}, which is not Triton's"
+        if jitted is not None:
+            stated = repr(jitted) if isinstance(jitted, Absent) else f"{name}, which is not Triton's"
         expected = f"one of {', '.join(there)}" if there else "a function with @triton.jit"
         raise DseError(f"{path}: kernel: found {stated}, expected {expected}")
     read.notes |= noted
-    return replace(unwrapped(found), notes=tuple(read.notes))
+    return replace(unwrapped(jitted), notes=tuple(read.notes))
 
 
 def unwrapped(kernel: Any) -> Function:
@@ -107,9 +107,9 @@ def unwrapped(kernel: Any) -> Function:
     return Function(kernel, tuple(configs), prune, heuristics)
 
 
-def remember(given: Function) -> None:
+def remember(kernel: Function) -> None:
     """Let `function` find a kernel that this process has already, so that its file is not imported anew."""
-    _given[str(given.path.resolve()), given.name] = given
+    _given[str(kernel.path.resolve()), kernel.name] = kernel
 
 
 _given: dict[tuple[str, str], Function] = {}
@@ -119,7 +119,7 @@ def module(path: Path) -> Module:
     """Read a module, or take the one that was read if none of its files has changed."""
     path = path.resolve()
     read = _read.get(path)
-    if read is None or any(stamp(file) != each.stamp for file, each in read.modules.items()):
+    if read is None or any(stamp(file) != imported.stamp for file, imported in read.modules.items()):
         read = _read[path] = Module(path, dotted(path), {})
     return read
 

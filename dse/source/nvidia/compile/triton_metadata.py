@@ -9,7 +9,7 @@ from dse.core.files import read_json
 from dse.core.validate import checked
 
 Count = Annotated[int, Field(ge=0, lt=2**31)]
-Options = Annotated[Count, BeforeValidator(lambda found: 0 if found is None else found)]  # unset is 0
+Options = Annotated[Count, BeforeValidator(lambda value: 0 if value is None else value)]  # unset is 0
 
 
 class Box(BaseModel):
@@ -36,7 +36,7 @@ class LaunchMetadata(BaseModel):
     maxnreg: Options = 0
     shared: Count  # bytes of a block
     global_scratch_size: Options = 0  # bytes of device memory, for each block
-    tensordesc_meta: Annotated[tuple[Box, ...], BeforeValidator(lambda found: found or ())] = ()
+    tensordesc_meta: Annotated[tuple[Box, ...], BeforeValidator(lambda value: value or ())] = ()
     triton_version: str = ""
     hash: str = ""
 

@@ -60,21 +60,21 @@ def _usual_test(bound: BoundProgram, block: BasicBlock, step: Step) -> bool | No
 
 def _reached(blocks: Sequence[BasicBlock], start: int) -> set[int]:
     """Find the blocks that may be executed from one on, itself among them."""
-    found, left = {start}, [start]
+    reached, left = {start}, [start]
     while left:
-        new = set(blocks[left.pop()].successors) - found
-        found |= new
+        new = set(blocks[left.pop()].successors) - reached
+        reached |= new
         left += new
-    return found
+    return reached
 
 
 def _guard_action(step: Step, row: int) -> Action:
     """Count the threads whose guard holds."""
 
     def count(machine: Machine, lanes: Lanes) -> None:
-        chosen = machine.under_guard(step, lanes)
-        if chosen is not None:
-            machine.counts[row] += chosen.threads
+        guarded = machine.under_guard(step, lanes)
+        if guarded is not None:
+            machine.counts[row] += guarded.threads
 
     return count
 
@@ -83,9 +83,9 @@ def _warp_guard_action(step: Step, row: int) -> Action:
     """Count the warps with a thread whose guard holds."""
 
     def count(machine: Machine, lanes: Lanes) -> None:
-        chosen = machine.under_guard(step, lanes)
-        if chosen is not None:
-            machine.counts[row] += chosen.warps
+        guarded = machine.under_guard(step, lanes)
+        if guarded is not None:
+            machine.counts[row] += guarded.warps
 
     return count
 
@@ -96,12 +96,14 @@ def _describe_action(step: Step) -> Action:
     slot = descriptor_slot(step)
 
     def describe(machine: Machine, lanes: Lanes) -> None:
-        chosen = machine.under_guard(step, lanes)
-        if chosen is None:
+        guarded = machine.under_guard(step, lanes)
+        if guarded is None:
             return
         value = machine.r[slot]
-        values = np.unique(np.broadcast_to(value, machine.shape)[np.broadcast_to(chosen.mask, machine.shape)])
-        if len(values) != 1 or union(machine.taint[slot], chosen):
+        values = np.unique(
+            np.broadcast_to(value, machine.shape)[np.broadcast_to(guarded.mask, machine.shape)]
+        )
+        if len(values) != 1 or union(machine.taint[slot], guarded):
             raise machine.program.error(step, "found an instruction descriptor that varies, expected one")
         try:
             step.product = described(step.opcode, step.modifiers, operands, int(values[0]))
@@ -117,7 +119,7 @@ def _describe_action(step: Step) -> Action:
 def _compute_action(bound: BoundProgram, step: Step, usual: bool | None) -> Action:
     """Write what the instruction's rule gives, and what unknown data it depends on.
 
-    A comparison of unknown data gives what it does for `usual` numbers, if that is told. Where there is no
+    A comparison of unknown data has the result that it has for `usual` numbers, if stated. Where there is no
     rule, it is an error only if an address or a branch does use the result.
     """
     try:
@@ -129,18 +131,18 @@ def _compute_action(bound: BoundProgram, step: Step, usual: bool | None) -> Acti
     of_warps = step.opcode == "R2UR"
 
     def compute(machine: Machine, lanes: Lanes) -> None:
-        chosen = lanes if step.guard < 0 else machine.under_guard(step, lanes)
-        if chosen is None:
+        guarded = lanes if step.guard < 0 else machine.under_guard(step, lanes)
+        if guarded is None:
             return
         taints, taint = machine.taint, 0
         for slot in reads:
             taint = taint | taints[slot]
         if step.guard >= 0:
             taint = taint | taints[step.guard]
-        written = chosen
+        written = guarded
         if of_warps:  # the value of one lane is that of its warp
-            taint, written = union(taint, chosen), machine.sets.whole_warps(chosen)
-        values = evaluate(machine.r, chosen)
+            taint, written = union(taint, guarded), machine.sets.whole_warps(guarded)
+        values = evaluate(machine.r, guarded)
         if usual is not None and not (isinstance(taint, int) and not taint):
             tests = [_combined(machine, step, np.full((1, 1), test)) for test in (usual, not usual)]
             values = [np.where(np.asarray(taint) != 0, *pair) for pair in zip(tests, values, strict=False)]
@@ -164,19 +166,19 @@ def _unsupported_action(step: Step, reason: str) -> Action:
     """Write zeros that nothing which counts may depend on."""
 
     def lose(machine: Machine, lanes: Lanes) -> None:
-        chosen = machine.under_guard(step, lanes)
-        if chosen is None:
+        guarded = machine.under_guard(step, lanes)
+        if guarded is None:
             return
         taint = machine.unsupported(step, reason)
         for slot in step.writes:
             zero = np.zeros((1, 1), bool if slot >= P else _U32)
-            machine.write(slot, zero, taint, chosen)
+            machine.write(slot, zero, taint, guarded)
 
     return lose
 
 
 def _written(step: Step) -> list[int]:
-    """The slot of each value that a rule gives; -1 for what is thrown away."""
+    """The slot of each value that a rule gives; -1 for a discarded value."""
     if step.opcode == "R2P":
         return list(step.writes)
     slots: list[int] = []
@@ -197,14 +199,14 @@ def _bmov_action(step: Step) -> Action:
     target, mask = step.targets[0].slot, step.sources[0].slot
 
     def move(machine: Machine, lanes: Lanes) -> None:
-        chosen = machine.under_guard(step, lanes)
-        if chosen is None:
+        guarded = machine.under_guard(step, lanes)
+        if guarded is None:
             return
         value = machine.r[mask]
         if target != RZ:
-            machine.write(target, value, 0, chosen)
+            machine.write(target, value, 0, guarded)
         if step.has("CLEAR"):
-            machine.write(mask, np.zeros((1, 1), _U32), 0, chosen)
+            machine.write(mask, np.zeros((1, 1), _U32), 0, guarded)
 
     return move
 
@@ -214,9 +216,9 @@ def _bssy_action(step: Step) -> Action:
     slot = step.sources[0].slot
 
     def open_(machine: Machine, lanes: Lanes) -> None:
-        chosen = machine.under_guard(step, lanes)
-        if chosen is not None:
-            machine.write(slot, chosen.bits, 0, chosen)
+        guarded = machine.under_guard(step, lanes)
+        if guarded is not None:
+            machine.write(slot, guarded.bits, 0, guarded)
 
     return open_
 
@@ -226,12 +228,12 @@ def _break_action(step: Step) -> Action:
     slot = next(operand.slot for operand in step.sources if operand.kind == "barrier")
 
     def leave(machine: Machine, lanes: Lanes) -> None:
-        chosen = machine.under_guard(step, lanes)
+        leaving = machine.under_guard(step, lanes)
         for operand in step.sources:
-            if chosen is not None and operand.kind == "predicate":
-                chosen = machine.where(operand.slot, operand.negate, chosen)
-        if chosen is not None:
-            machine.r[slot] = machine.r[slot] & ~chosen.bits
+            if leaving is not None and operand.kind == "predicate":
+                leaving = machine.where(operand.slot, operand.negate, leaving)
+        if leaving is not None:
+            machine.r[slot] = machine.r[slot] & ~leaving.bits
 
     return leave
 
@@ -265,15 +267,15 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
         if step.guard >= 0:
             taint = machine.taint[step.guard]
             machine.note_unknown(step, "guard", taint, lanes)
-        chosen = machine.under_guard(step, lanes)
-        if chosen is None:
+        guarded = machine.under_guard(step, lanes)
+        if guarded is None:
             return
         address_taint = 0
         for slot in step.bases:
             address_taint = address_taint | machine.taint[slot]
-        machine.note_unknown(step, "address", address_taint, chosen)
+        machine.note_unknown(step, "address", address_taint, guarded)
         base = machine.base(step, address, step.pipe == "global")
-        read: Lanes | None = chosen
+        read: Lanes | None = guarded
         for operand in copied:  # where it does not hold, zeros are stored
             read = machine.where(operand.slot, operand.negate, read) if read is not None else None
         if read is not None and bound.counting:
@@ -283,11 +285,11 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
         if step.kind == "copy" and bound.counting:  # stores what it loads to shared memory
             to = step.memory[0]
             shared_row, shared_base = row + len(MEMORY_COUNTS), machine.base(step, to, False)
-            COUNT["shared"](machine, step, shared_row, shared_base, to.offset, chosen)
+            COUNT["shared"](machine, step, shared_row, shared_base, to.offset, guarded)
         if perform is not None:
-            perform(machine, step, base + address.offset, chosen, taint | address_taint)
+            perform(machine, step, base + address.offset, guarded, taint | address_taint)
         elif step.pipe == "global" and bound.loads_global and not step.targets:
-            addresses = np.broadcast_to(base, machine.shape)[np.broadcast_to(chosen.mask, machine.shape)]
+            addresses = np.broadcast_to(base, machine.shape)[np.broadcast_to(guarded.mask, machine.shape)]
             machine.memory.written.add(int(addresses[0]) >> REGION_BITS)
 
     return access

@@ -31,11 +31,11 @@ class BlockBarriers:
             return
         others = self.arrived.get(index)
         self.arrived[index] = arriving if others is None else machine.sets.of(arriving.mask | others.mask)
-        if self._parted and _barrier(step)[1]:  # warps of one role go on before those of others
+        if self._parted and _barrier(step)[1]:  # warps of one role continue before those of others
             self.release()
 
     def release(self) -> bool:
-        """Let blocks go on whose threads have all arrived; False if there are none."""
+        """Release the blocks whose threads have all arrived; False if there are none."""
         machine = self.machine
         places: dict[tuple[str, int], list[int]] = {}  # barrier, its threads if it says so → basic blocks
         for index in self.arrived:
@@ -62,7 +62,7 @@ class BlockBarriers:
         return released
 
     def _let_go(self, index: int, blocks: np.ndarray) -> None:
-        """The threads of these blocks go on from the barrier in the end of a basic block."""
+        """Release the threads of these blocks from the barrier that ends a basic block."""
         machine = self.machine
         lanes = self.arrived.pop(index)
         going = lanes if blocks.all() else machine.sets.of(lanes.mask & blocks[:, None])

@@ -1,6 +1,6 @@
 """Copies of boxes of a tensor between global and shared memory (TMA), of which one thread issues one.
 
-A descriptor among the kernel's parameters tells the tensor; registers tell where the box lies. What is
+A descriptor among the kernel's parameters tells the tensor; registers hold the place of the box. What is
 outside the tensor is not read or written; shared memory takes the whole box.
 """
 
@@ -48,12 +48,12 @@ def box_action(bound: BoundProgram, step: Step) -> Action:
     def copy(machine: Machine, lanes: Lanes) -> None:
         if step.guard >= 0:
             machine.note_unknown(step, "guard", machine.taint[step.guard], lanes)
-        chosen = machine.under_guard(step, lanes)
-        if chosen is None:
+        guarded = machine.under_guard(step, lanes)
+        if guarded is None:
             return
         for slot in step.bases:
-            machine.note_unknown(step, "address", machine.taint[slot], chosen)
-        for warp, issue in _issues(machine, step, chosen):
+            machine.note_unknown(step, "address", machine.taint[slot], guarded)
+        for warp, issue in _issues(machine, step, guarded):
             if not machine.all_warps:  # the box moves as a whole: its first row tells where it is
                 row_of_box = (*(1 for _ in issue.tensor.box[:-1]), issue.tensor.box[-1])
                 issue = replace(issue, tensor=replace(issue.tensor, box=row_of_box))

@@ -255,7 +255,7 @@ def _compare(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
         raise Irregular(_INSIDE_TOO)
     if step.has("U64", "S64"):
         if any(side.kind != "register" for side in (a, b)):
-            raise Irregular("a compare of a pair with what is no register")
+            raise Irregular("a compare of a pair with a constant")
         for side in (a, b):
             _keep_pair(registers, side, lanes)
         integers = _PAIRS

@@ -16,7 +16,7 @@ class ConvergencePoints:
         self.held: dict[int, Lanes] = {}  # by the basic block
 
     def arrive(self, index: int, step: Step, lanes: Lanes) -> None:
-        """Let threads wait at the end of a basic block, or go on if their warps are complete."""
+        """Hold threads at the end of a basic block until their warps are complete."""
         machine = self.machine
         arriving = machine.under_guard(step, lanes)
         self.ready.enter(index + 1, machine.rest(lanes, arriving))
@@ -31,7 +31,7 @@ class ConvergencePoints:
             self.held[index] = arriving
 
     def release(self) -> bool:
-        """Let the threads of complete warps go on from the first point that holds any; False if none does."""
+        """Release the threads of complete warps from the first point that holds any; False if none does."""
         machine = self.machine
         for index in sorted(self.held):
             lanes = self.held[index]

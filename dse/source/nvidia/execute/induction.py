@@ -1,4 +1,4 @@
-"""Follows one trip of a loop and says for how many trips more all goes on evenly.
+"""Follows one trip of a loop and finds for how many further trips all changes are even.
 
 The change of every register is carried through the trip, instruction by instruction. If each register comes
 out with the change that it went in with, the next trips are known as well: where threads go, and by how much
@@ -44,7 +44,7 @@ class Examination:
         self.machine, self.header, self.last, self.lanes = machine, header, last, lanes
         self.went_in, self.may_estimate = went_in, may_estimate
         self.registers = RegisterChanges(machine, dict(went_in))
-        self.period = 1  # trips after which addresses lie the same way within a line
+        self.period = 1  # trips after which addresses have the same offsets within a line
         self.strides: dict[int, int | None] = {}  # by memory instruction; None: not by the same everywhere
         self.why_estimated = ""  # why counts are not the same in every trip; empty if they are
         self._stores = False  # whether something is stored that is loaded again
@@ -61,34 +61,34 @@ class Examination:
                 raise Irregular(why)
             registers.set_erratic(step.writes, lanes, why)
             return
-        chosen = self.machine.under_guard(step, lanes)
-        if chosen is None:
+        guarded = self.machine.under_guard(step, lanes)
+        if guarded is None:
             return
         if step.memory:
-            self._address(step, chosen)
-        if step.kind == "copy" and (why := registers.why_erratic(_conditions(step), chosen)):
+            self._address(step, guarded)
+        if step.kind == "copy" and (why := registers.why_erratic(_conditions(step), guarded)):
             raise Irregular(why)
         if (slot := descriptor_slot(step)) in registers.by_slot or slot in registers.erratic:
             raise Irregular("an instruction descriptor changes")
         if step.opcode in _BARRIER_MOVES:
-            self.end(step, chosen)
+            self.end(step, guarded)
         if not step.needed or step.of_box:
             return
         if step.given:
-            registers.set_same(step.writes, chosen)
+            registers.set_same(step.writes, guarded)
             return
-        why = registers.why_erratic(step.reads, chosen)
+        why = registers.why_erratic(step.reads, guarded)
         changing = registers.any_changes(step.reads)
         if step.stores or step.atomic or step.kind == "copy":
-            self._store(step, chosen, bool(why) or changing)
+            self._store(step, guarded, bool(why) or changing)
         elif why:
-            registers.set_erratic(step.writes, self._written(step, chosen), why)
+            registers.set_erratic(step.writes, self._written(step, guarded), why)
         elif not changing:
-            registers.set_same(step.writes, self._written(step, chosen))
+            registers.set_same(step.writes, self._written(step, guarded))
         elif step.memory:
-            self._load(step, chosen)
+            self._load(step, guarded)
         else:
-            self._compute(step, chosen)
+            self._compute(step, guarded)
 
     def end(self, step: Step, lanes: Lanes) -> None:
         """Check that threads go the same way in every trip where a basic block ends with `step`.
@@ -187,9 +187,9 @@ class Examination:
         if total is None:
             return 0, ""
         shape = np.broadcast_shapes(total.shape, lanes.mask.shape)
-        chosen: np.ndarray = np.broadcast_to(total, shape)[np.broadcast_to(lanes.mask, shape)]
-        stride = int(chosen.max())
-        if (chosen != stride).any():
+        active: np.ndarray = np.broadcast_to(total, shape)[np.broadcast_to(lanes.mask, shape)]
+        stride = int(active.max())
+        if (active != stride).any():
             return None, _moves_differently(step)
         return stride, ""
 

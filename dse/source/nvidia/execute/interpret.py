@@ -159,7 +159,7 @@ class Scheduler:
         self.ready.enter(index + 1, self.machine.rest(lanes, taken))
 
     def exit(self, index: int, step: Step, lanes: Lanes) -> None:
-        """Some are at their end, the others go on."""
+        """End some threads; the others continue."""
         gone = taking(self.machine, step, lanes)
         if gone is not None:
             self.machine.exit(gone)
@@ -194,7 +194,7 @@ class Scheduler:
         for bits in self.machine.unknown.values():
             taint = taint | bits
         names = self.machine.sources_of(taint)
-        because = f"; it depends on what is not stated: {', '.join(names)}" if names else ""
+        because = f"; it depends on unstated arguments: {', '.join(names)}" if names else ""
         address = program.blocks[index].steps[0].address
         found = f"still running after {self.step_limit} basic blocks, at 0x{address:x}"
         expected = "an end (an endless loop, or one that waits for memory)"

@@ -76,10 +76,10 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     """Load from or store to global memory, or copy from it to shared memory."""
     mask, block, flat = _flat(machine, lanes, address)
     memory = machine.memory
-    data, taints = _data(machine, step)
+    stored, taints = _data(machine, step)
     data_taint = _of_all(taints)
     if step.kind == "store":
-        memory.store(flat, step.bytes, [np.broadcast_to(value, machine.shape)[mask] for value in data])
+        memory.store(flat, step.bytes, [np.broadcast_to(value, machine.shape)[mask] for value in stored])
         return
     words, unknown = _load_global(machine, flat, step.bytes)
     taint = taint | unknown
@@ -87,7 +87,7 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
         machine.missed_stores = True
     if step.atomic:
         taint = taint | data_taint | machine.source("the order of atomic operations")
-        values = [np.broadcast_to(value, machine.shape)[mask] for value in data]
+        values = [np.broadcast_to(value, machine.shape)[mask] for value in stored]
         words, new = _atomic(step, flat, words[0], values)
         memory.store(flat, 4, [new])
     if step.kind == "copy":
@@ -113,9 +113,9 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     """Load from or store to shared memory."""
     mask, block, flat = _flat(machine, lanes, in_block(address))
     memory = machine.shared
-    data, taints = _data(machine, step)
+    stored_words, taints = _data(machine, step)
     data_taint = _of_all(taints)
-    values = [np.broadcast_to(value, machine.shape)[mask] for value in data]
+    values = [np.broadcast_to(value, machine.shape)[mask] for value in stored_words]
     if step.opcode == "STS":
         memory.store(block, flat, step.bytes, values, union(taint | data_taint, lanes))
         return
@@ -157,7 +157,7 @@ _ATOMIC = {
 def _atomic(
     step: Step, address: np.ndarray, old: np.ndarray, values: list[np.ndarray]
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """(what each thread gets back, what is there afterwards), threads taking turns in their order."""
+    """Return (the word that each thread gets back, the contents afterwards); threads take turns in order."""
     unit = values[0] if values else np.ones(old.shape, _U32)
     name = next((name for name in step.modifiers if name in _ATOMIC), "")
     if step.has("CAS"):

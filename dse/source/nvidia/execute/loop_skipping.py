@@ -8,13 +8,13 @@ line of the cache (128 trips at most).
 
 A loop is estimated where the same holds but for addresses that depend on data: it is then still proven that
 all branches go the same way, and what lives from trip to trip is known in every one. Some trips, spread over
-the loop, are executed, and each stands for those up to the next. What is estimated are the sectors, lines and
+the loop, are executed, and each represents those up to the next. Estimated are the sectors, lines and
 passes of accesses to such addresses; instructions and requests are exact.
 
 Loops may hold barriers, and loops that are skipped themselves.
 
 Where stages of a pipeline take turns, registers repeat only after several trips. A trip, in all that is said
-here, is then so many trips of the loop: as many as they are seen to repeat after.
+here, is then the number of trips after which they were seen to repeat.
 """
 
 from dataclasses import dataclass, field
@@ -59,7 +59,7 @@ class LoopPolicy(Enum):
 
 
 class Endless(Exception):
-    """A loop that is proven to go on for ever."""
+    """A loop that provably never ends."""
 
 
 @dataclass
@@ -84,7 +84,7 @@ class _Recording:
 
 @dataclass
 class _Sampling:
-    """Some of the trips are executed, each in the middle of a stretch of trips that it stands for."""
+    """Some of the trips are executed, each in the middle of the stretch of trips that it represents."""
 
     samples: int
     stretch: int
@@ -92,7 +92,7 @@ class _Sampling:
 
     @staticmethod
     def of(trips: int, estimated_before: bool) -> "_Sampling":
-        """Cover so many trips by the number of samples that leaves fewest trips over."""
+        """Cover a loop's trips with the number of samples that leaves fewest trips over."""
         numbers = _LATER_SAMPLES if estimated_before else SAMPLES
         return _Sampling(*stretches(trips, numbers if trips >= _FEW else (1,)))
 
@@ -120,11 +120,11 @@ class _Loop:
     plan: _Recording | _Sampling | None = None
     turns: int = 1  # trips of the loop that are taken for one
     turn: int = 0  # those of this one that are over
-    begins_anew: bool = False  # where its next trip begins
+    restarts: bool = False  # where its next trip begins
     history: list[list[np.ndarray]] = field(default_factory=list)  # registers as each turn found them
 
     def watch_from(self, next_try: int) -> None:
-        """Only count trips until there were so many."""
+        """Only count trips up to this number."""
         self.proof = self.plan = None
         self.next_try = next_try
 
@@ -167,7 +167,7 @@ class LoopSkipper:
         if index in self.machine.irregular:
             return
         loop = self._loops.get(index)
-        if loop is None or loop.lanes is not lanes or loop.begins_anew:
+        if loop is None or loop.lanes is not lanes or loop.restarts:
             self._begin(index, lanes)
             return
         loop.turn += 1
@@ -216,7 +216,7 @@ class LoopSkipper:
                 continue
             if all(_evenly(loop, slot, turns) for slot in range(SLOTS) if live >> slot & 1):
                 self._turns[loop.header] = turns
-                loop.begins_anew = True
+                loop.restarts = True
                 self._stop_examining(loop.header)
                 loop.watch_from(FOR_EVER)
                 return True
@@ -245,7 +245,7 @@ class LoopSkipper:
             refuted.add(loop.turns)
             self._turns.pop(header, None)
             if len(refuted) < _MOST_REFUTED:
-                loop.begins_anew = True
+                loop.restarts = True
                 self._stop_examining(header)
                 loop.watch_from(FOR_EVER)
                 return
@@ -259,11 +259,11 @@ class LoopSkipper:
 
     def _stop_examining(self, header: int) -> None:
         """Forget the trip of a loop that is being examined, if one is."""
-        ended = [each.registers for each in self.examined if each.header == header]
+        ended = [examination.registers for examination in self.examined if examination.header == header]
         for outer in self.examined if ended else ():
             inner = outer.registers.inner
             outer.registers.inner = [registers for registers in inner if registers not in ended]
-        self.examined = [each for each in self.examined if each.header != header]
+        self.examined = [examination for examination in self.examined if examination.header != header]
 
     # Trips
 
@@ -436,7 +436,7 @@ class LoopSkipper:
 
 
 def _evenly(loop: _Loop, slot: int, turns: int) -> bool:
-    """Whether a slot changed by the same in the last so many trips and in as many before them."""
+    """Whether a slot changed by the same in the last `turns` turns and in as many before them."""
     first, middle, last = (loop.history[-1 - back * turns][slot] for back in (2, 1, 0))
     if first is middle is last:
         return True

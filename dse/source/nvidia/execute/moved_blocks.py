@@ -123,7 +123,7 @@ class _Changes(RegisterChanges):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine, {})
         self.lanes = machine.sets.of(machine.live_mask)  # that execute the present step
-        self.more = np.full(machine.shape[0], FOR_EVER)  # blocks for which all is known to go on like this
+        self.more = np.full(machine.shape[0], FOR_EVER)  # blocks for which all moves are known to be even
 
     def change(self, operand: Operand) -> Change:
         """Find the change of a 32-bit source; none if it is that of other threads."""
@@ -136,7 +136,7 @@ class _Changes(RegisterChanges):
         return any(everyone or (self.lanes.mask & (change != 0)).any() for change in changes)
 
     def limit_trips(self, trips: np.ndarray, lanes: Lanes) -> None:
-        """Know all for so many blocks more at most, the least number of the lanes of each."""
+        """Limit the proven blocks to the least number of the lanes of each."""
         least = np.where(lanes.mask, trips, FOR_EVER).min(axis=1)
         self.more = np.minimum(self.more, np.maximum(least, 0))
 
@@ -175,8 +175,8 @@ class _OfBlocks(Examination):
                 super().follow(step, lanes)
             elif step.opcode not in ("S2R", "S2UR"):
                 raise Irregular(f"{step.opcode} of the block's number")
-            elif (chosen := self.machine.under_guard(step, lanes)) is not None:
-                self.registers.set(step.targets[0], np.ones((1, 1), np.int64), chosen)
+            elif (guarded := self.machine.under_guard(step, lanes)) is not None:
+                self.registers.set(step.targets[0], np.ones((1, 1), np.int64), guarded)
         except Irregular as reason:
             raise Apart(str(reason)) from None
 

@@ -1,11 +1,11 @@
-"""The threads that can go on, and where they do."""
+"""Threads that can run, by the basic block that they enter next."""
 
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.machine.state import Machine
 
 
 class ReadyThreads:
-    """Threads that can go on, by the basic block that they are to enter: one set for each."""
+    """Threads that can run: one set for each basic block that they enter next."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine

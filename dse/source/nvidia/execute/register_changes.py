@@ -1,7 +1,7 @@
 """By how much registers change from one trip of a loop to the next, and for how many trips more that is
 known.
 
-A change is the same in every trip: a register that changes holds its value plus so many times its change.
+A change is the same in every trip: after n trips a register holds its value plus n times its change.
 What changes in another way is erratic.
 """
 
@@ -61,7 +61,7 @@ class RegisterChanges:
         self.machine = machine
         self.by_slot = by_slot  # int64
         self.erratic: dict[int, tuple[str, np.ndarray]] = {}  # slot → why, in which threads
-        self.trips = FOR_EVER  # for which all is known to go on like this
+        self.trips = FOR_EVER  # for which all changes are known to be even
         self.inner: list[RegisterChanges] = []  # of loops inside this one that are examined now
 
     # What is read
@@ -189,7 +189,7 @@ class RegisterChanges:
     # For how many trips
 
     def limit(self, value: np.ndarray, change: Change, within: range, lanes: Lanes) -> None:
-        """Know all only as long as value + trips * change lies in a range, in all lanes."""
+        """Limit the proven trips to those with value + trips * change inside a range, in all lanes."""
         if change is None:
             return
         value = value.astype(np.int64)
@@ -205,6 +205,6 @@ class RegisterChanges:
         self.limit_trips(np.minimum(up, down), lanes)
 
     def limit_trips(self, trips: np.ndarray, lanes: Lanes) -> None:
-        """Know all for so many trips at most, the least number of all lanes."""
+        """Limit the proven trips to the least number of all lanes."""
         least = int(np.where(lanes.mask, trips, FOR_EVER).min())
         self.trips = min(self.trips, max(least, 0))

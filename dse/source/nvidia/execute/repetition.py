@@ -1,6 +1,6 @@
-"""Writes down that what a machine did is done so many times more: counts, order of execution and addresses.
+"""Records the repetition of a machine's work: counts, order of execution and addresses.
 
-A part of the records lies between two marks; it is one trip of a loop, or a whole period of them.
+The part of the records between two marks is one trip of a loop, or a whole period of them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ def check_size(machine: Machine, since: Mark, times: int) -> None:
 
 
 def move_on(machine: Machine, changes: Mapping[int, np.ndarray], trips: int) -> None:
-    """Let registers change as they do in so many trips. `changes` are of one trip, by slot."""
+    """Advance the registers by a number of trips. `changes` are of one trip, by slot."""
     for slot, change in changes.items():
         machine.r[slot] = machine.r[slot] + (trips * change).astype(np.uint64).astype(np.uint32)
 
@@ -48,7 +48,7 @@ def move_on(machine: Machine, changes: Mapping[int, np.ndarray], trips: int) -> 
 
 
 def repeat_counts(machine: Machine, since: Mark, times: int) -> None:
-    """Count so many times more what was counted since a mark.
+    """Repeat the counts made since a mark.
 
     **Raises:** Irregular if that began and ended in phases which other barriers opened.
     """
@@ -157,7 +157,7 @@ def repeat_streams(
 
 
 def _moved(streams: Sequence[tuple[Stream, float]], times: range) -> Iterator[Stream]:
-    """These streams again, each time as many bytes on as stand beside them: whole numbers are exact."""
+    """Repeat these streams, each time moved by the bytes given beside them: whole numbers are exact."""
     if all(stream.repeats == 1 for stream, _ in streams):
         if times:
             yield from (replace(stream, trips=times, stride=stride) for stream, stride in streams)
@@ -181,9 +181,9 @@ def _drift(before: Iterable[Stream], after: Iterable[Stream], trips: int) -> dic
                 break
             apart = _last_address(new) - _last_address(old)
             shape = np.broadcast_shapes(apart.shape, new.lanes.mask.shape)
-            chosen = np.broadcast_to(apart, shape)[np.broadcast_to(new.lanes.mask, shape)]
-            mean = float(chosen.mean())
-            if np.ptp(chosen) > max(LINE, abs(mean) / 4):
+            drifts = np.broadcast_to(apart, shape)[np.broadcast_to(new.lanes.mask, shape)]
+            mean = float(drifts.mean())
+            if np.ptp(drifts) > max(LINE, abs(mean) / 4):
                 break
             means.append(mean)
         if len(means) == 2:

@@ -36,7 +36,7 @@ def mark_needed(
     """Set `needed` of each step, and return the slots that are live where each block begins, as bits.
 
     With `global_stores`, loads from global memory see what the kernel itself stored there. `spaces` are those
-    of which addresses are wanted even where nothing depends on what lies there.
+    of which addresses are wanted even where nothing depends on the contents.
     """
     memory = _Memory(program, global_stores, spaces)
     predecessors: list[list[int]] = [[] for _ in program.blocks]
@@ -81,7 +81,7 @@ def mark_needed(
 def _step_back(
     wanted: Wanted, fact: tuple[int, int, int, int, Step], votes: Votes, under_guards: bool
 ) -> bool:
-    """Turn what is wanted behind a step into what is wanted before it; return whether that needs the step."""
+    """Update the set of wanted values from behind a step to before it; return whether the step is needed."""
     always, wanted_by, kills, reads, step = fact
     if len(wanted) > 1:
         _guards_are_written(wanted, step, votes)
@@ -110,7 +110,7 @@ def _step_back(
         wanted[None] |= of_guard
         wanted[guard] = wanted.get(guard, 0) | (always & ~of_guard)
     if len(wanted) > 1:
-        for condition in [each for each in wanted if each is not None]:
+        for condition in [other for other in wanted if other is not None]:
             wanted[condition] &= ~wanted[None]
             if not wanted[condition]:
                 del wanted[condition]
@@ -118,11 +118,11 @@ def _step_back(
 
 
 def _guards_are_written(wanted: Wanted, step: Step, votes: Votes) -> None:
-    """Where a guard is written, what is wanted under it is wanted before in any case.
+    """Where a guard is written, values wanted under it are wanted before without condition.
 
     A vote that says whether a guard holds in any thread hands on what of the whole warp is wanted.
     """
-    for guard in [each for each in wanted if each is not None and each[0] in step.writes]:
+    for guard in [condition for condition in wanted if condition is not None and condition[0] in step.writes]:
         bits = wanted.pop(guard)
         of = _voted(step)
         if of is not None and guard == (step.targets[0].slot, False):
@@ -199,7 +199,7 @@ def _mark_known_guards(program: SassProgram, predecessors: list[list[int]]) -> N
 
 
 class _Memory:
-    """The bits that stand for what an access may read or write."""
+    """The bits of the memory that an access may read or write."""
 
     def __init__(self, program: SassProgram, global_stores: bool, spaces: Collection[str]) -> None:
         self.global_stores, self.spaces = global_stores, spaces

@@ -20,14 +20,19 @@ Waits = Mapping[tuple[int, int], int]
 def adds_up(step: Step, before: Step) -> bool:
     """Tell whether a product of a warp group goes on with another's sums, which it does not wait for."""
     roles = role(step), role(before)
-    products = all(one is not None and one.starts and one.queue == "products" for one in roles)
+    products = all(part is not None and part.starts and part.queue == "products" for part in roles)
     return products and step.writes == before.writes
 
 
 def in_bulk(step: Step) -> bool:
     """Tell whether one instruction moves a box or an array between global and shared memory."""
-    one = role(step)
-    return one is not None and one.starts and one.queue in ("mbarrier", "stores") and step.pipe != "tensor"
+    step_role = role(step)
+    return (
+        step_role is not None
+        and step_role.starts
+        and step_role.queue in ("mbarrier", "stores")
+        and step.pipe != "tensor"
+    )
 
 
 def with_waits(
@@ -38,9 +43,9 @@ def with_waits(
     A dependence names no other run. Where that takes more than `most` instructions, bodies are repeated as
     often as fit: what is waited for is then of later trips than it is in truth.
     """
-    found = waits(steps, loops)
+    waited = waits(steps, loops)
     needed: dict[RolledLoop, int] = {}
-    for (_, begun), back in found.items():
+    for (_, begun), back in waited.items():
         around = [loop for loop in loops if loop.first <= begun <= loop.last]
         if back > 1 and around:
             needed[around[-1]] = max(needed.get(around[-1], 1), back)
@@ -49,7 +54,7 @@ def with_waits(
         repeated = bodies_repeated(steps, loops, times)
         if len(repeated[0]) <= most:
             return *repeated, waits(*repeated)
-    return steps, loops, found
+    return steps, loops, waited
 
 
 def _times(least: int, trips: int) -> int:
@@ -59,18 +64,18 @@ def _times(least: int, trips: int) -> int:
 
 def waits(steps: Sequence[Step], loops: Sequence[RolledLoop]) -> Waits:
     """Find all that is waited for, once each loop has run until it goes on the same way."""
-    roles = {i: one for i, step in enumerate(steps) if (one := role(step)) is not None}
+    roles = {i: step_role for i, step in enumerate(steps) if (step_role := role(step)) is not None}
     events = list(roles)
-    left = max((one.left or 0 for one in roles.values()), default=0)
-    settled = 2 + sum(one.closes for one in roles.values()) + left
+    left = max((step_role.left or 0 for step_role in roles.values()), default=0)
+    settled = 2 + sum(step_role.closes for step_role in roles.values()) + left
     inside = [loop for loop in (_among(events, loop) for loop in loops) if loop is not None]
-    under_way, runs, found = _UnderWay(), Counter[int](), dict[tuple[int, int], int]()
+    under_way, runs, waited = _UnderWay(), Counter[int](), dict[tuple[int, int], int]()
     for event in unrolled(0, len(events), inside, most_trips=settled):
         i = events[event]
         runs[i] += 1
         for begun, run in under_way.execute(roles[i], i, runs[i]):
-            found[i, begun] = max(found.get((i, begun), 1), runs[begun] - run + 1)
-    return found
+            waited[i, begun] = max(waited.get((i, begun), 1), runs[begun] - run + 1)
+    return waited
 
 
 def _among(events: Sequence[int], loop: RolledLoop) -> RolledLoop | None:

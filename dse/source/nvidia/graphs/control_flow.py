@@ -26,8 +26,8 @@ class ControlFlow:
         None.
         """
         self.machine = machine
-        given = np.ones(machine.shape[0]) if weights is None else np.asarray(weights, float)
-        self.weights = given / (given.sum() * (machine.shape[1] // WARP))  # to the average warp
+        shares = np.ones(machine.shape[0]) if weights is None else np.asarray(weights, float)
+        self.weights = shares / (shares.sum() * (machine.shape[1] // WARP))  # to the average warp
         self.demand = MemoryDemand(machine, self.weights)
         splitting = _Splitting(machine, self.weights)
         self.edges: dict[tuple[int, int], np.ndarray] = {}  # from, to → warps, lanes

@@ -151,8 +151,8 @@ class Machine:
     ) -> None:
         self.bound, self.launch, self.program = bound, launch, bound.program
         self.all_warps = warps is None
-        chosen = np.arange(-(-launch.threads // WARP)) if warps is None else np.array(warps)
-        self.threads = (chosen[:, None] * WARP + np.arange(WARP)).ravel()  # their numbers in the block
+        numbers = np.arange(-(-launch.threads // WARP)) if warps is None else np.array(warps)
+        self.threads = (numbers[:, None] * WARP + np.arange(WARP)).ravel()  # their numbers in the block
         self.shape = (len(blocks), len(self.threads))
         self.sets = LaneSets(self.shape)
         self.sources: list[str] = []  # of unknown data; bit n of a taint is sources[n]
@@ -236,10 +236,10 @@ class Machine:
             elif offset >= bank.parameters and offset not in bank.words:
                 taint = self.source(f"parameter at 0x{offset:x}")
             return np.full((1, 1), bank.words.get(offset, 0), _U32), taint
-        data = self.launch.banks.get(number)
-        if data is None or offset + 4 > len(data):
+        content = self.launch.banks.get(number)
+        if content is None or offset + 4 > len(content):
             return np.zeros((1, 1), _U32), self.source(f"constant bank {number}")
-        return np.full((1, 1), int.from_bytes(data[offset : offset + 4], "little"), _U32), 0
+        return np.full((1, 1), int.from_bytes(content[offset : offset + 4], "little"), _U32), 0
 
     def _bank(self, bank: ConstantBank, number: int) -> tuple[np.ndarray, int]:
         """(words [1, n], taint) of a whole bank of constant memory."""
@@ -249,10 +249,10 @@ class Machine:
                 words[0, offset // 4] = word
             unknown = any(isinstance(argument, UnknownArgument) for argument in self.launch.arguments)
             return words, self.source("arguments") if unknown else 0
-        data = self.launch.banks.get(number)
-        if not data:
+        content = self.launch.banks.get(number)
+        if not content:
             return np.zeros((1, 1), _U32), self.source(f"constant bank {number}")
-        return np.frombuffer(data + bytes(-len(data) % 4), _U32)[None, :], 0
+        return np.frombuffer(content + bytes(-len(content) % 4), _U32)[None, :], 0
 
     def argument_at(self, address: int) -> int:
         """Find the argument that an address among the parameters means; -1 if it means none."""
@@ -299,11 +299,11 @@ class Machine:
         known = self.guards.get(key)
         if known is None or known[0] is not predicate or known[1] is not lanes:
             mask = lanes.mask & (~predicate if negated else predicate)
-            chosen = self.sets.of(mask)
-            chosen = lanes if chosen.total == lanes.total else chosen if chosen.total else None
+            holding = self.sets.of(mask)
+            holding = lanes if holding.total == lanes.total else holding if holding.total else None
             if len(self.guards) > 500:
                 self.guards.clear()
-            known = self.guards[key] = (predicate, lanes, chosen)
+            known = self.guards[key] = (predicate, lanes, holding)
         return known[2]
 
     def rest(self, lanes: Lanes, taken: Lanes | None) -> Lanes | None:

@@ -171,8 +171,8 @@ class Characterisation:
 
     def insts(self, *pipes: str) -> float:
         """Return the warp instructions of an average block; all of them if no pipe is named."""
-        chosen = pipes or PIPES
-        return sum(phase.passes * phase.insts.get(pipe, 0.0) for phase in self.phases for pipe in chosen)
+        counted = pipes or PIPES
+        return sum(phase.passes * phase.insts.get(pipe, 0.0) for phase in self.phases for pipe in counted)
 
     @property
     def fp32_ops(self) -> float:

@@ -39,7 +39,7 @@ def first_touches(machine: Machine, streams: Sequence[Stream]) -> np.ndarray:
         entries += [(place(stream, offset % SECTOR), offset // SECTOR, phase) for offset in offsets]
     counts = np.zeros((len(machine.phases), machine.shape[0]), np.int64)
     if entries:
-        starts = np.concatenate([[0], np.cumsum([len(one) for one in sectors])])
+        starts = np.concatenate([[0], np.cumsum([len(touched) for touched in sectors])])
         _count(np.concatenate(sectors), starts, np.array(entries, np.int64), np.stack(of_phase), counts)
     return counts
 

@@ -351,8 +351,8 @@ def _code(steps: Sequence[_Timed]) -> "Code":
 
     def flat(lists: list[tuple[int, ...]]) -> tuple[np.ndarray, np.ndarray]:
         starts = np.zeros(len(lists) + 1, np.int64)
-        np.cumsum([len(one) for one in lists], out=starts[1:])
-        return np.array([slot for one in lists for slot in one], np.int64), starts
+        np.cumsum([len(items) for items in lists], out=starts[1:])
+        return np.array([slot for items in lists for slot in items], np.int64), starts
 
     return Code(
         *flat([step.needs for step in steps]),

@@ -80,8 +80,8 @@ def _moved(instruction: SassInstruction, base: int) -> SassInstruction:
     )
 
 
-def _nvdisasm(options: list[str], data: bytes, where: str) -> str:
-    with scratch({"code": data}) as folder:
+def _nvdisasm(options: list[str], code: bytes, where: str) -> str:
+    with scratch({"code": code}) as folder:
         path = folder / "code"
         try:
             ended = run([_tool(), *options, path])

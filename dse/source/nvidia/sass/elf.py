@@ -110,7 +110,7 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
                     (struct.unpack("<III", value) for number, value in own if number == _MAX_THREADS), None
                 ),
                 parameters=_parameters(own),
-                banks={bank: data for bank, owner, data in banks if owner in ("", kernel)},
+                banks={bank: content for bank, owner, content in banks if owner in ("", kernel)},
                 constants=constants,
                 pointers=pointers,
             )
@@ -122,14 +122,14 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
     return kernels
 
 
-def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+def _attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
     """Read the number and value of each: two or fewer bytes in place, or as many as a length says."""
     position = 0
-    while position < len(data):
-        form, number, value = struct.unpack_from("<BBH", data, position)
+    while position < len(content):
+        form, number, value = struct.unpack_from("<BBH", content, position)
         position += 4
         if form == _SIZED:
-            yield number, data[position : position + value]
+            yield number, content[position : position + value]
             position += value
         else:
             yield number, value.to_bytes(2, "little")

@@ -189,8 +189,8 @@ def _instruction(match: re.Match[str], line: int | None) -> SassInstruction:
     """Read an instruction. **Raises:** ValueError as `dse.source.nvidia.sass.operands`."""
     address, predicate, opcode, text = match.groups()
     operands = _operands(text)
-    for each in operands:
-        operand(each)
+    for word in operands:
+        operand(word)
     return SassInstruction(int(address, 16), predicate or "", opcode, operands, line)
 
 

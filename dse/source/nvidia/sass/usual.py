@@ -50,15 +50,15 @@ def usual_guards(block: BasicBlock) -> dict[int, bool]:
     Only of those whose predicate such a comparison alone sets, before them in their basic block.
     """
     usually: dict[int, bool] = {}
-    given: dict[int, bool | None] = {}  # of predicates, by slot
+    values: dict[int, bool | None] = {}  # of predicates, by slot
     for step in block.steps:
-        holds = given.get(step.guard)
+        holds = values.get(step.guard)
         if holds is not None and not step.guard_known:
             usually[step.index] = holds != step.guard_negated
-        given |= dict.fromkeys(step.writes)
+        values |= dict.fromkeys(step.writes)
         alone = all(operand.slot == PT and not operand.negate for operand in step.sources[2:])
         if step.targets and step.guard < 0 and alone and (step.opcode == "FCHK" or step.has("AND")):
-            given[step.targets[0].slot] = usual_test(step)
+            values[step.targets[0].slot] = usual_test(step)
     return usually
 
 

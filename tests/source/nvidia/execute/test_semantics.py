@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.source.machine.thread_set import Lanes
@@ -14,8 +14,6 @@ from dse.source.nvidia.sass.listing import parse
 from dse.source.nvidia.sass.opcodes import OPCODES
 from dse.source.nvidia.sass.operands import PT, SLOTS, P
 from dse.source.nvidia.sass.program import program
-
-few = settings(max_examples=40)
 
 WORDS = st.one_of(st.integers(0, 2**32 - 1), st.sampled_from([0, 1, 2**31 - 1, 2**31, 2**32 - 1]))
 TRUTHS = st.booleans()
@@ -63,7 +61,6 @@ def test_each_rule_that_a_row_names_is_there_and_each_rule_has_a_row():
     assert {row.rule for row in OPCODES.values()} - {""} == set(RULES)
 
 
-@few
 @given(a=WORDS, b=WORDS, c=WORDS)
 def test_three_sums_with_two_carries(a, b, c):
     total = a + b + c
@@ -71,7 +68,6 @@ def test_three_sums_with_two_carries(a, b, c):
     assert run("IADD3 R9, P0, P1, R0, R1, R2", {0: a, 1: b, 2: c}) == expected
 
 
-@few
 @given(a=st.integers(0, 2**64 - 1), b=st.integers(0, 2**64 - 1))
 def test_64_bit_difference_in_two_steps(a, b):
     low, high = a % 2**32, a >> 32
@@ -80,7 +76,6 @@ def test_64_bit_difference_in_two_steps(a, b):
     assert difference | upper << 32 == (a - b) % 2**64
 
 
-@few
 @given(a=WORDS, b=WORDS, c=st.integers(0, 2**64 - 1))
 @pytest.mark.parametrize("kind", ["", ".U32"])
 def test_wide_products(kind, a, b, c):
@@ -93,7 +88,6 @@ def test_wide_products(kind, a, b, c):
     assert product == (a * b - c) % 2**32
 
 
-@few
 @given(a=WORDS, b=WORDS, c=WORDS, shift=st.integers(0, 31), carry=TRUTHS)
 def test_scaled_sums(a, b, c, shift, carry):
     value, over = run(f"LEA R9, P0, R0, R1, {shift:#x}", {0: a, 1: b})
@@ -105,7 +99,6 @@ def test_scaled_sums(a, b, c, shift, carry):
     assert value == ((signed(a) << shift >> 32) + b) % 2**32
 
 
-@few
 @given(a=WORDS, c=WORDS, by=st.integers(0, 70))
 def test_funnel_shifts(a, c, by):
     pair, registers = a | c << 32, {0: a, 1: by, 2: c}
@@ -118,7 +111,6 @@ def test_funnel_shifts(a, c, by):
     assert run("SHF.L.W.U32.HI R9, R0, R1, R2", registers) == [(pair << by % 32) % 2**64 >> 32]
 
 
-@few
 @given(a=WORDS, b=WORDS, c=WORDS, lut=st.integers(0, 255))
 def test_truth_tables(a, b, c, lut):
     expected = 0
@@ -128,7 +120,6 @@ def test_truth_tables(a, b, c, lut):
     assert run(f"LOP3.LUT P0, R9, R0, R1, R2, {lut:#x}, !PT", {0: a, 1: b, 2: c}) == [expected != 0, expected]
 
 
-@few
 @given(values=st.tuples(TRUTHS, TRUTHS, TRUTHS), luts=st.tuples(st.integers(0, 255), st.integers(0, 255)))
 def test_predicate_tables(values, luts):
     case = values[0] << 2 | values[1] << 1 | values[2]
@@ -146,7 +137,6 @@ COMPARES = {
 }
 
 
-@few
 @given(a=WORDS, b=WORDS, q=TRUTHS)
 @pytest.mark.parametrize("name", COMPARES)
 def test_compares_combined(name, a, b, q):
@@ -158,7 +148,6 @@ def test_compares_combined(name, a, b, q):
     assert run(f"ISETP.{name}.U32.AND P4, PT, R0, R1, PT", {0: a, 1: b})[0] == test(a, b)
 
 
-@few
 @given(a=st.integers(-(2**63), 2**63 - 1), b=st.integers(-(2**63), 2**63 - 1), same=TRUTHS)
 @pytest.mark.parametrize("name", COMPARES)
 def test_64_bit_compares_in_two_steps(name, a, b, same):
@@ -169,7 +158,6 @@ def test_64_bit_compares_in_two_steps(name, a, b, same):
     assert found == COMPARES[name](a, b)
 
 
-@few
 @given(a=WORDS, b=WORDS, c=WORDS)
 def test_minimum_and_maximum(a, b, c):
     registers = {0: a, 1: b, 2: c}
@@ -180,7 +168,6 @@ def test_minimum_and_maximum(a, b, c):
     ]
 
 
-@few
 @given(a=WORDS, b=WORDS, selector=st.integers(0, 0xFFFF))
 def test_permuted_bytes(a, b, selector):
     octets = [(a | b << 32) >> 8 * place & 0xFF for place in range(8)]
@@ -192,7 +179,6 @@ def test_permuted_bytes(a, b, selector):
     assert run(f"PRMT R9, R0, {selector:#x}, R1", {0: a, 1: b}) == [expected]
 
 
-@few
 @given(a=WORDS, bits=st.integers(0, 32), place=st.integers(0, 32))
 def test_bit_fields(a, bits, place):
     registers = {0: a, 1: bits, 2: place}
@@ -207,7 +193,6 @@ def test_bit_fields(a, bits, place):
     assert run("BREV R9, R0", registers) == [int(f"{a:032b}"[::-1], 2)]
 
 
-@few
 @given(value=WORDS, kept=WORDS, predicates=st.lists(TRUTHS, min_size=7, max_size=7))
 def test_predicates_packed_into_a_register(value, kept, predicates):
     packed = sum(bit << place for place, bit in enumerate(predicates))
@@ -223,7 +208,6 @@ def bits_of(value: Any) -> int:
     return int(np.float32(value).view(np.uint32))
 
 
-@few
 @given(a=FLOATS, b=FLOATS, c=FLOATS)
 def test_float32_arithmetic_rounds_once(a, b, c):
     registers = {0: bits_of(a), 1: bits_of(b), 2: bits_of(c)}
@@ -233,7 +217,6 @@ def test_float32_arithmetic_rounds_once(a, b, c):
     assert run("FSETP.LT.AND P0, PT, R0, R1, PT", registers)[0] == (a < b)
 
 
-@few
 @given(a=st.floats(1, 2, width=32), b=st.floats(1, 2, width=32))
 def test_directed_rounding(a, b):
     registers, exact = {0: bits_of(a), 1: bits_of(b)}, float(a) * float(b)
@@ -246,7 +229,6 @@ def test_directed_rounding(a, b):
     assert float(results["RP"]) - float(results["RM"]) <= 2**-22
 
 
-@few
 @given(word=WORDS, value=st.floats(-(2.0**40), 2.0**40, width=32))
 def test_conversions(word, value):
     assert run("I2F.U32.RP R9, R0", {0: word})[0] == bits_of(_rounded_up(word))
@@ -271,7 +253,6 @@ def pairs_of(*values: float) -> dict[int, int]:
     return dict(enumerate(word for value in values for word in pair_of(value)))
 
 
-@few
 @given(a=WHOLE, b=WHOLE, c=WHOLE)
 def test_float64_arithmetic(a, b, c):
     registers = pairs_of(a, b, c)
@@ -280,13 +261,11 @@ def test_float64_arithmetic(a, b, c):
     assert run("DFMA R8, R0, R2, R4", registers) == [*pair_of(a * b + c)]
 
 
-@few
 @given(a=st.one_of(DOUBLES, WHOLE), b=st.one_of(DOUBLES, WHOLE), q=TRUTHS)
 def test_float64_compares(a, b, q):
     assert run("DSETP.GT.OR P0, P1, R0, R2, P2", pairs_of(a, b), {2: q}) == [a > b or q, a <= b or q]
 
 
-@few
 @given(value=st.floats(-(2.0**40), 2.0**40, width=32))
 @pytest.mark.parametrize(
     ("mode", "function"), [("", np.rint), (".FLOOR", np.floor), (".CEIL", np.ceil), (".TRUNC", np.trunc)]
@@ -307,7 +286,6 @@ def test_the_special_register_that_is_zero():
 EDGES = [0.0, -0.5, 0.5, 2.5, 2.0**31, -(2.0**31), 2.0**32, 2.0**63, -(2.0**63), 2.0**64, np.inf, -np.inf]
 
 
-@few
 @given(value=st.one_of(st.floats(width=32), st.sampled_from(EDGES)))
 @pytest.mark.parametrize("kind", ["S32", "U32", "S64", "U64"])
 def test_conversion_to_integers_saturates(kind, value):

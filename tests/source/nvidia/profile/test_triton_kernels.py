@@ -13,11 +13,11 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
 from dse.source.machine.launch import LaunchArguments, TensorMap  # noqa: E402
+from dse.source.nvidia.profile.average_warp import warp_counts  # noqa: E402
 from dse.source.nvidia.profile.characterise import Characterisation, characterise, prepare  # noqa: E402
-from dse.source.nvidia.profile.to_kernel import warp_counts  # noqa: E402
 from dse.source.nvidia.sass import elf  # noqa: E402
 from dse.source.nvidia.sass.disassemble import disassemble  # noqa: E402
-from dse.types import CLASSES  # noqa: E402
+from dse.source.warps import to_kernel  # noqa: E402
 
 M, N, K = 512, 256, 2048
 
@@ -55,7 +55,7 @@ def launched(kernel, grid: tuple[int, int, int], arguments: list) -> Characteris
 
 
 def work(counts: Characterisation) -> dict[str, float]:
-    of_warp = dict(zip(CLASSES, warp_counts(counts).work.tolist(), strict=True))
+    of_warp = vars(to_kernel(warp_counts(counts)).work)
     return {name: units * counts.warps * counts.blocks for name, units in of_warp.items()}
 
 

@@ -1,7 +1,7 @@
 """Rules: what an instruction computes, given its operands as functions of the registers.
 
 Registers hold uint32 arrays, predicates bool arrays, each of a shape that broadcasts to [blocks, threads]:
-what is the same for all threads, or for all blocks, is computed once. A 64-bit value lies in two registers.
+what is the same for all threads, or for all blocks, is computed once. A 64-bit value takes two registers.
 """
 
 from collections.abc import Callable
@@ -82,7 +82,7 @@ class Binder:
         return lambda r: r[slot]
 
     def words(self, count: int) -> list[Reader]:
-        """The first so many 32-bit integer sources."""
+        """Return the first `count` 32-bit integer sources."""
         return [self.word(index) for index in range(count)]
 
     def wide(self, index: int) -> Reader:
@@ -122,7 +122,7 @@ class Binder:
         return read
 
     def truth(self, index: int, default: bool = True) -> Reader:
-        """A predicate source; `default` if there are not so many."""
+        """Return a predicate source, or `default` where there are fewer."""
         if index >= len(self.conditions):
             constant = np.full((1, 1), default)
             return lambda r: constant

@@ -98,10 +98,10 @@ def permute(binder: Binder) -> Evaluate:
     low, selector, high = binder.words(3)
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
-        pair, chosen = joined(low(r), high(r)), selector(r).astype(U64)
+        pair, selected = joined(low(r), high(r)), selector(r).astype(U64)
         value = U64(0)
         for position in range(4):
-            nibble = (chosen >> U64(4 * position)) & U64(15)
+            nibble = (selected >> U64(4 * position)) & U64(15)
             byte = (pair >> ((nibble & U64(7)) << U64(3))) & U64(255)
             sign = np.where(byte > U64(127), U64(255), U64(0))
             value = value | (np.where(nibble > U64(7), sign, byte) << U64(8 * position))
@@ -150,7 +150,7 @@ def reverse_bits(binder: Binder) -> Evaluate:
 
 @rule
 def bit_mask(binder: Binder) -> Evaluate:
-    """BMSK: so many ones from a position on."""
+    """BMSK: a run of ones, from its first bit and length."""
     position, count = binder.words(2)
     wraps = binder.step.has("W")
 
@@ -165,7 +165,7 @@ def bit_mask(binder: Binder) -> Evaluate:
 
 @rule
 def extend_sign(binder: Binder) -> Evaluate:
-    """SGXT: the lowest so many bits, the highest of them spread over the rest."""
+    """SGXT: the lowest n bits, sign extended."""
     source, bits = binder.words(2)
     unsigned, wraps = binder.step.has("U32"), binder.step.has("W")
 

@@ -104,11 +104,11 @@ def predicates_to_register(binder: Binder) -> Evaluate:
     mask, kept = binder.number(-1), binder.word(1)
     if binder.values[0].text != "PR" or any(value.part for value in binder.values):
         raise Unsupported("part of a register")
-    chosen = [(P + bit, U32(bit)) for bit in range(7) if mask >> bit & 1]
+    predicates = [(P + bit, U32(bit)) for bit in range(7) if mask >> bit & 1]
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         value = kept(r) & U32(~mask & 0xFFFFFFFF)
-        for slot, bit in chosen:
+        for slot, bit in predicates:
             value = value | (r[slot].astype(U32) << bit)
         return (value,)
 
@@ -119,5 +119,5 @@ def predicates_to_register(binder: Binder) -> Evaluate:
 def register_to_predicates(binder: Binder) -> Evaluate:
     """R2P: bits of a register that a mask picks become predicates."""
     mask, operand = binder.number(-1), binder.word(1)
-    chosen = [U32(1 << bit) for bit in range(7) if mask >> bit & 1]
-    return lambda r, lanes: tuple((operand(r) & bit) != 0 for bit in chosen)
+    bits = [U32(1 << bit) for bit in range(7) if mask >> bit & 1]
+    return lambda r, lanes: tuple((operand(r) & bit) != 0 for bit in bits)

@@ -1,4 +1,4 @@
-"""Waits for what is asynchronous, and requests for resources: they succeed at once.
+"""Waits for asynchronous work, and requests for resources: they succeed at once.
 
 What is copied is taken to be there when it is waited for; `dse.source.nvidia.execute.arrivals` checks that
 somebody sends it.
@@ -22,5 +22,5 @@ def succeeds(binder: Binder) -> Evaluate:
 def reserve_tensor_memory(binder: Binder) -> Evaluate:
     """UTCATOMSWS: the first columns of tensor memory are free."""
     values = (np.ones((1, 1), bool), np.zeros((1, 1), U32))
-    chosen = tuple(values[target.kind == "register"] for target in binder.step.targets)
-    return lambda r, lanes: chosen
+    results = tuple(values[target.kind == "register"] for target in binder.step.targets)
+    return lambda r, lanes: results

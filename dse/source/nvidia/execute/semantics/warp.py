@@ -86,7 +86,7 @@ def to_uniform(binder: Binder) -> Evaluate:
 
 @rule
 def shuffle(binder: Binder) -> Evaluate:
-    """SHFL: the value of another lane; false and one's own value where that lies outside the segment."""
+    """SHFL: the value of another lane; false and one's own value where that is outside the segment."""
     value, distance, clamp = binder.words(3)
     mode = binder.step.modifiers[0]
 

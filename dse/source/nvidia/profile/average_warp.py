@@ -1,17 +1,17 @@
-"""Turns what was counted of a launch into what models take: the average warp, as a `dse.types.Kernel`."""
+"""Averages the counts of a launch over its warps, in the fields of a `dse.types.Kernel`."""
 
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
+from jaxtyping import Float
 
 from dse.errors import DseError
 from dse.hardware.coalescing import SECTOR
 from dse.source.nvidia.caches.cache_model import Traffic
 from dse.source.nvidia.profile.characterise import AccessCounts, Characterisation, PhaseCounts
 from dse.source.nvidia.profile.single_warp import SOURCES, Walk
-from dse.source.nvidia.profile.warp_counts import WarpCounts, WarpPhases
-from dse.types import ARITHMETIC, CLASSES, MMA, TENSOR, Kernel, PerClass
-from dse.types import Phase as KernelPhase
+from dse.source.warps import row
+from dse.types import ARITHMETIC, CLASSES, MMA, TENSOR
 
 # Pipes that stand for more than one kind of instruction; `uniform` takes issue slots, as `control` does.
 _WORK = {name: (name,) for name in ("fp64", "int32", "imul32", "sfu", "barrier")} | {"fp32": ("fp32", "fp16")}
@@ -26,8 +26,17 @@ _LATENCY_OF = {
 }  # fmt: skip
 
 
-def warp_counts(counts: Characterisation) -> WarpCounts:
-    """Average one launch over its warps.
+def all_insts(phase: PhaseCounts) -> float:
+    """Count the warp instructions of one pass of an average block."""
+    return sum(phase.insts.values())
+
+
+def warp_counts(
+    counts: Characterisation, issued: Callable[[PhaseCounts], float] = all_insts
+) -> Float[np.ndarray, " numbers"]:
+    """Average one launch over its warps: a row as in `dse.source.warps`.
+
+    `issued` counts the issue slots that the warps of a block take in one pass of a phase.
 
     **Raises:** DseError if the kernel uses textures, which no model knows.
     """
@@ -38,47 +47,55 @@ def warp_counts(counts: Characterisation) -> WarpCounts:
     warps = counts.warps
     traffic = [phase.traffic * phase.passes for phase in counts.phases if phase.traffic is not None]
     served = sum(traffic, Traffic()).served
-    phases = WarpPhases(
-        passes=np.array([phase.passes for phase in counts.phases]),
-        issues=np.array([sum(phase.insts.values()) / warps for phase in counts.phases]),
-        memory_insts=np.array([_memory(phase) / warps for phase in counts.phases]),
-        slots=np.array([0.0 if phase.walk is None else phase.walk.slots for phase in counts.phases]),
-        work=_per_class([_work(phase, warps) for phase in counts.phases]),
-        async_work=_per_class([_async_work(phase, warps) for phase in counts.phases]),
-        waits=_per_class([_waits(phase) for phase in counts.phases]),
-        async_waits=_per_class([_async_waits(phase, served) for phase in counts.phases]),
-    )
+    work = [_work(phase, warps) for phase in counts.phases]
+    numbers = {}
+    for place, phase in enumerate(counts.phases):
+        of_phase = {
+            "passes": phase.passes,
+            "insts": issued(phase) / warps,
+            "memory_insts": _memory(phase) / warps,
+            "slots": 0.0 if phase.walk is None else phase.walk.slots,
+            **_by_class("work", work[place]),
+            **_by_class("async_work", _async_work(phase, warps)),
+            **_by_class("waits", _waits(phase)),
+            **_by_class("async_waits", _async_waits(phase, served)),
+        }
+        numbers |= {f"phases.{place}.{name}": number for name, number in of_phase.items()}
 
-    def whole(of_phases: list[float]) -> float:
-        """Sum over all passes what the phases have in one."""
-        return sum(passes * value for passes, value in zip(phases.passes.tolist(), of_phases, strict=True))
+    def whole(of_phases: Iterable[float]) -> float:
+        """Sum over all passes numbers that each phase has in one."""
+        return sum(phase.passes * number for phase, number in zip(counts.phases, of_phases, strict=True))
 
     def total(field: str, *kinds: str) -> float:
-        return whole([_total(phase, field, *kinds) / warps for phase in counts.phases])
+        return whole(_total(phase, field, *kinds) / warps for phase in counts.phases)
 
     scattered = [_scattered(phase) for phase in counts.phases]
-    uncoal_insts = whole([sum(access.requests for access in accesses) / warps for accesses in scattered])
-    uncoal_sectors = whole([sum(access.sectors for access in accesses) / warps for accesses in scattered])
+    uncoal_insts = whole(sum(access.requests for access in accesses) / warps for accesses in scattered)
+    uncoal_sectors = whole(sum(access.sectors for access in accesses) / warps for accesses in scattered)
     loads, stores = total("requests", *_LOADS), total("requests", *_STORES)
     walks = [phase.walk * phase.passes for phase in counts.phases if phase.walk is not None]
-    shared = whole([_shared(phase) / warps for phase in counts.phases])
-    work = {name: whole(column) for name, column in zip(CLASSES, phases.work.T.tolist(), strict=True)}
-    counted = shared + loads + stores + sum(work[name] for name in (*ARITHMETIC, "mma_warp", "barrier"))
+    shared = whole(_shared(phase) / warps for phase in counts.phases)
+    of_class = {name: whole(phase[name] for phase in work) for name in CLASSES}
+    named = shared + loads + stores + sum(of_class[name] for name in (*ARITHMETIC, "mma_warp", "barrier"))
     chain, waits = sum(path.chain for path in walks), sum(path.waits for path in walks)
-    return WarpCounts(
-        shared_insts=shared,
-        load_insts=loads,
-        store_insts=stores,
-        sectors=total("sectors", *_GLOBAL, *_LOCAL),
-        work=np.array(list(work.values())),
-        other_insts=max(whole(phases.issues.tolist()) - counted, 0.0),
-        uncoal_insts=uncoal_insts,
-        transactions_per_uncoal=_quotient(uncoal_sectors, uncoal_insts, 1.0),
-        bytes_per_access=_quotient(total("bytes", *_GLOBAL, *_LOCAL), loads + stores, 0.0),
-        ilp=max(1.0, _quotient(sum(path.insts for path in walks), chain, 1.0)),
-        mlp=max(1.0, _quotient(sum(path.loads for path in walks), waits, 1.0)),
-        phases=phases,
-    )
+    numbers |= {
+        **_by_class("work", of_class),
+        "shared_insts": shared,
+        "load_insts": loads,
+        "store_insts": stores,
+        "sectors": total("sectors", *_GLOBAL, *_LOCAL),
+        "other_insts": max(whole(all_insts(phase) / warps for phase in counts.phases) - named, 0.0),
+        "uncoal_insts": uncoal_insts,
+        "transactions_per_uncoal": _quotient(uncoal_sectors, uncoal_insts, 1.0),
+        "bytes_per_access": _quotient(total("bytes", *_GLOBAL, *_LOCAL), loads + stores, 0.0),
+        "ilp": max(1.0, _quotient(sum(path.insts for path in walks), chain, 1.0)),
+        "mlp": max(1.0, _quotient(sum(path.loads for path in walks), waits, 1.0)),
+    }
+    return row(numbers, len(counts.phases))
+
+
+def _by_class(field: str, numbers: Mapping[str, float]) -> dict[str, float]:
+    return {f"{field}.{name}": number for name, number in numbers.items()}
 
 
 def _insts(phase: PhaseCounts, *pipes: str) -> float:
@@ -163,11 +180,6 @@ def _waited(walk: Walk) -> dict[str, float]:
     return dict(zip(SOURCES, walk.latencies.tolist(), strict=True))
 
 
-def _per_class(phases: list[dict[str, float]]) -> np.ndarray:
-    """Join numbers by class to an array [phases, classes]."""
-    return np.array([[phase[name] for name in CLASSES] for phase in phases]).reshape(-1, len(CLASSES))
-
-
 def _without_caches(phase: PhaseCounts) -> Traffic:
     """Return the traffic if a block finds again what it touched before, and nothing else."""
 
@@ -176,31 +188,6 @@ def _without_caches(phase: PhaseCounts) -> Traffic:
 
     loads, stores = phase.new_sectors["load"], phase.new_sectors["store"] + asked("local store")
     return Traffic(asked("global load"), loads, loads, stores, stores)
-
-
-_PLAIN_OF_PHASE = ("passes", "issues", "memory_insts", "slots")
-_PER_CLASS = ("work", "async_work", "waits", "async_waits")
-
-
-def to_kernel(warps: WarpCounts) -> Kernel:
-    """Return launches as one `Kernel`, whose fields have their leading shape."""
-    phases = warps.phases
-
-    def phase(number: int) -> KernelPhase:
-        plain: Any = {name: getattr(phases, name)[..., number] for name in _PLAIN_OF_PHASE}
-        classes: Any = {name: _classes(getattr(phases, name)[..., number, :]) for name in _PER_CLASS}
-        return KernelPhase(**classes, **plain)
-
-    plain: Any = {
-        name: getattr(warps, name) for name in Kernel.__dataclass_fields__ if name not in ("work", "phases")
-    }
-    return Kernel(
-        work=_classes(warps.work), phases=tuple(map(phase, range(phases.passes.shape[-1]))), **plain
-    )
-
-
-def _classes(values: np.ndarray) -> PerClass:
-    return PerClass(*np.moveaxis(values, -1, 0))
 
 
 def _quotient(a: float, b: float, otherwise: float) -> float:

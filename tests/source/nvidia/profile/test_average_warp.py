@@ -12,12 +12,12 @@ from dse.hardware import gpus
 from dse.models.phase import latency
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.machine.state import BoundProgram
+from dse.source.nvidia.profile.average_warp import warp_counts
 from dse.source.nvidia.profile.characterise import Characterisation, characterise, prepare
 from dse.source.nvidia.profile.single_warp import timing
-from dse.source.nvidia.profile.to_kernel import to_kernel, warp_counts
-from dse.source.nvidia.profile.warp_counts import NOTHING, WarpCounts, column_names, stacked
 from dse.source.nvidia.sass.listing import parse
-from dse.types import CLASSES, Kernel
+from dse.source.warps import NOTHING, column_names, row, stacked, to_kernel
+from dse.types import Kernel
 
 LISTINGS = Path(__file__).parents[1] / "listings"
 
@@ -43,7 +43,7 @@ def one(kernel: str, *arguments, **shape) -> Kernel:
     return to_kernel(warp_counts(found(kernel, *arguments, **shape)))
 
 
-def test_as_models_take_it():
+def test_stack_profiles():
     kernel = one("transpose_conflicts", None, None, 512, grid=(16, 16, 1), block=(32, 8, 1))
     assert float(kernel.load_insts) == float(kernel.store_insts) == 4
     assert float(kernel.shared_insts) == 8
@@ -64,7 +64,7 @@ def test_phases_add_up_to_the_whole():
     for name in ("fp32", "int32", "shared", "l1", "l2", "dram", "barrier"):
         parts = [phase.passes * getattr(phase.work, name) for phase in kernel.phases]
         assert float(np.sum(parts)) == pytest.approx(float(getattr(kernel.work, name)))
-    assert float(np.sum([phase.passes * phase.issues for phase in kernel.phases])) == pytest.approx(
+    assert float(np.sum([phase.passes * phase.insts for phase in kernel.phases])) == pytest.approx(
         counts.insts() / counts.warps
     )
     assert float(loading.work.shared) == 4
@@ -86,20 +86,19 @@ def test_several_launches_side_by_side():
     np.testing.assert_array_equal(both.ilp[1], 1)
 
 
-def test_a_matrix_of_all_numbers_has_a_name_for_each():
+def test_every_number_of_a_row_has_a_name():
     one = warp_counts(found("transpose_conflicts", None, None, 512, grid=(16, 16, 1), block=(32, 8, 1)))
     names = column_names(2)
-    assert len(set(names)) == len(names) == len(one.to_matrix())
-    column = dict(zip(names, one.to_matrix(), strict=True))
-    assert column["work.shared"] == one.work[CLASSES.index("shared")] == 4 + 4 * 32
-    assert column["phases.1.waits.l1"] == one.phases.waits[1, CLASSES.index("l1")]
-    assert column["phases.1.passes"] == one.phases.passes[1] == 1
-    assert WarpCounts.from_matrix(one.to_matrix()) == one
+    assert len(set(names)) == len(names) == len(one)
+    column, kernel = dict(zip(names, one, strict=True)), to_kernel(one)
+    assert column["work.shared"] == kernel.work.shared == 4 + 4 * 32
+    assert column["phases.1.waits.l1"] == kernel.phases[1].waits.l1
+    assert column["phases.1.passes"] == kernel.phases[1].passes == 1
+    np.testing.assert_array_equal(row(column, 2), one)
     several = stacked([NOTHING, stacked([one, NOTHING])])
-    assert several.work.shape == (3, len(CLASSES))
-    assert several[1] == one
-    assert several[np.array([1, 1])] == stacked([one, one])
-    assert several[0] == several[2] != one
+    assert to_kernel(several).work.shared.shape == (3,)
+    np.testing.assert_array_equal(several[1], one)
+    np.testing.assert_array_equal(several[0], several[2])
 
 
 def test_uncoalesced_accesses():
@@ -115,9 +114,9 @@ def test_tensor_cores_are_not_silently_left_out():
     )
     result = characterise(parse(code, "toy.sass")[0], LaunchArguments((1, 1, 1), (32, 1, 1)))
     assert result.insts("tensor") == 1
-    work = dict(zip(CLASSES, warp_counts(result).work.tolist(), strict=True))
-    assert work["mma_fp16"] == 16 * 8 * 16
-    assert work["mma_warp"] == 1
+    work = to_kernel(warp_counts(result)).work
+    assert work.mma_fp16 == 16 * 8 * 16
+    assert work.mma_warp == 1
 
 
 def test_textures_are_not_silently_left_out():

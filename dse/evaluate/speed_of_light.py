@@ -1,0 +1,36 @@
+"""Speed of light: the share of its peak at which each pipe works while a launch takes its predicted time."""
+
+from math import ceil
+
+import jax
+import jax.numpy as jnp
+
+from dse.core.precision import in_64_bits
+from dse.hardware.gpus import column, stack
+from dse.kernels.counts import KnownBatch
+from dse.models.phase import work_cycles
+from dse.types import Gpu
+
+
+def speed_of_light(gpu: Gpu, configuration: KnownBatch, cycles: float) -> dict[str, float]:
+    """Compute busy cycles of each pipe of the average SM over the cycles of the launch, largest first.
+
+    **Shapes:** `configuration` has counts of one. **Units:** shares, 0 to 1; idle pipes are absent.
+    **Source:** Σ α λ of a pipe (Lemeire et al., Eq. L1) over T; Nsight Compute's "speed of light".
+    """
+    gpus = stack([gpu])
+    with in_64_bits():
+        wide = column(gpus)
+        known = configuration.on(wide)
+        wide, kernel = jax.tree.map(jnp.asarray, (wide, known.kernel))
+        threads, blocks = known.resources.threads.item(), known.resources.blocks.item()
+        warps = ceil(threads / int(gpu.limits.warp_size)) * blocks
+        pipes = work_cycles(wide, kernel.work) | {
+            "issue": kernel.insts / wide.issue_limit,
+            "lsu": (kernel.shared_insts + kernel.mem_insts) * wide.lsu_cycles,
+        }
+        times = warps / float(gpu.sm_count) / cycles
+        shares = {name: busy.item() * times for name, busy in pipes.items()}
+    if shares["fma"] == shares["fp32"]:  # no integer multiply-adds share it
+        del shares["fma"]
+    return {name: shares[name] for name in sorted(shares, key=lambda name: -shares[name]) if shares[name] > 0}

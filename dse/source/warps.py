@@ -1,0 +1,59 @@
+"""The average warps of launches as rows of numbers: a column for each leaf of a `Kernel`, phases last.
+
+Rows are what is kept, joined and estimated; a `Kernel` whose leaves are NumPy arrays is a view of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+import jax
+import numpy as np
+
+from dse.types import CLASSES, Kernel, PerClass, Phase
+
+
+@cache
+def _template(phases: int) -> Kernel:
+    work = PerClass(*[0.0] * len(CLASSES))
+    plain = {name: 0.0 for name in Kernel.__dataclass_fields__ if name not in ("work", "phases")}
+    phase = Phase(work, work, work, work, *[0.0] * 4)
+    return Kernel(work, phases=(phase,) * phases, **plain)
+
+
+@cache
+def column_names(phases: int) -> list[str]:
+    """Name the columns of rows with this number of phases, as `phases.0.work.fp32`."""
+    leaves = jax.tree_util.tree_flatten_with_path(_template(phases))[0]
+    return [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
+
+
+_WHOLE = len(column_names(0))
+_PHASE = len(column_names(1)) - _WHOLE
+
+
+def row(numbers: Mapping[str, float], phases: int) -> np.ndarray:
+    """Lay out the numbers of one launch, by `column_names`."""
+    return np.array([numbers[name] for name in column_names(phases)])
+
+
+def phases_of(rows: np.ndarray) -> int:
+    """Count the phases in rows [..., numbers]."""
+    return (rows.shape[-1] - _WHOLE) // _PHASE
+
+
+def to_kernel(rows: np.ndarray) -> Kernel:
+    """View rows [..., numbers] as one kernel: NumPy fields of shape [...]."""
+    structure = jax.tree.structure(_template(phases_of(rows)))
+    return jax.tree.unflatten(structure, np.moveaxis(rows, -1, 0))
+
+
+# The average warp of a launch that could not be counted.
+NOTHING = row(dict.fromkeys(column_names(0), 0.0) | {"ilp": 1.0, "mlp": 1.0}, 0)
+
+
+def stacked(launches: Sequence[np.ndarray]) -> np.ndarray:
+    """Join launches, a row or several rows each, to [L, numbers]; empty phases fill up the shorter ones."""
+    parts = [np.atleast_2d(launch) for launch in launches]
+    most = max((part.shape[1] for part in parts), default=_WHOLE)
+    padded = [np.pad(part, ((0, 0), (0, most - part.shape[1]))) for part in parts]
+    return np.concatenate([np.zeros((0, most)), *padded])
