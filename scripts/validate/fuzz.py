@@ -247,7 +247,7 @@ def child(indices: range, seed: int, options: bool, valid: Path, log: Path) -> N
 
 def family(indices: range, seed: int, options: bool, valid: Path, log: Path) -> None:
     """Run inputs in a process, begun once more when it ends before its time."""
-    left, step = list(indices), ["--child", str(valid), str(log), *(["--options"] if options else [])]
+    left, step = list(indices), [*(["--options"] if options else []), "--child", str(valid), str(log)]
     while left:
         numbers = [str(number) for number in (left[0], indices.stop, indices.step)]
         command = [sys.executable, __file__, "--seed", str(seed), *step, *numbers]
@@ -299,10 +299,22 @@ def main() -> None:
             sys.exit(print(*judge(asked.only, asked.seed, asked.options, valid), sep="\n"))
         began = time.monotonic()
         with ThreadPoolExecutor(asked.jobs) as pool:
-            for job in range(asked.jobs):
-                indices = range(job, asked.count, asked.jobs)
-                pool.submit(family, indices, asked.seed, asked.options, valid, logs / str(job))
+            families = [
+                pool.submit(
+                    family,
+                    range(job, asked.count, asked.jobs),
+                    asked.seed,
+                    asked.options,
+                    valid,
+                    logs / str(job),
+                )
+                for job in range(asked.jobs)
+            ]
+        for each in families:
+            each.result()  # raises what it raised
         entries = [json.loads(line) for log in logs.iterdir() for line in log.read_text().splitlines()]
+    ended = {entry[0] for entry in entries if len(entry) == 3}
+    assert len(ended) == asked.count, f"only {len(ended)} inputs ended"
     failed = [entry for entry in entries if len(entry) == 3 and entry[2]]
     kinds = Counter(re.sub(r"\d+", "_", said)[:60] for _, _, said in failed)
     for index, words, said in failed:
