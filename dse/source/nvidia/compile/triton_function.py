@@ -91,7 +91,7 @@ def function(path: Path, name: str = "") -> Function:
 
 
 def unwrapped(kernel: Any) -> Function:
-    """Take the decorators off a kernel. **Raises:** DseError if it is none."""
+    """Take the decorators off a kernel. **Raises:** DseError if it is none, or its `configs` are none."""
     if isinstance(kernel, Function):
         return kernel
     jit = jit_of(kernel)
@@ -104,7 +104,11 @@ def unwrapped(kernel: Any) -> Function:
         prune = getattr(kernel, "early_config_prune", prune)
         heuristics |= getattr(kernel, "values", {})
         kernel = kernel.fn
-    return Function(kernel, tuple(configs), prune, heuristics)
+    listed = configs if isinstance(configs, list | tuple) else [configs]
+    for config in listed:
+        if not isinstance(getattr(config, "kwargs", None), dict):
+            raise DseError(f"triton.autotune: configs: found {config!r}, expected a list of triton.Config")
+    return Function(kernel, tuple(listed), prune, heuristics)
 
 
 def remember(kernel: Function) -> None:
