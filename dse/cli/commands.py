@@ -33,7 +33,7 @@ COMMANDS = {
     "report": "Draw results as one page that needs no network: a table, and charts that "
         "choose and filter together.",
     "table": "Say the best configuration of a kernel for each problem size, without a GPU.",
-    "reproduce": "Work out the papers' tables and examples again and tell where, and why, the "
+    "reproduce": "Compute the papers' tables and examples again and tell where, and why, the "
         "numbers differ.",
     "gpus": "List the GPUs.",
     "kernels": "List the kernels: the work each does, the size of its space before "

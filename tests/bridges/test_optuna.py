@@ -46,9 +46,9 @@ def objective(trial):
 
 def test_the_fastest_is_found(sampler):
     study = optuna.create_study(sampler=sampler(space=SPACE))
-    study.optimize(objective, n_trials=8)
+    study.optimize(objective, n_trials=10)
     assert study.best_params == {"block": 128, "items": 2}
-    assert len(set(chosen(study))) == 8
+    assert len(set(chosen(study))) == 10
 
 
 def test_the_model_says_where_to_begin(sampler, toy_kernel):
@@ -149,7 +149,7 @@ def test_values_are_those_of_the_kernel_within_the_distribution(sampler, in_orde
 
 def test_a_throughput_is_to_be_high(sampler):
     study = optuna.create_study(direction="maximize", sampler=sampler(space=SPACE))
-    study.optimize(lambda trial: 1.0 / objective(trial), n_trials=8)
+    study.optimize(lambda trial: 1.0 / objective(trial), n_trials=10)
     assert study.best_value == 1.0
 
 

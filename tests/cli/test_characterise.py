@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow.csv
@@ -16,7 +17,7 @@ import pytest
 from dse.source.nvidia.compile import nvrtc as compiler
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source
-from dse.source.nvidia.execute.interpret import run
+from dse.source.nvidia.profile.characterise import run_sample
 from dse.source.nvidia.sass.disassemble import _tool
 
 HERE = Path(__file__).parent / "triple"
@@ -268,9 +269,7 @@ def test_code_that_cannot_be_counted(
     run_dse, triple: Path, arguments: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
 ):
     # The limit is far higher, which takes seconds.
-    monkeypatch.setattr(
-        "dse.source.nvidia.source.run", lambda ready, launch, blocks: run(ready, launch, blocks, 500)
-    )
+    monkeypatch.setattr("dse.source.nvidia.source.run_sample", partial(run_sample, step_limit=500))
     ran = run_dse("characterise", str(triple / arguments[0]), *arguments[1:])
     assert ran.code == 2
     assert message in ran.err

@@ -12,7 +12,7 @@ class Listed:
     """Combinations of values of some parameters, of which a configuration must have one."""
 
     parameters: tuple[str, ...]
-    rows: tuple[tuple[int | float, ...], ...]
+    rows: tuple[tuple[int | float | str, ...], ...]
 
     @property
     def names(self) -> frozenset[str]:

@@ -76,7 +76,7 @@ def test_what_tuning_runs_chose_is_learnt():
         return float((times < own).mean())
 
     found = fit([], records, steps=15, repeated=0.1)
-    assert depth(Constants.at(jnp.asarray(found, jnp.float32))) < 0.3 * depth(default())
+    assert depth(Constants.at(jnp.asarray(found, jnp.float32))) < 0.5 * depth(default())
 
 
 def test_defaults_where_nothing_tells():

@@ -1,6 +1,7 @@
 """What more buffers gain by the phase model: where latency binds, and not where tensor cores do."""
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 from dse.hardware import gpus, occupancy
@@ -71,7 +72,7 @@ def profiled(tmp_path_factory, a100):
 
 def predicted(profile: KernelProfile, gpu: Gpu) -> Prediction:
     kernel, resources = stack_profiles([profile])
-    kernel = jax.tree.map(lambda x: x.astype(gpu.clock.dtype), kernel)
+    kernel = jax.tree.map(lambda x: jnp.asarray(x, gpu.clock.dtype), kernel)
     return phase.predict(gpu, kernel, occupancy.launch(gpu, resources)[0])
 
 

@@ -98,6 +98,8 @@ class Tally:
         new_sectors: Mapping[str, float],
     ) -> PhaseCounts:
         """Return the counts of one pass of `passes`; `key` has the barriers before and after."""
+        if round(passes) > 0 and abs(passes - round(passes)) < 1e-9:  # but for rounding of weights
+            passes = float(round(passes))
         passes = max(passes, 1e-300)
         total = sum(self.insts.values())
         return PhaseCounts(
