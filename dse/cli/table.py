@@ -249,7 +249,8 @@ def _give(table: BestConfigurations, target: Format | None, out: Path | None, js
     finding = f"best of {table.title} for {len(table.problems):,} problem{'s' * (len(table.problems) > 1)}"
     if target is None:
         present(table.rows, title=table.title, json=json, csv=csv, out=None)
-        then = f"--format {READ_BY} writes its file" if table.sizes else ""
+        formats = [name for name, row in FORMATS.items() if not row.kernels or table.kernel in row.kernels]
+        then = f"--format {' or '.join(formats)} writes its file"
         conclude(finding, sure=sure, then=then, aside=json or csv)
         return
     content, name = target.text(table), target.file_name(table)
