@@ -80,6 +80,10 @@ def characterise(
     warp: instructions, sectors, passes. Those of a phase, from a barrier to the next, are of one pass.
     """
     _check(every, sample, "--graph" if graph else "--explain" if explain else "", output)
+    if graph is not None and str(graph) != "-" and graph.suffix.lower() not in (".svg", ".toml"):
+        raise DseError(f"--graph: found {str(graph)!r}, expected FILE.svg, FILE.toml or -")
+    if graph is not None and output.json:
+        raise DseError("--json: found it with --graph, expected one of them")
     numbers = inputs.settings(changed)
     description, sizes = inputs.description(kernel, numbers, given=launch.given(numbers))
     [gpu_file] = inputs.gpus([gpu])
