@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from dse.core.precision import in_64_bits
 from dse.hardware.gpus import column, stack
 from dse.kernels.counts import KnownBatch
-from dse.models.phase import work_cycles
+from dse.kernels.phases import phase_of
+from dse.models.phase import busy
 from dse.types import Gpu
 
 
@@ -25,12 +26,9 @@ def speed_of_light(gpu: Gpu, configuration: KnownBatch, cycles: float) -> dict[s
         wide, kernel = jax.tree.map(jnp.asarray, (wide, known.kernel))
         threads, blocks = known.resources.threads.item(), known.resources.blocks.item()
         warps = ceil(threads / int(gpu.limits.warp_size)) * blocks
-        pipes = work_cycles(wide, kernel.work) | {
-            "issue": kernel.insts / wide.issue_limit,
-            "lsu": (kernel.shared_insts + kernel.mem_insts) * wide.lsu_cycles,
-        }
+        pipes = busy(wide, jax.tree.map(lambda x: jnp.asarray(x, wide.clock.dtype), phase_of(wide, kernel)))
         times = warps / float(gpu.sm_count) / cycles
-        shares = {name: busy.item() * times for name, busy in pipes.items()}
+        shares = {name: cycles_of.item() * times for name, cycles_of in pipes.items()}
     if shares["fma"] == shares["fp32"]:  # no integer multiply-adds share it
         del shares["fma"]
     return {name: shares[name] for name in sorted(shares, key=lambda name: -shares[name]) if shares[name] > 0}
