@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from dse.core.files import parse_json
 from dse.core.validate import checked
-from dse.data.measured.table import MeasuredTable
+from dse.data.table import Table
 from dse.errors import DseError
 
 # as Kernel Tuner itself words them in T4 files (get_configuration_validity in its file_utils.py)
@@ -47,7 +47,7 @@ def closed(text: str) -> Any:
     return None
 
 
-def read(path: Path, content: Any) -> MeasuredTable:
+def read(path: Path, content: Any) -> Table:
     """Read the entries of a cache, one a row.
 
     **Edges:** parameters that an entry does not repeat are taken from its key, the values joined by commas.
@@ -71,7 +71,7 @@ def read(path: Path, content: Any) -> MeasuredTable:
             if name not in _NO_COUNTERS and isinstance(cell, int | float)
         }
         rows.append(numbers | _timed(entry, where) | parameters)
-    return MeasuredTable.of_rows(path, rows)
+    return Table.of_rows(path, rows)
 
 
 def _timed(entry: dict[str, Any], where: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from dse.core.validate import checked
-from dse.data.measured.table import MeasuredTable, suffix_of
+from dse.data.table import Table, suffix_of
 from dse.errors import DseError
 
 # as KTT itself words them in T4 files (JsonT4Converters.h)
@@ -60,7 +60,7 @@ class _File(BaseModel):
     Results: list[_Result]
 
 
-def read(path: Path, content: Any) -> MeasuredTable:
+def read(path: Path, content: Any) -> Table:
     """Read the results, one a row: counters by KTT's names, registers and bytes by those of a kernel.toml.
 
     **Edges:** a configuration that launches several kernels has a time but no counters: what they add up
@@ -72,7 +72,7 @@ def read(path: Path, content: Any) -> MeasuredTable:
     if len(kernels) > 1:
         raise DseError(f"{path}: Results: found kernels {' and '.join(kernels[:2])}, expected one kernel")
     unit = suffix_of(file.Metadata.TimeUnit, f"{path}: Metadata.TimeUnit")
-    return MeasuredTable.of_rows(path, (_row(result, unit) for result in file.Results))
+    return Table.of_rows(path, (_row(result, unit) for result in file.Results))
 
 
 def _row(result: _Result, unit: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from dse.core.validate import checked
-from dse.data.measured.table import SECONDS, MeasuredTable, suffix_of
+from dse.data.table import SECONDS, Table, suffix_of
 from dse.errors import DseError
 
 TIMES = ("time", "TotalDuration")  # measurements that are the time of a configuration
@@ -44,7 +44,7 @@ class _File(BaseModel):
     results: list[_Result]
 
 
-def read(path: Path, content: Any) -> MeasuredTable:
+def read(path: Path, content: Any) -> Table:
     """Read the results, one a row; measurements that are numbers become columns too.
 
     **Units:** milliseconds, where neither a measurement of time nor the file says otherwise.
@@ -64,7 +64,7 @@ def read(path: Path, content: Any) -> MeasuredTable:
         if status["status"] == "ok":
             status |= _timed(result, unit, f"{path}: results, row {row}")
         rows.append(counters | status | result.configuration)
-    return MeasuredTable.of_rows(path, rows)
+    return Table.of_rows(path, rows)
 
 
 def _status(result: _Result) -> str:
