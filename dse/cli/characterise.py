@@ -13,7 +13,7 @@ from dse.cli.options import Output, grouped
 from dse.errors import DseError
 
 if TYPE_CHECKING:
-    from dse.hardware.gpus.read import GpuFile
+    from dse.hardware.gpus import GpuFile
     from dse.kernels.description import Description
     from dse.source.nvidia.compile.contract import Failure
     from dse.source.nvidia.source import KernelProfile

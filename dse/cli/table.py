@@ -13,7 +13,7 @@ from dse.core.files import replacing
 from dse.errors import DseError, one_of
 
 if TYPE_CHECKING:
-    from dse.hardware.gpus.read import GpuFile
+    from dse.hardware.gpus import GpuFile
 
 app = typer.Typer(rich_markup_mode="rich")
 
