@@ -27,10 +27,10 @@ from dse.types import ARITHMETIC, TENSOR, Gpu, Kernel, PerClass, Resources
 Expressions = tuple[tuple[str, Expression], ...]
 
 _OF_GPU = ("l1_bytes", "l2_bytes", "memory_cache_bytes", "sm_count")
+_OF_LIMITS = ("warp_size", "registers_per_sm", "threads_per_sm")
 _OF_COMPILER = ("compiler_registers", "guard_branches", "shared_unaligned")
 GPU_NAMES = (
-    "warp_size",
-    "registers_per_sm",
+    *_OF_LIMITS,
     "amd",
     *_OF_GPU,
     *_OF_COMPILER,
@@ -251,7 +251,7 @@ def evaluated_names(
 def gpu_names(gpu: Gpu) -> dict[str, Any]:
     """Give GPU_NAMES their values, in the shape of the GPU's fields."""
     names = {name: getattr(gpu, name) for name in (*_OF_GPU, *_OF_COMPILER)}
-    names |= {name: np.asarray(getattr(gpu.limits, name), int) for name in ("warp_size", "registers_per_sm")}
+    names |= {name: np.asarray(getattr(gpu.limits, name), int) for name in _OF_LIMITS}
     names["amd"] = np.asarray(gpu.compute_capability == 0, int)
     return names
 
