@@ -246,7 +246,7 @@ def sweep(
     **Raises:** DseError for an unknown name or size.
     **Source:** the models' papers: `dse.models.get(model).about`.
     """
-    from dse.explore.sweep.product import Product
+    from dse.explore.sweep.product import SweepProduct
     from dse.explore.sweep.sweep import Sweep
 
     counts = [_kernel(named) for named in _list(kernels)]
@@ -256,7 +256,11 @@ def sweep(
             raise DseError(f"sizes: found {name!r}, {one_of(name, known)}")
     kernels_and_sizes = [(kernel, _sizes(kernel, sizes or {})) for kernel in counts]
     return Sweep(
-        Product.of(kernels_and_sizes, _gpus(gpus), get_all(_models(models))), None, workers, cluster, progress
+        SweepProduct.of(kernels_and_sizes, _gpus(gpus), get_all(_models(models))),
+        None,
+        workers,
+        cluster,
+        progress,
     )
 
 

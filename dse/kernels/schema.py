@@ -40,11 +40,11 @@ _Text = Annotated[Any, PlainValidator(_text)]
 _Number = Annotated[Any, PlainValidator(_number)]
 
 
-class _Table(BaseModel):
+class _TomlTable(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class LaunchTable(_Table):
+class LaunchTable(_TomlTable):
     threads: _Text
     blocks: _Text
     registers: _Text
@@ -55,7 +55,7 @@ class LaunchTable(_Table):
     threads_z: _Text = None
 
 
-class WarpTable(_Table):
+class WarpTable(_TomlTable):
     fp32: _Text = None
     fp64: _Text = None
     int32: _Text = None
@@ -74,7 +74,7 @@ class WarpTable(_Table):
     mlp: _Text = None
 
 
-class AccessTable(_Table):
+class AccessTable(_TomlTable):
     name: StrictStr
     space: Literal["global", "shared"]
     op: Literal["load", "store"]
@@ -95,7 +95,7 @@ class PhaseTable(WarpTable):
     passes: _Text = None
 
 
-class BranchTable(_Table):
+class BranchTable(_TomlTable):
     name: StrictStr
     when: StrictStr
     loops: dict[str, _Text] = {}
@@ -118,13 +118,13 @@ _Type = Literal[
 ]
 
 
-class ArrayTable(_Table):
+class ArrayTable(_TomlTable):
     size: _Text
     type: _Type = "float32"
     values: _Text = None
 
 
-class DescriptorTable(_Table):
+class DescriptorTable(_TomlTable):
     shape: list[_Text]
     block: list[_Text]
     type: _Type = "float32"
@@ -145,7 +145,7 @@ _Argument = Annotated[
 _Dimensions = Annotated[list[_Text], Field(max_length=3)]
 
 
-class SourceTable(_Table):
+class SourceTable(_TomlTable):
     file: StrictStr
     kernel: StrictStr = ""
     defines: dict[str, _Text] = {}
@@ -154,12 +154,12 @@ class SourceTable(_Table):
     arguments: list[_Argument] = []
 
 
-class AliasTable(_Table):
+class AliasTable(_TomlTable):
     rename: dict[str, StrictStr] = {}
     set: dict[str, _Number] = {}
 
 
-class KernelFile(_Table):
+class KernelFile(_TomlTable):
     name: StrictStr
     summary: StrictStr
     source: SourceTable | None = None

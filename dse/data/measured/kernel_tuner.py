@@ -28,7 +28,7 @@ _FAILED_MS = 1e20
 _NO_COUNTERS = ("time", "times", "timestamp")
 
 
-class _File(BaseModel):
+class _KernelTunerFile(BaseModel):
     tune_params_keys: list[str]
     cache: dict[str, dict[str, Any]]
 
@@ -54,7 +54,7 @@ def read(path: Path, content: Any) -> Table:
     Without `time` the mean of `times` is taken.
     **Raises:** DseError, one line.
     """
-    file = checked(_File, content, f"{path}")
+    file = checked(_KernelTunerFile, content, f"{path}")
     rows = []
     for row, (key, entry) in enumerate(file.cache.items(), start=1):
         where = f"{path}: cache, row {row}"

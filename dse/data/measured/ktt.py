@@ -23,41 +23,41 @@ STATUS = {
 }
 
 
-class _Pair(BaseModel):
+class _KttPair(BaseModel):
     Name: str
     Value: Any
 
 
 class _Profiling(BaseModel):
-    Counters: list[_Pair] = []
+    Counters: list[_KttPair] = []
 
 
-class _Compilation(BaseModel):
+class _KttCompilation(BaseModel):
     RegistersCount: int
     LocalMemorySize: int
     PrivateMemorySize: int
 
 
 class _Computation(BaseModel):
-    CompilationData: _Compilation | None = None
+    CompilationData: _KttCompilation | None = None
     ProfilingData: _Profiling = _Profiling()
 
 
-class _Result(BaseModel):
+class _KttResult(BaseModel):
     KernelName: str
     Status: str
     TotalDuration: float
-    Configuration: list[_Pair]
+    Configuration: list[_KttPair]
     ComputationResults: list[_Computation] = []
 
 
-class _Metadata(BaseModel):
+class _KttMetadata(BaseModel):
     TimeUnit: str
 
 
-class _File(BaseModel):
-    Metadata: _Metadata
-    Results: list[_Result]
+class _KttFile(BaseModel):
+    Metadata: _KttMetadata
+    Results: list[_KttResult]
 
 
 def read(path: Path, content: Any) -> Table:
@@ -67,7 +67,7 @@ def read(path: Path, content: Any) -> Table:
     to depends on the counter.
     **Raises:** DseError, one line; also if the file holds the results of several kernels.
     """
-    file = checked(_File, content, f"{path}")
+    file = checked(_KttFile, content, f"{path}")
     kernels = list(dict.fromkeys(result.KernelName for result in file.Results))
     if len(kernels) > 1:
         raise DseError(f"{path}: Results: found kernels {' and '.join(kernels[:2])}, expected one kernel")
@@ -75,7 +75,7 @@ def read(path: Path, content: Any) -> Table:
     return Table.of_rows(path, (_row(result, unit) for result in file.Results))
 
 
-def _row(result: _Result, unit: str) -> dict[str, Any]:
+def _row(result: _KttResult, unit: str) -> dict[str, Any]:
     row: dict[str, Any] = {}
     if len(result.ComputationResults) == 1:
         [computation] = result.ComputationResults

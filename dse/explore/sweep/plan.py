@@ -23,7 +23,7 @@ from dse.explore.sweep.chunk import Chunk, chunk_of
 from dse.explore.sweep.dense import Dense, can_be_dense, cut
 from dse.explore.sweep.entries import COLUMNS, Entries
 from dse.explore.sweep.filter import Filter
-from dse.explore.sweep.product import Product, density
+from dse.explore.sweep.product import SweepProduct, density
 from dse.explore.sweep.reductions import LimiterCounts, Reduction, Top
 from dse.hardware import occupancy
 from dse.hardware.tensor import lacking
@@ -52,7 +52,7 @@ class Cut:
 class Plan:
     """What a sweep does: its product, what is wanted of it, and the units that it is cut into."""
 
-    product: Product
+    product: SweepProduct
     reduction: Reduction | None  # None: rows are wanted
     where: Filter | None = None
 

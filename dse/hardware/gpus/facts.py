@@ -94,7 +94,7 @@ class Fact:
         return {key: x for key, x in said.items() if x is not None and (key, x) != ("times", 1)}
 
 
-class Quantities:
+class FieldQuantities:
     """The quantities of one file, which may follow from one another.
 
     A stated value counts more than a rule beside it.

@@ -20,7 +20,7 @@ from jax.tree_util import GetAttrKey
 from dse.core.precision import in_64_bits
 from dse.errors import DseError, one_of
 from dse.hardware.gpus import rules
-from dse.hardware.gpus.facts import Fact, FieldEntry, Quantities
+from dse.hardware.gpus.facts import Fact, FieldEntry, FieldQuantities
 from dse.hardware.gpus.fields import GROUPS, Header, absent, checked, optional, units
 from dse.types import ABSENT, Gpu, Limits, PerClass
 
@@ -72,7 +72,7 @@ class GpuFile:
 def build(path: Path, header: Header, entries: Mapping[str, FieldEntry], dtype: Any = np.float32) -> GpuFile:
     """Make a GPU of the tables of its file. **Raises:** DseError for values that cannot be."""
     missing = absent(entries)
-    quantities = Quantities(entries, units(), path)
+    quantities = FieldQuantities(entries, units(), path)
     stated = [field for field in units() if field not in missing and field in (*entries, *rules.LEFT_OUT)]
 
     arrays: dict[str, dict[str, Any]] = {group: {} for group in ("", *GROUPS)}
