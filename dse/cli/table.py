@@ -254,8 +254,12 @@ def _give(table: BestConfigurations, target: Format | None, out: Path | None, js
         conclude(finding, sure=sure, then=then, aside=json or csv)
         return
     content, name = target.text(table), target.file_name(table)
+    if shipped := target.shipped(table):
+        finding += f"; {shipped}"
     if out is None:
         print(content, end="")
+        if shipped:
+            conclude(finding, sure=sure, aside=True)
     else:
         print(_write(content, out, name))
         conclude(finding, sure=sure, then=f"{target.reader} reads it", aside=True)
