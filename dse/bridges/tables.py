@@ -71,11 +71,8 @@ class Format:
 
     def shipped(self, table: BestConfigurations) -> str:
         """What its reader, where it is installed, ships for the same GPU and sizes, in words; else ""."""
-        if self.kernels != EXPERTS:
-            return ""
-        from dse.bridges.vllm import shipped
-
-        return shipped(self.module.rpartition(".")[2], self.file_name(table), self.text(table))
+        writer = import_module(self.module)
+        return writer.shipped(table) if hasattr(writer, "shipped") else ""
 
 
 FORMATS = {

@@ -42,8 +42,13 @@ def text(table: BestConfigurations) -> str:
     return json.dumps(rows, indent=4) + "\n"
 
 
-def shipped(package: str, name: str, content: str) -> str:
-    """Compare with the file of this name that an installed vLLM or SGLang ships; "" if there is none."""
+def shipped(table: BestConfigurations) -> str:
+    """Compare with the file of this name that an installed vLLM ships; "" where there is none."""
+    return compared("vllm", file_name(table), text(table))
+
+
+def compared(package: str, name: str, content: str) -> str:
+    """Compare with the file of this name in a package: of how many batch sizes the tile is the same."""
     spec = find_spec(package)
     for folder in (spec and spec.submodule_search_locations) or ():
         for path in sorted(Path(folder).rglob(escape(name))):
