@@ -22,7 +22,6 @@ from dse.evaluate import rank as _rank
 from dse.evaluate.predict import Predicted
 from dse.hardware import gpus
 from dse.hardware.gpus import GpuFile
-from dse.hardware.gpus import tree as tree  # from here on JAX differentiates by GPUs
 from dse.kernels.counts import Counts, Number, sizes_of
 from dse.models import DEFAULT, MODELS, get, get_all
 from dse.models.protocol import Model

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from dse.core.parallel import processors
+from dse.core.cluster import processors
 from dse.core.precision import in_64_bits
 from dse.evaluate.launches import WIDE, Pieces, pieces
 from dse.evaluate.layout import CUTS, Cuts, Fields, Layout, lay_out
