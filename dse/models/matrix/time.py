@@ -280,9 +280,13 @@ def _interleaved(machine: Machine, warps: Array, k: Constants) -> Array:
     return jnp.where(machine.amd > 0.0, jnp.clip(k.interleave * warps, 1.0, PIPES), PIPES)
 
 
-def _ahead(tile: Configuration, block: _Block) -> Array:
-    """Passes that a copy is asked for before it is needed; one that nothing overlaps where a pass waits."""
-    return jnp.where(block.waits, 1.0, jnp.maximum(tile.stages, 2.0) - 1.0)
+def _ahead(machine: Machine, tile: Configuration, block: _Block, k: Constants) -> Array:
+    """Passes that a copy is asked for before it is needed; one that nothing overlaps where a pass waits.
+
+    AMD's two stages ask a little earlier: a copy may be on its way in registers while the pass before ends.
+    """
+    passes = jnp.maximum(tile.stages, 2.0) - 1.0
+    return jnp.where(block.waits, 1.0, passes + k.early * (machine.amd > 0.0))
 
 
 def _sm(
@@ -299,10 +303,10 @@ def _sm(
     uncached = _beyond((2.0 * block.code + 1.0) / CODE_CACHE, CODE_EDGE)
     fetched = block.code / LINE * machine.l2_latency * uncached  # line by line, as nothing fetches ahead
     latency = k.latency * (machine.dram_latency * cold + machine.l2_latency * (1.0 - cold))
-    ahead = _ahead(tile, block)
+    ahead = _ahead(machine, tile, block, k)
     l2 = machine.l2_bandwidth * k.l2 * machine.sms / jnp.minimum(grid.blocks, machine.sms)
     copying = main_pass.from_l2 / jnp.minimum(l2, jnp.maximum(PORT, machine.l2_bandwidth))
-    early = jnp.where(ahead > 1.0, jnp.maximum(k.early, case.converts), 0.0)
+    early = jnp.where((ahead > 1.0) & (machine.amd == 0.0), jnp.maximum(k.early, case.converts), 0.0)
     waited = main_pass.alone * (1.0 + early) + fetched + latency
     alone = jnp.where(block.waits, waited, overlap(PIPES, main_pass.alone, waited / ahead))
     buffers = jnp.maximum(tile.stages - 1.0, 1.0)
@@ -349,7 +353,7 @@ def _dram(
     moved = once + jnp.maximum(copied - once, 0.0) * lost
     needed = machine.dram_bandwidth / machine.clock / machine.sms * machine.dram_latency  # bytes in flight
     sms = jnp.minimum(machine.sms, grid.blocks)
-    flight = sms / machine.sms * grid.at_once * _ahead(tile, block) * main_pass.copied / needed
+    flight = sms / machine.sms * grid.at_once * _ahead(machine, tile, block, k) * main_pass.copied / needed
     deep = jnp.minimum(jnp.maximum(tile.stages - 1.0, 1.0), 2.0)
     a_run = RUN / (a * jnp.where(case.activation_by_depth > 0.0, block.depth * deep, bm))
     b_run = RUN / (b * jnp.where(case.weight_by_depth > 0.0, block.depth * deep, bn))
