@@ -286,7 +286,7 @@ def _ahead(machine: Machine, tile: Configuration, block: _Block, k: Constants) -
     AMD's two stages ask a little earlier: a copy may be on its way in registers while the pass before ends.
     """
     passes = jnp.maximum(tile.stages, 2.0) - 1.0
-    return jnp.where(block.waits, 1.0, passes + k.early * (machine.amd > 0.0))
+    return jnp.where(block.waits, 1.0, passes + k.early * machine.amd)
 
 
 def _sm(
