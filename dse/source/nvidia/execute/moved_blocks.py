@@ -128,8 +128,9 @@ class _Changes(RegisterChanges):
         made.more = np.tile(self.more, tiling.trips)
         return made
 
-    def take(self, wide: Self, tiling: Tiling) -> None:
+    def take(self, wide: RegisterChanges, tiling: Tiling) -> None:
         """Take over what those trips show."""
+        assert isinstance(wide, _Changes)
         super().take(wide, tiling)
         self.more = wide.more.reshape(tiling.trips, -1).min(axis=0)
 

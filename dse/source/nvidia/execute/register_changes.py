@@ -81,7 +81,7 @@ class RegisterChanges:
         made.erratic = {slot: (why, tiling.of(mask)) for slot, (why, mask) in self.erratic.items()}
         return made
 
-    def same(self, wide: Self, tiling: Tiling, lanes: Lanes, live: int) -> bool:
+    def same(self, wide: "RegisterChanges", tiling: Tiling, lanes: Lanes, live: int) -> bool:
         """Tell whether all those trips leave the slots that live as they were."""
         start, mask = self.tiled(wide.machine, tiling), tiling.of(lanes.mask)
         nowhere = "", np.zeros((1, 1), bool)
@@ -93,7 +93,7 @@ class RegisterChanges:
                     return False
         return True
 
-    def take(self, wide: Self, tiling: Tiling) -> None:
+    def take(self, wide: "RegisterChanges", tiling: Tiling) -> None:
         """Take over what those trips show."""
         self.trips = wide.trips
         self.by_slot = {
