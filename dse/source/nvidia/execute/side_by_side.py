@@ -8,7 +8,7 @@ that the next one began with, that is what they do one after another.
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -237,6 +237,7 @@ def _by_trip(machine: Machine, before: Stream, after: Stream, tiling: Tiling) ->
     for base, moved, far in zip(bases, even.tolist(), distance.tolist(), strict=True):
         if not moved:
             known, ahead = base, far
-        made.append(replace(before, base=known, offset=after.offset + far - ahead))
+        offset = after.offset + far - ahead
+        made.append(Stream(before.step, before.phase, before.lanes, known, offset, before.size))
     machine.followed[before.step] = before.lanes, known
     return made
