@@ -7,7 +7,6 @@ which says for how many blocks more all branches go the same way. Where that can
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Self
 
 import numpy as np
 
@@ -122,9 +121,10 @@ class _Changes(RegisterChanges):
         self.lanes = machine.sets.of(machine.live_mask)  # that execute the present step
         self.more = np.full(machine.shape[0], FOR_EVER)  # blocks for which all moves are known to be even
 
-    def tiled(self, wide: Machine, tiling: Tiling) -> Self:
+    def tiled(self, wide: Machine, tiling: Tiling) -> "_Changes":
         """Return the same for a machine whose rows are trips of a loop."""
         made = super().tiled(wide, tiling)
+        assert isinstance(made, _Changes)
         made.more = np.tile(self.more, tiling.trips)
         return made
 

@@ -7,7 +7,6 @@ What changes in another way is erratic.
 
 from collections.abc import Iterable
 from copy import copy
-from typing import Self
 
 import numpy as np
 
@@ -73,7 +72,7 @@ class RegisterChanges:
 
     # Trips of a loop inside that are run side by side
 
-    def tiled(self, wide: Machine, tiling: Tiling) -> Self:
+    def tiled(self, wide: Machine, tiling: Tiling) -> "RegisterChanges":
         """Return the same for a machine whose rows are those trips."""
         made = copy(self)
         made.machine, made.inner = wide, []
