@@ -69,6 +69,14 @@ class Format:
         writer = import_module(self.module)
         return writer.text(table) if hasattr(writer, "text") else _by_problem(table, writer.configuration)
 
+    def shipped(self, table: BestConfigurations) -> str:
+        """What its reader, where it is installed, ships for the same GPU and sizes, in words; else ""."""
+        if self.kernels != EXPERTS:
+            return ""
+        from dse.bridges.vllm import shipped
+
+        return shipped(self.module.rpartition(".")[2], self.file_name(table), self.text(table))
+
 
 FORMATS = {
     "vllm": Format("vLLM 0.33: VLLM_TUNED_CONFIG_FOLDER", "dse.bridges.vllm", EXPERTS, several=False),
