@@ -39,7 +39,7 @@ Curve = list[float]  # fastest seconds after each evaluation
 Tune = Callable[[Candidates, np.ndarray, int, int], Curve]  # candidates, their seconds, evaluations, seed
 SCORED = (5, 10, 20, 30)  # evaluations
 AT_FIRST = (1, 5, 10, 20)  # ... with other tables
-TRIES = 200  # of Optuna, for each evaluation
+TRIES = 50  # of Optuna, for each evaluation
 STRATEGIES = ("genetic_algorithm", "pso", "simulated_annealing", "greedy_ils", "diff_evo")
 
 
