@@ -1,6 +1,7 @@
 """Commands that are killed, find no room to write, or are given what never ends: nothing is lost or left."""
 
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -22,6 +23,11 @@ BOMB = """template <int A, int B> struct F {
 };
 template <int B> struct F<0, B> { static constexpr long v = B; };
 __global__ void k(long* a) { a[0] = T * F<30, 0>::v; }
+"""
+UNROLLED = """__global__ void k(float* a) {
+#pragma unroll 1048576
+  for (int i = 0; i < 1048576; i++) a[i * 7] = a[i] * a[i + 1];
+}
 """
 RANK = ("-g", "a100-pcie-40gb", "--block", "T", "--grid", "100", "--tune", "T=32,64,96")
 
@@ -85,12 +91,60 @@ def test_what_never_compiles_ends_with_the_command(tmp_path, number):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("delay", [4, 6])
+def test_an_interrupt_while_models_compile(tmp_path, delay):
+    words = ("-q", "sweep", "gemm", "-g", "a100-pcie-40gb", "--top", "3")
+    with started(tmp_path, *words, JAX_ENABLE_COMPILATION_CACHE="0") as process:
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=HANGS_SECONDS)
+    assert (process.returncode, output, errors) == (130, "", "dse: interrupted\n")
+    wait_until_none_is_left(tmp_path)
+
+
+@pytest.mark.slow
 def test_what_never_compiles_meets_its_limit(tmp_path):
     (tmp_path / "k.cu").write_text(BOMB)
     with started(tmp_path, "-q", "rank", "k.cu", *RANK, DSE_COMPILE_SECONDS="1") as process:
         output, errors = process.communicate()
     assert (process.returncode, output) == (2, "")
     assert errors == "dse: k: source: k.cu: the compiler ended after 1 s (DSE_COMPILE_SECONDS)\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gpu", ["a100-pcie-40gb", "mi250x"])
+def test_a_million_unrolled_steps_end_within_the_limits(tmp_path, gpu):
+    (tmp_path / "k.cu").write_text(UNROLLED)
+    words = ("-q", "characterise", "k.cu", "-g", gpu, "--block", "64", "--grid", "4", "--arg", "a=8000000")
+    with started(tmp_path, *words, DSE_COMPILE_SECONDS="20", DSE_COMPILE_GB="1") as process:
+        most = 0
+        while process.poll() is None:
+            for one in ours(tmp_path):
+                with suppress(OSError, IndexError):
+                    status = Path(f"/proc/{one}/status").read_text()
+                    most = max(most, int(status.split("VmHWM:")[1].split()[0]) * 1024)
+            time.sleep(0.2)
+        output, errors = process.communicate()
+    assert most < 2e9
+    if process.returncode:
+        assert (process.returncode, output) == (2, "")
+        assert re.fullmatch(r"dse: k: compiler stopped: k.cu: .* \(.*DSE_COMPILE_\w+\)\n", errors), errors
+
+
+@pytest.mark.slow
+def test_code_is_read_within_the_memory_of_a_compiler(tmp_path):
+    code = "".join(f"/*{16 * n:04x}*/ FADD R{n % 99}, R1, {n}.0 ;\n" for n in range(50_000))
+    (tmp_path / "k.sass").write_text(f".target sm_80\n.section .text.k\n{code}/*c3500*/ EXIT ;\n")
+    words = ("-q", "characterise", "k.sass", "-g", "a100-pcie-40gb", "--block", "64", "--grid", "4")
+    with started(tmp_path, *words, DSE_COMPILE_GB="0.002") as process:
+        output, errors = process.communicate()
+    assert (process.returncode, output) == (2, "")
+    assert re.fullmatch(
+        r"dse: k.*: reading its code ended \(it may take 0.002 GB, DSE_COMPILE_GB\)\n", errors
+    )
+    with started(tmp_path, *words) as process:  # nothing of the failure is kept
+        _, errors = process.communicate()
+    assert (process.returncode, errors) == (0, "")
 
 
 @pytest.mark.slow
