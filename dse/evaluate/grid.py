@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from dse.core.parallel import processors
+from dse.core.cluster import processors
 from dse.core.precision import in_64_bits
 from dse.evaluate.launches import WIDE, Pieces, pieces
 from dse.evaluate.layout import CUTS, Cuts, Fields, Layout, lay_out
@@ -28,7 +28,7 @@ from dse.evaluate.minima import LoopSizes, minima_and_sums, sizes
 from dse.hardware import occupancy
 from dse.hardware.tensor import lacking
 from dse.models import get_all
-from dse.models.protocol import Model
+from dse.models.protocol import Model, predict
 from dse.types import Gpu, Kernel, Resources
 
 CLOSE = 1e-5  # relative: minima that were computed with fast math may be off by less
@@ -344,5 +344,5 @@ def _alike(gpus: Gpu, kernels: Kernel) -> bool:
 def _seconds(model: Model, shape: tuple[int, int], gpus: Gpu, kernels: Kernel, resources: Resources) -> Array:
     """Predict some rows; infinite for what cannot run."""
     launch, limiter = occupancy.launch(gpus, resources)
-    seconds = model.predict(gpus, kernels, launch).seconds
+    seconds = predict(model, gpus, kernels, launch).seconds
     return jnp.broadcast_to(jnp.where(occupancy.possible(limiter), seconds, jnp.inf), shape)

@@ -92,6 +92,13 @@ class AccessTable(_Table):
 
 class PhaseTable(WarpTable):
     name: StrictStr
+    passes: _Text = None
+
+
+class BranchTable(_Table):
+    name: StrictStr
+    when: StrictStr
+    loops: dict[str, _Text] = {}
 
 
 _Type = Literal[
@@ -163,6 +170,7 @@ class KernelFile(_Table):
     let: dict[str, _Text] = {}
     launch: LaunchTable | None = None
     warp: WarpTable = WarpTable()
+    branch: list[BranchTable] = []
     phase: list[PhaseTable] = []
     access: list[AccessTable] = []
     spaces: dict[str, AliasTable] = {}
@@ -173,7 +181,7 @@ def place_in(raw: Mapping[str, Any], place: tuple[int | str, ...]) -> str:
     if place[:2] == ("source", "arguments"):
         place = (*place[:3], *place[4:])  # without the form that was tried
     parts = [in_toml((part,)) for part in place]
-    if len(place) > 1 and place[0] in ("access", "phase") and isinstance(place[1], int):
+    if len(place) > 1 and place[0] in ("access", "branch", "phase") and isinstance(place[1], int):
         access = raw[place[0]][place[1]]
         parts[1] = str(access.get("name", parts[1])) if isinstance(access, dict) else parts[1]
     return ".".join(parts)

@@ -28,7 +28,7 @@ from dse.explore.sweep.reductions import LimiterCounts, Reduction, Top
 from dse.hardware import occupancy
 from dse.hardware.tensor import lacking
 from dse.kernels.description import Description
-from dse.models.protocol import Model
+from dse.models.protocol import Model, predict
 from dse.types import Gpu, Kernel, PerClass, Resources
 
 CONFIGURATIONS = 1 << 14  # of a unit whose configurations are evaluated one by one
@@ -220,7 +220,7 @@ def _seconds(
 ) -> Array:
     """Predict a whole grid; infinite for what cannot run."""
     launch, limiter = occupancy.launch(gpus, resources)
-    seconds = model.predict(gpus, kernels, launch).seconds
+    seconds = predict(model, gpus, kernels, launch).seconds
     runs = occupancy.possible(limiter) & ~lacks
     return jnp.broadcast_to(jnp.where(runs, seconds, jnp.inf), shape)
 

@@ -18,7 +18,7 @@ from dse.explore.fit import launches as fixed
 from dse.explore.fit.launches import Launches, linearised
 from dse.explore.fit.parameters import names_for, widths
 from dse.explore.fit.surrogate import positions
-from dse.hardware.gpus.read import GpuFile
+from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import Counts, Number
 from dse.models import get
 from dse.models.protocol import Model

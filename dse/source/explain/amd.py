@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dse.hardware.gpus.read import GpuFile
+from dse.hardware.gpus import GpuFile
 from dse.kernels.description import Description, Number
 from dse.source.amd.compile.source import HipSource
 from dse.source.amd.compile.triton import HipTritonSource

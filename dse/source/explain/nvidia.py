@@ -10,7 +10,7 @@ from typing import Any
 
 from dse.errors import DseError
 from dse.hardware import occupancy
-from dse.hardware.gpus.read import GpuFile
+from dse.hardware.gpus import GpuFile
 from dse.kernels.description import Description, Number
 from dse.source.kernel import architecture
 from dse.source.launches import Configuration, check_threads, configurations

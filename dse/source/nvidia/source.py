@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from dse.core.parallel import each, processors
+from dse.core.cluster import processors
+from dse.core.parallel import each
 from dse.core.processes import OverLimit, memory_limited
 from dse.core.version import __version__
 from dse.errors import DseError

@@ -69,7 +69,7 @@ def read_source(
     translated = tuple(options.for_clang(given))
     prelude = PRELUDE.read_text(encoding="utf-8")
     digest = key("amd", read.digest, prelude, *translated)
-    return HipSource(read.path, read.text, kernel, read.folders, translated, digest)
+    return HipSource(read.path, read.text, kernel, read.folders, translated, digest, headers=read.headers)
 
 
 def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, Any]]) -> Built | Failure:
@@ -98,7 +98,7 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
     if not ran.code:
         return _failure(name, ran.log)
     if ".amdhsa_kernel" not in ran.code:
-        raise no_kernel(source.path, source.kernel, declared_in(source.text) if source.kernel else [])
+        raise no_kernel(source.path, source.kernel, declared_in(*source.texts) if source.kernel else [])
     return Built(without_debug(ran.code), clang().version)
 
 

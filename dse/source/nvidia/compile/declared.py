@@ -27,7 +27,7 @@ def kernels_in(source: CudaSource) -> list[str]:
         return [code.kernel for code in listing.parse(source.text, source.path)]
     if Path(source.path).suffix == ".ptx":
         return _ENTRY.findall(source.text)
-    return declared_in(source.text)
+    return declared_in(*source.texts)
 
 
 def parameters_of(source: CudaSource) -> tuple[Declared, ...] | None:
@@ -43,8 +43,9 @@ def parameters_of(source: CudaSource) -> tuple[Declared, ...] | None:
     if Path(source.path).suffix == ".sass":
         return None
     built = Path(source.path).suffix == ".ptx"
-    text = plain(source.text)
-    for match in (_ENTRY if built else KERNEL).finditer(text):
+    pattern = _ENTRY if built else KERNEL
+    places = ((text, match) for text in map(plain, source.texts) for match in pattern.finditer(text))
+    for text, match in places:
         if not source.kernel or names(source.kernel, match[1]):
             declarations = _in_brackets(text, text.find("(", match.end(1)) + 1)
             break

@@ -77,16 +77,21 @@ def stand_in(header: str) -> str | None:
     return f"#pragma once\nnamespace std {{}}\n{_TEXTS.get(plain, '')}" if known else None
 
 
-def without_host(text: str) -> str:
-    """Blank out what only the host compiles; lines keep their numbers, and the preprocessor's stay."""
+def without_host(*texts: str) -> list[str]:
+    """Blank out what only the host compiles, of a file and its headers.
+
+    Lines keep their numbers, and the preprocessor's stay.
+    """
+    macros = [macro for text in texts for macro in _device_macros(text)]
+    device = re.compile(rf"\b({'|'.join((*_OF_DEVICE, *macros))})\b")
+    return [_without_host(text, device) for text in texts]
+
+
+def _without_host(text: str, device: re.Pattern[str]) -> str:
     code = _MASKED.sub(lambda match: _blank(match[0]), text)
-    device = "|".join(
-        ("__device__", "__global__", "__constant__", "__shared__", "constexpr", *_device_macros(text))
-    )
-    blanked = [*_host_spans(code, 0, len(code), re.compile(rf"\b({device})\b"))]
     kept = [(match.start(), match.end()) for match in _DIRECTIVE.finditer(text)]
     pieces, begun = [], 0
-    for start, end in blanked:
+    for start, end in _host_spans(code, 0, len(code), device):
         pieces.append(text[begun:start])
         at = start
         for first, last in kept[bisect(kept, (start, 0)) :]:

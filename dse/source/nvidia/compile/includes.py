@@ -41,8 +41,8 @@ def macro(name: str, value: Any, where: str) -> tuple[str, str]:
     return single(name, f"{where}: macro"), text
 
 
-def included(text: str, source: str, folders: Sequence[str]) -> Iterator[str]:
-    """Yield the name and text of every file that `text` includes, directly or not, each once.
+def included(text: str, source: str, folders: Sequence[str]) -> Iterator[tuple[str, Path, str]]:
+    """Yield name, path and text of every file that `text` includes, directly or not, each once.
 
     Of those that are found nowhere the compiler may have its own.
 
@@ -64,10 +64,14 @@ def included(text: str, source: str, folders: Sequence[str]) -> Iterator[str]:
             text = read_bytes(path, MOST_BYTES).decode("utf-8", errors="replace")
             own = path.resolve().is_relative_to(inside[0])  # what is installed may name files by macros
             text = normal(text, str(path)) if own else text
-            yield name
-            yield text
+            yield name, path, text
             inner = _names(text, str(path)) if own else _PLAIN.findall(text)
             waiting += [(header, (str(path.parent), *folders), str(path)) for header in inner]
+
+
+def plainly_named(*texts: str) -> set[str]:
+    """Collect what directives on lines of their own include."""
+    return {name for text in texts for name in _PLAIN.findall(text)}
 
 
 def _candidates(name: str, folders: Sequence[str]) -> list[Path]:

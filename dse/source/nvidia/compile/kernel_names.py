@@ -36,9 +36,10 @@ def names(wanted: str, kernel: str) -> bool:
     return plain == kernel or (wanted.startswith("_Z") and f"{len(kernel)}{kernel}" in wanted)
 
 
-def declared_in(text: str) -> list[str]:
-    """List the kernels that CUDA code declares."""
-    return list(dict.fromkeys(KERNEL.findall(plain(text))))
+def declared_in(text: str, *headers: str) -> list[str]:
+    """List the kernels that CUDA code declares; those of its headers where it has none itself."""
+    own = list(dict.fromkeys(KERNEL.findall(plain(text))))
+    return own or [kernel for header in headers for kernel in declared_in(header)]
 
 
 def plain(text: str) -> str:

@@ -24,7 +24,7 @@ from dse.source.cache import key
 from dse.source.nvidia.compile.compiler_process import Answer, Request
 from dse.source.nvidia.compile.contract import STOPPED, Compiled, Failure, Settings
 from dse.source.nvidia.compile.host_code import stand_in, without_host
-from dse.source.nvidia.compile.includes import included, macro, normal, single
+from dse.source.nvidia.compile.includes import included, macro, normal, plainly_named, single
 from dse.source.nvidia.compile.kernel_names import chosen, declared_in, no_kernel
 from dse.source.nvidia.compile.options import check, split
 from dse.source.nvidia.compile.outside import ask
@@ -46,6 +46,13 @@ class CudaSource:
     options: tuple[str, ...]  # further ones, of NVRTC
     digest: str  # of all this and of the files that it includes
     cubin: bytes = b""  # in the place of text
+    headers: tuple[tuple[str, str], ...] = ()  # name and text of what it includes, unless that is installed
+    stand_ins: tuple[tuple[str, str], ...] = ()  # for those of the host that are missing
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its text, and those of its headers."""
+        return (self.text, *(text for _, text in self.headers))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -108,10 +115,24 @@ def read_source(
     single(kernel, f"{path}: kernel")
     options, named = split(options)
     check(options, f"{path}: compiler options")
-    folders = (path.parent, *folders, *named, *_installed_headers())
-    searched = tuple(str(Path(folder).resolve()) for folder in folders)
-    digest = key(kernel, str(len(options)), *options, path.name, text, *included(text, str(path), searched))
-    return CudaSource(str(path), text, kernel, searched, tuple(options), digest)
+    installed = [folder.resolve() for folder in _installed_headers()]
+    searched = (
+        *(str(Path(folder).resolve()) for folder in (path.parent, *folders, *named)),
+        *map(str, installed),
+    )
+    files = list(included(text, str(path), searched))
+    contents = [part for name, _, content in files for part in (name, content)]
+    digest = key(kernel, str(len(options)), *options, path.name, text, *contents)
+    headers = tuple(
+        (name, content)
+        for name, file, content in files
+        if not any(file.resolve().is_relative_to(folder) for folder in installed)
+    )
+    asked = plainly_named(text, *(content for _, content in headers)) - {name for name, _, _ in files}
+    stand_ins = tuple((name, made) for name in sorted(asked) if (made := stand_in(name)))
+    return CudaSource(
+        str(path), text, kernel, searched, tuple(options), digest, headers=headers, stand_ins=stand_ins
+    )
 
 
 def compile_source(
@@ -148,7 +169,7 @@ def compile_source(
     if made.status:
         failure = _failure(source.path, log or made.status)
         if "__nv_name_map" in failure.message:
-            raise no_kernel(source.path, source.kernel, declared_in(source.text))
+            raise no_kernel(source.path, source.kernel, declared_in(*source.texts))
         return failure
     name = made.name or source.kernel
     binary = chosen(elf.read(cubin, source.path), source.path, name)
@@ -165,19 +186,33 @@ def compile_source(
 
 
 def _asked(source: CudaSource, defines: Mapping[str, Any], options: list[str], expression: str) -> Answer:
-    """Compile a text as it is; where that fails, without what is of the host in it."""
-    made = _with_headers(source, source.text, defines, options, expression)
-    if made.status and (text := without_host(source.text)) != source.text:
+    """Compile a text as it is; where that fails, without what is of the host in it and in its headers."""
+    made = _with_headers(source, source.text, {}, defines, options, expression)
+    text, own = _of_device(source) if made.status else (source.text, {})
+    if own or text != source.text:
         unmarked = "--device-as-default-execution-space"  # of what is left: methods, constant functions
-        made = _with_headers(source, text, defines, [*options, unmarked], expression)
+        made = _with_headers(source, text, own, defines, [*options, unmarked], expression)
     return made
 
 
+@lru_cache(maxsize=16)
+def _of_device(source: CudaSource) -> tuple[str, dict[str, str]]:
+    """Return the text, and those headers that change, without what is of the host."""
+    text, *contents = without_host(*source.texts)
+    blanked = zip(source.headers, contents, strict=True)
+    return text, {name: content for (name, before), content in blanked if content != before}
+
+
 def _with_headers(
-    source: CudaSource, text: str, defines: Mapping[str, Any], options: list[str], expression: str
+    source: CudaSource,
+    text: str,
+    own: Mapping[str, str],
+    defines: Mapping[str, Any],
+    options: list[str],
+    expression: str,
 ) -> Answer:
     """Compile a text, with stand-ins for those headers of the host that it asks for and that are missing."""
-    name, headers = Path(source.path).name, {}
+    name, headers = Path(source.path).name, dict(source.stand_ins) | dict(own)
     whole = _with_macros(text, name, defines)
     while True:
         before = tuple(headers.items())

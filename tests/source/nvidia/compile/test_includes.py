@@ -20,7 +20,7 @@ def folder(tmp_path):
 
 
 def files(text: str, folder: Path) -> list[str]:
-    return list(included(text, "k.cu", [str(folder)]))
+    return [part for name, _, content in included(text, "k.cu", [str(folder)]) for part in (name, content)]
 
 
 def test_files_below_the_folder_are_read_once(folder):
