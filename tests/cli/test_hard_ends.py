@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -32,11 +33,10 @@ UNROLLED = """__global__ void k(float* a) {
 RANK = ("-g", "a100-pcie-40gb", "--block", "T", "--grid", "100", "--tune", "T=32,64,96")
 
 
-def started(tmp_path: Path, *arguments: str, before: str = "", **environment: str) -> subprocess.Popen[str]:
-    code = f"{before}\nfrom dse.cli.entry import main\nmain()"
+def started(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     given = {**os.environ, "DSE_CACHE": str(tmp_path / "cache"), "COLUMNS": "100", **environment}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    command = [sys.executable, "-c", code, *arguments]
+    command = [sys.executable, "-m", "dse.cli.entry", *arguments]
     return subprocess.Popen(command, cwd=tmp_path, env=given, start_new_session=True, **pipes)
 
 
@@ -147,20 +147,49 @@ def test_code_is_read_within_the_memory_of_a_compiler(tmp_path):
     assert (process.returncode, errors) == (0, "")
 
 
+APART = ("unshare", "--user", "--map-root-user", "--mount")
+NO_DISKS = not shutil.which(APART[0]) or subprocess.run([*APART, "true"], capture_output=True).returncode != 0
+FULL = {  # a command that writes, and what may stay beside its file where there is no room
+    "rank mat_naive -g a4000 --top 0 -o old.csv": "",
+    "rank mat_naive -g a4000 --top 0 -o old.parquet": "",
+    "sweep mat_naive -g a4000 -o old.parquet": r"old\.parquet\.parts.*",
+    "sweep mat_naive -g a4000 --top 99 -o old.csv": r"old\.csv\.parts.*",
+    "search mat_naive -g a4000 --trials 9 --storage sqlite:///new.db": r"new\.db.*",
+    "search mat_naive -g a4000 --trials 9 --storage journal:new.log": r"new\.log.*",
+    "tune mat_naive -g a4000 --budget 4 --journal new.jsonl --command 'echo {block_size}'": r"new\.jsonl.*",
+    "table mat_naive -g a4000 --for n=1000,2000 --format json -o new": "new",
+}
+
+
 @pytest.mark.slow
-def test_no_room_to_write(tmp_path):
-    """A limit of the size of files stands for a full disk."""
-    table = tmp_path / "t.csv"
-    table.write_text("old\n")
-    limit = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-    limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))"
-    arguments = ("-q", "rank", "mat_naive", "-g", "a4000", "-o", "t.csv", "--top", "0")
-    with started(tmp_path, *arguments, before=limit) as process:
-        output, errors = process.communicate()
-    assert (process.returncode, output) == (2, "")
-    assert errors.splitlines() == ["dse: t.csv: cannot write: File too large"]
-    assert table.read_text() == "old\n"
-    assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["t.csv"]
+@pytest.mark.skipif(NO_DISKS, reason="needs a namespace of its own, for disks of a few kilobytes")
+@pytest.mark.parametrize("command", FULL)
+def test_a_full_disk_is_one_line(tmp_path, command):
+    """With ever more room: until all fits, the old file is there and no temporary one."""
+    old = match[0] if (match := re.search(r"old\.\w+", command)) else "filler"
+    inside = f"mount -t tmpfs -o size=$0k none disk && cd disk && echo old > {old} || exit 99\n"
+    inside += (
+        f"{sys.executable} -m dse.cli.entry -q {command} >&2; code=$?\nhead -c 4 {old}; ls -A; exit $code"
+    )
+    (tmp_path / "disk").mkdir()
+    for times_full in range(15):
+        ended = subprocess.run(
+            [*APART, "sh", "-c", inside, str(4 + (4 << times_full) * bool(times_full))],
+            cwd=tmp_path,
+            env={**os.environ, "DSE_CACHE": str(tmp_path / "cache")},
+            capture_output=True,
+            text=True,
+        )
+        if ended.returncode == 0:
+            break
+        assert ended.returncode == 2, ended.stderr
+        errors = [line for line in ended.stderr.splitlines() if not line.startswith("dse: warning: ")]
+        assert len(errors) == 1, errors
+        content, _, names = ended.stdout.partition("\n")
+        assert content == "old"
+        assert not [name for name in names.splitlines() if not re.fullmatch(f"{old}|{FULL[command]}", name)]
+    assert 0 < times_full < 14
+    assert ended.returncode == 0
 
 
 @pytest.mark.slow
