@@ -33,6 +33,10 @@ class Stopped(Exception):
     """A program met a limit, or ended by a signal: one phrase, `ended after 60 s (DSE_COMPILE_SECONDS)`."""
 
 
+class OverLimit(DseError):
+    """What was read took more than it may: with another limit it may be read."""
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a program ended, and what it printed."""
@@ -45,8 +49,8 @@ class Ended:
 def compiler_limits() -> ProcessLimits:
     """Return what one compilation may take: $DSE_COMPILE_SECONDS (60) and $DSE_COMPILE_GB (4).
 
-    Each file that it writes, and what it prints, has at most $DSE_COMPILE_MB (32) of text. Reading that takes
-    some 30 times as much memory. No kernel of those that we know takes a tenth of it.
+    Each file that it writes, and what it prints, has at most $DSE_COMPILE_MB (32) of text. No kernel of those
+    that we know takes a tenth of it.
 
     **Raises:** DseError if one of them is no number above 0.
     """
@@ -90,6 +94,32 @@ def run(
         if program.returncode < 0:
             raise Stopped(died(program.returncode, limits))
         return Ended(program.returncode, _text(output, limits), _text(errors, limits))
+
+
+@contextmanager
+def memory_limited(what: str) -> Iterator[None]:
+    """Limit what the block adds to the memory of this process to what a compiler may take, on Linux.
+
+    **Raises:** OverLimit in the place of MemoryError.
+    """
+    limits = compiler_limits()
+    if sys.platform != "linux":
+        yield
+        return
+    import resource  # is not everywhere
+
+    before, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = _addresses() + limits.memory_bytes
+    if before != resource.RLIM_INFINITY and before <= most:  # a limit that is not ours
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    try:
+        yield
+    except MemoryError:
+        raise OverLimit(f"{what}: reading its code ended ({memory_allowed(limits)})") from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (before, hard))
 
 
 @contextmanager

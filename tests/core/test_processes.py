@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from dse.core import processes
-from dse.core.processes import ProcessLimits, Stopped, compiler_limits, in_fork, run
+from dse.core.processes import (
+    OverLimit,
+    ProcessLimits,
+    Stopped,
+    compiler_limits,
+    in_fork,
+    memory_limited,
+    run,
+)
 from dse.errors import DseError
 
 LIMITS = ProcessLimits(seconds=20, memory_bytes=10**9, output_bytes=10**6)
@@ -62,6 +70,14 @@ class TestOnLinux:
     def test_a_signal(self):
         with pytest.raises(Stopped, match=r"^ended by SIGSEGV \(it may take 1 GB, DSE_COMPILE_GB\)$"):
             python("import os; os.kill(os.getpid(), 11)")
+
+    def test_memory_of_a_block(self, monkeypatch):
+        monkeypatch.setenv("DSE_COMPILE_GB", "0.1")
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        message = r"^k: reading its code ended \(it may take 0.1 GB, DSE_COMPILE_GB\)$"
+        with pytest.raises(OverLimit, match=message), memory_limited("k"), memory_limited("inside"):
+            bytearray(10**9)
+        assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs limits of files")
