@@ -172,6 +172,7 @@ def test_a_full_disk_is_one_line(tmp_path, command):
         f"{sys.executable} -m dse.cli.entry -q {command} >&2; code=$?\nhead -c 4 {old}; ls -A; exit $code"
     )
     (tmp_path / "disk").mkdir()
+    times_full, ended = 0, None
     for times_full in range(15):
         ended = subprocess.run(
             [*APART, "sh", "-c", inside, str(4 + (4 << times_full) * bool(times_full))],
@@ -189,6 +190,7 @@ def test_a_full_disk_is_one_line(tmp_path, command):
         assert content == "old"
         assert not [name for name in names.splitlines() if not re.fullmatch(f"{old}|{FULL[command]}", name)]
     assert 0 < times_full < 14
+    assert ended is not None
     assert ended.returncode == 0
 
 

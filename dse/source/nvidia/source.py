@@ -36,7 +36,7 @@ from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile.average_warp import warp_counts
 from dse.source.nvidia.profile.characterise import Characterisation, prepare, run_sample, summary
 from dse.source.nvidia.profile.single_warp import timing
-from dse.source.nvidia.sass.disassemble import disassemble
+from dse.source.nvidia.sass.disassemble import disassemble_each
 from dse.source.nvidia.sass.listing import Listing
 from dse.source.warps import to_kernel
 from dse.types import Gpu, Kernel, Resources
@@ -104,7 +104,7 @@ def characterise_all(
     What stands against one configuration is its result: that the compiler refuses it, that an instruction is
     not supported, that it does not end.
 
-    **Raises:** DseError for what is wrong with all: as its `compile` and `disassemble`, and of the cache.
+    **Raises:** DseError for what is wrong with all: as its `compile` and `disassemble_each`, and of the cache.
     """
     cache = cache or Cache()
     gpu = None if gpu is None else jax.tree.map(np.asarray, gpu)
@@ -166,7 +166,7 @@ def _characterise_batch(job: Job) -> dict[str, KernelProfile | Failure]:
         else:
             ready[name] = made
     unread = {name: made.binary for name, made in ready.items() if made.listing is None}
-    listings = dict(zip(unread, disassemble(list(unread.values())), strict=True))
+    listings = dict(zip(unread, disassemble_each(list(unread.values())), strict=True))
     for name, made in ready.items():
         listing = made.listing or listings[name]
         if isinstance(listing, OverLimit):

@@ -21,7 +21,17 @@ from dse.source.nvidia.sass.elf import Binary
 from dse.source.nvidia.sass.listing import Listing, SassInstruction
 
 
-def disassemble(binaries: Sequence[Binary]) -> list[Listing | OverLimit]:
+def disassemble(binaries: Sequence[Binary]) -> list[Listing]:
+    """List the code of each kernel, as `disassemble_each`. **Raises:** also OverLimit for what meets a limit."""
+    listings: list[Listing] = []
+    for listed in disassemble_each(binaries):
+        if isinstance(listed, OverLimit):
+            raise listed
+        listings.append(listed)
+    return listings
+
+
+def disassemble_each(binaries: Sequence[Binary]) -> list[Listing | OverLimit]:
     """List the code of each kernel, in order. No source lines, and no labels but the kernel's own.
 
     What meets a limit is that error in the place of its listing.
