@@ -104,7 +104,7 @@ def characterise_all(
     What stands against one configuration is its result: that the compiler refuses it, that an instruction is
     not supported, that it does not end.
 
-    **Raises:** DseError for what is wrong with all: as its `compile` and `disassemble_each`, and of the cache.
+    **Raises:** DseError for what is wrong with all: as its `compile`, `disassemble_each`, and of the cache.
     """
     cache = cache or Cache()
     gpu = None if gpu is None else jax.tree.map(np.asarray, gpu)

@@ -22,7 +22,7 @@ from dse.source.nvidia.sass.listing import Listing, SassInstruction
 
 
 def disassemble(binaries: Sequence[Binary]) -> list[Listing]:
-    """List the code of each kernel, as `disassemble_each`. **Raises:** also OverLimit for what meets a limit."""
+    """List kernels as `disassemble_each`. **Raises:** also OverLimit, for the first that meets a limit."""
     listings: list[Listing] = []
     for listed in disassemble_each(binaries):
         if isinstance(listed, OverLimit):
