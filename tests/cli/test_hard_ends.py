@@ -172,8 +172,8 @@ def test_a_full_disk_is_one_line(tmp_path, command):
         f"{sys.executable} -m dse.cli.entry -q {command} >&2; code=$?\nhead -c 4 {old}; ls -A; exit $code"
     )
     (tmp_path / "disk").mkdir()
-    times_full, ended = 0, None
-    for times_full in range(15):
+    times_full = 0
+    while True:
         ended = subprocess.run(
             [*APART, "sh", "-c", inside, str(4 + (4 << times_full) * bool(times_full))],
             cwd=tmp_path,
@@ -181,17 +181,17 @@ def test_a_full_disk_is_one_line(tmp_path, command):
             capture_output=True,
             text=True,
         )
-        if ended.returncode == 0:
+        if not ended.returncode:
             break
+        times_full += 1
         assert ended.returncode == 2, ended.stderr
         errors = [line for line in ended.stderr.splitlines() if not line.startswith("dse: warning: ")]
         assert len(errors) == 1, errors
         content, _, names = ended.stdout.partition("\n")
         assert content == "old"
         assert not [name for name in names.splitlines() if not re.fullmatch(f"{old}|{FULL[command]}", name)]
-    assert 0 < times_full < 14
-    assert ended is not None
-    assert ended.returncode == 0
+        assert times_full < 14
+    assert times_full
 
 
 @pytest.mark.slow
