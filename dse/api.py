@@ -22,10 +22,10 @@ from dse.evaluate import rank as _rank
 from dse.evaluate.predict import Predicted
 from dse.hardware import gpus
 from dse.hardware.gpus import GpuFile
-from dse.hardware.gpus import tree as tree  # from here on JAX differentiates by GPUs
 from dse.kernels.counts import Counts, Number, sizes_of
 from dse.models import DEFAULT, MODELS, get, get_all
 from dse.models.protocol import Model
+from dse.models.protocol import predict as _by_model
 from dse.source import readers
 from dse.types import Gpu, Kernel, Launch, Prediction
 
@@ -128,7 +128,7 @@ def predict(
     if isinstance(kernel, Kernel) or isinstance(launch, Launch):
         if not (isinstance(kernel, Kernel) and isinstance(launch, Launch)):
             raise DseError("predict: found only one of kernel and launch as an object, expected both")
-        return get(models).predict(gpu if isinstance(gpu, Gpu) else _gpu(gpu).gpu, kernel, launch)
+        return _by_model(get(models), gpu if isinstance(gpu, Gpu) else _gpu(gpu).gpu, kernel, launch)
     if isinstance(gpu, Gpu):
         raise DseError("gpu: found bare numbers with a kernel to be counted, expected dse.gpu(NAME)")
     files = [_gpu(name) for name in gpu] if isinstance(gpu, list | tuple) else _gpu(gpu)
@@ -246,7 +246,7 @@ def sweep(
     **Raises:** DseError for an unknown name or size.
     **Source:** the models' papers: `dse.models.get(model).about`.
     """
-    from dse.explore.sweep.product import Product
+    from dse.explore.sweep.product import SweepProduct
     from dse.explore.sweep.sweep import Sweep
 
     counts = [_kernel(named) for named in _list(kernels)]
@@ -256,7 +256,11 @@ def sweep(
             raise DseError(f"sizes: found {name!r}, {one_of(name, known)}")
     kernels_and_sizes = [(kernel, _sizes(kernel, sizes or {})) for kernel in counts]
     return Sweep(
-        Product.of(kernels_and_sizes, _gpus(gpus), get_all(_models(models))), None, workers, cluster, progress
+        SweepProduct.of(kernels_and_sizes, _gpus(gpus), get_all(_models(models))),
+        None,
+        workers,
+        cluster,
+        progress,
     )
 
 

@@ -162,6 +162,7 @@ class Gpu(_Quantities):
     memory_cache_bandwidth: Quantity = quantity("B/s", default=0.0)  # theoretical; 0: not known
     dies: Quantity = quantity("1", default=1.0)  # that SMs lie on, each with its part of l2_bytes for itself
     matrix_clock: Quantity = quantity("Hz", default=0.0)  # that dense products sustain; 0: the other clock
+    launch_overhead: Quantity = quantity("s", default=0.0)  # that a time has beside its blocks
     # What its compiler does, which descriptions ask for.
     compiler_registers: Quantity = quantity("registers", default=255.0)  # of a thread, at most, where the
     # source does not say how large blocks are

@@ -74,7 +74,7 @@ def names() -> str:
         ("dse.data.tables", "Result"),
         ("dse.evaluate.predict", "Predicted"),
         ("dse.evaluate.rank", "Ranking"),
-        ("dse.hardware.gpus.read", "GpuFile"),
+        ("dse.hardware.gpus.tree", "GpuFile"),
         ("dse.errors", "DseError"),
     ):
         lines += [f"::: {module}.{name}", ""]

@@ -1,6 +1,7 @@
 """The scripts of examples/ run, and show what they say they show."""
 
 import importlib.util
+import json
 import re
 import sys
 from pathlib import Path
@@ -27,6 +28,21 @@ def run(name, capsys, monkeypatch, *arguments):
     monkeypatch.setattr(sys, "argv", [name, *arguments])
     module.main()
     return capsys.readouterr().out
+
+
+def test_the_notebook_runs_from_top_to_bottom():
+    cells = json.loads((FOLDER / "tour.ipynb").read_text(encoding="utf-8"))["cells"]
+    names: dict = {}
+    values = []
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            *lines, last = "".join(cell["source"]).splitlines()
+            exec("\n".join(lines), names)
+            values.append(eval(last, names))
+    ranking, rows, fastest, gain = values
+    assert "<table" in ranking._repr_html_()
+    assert (len(rows), len(fastest)) == (5, 3)
+    assert 1.0 <= float(gain.split()[0]) <= 1.1
 
 
 def test_every_example_is_run():

@@ -151,7 +151,7 @@ def test_the_nouns_are_pytrees():
     doubled = jax.tree.map(lambda x: 2 * x, one)
     assert isinstance(doubled, Launch)
     np.testing.assert_array_equal(doubled.waves, [2, 4, 6])
-    assert len(jax.tree.leaves(gpu())) == 20 + 2 * len(CLASSES) + len(Limits.__dataclass_fields__)
+    assert len(jax.tree.leaves(gpu())) == 21 + 2 * len(CLASSES) + len(Limits.__dataclass_fields__)
     inside = jax.jit(lambda x: (x.warps_per_sm, launch(waves=x.waves).waves))(one)
     np.testing.assert_array_equal(inside[1], [1, 2, 3])
 

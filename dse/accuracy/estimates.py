@@ -18,7 +18,7 @@ from dse.data.scores import spearman
 from dse.errors import DseError
 from dse.evaluate.chunks import evaluate_counted
 from dse.evaluate.compare import sample as take_sample
-from dse.hardware.gpus.read import GpuFile, stack
+from dse.hardware.gpus import GpuFile, stack
 from dse.kernels.counts import Counted, Number
 from dse.kernels.description import Description, evaluated_names
 from dse.models import DEFAULT, get

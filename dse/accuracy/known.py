@@ -17,7 +17,7 @@ from dse.data.measured.read import Measured
 from dse.errors import DseError
 from dse.explore.tune import candidates
 from dse.explore.tune.candidates import Candidates, bare
-from dse.hardware.gpus.read import GpuFile
+from dse.hardware.gpus import GpuFile
 from dse.models import DEFAULT
 from dse.models.protocol import Model
 from dse.source import readers

@@ -13,7 +13,7 @@ from dse.data import measured
 from dse.data.measured.read import Measured
 from dse.errors import DseError
 from dse.evaluate.compare import compare, sample
-from dse.hardware.gpus.read import GpuFile
+from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import Counts, Number, sizes_of
 from dse.kernels.description import Description
 from dse.models import MODELS

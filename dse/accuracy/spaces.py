@@ -9,7 +9,7 @@ from pathlib import Path
 from dse import kernels
 from dse.errors import DseError
 from dse.hardware import gpus
-from dse.hardware.gpus.read import GpuFile
+from dse.hardware.gpus import GpuFile
 from dse.kernels.description import Description
 
 SUFFIXES = (".csv.gz", ".csv", ".parquet")

@@ -18,7 +18,7 @@ from dse.errors import DseError
 from dse.explore.fit.launches import Launches, log_seconds
 from dse.explore.fit.parameters import NAMES
 from dse.hardware import gpus
-from dse.hardware.gpus.read import GpuFile
+from dse.hardware.gpus import GpuFile
 from dse.kernels.description import Description
 from dse.measure.bench.gpu_file import MEASURED, SWEPT
 from dse.models.protocol import Model

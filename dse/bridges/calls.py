@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, ValidationError
 from dse.bridges.tables import PRODUCT, BestConfigurations, Own, Row, distinct
 from dse.core.files import read_text
 from dse.data.measured.formats import read as read_table
-from dse.data.measured.table import MeasuredTable
+from dse.data.table import Table
 from dse.errors import DseError, one_of
 from dse.explore.matrix.rank import first
 from dse.hardware.gpus import GpuFile, load
@@ -171,7 +171,7 @@ def best(
     return distinct(map(configuration, rows))[:count]
 
 
-def _listed(table: MeasuredTable) -> Iterator[Call]:
+def _listed(table: Table) -> Iterator[Call]:
     for name in COLUMNS[:3]:
         if name not in table.names:
             table.fail("columns", f"found no {name}, expected M, N and K")

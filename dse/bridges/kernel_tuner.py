@@ -17,7 +17,7 @@ from dse.errors import DseError
 from dse.explore.prune.keep import keep
 from dse.explore.tune.predictor import Predictor
 from dse.explore.tune.tuner import Tuner
-from dse.hardware.gpus.read import GpuFile
+from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import Counts, Number
 from dse.models.protocol import Model
 

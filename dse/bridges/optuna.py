@@ -26,7 +26,7 @@ from dse.evaluate.rank import rank
 from dse.explore.tune.candidates import Candidates
 from dse.explore.tune.predictor import Predictor
 from dse.explore.tune.tuner import Tuner
-from dse.hardware.gpus.read import GpuFile, load
+from dse.hardware.gpus import GpuFile, load
 from dse.kernels.counts import Counts, Number
 from dse.models.protocol import Model
 from dse.source import readers

@@ -69,6 +69,11 @@ class Format:
         writer = import_module(self.module)
         return writer.text(table) if hasattr(writer, "text") else _by_problem(table, writer.configuration)
 
+    def shipped(self, table: BestConfigurations) -> str:
+        """What its reader, where it is installed, ships for the same GPU and sizes, in words; else ""."""
+        writer = import_module(self.module)
+        return writer.shipped(table) if hasattr(writer, "shipped") else ""
+
 
 FORMATS = {
     "vllm": Format("vLLM 0.33: VLLM_TUNED_CONFIG_FOLDER", "dse.bridges.vllm", EXPERTS, several=False),

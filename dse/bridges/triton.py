@@ -20,7 +20,7 @@ import numpy as np
 from dse.explore.prune.keep import keep
 from dse.explore.tune.candidates import Candidates, of_kernel
 from dse.explore.tune.predictor import Predictor
-from dse.hardware.gpus.read import GpuFile
+from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import Counts, Number
 from dse.models import get
 from dse.models.protocol import Model

@@ -7,9 +7,13 @@ nearest number counts. The device is what torch.cuda.get_device_name() says.
 
 import json
 import re
+from glob import escape
+from importlib.util import find_spec
+from pathlib import Path
 
 from dse.bridges.tables import BestConfigurations
 
+_TILE = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
 UNNAMED = ("bf16", "fp16")  # kinds that the name of a file leaves out
 
 
@@ -36,3 +40,20 @@ def text(table: BestConfigurations) -> str:
     """The content of the file."""
     rows = {str(row["M"]): {name: row[name] for name in table.parameters} for row in table.rows}
     return json.dumps(rows, indent=4) + "\n"
+
+
+def shipped(table: BestConfigurations) -> str:
+    """Compare with the file of this name that an installed vLLM ships; "" where there is none."""
+    return compared("vllm", file_name(table), text(table))
+
+
+def compared(package: str, name: str, content: str) -> str:
+    """Compare with the file of this name in a package: of how many batch sizes the tile is the same."""
+    spec = find_spec(package)
+    for folder in (spec and spec.submodule_search_locations) or ():
+        for path in sorted(Path(folder).rglob(escape(name))):
+            theirs, ours = json.loads(path.read_text(encoding="utf-8")), json.loads(content)
+            sizes = ours.keys() & theirs.keys()
+            alike = [all(ours[size][at] == theirs[size].get(at) for at in _TILE) for size in sizes]
+            return f"{package} ships a tuned one, with the same tile for {sum(alike)} of {len(alike)}: {path}"
+    return ""

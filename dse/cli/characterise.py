@@ -13,7 +13,7 @@ from dse.cli.options import Output, grouped
 from dse.errors import DseError
 
 if TYPE_CHECKING:
-    from dse.hardware.gpus.read import GpuFile
+    from dse.hardware.gpus import GpuFile
     from dse.kernels.description import Description
     from dse.source.nvidia.compile.contract import Failure
     from dse.source.nvidia.source import KernelProfile
@@ -90,7 +90,9 @@ def characterise(
     from dse.source.toolchain import toolchain
 
     tools = toolchain(gpu_file.gpu)
-    tools.architecture(gpu_file.gpu, tools.source_of(description))  # refuse what no compiler knows first
+    as_phases = graph is not None and graph.suffix.lower() != ".toml" and description.build is None
+    if not as_phases:
+        tools.architecture(gpu_file.gpu, tools.source_of(description))  # refuse what no compiler knows first
     if every:
         columns, title = _every(description, sizes, gpu_file, sample, seed)
         _present_all(columns, title, output)
@@ -102,27 +104,7 @@ def characterise(
     configuration = {name: values[0].item() for name, values in valid.items()}
     at = ", ".join(f"{name}={value}" for name, value in configuration.items())
     if graph is not None:
-        if int(gpu_file.gpu.gfx):
-            raise DseError(f"--graph: found it with {gpu_file.name}, expected an NVIDIA GPU")
-        from dse.source.explain.nvidia import execute, write_graph
-
-        ran = execute(description, configuration, sizes, gpu_file)
-        from dse.report.conclusion import conclude
-
-        if graph.suffix.lower() == ".svg" or str(graph) == "-":
-            from dse.report.work_flow import show_work_flow
-            from dse.source.explain.work_flow import work_flow_rows
-
-            rows, warp = work_flow_rows(ran)
-            title = f"{description.name} on {gpu_file.name}" + (f": {at}" if at else "")
-            svg = graph if graph.suffix else None
-            show_work_flow(rows, title, svg)
-            finding = f"the average warp takes {float(warp.warp_latency):,.0f} cycles, of which it computes"
-            conclude(f"{finding} {float(warp.comp_cycles):,.0f}", sure="by the model wfg", wrote=svg)
-            return
-        dependences = write_graph(graph, ran)
-        finding = f"{len(dependences.instructions):,} instructions, {len(dependences.loops)} loops"
-        conclude(finding, wrote=graph, then=f"dse simulate {graph}")
+        _graph(description, configuration, sizes, gpu_file, graph, at)
         return
     if explain:
         from dse.report.explain import show_explanation
@@ -146,6 +128,47 @@ def characterise(
     finding = f"a warp executes {sources['all phases', 'instructions']:,.4g} instructions"
     finding += f" and moves {sources['global', 'sectors']:,.4g} sectors of 32 bytes"
     output.conclude(finding, sure=f"counted of the code for {gpu_file.name}", then="--explain shows where")
+
+
+def _graph(
+    description: "Description",
+    configuration: Mapping[str, Any],
+    sizes: Mapping[str, Any],
+    gpu: "GpuFile",
+    path: Path,
+    at: str,
+) -> None:
+    """Show the work flow graph, and write it as a picture; or write the instructions of one warp.
+
+    NVIDIA's machine code has a graph of its own; of AMD's, and of a description, the phases are shown.
+    """
+    from dse.report.conclusion import conclude
+    from dse.source import readers
+    from dse.source.explain.nvidia import execute, write_graph
+
+    of_amd, of_code = bool(int(gpu.gpu.gfx)), description.build is not None
+    if path.suffix.lower() == ".toml":
+        if of_amd:
+            raise DseError(
+                f"--graph: found {str(path)!r} with {gpu.name}, expected an NVIDIA GPU, FILE.svg or -"
+            )
+        dependences = write_graph(path, execute(description, configuration, sizes, gpu))
+        finding = f"{len(dependences.instructions):,} instructions, {len(dependences.loops)} loops"
+        conclude(finding, wrote=path, then=f"dse simulate {path}")
+        return
+    from dse.report.work_flow import show_work_flow
+    from dse.source.explain.work_flow import phase_rows, work_flow_rows
+
+    if of_code and not of_amd:
+        rows, warp = work_flow_rows(execute(description, configuration, sizes, gpu))
+    else:
+        counts = readers.counts_of(description, source=of_code)
+        rows, warp = phase_rows(counts, configuration, sizes, gpu)
+    title = f"{description.name} on {gpu.name}" + (f": {at}" if at else "")
+    svg = path if path.suffix else None
+    show_work_flow(rows, title, svg)
+    finding = f"the average warp takes {float(warp.warp_latency):,.0f} cycles, of which it computes"
+    conclude(f"{finding} {float(warp.comp_cycles):,.0f}", sure="by the model wfg", wrote=svg)
 
 
 def _explained(

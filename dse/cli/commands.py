@@ -64,9 +64,15 @@ def command(name: str) -> Any:
 
 
 def _shorten(command: Any) -> None:
-    """Leave out of the help of a command, and of its subcommands, all panels but the first, and RARE."""
+    """Leave out of the help of a command, and of its subcommands, all panels but the first, and RARE; and
+    what a flag or a number is called, whose column would take the room of the text.
+    """
     panels: dict[str, list[str]] = {}
     for parameter in command.params:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+        elif any(getattr(parameter, end, None) is not None for end in ("min", "max")):
+            parameter.metavar = parameter.metavar or "N"
         panel = getattr(parameter, "rich_help_panel", None) or (MORE if parameter.opts[0] in RARE else None)
         if panel:
             panels.setdefault(panel, []).append(parameter.opts[0])

@@ -11,7 +11,7 @@ from dse.errors import DseError
 from dse.models import MODELS
 
 if TYPE_CHECKING:
-    from dse.hardware.gpus.read import GpuFile
+    from dse.hardware.gpus import GpuFile
     from dse.kernels.counts import Counts
 
 app = typer.Typer(rich_markup_mode="rich")

@@ -11,8 +11,8 @@ import typer
 from packaging.requirements import Requirement
 
 from dse.cli.options import CsvOption, JsonOption, present
+from dse.core.cluster import processors
 from dse.core.files import cache_folder, files_within, may_write
-from dse.core.parallel import processors
 from dse.errors import DseError
 
 app = typer.Typer(rich_markup_mode="rich")

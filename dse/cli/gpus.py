@@ -66,7 +66,7 @@ def show(
     wide: WideOption = False,
 ) -> None:
     """Show each number of a GPU with its source: what is stated, measured, derived by a rule, and fitted."""
-    from dse.hardware.gpus.read import load
+    from dse.hardware.gpus import load
 
     file = load(name)
     records = sorted(file.fields, key=lambda record: PROVENANCE.index(record.provenance))

@@ -64,22 +64,32 @@ def check(
     name: Annotated[str, typer.Argument(help="A kernel that `dse kernels` lists, or the path of one.")],
     gpu: inputs.GpusOption,
     sample: Annotated[int, typer.Option(min=1, help="Configurations to look at, at random.")] = 10_000,
+    changed: inputs.SetOption = None,
 ) -> None:
     """Evaluate a description on a sample of its space, and say which count cannot be, and where.
 
     Counts below 0, launches without threads or registers and quotients by 0 are mistakes of the description.
-    Of a kernel that is known by its source only, a few configurations are compiled and read.
+    For the first valid configuration, it shows the share of warps that takes each branch, and the cost of
+    each access by subscript, also over the residues of each size in it, as if that were unknown. Of a kernel
+    that is known by its source only, a few configurations are compiled and read.
     """
     from dse.evaluate.rank import configurations
     from dse.hardware import gpus as gpu_files
-    from dse.kernels import load
     from dse.kernels.description import check as check_description
+    from dse.kernels.description import looked_at
     from dse.source import readers
 
-    kernel, files = load(name), inputs.gpus(gpu)
+    numbers = inputs.settings(changed)
+    kernel, sizes = inputs.description(name, numbers)
+    files = inputs.gpus(gpu)
     for file in files:
         if kernel.described:
-            check_description(kernel, file.gpu, sample)
+            check_description(kernel, file.gpu, sample, **sizes)
+            first = {key: values[0] for key, values in kernel.space.configurations(sizes).items()}
+            at = ", ".join(f"{key}={value}" for key, value in first.items())
+            rows = list(looked_at(kernel, first, file.gpu, **sizes))
+            if rows:
+                present(rows, title=f"Branches and accesses of {kernel.name} on {file.name}: {at}")
         else:
             few = configurations(kernel, None, min(sample, _FEW))
             readers.counts_of(kernel).count(few, gpu_files.stack([file.gpu]))
@@ -100,6 +110,9 @@ def _description(kernel: "Description") -> Iterator[tuple[str, str, str]]:
     for part in ("let", "launch", "warp"):
         for name, expression in getattr(kernel, part):
             yield part, name, expression.text
+    for branch in kernel.branches:
+        loops = [f"{index} of {trips.text}" for index, trips in branch.loops]
+        yield "branch", branch.name, branch.when.text + "".join(f", {loop}" for loop in loops)
     for access in kernel.accesses:
         yield "access", access.name, f"{access.space} {access.op}"
         for name, expression in access.fields:

@@ -91,7 +91,7 @@ def _sizes(kernel: str) -> list[str]:
 def _roofline(space: "ResultSpace", kernel: str | None) -> "Roofline":
     """Compute where a space's configurations are, from the kernel's description, if it is the same one."""
     from dse.evaluate import intensity
-    from dse.hardware.gpus.read import load
+    from dse.hardware.gpus import load
     from dse.report.page import Roofline
     from dse.source.readers.kernel import kernel as described
 

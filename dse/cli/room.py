@@ -29,7 +29,7 @@ def check_flags() -> None:
         return
     import jax
 
-    from dse.core.processes import Stopped, in_fork
+    from dse.core.processes import ProcessLimits, Stopped, in_fork
 
     with tempfile.TemporaryFile() as output:
 
@@ -40,7 +40,7 @@ def check_flags() -> None:
             return b""
 
         try:
-            in_fork(ask)
+            in_fork(ask, ProcessLimits(seconds=60, memory_bytes=4 * 10**9, output_bytes=10**6))
         except Stopped:
             output.seek(0)
             said = output.readline().decode(errors="replace").partition("] ")[2].strip()

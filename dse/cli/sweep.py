@@ -98,14 +98,14 @@ def sweep(
     if columns and named:
         raise DseError(f"--columns: found together with {named[0]}, expected it where all rows are written")
     models = inputs.models(model, (DEFAULT,) if named else CLOSED_FORMS, simulator)
-    from dse.explore.sweep.product import Product
+    from dse.explore.sweep.product import SweepProduct
     from dse.explore.sweep.run import clear, parts_of
     from dse.explore.sweep.sweep import Sweep
     from dse.report.conclusion import conclude, quantity
     from dse.report.show import progress
 
     names = ", ".join(model.name for model in models)
-    product = Product.of(_kernels(kernel, inputs.lists(changed)), inputs.gpus(gpu), models)
+    product = SweepProduct.of(_kernels(kernel, inputs.lists(changed)), inputs.gpus(gpu), models)
     swept = Sweep(product, None, spread.workers, spread.cluster, progress)
     if where is not None:
         swept = swept.filtered(where)

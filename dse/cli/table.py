@@ -13,7 +13,7 @@ from dse.core.files import replacing
 from dse.errors import DseError, one_of
 
 if TYPE_CHECKING:
-    from dse.hardware.gpus.read import GpuFile
+    from dse.hardware.gpus import GpuFile
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -29,9 +29,7 @@ RUNS = 20  # of a command, for each batch size
     epilog="Example: [bold]dse table moe --gpu b200 --set E=256 --set N=512 --set K=7168 --set topk=8 "
     "--dtype fp8_w8a8 --block 128x128 --format vllm -o configs[/bold]; "
     "[bold]dse table w8a8 -g h20 --set N=7168 --set K=2048 --dtype fp8_w8a8 --block 128x128 "
-    "--measured times.csv[/bold]; [bold]... --budget 20 --command 'python bench.py {M} {BLOCK_SIZE_M} "
-    "{BLOCK_SIZE_N} {BLOCK_SIZE_K} {GROUP_SIZE_M} {num_warps} {num_stages}' --unit us "
-    "--journal table.jsonl[/bold]; [bold]dse table gemm -g a4000 --for m=1024,4096 --for n=1024,4096 "
+    "--measured times.csv[/bold]; [bold]dse table gemm -g a4000 --for m=1024,4096 --for n=1024,4096 "
     "--format triton -o tables[/bold]; [bold]dse table inductor -g h100-sxm --shapes shapes.csv "
     "-o table.json[/bold]"
 )
@@ -231,11 +229,13 @@ def _of_any(
     for size in lists:
         if size not in problem:
             raise DseError(f"--for: found {size!r}, {one_of(size, problem)}")
-    from dse.explore.sweep.product import Product
+    from dse.explore.sweep.product import SweepProduct
     from dse.explore.sweep.sweep import Sweep
     from dse.report.show import progress
 
-    product = Product.of([(counts, {**problem, **lists})], [file], inputs.models([model] if model else None))
+    product = SweepProduct.of(
+        [(counts, {**problem, **lists})], [file], inputs.models([model] if model else None)
+    )
     keys, parameters = list(lists), list(counts.space.names)
     rows = Sweep(product, progress=progress).top(1, ["size"])
     return BestConfigurations(name, file.name, keys, parameters, [[row] for row in rows])
@@ -254,8 +254,12 @@ def _give(table: BestConfigurations, target: Format | None, out: Path | None, js
         conclude(finding, sure=sure, then=then, aside=json or csv)
         return
     content, name = target.text(table), target.file_name(table)
+    if shipped := target.shipped(table):
+        finding += f"; {shipped}"
     if out is None:
         print(content, end="")
+        if shipped:
+            conclude(finding, sure=sure, aside=True)
     else:
         print(_write(content, out, name))
         conclude(finding, sure=sure, then=f"{target.reader} reads it", aside=True)

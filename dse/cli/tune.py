@@ -35,17 +35,18 @@ def tune(
         str | None,
         typer.Option(metavar="TEXT", help="Measures: {NAME} becomes a value, its last number is the time."),
     ] = None,
-    unit: Annotated[str, typer.Option(help="Of what the command prints: s, ms, us or ns.")] = "ms",
+    unit: Annotated[str, typer.Option(help="Unit of what the command prints: s, ms, us or ns.")] = "ms",
     limit: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="A command that has not ended by then failed.")
     ] = 3600.0,
     budget_seconds: Annotated[
-        float, typer.Option(min=0.0, metavar="S", help="End once measuring took so long, compiling included.")
+        float,
+        typer.Option(min=0.0, metavar="S", help="End once measuring, compiling included, took this long."),
     ] = math.inf,
-    batch: Annotated[int, typer.Option(min=1, help="Chosen at a time, far apart.")] = 1,
+    batch: Annotated[int, typer.Option(min=1, help="Configurations chosen at a time, far apart.")] = 1,
     parallel: Annotated[int, typer.Option(min=1, max=64, help="Commands that run at a time.")] = 1,
     repeats: Annotated[
-        int, typer.Option(min=1, help="Measure what comes near the fastest so often: the median counts.")
+        int, typer.Option(min=1, help="Measure what comes near the fastest this often; the median counts.")
     ] = 1,
     pays: Annotated[
         float, typer.Option(min=0.0, help="End once nothing is expected to gain this share of the time.")

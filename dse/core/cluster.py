@@ -10,6 +10,7 @@ cluster and kept in the memory of its processes.
 """
 
 import logging
+import os
 import pickle
 import time
 import warnings
@@ -44,10 +45,13 @@ class Spread(Protocol):
 _IN_USE: ContextVar[Spread | None] = ContextVar("spread", default=None)
 
 
+def processors() -> int:
+    """Return the number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def in_threads(workers: int | None = None) -> Spread:
     """Spread work over threads of this process: one for each core, or `count`. JAX's devices take turns."""
-    from dse.core.parallel import processors  # which imports this module
-
     count = workers or processors()
 
     def spread(function: Callable[[U], R], units: U) -> Iterator[tuple[U, R]]:

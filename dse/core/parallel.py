@@ -15,7 +15,7 @@ from functools import partial
 from multiprocessing.context import BaseContext
 from typing import TypeVar
 
-from dse.core.cluster import Spread, in_use
+from dse.core.cluster import Spread, in_use, processors
 from dse.core.jax_cache import DOES_WITHOUT
 from dse.errors import DseError, InputWarning
 
@@ -140,8 +140,3 @@ def _follow_the_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
-
-
-def processors() -> int:
-    """Return the number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -21,7 +21,7 @@ from dse.errors import DseError
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProcessLimits:
     """What one call of a program may take."""
 
     seconds: float
@@ -33,6 +33,10 @@ class Stopped(Exception):
     """A program met a limit, or ended by a signal: one phrase, `ended after 60 s (DSE_COMPILE_SECONDS)`."""
 
 
+class OverLimit(DseError):
+    """What was read took more than it may: with another limit it may be read."""
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a program ended, and what it printed."""
@@ -42,21 +46,21 @@ class Ended:
     errors: str
 
 
-def compiler_limits() -> Limits:
+def compiler_limits() -> ProcessLimits:
     """Return what one compilation may take: $DSE_COMPILE_SECONDS (60) and $DSE_COMPILE_GB (4).
 
-    Each file that it writes, and what it prints, has at most $DSE_COMPILE_MB (32) of text. Reading that takes
-    some 30 times as much memory. No kernel of those that we know takes a tenth of it.
+    Each file that it writes, and what it prints, has at most $DSE_COMPILE_MB (32) of text. No kernel of those
+    that we know takes a tenth of it.
 
     **Raises:** DseError if one of them is no number above 0.
     """
     seconds, gigabytes = _number("DSE_COMPILE_SECONDS", 60.0), _number("DSE_COMPILE_GB", 4.0)
-    return Limits(seconds, int(gigabytes * 1e9), int(_number("DSE_COMPILE_MB", 32.0) * 1e6))
+    return ProcessLimits(seconds, int(gigabytes * 1e9), int(_number("DSE_COMPILE_MB", 32.0) * 1e6))
 
 
 def run(
     command: Sequence[str | Path],
-    limits: Limits | None = None,
+    limits: ProcessLimits | None = None,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
     text: str = "",
@@ -90,6 +94,32 @@ def run(
         if program.returncode < 0:
             raise Stopped(died(program.returncode, limits))
         return Ended(program.returncode, _text(output, limits), _text(errors, limits))
+
+
+@contextmanager
+def memory_limited(what: str) -> Iterator[None]:
+    """Limit what the block adds to the memory of this process to what a compiler may take, on Linux.
+
+    **Raises:** OverLimit in the place of MemoryError.
+    """
+    limits = compiler_limits()
+    if sys.platform != "linux":
+        yield
+        return
+    import resource  # is not everywhere
+
+    before, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = _addresses() + limits.memory_bytes
+    if before != resource.RLIM_INFINITY and before <= most:  # a limit that is not ours
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    try:
+        yield
+    except MemoryError:
+        raise OverLimit(f"{what}: reading its code ended ({memory_allowed(limits)})") from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (before, hard))
 
 
 @contextmanager
@@ -128,7 +158,7 @@ def _add(file: IO[bytes], content: bytes) -> None:
             content = content[file.write(content) :]
 
 
-def in_fork(make: Callable[[], bytes], limits: Limits | None = None) -> bytes:
+def in_fork(make: Callable[[], bytes], limits: ProcessLimits | None = None) -> bytes:
     """Call a function in a fork of this process, which has what this one has imported; return its bytes.
 
     `limits` are by default those of compilers; memory counts on top of what this process has. Where a system
@@ -167,7 +197,7 @@ def in_fork(make: Callable[[], bytes], limits: Limits | None = None) -> bytes:
 
 
 def _forked(
-    make: Callable[[], bytes], limits: Limits, answer: int, watching: int, theirs: Sequence[int]
+    make: Callable[[], bytes], limits: ProcessLimits, answer: int, watching: int, theirs: Sequence[int]
 ) -> NoReturn:
     """Be the fork: answer, and end."""
     code = 1
@@ -210,7 +240,7 @@ def _addresses() -> int:
 _WHOLE = b"whole"  # the end of an answer
 
 
-def limit(process: int, limits: Limits, *, alone: bool) -> None:
+def limit(process: int, limits: ProcessLimits, *, alone: bool) -> None:
     """Limit memory and files of a process, where the system can; if it is for one task `alone`, its time."""
     if sys.platform != "linux":
         return
@@ -262,7 +292,7 @@ def kill(program: subprocess.Popen[bytes]) -> None:
             program.kill()
 
 
-def died(code: int, limits: Limits) -> str:
+def died(code: int, limits: ProcessLimits) -> str:
     """Say how a program ended that gave no result: by a signal if `code` is below 0."""
     if sys.platform == "linux" and -code == signal.SIGXCPU:
         return after(limits)
@@ -279,22 +309,22 @@ def died(code: int, limits: Limits) -> str:
     return f"ended {how} ({memory_allowed(limits)})"
 
 
-def wrote_too_much(limits: Limits) -> str:
+def wrote_too_much(limits: ProcessLimits) -> str:
     """Say why a program ended that wrote too much."""
     return f"ended: it wrote over {limits.output_bytes / 1e6:.3g} MB (DSE_COMPILE_MB)"
 
 
-def memory_allowed(limits: Limits) -> str:
+def memory_allowed(limits: ProcessLimits) -> str:
     """Say how much memory a program may take."""
     return f"it may take {limits.memory_bytes / 1e9:.3g} GB, DSE_COMPILE_GB"
 
 
-def after(limits: Limits) -> str:
+def after(limits: ProcessLimits) -> str:
     """Say why a program ended that took too long."""
     return f"ended after {limits.seconds:g} s (DSE_COMPILE_SECONDS)"
 
 
-def _text(file: IO[bytes], limits: Limits) -> str:
+def _text(file: IO[bytes], limits: ProcessLimits) -> str:
     size = file.seek(0, os.SEEK_END)
     _add(file, b"\n")  # programs do not tell that what they print was cut off
     file.seek(0)

@@ -19,7 +19,7 @@ from dse.hardware import occupancy
 from dse.hardware.gpus import column
 from dse.kernels.counts import Batch, Counts, KnownBatch, Number
 from dse.models import get_all
-from dse.models.protocol import CHUNK, Model
+from dse.models.protocol import CHUNK, Model, predict
 from dse.types import Gpu, Kernel, Launch
 
 RESOURCES = ("threads", "blocks", "registers", "shared_bytes")  # of Resources, those that are shown
@@ -164,7 +164,7 @@ def laid_out(gpus: Gpu, chunk: KnownBatch) -> tuple[Launch, Array, dict[str, Any
 @eqx.filter_jit
 def forecast(model: Model, gpus: Gpu, kernel: Kernel, launch: Launch, possible: Array) -> dict[str, Any]:
     """Forecast by one closed form, as `Forecast` has it."""
-    prediction = model.predict(gpus, kernel, launch)
+    prediction = predict(model, gpus, kernel, launch)
     return {
         "cycles": jnp.where(possible, prediction.cycles, jnp.inf),
         "seconds": jnp.where(possible, prediction.seconds, jnp.inf),
@@ -190,7 +190,7 @@ def _on_host(
             continue
         gpu = jax.tree.map(lambda x, g=g: x[g], gpus)
         rows = jax.tree.map(lambda x, g=g, runs=runs: x[g, runs], (kernel, launch))
-        prediction = model.predict(gpu, *rows, advance)
+        prediction = predict(model, gpu, *rows, advance)
         cycles[g, runs], seconds[g, runs] = prediction.cycles, prediction.seconds
         terms = tuple(prediction.terms)
         bottleneck[g, runs] = np.argmax(np.stack([np.asarray(x) for x in prediction.terms.values()]), axis=0)

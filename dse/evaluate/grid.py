@@ -20,15 +20,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from dse.core.parallel import processors
+from dse.core.cluster import processors
 from dse.core.precision import in_64_bits
 from dse.evaluate.launches import WIDE, Pieces, pieces
-from dse.evaluate.layout import CUTS, Cuts, Fields, Layout, lay_out
+from dse.evaluate.layout import CUTS, Cuts, Fields, GridLayout, lay_out
 from dse.evaluate.minima import LoopSizes, minima_and_sums, sizes
 from dse.hardware import occupancy
 from dse.hardware.tensor import lacking
 from dse.models import get_all
-from dse.models.protocol import Model
+from dse.models.protocol import Model, predict
 from dse.types import Gpu, Kernel, Resources
 
 CLOSE = 1e-5  # relative: minima that were computed with fast math may be off by less
@@ -167,7 +167,7 @@ def _without_lacking(fields: Fields) -> Fields:
 def _parts(
     models: tuple[Model, ...],
     fields: Fields,
-    layout: Layout,
+    layout: GridLayout,
     shape: tuple[int, ...],
     k: int,
     workers: int,
@@ -217,7 +217,7 @@ def _parts(
         return [part for parts in pool.map(task, starts) for part in parts]
 
 
-def _nothing(models: tuple[Model, ...], layout: Layout) -> _Part:
+def _nothing(models: tuple[Model, ...], layout: GridLayout) -> _Part:
     """The result of pieces in which nothing can run."""
     none = _Best(np.empty(0), *(np.empty(0, int) for _ in range(3)))
     zero = np.zeros(layout.group_count)
@@ -228,7 +228,7 @@ def _nothing(models: tuple[Model, ...], layout: Layout) -> _Part:
 def _by_group(
     smallest: dict[str, tuple[np.ndarray, np.ndarray]],
     some: Pieces,
-    layout: Layout,
+    layout: GridLayout,
     shape: tuple[int, ...],
     k: int,
     most_tied: int,
@@ -281,7 +281,7 @@ def _raised(seconds: np.ndarray | np.floating) -> Any:
 
 
 def _fastest(
-    model: Model, fields: Fields, layout: Layout, shape: tuple[int, ...], best: _Best, k: int, cuts: Cuts
+    model: Model, fields: Fields, layout: GridLayout, shape: tuple[int, ...], best: _Best, k: int, cuts: Cuts
 ) -> tuple[np.ndarray, np.ndarray]:
     """Evaluate rows with small minima once more: seconds and flat indices within the group, [groups, k]."""
     groups = layout.group_count
@@ -322,7 +322,7 @@ def _smallest(values: np.ndarray, k: int) -> np.ndarray:
 
 
 def _again(
-    model: Model, fields: Fields, layout: Layout, numbers: np.ndarray, at_once: int
+    model: Model, fields: Fields, layout: GridLayout, numbers: np.ndarray, at_once: int
 ) -> Iterable[tuple[np.ndarray, np.ndarray]]:
     """Evaluate whole rows, some at a time: numbers [n] and seconds [n, row], infinite for what cannot run."""
     gpus, kernels, resources = fields
@@ -344,5 +344,5 @@ def _alike(gpus: Gpu, kernels: Kernel) -> bool:
 def _seconds(model: Model, shape: tuple[int, int], gpus: Gpu, kernels: Kernel, resources: Resources) -> Array:
     """Predict some rows; infinite for what cannot run."""
     launch, limiter = occupancy.launch(gpus, resources)
-    seconds = model.predict(gpus, kernels, launch).seconds
+    seconds = predict(model, gpus, kernels, launch).seconds
     return jnp.broadcast_to(jnp.where(occupancy.possible(limiter), seconds, jnp.inf), shape)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array
 
 from dse.core.precision import in_64_bits
-from dse.evaluate.layout import CUTS, Cuts, Layout
+from dse.evaluate.layout import CUTS, Cuts, GridLayout
 from dse.hardware import occupancy
 from dse.types import Gpu, Launch, Resources
 
@@ -59,7 +59,7 @@ def _launches(gpus: Gpu, resources: Resources) -> tuple[Launch, Array]:
 
 
 def pieces(
-    layout: Layout,
+    layout: GridLayout,
     gpus: Gpu,
     resources: Resources,
     positions: np.ndarray,

@@ -38,7 +38,7 @@ CUTS = Cuts()
 
 
 @dataclass(frozen=True)
-class Layout:
+class GridLayout:
     """Rows are along the leading axes of a grid: `outer` ones, where launches change, and `inner` ones.
 
     Along the inner ones kernels alone change. Fields are [*leading or 1, row or 1].
@@ -137,7 +137,7 @@ def digits(index: Any, sizes: Sequence[int]) -> list[Any]:
 
 def lay_out(
     fields: Fields, shape: tuple[int, ...], groups: int = 0, cuts: Cuts = CUTS
-) -> tuple[Fields, Layout]:
+) -> tuple[Fields, GridLayout]:
     """Cut fields that broadcast to `shape` into rows, none of which is in several groups."""
     fields = jax.tree.map(lambda x: x.reshape((1,) * (len(shape) - x.ndim) + x.shape), fields)
     fields, leading, row = _cut(fields, shape, groups, cuts)
@@ -145,7 +145,7 @@ def lay_out(
     same = [all(x.shape[axis] == 1 for x in launches) for axis in range(len(leading))]
     outer = tuple(axis for axis in range(len(leading)) if not same[axis])
     inner = tuple(axis for axis in range(len(leading)) if same[axis])
-    return fields, Layout(leading, outer, inner, row, groups)
+    return fields, GridLayout(leading, outer, inner, row, groups)
 
 
 def _first_of_row(fields: Fields, shape: tuple[int, ...], groups: int, cuts: Cuts) -> int:

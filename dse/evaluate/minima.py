@@ -13,7 +13,7 @@ from jaxtyping import Array
 from dse.evaluate.hoist import split
 from dse.evaluate.launches import WIDE
 from dse.evaluate.layout import CUTS, Cuts, digits
-from dse.models.protocol import Model
+from dse.models.protocol import Model, seconds
 from dse.types import Gpu, Kernel, Launch
 
 # Without fast math reductions are no vector instructions. To look for NaN takes a third longer.
@@ -126,7 +126,7 @@ def _seconds(
     models: Sequence[Model], cut: LoopSizes, gpu: Gpu, kernel: Kernel, launch: Launch
 ) -> list[Array]:
     full = (cut.pieces, cut.rows, cut.length)
-    return [jnp.broadcast_to(model.predict(gpu, kernel, launch).seconds, full) for model in models]
+    return [jnp.broadcast_to(seconds(model, gpu, kernel, launch), full) for model in models]
 
 
 def _minimum_and_sum(seconds: Array, weight: Array, whole: bool) -> tuple[Array, Array]:

@@ -4,7 +4,7 @@ Evaluated in NumPy on many configurations at once: nothing is compiled but acces
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,17 @@ from dse.hardware.gpus import column
 from dse.kernels.counts import Alias, Counted, KnownBatch, Number, sizes_of
 from dse.kernels.phases import phase_of
 from dse.kernels.symbolic.average import average_access
+from dse.kernels.symbolic.conditions import Condition, published, share
 from dse.kernels.symbolic.subscript import Subscript
 from dse.types import ARITHMETIC, TENSOR, Gpu, Kernel, PerClass, Resources
 
 Expressions = tuple[tuple[str, Expression], ...]
 
 _OF_GPU = ("l1_bytes", "l2_bytes", "memory_cache_bytes", "sm_count")
+_OF_LIMITS = ("warp_size", "registers_per_sm", "threads_per_sm")
 _OF_COMPILER = ("compiler_registers", "guard_branches", "shared_unaligned")
 GPU_NAMES = (
-    "warp_size",
-    "registers_per_sm",
+    *_OF_LIMITS,
     "amd",
     *_OF_GPU,
     *_OF_COMPILER,
@@ -46,6 +47,7 @@ _INSTS = ("shared_insts", "load_insts", "store_insts", "uncoal_insts")
 _SUMS = (*_PIPES, *_INSTS, "sectors", "uncoal_sectors", "bytes")  # over the accesses of a warp
 _AT_LEAST_ONE = ("launch.threads", "launch.blocks", "launch.registers", "warp.ilp", "warp.mlp")
 _INT32 = np.iinfo(np.int32)
+_RESIDUES = 32  # of an unknown size: banks of shared memory, elements of a line
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class PhaseExpressions:
 
     name: str
     fields: Expressions  # those of WARP_FIELDS that were given
+    passes: Expression | None = None  # how often an average warp goes through it; None: once
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,7 @@ class Description:
     launch: Expressions = ()
     warp: Expressions = ()
     accesses: tuple[Access, ...] = ()
+    branches: tuple[Condition, ...] = ()
     phases: tuple[
         PhaseExpressions, ...
     ] = ()  # in order; the last has what the others have not; none: not known
@@ -213,7 +217,9 @@ def describe(
         kernel = _kernel(counts, accessed)
         if description.phases:
             parts = _phases(description, names, counts, accessed)
-            kernel = replace(kernel, phases=tuple(phase_of(gpu, part) for part in parts))
+            passes = [phase.passes(names, np) if phase.passes else 1 for phase in description.phases]
+            each = zip(parts, passes, strict=True)
+            kernel = replace(kernel, phases=tuple(phase_of(gpu, *part) for part in each))
     static = names["shared_bytes"] - names[DYNAMIC]
     with in_64_bits():
         asked = {name: _int32(names[name]) for name in LAUNCH_FIELDS}
@@ -236,13 +242,16 @@ def evaluated_names(
     names |= {"shared_bytes": np.asarray(0), DYNAMIC: np.asarray(0)} | launch
     if description.described:
         names["warps"] = -(-names["threads"] // names["warp_size"])
+    if description.branches:
+        block = _shape(description, names)
+        names |= {branch.name: share(branch, names, block) for branch in description.branches}
     return names
 
 
 def gpu_names(gpu: Gpu) -> dict[str, Any]:
     """Give GPU_NAMES their values, in the shape of the GPU's fields."""
     names = {name: getattr(gpu, name) for name in (*_OF_GPU, *_OF_COMPILER)}
-    names |= {name: np.asarray(getattr(gpu.limits, name), int) for name in ("warp_size", "registers_per_sm")}
+    names |= {name: np.asarray(getattr(gpu.limits, name), int) for name in _OF_LIMITS}
     names["amd"] = np.asarray(gpu.compute_capability == 0, int)
     return names
 
@@ -263,7 +272,8 @@ def check(description: Description, gpu: Gpu, sample: int = 10_000, **changed: N
     fields = {f"launch.{name}": names[name] for name, _ in description.launch}
     fields |= {f"warp.{name}": expression(names, np) for name, expression in description.warp}
     for phase in description.phases:
-        fields |= {f"phase.{phase.name}.{name}": value(names, np) for name, value in phase.fields}
+        stated = phase.fields + ((("passes", phase.passes),) if phase.passes else ())
+        fields |= {f"phase.{phase.name}.{name}": value(names, np) for name, value in stated}
     for access in description.accesses:
         fields |= {f"access.{access.name}.{name}": value(names, np) for name, value in access.fields}
     for name, value in fields.items():
@@ -275,6 +285,48 @@ def check(description: Description, gpu: Gpu, sample: int = 10_000, **changed: N
             column = np.argwhere(wrong)[0][-1] if value.ndim and value.shape[-1] > 1 else 0
             at = ", ".join(f"{key}={values[column]}" for key, values in parameters.items())
             raise DseError(f"{description.path}: {name}: found {found:g} at {at}, expected {lowest} or more")
+
+
+def looked_at(
+    description: Description, parameters: Mapping[str, Any], gpu: Gpu, **changed: Number
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each branch, with its share of the warps, also by Eq. 12, and rows for each access by
+    subscript: its cost at these sizes, and over the residues of each size in it.
+
+    **Shapes:** scalars. **Units:** 32-byte sectors of global, passes of shared memory.
+    **Source:** Baghsorkhi et al., PPoPP 2010, Secs. 3.1 and 3.3.
+    """
+    problem = description.sizes(**changed)
+    names = evaluated_names(description, parameters, problem, gpu)
+    block = _shape(description, names)
+    for branch in description.branches:
+        row = {"name": branch.name, "counted": "share of warps", "value": float(names[branch.name])}
+        yield row | {"equation_12": published(branch, names, block)}
+    for access in description.accesses:
+        if access.subscript is None:
+            continue
+        counted = "passes" if access.space == "shared" else "sectors"
+
+        def cost(of: Mapping[str, Any], access: Access = access, counted: str = counted) -> np.ndarray:
+            assert access.subscript is not None
+            return _looked_at(access, access.subscript, _shape(description, of), of)[counted]
+
+        row = {"name": access.name, "counted": counted, "value": float(cost(names))}
+        unknown = [size for size in problem if _depends(description, access.subscript.index.names, size)]
+        for size in unknown:
+            residues = int(problem[size]) // _RESIDUES * _RESIDUES + np.arange(_RESIDUES)
+            rows = {name: np.full(_RESIDUES, value) for name, value in parameters.items()}
+            costs = cost(evaluated_names(description, rows, problem | {size: residues}, gpu))
+            ends = {"least": costs.min(), "mean": costs.mean(), "most": costs.max()}
+            yield row | {"unknown": size} | {name: float(value) for name, value in ends.items()}
+        if not unknown:
+            yield row
+
+
+def _depends(description: Description, names: Collection[str], size: str) -> bool:
+    """Whether an expression of these names depends on a size, by way of [let] too."""
+    let = dict(description.let)
+    return size in names or any(_depends(description, let[name].names, size) for name in names if name in let)
 
 
 def _expect_described(description: Description) -> None:

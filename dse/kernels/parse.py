@@ -21,7 +21,8 @@ from dse.kernels.description import (
     Expressions,
     PhaseExpressions,
 )
-from dse.kernels.symbolic.subscript import INDEX_NAMES, Subscript, parse_subscript
+from dse.kernels.symbolic.conditions import Condition
+from dse.kernels.symbolic.subscript import INDEX_NAMES, SIZE_NAMES, THREAD_NAMES, Subscript, parse_subscript
 
 _ONLY_GLOBAL = ("sectors", "l2_sectors", "dram_sectors", "uncoalesced")
 
@@ -38,7 +39,9 @@ def description(path: Path, file: schema.KernelFile) -> Description:
     for name, text in file.let.items():
         let += _expressions(path, "let", {name: text}, known)
         known = known | {name}
-    in_warp = known | set(LAUNCH_NAMES)
+    in_launch = known | set(LAUNCH_NAMES)
+    branches = tuple(_branch(path, branch, in_launch) for branch in file.branch)
+    in_warp = in_launch | {branch.name for branch in branches}
     launch = {} if file.launch is None else file.launch.model_dump()
     shape = {name: launch.pop(name, None) for name in SHAPE_FIELDS}
     return Description(
@@ -53,9 +56,10 @@ def description(path: Path, file: schema.KernelFile) -> Description:
         launch=_expressions(path, "launch", launch, known),
         warp=_expressions(path, "warp", file.warp.model_dump(), in_warp) if launch else (),
         accesses=tuple(_access(path, file, access, in_warp) for access in file.access),
+        branches=branches,
         phases=tuple(_phase(path, phase, in_warp) for phase in file.phase),
         spaces=tuple(_alias(path, name, alias, ours) for name, alias in file.spaces.items()),
-        build=read_build(path, file, in_warp),
+        build=read_build(path, file, in_launch),
         shape=_expressions(path, "launch", shape, known),
     )
 
@@ -72,7 +76,14 @@ def _check_names(path: Path, file: schema.KernelFile) -> None:
     """Each parameter, size and let has a name that nothing else has."""
     reserved = (*GPU_NAMES, *LAUNCH_NAMES, *FUNCTIONS)
     taken: dict[str, str] = dict.fromkeys(reserved, "the language of expressions")
-    for table, new in (("parameters", file.parameters), ("problem", file.problem), ("let", file.let)):
+    branches = [branch.name for branch in file.branch]
+    tables = (
+        ("parameters", file.parameters),
+        ("problem", file.problem),
+        ("let", file.let),
+        ("branch", branches),
+    )
+    for table, new in tables:
         for name in new:
             if not name.isidentifier() or keyword.iskeyword(name):
                 raise DseError(f"{path}: {table}: found the name {name!r}, expected letters, digits and _")
@@ -99,9 +110,19 @@ def _source(path: Path, file: schema.KernelFile) -> Path | None:
     return source
 
 
+def _branch(path: Path, branch: schema.BranchTable, allowed: Collection[str]) -> Condition:
+    where = f"branch.{branch.name}"
+    _check_indices(f"{path}: {where}.when", f"{path}: {where}.loops", branch.loops, allowed)
+    indices = {*THREAD_NAMES, *SIZE_NAMES, "bx", *branch.loops}
+    when = parse(branch.when, f"{path}: {where}.when", {*allowed, *indices})
+    return Condition(branch.name, when, _expressions(path, f"{where}.loops", branch.loops, allowed))
+
+
 def _phase(path: Path, phase: schema.PhaseTable, allowed: Collection[str]) -> PhaseExpressions:
     texts = phase.model_dump(exclude={"name"})
-    return PhaseExpressions(phase.name, _expressions(path, f"phase.{phase.name}", texts, allowed))
+    fields = dict(_expressions(path, f"phase.{phase.name}", texts, allowed))
+    passes = fields.pop("passes", None)
+    return PhaseExpressions(phase.name, tuple(fields.items()), passes)
 
 
 def _access(
@@ -131,15 +152,18 @@ def _subscript(path: Path, access: schema.AccessTable, allowed: Collection[str])
     counted = "sectors" if access.space == "global" else "passes"
     if getattr(access, counted) is not None:
         raise DseError(f"{where}.{counted}: found beside access, expected one of the two")
-    for name in access.loops:
-        if name in allowed or not name.isidentifier():
-            raise DseError(f"{where}.loops: found {name!r}, expected a name that nothing else has")
+    _check_indices(f"{where}.access", f"{where}.loops", access.loops, allowed)
+    return parse_subscript(access.access, f"{where}.access", {*allowed, *access.loops})
+
+
+def _check_indices(where: str, where_loops: str, loops: Collection[str], allowed: Collection[str]) -> None:
+    """Indices of threads, blocks and loops have names that nothing else has."""
+    for name in loops:
+        if name in allowed or name in INDEX_NAMES or not name.isidentifier():
+            raise DseError(f"{where_loops}: found {name!r}, expected a name that nothing else has")
     for name in INDEX_NAMES:
         if name in allowed:
-            raise DseError(
-                f"{where}.access: found a parameter, size or let {name!r}, which it has for threads"
-            )
-    return parse_subscript(access.access, f"{where}.access", {*allowed, *access.loops})
+            raise DseError(f"{where}: found a parameter, size or let {name!r}, which it has for threads")
 
 
 def _alias(path: Path, name: str, alias: schema.AliasTable, ours: Collection[str]) -> Alias:

@@ -17,11 +17,11 @@ from dse.hardware.memory import access_cpi, served
 from dse.types import ARITHMETIC, CLASSES, COMPUTE, Gpu, Kernel, PerClass, Phase
 
 
-def phase_of(gpu: Gpu, kernel: Kernel) -> Phase:
-    """Turn the counts of one pass through a phase into the phase itself.
+def phase_of(gpu: Gpu, kernel: Kernel, passes: Any = 1.0) -> Phase:
+    """Turn the counts of a phase, all its `passes` together, into one pass through it.
 
-    **Shapes:** fields broadcast with those of the GPU. **Edges:** products of matrices take their pipe, and
-    nothing waits for them.
+    **Shapes:** fields and `passes` broadcast with those of the GPU.
+    **Edges:** products of matrices take their pipe, and nothing waits for them.
     """
     gpu, kernel = jax.tree.map(lambda x: np.asarray(x, float), (gpu, kernel))  # some have 32 bits
     work, mem_waits = kernel.work, kernel.load_insts / kernel.mlp
@@ -34,15 +34,20 @@ def phase_of(gpu: Gpu, kernel: Kernel) -> Phase:
     further_passes = np.maximum(work.shared - kernel.shared_insts, 0.0) * gpu.cpi.shared / kernel.ilp
     pipes = sum(getattr(work, name) * getattr(gpu.cpi, name) for name in COMPUTE)
     overlapped = access_cpi(gpu, kernel, np) * (kernel.mem_insts - mem_waits)
-    zero = np.asarray(0.0)
+    slots = further_passes + pipes * (1.0 - 1.0 / kernel.ilp) + overlapped
+    passes = np.asarray(passes, float)
+    once = np.where(passes > 0.0, passes, 1.0)
     with in_64_bits():
+        waited = PerClass(**(dict.fromkeys(CLASSES, np.asarray(0.0)) | waits))
+        counted = work, waited, kernel.insts, kernel.shared_insts + kernel.mem_insts, slots
+        work, waited, insts, memory_insts, slots = jax.tree.map(lambda x: np.asarray(x) / once, counted)
         return Phase(
             work=work,
             async_work=None,
-            waits=PerClass(**(dict.fromkeys(CLASSES, zero) | waits)),
+            waits=waited,
             async_waits=None,
-            passes=np.asarray(1.0),
-            insts=kernel.insts,
-            memory_insts=kernel.shared_insts + kernel.mem_insts,
-            slots=further_passes + pipes * (1.0 - 1.0 / kernel.ilp) + overlapped,
+            passes=passes,
+            insts=insts,
+            memory_insts=memory_insts,
+            slots=slots,
         )

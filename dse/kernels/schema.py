@@ -40,11 +40,11 @@ _Text = Annotated[Any, PlainValidator(_text)]
 _Number = Annotated[Any, PlainValidator(_number)]
 
 
-class _Table(BaseModel):
+class _TomlTable(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class LaunchTable(_Table):
+class LaunchTable(_TomlTable):
     threads: _Text
     blocks: _Text
     registers: _Text
@@ -55,7 +55,7 @@ class LaunchTable(_Table):
     threads_z: _Text = None
 
 
-class WarpTable(_Table):
+class WarpTable(_TomlTable):
     fp32: _Text = None
     fp64: _Text = None
     int32: _Text = None
@@ -74,7 +74,7 @@ class WarpTable(_Table):
     mlp: _Text = None
 
 
-class AccessTable(_Table):
+class AccessTable(_TomlTable):
     name: StrictStr
     space: Literal["global", "shared"]
     op: Literal["load", "store"]
@@ -92,6 +92,13 @@ class AccessTable(_Table):
 
 class PhaseTable(WarpTable):
     name: StrictStr
+    passes: _Text = None
+
+
+class BranchTable(_TomlTable):
+    name: StrictStr
+    when: StrictStr
+    loops: dict[str, _Text] = {}
 
 
 _Type = Literal[
@@ -111,13 +118,13 @@ _Type = Literal[
 ]
 
 
-class ArrayTable(_Table):
+class ArrayTable(_TomlTable):
     size: _Text
     type: _Type = "float32"
     values: _Text = None
 
 
-class DescriptorTable(_Table):
+class DescriptorTable(_TomlTable):
     shape: list[_Text]
     block: list[_Text]
     type: _Type = "float32"
@@ -138,7 +145,7 @@ _Argument = Annotated[
 _Dimensions = Annotated[list[_Text], Field(max_length=3)]
 
 
-class SourceTable(_Table):
+class SourceTable(_TomlTable):
     file: StrictStr
     kernel: StrictStr = ""
     defines: dict[str, _Text] = {}
@@ -147,12 +154,12 @@ class SourceTable(_Table):
     arguments: list[_Argument] = []
 
 
-class AliasTable(_Table):
+class AliasTable(_TomlTable):
     rename: dict[str, StrictStr] = {}
     set: dict[str, _Number] = {}
 
 
-class KernelFile(_Table):
+class KernelFile(_TomlTable):
     name: StrictStr
     summary: StrictStr
     source: SourceTable | None = None
@@ -163,6 +170,7 @@ class KernelFile(_Table):
     let: dict[str, _Text] = {}
     launch: LaunchTable | None = None
     warp: WarpTable = WarpTable()
+    branch: list[BranchTable] = []
     phase: list[PhaseTable] = []
     access: list[AccessTable] = []
     spaces: dict[str, AliasTable] = {}
@@ -173,7 +181,7 @@ def place_in(raw: Mapping[str, Any], place: tuple[int | str, ...]) -> str:
     if place[:2] == ("source", "arguments"):
         place = (*place[:3], *place[4:])  # without the form that was tried
     parts = [in_toml((part,)) for part in place]
-    if len(place) > 1 and place[0] in ("access", "phase") and isinstance(place[1], int):
+    if len(place) > 1 and place[0] in ("access", "branch", "phase") and isinstance(place[1], int):
         access = raw[place[0]][place[1]]
         parts[1] = str(access.get("name", parts[1])) if isinstance(access, dict) else parts[1]
     return ".".join(parts)

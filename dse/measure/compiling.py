@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from dse.core.parallel import each, processors
+from dse.core.cluster import processors
+from dse.core.parallel import each
 from dse.core.version import __version__
 from dse.source.cache import Cache, key
 from dse.source.kept import pack, unpack

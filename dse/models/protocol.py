@@ -7,7 +7,7 @@ has these attributes is a model; functions that take models take names of the re
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -57,17 +57,23 @@ class Model(Protocol):
         ...
 
 
+def predict(model: Model, gpu: Gpu, kernel: Kernel, launch: Launch, *advance: Callable) -> Prediction:
+    """Predict by a model, with the GPU's `launch_overhead` in the seconds: cycles are those of blocks."""
+    own = model.predict(gpu, kernel, launch, *advance)
+    return replace(own, seconds=own.seconds + gpu.launch_overhead)
+
+
 def seconds(model: Model, gpu: Gpu, kernel: Kernel, launch: Launch) -> Array:
-    """Predict seconds of [N] launches inside `jit`, with derivatives by the GPU's numbers.
+    """Predict seconds of [N] launches inside `jit`, with derivatives by the GPU's numbers, as `predict`.
 
     **Raises:** DseError for a model that is not differentiable and has no `seconds` of its own.
     """
     if model.differentiable:
-        return model.predict(gpu, kernel, launch).seconds
+        return predict(model, gpu, kernel, launch).seconds
     own = getattr(model, "seconds", None)
     if own is None:
         raise DseError(f"model: found {model.name}, expected one that JAX differentiates, or with `seconds`")
-    return own(gpu, kernel, launch)
+    return own(gpu, kernel, launch) + gpu.launch_overhead
 
 
 @dataclass(frozen=True)

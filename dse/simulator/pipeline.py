@@ -158,7 +158,7 @@ def _of_parts(values: np.ndarray, part: np.ndarray, launch: np.ndarray, count: i
 
 
 @dataclass(frozen=True)
-class _Sample:
+class _SampledWarps:
     """The simulations that represent N launches, C cases, each with a weight among those of its launch."""
 
     made: PhasePlan
@@ -179,7 +179,7 @@ def _simulated(warp: Warp, launch: Launch, settings: Settings) -> np.ndarray:
     return np.bincount(sampled.launches, makespan, len(sampled.tick)) * sampled.tick
 
 
-def _sample(warp: Warp, launch: Launch, settings: Settings) -> _Sample:
+def _sample(warp: Warp, launch: Launch, settings: Settings) -> _SampledWarps:
     made = plan(warp, settings.order == "dataflow")
     warps, slots = (np.asarray(x).astype(int) for x in (launch.warps_per_block, launch.resident_blocks))
     blocks = np.rint(launch.resident_blocks * launch.waves).astype(int)
@@ -214,7 +214,7 @@ def _sample(warp: Warp, launch: Launch, settings: Settings) -> _Sample:
     )
     if (most := int(columns.entries.max())) > MOST_ENTRIES:
         raise DseError(f"pipeline: found {most:,} entries of a launch, expected at most {MOST_ENTRIES:,}")
-    return _Sample(made, columns, launches, weights[launches, nth], tick, part, share)
+    return _SampledWarps(made, columns, launches, weights[launches, nth], tick, part, share)
 
 
 def _patterns(

@@ -16,7 +16,7 @@ import front
 
 from dse import kernels
 from dse.explore.search import study
-from dse.explore.sweep.product import Product
+from dse.explore.sweep.product import SweepProduct
 from dse.explore.sweep.sweep import Sweep
 from dse.hardware import gpus
 from dse.kernels.description import Description
@@ -100,7 +100,7 @@ def main() -> None:
     rows, heads = [], []
     for name in options.kernel or SPACES:
         kernel = large(name)
-        product = Product.of([(kernel, kernel.sizes())], [gpus.load(GPU)], [get(MODEL)])
+        product = SweepProduct.of([(kernel, kernel.sizes())], [gpus.load(GPU)], [get(MODEL)])
         [best] = Sweep(product, progress=progress).top(1)
         heads.append({"kernel": name, "configurations": kernel.space.size, "optimum_s": best["time_s"]})
         rows += [

@@ -25,8 +25,9 @@ from front import timed
 
 from dse import kernels
 from dse.accuracy import markdown
+from dse.core.cluster import processors
 from dse.core.files import fill
-from dse.core.parallel import collect_seldom, processors
+from dse.core.parallel import collect_seldom
 from dse.evaluate.rank import configurations as valid
 from dse.hardware import gpus, occupancy
 from dse.models.phase import predict

@@ -25,7 +25,8 @@ from gpu_boards import Board
 from gpu_facts import MEASURED, Card, Facts, Value, WithFile, cite, tidy
 from gpu_tensor import tensor
 
-from dse.hardware.gpus.read import Fact, Header
+from dse.hardware.gpus.facts import Fact
+from dse.hardware.gpus.fields import Header
 from dse.hardware.gpus.table import TABLE, CatalogueRow
 from dse.hardware.gpus.write import text, write
 from dse.types import CLASSES as ALL_CLASSES

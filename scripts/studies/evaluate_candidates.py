@@ -20,7 +20,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from evaluate_moe import FILES, Fits, kinds, of_amd, of_products, timed_tables
+from evaluate_moe import FILES, LIBRARY_ROWS, Fits, kinds, of_amd, of_products, timed_tables
 
 from dse.data.scores import fraction_of_optimum, spearman
 from dse.errors import DseError
@@ -34,7 +34,6 @@ from dse.report.show import show
 SHORT = 30e-6  # s, of the fastest candidate
 TOP = (1, 3, 10)
 TOKENS = (8, 64, 1024)
-LIBRARY_ROWS = 400.0  # of one N and K, which differ by M alone
 NEAR = 1.01  # of the fastest: what popularity counts
 
 Regimes = Callable[[Timed], Mapping[str, np.ndarray]]
@@ -166,7 +165,10 @@ def _constants(given: argparse.Namespace, name: str, table: Timed, own: np.ndarr
                 told[2].append(one)
             elif not own.all():
                 told[2] += [one.where(~own & rows) for _, rows in kinds(one) if (~own & rows).any()]
-    x = Fits([], [], repeated=LIBRARY_ROWS if of_amd(table) else REPEATED).coordinates(*told)
+    amd = of_amd(table)
+    x = Fits(
+        [], [], vendor="AMD" if amd else "NVIDIA", repeated=LIBRARY_ROWS if amd else REPEATED
+    ).coordinates(*told)
     return Constants.at(jnp.asarray(x, jnp.float32))
 
 

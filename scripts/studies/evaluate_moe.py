@@ -1,18 +1,22 @@
 """How well configurations of Triton's matrix products are predicted: `evaluate_moe.py DIR [--train DIR2]
-[--tables DIR3 ...] [--json]`.
+[--tables DIR3 ...] [--resume DIR4] [--json]`.
 
 DIR has near_best.csv.gz (all configurations within 1 % of the best) or recorded_best.csv.gz (the best of
-tuning runs), or both. Each GPU is scored by what the others tell (constants, prior, weight of the prior),
-records by those of other architectures. `--train DIR2` learns from DIR2 instead, `--shipped` takes what the
+tuning runs), or both. Each GPU is scored by what those of other architectures tell (constants, prior).
+`--train DIR2` learns from DIR2 instead, `--shipped` takes what the
 package comes with. `--tables` fits times of candidates and of layers of experts as well, those of a folder
 and the folders in it (evaluate_candidates.py and evaluate_layers.py score them). `--write` fits all and
-writes dse/models/matrix/constants.toml and prior.csv.gz. With `--vendor AMD` all is of AMD's GPUs, and the
+writes dse/models/matrix/constants.toml and prior.csv.gz. A fit to all begins at the package's constants and
+takes every EVERY-th set and record and at most 1,500 rows of a table; others begin at the defaults, so that
+they know nothing of what is left out, and take half of these sets and records. `--resume` keeps fits in a
+folder, to be emptied when formulas change. With `--vendor AMD` all is of AMD's GPUs, and the
 files are constants_amd.toml and prior_amd.csv.gz; where records are of one architecture, each half of the
 layers is scored by what the other half tells.
 """
 
 import argparse
 import gzip
+import hashlib
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -45,8 +49,9 @@ from dse.models.matrix.machine import Machine
 from dse.models.matrix.problem import OPERANDS, Product
 from dse.report.show import show
 
-EVERY = 3  # cases of the fit: the others say the same
-EVERY_RECORD = {"NVIDIA": 12, "AMD": 8}
+EVERY = 6  # cases of the fit: the others say the same
+EVERY_RECORD = {"NVIDIA": 48, "AMD": 24}
+LIBRARY_ROWS = 400.0  # of AMD's libraries with one N and K, which differ by M alone
 LEAST_SHARE = 0.04  # of the table that is written
 READERS = {"b_layout": candidates, "head_dim": attentions, "intermediate": layers, "cu_num": libraries}
 FILES = ("near_best.csv.gz", "recorded_best.csv.gz")
@@ -74,18 +79,22 @@ class Fits:
         timed: Sequence[Timed] = (),
         vendor: str = "NVIDIA",
         repeated: float = REPEATED,
+        folder: Path | None = None,
     ) -> None:
         self.cases, self.records, self.timed, self.vendor = by_gpu(cases), records, timed, vendor
-        self.repeated = repeated
-        self._known: dict[frozenset[str], np.ndarray] = {}
+        self.repeated, self.folder = repeated, folder
+        self._known: dict[str, np.ndarray] = {}
 
     @staticmethod
-    def of(folder: Path, tables: Sequence[Path] = (), vendor: str = "NVIDIA") -> "Fits":
+    def of(
+        folder: Path, tables: Sequence[Path] = (), vendor: str = "NVIDIA", resumed: Path | None = None
+    ) -> "Fits":
         """What a folder has of a vendor's GPUs that are known, and the tables of times of others."""
         found = [one for other in tables for one in timed_tables(other).values() if of_products(one)]
         timed = [one.where(rows) for one in found for _, rows in kinds(one)]
         near = near_best(folder) if vendor == "NVIDIA" else []
-        return Fits(_known(near, []), _known(recorded(folder, vendor), []), timed, vendor)
+        records = _known(recorded(folder, vendor), [])
+        return Fits(_known(near, []), records, timed, vendor, folder=resumed)
 
     def without(self, left_out: Callable[[str], bool]) -> Told:
         """All that GPUs tell but for those left out."""
@@ -100,17 +109,25 @@ class Fits:
         """x of the constants."""
         gpus = {f"{one.gpu} ({type(one).__name__})" for one in [*near, *records]}
         gpus |= {f"{len(records)} records", *(f"{_names(one)} ({len(one)} times)" for one in timed)}
-        key = frozenset(gpus)
+        key = ", ".join(sorted(gpus))
+        kept = self.folder and self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.npy"
+        if key not in self._known and kept and kept.is_file():
+            self._known[key] = np.load(kept, allow_pickle=False)
         if key not in self._known:
-            print(f"fitting to {', '.join(sorted(gpus)) or 'nothing: defaults'}", file=sys.stderr)
-            start = next(iter(self._known.values()), None)  # others differ little
+            print(f"fitting to {key or 'nothing: defaults'}", file=sys.stderr)
+            whole = (len(near), len(records)) == (sum(map(len, self.cases.values())), len(self.records))
+            whole &= sum(map(len, timed)) == sum(map(len, self.timed)) > 0
+            halved = 1 if whole else 2
             self._known[key] = fit(
-                near[::EVERY],
-                records[:: EVERY_RECORD[self.vendor]],
+                near[:: EVERY * halved],
+                records[:: EVERY_RECORD[self.vendor] * halved],
                 timed,
                 repeated=self.repeated,
-                start=start,
+                start=constants.coordinates(constants.fitted(self.vendor == "AMD")) if whole else None,
             )
+            if kept:
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                np.save(kept, self._known[key])
         return self._known[key]
 
     def trained(
@@ -127,6 +144,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--train", type=Path, metavar="DIR2", help="learn from this folder")
     parser.add_argument("--tables", type=Path, nargs="+", default=[], metavar="DIR3")
+    parser.add_argument("--resume", type=Path, metavar="DIR4", help="keep fits in this folder")
     parser.add_argument("--shipped", action="store_true", help="take the package's constants and prior")
     parser.add_argument("--write", action="store_true", help="fit all, and write the package's files")
     parser.add_argument("--vendor", choices=tuple(SOURCE), default="NVIDIA")
@@ -136,7 +154,7 @@ def main() -> None:
     for folder in filter(None, (given.folder, given.train)):
         if not any((folder / name).is_file() for name in FILES):
             raise DseError(f"{folder}: found neither, expected {' or '.join(FILES)} in a folder")
-    told = Fits.of(given.train or given.folder, given.tables, given.vendor)
+    told = Fits.of(given.train or given.folder, given.tables, given.vendor, given.resume)
     if given.write:
         write_files(told)
     if given.write and not (given.page or given.json):
@@ -167,9 +185,7 @@ def evaluate(folder: Path, told: Fits, shipped: bool = False, elsewhere: bool = 
         """What others tell; records of the same architecture may be the same card by another name."""
         if own:
             return own
-        near, _, _ = told.without(lambda other: gpu_file(other).name == gpu_file(gpu).name)
-        _, records, timed = told.without(lambda other: _architecture(other) == _architecture(gpu))
-        return told.trained(near, records, timed)
+        return told.trained(*told.without(lambda other: _architecture(other) == _architecture(gpu)))
 
     hits, errors = {}, {}
     for gpu, cases in by_gpu(near).items():

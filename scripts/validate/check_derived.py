@@ -21,8 +21,9 @@ from gpu_facts import Facts  # pyright: ignore[reportMissingImports]
 
 import dse
 from dse.accuracy.spaces import gpu_file, kernel_of
-from dse.hardware.gpus.read import GpuFile, load_row, of
+from dse.hardware.gpus.read import load_row
 from dse.hardware.gpus.table import CatalogueRow
+from dse.hardware.gpus.tree import GpuFile, of
 from dse.hardware.gpus.write import write
 
 DIFFERS = 0.1

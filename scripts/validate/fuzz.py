@@ -23,6 +23,7 @@ import re
 import resource
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -234,11 +235,15 @@ def child(indices: range, seed: int, options: bool, valid: Path, log: Path) -> N
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + 8 * MOST_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    faulthandler.register(signal.SIGPROF, chain=True)  # and end by it
     for index in indices:
         with log.open("a") as file:
             print(json.dumps([index]), file=file, flush=True)
-            faulthandler.dump_traceback_later(300 if options else 60, exit=True)
+            seconds = 300 if options else 60  # of the processor: a loaded machine takes long for nothing
+            signal.setitimer(signal.ITIMER_PROF, seconds)
+            faulthandler.dump_traceback_later(10 * seconds, exit=True)  # of what waits for ever
             words, said = judge(index, seed, options, valid)
+            signal.setitimer(signal.ITIMER_PROF, 0)
             faulthandler.cancel_dump_traceback_later()
             print(json.dumps([index, shlex.join(words)[:300], said]), file=file, flush=True)
         if said:

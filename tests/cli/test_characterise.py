@@ -253,6 +253,15 @@ def test_the_work_flow_graph_as_text_and_picture(run_dse, triple: Path, tmp_path
     assert (text.code, text.out.splitlines()[:-1]) == (0, ran.out.splitlines()[:-1])
 
 
+@pytest.mark.parametrize("gpu", ["a100-pcie-40gb", "mi250x"])
+def test_the_work_flow_graph_of_a_description(run_dse, gpu):
+    ran = run_dse("characterise", "blackscholes", "-g", gpu, "--graph", "-")
+    assert ran.code == 0, ran.err
+    nodes = [line[18:].split()[0] for line in ran.out.splitlines()[2:8]]
+    assert nodes == ["loop,", "C", "S", "M", "loop,", "M"]
+    assert "the average warp takes" in ran.out.splitlines()[-1]
+
+
 ONE = ("-g", "t4", "--block", "32", "--grid", "1")
 
 

@@ -1,6 +1,8 @@
 """Commands that are killed, find no room to write, or are given what never ends: nothing is lost or left."""
 
 import os
+import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -23,14 +25,18 @@ BOMB = """template <int A, int B> struct F {
 template <int B> struct F<0, B> { static constexpr long v = B; };
 __global__ void k(long* a) { a[0] = T * F<30, 0>::v; }
 """
+UNROLLED = """__global__ void k(float* a) {
+#pragma unroll 1048576
+  for (int i = 0; i < 1048576; i++) a[i * 7] = a[i] * a[i + 1];
+}
+"""
 RANK = ("-g", "a100-pcie-40gb", "--block", "T", "--grid", "100", "--tune", "T=32,64,96")
 
 
-def started(tmp_path: Path, *arguments: str, before: str = "", **environment: str) -> subprocess.Popen[str]:
-    code = f"{before}\nfrom dse.cli.entry import main\nmain()"
+def started(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     given = {**os.environ, "DSE_CACHE": str(tmp_path / "cache"), "COLUMNS": "100", **environment}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    command = [sys.executable, "-c", code, *arguments]
+    command = [sys.executable, "-m", "dse.cli.entry", *arguments]
     return subprocess.Popen(command, cwd=tmp_path, env=given, start_new_session=True, **pipes)
 
 
@@ -85,6 +91,18 @@ def test_what_never_compiles_ends_with_the_command(tmp_path, number):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("delay", [4, 6])
+def test_an_interrupt_while_models_compile(tmp_path, delay):
+    words = ("-q", "sweep", "gemm", "-g", "a100-pcie-40gb", "--top", "3")
+    with started(tmp_path, *words, JAX_ENABLE_COMPILATION_CACHE="0") as process:
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=HANGS_SECONDS)
+    assert (process.returncode, output, errors) == (130, "", "dse: interrupted\n")
+    wait_until_none_is_left(tmp_path)
+
+
+@pytest.mark.slow
 def test_what_never_compiles_meets_its_limit(tmp_path):
     (tmp_path / "k.cu").write_text(BOMB)
     with started(tmp_path, "-q", "rank", "k.cu", *RANK, DSE_COMPILE_SECONDS="1") as process:
@@ -94,19 +112,86 @@ def test_what_never_compiles_meets_its_limit(tmp_path):
 
 
 @pytest.mark.slow
-def test_no_room_to_write(tmp_path):
-    """A limit of the size of files stands for a full disk."""
-    table = tmp_path / "t.csv"
-    table.write_text("old\n")
-    limit = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-    limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))"
-    arguments = ("-q", "rank", "mat_naive", "-g", "a4000", "-o", "t.csv", "--top", "0")
-    with started(tmp_path, *arguments, before=limit) as process:
+@pytest.mark.parametrize("gpu", ["a100-pcie-40gb", "mi250x"])
+def test_a_million_unrolled_steps_end_within_the_limits(tmp_path, gpu):
+    (tmp_path / "k.cu").write_text(UNROLLED)
+    words = ("-q", "characterise", "k.cu", "-g", gpu, "--block", "64", "--grid", "4", "--arg", "a=8000000")
+    with started(tmp_path, *words, DSE_COMPILE_SECONDS="20", DSE_COMPILE_GB="1") as process:
+        most = 0
+        while process.poll() is None:
+            for one in ours(tmp_path):
+                with suppress(OSError, IndexError):
+                    status = Path(f"/proc/{one}/status").read_text()
+                    most = max(most, int(status.split("VmHWM:")[1].split()[0]) * 1024)
+            time.sleep(0.2)
+        output, errors = process.communicate()
+    assert most < 2e9
+    if process.returncode:
+        assert (process.returncode, output) == (2, "")
+        assert re.fullmatch(r"dse: k: compiler stopped: k.cu: .* \(.*DSE_COMPILE_\w+\)\n", errors), errors
+
+
+@pytest.mark.slow
+def test_code_is_read_within_the_memory_of_a_compiler(tmp_path):
+    code = "".join(f"/*{16 * n:04x}*/ FADD R{n % 99}, R1, {n}.0 ;\n" for n in range(50_000))
+    (tmp_path / "k.sass").write_text(f".target sm_80\n.section .text.k\n{code}/*c3500*/ EXIT ;\n")
+    words = ("-q", "characterise", "k.sass", "-g", "a100-pcie-40gb", "--block", "64", "--grid", "4")
+    with started(tmp_path, *words, DSE_COMPILE_GB="0.002") as process:
         output, errors = process.communicate()
     assert (process.returncode, output) == (2, "")
-    assert errors.splitlines() == ["dse: t.csv: cannot write: File too large"]
-    assert table.read_text() == "old\n"
-    assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["t.csv"]
+    assert re.fullmatch(
+        r"dse: k.*: reading its code ended \(it may take 0.002 GB, DSE_COMPILE_GB\)\n", errors
+    )
+    with started(tmp_path, *words) as process:  # nothing of the failure is kept
+        _, errors = process.communicate()
+    assert (process.returncode, errors) == (0, "")
+
+
+APART = ("unshare", "--user", "--map-root-user", "--mount")
+NO_DISKS = not shutil.which(APART[0]) or subprocess.run([*APART, "true"], capture_output=True).returncode != 0
+FULL = {  # a command that writes, and what may stay beside its file where there is no room
+    "rank mat_naive -g a4000 --top 0 -o old.csv": "",
+    "rank mat_naive -g a4000 --top 0 -o old.parquet": "",
+    "sweep mat_naive -g a4000 -o old.parquet": r"old\.parquet\.parts.*",
+    "sweep mat_naive -g a4000 --top 99 -o old.csv": r"old\.csv\.parts.*",
+    "search mat_naive -g a4000 --trials 9 --storage sqlite:///new.db": r"new\.db.*",
+    "search mat_naive -g a4000 --trials 9 --storage journal:new.log": r"new\.log.*",
+    "tune mat_naive -g a4000 --budget 4 --journal new.jsonl --command 'echo {block_size}'": r"new\.jsonl.*",
+    "table mat_naive -g a4000 --for n=1000,2000 --format json -o new": "new",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(NO_DISKS, reason="needs a namespace of its own, for disks of a few kilobytes")
+@pytest.mark.parametrize("command", FULL)
+def test_a_full_disk_is_one_line(tmp_path, command):
+    """With ever more room: until all fits, the old file is there and no temporary one."""
+    old = match[0] if (match := re.search(r"old\.\w+", command)) else "filler"
+    inside = f"mount -t tmpfs -o size=$0k none disk && cd disk && echo old > {old} || exit 99\n"
+    inside += (
+        f"{sys.executable} -m dse.cli.entry -q {command} >&2; code=$?\nhead -c 4 {old}; ls -A; exit $code"
+    )
+    (tmp_path / "disk").mkdir()
+    times_full, ended = 0, None
+    for times_full in range(15):
+        ended = subprocess.run(
+            [*APART, "sh", "-c", inside, str(4 + (4 << times_full) * bool(times_full))],
+            cwd=tmp_path,
+            env={**os.environ, "DSE_CACHE": str(tmp_path / "cache")},
+            capture_output=True,
+            text=True,
+        )
+        if ended.returncode == 0:
+            break
+        assert ended.returncode == 2, ended.stderr
+        errors = [line for line in ended.stderr.splitlines() if not line.startswith("dse: warning: ")]
+        assert len(errors) == 1, errors
+        content, _, names = ended.stdout.partition("\n")
+        assert content == "old"
+        assert not [name for name in names.splitlines() if not re.fullmatch(f"{old}|{FULL[command]}", name)]
+    assert 0 < times_full < 14
+    assert ended is not None
+    assert ended.returncode == 0
 
 
 @pytest.mark.slow

@@ -61,6 +61,8 @@ def test_a_description_is_checked(run_dse, own_toy_kernel):
     checked = run_dse("kernels", "check", str(own_toy_kernel), "--gpu", "a100-pcie-40gb", "-g", "mi250x")
     assert (checked.code, checked.err) == (0, "")
     assert "all counts are possible on" in checked.out
+    by_lanes = run_dse("kernels", "check", "transpose", "-g", "a100-pcie-40gb", "--set", "width=8200")
+    assert [line.split()[0] for line in by_lanes.out.splitlines() if " width " in line] == ["input"]
     own_toy_kernel.write_text(own_toy_kernel.read_text().replace('fp32 = "items"', 'fp32 = "items - 2"'))
     wrong = run_dse("kernels", "check", str(own_toy_kernel), "--gpu", "a100-pcie-40gb")
     assert wrong.code == 2

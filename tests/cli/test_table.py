@@ -5,6 +5,9 @@ import sys
 
 import pytest
 
+from dse.bridges.tables import FORMATS, BestConfigurations
+from dse.explore.matrix.table import Kernel
+
 MOE = [
     "table",
     "moe",
@@ -45,6 +48,28 @@ def test_a_file_is_written_where_it_is_looked_for(run_dse, tmp_path):
     assert printed.out == path.read_text()
 
 
+def test_the_tuned_file_that_an_installed_reader_ships_is_compared(tmp_path, monkeypatch):
+    table = BestConfigurations(
+        "moe",
+        "NVIDIA H20",
+        ["M"],
+        ["BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K"],
+        [[dict(zip(("M", *TILE), (m, 16, 64, 64), strict=True))] for m in (1, 2, 4)],
+        Kernel("moe", {"E": 8, "N": 1024, "K": 7168, "topk": 8}, "fp8_w8a8", (128, 128)),
+    )
+    assert FORMATS["vllm"].shipped(table) == ""
+    folder = tmp_path / "vllm" / "configs"
+    folder.mkdir(parents=True)
+    (tmp_path / "vllm" / "__init__.py").touch()
+    path = folder / FORMATS["vllm"].file_name(table)
+    theirs = dict(zip(TILE, (16, 64, 64), strict=True))
+    path.write_text(json.dumps({"1": theirs, "2": theirs | {"BLOCK_SIZE_N": 128}, "8": theirs}))
+    monkeypatch.syspath_prepend(tmp_path)
+    expected = f"vllm ships a tuned one, with the same tile for 1 of 2: {path}"
+    assert FORMATS["vllm"].shipped(table) == expected
+
+
+TILE = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
 HEADER = "M,BLOCK_SIZE_M,BLOCK_SIZE_N,BLOCK_SIZE_K,GROUP_SIZE_M,num_warps,num_stages,us"
 
 

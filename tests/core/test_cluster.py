@@ -71,6 +71,7 @@ def test_an_error_of_a_unit_comes_out():
 def two_workers():
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
     with client(workers=2) as connected:
+        connected.wait_for_workers(2)
         yield connected
 
 

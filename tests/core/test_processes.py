@@ -10,10 +10,18 @@ from pathlib import Path
 import pytest
 
 from dse.core import processes
-from dse.core.processes import Limits, Stopped, compiler_limits, in_fork, run
+from dse.core.processes import (
+    OverLimit,
+    ProcessLimits,
+    Stopped,
+    compiler_limits,
+    in_fork,
+    memory_limited,
+    run,
+)
 from dse.errors import DseError
 
-LIMITS = Limits(seconds=20, memory_bytes=10**9, output_bytes=10**6)
+LIMITS = ProcessLimits(seconds=20, memory_bytes=10**9, output_bytes=10**6)
 
 
 def python(code, limits=LIMITS, **options):
@@ -40,7 +48,7 @@ def test_a_program_that_does_not_end(tmp_path):
     child = f"import time; time.sleep(2); open({str(left)!r}, 'w')"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     with pytest.raises(Stopped, match=r"^ended after 0.5 s \(DSE_COMPILE_SECONDS\)$"):
-        python(code, Limits(0.5, 10**9, 10**6))
+        python(code, ProcessLimits(0.5, 10**9, 10**6))
     time.sleep(max(0, started + 3 - time.monotonic()))
     assert not left.exists()  # what it had started ended with it
 
@@ -62,6 +70,14 @@ class TestOnLinux:
     def test_a_signal(self):
         with pytest.raises(Stopped, match=r"^ended by SIGSEGV \(it may take 1 GB, DSE_COMPILE_GB\)$"):
             python("import os; os.kill(os.getpid(), 11)")
+
+    def test_memory_of_a_block(self, monkeypatch):
+        monkeypatch.setenv("DSE_COMPILE_GB", "0.1")
+        before = resource.getrlimit(resource.RLIMIT_AS)
+        message = r"^k: reading its code ended \(it may take 0.1 GB, DSE_COMPILE_GB\)$"
+        with pytest.raises(OverLimit, match=message), memory_limited("k"), memory_limited("inside"):
+            bytearray(10**9)
+        assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs limits of files")
@@ -137,11 +153,11 @@ def test_a_fork_answers_with_what_this_process_has():
 def test_a_fork_meets_its_limits():
     began = time.monotonic()
     with pytest.raises(Stopped, match=r"^ended after 0.2 s \(DSE_COMPILE_SECONDS\)$"):
-        in_fork(lambda: bytes(time.sleep(60) or 0), Limits(0.2, 10**9, 10**6))
+        in_fork(lambda: bytes(time.sleep(60) or 0), ProcessLimits(0.2, 10**9, 10**6))
     with pytest.raises(Stopped, match=r"^ended with code 1 \(it may take 0.1 GB, DSE_COMPILE_GB\)$"):
-        in_fork(lambda: bytes(10**9)[:3], Limits(20, 10**8, 10**6))
+        in_fork(lambda: bytes(10**9)[:3], ProcessLimits(20, 10**8, 10**6))
     with pytest.raises(Stopped, match=r"^ended by SIGKILL"):
-        in_fork(lambda: bytes(os.kill(os.getpid(), signal.SIGKILL) or 0), Limits(20, 10**9, 10**6))
+        in_fork(lambda: bytes(os.kill(os.getpid(), signal.SIGKILL) or 0), ProcessLimits(20, 10**9, 10**6))
     assert time.monotonic() - began < 30  # less than it sleeps
 
 

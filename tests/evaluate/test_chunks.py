@@ -103,6 +103,18 @@ def test_precision_follows_the_gpu(toy_kernel):
         assert {traced[name].dtype for name in ("cycles", "seconds")} == {np.dtype(np.float32)}, model.name
 
 
+def test_what_a_launch_costs_is_in_the_seconds_of_every_model(toy_kernel):
+    description = kernels.load(toy_kernel)
+    plain = gpus.load("a100", np.float64).gpu
+    costly = eqx.tree_at(lambda gpu: gpu.launch_overhead, plain, np.asarray(5e-6))
+    parameters = {"block": np.array([128, 64]), "items": np.array([1, 2])}
+    models = ("roofline", "phase", "pipeline")
+    found = evaluate(description, models, gpus.stack([plain, costly]), parameters)
+    for forecast in found.forecasts.values():
+        np.testing.assert_allclose(forecast.seconds[1], forecast.seconds[0] + 5e-6, rtol=1e-12)
+        np.testing.assert_array_equal(*forecast.cycles)
+
+
 @pytest.mark.parametrize("model", [Pipeline(), Pipeline("gto", groups=1)])
 def test_what_is_simulated_is_the_same_outside(toy_kernel, model):
     description = kernels.load(toy_kernel)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.evaluate.launches import padded_lengths, pieces
-from dse.evaluate.layout import CUTS, Cuts, Layout
+from dse.evaluate.layout import CUTS, Cuts, GridLayout
 from dse.hardware import gpus, occupancy
 from dse.types import Resources
 
@@ -19,7 +19,7 @@ def laid_out(threads, registers, blocks):
     """GPUs × launches, [2, 1, L] as rows of a grid; and how they lie."""
     columns = (np.array(x).reshape(1, 1, -1) for x in (threads, blocks, registers, [0]))
     gpu = jax.tree.map(lambda x: np.asarray(x).reshape(2, 1, 1), GPUS)
-    layout = Layout(leading=(2, 1), outer=(0,), inner=(1,), row=len(threads))
+    layout = GridLayout(leading=(2, 1), outer=(0,), inner=(1,), row=len(threads))
     return layout, gpu, jax.tree.map(np.asarray, Resources(*columns))
 
 

@@ -68,6 +68,7 @@ UNREAD = {  # by any row, and why
     "no paper prints a compute capability, or AMD's name of an architecture": {"compute_capability", "gfx"},
     "no paper prints a cache beyond the L2": {"memory_cache_bytes", "memory_cache_bandwidth", "dies"},
     "no paper prints a clock under matrix load": {"matrix_clock"},
+    "no paper prints what a launch costs": {"launch_overhead"},
     "no paper says what a compiler for AMD does": {
         "compiler_registers",
         "guard_branches",

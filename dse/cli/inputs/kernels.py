@@ -9,7 +9,7 @@ from dse.errors import MOST_NAMES, DseError, one_of
 
 if TYPE_CHECKING:
     from dse.core.space import Space
-    from dse.hardware.gpus.read import GpuFile
+    from dse.hardware.gpus import GpuFile
     from dse.kernels.counts import Counts, Number
     from dse.kernels.description import Description
     from dse.source.readers.given import Given

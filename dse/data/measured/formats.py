@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from dse.data.measured import kernel_tuner, ktt, nsight, plain, t4
+from dse.data.measured import kernel_tuner, ktt, nsight, t4
 from dse.data.measured.file import File
-from dse.data.measured.table import MeasuredTable
+from dse.data.table import PARQUET, Table
 from dse.errors import DseError
 
 
@@ -17,7 +17,7 @@ class MeasuredFormat(NamedTuple):
 
     name: str
     sign: str | Callable[[File], bool]  # a key at the top of a JSON object, or whether a file is of it
-    read: Callable[[File], MeasuredTable]
+    read: Callable[[File], Table]
 
     def fits(self, file: File) -> bool:
         """Whether the file has this format."""
@@ -27,7 +27,7 @@ class MeasuredFormat(NamedTuple):
 
 
 def _is_parquet(file: File) -> bool:
-    return file.content.startswith(plain.PARQUET) or file.path.suffix.lower() == ".parquet"
+    return file.content.startswith(PARQUET) or file.path.suffix.lower() == ".parquet"
 
 
 def _is_nsight(file: File) -> bool:
@@ -35,19 +35,17 @@ def _is_nsight(file: File) -> bool:
 
 
 FORMATS = (  # the first that fits is taken
-    MeasuredFormat("Parquet", _is_parquet, lambda file: plain.read_parquet(file.path, file.content)),
+    MeasuredFormat("Parquet", _is_parquet, lambda file: Table.of_parquet(file.path, file.content)),
     MeasuredFormat("Kernel Tuner", "cache", lambda file: kernel_tuner.read(file.path, file.json)),
     MeasuredFormat("KTT", "Results", lambda file: ktt.read(file.path, file.json)),
     MeasuredFormat("T4", "results", lambda file: t4.read(file.path, file.json)),
     MeasuredFormat("Nsight Compute", _is_nsight, lambda file: nsight.read(file.path, file.text)),
-    MeasuredFormat(
-        "JSON rows", lambda file: file.is_list, lambda file: plain.of_objects(file.path, file.json)
-    ),
-    MeasuredFormat("CSV", lambda file: not file.is_json, lambda file: plain.read_csv(file.path, file.text)),
+    MeasuredFormat("JSON rows", lambda file: file.is_list, lambda file: Table.of_rows(file.path, file.json)),
+    MeasuredFormat("CSV", lambda file: not file.is_json, lambda file: Table.of_csv(file.path, file.text)),
 )
 
 
-def read(path: Path) -> MeasuredTable:
+def read(path: Path) -> Table:
     """Read a file of any of these formats.
 
     **Raises:** DseError, one line, if it cannot be read or has none of the formats.

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from dse.core.files import parse_json
 from dse.core.validate import checked
-from dse.data.measured.table import MeasuredTable
+from dse.data.table import Table
 from dse.errors import DseError
 
 # as Kernel Tuner itself words them in T4 files (get_configuration_validity in its file_utils.py)
@@ -28,7 +28,7 @@ _FAILED_MS = 1e20
 _NO_COUNTERS = ("time", "times", "timestamp")
 
 
-class _File(BaseModel):
+class _KernelTunerFile(BaseModel):
     tune_params_keys: list[str]
     cache: dict[str, dict[str, Any]]
 
@@ -47,14 +47,14 @@ def closed(text: str) -> Any:
     return None
 
 
-def read(path: Path, content: Any) -> MeasuredTable:
+def read(path: Path, content: Any) -> Table:
     """Read the entries of a cache, one a row.
 
     **Edges:** parameters that an entry does not repeat are taken from its key, the values joined by commas.
     Without `time` the mean of `times` is taken.
     **Raises:** DseError, one line.
     """
-    file = checked(_File, content, f"{path}")
+    file = checked(_KernelTunerFile, content, f"{path}")
     rows = []
     for row, (key, entry) in enumerate(file.cache.items(), start=1):
         where = f"{path}: cache, row {row}"
@@ -71,7 +71,7 @@ def read(path: Path, content: Any) -> MeasuredTable:
             if name not in _NO_COUNTERS and isinstance(cell, int | float)
         }
         rows.append(numbers | _timed(entry, where) | parameters)
-    return MeasuredTable.of_rows(path, rows)
+    return Table.of_rows(path, rows)
 
 
 def _timed(entry: dict[str, Any], where: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from dse.core.validate import checked
-from dse.data.measured.table import MeasuredTable, suffix_of
+from dse.data.table import Table, suffix_of
 from dse.errors import DseError
 
 # as KTT itself words them in T4 files (JsonT4Converters.h)
@@ -23,59 +23,59 @@ STATUS = {
 }
 
 
-class _Pair(BaseModel):
+class _KttPair(BaseModel):
     Name: str
     Value: Any
 
 
 class _Profiling(BaseModel):
-    Counters: list[_Pair] = []
+    Counters: list[_KttPair] = []
 
 
-class _Compilation(BaseModel):
+class _KttCompilation(BaseModel):
     RegistersCount: int
     LocalMemorySize: int
     PrivateMemorySize: int
 
 
 class _Computation(BaseModel):
-    CompilationData: _Compilation | None = None
+    CompilationData: _KttCompilation | None = None
     ProfilingData: _Profiling = _Profiling()
 
 
-class _Result(BaseModel):
+class _KttResult(BaseModel):
     KernelName: str
     Status: str
     TotalDuration: float
-    Configuration: list[_Pair]
+    Configuration: list[_KttPair]
     ComputationResults: list[_Computation] = []
 
 
-class _Metadata(BaseModel):
+class _KttMetadata(BaseModel):
     TimeUnit: str
 
 
-class _File(BaseModel):
-    Metadata: _Metadata
-    Results: list[_Result]
+class _KttFile(BaseModel):
+    Metadata: _KttMetadata
+    Results: list[_KttResult]
 
 
-def read(path: Path, content: Any) -> MeasuredTable:
+def read(path: Path, content: Any) -> Table:
     """Read the results, one a row: counters by KTT's names, registers and bytes by those of a kernel.toml.
 
     **Edges:** a configuration that launches several kernels has a time but no counters: what they add up
     to depends on the counter.
     **Raises:** DseError, one line; also if the file holds the results of several kernels.
     """
-    file = checked(_File, content, f"{path}")
+    file = checked(_KttFile, content, f"{path}")
     kernels = list(dict.fromkeys(result.KernelName for result in file.Results))
     if len(kernels) > 1:
         raise DseError(f"{path}: Results: found kernels {' and '.join(kernels[:2])}, expected one kernel")
     unit = suffix_of(file.Metadata.TimeUnit, f"{path}: Metadata.TimeUnit")
-    return MeasuredTable.of_rows(path, (_row(result, unit) for result in file.Results))
+    return Table.of_rows(path, (_row(result, unit) for result in file.Results))
 
 
-def _row(result: _Result, unit: str) -> dict[str, Any]:
+def _row(result: _KttResult, unit: str) -> dict[str, Any]:
     row: dict[str, Any] = {}
     if len(result.ComputationResults) == 1:
         [computation] = result.ComputationResults

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dse.data.measured.table import MeasuredTable, suffix_of
+from dse.data.table import Table, suffix_of
 from dse.errors import DseError
 from dse.kernels.counts import Counts
 from dse.kernels.description import Description
@@ -56,7 +56,7 @@ def _header(text: str) -> int | None:
     return None
 
 
-def read(path: Path, text: str) -> MeasuredTable:
+def read(path: Path, text: str) -> Table:
     """Read the launches, one a row: `time_s`, each metric, and every other column of the file.
 
     **Units:** seconds, bytes, hertz, and what divides them; percentages stay.
@@ -75,7 +75,7 @@ def read(path: Path, text: str) -> MeasuredTable:
     rows = []
     for row, (own, measured) in enumerate(launches, start=1):
         rows.append(own | _numbers(measured, decimal, units, f"{path}: row {row}"))
-    return MeasuredTable.of_rows(path, rows, decimal)
+    return Table.of_rows(path, rows, decimal)
 
 
 Launch = tuple[dict[str, Any], dict[str, tuple[str, str]]]  # its own cells, and metric → value and unit
@@ -179,7 +179,7 @@ def _delimiter(line: str) -> str:
     return max(",;\t", key=line.count)
 
 
-def with_parameters(table: MeasuredTable, kernel: Counts) -> MeasuredTable:
+def with_parameters(table: Table, kernel: Counts) -> Table:
     """Add the parameters of each launch to a table, found by its block and grid.
 
     Only launches of this kernel are kept, if the file has others. They are compared along x, y, z where the
@@ -240,7 +240,7 @@ def _launches(description: Description, known: dict[str, Any]) -> list[Any] | No
     return [1 if size is None else np.ceil(size(known, np)).astype(int) for size in wanted]
 
 
-def _of_kernel(table: MeasuredTable, description: Description) -> MeasuredTable:
+def _of_kernel(table: Table, description: Description) -> Table:
     """Keep the launches of one kernel: the only one in the file, or that with the description's name."""
     if KERNEL not in table.names:
         return table

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dse.data.measured import nsight
 from dse.data.measured.formats import read
-from dse.data.measured.table import SECONDS, MeasuredTable
+from dse.data.table import SECONDS, Table
 from dse.errors import DseError, InputWarning
 from dse.kernels.counts import Alias, Counts
 
@@ -134,7 +134,7 @@ def load_space(path: str | Path, names: Sequence[str]) -> Measured:
     return _measured(table, table.path.name.partition(".")[0], parameters, {}, set(names))
 
 
-def _before_times(table: MeasuredTable) -> list[str]:
+def _before_times(table: Table) -> list[str]:
     ends = {f"{kind}_{unit}" for kind in ("time", "min", "measured") for unit in SECONDS} | {"status"}
     names = []
     for name in table.names:
@@ -147,7 +147,7 @@ def _before_times(table: MeasuredTable) -> list[str]:
 
 
 def _measured(
-    table: MeasuredTable,
+    table: Table,
     space: str,
     parameters: dict[str, np.ndarray],
     problem: dict[str, int | float],
@@ -176,7 +176,7 @@ def _measured(
     )
 
 
-def _only_measured(table: MeasuredTable) -> MeasuredTable:
+def _only_measured(table: Table) -> Table:
     """Leave out what a file of predictions, with measured times beside some, has no measured time of."""
     timed = table.seconds("measured")
     if timed is None or "status" in table.names or PREDICTED not in table.names:
@@ -189,7 +189,7 @@ def _whole(values: np.ndarray) -> np.ndarray:
     return values.astype(np.int64 if whole else np.float64)
 
 
-def _numbers_or_words(table: MeasuredTable, name: str) -> np.ndarray:
+def _numbers_or_words(table: Table, name: str) -> np.ndarray:
     try:
         return _whole(table.complete(name))
     except DseError:
@@ -200,7 +200,7 @@ def _numbers_or_words(table: MeasuredTable, name: str) -> np.ndarray:
         return words
 
 
-def _times(table: MeasuredTable) -> tuple[np.ndarray, np.ndarray]:
+def _times(table: Table) -> tuple[np.ndarray, np.ndarray]:
     """Read times in seconds, NaN where a configuration failed, and each one's status."""
     timed = table.seconds("measured")
     if timed is None and PREDICTED in table.names:
@@ -238,7 +238,7 @@ def _columns(alias: Alias, description: Counts) -> dict[str, str]:
     return {name: column for name, column in columns.items() if name not in dict(alias.set)}
 
 
-def _fitting(table: MeasuredTable, description: Counts) -> tuple[Alias, list[str]]:
+def _fitting(table: Table, description: Counts) -> tuple[Alias, list[str]]:
     """Find the space whose columns the file has, or lacks fewest of; and those that it lacks."""
 
     def missing(alias: Alias) -> list[str]:

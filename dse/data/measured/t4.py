@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from dse.core.validate import checked
-from dse.data.measured.table import SECONDS, MeasuredTable, suffix_of
+from dse.data.table import SECONDS, Table, suffix_of
 from dse.errors import DseError
 
 TIMES = ("time", "TotalDuration")  # measurements that are the time of a configuration
@@ -27,7 +27,7 @@ class _Times(BaseModel):
     runtimes: list[float] | None = None
 
 
-class _Result(BaseModel):
+class _T4Result(BaseModel):
     configuration: dict[str, Any]
     times: _Times = _Times()
     invalidity: str
@@ -35,23 +35,23 @@ class _Result(BaseModel):
     measurements: list[_Measurement] = []
 
 
-class _Metadata(BaseModel):
+class _T4Metadata(BaseModel):
     timeunit: str | None = None
 
 
-class _File(BaseModel):
-    metadata: _Metadata = _Metadata()
-    results: list[_Result]
+class _T4File(BaseModel):
+    metadata: _T4Metadata = _T4Metadata()
+    results: list[_T4Result]
 
 
-def read(path: Path, content: Any) -> MeasuredTable:
+def read(path: Path, content: Any) -> Table:
     """Read the results, one a row; measurements that are numbers become columns too.
 
     **Units:** milliseconds, where neither a measurement of time nor the file says otherwise.
     **Edges:** without a measurement of time, the mean of the run times is taken.
     **Raises:** DseError, one line.
     """
-    file = checked(_File, content, f"{path}")
+    file = checked(_T4File, content, f"{path}")
     unit = file.metadata.timeunit or "ms"
     rows = []
     for row, result in enumerate(file.results, start=1):
@@ -64,16 +64,16 @@ def read(path: Path, content: Any) -> MeasuredTable:
         if status["status"] == "ok":
             status |= _timed(result, unit, f"{path}: results, row {row}")
         rows.append(counters | status | result.configuration)
-    return MeasuredTable.of_rows(path, rows)
+    return Table.of_rows(path, rows)
 
 
-def _status(result: _Result) -> str:
+def _status(result: _T4Result) -> str:
     if result.invalidity != "correct":
         return result.invalidity
     return "ok" if result.correctness > 0 else "correctness"
 
 
-def _timed(result: _Result, unit: str, where: str) -> dict[str, Any]:
+def _timed(result: _T4Result, unit: str, where: str) -> dict[str, Any]:
     runtimes = result.times.runtimes or []
     time = sum(runtimes) / len(runtimes) if runtimes else None
     stated = next(

@@ -1,6 +1,7 @@
 """A table cut into the spaces that it covers: a kernel's configurations on a GPU, a forecast a model."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from dse.data.results.space import ResultSpace, codes, plain
-from dse.data.results.table import array_of
 from dse.data.results.vocabulary import (
     FACTS,
     MEASURED,
@@ -20,12 +20,13 @@ from dse.data.results.vocabulary import (
     UNREAD,
     WORDS,
 )
+from dse.data.table import Table
 from dse.errors import DseError
 
 
 def cut(
     path: Path,
-    table: pa.Table,
+    table: Table,
     models: Mapping[str, str],
     kernel: str | None,
     gpu: str | None,
@@ -34,20 +35,21 @@ def cut(
     """Cut a file into the configurations of each kernel and GPU."""
 
     def coded(name: str, absent: str | None) -> tuple[np.ndarray, list[Any]]:
-        if name in table.column_names:
-            numbers, names = codes(array_of(table.column(name)))
+        if name in table.names:
+            numbers, names = codes(table.values(name))
             return numbers, [absent if value is None or value != value else str(value) for value in names]
-        return np.zeros(table.num_rows, np.int64), [absent]
+        return np.zeros(table.rows, np.int64), [absent]
 
     kernels, kernel_names = coded("kernel", kernel or path.name.partition(".")[0])
     gpus, gpu_names = coded("gpu", gpu or NO_GPU)
     model, model_names = coded("model", None)
     pairs, first, number = np.unique(kernels * len(gpu_names) + gpus, return_index=True, return_inverse=True)
-    others = [name for name in table.column_names if name not in ("kernel", "gpu", "model")]
+    others = [name for name in table.names if name not in ("kernel", "gpu", "model")]
     for i in np.argsort(first):  # in the order of the file
         rows = np.flatnonzero(number == i)
-        part = table.select(others).take(pa.array(rows))  # a part at a time: files may be large
-        here = {name: _checked(path, name, array_of(part.column(name)), models) for name in others}
+        some = table.table.select(others).take(pa.array(rows))  # a part at a time: files may be large
+        part = replace(table, table=some)
+        here = {name: _checked(path, name, part.values(name), models) for name in others}
         name, card = kernel_names[pairs[i] // len(gpu_names)], gpu_names[pairs[i] % len(gpu_names)]
         yield _space(path, name, card, here, model[rows], model_names, models, notes)
 

@@ -18,8 +18,9 @@ from dse.explore.fit import launches
 from dse.explore.fit.fit import METHODS, WALK, Data, Fit, Method, Parameters, fit, stages
 from dse.explore.fit.launches import log_seconds
 from dse.explore.fit.parameters import bounds, check, names_for, widths
+from dse.hardware.gpus import GpuFile
 from dse.hardware.gpus import write as gpu_text
-from dse.hardware.gpus.read import Fact, GpuFile
+from dse.hardware.gpus.facts import Fact
 from dse.kernels.counts import Counts, Number
 from dse.models import get
 from dse.models.protocol import Model

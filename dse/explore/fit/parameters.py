@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dse.errors import DseError, one_of
-from dse.hardware.gpus.read import GpuFile, of
+from dse.hardware.gpus.tree import GpuFile, of
 from dse.types import CLASSES, TENSOR, Gpu, Kernel
 
 _PLAIN = tuple(name for name in CLASSES if name not in TENSOR)

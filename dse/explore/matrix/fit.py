@@ -40,11 +40,11 @@ NOISE = 0.1  # of log time, from which on errors count linearly
 TIMES = 1.5  # w
 RECORDS = 0.7  # v
 TABLES = 1.0  # u
-MOST = 3000  # rows of a table: more say the same
+MOST = 1500  # rows of a table: more say the same
 LEAST_SHARE = 1e-3  # of a set: no case decides alone
 GROUPS = (1, 16)  # of GROUP_SIZE_M, those fitted to: the others are close
 REPEATED = 18.0  # r: numbers of tokens that each layer was timed with
-STEPS = 60
+STEPS = 40
 
 Products = tuple[Product, ...]
 Objective = Callable[[Array], Array]

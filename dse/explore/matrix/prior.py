@@ -82,7 +82,9 @@ class Prior:
             for tile, share in self.tiles[key].items():
                 if tile in distinct:
                     table[row, distinct[tile]] = share
-        alike = np.array([self._machines_alike(file, key[0]) for key in keys])
+        own = features(file)
+        by_gpu = {gpu: _alike(own, _features_of(gpu)) for gpu in {key[0] for key in keys}}
+        alike = np.array([by_gpu[key[0]] for key in keys])
         size = np.log2([[OPERANDS[product.operands].weight_bytes] for product in products])
         away = (size - np.log2([key[1] for key in keys])) / OPERANDS_ALIKE
         rows = (log_rows(products)[:, None] - np.array([key[2] for key in keys])) / ROWS_ALIKE
@@ -95,10 +97,6 @@ class Prior:
     def _group(self, configuration: Sequence[int]) -> float:
         share = self.groups.get((configuration[0], configuration[1]))
         return (share.get(configuration[3], 0.0) + 0.05) / 1.05 if share else 1.0
-
-    def _machines_alike(self, file: GpuFile, other: str) -> float:
-        own, two = features(file), features(gpu_file(other))
-        return float(np.exp(-0.5 * sum(((own[name] - two[name]) / ALIKE[name]) ** 2 for name in ALIKE)))
 
     @cached_property
     def size(self) -> int:
@@ -156,6 +154,16 @@ def features(file: GpuFile) -> dict[str, float]:
         "balance": float(np.log2(gpu.sm_count * gpu.clock / gpu.cpi.mma_fp16 / gpu.dram_bandwidth)),
         "gddr": float(Machine.of([file]).gddr[0]),
     }
+
+
+@cache
+def _features_of(gpu: str) -> dict[str, float]:
+    return features(gpu_file(gpu))
+
+
+def _alike(own: dict[str, float], other: dict[str, float]) -> float:
+    """How much one machine says of another: 1 if they are alike."""
+    return float(np.exp(-0.5 * sum(((own[name] - other[name]) / ALIKE[name]) ** 2 for name in ALIKE)))
 
 
 def log_rows(products: Sequence[Product]) -> Float[np.ndarray, " products"]:

@@ -25,7 +25,7 @@ from dse.models.matrix.problem import OPERANDS, Product
 from dse.models.matrix.time import roofline, seconds
 
 BY = ("physics", "prior", "both")
-WEIGHT, AMD_WEIGHT = 0.01, 0.12  # AMD's prior is of one GPU, and of its tuners
+WEIGHT, AMD_WEIGHT = 0.02, 0.12  # AMD's prior is of one GPU, and of its tuners
 ALIKE = 0.05  # log time: of a tile's groups, each next one counts as so much later than it is
 
 _seconds, _attention_seconds = jax.jit(seconds), jax.jit(attention_seconds)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from dse.data.measured.formats import read as read_table
-from dse.data.measured.table import SECONDS, MeasuredTable
+from dse.data.table import SECONDS, Table
 from dse.errors import DseError
 from dse.explore.fit.surrogate import positions
 from dse.explore.matrix.refine import Correction, Timed
@@ -130,7 +130,7 @@ def tuned(
     return tuner.timed
 
 
-def _refuse(table: MeasuredTable, name: str, wrong: np.ndarray, expected: str) -> None:
+def _refuse(table: Table, name: str, wrong: np.ndarray, expected: str) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
         cell = table.table.column(name)[row].as_py()

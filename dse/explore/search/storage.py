@@ -66,7 +66,7 @@ class StoredStudy:
             yield
 
     def news(self) -> list[FrozenTrial]:
-        """Read finished trials that are neither read nor ours. DseError for those of earlier versions."""
+        """Read finished trials that are neither read nor ours. DseError for those of other lists."""
         with _one_line(self.url):
             trials = [
                 trial

@@ -160,7 +160,7 @@ def start(
 
     `trials` is how many there will be, by which the sampler `auto` is chosen.
 
-    **Raises:** DseError where the storage cannot be used, or has this study as earlier versions kept it.
+    **Raises:** DseError where the storage cannot be used, or has this study with other lists of values.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     key = repr([(repr(v.kernel), sorted(v.problem.items())) for v in choices.values()])

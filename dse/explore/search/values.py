@@ -36,14 +36,11 @@ class Lists:
     def with_places(self, trial: FrozenTrial) -> FrozenTrial:
         """Return a trial of values as one of places.
 
-        **Raises:** DseError for one that holds places already, as those of earlier versions do.
+        **Raises:** DseError for one of other lists.
         """
         for name, kind in trial.distributions.items():
             if kind != self._of_values.get(name, kind):
-                raise DseError(
-                    f"{name}: found places in its list, which earlier versions kept, expected values; "
-                    "name another storage"
-                )
+                raise DseError(f"{name}: found a list of other values; name another storage")
         return _translated(trial, self._places, self._of_places)
 
 

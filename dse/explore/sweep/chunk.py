@@ -10,14 +10,14 @@ from dse.evaluate.chunks import Evaluation, evaluate
 from dse.explore.sweep import entries
 from dse.explore.sweep.entries import Entries
 from dse.explore.sweep.filter import Filter
-from dse.explore.sweep.product import Product
+from dse.explore.sweep.product import SweepProduct
 
 
 @dataclass(frozen=True)
 class Chunk:
     """A chunk with its predictions."""
 
-    product: Product
+    product: SweepProduct
     kernel: int
     size: int
     index: np.ndarray  # [L] in the kernel's space
@@ -41,7 +41,7 @@ class Chunk:
 
 
 def chunk_of(
-    product: Product, kernel: int, size: int, index: np.ndarray, where: Filter | None = None
+    product: SweepProduct, kernel: int, size: int, index: np.ndarray, where: Filter | None = None
 ) -> Chunk:
     """Evaluate some configurations, by their indices in the kernel's space."""
     problem, parameters = product.point(kernel, size), product.parameters(kernel, index)

@@ -10,7 +10,7 @@ import numpy as np
 from dse.core.space.expression import Expression, parse
 from dse.data.columns import SHORT
 from dse.evaluate.chunks import RESOURCES, Evaluation
-from dse.explore.sweep.product import Product
+from dse.explore.sweep.product import SweepProduct
 
 NUMBERS = (*RESOURCES, "warps_per_sm", "occupancy", "possible", "cycles", "time_s")
 
@@ -22,7 +22,7 @@ class Filter:
     expression: Expression
 
     @staticmethod
-    def of(text: str, product: Product) -> "Filter":
+    def of(text: str, product: SweepProduct) -> "Filter":
         """Read a filter. **Raises:** DseError for another form, or a name that no kernel of `product` has."""
         names = {name for kernel in product.kernels for name in kernel.space.names}
         names |= {name for sizes in product.sizes for name in sizes.names}

@@ -23,12 +23,12 @@ from dse.explore.sweep.chunk import Chunk, chunk_of
 from dse.explore.sweep.dense import Dense, can_be_dense, cut
 from dse.explore.sweep.entries import COLUMNS, Entries
 from dse.explore.sweep.filter import Filter
-from dse.explore.sweep.product import Product, density
+from dse.explore.sweep.product import SweepProduct, density
 from dse.explore.sweep.reductions import LimiterCounts, Reduction, Top
 from dse.hardware import occupancy
 from dse.hardware.tensor import lacking
 from dse.kernels.description import Description
-from dse.models.protocol import Model
+from dse.models.protocol import Model, predict
 from dse.types import Gpu, Kernel, PerClass, Resources
 
 CONFIGURATIONS = 1 << 14  # of a unit whose configurations are evaluated one by one
@@ -52,7 +52,7 @@ class Cut:
 class Plan:
     """What a sweep does: its product, what is wanted of it, and the units that it is cut into."""
 
-    product: Product
+    product: SweepProduct
     reduction: Reduction | None  # None: rows are wanted
     where: Filter | None = None
 
@@ -220,7 +220,7 @@ def _seconds(
 ) -> Array:
     """Predict a whole grid; infinite for what cannot run."""
     launch, limiter = occupancy.launch(gpus, resources)
-    seconds = model.predict(gpus, kernels, launch).seconds
+    seconds = predict(model, gpus, kernels, launch).seconds
     runs = occupancy.possible(limiter) & ~lacks
     return jnp.broadcast_to(jnp.where(runs, seconds, jnp.inf), shape)
 

@@ -23,7 +23,7 @@ COUNTED = 1 << 18  # configurations, valid or not, of a space of which the valid
 
 
 @dataclass(frozen=True)
-class Product:
+class SweepProduct:
     """What is swept. A number of a kernel, size, GPU or model is its place here."""
 
     kernels: tuple[Counts, ...]
@@ -36,7 +36,7 @@ class Product:
         kernels: Sequence[tuple[Counts, Mapping[str, Number | Sequence[Number]]]],
         gpus: Sequence[GpuFile],
         models: Sequence[Model],
-    ) -> "Product":
+    ) -> "SweepProduct":
         """Make the product of kernels, each with values of its problem sizes: a number or several.
 
         **Raises:** DseError for a value twice, or what is no number.
@@ -45,7 +45,7 @@ class Product:
             if not several:
                 raise DseError(f"sweep: {what}: found none, expected at least one")
         sizes = tuple(Space(dict(values)) for _, values in kernels)
-        return Product(tuple(kernel for kernel, _ in kernels), sizes, tuple(gpus), tuple(models))
+        return SweepProduct(tuple(kernel for kernel, _ in kernels), sizes, tuple(gpus), tuple(models))
 
     @cached_property
     def stacked(self) -> Gpu:

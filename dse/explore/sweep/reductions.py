@@ -13,7 +13,7 @@ from dse.errors import DseError
 from dse.explore.sweep import entries
 from dse.explore.sweep.chunk import Chunk
 from dse.explore.sweep.entries import Entries
-from dse.explore.sweep.product import Product
+from dse.explore.sweep.product import SweepProduct
 from dse.hardware import occupancy
 
 OBJECTIVES = ("time_s", "threads", "registers", "shared_bytes")  # of which less is better
@@ -131,7 +131,7 @@ class LimiterCounts:
         ])  # fmt: skip
         return self.counted(chunk.product, chunk.kernel, np.asarray(chunk.size), counts)
 
-    def counted(self, product: Product, kernel: int, size: np.ndarray, counts: np.ndarray) -> Entries:
+    def counted(self, product: SweepProduct, kernel: int, size: np.ndarray, counts: np.ndarray) -> Entries:
         """Make a result of numbers of limiters [G, limiters], or [G, sizes, limiters] with sizes [sizes]."""
         gpus = np.arange(len(counts)).reshape(-1, *[1] * (counts.ndim - 2))
         group = product.group(self.per - {"model"}, kernel, size, gpus, np.asarray(0))

@@ -12,7 +12,7 @@ from dse.errors import DseError, one_of
 from dse.evaluate.chunks import RESOURCES, evaluate_counted
 from dse.explore.sweep.chunk import Chunk
 from dse.explore.sweep.entries import PLACE, Entries
-from dse.explore.sweep.product import Product
+from dse.explore.sweep.product import SweepProduct
 from dse.hardware import occupancy
 from dse.kernels.counts import KnownBatch
 
@@ -20,7 +20,7 @@ AT_ONCE = 1 << 13  # configurations that are evaluated once more
 WORD = pa.dictionary(pa.int16(), pa.string())
 
 
-def schema(product: Product, columns: Sequence[str] | None = None) -> pa.Schema:
+def schema(product: SweepProduct, columns: Sequence[str] | None = None) -> pa.Schema:
     """Return the columns of a sweep, or those chosen; what a kernel lacks is null in its rows.
 
     **Raises:** DseError for a column that there is not.
@@ -87,7 +87,7 @@ def table(chunk: Chunk, columns: pa.Schema) -> pa.Table:
     return pa.Table.from_batches(batches, columns)
 
 
-def of_entries(product: Product, entries: Entries) -> list[dict[str, Any]]:
+def of_entries(product: SweepProduct, entries: Entries) -> list[dict[str, Any]]:
     """Return what was kept as rows, group by group, fastest first, each with its `rank` in its group.
 
     Their times are those of `dse.evaluate.chunks`, as in a table of all rows.
@@ -127,14 +127,14 @@ def of_entries(product: Product, entries: Entries) -> list[dict[str, Any]]:
 class _Known:
     """Configurations of one kernel and size whose counts are known."""
 
-    product: Product
+    product: SweepProduct
     kernel: int
     size: int
     parameters: Mapping[str, np.ndarray]  # [L]
     batch: KnownBatch
 
     @staticmethod
-    def of(product: Product, kernel: int, size: int, index: np.ndarray) -> "_Known":
+    def of(product: SweepProduct, kernel: int, size: int, index: np.ndarray) -> "_Known":
         """Count configurations, by their indices in the kernel's space."""
         parameters = product.parameters(kernel, index)
         counted = product.kernels[kernel].count(parameters, product.stacked, product.point(kernel, size))

@@ -19,7 +19,7 @@ from dse.explore.sweep import rows, run
 from dse.explore.sweep.entries import Entries
 from dse.explore.sweep.filter import Filter
 from dse.explore.sweep.plan import Plan
-from dse.explore.sweep.product import Product, groups
+from dse.explore.sweep.product import SweepProduct, groups
 from dse.explore.sweep.reductions import EDGES, Histogram, LimiterCounts, Pareto, Reduction, Top
 from dse.hardware import occupancy
 
@@ -38,7 +38,7 @@ class Sweep:
     address, else on all cores in this process; results are the same to the bit.
     """
 
-    product: Product
+    product: SweepProduct
     where: Filter | None = None
     workers: int | None = None
     cluster: str | None = None

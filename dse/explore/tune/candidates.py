@@ -18,7 +18,7 @@ from dse.explore.fit import launches as fixed
 from dse.explore.fit.launches import Launches, linearised
 from dse.explore.fit.parameters import names_for, widths
 from dse.explore.fit.surrogate import positions
-from dse.hardware.gpus.read import GpuFile
+from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import Counts, Number
 from dse.models import get
 from dse.models.protocol import Model
@@ -26,7 +26,6 @@ from dse.models.protocol import Model
 CONTRAST = 1.0  # prior standard deviation of how much steeper than expected times really are, as a share
 HABITS = 0.2, 0.1  # log of the time that each value costs that is no power of two, or at an end of its range
 HABIT = 0.3  # prior standard deviation of these
-SHARED = 0.15  # of what other GPUs' times are off the predictions, that is expected here
 TRUST = 0.5  # ... of how much more or less each table of other GPUs counts
 LEVEL, NO_LEVEL = 0.5, 1.0  # ... of how far all times are off a model's; off their median without, as logs
 
@@ -54,10 +53,10 @@ class Candidates:
 
     @property
     def expected(self) -> np.ndarray:
-        """Log of the time that is expected: as predicted, and by a share as far off as other GPUs are."""
-        if self.others is None:
+        """Log of the time that is expected: as predicted; without a model, as on other GPUs."""
+        if self.modelled or self.others is None:
             return self.log_s
-        return self.log_s + (SHARED if self.modelled else 1.0) * self.others.mean(axis=1)
+        return self.log_s + self.others.mean(axis=1)
 
     @cached_property
     def points(self) -> Points:

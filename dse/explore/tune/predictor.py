@@ -17,7 +17,7 @@ from dse.errors import DseError, one_of
 from dse.explore.fit.surrogate import positions
 from dse.explore.tune.candidates import Candidates, bare, of_kernel
 from dse.hardware import gpus
-from dse.hardware.gpus.read import GpuFile
+from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import Alias, Counts, Number
 from dse.models import get
 from dse.models.protocol import Model

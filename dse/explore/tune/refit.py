@@ -12,7 +12,7 @@ from dse.explore.tune import candidates
 from dse.explore.tune.chances import chances
 from dse.explore.tune.others import with_others
 from dse.explore.tune.tuner import Tuner
-from dse.hardware.gpus.read import GpuFile
+from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import Counts, Number
 from dse.models.protocol import Model
 

@@ -1,6 +1,21 @@
-"""GPU files: one TOML a GPU, each value with its unit and source, read, checked and written."""
+"""GPU files: one TOML a GPU, each value with its unit and source, read, checked and written.
 
-from dse.hardware.gpus.read import Fact, GpuFile, Header, column, load, stack
+Listing and finding them imports no JAX; a GPU is a tree of JAX, so the other names load it when first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from dse.hardware.gpus.table import find, known, names
 
-__all__ = ["Fact", "GpuFile", "Header", "column", "find", "known", "load", "names", "stack"]
+if TYPE_CHECKING:
+    from dse.hardware.gpus.read import load
+    from dse.hardware.gpus.tree import GpuFile, column, stack
+
+__all__ = ["GpuFile", "column", "find", "known", "load", "names", "stack"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{'read' if name == 'load' else 'tree'}"), name)

@@ -14,6 +14,7 @@ from dse.hardware.gpus.rules import Rule
 
 _SI = {  # unit of a field: the units it may be given in
     "Hz": {"Hz": 1, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9},
+    "s": {"s": 1, "ms": 1e-3, "us": 1e-6},
     "B/s": {"B/s": 1, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12},
     "B": {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "KB": 1e3, "MB": 1e6, "GB": 1e9},
 }
@@ -93,7 +94,7 @@ class Fact:
         return {key: x for key, x in said.items() if x is not None and (key, x) != ("times", 1)}
 
 
-class Quantities:
+class FieldQuantities:
     """The quantities of one file, which may follow from one another.
 
     A stated value counts more than a rule beside it.

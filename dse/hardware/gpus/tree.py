@@ -1,13 +1,13 @@
-"""GPU files as JAX trees: `jax.grad` of a function of a GPU has its derivatives by the numbers of the file.
+"""A GPU as its file states it, which is a tree of JAX: `jax.grad` differentiates by the numbers of the file.
 
-Importing this module tells JAX so. The leaves are the `numbers` of a GPU, by their names; λ and what else
-follows from them by the rules of its file is computed of whatever JAX makes of them. Limits, which are
-integers, stay as they are.
+The leaves are the `numbers` of a GPU, by their names; λ and what else follows from them by the rules of its
+file is computed of whatever JAX makes of them. Limits, which are integers, stay as they are.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -17,11 +17,103 @@ import numpy as np
 from jax.core import Tracer
 from jax.tree_util import GetAttrKey
 
+from dse.core.precision import in_64_bits
 from dse.errors import DseError, one_of
 from dse.hardware.gpus import rules
-from dse.hardware.gpus.facts import Fact, FieldEntry
-from dse.hardware.gpus.read import GpuFile, build, checked, of, optional, units
-from dse.types import Gpu
+from dse.hardware.gpus.facts import Fact, FieldEntry, FieldQuantities
+from dse.hardware.gpus.fields import GROUPS, Header, absent, checked, optional, units
+from dse.types import ABSENT, Gpu, Limits, PerClass
+
+
+@dataclass(frozen=True)
+class GpuFile:
+    """A GPU, and where its numbers are from. JAX takes it for a tree whose leaves are its `numbers`."""
+
+    path: Path
+    header: Header
+    gpu: Gpu
+    fields: tuple[Fact, ...]
+
+    def __repr__(self) -> str:
+        return f"<GpuFile {self.header.name}>"
+
+    @property
+    def name(self) -> str:
+        """The full name of the GPU."""
+        return self.header.name
+
+    @cached_property
+    def numbers(self) -> dict[str, Any]:
+        """The numbers from which all others follow, by name, in SI: what `replace` and JAX may change.
+
+        A field that its file states has its own name (`dram_bandwidth`, `latency.dram`); of one that follows
+        from others it is the rule's number (`cpi.dram.bandwidth_share`, `cpi.fp32.lanes`).
+        """
+        dtype = np.asarray(self.gpu.clock).dtype
+        free = [fact for fact in self.fields if fact.free and not fact.field.startswith("limits.")]
+        return {
+            str(fact.free): np.asarray(fact.follows.number, dtype)
+            if fact.follows
+            else of(self.gpu, fact.field)
+            for fact in free
+        }
+
+    def replace(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> "GpuFile":
+        """Return this GPU with other numbers, and all that follows from them by its rules.
+
+        `gpu.replace(dram_bandwidth=2e12)`, `gpu.replace({"latency.dram": 500})`: names of fields, or of
+        `numbers`. A field that followed from others is then a number of its own. JAX differentiates by them.
+
+        **Units:** SI, cycles. **Raises:** DseError for an unknown name or a number that cannot be.
+        """
+        return changed(self, {**(changes or {}), **more})
+
+
+def build(path: Path, header: Header, entries: Mapping[str, FieldEntry], dtype: Any = np.float32) -> GpuFile:
+    """Make a GPU of the tables of its file. **Raises:** DseError for values that cannot be."""
+    missing = absent(entries)
+    quantities = FieldQuantities(entries, units(), path)
+    stated = [field for field in units() if field not in missing and field in (*entries, *rules.LEFT_OUT)]
+
+    arrays: dict[str, dict[str, Any]] = {group: {} for group in ("", *GROUPS)}
+    with in_64_bits():  # else float64 would be cut to float32
+        for field in missing:
+            group, _, last = field.rpartition(".")
+            arrays[group][last] = np.asarray(ABSENT, dtype)
+        arrays[""] |= {field: np.asarray(value, dtype) for field, value in optional().items()}
+        for field in stated:
+            group, _, last = field.rpartition(".")
+            arrays[group][last] = np.asarray(
+                quantities.number(field), np.int32 if group == "limits" else dtype
+            )
+        gpu = Gpu(
+            **arrays[""],
+            cpi=PerClass(**arrays["cpi"]),
+            latency=PerClass(**arrays["latency"]),
+            limits=Limits(**arrays["limits"]),
+            compute_capability=header.capability,
+            gfx=header.gfx,
+        )
+    quantities.warn()
+    return GpuFile(path, header, gpu, tuple(map(quantities.fact, stated)))
+
+
+def of(gpu: Gpu, field: str) -> Any:
+    """Return a field of a GPU, by its name in files, as in `cpi.fp32`."""
+    group, dot, last = field.partition(".")
+    return getattr(getattr(gpu, group), last) if dot else getattr(gpu, field)
+
+
+def stack(gpus: Sequence[Gpu]) -> Gpu:
+    """Make several GPUs one, on a new leading axis."""
+    with in_64_bits():
+        # By NumPy: JAX would compile a function for each number of GPUs.
+        return jax.tree.map(lambda *leaves: jax.device_put(np.stack(leaves)), *gpus)
+
+
+def column(gpus: Gpu) -> Gpu:
+    """Make GPUs of fields [G] ones of fields [G, 1], in NumPy: configurations have the second axis."""
+    return jax.tree.map(lambda x: np.asarray(x)[:, None], gpus)
 
 
 class Changed(GpuFile):

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dse.core.files import replacing
-from dse.hardware.gpus.read import Fact, Header, load
+from dse.hardware.gpus.facts import Fact
+from dse.hardware.gpus.fields import Header
+from dse.hardware.gpus.read import load
 from dse.hardware.gpus.rules import LEFT_OUT
 
 

@@ -1,99 +1,123 @@
-"""Branches on thread indices: the share of the warps that goes either way, by looking at every lane, and the
-paper's closed forms for `A t + B <= α i + β` beside it.
+"""Branches on thread, block and loop indices: the share of a block's warps that takes one, lane by lane, and
+the paper's closed form for `A t + B <= α i + β` beside it.
 
-The closed forms bound the search, and it continues from there: Eq. 12 takes the steps from I_0 on
-as free of divergence. What that loses: I counts steps 0..I, so I + 1 of them; with I below I_0 the weight is
-still that of all steps up to I_0, though the first ones have fewer warps (for `t <= i` and 256 threads, the
-weight of 16 steps is taken as 0.56 where it is 1/8); and I_0 is no whole number in general.
-
-Known error: for `(A t + B) mod (α i + β) == 0` the paper says that beyond I_0 all threads pass. None does but
-one with A t + B = 0, since the modulus is then larger than all others: `after` says what share of the warps
-continues.
+Known errors of the closed form: I counts steps 0..I, so I + 1 of them; with I below I_0 the weight is still
+that of all steps up to I_0, though the first ones have fewer warps (for `t <= i` and 256 threads, the weight
+of 16 steps is taken as 0.56 where it is 1/8); and I_0 is no whole number in general.
 Source: Baghsorkhi et al., PPoPP 2010, Sec. 3.1, Eqs. 9 to 12.
 """
 
+import ast
+import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
-import jax.numpy as jnp
+import numpy as np
 
-from dse.core.space.expression import Expression
+from dse.core.space.expression import Expression, parse
 from dse.hardware.lanes import threads
 
-
-class Weights(NamedTuple):
-    """Execution weights of a branch, [...]: shares of a block's warps, means over all steps."""
-
-    taken: Any  # with a lane where the condition holds (ρ_T)
-    passed: Any  # with one where it does not (ρ_F)
-    split: Any  # with both
+STEPS = 256  # of all loops of a branch together, spread evenly where there are more
+_AT_A_TIME = 2**23  # lanes of warps in steps
 
 
-def weights(
-    condition: Expression,
-    block: tuple[int, int, int],
-    values: Mapping[str, Any],
-    steps: Mapping[str, Any] | None = None,
-    xp: Any = jnp,
-) -> Weights:
-    """Evaluate a condition in each warp, and in each step of loops.
+@dataclass(frozen=True)
+class Condition:
+    """A branch of the source: lanes where the condition holds take it."""
 
-    **Shapes:** `values` [...], any; `steps` has the values of loop indices, each a row [n] of its own length,
-    all combinations of which are taken. Results [...].
+    name: str  # of the share of warps that take it, in expressions
+    when: Expression  # of indices too: of threads, of the block `bx`, of `loops`
+    loops: tuple[tuple[str, Expression], ...] = ()  # indices that run from 0, and their trips
+
+
+def share(condition: Condition, names: Mapping[str, Any], block: tuple[Any, Any, Any]) -> np.ndarray:
+    """Return ρ_T, the share of a block's warps with a lane where the condition holds, on average over steps.
+
+    `names` has what the expressions use, and `warp_size`; `bx`, one of `blocks`, runs like a loop.
+    **Shapes:** `names` and sizes of the block broadcast, and the result has that shape.
+    **Edges:** of more than `STEPS` steps, this many are looked at; without a step the share is 0.
     """
-    steps = dict(steps or {})
-    rank = max((xp.ndim(value) for value in values.values()), default=0)
-    count = -(-block[0] * block[1] * block[2] // 32)
-    lanes, mask = threads(block, xp.arange(count), xp)
-    inner = len(steps) + 2  # steps, warps, lanes
-
-    def behind(value: Any) -> Any:
-        """A value of the outside."""
-        value = xp.asarray(value)
-        return value.reshape((1,) * (rank - value.ndim) + value.shape + (1,) * inner)
-
-    names = {name: behind(value) for name, value in values.items()}
-    for number, (name, value) in enumerate(steps.items()):
-        shape = [1] * (rank + inner)
-        shape[rank + number] = -1
-        names[name] = xp.asarray(value).reshape(shape)
-    names |= {name: value.reshape((1,) * (rank + len(steps)) + value.shape) for name, value in lanes.items()}
-    mask = mask.reshape((1,) * (rank + len(steps)) + mask.shape)
-    holds = condition.holds(names, xp)
-    taken, passed = (holds & mask).any(-1), (~holds & mask).any(-1)
-    sizes = tuple(len(value) for value in steps.values())
-    over = tuple(range(rank, rank + len(steps) + 1))
-
-    def share(which: Any) -> Any:
-        which = xp.broadcast_to(which, (*which.shape[:rank], *sizes, count))
-        return xp.asarray(which, float).mean(over)
-
-    return Weights(share(taken), share(passed), share(taken & passed))
+    loops = dict(condition.loops)
+    trips = {name: np.floor(expression(names, np)) for name, expression in loops.items()}
+    if "bx" in condition.when.names:
+        trips["bx"] = np.asarray(names["blocks"])
+    used = {name: names[name] for name in sorted(condition.when.names & names.keys())} | trips
+    used |= dict(zip("xyz", block, strict=True)) | {"warp size": names["warp_size"]}
+    columns = dict(zip(used, np.broadcast_arrays(*used.values()), strict=True))
+    shape = next(iter(columns.values())).shape
+    flat = {name: np.ravel(column) for name, column in columns.items()}
+    _, first, inverse = np.unique(np.stack([*flat.values()]), axis=1, return_index=True, return_inverse=True)
+    distinct = {name: column[first] for name, column in flat.items()}
+    size = int(distinct["warp size"].max())
+    warps = -(-distinct["x"] * distinct["y"] * distinct["z"] // size).max()
+    rows = max(1, _AT_A_TIME // int(STEPS * warps * size))
+    parts = [
+        _looked_at(condition.when, trips, {name: column[at : at + rows] for name, column in distinct.items()})
+        for at in range(0, len(first), rows)
+    ]
+    return np.concatenate(parts)[np.ravel(inverse)].reshape(shape)
 
 
-def comparison_steps(a: Any, b: Any, alpha: Any, beta: Any, threads: Any, last: Any) -> Any:
-    """The steps to evaluate `a t + b <= alpha i + beta` for all threads and i from 0 to `last`.
+def _looked_at(when: Expression, trips: Mapping[str, Any], names: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Look at each lane of all warps in each step: names are rows [n], so is the result.
 
-    **Source:** Eq. 10, its right side.
+    Inside, axes are [n, steps of each loop, warps, lanes].
     """
-    return (2 * threads * (alpha * last - b + beta + alpha) - a * threads * (threads - 1)) / (2 * alpha)
+    x, y, z, size = (names[name] for name in ("x", "y", "z", "warp size"))
+    count, loops = -(-x * y * z // size), [1] * len(trips)
+    warp = np.arange(count.max())
+    block = (x[:, None], y[:, None], z[:, None])
+    lanes, mask = threads(block, warp, np, int(size.max()), size[:, None])
+
+    def inside(lane: np.ndarray) -> np.ndarray:
+        return lane.reshape(len(lane), *loops, *lane.shape[1:])
+
+    values = {name: row.reshape(-1, *loops, 1, 1) for name, row in names.items()}
+    values |= {name: inside(lane) for name, lane in lanes.items()}
+    weight = inside((warp < count[:, None]) / count[:, None])
+    most = int(STEPS ** (1 / max(len(trips), 1)))
+    for place, name in enumerate(trips, 1):
+        steps = np.minimum(names[name], most).astype(int)[:, None]
+        step = np.arange(steps.max(initial=0))
+        at = (2 * step + 1) * names[name].astype(int)[:, None] // np.maximum(2 * steps, 1)
+        along = [1] * (len(trips) + 2)
+        along[0], along[place] = at.shape
+        values[name] = at.reshape(*along, 1)
+        weight = weight * ((step < steps) / np.maximum(steps, 1)).reshape(along)
+    takes = (when.holds(values, np) & inside(mask)).any(-1)
+    return np.asarray((takes * weight).sum(tuple(range(1, weight.ndim))))
 
 
-def comparison_bound(a: Any, alpha: Any, threads: Any) -> Any:
-    """The most such steps there are before all threads pass (Eq. 11); twice that for two rounds."""
-    return (a * threads * threads - a * threads + 2 * alpha * threads) / (2 * alpha)
+def published(condition: Condition, names: Mapping[str, Any], block: tuple[Any, Any, Any]) -> float | None:
+    """Return the paper's weight of a branch `A t + B <= α i + β` in a loop of i, else None.
 
-
-def modulo_steps(a: Any, b: Any, threads: Any) -> Any:
-    """The most steps to evaluate `(a t + b) mod (alpha i + beta) == 0`."""
-    return a * threads * (threads - 1) / 4 + b * threads / 2
-
-
-def all_alike_from(a: Any, b: Any, alpha: Any, beta: Any, threads: Any) -> Any:
-    """The step I_0 from which on all threads decide alike."""
-    return (a * (threads - 1) + b - beta) / alpha
-
-
-def overall_weight(before: Any, alike_from: Any, last: Any, after: Any = 1.0, xp: Any = jnp) -> Any:
-    """The weight over all steps (Eq. 12) from that of those before I_0; `after` is 1 in the paper."""
-    return (after * xp.maximum(last - alike_from, 0.0) + before * alike_from) / xp.maximum(alike_from, last)
+    From step I_0 = (A (T - 1) + B - β) / α on, all T threads take it; before, all lanes are looked at.
+    **Shapes:** `names` and sizes of the block are scalars. **Source:** Eq. 12, with steps 0 to I.
+    """
+    tree = condition.when.tree
+    if not (isinstance(tree, ast.Compare) and len(tree.ops) == 1 and len(condition.loops) == 1):
+        return None
+    [(index, trips)], operator = condition.loops, type(tree.ops[0])
+    if operator not in (ast.Lt, ast.LtE, ast.Gt, ast.GtE) or not condition.when.names <= {
+        *names,
+        "tx",
+        index,
+    }:
+        return None
+    at = dict(names) | {"tx": np.arange(3)[:, None], index: np.arange(3)}
+    sides = (replace(condition.when, tree=side)(at, np) for side in (tree.left, *tree.comparators))
+    left, right = (np.broadcast_to(side, (3, 3)) for side in sides)
+    slack = left - right if operator in (ast.Gt, ast.GtE) else right - left  # α i + β - (A t + B)
+    slack = slack - (operator in (ast.Lt, ast.Gt))  # of whole numbers
+    a, alpha = slack[0, 0] - slack[1, 0], slack[0, 1] - slack[0, 0]
+    steps = np.arange(3)
+    if a <= 0 or alpha <= 0 or (slack != slack[0, 0] - a * steps[:, None] + alpha * steps).any():
+        return None
+    alike = (a * (np.prod(block) - 1) - slack[0, 0]) / alpha
+    last = np.floor(trips(names, np)) - 1
+    steps_before = parse(max(math.ceil(alike), 0), condition.name)
+    searched = replace(condition, loops=((index, steps_before),))
+    before = share(searched, names, block)
+    alike = max(alike, 0.0)
+    return float((np.maximum(last - alike, 0.0) + before * alike) / max(alike, last, 1.0))

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from dse.errors import DseError
-from dse.hardware.gpus import read as gpus
+from dse.hardware import gpus
 from dse.hardware.gpus import write as gpu_text
+from dse.hardware.gpus.facts import Fact
+from dse.hardware.gpus.fields import Header
 from dse.measure.bench import derive
 from dse.measure.bench.derive import Value
 from dse.measure.bench.records import BenchRecording
@@ -64,7 +66,7 @@ def write(recording: BenchRecording, path: Path) -> dict[str, Value]:
     """
     measured, device = derive.values(recording), recording.device
     model = like(device["name"], device["capability"])
-    header = gpus.Header(
+    header = Header(
         name=f"{device['name']}, measured",
         vendor=model.header.vendor,
         architecture=model.header.architecture,
@@ -83,26 +85,26 @@ def write(recording: BenchRecording, path: Path) -> dict[str, Value]:
 
 def _records(
     device: Mapping[str, Any], model: gpus.GpuFile, measured: dict[str, Value], source: str
-) -> Iterator[gpus.Fact]:
+) -> Iterator[Fact]:
     """Yield every value of the catalogue's GPU: as measured, as the driver says, or as it is there."""
     attributes = dict(_attributes(device["attributes"]))
     for record in model.fields:
         if record.field in measured:
             value = measured[record.field]
-            yield gpus.Fact(
+            yield Fact(
                 record.field, value.value, value.unit, source, "measured here", value.rule, value.spread
             )
         elif record.field in attributes:
             number, unit, rule = attributes[record.field]
             driver = f"CUDA driver {device['driver']} on this GPU"
-            yield gpus.Fact(record.field, number, unit, driver, "derived" if rule else "stated", rule)
+            yield Fact(record.field, number, unit, driver, "derived" if rule else "stated", rule)
         elif model.header.name != device["name"] and record.provenance != "stated":
             yield _as_on(model.name, record)
         else:
             yield record
 
 
-def _as_on(name: str, record: gpus.Fact) -> gpus.Fact:
+def _as_on(name: str, record: Fact) -> Fact:
     """Return a quantity of another GPU, saying so."""
     if record.follows is None:
         return replace(record, rule=f"as on {name}: {record.rule}" if record.rule else f"as on {name}")

@@ -1,15 +1,16 @@
 """The time of attention, forward, closed form: blocks of queries that run over the keys, tile by tile.
 
 A pass multiplies queries by a tile of keys, takes the softmax (an exponential of the special function units
-and a few instructions a score), and multiplies by a tile of values. Products and softmax overlap a little
-where each warp does both in turn (FlashAttention 2, Triton), and well where warp groups take turns
+and a few instructions a score), and multiplies by a tile of values. Products and softmax add up where each
+warp does both in turn (FlashAttention 2, Triton), and overlap well where warp groups take turns
 (FlashAttention 3). Causal: a block stops at its diagonal. `visited`: keys that blocks of queries meet, the
 same for all, where a mask leaves out the others. Grouped heads share keys: `packed` rows of a block are
 queries of all heads of a group, as in decoding. Pages of keys cost a look-up each.
 
 Sources: Dao 2023 (FlashAttention 2: what a block does, 73 % of an A100, 35 % of an H100); Shah et al. 2024
 (FlashAttention 3: softmax and products by turns, 75 % of an H100). What a score's instructions take is not
-published: SLOTS and the exponents of overlap were chosen with those figures at hand.
+published: SLOTS and the exponent of overlap were chosen with those figures at hand. SETUP, FIRST and STORED
+were fitted to candidates of Inductor's flex attention on an A100 (AlnisM/autoheuristic-datasets).
 """
 
 from collections.abc import Sequence
@@ -28,11 +29,14 @@ from dse.models.matrix.configuration import Configuration
 from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import RATES, SHARED_ROWS, Machine
 from dse.models.matrix.problem import OPERANDS
+from dse.models.matrix.time import overlap
 
 KINDS = ("bf16", "fp16", "tf32", "fp32")
-IN_TURN, BY_TURNS = 1.1, 2.0  # exponents of overlap of products and softmax
-SLOTS = 5.0  # issue slots of a score, but for its exponential
-LANES, SCHEDULERS, LINE = 32.0, 4.0, 128.0
+BY_TURNS = 2  # exponent of overlap of products and softmax; in turn nothing overlaps
+SLOTS = 5.0  # issue slots of a score; its exponential takes another pipe meanwhile
+LANES, SCHEDULERS, LINE, COPY = 32.0, 4.0, 128.0, 16.0
+SETUP = 2.7  # copies whose addresses take as long as all else that a block does before its loop
+FIRST, STORED = 0.5, 0.12  # of first copies, which blocks beside hide; of a store, which others wait for
 STARVED = 1.5  # DRAM's loss where a block has few bytes in flight, relative to one pass's
 
 
@@ -147,8 +151,9 @@ def seconds(
         k.mma, 1.0
     )
     products = 2.0 * bm * bn * d * jnp.where(from_shared, rate / jnp.minimum(k.wgmma, 1.0), out_of_registers)
-    softmax = bm * bn * (machine.convert / LANES + SLOTS / LANES / SCHEDULERS)
-    readers = jnp.where(from_shared, jnp.maximum(bm / SHARED_ROWS, 1.0) * k.wgmma_reads, tile.warps)
+    softmax = bm * bn / LANES * jnp.maximum(machine.convert, SLOTS / SCHEDULERS)
+    by_warps = jnp.clip(bm / 16.0, 1.0, tile.warps)
+    readers = jnp.where(from_shared, jnp.maximum(bm / SHARED_ROWS, 1.0) * k.wgmma_reads, by_warps)
     shared = (readers + 1.0) * 2.0 * bn * d * size / LINE / k.shared
 
     tiles = jnp.ceil(case.rows / bm)
@@ -165,10 +170,9 @@ def seconds(
     resident = machine.registers / (jnp.minimum(wanted, most) * threads)
     resident = jnp.minimum(machine.shared_bytes / kept, resident)
     resident = jnp.maximum(jnp.floor(jnp.minimum(resident, machine.warps / tile.warps)), 1.0)
-    on_sm = jnp.maximum(blocks / machine.sms, jnp.minimum(jnp.ceil(blocks / machine.sms), 1.0))
+    on_sm = jnp.ceil(blocks / machine.sms)
 
-    exponent = BY_TURNS if by_turns else IN_TURN
-    busy = (products**exponent + softmax**exponent) ** (1.0 / exponent)
+    busy = overlap(BY_TURNS if by_turns else 1, products, softmax)
     busy = jnp.maximum(busy, shared) * spilling
     results = case.blocks * case.rows * d * size
     read = case.shared_keys * case.met / case.keys
@@ -179,12 +183,13 @@ def seconds(
     drained = k.barrier * jnp.where(from_shared, 2.0 * k.wgmma_barrier, 1.0)  # both products are waited for
     alone = (busy if by_turns else (products + softmax) * spilling) + drained + looked_up
     waves = jnp.maximum(on_sm / resident, 1.0)
-    waiting = waves * (passes * alone + first + k.store * (bm * d / 16.0 + 300.0))
+    store = k.store * (bm * d / 16.0 + 300.0)
+    setup = k.setup * ((bm + 2.0 * bn) * d * size / COPY / threads + SETUP) * tile.warps / SCHEDULERS
+    waiting = waves * (passes * alone + FIRST * first + setup + store)
     from_l2 = on_sm * (passes * 2.0 * bn * d * size + bm * d * size) / (machine.l2_bandwidth * k.l2)
-    cycles = jnp.maximum(jnp.maximum(waiting, on_sm * passes * busy), from_l2)
+    cycles = overlap(k.sm_overlap, waiting, on_sm * (passes * busy + setup + STORED * store), from_l2)
     moved = (read + results) * cold + results
     dram = moved / (machine.dram_bandwidth * jnp.minimum(k.dram, 1.0))
     dram = dram * (1.0 + STARVED * jnp.maximum(1.0 - blocks / machine.sms, 0.0))
     sm = cycles / machine.clock
-    overlapped = (sm**k.overlap + dram**k.overlap) ** (1.0 / k.overlap)
-    return k.launch + timing.events * k.events + overlapped
+    return k.launch + timing.events * k.events + overlap(k.overlap, sm, dram)

@@ -68,7 +68,7 @@ class Constants(eqx.Module):
     sm_overlap: Float[Array, ""] = constant(5, 0.15)  # exponent: how well an SM's pipes overlap
     # Latency
     latency: Float[Array, ""] = constant(1, 0.3)  # of memory, relative to an idle one's
-    late_copy: Float[Array, ""] = constant(0.8, 0.2)  # share of a pass in which its own copy is in flight
+    early: Float[Array, ""] = constant(0.4, 0.3)  # of a pass: so much before its end are copies needed
     lookups: Float[Array, ""] = constant(2, 0.4)  # three of L2's latencies, before a block's first copy
     fill: Float[Array, ""] = constant(0.5, 0.5)  # of a block's first copies, relative to 64 B a cycle
     # DRAM and L2
@@ -106,6 +106,12 @@ class Constants(eqx.Module):
 
 
 ABOUT: dict[str, About] = {field.name: field.metadata["about"] for field in fields(Constants)}
+
+
+def coordinates(constants: Constants) -> Float[np.ndarray, " constants"]:
+    """Standard-normal coordinates of constants, as `Constants.at` takes them."""
+    values = ((float(getattr(constants, name)), about) for name, about in ABOUT.items())
+    return np.array([np.log(value / about.default) / about.spread for value, about in values])
 
 
 def default() -> Constants:

@@ -46,6 +46,7 @@ TENSOR_ROWS = 128.0  # of tensor memory: as many rows are multiplied at a time, 
 TENSOR_COLUMNS = 512.0  # of it, a block's sums take a power of two
 SETUP = 7.0  # copies whose addresses take as long as all else that a block does before its loop
 STORING = 22.0  # registers beside sums that leave tensor memory
+PORT = 64.0  # B a cycle that an SM takes from L2 at most
 RUN = 1024.0  # B of a row asked for at a time, to which losses of pages are relative
 
 
@@ -102,13 +103,13 @@ def seconds(
     cold = _beyond(operands / (machine.kept_bytes * k.resident), k.resident_edge)
     cold = jnp.maximum(cold, timing.flushed)
     main_pass = _pass(machine, case, tile, block, grid, cold, k)
-    first, sm = _sm(machine, tile, block, grid, main_pass, cold, k)
+    first, sm = _sm(machine, case, tile, block, grid, main_pass, cold, k)
     dram = _dram(machine, case, tile, block, grid, main_pass, cold, k)
     without_rows = jnp.maximum(case.launched - case.row_tiles, 0.0) * grid.column_tiles
     idle = without_rows * k.idle_block / (machine.sms * grid.resident)
     launch = k.launch + timing.events * k.events + k.ramp * first / machine.clock
     fabric = _fabric(machine, case, tile, grid, main_pass, k)
-    return launch + _overlap(k.overlap, sm, dram, fabric) + idle
+    return launch + overlap(k.overlap, sm, dram, fabric) + idle
 
 
 def roofline(machine: Machine, case: Case, timing: Timing = BACK_TO_BACK) -> Float[Array, "*#batch"]:
@@ -255,9 +256,9 @@ def _pass(
     few = jnp.maximum(SCHEDULERS / (grid.at_once * warps), 1.0)  # schedulers and tensor cores without a warp
     lone = jnp.maximum(SCHEDULERS / warps, 1.0)
     together = _interleaved(machine, grid.at_once * warps / SCHEDULERS, k)
-    busy = _overlap(together, mma * few, shared, issue * few) * spilling
+    busy = overlap(together, mma * few, shared, issue * few) * spilling
     by_itself = _interleaved(machine, warps / SCHEDULERS, k)
-    alone = _overlap(by_itself, mma * lone, shared, issue * lone) * spilling
+    alone = overlap(by_itself, mma * lone, shared, issue * lone) * spilling
     barrier = k.barrier * jnp.where(block.from_shared, k.wgmma_barrier, 1.0)
     steps = jnp.where(block.from_shared, 0.0, k.step * bk * jnp.maximum(a, b) / 32.0)
     serial = summing * spilling + jnp.where(block.from_shared, converting, 0.0)  # tensor cores wait
@@ -279,13 +280,18 @@ def _interleaved(machine: Machine, warps: Array, k: Constants) -> Array:
     return jnp.where(machine.amd > 0.0, jnp.clip(k.interleave * warps, 1.0, PIPES), PIPES)
 
 
-def _ahead(tile: Configuration, block: _Block, k: Constants) -> Array:
-    """Passes that a copy is in flight before it is needed; one that nothing overlaps where a pass waits."""
-    return jnp.where(block.waits, 1.0, jnp.maximum(tile.stages, 2.0) - 2.0 + k.late_copy)
+def _ahead(machine: Machine, tile: Configuration, block: _Block, k: Constants) -> Array:
+    """Passes that a copy is asked for before it is needed; one that nothing overlaps where a pass waits.
+
+    AMD's two stages ask a little earlier: a copy may be on its way in registers while the pass before ends.
+    """
+    passes = jnp.maximum(tile.stages, 2.0) - 1.0
+    return jnp.where(block.waits, 1.0, passes + k.early * machine.amd)
 
 
 def _sm(
     machine: Machine,
+    case: Case,
     tile: Configuration,
     block: _Block,
     grid: _Grid,
@@ -297,8 +303,12 @@ def _sm(
     uncached = _beyond((2.0 * block.code + 1.0) / CODE_CACHE, CODE_EDGE)
     fetched = block.code / LINE * machine.l2_latency * uncached  # line by line, as nothing fetches ahead
     latency = k.latency * (machine.dram_latency * cold + machine.l2_latency * (1.0 - cold))
-    waited = main_pass.alone + fetched + latency
-    alone = jnp.where(block.waits, waited, _overlap(PIPES, main_pass.alone, waited / _ahead(tile, block, k)))
+    ahead = _ahead(machine, tile, block, k)
+    l2 = machine.l2_bandwidth * k.l2 * machine.sms / jnp.minimum(grid.blocks, machine.sms)
+    copying = main_pass.from_l2 / jnp.minimum(l2, jnp.maximum(PORT, machine.l2_bandwidth))
+    early = jnp.where((ahead > 1.0) & (machine.amd == 0.0), jnp.maximum(k.early, case.converts), 0.0)
+    waited = main_pass.alone * (1.0 + early) + fetched + latency
+    alone = jnp.where(block.waits, waited, overlap(PIPES, main_pass.alone, waited / ahead))
     buffers = jnp.maximum(tile.stages - 1.0, 1.0)
     setup = k.setup * (block.copies + SETUP)
     first = k.lookups * machine.l2_latency * 3.0 + latency + k.fill * buffers * block.tile_bytes / 64.0
@@ -306,8 +316,8 @@ def _sm(
     store = k.store * (tile.rows * tile.columns / 16.0 + 300.0)
     waiting = jnp.ceil(grid.on_sm / grid.resident) * (grid.passes * alone + first + store)
     busy = grid.on_sm * (grid.passes * main_pass.busy + setup * tile.warps / SCHEDULERS + 0.3 * store)
-    from_l2 = grid.on_sm * grid.passes * main_pass.from_l2 / (machine.l2_bandwidth * k.l2)
-    return first, _overlap(k.sm_overlap, waiting, busy, from_l2) / machine.clock
+    from_l2 = grid.on_sm * grid.passes * copying
+    return first, overlap(k.sm_overlap, waiting, busy, from_l2) / machine.clock
 
 
 def _dram(
@@ -343,7 +353,7 @@ def _dram(
     moved = once + jnp.maximum(copied - once, 0.0) * lost
     needed = machine.dram_bandwidth / machine.clock / machine.sms * machine.dram_latency  # bytes in flight
     sms = jnp.minimum(machine.sms, grid.blocks)
-    flight = sms / machine.sms * grid.at_once * _ahead(tile, block, k) * main_pass.copied / needed
+    flight = sms / machine.sms * grid.at_once * _ahead(machine, tile, block, k) * main_pass.copied / needed
     deep = jnp.minimum(jnp.maximum(tile.stages - 1.0, 1.0), 2.0)
     a_run = RUN / (a * jnp.where(case.activation_by_depth > 0.0, block.depth * deep, bm))
     b_run = RUN / (b * jnp.where(case.weight_by_depth > 0.0, block.depth * deep, bn))
@@ -400,7 +410,7 @@ def warp_layout(bm: Array, bn: Array, warps: Array) -> tuple[Array, Array]:
     return rows, columns
 
 
-def _overlap(exponent: Array | int, *times: Array) -> Array:
+def overlap(exponent: Array | int, *times: Array) -> Array:
     """Join times that overlap: their largest where the exponent is large, their sum where it is 1."""
     longest = times[0]
     for time in times[1:]:

@@ -137,23 +137,28 @@ def _loop(
     )
 
 
+def hardware(gpu: Gpu, kernel: Kernel) -> Hardware:
+    """Return the four numbers of the model, where an access's bytes are the cycles that it keeps memory busy.
+
+    **Gap:** SIMD_work / SIMD_engine is one issue slot, 1 / IL, for other instructions.
+    """
+    return Hardware(
+        issue_cycles=1.0 / gpu.issue_limit,
+        pipeline_latency=gpu.latency.int32,  # of no node: each has its own
+        bytes_per_cycle=jnp.ones_like(gpu.clock),
+        mem_latency=access_latency(gpu, kernel),
+    )
+
+
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     """Predict the cycles of a launch.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
-    **Gap:** SIMD_work / SIMD_engine is one issue slot, 1 / IL, for other instructions. **Source:** Eqs. 3
-    to 6.
+    **Source:** Eqs. 3 to 6.
     """
-    hardware = Hardware(
-        issue_cycles=1.0 / gpu.issue_limit,
-        pipeline_latency=gpu.latency.int32,  # of no node: each has its own
-        bytes_per_cycle=jnp.ones_like(
-            gpu.clock
-        ),  # an access's bytes are the cycles that it keeps memory busy
-        mem_latency=access_latency(gpu, kernel),
-    )
-    warp = average_warp(graph(gpu, kernel, launch), hardware, launch.warps_per_sm)
-    bandwidth = warp.mem_insts * (warp.bandwidth_latency - hardware.issue_cycles)
+    of_gpu = hardware(gpu, kernel)
+    warp = average_warp(graph(gpu, kernel, launch), of_gpu, launch.warps_per_sm)
+    bandwidth = warp.mem_insts * (warp.bandwidth_latency - of_gpu.issue_cycles)
     per_warp = {
         "compute": warp.comp_cycles,
         "memory": bandwidth,

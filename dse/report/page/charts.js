@@ -117,8 +117,11 @@ figure("pareto", {}, (made) => {
 
 const STATISTICS = { fastest: (v) => v[0], median: (v) => quantile(v, 0.5), slowest: (v) => v[v.length - 1] };
 
+const varying = () => state.space.parameters.filter((name) => column(name).levels || column(name).names);
+const level = (made, code) => (made.names ? made.names[code] ?? "–" : number(made.levels[code]));
+
 const heat = figure("heat", {}, (made) => {
-  const names = state.space.parameters.filter((name) => column(name).levels || column(name).names);
+  const names = varying();
   if (names.length < 2) return "A heat map takes two parameters that vary.";
   if (!timed().length) return "No times to draw.";
   const ordered = byImportance(names), options = names.map((name) => [name, name]);
@@ -137,9 +140,8 @@ const heat = figure("heat", {}, (made) => {
   const values = new Map([...cells].map(([key, list]) => [key, STATISTICS[statistic](list)]));
   const [low, high] = extent([...values.values()]);
   const at = [...values].find(([, v]) => v === low)?.[0];
-  const name = (made, code) => (made.names ? made.names[code] ?? "–" : number(made.levels[code]));
   const alike = [...values.values()].filter((v) => v <= low * 1.001).length;
-  const where = at === undefined ? "" : `${across.value} ${name(x, at % xs)}, ${upright.value} ${name(y, Math.floor(at / xs))}`;
+  const where = at === undefined ? "" : `${across.value} ${level(x, at % xs)}, ${upright.value} ${level(y, Math.floor(at / xs))}`;
   made.say(`${statistic[0].toUpperCase() + statistic.slice(1)} time: least ${alike > 1 ? `in ${alike} of ${plural(values.size, "cell")}, ${quantity(low, "s")}` : `at ${where}`}`, `Of the configurations of each cell, the ${statistic} time ${byModel()}; darker is faster, empty cells have none. Click a cell to choose it.`);
   if (document.documentElement.dataset.theme === "dark") made.caption.textContent = made.caption.textContent.replace("darker", "lighter");
 
@@ -151,7 +153,7 @@ const heat = figure("heat", {}, (made) => {
   for (const [key, value] of values) {
     const cx = key % xs, cy = Math.floor(key / xs);
     const [fill, ink] = shade(high > low ? 1 - Math.log(value / low) / Math.log(high / low) : 1);
-    const label = `${across.value} ${name(x, cx)}, ${upright.value} ${name(y, cy)}`;
+    const label = `${across.value} ${level(x, cx)}, ${upright.value} ${level(y, cy)}`;
     const pick = () => { const on = state.filters.get("heat")?.label === label; filter("heat", label, on ? null : (i) => x.codes[i] === cx && y.codes[i] === cy); };
     const square = element("rect", { x: inside.left + cx * w + gap / 2, y: inside.bottom - (cy + 1) * h + gap / 2, width: w - gap, height: h - gap, rx: Math.min(3, w / 8), fill, style: "cursor:pointer", onclick: pick });
     if (state.filters.get("heat")?.label === label) square.setAttribute("stroke", css("--ink")), square.setAttribute("stroke-width", 2);
@@ -163,8 +165,8 @@ const heat = figure("heat", {}, (made) => {
       svg.append(element("text", { x: inside.left + (cx + 0.5) * w, y: inside.bottom - (cy + 0.5) * h + 4, "text-anchor": "middle", style: `fill:${ink};pointer-events:none` }, text));
   }
   const ticks = (count, room, put) => { const every = Math.ceil(count / room); for (let c = 0; c < count; c += every) put(c); };
-  ticks(xs, (inside.right - inside.left) / 38, (c) => svg.append(element("text", { x: inside.left + (c + 0.5) * w, y: inside.bottom + 16, "text-anchor": "middle" }, name(x, c).slice(0, Math.max(6, w / 7)))));
-  ticks(ys, (inside.bottom - inside.top) / 15, (c) => svg.append(element("text", { x: inside.left - 7, y: inside.bottom - (c + 0.5) * h + 4, "text-anchor": "end" }, name(y, c).slice(0, 9))));
+  ticks(xs, (inside.right - inside.left) / 38, (c) => svg.append(element("text", { x: inside.left + (c + 0.5) * w, y: inside.bottom + 16, "text-anchor": "middle" }, level(x, c).slice(0, Math.max(6, w / 7)))));
+  ticks(ys, (inside.bottom - inside.top) / 15, (c) => svg.append(element("text", { x: inside.left - 7, y: inside.bottom - (c + 0.5) * h + 4, "text-anchor": "end" }, level(y, c).slice(0, 9))));
   svg.append(element("text", { class: "axis", x: (inside.left + inside.right) / 2, y: inside.bottom + 36, "text-anchor": "middle" }, across.value));
   svg.append(element("text", { class: "axis", x: -(inside.top + inside.bottom) / 2, y: 13, transform: "rotate(-90)", "text-anchor": "middle" }, upright.value));
   made.body.replaceChildren(element("div", { class: "plot", style: `height:${made.height}px` }, svg));
@@ -181,7 +183,7 @@ function byImportance(names) {
 
 figure("importance", {}, (made) => {
   const shares = state.space.importance[state.model] || {}, names = byImportance(Object.keys(shares));
-  made.say("What the time hangs on", "");
+  made.say("What the time depends on", "");
   if (!names.length) return "Times do not differ, no parameter varies, or there are fewer than ten configurations.";
   const first = names[0];
   made.say(`${first} matters most: ${number(100 * (shares[first].total ?? shares[first].first), 2)} % of how times differ`,
@@ -197,6 +199,55 @@ figure("importance", {}, (made) => {
   }))));
   made.legend.replaceChildren(element("li", {}, "first order / total"), ...(names.some((name) => shares[name].total === null) ? [element("li", {}, "?: too few configurations differ in that parameter alone")] : []));
   return names.length;
+});
+
+// ---- parallel coordinates -----------------------------------------------------------------------------------------
+
+const LINES = 1500, AXES = 9; // that a picture holds
+
+figure("parallel", {}, (made) => {
+  const names = byImportance(varying()).slice(0, AXES), points = timed();
+  if (names.length < 2 || !points.length) return null; // the heat map says why
+  const axes = names.map(column), near = points.slice(0, slower(0.05)), worst = state.time[points[points.length - 1]];
+  const shared = names.filter((_, k) => near.every((i) => axes[k].codes[i] === axes[k].codes[near[0]]));
+  made.say(shared.length ? `All within 5 % of the fastest have ${shared.map((name) => `${name} ${level(column(name), column(name).codes[near[0]])}`).join(", ")}` : "Within 5 % of the fastest no parameter is the same in all",
+    `A line is a configuration, from its parameters (those that matter most, first) to its time ${byModel()}; the fastest are dark. Click a value to choose it.`);
+  const width = Math.max(260, made.body.clientWidth || 560), { height } = made, inside = { left: 30, right: width - 62, top: 26, bottom: height - 12 };
+  const sx = (k) => inside.left + (k / names.length) * (inside.right - inside.left);
+  const time = log(best(), Math.max(worst, best() * 1.001), inside.top, inside.bottom);
+  const steps = axes.map((axis) => Math.max(1, (axis.names || axis.levels).length - 1)), band = steps.map((count) => Math.min(36, (0.7 * (inside.bottom - inside.top)) / count));
+  const place = (k, code) => inside.bottom - 18 - (code / steps[k]) * (inside.bottom - inside.top - 36);
+  const ratio = Math.max(2, window.devicePixelRatio || 1), canvas = element("canvas", { width: width * ratio, height: height * ratio, role: "img", "aria-label": `Parameters and time of ${plural(points.length, "configuration")}.` });
+  const context = canvas.getContext("2d"), every = Math.ceil(points.length / LINES);
+  const lines = points.filter((_, place) => place % every === 0).reverse(); // the fastest above the others
+  context.scale(ratio, ratio);
+  for (const chosen of [0, 1]) for (const i of lines) if (state.mask[i] === chosen) {
+    const share = worst > best() ? 1 - Math.log(state.time[i] / best()) / Math.log(worst / best()) : 1;
+    context.strokeStyle = chosen ? shade(share)[0] : css("--dim");
+    context.globalAlpha = chosen ? 0.08 + 0.8 * share ** 6 : 0.1;
+    context.beginPath();
+    names.forEach((_, k) => context.lineTo(sx(k), place(k, axes[k].codes[i]) + band[k] * (0.5 - share))); // faster above
+    context.lineTo(sx(names.length), time(state.time[i]));
+    context.stroke();
+  }
+  const above = element("svg", { viewBox: `0 0 ${width} ${height}` });
+  const write = (x, y, text, more) => above.append(element("text", { x, y, ...more }, text));
+  names.forEach((name, k) => {
+    above.append(element("line", { class: "rule", x1: sx(k), x2: sx(k), y1: inside.top, y2: inside.bottom }));
+    write(sx(k), 12, name.slice(0, Math.max(4, (inside.right - inside.left) / names.length / 7)), { class: "axis", "text-anchor": "middle" });
+    const values = axes[k].names || axes[k].levels, each = Math.ceil((values.length * 13) / (inside.bottom - inside.top));
+    for (let code = 0; code < values.length; code += each) {
+      const key = `parallel ${name}`, label = `${name} ${level(axes[k], code)}`;
+      const pick = () => filter(key, label, state.filters.get(key)?.label === label ? null : (i) => axes[k].codes[i] === code);
+      write(sx(k) + 4, place(k, code) + 4, level(axes[k], code).slice(0, 8), { style: "cursor:pointer;paint-order:stroke;stroke:var(--paper);stroke-width:3px", onclick: pick });
+    }
+  });
+  above.append(element("line", { class: "rule", x1: inside.right, x2: inside.right, y1: inside.top, y2: inside.bottom }));
+  write(inside.right, 12, "time", { class: "axis", "text-anchor": "middle" });
+  for (const [seconds, y] of [[best(), inside.top], [worst, inside.bottom]]) write(inside.right + 5, y + 4, quantity(seconds, "s", 3));
+  made.body.replaceChildren(element("div", { class: "plot", style: `height:${height}px` }, canvas, above));
+  made.legend.replaceChildren(...(every > 1 ? [element("li", {}, `one configuration in ${every}`)] : []));
+  return lines.length;
 });
 
 // ---- where models disagree ----------------------------------------------------------------------------------------

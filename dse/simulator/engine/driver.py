@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.core.parallel import processors
+from dse.core.cluster import processors
 from dse.simulator.engine import dataflow_order, layout, program_order
 from dse.simulator.engine.dataflow_order import new_rows
 from dse.simulator.engine.graph import Graph

@@ -48,7 +48,7 @@ def makespans(cases: Sequence[Case]) -> Callable[[Terms], Float[Array, " cases"]
     in float64 whatever the terms, on the host, so use it under `dse.core.precision.in_64_bits()`.
     **Errors:** TypeError where the terms are not float64.
     """
-    structure = _Structure(cases)
+    structure = _GraphStructure(cases)
 
     @jax.custom_vjp
     def of_terms(terms: Terms) -> Array:
@@ -75,7 +75,7 @@ def makespans(cases: Sequence[Case]) -> Callable[[Terms], Float[Array, " cases"]
     return checked
 
 
-class _Structure:
+class _GraphStructure:
     """Cases whose terms are given later."""
 
     def __init__(self, cases: Sequence[Case]) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
+from dse.core.processes import memory_limited
 from dse.errors import DseError
 from dse.kernels.description import Description
 from dse.source.amd.compile import triton
@@ -18,7 +19,6 @@ from dse.source.amd.profile.characterise import ExecutedLaunch, counted
 from dse.source.amd.profile.warp import warp_counts
 from dse.source.amd.text import KernelArgument, Listing, parse
 from dse.source.cache import key
-from dse.source.kept import pack
 from dse.source.kernel import Toolchain
 from dse.source.launches import Configuration, build_of, unstated, unstated_numbers
 from dse.source.machine.launch import LaunchArguments
@@ -27,7 +27,15 @@ from dse.source.nvidia.compile.contract import Failure
 from dse.source.nvidia.compile.declared import Declared, parameters_of
 from dse.source.nvidia.compile.triton import has_fractions, with_scratch
 from dse.source.nvidia.sass.elf import Parameter
-from dse.source.nvidia.source import Job, KernelProfile, characterise_all, compiled, no_contents
+from dse.source.nvidia.source import (
+    Job,
+    KernelProfile,
+    characterise_all,
+    compiled,
+    keep,
+    no_contents,
+    not_executed,
+)
 from dse.types import Gpu, Resources
 
 RULES = "5"  # to be changed with how counts are computed from what was compiled: they are kept
@@ -68,9 +76,24 @@ def _characterise_batch(source: Any, job: Job) -> dict[str, KernelProfile | Fail
         try:
             results[name] = executed(made, job.wanted[name], job.gpu, source)
         except DseError as error:
-            results[name] = Failure("not executed", str(error))
-    job.cache.put({name: pack(result) for name, result in results.items()})
+            results[name] = not_executed(error)
+    keep(job.cache, results)
     return results
+
+
+def run_launch(
+    made: Built, configuration: Configuration, gpu: Gpu, source: HipSource | HipTritonSource
+) -> tuple[Listing, Configuration, ExecutedLaunch]:
+    """Read the code, and execute blocks that represent the launch, which the code completes.
+
+    **Raises:** DseError if they cannot be read or executed, or take more memory than a compiler may.
+    """
+    with memory_limited(source.kernel or source.path):
+        listing = listing_of(made, source.kernel)
+        configuration = launched(made, listing, configuration)
+        launch, shared_bytes = launch_of(listing, configuration), configuration.shared_bytes or 0
+        ran = ExecutedLaunch(listing, launch, shared_bytes, gpu, joins(made.compiler, gpu))
+    return listing, configuration, ran
 
 
 def executed(
@@ -80,11 +103,8 @@ def executed(
 
     **Raises:** DseError if it cannot be executed, or depends on unstated arguments.
     """
-    listing = listing_of(made, source.kernel)
-    configuration = launched(made, listing, configuration)
+    listing, configuration, ran = run_launch(made, configuration, gpu, source)
     asked = resources(listing, configuration)
-    launch = launch_of(listing, configuration)
-    ran = ExecutedLaunch(listing, launch, configuration.shared_bytes or 0, gpu, joins(made.compiler, gpu))
     check_stated(ran, declared_of(source, made), configuration)
     counts = counted(ran, asked)
     return KernelProfile(

@@ -4,21 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dse.hardware.gpus.read import GpuFile
+from dse.hardware.gpus import GpuFile
 from dse.kernels.description import Description, Number
 from dse.source.amd.compile.source import HipSource
 from dse.source.amd.compile.triton import HipTritonSource
-from dse.source.amd.profile.characterise import ExecutedLaunch, counted
+from dse.source.amd.profile.characterise import counted
 from dse.source.amd.profile.record import BlockRecord
 from dse.source.amd.source import (
     architecture,
     check_stated,
     declared_of,
-    joins,
-    launch_of,
-    launched,
-    listing_of,
     resources,
+    run_launch,
     source_of,
 )
 from dse.source.explain.nvidia import configured, failed, tables
@@ -50,16 +47,8 @@ def explained(
     made = source.compile(architecture(gpu.gpu), settings)
     if isinstance(made, Failure):
         raise failed(description, made, parameters)
-    listing = listing_of(made, source.kernel)
-    configuration = launched(made, listing, configuration)
+    listing, configuration, ran = run_launch(made, configuration, gpu.gpu, source)
     asked = resources(listing, configuration)
-    ran = ExecutedLaunch(
-        listing,
-        launch_of(listing, configuration),
-        configuration.shared_bytes or 0,
-        gpu.gpu,
-        joins(made.compiler, gpu.gpu),
-    )
     check_stated(ran, declared_of(source, made), configuration)
     counts = counted(ran, asked)
     return {

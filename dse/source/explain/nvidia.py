@@ -10,12 +10,12 @@ from typing import Any
 
 from dse.errors import DseError
 from dse.hardware import occupancy
-from dse.hardware.gpus.read import GpuFile
+from dse.hardware.gpus import GpuFile
 from dse.kernels.description import Description, Number
 from dse.source.kernel import architecture
 from dse.source.launches import Configuration, check_threads, configurations
 from dse.source.machine.blocks import Sample
-from dse.source.nvidia.arguments import as_launched, launch_of
+from dse.source.nvidia.arguments import as_launched
 from dse.source.nvidia.compile.contract import Compiled, Failure, Source
 from dse.source.nvidia.graphs import graph_text
 from dse.source.nvidia.graphs.branches import branches
@@ -23,11 +23,11 @@ from dse.source.nvidia.graphs.dependence import DependenceGraph, dependence_grap
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile import explain
 from dse.source.nvidia.profile.average_warp import warp_counts
-from dse.source.nvidia.profile.characterise import Characterisation, prepare, run_sample
+from dse.source.nvidia.profile.characterise import Characterisation
 from dse.source.nvidia.profile.single_warp import longest_warp
 from dse.source.nvidia.sass.disassemble import with_lines
 from dse.source.nvidia.sass.opcodes import PIPES
-from dse.source.nvidia.source import counted, resources, source_of, unstated_number
+from dse.source.nvidia.source import counted, resources, run_launch, source_of, unstated_number
 from dse.source.warps import to_kernel
 
 Row = dict[str, Any]
@@ -67,7 +67,7 @@ def execute(
         raise DseError(f"{made.binary.kernel}: code: found addresses left open for loading, expected none")
     stated, configuration = configuration.arguments, as_launched(made, configuration)
     listing = made.listing or with_lines(made.cubin, made.binary.kernel, source.path)
-    machine, sample = run_sample(prepare(listing), launch_of(made, configuration))
+    machine, sample = run_launch(made, listing, configuration)
     counts = counted(machine, sample, made, configuration, gpu.gpu)
     if lacks := unstated_number(counts, made, source, stated):
         raise DseError(lacks)

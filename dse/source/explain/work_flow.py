@@ -1,4 +1,4 @@
-"""The work flow graph of one configuration, from its machine code: a row a node, with its weights.
+"""The work flow graph of one configuration, of its machine code or phases: a row a node, with its weights.
 
 Source: Baghsorkhi et al., PPoPP 2010, Sec. 2.
 """
@@ -9,9 +9,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from dse.hardware import occupancy
+from dse.errors import DseError
+from dse.hardware import gpus, occupancy
+from dse.hardware.gpus.read import GpuFile
+from dse.kernels.counts import Counts, Number
 from dse.models.notation import comp_latency, two_pipes
+from dse.models.wfg import counts as phases
 from dse.models.wfg import graph as wfg
 from dse.models.wfg.weights import Hardware, Latency, average_warp, effective, executions
 from dse.source.explain.nvidia import Executed
@@ -22,13 +27,14 @@ from dse.source.nvidia.source import resources
 from dse.source.warps import to_kernel
 
 Row = dict[str, Any]
-_LABELS = {
+_LABELS: Mapping[type, str] = {
     wfg.Compute: "C {insts:.4g} insts, ILP {ilp:.3g}",
     wfg.Memory: "M {bytes:.4g} B",
     wfg.Scratchpad: "S",
     wfg.Barrier: "B",
     wfg.WfgLoop: "loop, {trips:.4g} trips",
 }
+_OF_PHASES = {**_LABELS, wfg.Compute: "C", wfg.Memory: "M"}  # whose weights are cycles
 
 
 def work_flow_rows(ran: Executed) -> tuple[list[Row], Latency]:
@@ -51,13 +57,39 @@ def work_flow_rows(ran: Executed) -> tuple[list[Row], Latency]:
         bytes_per_cycle=jnp.maximum(moved, 1.0) / jnp.maximum(pipes.mem_insts * pipes.mem_cpi, 1.0),
         mem_latency=pipes.mem_latency,
     )
+    return _weighted(graph, hardware, launch.warps_per_sm, True, _LABELS)
+
+
+def phase_rows(
+    counts: Counts, configuration: Mapping[str, Number], sizes: Mapping[str, Number], gpu_file: GpuFile
+) -> tuple[list[Row], Latency]:
+    """Return the same of a kernel's phases, or of its counts if these are all there is.
+
+    **Raises:** DseError if the configuration cannot be counted.
+    """
+    columns = {name: np.asarray([value]) for name, value in configuration.items()}
+    counted = counts.count(columns, gpus.stack([gpu_file.gpu]), sizes)
+    for why in counted.failures.values():
+        raise DseError(f"{counts.name}: {why}")
+    known = counted.batch.take(np.arange(1))
+    kernel, resources = jax.tree.map(lambda x: x[0, 0], (known.kernel, known.resources))
+    launch = occupancy.launch(gpu_file.gpu, resources)[0]
+    gpu, kernel, launch = jax.tree.map(_in_one_precision, (gpu_file.gpu, kernel, launch))
+    graph, hardware = phases.graph(gpu, kernel, launch), phases.hardware(gpu, kernel)
+    return _weighted(graph, hardware, launch.warps_per_sm, False, _OF_PHASES)
+
+
+def _weighted(
+    graph: wfg.WorkFlow, hardware: Hardware, warps: Any, serial: bool, labels: Mapping[type, str]
+) -> tuple[list[Row], Latency]:
     seen: dict[int, tuple[float, float]] = {}
 
     def note(node: wfg.Node, arc: Any, waits: Any) -> None:
         seen[id(node)] = float(arc), float(waits)
 
-    found = average_warp(graph, hardware, launch.warps_per_sm, serial=True, seen=note)
-    return list(_rows(graph, 0, 1.0, seen, (float(pipes.mem_latency), float(found.between_waits)))), found
+    latency = average_warp(graph, hardware, warps, serial=serial, seen=note)
+    hiding = float(hardware.mem_latency), float(warps), float(latency.between_waits)
+    return list(_rows(graph, 0, 1.0, seen, hiding, labels)), latency
 
 
 def _in_one_precision(x: Any) -> Any:
@@ -69,30 +101,38 @@ def _rows(
     depth: int,
     times: float,
     seen: Mapping[int, tuple[float, float]],
-    hiding: tuple[float, float],
+    hiding: tuple[float, float, float],
+    labels: Mapping[type, str],
 ) -> Iterator[Row]:
-    """Yield rows of nodes; `hiding`: latency of a load, and cycles of it that one more warp hides."""
+    """Yield rows of the nodes that are executed.
+
+    `hiding`: latency of a load, warps, and the cycles of it that one more warp hides.
+    """
     for node in graph:
         row = {"depth": depth, "times": times}
         if isinstance(node, wfg.WfgBranch):
             for way, share, side in (
-                ("taken", node.taken, node.then),
-                ("passed", node.passed, node.otherwise),
+                ("taken", float(node.taken), node.then),
+                ("passed", float(node.passed), node.otherwise),
             ):
-                share = float(share)
+                if share == 1.0 or not share:
+                    yield from _rows(side if share else (), depth, times, seen, hiding, labels)
+                    continue
                 yield row | {"node": f"{way} by {share:.3g}", "times": times * share}
-                yield from _rows(side, depth + 1, times * share, seen, hiding)
+                yield from _rows(side, depth + 1, times * share, seen, hiding, labels)
             continue
         values = {name: float(value) for name, value in vars(node).items() if hasattr(value, "dtype")}
-        row |= {"node": _LABELS[type(node)].format(**values), "uses": list(getattr(node, "uses", ()))}
+        if values.get("trips") == 0.0:
+            continue
+        row |= {"node": labels[type(node)].format(**values), "uses": list(getattr(node, "uses", ()))}
         arc, waits = seen[id(node)]
         row |= {"arc": arc} | ({"waits": waits} if waits or row["uses"] else {})
         if isinstance(node, wfg.Memory) and node.name:
             row |= {"load": node.name, "latency": hiding[0]}
-            row["hidden"] = min(hiding[0], (values["warps"] - 1.0) * hiding[1])
+            row["hidden"] = min(hiding[0], (values.get("warps", hiding[1]) - 1.0) * hiding[2])
         yield row
         if isinstance(node, wfg.WfgLoop):
-            yield from _rows(node.body, depth + 1, times * values["trips"], seen, hiding)
+            yield from _rows(node.body, depth + 1, times * values["trips"], seen, hiding, labels)
 
 
 def joined(graph: wfg.WorkFlow) -> wfg.WorkFlow:

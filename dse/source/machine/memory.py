@@ -2,6 +2,8 @@
 global.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from dse.source.machine.launch import MIDDLE, REGION_BITS, LaunchArguments, pointers
@@ -76,7 +78,7 @@ class LocalMemory:
         """The unknown sources that some words depend on."""
         taint: int | np.ndarray = 0
         for word in range(max(size // 4, 1)) if self.taints else ():
-            for at, _ in _distinct_addresses((address & ~3) + 4 * word, mask):
+            for at, _ in distinct_addresses((address & ~3) + 4 * word, mask):
                 taint = taint | self.taints.get(at, 0)
         return taint
 
@@ -85,7 +87,7 @@ class LocalMemory:
         words = []
         for word in range(max(size // 4, 1)):
             value = np.zeros((1, 1), _U32)
-            for at, there in _distinct_addresses((address & ~3) + 4 * word, mask):
+            for at, there in distinct_addresses((address & ~3) + 4 * word, mask):
                 stored = self.words.get(at, np.zeros((1, 1), _U32))
                 value = stored if there is None else np.where(there, stored, value)
             words.append(_narrow(value, address, size) if size < 4 else value)
@@ -102,7 +104,7 @@ class LocalMemory:
     ) -> None:
         """Store words, of the same shapes; they depend on unknown sources. `by_all`: all live threads do."""
         for word, value in enumerate(values):
-            for at, there in _distinct_addresses((address & ~3) + 4 * word, mask):
+            for at, there in distinct_addresses((address & ~3) + 4 * word, mask):
                 before = self.taints.get(at, 0)
                 if isinstance(taint, int) and isinstance(before, int) and not taint and not before:
                     pass
@@ -118,18 +120,15 @@ class LocalMemory:
                 self.words[at] = np.where(mask if there is None else mask & there, value, old)
 
 
-def _distinct_addresses(address: np.ndarray, mask: np.ndarray) -> list[tuple[int, np.ndarray | None]]:
+def distinct_addresses(address: np.ndarray, mask: np.ndarray) -> Iterator[tuple[int, np.ndarray | None]]:
     """The different addresses, and where each is meant: None if it is the only one."""
     if address.size == 1:
-        return [(int(address.flat[0]), None)]
-    addresses = np.unique(
-        np.broadcast_to(address, np.broadcast_shapes(address.shape, mask.shape))[
-            np.broadcast_to(mask, np.broadcast_shapes(address.shape, mask.shape))
-        ]
-    ).tolist()
-    if len(addresses) == 1:
-        return [(addresses[0], None)]
-    return [(at, address == at) for at in addresses]
+        yield int(address.flat[0]), None
+        return
+    shape = np.broadcast_shapes(address.shape, mask.shape)
+    addresses = np.unique(np.broadcast_to(address, shape)[np.broadcast_to(mask, shape)]).tolist()
+    for at in addresses:
+        yield at, None if len(addresses) == 1 else address == at
 
 
 class GlobalMemory:

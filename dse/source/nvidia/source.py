@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from dse.core.parallel import each, processors
+from dse.core.cluster import processors
+from dse.core.parallel import each
+from dse.core.processes import OverLimit, memory_limited
 from dse.core.version import __version__
 from dse.errors import DseError
 from dse.hardware import occupancy
@@ -27,14 +29,14 @@ from dse.source.machine.blocks import Sample
 from dse.source.nvidia.arguments import as_launched, launch_of
 from dse.source.nvidia.caches.cache_model import Traffic, caches_of, latency, misses, touched_bytes
 from dse.source.nvidia.compile import nvrtc, triton, triton_cache
-from dse.source.nvidia.compile.contract import Compiled, Failure, Source, lasting
+from dse.source.nvidia.compile.contract import STOPPED, Compiled, Failure, Source, lasting
 from dse.source.nvidia.compile.declared import parameters_of
 from dse.source.nvidia.execute.moved_blocks import addresses_of
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile.average_warp import warp_counts
 from dse.source.nvidia.profile.characterise import Characterisation, prepare, run_sample, summary
 from dse.source.nvidia.profile.single_warp import timing
-from dse.source.nvidia.sass.disassemble import disassemble
+from dse.source.nvidia.sass.disassemble import disassemble_each
 from dse.source.nvidia.sass.listing import Listing
 from dse.source.warps import to_kernel
 from dse.types import Gpu, Kernel, Resources
@@ -102,7 +104,7 @@ def characterise_all(
     What stands against one configuration is its result: that the compiler refuses it, that an instruction is
     not supported, that it does not end.
 
-    **Raises:** DseError for what is wrong with all: as its `compile` and `disassemble`, and of the cache.
+    **Raises:** DseError for what is wrong with all: as its `compile`, `disassemble_each`, and of the cache.
     """
     cache = cache or Cache()
     gpu = None if gpu is None else jax.tree.map(np.asarray, gpu)
@@ -164,22 +166,31 @@ def _characterise_batch(job: Job) -> dict[str, KernelProfile | Failure]:
         else:
             ready[name] = made
     unread = {name: made.binary for name, made in ready.items() if made.listing is None}
-    listings = dict(zip(unread, disassemble(list(unread.values())), strict=True))
+    listings = dict(zip(unread, disassemble_each(list(unread.values())), strict=True))
     for name, made in ready.items():
         listing = made.listing or listings[name]
+        if isinstance(listing, OverLimit):
+            results[name] = not_executed(listing)
+            continue
         try:
             profile = executed(made, listing, as_launched(made, job.wanted[name]), job.gpu)
             lacks = unstated_number(profile.counts, made, job.source, job.wanted[name].arguments)
             lacks = lacks or unstated_array(profile.counts, made, job.source)
             results[name] = Failure("not executed", lacks) if lacks else profile
         except DseError as error:
-            results[name] = Failure("not executed", str(error))
-    _keep(job.cache, results)
+            results[name] = not_executed(error)
+    keep(job.cache, results)
     return results
 
 
-def _keep(cache: Cache, results: Mapping[str, KernelProfile | Failure]) -> None:
+def keep(cache: Cache, results: Mapping[str, KernelProfile | Failure]) -> None:
+    """Keep the results that are the same each time."""
     cache.put({name: pack(result) for name, result in results.items() if lasting(result)})
+
+
+def not_executed(error: DseError) -> Failure:
+    """Return why a configuration that compiles has no counts."""
+    return Failure(STOPPED if isinstance(error, OverLimit) else "not executed", str(error))
 
 
 def unstated_number(
@@ -290,6 +301,15 @@ def resident_blocks(gpu: Gpu, asked: Resources) -> jax.Array:
     return occupancy.launch(gpu, asked)[0].resident_blocks
 
 
+def run_launch(made: Compiled, listing: Listing, configuration: Configuration) -> tuple[Machine, Sample]:
+    """Execute blocks that represent a launch.
+
+    **Raises:** DseError if they cannot be executed, or take more memory than a compiler may.
+    """
+    with memory_limited(made.binary.kernel):
+        return run_sample(prepare(listing), launch_of(made, configuration))
+
+
 def executed(
     made: Compiled, listing: Listing, configuration: Configuration, gpu: Gpu | None
 ) -> KernelProfile:
@@ -298,7 +318,7 @@ def executed(
     **Raises:** DseError if it cannot be executed.
     """
     binary = made.binary
-    machine, sample = run_sample(prepare(listing), launch_of(made, configuration))
+    machine, sample = run_launch(made, listing, configuration)
     counts = summary(machine, sample) if gpu is None else counted(machine, sample, made, configuration, gpu)
     counts = replace(counts, executed={})
     return KernelProfile(

@@ -6,7 +6,7 @@ import pytest
 
 from dse.data.measured import formats
 from dse.data.measured.formats import MeasuredFormat, read
-from dse.data.measured.table import MeasuredTable
+from dse.data.table import Table
 from dse.errors import DseError
 
 
@@ -27,9 +27,7 @@ def test_another_format_is_a_row(tmp_path, monkeypatch):
     """A reader makes a table of a file; neither its suffix nor gzip matters to it."""
 
     def lines(file):
-        return MeasuredTable.of_rows(
-            file.path, [{"x": 1, "time_ms": float(line)} for line in file.text.split()[1:]]
-        )
+        return Table.of_rows(file.path, [{"x": 1, "time_ms": float(line)} for line in file.text.split()[1:]])
 
     bare = MeasuredFormat("bare times", lambda file: file.text.startswith("times:"), lines)
     monkeypatch.setattr(formats, "FORMATS", (bare, *formats.FORMATS))

@@ -7,9 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from dse.data.results.read import read
+from dse.data.results.read import read, read_table
 from dse.data.results.space import codes
-from dse.data.results.table import read_table
 from dse.data.results.vocabulary import MEASURED, NO_GPU
 from dse.data.tables import write_table
 from dse.errors import DseError
@@ -192,7 +191,7 @@ def test_codes_number_values_in_order():
         ("a.csv", "block,block\n1,2\n", r"a\.csv: columns: found block twice"),
         ("a.json", "{", r"a\.json: is not JSON"),
         ("a.json", '{"block": 1}', r"a\.json: top level: found dict, expected a list"),
-        ("a.json", "[1]", r"a\.json: top level: found list, expected a list of rows"),
+        ("a.json", "[1]", r"a\.json: row 1: found '1', expected an object"),
         ("a.parquet", "no", r"a\.parquet: cannot read: "),
         ("a.html", "", r"a\.html: suffix: found '\.html', expected \.parquet"),
         ("a", "", r"a: suffix: found no suffix"),

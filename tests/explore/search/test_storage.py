@@ -166,10 +166,10 @@ def test_values_are_stored_and_places_come_back(url):
     assert (back.params, back.distributions) == (trial.params, trial.distributions)
 
 
-def test_a_study_of_an_earlier_version_is_one_line(url):
+def test_a_study_of_other_lists_is_one_line(url):
     old = optuna.create_study(study_name="study", storage=url)
     old.add_trial(create_trial(params={"x": 3}, distributions={"x": IntDistribution(0, 4)}, value=1.0))
-    with pytest.raises(DseError, match=r"^storage: sqlite.*study.db: x: found places .* another storage$"):
+    with pytest.raises(DseError, match=r"^storage: sqlite.*: x: found a list of other values; name .*$"):
         storage.load(url, "study", METRICS, LISTS).news()
 
 

@@ -44,5 +44,5 @@ def test_there_and_back():
 
 
 def test_places_are_not_taken_for_values():
-    with pytest.raises(DseError, match=r"k\.block: found places"):
+    with pytest.raises(DseError, match=r"k\.block: found a list"):
         LISTS.with_places(PLACES)

@@ -7,7 +7,7 @@ import pytest
 
 from dse import kernels
 from dse.evaluate.chunks import evaluate
-from dse.explore.sweep.product import Product
+from dse.explore.sweep.product import SweepProduct
 from dse.hardware import gpus
 from dse.models import get_all
 
@@ -20,7 +20,7 @@ def product(toy_kernel):
     toy, example = kernels.load(toy_kernel), kernels.load("example")
     files = (gpus.load("a100"), gpus.load("gtx-280"))
     pairs = [(toy, {"n": SIZES}), (example, dict(example.problem))]
-    return Product.of(pairs, files, get_all(("roofline", "volkov")))
+    return SweepProduct.of(pairs, files, get_all(("roofline", "volkov")))
 
 
 def every_row(product):

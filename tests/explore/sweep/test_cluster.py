@@ -8,7 +8,7 @@ import pytest
 from dse.core.cluster import client, in_threads, on_cluster
 from dse.explore.sweep import run
 from dse.explore.sweep.plan import Plan
-from dse.explore.sweep.product import Product
+from dse.explore.sweep.product import SweepProduct
 from dse.explore.sweep.reductions import Pareto, Top
 
 PER = frozenset({"kernel", "gpu", "size", "model"})
@@ -34,7 +34,7 @@ def larger(product):
     """As many sizes as make a few dozen units."""
     toy = product.kernels[0]
     sizes = {"n": tuple(range(1 << 16, 1 << 18, 1 << 12))}
-    return Product.of([(toy, sizes)], product.gpus, product.models)
+    return SweepProduct.of([(toy, sizes)], product.gpus, product.models)
 
 
 @pytest.mark.slow

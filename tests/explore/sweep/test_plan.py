@@ -8,7 +8,7 @@ from dse import kernels
 from dse.explore.sweep import dense, plan
 from dse.explore.sweep.dense import cut
 from dse.explore.sweep.plan import Plan
-from dse.explore.sweep.product import Product, density, evenly
+from dse.explore.sweep.product import SweepProduct, density, evenly
 from dse.explore.sweep.reductions import LimiterCounts, Top
 from dse.hardware import gpus
 from dse.kernels.counts import sizes_of
@@ -20,7 +20,7 @@ PER = frozenset({"gpu", "size", "model"})
 
 
 def product_of(kernel, sizes, files=FILES, models=("roofline",)):
-    return Product.of([(kernel, dict(kernel.problem) | sizes)], files, get_all(models))
+    return SweepProduct.of([(kernel, dict(kernel.problem) | sizes)], files, get_all(models))
 
 
 @pytest.fixture

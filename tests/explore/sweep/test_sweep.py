@@ -121,9 +121,9 @@ def test_what_a_filter_leaves_out_is_in_no_result(product):
 
 
 def test_along_axes(product, expected):
-    from dse.explore.sweep.product import Product
+    from dse.explore.sweep.product import SweepProduct
 
-    one = Product(product.kernels[:1], product.sizes[:1], product.gpus, product.models)
+    one = SweepProduct(product.kernels[:1], product.sizes[:1], product.gpus, product.models)
     found = Sweep(one).to_xarray()
     assert dict(found.sizes) == {"gpu": 2, "model": 2, "n": 3, "block": 7, "items": 4}
     row = next(row for row in expected if row["possible"] and row["kernel"] == "toy")

@@ -8,7 +8,7 @@ import pytest
 from dse import kernels
 from dse.errors import DseError
 from dse.evaluate.rank import configurations
-from dse.explore.tune.candidates import SHARED, TRUST, bare, of_kernel
+from dse.explore.tune.candidates import TRUST, bare, of_kernel
 from dse.explore.tune.others import with_others
 from dse.explore.tune.tuner import Tuner
 from dse.hardware import gpus
@@ -44,7 +44,7 @@ def test_the_scale_of_a_table_does_not_count_and_what_it_lacks_is_as_predicted(s
     np.testing.assert_array_equal(off_there[6:], 0.0)
     slowest = np.log(max(times.values()) / 7)
     assert candidates.log_s[failed] + off_there[failed] == pytest.approx(slowest)
-    np.testing.assert_allclose(found.expected, candidates.log_s + SHARED * off_there)
+    np.testing.assert_array_equal(found.expected, candidates.log_s)
 
 
 def test_several_tables_count_alike_and_are_trusted_by_themselves(space, tmp_path):
@@ -55,17 +55,18 @@ def test_several_tables_count_alike_and_are_trusted_by_themselves(space, tmp_pat
         times = dict(enumerate(np.exp(candidates.log_s + off)))
         paths.append(write(tmp_path / f"{name}.csv", candidates, times))
     found = with_others(candidates, kernel, paths)
-    shared = SHARED * 0.4 * np.linspace(-1, 1, len(candidates))
-    np.testing.assert_allclose(found.expected - candidates.log_s, shared, atol=1e-9)
+    mean = 0.4 * np.linspace(-1, 1, len(candidates))
+    unknown = replace(found, modelled=False)
+    np.testing.assert_allclose(unknown.expected - candidates.log_s, mean, atol=1e-9)
     assert found.others is not None
     np.testing.assert_allclose(found.points.slopes[:, -2:], TRUST * found.others)
     assert with_others(candidates, kernel, []) is candidates
 
 
 def test_they_say_what_is_measured_first(space, tmp_path):
-    """Of a model that finds all alike: what was fastest elsewhere."""
+    """Without a model: what was fastest elsewhere."""
     kernel, candidates = space
-    level = replace(candidates, log_s=np.full(len(candidates), -7.0))
+    level = replace(candidates, log_s=np.full(len(candidates), -7.0), modelled=False)
     times = dict(enumerate(np.exp(-7 + 0.1 * np.arange(len(level))[::-1])))
     found = with_others(level, kernel, [write(tmp_path / "a.csv", level, times)])
     assert Tuner(found).ask(1) == [len(level) - 1]

@@ -10,7 +10,7 @@ import dse
 from dse.core.precision import in_64_bits
 from dse.errors import DseError
 from dse.hardware import gpus
-from dse.hardware.gpus.read import of
+from dse.hardware.gpus.tree import of
 
 LAUNCH = {"tile": 32, "rows": 8, "shared": 1, "padding": 1}
 NAMES = ("a100-pcie-40gb", "mi300x", "gtx-280")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dse.errors import DseError
-from dse.hardware.gpus import read as gpus
+from dse.hardware import gpus
 from dse.hardware.gpus import write as gpu_text
 
 

@@ -1,9 +1,10 @@
 """Symbolic evaluation against plain Python, which looks at one lane after the other."""
 
+import re
 from collections import defaultdict
+from functools import partial
 from random import Random
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,18 +16,10 @@ from dse.hardware import gpus
 from dse.hardware.banks import passes
 from dse.hardware.coalescing import sectors_and_lines
 from dse.hardware.lanes import threads, warps
-from dse.kernels.description import describe
+from dse.kernels.description import describe, looked_at
 from dse.kernels.symbolic.average import SAMPLES, average_access
-from dse.kernels.symbolic.conditions import (
-    all_alike_from,
-    comparison_bound,
-    comparison_steps,
-    modulo_steps,
-    overall_weight,
-    weights,
-)
+from dse.kernels.symbolic.conditions import Condition, published, share
 from dse.kernels.symbolic.subscript import parse_subscript
-from dse.kernels.symbolic.unknowns import over_residues
 
 # Lane by lane
 
@@ -117,53 +110,48 @@ def test_an_index_of_a_fourier_transform():
     assert found.mean(1).tolist() == [8, 8, 8, 4, 4, 4, 4]  # every second element, every second pair, ...
 
 
-# Unknown values
+# Unknown sizes
 
 
-def test_unknown_pitch_of_a_tile():
-    # A column of a tile: as many lanes to a bank as the greatest common divisor of pitch and banks.
-    names, mask = threads((32, 1, 1), np.arange(1), np)
-    index = parse("tx * pitch + k", "test")
-
-    def cost(at):
-        return passes(4 * at, np.broadcast_to(mask, at.shape), 4, np)
-
-    found = over_residues(index, cost, names, ["pitch", "k"], 32)
-    expected = [np.gcd(pitch, 32) for pitch in range(32)]
-    np.testing.assert_array_equal(found.cost, np.repeat(np.array(expected)[:, None], 32, 1))
-    assert (found.best, found.worst, found.mean) == (1, 32, np.mean(expected))
-    assert found.at(pitch=48, k=3) == 16
-    for pitch in (64, 65, 72, 4096):  # the residue 0 is not a pitch of 0, where all lanes share a word
-        assert found.at(pitch=pitch, k=0) == busiest_bank([lane * pitch for lane in range(32)], 32)
-    with pytest.raises(DseError, match="unknowns: found 4, expected at most 3"):
-        over_residues(index, cost, names, ["a", "b", "c", "d"], 32)
-
-
-def test_unknown_row_length_and_sectors():
-    names, mask = threads((16, 2, 1), np.arange(1), np)
-    index = parse("ty * n + tx", "test")
-    found = over_residues(
-        index, lambda at: sectors_and_lines(4 * at, np.broadcast_to(mask, at.shape), np)[0], names, ["n"], 8
-    )
-    expected = [
-        touched([4 * (ty * (8000 + n) + tx) for ty in (0, 1) for tx in range(16)], 32) for n in range(8)
-    ]
-    assert found.cost.tolist() == expected
-    assert (found.best, found.worst) == (4, 5)
+def test_costs_over_the_residues_of_an_unknown_size():
+    description, gpu = kernels.load("transpose"), gpus.load("a100-pcie-40gb", np.float64).gpu
+    configuration = {"tile": 16, "rows": 1, "shared": 1, "padding": 0}
+    rows = {row["name"]: row for row in looked_at(description, configuration, gpu, width=1000)}
+    costs = []
+    for width in range(992, 1024):  # the residues of 32 from the size on
+        sectors = []
+        for number in range(SAMPLES):  # warps of two rows, each in another block
+            bx, by = number, 3 * number % 8
+            lanes = [lane for lane in lanes_of((16, 16, 1), number) if lane]
+            sectors.append(len({((by * 16 + ty) * width + bx * 16 + tx) // 8 for tx, ty, _ in lanes}))
+        costs.append(np.mean(sectors))
+    assert rows["input"] == {
+        "name": "input",
+        "counted": "sectors",
+        "value": costs[1000 - 992],
+        "unknown": "width",
+        "least": min(costs),
+        "mean": np.mean(costs),
+        "most": max(costs),
+    }
+    assert "unknown" not in rows["tile, loaded"]  # no size is in it
 
 
 # Branches
 
 
-def plain_weights(holds, block, steps):
-    counts, total = np.zeros(3), 0
-    for step in steps:
-        for warp in range(-(-block[0] * block[1] // 32)):
-            values = [holds(t, step) for t in lanes_of(block, warp) if t is not None]
-            taken, passed = any(values), not all(values)
-            counts += taken, passed, taken and passed
-            total += 1
-    return counts / total
+def plain_share(holds, block, steps):
+    counts = [
+        any(holds(t, step) for t in lanes_of(block, warp) if t is not None)
+        for step in steps
+        for warp in range(-(-block[0] * block[1] // 32))
+    ]
+    return np.mean(counts)
+
+
+def branch(text, **trips):
+    loops = tuple((name, parse(count, "test")) for name, count in trips.items())
+    return Condition("test", parse(text, "test"), loops)
 
 
 @pytest.mark.parametrize(
@@ -175,60 +163,99 @@ def plain_weights(holds, block, steps):
         ("2 ** i > tx + ty", lambda t, i: 2**i > t[0] + t[1]),
     ],
 )
-def test_weights_of_branches(text, holds):
-    block, steps = (24, 5, 1), range(12)
-    found = weights(parse(text, "test"), block, {}, {"i": np.array(steps)}, np)
-    np.testing.assert_allclose(found, plain_weights(holds, block, steps), rtol=1e-14)
-    assert 0 < found.taken < 1
+def test_share_of_the_warps_that_take_a_branch(text, holds):
+    block = (24, 5, 1)
+    taken = share(branch(text, i=12), {"warp_size": 32}, block)
+    np.testing.assert_allclose(taken, plain_share(holds, block, range(12)), rtol=1e-14)
+    assert 0 < taken < 1
 
 
-def test_weights_for_several_values_and_loops():
-    condition = parse("tx < n - i - 8 * j", "test")
-    n = np.array([[0, 20], [40, 200]])
-    found = weights(condition, (64, 1, 1), {"n": n}, {"i": np.arange(3), "j": np.arange(2)}, np)
-    jitted = jax.jit(
-        lambda n: weights(condition, (64, 1, 1), {"n": n}, {"i": jnp.arange(3), "j": jnp.arange(2)})
-    )
-    for place in np.ndindex(2, 2):
-        both = [(i, j) for i in range(3) for j in range(2)]
-        expected = plain_weights(lambda t, s, at=n[place]: t[0] < at - s[0] - 8 * s[1], (64, 1, 1), both)
-        np.testing.assert_allclose([each[place] for each in found], expected)
-    np.testing.assert_allclose(np.array(jitted(jnp.asarray(n))), np.array(found), rtol=1e-14)
+def test_shares_of_many_configurations_loops_and_blocks():
+    x, n, trips = np.array([[16, 64], [64, 512]]), np.array([[0, 20], [40, 200]]), np.array([3, 0])
+    names = {"n": n, "trips": trips, "blocks": np.asarray(4), "warp_size": np.array([[32], [32]])}
+    taken = share(branch("tx + 8 * bx < n - i - 8 * j", i="trips", j=2), names, (x, 1, 1))
+    for row, column in np.ndindex(2, 2):
+        steps = [(i, j, bx) for i in range(trips[column]) for j in range(2) for bx in range(4)]
+        holds = partial(lambda t, s, at: t[0] + 8 * s[2] < at - s[0] - 8 * s[1], at=n[row, column])
+        expected = plain_share(holds, (int(x[row, column]), 1, 1), steps) if steps else 0.0
+        assert taken[row, column] == pytest.approx(expected)
+    wide = share(branch("tx >= 32"), {"warp_size": np.array([32, 64])}, (64, 1, 1))
+    assert wide.tolist() == [0.5, 1.0]
 
 
-def test_closed_forms():
-    # t <= i, 256 threads: the steps are a triangle, and Eq. 12 with the weight of all of them is right from
-    # I_0 on.
-    count, threads_ = 255, 256
-    assert all_alike_from(1, 0, 1, 0, threads_) == 255
-    exact = sum(max(0, count - t + 1) for t in range(threads_))
-    assert comparison_steps(1, 0, 1, 0, threads_, count) == exact
-    assert comparison_bound(1, 1, threads_) == exact
-    assert modulo_steps(2, 3, 10) == pytest.approx(sum((2 * t + 3) / 2 for t in range(10)))
+def test_the_closed_form_of_a_comparison_beside_the_share():
+    names = {"warp_size": np.asarray(32)}
+    block = (256, 1, 1)
 
-    def taken(last):
-        found = weights(parse("tx <= i", "test"), (256, 1, 1), {}, {"i": np.arange(last + 1)}, np)
-        return float(found.taken)
+    def both(last):  # t <= i, 256 threads: I_0 is 255
+        condition = branch("tx <= i", i=last + 1)
+        return published(condition, names, block), float(share(condition, names, block))
 
-    before = float(weights(parse("tx <= i", "test"), (256, 1, 1), {}, {"i": np.arange(255)}, np).taken)
-    assert before == pytest.approx(143 / 255)  # of 255 steps, the last of which is 254
     for last in (255, 600, 5000):
-        assert overall_weight(before, 255, last, xp=np) == pytest.approx(taken(last), abs=1.5 / last)
-    # What Eq. 12 loses: a loop that ends before I_0.
-    assert taken(15) == 1 / 8
-    assert overall_weight(before, 255, 15, xp=np) == before
+        paper, exact = both(last)
+        assert paper == pytest.approx(exact, abs=5e-3)
+    paper, exact = both(15)
+    assert (paper, exact) == (143 / 255, 1 / 8)  # Eq. 12 loses that the loop ends before I_0
+    assert published(branch("i >= tx", i=600), names, block) == both(599)[0]
+    assert published(branch("tx % 2 == i", i=4), names, block) is None
+    assert published(branch("tx * tx < i", i=4), names, block) is None
 
 
-def test_beyond_its_last_factor_a_modulo_condition_fails():
-    # Not "true for all threads", as the paper has it: only t = 0 with B = 0 is left.
-    for b, after in ((1, 0.0), (0, 1 / 8)):
-        last, condition = 2000, parse(f"(tx + {b}) % (i + 1) == 0", "test")
-        alike = all_alike_from(1, b, 1, 1, 256)
-        steps = np.arange(last + 1)
-        before = weights(condition, (256, 1, 1), {}, {"i": steps[: int(alike) + 1]}, np).taken
-        exact = weights(condition, (256, 1, 1), {}, {"i": steps}, np).taken
-        assert overall_weight(before, alike, last, after, np) == pytest.approx(float(exact), abs=2e-3)
-        assert overall_weight(before, alike, last, xp=np) > float(exact) + 0.5
+BRANCHES = """
+name = "own"
+summary = "sums in half of the warps"
+[parameters]
+block = [64, 128]
+[launch]
+threads = "block"
+blocks = 100
+registers = 16
+[[branch]]
+name = "half"
+when = "tx < block // 2"
+[warp]
+fp32 = "10 + 8 * half"
+[[phase]]
+name = "sums"
+passes = "4 * half"
+fp32 = "8 * half"
+[[access]]
+name = "x"
+space = "global"
+op = "load"
+count = "half"
+phase = "sums"
+[[phase]]
+name = "rest"
+"""
+
+
+def test_branches_and_passes_of_a_description(tmp_path):
+    path, gpu = tmp_path / "kernel.toml", gpus.load("a100-pcie-40gb", np.float64).gpu
+    path.write_text(BRANCHES)
+    kernel, _ = describe(kernels.load(path), {"block": np.array([64, 128])}, {}, gpu)
+    assert [phase.passes.tolist() for phase in kernel.phases] == [[2.0, 2.0], 1.0]
+    sums, rest = kernel.phases
+    np.testing.assert_allclose(sums.passes * sums.work.fp32 + rest.work.fp32, kernel.work.fp32)
+    np.testing.assert_allclose(sums.passes * sums.memory_insts, kernel.load_insts)
+    np.testing.assert_allclose(sums.passes * sums.waits.dram, kernel.load_insts)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("tx <", "by <", "branch.half.when: unknown name 'by'"),
+        ("block = [", "tx = [1]\nblock = [", "branch.half.when: found a parameter, size or let 'tx'"),
+        ('name = "half"', 'name = "threads"', "branch.threads: found a name of the language"),
+        ('name = "half"', 'name = "half"\nloops = { block = 4 }', "branch.half.loops: found 'block'"),
+        ('name = "half"', 'name = "half"\ntrips = 4', "branch.half.trips: found an unknown field"),
+    ],
+)
+def test_mistakes_in_a_branch(tmp_path, old, new, message):
+    path = tmp_path / "kernel.toml"
+    path.write_text(BRANCHES.replace(old, new, 1))
+    with pytest.raises(DseError, match=re.escape(f"{path}: {message}")):
+        kernels.load(path)
 
 
 # Whole spaces

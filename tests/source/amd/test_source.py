@@ -12,7 +12,7 @@ from dse import kernels
 from dse.errors import DseError
 from dse.evaluate.rank import rank
 from dse.hardware import gpus, occupancy
-from dse.hardware.gpus.read import GpuFile
+from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import KnownBatch
 from dse.source.amd.source import AMD, architecture, names_kernel, source_of
 from dse.source.cache import Cache

@@ -92,8 +92,13 @@ def run(arguments: Sequence[str], text: str, folders: Sequence[str | Path] = ())
             ended = processes.run(whole, folder=folder, text=text)
         except processes.Stopped as how:
             return Ran("", f"the compiler {how}", stopped=True)
+    limits, how = processes.compiler_limits(), ""
     if "File too large" in ended.errors:  # it takes the signal of the limit for an error of its own
-        return Ran("", f"the compiler {processes.wrote_too_much(processes.compiler_limits())}", stopped=True)
+        how = processes.wrote_too_much(limits)
+    elif ended.code and "frontend command failed" in ended.errors:  # its part that compiles has crashed
+        how = f"ended by a crash ({processes.memory_allowed(limits)})"
+    if how:
+        return Ran("", f"the compiler {how}", stopped=True)
     return Ran("" if ended.code else ended.output, ended.errors)
 
 

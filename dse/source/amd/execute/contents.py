@@ -12,7 +12,7 @@ from dse.source.amd.execute.slots import M0
 from dse.source.amd.execute.state import U32, MaskedWords, WaveMachine, Waves
 from dse.source.amd.text import Instruction
 from dse.source.machine.launch import MIDDLE, REGION_BITS
-from dse.source.machine.memory import regions_of
+from dse.source.machine.memory import distinct_addresses, regions_of
 
 Words = list[Any] | None  # of each access; None: not known
 
@@ -373,7 +373,7 @@ class MemoryMachine(WaveMachine):
         for word in range(accessed.words):
             value: Any = np.zeros((1, 1, 1), U32)
             lanes = self.lanes()
-            for at, here in _distinct(address, lanes):
+            for at, here in distinct_addresses(address, lanes):
                 stored = self.scratch.get(at + 4 * word & ~3)
                 stored = self.known(0, stored) if stored is not None else None
                 if stored is None:
@@ -388,7 +388,7 @@ class MemoryMachine(WaveMachine):
         """Store words that the same lanes may load."""
         address = base + offset
         active = self.active
-        for at, here in _distinct(address, self.lanes()):
+        for at, here in distinct_addresses(address, self.lanes()):
             for word in range(accessed.words):
                 place = at + 4 * word & ~3
                 value = None if words is None else words[word]
@@ -406,15 +406,6 @@ def _kept(old: Any, value: np.ndarray | None, lanes: np.ndarray | None) -> Any:
     from dse.source.amd.execute.state import _written
 
     return value if lanes is None else _written(old, value, lanes)
-
-
-def _distinct(address: np.ndarray, lanes: np.ndarray) -> list[tuple[int, np.ndarray | None]]:
-    """The different addresses, and where each is meant: None if it is the only one."""
-    if address.size == 1:
-        return [(int(address.flat[0]), None)]
-    shape = np.broadcast_shapes(address.shape, lanes.shape)
-    distinct = np.unique(np.broadcast_to(address, shape)[np.broadcast_to(lanes, shape)]).tolist()
-    return [(distinct[0], None)] if len(distinct) == 1 else [(at, address == at) for at in distinct]
 
 
 def _first(values: np.ndarray, where: np.ndarray) -> Any:

@@ -29,7 +29,6 @@ _SPACES: dict[str, str] = {"lds": "shared", "scratch": "local", "vmem": "global"
 _HALF = 32  # lanes that the banks of the LDS serve at a time
 _PASS = 128  # bytes
 _QUAD = 4  # lanes
-_RUNS = 8  # in a pass: of four words each
 
 
 @dataclass(frozen=True)
@@ -301,7 +300,7 @@ class _Recorder:
 
     def _lines(self, address: np.ndarray, mask: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Sectors of 32 bytes, and passes: as long as addresses, lines or the words that lanes get take."""
-        runs = _runs(address, mask, size) / _RUNS
+        runs = _runs(address, mask, size) / self.turns.runs
         words = max(size // 4, 1)
         if words > 1:
             address = np.concatenate([address + 4 * word for word in range(words)], axis=-1)

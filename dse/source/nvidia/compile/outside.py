@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from dse.core.processes import (
-    Limits,
+    ProcessLimits,
     Stopped,
     after,
     compiler_limits,
@@ -53,7 +53,7 @@ def ask(request: Request, folders: Sequence[str] | None = None) -> Answer:
         raise Stopped(died(program.returncode, limits))
 
 
-def _running(limits: Limits, folders: tuple[str, ...] | None) -> subprocess.Popen[bytes]:
+def _running(limits: ProcessLimits, folders: tuple[str, ...] | None) -> subprocess.Popen[bytes]:
     """Return our process, with these limits and folders; None: whichever it has."""
     global _kept
     if _kept is not None:
@@ -91,5 +91,5 @@ def _stop_ours() -> None:
         _stop(_kept[2])
 
 
-_kept: tuple[int, tuple[Limits, tuple[str, ...]], subprocess.Popen[bytes]] | None = None  # whose it is
+_kept: tuple[int, tuple[ProcessLimits, tuple[str, ...]], subprocess.Popen[bytes]] | None = None  # whose it is
 _lock = threading.Lock()

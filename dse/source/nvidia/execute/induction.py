@@ -7,6 +7,7 @@ known, unless they may be estimated. In that case such values may be addresses, 
 nothing that lives on in the next trip may depend on them.
 """
 
+from copy import copy
 from math import gcd, lcm
 
 import numpy as np
@@ -16,7 +17,14 @@ from dse.source.machine.launch import REGION_BITS
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.execute.boxes import box_stride
 from dse.source.nvidia.execute.change_rules import RULES
-from dse.source.nvidia.execute.register_changes import Change, Irregular, RegisterChanges, plus, times
+from dse.source.nvidia.execute.register_changes import (
+    Change,
+    Irregular,
+    RegisterChanges,
+    plus,
+    times,
+)
+from dse.source.nvidia.execute.tiling import Tiling
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.operands import PT, RZ, SLOTS, UPT, URZ, Operand
 from dse.source.nvidia.sass.program import Step, descriptor_slot
@@ -49,6 +57,19 @@ class Examination:
         self.why_estimated = ""  # why counts are not the same in every trip; empty if they are
         self._stores = False  # whether something is stored that is loaded again
         self._stored_before = _stored(machine)
+
+    def tiled(self, wide: Machine, tiling: Tiling) -> "Examination":
+        """Return the same for trips of a loop inside that are run side by side."""
+        made = copy(self)
+        made.machine, made.strides = wide, dict(self.strides)
+        made.lanes = wide.sets.of(tiling.of(self.lanes.mask))
+        made.registers = self.registers.tiled(wide, tiling)
+        return made
+
+    def take(self, wide: "Examination", tiling: Tiling) -> None:
+        """Take over what those trips show."""
+        self.strides, self.period, self.why_estimated = wide.strides, wide.period, wide.why_estimated
+        self.registers.take(wide.registers, tiling)
 
     def follow(self, step: Step, lanes: Lanes) -> None:
         """Compute how what `step` writes will change. Before it is executed.

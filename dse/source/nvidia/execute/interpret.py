@@ -18,10 +18,13 @@ from dse.source.nvidia.execute.actions import actions
 from dse.source.nvidia.execute.arrivals import check_arrivals
 from dse.source.nvidia.execute.block_barriers import BlockBarriers
 from dse.source.nvidia.execute.convergence import ConvergencePoints
+from dse.source.nvidia.execute.induction import Examination
 from dse.source.nvidia.execute.jumps import taking, targets
 from dse.source.nvidia.execute.loop_skipping import Endless, LoopPolicy, LoopSkipper
 from dse.source.nvidia.execute.ready_threads import ReadyThreads
+from dse.source.nvidia.execute.side_by_side import Path, SideBySide
 from dse.source.nvidia.execute.slice import mark_needed
+from dse.source.nvidia.execute.tiling import Tiling
 from dse.source.nvidia.machine.state import BoundProgram, Machine, Purpose
 from dse.source.nvidia.sass.program import BasicBlock, SassProgram, Step
 
@@ -96,7 +99,9 @@ class Scheduler:
 
     def __init__(self, machine: Machine, step_limit: int, loops: LoopPolicy) -> None:
         self.machine, self.step_limit, self.policy = machine, step_limit, loops
+        self.executed = 0  # basic blocks
         self.loops = LoopSkipper(machine, may_estimate=loops is LoopPolicy.ESTIMATE)
+        self.side_by_side = SideBySide(machine, self.loops, self.follow)
         self.ready = ReadyThreads(machine)
         self.convergence = ConvergencePoints(machine, self.ready)
         self.barriers = BlockBarriers(machine, self.ready)
@@ -111,20 +116,24 @@ class Scheduler:
         machine, ready = self.machine, self.ready
         ready.enter(0, machine.sets.of(machine.live_mask))
         came_from = -1
-        executed = 0
         while ready or self.release():
             index, lanes = ready.take_lowest()
-            executed += 1
-            if executed > self.step_limit:
+            self.executed += 1
+            if self.executed > self.step_limit:
                 raise self.still_running(index)
             if self.policy is not LoopPolicy.RUN:
                 self.watch(index, lanes, came_from)
             came_from = index
-            machine.trace.append((index, lanes))
-            machine.counts[2 * index] += lanes.warps
-            machine.counts[2 * index + 1] += lanes.threads
+            self.count(index, lanes)
             self.execute(index, lanes)
         machine.close_phase(np.ones(machine.shape[0], bool), -1)
+
+    def count(self, index: int, lanes: Lanes) -> None:
+        """Write down that threads execute a basic block."""
+        machine = self.machine
+        machine.trace.append((index, lanes))
+        machine.counts[2 * index] += lanes.warps
+        machine.counts[2 * index + 1] += lanes.threads
 
     def watch(self, index: int, lanes: Lanes, came_from: int) -> None:
         """Skip trips of the loop that begins with a basic block which threads are about to enter."""
@@ -135,6 +144,32 @@ class Scheduler:
             self.loops.enter_from_below(index, lanes, self.ready.lowest)
         except Endless:
             raise self.still_running(index) from None
+        if index in self.machine.irregular:
+            most = self.step_limit - self.executed
+            self.executed += self.side_by_side.enter(index, lanes, self.ready.lowest, most)
+
+    def follow(
+        self, wide: Machine, path: Path, tiling: Tiling, examined: Sequence[Examination]
+    ) -> np.ndarray:
+        """Let a machine whose rows are trips of a loop go along a path, back to its first block: [rows]
+        whether they do.
+        """
+        good = np.ones(wide.shape[0], bool)
+        scheduler = Scheduler(wide, 0, LoopPolicy.RUN)
+        scheduler.loops.examined += examined
+        scheduler.ready.enter(path[0][0], wide.sets.of(tiling.of(path[0][1].mask)))
+        for number, (index, lanes) in enumerate([*path, path[0]]):
+            if not scheduler.ready and not scheduler.release():
+                return ~good
+            entered, there = scheduler.ready.take_lowest()
+            expected = wide.sets.of(tiling.of(lanes.mask))
+            if entered != index or there is not expected:
+                astray = there.mask if entered != index else there.mask != expected.mask
+                return good & ~astray.any(axis=1)
+            if number < len(path):
+                scheduler.count(index, there)
+                scheduler.execute(index, there)
+        return good
 
     def execute(self, index: int, lanes: Lanes) -> None:
         """Execute the steps of a basic block, and let threads go where its end says."""

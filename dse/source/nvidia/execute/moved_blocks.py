@@ -17,11 +17,13 @@ from dse.source.nvidia.execute.interpret import Scheduler, bound_for, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.execute.register_changes import (
     FOR_EVER,
+    Apart,
     Change,
     Irregular,
     RegisterChanges,
     slot_of,
 )
+from dse.source.nvidia.execute.tiling import Tiling
 from dse.source.nvidia.machine.addresses import Addresses
 from dse.source.nvidia.machine.state import BoundProgram, Machine, Purpose
 from dse.source.nvidia.sass.operands import Operand
@@ -100,10 +102,6 @@ def _cut(row: np.ndarray, more: int) -> list[np.ndarray]:
     return np.split(row, range(more + 1, len(row), more + 1) if more else [1] if len(row) > 1 else [])
 
 
-class Apart(Exception):
-    """Blocks in a row that do not do the same."""
-
-
 def _run(machine: Machine, limit: int, number: str) -> "_OfBlocks":
     with np.errstate(all="ignore"):
         scheduler = Scheduler(machine, limit, LoopPolicy.SKIP)
@@ -122,6 +120,19 @@ class _Changes(RegisterChanges):
         super().__init__(machine, {})
         self.lanes = machine.sets.of(machine.live_mask)  # that execute the present step
         self.more = np.full(machine.shape[0], FOR_EVER)  # blocks for which all moves are known to be even
+
+    def tiled(self, wide: Machine, tiling: Tiling) -> "_Changes":
+        """Return the same for a machine whose rows are trips of a loop."""
+        made = super().tiled(wide, tiling)
+        assert isinstance(made, _Changes)
+        made.more = np.tile(self.more, tiling.trips)
+        return made
+
+    def take(self, wide: RegisterChanges, tiling: Tiling) -> None:
+        """Take over what those trips show."""
+        assert isinstance(wide, _Changes)
+        super().take(wide, tiling)
+        self.more = wide.more.reshape(tiling.trips, -1).min(axis=0)
 
     def change(self, operand: Operand) -> Change:
         """Find the change of a 32-bit source; none if it is that of other threads."""
@@ -151,7 +162,13 @@ class _OfBlocks(Examination):
             for step in machine.program.steps
             if any(operand.text == number for operand in step.sources)
         }
-        self.registers = self.changes = _Changes(machine)
+        self.registers = _Changes(machine)
+
+    @property
+    def changes(self) -> _Changes:
+        """The changes from block to block."""
+        assert isinstance(self.registers, _Changes)
+        return self.registers
 
     @property
     def more(self) -> list[int]:

@@ -6,12 +6,14 @@ What changes in another way is erratic.
 """
 
 from collections.abc import Iterable
+from copy import copy
 
 import numpy as np
 
 from dse.source.machine.thread_set import Lanes
+from dse.source.nvidia.execute.tiling import Tiling
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.sass.operands import RZ, URZ, Operand, P
+from dse.source.nvidia.sass.operands import RZ, SLOTS, URZ, Operand, P
 from dse.source.nvidia.sass.program import Step
 
 FOR_EVER = 2**40  # trips
@@ -24,6 +26,10 @@ Change = np.ndarray | None  # int64, of one trip; None: none
 
 class Irregular(Exception):
     """A loop whose trips cannot be foreseen; the message says why."""
+
+
+class Apart(Exception):
+    """Blocks in a row that do not do the same."""
 
 
 def plus(a: Change, b: Change) -> Change:
@@ -63,6 +69,36 @@ class RegisterChanges:
         self.erratic: dict[int, tuple[str, np.ndarray]] = {}  # slot → why, in which threads
         self.trips = FOR_EVER  # for which all changes are known to be even
         self.inner: list[RegisterChanges] = []  # of loops inside this one that are examined now
+
+    # Trips of a loop inside that are run side by side
+
+    def tiled(self, wide: Machine, tiling: Tiling) -> "RegisterChanges":
+        """Return the same for a machine whose rows are those trips."""
+        made = copy(self)
+        made.machine, made.inner = wide, []
+        made.by_slot = {slot: tiling.of(change) for slot, change in self.by_slot.items()}
+        made.erratic = {slot: (why, tiling.of(mask)) for slot, (why, mask) in self.erratic.items()}
+        return made
+
+    def same(self, wide: "RegisterChanges", tiling: Tiling, lanes: Lanes, live: int) -> bool:
+        """Tell whether all those trips leave the slots that live as they were."""
+        start, mask = self.tiled(wide.machine, tiling), tiling.of(lanes.mask)
+        nowhere = "", np.zeros((1, 1), bool)
+        for slot in {*start.by_slot, *wide.by_slot, *start.erratic, *wide.erratic}:
+            if slot < SLOTS and live >> slot & 1:
+                apart = or_zero(start.by_slot.get(slot)) != or_zero(wide.by_slot.get(slot))
+                apart = apart | (start.erratic.get(slot, nowhere)[1] != wide.erratic.get(slot, nowhere)[1])
+                if (mask & apart).any():
+                    return False
+        return True
+
+    def take(self, wide: "RegisterChanges", tiling: Tiling) -> None:
+        """Take over what those trips show."""
+        self.trips = wide.trips
+        self.by_slot = {
+            slot: tiling.last(change, self.by_slot.get(slot, change)) for slot, change in wide.by_slot.items()
+        }
+        self.erratic = {slot: (why, tiling.by_trip(mask)[-1]) for slot, (why, mask) in wide.erratic.items()}
 
     # What is read
 

@@ -14,7 +14,7 @@ from itertools import accumulate, groupby
 from pathlib import Path
 
 from dse.core.optional import install
-from dse.core.processes import Stopped, run, scratch
+from dse.core.processes import OverLimit, Stopped, memory_limited, run, scratch
 from dse.errors import DseError
 from dse.source.nvidia.sass import elf, listing
 from dse.source.nvidia.sass.elf import Binary
@@ -22,20 +22,31 @@ from dse.source.nvidia.sass.listing import Listing, SassInstruction
 
 
 def disassemble(binaries: Sequence[Binary]) -> list[Listing]:
+    """List kernels as `disassemble_each`. **Raises:** also OverLimit, for the first that meets a limit."""
+    listings: list[Listing] = []
+    for listed in disassemble_each(binaries):
+        if isinstance(listed, OverLimit):
+            raise listed
+        listings.append(listed)
+    return listings
+
+
+def disassemble_each(binaries: Sequence[Binary]) -> list[Listing | OverLimit]:
     """List the code of each kernel, in order. No source lines, and no labels but the kernel's own.
+
+    What meets a limit is that error in the place of its listing.
 
     **Raises:** DseError if nvdisasm is missing or does not know the architecture or the code, and for code
     that waits for addresses from loading it.
     """
-    listings: list[Listing | None] = [None] * len(binaries)
+    listings: dict[int, Listing | OverLimit] = {}
     order = sorted(range(len(binaries)), key=lambda index: binaries[index].arch)
     for arch, group in groupby(order, key=lambda index: binaries[index].arch):
         indices = list(group)
         for first in range(0, len(indices), _BATCH):
             batch = indices[first : first + _BATCH]
-            for index, code in zip(batch, _raw(arch, [binaries[index] for index in batch]), strict=True):
-                listings[index] = code
-    return [code for code in listings if code is not None]
+            listings |= zip(batch, _listed(arch, [binaries[index] for index in batch]), strict=True)
+    return [listings[index] for index in range(len(binaries))]
 
 
 def with_lines(cubin: bytes, kernel: str, where: str) -> Listing:
@@ -48,6 +59,17 @@ def with_lines(cubin: bytes, kernel: str, where: str) -> Listing:
         if code.kernel == kernel:
             return code
     raise DseError(f"{where}: kernel: found no {kernel}, expected one of {', '.join(elf.read(cubin, where))}")
+
+
+def _listed(arch: int, binaries: Sequence[Binary]) -> list[Listing | OverLimit]:
+    """List kernels together, and if that is too much, one by one."""
+    try:
+        with memory_limited(binaries[0].kernel):
+            return [*_raw(arch, binaries)]
+    except OverLimit as error:
+        if len(binaries) == 1:
+            return [error]
+    return [code for binary in binaries for code in _listed(arch, [binary])]
 
 
 def _raw(arch: int, binaries: Sequence[Binary]) -> list[Listing]:
@@ -86,7 +108,7 @@ def _nvdisasm(options: list[str], code: bytes, where: str) -> str:
         try:
             ended = run([_tool(), *options, path])
         except Stopped as how:
-            raise DseError(f"{where}: nvdisasm {how}") from None
+            raise OverLimit(f"{where}: nvdisasm {how}") from None
     if ended.code:
         reason = next(iter(ended.errors.split("\n")), "").replace(str(path), where)
         raise DseError(f"{where}: nvdisasm failed: {reason or ended.code}")

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from dse.core.processes import memory_limited
 from dse.errors import DseError
 from dse.source.nvidia.sass.operands import operand
 
@@ -41,8 +42,13 @@ def parse(text: str, where: str) -> list[Listing]:
     line that it was inlined at.
 
     **Raises:** DseError that names `where` and the line, if an instruction cannot be read, its label is
-    missing, the architecture is not named, or there is no kernel.
+    missing, the architecture is not named, or there is no kernel; OverLimit if that takes too much memory.
     """
+    with memory_limited(where):
+        return _parse(text, where)
+
+
+def _parse(text: str, where: str) -> list[Listing]:
     arch = None
     listings: list[Listing] = []
     reader: _KernelReader | None = None  # of the kernel that we are in, None in other sections

@@ -1,4 +1,4 @@
-"""What was executed, counted: passes through the LDS."""
+"""What was executed, counted: passes through the LDS and the vector cache."""
 
 import pytest
 
@@ -10,12 +10,13 @@ from dse.source.machine.launch import LaunchArguments
 
 
 def passes(written, access: str, apart: int, target: str = "gfx90a", joins: bool = False) -> float:
-    """Passes of the one access to LDS of a wave, whose lanes lie so many bytes apart, from byte 4 on."""
+    """Passes of the one access of a wave, whose lanes lie so many bytes apart, from byte 4 on."""
     lanes = 64 if target == "gfx90a" else 32
     listing = written(
         [
             "v_and_b32 v0, 0x3ff, v0",
             f"v_mul_u32_u24 v1, {apart}, v0",
+            "s_mov_b64 s[6:7], 0",
             "v_add_u32 v1, 4, v1" if target == "gfx90a" else "v_add_nc_u32 v1, 4, v1",
             access,
         ],
@@ -55,6 +56,12 @@ def test_wide_accesses_that_are_not_aligned_are_served_lane_by_lane(written, acc
 def test_on_rdna_four_lanes_share_a_pass(written):
     assert passes(written, "ds_read_b64 v[2:3], v1", 8, "gfx1032") == 8
     assert passes(written, "ds_read_b64 v[2:3], v1 offset:4", 8, "gfx1032") == 2
+
+
+def test_the_vector_cache_of_gcn_takes_neighbours_four_lanes_at_a_time_and_that_of_rdna_any(written):
+    access = "global_load_ubyte v2, v1, s[6:7]"
+    assert [passes(written, access, apart) for apart in (1, 2)] == [2, 8]
+    assert [passes(written, access, apart, "gfx1032") for apart in (1, 2)] == [1, 1]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.hardware.gpus.read import load
+from dse.hardware.gpus import load
 from dse.source.machine.blocks import representative
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.caches.cache_model import (

@@ -30,20 +30,34 @@ UP_TO_N = toy(PLACE, "ISETP.GE.AND P0, PT, R4, c[0x0][0x170], PT", "@P0 EXIT", *
 SWITCHED = toy(
     "LOP3.LUT R4, R1, 0x5, RZ, 0x3c, !PT", "IMAD R4, R4, 0x40, R0", "IMAD R4, R6, 0x800, R4", *LOAD
 )
-# A table tells how far the accesses of a trip lie; threads have other numbers than those of the next block.
-DELAYED = toy(
-    "MOV R10, c[0x0][0x168]",
-    "MOV R11, c[0x0][0x16c]",
-    "MOV R12, RZ",
-    "LDG.E R7, [R10.64]",
-    "IMAD R7, R7, R0, RZ",
-    "IMAD R4, R1, 0x40, R7",
-    *LOAD,
-    "IADD3 R10, R10, 0x4, RZ",
-    "IADD3 R12, R12, 0x1, RZ",
-    "ISETP.LT.AND P0, PT, R12, c[0x0][0x170], PT",
-    f"@P0 BRA {LOOP:#x}",
-)
+
+
+def delayed(*then: str, load: tuple[str, ...] = LOAD, step: str = "0x1") -> SassProgram:
+    """A table tells how far the accesses of a trip lie; threads have other numbers than those of the next
+    block.
+    """
+    return toy(
+        "MOV R10, c[0x0][0x168]",
+        "MOV R11, c[0x0][0x16c]",
+        "MOV R12, RZ",
+        "LDG.E R7, [R10.64]",
+        *then,
+        "IMAD R9, R7, R0, RZ",
+        "IMAD R4, R1, 0x40, R9",
+        *load,
+        "IADD3 R10, R10, 0x4, RZ",
+        f"IADD3 R12, R12, {step}, RZ",
+        "ISETP.LT.AND P0, PT, R12, c[0x0][0x170], PT",
+        f"@P0 BRA {LOOP:#x}",
+    )
+
+
+TABLE = np.random.default_rng(1).integers(1, 9, 200).astype(np.int32)
+BIG = "ISETP.GT.AND P1, PT, R7, 0x5, PT"
+MARKED = delayed(BIG, load=(LOAD[0], "@P1 LDG.E R5, [R2.64]"))
+CHOSEN = delayed(BIG, "@P1 IADD3 R7, R7, 0x20, RZ")
+HASTY = delayed(step="R7")  # data say how many trips there are
+SKIPPED = delayed(BIG, f"@P1 BRA {LOOP + 16 * 7:#x}")  # and where threads go
 STEADY = toy(
     "MOV R12, RZ",
     PLACE,
@@ -103,12 +117,30 @@ def found_and_run(made: SassProgram, grid: Dimensions, *arguments: Any) -> tuple
         (STRIP, (50, 4, 1), (None,), 8),  # the last block of the grid along x by itself
         (UP_TO_N, (50, 1, 1), (None, None, 64 * 40 + 7), 4),  # in full, in part, without any, the last
         (SWITCHED, (8, 64, 1), (None,), 16),  # along y
-        (DELAYED, (40, 1, 1), (None, np.array([3, 1, 4, 1, 5, 9, 2, 6], np.int32), 8), 2),
+        (delayed(), (40, 1, 1), (None, TABLE, 8), 2),
+        (delayed(), (40, 1, 1), (None, TABLE, 200), 2),
+        (MARKED, (40, 1, 1), (None, TABLE, 200), 2),
+        (CHOSEN, (40, 1, 1), (None, TABLE, 200), 2),
+        (HASTY, (40, 1, 1), (None, TABLE, 400), 2),
+        (SKIPPED, (40, 1, 1), (None, TABLE, 200), 2),
         (STEADY, (40, 2, 1), (None, None, 100), 4),
         (SHIFTED, (60, 2, 1), (None,), 4),
         (SCALED, (60, 2, 1), (None,), 4),
     ],
-    ids=["strip", "up to n", "switched", "delayed", "steady", "shifted", "scaled"],
+    ids=[
+        "strip",
+        "up to n",
+        "switched",
+        "delayed",
+        "for long",
+        "marked",
+        "chosen",
+        "hasty",
+        "skipped",
+        "steady",
+        "shifted",
+        "scaled",
+    ],
 )
 def test_equals_running_each_block(made: SassProgram, grid: Dimensions, arguments: tuple, rows: int):
     found, each = found_and_run(made, grid, *arguments)

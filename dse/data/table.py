@@ -1,11 +1,12 @@
-"""The table that every reader of measured times makes of its file: one row a configuration.
+"""The table that is made of every file of rows, measured times and results: one row a configuration.
 
-Columns: the parameters, `time_ms` (or `_us`, `_ns`, `_s`; `measured_s` and the like where times are predicted
-as well), and where there are such: `status` (`ok` where the configuration ran), `min_ms` (the fastest
-repetition), whatever else was measured. Rows are counted from 1.
+Columns of measured times: the parameters, `time_ms` (or `_us`, `_ns`, `_s`; `measured_s` and the like where
+times are predicted as well), and where there are such: `status` (`ok` where the configuration ran), `min_ms`
+(the fastest repetition), whatever else was measured. Rows are counted from 1.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,9 +14,11 @@ from typing import Any, NoReturn
 import numpy as np
 import pyarrow as pa
 
-from dse.data.safe_readers import check_size
+from dse.data import safe_readers
 from dse.errors import DseError
 
+MOST_ROWS = safe_readers.MOST_ROWS
+PARQUET = b"PAR1"  # how such a file begins
 SECONDS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "s": 1.0}
 _SPELLED = {"ms": "milli", "us": "micro", "ns": "nano", "s": ""}
 _SUFFIX = {
@@ -38,7 +41,7 @@ def suffix_of(unit: str, where: str) -> str:
 
 
 @dataclass(frozen=True)
-class MeasuredTable:
+class Table:
     """An Arrow table that answers with NumPy arrays, or with an error that names file, column and row."""
 
     path: Path
@@ -53,13 +56,43 @@ class MeasuredTable:
             self.fail("columns", f"found {twice[0]} twice, expected each name once")
 
     @classmethod
-    def of_rows(cls, path: Path, rows: Iterable[Mapping[str, Any]], decimal: str = ".") -> "MeasuredTable":
-        """Make a table of rows that may differ in their fields; a field that none fills is left out."""
+    def of_rows(
+        cls,
+        path: Path,
+        rows: Iterable[Any],
+        decimal: str = ".",
+        *,
+        empty: bool = False,
+        most_rows: int = MOST_ROWS,
+    ) -> "Table":
+        """Make a table of rows that may differ in their fields; those that none fills go, unless `empty`."""
         rows = list(rows)
-        names = dict.fromkeys(name for row in rows for name, cell in row.items() if cell is not None)
-        check_size(path, len(names), len(rows))
+        for number, row in enumerate(rows, 1):
+            if not isinstance(row, Mapping):
+                raise DseError(f"{path}: row {number}: found {str(row)[:40]!r}, expected an object")
+        names = dict.fromkeys(name for row in rows for name, cell in row.items() if empty or cell is not None)
+        safe_readers.check_size(path, len(names), len(rows), most_rows)
         columns = {name: _column([row.get(name) for row in rows]) for name in names}
         return cls(path, pa.table(columns), decimal)
+
+    @classmethod
+    def of_csv(cls, path: Path, text: str) -> "Table":
+        """Read cells apart by commas, tabs or semicolons; with the last, decimal commas if there are any."""
+        return cls(path, safe_readers.csv_table(path, text), safe_readers.decimal_point(text))
+
+    @classmethod
+    def of_parquet(
+        cls,
+        path: Path,
+        content: bytes | None = None,
+        *,
+        without: Collection[str] = (),
+        most_rows: int = MOST_ROWS,
+    ) -> "Table":
+        """Read a Parquet file or its content, `without` some columns. **Raises:** DseError if it is none."""
+        if content is not None and not content.startswith(PARQUET):
+            raise DseError(f"{path}: cannot read: found no Parquet file, expected one")
+        return cls(path, safe_readers.parquet(path, content, without=without, rows=most_rows))
 
     @property
     def names(self) -> list[str]:
@@ -132,6 +165,23 @@ class MeasuredTable:
         cells = self.table.column(name).to_pylist()
         return np.array(["" if cell is None else str(cell).strip() for cell in cells])
 
+    def values(self, name: str) -> np.ndarray:
+        """Read a column as integers, truth values, floats with NaN, or words with None."""
+        column = self.table.column(name)
+        kind = column.type
+        if pa.types.is_null(kind):
+            return np.full(len(column), np.nan)
+        if pa.types.is_boolean(kind):
+            return column.cast(pa.int8()).to_numpy().astype(float) == 1
+        if pa.types.is_integer(kind) and not column.null_count:
+            return column.to_numpy()
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+            return column.cast(pa.float64()).to_numpy()
+        words = column if pa.types.is_dictionary(kind) else _words(column).dictionary_encode()
+        coded = words.combine_chunks() if words.num_chunks != 1 else words.chunk(0)
+        names = np.array([*coded.dictionary.to_pylist(), None], object)
+        return names[np.asarray(coded.indices.fill_null(len(names) - 1))]
+
     def seconds(self, kind: str) -> tuple[str, np.ndarray] | None:
         """Find `time_ms` or the like: its name, and its values in seconds, NaN where a cell is empty."""
         for unit, scale in SECONDS.items():
@@ -145,3 +195,13 @@ def _column(cells: list[Any]) -> pa.Array:
         return pa.array(cells)
     except (pa.ArrowException, OverflowError):  # numbers beside words
         return pa.array([None if cell is None else str(cell) for cell in cells])
+
+
+def _words(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Write a column's cells as words, whatever they are."""
+    if not pa.types.is_nested(column.type) and not pa.types.is_binary(column.type):
+        with suppress(pa.ArrowException):
+            return column.cast(pa.string())
+    return pa.chunked_array(
+        [[None if cell is None else str(cell) for cell in column.to_pylist()]], pa.string()
+    )

@@ -1,0 +1,93 @@
+"""Fields that a GPU file may have, with their units and defaults, and the check of what it states.
+
+Importing this imports no JAX.
+"""
+
+from collections.abc import Container
+from dataclasses import MISSING, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dse.errors import DseError, one_of
+
+GROUPS = ("limits", "cpi", "latency")
+_OF_HEADER = ("compute_capability", "gfx")  # fields of a Gpu that the header of its file has
+
+
+class Header(BaseModel):
+    """The head of a GPU file: all before its first table."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    name: str = Field(min_length=1, description="the full name of the GPU")
+    aliases: list[str] = Field([], description="a list of names")
+    vendor: str = Field(min_length=1, description='a name such as "NVIDIA"')
+    architecture: str = Field(min_length=1, description='a name such as "Ampere"')
+    compute_capability: str | None = Field(None, pattern=r"^\d+\.\d+$", description='a text such as "8.0"')
+    gfx_name: str | None = Field(None, pattern=r"^gfx[0-9a-f]{3,6}$", description='a text such as "gfx90a"')
+
+    @property
+    def capability(self) -> int:
+        """The compute capability as one number: 80 for 8.0, and 0 where there is none."""
+        return int((self.compute_capability or "0").replace(".", ""))
+
+    @property
+    def gfx(self) -> int:
+        """The target of AMD's compiler as one number: 0x90a for gfx90a, and 0 where there is none."""
+        return int((self.gfx_name or "gfx0").removeprefix("gfx"), 16)
+
+
+def absent(stated: Container[str]) -> list[str]:
+    """List λ and Λ of the matrix products that a GPU cannot do: its file has neither."""
+    from dse.types import TENSOR
+
+    pairs = ([f"cpi.{name}", f"latency.{name}"] for name in TENSOR)
+    return [field for pair in pairs if not any(field in stated for field in pair) for field in pair]
+
+
+@cache
+def optional() -> dict[str, float]:
+    """The fields that a file need not have, with the value that they then have."""
+    from dse.types import Gpu
+
+    defaults = {field.name: field.default for field in fields(Gpu) if field.name not in _OF_HEADER}
+    return {name: value for name, value in defaults.items() if value is not MISSING}
+
+
+@cache
+def units() -> dict[str, str]:
+    """The unit in `dse.types` of each field that a file may have."""
+    from dse.types import Gpu, Limits, PerClass
+
+    by_field: dict[str, str] = {}
+    for field in fields(Gpu):
+        if field.name == "limits":
+            by_field |= {f"limits.{limit.name}": limit.metadata["unit"] for limit in fields(Limits)}
+        elif field.name in GROUPS:
+            by_field |= {f"{field.name}.{pipe.name}": field.metadata["unit"] for pipe in fields(PerClass)}
+        elif field.name not in _OF_HEADER:
+            by_field[field.name] = field.metadata["unit"]
+    return by_field
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def checked(model: type[_Model], values: Any, path: Path, field: str = "") -> _Model:
+    """Check what was given against a model; its first mistake is told in one line."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        mistake = error.errors()[0]
+    keys = list(model.model_fields)
+    if not mistake["loc"]:
+        raise DseError(f"{path}: {field}: found {values!r}, expected a table of {', '.join(keys)}")
+    key = str(mistake["loc"][0])
+    where = f"{path}: {field}.{key}" if field else f"{path}: {key}"
+    if key not in keys:
+        raise DseError(f"{where}: unknown field, {one_of(key, keys)}")
+    found = "missing" if mistake["type"] == "missing" else f"found {values[key]!r}"
+    raise DseError(f"{where}: {found}, expected {model.model_fields[key].description}")

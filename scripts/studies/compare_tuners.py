@@ -1,0 +1,227 @@
+"""Tune measured spaces beside other tuners, or with other GPUs' tables: `compare_tuners.py DIR [-o PAGE]`.
+
+DIR is as for `dse accuracy tuning`. Each tuner makes --budget evaluations of each table, with each of
+--seeds: `dse tune`, with the model and without, Optuna's samplers and Kernel Tuner's strategies. What is no
+configuration does not count for Optuna, which does not know the constraints. Reported is the share of the
+best performance that is reached: its mean over tables and seeds, after the last evaluation the deviation of
+that mean over seeds, and the worst table. With --priors instead: `dse tune` with the tables of the kernel's
+other GPUs, less without.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import random
+import runpy
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from dse.accuracy import markdown
+from dse.accuracy.known import DEFAULTS, KnownKernel, known
+from dse.accuracy.spaces import files, gpu_of, kernel_of, nothing_in, space_of
+from dse.bridges import export
+from dse.core.files import fill
+from dse.core.jax_cache import cache
+from dse.errors import DseError
+from dse.explore.tune.candidates import Candidates, bare
+from dse.explore.tune.loop import replayed, run
+from dse.explore.tune.others import with_others
+from dse.explore.tune.tuner import Tuner
+
+Curve = list[float]  # fastest seconds after each evaluation
+Tune = Callable[[Candidates, np.ndarray, int, int], Curve]  # candidates, their seconds, evaluations, seed
+SCORED = (5, 10, 20, 30)  # evaluations
+AT_FIRST = (1, 5, 10, 20)  # ... with other tables
+TRIES = 50  # of Optuna, for each evaluation
+STRATEGIES = ("genetic_algorithm", "pso", "simulated_annealing", "greedy_ils", "diff_evo")
+
+
+def with_dse(candidates: Candidates, seconds: np.ndarray, budget: int, seed: int) -> Curve:
+    """Tune as `dse tune` does."""
+    measured = run(Tuner(candidates, seed), replayed(candidates, seconds), budget).measured
+    return [np.inf if trial.fastest is None else trial.fastest for trial in measured]
+
+
+def without_model(candidates: Candidates, seconds: np.ndarray, budget: int, seed: int) -> Curve:
+    """Tune as `dse tune` does a kernel of which only parameters are known."""
+    return with_dse(bare(candidates.parameters), seconds, budget, seed)
+
+
+def with_optuna(sampler: str) -> Tune:
+    """Tune by one of Optuna's samplers, which chooses each parameter by the place of its value."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+    def tune(candidates: Candidates, seconds: np.ndarray, budget: int, seed: int) -> Curve:
+        values = {name: np.unique(column) for name, column in candidates.varying.items()}
+        places = zip(*(np.searchsorted(values[n], c) for n, c in candidates.varying.items()), strict=True)
+        place = {tuple(map(int, chosen)): index for index, chosen in enumerate(places)}
+        study = optuna.create_study(sampler=getattr(optuna.samplers, sampler)(seed=seed))
+        told = dict[int, float]()
+        for _ in range(TRIES * budget):
+            trial = study.ask()
+            chosen = tuple(trial.suggest_int(name, 0, len(values[name]) - 1) for name in values)
+            index = place.get(chosen)
+            if index is None or not np.isfinite(seconds[index]):
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            else:
+                study.tell(trial, float(np.log(seconds[index])))
+            if index is not None:
+                told.setdefault(index, float(seconds[index]))
+            if len(told) == budget:
+                break
+        return _fastest(list(told.values()))
+
+    return tune
+
+
+def with_kernel_tuner(strategy: str) -> Tune:
+    """Tune by one of Kernel Tuner's strategies, in its simulation mode."""
+    from kernel_tuner import tune_kernel
+
+    def tune(candidates: Candidates, seconds: np.ndarray, budget: int, seed: int) -> Curve:
+        columns = {name: column.tolist() for name, column in candidates.parameters.items()}
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        times = [float(1e3 * s) if np.isfinite(s) else "RuntimeFailedConfig" for s in seconds]
+        entries = [row | {"time": time, "times": [time]} for row, time in zip(rows, times, strict=True)]
+        space = {name: sorted(set(column)) for name, column in columns.items()}
+        content = {
+            "device_name": "replayed",
+            "kernel_name": "kernel",
+            "problem_size": 1,
+            "tune_params_keys": list(columns),
+            "tune_params": space,
+            "objective": "time",
+            "cache": {",".join(map(str, row.values())): e for row, e in zip(rows, entries, strict=True)},
+        }
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002, Kernel Tuner draws from it
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            path, limits = Path(folder) / "cache.json", Path(folder) / "limits.py"
+            path.write_text(json.dumps(content), encoding="utf-8")
+            export.kernel_tuner(columns, limits)
+            with contextlib.redirect_stdout(io.StringIO()):
+                results, _ = tune_kernel(
+                    "kernel",
+                    'extern "C" __global__ void kernel() {}',
+                    1,
+                    [],
+                    space,
+                    restrictions=runpy.run_path(str(limits))["restrictions"],
+                    strategy=strategy,
+                    strategy_options={"max_fevals": budget},
+                    simulation_mode=True,
+                    cache=str(path),
+                )
+        measured = [1e-3 * r["time"] if isinstance(r["time"], float) else np.inf for r in results]
+        return _fastest(measured[:budget])
+
+    return tune
+
+
+def tuners() -> dict[str, Tune]:
+    """Return those that are compared, by name."""
+    optuna = {f"Optuna, {name}": with_optuna(f"{name}Sampler") for name in ("TPE", "CmaEs", "Random")}
+    others = {f"Kernel Tuner, {name}": with_kernel_tuner(name) for name in STRATEGIES}
+    return {"dse tune": with_dse, "dse tune, no model": without_model} | optuna | others
+
+
+def beside(spaces: Sequence[KnownKernel], names: Sequence[str], budget: int, seeds: int) -> list[list[str]]:
+    """Tune with each tuner: a row of cells each."""
+    table, counts = [], _up_to(budget, SCORED)
+    for name, tune in tuners().items():
+        if names and name not in names:
+            continue
+        scores = np.array([[_scores(s, tune, budget, seed, counts) for seed in range(seeds)] for s in spaces])
+        mean, spread = scores.mean(axis=(0, 1)), scores.mean(axis=0).std(axis=0)
+        worst = scores.mean(axis=1).min(axis=0)[-1]
+        table.append([name, *(f"{x:.3f}" for x in mean), f"{spread[-1]:.3f}", f"{worst:.3f}"])
+        _tell(" ".join(table[-1]))
+    return [["tuner", *map(str, counts), "spread over seeds", "worst table"], *table]
+
+
+def priors(paths: Sequence[Path], spaces: Sequence[KnownKernel], seeds: int) -> list[list[str]]:
+    """Tune each table with those of its space's other GPUs: a row of cells each, what is gained."""
+    table, gains = list[list[str]](), list[np.ndarray]()
+    for path, space in zip(paths, spaces, strict=True):
+        others = [other for other in paths if other != path and space_of(other) == space_of(path)]
+        kernel = kernel_of(path)
+        if not others or kernel is None:
+            continue
+        told = space._replace(candidates=with_others(space.candidates, kernel, others))
+        with_and_without = [
+            np.mean([_scores(one, with_dse, AT_FIRST[-1], seed, AT_FIRST) for seed in range(seeds)], axis=0)
+            for one in (told, space)
+        ]
+        gains.append(with_and_without[0] - with_and_without[1])
+        table.append([space_of(path), gpu_of(path), *(f"{x:+.3f}" for x in gains[-1])])
+        _tell(" ".join(table[-1]))
+    if not table:
+        raise DseError("tables: found no two of one described kernel, expected some")
+    mean = ["mean", "", *(f"{x:+.3f}" for x in np.mean(gains, axis=0))]
+    return [["space", "gpu", *map(str, AT_FIRST)], *table, mean]
+
+
+def _scores(space: KnownKernel, tune: Tune, budget: int, seed: int, counts: Sequence[int]) -> list[float]:
+    """Return the share of the best performance after each count of evaluations."""
+    seconds = np.where(space.table.ok, space.table.time_s, np.inf)
+    curve = tune(space.candidates, seconds, budget, seed)
+    return [float(seconds.min() / curve[min(count, len(curve)) - 1]) for count in counts]
+
+
+def _up_to(budget: int, counts: Sequence[int]) -> list[int]:
+    return [*(count for count in counts if count < budget), budget]
+
+
+def _fastest(seconds: Sequence[float]) -> Curve:
+    return np.minimum.accumulate(seconds).tolist()
+
+
+def _tell(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--budget", type=int, default=SCORED[-1])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", default="", help="tables whose SPACE/FILE holds this text")
+    parser.add_argument("--tuner", action="append", default=[], help="a tuner of the table; repeatable")
+    parser.add_argument("--priors", action="store_true", help="what tables of other GPUs are worth")
+    parser.add_argument("-o", "--out", type=Path, help="a page with the two markers, to be filled")
+    options = parser.parse_args()
+    cache()
+    try:
+        paths = files(options.folder, options.only, _tell)
+        if not paths:
+            raise nothing_in(options.folder)
+        spaces = [known(path, DEFAULTS, _tell) for path in paths]
+        head, *rows = (
+            priors(paths, spaces, options.seeds)
+            if options.priors
+            else beside(spaces, options.tuner, options.budget, options.seeds)
+        )
+        text = markdown.table(head, rows, words=2 if options.priors else 1)
+        if options.out is None:
+            print(text)
+        else:
+            fill(options.out, "priors" if options.priors else "other tuners", text)
+    except DseError as error:
+        print(f"{os.path.basename(__file__)}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
