@@ -35,6 +35,8 @@ _BARRIER_MOVES = ("BSSY", "BREAK", "BMOV")
 class Examination:
     """One trip of a loop, followed while it is executed: what changes in it, and whether that is even."""
 
+    rules = RULES
+
     def __init__(
         self,
         machine: Machine,
@@ -143,7 +145,7 @@ class Examination:
 
     def _compute(self, step: Step, lanes: Lanes) -> None:
         """A result of what changes."""
-        rule = RULES.get(step.opcode)
+        rule = self.rules.get(step.opcode)
         if rule is None:
             self._lose(step, lanes, f"{step.opcode} of what changes")
             return
