@@ -28,6 +28,7 @@ from dse.models.matrix.problem import Product
 OF_TORCH = {  # what PyTorch calls the operands of each kind
     "bf16": ("bfloat16", "bfloat16"),
     "fp16": ("float16", "float16"),
+    "fp32": ("float32", "float32"),
     "fp8_w8a8": ("float8_e4m3fn", "float8_e4m3fn"),
     "int8_w8a8": ("int8", "int8"),
     "int8_w8a16": ("bfloat16", "int8"),
@@ -123,7 +124,7 @@ class Shape(BaseModel):
     N: Size
     K: Size
     batch: Size = 1
-    dtype: Literal["bf16", "fp16", "fp8_w8a8", "int8_w8a8", "int8_w8a16"] = "bf16"
+    dtype: Literal["bf16", "fp16", "fp32", "fp8_w8a8", "int8_w8a8", "int8_w8a16"] = "bf16"
     op: Literal["mm", "int_mm", "addmm", "bmm", "baddbmm", "ragged_dot"] | None = None
     a_layout: Layout = "row"
     b_layout: Layout = "row"

@@ -3,7 +3,8 @@
 A table's keys are those of `LookupTableChoices.make_lookup_key` of torch/_inductor/lookup_table/choices.py
 (BSD-3-Clause): type, sizes and strides of each operand, scalars, operation. `choices` makes a handler for
 `torch._inductor.config.inductor_choices_class` that lets only the first few of the candidates of a product be
-compiled; of operands that no closed form knows all are kept. Tried with PyTorch 2.13.
+compiled; and of flex attention, ordered for TYPICAL: Inductor does not say the sizes. Of operands that no
+closed form knows all are kept. Tried with PyTorch 2.13.
 """
 
 import json
@@ -19,8 +20,9 @@ from dse.bridges.tables import BestConfigurations, Row
 from dse.core.optional import tried
 from dse.core.version import __version__
 from dse.errors import DseError
-from dse.explore.matrix.rank import predict
+from dse.explore.matrix.rank import attend, predict
 from dse.hardware.gpus import GpuFile, load
+from dse.models.matrix.attention import Attention
 from dse.models.matrix.case import BETWEEN_EVENTS
 
 TORCH = "torch==2.13.*"
@@ -29,6 +31,8 @@ OPS = ("mm", "int_mm", "addmm", "bmm", "baddbmm", "scaled_mm")
 OF_PARAMETERS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "num_warps", "num_stages")
 LIBRARY = {"int_mm": "_int_mm", "scaled_mm": "_scaled_mm"}  # where it has another name than the operation
 SCALARS = "alpha=1&beta=1"  # of a sum; a log does not say
+TYPICAL = Attention(batch=4, heads=16, queries=1024, keys=1024, head_dim=64)
+ATTENDED = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 def key(call: Call, device: str = "") -> str:
@@ -83,6 +87,12 @@ def choices(gpu: str | Path | GpuFile, first: int = FIRST) -> Any:
             )
             return ranked(file, candidates, call_of(kernel_inputs, op_name), first)
 
+        def get_flex_attention_fwd_configs(
+            self, head_dim: int, dtype: Any, device_type: str | None = "cuda"
+        ) -> list[Any]:
+            candidates = super().get_flex_attention_fwd_configs(head_dim, dtype, device_type)
+            return attending(file, candidates, head_dim, str(dtype).removeprefix("torch."), first)
+
         def uuid(self) -> str:
             """What tells the choices from others in Inductor's caches."""
             return f"dse {__version__} {file.name} {first}"
@@ -104,11 +114,29 @@ def ranked(file: GpuFile, candidates: Sequence[Any], call: Call, first: int) -> 
     ]
     if call.op not in OPS or not call.product or not tiled:
         return list(candidates)
-    table = np.array([configuration(candidate.params.to_kwargs()) for candidate in tiled])
+    arguments = [candidate.params.to_kwargs() for candidate in tiled]
+    table = np.array([configuration(own) for own in arguments])
     product = replace(call.product, constant=True)  # Inductor compiles sizes as constants
+    if product.operands == "fp32" and arguments[0].get("ALLOW_TF32"):
+        product = replace(product, operands="tf32")
     score = predict([file], [product], table, timing=BETWEEN_EVENTS)[0, 0]
     best = [tiled[place] for place in np.argsort(score, kind="stable")[:first] if np.isfinite(score[place])]
     return [candidate for candidate in candidates if candidate not in tiled] + (best or tiled)
+
+
+def attending(file: GpuFile, candidates: Sequence[Any], head_dim: int, dtype: str, first: int) -> list[Any]:
+    """Keep the `first` candidates of flex attention, best first, and that of the smallest tile.
+
+    A mask whose blocks are smaller than a tile rules it out later: the last one remains then.
+    """
+    if dtype not in ATTENDED or not candidates:
+        return list(candidates)
+    attention = replace(TYPICAL, head_dim=head_dim, operands=ATTENDED[dtype])
+    table = np.array([[c.block_m, c.block_n, c.block_n, 1, c.num_warps, c.num_stages] for c in candidates])
+    score = attend(file, attention, table)
+    best = [candidates[place] for place in np.argsort(score, kind="stable") if np.isfinite(score[place])]
+    smallest = min(best, key=lambda c: max(c.block_m, c.block_n), default=None)
+    return best[:first] + [smallest] * (smallest not in best[:first]) if best else list(candidates)
 
 
 def configuration(own: Row) -> tuple[int, ...]:

@@ -20,7 +20,6 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -256,7 +255,8 @@ def _parts(records: Sequence[Recorded]) -> list[str]:
     found = [_architecture(one.gpu) for one in records]
     if len(set(found)) > 1:
         return found
-    layers = [(one.kernel, *(replace(launch, tokens=1) for launch in one.products)) for one in records]
+    # halves by size: folders list the operands of a layer in turn, which would leave out one kind whole
+    layers = [tuple((of.columns, of.depth, of.experts) for of in one.products) for one in records]
     place = {layer: number for number, layer in enumerate(dict.fromkeys(layers))}
     return [f"half {place[layer] % 2}" for layer in layers]
 

@@ -56,8 +56,38 @@ def test_candidates_are_cut_and_ordered_and_the_library_stays():
     assert found[0] is library
     assert {one.kwargs["BLOCK_M"] for one in found[1:]} <= {kwargs["BLOCK_M"] for kwargs in kept}
     assert len(found) == 3
+    single = Call("mm", (Tensor.of("float32", (1000, 2000)), Tensor.of("float32", (2000, 512))))
+    rounded = [Choice(one.kwargs | {"ALLOW_TF32": True}) for one in tiles]
+    assert len(inductor.ranked(H100, tiles, single, 2)) == len(inductor.ranked(H100, rounded, single, 2)) == 2
     unknown = Call("mm", (Tensor.of("float64", (8, 8)), Tensor.of("float64", (8, 8))))
     assert inductor.ranked(H100, tiles, unknown, 2) == tiles
+
+
+FLEX = [
+    SimpleNamespace(block_m=rows, block_n=columns, num_stages=stages, num_warps=warps)
+    for rows, columns, stages, warps in ((128, 64, 3, 4), (128, 128, 3, 4), (128, 128, 2, 8), (64, 64, 3, 4))
+]
+
+
+def test_candidates_of_flex_attention_are_cut_and_the_smallest_tile_stays():
+    kept = inductor.attending(H100, FLEX, 256, "bfloat16", 4)
+    assert FLEX[1] not in kept  # 128 × 128 in three stages is too large for shared memory
+    assert len(kept) == 3
+    first, *smallest = inductor.attending(H100, FLEX, 64, "bfloat16", 1)
+    assert smallest == [FLEX[3]] or (first == FLEX[3] and not smallest)
+    assert inductor.attending(H100, FLEX, 64, "float64", 1) == FLEX
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # others'
+def test_inductor_asks_for_configurations_of_flex_attention(faked_gpu):
+    torch = pytest.importorskip("torch")
+    with faked_gpu(), import_module("torch._inductor.config").patch(max_autotune=True):
+        default = import_module("torch._inductor.choices").InductorChoices()
+        every = default.get_flex_attention_fwd_configs(64, torch.bfloat16)
+        kept = inductor.choices(H100, first=2).get_flex_attention_fwd_configs(64, torch.bfloat16)
+    assert len(kept) < len(every)
+    assert all(one in every for one in kept)
 
 
 class Compiled:

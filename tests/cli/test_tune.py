@@ -63,11 +63,10 @@ def test_command(tune, tmp_path):
     assert [row["measured_s"] for row in rows] == pytest.approx([1e-7 * row["items"] for row in rows])
 
 
-def test_recorded_times_on_another_gpu_say_where_to_begin(tune, measured):
-    """The same table as of another GPU, ten times as fast: its fastest is measured first."""
-    ran = tune("--replay", measured, "--budget", "1", "--prior", measured, "--json")
+def test_recorded_times_on_another_gpu_lead_to_the_fastest_sooner(tune, measured):
+    """The same table as of another GPU: trusted as soon as the first looks agree with it."""
+    ran = tune("--replay", measured, "--budget", "3", "--prior", measured, "--json")
     assert ran.code == 0, ran.err
-    [alone] = json.loads(tune("--replay", measured, "--budget", "1", "--json").out)
-    [first] = json.loads(ran.out)
-    assert first["measured_s"] < alone["measured_s"]
+    alone = json.loads(tune("--replay", measured, "--budget", "3", "--json").out)
+    assert json.loads(ran.out)[-1]["fastest_s"] < alone[-1]["fastest_s"]
     assert tune("--replay", measured, "--prior", "nothing.csv").err.startswith("dse: nothing.csv: ")

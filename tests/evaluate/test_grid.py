@@ -88,8 +88,10 @@ def one_of(fields, **chosen):
 def plain(model, fields):
     """Seconds of every configuration in flat order, infinite for those that cannot run; shape of the grid."""
     shape = np.broadcast_shapes(*(x.shape for x in jax.tree.leaves(fields)))
-    flat = jax.tree.map(lambda x: jnp.asarray(np.broadcast_to(x, shape).ravel()), fields)
-    return np.asarray(seconds_of(model, *flat)), shape
+    count = math.prod(shape)
+    padded = -(-count // 4096) * 4096  # so that grids of few sizes are compiled
+    flat = jax.tree.map(lambda x: jnp.asarray(np.resize(np.broadcast_to(x, shape), padded)), fields)
+    return np.asarray(seconds_of(model, *flat))[:count], shape
 
 
 @partial(jax.jit, static_argnums=0)

@@ -15,18 +15,20 @@ from dse.explore.matrix import prior as _prior
 from dse.explore.matrix.prior import Prior
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix import constants as _constants
-from dse.models.matrix.case import BACK_TO_BACK, Case, Timing
+from dse.models.matrix.attention import Attention, AttentionCase, buffer_bytes
+from dse.models.matrix.attention import seconds as attention_seconds
+from dse.models.matrix.case import BACK_TO_BACK, BETWEEN_EVENTS, Case, Timing
 from dse.models.matrix.configuration import Configuration, as_dict, space
 from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import Machine, possible
-from dse.models.matrix.problem import Product
+from dse.models.matrix.problem import OPERANDS, Product
 from dse.models.matrix.time import roofline, seconds
 
 BY = ("physics", "prior", "both")
 WEIGHT, AMD_WEIGHT = 0.02, 0.12  # AMD's prior is of one GPU, and of its tuners
 ALIKE = 0.05  # log time: of a tile's groups, each next one counts as so much later than it is
 
-_seconds = jax.jit(seconds)
+_seconds, _attention_seconds = jax.jit(seconds), jax.jit(attention_seconds)
 
 
 def predict(
@@ -49,6 +51,23 @@ def predict(
     times = _seconds(machine, case, tile, constants, timing)
     fits = np.array([possible(file, products, configurations) for file in files])
     return np.where(fits, np.asarray(times), np.inf)
+
+
+def attend(
+    file: GpuFile, attention: Attention, configurations: Int[np.ndarray, "configurations parameters"]
+) -> Float[np.ndarray, " configurations"]:
+    """Predict times of attention in seconds, between two events; infinite as `predict`.
+
+    Tiles are of queries and keys. **Raises:** as `predict`.
+    """
+    machine = jax.tree.map(lambda field: field[:, None], Machine.of([file]))
+    case, tile = AttentionCase.of([attention]), Configuration.of(configurations)
+    constants = _constants.fitted(bool(file.gpu.gfx))
+    times = _attention_seconds(machine, case, tile, constants, BETWEEN_EVENTS)[0]
+    rows, columns, stages = configurations[:, [0, 1, 5]].T
+    size = OPERANDS[attention.operands].activation_bytes
+    asked = buffer_bytes((rows, columns, np.maximum(stages - 1, 1)), attention.head_dim, size)
+    return np.where(asked <= float(file.gpu.limits.shared_bytes_per_block), np.asarray(times), np.inf)
 
 
 def bound(

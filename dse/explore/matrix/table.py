@@ -15,7 +15,7 @@ from dse.models.matrix.case import BACK_TO_BACK, BETWEEN_EVENTS, Timing
 from dse.models.matrix.configuration import as_dict, space
 from dse.models.matrix.constants import SPREAD
 from dse.models.matrix.library import library_seconds
-from dse.models.matrix.machine import Machine
+from dse.models.matrix.machine import NEVER, Machine
 from dse.models.matrix.problem import OPERANDS, Product, experts_layer
 
 SIZES = {"moe": ("E", "N", "K", "topk"), "w8a8": ("N", "K"), "mm": ("N", "K")}
@@ -65,7 +65,16 @@ class Kernel:
             raise DseError("scale_block: missing, expected the block of a scale, as 128x128")
 
     def configurations(self, file: GpuFile) -> np.ndarray:
-        """The space that its tuner tries on a GPU; of AMD's, what Triton's backend for it knows."""
+        """The space that its tuner tries on a GPU; of AMD's, what Triton's backend for it knows.
+
+        **Raises:** DseError for fp8 on AMD's GPUs whose matrix cores lack it: vLLM refuses it there.
+        """
+        fp8 = OPERANDS[self.dtype].rate == "mma_fp8" and file.gpu.gfx
+        if fp8 and float(file.gpu.cpi.mma_fp8) >= NEVER:
+            raise DseError(
+                f"dtype: found {self.dtype!r}, expected one that the matrix cores of {file.name} multiply, "
+                "which have no fp8"
+            )
         block = self.block if self.name == "moe" and self.block else ()
         if not file.gpu.gfx:
             return space(self.name, block)

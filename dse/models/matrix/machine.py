@@ -58,13 +58,15 @@ class Machine(eqx.Module):
     register_fp8: Float[Array, "*#batch"]  # 1 where small tiles of fp8 are not converted to fp16
     convert: Float[Array, "*#batch"]  # cycles of a warp's conversion from an integer
     sustained: Float[Array, "*#batch"]  # cycles for one of tensor cores that power slows down
+    single: Float[Array, "*#batch"]  # 1 where matrix cores multiply single precision
     mma: dict[str, Float[Array, "*#batch"]]  # cycles of a multiply-add
 
     @staticmethod
     def of(files: Sequence[GpuFile]) -> "Machine":
         """Stack GPUs, single precision. **Shapes:** [gpus].
 
-        **Raises:** DseError for a GPU without tensor or matrix cores. Kinds that one lacks run as fp16.
+        **Raises:** DseError for a GPU without tensor or matrix cores. Kinds that one lacks run as fp16;
+        tf32 of AMD's as fp32, as Triton multiplies it there.
         """
         for file in files:
             if float(file.gpu.cpi.mma_fp16) >= NEVER:
@@ -82,7 +84,12 @@ class Machine(eqx.Module):
 
         def rate(gpu, name: str) -> float:
             own = float(getattr(gpu.cpi, name))
-            return own if own < NEVER else float(gpu.cpi.mma_fp16)
+            single = name == "mma_tf32" and int(gpu.gfx)
+            return own if own < NEVER else scalar(gpu) if single else float(gpu.cpi.mma_fp16)
+
+        def scalar(gpu) -> float:
+            lanes = float(gpu.cpi.fp32) / float(gpu.limits.warp_size)
+            return min(float(gpu.cpi.mma_fp32), lanes) if int(gpu.gfx) else lanes
 
         return Machine(
             sms=column([gpu.sm_count for gpu in gpus]),
@@ -116,8 +123,9 @@ class Machine(eqx.Module):
             sustained=column(
                 [float(gpu.clock) / (float(gpu.matrix_clock) or float(gpu.clock)) for gpu in gpus]
             ),
+            single=column([float(gpu.cpi.mma_fp32) < NEVER and int(gpu.gfx) > 0 for gpu in gpus]),
             mma={name: column([rate(gpu, name) for gpu in gpus]) for name in RATES if name != "fp32"}
-            | {"fp32": column([gpu.cpi.fp32 / float(gpu.limits.warp_size) for gpu in gpus])},
+            | {"fp32": column([scalar(gpu) for gpu in gpus])},
         )
 
 
@@ -128,20 +136,28 @@ def _fabric(gpu: Gpu) -> float:
 
 
 def buffer_bytes(
-    tile: tuple[Any, ...], a: Any, b: Any, converts: Any, from_shared: Any, waits: tuple[Any, Any] = (0, 0)
+    tile: tuple[Any, ...],
+    a: Any,
+    b: Any,
+    converts: Any,
+    from_shared: Any,
+    waits: tuple[Any, Any] = (0, 0),
+    direct: Any = 0,
 ) -> Any:
     """Shared memory of a block for `stages` of rows × columns × depth; `a` and `b` are bytes of an element.
 
     A buffer less than stages where operands are in registers, as the last one is there; where tensor cores
     read them from shared memory, weights that are converted have a buffer less, and one for two bytes each.
-    One buffer of an operand that the loop waits for (`waits`), and where there is one stage.
+    One buffer of an operand that the loop waits for (`waits`), and where there is one stage. Copies that AMD
+    loads straight to shared memory (`direct`) have one for each stage, with 16 bytes of padding after 1,024.
     Works on NumPy's and JAX's arrays. **Source:** what Triton 3.9 compiles.
     """
     rows, columns, depth, stages = tile
-    ahead, weights = stages - 1 + from_shared, stages - 1 + from_shared * (1 - converts)
+    ahead, weights = stages - 1 + from_shared + direct, stages - 1 + from_shared * (1 - converts) + direct
     ahead = 1 + (_at_least_one(ahead) - 1) * (1 - waits[0])
     weights = 1 + (_at_least_one(weights) - 1) * (1 - waits[1])
-    return depth * (rows * a * ahead + columns * (b * weights + 2 * from_shared * converts))
+    padded = 1 + direct / 64
+    return padded * depth * (rows * a * ahead + columns * (b * weights + 2 * from_shared * converts))
 
 
 def _at_least_one(number: Any) -> Any:
@@ -175,6 +191,7 @@ def possible(
         column(kind.converts for kind in operands),
         from_shared * column(kind.rate != "fp32" for kind in operands),
         (column(waits[0] for _, waits, _ in kinds), column(waits[1] for _, waits, _ in kinds)),
+        int(file.gpu.gfx) in TO_SHARED,
     )
     fits = buffers <= int(file.gpu.limits.shared_bytes_per_block)
     return fits[[kinds.index(operands) for operands in asked]]

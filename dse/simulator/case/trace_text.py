@@ -67,7 +67,7 @@ _INSTRUCTION = re.compile(
     r"(?:@!?(?P<flag>\S+)\s+)?(?P<opcode>[A-Z][A-Z0-9]*)(?P<modifiers>(\.[A-Za-z0-9_]+)*)\b"
 )
 _REGISTER = re.compile(r"\b([RAC])(\d+)[LH]?\b")
-_OPERAND = re.compile(r"[-~|!]*\w[\w.]*\|?(?:\s*\[[^\[\]]*\]){0,2}[\w.]*(?:\s*\([\w.]+\))?")
+_OPERAND = re.compile(r"[-~|!]*\w[\w.]*+\|?(?:\s*\[[^\[\]]*\]){0,2}[\w.]*(?:\s*\([\w.]+\))?")
 MOST_BYTES = 1 << 24  # of a trace
 MOST_LOOPS = 8  # within each other
 _DIGITS = 4  # of a register

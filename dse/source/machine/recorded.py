@@ -88,6 +88,11 @@ class Recorded(Protocol):
         ...
 
 
+def total_counts(machine: Recorded) -> np.ndarray:
+    """Sum the counters of all phases: [rows, blocks]"""
+    return np.asarray(sum(counts for counts in machine.phase_counts if counts is not None))
+
+
 def cost_of_accesses(machine: Recorded) -> np.ndarray:
     """Sum the sectors, and the passes, of all accesses of each block: [2, blocks]"""
     at = np.array([*machine.bound.memory_rows.values()], int)

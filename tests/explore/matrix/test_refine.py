@@ -65,14 +65,14 @@ def test_errors_of_those_left_out_shrink():
     assert np.mean(within) > 0.85
 
 
-def test_a_measured_best_wins():
+def test_what_was_measured_to_be_the_fastest_wins_or_another_of_its_tile():
     [before] = best(H20, KERNEL, [256])
     others = [place_of(before), *np.argsort(PREDICTED(256))[200:204].tolist()]
     # One that is predicted to be slow is measured to be the fastest by far.
     seconds = before["time_s"] * np.array([1.0, 1.1, 0.5, 1.2, 1.3])
     [row] = best(H20, KERNEL, [256], Timed(np.full(5, 256), np.array(others), seconds))
-    assert (row["by"], place_of(row)) == ("measured", others[2])
-    assert row["time_s"] == seconds[2]
+    assert tuple(TABLE[place_of(row), :3]) == tuple(TABLE[others[2], :3])
+    assert row["time_s"] <= seconds[2]
 
 
 def test_one_that_is_clearly_faster_wins_over_what_was_measured():

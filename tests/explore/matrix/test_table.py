@@ -30,6 +30,12 @@ def test_amds_have_its_options(gpu: str, options: set):
     assert {row["num_stages"] for row in rows} == {2}
 
 
+@pytest.mark.parametrize("gpu", ["mi210", "pro-w7900"])
+def test_fp8_is_refused_where_amds_matrix_cores_have_none(gpu: str):
+    with pytest.raises(DseError, match=r"dtype: found 'fp8_w8a8', expected .* which have no fp8"):
+        best(gpus.load(gpu), Kernel("moe", EXPERTS, "fp8_w8a8"), [1])
+
+
 @pytest.mark.parametrize(
     ("given", "line"),
     [

@@ -39,6 +39,35 @@ def test_buffers_are_those_that_triton_allocates(capability: int, operands: str,
     np.testing.assert_array_equal(found, [compiled])
 
 
+@pytest.mark.parametrize(
+    ("operands", "tile", "compiled"),
+    [
+        # as above, for gfx950; gfx942 has a buffer less and no padding: 32768 of the first
+        ("bf16", (128, 128, 64, 2), 66528),
+        ("bf16", (128, 128, 64, 3), 99808),
+        ("bf16", (64, 256, 128, 2), 166368),
+        ("fp8_w8a8", (128, 256, 128, 2), 99808),
+    ],
+)
+def test_copies_straight_to_shared_memory_have_a_buffer_for_each_stage(
+    operands: str, tile: tuple, compiled: int
+):
+    size, [product] = OPERANDS[operands].weight_bytes, [Product(64, 4096, 4096, operands=operands)]
+    assert buffer_bytes(tile, size, size, 0, 0, direct=1) == pytest.approx(compiled, rel=1e-3)
+    rows, columns, depth, stages = tile
+    [[fits]] = possible(gpus.load("mi355x"), [product], np.array([[rows, columns, depth, 1, 8, stages]]))
+    assert fits == (compiled <= 160 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "products_a_cycle"),  # of a CU, or of two that share their LDS: AMD's tables of peak rates
+    [("mi210", 128), ("mi300x", 512), ("mi355x", 128), ("pro-w7900", 128)],
+)
+def test_tf32_of_amd_is_single_precision_where_matrix_cores_lack_it(gpu: str, products_a_cycle: float):
+    machine = Machine.of([gpus.load(gpu)])
+    np.testing.assert_allclose(machine.mma["mma_tf32"], [1.0 / products_a_cycle], rtol=1e-3)
+
+
 def test_small_tiles_have_a_buffer_less_on_hopper_too():
     table = np.array([[32, 64, 256, 1, 4, 5], [64, 64, 256, 1, 4, 4]])  # 192 of 227 KiB, 256
     np.testing.assert_array_equal(

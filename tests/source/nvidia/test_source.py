@@ -182,7 +182,7 @@ def test_the_second_time_nothing_is_compiled(read, tmp_path: Path, monkeypatch: 
         raise AssertionError("compiled or executed")
 
     monkeypatch.setattr(nvrtc, "compile_source", refuse)
-    monkeypatch.setattr(subject, "disassemble", refuse)
+    monkeypatch.setattr(subject, "disassemble_each", refuse)
     told: list[int] = []
     again = run(kernel, cache, progress=told.append, block=[64, 32, 32, 32], mode=[0, 0, 0, 1])
     assert [*map(pack, again)] == [*map(pack, (first[1], first[0], first[0], first[2]))]

@@ -22,6 +22,7 @@ from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.profile.pipes import Turns
 from dse.source.amd.profile.record import BlockRecord, CountedStep, repeats
 from dse.source.amd.text import Instruction, Listing
+from dse.source.machine.recorded import total_counts
 from dse.source.nvidia.profile.single_warp import SOURCES, Walk
 from dse.types import MMA, Gpu
 
@@ -246,7 +247,7 @@ def _longest(code: Code, machine: MemoryMachine, block: int) -> int:
 
 def _costs(code: Code, record: BlockRecord, block: int, times: WaveTiming) -> list[list[Cost]]:
     """Return what the instructions of each stretch cost."""
-    total = np.sum([counts for counts in record.phase_counts if counts is not None], axis=0)
+    total = total_counts(record)
     rows, steps = record.bound.memory_rows, record.program.steps
     stores_apart = not code.listing.target.startswith("gfx9") and len(code.listing.target) > 6
 

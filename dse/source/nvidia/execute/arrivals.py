@@ -6,6 +6,7 @@ nothing that counts. So nothing is seen of a barrier that nobody arrives at, but
 
 import numpy as np
 
+from dse.source.machine.recorded import total_counts
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.program import Step
 
@@ -22,7 +23,7 @@ def check_arrivals(machine: Machine) -> None:
     waits = [step for step in steps if step.has("PHASECHK")]
     if not waits:
         return
-    counts = np.sum([counts for counts in machine.phase_counts if counts is not None], axis=0)
+    counts = total_counts(machine)
     block_of = {step.index: block.index for block in machine.program.blocks for step in block.steps}
 
     def executed(step: Step) -> np.ndarray:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dse.source.machine.recorded import MEMORY_COUNTS
+from dse.source.machine.recorded import MEMORY_COUNTS, total_counts
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.products import Mma
 from dse.source.nvidia.sass.program import Step
@@ -29,8 +29,7 @@ class MemoryDemand:
 
     def __init__(self, machine: Machine, weights: np.ndarray) -> None:
         """`weights` is how much each block that was run counts: [blocks]"""
-        phase_counts = [counts for counts in machine.phase_counts if counts is not None]
-        self.counts = np.sum(phase_counts, axis=0) @ weights  # rows as Machine.counts
+        self.counts = total_counts(machine) @ weights  # rows as Machine.counts
         self._rows, self._product_rows = machine.bound.memory_rows, machine.bound.product_rows
         self._block_of = {step.index: block.index for block in machine.program.blocks for step in block.steps}
 

@@ -26,7 +26,7 @@ _U32 = np.uint32
 # Which unknown data a value depends on, a bit for each: of all threads, or [1 or blocks, 1 or threads].
 Taint = Any  # int or int64 array
 
-MOST_PHASE_BYTES = 1 << 28  # of the counters of all phases: thousands of them
+MOST_PHASE_BYTES = 1 << 28  # of the counters of all phases: thousands of them, and more where they are alike
 
 
 class LocalSpan(NamedTuple):
@@ -132,6 +132,7 @@ class Machine:
         self.phase = np.zeros(len(blocks), int)
         self.phase_counts: list[np.ndarray | None] = [None]  # as counts, of phases that are over
         self.kept_bytes = 0  # by them
+        self.last_counts: dict[tuple[int, int], np.ndarray] = {}  # of a phase between these barriers
         self.shared, self.local, self.memory = SharedMemory(len(blocks)), LocalMemory(), GlobalMemory(launch)
         self.streams: list[Stream] = []
         self.local_spans: dict[int, LocalSpan] = {}  # by step
@@ -335,7 +336,12 @@ class Machine:
                 moved = self.phase.copy()
                 moved[members] = number = len(self.phases) - 1
                 self.phase, phase = moved, self.phases[number]
-            self.kept_bytes += counted.nbytes
+            span = (phase.opened, address)
+            if np.array_equal(counted, last := self.last_counts.get(span, np.empty(0))):
+                counted = last  # as in each trip of a loop
+            else:
+                self.kept_bytes += counted.nbytes
+                self.last_counts[span] = counted
             if self.kept_bytes > MOST_PHASE_BYTES:
                 raise DseError(
                     f"{self.program.kernel}: found {len(self.phases):,} barriers passed, expected fewer"

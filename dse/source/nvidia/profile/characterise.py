@@ -12,7 +12,7 @@ import numpy as np
 
 from dse.source.machine.blocks import Boxes, Sample, sampled
 from dse.source.machine.launch import Dimensions, LaunchArguments
-from dse.source.machine.recorded import MEMORY_COUNTS, PhaseSpan, cost_of_accesses
+from dse.source.machine.recorded import MEMORY_COUNTS, PhaseSpan, cost_of_accesses, total_counts
 from dse.source.machine.thread_set import WARP
 from dse.source.nvidia.caches.cache_model import Traffic
 from dse.source.nvidia.execute.interpret import bind_program, bound_for, run
@@ -229,11 +229,10 @@ def run_sample(
 
     def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int]:
         machine = run(bound_for(ready, Purpose.CONTROL), launch, blocks, step_limit)
-        counts = sum(counts for counts in machine.phase_counts if counts is not None)
         lengths = np.zeros(machine.bound.rows)
         for block in machine.program.blocks:
             lengths[2 * block.index] = len(block.steps)
-        return np.asarray(counts), lengths, len(machine.trace)
+        return total_counts(machine), lengths, len(machine.trace)
 
     def prove(steps: int, most: int) -> Boxes | None:
         limit = min(step_limit, max(5_000, 4 * steps))
@@ -262,10 +261,10 @@ def summary(
     usually: dict[int, bool] = {}
     for block in machine.program.blocks:
         usually |= usual_guards(block)
-    passing = [
+    passing = (  # one by one: there may be thousands
         None if counters is None else np.vstack([counters, counters.any(axis=0)])
         for counters in machine.phase_counts
-    ]
+    )
     counts = by_phase(machine.phases, passing)
     phases = tuple(
         _phase(machine, key, numbers @ weights, walks.get(key), touched, (traffic or {}).get(key), usually)
@@ -299,7 +298,7 @@ def summary(
 
 
 def by_phase(
-    spans: Sequence[PhaseSpan], counts: Sequence[np.ndarray | None]
+    spans: Sequence[PhaseSpan], counts: Iterable[np.ndarray | None]
 ) -> dict[tuple[int, int], np.ndarray]:
     """Add up the counters [rows, blocks] of phases between the same two barriers."""
     sums: dict[tuple[int, int], np.ndarray] = {}

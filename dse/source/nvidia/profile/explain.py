@@ -4,7 +4,7 @@ Numbers are of the average block of the launch, from start to end. `dse.source.n
 where its lanes part.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from dse.hardware.coalescing import LINE, SECTOR
 from dse.source.machine.blocks import Sample
-from dse.source.machine.recorded import MEMORY_COUNTS, Recorded
+from dse.source.machine.recorded import MEMORY_COUNTS, Recorded, total_counts
 from dse.source.machine.thread_set import WARP
 
 
@@ -112,8 +112,7 @@ def lines(machine: Recorded, sample: Sample, warp: int = WARP) -> list[LineCount
 
 def _counts(machine: Recorded, sample: Sample) -> np.ndarray:
     """Sum the counters of the average block over all phases."""
-    by_phase: Sequence[np.ndarray] = [counters for counters in machine.phase_counts if counters is not None]
-    return np.sum(by_phase, axis=0) @ (np.array(sample.weights) / machine.launch.blocks)
+    return total_counts(machine) @ (np.array(sample.weights) / machine.launch.blocks)
 
 
 def _rows(machine: Recorded, step: Any) -> Iterator[tuple[str, int]]:

@@ -3,6 +3,7 @@
 import pytest
 
 from dse.source.nvidia.compile.contract import Compiled, Failure
+from dse.source.nvidia.compile.declared import kernels_in, parameters_of
 from dse.source.nvidia.compile.host_code import without_host
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source
 
@@ -66,6 +67,16 @@ def test_a_file_is_compiled_as_it_ships(tmp_path):
     found = made(tmp_path, AS_IT_SHIPS)
     assert isinstance(found, Compiled), found
     assert [parameter.size for parameter in found.binary.parameters] == [4, 8, 4]
+
+
+def test_a_header_beside_the_file_is_read_as_the_file(tmp_path):
+    (tmp_path / "kernels.cuh").write_text(AS_IT_SHIPS)
+    path = tmp_path / "main.cu"
+    path.write_text('#include "kernels.cuh"\n#include <fstream>\nvoid print(std::ofstream &file);\n')
+    source = read_source(path, "scale<64, 4>")
+    assert isinstance(compile_source(source, 80, {}), Compiled)
+    assert [one.name for one in parameters_of(source) or ()] == ["n", "x", "tile"]
+    assert kernels_in(source) == ["scale"]
 
 
 def test_lines_keep_their_numbers_and_directives_stay():
