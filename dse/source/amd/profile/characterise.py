@@ -40,23 +40,24 @@ class ExecutedLaunch:
         wide_rate = float(gpu.cpi.fp64) <= float(gpu.cpi.fp32)
         lengths = np.array([(len(stretch.steps), 0) for stretch in self.code.stretches]).ravel()
 
+        steered: list[bool] = []
+
         def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int]:
             machine, _ = execute(self.code, launch, blocks, shared_bytes)
+            steered.append(machine.steered_by_block)
             return executions(machine, len(self.code.stretches)), lengths, len(machine.trace)
+
+        def prove(steps: int, most: int) -> Boxes | None:
+            return None if any(steered) else Boxes.alike(len(lengths))
 
         def run(blocks: Sequence[Dimensions]) -> tuple[MemoryMachine, NeedsData | None, BlockRecord]:
             machine, missing = execute(self.code, launch, blocks, shared_bytes)
             return machine, missing, record(self.code, machine, self.turns, wide_rate, joins)
 
         ran, self.sample = sampled(
-            launch.grid, launch.threads, control, run, lambda ran: cost_of_accesses(ran[-1]), _proves_nothing
+            launch.grid, launch.threads, control, run, lambda ran: cost_of_accesses(ran[-1]), prove
         )
         self.machine, self.missing, self.record = ran
-
-
-def _proves_nothing(steps: int, most: int) -> Boxes | None:
-    """Which blocks execute the same is not proven."""
-    return None
 
 
 def characterise(
@@ -105,6 +106,7 @@ def counted(ran: ExecutedLaunch, asked: Resources) -> Characterisation:
         phases=phases,
         executed={},
         spread=sample.spread,
+        unseen=sample.unseen,
         unknown=(),
         unskipped={},
         estimated={},
