@@ -6,9 +6,6 @@ blocks of the inside of the grid, of an edge or of a corner execute the same, on
 not, blocks that execute alike are a stratum, and one of each is run in full. Some more of the largest are
 compared with it: if they differ in the sectors and banks that they access, many more blocks are run.
 
-A census that leaves blocks out may miss a few that do far more. So boxes of blocks that are proven to execute
-the same, if they make up the grid, tell how many blocks are of each stratum. What is not proven is stated.
-
 Source: Cochran, Sampling Techniques, 1977, sections 5.5 and 12.2 (strata, two phases); McKay, Beckman &
 Conover, Technometrics 21, 1979 (Latin hypercubes); Wolter, Introduction to Variance Estimation, 2007, section
 8.2 (successive differences); Deville & Särndal, JASA 87, 1992 (calibrated weights).
@@ -18,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -38,24 +35,6 @@ Ran = TypeVar("Ran")
 Control = Callable[[Sequence[Dimensions]], tuple[np.ndarray, np.ndarray, int]]
 
 
-class Boxes(NamedTuple):
-    """Boxes that make up a grid, of blocks that execute the same; none if all blocks of the grid do."""
-
-    firsts: np.ndarray  # [boxes, 3], a block of each
-    sizes: np.ndarray  # [boxes], blocks
-    counts: np.ndarray  # [pieces, boxes], how often a block executes each piece of code
-
-    @staticmethod
-    def alike(pieces: int) -> "Boxes":
-        """Return those of a grid whose blocks all execute the same."""
-        return Boxes(np.zeros((0, 3), int), np.zeros(0), np.zeros((pieces, 0)))
-
-
-# Proves which blocks execute the same, from the pieces that one executes and the most blocks to run; None if
-# it cannot. No box spans cells of the grid, see `cells`.
-Proof = Callable[[int, int], Boxes | None]
-
-
 @dataclass(frozen=True)
 class Sample:
     """Blocks to run, and their weights; those that weigh nothing are run to compare their accesses."""
@@ -64,7 +43,6 @@ class Sample:
     weights: tuple[float, ...]  # they add up to the blocks of the grid
     typical: int  # index of the block that is looked into for all
     spread: float = 0.0  # standard error of what is counted that is left by running no more blocks, relative
-    unseen: int = 0  # blocks of which it is not known how much they execute
 
 
 def representative(grid: Dimensions, inside: int = 1) -> Sample:
@@ -89,29 +67,20 @@ def _along(size: int, inside: int) -> list[tuple[int, float]]:
     return [(0, 1.0), *((1 + int((part + 0.5) * apart), apart) for part in range(inside)), (size - 1, 1.0)]
 
 
-def cells(grid: Dimensions) -> np.ndarray:
-    """Cut a grid into its corners, edges and inside: [cells, (start, size), 3]."""
-    parts = [[part for part in ((0, 1), (1, size - 2), (size - 1, 1)) if part[1] > 0] for size in grid]
-    alone = [own if size > 1 else own[:1] for own, size in zip(parts, grid, strict=True)]
-    return np.array(list(product(*alone))).transpose(0, 2, 1)
-
-
 def sampled(
     grid: Dimensions,
     threads: int,
     control: Control,
     run: Callable[[Sequence[Dimensions]], Ran],
     accessed: Callable[[Ran], np.ndarray],
-    prove: Proof,
 ) -> tuple[Ran, Sample]:
     """Run blocks that represent a grid of blocks of this many threads.
 
-    `accessed` sums what the accesses of each block cost, [ways, blocks]. What `control` leaves out of a large
-    grid `prove` may know.
+    `accessed` sums what the accesses of each block cost, [ways, blocks].
 
     **Raises:** DseError as `control` and `run`.
     """
-    census = _Census(grid, threads, control, prove)
+    census = _Census(grid, threads, control)
     sample, strata = census.sample(members=0)
     ran = run(sample.blocks)
     apart = _spread(accessed(ran), strata, sample.weights)
@@ -119,7 +88,7 @@ def sampled(
         sample, strata = census.sample(_MEMBERS)
         ran = run(sample.blocks)
         apart = _spread(accessed(ran), strata, sample.weights)
-    return ran, replace(sample, spread=float(np.hypot(census.error, apart)), unseen=census.unseen)
+    return ran, replace(sample, spread=float(np.hypot(census.error, apart)))
 
 
 def _spread(costs: np.ndarray, strata: np.ndarray, weights: Sequence[float]) -> float:
@@ -140,7 +109,7 @@ def _spread(costs: np.ndarray, strata: np.ndarray, weights: Sequence[float]) -> 
 class _Census:
     """What many blocks of a grid execute. Arrays are [blocks], those of `corners` among them."""
 
-    def __init__(self, grid: Dimensions, threads: int, control: Control, prove: Proof) -> None:
+    def __init__(self, grid: Dimensions, threads: int, control: Control) -> None:
         self.grid, self.corners, self.count = grid, representative(grid), int(np.prod(grid))
         self.random = np.random.default_rng(_FIRST)
         steps = self._take(_FIRST, control)
@@ -150,12 +119,6 @@ class _Census:
                 self._take(wanted, control)
             if self.error <= TOLERANCE / 2:
                 break
-        self.weights, self.unseen = self.drawn * self.count / self.drawn.sum(), 0
-        if self.drawn.sum() < self.count:
-            boxes = prove(steps, min(_MOST, max(_FIRST, _WORK[1] // (threads * steps))))
-            self.unseen = self.count - len(self.places) if boxes is None else 0
-            if boxes is not None:
-                self._take_over(boxes)
 
     def _take(self, count: int, control: Control) -> int:
         """Run this many blocks, or all if there are no more; return the pieces of code executed."""
@@ -164,41 +127,13 @@ class _Census:
         where = where.ravel()
         self.corner = where[len(drawn) :]  # places of the corners
         self.drawn = np.bincount(where[: len(drawn)], minlength=len(self.places))  # how often
-        self.counts, self.lengths, steps = control(_as_blocks(self.places))
-        self.proven = False
-        self._compare()
+        counts, lengths, steps = control(_as_blocks(self.places))
+        self.insts = lengths @ counts
         self.mean = float(self.insts @ self.drawn) / len(drawn)
-        return max(steps, 1)
-
-    def _compare(self) -> None:
-        """Tell how much each of the places executes, and which are alike."""
-        self.insts = self.lengths @ self.counts
-        self.kind = np.unique(self.counts, axis=1, return_inverse=True)[1].ravel()
+        self.kind = np.unique(counts, axis=1, return_inverse=True)[1].ravel()
         first, last = self.places == 0, self.places == np.array(self.grid) - 1
         self.cell = (2 * first + last) @ np.array([1, 4, 16])
-
-    def _take_over(self, boxes: Boxes) -> None:
-        """Let boxes tell how many blocks execute what, if those of a corner, an edge or the inside differ."""
-        own = self.places, self.counts
-        self.proven = True
-        places, index, where = np.unique(
-            [*self.places, *boxes.firsts], axis=0, return_index=True, return_inverse=True
-        )
-        self.places, self.counts = places, np.hstack([self.counts, boxes.counts])[:, index]
-        self._compare()
-        if self.alike:
-            self.places, self.counts = own
-            self._compare()
-            return
-        where = where.ravel()
-        self.corner = where[self.corner]
-        self.weights = np.bincount(where[len(own[0]) :], boxes.sizes, len(places))
-        self.mean = float(self.insts @ self.weights) / self.count
-
-    @property
-    def alike(self) -> bool:
-        """Whether blocks within the inside, each edge and each corner execute the same."""
-        return len(np.unique([self.cell, self.kind], axis=1).T) == len(set(self.cell.tolist()))
+        return max(steps, 1)
 
     @property
     def error(self) -> float:
@@ -206,7 +141,7 @@ class _Census:
 
         Draws are in strata along each dimension; neighbours along the one that matters most differ by chance.
         """
-        if self.proven or self.drawn.sum() == self.count:
+        if self.drawn.sum() == self.count:
             return 0.0
         insts, places = (np.repeat(values, self.drawn, axis=0) for values in (self.insts, self.places))
         variance = min(
@@ -221,12 +156,12 @@ class _Census:
 
         One block of each stratum is taken, or `members` of all together.
         """
-        alike = self.alike
-        if alike:
+        alike = len(np.unique([self.cell, self.kind], axis=1).T) == len(set(self.cell.tolist()))
+        if alike:  # within the inside, each edge and each corner
             strata, sizes = self.cell, np.bincount(self.cell[self.corner], self.corners.weights)
         else:
             strata = self._strata()
-            sizes = np.bincount(strata, self.weights)
+            sizes = np.bincount(strata, self.drawn) * self.count / self.drawn.sum()
         if alike and not members:
             chosen = dict(zip(self.corner.tolist(), self.corners.weights, strict=True))
             typical = int(self.corner[self.corners.typical])
@@ -252,11 +187,6 @@ class _Census:
         """Number the strata of blocks: by what they execute, or by how much if that is of many kinds."""
         if self.kind.max() < _STRATA:
             return self.kind
-        if self.proven:  # by shares of all instructions: few blocks with many of them are a stratum
-            order = np.argsort(self.insts, kind="stable")
-            share = np.cumsum((self.insts * self.weights)[order]) / (self.mean * self.count)
-            bounds = self.insts[order][np.searchsorted(share, np.arange(1, _STRATA) / _STRATA)]
-            return np.searchsorted(np.unique(bounds), self.insts)
         bounds = np.quantile(np.repeat(self.insts, self.drawn), np.arange(1, _STRATA) / _STRATA)
         return np.searchsorted(bounds, self.insts)
 

@@ -35,8 +35,6 @@ _BARRIER_MOVES = ("BSSY", "BREAK", "BMOV")
 class Examination:
     """One trip of a loop, followed while it is executed: what changes in it, and whether that is even."""
 
-    rules = RULES
-
     def __init__(
         self,
         machine: Machine,
@@ -145,7 +143,7 @@ class Examination:
 
     def _compute(self, step: Step, lanes: Lanes) -> None:
         """A result of what changes."""
-        rule = self.rules.get(step.opcode)
+        rule = RULES.get(step.opcode)
         if rule is None:
             self._lose(step, lanes, f"{step.opcode} of what changes")
             return

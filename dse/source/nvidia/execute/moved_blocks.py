@@ -4,19 +4,14 @@ Blocks in a row, along x or y, that do the same, but for addresses that move on 
 are known by the first. As with the trips of a loop that is not guessed but proven: the number of the block is
 a register that changes by one, and the change is carried through all that the first block does (`induction`),
 which says for how many blocks more all branches go the same way. Where that cannot be shown each is run.
-
-In the same way a whole grid is cut into boxes of blocks that are proven to execute the same.
 """
 
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dse.errors import DseError
-from dse.source.machine.blocks import Boxes, cells
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.machine.thread_set import Lanes
-from dse.source.nvidia.execute.change_rules import BLOCK_RULES
 from dse.source.nvidia.execute.induction import Examination
 from dse.source.nvidia.execute.interpret import Scheduler, bound_for, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
@@ -34,12 +29,10 @@ from dse.source.nvidia.machine.state import BoundProgram, Machine, Purpose
 from dse.source.nvidia.sass.operands import Operand
 from dse.source.nvidia.sass.program import Step
 
-_NUMBERS = "SR_CTAID.X", "SR_CTAID.Y", "SR_CTAID.Z"  # of a block along each dimension of the grid
+_NUMBERS = "SR_CTAID.X", "SR_CTAID.Y"  # of a block along each dimension of the grid that rows may have
 _HEADER = -1  # in place of the first basic block of a loop
 _ATTEMPTS = 4  # to cut rows where blocks begin to differ
 _SHORTEST = 4  # blocks in a row, mean, that are worth it
-_ROUNDS = 8  # of blocks run to cut a grid into boxes
-_ONE_BY_ONE = 3  # rounds in which what is left of a box is one box; then it is cut as its first part was
 
 
 def addresses_of(
@@ -51,7 +44,7 @@ def addresses_of(
     """
     bound, limit = machine.bound, max(5_000, 4 * len(machine.trace))
     only_addresses, launch = bound_for(bound, Purpose.ADDRESSES), machine.launch
-    for axis in range(2):  # x and y
+    for axis in range(len(_NUMBERS)):
         try:
             return _by_rows(only_addresses, launch, blocks, limit, warps, axis)
         except Apart:
@@ -76,7 +69,7 @@ def _by_rows(
         if _SHORTEST * len(rows) > len(blocks):
             break
         machine = Machine(bound, launch, [blocks[row[0]] for row in rows], warps)
-        (examination,) = _run(machine, limit, [axis])
+        examination = _run(machine, limit, _NUMBERS[axis])
         parts = [part for row, more in zip(rows, examination.more, strict=True) for part in _cut(row, more)]
         if len(parts) == len(rows):
             of, ahead = np.empty(len(blocks), int), np.empty(len(blocks), int)
@@ -109,81 +102,15 @@ def _cut(row: np.ndarray, more: int) -> list[np.ndarray]:
     return np.split(row, range(more + 1, len(row), more + 1) if more else [1] if len(row) > 1 else [])
 
 
-def _run(machine: Machine, limit: int, axes: Sequence[int]) -> "list[_OfBlocks]":
-    """Run blocks to see how the next along each of these dimensions differs.
-
-    **Raises:** Apart; DseError as `run`.
-    """
+def _run(machine: Machine, limit: int, number: str) -> "_OfBlocks":
     with np.errstate(all="ignore"):
         scheduler = Scheduler(machine, limit, LoopPolicy.SKIP)
-        examinations = [_OfBlocks(machine, _NUMBERS[axis]) for axis in axes]
-        examinations[0].others = examinations[1:]
-        scheduler.loops.examined += examinations
+        examination = _OfBlocks(machine, number)
+        scheduler.loops.examined.append(examination)
         scheduler.run()
     if machine.missed_stores or _HEADER in machine.irregular:
         raise Apart(machine.irregular.get(_HEADER, "it loads what it stored"))
-    return examinations
-
-
-def alike_in_control(bound: BoundProgram, launch: LaunchArguments, limit: int, most: int) -> Boxes | None:
-    """Cut a grid into at most this many boxes whose blocks execute the same; None if that is not proven.
-
-    `bound` is for the purpose of control; `limit` the basic blocks that may be executed.
-    """
-    numbers = {operand.text for step in bound.program.steps if step.needed for operand in step.sources}
-    axes = [axis for axis in range(3) if launch.grid[axis] > 1 and _NUMBERS[axis] in numbers]
-    if not axes:
-        return Boxes.alike(bound.rows)
-    left, done = cells(launch.grid), list[Boxes]()
-    for attempt in range(_ROUNDS):
-        starts, sizes = left[:, 0], left[:, 1]
-        if len(left) + sum(len(boxes.sizes) for boxes in done) > most:
-            return None
-        machine = Machine(bound, launch, [(x, y, z) for x, y, z in starts.tolist()])
-        try:
-            examinations = _run(machine, limit, axes)
-        except (Apart, DseError):
-            return None
-        proven = sizes.copy()
-        for axis, examination in zip(axes, examinations, strict=True):
-            proven[:, axis] = np.minimum(examination.changes.more + 1, sizes[:, axis])
-        longest = max(axes, key=lambda axis: launch.grid[axis])
-        across = [axis for axis in axes if axis != longest]
-        if examinations[0].mixed and (sizes[:, across] > 1).any():  # row by row
-            if sizes[:, across].prod(axis=1).sum() > most:
-                return None
-            for axis in across:
-                left = _cut_boxes(left, axis, np.ones(len(left), int))
-            continue
-        counts = sum(counts for counts in machine.phase_counts if counts is not None)
-        done.append(Boxes(starts, proven.prod(axis=1).astype(float), np.asarray(counts)))
-        rests = []
-        for axis in axes:
-            rest = np.stack([starts, sizes], axis=1)
-            rest[:, 0, axis] += proven[:, axis]
-            rest[:, 1, axis] -= proven[:, axis]
-            some = rest[:, 1, axis] > 0
-            step = proven[some, axis] if attempt >= _ONE_BY_ONE else rest[some, 1, axis]
-            if (rest[some, 1, axis] // step).sum() > most:
-                step = rest[some, 1, axis]
-            rests.append(_cut_boxes(rest[some], axis, step))
-            sizes = sizes.copy()
-            sizes[:, axis] = proven[:, axis]
-        left = np.concatenate(rests)
-        if not len(left):
-            firsts, of, counted = zip(*done, strict=True)
-            return Boxes(np.concatenate(firsts), np.concatenate(of), np.hstack(counted))
-    return None
-
-
-def _cut_boxes(boxes: np.ndarray, axis: int, step: np.ndarray) -> np.ndarray:
-    """Cut boxes [boxes, (start, size), 3] along a dimension into slices, those of each as wide as stated."""
-    slices = -(-boxes[:, 1, axis] // step)
-    cut, step = np.repeat(boxes, slices, axis=0), np.repeat(step, slices)
-    before = (np.arange(len(cut)) - np.repeat(np.cumsum(slices) - slices, slices)) * step
-    cut[:, 0, axis] += before
-    cut[:, 1, axis] = np.minimum(cut[:, 1, axis] - before, step)
-    return cut
+    return examination
 
 
 class _Changes(RegisterChanges):
@@ -226,8 +153,6 @@ class _Changes(RegisterChanges):
 class _OfBlocks(Examination):
     """All that the first blocks of some rows do, followed while they are run."""
 
-    rules = BLOCK_RULES
-
     def __init__(self, machine: Machine, number: str) -> None:
         """`number` is the special register that grows by one from block to block."""
         everyone = machine.sets.of(machine.live_mask)
@@ -238,8 +163,6 @@ class _OfBlocks(Examination):
             if any(operand.text == number for operand in step.sources)
         }
         self.registers = _Changes(machine)
-        self.others: list[_OfBlocks] = []  # along other dimensions, followed after this
-        self.mixed = False  # whether a value depends on the block's numbers along two dimensions
 
     @property
     def changes(self) -> _Changes:
@@ -258,9 +181,6 @@ class _OfBlocks(Examination):
         **Raises:** Apart
         """
         changing = self.changes.by_slot.keys()
-        if self.others and step.needed and not self.mixed:
-            moved = [examination.changes.by_slot.keys() for examination in (self, *self.others)]
-            self.mixed = sum(not slots.isdisjoint(step.reads) for slots in moved) > 1
         aside = step.memory or step.index in self.numbered or step.pipe in ("control", "tensor")
         if not aside and changing.isdisjoint(step.reads) and changing.isdisjoint(step.writes):
             return  # mostly: nothing that it reads or writes differs
@@ -274,15 +194,6 @@ class _OfBlocks(Examination):
                 self.registers.set(step.targets[0], np.ones((1, 1), np.int64), guarded)
         except Irregular as reason:
             raise Apart(str(reason)) from None
-
-    def _address(self, step: Step, lanes: Lanes) -> None:
-        """For control, loads alone matter; that their places differ matters where contents are known."""
-        if self.machine.bound.purpose is not Purpose.CONTROL:
-            super()._address(step, lanes)
-        elif step.needed and not step.of_box:
-            strides = [self._stride(step, address, lanes)[0] for address in step.memory]
-            known = self.strides.get(step.index, strides[-1])
-            self.strides[step.index] = known if {*strides} == {known} else None
 
     def end(self, step: Step, lanes: Lanes) -> None:
         """Check that threads go the same way in every block.
