@@ -12,6 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from dse.bridges.tables import BestConfigurations
+from dse.core.files import read_json
+from dse.errors import DseError
 
 _TILE = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
 UNNAMED = ("bf16", "fp16")  # kinds that the name of a file leaves out
@@ -52,8 +54,13 @@ def compared(package: str, name: str, content: str) -> str:
     spec = find_spec(package)
     for folder in (spec and spec.submodule_search_locations) or ():
         for path in sorted(Path(folder).rglob(escape(name))):
-            theirs, ours = json.loads(path.read_text(encoding="utf-8")), json.loads(content)
-            sizes = ours.keys() & theirs.keys()
+            try:
+                theirs, ours = read_json(path), json.loads(content)
+            except DseError:
+                continue  # a broken file of theirs is none
+            if not isinstance(theirs, dict):
+                continue
+            sizes = [size for size in ours if isinstance(theirs.get(size), dict)]
             alike = [all(ours[size][at] == theirs[size].get(at) for at in _TILE) for size in sizes]
             return f"{package} ships a tuned one, with the same tile for {sum(alike)} of {len(alike)}: {path}"
     return ""

@@ -6,6 +6,7 @@ Evaluated in NumPy on many configurations at once: nothing is compiled but acces
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -307,9 +308,7 @@ def looked_at(
             continue
         counted = "passes" if access.space == "shared" else "sectors"
 
-        def cost(of: Mapping[str, Any], access: Access = access, counted: str = counted) -> np.ndarray:
-            assert access.subscript is not None
-            return _looked_at(access, access.subscript, _shape(description, of), of)[counted]
+        cost = partial(_cost, description, access, access.subscript, counted)
 
         row = {"name": access.name, "counted": counted, "value": float(cost(names))}
         unknown = [size for size in problem if _depends(description, access.subscript.index.names, size)]
@@ -321,6 +320,12 @@ def looked_at(
             yield row | {"unknown": size} | {name: float(value) for name, value in ends.items()}
         if not unknown:
             yield row
+
+
+def _cost(
+    description: Description, access: Access, subscript: Subscript, counted: str, names: Mapping[str, Any]
+) -> np.ndarray:
+    return _looked_at(access, subscript, _shape(description, names), names)[counted]
 
 
 def _depends(description: Description, names: Collection[str], size: str) -> bool:

@@ -77,13 +77,8 @@ def _check_names(path: Path, file: schema.KernelFile) -> None:
     reserved = (*GPU_NAMES, *LAUNCH_NAMES, *FUNCTIONS)
     taken: dict[str, str] = dict.fromkeys(reserved, "the language of expressions")
     branches = [branch.name for branch in file.branch]
-    tables = (
-        ("parameters", file.parameters),
-        ("problem", file.problem),
-        ("let", file.let),
-        ("branch", branches),
-    )
-    for table, new in tables:
+    tables = {"parameters": file.parameters, "problem": file.problem, "let": file.let, "branch": branches}
+    for table, new in tables.items():
         for name in new:
             if not name.isidentifier() or keyword.iskeyword(name):
                 raise DseError(f"{path}: {table}: found the name {name!r}, expected letters, digits and _")

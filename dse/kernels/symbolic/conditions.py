@@ -99,11 +99,8 @@ def published(condition: Condition, names: Mapping[str, Any], block: tuple[Any, 
     if not (isinstance(tree, ast.Compare) and len(tree.ops) == 1 and len(condition.loops) == 1):
         return None
     [(index, trips)], operator = condition.loops, type(tree.ops[0])
-    if operator not in (ast.Lt, ast.LtE, ast.Gt, ast.GtE) or not condition.when.names <= {
-        *names,
-        "tx",
-        index,
-    }:
+    known = condition.when.names <= {*names, "tx", index}
+    if not known or operator not in (ast.Lt, ast.LtE, ast.Gt, ast.GtE):
         return None
     at = dict(names) | {"tx": np.arange(3)[:, None], index: np.arange(3)}
     sides = (replace(condition.when, tree=side)(at, np) for side in (tree.left, *tree.comparators))
