@@ -1,5 +1,7 @@
 """The closed form: beside plain Python, its limits, and what must not make it faster."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -20,7 +22,7 @@ TABLE = space("moe")[::7]
 
 
 def rows_of(file: gpus.GpuFile, products: list[Product], **changed: float) -> np.ndarray:
-    constants = Constants(*(jnp.float32(changed.get(name, getattr(default(), name))) for name in ABOUT))
+    constants = replace(default(), **{name: jnp.float32(value) for name, value in changed.items()})
     return predict([file], products, TABLE, constants)[0]
 
 

@@ -30,7 +30,7 @@ def counted(folder: Path, work: str, arch: int = 86) -> Characterisation:
     return characterise(prepare(listing), LaunchArguments((4, 1, 1), (256, 1, 1), (None, None)))
 
 
-@pytest.mark.parametrize("arch", [75, 86])
+@pytest.mark.parametrize("arch", [pytest.param(75, marks=pytest.mark.slow), 86])
 @pytest.mark.parametrize(
     ("work", "operations"),
     [
