@@ -13,15 +13,15 @@ import pytest
 from dse.models import MODELS
 
 
-def test_rank_as_json_and_csv(run_dse, toy_kernel):
-    options = f"rank {toy_kernel} --gpu a100 --top 3 --model volkov --model roofline".split()
-    shown = run_dse(*options).out
-    for part in ("3 best of 23 configurations", "bottleneck", "occupancy"):
+def test_rank_as_table_json_and_csv(run_dse, toy_kernel):
+    options = f"rank {toy_kernel} --top 3 --model volkov --model roofline --gpu".split()
+    shown = run_dse(*options, "gtx-280").out
+    for part in ("3 best of 23 configurations by volkov (", "cannot run)", "bottleneck", "occupancy"):
         assert part in shown
-    rows = json.loads(run_dse(*options, "--json").out)
+    rows = json.loads(run_dse(*options, "a100", "--json").out)
     assert [row["rank"] for row in rows] == [1, 2, 3]
     assert rows[0]["time_s"] <= rows[1]["time_s"] <= rows[2]["time_s"]
-    table = list(csv.DictReader(io.StringIO(run_dse(*options, "--csv").out)))
+    table = list(csv.DictReader(io.StringIO(run_dse(*options, "a100", "--csv").out)))
     assert [float(row["time_s"]) for row in table] == [row["time_s"] for row in rows]
 
 
