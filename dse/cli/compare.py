@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from dse.hardware.gpus import GpuFile
     from dse.kernels.counts import Counts
 
+POOR = 0.3  # of rank correlations
+
 app = typer.Typer(rich_markup_mode="rich")
 
 
@@ -65,6 +67,8 @@ def compare(
     if scored:
         best = max(scored, key=lambda row: row["spearman"])
         finding = f"closest: {best['model']}, rank correlation {best['spearman']:.2f}"
+        if float(best["spearman"]) < POOR:
+            finding = f"no model ranks these times well; {finding}"
         if best["top_10"]:
             finding += f"; the best of its first ten reaches {best['top_10']:.0%} of the best performance"
             finding += f" (of ten at random: {rows[-1]['top_10']:.0%})"

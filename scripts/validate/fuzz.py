@@ -9,7 +9,7 @@ line itself lists them. What counts as wrong: a traceback, the end of the proces
 (120 s with `--options`) or 1 GB more memory, an exit code besides 0 and 2 (and 1 of a check), messages of
 several lines, too long or with control characters. Ends with 1 if there is any. What options combine to may
 take long, as a thousand configurations to compile do: after `PATIENCE` it is interrupted, as by Ctrl-C, and
-counted. `--only 4711` runs one input again, and shows it; `--first 4711` begins with it.
+counted. `--only 4711` runs an input again, and shows it; `--first 4711` begins with it.
 """
 
 import argparse
@@ -304,7 +304,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, metavar="INDEX")
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--options", action="store_true", help="random documented options")
-    parser.add_argument("--only", type=int, metavar="INDEX", help="run this input alone")
+    parser.add_argument("--only", type=int, nargs="+", metavar="INDEX", help="run these inputs alone")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -318,7 +318,9 @@ def main() -> None:
         logs.mkdir()
         prepare(valid)
         if asked.only is not None:
-            sys.exit(print(*judge(asked.only, asked.seed, asked.options, valid), sep="\n"))
+            for index in asked.only:
+                print(*judge(index, asked.seed, asked.options, valid), sep="\n", flush=True)
+            return None
         began = time.monotonic()
         with ThreadPoolExecutor(asked.jobs) as pool:
             families = [
