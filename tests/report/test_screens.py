@@ -1,4 +1,4 @@
-"""Screens of commands as a user sees them, at several widths and through a pipe, beside those kept.
+"""Screens of commands as a user sees them, at 80 columns and through a pipe, beside those kept.
 
 `DSE_WRITE_SCREENS=1 pytest tests/report/test_screens.py` writes them again, to be looked at.
 """
@@ -42,7 +42,7 @@ OTHERS = {  # of these only what holds for every screen is checked
     "simulate": "simulate {kernel} --gpu a100 --warps 2",
     "table": "table {kernel} --gpu a100 --for n=1048576",
 }
-WIDTHS = (80, 120, 200, None)  # None: a pipe
+WIDTHS = (80, None)  # None: a pipe
 
 
 class Terminal(io.StringIO):
