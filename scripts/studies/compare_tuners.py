@@ -78,7 +78,7 @@ def with_optuna(sampler: str) -> Tune:
                 told.setdefault(index, float(seconds[index]))
             if len(told) == budget:
                 break
-        return _fastest(list(told.values()))
+        return np.minimum.accumulate(list(told.values())).tolist()
 
     return tune
 
@@ -123,7 +123,7 @@ def with_kernel_tuner(strategy: str) -> Tune:
                     cache=str(path),
                 )
         measured = [1e-3 * r["time"] if isinstance(r["time"], float) else np.inf for r in results]
-        return _fastest(measured[:budget])
+        return np.minimum.accumulate(measured[:budget]).tolist()
 
     return tune
 
@@ -137,7 +137,7 @@ def tuners() -> dict[str, Tune]:
 
 def beside(spaces: Sequence[KnownKernel], names: Sequence[str], budget: int, seeds: int) -> list[list[str]]:
     """Tune with each tuner: a row of cells each."""
-    table, counts = [], _up_to(budget, SCORED)
+    table, counts = [], [*(count for count in SCORED if count < budget), budget]
     for name, tune in tuners().items():
         if names and name not in names:
             continue
@@ -176,14 +176,6 @@ def _scores(space: KnownKernel, tune: Tune, budget: int, seed: int, counts: Sequ
     seconds = np.where(space.table.ok, space.table.time_s, np.inf)
     curve = tune(space.candidates, seconds, budget, seed)
     return [float(seconds.min() / curve[min(count, len(curve)) - 1]) for count in counts]
-
-
-def _up_to(budget: int, counts: Sequence[int]) -> list[int]:
-    return [*(count for count in counts if count < budget), budget]
-
-
-def _fastest(seconds: Sequence[float]) -> Curve:
-    return np.minimum.accumulate(seconds).tolist()
 
 
 def _tell(message: str) -> None:
