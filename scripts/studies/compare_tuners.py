@@ -19,6 +19,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,7 @@ SCORED = (5, 10, 20, 30)  # evaluations
 AT_FIRST = (1, 5, 10, 20)  # ... with other tables
 TRIES = 50  # of Optuna, for each evaluation
 STRATEGIES = ("genetic_algorithm", "pso", "simulated_annealing", "greedy_ils", "diff_evo")
+_tell = partial(print, file=sys.stderr, flush=True)
 
 
 def with_dse(candidates: Candidates, seconds: np.ndarray, budget: int, seed: int) -> Curve:
@@ -176,10 +178,6 @@ def _scores(space: KnownKernel, tune: Tune, budget: int, seed: int, counts: Sequ
     seconds = np.where(space.table.ok, space.table.time_s, np.inf)
     curve = tune(space.candidates, seconds, budget, seed)
     return [float(seconds.min() / curve[min(count, len(curve)) - 1]) for count in counts]
-
-
-def _tell(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 def main() -> int:
