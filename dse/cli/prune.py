@@ -54,7 +54,7 @@ def prune(
 
     Without measurements by the model's times, and how far it was off in spaces that were measured; with some,
     by how far it is off in this one, and by what they leave possible. Where the model does not explain the
-    measurements more is kept, and that is said. What the model holds for impossible is left out.
+    measurements more is kept, and the command says so. What the model holds for impossible is left out.
     """
     if form not in FORMATS:
         raise DseError(f"--format: found {form!r}, {one_of(form, FORMATS)}")

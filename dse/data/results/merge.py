@@ -10,7 +10,7 @@ from dse.data.results.vocabulary import MEASURED, NO_GPU
 
 
 def put(spaces: list[ResultSpace], new: ResultSpace, notes: list[str]) -> None:
-    """Add a space, or put its forecasts beside those that another file has of the same configurations.
+    """Add a space, or put its forecasts beside another file's of the same configurations.
 
     By other models these are all of the old one's. By a model that the old one has it is a second run: its
     times of the old one's configurations become a forecast of their own, and a note says how they differ.
