@@ -27,7 +27,7 @@ def compare(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Measured times of the space. Without it those that lie with the kernel, in measured/.",
+            help="Measured times of the space. Without it the files in the kernel's measured/.",
         ),
     ] = None,
     model: inputs.ModelsOption = None,
@@ -59,7 +59,7 @@ def compare(
     rows = [same | row for row in compare_models(counts, gpu_file.gpu, models, table, problem, progress)]
     ran = int(table.ok.sum())
     title = f"{counts.name} on {gpu_file.name}: {len(table.ok):,} configurations, "
-    title += f"{ran:,} of them measured" if sample is None else "drawn from those that ran"
+    title += f"{ran:,} of them measured" if sample is None else "drawn from the ones that ran"
     output.present(rows, title=title, hidden=(*same, "configurations", "failed"))
     scored = [row for row in rows if row.get("spearman") is not None]
     if scored:

@@ -129,7 +129,7 @@ def with_kernel_tuner(strategy: str) -> Tune:
 
 
 def tuners() -> dict[str, Tune]:
-    """Return those that are compared, by name."""
+    """Return the tuners that are compared, by name."""
     optuna = {f"Optuna, {name}": with_optuna(f"{name}Sampler") for name in ("TPE", "CmaEs", "Random")}
     others = {f"Kernel Tuner, {name}": with_kernel_tuner(name) for name in STRATEGIES}
     return {"dse tune": with_dse, "dse tune, no model": without_model} | optuna | others

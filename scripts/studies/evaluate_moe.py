@@ -168,7 +168,7 @@ def main() -> None:
 
 
 def evaluate(folder: Path, told: Fits, shipped: bool = False, elsewhere: bool = False) -> dict:
-    """All scores of a folder, by what is told of the others, or by all that is told if that is elsewhere."""
+    """All scores of a folder, fitted to its other tables, or to all tables elsewhere."""
     skipped: list[str] = []
     amd = told.vendor == "AMD"
     near = [] if amd else _known(near_best(folder), skipped)

@@ -10,7 +10,7 @@ from dse.data.results.vocabulary import MEASURED, NO_GPU
 
 
 def put(spaces: list[ResultSpace], new: ResultSpace) -> None:
-    """Add a space, or put its forecasts beside those that another file has of the same configurations."""
+    """Add a space, or put its forecasts beside another file's of the same configurations."""
     for i, old in enumerate(spaces):
         if (old.kernel, old.gpu, old.count, dict(old.fixed)) != (
             new.kernel,

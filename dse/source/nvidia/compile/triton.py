@@ -64,7 +64,7 @@ class Specialised(NamedTuple):
 
 
 class Tensor(NamedTuple):
-    """What Triton is told of a tensor descriptor."""
+    """The type of a tensor descriptor, as Triton takes it."""
 
     type: str  # of an element
     block: tuple[int, ...]
