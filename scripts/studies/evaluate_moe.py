@@ -17,7 +17,6 @@ layers is scored by what the other half tells.
 import argparse
 import gzip
 import hashlib
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -46,6 +45,7 @@ from dse.models.matrix import constants
 from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import Machine
 from dse.models.matrix.problem import OPERANDS, Product
+from dse.report.numbers import json_text
 from dse.report.show import show
 
 EVERY = 6  # cases of the fit: the others say the same
@@ -162,7 +162,7 @@ def main() -> None:
     if given.page:
         fill_page(given.page, found)
     if given.json:
-        print(json.dumps(found, indent=2))
+        print(json_text(found))
     else:
         present(found)
 

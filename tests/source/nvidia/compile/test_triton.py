@@ -170,7 +170,7 @@ def test_what_does_not_compile_is_a_result(file):
     assert isinstance(made, Failure)
     assert made.reason == "compile error"
     assert "kernels.py: scale: " in made.message
-    assert "power of 2" in made.message
+    assert "power of 2, at `at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)`" in made.message
     assert "\n" not in made.message
 
 
