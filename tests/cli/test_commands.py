@@ -41,6 +41,21 @@ def test_rank_fixes_parameters_and_changes_sizes(run_dse, toy_kernel):
     assert {row["blocks"] * row["threads"] * 2 for row in rows} == {2048}
 
 
+def test_rank_beside_the_library(run_dse):
+    command = ("rank", "matmul_tiled", "-g", "a100", "--set", "m=512", "--json", "--library")
+    rows = json.loads(run_dse(*command, "fp32:m,n,2*k").out)
+    assert len({row["library_s"] for row in rows}) == 1
+    # at the peak of CUDA cores at least
+    assert rows[0]["library_s"] > 2 * 512 * 2048 * 4096 / 19.5e12
+    for product, words in (
+        ("fp32:m,n", "expected OPERANDS:"),
+        ("fp3:m,n,k", "operands"),
+        ("fp32:m,n,0", "from 1"),
+    ):
+        refused = run_dse(*command, product)
+        assert (refused.code, words in refused.err) == (2, True)
+
+
 def test_rank_beside_measured_times(run_dse, toy_kernel, tmp_path):
     path = tmp_path / "m.csv"
     path.write_text("block,items,time_ms\n64,1,2.5\n")

@@ -6,6 +6,7 @@ import pytest
 
 from dse import kernels, models
 from dse.evaluate.chunks import evaluate, evaluate_counted
+from dse.explore.tune.candidates import of_kernel
 from dse.hardware import gpus
 from dse.source import readers
 from dse.types import CLASSES
@@ -70,6 +71,14 @@ def test_times_of_described_kernels(name):
     whole = counted.take(np.arange(count)).kernel
     if whole.phases:
         expect_sums(whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_slopes_of_described_kernels(name):
+    kernel = kernels.load(name)
+    for file in FILES:
+        assert np.isfinite(of_kernel(kernel, file, models.DEFAULT, some(kernel, FEW)).slopes).all()
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ class WaveMachine:
         self._sets: dict[bytes, Waves] = {}
         self.alive = self.set_of(np.ones((len(blocks), waves, 1), bool))
         self.running = self.alive
-        self.waves: np.ndarray | None = None  # those that execute, None: all that are alive
+        self.waves: np.ndarray | None = None  # waves that execute; None: all that are alive
         self.active: np.ndarray | None = self.exists  # lanes that execute, None: all that exist
         self._active: dict[tuple[int, int], tuple[np.ndarray, np.ndarray | None]] = {}
         self._any: dict[int, tuple[np.ndarray, np.ndarray]] = {}
