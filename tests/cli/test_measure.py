@@ -141,7 +141,7 @@ def test_measurements_are_stored(run_dse, tmp_path, monkeypatch):
 
 def test_the_page_shows_options_that_there_are(run_dse):
     page = (Path(__file__).parents[2] / "docs" / "measuring.md").read_text()
-    shown = re.findall(r"^dse ((?:measure )?\w+)(.*)$", page, re.MULTILINE)
+    shown = re.findall(r"^(?:\$ )?dse ((?:measure )?\w+)(.*)$", page, re.MULTILINE)
     assert len(shown) > 4
     for command, rest in shown:
         ran = run_dse(*command.split(), "--help")
