@@ -1,4 +1,4 @@
-"""The command line: what `dse` and `python -m dse` run. An interrupt is told in one line from here on."""
+"""The command line: what `dse` and `python -m dse` run. From here on an interrupt is one line."""
 
 try:
     from dse.cli.entry import main

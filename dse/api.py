@@ -160,6 +160,7 @@ def rank(
     cascade: str | None = None,
     refit: bool = False,
     prior: Sequence[str | Path] = (),
+    library: str | None = None,
 ) -> _rank.Ranking:
     """Rank every valid configuration of a kernel on a GPU, fastest first.
 
@@ -168,7 +169,8 @@ def rank(
 
     `cascade` ranks by models one after the other, each on what the one before it kept: a count, or a share
     with %, as in `phase:5%,pipeline:200,source:20`; `.levels` then says what each did. `refit` orders by
-    times refitted to the measured ones, `prior` by recorded times on other GPUs too.
+    times refitted to the measured ones, `prior` by recorded times on other GPUs too. `library` names a dense
+    product, as in `fp16:M,N,K`: the column `library_s` has what the vendor's library takes for it.
 
     **Returns:** a ranking: `.best` and `[0]` are the fastest, `.rows(10)` the ten fastest,
     `.rows(10, diverse=True)` one of each group of equals; `.to_pandas()`, `.write(path)`.
@@ -191,14 +193,15 @@ def rank(
 
         levels = cascades.read(cascade, counts)
         ranking = cascades.cascade(levels, file.gpu, sizes, sample, progress, file.name)
-        return _rank.with_measured(ranking, counts, path)
-    ranking = _rank.rank(counts, file.gpu, registered, sizes, sample, path, progress, gpu_name=file.name)
-    if not (refit or prior):
-        return ranking
-    from dse.explore.tune.refit import refitted, with_prior
+        ranking = _rank.with_measured(ranking, counts, path)
+    else:
+        ranking = _rank.rank(counts, file.gpu, registered, sizes, sample, path, progress, gpu_name=file.name)
+    if refit or prior:
+        from dse.explore.tune.refit import refitted, with_prior
 
-    reordered = refitted if refit else with_prior
-    return reordered(ranking, counts, file, registered[0], sizes, prior)
+        reordered = refitted if refit else with_prior
+        ranking = reordered(ranking, counts, file, registered[0], sizes, prior)
+    return ranking if library is None else _rank.with_library(ranking, file, library)
 
 
 def compare(

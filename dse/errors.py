@@ -23,7 +23,7 @@ class InputWarning(UserWarning):
 def one_of(found: str, allowed: Iterable[str], kind: str = "one of") -> str:
     """Write the end of a message: the names that `found` could have been, and the nearest.
 
-    Of many names only the nearest is told, if one is near.
+    Of many names only the nearest is shown, if one is near.
     """
     names = list(map(str, allowed))
     near = nearest(found, names)

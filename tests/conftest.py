@@ -64,6 +64,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)
+jax.config.update("jax_traceback_in_locations_limit", 0)  # where each operation was called from
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 

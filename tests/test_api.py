@@ -63,17 +63,17 @@ def test_predictions_of_objects():
 def test_gradients_in_three_lines():
     """The derivative is that of finite differences, and the same when compiled."""
     gpu, kernel, launch = dse.gpu(GPU), dse.kernel("transpose"), TRANSPOSE | {"rows": [4, 8]}
-    slope = jax.grad(lambda gpu: dse.predict(kernel, gpu, launch, "volkov").seconds.sum())(gpu)
+    slope = jax.grad(lambda gpu: dse.predict(kernel, gpu, launch, "roofline").seconds.sum())(gpu)
     by_bandwidth, bandwidth = float(slope.numbers["dram_bandwidth"]), float(gpu.numbers["dram_bandwidth"])
 
     def at(factor):
         changed = gpu.replace(dram_bandwidth=factor * bandwidth)
-        return float(dse.predict(kernel, changed, launch, "volkov").seconds.sum())
+        return float(dse.predict(kernel, changed, launch, "roofline").seconds.sum())
 
     h = 1e-2
     assert by_bandwidth < 0
     assert by_bandwidth * bandwidth == pytest.approx((at(1 + h) - at(1 - h)) / (2 * h), rel=1e-3)
-    compiled = jax.jit(jax.grad(lambda gpu: dse.predict(kernel, gpu, launch, "volkov").seconds.sum()))(gpu)
+    compiled = jax.jit(jax.grad(lambda gpu: dse.predict(kernel, gpu, launch, "roofline").seconds.sum()))(gpu)
     assert float(compiled.numbers["dram_bandwidth"]) == pytest.approx(by_bandwidth, rel=1e-5)
 
 

@@ -168,10 +168,11 @@ def test_addresses_of_a_listing_ascend(tmp_path):
         subjects.code(tmp_path / "x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ["__global__ " * 4000, "# /* */" * 20_000, "/**/ " * 20_000, "#" * 50_000, "#/*" * 20_000],
-    ids=repr,
+    ids=lambda text: f"{text[:8]!r} again and again",
 )
 def test_readers_of_sources_take_linear_time(text):
     """Each took over ten seconds."""

@@ -1,5 +1,6 @@
 """The pages of the site that teach: their code runs from top to bottom, with the files that they show."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,29 +8,37 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = (
-    "index",
-    "tutorial",
-    "columns",
-    "gpus",
-    "choosing_a_model",
-    "guide_sweeps",
-    "guide_tuner",
-    "guide_new_gpu",
-    "your_kernel",
-    "inductor",
-    "helion",
-    "tilelang",
-    "cutile",
-    "tokamax",
-)
+ELSEWHERE = {  # pages whose blocks need more than a folder, and the tests that run them
+    "models": "tests/simulator/case/test_intervals.py",
+    "source": "tests/cli/test_characterise.py",
+    "triton": "tests/test_documents.py",
+    "tuners": "tests/bridges/test_page.py",
+    "style": "",  # shows how code reads
+}
+BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCKS = {
+    path.stem: BLOCK.findall(path.read_text(encoding="utf-8"))
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if path.stem not in ELSEWHERE
+}
+PAGES = [page for page, blocks in BLOCKS.items() if {"sh", "python"} & {language for language, _ in blocks}]
+
+
+def test_commands_that_a_page_shows_are_run_or_marked():
+    """What needs a GPU, a server or a user's own files is marked as `console`."""
+    shown = [
+        code for blocks in BLOCKS.values() for language, code in blocks if language not in ("sh", "console")
+    ]
+    assert not [code for code in shown if code.startswith(("dse ", "$ "))]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_the_code_of_a_page_runs(page, tmp_path):
-    (tmp_path / "gpus").symlink_to(ROOT / "gpus")  # as in the checkout
-    command = [sys.executable, str(ROOT / "scripts" / "run_page.py"), str(ROOT / "docs" / f"{page}.md")]
+    for name in ("gpus", "kernels", "examples"):  # as in the checkout
+        (tmp_path / name).symlink_to(ROOT / name)
+    path = ROOT / ("README.md" if page == "README" else f"docs/{page}.md")
+    command = [sys.executable, str(ROOT / "scripts" / "run_page.py"), str(path)]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert "Warning" not in ran.stderr

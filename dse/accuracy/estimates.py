@@ -132,7 +132,7 @@ def _estimated_seconds(gpu: Gpu, guess: Estimate) -> np.ndarray:
 
 
 def _left_out_seconds(gpu: Gpu, guess: Estimate) -> np.ndarray:
-    """Predict [n] of those that were compiled, each by what the others say of it."""
+    """Predict [n] compiled configurations, each from the others."""
     resources = {name: values[guess.compiled] for name, values in guess.resources.items()}
     resources["registers"] = guess.left_out_registers
     return _seconds(gpu, to_kernel(guess.left_out), _resources(resources))
@@ -146,7 +146,7 @@ def _resources(fields: Mapping[str, Any]) -> Resources:
 def _numbers_off(
     read: Sequence[KernelProfile | Failure], guess: Estimate, others: np.ndarray
 ) -> dict[str, dict[str, float]]:
-    """Compute by number how far estimates of those that were not compiled are off."""
+    """Compute by number compiled the errors of the estimates of all others."""
     left = [profile for index in others if isinstance(profile := read[index], KernelProfile)]
     warps = stacked([profile.numbers for profile in left])
     counted = dict(zip(column_names(phases_of(warps)), warps.T, strict=True))

@@ -15,7 +15,7 @@ from dse.kernels.description import Description
 SUFFIXES = (".csv.gz", ".csv", ".parquet")
 BESIDE = (".json", ".md", ".txt", ".cu", ".cuh", ".h", ".hip", ".cl")  # of what may be beside tables
 
-Note = Callable[[str], None]  # is told, in one line, what was left out and why
+Note = Callable[[str], None]  # gets one line: what was left out, and why
 
 
 def ignore(message: str) -> None:

@@ -48,7 +48,7 @@ class TuningSettings:
 def evaluate(
     folder: Path, plan: TuningSettings, only: str = "", note: Note = ignore, progress: Progress = silent
 ) -> Iterator[dict[str, Any]]:
-    """Tune each measured space of a folder: a row a table, see `row`. Those that cannot be used are left out.
+    """Tune each measured space of a folder: a row a table, see `row`. Unusable tables are left out.
 
     `only` takes the tables whose SPACE/FILE holds that text.
 

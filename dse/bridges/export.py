@@ -125,7 +125,7 @@ def conditions(rows: Rows, values: Mapping[str, Sequence[Any]]) -> list[str]:
 def _conditions(rows: Rows, values: Sequence[tuple[str, Sequence[Any]]], unless: str) -> Iterator[str]:
     """Return those on the last parameters; where `unless` holds for the ones before, anything goes.
 
-    What is too long for one condition is said of one value after the other.
+    A condition that is too long becomes one condition a value.
     """
     text = _text(rows, values)
     if not text:

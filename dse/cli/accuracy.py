@@ -314,8 +314,7 @@ def _print_json(value: dict[str, Any]) -> None:
 
 
 def _show(rows: Sequence[dict[str, Any]], title: str) -> None:
-    print(title)  # a table's title would be broken to its width
-    present(rows, json=False, csv=False, out=None)
+    present(rows, title=title, json=False, csv=False, out=None)
 
 
 def _write(page: Path, section: str, markdown: str) -> None:

@@ -47,7 +47,7 @@ def characterise(
         bool,
         typer.Option(
             "--all",
-            help="Every valid configuration, one a row. What is worked out is kept: interrupted, it goes on "
+            help="Every valid configuration, one a row. Results are kept: interrupted, it continues "
             "where it stopped when it is started again.",
         ),
     ] = False,

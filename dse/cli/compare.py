@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from dse.hardware.gpus import GpuFile
     from dse.kernels.counts import Counts
 
+POOR = 0.3  # of rank correlations
+
 app = typer.Typer(rich_markup_mode="rich")
 
 
@@ -27,7 +29,7 @@ def compare(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Measured times of the space. Without it those that lie with the kernel, in measured/.",
+            help="Measured times of the space. Without it the files in the kernel's measured/.",
         ),
     ] = None,
     model: inputs.ModelsOption = None,
@@ -59,12 +61,14 @@ def compare(
     rows = [same | row for row in compare_models(counts, gpu_file.gpu, models, table, problem, progress)]
     ran = int(table.ok.sum())
     title = f"{counts.name} on {gpu_file.name}: {len(table.ok):,} configurations, "
-    title += f"{ran:,} of them measured" if sample is None else "drawn from those that ran"
+    title += f"{ran:,} of them measured" if sample is None else "drawn from the ones that ran"
     output.present(rows, title=title, hidden=(*same, "configurations", "failed"))
     scored = [row for row in rows if row.get("spearman") is not None]
     if scored:
         best = max(scored, key=lambda row: row["spearman"])
         finding = f"closest: {best['model']}, rank correlation {best['spearman']:.2f}"
+        if float(best["spearman"]) < POOR:
+            finding = f"no model ranks these times well; {finding}"
         if best["top_10"]:
             finding += f"; the best of its first ten reaches {best['top_10']:.0%} of the best performance"
             finding += f" (of ten at random: {rows[-1]['top_10']:.0%})"

@@ -13,7 +13,7 @@ from dse.models import DEFAULT
 app = typer.Typer(rich_markup_mode="rich")
 
 MOST_STARTS = 1000
-SIMULATED_SAMPLE = 50  # configurations of a file, if no number is said: each evaluation takes seconds
+SIMULATED_SAMPLE = 50  # configurations of a file by default: each evaluation takes seconds
 
 
 @app.command(

@@ -50,6 +50,11 @@ def gpus(
         units = {"clock": "Hz", "dram_bandwidth": "B/s"}
         title = f"GPUs: {len(listed)} of {len(rows)} (--name WORDS, --all)"
         present(shown, title=title, units=units, json=json, csv=csv, out=out, wide=wide)
+        from dse.report.conclusion import conclude
+
+        finding = f"{len(listed)} of {len(rows)} GPUs"
+        then = "dse gpus show NAME says where each value is from"
+        conclude(finding, wrote=out, then=then, aside=json or csv)
 
 
 def _number(text: str, unit: float = 1) -> float | None:
@@ -87,3 +92,8 @@ def show(
     )
     title = f"{header.name}: {header.vendor} {header.architecture}, {capability}"
     present(rows, title=title, section="provenance", json=json, csv=csv, out=out, wide=wide)
+    from dse.report.conclusion import conclude
+
+    stated = sum(record.provenance in PROVENANCE[:3] for record in records)
+    finding = f"{len(rows)} values of {header.name}, {stated} of them stated or measured"
+    conclude(finding, wrote=out, then=f"dse rank KERNEL -g {name}", aside=json or csv)

@@ -57,6 +57,10 @@ def show(
     title = f"{kernel.name}: {kernel.summary}"
     rows = [{"part": part, "name": field, "value": value} for part, field, value in _description(kernel)]
     present(rows, title=title, section="part", json=json, csv=csv, out=out, wide=wide)
+    from dse.report.conclusion import conclude
+
+    finding = f"{kernel.name} has {len(kernel.space.names)} parameters"
+    conclude(finding, wrote=out, then=f"dse rank {name} -g a100", aside=json or csv)
 
 
 @app.command(epilog="Example: [bold]dse kernels check my-kernel/kernel.toml --gpu a100[/bold]")

@@ -98,7 +98,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
         with warnings.catch_warnings():
             warnings.showwarning = _show
             warnings.simplefilter("default", InputWarning)  # once each
-            # Of arithmetic, by NumPy: what is not finite is told in words. Tests have them as errors.
+            # Of arithmetic, by NumPy: what is not finite is reported in words. Tests have them as errors.
             warnings.simplefilter("ignore", RuntimeWarning, append=True)
             warnings.simplefilter("ignore", SyntaxWarning)  # of expressions, as Python reads them
             warnings.filterwarnings("ignore", DOES_WITHOUT)

@@ -2,7 +2,7 @@
 
 from inspect import getdoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -66,15 +66,26 @@ def show(
     if json or csv or out:
         present([row], json=json, csv=csv, out=out)
         return
-    print(f"{name}\n\n{description}")
-    _list("Reads", row["inputs"])
-    _list("Equations", row["equations"])
-    _list("Leaves out", row["leaves_out"])
-    _list("Takes into account", row["aspects"])
-    for aspect, why in about.differs.items():
-        print(f"  not as Table 7 of Lemeire et al. has it: {aspect}: {why}")
-    _list("Use it", [about.use_when])
-    _list("Source", [about.source])
+    from rich.console import Console
+
+    from dse.report.conclusion import conclude
+
+    text = [name, *("\n" + " ".join(part.split()) for part in description.split("\n\n"))]
+    for title, lines in (
+        ("Reads", row["inputs"]),
+        ("Equations", row["equations"]),
+        ("Leaves out", row["leaves_out"]),
+        ("Takes into account", row["aspects"]),
+        ("Not as Table 7 of Lemeire et al. has it", [": ".join(each) for each in about.differs.items()]),
+        ("Use it", [about.use_when]),
+        ("Source", [about.source]),
+    ):
+        text += ["", title, *(f"  {line}" for line in lines)] if lines else []
+    Console(highlight=False, markup=False).print("\n".join(text) + "\n")
+    conclude(
+        f"{name} takes {len(row['aspects'])} of {len(_aspects())} aspects into account",
+        then=f"dse rank KERNEL -g a100 -m {name}",
+    )
 
 
 @app.command(epilog="Example: [bold]dse models aspects[/bold]")
@@ -96,12 +107,6 @@ def _write(page: Path) -> None:
 
     models = {name: (_docstring(name), _about(name)) for name in MODELS}
     fill(page, "models", markdown(models, _aspects()))
-
-
-def _list(title: str, lines: Any) -> None:
-    print(f"\n{title}")
-    for line in lines:
-        print(f"  {line}")
 
 
 def _aspects() -> tuple[str, ...]:

@@ -71,10 +71,7 @@ def occupancy_curve(
         rows.sort(key=lambda row: row["model"] != DEFAULT)  # the default model's column first
         for row in rows:
             by_warps.setdefault(row["warps"], {"warps": row["warps"]})[row["model"]] = 1e6 * row["throughput"]
-        print(
-            f"{title}: {configuration}" if configuration else title
-        )  # a table's title would be broken to its width
-        present(list(by_warps.values()))
+        present(list(by_warps.values()), title=f"{title}: {configuration}" if configuration else title)
     from dse.report.conclusion import conclude
 
     enough = {model.name: _enough(rows, model.name) for model in models}

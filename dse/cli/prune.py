@@ -1,5 +1,6 @@
 """`dse prune`: the configurations worth measuring, with a stated risk."""
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +8,7 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, WideOption, present
-from dse.errors import DseError, one_of
+from dse.errors import DseError, InputWarning, one_of
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -53,7 +54,7 @@ def prune(
 
     Without measurements by the model's times, and how far it was off in spaces that were measured; with some,
     by how far it is off in this one, and by what they leave possible. Where the model does not explain the
-    measurements more is kept, and that is said. What the model holds for impossible is left out.
+    measurements more is kept, and the command says so. What the model holds for impossible is left out.
     """
     if form not in FORMATS:
         raise DseError(f"--format: found {form!r}, {one_of(form, FORMATS)}")
@@ -113,7 +114,7 @@ def prune(
     sure = f"by {by}, with a chance of {1 - risk:.0%}, one of them is within {within:.0%} of the fastest"
     then = "measure them all, the first ones first" + ("" if out else "; -o FILE writes the list")
     if kept.reason and (json or csv):
-        typer.echo(kept.reason, err=True)  # what warns is said to programs, too
+        warnings.warn(kept.reason, InputWarning, stacklevel=2)  # programs read no conclusion
     elif kept.reason:
         finding += f"; {kept.reason}"
     conclude(finding, sure=sure, wrote=out, then=then, aside=json or csv)

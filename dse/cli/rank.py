@@ -64,6 +64,14 @@ def rank(
         ),
     ] = None,
     prior: inputs.PriorOption = None,
+    library: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OPERANDS:M,N,K",
+            help="A dense product that the kernel computes, as in fp16:M,N,4096 with sizes of the problem: "
+            "what the vendor's library takes for it is shown, too.",
+        ),
+    ] = None,
     spread: SpreadOptions,
     output: Output,
 ) -> None:
@@ -99,9 +107,12 @@ def rank(
             cascade=cascade,
             refit=refit,
             prior=prior or (),
+            library=library,
         )
     rows = ranking.rows(top or None, diverse)
-    output.present(rows, title=_title(ranking, len(rows)), units=ranking.units, hidden=ranking.hidden)
+    output.present(
+        rows, title=_title(ranking, len(rows)), units=ranking.units, hidden=(*ranking.hidden, "library_s")
+    )
     if ranking.levels and output.table:
         title = "Levels; spearman is with the level before, on what both saw"
         present(ranking.levels, title=title, wide=output.wide)
@@ -125,6 +136,8 @@ def _finding(ranking: "Ranking", first: "Mapping[str, Any]") -> str:
     finding = f"fastest of {ranking.count:,}: {which or 'the only one'}: {quantity(time)} by {first['model']}"
     if first.get("measured_s"):
         finding += f", measured {quantity(first['measured_s'])}"
+    if "library_s" in first:
+        finding += f" (the vendor's library: {quantity(first['library_s'])})"
     return finding
 
 

@@ -74,6 +74,8 @@ def report(
     count = sum(space.count for space in results.spaces)
     from dse.report.conclusion import conclude
 
+    for note in results.notes:
+        print(note)
     finding = f"a page of {count:,} configurations, {len(text.encode()) / 1e6:.1f} MB"
     conclude(finding, wrote=out, then="open it in a browser; it needs no network")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode="rich")
 
-TOKENS = "1,2,4,8,16,24,32,48,64,96,128,256,512,1024,1536,2048,3072,4096"  # those that vLLM tunes
+TOKENS = "1,2,4,8,16,24,32,48,64,96,128,256,512,1024,1536,2048,3072,4096"  # as vLLM tunes
 MATRIX = (*EXPERTS, "mm")  # of which there are closed forms
 READ_BY = ", ".join(FORMATS)
 BY_TIMES = "By measured times"  # a panel of --help-all

@@ -1,4 +1,4 @@
-"""Write files whole or not at all, and find the folder of those that can be made again."""
+"""Write files whole or not at all, and find the folder of files that can be made again."""
 
 import json
 import os

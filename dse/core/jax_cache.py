@@ -14,7 +14,7 @@ FOLDER, SHORTEST = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPIL
 
 
 def cache(folder: str | Path | None = None) -> Path | None:
-    """Keep what JAX compiles, from here on in this process and in those that it starts.
+    """Keep what JAX compiles, from here on in this process and in its children.
 
     Without a `folder` it is the one that commands use, in `dse.core.files.cache_folder()`, for processors
     that can do the same. Where JAX has such a folder already, that one stays.

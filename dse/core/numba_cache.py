@@ -30,7 +30,7 @@ PROMISES: dict[str, Any] = {"boundscheck": False, "error_model": "numpy", "_nrt"
 
 
 def inlined(function: F) -> F:
-    """Make a function part of those that call it: arguments that are constants there leave no trace."""
+    """Make a function part of its callers: arguments that are constants there leave no trace."""
     options = PROMISES | {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return cast(F, _njit(inspect.unwrap(function), **options))
 

@@ -65,7 +65,7 @@ class Table:
         empty: bool = False,
         most_rows: int = MOST_ROWS,
     ) -> "Table":
-        """Make a table of rows that may differ in their fields; those that none fills go, unless `empty`."""
+        """Make a table of rows that may differ in their fields; fields that none fills go, unless `empty`."""
         rows = list(rows)
         for number, row in enumerate(rows, 1):
             if not isinstance(row, Mapping):

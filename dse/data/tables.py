@@ -160,10 +160,20 @@ def check_suffix(path: Path) -> None:
 
 
 def arrow(columns: Mapping[str, Any], units: Mapping[str, str] | None = None) -> "pa.Table":
-    """Make an Arrow table of columns of equal length, with the units and meanings that are known."""
+    """Make an Arrow table of columns of equal length, with the units and meanings that are known.
+
+    A cell that is a list becomes text, its parts after one another: CSV has none.
+    """
     import pyarrow as pa
 
-    arrays = {name: pa.array(np.asarray(values)) for name, values in columns.items()}
+    def text(cell: Any) -> Any:
+        return "; ".join(map(str, cell)) if isinstance(cell, list | tuple) else cell
+
+    flat = {
+        name: [text(cell) for cell in values] if isinstance(values, list) else values
+        for name, values in columns.items()
+    }
+    arrays = {name: pa.array(np.asarray(values)) for name, values in flat.items()}
     fields = [field(name, array.type, (units or {}).get(name)) for name, array in arrays.items()]
     return pa.Table.from_arrays(list(arrays.values()), schema=pa.schema(fields))
 

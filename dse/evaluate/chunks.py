@@ -22,7 +22,7 @@ from dse.models import get_all
 from dse.models.protocol import CHUNK, Model, predict
 from dse.types import Gpu, Kernel, Launch
 
-RESOURCES = ("threads", "blocks", "registers", "shared_bytes")  # of Resources, those that are shown
+RESOURCES = ("threads", "blocks", "registers", "shared_bytes")  # fields of Resources that are shown
 SIZES = (1_024, 8_192)  # of chunks: few, since models are compiled for each
 
 

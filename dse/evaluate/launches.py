@@ -48,7 +48,7 @@ class Pieces:
         return Pieces(*jax.tree.map(lambda x: x[index], arrays))
 
     def padded(self, count: int) -> "Pieces":
-        """Repeat the last one until there are so many."""
+        """Repeat the last one until there are as many."""
         return self if len(self) == count else self[np.minimum(np.arange(count), len(self) - 1)]
 
 

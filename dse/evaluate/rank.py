@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dse.core.progress import Progress, silent
+from dse.core.space import parse
 from dse.data.columns import of_model
 from dse.data.tables import Found
 from dse.errors import DseError
@@ -15,7 +16,7 @@ from dse.evaluate import ties
 from dse.evaluate.chunks import Evaluation, evaluate_counted
 from dse.evaluate.speed_of_light import speed_of_light
 from dse.hardware import occupancy
-from dse.hardware.gpus import stack
+from dse.hardware.gpus import GpuFile, stack
 from dse.hardware.tensor import LACKS
 from dse.kernels.counts import Batch, Counts, Number, sizes_of
 from dse.models import get_all
@@ -258,3 +259,28 @@ def with_measured(ranking: Ranking, kernel: Counts, path: Path | None) -> Rankin
     }
     times = np.array([time_of.get(int(i), np.nan) for i in space.index(ranking.parameters)])
     return replace(ranking, measured_s=times)
+
+
+def with_library(ranking: Ranking, gpu: GpuFile, product: str) -> Ranking:
+    """Set beside each configuration what the vendor's library takes for a dense product, in `library_s`.
+
+    `product` is OPERANDS:ROWS,COLUMNS,DEPTH, each a number or an expression of the problem's sizes.
+
+    **Raises:** DseError for another form or other operands, or where nothing is known of the GPU's library.
+    """
+    from dse.models.matrix.library import library_seconds
+    from dse.models.matrix.machine import Machine
+    from dse.models.matrix.problem import Product
+
+    operands, _, shape = product.partition(":")
+    sizes = {name: value for name, value in ranking.labels.items() if not isinstance(value, str)}
+    texts = shape.split(",")
+    if len(texts) != 3:
+        raise DseError(f"library: found {product!r}, expected OPERANDS:ROWS,COLUMNS,DEPTH, as in fp16:M,N,K")
+    values = np.nan_to_num([parse(text, "library", sizes)(sizes, np) for text in texts], posinf=0)
+    dense = Product(*(int(value) for value in values), operands=operands)
+    seconds = float(library_seconds(Machine.of([gpu]), [dense])[0, 0])
+    if not np.isfinite(seconds):
+        raise DseError(f"library: found {gpu.name}, of whose library nothing is known for {operands}")
+    further = ranking.further | {"library_s": np.full(ranking.count, seconds)}
+    return replace(ranking, further=further)

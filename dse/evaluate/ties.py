@@ -8,7 +8,7 @@ EQUAL = 1e-3  # relative: no model is that exact
 
 
 def tied(seconds: np.ndarray) -> int:
-    """Count those that are practically equal to the first. **Shapes:** [N], ascending."""
+    """Count the values that are practically equal to the first. **Shapes:** [N], ascending."""
     return int(np.sum(seconds <= seconds[0] * (1 + EQUAL))) if len(seconds) else 0
 
 

@@ -58,7 +58,7 @@ def of_kernel(setup: Setup, text: str) -> Setup:
         _one_of(name, (*CLASSES, "tensor"), text)
         _one_of(field, TERMS, text)
         if name == "tensor" and not value.endswith("x"):
-            raise DseError(f"what_if: {text}: found {value}, expected so many times as many cycles, as in 2x")
+            raise DseError(f"what_if: {text}: found {value}, expected a factor of its cycles, as in 2x")
         per_class = getattr(gpu, TERMS[field])
         classes = TENSOR if name == "tensor" else (name,)
         new = {pipe: _number(value, text, getattr(per_class, pipe)) for pipe in classes}

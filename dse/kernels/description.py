@@ -58,7 +58,7 @@ class Access:
     name: str
     space: str  # "global" or "shared"
     op: str  # "load" or "store"
-    fields: Expressions  # those that were given: count, bytes, sectors, passes, ...
+    fields: Expressions  # of the file: count, bytes, sectors, passes, ...
     subscript: Subscript | None = None  # of which sectors and passes follow, where they are not given
     loops: tuple[str, ...] = ()  # indices in it that run
     phase: str = ""  # that it belongs to; "" for the last
@@ -153,7 +153,7 @@ class Description:
     ] = ()  # in order; the last has what the others have not; none: not known
     spaces: tuple[Alias, ...] = ()
     build: Build | None = None
-    shape: Expressions = ()  # threads_x, threads_y, threads_z, those that were given
+    shape: Expressions = ()  # threads_x, threads_y, threads_z, as far as the file has them
     assumptions: tuple[str, ...] = ()  # where its file does not say what is needed, in words for the user
 
     @property

@@ -210,7 +210,7 @@ def _space(listing: Mapping[str, Any], codes: Sequence[BuiltCode], reasons: Sequ
 
 
 def _launch(launched: Launched | None) -> dict[str, Any] | None:
-    """Return the fields of a launch; of its parameters those that are not as usual."""
+    """Return the fields of a launch; of its parameters the unusual ones."""
     if launched is None:
         return None
     usual = asdict(Passed())

@@ -1,7 +1,7 @@
 """One configuration of a kernel on a GPU: loaded, launched, checked, timed.
 
 The caches are warm, as where a kernel is launched again and again: a launch that is checked and one more come
-before those that are timed.
+before the timed ones.
 """
 
 from collections.abc import Iterator

@@ -34,7 +34,7 @@ _ALL: tuple[Model, ...] = (
 )
 MODELS = {model.name: model for model in _ALL}
 CLOSED_FORMS = tuple(name for name, model in MODELS.items() if model.differentiable)
-DEFAULT = "phase"  # best of those that need no tuning, docs/accuracy.md
+DEFAULT = "phase"  # the best that needs no tuning, docs/accuracy.md
 
 
 def check_name(name: str) -> None:

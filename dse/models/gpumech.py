@@ -1,7 +1,7 @@
 """GPUMech's interval analysis: what the schedulers' variants have in common.
 
 A warp issues n_i instructions and then stalls for s_i cycles, interval after interval. Of the instructions of
-the other warps some fit into its stalls; those that do not overlap add their issue time to its own.
+the other warps some fit into its stalls; warps that do not overlap add their issue time to its own.
 
 Source: Huang et al., MICRO 2014, second hand: as Lemeire et al. tell it in Sec. 2.5, with their corrections
 after Volkov 2016. Numbers G are those of the first paper as far as the second names them.

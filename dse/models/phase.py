@@ -49,7 +49,7 @@ ABOUT = About(
         "waves that drift apart",
         "warps that differ",
     ),
-    use_when="By default: best of those that need no tuning, above all where phases are known, as of kernels "
+    use_when="By default: the best without tuning, above all where phases are known, as of kernels "
     "that are read from their source.",
     aspects=frozenset(
         {"ILP", "Λ_comp", "Λ_mem", "barriers", "more than 2 subsystems", "workgroups", "issue limit"}
@@ -111,7 +111,7 @@ def busy(gpu: Gpu, phase: Phase) -> dict[str, Array]:
 
 
 def work_cycles(gpu: Gpu, work: PerClass) -> dict[str, Array]:
-    """Return α λ by pipe, of those that work of some class takes."""
+    """Return α λ by pipe, of the pipes that work of some class takes."""
     names = [name for name in CLASSES if name not in TENSOR]
     cycles = {name: getattr(work, name) * getattr(gpu.cpi, name) for name in names}
     cycles["l1"] = cycles["l1"] + gpu.l1_with_shared * cycles["shared"]

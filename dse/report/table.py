@@ -81,8 +81,8 @@ def fit(
 ) -> tuple[list[TableColumn], list[TableColumn], list[TableColumn]]:
     """Choose the columns that a table of this many characters has room for.
 
-    **Returns:** those that are shown, cut down to their widths; those that are the same in all rows; and
-    those that there is no room for.
+    **Returns:** columns that are shown, cut down to their widths; columns that are the same in all rows; and
+    columns that there is no room for.
     """
     shown, same = list(columns), []
     if _total([column.width for column in shown]) <= width:

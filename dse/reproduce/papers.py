@@ -18,7 +18,7 @@ KINDS: dict[Kind, str] = {
     "equation": "so too, but the paper prints no number: in its column stands its equation, evaluated by us",
     "look-up": "a fact of our GPUs or models, often taken from this very table, or a product of such facts",
     "declared": "what our model declares of itself",
-    "arithmetic": "worked out from other numbers that the paper prints: no model runs",
+    "arithmetic": "computed from other numbers that the paper prints: no model runs",
 }
 
 _DATA = files("dse.reproduce") / "data"
@@ -120,7 +120,7 @@ def cells(row: Row) -> dict[str, Any]:
 
 
 def sums(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """Count the rows of each kind: all, those that agree, that differ with a reason, and the others."""
+    """Count the rows of each kind: all, rows that agree, that differ with a reason, and the others."""
     rows = list(rows)
     return [
         {

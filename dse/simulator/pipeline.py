@@ -53,7 +53,7 @@ def predict(
     taken on along straight lines: 3 % off on average for the catalogue's matrix multiplication.
     Never faster than the busiest pipe. That is the bottleneck, or the issue slots, or latency where a warp
     alone would take longer than any of them.
-    `advance` is told how many launches are done.
+    `advance` gets the number of launches that are done.
     """
     settings = settings or Settings()
     distinct, which = _distinct(warp, launch)

@@ -146,7 +146,7 @@ def transactions(access: TraceAccess, lanes: int = WARP) -> list[int]:
 
 
 def _halves(lanes: int) -> list[np.ndarray]:
-    """Return the lanes of each half-warp, of those that take part."""
+    """Return the lanes of each half-warp that take part."""
     return [np.arange(first, min(first + HALF_WARP, lanes)) for first in range(0, lanes, HALF_WARP)]
 
 

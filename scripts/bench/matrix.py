@@ -6,7 +6,7 @@ seen: batch sizes and layers change from call to call. `dense` are plain product
 product of layers of experts with block-scaled fp8, whose tiles are expected over random experts.
 
 By the clock on the wall, and by CPU time of all cores, which other work on the machine changes less. The
-median of the calls is told, and the slowest and fastest beside it.
+median of the calls is reported, and the slowest and fastest beside it.
 """
 
 import json

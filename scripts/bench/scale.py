@@ -10,7 +10,7 @@
 - `source`: a ranking of 2,000 configurations of `stencil2d` by what its source does, in processes of this
   machine and on 4 workers of Dask; each compiles and executes all of them, nothing is kept from before.
 
-Each part runs in a process of its own, whose peak of resident memory is told. `--scale` makes them smaller.
+Each part runs in a process of its own, whose peak memory is reported. `--scale` makes them smaller.
 Rates are by CPU time of the process, as other work on the machine slows the clock on the wall but not that.
 """
 
@@ -111,7 +111,7 @@ def made_up(folder: Path) -> Path:
 
 
 def gpu_names(count: int) -> list[str]:
-    """So many GPUs of the catalogue, from all of its parts."""
+    """This many GPUs of the catalogue, from all of its parts."""
     from dse.hardware import gpus
 
     names = gpus.names()
@@ -285,7 +285,7 @@ def source(scale: float, repeats: int) -> dict[str, Any]:
     told, taken = {}, {}
     for name, workers in (("local", None), ("dask", WORKERS)):
         with tempfile.TemporaryDirectory() as folder:
-            os.environ["DSE_CACHE"] = folder  # of this process and of those that it starts
+            os.environ["DSE_CACHE"] = folder  # of this process and its children
             start = time.perf_counter()
             with used(workers):
                 ranking = rank(kernel, gpu.gpu, [DEFAULT], sample=wanted, gpu_name=gpu.name)

@@ -2,8 +2,8 @@
 
 Kernels with longer lists of values: 10 to 64 million configurations, of gemm few of which fulfil the
 constraints. The optimum by the model comes from a sweep that looks at all of them. Each search is a study of
-Optuna in memory; how far above the optimum its best is is told on the way, and what share of its time Optuna
-takes: the mean and the worst of all seeds. Gaussian processes need torch.
+Optuna in memory. Printed on the way: how far its best is above the optimum, and the share of its time that
+Optuna takes; mean and worst of all seeds. Gaussian processes need torch.
 """
 
 import json

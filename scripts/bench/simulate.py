@@ -174,7 +174,7 @@ def measure(
 
 
 def in_threads(made: list[Case], count: int, rounds: int) -> float:
-    """Entries a second in so many threads, each on its core and with its share of the cases."""
+    """Entries a second in this many threads, each on its core and with its share of the cases."""
     parts = [prepared(made[n::count]) for n in range(count)]
 
     def part(n: int) -> float:
@@ -284,7 +284,7 @@ def rugged(made: list[Case]) -> list[Case]:
 
 
 def memory(count: int) -> dict[str, Any]:
-    """Simulate so many mixed cases in one call: its time, and the largest resident size before and after."""
+    """Simulate this many mixed cases in one call: its time, and the peak memory before and after."""
     made = cases(count, *MIXED)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     started = time.perf_counter()
@@ -304,9 +304,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--only", metavar="NAMES", help=f"some of {','.join((*BATCHES, *LOOPS, 'gradient'))}")
     parser.add_argument("--rounds", type=int, default=5, help="of which the best counts")
     parser.add_argument("--beside", metavar="COMMAND", help="another simulator, on {file}")
-    parser.add_argument("--threads", type=int, help="with so many threads as well")
+    parser.add_argument("--threads", type=int, help="with this many threads as well")
     parser.add_argument("--export", metavar="FOLDER", type=Path, help="only write the batches as JSON")
-    parser.add_argument("--memory", type=int, metavar="CASES", help="only the memory of so many cases")
+    parser.add_argument("--memory", type=int, metavar="CASES", help="only the memory of this many cases")
     return parser.parse_args()
 
 

@@ -3,7 +3,7 @@
 CPU seconds of compiling and executing configurations of `convolution` (unrolled) and of a kernel whose loop
 has 1,536 trips (`dedispersion`), for an NVIDIA and an AMD GPU, and of Triton kernels (with an empty
 TRITON_CACHE_DIR, else what lies there is taken); wall seconds of compiling with 1 process and with all
-processors, of reading 4,000 configurations that were worked out before, and of the phase model over a million
+processors, of reading 4,000 configurations that were read before, and of the phase model over a million
 characterised ones. With `--page docs/amd.md` the CPU seconds are written there.
 """
 

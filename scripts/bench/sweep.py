@@ -293,7 +293,7 @@ def numpy_reduce(
     gpus: Iterable[int],
     chunk: int,
 ) -> None:
-    """Add some GPUs to `found`. Launches are worked out once for all kernels, which come some at a time."""
+    """Add some GPUs to `found`. Launches are computed once for all kernels, which come some at a time."""
     import jax
 
     row = shape[4] * shape[5]

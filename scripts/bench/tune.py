@@ -29,7 +29,7 @@ STEPS = 5
 
 
 def rows(count: int) -> list[dict[str, Any]]:
-    """Seconds of a step after so many measurements."""
+    """Seconds of a step after this many measurements."""
     description, random = kernels.load(KERNEL), np.random.default_rng(0)
     space = description.space.configurations(description.sizes())
     size = len(next(iter(space.values())))

@@ -94,11 +94,11 @@ class Value:
         )
 
     def like(self, field: str, note: str = "", times: float = 1) -> "Value":
-        """This value, or so many times it, which another field states."""
+        """This value, or a multiple of it that another field states."""
         return self.follow(times * self.value, "like", times, note, field)
 
     def derived(self, value: float, rule: str, unit: str = "cycles") -> "Value":
-        """Another value worked out from this one."""
+        """Another value derived from this one."""
         return Value(value, unit, self.source, "derived", rule)
 
 

@@ -6,7 +6,7 @@ the rules here make of both. With --boards those facts are read from the package
 else from the table as it is.
 
 Each field of `dse.types.Gpu` gets a value, its unit, its source, how it is known (stated, measured, fitted or
-derived), and a rule where it was worked out. gpu_facts.py says which findings count and who lends one to
+derived), and a rule where it was derived. gpu_facts.py says which findings count and who lends one to
 whom; here are the rules that make fields of them. With --check nothing is written: the files must be these
 already.
 """
@@ -196,7 +196,7 @@ def l1_cpi(card: Card) -> Value:
 
 
 def wide(width: float, source: str) -> Value:
-    """Cycles of a pass of 128 bytes through a memory so many bytes wide."""
+    """Cycles of a pass of 128 bytes through a memory of this width in bytes."""
     return Value(width, "B", source).follow(128 / width, "bytes_per_cycle", width)
 
 
@@ -252,7 +252,7 @@ def l2_cpi(card: Card) -> Value:
 
 
 def per_lane(card: Card, lanes: Value | None) -> Value | None:
-    """Cycles of a warp instruction on a pipe so many lanes wide."""
+    """Cycles of a warp instruction on a pipe of this many lanes."""
     if lanes is None:
         return None
     return lanes.follow(card.warp_size / lanes.value, "lanes", lanes.value, lanes.rule)
@@ -708,7 +708,7 @@ def read_boards(path: Path) -> tuple[list[Board], dict[str, str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the files, or with --check tell those that differ and return 1 if there are some."""
+    """Write the files, or with --check name the ones that differ and return 1 if there are any."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--facts", type=Path, default=GPUS / "facts", help="a folder with such tables")
     parser.add_argument("-o", "--output", type=Path, default=GPUS)

@@ -36,7 +36,7 @@ SIZES = (0, 20, 50, 100)
 EXPLAINED = 0.7  # Spearman's rank correlation, from which on the model explains a space
 FEWEST = 64  # configurations of a slice
 REFIT_SIZES = (20, 50, 100)  # measurements that a slice is refitted to, in turn
-REFITTED = 5  # one slice of so many, since that takes longest
+REFITTED = 5  # every fifth slice, since that takes longest
 MOST = 64  # of the nearly fastest, that are asked of
 BEYOND = 10.0  # what counts where the model holds a slice's nearly fastest for impossible
 

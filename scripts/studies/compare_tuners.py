@@ -19,6 +19,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,7 @@ SCORED = (5, 10, 20, 30)  # evaluations
 AT_FIRST = (1, 5, 10, 20)  # ... with other tables
 TRIES = 50  # of Optuna, for each evaluation
 STRATEGIES = ("genetic_algorithm", "pso", "simulated_annealing", "greedy_ils", "diff_evo")
+_tell = partial(print, file=sys.stderr, flush=True)
 
 
 def with_dse(candidates: Candidates, seconds: np.ndarray, budget: int, seed: int) -> Curve:
@@ -78,7 +80,7 @@ def with_optuna(sampler: str) -> Tune:
                 told.setdefault(index, float(seconds[index]))
             if len(told) == budget:
                 break
-        return _fastest(list(told.values()))
+        return np.minimum.accumulate(list(told.values())).tolist()
 
     return tune
 
@@ -123,13 +125,13 @@ def with_kernel_tuner(strategy: str) -> Tune:
                     cache=str(path),
                 )
         measured = [1e-3 * r["time"] if isinstance(r["time"], float) else np.inf for r in results]
-        return _fastest(measured[:budget])
+        return np.minimum.accumulate(measured[:budget]).tolist()
 
     return tune
 
 
 def tuners() -> dict[str, Tune]:
-    """Return those that are compared, by name."""
+    """Return the tuners that are compared, by name."""
     optuna = {f"Optuna, {name}": with_optuna(f"{name}Sampler") for name in ("TPE", "CmaEs", "Random")}
     others = {f"Kernel Tuner, {name}": with_kernel_tuner(name) for name in STRATEGIES}
     return {"dse tune": with_dse, "dse tune, no model": without_model} | optuna | others
@@ -137,7 +139,7 @@ def tuners() -> dict[str, Tune]:
 
 def beside(spaces: Sequence[KnownKernel], names: Sequence[str], budget: int, seeds: int) -> list[list[str]]:
     """Tune with each tuner: a row of cells each."""
-    table, counts = [], _up_to(budget, SCORED)
+    table, counts = [], [*(count for count in SCORED if count < budget), budget]
     for name, tune in tuners().items():
         if names and name not in names:
             continue
@@ -176,18 +178,6 @@ def _scores(space: KnownKernel, tune: Tune, budget: int, seed: int, counts: Sequ
     seconds = np.where(space.table.ok, space.table.time_s, np.inf)
     curve = tune(space.candidates, seconds, budget, seed)
     return [float(seconds.min() / curve[min(count, len(curve)) - 1]) for count in counts]
-
-
-def _up_to(budget: int, counts: Sequence[int]) -> list[int]:
-    return [*(count for count in counts if count < budget), budget]
-
-
-def _fastest(seconds: Sequence[float]) -> Curve:
-    return np.minimum.accumulate(seconds).tolist()
-
-
-def _tell(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 def main() -> int:

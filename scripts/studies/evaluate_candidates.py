@@ -12,7 +12,6 @@ vendor's library, which is what runs where nothing is tuned.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,6 +28,7 @@ from dse.explore.matrix.records import gpu_file
 from dse.explore.matrix.timed import Timed
 from dse.models.matrix.constants import Constants, fitted
 from dse.models.matrix.problem import OPERANDS
+from dse.report.numbers import json_text
 from dse.report.show import show
 
 SHORT = 30e-6  # s, of the fastest candidate
@@ -62,7 +62,7 @@ def main(kept: Kept, regimes: Regimes, title: str) -> None:
         )
     ]
     if given.json:
-        print(json.dumps(rows, indent=2))
+        print(json_text(rows))
     else:
         show(rows, title=title)
 

@@ -17,7 +17,6 @@ layers is scored by what the other half tells.
 import argparse
 import gzip
 import hashlib
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -46,6 +45,7 @@ from dse.models.matrix import constants
 from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import Machine
 from dse.models.matrix.problem import OPERANDS, Product
+from dse.report.numbers import json_text
 from dse.report.show import show
 
 EVERY = 6  # cases of the fit: the others say the same
@@ -162,13 +162,13 @@ def main() -> None:
     if given.page:
         fill_page(given.page, found)
     if given.json:
-        print(json.dumps(found, indent=2))
+        print(json_text(found))
     else:
         present(found)
 
 
 def evaluate(folder: Path, told: Fits, shipped: bool = False, elsewhere: bool = False) -> dict:
-    """All scores of a folder, by what is told of the others, or by all that is told if that is elsewhere."""
+    """All scores of a folder, fitted to its other tables, or to all tables elsewhere."""
     skipped: list[str] = []
     amd = told.vendor == "AMD"
     near = [] if amd else _known(near_best(folder), skipped)

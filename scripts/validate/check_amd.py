@@ -112,7 +112,7 @@ def _argument(given: Any, size: int) -> Any:
 
 
 def resources_differ(listing: Listing, target: str) -> str | None:
-    """Tell where registers or occupancy are not those that the compiler states; None if they are.
+    """Say where registers or occupancy differ from the compiler's; None if they agree.
 
     A SIMD's waves follow from blocks of one wave, without LDS, as the compiler has it.
     """

@@ -43,7 +43,7 @@ ONLY_NEW = ("triton_matmul_tma",)  # kernels that need compute capability 9.0
 
 
 def tiles(name: str, values: dict[str, Any], sizes: dict[str, Any], blocks: int) -> float:
-    """Return the multiply-adds of the tiles that a launch of so many blocks computes; 0 of none."""
+    """Return the multiply-adds of the tiles that a launch of this many blocks computes; 0 of none."""
     if "BLOCK_K" in values:
         depth = ceil(sizes["K"] / values["BLOCK_K"]) * values["BLOCK_K"]
         return float(blocks * values["BLOCK_M"] * values["BLOCK_N"] * depth)

@@ -34,7 +34,7 @@ def same_counts(ours: Critical, expected: Mapping[str, Any]) -> bool:
 
 
 def compare(content: Any, where: str) -> dict[str, Any]:
-    """Count the cases of a file that hold, and name those that miss.
+    """Count the cases of a file that hold, and name the ones that do not.
 
     **Raises:** DseError that starts with `where` for a file of another form.
     """

@@ -7,8 +7,9 @@ An input is a row of `fuzz_subjects.py`: a command of which a file or a word is 
 names, lines, nesting or keys. With `--options` it is a command with random documented options, as the command
 line itself lists them. What counts as wrong: a traceback, the end of the process, over 10 s of the processor
 (120 s with `--options`) or 1 GB more memory, an exit code besides 0 and 2 (and 1 of a check), messages of
-several lines, too long or with control characters. Ends with 1 if there is any. `--only 4711` runs one input
-again, and shows it.
+several lines, too long or with control characters. Ends with 1 if there is any. What options combine to may
+take long, as a thousand configurations to compile do: after `PATIENCE` it is interrupted, as by Ctrl-C, and
+counted. `--only 4711` runs an input again, and shows it; `--first 4711` begins with it.
 """
 
 import argparse
@@ -31,7 +32,7 @@ import time
 import traceback
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,8 @@ import fuzz_subjects
 from fuzz_subjects import COMMANDS, READERS, rows
 
 MOST_BYTES, MOST_CHARACTERS = 10**9, 2100
+PATIENCE = 30.0  # s
+INTERRUPTED = "interrupted"
 JUNK = (
     "-1", "0", "1", "2", "3.5", "1e400", "1e308", "-1e308", "nan", "inf", "-inf", "9" * 20, "9" * 5000,
     "0x10", "1" + "0" * 30, "2147483648", "4294967296", "9223372036854775807", "9223372036854775808", "1_000",
@@ -153,6 +156,8 @@ def wrong(words: list[str], folder: Path, fine: tuple[int, ...] = (0, 2)) -> str
             _answered(words)
     except SystemExit as end:
         code = end.code or 0
+        if code == 130:
+            return INTERRUPTED
     except BaseException as error:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/dse/" in frame.filename]
         place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
@@ -219,10 +224,13 @@ def judge(index: int, seed: int, options: bool, valid: Path) -> tuple[list[str],
         if options:
             shutil.copytree(valid, folder, dirs_exist_ok=True)
             words = combined(rng)
+            signal.signal(signal.SIGALRM, signal.default_int_handler)
+            signal.setitimer(signal.ITIMER_REAL, PATIENCE)
         else:
             table = rows(READERS + COMMANDS)
             words = broken(table[index % len(table)], valid, folder, rng)
         said = wrong(words, folder, (0, 1, 2) if options else (0, 2))
+        signal.setitimer(signal.ITIMER_REAL, 0)
     seconds = time.process_time() - began
     more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     if not said and seconds > (120 if options else 10):
@@ -256,10 +264,18 @@ def family(indices: range, seed: int, options: bool, valid: Path, log: Path) -> 
     while left:
         numbers = [str(number) for number in (left[0], indices.stop, indices.step)]
         command = [sys.executable, __file__, "--seed", str(seed), *step, *numbers]
-        ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+        with tempfile.TemporaryFile() as errors:
+            ended = subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+            )
+            ended.wait()
+            with suppress(ProcessLookupError):  # of workers that were interrupted
+                os.killpg(ended.pid, signal.SIGKILL)
+            errors.seek(0)
+            message = errors.read(900).decode(errors="replace")
         entries = [json.loads(line) for line in log.read_text().splitlines()]
         if len(entries[-1]) == 1:
-            said = f"the process ended with {ended.returncode}: {ended.stderr.decode()[:900]!r}"
+            said = f"the process ended with {ended.returncode}: {message!r}"
             with log.open("a") as file:
                 print(json.dumps([entries[-1][0], "", said]), file=file)
         left = [index for index in left if index > entries[-1][0]]
@@ -285,9 +301,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, metavar="INDEX")
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--options", action="store_true", help="random documented options")
-    parser.add_argument("--only", type=int, metavar="INDEX", help="run this input alone")
+    parser.add_argument("--only", type=int, nargs="+", metavar="INDEX", help="run these inputs alone")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -301,13 +318,15 @@ def main() -> None:
         logs.mkdir()
         prepare(valid)
         if asked.only is not None:
-            sys.exit(print(*judge(asked.only, asked.seed, asked.options, valid), sep="\n"))
+            for index in asked.only:
+                print(*judge(index, asked.seed, asked.options, valid), sep="\n", flush=True)
+            return None
         began = time.monotonic()
         with ThreadPoolExecutor(asked.jobs) as pool:
             families = [
                 pool.submit(
                     family,
-                    range(job, asked.count, asked.jobs),
+                    range(asked.first + job, asked.count, asked.jobs),
                     asked.seed,
                     asked.options,
                     valid,
@@ -319,14 +338,15 @@ def main() -> None:
             each.result()  # raises what it raised
         entries = [json.loads(line) for log in logs.iterdir() for line in log.read_text().splitlines()]
     ended = {entry[0] for entry in entries if len(entry) == 3}
-    assert len(ended) == asked.count, f"only {len(ended)} inputs ended"
-    failed = [entry for entry in entries if len(entry) == 3 and entry[2]]
+    assert len(ended) == asked.count - asked.first, f"only {len(ended)} inputs ended"
+    long = sum(len(entry) == 3 and entry[2] == INTERRUPTED for entry in entries)
+    failed = [entry for entry in entries if len(entry) == 3 and entry[2] not in ("", INTERRUPTED)]
     kinds = Counter(re.sub(r"\d+", "_", said)[:60] for _, _, said in failed)
     for index, words, said in failed:
         print(f"{index}: {words}: {said}")
     took = f"{time.monotonic() - began:.0f} s"
-    ways = f"{len(failed)} went wrong in {len(kinds)} ways"
-    print(f"{asked.count:,} inputs with seed {asked.seed}: {ways}, {took}")
+    ways = f"{len(failed)} went wrong in {len(kinds)} ways, {long} were interrupted"
+    print(f"{len(ended):,} inputs with seed {asked.seed}: {ways}, {took}")
     sys.exit(1 if failed else 0)
 
 

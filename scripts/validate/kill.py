@@ -100,7 +100,7 @@ def result(folder: Path) -> object:
 
 
 def left(folder: Path) -> list[str]:
-    """Wait until no process has this folder's cache; list those that stay, by what they run."""
+    """Wait until no process has this folder's cache; list the ones that stay, by what they run."""
     end, mark = time.monotonic() + SECONDS, f"DSE_CACHE={folder}/".encode()
     while True:
         found = []
@@ -124,7 +124,7 @@ def undisturbed(command: str, folder: Path) -> float:
 
 
 def killed(command: str, scratch: Path, kills: int, rng: random.Random, number: signal.Signals) -> list[str]:
-    """Kill a command so many times; list what was wrong."""
+    """Kill a command this many times; list what was wrong."""
     reference, here, wrong = scratch / "reference", scratch / "killed", []
 
     def anew(folder: Path) -> None:

@@ -13,48 +13,20 @@ import pytest
 from dse.models import MODELS
 
 
-def test_rank_prints_the_best_of_all_configurations(run_dse):
-    ran = run_dse("rank", "convolution", "--gpu", "a100-pcie-40gb", "--model", "volkov")
-    assert ran.code == 0
-    assert "10 best of 4,362 configurations" in ran.out
-    assert "bottleneck" in ran.out
-    assert "occupancy" in ran.out
-
-
-def test_rank_as_json_and_csv(run_dse, toy_kernel):
-    options = (
-        "rank",
-        str(toy_kernel),
-        "--gpu",
-        "a100",
-        "--top",
-        "3",
-        "--model",
-        "volkov",
-        "--model",
-        "roofline",
-    )
-    rows = json.loads(run_dse(*options, "--json").out)
+def test_rank_as_table_json_and_csv(run_dse, toy_kernel):
+    options = f"rank {toy_kernel} --top 3 --model volkov --model roofline --gpu".split()
+    shown = run_dse(*options, "gtx-280").out
+    for part in ("3 best of 23 configurations by volkov (", "cannot run)", "bottleneck", "occupancy"):
+        assert part in shown
+    rows = json.loads(run_dse(*options, "a100", "--json").out)
     assert [row["rank"] for row in rows] == [1, 2, 3]
     assert rows[0]["time_s"] <= rows[1]["time_s"] <= rows[2]["time_s"]
-    table = list(csv.DictReader(io.StringIO(run_dse(*options, "--csv").out)))
+    table = list(csv.DictReader(io.StringIO(run_dse(*options, "a100", "--csv").out)))
     assert [float(row["time_s"]) for row in table] == [row["time_s"] for row in rows]
 
 
 def test_rank_by_simulation(run_dse, toy_kernel):
-    command = (
-        "rank",
-        str(toy_kernel),
-        "-g",
-        "a100",
-        "-m",
-        "pipeline",
-        "-m",
-        "volkov",
-        "--top",
-        "0",
-        "--json",
-    )
+    command = f"rank {toy_kernel} -g a100 -m pipeline -m volkov --top 0 --json".split()
     rows = json.loads(run_dse(*command, "--scheduler", "gto", "--order", "program", "--groups", "40").out)
     other = json.loads(run_dse(*command, "--scheduler", "rr").out)
     assert [row["time_s"] for row in rows] == sorted(row["time_s"] for row in rows)
@@ -63,23 +35,25 @@ def test_rank_by_simulation(run_dse, toy_kernel):
 
 
 def test_rank_fixes_parameters_and_changes_sizes(run_dse, toy_kernel):
-    rows = json.loads(
-        run_dse(
-            "rank",
-            str(toy_kernel),
-            "-g",
-            "a100",
-            "--set",
-            "items=2",
-            "--set",
-            "n=2048",
-            "--top",
-            "0",
-            "--json",
-        ).out
-    )
+    command = f"rank {toy_kernel} -g a100 --set items=2 --set n=2048 --top 0 --json".split()
+    rows = json.loads(run_dse(*command).out)
     assert all(row["items"] == 2 for row in rows)
     assert {row["blocks"] * row["threads"] * 2 for row in rows} == {2048}
+
+
+def test_rank_beside_the_library(run_dse):
+    command = ("rank", "matmul_tiled", "-g", "a100", "--set", "m=512", "--json", "--library")
+    rows = json.loads(run_dse(*command, "fp32:m,n,2*k").out)
+    assert len({row["library_s"] for row in rows}) == 1
+    # at the peak of CUDA cores at least
+    assert rows[0]["library_s"] > 2 * 512 * 2048 * 4096 / 19.5e12
+    for product, words in (
+        ("fp32:m,n", "expected OPERANDS:"),
+        ("fp3:m,n,k", "operands"),
+        ("fp32:m,n,0", "from 1"),
+    ):
+        refused = run_dse(*command, product)
+        assert (refused.code, words in refused.err) == (2, True)
 
 
 def test_rank_beside_measured_times(run_dse, toy_kernel, tmp_path):

@@ -35,6 +35,15 @@ def test_lists_all(run_dse, tmp_path, command, names):
     assert pq.read_table(out)["name"].to_pylist() == names
 
 
+@pytest.mark.parametrize("shown", ["models show phase", "gpus show a100-pcie-40gb", "kernels show gemm"])
+@pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
+def test_one_of_them_is_written(run_dse, tmp_path, shown, suffix):
+    out = tmp_path / f"shown.{suffix}"
+    ran = run_dse(*shown.split(), "-o", str(out))
+    assert (ran.code, ran.err) == (0, "")
+    assert out.stat().st_size > 500
+
+
 def test_a_gpu_shows_where_its_numbers_are_from(run_dse):
     shown = rows(run_dse("gpus", "show", "a100-pcie-40gb", "--json"))
     file = gpus.load("a100-pcie-40gb")

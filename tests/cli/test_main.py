@@ -41,42 +41,44 @@ def test_a_command_does_not_import_the_others():
     assert "'dse.cli.rank'" not in found
 
 
-def test_a_mistake_of_ours_is_one_line(run_dse, monkeypatch):
-    def fails():
-        raise ZeroDivisionError("a\nb")
+@pytest.fixture
+def run_broken(run_dse, monkeypatch):
+    """`run_broken(fails)`: `dse gpus` where reading the GPUs calls `fails`, or raises it."""
 
-    monkeypatch.setattr("dse.hardware.gpus.table.known", fails)
-    ran = run_dse("gpus")
+    def run_broken(fails):
+        def known():
+            raise fails
+
+        known = known if isinstance(fails, Exception) else fails
+        monkeypatch.setattr("dse.hardware.gpus.table.known", known)
+        return run_dse("gpus")
+
+    return run_broken
+
+
+def test_a_mistake_of_ours_is_one_line(run_broken):
+    ran = run_broken(ZeroDivisionError("a\nb"))
     assert (ran.code, ran.out) == (1, "")
     hint = "a mistake of dse: please report it; dse --traceback COMMAND shows more"
     assert ran.err == f"dse: ZeroDivisionError: a b ({hint})\n"
 
 
-def test_where_it_went_wrong_can_be_seen(monkeypatch):
-    def fails():
-        raise ZeroDivisionError
-
-    monkeypatch.setattr("dse.hardware.gpus.table.known", fails)
+def test_where_it_went_wrong_can_be_seen(run_broken):
+    run_broken(ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
         run(["--traceback", "gpus"])
 
 
-def test_a_file_that_no_command_expected_to_fail_is_named(run_dse, monkeypatch, tmp_path):
-    monkeypatch.setattr("dse.hardware.gpus.table.known", lambda: (tmp_path / "gone").read_text())
-    ran = run_dse("gpus")
+def test_a_file_that_no_command_expected_to_fail_is_named(run_broken, tmp_path):
+    ran = run_broken((tmp_path / "gone").read_text)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == f"dse: {tmp_path / 'gone'}: No such file or directory\n"
 
 
-def test_what_a_library_waits_for_in_vain_is_not_standard_output(monkeypatch, capsys):
-    def late(*arguments, **options):
-        raise TimeoutError("timed out after 5 s.")
-
-    monkeypatch.setattr("dse.cli.main.app", late)
-    with pytest.raises(SystemExit) as end:
-        run(["gpus"])
-    assert end.value.code == 1
-    assert capsys.readouterr().err.startswith("dse: TimeoutError: timed out after 5 s. (a mistake of dse:")
+def test_what_a_library_waits_for_in_vain_is_not_standard_output(run_broken):
+    ran = run_broken(TimeoutError("timed out after 5 s."))
+    assert ran.code == 1
+    assert ran.err.startswith("dse: TimeoutError: timed out after 5 s. (a mistake of dse:")
 
 
 @pytest.mark.parametrize("problem", ["ImportError('libx.so: no such file')", "OSError('undefined symbol')"])
@@ -90,14 +92,13 @@ def test_a_package_that_cannot_be_imported_is_named(run_dse, monkeypatch, tmp_pa
     assert len(ran.err.splitlines()) == 1
 
 
-def test_compiled_python_that_is_cut_off_is_named(run_dse, monkeypatch, tmp_path):
+def test_compiled_python_that_is_cut_off_is_named(run_broken, monkeypatch, tmp_path):
     source = tmp_path / "cut_off.py"
     source.write_text("a = 1\n")
     compiled = Path(str(py_compile.compile(str(source), invalidation_mode=UNCHECKED)))
     compiled.write_bytes(compiled.read_bytes()[:20])
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("dse.hardware.gpus.table.known", lambda: import_module("cut_off"))
-    ran = run_dse("gpus")
+    ran = run_broken(lambda: import_module("cut_off"))
     assert ran.code == 2
     assert ran.err.startswith(
         f"dse: {compiled}: found compiled Python that is cut off (marshal data too short)"
@@ -127,16 +128,12 @@ class JaxRuntimeError(RuntimeError):
         ),
     ],
 )
-def test_what_the_environment_does_is_named(error, found, run_dse, monkeypatch):
-    def fails():
-        raise error
-
+def test_what_the_environment_does_is_named(error, found, run_broken, monkeypatch):
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     monkeypatch.setenv("SOME_SWITCH", "x")
     if "transfer" in str(error):
         monkeypatch.setenv("JAX_NONSENSE", "1")
-    monkeypatch.setattr("dse.hardware.gpus.table.known", fails)
-    ran = run_dse("gpus")
+    ran = run_broken(error)
     assert ran.err.startswith(f"dse: {found}")
     assert len(ran.err.splitlines()) == 1
 

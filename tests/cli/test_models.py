@@ -16,11 +16,12 @@ def test_a_model_shows_what_it_declares(run_dse):
     text = run_dse("models", "show", "mwp-cwp-pipeline").out
     about = module("mwp-cwp-pipeline").ABOUT
     assert text.startswith("mwp-cwp-pipeline\n\nMWP-CWP")
+    text = " ".join(text.split())
     for told in (*about.inputs, *about.ignores, *about.differs.values(), about.use_when, about.source):
         assert told in text
     assert all(f"{number}: {formula}" in text for number, formula in about.equations.items())
     [row] = rows(run_dse("models", "show", "mwp-cwp-pipeline", "--json"))
-    assert row["description"] in text
+    assert " ".join(row["description"].split()) in text
     assert row["leaves_out"] == list(about.ignores)
     assert row["aspects"] == ["Λ_mem"]
 

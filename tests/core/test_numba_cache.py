@@ -1,8 +1,10 @@
 """Machine code is kept in the project's cache, and not needed there."""
 
 import os
+import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,30 +26,42 @@ print(twice(21), sum(twice.stats.cache_hits.values()), config.CACHE_DIR == befor
 
 
 def run(script: Path, cache: Path) -> list[str]:
-    """What the script prints with its machine code in a folder."""
+    """What the script prints in a process of its own with its machine code in a folder."""
     environment = os.environ | {"DSE_CACHE": str(cache)}
     return subprocess.run(
         [sys.executable, script], env=environment, check=True, capture_output=True, text=True
     ).stdout.split()
 
 
-def test_the_second_process_finds_what_the_first_compiled(tmp_path: Path):
+@pytest.fixture
+def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[str]]:
+    """The same in this process, which has compiled nothing of the script."""
+
+    def run_here(script: Path, cache: Path) -> list[str]:
+        monkeypatch.setenv("DSE_CACHE", str(cache))
+        runpy.run_path(str(script))
+        return capsys.readouterr().out.split()
+
+    return run_here
+
+
+def test_the_second_process_finds_what_the_first_compiled(tmp_path: Path, run_here):
     script, cache = tmp_path / "script.py", tmp_path / "cache"
     script.write_text(SCRIPT)
     assert run(script, cache) == ["42", "0", "True"]
-    assert run(script, cache) == ["42", "1", "True"]
+    assert run_here(script, cache) == ["42", "1", "True"]
     for suffix in ("nbi", "nbc"):  # what is damaged is made again
         for path in cache.rglob(f"*.{suffix}"):
             path.write_bytes(b"damaged")
-        assert run(script, cache) == ["42", "0", "True"]
-        assert run(script, cache) == ["42", "1", "True"]
+        assert run_here(script, cache) == ["42", "0", "True"]
+        assert run_here(script, cache) == ["42", "1", "True"]
 
 
-def test_without_a_folder_each_process_compiles(tmp_path: Path):
+def test_without_a_folder_each_process_compiles(tmp_path: Path, run_here):
     script, taken = tmp_path / "script.py", tmp_path / "taken"
     script.write_text(SCRIPT)
     taken.write_text("a file where the folder would be")
-    assert run(script, taken) == ["42", "0", "True"]
+    assert run_here(script, taken) == ["42", "0", "True"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no limit of the size of files")

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from dse import kernels, models
-from dse.evaluate.chunks import evaluate
+from dse.evaluate.chunks import evaluate, evaluate_counted
+from dse.explore.tune.candidates import of_kernel
 from dse.hardware import gpus
 from dse.source import readers
 from dse.types import CLASSES
@@ -15,7 +16,7 @@ DESCRIBED = [name for name in kernels.names() if kernels.load(name).described]
 SOURCES = {name: source for name in kernels.names() if (source := kernels.load(name).source) is not None}
 FROM_SOURCE = [(name, "a100-pcie-40gb") for name in SOURCES]
 FROM_SOURCE += [(name, "mi250x") for name, source in SOURCES.items() if source.suffix == ".cu"]
-FEW = 16  # configurations
+FEW = 8  # configurations
 BOUNDED = [name for name in models.CLOSED_FORMS if models.module(name).ABOUT.bounded]
 
 
@@ -63,11 +64,21 @@ def expect_sums(kernel, several=False):
 def test_times_of_described_kernels(name):
     kernel = kernels.load(name)
     stacked, parameters = gpus.stack([file.gpu for file in FILES]), some(kernel, FEW)
-    expect_bounded(evaluate(kernel, models.CLOSED_FORMS, stacked, parameters), models.CLOSED_FORMS)
     counted = kernel.count(parameters, stacked, kernel.sizes()).batch
-    whole = counted.take(np.arange(len(next(iter(parameters.values()))))).kernel
+    count, registered = len(next(iter(parameters.values()))), models.get_all(models.CLOSED_FORMS)
+    evaluation = evaluate_counted(counted, count, name, registered, stacked, sizes=(FEW,))
+    expect_bounded(evaluation, models.CLOSED_FORMS)
+    whole = counted.take(np.arange(count)).kernel
     if whole.phases:
         expect_sums(whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_slopes_of_described_kernels(name):
+    kernel = kernels.load(name)
+    for file in FILES:
+        assert np.isfinite(of_kernel(kernel, file, models.DEFAULT, some(kernel, FEW)).slopes).all()
 
 
 @pytest.mark.slow

@@ -71,6 +71,31 @@ def ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "_FIRST", 20.0)
 
 
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> list[TimingJob]:
+    """What is to be measured from here on: each takes 1 ms, and the third is interrupted by its user."""
+    jobs: list[TimingJob] = []
+
+    def rows(hand: Any, job: TimingJob, until: float | None) -> list[dict[str, Any]]:
+        if len(jobs) == 2:
+            raise KeyboardInterrupt
+        jobs.append(job)
+        return [{"status": "ok", "time_ms": 1.0}]
+
+    monkeypatch.setattr(subject._Hand, "rows", rows)
+    monkeypatch.setattr(subject._Hand, "start", lambda hand: None)
+    return jobs
+
+
+@pytest.fixture
+def sums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalogue of two kernels, `sum` and `scan`."""
+    for name in ("sum", "scan"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(subject.kernels, "find", lambda name: tmp_path / name / "kernel.toml")
+    monkeypatch.setattr(subject.kernels, "load", lambda name: SimpleNamespace(sizes=lambda: {"n": 5, "m": 7}))
+
+
 def small(**values: tuple[int, ...]) -> SpacePlan:
     from dataclasses import replace
 
@@ -141,38 +166,32 @@ def test_what_breaks_the_gpu_does_not_end_the_run(worker: Any, ready: None, tmp_
     assert table.problem == {"count": 67108864}
 
 
-def test_it_goes_on_where_it_stopped(ready: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_it_goes_on_where_it_stopped(ready: None, tmp_path: Path, played: list[TimingJob]):
     wanted = small(block=(128,), shuffle=(0,), items=(1, 2, 4, 8))
     path = tmp_path / "reduction.parquet"
-    sent: list[dict[str, Any]] = []
 
-    def rows(hand: Any, job: TimingJob, until: float | None) -> list[dict[str, Any]]:
-        if len(sent) == 2:
-            raise KeyboardInterrupt
-        sent.append(dict(job.parameters))
-        return [{"status": "ok", "time_ms": 1.0}]
+    def sent() -> list[dict[str, Any]]:
+        return [dict(job.parameters) for job in played]
 
-    monkeypatch.setattr(subject._Hand, "rows", rows)
-    monkeypatch.setattr(subject._Hand, "start", lambda hand: None)
     with pytest.raises(KeyboardInterrupt):
         measure([wanted], 80, Journal(path, about(wanted)), TimingSettings())
-    assert sent == wanted.parameters[:2]
+    assert sent() == wanted.parameters[:2]
 
     journal = Journal(path, about(wanted))
     assert not measure([wanted], 80, journal, TimingSettings(), budget=0.0)  # no time: nothing is begun
     assert len(journal.rows) == 2
-    sent = [{}]
+    del played[0]
     told: list[int] = []
     with pytest.raises(KeyboardInterrupt):
         measure([wanted], 80, journal, TimingSettings(), None, told.append)
-    assert sent == [{}, wanted.parameters[2]]
-    sent = []
+    assert sent() == wanted.parameters[1:3]
+    played.clear()
     assert measure([wanted], 80, journal, TimingSettings(), None, told.append)
-    assert sent == wanted.parameters[3:]
+    assert sent() == wanted.parameters[3:]
     assert told == [2, 1, 3, 1]
 
 
-def test_cases_of_what_was_built_go_into_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_cases_of_what_was_built_go_into_one_table(tmp_path: Path, played: list[TimingJob]):
     """Each is known by its sizes where a run goes on, and nothing is compiled."""
     description = kernels.load("reduction")
     names, parameters = description.space.names, ((64, 1, 0), (64, 2, 0))
@@ -186,20 +205,12 @@ def test_cases_of_what_was_built_go_into_one_table(tmp_path: Path, monkeypatch: 
     assert [configuration.grid[0] for configuration in plans[1].configurations] == [
         1024 // int(row["block"] * row["items"]) for row in plans[1].parameters
     ]
-    jobs: list[TimingJob] = []
-
-    def rows(hand: Any, job: TimingJob, until: float | None) -> list[dict[str, Any]]:
-        jobs.append(job)
-        return [{"status": "ok", "time_ms": 1.0}]
-
-    monkeypatch.setattr(subject._Hand, "rows", rows)
-    monkeypatch.setattr(subject._Hand, "start", lambda hand: None)
     told = {"gpu": "G", "sweep": False, "kernels": {"reduction": {"digest": plans[0].source.digest}}}
     journal = Journal(tmp_path / "all.parquet", told)
-    assert measure(plans[:1], 90, journal, TimingSettings())
-    assert measure(plans, 90, journal, TimingSettings())
-    assert [job.sizes["count"] for job in jobs] == [67108864, 67108864, 1024, 1024]
-    assert {job.made for job in jobs} == {none}
+    for some, count in ((plans[:1], 67108864), (plans, 1024)):  # what was measured is not measured again
+        assert measure(some, 90, journal, TimingSettings())
+        assert [(job.sizes["count"], job.made) for job in played] == [(count, none)] * 2
+        played.clear()
     assert len({tuple(row.items()) for row in journal.rows}) == 4
 
 
@@ -276,11 +287,7 @@ def test_an_error_of_one_configuration_is_its_row(monkeypatch: pytest.MonkeyPatc
     assert not any(answer["lost"] or answer["error"] for answer in answers)
 
 
-def test_rows_of_several_kernels_are_parted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    for name in ("sum", "scan"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setattr(subject.kernels, "find", lambda name: tmp_path / name / "kernel.toml")
-    monkeypatch.setattr(subject.kernels, "load", lambda name: SimpleNamespace(sizes=lambda: {"n": 5, "m": 7}))
+def test_rows_of_several_kernels_are_parted(tmp_path: Path, sums: None):
     path = tmp_path / "all.parquet"
     rows = [
         {"kernel": "sum", "block": 32, "time_ms": 1.0},
@@ -298,11 +305,8 @@ def test_rows_of_several_kernels_are_parted(tmp_path: Path, monkeypatch: pytest.
     assert (tmp_path / "scan" / "measured" / "g_occupancy.parquet").as_posix() in store(path, "g")
 
 
-def test_rows_of_several_cases_are_parted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_rows_of_several_cases_are_parted(tmp_path: Path, sums: None):
     """Those of the usual sizes have the GPU's name alone."""
-    (tmp_path / "sum").mkdir()
-    monkeypatch.setattr(subject.kernels, "find", lambda name: tmp_path / name / "kernel.toml")
-    monkeypatch.setattr(subject.kernels, "load", lambda name: SimpleNamespace(sizes=lambda: {"n": 5, "m": 7}))
     path = tmp_path / "all.parquet"
     cases = [(5, 7), (5, 1), (6, 7), (5, 7)]
     rows = [{"kernel": "sum", "block": block, "n": n, "m": m} for block, (n, m) in enumerate(cases)]

@@ -14,6 +14,7 @@ from dse.source.nvidia.compile import nvrtc
 from dse.source.nvidia.compile.contract import Failure
 
 KERNEL = 'extern "C" __global__ void k(int* x) { *x = N; }\n'
+RARE = ("\u1680", "\u180e", "\u2000", "\u2029", "\u202f", "\u3000")
 SPELLINGS = [
     '#include "{secret}"',
     "#include <{secret}>",
@@ -34,8 +35,8 @@ SPELLINGS = [
     '#include "link.h"',
     '#include "//../secret.h"',
     *(
-        form.replace(" ", space)
-        for space in ("\xa0", "\u1680", "\u180e", "\u2000", "\u2028", "\u2029", "\u202f", "\u3000")
+        pytest.param(form.replace(" ", space), marks=[pytest.mark.slow] if space in RARE else [])
+        for space in ("\xa0", "\u2028", *RARE)
         for form in (
             '# include "{secret}"',
             '#include "{secret}"',

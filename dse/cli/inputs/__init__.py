@@ -129,7 +129,7 @@ SampleOption = Annotated[
         "--sample",
         metavar="N",
         min=1,
-        help="So many configurations only, at random; with measured times, of those that ran.",
+        help="A random sample of N configurations; with measured times, of those that ran.",
     ),
 ]
 CompileOption = Annotated[

@@ -63,7 +63,12 @@ def gpu(
         if path is not None and not path.parent.is_dir():
             raise DseError(f"{path}: found no folder {path.parent}, expected one that exists")
     if dry_run:
-        present(_dry_run_gpu(arch or ARCHITECTURES), title="Microbenchmarks", json=json, csv=csv, out=None)
+        from dse.report.conclusion import conclude
+
+        rows = _dry_run_gpu(arch or ARCHITECTURES)
+        present(rows, title="Microbenchmarks", json=json, csv=csv, out=None)
+        finding = f"{len(rows)} microbenchmarks compile, each with the loop that it should measure"
+        conclude(finding, then="run it without --dry-run on a GPU", aside=json or csv)
         return
     from dse.measure.bench.records import load
 

@@ -29,7 +29,7 @@ KernelsArgument = Annotated[
     list[str], typer.Argument(metavar="KERNEL...", help="Kernels of `dse kernels` that have source.")
 ]
 SampleOption = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="So many configurations of each, at random.")
+    int | None, typer.Option(metavar="N", min=1, help="A random sample of N configurations of each.")
 ]
 SeedOption = Annotated[
     int, typer.Option(min=0, max=inputs.MOST_SEED, help="Of the order, and so of --sample.")

@@ -126,7 +126,7 @@ def space(
         journal.close(done=done)
     present(_summary(plans, journal.rows), title=f"{name}, {out}", json=json, csv=csv, out=None)
     added = len(journal.rows) - before
-    end = "all done" if done else "time is up; the same command goes on"
+    end = "all done" if done else "time is up; the same command continues"
     typer.echo(f"{out}: {added:,} rows more, {len(journal.rows):,} in all; {end}", err=True)
 
 

@@ -239,7 +239,7 @@ def _columns(alias: Alias, description: Counts) -> dict[str, str]:
 
 
 def _fitting(table: Table, description: Counts) -> tuple[Alias, list[str]]:
-    """Find the space whose columns the file has, or lacks fewest of; and those that it lacks."""
+    """Find the space whose columns the file has, or lacks fewest of; and the columns that it lacks."""
 
     def missing(alias: Alias) -> list[str]:
         columns = _columns(alias, description)

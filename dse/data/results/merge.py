@@ -9,30 +9,62 @@ from dse.data.results.space import ResultSpace
 from dse.data.results.vocabulary import MEASURED, NO_GPU
 
 
-def put(spaces: list[ResultSpace], new: ResultSpace) -> None:
-    """Add a space, or put its forecasts beside those that another file has of the same configurations."""
+def put(spaces: list[ResultSpace], new: ResultSpace, notes: list[str]) -> None:
+    """Add a space, or put its forecasts beside another file's of the same configurations.
+
+    By other models these are all of the old one's. By a model that the old one has it is a second run: its
+    times of the old one's configurations become a forecast of their own, and a note says how they differ.
+    """
     for i, old in enumerate(spaces):
-        if (old.kernel, old.gpu, old.count, dict(old.fixed)) != (
-            new.kernel,
-            new.gpu,
-            new.count,
-            dict(new.fixed),
-        ):
+        again = sorted(set(old.forecasts) & set(new.forecasts))
+        if (old.kernel, old.gpu, dict(old.fixed)) != (new.kernel, new.gpu, dict(new.fixed)):
             continue
-        if set(old.forecasts) & set(new.forecasts) or set(old.parameters) != set(new.parameters):
+        if set(old.parameters) != set(new.parameters):
             continue
         place = _match(new.parameters, old.parameters)
-        if place is None or (place < 0).any():
+        if place is None or 2 * (place >= 0).sum() < new.count:
+            continue
+        if not again and (old.count != new.count or (place < 0).any()):
             continue
         moved = new.rows(place)
-        spaces[i] = replace(
-            old,
-            source=f"{old.source}, {new.source}",
-            facts={**moved.facts, **old.facts},
-            forecasts={**old.forecasts, **moved.forecasts},
-        )
+        forecasts = dict(old.forecasts)
+        for model, columns in moved.forecasts.items():
+            name = f"{model} ({new.source})" if again else model
+            forecasts[name] = {
+                key: np.where(place >= 0, values, np.array(None if values.dtype == object else np.nan))
+                for key, values in columns.items()
+            }
+        if len(forecasts) < len(old.forecasts) + len(new.forecasts):  # a third file of the same name
+            continue
+        notes += [
+            _difference(model, old, new, moved.forecasts[model]["time_s"], place >= 0) for model in again
+        ]
+        facts = old.facts if again else {**moved.facts, **old.facts}
+        spaces[i] = replace(old, source=f"{old.source}, {new.source}", facts=facts, forecasts=forecasts)
         return
     spaces.append(new)
+
+
+def _difference(model: str, old: ResultSpace, new: ResultSpace, times: np.ndarray, both: np.ndarray) -> str:
+    """Say how the times of a second run, [L], where it has them, differ from those of the first."""
+    before = old.forecasts[model]["time_s"][both]
+    known = np.isfinite(before) & np.isfinite(times[both]) & (before > 0)
+    ratios = times[both][known] / before[known]
+    counts = f"{both.sum():,} configurations are in both"
+    if len(alone := [f"{n:,} in {x.source} alone" for x in (old, new) if (n := x.count - both.sum())]):
+        counts += f" ({', '.join(alone)})"
+    if not len(ratios):
+        return f"{model}, {new.source} beside {old.source}: {counts}, none with a time in both."
+    other = np.abs(np.log(np.maximum(ratios, 1e-300))) > 1e-6  # beyond what text or float32 rounds away
+    if not other.any():
+        return f"{model}, {new.source} beside {old.source}: {counts}; all times are the same."
+    times, before = times[both][known], before[known]
+    fastest = "the same" if before.argmin() == times.argmin() else "another"
+    return (
+        f"{model}, {new.source} beside {old.source}: {counts}; {other.sum():,} times differ, by "
+        f"{np.median(ratios[other]) - 1:+.1%} in the median; the fastest configuration is {fastest}, "
+        f"{times.min() / before.min() - 1:+.1%}."
+    )
 
 
 def _match(known: Mapping[str, np.ndarray], asked: Mapping[str, np.ndarray]) -> np.ndarray | None:

@@ -37,7 +37,7 @@ def read(
 ) -> Results:
     """Read result files. `kernel` and `gpu` name what files do not; `models` are names that columns may have.
 
-    Files that tell of the same configurations by different models are put together.
+    Files that tell of the same configurations are put together: different models, or two runs of one model.
 
     **Raises:** DseError, one line, where a file cannot be read or is no result.
     """
@@ -49,7 +49,7 @@ def read(
             scores += [{"file": path.name} | row for row in table.table.to_pylist()]
             continue
         for space in cut(path, table, known, kernel, gpu, notes):
-            put(spaces, space)
+            put(spaces, space, notes)
     return Results(tuple(stand_beside(spaces, notes)), tuple(scores), tuple(notes))
 
 

@@ -19,8 +19,8 @@ class ResultSpace:
     kernel: str
     gpu: str
     source: str  # the files it is from
-    parameters: Mapping[str, np.ndarray]  # those that vary, sizes of the problem among them
-    fixed: Mapping[str, Any]  # those that do not
+    parameters: Mapping[str, np.ndarray]  # that vary, sizes of the problem among them
+    fixed: Mapping[str, Any]  # that do not vary
     facts: Mapping[str, np.ndarray]  # of FACTS
     forecasts: Mapping[str, Mapping[str, np.ndarray]]  # by model: of OF_A_MODEL, `time_s` at least
     size: str = ""  # of the problem, in words, where files have several

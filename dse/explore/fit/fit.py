@@ -205,7 +205,7 @@ def fit(
 
     `starts` points are tried, the catalogue's and others drawn from before the data; the best counts. `walk`
     is how many steps each walker takes; 0: samples are of Laplace's normal, where predictions cost too much.
-    `advance` is told of each of `stages(starts)` that is done.
+    `advance` is called for each of `stages(starts)` that is done.
     """
     if method not in METHODS:
         raise DseError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")

@@ -48,7 +48,7 @@ def of_kernel(
     problem: Mapping[str, Number] | None = None,
     progress: Progress = silent,
 ) -> Launches:
-    """Lay out a kernel's configurations as launches; those that could not be counted are impossible.
+    """Lay out a kernel's configurations as launches; a configuration that could not be counted is impossible.
 
     **Shapes:** GPU fields are scalars, parameters [L]. **Precision:** of the GPU's fields.
     """

@@ -113,7 +113,7 @@ def _wrong(error: Array) -> Array:
 
 
 def _timed(table: Timed) -> Objective:
-    """Of measured times: errors of a sample of those that ran."""
+    """Errors of a sample of the configurations that ran, against measured times."""
     ran = np.flatnonzero(np.isfinite(table.seconds))
     ran = np.random.default_rng(0).permutation(ran)[:MOST]
     inputs = Inputs.of(table.where(ran))

@@ -26,7 +26,7 @@ FILE = Path(__file__).with_name("calibration.toml")
 LEVELS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 1.0)
 UNSEEN = 2.2  # spreads that one more space may need; 98 % of the slices of each known one need 2.1 at most
 UNSEEN_DEVIATIONS = 8.0  # of a refitted surrogate, which knows less than it says: its scales are fitted too
-SCATTER = 0.3  # of the logs of those shares, as it is over those that are known
+SCATTER = 0.3  # of the logs of those shares, as it is over known ones
 QUANTILES = 200  # of the spread of a space that nothing was measured of
 
 

@@ -50,7 +50,7 @@ class StoredStudy:
     study: optuna.Study
     lists: Lists
     process: str = field(default_factory=lambda: uuid.uuid4().hex[:12])  # marks our own trials
-    read: set[int] = field(default_factory=set)  # numbers of those that were read
+    read: set[int] = field(default_factory=set)  # numbers of trials that were read
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""A kernel of those that do the same work, to choose among."""
+"""Kernels that do the same work, to choose among."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ VARIANT = "variant"  # the parameter of a trial that names the kernel
 
 @dataclass(frozen=True)
 class Variant:
-    """One kernel of those that do the same work, with its problem sizes."""
+    """One of several kernels that do the same work, with its problem sizes."""
 
     kernel: Counts
     problem: Mapping[str, Number]

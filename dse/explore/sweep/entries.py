@@ -1,4 +1,4 @@
-"""Predictions that were kept, as columns: the fastest of each group, or those that no other one dominates."""
+"""Predictions that were kept, as columns: the fastest of each group, or the ones that no other dominates."""
 
 from collections.abc import Mapping, Sequence
 

@@ -223,7 +223,7 @@ def _read(state: Path, plan: Plan) -> tuple[int, dict[str, Entries]]:
         if parted:
             columns.setdefault(bucket, {})[column] = values
     done = arrays.get("done", np.zeros(1))
-    with safe_readers.refused(state):  # all that does not fit is told before work continues with it
+    with safe_readers.refused(state):  # all that does not fit is reported before work continues with it
         assert plan.reduction is not None
         whole = {name: plan.reduction.merged([part]) for name, part in columns.items()}
         if done.shape or done.dtype.kind != "i" or not 0 <= done <= plan.units:

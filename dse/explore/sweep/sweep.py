@@ -71,7 +71,7 @@ class Sweep:
         per: Per = None,
         checkpoint: Path | None = None,
     ) -> Rows:
-        """Find those that no other one dominates in the objectives: without any, time_s and registers.
+        """Find the ones that no other dominates in the objectives: without any, time_s and registers.
 
         **Raises:** DseError for an objective that is none of `dse.explore.sweep.reductions.OBJECTIVES`.
         """

@@ -22,7 +22,7 @@ from dse.explore.tune.candidates import Candidates
 
 FIRST = 4  # measured by habit, where there is no model
 MOST_SEEN = 512  # measurements that the surrogate takes: its cost grows with their cube
-REFIT = 1.15  # measurements, over those that scales were fitted to, from which on they are fitted again
+REFIT = 1.15  # measurements over those of the last fit of the scales, from which they are fitted again
 STUCK = 3  # measurements in a row that gained nothing
 WIDER = 0.5  # by which deviations of a draw grow with each further one, as a share
 DRAWN = 256  # of the best expected ones, and of others at random, that a draw is of

@@ -47,7 +47,7 @@ class FieldEntry(BaseModel):
     provenance: Literal["stated", "measured", "measured here", "fitted", "derived"] = Field(
         description="stated, measured, measured here, fitted or derived"
     )
-    rule: str | None = Field(None, pattern=r"^[^\n]+$", description="one line on how it was worked out")
+    rule: str | None = Field(None, pattern=r"^[^\n]+$", description="one line on how it was derived")
     spread: float | None = Field(None, ge=0, description="of what it comes from, relative, 0 or more")
 
     def follows(self) -> list[Rule]:
@@ -191,7 +191,7 @@ def _si(entry: FieldEntry, value: int | float, unit: str, path: Path, field: str
     if entry.unit not in allowed:
         raise DseError(f"{path}: {field}.unit: found {entry.unit!r}, expected {' or '.join(allowed)}")
     if entry.provenance == "derived" and entry.rule is None and not entry.follows():
-        raise DseError(f"{path}: {field}.rule: missing, expected one line on how the value was worked out")
+        raise DseError(f"{path}: {field}.rule: missing, expected one line on how the value was derived")
     zero, count = field in _MAY_BE_ZERO, field.startswith("limits.")
     what = "a number" if entry.unit == "1" else entry.unit
     lowest = "of 0 or more" if zero else "above 0"

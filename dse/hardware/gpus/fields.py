@@ -77,7 +77,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def checked(model: type[_Model], values: Any, path: Path, field: str = "") -> _Model:
-    """Check what was given against a model; its first mistake is told in one line."""
+    """Check what was given against a model; its first mistake is one line."""
     try:
         return model.model_validate(values)
     except ValidationError as error:

@@ -23,7 +23,7 @@ AMD_FILE = Path(__file__).with_name("constants_amd.toml")
 
 
 @dataclass(frozen=True)
-class About:
+class ConstantPrior:
     """One constant before any data."""
 
     default: float
@@ -33,7 +33,7 @@ class About:
 
 def constant(default: float, spread: float, unit: str = "1"):
     """Declare a constant."""
-    return eqx.field(metadata={"about": About(default, spread, unit)})
+    return eqx.field(metadata={"about": ConstantPrior(default, spread, unit)})
 
 
 class Constants(eqx.Module):
@@ -105,7 +105,7 @@ class Constants(eqx.Module):
         )
 
 
-ABOUT: dict[str, About] = {field.name: field.metadata["about"] for field in fields(Constants)}
+ABOUT: dict[str, ConstantPrior] = {field.name: field.metadata["about"] for field in fields(Constants)}
 
 
 def coordinates(constants: Constants) -> Float[np.ndarray, " constants"]:

@@ -35,7 +35,7 @@ from dse.models.wfg.graph import (
     uses,
 )
 
-MOST_WAYS = 64  # followed at a time; beyond, those that await the same loads are joined
+MOST_WAYS = 64  # followed at a time; beyond, ways that await the same loads are joined
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _keep(way: _Way, names: frozenset[str]) -> _Way:
 
 
 def _joined(ways: Sequence[_Way]) -> list[_Way]:
-    """Join the ways on which nothing is awaited; and if there are too many, all those that await the same."""
+    """Join the ways on which nothing is awaited; and if there are too many, all that await the same."""
     groups: dict[object, list[_Way]] = {}
     for number, way in enumerate(ways):
         alone = way.there and len(ways) <= MOST_WAYS

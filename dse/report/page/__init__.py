@@ -40,7 +40,7 @@ def page(
     """Write the page: HTML with its data, style and script within.
 
     `importance` and `rooflines` belong to the spaces of `results`, one each. Of more than `MOST`
-    configurations those that are fastest are kept, and others at random; the page says so.
+    configurations the fastest are kept, and others at random; the page says so.
     """
     total = sum(space.count for space in results.spaces)
     notes = list(results.notes)

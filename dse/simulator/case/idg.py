@@ -38,7 +38,7 @@ UNROLLED = 4  # phases up to which a program has no loop: loops take the simulat
 COMPUTATION = (*ARITHMETIC, "shared", "tensor")
 GLOBAL = ("load passes", "load", "store passes", "store")
 SUBSYSTEM_OF = dict(zip(ARITHMETIC, ARITHMETIC, strict=True)) | {  # of each part of a warp's work
-    "shared": "lsu",  # all accesses but those that fill a tile
+    "shared": "lsu",  # all accesses except copies that fill a tile
     "tile": "lsu",  # what was loaded is stored to shared memory
     "load passes": "lsu",
     "load": "memory",

@@ -264,7 +264,7 @@ def _registers(operands: Sequence[str], wide: int = 1) -> set[str]:
 
 
 def _needs(lines: Sequence[_Line], loops: Sequence[Loop]) -> list[set[int]]:
-    """Find for each instruction those that may have written what it reads: the latest before it.
+    """Find for each instruction the latest before it that may have written what it reads.
 
     Loops are gone through twice, so that the second time finds what the iteration before has written.
     """

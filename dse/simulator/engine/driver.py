@@ -16,7 +16,7 @@ from dse.simulator.engine.state import new_state
 
 Loop = Callable[..., None]
 
-# Of the flags, those that the plain loop has nothing for.
+# Flags that the plain loop does not support.
 NOT_PLAIN = ~int(layout.HAS_VALVE | layout.HAS_SEVERAL)
 PARTS = 8  # for each thread: cases differ in length
 WORTH_A_PART = 1 << 18  # entries: about two milliseconds

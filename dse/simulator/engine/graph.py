@@ -21,7 +21,7 @@ class Graph(NamedTuple):
     succ: np.ndarray  # uint32: the instructions that wait for an instruction
     needs: np.ndarray  # uint32 [n]: how many an instruction waits for
     pred_first: np.ndarray  # uint32 [n + 1]
-    pred: np.ndarray  # uint32: those that an instruction waits for, ascending
+    pred: np.ndarray  # uint32: instructions that an instruction waits for, ascending
     stop: (
         np.ndarray
     )  # uint32 [n + 1]: the next barrier, the instruction itself included, or the program's length

@@ -1,7 +1,7 @@
 """Inputs and records of a compiled loop: flat arrays, and the place of each number in their rows.
 
 Numba knows no objects, and an index that is unsigned needs no look at whether it counts from the end: so rows
-are told apart by the constants below, all of them unsigned, as a signed one would make a float of each sum.
+are marked by the constants below, all of them unsigned, as a signed one would make a float of each sum.
 """
 
 from typing import Any, NamedTuple

@@ -96,7 +96,7 @@ class Warps:
         return b.shuffle_vector(first, ir.Constant(vector, ir.Undefined), zeros)
 
     def load(self, data: Any, at: Any, nth: Any, vector: Any) -> Any:
-        """Load the n-th vector of those that begin at an index."""
+        """Load the n-th vector from an index on."""
         b = self.builder
         place = b.gep(data, [b.add(at, b.mul(nth, nth.type(WIDTH)))])
         loaded = b.load(b.bitcast(place, vector.as_pointer()))

@@ -30,7 +30,7 @@ def _allocate(pred_first: Any, pred: Any, loops: Any, slots: Any, work: Any) -> 
     )
     _lifetimes(pred_first, pred, loops, begin, end)
     count = free_count = 0
-    for early in (True, False):  # first those that are needed from the start of the program on
+    for early in (True, False):  # first values that are needed from the start of the program on
         for i in range(length):
             result = -1 if early else ending[i]
             while result >= 0:

@@ -69,7 +69,7 @@ def estimate(
 ) -> Estimate:
     """Estimate all configurations from those that were read, in `results`, by their indices.
 
-    Whether a launch runs is for a GPU with these `limits` (scalars). Where the compiler is told of the
+    Whether a launch runs is for a GPU with these `limits` (scalars). Where the compiler knows of the
     block's size (`held`, by `__launch_bounds__`), registers are at most what lets the launch run.
 
     **Raises:** ValueError if fewer than two of these compiled.

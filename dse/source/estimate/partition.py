@@ -1,7 +1,7 @@
 """Parts configurations that are kernels of their own: with shared memory or without, say.
 
 What one does tells little of another, so each is chosen from and estimated separately. What tells them apart
-is found on those that are compiled: flags, names of two values that decide on phases and kinds of access.
+is found on the compiled ones: flags, names of two values that decide on phases and kinds of access.
 """
 
 from collections.abc import Mapping

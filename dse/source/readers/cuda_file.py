@@ -20,7 +20,7 @@ from dse.source.readers.given import Given, build_with, refuse
 
 
 def load(path: Path, given: Given) -> Description:
-    """Read a kernel from such a file: one launch, or those that are tried.
+    """Read a kernel from such a file: one launch, or several that are tried.
 
     Arguments that are not given are arrays of which nothing is known, and numbers that are not stated. Those
     that are given as numbers are sizes of the problem, which block and grid may be expressions of.
@@ -123,7 +123,7 @@ def _numbers(
 def _arguments(
     placed: Mapping[int, str], declared: Sequence[Declared] | None, problem: Mapping[str, Number]
 ) -> tuple[Expression | ArrayArgument | tuple[Expression, ...] | None, ...]:
-    """Read the arguments: sizes of the problem by name, and as unknown those that are not given."""
+    """Read the arguments: sizes of the problem by name; an argument without a value is unknown."""
     if declared is None:
         return tuple(_given_argument(text, None) for text in placed.values())
     return tuple(

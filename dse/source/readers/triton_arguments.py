@@ -43,7 +43,7 @@ def sized(
 def stated(
     name: str, kind: str, texts: Mapping[str, str], sizes: Mapping[str, Number], allowed: Collection[str]
 ) -> tuple[str, Argument]:
-    """Return an argument's type, "" where its value tells, and what is said of it."""
+    """Return an argument's type, "" where its value tells, and its statement."""
     where = f"given.arguments: {name}"
     if name in sizes:
         return kind, parse(name, where, sizes)

@@ -27,7 +27,7 @@ Argument = Expression | ArrayArgument | Contents | DescriptorArgument | None
 
 @dataclass(frozen=True)
 class Stated:
-    """What is said of a kernel besides its function."""
+    """Facts of a kernel besides its function."""
 
     types: Mapping[str, str] = field(default_factory=dict)  # of arguments, as Triton or NumPy writes them
     arguments: Mapping[str, Argument] = field(default_factory=dict)

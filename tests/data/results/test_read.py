@@ -167,6 +167,27 @@ def test_two_rankings_of_the_same_configurations_are_one_space(tmp_path):
     assert space.source == "phase.parquet, roofline.parquet"
 
 
+def test_two_runs_of_a_model_are_compared(tmp_path):
+    def run(name, block, time_ms):
+        rows = {"kernel": ["k"] * len(block), "gpu": ["A"] * len(block), "model": ["phase"] * len(block)}
+        times = [t * 1e-3 for t in time_ms]
+        return table(tmp_path / f"{name}.parquet", rows | {"block": block, "time_s": times})
+
+    before = run("before", [1, 2, 4, 8], [3.0, 2.0, 4.0, 5.0])
+    results = read([before, run("after", [4, 1, 2], [1.0, 3.0, 2.2])])
+    [space] = results.spaces
+    assert space.forecasts["phase"]["time_s"].tolist() == [3e-3, 2e-3, 4e-3, 5e-3]
+    assert space.forecasts["phase (after.parquet)"]["time_s"][:3].tolist() == [3e-3, 2.2e-3, 1e-3]
+    assert np.isnan(space.forecasts["phase (after.parquet)"]["time_s"][3])
+    assert results.notes == (
+        "phase, after.parquet beside before.parquet: 3 configurations are in both (1 in before.parquet "
+        "alone); 2 times differ, by -32.5% in the median; the fastest configuration is another, -50.0%.",
+    )
+    assert "; all times are the same." in read([before, run("again", [1, 2], [3.0, 2.0])]).notes[0]
+    apart = read([before, run("other", [8, 16, 32], [1.0, 1.0, 1.0])])
+    assert (len(apart.spaces), apart.notes) == (2, ())
+
+
 def test_scores_of_models(tmp_path):
     path = tmp_path / "scores.json"
     path.write_text(

@@ -420,7 +420,7 @@ _row("s_trunc_f32", "salu", "f=f", np.trunc, 1)
 _row("s_rndne_f32", "salu", "f=f", np.rint, 1)
 for _name, _function in _FLOAT_ORDER.items():
     _row(f"s_cmp_{_name}_f32", "salu", "c=ff", _function, 1)
-_row("s_getpc_b64", "salu", "U=", lambda: np.zeros((1, 1, 1), U64))  # symbols are told from there
+_row("s_getpc_b64", "salu", "U=", lambda: np.zeros((1, 1, 1), U64))  # symbols are relative to it
 _row("s_getreg_b32", "salu", special="getreg")
 _row("s_setreg_b32 s_setreg_imm32_b32 s_round_mode s_denorm_mode s_setprio s_sethalt", "other")
 _row("s_memtime s_memrealtime", "smem", "U=", lambda: np.zeros((1, 1, 1), U64))

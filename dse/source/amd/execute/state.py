@@ -77,7 +77,7 @@ class WaveMachine:
         self.alive = self.set_of(np.ones((len(blocks), waves, 1), bool))
         self.steered_by_block = False  # whether a branch may depend on the block's number
         self.running = self.alive
-        self.waves: np.ndarray | None = None  # those that execute, None: all that are alive
+        self.waves: np.ndarray | None = None  # waves that execute; None: all that are alive
         self.active: np.ndarray | None = self.exists  # lanes that execute, None: all that exist
         self._active: dict[tuple[int, int], tuple[np.ndarray, np.ndarray | None]] = {}
         self._any: dict[int, tuple[np.ndarray, np.ndarray]] = {}

@@ -58,7 +58,7 @@ class WaveTiming:
 
 
 def timing(listing: Listing, gpu: Gpu, turns: Turns, global_latency: float) -> WaveTiming:
-    """Return the cycles of a GPU (scalars). `global_latency` is an average load's."""
+    """Return the cycles of a GPU (scalars). `global_latency` is an average load's, spills included."""
     turn, fp32 = turns.turn, float(gpu.cpi.fp32)
     names = ("fp32", "fp64", "int32", "imul32", "sfu")
     interval = {name: turn * max(1.0, float(getattr(gpu.cpi, name)) / fp32) for name in names}
@@ -67,8 +67,7 @@ def timing(listing: Listing, gpu: Gpu, turns: Turns, global_latency: float) -> W
     latency |= {
         "shared": float(gpu.latency.shared),
         "constant": float(gpu.latency.l1),
-        "local": float(gpu.latency.l1),
-        "global": global_latency,
+        **dict.fromkeys(("global", "local"), global_latency),
         "uniform": turn,
         "control": turns.mask,
         "other": turn,

@@ -29,7 +29,7 @@ class Request(NamedTuple):
     name: str  # of the file, for messages
     options: list[str]
     expression: str = ""  # a C++ expression for the kernel, whose name in the code is wanted
-    headers: tuple[tuple[str, str], ...] = ()  # name and text of those that no folder has
+    headers: tuple[tuple[str, str], ...] = ()  # name and text of headers that no folder has
 
 
 class Answer(NamedTuple):

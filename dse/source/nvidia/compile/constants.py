@@ -311,7 +311,7 @@ _DECLARED = re.compile(
 
 
 def _lines(text: str) -> Sequence[str]:
-    """Split a text into lines without comments, those that continue joined."""
+    """Split a text into lines without comments; continued lines are joined."""
     bare = _COMMENT.sub(lambda match: " " + "\n" * match[0].count("\n"), text)
     return re.sub(r"\\\s*\n", " ", bare).splitlines()
 

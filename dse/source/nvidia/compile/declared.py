@@ -20,7 +20,7 @@ class Declared:
 
 
 def kernels_in(source: CudaSource) -> list[str]:
-    """List the kernels of a file; of a CUDA file those that its text declares, whatever macros leave."""
+    """List the kernels of a file; of a CUDA file what its text declares, whatever macros leave."""
     if cubin := source.cubin:
         return list(elf.read(cubin, source.path))
     if Path(source.path).suffix == ".sass":

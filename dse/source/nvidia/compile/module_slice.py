@@ -27,7 +27,15 @@ from typing import Any
 from dse.core.files import is_file, is_folder, read_text
 from dse.errors import DseError, one_line
 from dse.source.nvidia.compile.absent import Absent, noted, stand_in
-from dse.source.nvidia.compile.statements import Leaf, leaves, of_triton, plainly_bound, says_jit, statements
+from dse.source.nvidia.compile.statements import (
+    Leaf,
+    leaves,
+    levels,
+    of_triton,
+    plainly_bound,
+    says_jit,
+    statements,
+)
 
 # What computes and does nothing else.
 IMPORTED = (
@@ -39,6 +47,7 @@ IMPORTED = (
 REFUSED = ("open", "exec", "eval", "compile", "input", "breakpoint", "exit", "quit", "help")
 _OF_TUNING = ("key", "reset_to_zero", "restore_value")  # the autotuner checks them, nothing here needs them
 _MOST_DECORATORS = 16
+MOST_LEVELS = 500  # of nested syntax: half of what Python compiles
 _NOTHING = Absent("nothing")
 
 
@@ -53,8 +62,15 @@ class Module:
         text = read_text(path) if path.suffix == ".py" else ""
         try:
             self.tree = ast.parse(text)
-        except (SyntaxError, RecursionError, ValueError) as error:
+            deep = levels(self.tree) > MOST_LEVELS
+        except RecursionError:
+            deep = True
+        except (SyntaxError, ValueError) as error:
             raise DseError(f"{path}: import: {type(error).__name__}: {one_line(str(error))}") from None
+        if deep:
+            raise DseError(
+                f"{path}: import: found code nested too deeply, expected at most {MOST_LEVELS} levels"
+            )
         self.leaves = list(leaves(self.tree.body))
         self.of: dict[str, list[Leaf]] = defaultdict(list)
         imported = {name for leaf in self.leaves if leaf.imports for name in leaf.binds}

@@ -41,6 +41,14 @@ def statements(node: ast.AST) -> Iterator[ast.stmt]:
             yield from statements(child)
 
 
+def levels(node: ast.AST) -> int:
+    """Count how deep syntax is nested, without a call a level."""
+    count, level = 0, [node]
+    while level:
+        count, level = count + 1, [child for above in level for child in ast.iter_child_nodes(above)]
+    return count
+
+
 def _looked_up(node: ast.AST) -> frozenset[str]:
     return frozenset(name.id for name in ast.walk(node) if isinstance(name, ast.Name))
 

@@ -42,6 +42,7 @@ TRUTH = ":bool"  # of an option
 NONE = "None"  # the type of a pointer that is not passed
 ALIGNED = 16  # bytes, and what numbers are divided by
 ARCHITECTURES = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
+_OF_ASSEMBLER = re.compile(r"; error\s*:\s*(.+)")  # of ptxas, whose log ends with the command
 
 # Triton's names of types, by those of NumPy and PyTorch.
 TYPES = {
@@ -63,7 +64,7 @@ class Specialised(NamedTuple):
 
 
 class Tensor(NamedTuple):
-    """What Triton is told of a tensor descriptor."""
+    """The type of a tensor descriptor, as Triton takes it."""
 
     type: str  # of an element
     block: tuple[int, ...]
@@ -370,11 +371,22 @@ def constant(text: str) -> Any:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the last line of the innermost error."""
+    """Return what the innermost error says, and the line of the kernel at which the compiler stopped."""
+    place = _line_of(error)
     while error.__cause__ is not None:
         error = error.__cause__
+        place = _line_of(error) or place
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    said = lines[-1] if lines else type(error).__name__
+    if assembler := _OF_ASSEMBLER.search(str(error)):
+        return assembler[1]
+    said = f"{type(error).__name__}: {said}" if isinstance(error, LookupError) else said
+    return f"{said}, at `{place}`" if place else said
+
+
+def _line_of(error: BaseException) -> str:
+    lines, number = getattr(error, "src", None), getattr(getattr(error, "node", None), "lineno", None)
+    return lines.splitlines()[number - 1].strip() if isinstance(lines, str) and number else ""
 
 
 @contextmanager

@@ -121,7 +121,9 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
         return
     words = memory.load(block, flat, step.bytes)
     stored = memory.taint(block, flat, step.bytes)
-    if step.atomic:
+    if step.atomic and step.has("ARRIVE"):
+        words[1] = words[1] ^ _PHASE  # the phase of which it tells is over when it is waited for
+    elif step.atomic:
         words, new = _atomic(step, flat + (block << 32), words[0], values)
         memory.store(block, flat, 4, [new], stored | union(data_taint, lanes))
         taint = taint | (machine.source("the order of atomic operations") if step.writes else 0)
@@ -145,6 +147,7 @@ def _access_local(machine: Machine, step: Step, address: np.ndarray, lanes: Lane
         machine.write(first + number, _extended(word, step), taint | unknown, lanes)
 
 
+_PHASE = _U32(1 << 31)  # of the upper word of a barrier before compute capability 9.0
 _ATOMIC = {
     "MIN": np.minimum,
     "MAX": np.maximum,

@@ -119,7 +119,7 @@ def dependence_graph(
 
 
 def _needs(steps: Sequence[Step], loops: Sequence[RolledLoop]) -> list[set[int]]:
-    """Find those that each instruction waits for. From its second trip on, a loop finds what the last trip
+    """Find what each instruction waits for. From its second trip on, a loop finds what the last trip
     left.
     """
     needs: list[set[int]] = [set() for _ in steps]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 def dominators(
     nodes: Sequence[int], after: Mapping[int, Sequence[int]], start: int
 ) -> dict[int, frozenset[int]]:
-    """Find for each node those that are on all ways to it from the start, itself among them.
+    """Find for each node the nodes on all ways to it from the start, itself among them.
 
     `after` holds the nodes behind each.
     """

@@ -205,7 +205,7 @@ def _dependences(node_of: Mapping[int, int], control: ControlFlow) -> list[Depen
 
 
 def _first_uses(control: ControlFlow, index: int, place: int, slots: frozenset[int]) -> set[tuple[int, bool]]:
-    """(step, whether in a later trip of a loop) of those that are the first to use slots on their way.
+    """(step, whether in a later trip of a loop) of the first instructions on their way to use slots.
 
     Ways begin at a place in a basic block.
     """

@@ -197,7 +197,7 @@ def write_graph(path: Path | str, graph: NamedCase, summary: str = "") -> None:
 def text(graph: NamedCase, summary: str = "") -> str:
     """Write a graph as TOML, from which `dse.simulator.case.graph_file.load` makes the same again.
 
-    An instruction names its λ and Λ where they are not those that most of its subsystem have.
+    An instruction names its λ and Λ where they differ from those of most of its subsystem.
     """
     case = graph.case
     core = [(name, getattr(case, name)) for name in ("warps", "slots", "groups", "order", "scheduler")]

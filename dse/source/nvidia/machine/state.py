@@ -277,13 +277,15 @@ class Machine:
     def note_unknown(self, step: Step, what: str, taint: Taint, lanes: Lanes) -> None:
         """Keep in mind that something of a step depends on unknown data.
 
-        **Raises:** DseError if it is an address or a branch that depends on an instruction without a rule.
+        **Raises:** DseError if it is an address or a branch that depends on an instruction without a rule;
+        results of tensor cores and in half precision are data as any, which branches may depend on.
         """
         if isinstance(taint, np.ndarray):
             taint = union(taint, lanes)
         if taint:
             for bit, (unsupported, reason) in self._unsupported.items():
-                if taint & bit and what != "guard":  # a guard decides on one access alone
+                data = what == "branch" and unsupported.pipe in ("tensor", "fp16")
+                if taint & bit and what != "guard" and not data:  # a guard decides on one access alone
                     raise self.program.error(
                         unsupported, f"found {reason}, expected what an address or a branch may depend on"
                     )

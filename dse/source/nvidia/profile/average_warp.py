@@ -18,10 +18,10 @@ _WORK = {name: (name,) for name in ("fp64", "int32", "imul32", "sfu", "barrier")
 _LOADS, _STORES = ("global load", "local load"), ("global store", "local store")
 _GLOBAL, _LOCAL = ("global load", "global store"), ("local load", "local store")
 _SHARED = ("shared load", "shared store")
-# The class of what a warp waits for, as in `single_warp.timing`; loads and copies are told apart by memory.
+# The class of what a warp waits for, as in `single_warp.timing`; loads and copies have one for each memory.
 _LATENCY_OF = {
     "fp32": "fp32", "fp16": "fp32", "fp64": "fp64", "int32": "int32", "uniform": "int32", "imul32": "imul32",
-    "sfu": "sfu", "shared": "shared", "constant": "shared", "other": "shared", "local": "l1",
+    "sfu": "sfu", "shared": "shared", "constant": "shared", "other": "shared",
     **dict(zip(MMA, MMA, strict=True)),
 }  # fmt: skip
 
@@ -164,7 +164,7 @@ def _waits(phase: PhaseCounts) -> dict[str, float]:
             waits[name] += waited[source]
         served = (phase.traffic or _without_caches(phase)).served
         for level, share in zip(("l1", "l2", "dram"), served, strict=True):
-            waits[level] += waited["global"] * share
+            waits[level] += (waited["global"] + waited["local"]) * share
     return waits
 
 

@@ -29,7 +29,7 @@ from dse.source.nvidia.sass.usual import usual_guards
 _PASS = 128  # bytes of shared memory
 # Of what moves data between global and shared memory, what it does to shared memory.
 _OTHER_END = {"copy": "shared store", "box load": "shared store", "box store": "shared load"}
-# What accesses are told apart by; an atomic counts as a store if nothing is returned, else as a load.
+# What distinguishes accesses; an atomic counts as a store if nothing is returned, else as a load.
 ACCESSES = ("global load", "global store", "shared load", "shared store", "local load", "local store")
 
 

@@ -64,9 +64,8 @@ def timing(gpu: Gpu, global_latency: float | None = None) -> Timing:
         "tensor": 0.0,  # each kind has its own
         "uniform": latency["int32"],
         "constant": latency["shared"],
-        "local": float(gpu.latency.l1),
         **dict.fromkeys(
-            ("global", "texture", "copy"),
+            ("global", "local", "texture", "copy"),
             float(gpu.latency.dram) if global_latency is None else global_latency,
         ),
         "other": latency["shared"],  # reading a special register takes about as long

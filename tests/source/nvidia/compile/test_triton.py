@@ -170,7 +170,7 @@ def test_what_does_not_compile_is_a_result(file):
     assert isinstance(made, Failure)
     assert made.reason == "compile error"
     assert "kernels.py: scale: " in made.message
-    assert "power of 2" in made.message
+    assert "power of 2, at `at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)`" in made.message
     assert "\n" not in made.message
 
 
@@ -194,6 +194,7 @@ def test_kernels_of_a_file(file):
         (CODE, "", r"kernels.py: kernel: found several, expected one of scale"),
         ("x = 1", "", r"kernels.py: kernel: found none, expected a function with @triton.jit"),
         ("def f(:", "", r"kernels.py: import: SyntaxError: invalid syntax"),
+        (f"x = {'1+' * 1500}1", "", r"kernels.py: import: found code .*, expected at most 500 levels"),
         ("scale = 1", "scale", r"kernel: found scale, which is not Triton's, expected a function"),
         ("scale = other()", "scale", r"found scale, which is not there \(NameError: name 'other'"),
     ],

@@ -385,6 +385,21 @@ def test_form_that_matters_but_has_no_rule_is_named():
     code = ("S2R R0, SR_TID.X", "HMUL2 R2, R0, R0", "STG.E [R2.64], R1", "EXIT")
     with pytest.raises(DseError, match=r"toy: instruction 0x10 \(HMUL2 R2, R0, R0\)"):
         run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
+    branch = ("HMUL2 R2, R0, R0", "ISETP.GE.AND P0, PT, R2, RZ, PT", "@P0 BRA 0x40", "NOP", "EXIT")
+    machine = run(bind_program(program(_toy(*branch))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
+    assert machine.sources == ["results of HMUL2"]  # data as any
+
+
+def test_a_phase_is_over_when_it_is_waited_for_before_compute_capability_9():
+    code = (
+        "ATOMS.ARRIVE.64 R2, [RZ]",  # R3: the upper word, whose highest bit is the phase
+        "LDS R4, [0x4]",
+        "LOP3.LUT P0, RZ, R4, 0x80000000, R3, 0x48, !PT",
+        "@!P0 BRA 0x10",
+        "EXIT",
+    )
+    machine = run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
+    assert warp_instructions(machine) == 5  # nobody waits a second time
 
 
 def test_threads_that_wait_for_ever_are_an_error():

@@ -1,5 +1,6 @@
 """The average warp as models take it, against counts made by hand."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from dse.errors import DseError
 from dse.hardware import gpus
 from dse.models.phase import latency
 from dse.source.machine.launch import LaunchArguments
+from dse.source.nvidia.caches.cache_model import Traffic
 from dse.source.nvidia.machine.state import BoundProgram
 from dse.source.nvidia.profile.average_warp import warp_counts
 from dse.source.nvidia.profile.characterise import Characterisation, characterise, prepare
@@ -117,6 +119,16 @@ def test_tensor_cores_are_not_silently_left_out():
     work = to_kernel(warp_counts(result)).work
     assert work.mma_fp16 == 16 * 8 * 16
     assert work.mma_warp == 1
+
+
+def test_spilled_words_are_waited_for_where_they_come_from():
+    code = "\t.target sm_80\n\t.section .text.toy,\n  /*0000*/ LDL R0, [R1] ;\n  /*0010*/ FADD R2, R0, R0 ;"
+    launch = LaunchArguments((1, 1, 1), (32, 1, 1))
+    result = characterise(parse(f"{code}\n  /*0020*/ EXIT ;", "toy.sass")[0], launch, timing(a100(), 400.0))
+    assert result.phases[0].walk.cycles > 400
+    phase = replace(result.phases[0], traffic=Traffic(loads=4.0, loads_past_l1=4.0, loads_past_l2=1.0))
+    waits = to_kernel(warp_counts(replace(result, phases=(phase,)))).phases[0].waits
+    assert (float(waits.l1), float(waits.l2), float(waits.dram)) == (0.0, 0.75, 0.25)
 
 
 def test_textures_are_not_silently_left_out():

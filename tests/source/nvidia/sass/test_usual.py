@@ -1,6 +1,6 @@
 """Functions have code for numbers at the edges of their format, which unknown data does not reach."""
 
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -21,48 +21,49 @@ extern "C" __global__ void f(float* y, const float* x)
 """
 
 
-def counted(folder: Path, work: str, arch: int = 86) -> Characterisation:
-    path = folder / "f.cu"
+OPERATIONS = {  # of a thread
+    "v = rsqrtf(v)": 0,  # two multiplications scale what is close to zero
+    "v = __expf(v)": 1,  # of log2 e
+    "v = sqrtf(v)": 4,  # two multiplies and two multiply-adds after the reciprocal root
+    "v = 3.0f / v": 5,  # two steps of Newton's
+    "v = v > 1.0f ? v * v + 3.0f : v": 0.5,  # of this nothing is known
+}
+DOUBLE = {"v = 3.0 / (1.0 + v)": 45, "v = sqrt((double)v)": 45, "v = log((double)v)": 90}  # instructions
+POWER, LOOP = "v = powf(v, 1.7f)", "while (v != 0.0f) v *= 0.5f"
+Counted = Callable[[str], Characterisation]
+
+
+@pytest.fixture(scope="module", params=[75, 86])
+def counted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Counted:
+    """Counts of each kind of work; all are disassembled together, which one process does as fast."""
+    path = tmp_path_factory.mktemp("usual") / "f.cu"
     path.write_text(CODE)
-    made = compile_source(read_source(path, "f"), arch, {"WORK": work})
-    assert isinstance(made, Compiled)
-    (listing,) = disassemble([made.binary])
-    return characterise(prepare(listing), LaunchArguments((4, 1, 1), (256, 1, 1), (None, None)))
+    source, works = read_source(path, "f"), (*OPERATIONS, *DOUBLE, POWER, LOOP)
+    made = [compile_source(source, request.param, {"WORK": work}) for work in works]
+    listings = disassemble([each.binary for each in made if isinstance(each, Compiled)])
+    listed = dict(zip(works, listings, strict=True))
+    launch = LaunchArguments((4, 1, 1), (256, 1, 1), (None, None))
+    return lambda work: characterise(prepare(listed[work]), launch)
 
 
-@pytest.mark.parametrize("arch", [75, 86])
-@pytest.mark.parametrize(
-    ("work", "operations"),
-    [
-        ("v = rsqrtf(v)", 0),  # two multiplications scale what is close to zero
-        ("v = __expf(v)", 1),  # of log2 e
-        (
-            "v = sqrtf(v)",
-            4,
-        ),  # two multiplies and two multiply-adds after the reciprocal root
-        ("v = 3.0f / v", 5),  # two steps of Newton's
-        ("v = v > 1.0f ? v * v + 3.0f : v", 0.5),  # of this nothing is known
-    ],
-)
-def test_only_what_usual_numbers_need_counts(tmp_path: Path, work: str, operations: float, arch: int) -> None:
-    result = counted(tmp_path, work, arch)
+@pytest.mark.parametrize(("work", "operations"), OPERATIONS.items())
+def test_only_what_usual_numbers_need_counts(counted: Counted, work: str, operations: float) -> None:
+    result = counted(work)
     assert result.fp32_ops / (4 * 256) == operations
     assert result.insts() / result.warps < 30  # those at the edges take a hundred
 
 
-@pytest.mark.parametrize(
-    ("work", "insts"), [("v = 3.0 / (1.0 + v)", 45), ("v = sqrt((double)v)", 45), ("v = log((double)v)", 90)]
-)
-def test_so_it_is_in_double_precision(tmp_path: Path, work: str, insts: int) -> None:
-    result = counted(tmp_path, work)
+@pytest.mark.parametrize(("work", "insts"), DOUBLE.items())
+def test_so_it_is_in_double_precision(counted: Counted, work: str, insts: int) -> None:
+    result = counted(work)
     assert 25 < result.insts() / result.warps < insts
 
 
-def test_powers_are_neither_of_zero_nor_of_one(tmp_path: Path) -> None:
-    assert counted(tmp_path, "v = powf(v, 1.7f)").fp32_ops / (4 * 256) > 30
+def test_powers_are_neither_of_zero_nor_of_one(counted: Counted) -> None:
+    assert counted(POWER).fp32_ops / (4 * 256) > 30
 
 
-def test_a_loop_until_a_number_is_zero_ends(tmp_path: Path) -> None:
-    result = counted(tmp_path, "while (v != 0.0f) v *= 0.5f")
+def test_a_loop_until_a_number_is_zero_ends(counted: Counted) -> None:
+    result = counted(LOOP)
     assert {"branch"} == {each.what for each in result.unknown}
     assert result.insts() / result.warps < 40
