@@ -30,14 +30,15 @@ TOLERANCE = 0.02  # standard error of what is counted, relative: more blocks are
 _FIRST = 32  # blocks of the first census, which tells what more of them cost
 _MOST = 2**12  # blocks of a census
 _WORK = 2**23, 2**25, 2**27  # threads times basic blocks executed, of a census; more where a spread is left
+_BYTES = 2**31  # of memory, of a census
 _STRATA = 16  # blocks that execute in more ways are ordered by their instructions, and cut into this many
 _CHECKS = 6  # blocks whose accesses are compared
 _MEMBERS = 32  # blocks run where accesses differ
 
 Ran = TypeVar("Ran")
 # Runs blocks as far as control needs it: (how often each executes each piece of code, [pieces, blocks];
-# instructions of a piece; pieces executed one after another).
-Control = Callable[[Sequence[Dimensions]], tuple[np.ndarray, np.ndarray, int]]
+# instructions of a piece; pieces executed one after another; bytes that were held).
+Control = Callable[[Sequence[Dimensions]], tuple[np.ndarray, np.ndarray, int, int]]
 # Proves which blocks execute the same, from the pieces that one executes and the most blocks to run: their
 # boxes, none spanning cells of the grid, or why not; nothing where it was not tried.
 Proof = Callable[[int, int], Boxes | str]
@@ -127,7 +128,7 @@ class _Census:
         self.random = np.random.default_rng(_FIRST)
         steps = self._take(_FIRST, control)
         for work in _WORK:
-            wanted = min(_MOST, self.count, work // (threads * steps))
+            wanted = min(_MOST, self.count, work // (threads * steps), int(_BYTES / self.bytes))
             if wanted > self.drawn.sum() < self.count:
                 self._take(wanted, control)
             if self.error <= TOLERANCE / 2:
@@ -148,7 +149,8 @@ class _Census:
         where = where.ravel()
         self.corner = where[len(drawn) :]  # places of the corners
         self.drawn = np.bincount(where[: len(drawn)], minlength=len(self.places))  # how often
-        self.counts, self.lengths, steps = control(_as_blocks(self.places))
+        self.counts, self.lengths, steps, held = control(_as_blocks(self.places))
+        self.bytes = max(held, 1) / len(self.places)  # of a block
         self.proven = False
         self._compare()
         self.mean = float(self.insts @ self.drawn) / len(drawn)

@@ -43,10 +43,12 @@ class ExecutedLaunch:
 
         steered: list[bool] = []
 
-        def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int]:
+        def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int, int]:
             machine, _ = execute(self.code, launch, blocks, shared_bytes)
             steered.append(machine.steered_by_block)
-            return executions(machine, len(self.code.stretches)), lengths, len(machine.trace)
+            held = {id(x): x.nbytes for access in machine.accesses for x in (access.base, access.lanes)}
+            counts = executions(machine, len(self.code.stretches))
+            return counts, lengths, len(machine.trace), sum(held.values())
 
         def prove(steps: int, most: int) -> Boxes | str:
             return "" if any(steered) else Boxes.alike(len(lengths))

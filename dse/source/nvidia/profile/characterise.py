@@ -229,12 +229,12 @@ def run_sample(
     **Raises:** as `dse.source.nvidia.execute.interpret.run`.
     """
 
-    def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int]:
+    def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int, int]:
         machine = run(bound_for(ready, Purpose.CONTROL), launch, blocks, step_limit)
         lengths = np.zeros(machine.bound.rows)
         for block in machine.program.blocks:
             lengths[2 * block.index] = len(block.steps)
-        return total_counts(machine), lengths, len(machine.trace)
+        return total_counts(machine), lengths, len(machine.trace), 0  # for control no addresses are kept
 
     def prove(steps: int, most: int) -> Boxes | str:
         limit = min(step_limit, max(5_000, 4 * steps))
