@@ -211,6 +211,7 @@ def _one(
     from dse.core.precision import in_64_bits
     from dse.kernels.description import describe
     from dse.source.explain.nvidia import configured, failed
+    from dse.source.kernel import warn_of_blocks
     from dse.source.nvidia.compile.contract import Failure
     from dse.source.toolchain import toolchain
 
@@ -220,6 +221,7 @@ def _one(
     [result] = tools.characterise_all(source, tools.architecture(gpu.gpu, source), [wanted], gpu.gpu)
     if isinstance(result, Failure):
         raise failed(description, result, configuration)
+    warn_of_blocks(description.name, [result])
     with in_64_bits():
         kernel, resources = None, None
         if description.described:
@@ -276,6 +278,8 @@ def _details(profile: "KernelProfile") -> Iterator[Row]:
     yield _row("all phases", "instructions", counts.insts() / counts.warps)
     yield _row("all phases", "blocks executed", counts.sampled)
     yield _row("all phases", "standard error by the choice of blocks", counts.spread)
+    if counts.unseen:
+        yield _row("all phases", "blocks not proven to be like those executed", counts.unseen)
     for address, loop_counts in counts.estimated.items():
         loop = f"loop at 0x{address:x}: "
         yield _row("all phases", loop + "trips whose sectors and passes are estimated", loop_counts.trips)
@@ -303,6 +307,7 @@ def _every(
 
     from dse.report.show import progress
     from dse.source.explain.nvidia import phases
+    from dse.source.kernel import warn_of_blocks
     from dse.source.launches import check_threads, configurations
     from dse.source.nvidia.compile.contract import Failure
     from dse.source.toolchain import toolchain
@@ -322,6 +327,7 @@ def _every(
     arch = tools.architecture(gpu.gpu, source)
     with progress(f"Reading {description.name}", len(wanted)) as advance:
         results = tools.characterise_all(source, arch, wanted, gpu.gpu, progress=advance)
+    warn_of_blocks(description.name, results)
     rows: list[Row] = []
     of_phases: list[list[Row]] = []
     impossible = _cannot_run(results, gpu)

@@ -1,7 +1,7 @@
 """Kernels read from their source: configurations that are compiled and executed, or estimated from such."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -45,6 +45,21 @@ class Toolchain:
 def of_cuda(gpu: Gpu) -> Toolchain:
     """Return CUDA's, whatever the GPU."""
     return CUDA
+
+
+def warn_of_blocks(name: str, read: Iterable[KernelProfile | Failure]) -> None:
+    """Warn how far running some blocks leaves counts uncertain, if that is much, and of blocks not known."""
+    counts = [result.counts for result in read if isinstance(result, KernelProfile)]
+    spreads = [launch.spread for launch in counts]
+    if unseen := [launch for launch in counts if launch.doubtful]:
+        most = max(unseen, key=lambda launch: launch.unseen)
+        found = f"{most.unseen:,} of {most.blocks:,} blocks not looked at, in {len(unseen):,} configurations"
+        why = "branches that are known for every block: a few blocks that do far more would not be counted"
+        warnings.warn(f"{name}: blocks: found {found}, expected {why}", InputWarning, stacklevel=2)
+    if unsure := sum(spread > TOLERANCE for spread in spreads):
+        found = f"counts of {unsure:,} configurations with a standard error of up to {max(spreads):.0%}"
+        why = f"at most {TOLERANCE:.0%}: blocks differ more than the number that is run can tell"
+        warnings.warn(f"{name}: blocks: found {found}, expected {why}", InputWarning, stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -129,15 +144,9 @@ class SourceKernel:
         arch = tools.architecture(gpu, source)
         check_threads(self.name, wanted, gpu)
         with progress(f"Reading {self.name}", len(wanted)) as advance:
-            return tools.characterise_all(source, arch, wanted, gpu, self.cache, self.workers, advance)
-
-    def _warn(self, read: Mapping[int, KernelProfile | Failure]) -> None:
-        """Say how far the blocks that were run leave counts uncertain, if that is much."""
-        spreads = [result.counts.spread for result in read.values() if isinstance(result, KernelProfile)]
-        if unsure := sum(spread > TOLERANCE for spread in spreads):
-            found = f"counts of {unsure:,} configurations with a standard error of up to {max(spreads):.0%}"
-            why = f"at most {TOLERANCE:.0%}: blocks differ more than the number that is run can tell"
-            warnings.warn(f"{self.name}: blocks: found {found}, expected {why}", InputWarning, stacklevel=2)
+            results = tools.characterise_all(source, arch, wanted, gpu, self.cache, self.workers, advance)
+        warn_of_blocks(self.name, results)
+        return results
 
     def _on_one(
         self,
@@ -154,7 +163,6 @@ class SourceKernel:
         failures = _failures(read)
         if len(failures) == length:
             raise DseError(f"{self.name}: source: {next(_messages(read))}")
-        self._warn(read)
         kernel, resources = stack_profiles(results)
         return Counted.known(kernel, resources, length, failures=failures, compiled=length)
 
@@ -185,7 +193,7 @@ class SourceKernel:
         failures = _failures(read)
         if len(read) - len(failures) < 2:
             raise DseError(f"{self.name}: source: {next(_messages(read))}")
-        self._warn(read)
+        warn_of_blocks(self.name, read.values())
         guess = estimate(before, read, gpu.limits, knows_blocks(source))
         for index in set(np.flatnonzero(guess.fails).tolist()) - set(read):
             failures[index] = "too much shared memory" if before.too_large[index] else "not likely to compile"

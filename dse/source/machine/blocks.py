@@ -6,6 +6,10 @@ blocks of the inside of the grid, of an edge or of a corner execute the same, on
 not, blocks that execute alike are a stratum, and one of each is run in full. Some more of the largest are
 compared with it: if they differ in the sectors and banks that they access, many more blocks are run.
 
+A census that leaves blocks out may miss a few that do far more. So boxes of blocks that are proven to execute
+the same (`alike`), if they make up the grid, tell how many blocks are of each stratum. Where that is not
+proven, and those that were looked at are no strata either, it is stated.
+
 Source: Cochran, Sampling Techniques, 1977, sections 5.5 and 12.2 (strata, two phases); McKay, Beckman &
 Conover, Technometrics 21, 1979 (Latin hypercubes); Wolter, Introduction to Variance Estimation, 2007, section
 8.2 (successive differences); Deville & Särndal, JASA 87, 1992 (calibrated weights).
@@ -19,20 +23,25 @@ from typing import TypeVar
 
 import numpy as np
 
+from dse.source.machine.alike import Boxes
 from dse.source.machine.launch import Dimensions
 
 TOLERANCE = 0.02  # standard error of what is counted, relative: more blocks are run while it is larger
 _FIRST = 32  # blocks of the first census, which tells what more of them cost
 _MOST = 2**12  # blocks of a census
 _WORK = 2**23, 2**25, 2**27  # threads times basic blocks executed, of a census; more where a spread is left
+_BYTES = 2**31  # of memory, of a census
 _STRATA = 16  # blocks that execute in more ways are ordered by their instructions, and cut into this many
 _CHECKS = 6  # blocks whose accesses are compared
 _MEMBERS = 32  # blocks run where accesses differ
 
 Ran = TypeVar("Ran")
 # Runs blocks as far as control needs it: (how often each executes each piece of code, [pieces, blocks];
-# instructions of a piece; pieces executed one after another).
-Control = Callable[[Sequence[Dimensions]], tuple[np.ndarray, np.ndarray, int]]
+# instructions of a piece; pieces executed one after another; bytes that were held).
+Control = Callable[[Sequence[Dimensions]], tuple[np.ndarray, np.ndarray, int, int]]
+# Proves which blocks execute the same, from the pieces that one executes and the most blocks to run: their
+# boxes, none spanning cells of the grid, or why not; nothing where it was not tried.
+Proof = Callable[[int, int], Boxes | str]
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,8 @@ class Sample:
     weights: tuple[float, ...]  # they add up to the blocks of the grid
     typical: int  # index of the block that is looked into for all
     spread: float = 0.0  # standard error of what is counted that is left by running no more blocks, relative
+    unseen: int = 0  # blocks of which it is not proven how much they execute
+    doubtful: bool = False  # whether those looked at do not explain that either
 
 
 def representative(grid: Dimensions, inside: int = 1) -> Sample:
@@ -73,14 +84,16 @@ def sampled(
     control: Control,
     run: Callable[[Sequence[Dimensions]], Ran],
     accessed: Callable[[Ran], np.ndarray],
+    prove: Proof,
 ) -> tuple[Ran, Sample]:
     """Run blocks that represent a grid of blocks of this many threads.
 
-    `accessed` sums what the accesses of each block cost, [ways, blocks].
+    `accessed` sums what the accesses of each block cost, [ways, blocks]. What `control` leaves out of a large
+    grid `prove` may know.
 
     **Raises:** DseError as `control` and `run`.
     """
-    census = _Census(grid, threads, control)
+    census = _Census(grid, threads, control, prove)
     sample, strata = census.sample(members=0)
     ran = run(sample.blocks)
     apart = _spread(accessed(ran), strata, sample.weights)
@@ -88,7 +101,8 @@ def sampled(
         sample, strata = census.sample(_MEMBERS)
         ran = run(sample.blocks)
         apart = _spread(accessed(ran), strata, sample.weights)
-    return ran, replace(sample, spread=float(np.hypot(census.error, apart)))
+    spread = float(np.hypot(census.error, apart))
+    return ran, replace(sample, spread=spread, unseen=census.unseen, doubtful=census.doubtful)
 
 
 def _spread(costs: np.ndarray, strata: np.ndarray, weights: Sequence[float]) -> float:
@@ -109,16 +123,24 @@ def _spread(costs: np.ndarray, strata: np.ndarray, weights: Sequence[float]) -> 
 class _Census:
     """What many blocks of a grid execute. Arrays are [blocks], those of `corners` among them."""
 
-    def __init__(self, grid: Dimensions, threads: int, control: Control) -> None:
+    def __init__(self, grid: Dimensions, threads: int, control: Control, prove: Proof) -> None:
         self.grid, self.corners, self.count = grid, representative(grid), int(np.prod(grid))
         self.random = np.random.default_rng(_FIRST)
         steps = self._take(_FIRST, control)
         for work in _WORK:
-            wanted = min(_MOST, self.count, work // (threads * steps))
+            wanted = min(_MOST, self.count, work // (threads * steps), int(_BYTES / self.bytes))
             if wanted > self.drawn.sum() < self.count:
                 self._take(wanted, control)
             if self.error <= TOLERANCE / 2:
                 break
+        self.weights, self.unseen, self.doubtful = self.drawn, 0, False
+        if self.drawn.sum() < self.count:
+            boxes = prove(steps, min(_MOST, max(_FIRST, _WORK[1] // (threads * steps))))
+            if isinstance(boxes, Boxes):
+                self._take_over(boxes)
+            else:
+                self.unseen = self.count - len(self.places)
+                self.doubtful = bool(boxes) and (self.alike or bool(self.kind.max() >= _STRATA))
 
     def _take(self, count: int, control: Control) -> int:
         """Run this many blocks, or all if there are no more; return the pieces of code executed."""
@@ -127,13 +149,45 @@ class _Census:
         where = where.ravel()
         self.corner = where[len(drawn) :]  # places of the corners
         self.drawn = np.bincount(where[: len(drawn)], minlength=len(self.places))  # how often
-        counts, lengths, steps = control(_as_blocks(self.places))
-        self.insts = lengths @ counts
+        self.counts, self.lengths, steps, held = control(_as_blocks(self.places))
+        self.bytes = max(held, 1) / len(self.places)  # of a block
+        self.proven = False
+        self._compare()
         self.mean = float(self.insts @ self.drawn) / len(drawn)
-        self.kind = np.unique(counts, axis=1, return_inverse=True)[1].ravel()
+        return max(steps, 1)
+
+    def _compare(self) -> None:
+        """Tell how much each of the places executes, and which are alike."""
+        self.insts = self.lengths @ self.counts
+        self.kind = np.unique(self.counts, axis=1, return_inverse=True)[1].ravel()
         first, last = self.places == 0, self.places == np.array(self.grid) - 1
         self.cell = (2 * first + last) @ np.array([1, 4, 16])
-        return max(steps, 1)
+
+    def _take_over(self, boxes: Boxes) -> None:
+        """Let boxes tell how many blocks execute what, unless what was drawn tells the same.
+
+        Of few blocks most were drawn: they represent the others well enough if the mean is right.
+        """
+        own = self.places, self.counts
+        places, index, where = np.unique(
+            [*self.places, *boxes.firsts], axis=0, return_index=True, return_inverse=True
+        )
+        weights = np.bincount(where.ravel()[len(self.places) :], boxes.sizes, len(places))
+        self.places, self.counts = places, np.hstack([self.counts, boxes.counts])[:, index]
+        self._compare()
+        mean = float(self.insts @ weights) / self.count
+        large = self.count > 2 * _MOST and boxes.exact
+        if self.alike or not (large or abs(mean - self.mean) > TOLERANCE / 2 * mean):
+            self.places, self.counts = own
+            self._compare()
+            return
+        self.proven, self.mean, self.weights = True, mean, weights
+        self.corner = where.ravel()[self.corner]
+
+    @property
+    def alike(self) -> bool:
+        """Whether blocks within the inside, each edge and each corner execute the same."""
+        return len(np.unique([self.cell, self.kind], axis=1).T) == len(set(self.cell.tolist()))
 
     @property
     def error(self) -> float:
@@ -141,7 +195,7 @@ class _Census:
 
         Draws are in strata along each dimension; neighbours along the one that matters most differ by chance.
         """
-        if self.drawn.sum() == self.count:
+        if self.proven or self.drawn.sum() == self.count:
             return 0.0
         insts, places = (np.repeat(values, self.drawn, axis=0) for values in (self.insts, self.places))
         variance = min(
@@ -156,12 +210,12 @@ class _Census:
 
         One block of each stratum is taken, or `members` of all together.
         """
-        alike = len(np.unique([self.cell, self.kind], axis=1).T) == len(set(self.cell.tolist()))
-        if alike:  # within the inside, each edge and each corner
+        alike = self.alike
+        if alike:
             strata, sizes = self.cell, np.bincount(self.cell[self.corner], self.corners.weights)
         else:
             strata = self._strata()
-            sizes = np.bincount(strata, self.drawn) * self.count / self.drawn.sum()
+            sizes = np.bincount(strata, self.weights) * self.count / self.weights.sum()
         if alike and not members:
             chosen = dict(zip(self.corner.tolist(), self.corners.weights, strict=True))
             typical = int(self.corner[self.corners.typical])
@@ -187,6 +241,11 @@ class _Census:
         """Number the strata of blocks: by what they execute, or by how much if that is of many kinds."""
         if self.kind.max() < _STRATA:
             return self.kind
+        if self.proven:  # by shares of all instructions: few blocks with many of them are a stratum
+            order = np.argsort(self.insts, kind="stable")
+            share = np.cumsum((self.insts * self.weights)[order]) / (self.mean * self.count)
+            bounds = self.insts[order][np.searchsorted(share, np.arange(1, _STRATA) / _STRATA)]
+            return np.searchsorted(np.unique(bounds), self.insts)
         bounds = np.quantile(np.repeat(self.insts, self.drawn), np.arange(1, _STRATA) / _STRATA)
         return np.searchsorted(bounds, self.insts)
 

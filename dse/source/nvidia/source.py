@@ -41,7 +41,7 @@ from dse.source.nvidia.sass.listing import Listing
 from dse.source.warps import to_kernel
 from dse.types import Gpu, Kernel, Resources
 
-FORMAT = "22"  # to be changed with what is kept, and with how it is computed
+FORMAT = "23"  # to be changed with what is kept, and with how it is computed
 _BATCH = 16  # configurations that go through one process together, at most
 Code = TypeVar("Code")
 

@@ -71,26 +71,30 @@ def test_what_blocks_differ_in_comes_out_within_the_stated_spread(name, executed
         ran.append(len(blocks))
         return blocks
 
-    def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int]:
-        return of(blocks, executed), np.ones(1), 10
+    def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int, int]:
+        return of(blocks, executed), np.ones(1), 10, 0
 
-    blocks, sample = sampled(grid, 128, control, run, lambda blocks: of(blocks, not executed))
+    blocks, sample = sampled(
+        grid, 128, control, run, lambda blocks: of(blocks, not executed), lambda steps, most: "not tried"
+    )
     assert blocks == sample.blocks
     assert max(ran) < 90
     assert sum(sample.weights) == pytest.approx(prod(grid))
+    assert (sample.unseen > 0) == (prod(grid) > 2**13)
     mean = of(blocks, True)[0] @ sample.weights / prod(grid)
     expected = of(blocks_of(grid), True).mean()
     assert abs(mean - expected) <= (4 * sample.spread + 1e-9) * expected
 
 
 def test_blocks_may_execute_as_much_in_other_ways():
-    def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int]:
+    def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int, int]:
         odd = np.array([x % 2 for x, _, _ in blocks])
-        return np.array([odd, 1 - odd]) * 0.1, np.array([3.0, 3.0]), 10
+        return np.array([odd, 1 - odd]) * 0.1, np.array([3.0, 3.0]), 10, 0
 
     blocks, sample = sampled(
-        (1024, 1, 1), 128, control, lambda blocks: blocks, lambda blocks: np.zeros((1, len(blocks)))
-    )
+        (1024, 1, 1), 128, control, lambda blocks: blocks, lambda blocks: np.zeros((1, len(blocks))),
+        lambda steps, most: "not tried",
+    )  # fmt: skip
     assert sample.spread == 0
     odd = sum(weight for (x, _, _), weight in zip(blocks, sample.weights, strict=True) if x % 2)
     assert odd == pytest.approx(512)

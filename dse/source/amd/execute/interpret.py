@@ -145,6 +145,7 @@ class Scheduler:
             condition = self.conditions[name]()
             if condition is None:
                 raise NeedsData(stretch.steps[-1], "branch")
+            machine.steered_by_block |= condition.shape[0] > 1
             taken = ~condition if name in ("scc0", "vccz", "execz") else condition
             if self.loops is not None and self.loops.examined:
                 self.loops.branch(stretch.steps[-1], name)

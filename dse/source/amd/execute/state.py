@@ -75,6 +75,7 @@ class WaveMachine:
         self.r[SCC] = np.zeros((1, 1, 1), bool)
         self._sets: dict[bytes, Waves] = {}
         self.alive = self.set_of(np.ones((len(blocks), waves, 1), bool))
+        self.steered_by_block = False  # whether a branch may depend on the block's number
         self.running = self.alive
         self.waves: np.ndarray | None = None  # waves that execute; None: all that are alive
         self.active: np.ndarray | None = self.exists  # lanes that execute, None: all that exist

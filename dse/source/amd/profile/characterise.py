@@ -12,6 +12,7 @@ from dse.source.amd.profile.pipes import Turns, turns
 from dse.source.amd.profile.record import BlockRecord, executions, record
 from dse.source.amd.profile.walk import timing, walk
 from dse.source.amd.text import Listing
+from dse.source.machine.alike import Boxes
 from dse.source.machine.blocks import sampled
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.machine.recorded import cost_of_accesses
@@ -40,16 +41,24 @@ class ExecutedLaunch:
         wide_rate = float(gpu.cpi.fp64) <= float(gpu.cpi.fp32)
         lengths = np.array([(len(stretch.steps), 0) for stretch in self.code.stretches]).ravel()
 
-        def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int]:
+        steered: list[bool] = []
+
+        def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int, int]:
             machine, _ = execute(self.code, launch, blocks, shared_bytes)
-            return executions(machine, len(self.code.stretches)), lengths, len(machine.trace)
+            steered.append(machine.steered_by_block)
+            held = {id(x): x.nbytes for access in machine.accesses for x in (access.base, access.lanes)}
+            counts = executions(machine, len(self.code.stretches))
+            return counts, lengths, len(machine.trace), sum(held.values())
+
+        def prove(steps: int, most: int) -> Boxes | str:
+            return "" if any(steered) else Boxes.alike(len(lengths))
 
         def run(blocks: Sequence[Dimensions]) -> tuple[MemoryMachine, NeedsData | None, BlockRecord]:
             machine, missing = execute(self.code, launch, blocks, shared_bytes)
             return machine, missing, record(self.code, machine, self.turns, wide_rate, joins)
 
         ran, self.sample = sampled(
-            launch.grid, launch.threads, control, run, lambda ran: cost_of_accesses(ran[-1])
+            launch.grid, launch.threads, control, run, lambda ran: cost_of_accesses(ran[-1]), prove
         )
         self.machine, self.missing, self.record = ran
 
@@ -100,6 +109,8 @@ def counted(ran: ExecutedLaunch, asked: Resources) -> Characterisation:
         phases=phases,
         executed={},
         spread=sample.spread,
+        unseen=sample.unseen,
+        doubtful=sample.doubtful,
         unknown=(),
         unskipped={},
         estimated={},

@@ -23,6 +23,7 @@ from dse.source.nvidia.execute.register_changes import (
     signed,
     times,
 )
+from dse.source.nvidia.execute.semantics.logic import truth_table
 from dse.source.nvidia.sass.operands import RZ, URZ, Operand
 from dse.source.nvidia.sass.program import Step
 
@@ -214,6 +215,45 @@ def _shifted_high_word(
     return (change * 2**count - low_change) >> 32
 
 
+def _logic(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+    """Logic of a word that changes with others that do not passes some of its bits on.
+
+    If those are all from the lowest that changes up to some bit, the result changes as the word does, until
+    they overflow; if they are higher, it stays until those below them do.
+    """
+    *operands, lut = _values(step)
+    moving = [place for place, operand in enumerate(operands) if registers.change(operand) is not None]
+    if len(moving) != 1 or registers.change_inside(*operands):
+        raise Irregular("more than one of the words changes")
+    (place,) = moving
+    change, words = or_zero(registers.change(operands[place])), [registers.value(x, UINT32) for x in operands]
+
+    def result(word: np.ndarray) -> np.ndarray:
+        inputs = [*words[:place], word, *words[place + 1 :]]
+        return np.asarray(truth_table(int(lut.text, 0), np.int64(0), inputs)) & 0xFFFFFFFF
+
+    off, on = result(np.zeros((1, 1), np.int64)), result(np.full((1, 1), 0xFFFFFFFF))
+    below = ((change & -change) - 1) & 0xFFFFFFFF  # bits that do not change
+    passed, turned = on & ~off & ~below, off & ~on & ~below
+    field = passed | below
+    whole = (turned == 0) & (field & (field + 1) == 0)
+    depends = passed | turned
+    field = np.where(whole, field, (depends & -depends) - 1)  # else bits that the result has nothing of
+    if (lanes.mask & ~whole & (np.abs(change) > field)).any():
+        raise Irregular("other bits than the lowest that change are passed on")
+    low = words[place] & field
+    room = np.where(change > 0, (field - low) // np.maximum(change, 1), low // np.maximum(-change, 1))
+    limited = (change != 0) & (depends != 0) & (field != 0xFFFFFFFF)
+    registers.limit_trips(np.where(limited, room, FOR_EVER), lanes)
+    changed = np.where(whole & (passed != 0), change, 0)
+    if step.targets[0].kind == "predicate":
+        nothing = np.zeros((1, 1), np.int64), None
+        _keep_order(registers, "NE", (result(words[place]), changed), nothing, UINT32, lanes)
+    for target in step.targets:
+        if target.kind != "predicate":
+            registers.set(target, changed, lanes)
+
+
 def _select(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     a, b = _values(step)[:2]
     condition = _condition(step)
@@ -324,3 +364,7 @@ RULES: dict[str, Callable[[RegisterChanges, Step, Lanes], None]] = {
     }.items()
     for opcode in opcodes.split()
 }
+BLOCK_RULES = RULES | {
+    "LOP3": _logic,
+    "ULOP3": _logic,
+}  # from block to block; of loops such trips are too few

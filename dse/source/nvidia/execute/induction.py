@@ -13,7 +13,7 @@ from math import gcd, lcm
 import numpy as np
 
 from dse.hardware.coalescing import LINE, SECTOR
-from dse.source.machine.launch import REGION_BITS
+from dse.source.machine.launch import MIDDLE, REGION_BITS
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.execute.boxes import box_stride
 from dse.source.nvidia.execute.change_rules import RULES
@@ -29,11 +29,13 @@ from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.operands import PT, RZ, SLOTS, UPT, URZ, Operand
 from dse.source.nvidia.sass.program import Step, descriptor_slot
 
-_BARRIER_MOVES = ("BSSY", "BREAK", "BMOV")
+BARRIER_MOVES = ("BSSY", "BREAK", "BMOV")
 
 
 class Examination:
     """One trip of a loop, followed while it is executed: what changes in it, and whether that is even."""
+
+    rules = RULES
 
     def __init__(
         self,
@@ -78,7 +80,7 @@ class Examination:
         """
         registers = self.registers
         if step.guard in registers.erratic and (why := registers.why_erratic([step.guard], lanes)):
-            if step.memory or not step.needed or step.opcode in _BARRIER_MOVES:
+            if self._steered_by(step):
                 raise Irregular(why)
             registers.set_erratic(step.writes, lanes, why)
             return
@@ -91,7 +93,7 @@ class Examination:
             raise Irregular(why)
         if (slot := descriptor_slot(step)) in registers.by_slot or slot in registers.erratic:
             raise Irregular("an instruction descriptor changes")
-        if step.opcode in _BARRIER_MOVES:
+        if step.opcode in BARRIER_MOVES:
             self.end(step, guarded)
         if not step.needed or step.of_box:
             return
@@ -141,9 +143,13 @@ class Examination:
 
     # Instructions
 
+    def _steered_by(self, step: Step) -> bool:
+        """Whether more than the results of a step depends on its guard."""
+        return bool(step.memory) or not step.needed or step.opcode in BARRIER_MOVES
+
     def _compute(self, step: Step, lanes: Lanes) -> None:
         """A result of what changes."""
-        rule = RULES.get(step.opcode)
+        rule = self.rules.get(step.opcode)
         if rule is None:
             self._lose(step, lanes, f"{step.opcode} of what changes")
             return
@@ -219,6 +225,9 @@ class Examination:
         empty = step.pipe == "shared" and not self.machine.shared.words.any()
         if empty or (step.pipe == "global" and self._same_everywhere(step, lanes)):
             self.registers.set_same(step.writes, lanes)
+        elif (change := self._of_evenly_filled(step, lanes)) is not None:
+            self.registers.set(step.targets[0], change, lanes)
+            self.registers.no_longer_erratic(step.targets[0].slot, lanes)
         else:
             self._lose(step, lanes, "loads from different places")
 
@@ -239,6 +248,22 @@ class Examination:
         region = range(1 << REGION_BITS)
         self.registers.limit(address & (len(region) - 1), np.full((1, 1), stride), region, lanes)
         return True
+
+    def _of_evenly_filled(self, step: Step, lanes: Lanes) -> np.ndarray | None:
+        """The change of a word that is loaded from an argument whose words are evenly apart."""
+        stride, whole = self.strides.get(step.index), step.pipe == "global" and step.bytes == 4
+        if stride is None or stride % 4 or not whole or not step.targets:
+            return None
+        address = self.machine.base(step, step.memory[-1], True) + step.memory[-1].offset
+        address = np.broadcast_to(address, np.broadcast_shapes(address.shape, lanes.mask.shape))
+        touched = np.unique((address >> REGION_BITS)[np.broadcast_to(lanes.mask, address.shape)]).tolist()
+        memory = self.machine.memory
+        apart = memory.apart(touched[0]) if len(touched) == 1 else None
+        if apart is None:
+            return None
+        offset = address - (touched[0] << REGION_BITS) - MIDDLE
+        self.registers.limit(offset, np.full((1, 1), stride), range(memory.sizes[touched[0]] - 3), lanes)
+        return np.full((1, 1), apart * (stride // 4))
 
     def _store(self, step: Step, lanes: Lanes, changes: bool) -> None:
         """The same is stored in the same places in every trip, or nothing in memory that holds nothing."""

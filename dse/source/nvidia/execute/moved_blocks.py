@@ -4,20 +4,25 @@ Blocks in a row, along x or y, that do the same, but for addresses that move on 
 are known by the first. As with the trips of a loop that is not guessed but proven: the number of the block is
 a register that changes by one, and the change is carried through all that the first block does (`induction`),
 which says for how many blocks more all branches go the same way. Where that cannot be shown each is run.
+
+In the same way a whole grid is cut into boxes of blocks that are proven to execute the same.
 """
 
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from dse.errors import DseError
+from dse.source.machine.alike import Apart, Boxes, Followed, boxes_of
 from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.machine.recorded import total_counts
 from dse.source.machine.thread_set import Lanes
-from dse.source.nvidia.execute.induction import Examination
+from dse.source.nvidia.execute.change_rules import BLOCK_RULES
+from dse.source.nvidia.execute.induction import BARRIER_MOVES, Examination
 from dse.source.nvidia.execute.interpret import Scheduler, bound_for, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.execute.register_changes import (
     FOR_EVER,
-    Apart,
     Change,
     Irregular,
     RegisterChanges,
@@ -29,7 +34,7 @@ from dse.source.nvidia.machine.state import BoundProgram, Machine, Purpose
 from dse.source.nvidia.sass.operands import Operand
 from dse.source.nvidia.sass.program import Step
 
-_NUMBERS = "SR_CTAID.X", "SR_CTAID.Y"  # of a block along each dimension of the grid that rows may have
+_NUMBERS = "SR_CTAID.X", "SR_CTAID.Y", "SR_CTAID.Z"  # of a block along each dimension of the grid
 _HEADER = -1  # in place of the first basic block of a loop
 _ATTEMPTS = 4  # to cut rows where blocks begin to differ
 _SHORTEST = 4  # blocks in a row, mean, that are worth it
@@ -44,7 +49,7 @@ def addresses_of(
     """
     bound, limit = machine.bound, max(5_000, 4 * len(machine.trace))
     only_addresses, launch = bound_for(bound, Purpose.ADDRESSES), machine.launch
-    for axis in range(len(_NUMBERS)):
+    for axis in range(2):  # x and y
         try:
             return _by_rows(only_addresses, launch, blocks, limit, warps, axis)
         except Apart:
@@ -69,7 +74,7 @@ def _by_rows(
         if _SHORTEST * len(rows) > len(blocks):
             break
         machine = Machine(bound, launch, [blocks[row[0]] for row in rows], warps)
-        examination = _run(machine, limit, _NUMBERS[axis])
+        (examination,) = _run(machine, limit, [axis])
         parts = [part for row, more in zip(rows, examination.more, strict=True) for part in _cut(row, more)]
         if len(parts) == len(rows):
             of, ahead = np.empty(len(blocks), int), np.empty(len(blocks), int)
@@ -102,15 +107,43 @@ def _cut(row: np.ndarray, more: int) -> list[np.ndarray]:
     return np.split(row, range(more + 1, len(row), more + 1) if more else [1] if len(row) > 1 else [])
 
 
-def _run(machine: Machine, limit: int, number: str) -> "_OfBlocks":
+def _run(machine: Machine, limit: int, axes: Sequence[int]) -> "list[_OfBlocks]":
+    """Run blocks to see how the next along each of these dimensions differs.
+
+    **Raises:** Apart; DseError as `run`.
+    """
     with np.errstate(all="ignore"):
         scheduler = Scheduler(machine, limit, LoopPolicy.SKIP)
-        examination = _OfBlocks(machine, number)
-        scheduler.loops.examined.append(examination)
+        examinations = [_OfBlocks(machine, _NUMBERS[axis]) for axis in axes]
+        examinations[0].others = examinations[1:]
+        scheduler.loops.examined += examinations
         scheduler.run()
     if machine.missed_stores or _HEADER in machine.irregular:
         raise Apart(machine.irregular.get(_HEADER, "it loads what it stored"))
-    return examination
+    return examinations
+
+
+def alike_in_control(bound: BoundProgram, launch: LaunchArguments, limit: int, most: int) -> Boxes | str:
+    """Cut a grid into at most this many boxes whose blocks execute the same; say why not if it is not proven.
+
+    `bound` is for the purpose of control; `limit` the basic blocks that may be executed.
+    """
+    numbers = {operand.text for step in bound.program.steps if step.needed for operand in step.sources}
+    axes = [axis for axis in range(3) if launch.grid[axis] > 1 and _NUMBERS[axis] in numbers]
+    if not axes:
+        return Boxes.alike(bound.rows)
+
+    def follow(blocks: Sequence[Dimensions]) -> Followed:
+        machine = Machine(bound, launch, blocks)
+        examinations = _run(machine, limit, axes)
+        more = np.array([examination.changes.more for examination in examinations])
+        exact = all(examination.exact for examination in examinations)
+        return Followed(more, examinations[0].mixed, total_counts(machine), exact)
+
+    try:
+        return boxes_of(launch.grid, axes, follow, most)
+    except (Apart, DseError) as reason:
+        return str(reason)
 
 
 class _Changes(RegisterChanges):
@@ -153,16 +186,22 @@ class _Changes(RegisterChanges):
 class _OfBlocks(Examination):
     """All that the first blocks of some rows do, followed while they are run."""
 
+    rules = BLOCK_RULES
+
     def __init__(self, machine: Machine, number: str) -> None:
         """`number` is the special register that grows by one from block to block."""
-        everyone = machine.sets.of(machine.live_mask)
-        super().__init__(machine, _HEADER, len(machine.program.blocks), everyone, {}, may_estimate=False)
+        everyone, last = machine.sets.of(machine.live_mask), len(machine.program.blocks)
+        for_control = machine.bound.purpose is Purpose.CONTROL  # where addresses lie does not matter
+        super().__init__(machine, _HEADER, last, everyone, {}, may_estimate=for_control)
         self.numbered = {
             step.index
             for step in machine.program.steps
             if any(operand.text == number for operand in step.sources)
         }
         self.registers = _Changes(machine)
+        self.others: list[_OfBlocks] = []  # along other dimensions, followed after this
+        self.mixed = False  # whether a value depends on the block's numbers along two dimensions
+        self.exact = True  # whether no guard depends on what is not followed
 
     @property
     def changes(self) -> _Changes:
@@ -180,9 +219,12 @@ class _OfBlocks(Examination):
 
         **Raises:** Apart
         """
-        changing = self.changes.by_slot.keys()
+        changing = self.registers.slots
+        if self.others and step.needed and not self.mixed:
+            moved = [changing, *(other.registers.slots for other in self.others)]
+            self.mixed = sum(not slots.isdisjoint((*step.reads, step.guard)) for slots in moved) > 1
         aside = step.memory or step.index in self.numbered or step.pipe in ("control", "tensor")
-        if not aside and changing.isdisjoint(step.reads) and changing.isdisjoint(step.writes):
+        if not aside and changing.isdisjoint((*step.reads, *step.writes, step.guard)):
             return  # mostly: nothing that it reads or writes differs
         self.changes.lanes = lanes
         try:
@@ -194,6 +236,22 @@ class _OfBlocks(Examination):
                 self.registers.set(step.targets[0], np.ones((1, 1), np.int64), guarded)
         except Irregular as reason:
             raise Apart(str(reason)) from None
+
+    def _steered_by(self, step: Step) -> bool:
+        """For control, what an erratic guard turns off is a matter of its own count."""
+        if not self.may_estimate:
+            return super()._steered_by(step)
+        self.exact = False
+        return step.opcode in BARRIER_MOVES or (step.needed and (step.stores or step.atomic or step.of_box))
+
+    def _address(self, step: Step, lanes: Lanes) -> None:
+        """For control, loads alone matter; that their places differ matters where contents are known."""
+        if self.machine.bound.purpose is not Purpose.CONTROL:
+            super()._address(step, lanes)
+        elif step.needed and not step.of_box:
+            strides = [self._stride(step, address, lanes)[0] for address in step.memory]
+            known = self.strides.get(step.index, strides[-1])
+            self.strides[step.index] = known if {*strides} == {known} else None
 
     def end(self, step: Step, lanes: Lanes) -> None:
         """Check that threads go the same way in every block.

@@ -28,10 +28,6 @@ class Irregular(Exception):
     """A loop whose trips cannot be foreseen; the message says why."""
 
 
-class Apart(Exception):
-    """Blocks in a row that do not do the same."""
-
-
 def plus(a: Change, b: Change) -> Change:
     """Add two changes."""
     return b if a is None else a if b is None else a + b
@@ -101,6 +97,11 @@ class RegisterChanges:
         self.erratic = {slot: (why, tiling.by_trip(mask)[-1]) for slot, (why, mask) in wide.erratic.items()}
 
     # What is read
+
+    @property
+    def slots(self) -> set[int]:
+        """The slots that change, evenly or not."""
+        return self.by_slot.keys() | self.erratic.keys() if self.erratic else {*self.by_slot}
 
     def change(self, operand: Operand) -> Change:
         """Find the change of a 32-bit source, its sign taken in.

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from dse.source.machine.alike import Boxes
 from dse.source.machine.blocks import Sample, sampled
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.machine.recorded import MEMORY_COUNTS, PhaseSpan, cost_of_accesses, total_counts
 from dse.source.machine.thread_set import WARP
 from dse.source.nvidia.caches.cache_model import Traffic
 from dse.source.nvidia.execute.interpret import bind_program, bound_for, run
+from dse.source.nvidia.execute.moved_blocks import alike_in_control
 from dse.source.nvidia.machine.state import BoundProgram, Estimated, Machine, Purpose
 from dse.source.nvidia.profile.single_warp import Timing, Walk, longest_warp, walk
 from dse.source.nvidia.sass.listing import Listing
@@ -151,6 +153,8 @@ class Characterisation:
     unskipped: Mapping[int, str]  # loops that were run in full, and why
     estimated: Mapping[int, Estimated]  # loops whose sectors and passes are those of some trips, by address
     warp_size: int = WARP
+    unseen: int = 0  # blocks of which it is not proven how much they execute
+    doubtful: bool = False  # whether those looked at do not explain that either
 
     @property
     def blocks(self) -> int:
@@ -225,15 +229,19 @@ def run_sample(
     **Raises:** as `dse.source.nvidia.execute.interpret.run`.
     """
 
-    def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int]:
+    def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int, int]:
         machine = run(bound_for(ready, Purpose.CONTROL), launch, blocks, step_limit)
         lengths = np.zeros(machine.bound.rows)
         for block in machine.program.blocks:
             lengths[2 * block.index] = len(block.steps)
-        return total_counts(machine), lengths, len(machine.trace)
+        return total_counts(machine), lengths, len(machine.trace), 0  # for control no addresses are kept
+
+    def prove(steps: int, most: int) -> Boxes | str:
+        limit = min(step_limit, max(5_000, 4 * steps))
+        return alike_in_control(bound_for(ready, Purpose.CONTROL), launch, limit, most)
 
     full = partial(run, ready, launch, step_limit=step_limit)
-    return sampled(launch.grid, launch.threads, control, full, cost_of_accesses)
+    return sampled(launch.grid, launch.threads, control, full, cost_of_accesses, prove)
 
 
 def summary(
@@ -280,6 +288,8 @@ def summary(
             for step in block.steps
         },
         spread=sample.spread,
+        unseen=sample.unseen,
+        doubtful=sample.doubtful,
         unknown=_unknown(machine),
         unskipped={
             program_.blocks[header].steps[0].address: why for header, why in machine.irregular.items()

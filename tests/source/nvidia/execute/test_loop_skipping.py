@@ -131,10 +131,11 @@ def test_what_cannot_be_known_is_run(body, why):
 
 
 def test_data_are_not_taken_for_even():
-    """The same loop, with contents that are known and with some that are not."""
+    """The same loop, with contents that are known, even and not, and with some that are not known."""
     body = ["LDG.E R6, [R2.64]", "LDS R7, [R6.X4]", "IADD3 R2, R2, 0x4, RZ"]
-    known, _ = both(300, *body, contents=np.arange(400, dtype=np.int32))
+    known, _ = both(300, *body, contents=np.arange(400, dtype=np.int32) ** 2 % 397)
     assert not known.repeats
+    assert both(300, *body, contents=np.arange(400, dtype=np.int32))[0].repeats
     unknown, _ = both(300, *body)
     assert unknown.repeats
     assert unknown.unknown

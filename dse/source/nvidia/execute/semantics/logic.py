@@ -23,8 +23,8 @@ from dse.source.nvidia.execute.semantics.binding import (
 )
 
 
-def _table(lut: int, zero: Any, values: list[Any]) -> Any:
-    """The bits that a truth table of three inputs gives."""
+def truth_table(lut: int, zero: Any, values: list[Any]) -> Any:
+    """Return the bits that a truth table of three inputs gives."""
     result = zero
     a, b, c = values
     for case in range(8):
@@ -61,7 +61,7 @@ def logic(binder: Binder) -> Evaluate:
     test_first = step.targets[0].kind == "predicate"
     other = binder.truth(0, default=False)
     combine = np.logical_and if step.has("PAND") else np.logical_or
-    table = _SHORT_TABLES.get(lut) or (lambda x, y, z: _table(lut, U32(0), [x, y, z]))
+    table = _SHORT_TABLES.get(lut) or (lambda x, y, z: truth_table(lut, U32(0), [x, y, z]))
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         value = np.asarray(table(terms[0](r), terms[1](r), terms[2](r)))
@@ -83,7 +83,7 @@ def predicate_logic(binder: Binder) -> Evaluate:
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         values = [term(r) for term in terms]
         return tuple(
-            np.asarray(_table(lut, false, values)) if want else false
+            np.asarray(truth_table(lut, false, values)) if want else false
             for lut, want in zip(luts, wanted, strict=True)
         )
 
