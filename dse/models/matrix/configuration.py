@@ -4,7 +4,7 @@ Sources of the spaces: vLLM 0.33.0, benchmarks/kernels/benchmark_moe.py and benc
 (Apache-2.0). Of dense products (mm): tiles around those that PyTorch Inductor tries, with its groups.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 
 import equinox as eqx
@@ -92,14 +92,3 @@ def space(name: str, block: Sequence[int] = (), amd: bool = False) -> Configurat
 def as_dict(configuration: Sequence[int] | np.ndarray) -> dict[str, int]:
     """Name the parameters of one configuration."""
     return {name: int(value) for name, value in zip(NAMES, configuration, strict=False)}
-
-
-def from_dicts(dicts: Sequence[Mapping[str, int]]) -> Configurations:
-    """The table of named configurations. **Raises:** DseError for a parameter that is missing."""
-    for values in dicts:
-        for name in PARAMETERS:
-            if name not in values:
-                raise DseError(f"configuration: {name}: missing, expected {', '.join(PARAMETERS)}")
-    return np.array([[int(values[name]) for name in PARAMETERS] for values in dicts]).reshape(
-        -1, len(PARAMETERS)
-    )

@@ -63,23 +63,6 @@ class ExecutedLaunch:
         self.machine, self.missing, self.record = ran
 
 
-def characterise(
-    listing: Listing,
-    launch: LaunchArguments,
-    asked: Resources,
-    shared_bytes: int,
-    gpu: Gpu,
-    joins: bool = False,
-) -> Characterisation:
-    """Run blocks that represent a launch and count, with the caches and latencies of a GPU (scalars).
-
-    With `joins`, loads of neighbours in the LDS count as the one wide load that older compilers make of them.
-
-    **Raises:** DseError for what cannot be executed.
-    """
-    return counted(ExecutedLaunch(listing, launch, shared_bytes, gpu, joins), asked)
-
-
 def counted(ran: ExecutedLaunch, asked: Resources) -> Characterisation:
     """Average what was counted in the blocks of a sample."""
     gpu, sample, noted = ran.gpu, ran.sample, ran.record

@@ -40,11 +40,6 @@ def branches(machine: Machine, weights: Sequence[float] | None = None) -> tuple[
     return profiled(ControlFlow(machine, weights))
 
 
-def divergent(machine: Machine, weights: Sequence[float] | None = None) -> tuple[BranchProfile, ...]:
-    """Profile those at which a warp splits."""
-    return tuple(branch for branch in branches(machine, weights) if branch.diverged > 0)
-
-
 def profiled(control: ControlFlow) -> tuple[BranchProfile, ...]:
     """Profile the branches that warps came to, by where they went from there."""
     behind = dominators([END, *control.executed], control.before, END)

@@ -125,7 +125,9 @@ def test_spilled_words_are_waited_for_where_they_come_from():
     code = "\t.target sm_80\n\t.section .text.toy,\n  /*0000*/ LDL R0, [R1] ;\n  /*0010*/ FADD R2, R0, R0 ;"
     launch = LaunchArguments((1, 1, 1), (32, 1, 1))
     result = characterise(parse(f"{code}\n  /*0020*/ EXIT ;", "toy.sass")[0], launch, timing(a100(), 400.0))
-    assert result.phases[0].walk.cycles > 400
+    walk = result.phases[0].walk
+    assert walk is not None
+    assert walk.cycles > 400
     phase = replace(result.phases[0], traffic=Traffic(loads=4.0, loads_past_l1=4.0, loads_past_l2=1.0))
     waits = to_kernel(warp_counts(replace(result, phases=(phase,)))).phases[0].waits
     assert (float(waits.l1), float(waits.l2), float(waits.dram)) == (0.0, 0.75, 0.25)
