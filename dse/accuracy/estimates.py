@@ -146,7 +146,7 @@ def _resources(fields: Mapping[str, Any]) -> Resources:
 def _numbers_off(
     read: Sequence[KernelProfile | Failure], guess: Estimate, others: np.ndarray
 ) -> dict[str, dict[str, float]]:
-    """Compute by number compiled the errors of the estimates of all others."""
+    """Compute for each count the errors of estimates of configurations that were not compiled."""
     left = [profile for index in others if isinstance(profile := read[index], KernelProfile)]
     warps = stacked([profile.numbers for profile in left])
     counted = dict(zip(column_names(phases_of(warps)), warps.T, strict=True))

@@ -50,19 +50,8 @@ COMMANDS = {
 # Options that few need: --help only names them.
 RARE = (
     *("--seed", "--limit", "--batch", "--pays", "--starts", "--method", "--shared", "--sample", "--compile"),
-    *(
-        "--space",
-        "--prior",
-        "--cascade",
-        "--refit",
-        "--library",
-        "--window",
-        "--device",
-        "--arch",
-        "--dry-run",
-        "--cases",
-    ),
-    *("--repeats", "--graph", "--enqueue", "--columns"),
+    *("--space", "--prior", "--cascade", "--refit", "--window", "--device", "--arch", "--dry-run", "--cases"),
+    *("--library", "--repeats", "--graph", "--enqueue", "--columns"),
 )
 
 

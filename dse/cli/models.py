@@ -76,7 +76,7 @@ def show(
         ("Equations", row["equations"]),
         ("Leaves out", row["leaves_out"]),
         ("Takes into account", row["aspects"]),
-        ("Not as Table 7 of Lemeire et al. has it", [": ".join(each) for each in about.differs.items()]),
+        ("Not as Table 7 of Lemeire et al. has it", [": ".join(pair) for pair in about.differs.items()]),
         ("Use it", [about.use_when]),
         ("Source", [about.source]),
     ):

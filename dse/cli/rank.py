@@ -110,9 +110,7 @@ def rank(
             library=library,
         )
     rows = ranking.rows(top or None, diverse)
-    output.present(
-        rows, title=_title(ranking, len(rows)), units=ranking.units, hidden=(*ranking.hidden, "library_s")
-    )
+    output.present(rows, title=_title(ranking, len(rows)), units=ranking.units, hidden=ranking.hidden)
     if ranking.levels and output.table:
         title = "Levels; spearman is with the level before, on what both saw"
         present(ranking.levels, title=title, wide=output.wide)

@@ -78,7 +78,7 @@ class Ranking(Found):
     def hidden(self) -> tuple[str, ...]:
         """Columns that a table for people can do without."""
         same = [name for name, values in self.parameters.items() if not np.any(values != values[0])]
-        return (*self.labels, *same, "warps_per_sm", "possible", "cycles")
+        return (*self.labels, *same, "warps_per_sm", "possible", "cycles", "library_s")
 
     @property
     def tied(self) -> int:

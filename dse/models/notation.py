@@ -81,7 +81,7 @@ def phase_accesses(kernel: Kernel) -> list[Array]:
 def comp_latencies(gpu: Gpu, kernel: Kernel) -> Array:
     """Return Σ Λ over the computational instructions of a warp, as if each waited for the one before.
 
-    What takes no pipe, such as branches, are taken to be as long as an addition. Products of matrices
+    What takes no pipe, such as branches, is taken to be as long as an addition. Products of matrices
     out of shared memory are asynchronous, so that no instruction waits for them.
     """
     total = kernel.shared_insts * shared_latency(gpu, kernel) + kernel.other_insts * gpu.latency.int32

@@ -8,7 +8,7 @@ drawn at random of each table.
 """
 
 import argparse
-import json
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,12 +19,14 @@ import jax.numpy as jnp
 
 import dse
 from dse.accuracy import markdown
-from dse.accuracy.spaces import files, gpu_file, gpu_of, kernel_of, space_of
+from dse.accuracy.spaces import files, gpu_file, gpu_of, kernel_of, nothing_in, space_of
 from dse.data import measured
+from dse.errors import DseError
 from dse.evaluate.compare import compare, sample
 from dse.models import get
-from dse.models.wfg.graph import Memory, uses
-from dse.models.wfg.weights import Hardware, average_warp, executions
+from dse.models.wfg.graph import uses
+from dse.models.wfg.weights import Hardware, average_warp
+from dse.report.numbers import json_text
 from dse.source.explain.nvidia import execute
 from dse.source.explain.work_flow import joined, work_flow_rows
 from dse.source.nvidia.graphs.flow import flow_graph
@@ -69,12 +71,9 @@ def section_4_1() -> Iterator[Row]:
     for name, parameters in launches:
         kernel = read.load(name)
         ran = execute(kernel, parameters, dict.fromkeys(dict(kernel.problem), size), gpu)
-        graph = work_flow(flow_graph(ran.machine, ran.sample.weights))
-        loaded = sum(
-            float(n) for node, n in executions(graph, True) if isinstance(node, Memory) and node.name
-        )
         outputs, columns = parameters.get("rows", 1), parameters["block_x"]
         _, latency = work_flow_rows(ran)
+        loaded = float(latency.mem_insts) - outputs  # each of which is stored
         cycles = size * size / 32 / outputs / float(gpu.gpu.sm_count) * float(latency.warp_latency)
         yield {
             "tile": f"16 x {columns}" if outputs > 1 or name == "matmul_tiled" else "none",
@@ -127,8 +126,10 @@ def main() -> None:
     tables = {"Fig. 1": figure_1(), "Sec. 4.1": list(section_4_1())}
     if given.folder:
         tables["Measured tables"] = list(accuracy(given.folder, given.only, given.sample))
+        if not tables["Measured tables"]:
+            raise nothing_in(given.folder)
     if given.json:
-        print(json.dumps(tables, indent=2))
+        print(json_text(tables))
         return
     for title, rows in tables.items():
         cells = [[x if isinstance(x, str) else markdown.number(x) for x in row.values()] for row in rows]
@@ -136,4 +137,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except DseError as error:
+        print(f"work_flow.py: {error}", file=sys.stderr)
+        sys.exit(2)

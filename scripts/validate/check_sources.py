@@ -18,12 +18,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from dse.core.files import read_json, read_text
+from dse.errors import DseError
+
 
 def listed(path: Path) -> list[list[str]]:
     """The arguments of each kernel."""
-    text = path.read_text()
     if path.suffix == ".json":
-        return [[f"{path.resolve()}:{number}"] for number, _ in enumerate(json.loads(text)["launches"], 1)]
+        launches = read_json(path)["launches"]
+        return [[f"{path.resolve()}:{number}"] for number, _ in enumerate(launches, 1)]
+    text = read_text(path)
     return [shlex.split(line) for line in text.splitlines() if line.strip() and line[0] != "#"]
 
 
@@ -64,4 +68,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except DseError as error:
+        print(f"check_sources.py: {error}", file=sys.stderr)
+        sys.exit(2)
