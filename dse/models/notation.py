@@ -74,10 +74,8 @@ def phase_busy(gpu: Gpu, phase: Phase, accesses: Array, names: Sequence[str]) ->
 def phase_accesses(kernel: Kernel) -> list[Array]:
     """Return the global accesses of each phase in one pass: the kernel's, by sectors and passes of the L1."""
     moved = [phase.work.l1 + phase.work.l2 for phase in kernel.phases]
-    whole = reduce(
-        jnp.add, (phase.passes * passes for phase, passes in zip(kernel.phases, moved, strict=True))
-    )
-    return [safe_divide(kernel.mem_insts, whole) * passes for passes in moved]
+    whole = reduce(jnp.add, map(jnp.multiply, [phase.passes for phase in kernel.phases], moved))
+    return [safe_divide(kernel.mem_insts, whole) * parts for parts in moved]
 
 
 def comp_latencies(gpu: Gpu, kernel: Kernel) -> Array:

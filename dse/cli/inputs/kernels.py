@@ -1,5 +1,6 @@
 """Kernels and GPUs by their names, with the parameters and sizes that `--set` changes."""
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -66,6 +67,7 @@ def _exchanged(name: str) -> DseError | None:
     """Return the mistake of a GPU in the place of a kernel, if it is one."""
     from dse.hardware import gpus
 
+    check_single("KERNEL", [name])
     if Path(name).exists():
         return None
     with suppress(DseError):
@@ -154,10 +156,11 @@ def kernels_of_work(names: Sequence[str]) -> list[str]:
 
 
 def check_single(option: str, names: Sequence[str]) -> None:
-    """Refuse a list where an option takes one name each time. **Raises:** DseError."""
+    """Refuse a list where an option, or a KERNEL, is one name each time. **Raises:** DseError."""
+    before = "" if option == "KERNEL" else f"{option} "
     for name in names:
-        if "," in name and not Path(name).exists():
-            separate = " ".join(f"{option} {part.strip()}" for part in name.split(","))
+        if re.fullmatch(r"[\w-]+(,\s*[\w-]+)+", name) and not Path(name).exists():
+            separate = " ".join(before + part.strip() for part in name.split(","))
             raise DseError(f"{option}: found the list {name!r}, expected one name each time: {separate}")
 
 
