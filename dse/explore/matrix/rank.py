@@ -66,7 +66,7 @@ def attend(
     constants = _constants.fitted(bool(file.gpu.gfx))
     times = _attention_seconds(machine, case, tile, constants, BETWEEN_EVENTS)[0]
     size = OPERANDS[attention.operands].activation_bytes
-    fits = attention_possible(file, attention.head_dim, size, configurations)
+    fits = attention_possible(file.gpu, attention.head_dim, size, configurations)
     return np.where(fits, np.asarray(times), np.inf)
 
 

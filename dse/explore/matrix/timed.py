@@ -95,7 +95,9 @@ class Timed:
         fits = np.zeros(len(self), bool)
         for place, name in enumerate(self.gpus):
             own = self.gpu == place
-            fits[own] = attention.possible(gpu_file(name), depth[own], size[own], self.configurations[own])
+            fits[own] = attention.possible(
+                gpu_file(name).gpu, depth[own], size[own], self.configurations[own]
+            )
         return fits
 
     def predict(self, constants: Constants) -> Float[np.ndarray, " rows"]:

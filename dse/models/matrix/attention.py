@@ -26,13 +26,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from dse.errors import DseError
-from dse.hardware.gpus import GpuFile
 from dse.models.matrix.case import BACK_TO_BACK, Timing
 from dse.models.matrix.configuration import Configuration
 from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import RATES, SHARED_OPERANDS, SHARED_ROWS, Machine, at_least_one
 from dse.models.matrix.problem import OPERANDS
 from dse.models.matrix.time import overlap
+from dse.types import Gpu
 
 KINDS = ("bf16", "fp16", "tf32", "fp32")
 BY_TURNS = 2  # exponent of overlap of products and softmax
@@ -139,13 +139,13 @@ def buffer_bytes(tile: tuple[Any, ...], depth: Any, size: Any, from_shared: Any)
 
 
 def possible(
-    file: GpuFile, depth: Any, size: Any, configurations: Int[np.ndarray, "configurations parameters"]
+    gpu: Gpu, depth: Any, size: Any, configurations: Int[np.ndarray, "configurations parameters"]
 ) -> Bool[np.ndarray, " configurations"]:
     """Whether the buffers of each configuration fit; `depth` and `size` of one head dimension, or of each."""
     rows, columns, stages = configurations[:, [0, 1, 5]].T
-    from_shared = (int(file.gpu.compute_capability) in SHARED_OPERANDS) * (rows >= SHARED_ROWS)
+    from_shared = (int(gpu.compute_capability) in SHARED_OPERANDS) * (rows >= SHARED_ROWS)
     asked = buffer_bytes((rows, columns, stages), depth, size, from_shared)
-    return asked <= float(file.gpu.limits.shared_bytes_per_block)
+    return asked <= float(gpu.limits.shared_bytes_per_block)
 
 
 def seconds(
