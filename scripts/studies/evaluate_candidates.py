@@ -141,7 +141,7 @@ def _read(table: Timed, file: GpuFile) -> np.ndarray:
         rows = np.flatnonzero(kinds == kind)
         products = [table.problems[place][0] for place in table.problem[rows].tolist()]
         columns = (*np.array([_sizes(product) for product in products]).T, *table.configurations[rows].T)
-        launch = dict(zip((*SIZES, *TILE), columns, strict=True))
+        launch: dict[str, np.ndarray] = dict(zip((*SIZES, *TILE), columns, strict=True))
         kernel = load(
             Path(__file__).with_name("inductor_mm.py"),
             Given(

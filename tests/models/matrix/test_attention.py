@@ -36,7 +36,7 @@ def times(
 
 def teraflops(file: gpus.GpuFile, one: Attention, tile: tuple[int, ...], **way: bool) -> float:
     flops = 4 * one.batch * one.heads * one.queries * one.keys * one.head_dim / (2 if one.causal else 1)
-    return float(flops / times(file, [one], tile, **way)[0] / 1e12)
+    return float(flops / times(file, [one], tile, BACK_TO_BACK, **way)[0] / 1e12)
 
 
 def of_length(keys: int, depth: int, causal: bool = False) -> Attention:
