@@ -46,7 +46,9 @@ def assert_result(found: Any, answer: Any, kind: str, rough: bool, what: Any) ->
     if kind in FLOATS:
         with np.errstate(all="ignore"):
             wanted = FLOATS[kind](answer)
-        np.testing.assert_allclose(found, wanted, np.finfo(wanted.dtype).eps * (4 if rough else 0), 0, True, str(what))
+        np.testing.assert_allclose(
+            found, wanted, np.finfo(wanted.dtype).eps * (4 if rough else 0), 0, True, str(what)
+        )
     else:
         assert found == field(int(answer), 0, BITS[kind], kind in SIGNED), what
 
@@ -88,7 +90,9 @@ def ieee(function: Callable[..., float]) -> Callable[..., float]:
 
 def to_integer(lowest: int, highest: int, rounded: Callable[[float], float] = math.trunc) -> Any:
     """The nearest integer in a range; 0 of what is no number."""
-    return lambda a: 0 if a != a else min(max(int(rounded(min(max(a, -(2.0**70)), 2.0**70))), lowest), highest)
+    return lambda a: (
+        0 if a != a else min(max(int(rounded(min(max(a, -(2.0**70)), 2.0**70))), lowest), highest)
+    )
 
 
 def numeric(choose: Callable[..., float]) -> Callable[..., float]:
