@@ -154,9 +154,10 @@ class _Operands:
         left = iter(self.values)
         for place, kind in enumerate(kinds):
             many = kinds[place + 1 : place + 2] == "*"
-            if kind in "pq":
-                conditions = [self.truth(kind == "p")] if not many else map(self.predicate, self.conditions)
-                yield from conditions
+            if kind in "pq" and many:
+                yield from map(self.predicate, self.conditions)
+            elif kind in "pq":
+                yield self.truth(kind == "p")
             elif kind != "*":
                 for operand in left if many else [next(left, None)]:
                     if operand is None:
@@ -185,11 +186,7 @@ class _Operands:
         if kind in "nH":
             number = _half(operand) if kind == "H" else int(operand.text, 0)
             return lambda r: number
-        makers = {
-            "u": self.word, "U": self.pair, "s": self.real, "D": self.double, "k": self.term, "h": self.half,
-            "z": self.special, "o": self.constant, "B": self.predicates,
-        }  # fmt: skip
-        return makers[kind](operand)
+        return _MAKERS[kind](self, operand)
 
     def slot(self, operand: Operand, words: int = 1, real: bool = False) -> int:
         """The first slot of an operand. Numbers have the type that the instruction works on."""
@@ -327,6 +324,13 @@ class _Operands:
         slots = [self.slot_of("constant", (operand.bank, first + 4 * word)) for word in range(count[0])]
         self.slots.update(slots)
         return lambda r: tuple(r[slot] for slot in slots)
+
+
+_MAKERS: dict[str, Callable[[_Operands, Operand], Reader]] = {
+    "u": _Operands.word, "U": _Operands.pair, "s": _Operands.real, "D": _Operands.double,
+    "k": _Operands.term, "h": _Operands.half, "z": _Operands.special, "o": _Operands.constant,
+    "B": _Operands.predicates,
+}  # fmt: skip
 
 
 def _half(operand: Operand) -> np.ndarray:

@@ -58,7 +58,7 @@ def to_uniform(lanes: Lanes, values: Array) -> Array:
 
 
 def shuffle(modifiers: Modifiers) -> Callable[..., Any]:
-    """SHFL: (the value of another lane, true); one's own value and false where that is outside the segment."""
+    """SHFL: (the value of another lane, true); outside the segment one's own, and false."""
     mode = modifiers[0]
 
     def shuffled(lanes: Lanes, value: Array, distance: Array, clamp: Array) -> tuple[Array, Array]:

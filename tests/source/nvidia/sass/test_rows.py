@@ -206,7 +206,7 @@ def nearest(a: float) -> float:
         return float(np.float32(a))
 
 
-def directed(function: Callable[..., float], towards: float | None) -> Callable[..., float]:
+def directed(function: Callable[..., float], towards: float) -> Callable[..., float]:
     """Rounded towards an infinity, or to zero."""
 
     def run(*values: Any) -> float:
