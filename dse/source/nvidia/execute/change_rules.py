@@ -229,8 +229,8 @@ def _logic(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     change, words = or_zero(registers.change(operands[place])), [registers.value(x, UINT32) for x in operands]
 
     def result(word: np.ndarray) -> np.ndarray:
-        inputs = [*words[:place], word, *words[place + 1 :]]
-        return np.asarray(logic(*inputs, int(lut.text, 0))) & 0xFFFFFFFF
+        a, b, c = [*words[:place], word, *words[place + 1 :]]
+        return np.asarray(logic(a, b, c, int(lut.text, 0))) & 0xFFFFFFFF
 
     off, on = result(np.zeros((1, 1), np.int64)), result(np.full((1, 1), 0xFFFFFFFF))
     below = ((change & -change) - 1) & 0xFFFFFFFF  # bits that do not change
