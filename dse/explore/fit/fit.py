@@ -42,7 +42,7 @@ ROBUST = 3.0  # residuals, in τ, from which on ρ grows more slowly than a squa
 UNEXPLAINED = 0.1  # τ to begin with
 LEAST = 1e-3  # τ at least: times have noise
 TOLD = 0.9  # of its spread before: a parameter that keeps more of it than this is not told by the data
-TOLD_THERE = 0.5  # the same of one that stays where the catalogue has it, at its bound
+TOLD_UNMOVED = 0.5  # the same of one that stays where the catalogue has it
 FAR = 2.0  # widths from the catalogue's value, from which on a value is doubted
 AT_BOUND = 0.02  # of a log: that near to a bound is at it
 CLOCKED = ("cpi.dram", "latency.dram")  # cycles of what has a clock of its own: they follow the SMs' clock
@@ -168,9 +168,9 @@ class Fit:
         """Return the names of what the data cannot tell."""
         index, width = self.parameters.index[gpu], self.parameters.width
         least, most = (limit / width for limit in self.parameters.limits)
-        # At a bound that is the catalogue's value, as where nothing tells: there it takes more to be told.
-        there = (np.abs(self.theta) < AT_BOUND) & (np.minimum(-least, most) * width < AT_BOUND)
-        before = truncnorm.std(least, most, scale=width) * np.where(there, TOLD_THERE, TOLD)
+        # At the catalogue's value, as where nothing tells: there it takes more to be told.
+        unmoved = np.abs(self.theta) < AT_BOUND
+        before = truncnorm.std(least, most, scale=width) * np.where(unmoved, TOLD_UNMOVED, TOLD)
         spreads = self.samples.std(axis=0)
         return tuple(np.array(self.parameters.names)[(spreads > before)[index]].tolist())
 
