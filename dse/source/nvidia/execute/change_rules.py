@@ -68,16 +68,17 @@ def _linear(registers: RegisterChanges, step: Step, lanes: Lanes, factors: Seque
         elif slot < P and slot not in kept:
             here[slot] = there[slot] = ZERO
     before, after = evaluate(here, lanes), evaluate(there, lanes)
-    if len(written) == 1:
+    words = sum(slot < P for slot in written)
+    if words == 1:
         registers.set(step.targets[0], after[0].astype(np.int64) - before[0], lanes)
-    elif written:
+    elif words == 2:
         # No source may overflow, and no low word: the high word would not take the carry.
         _, kinds = step.row.kinds(step.modifiers)
-        for kind, (operand, change) in zip(kinds, values, strict=False):
+        for place, (operand, change) in enumerate(values):
             if change is not None:
-                integers = INT32 if kind == "i" else UINT32
+                integers = INT32 if kinds[place : place + 1] == "i" else UINT32
                 registers.limit(registers.value(operand, integers), change, integers, lanes)
-        change = (joined(*after) - joined(*before)).view(np.int64)
+        change = (joined(*after[:2]) - joined(*before[:2])).view(np.int64)
         registers.set_pair(step, change, evaluate(registers.machine.r, lanes)[0], lanes)
 
 

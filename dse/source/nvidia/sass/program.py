@@ -65,7 +65,7 @@ class Step:
     @property
     def stores(self) -> bool:
         """Whether it writes memory and gives nothing back."""
-        return self.row.stores
+        return self.kind in ("store", "reduction", "box store")
 
     @property
     def given(self) -> bool:
@@ -85,12 +85,12 @@ class Step:
     @property
     def atomic(self) -> bool:
         """Whether it changes memory in one step, with or without its old value given back."""
-        return self.row.atomic
+        return self.kind in ("atomic", "reduction")
 
     @property
     def branches(self) -> bool:
         """Whether the next instruction may be elsewhere, or none."""
-        return self.row.branches
+        return self.kind in ("branch", "indirect branch", "end")
 
     @property
     def conditional(self) -> bool:
