@@ -144,19 +144,18 @@ SINGLE = Cuts(loop=16, kernels=16, table=16, launches=1, lengths=(3, 5, 8), most
 
 @pytest.mark.parametrize(
     ("order", "cuts"),
-    [("GKCBR", SMALL), ("GCKBR", TINY), ("KGBCR", SMALL), ("BRCKG", TINY), ("KCRBG", SINGLE)],
+    [("GKCBR", SMALL), ("BRCKG", TINY), ("KCRBG", SINGLE)],
 )
 def test_how_it_is_cut_does_not_matter(order, cuts):
     fields = made(order=order)
-    for k, threads in ((5, 1), (40, 3)):
-        summary = reduce_grid(("roofline",), *fields, k=k, threads=threads, cuts=cuts)["roofline"]
-        check(summary, "roofline", fields)
+    summary = reduce_grid(("roofline",), *fields, k=40, threads=3, cuts=cuts)["roofline"]
+    check(summary, "roofline", fields)
 
 
 THREADS, REGISTERS = st.sampled_from([0, 32, 33, 64, 512, 1024, 1500]), st.sampled_from([8, 9, 40, 255, 300])
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(
     threads=st.lists(THREADS, min_size=6, max_size=6),
     registers=st.lists(REGISTERS, min_size=12, max_size=12),
@@ -178,31 +177,29 @@ def test_equals_evaluating_everything_of_any_launches(threads, registers, shared
     check(reduce_grid(("volkov",), *fields, k=k, threads=1)["volkov"], "volkov", fields, some=False)
 
 
-def test_compiles_once_for_a_shape():
+def test_compiles_once_for_a_shape_and_for_rows_of_many_lengths():
     fields = made()
     reduce_grid(("roofline",), *fields, k=5, threads=1)
     sizes = [compiled._cache_size() for compiled in COMPILED]
     gpu, kernel, resources = fields
     fewer = replace(resources, registers=resources.registers // 2, blocks=2 * resources.blocks)
     other = eqx.tree_at(lambda g: g.clock, gpu, 2 * gpu.clock), kernel, jax.tree.map(np.asarray, fewer)
-    for again in (fields, other):
-        check(reduce_grid(("roofline",), *again, k=5, threads=1)["roofline"], "roofline", again)
+    check(reduce_grid(("roofline",), *other, k=5, threads=1)["roofline"], "roofline", other)
     assert [compiled._cache_size() for compiled in COMPILED] == sizes
-
-
-def test_few_compilations_for_rows_of_many_lengths():
-    before = COMPILED[0]._cache_size()
-    registers = np.repeat(np.arange(16, 256, 2), 3)  # fewer launches the larger the block
-    fields = made(registers=registers)
+    fields = made(registers=np.repeat(np.arange(16, 256, 2), 3))  # fewer launches the larger the block
     check(reduce_grid(("roofline",), *fields, k=5, threads=1)["roofline"], "roofline", fields)
-    assert COMPILED[0]._cache_size() - before == 1
+    assert COMPILED[0]._cache_size() - sizes[0] == 1
 
 
-def test_infinite_seconds_are_no_nan():
+def test_infinite_fields_and_infinite_seconds_are_no_nan():
     gpu, kernel, resources = made()
-    kernel = eqx.tree_at(lambda k: k.work.fp32, kernel, np.full_like(kernel.work.fp32, 1e308))
-    gpu = eqx.tree_at(lambda g: g.cpi.fp32, gpu, np.full_like(gpu.cpi.fp32, 1e10))
-    summary = reduce_grid(("roofline",), gpu, kernel, resources)["roofline"]
+    free = eqx.tree_at(lambda g: g.issue_limit, gpu, np.full_like(gpu.issue_limit, np.inf))
+    loose = eqx.tree_at(lambda k: k.ilp, kernel, np.full_like(kernel.ilp, np.inf))
+    for model, summary in reduce_grid(("volkov", "wfg-corrected"), free, loose, resources).items():
+        check(summary, model, (free, loose, resources))
+    long = eqx.tree_at(lambda k: k.work.fp32, kernel, np.full_like(kernel.work.fp32, 1e308))
+    slow = eqx.tree_at(lambda g: g.cpi.fp32, gpu, np.full_like(gpu.cpi.fp32, 1e10))
+    summary = reduce_grid(("roofline",), slow, long, resources)["roofline"]
     assert (summary.total, summary.minimum) == (np.inf, np.inf)
 
 
@@ -225,23 +222,21 @@ def test_a_last_axis_longer_than_a_row():
 
 
 def test_equal_ones_come_in_the_order_of_the_grid():
-    fields = made(registers=(8, 9, 10, 11, 12, 13))  # too few to make a difference
-    for k in (2, 7, 20):
+    fields = made(registers=(8, 9, 10, 11, 12))  # too few to make a difference
+    for k in (2, 20):
         summary = reduce_grid(("roofline",), *fields, k=k)["roofline"]
         check(summary, "roofline", fields)
         assert len(np.unique(summary.seconds)) < k
 
 
-@pytest.mark.parametrize("order", ["GKCBR", "KGCBR", "CKGBR", "BRGCK"])
-@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize(("order", "groups"), [("GKCBR", 1), ("KGCBR", 2), ("BRGCK", 2)])
 def test_each_group_is_a_grid_of_its_own(order, groups):
     fields = made(order=order)
     found = reduce_groups(("volkov",), *fields, groups=groups, k=12, cuts=Cuts(short_row=16))["volkov"]
     shape = np.broadcast_shapes(*(x.shape for x in jax.tree.leaves(fields)))
     assert len(found) == np.prod(shape[:groups])
     for summary, at in zip(found, np.ndindex(*shape[:groups]), strict=True):
-        mine = one_of_axes(fields, at)
-        check(summary, "volkov", mine, some=False)
+        check(summary, "volkov", one_of_axes(fields, at), some=False)
 
 
 def one_of_axes(fields, at):
@@ -251,13 +246,6 @@ def one_of_axes(fields, at):
         return x[tuple(i if size > 1 else 0 for i, size in zip(at, x.shape, strict=False))]
 
     return jax.tree.map(take, fields)
-
-
-def test_fields_of_fewer_axes():
-    gpu, kernel, resources = made()
-    one = jax.tree.map(lambda x: x[0, 0, 0, 0, 0], gpu)
-    summary = reduce_grid(("roofline",), one, kernel, resources)["roofline"]
-    check(summary, "roofline", (jax.tree.map(lambda x: x.reshape(1, 1, 1, 1, 1), one), kernel, resources))
 
 
 def test_fewer_can_run_than_are_asked_for():
@@ -277,14 +265,6 @@ def test_nothing_can_run():
     assert (summary.count, summary.total, summary.minimum) == (0, 0, np.inf)
     assert np.isnan(summary.mean)
     assert summary.index.tolist() == [-1, -1, -1]
-
-
-def test_infinite_fields():
-    gpu, kernel, resources = made()
-    gpu = eqx.tree_at(lambda g: g.issue_limit, gpu, np.full_like(gpu.issue_limit, np.inf))
-    kernel = eqx.tree_at(lambda k: k.ilp, kernel, np.full_like(kernel.ilp, np.inf))
-    for model, summary in reduce_grid(("volkov", "wfg-corrected"), gpu, kernel, resources).items():
-        check(summary, model, (gpu, kernel, resources))
 
 
 def test_refuses_nan_and_empty_axes():

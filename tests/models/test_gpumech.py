@@ -62,12 +62,6 @@ def test_figure_8():
     np.testing.assert_allclose(run("rr*", figure)[:, 2], 6, rtol=1e-14)
 
 
-def test_once_knows_padding():
-    insts, stalls = np.array([[3.0, 9.0, 0.0], [0.0, 0.0, 0.0]]), np.array([[6.0, 0.0, 0.0], [0.0, 2.0, 0.0]])
-    of_warp = gpumech.Intervals.once(insts, stalls)
-    assert of_warp.repeats.tolist() == [[1, 1, 0], [0, 1, 0]]
-
-
 def test_more_than_one_instruction_a_cycle():
     # Sec. 2.5: round robin as published goes through the roof, corrected it never does; greedy-then-oldest
     # is Volkov's model where all intervals stall equally, and long enough.

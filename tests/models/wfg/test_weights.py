@@ -12,14 +12,12 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from dse.models.wfg.graph import Barrier, Compute, Memory, Scratchpad, WfgBranch, WfgLoop, leaves, loads, uses
+from dse.models.wfg.graph import Barrier, Compute, Memory, Scratchpad, WfgBranch, WfgLoop, leaves
 from dse.models.wfg.weights import (
     Hardware,
-    Latency,
     average_warp,
     corrected,
     effective,
-    executions,
     once,
     published,
 )
@@ -209,19 +207,6 @@ def test_worked_example_fig_1():
     assert found.warp_latency == 142
 
 
-def test_interleaved_loads_of_fig_4_wait_together():
-    # What is added for M counts towards N.
-    graph = (
-        Memory(bytes=0, name="M"),
-        Memory(bytes=0, name="N"),
-        Scratchpad(cycles=10),
-        Scratchpad(cycles=5, uses=("M",)),
-        Scratchpad(cycles=0, uses=("N",)),
-    )
-    machine = Hardware(issue_cycles=1, pipeline_latency=1, bytes_per_cycle=1, mem_latency=100)
-    assert average_warp(graph, machine, jnp.float64(1)).warp_latency == 105  # N is there at 101
-
-
 def branchy(share: Any) -> tuple[Any, ...]:
     then = (
         Compute(insts=30),
@@ -378,14 +363,3 @@ def test_parallelism_of_the_regions_of_fig_5():
     assert isinstance(first, Compute | Memory)
     assert first.warps == 1
     assert np.isfinite(average_warp(nobody, GEFORCE, jnp.float64(8)).warp_latency)
-
-
-def test_what_a_graph_holds():
-    graph = branchy(0.25)
-    assert loads(graph) == {"A", "B"}
-    assert uses(graph) == {"A", "B"}
-    assert [type(leaf).__name__[0] for leaf in leaves(graph)] == ["M", "C", "M", "C", "S", "B", "C"]
-    assert [float(times) for _, times in executions(graph)] == [1, 0.25, 0.75, 0.75, 0.75, 0.75, 1]
-    assert set(reference([], {"u": 1, "warps": 1, "beta": 1, "pipeline": 1, "latency": 1})) == set(
-        Latency.__dataclass_fields__
-    )
