@@ -14,7 +14,7 @@ from dse.models import DEFAULT
 
 GPU = gpus.load("a100").gpu
 BLOCK, ITEMS, N = 32, 4, 1 << 20
-MODELS = ("roofline", "volkov", "mwp-cwp-corrected", "pipeline")
+MODELS = ("roofline", "volkov", "mwp-cwp-corrected")
 BLOCKS = -(-N // (BLOCK * ITEMS))  # of one warp each
 OF_AN_SM = -(-BLOCKS // 108)
 
@@ -81,14 +81,6 @@ def test_the_shapes_of_the_rooflines(rows):
     assert limited[:ridge].all()
     np.testing.assert_allclose(volkov[:ridge], volkov[0] * np.arange(1, ridge + 1), rtol=1e-5)  # rising
     np.testing.assert_allclose(volkov[ridge:], roofline[ridge:], rtol=1e-3)  # then flat
-
-
-def test_simulated_at_every_occupancy(rows):
-    found, volkov = of(rows, "pipeline"), of(rows, "volkov")
-    assert found[0] == pytest.approx(volkov[0], rel=0.02)  # a warp alone
-    assert (found <= of(rows, "roofline") * (1 + 1e-5)).all()
-    assert (found > 0.5 * volkov).all()
-    assert found[-1] > 3 * found[0]
 
 
 def test_fastest_is_the_first_of_a_ranking(toy_kernel):

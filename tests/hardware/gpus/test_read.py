@@ -1,7 +1,6 @@
 """GPU files read, written and read again, and their mistakes in one line."""
 
 import re
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -152,13 +151,6 @@ def test_fields_that_a_file_need_not_have(files):
 
 
 # Values that contradict one another
-
-
-def test_files_that_do_not_contradict_themselves_give_no_warning():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for name in gpus.names():
-            gpus.load(name)
 
 
 def test_a_value_beside_a_key_counts_and_is_told(edited):

@@ -73,7 +73,7 @@ def test_every_pipe_is_as_busy_as_the_counts_say(gpu):
     made = idg.plan(warp)
     busy = np.zeros((200, len(idg.PIPES)))
     for n in range(200):
-        program = made.program(n, int(made.phases[n]), 0.0)
+        program = made.program(n, int(made.phases[n]))
         np.add.at(busy[n], program.subsystem, program.throughput_cycles * program.runs)
     found = dict(zip(idg.PIPES, busy.T, strict=True))
     expected = {
@@ -109,7 +109,7 @@ def test_a_warp_alone_takes_volkovs_latency(gpu):
     latency = jax.jit(volkov.latency_of_one_warp)(gpu, kernel)
     np.testing.assert_allclose(sum(warp.alone.values()), latency, rtol=1e-12)
     made = idg.plan(warp)
-    cases = [Case((made.program(n, int(made.phases[n]), 0.0),), warps=1) for n in range(100)]
+    cases = [Case((made.program(n, int(made.phases[n])),), warps=1) for n in range(100)]
     # A pipe may be busy for longer than a result takes: only then is a warp in its own way.
     np.testing.assert_array_less(sum(warp.alone.values()) * (1 - 1e-9), simulate(cases).makespan)
     slow = {part: warp.busy[part] > warp.alone[part] for part in idg.PARTS if not part.endswith("passes")}

@@ -33,12 +33,6 @@ def test_by_hand(example):
     assert (insts + stalls).sum() == 25  # Λ_app, Sec. 2.2
 
 
-def test_latency_of_computation_left_out(example):
-    insts, stalls = intervals(example, waited_for="m")
-    assert insts.tolist() == [3, 3]
-    assert stalls.tolist() == [5, 5]  # of 6, one is the load's own slot
-
-
 def test_a_loop_and_half_a_slot():
     # Each trip waits for the load of the trip before it: 3 instructions, then the stall
     latency_cycles = np.array([1.0, 1.0, 40.0])

@@ -12,8 +12,8 @@ from dse.simulator import Case, Program, simulate
 from dse.simulator.case.program import MOST_INSTRUCTIONS, MOST_SUBSYSTEMS
 
 # Blocks of a row of instructions have 16; vectors of blocks 256; 64 is the lowest bit of a word without one.
-LENGTHS = (1, 15, 16, 17, 63, 65, 255, 256, 257, 1023, 1024, 1025, 1040, 1041, 1057, 2049, MOST_INSTRUCTIONS)
-WARPS = (1, 15, 16, 17, 63, 64, 65, 127, 128, 1023, 1024)
+LENGTHS = (1, 15, 16, 17, 63, 65, 255, 256, 257, 1023, 1024, 1025, 1041, MOST_INSTRUCTIONS)
+WARPS = (1, 15, 16, 17, 63, 64, 65, 128, 1024)
 
 
 def dataflow(case: Case) -> float:
@@ -72,7 +72,7 @@ def test_lengths_in_dataflow_order(n):
 
 @pytest.mark.parametrize("warps", WARPS)
 def test_warps_and_subsystems(warps):
-    for subsystems in (1, 2, 3, 4, 5, MOST_SUBSYSTEMS):
+    for subsystems in (1, 2, 3, 4, 5, MOST_SUBSYSTEMS) if warps < 1024 else (3,):
         case = Case((program(3, subsystems),), warps, order="dataflow")
         assert simulate([case], critical=True).makespan[0] == simulate([case]).makespan[0] == dataflow(case)
 
