@@ -211,8 +211,9 @@ def test_evaluated_it_is_the_same_for_all_gpus_and_launches(toy_kernel):
             impossible += 1
             assert (found.seconds[g, i], found.bottleneck[g, i]) == (np.inf, -1)
             continue
-        parts = jax.tree.map(lambda x: np.asarray(x, float)[None], (idg.warp(files[g], counts), at))
-        [cycles], [bottleneck] = pipeline.predict(*jax.tree.map(np.atleast_1d, parts), model.settings)
+        parts = (idg.warp(files[g], counts), at)
+        warp, launches = jax.tree.map(lambda x: np.atleast_1d(np.asarray(x, float)), parts)
+        [cycles], [bottleneck] = pipeline.predict(warp, launches, model.settings)
         np.testing.assert_allclose(found.cycles[g, i], cycles, rtol=1e-12)
         overhead = 5e-6 if g else float(files[0].launch_overhead)
         np.testing.assert_allclose(found.seconds[g, i], cycles / files[g].clock + overhead, rtol=1e-12)

@@ -55,7 +55,12 @@ def seconds(gpu: Gpu, model: str, work: dict[str, float]) -> np.ndarray:
     """Predict a kernel of many blocks of 256 threads on each GPU."""
     count, loads = len(SOME), work["l1"]
     others = ("shared_insts", "store_insts", "uncoal_insts", "transactions_per_uncoal")
-    counts = dict.fromkeys(others, 0.0) | {"load_insts": loads, "sectors": 4 * loads, "ilp": 4.0, "mlp": 4.0}
+    counts: dict[str, Any] = dict.fromkeys(others, 0.0) | {
+        "load_insts": loads,
+        "sectors": 4 * loads,
+        "ilp": 4.0,
+        "mlp": 4.0,
+    }
     work = dict.fromkeys(CLASSES, 0.0) | work
     kernel = Kernel(work=PerClass(**work), bytes_per_access=128.0, **counts)
     asked = {"threads": 256, "blocks": 2**20, "registers": 16, "shared_bytes": 0}

@@ -98,8 +98,12 @@ def test_tensor_cores_are_a_pipe_of_the_simulator():
     assert [pipeline.TERMS[int(i)] for i in bottleneck] == ["tensor", "tensor"]
     assert (cycles >= 12 * 8000 * (1 - 1e-5)).all()
     # It takes the place of double precision, where a kernel has none.
-    for pipe, counts in (("tensor", {"fp64": 0.0} | products), ("fp64", {"fp64": 1.0}),
-                         ("fp64 and tensor", {"fp64": 1.0} | products)):  # fmt: skip
+    doubles: dict[str, Any] = {"fp64": 1.0}
+    for pipe, counts in (
+        ("tensor", {"fp64": 0.0} | products),
+        ("fp64", doubles),
+        ("fp64 and tensor", doubles | products),
+    ):
         assert pipe in idg.pipes(jax.tree.map(lambda x: x[:1], warps_of(gpu, kernels(1, **counts))))
 
 
