@@ -99,8 +99,9 @@ def test_tensor_cores_are_a_pipe_of_the_simulator():
     assert (cycles >= 12 * 8000 * (1 - 1e-5)).all()
     # It takes the place of double precision, where a kernel has none.
     doubles: dict[str, Any] = {"fp64": 1.0}
+    without: dict[str, Any] = {"fp64": 0.0}
     for pipe, counts in (
-        ("tensor", {"fp64": 0.0} | products),
+        ("tensor", without | products),
         ("fp64", doubles),
         ("fp64 and tensor", doubles | products),
     ):
