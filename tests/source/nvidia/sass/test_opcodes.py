@@ -1,9 +1,10 @@
 """The table of opcodes: what instructions write, and how wide."""
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
+from sass_code import LISTINGS as FOLDER
+from sass_code import program_of
 
 from dse.source.nvidia.sass import opcodes
 from dse.source.nvidia.sass.listing import parse
@@ -11,7 +12,7 @@ from dse.source.nvidia.sass.opcodes import OPCODES, PIPES
 from dse.source.nvidia.sass.operands import PT, UPT, B, operand
 from dse.source.nvidia.sass.program import SassProgram, program
 
-LISTINGS = sorted((Path(__file__).parents[1] / "listings").glob("*.sass"))
+LISTINGS = sorted(FOLDER.glob("*.sass"))
 
 
 def test_each_opcode_has_one_row_and_each_pipe_some():
@@ -175,5 +176,4 @@ def test_kinds():
 def test_conversions_with_doubles_keep_the_slower_pipe_busy(text, half, whole):
     """On consumer parts float64's, 2 a cycle; on those with a whole float64 pipe the one of 16 a cycle."""
     for arch, pipe in ((75, half), (86, half), (89, half), (70, whole), (80, whole), (90, whole)):
-        code = f"\t.target sm_{arch}\n\t.section .text.toy,\n  /*0000*/ {text} ;\n  /*0010*/ EXIT ;"
-        assert program(parse(code, "toy.sass")[0]).steps[0].pipe == pipe
+        assert program_of(text, "EXIT", arch=arch).steps[0].pipe == pipe
