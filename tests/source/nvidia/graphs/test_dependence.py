@@ -125,7 +125,7 @@ def test_arcs_are_the_ways_that_threads_went(machines, name):
     """Against each thread's own way; block 0 counts three times as much as the others."""
     machine = machines[name]
     blocks, threads = machine.shape
-    weights = [3.0, 1, 1, 1][:blocks]
+    weights = [3.0, *[1.0] * (blocks - 1)]
     share = np.array(weights) / sum(weights) / (threads // 32)
     went, came_from, visited = {}, np.full(machine.shape, -1), {-1: -1}
     for visit, (index, mask) in enumerate(trace(machine)):
