@@ -93,11 +93,11 @@ def profiled(compiled, a100):
 def simulated(compiled, a100):
     """Cycles a trip of one block alone."""
 
-    def cycles(buffers: int, products: int, **case: int) -> float:
+    def cycles(buffers: int, products: int, slots: int = 1) -> float:
         launch = LaunchArguments((1, 1, 1), (128, 1, 1), [None, None, TRIPS])
         listing = with_lines(compiled(buffers, products).cubin, "k", "k.cu")
         graph = dependence_graph(run(prepare(listing), launch, [(0, 0, 0)]), 0, 0)
-        case = of_source(graph, a100, Hits(0, 0.9), warps=4, **case).case
+        case = of_source(graph, a100, Hits(0, 0.9), warps=4, slots=slots).case
         return float(simulate([case]).makespan[0]) / TRIPS
 
     return cycles
