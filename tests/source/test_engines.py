@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from engines import AMD, NVIDIA, Ran, ran
+from support.engines import AMD, NVIDIA, Ran, ran
 
 from dse.source.machine.launch import address_of
 

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-import sass_code
+from support import sass_code
 
 from dse.errors import DseError
 from dse.source.machine.launch import TensorMap, address_of

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sass_code import program_of
+from support.sass_code import program_of
 
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.execute.change_rules import RULES

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sass_code import bound, launched, program_of, ran
+from support.sass_code import bound, launched, program_of, ran
 
 from dse.errors import DseError
 from dse.source.machine.launch import REGION_BITS, UnknownArgument, address_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sass_code import launched, program_of
+from support.sass_code import launched, program_of
 
 from dse.errors import DseError
 from dse.source.machine.launch import LaunchArguments

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sass_code import program_of
+from support.sass_code import program_of
 
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.nvidia.execute.interpret import bind_program, run

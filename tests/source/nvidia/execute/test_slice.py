@@ -1,7 +1,7 @@
 """Which instructions are evaluated: those that addresses and branches depend on."""
 
 import pytest
-from sass_code import program_of
+from support.sass_code import program_of
 
 from dse.errors import DseError
 from dse.source.nvidia.execute.slice import mark_needed

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sass_code import bound, launched
+from support.sass_code import bound, launched
 
 from dse.source.nvidia.machine.state import Machine
 

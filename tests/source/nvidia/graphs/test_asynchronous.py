@@ -1,7 +1,7 @@
 """Asynchronous copies and products: which runs are waited for, and what buffers gain in the simulator."""
 
 import pytest
-from sass_code import program_of, ran
+from support.sass_code import program_of, ran
 
 from dse.source.nvidia.graphs.asynchronous import with_waits
 from dse.source.nvidia.graphs.dependence import DependenceGraph, dependence_graph

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from sass_code import ran
+from support.sass_code import ran
 
 from dse.errors import DseError
 from dse.simulator.case import program as simulated

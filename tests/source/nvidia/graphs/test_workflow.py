@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 import pytest
-from sass_code import ran
+from support.sass_code import ran
 
 from dse.models.wfg.graph import Barrier, Compute, Memory, WfgBranch, WfgLoop, leaves, loads, uses
 from dse.models.wfg.weights import Hardware, average_warp, executions

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sass_code import program_of
+from support.sass_code import program_of
 
 from dse.source.nvidia.profile.async_groups import AsyncResult, Groups, Role, role
 

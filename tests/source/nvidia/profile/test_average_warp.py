@@ -6,7 +6,7 @@ from functools import cache
 import jax
 import numpy as np
 import pytest
-from sass_code import bound, listing_of
+from support.sass_code import bound, listing_of
 
 from dse.errors import DseError
 from dse.hardware import gpus

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sass_code import bound, listing_of
+from support.sass_code import bound, listing_of
 
 from dse.source.machine.blocks import representative
 from dse.source.machine.launch import LaunchArguments

@@ -1,7 +1,7 @@
 """One warp alone, its time computed by hand."""
 
 import pytest
-from sass_code import ran
+from support.sass_code import ran
 
 from dse.source.nvidia.caches.cache_model import kept_at_random
 from dse.source.nvidia.profile.single_warp import SOURCES, Timing, Walk, longest_warp, walk

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sass_code import bound as stored_program
+from support.sass_code import bound as stored_program
 
 from dse.errors import DseError
 from dse.source.machine.blocks import representative

@@ -1,5 +1,5 @@
 import pytest
-from sass_code import program_of
+from support.sass_code import program_of
 
 from dse.errors import DseError
 from dse.source.nvidia.sass.operands import RZ, UR, operand
