@@ -137,9 +137,9 @@ def around(page: Path, section: str) -> tuple[str, str]:
     """Read what stands around that section of a page, with the markers. **Raises:** DseError as `fill`."""
     begin, end = (f"<!-- {section}: {mark} -->" for mark in ("begin", "end"))
     check_target(page)
-    head, found, rest = read_text(page).partition(begin)
+    head, opened, rest = read_text(page).partition(begin)
     _, closed, tail = rest.partition(end)
-    if not (found and closed):
+    if not (opened and closed):
         raise DseError(f"{page}: found no markers, expected {begin} and {end}")
     return head + begin, end + tail
 

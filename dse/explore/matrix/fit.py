@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,8 +27,8 @@ from jaxtyping import Array, Float
 from scipy.optimize import minimize
 
 from dse.explore.matrix.records import NearBest, Recorded, gpu_file
+from dse.explore.matrix.scores import members
 from dse.explore.matrix.timed import Inputs, Timed
-from dse.hardware.gpus import GpuFile
 from dse.models.matrix.case import Case
 from dse.models.matrix.configuration import PARAMETERS, Configuration, space
 from dse.models.matrix.constants import ABOUT, Constants
@@ -67,7 +68,7 @@ def fit(
     unless it is stated. Zeros, the defaults, where nothing tells.
     """
     kinds = groupby(sorted(records, key=_alike), key=_alike)
-    parts = [_near(cases), *(_recorded(list(found), RECORDS / len(records)) for _, found in kinds)]
+    parts = [_near(cases), *(_recorded(list(alike), RECORDS / len(records)) for _, alike in kinds)]
     there = [part for part in parts if part] + [_timed(table) for table in timed]
     if not there:
         return np.zeros(len(ABOUT))
@@ -83,38 +84,67 @@ def fit(
     return minimize(both, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps}).x
 
 
+class _Ranked(eqx.Module):
+    """Cases whose best configurations are known."""
+
+    machine: Machine
+    cases: list[Case]  # products that run one after the other
+    tile: Configuration
+    there: Array  # whether a configuration was tried, and fits
+    best: Array
+
+    @staticmethod
+    def of(
+        gpus: Sequence[str],
+        launches: Sequence[Products],
+        table: np.ndarray,
+        tried: np.ndarray,
+        best: np.ndarray,
+    ) -> tuple["_Ranked", list[int]] | None:
+        """Those of the cases that hold information, and their places; None where no case does."""
+        names = list(dict.fromkeys(gpus))
+        files = [gpu_file(name) for name in names]
+        which = np.array([names.index(gpu) for gpu in gpus], int)
+        fits = [possible(files[n], launch[:1], table)[0] for n, launch in zip(which, launches, strict=True)]
+        there = tried & np.array(fits, bool).reshape(-1, len(table))
+        rows = np.flatnonzero((best & there).any(1)).tolist()
+        if not rows:
+            return None
+        machine = jax.tree.map(lambda field: field[which[rows]][:, None], Machine.of(files))
+        products = zip(*(launches[row] for row in rows), strict=True)
+        cases = [Case.of(launch, table[:, 0]) for launch in products]
+        known = [jnp.asarray(values[rows]) for values in (there, best & there)]
+        return _Ranked(machine, cases, Configuration.of(table), *known), rows
+
+    def log_times(self, x: Array) -> Array:
+        """Log times from coordinates; far behind all others where a configuration is not there."""
+        total = sum(seconds(self.machine, case, self.tile, Constants.at(x)) for case in self.cases)
+        return jnp.where(self.there, jnp.log(total), 20.0)
+
+    def missed(self, log_s: Array, temperature: float) -> Float[Array, " cases"]:
+        """Minus the log of the share that falls to the best."""
+        score = -log_s / temperature
+        share = jax.nn.logsumexp(jnp.where(self.best, score, -1e9), 1) - jax.nn.logsumexp(score, 1)
+        return -jnp.log(jnp.exp(share) + LEAST_SHARE)
+
+
 def _near(cases: Sequence[NearBest]) -> Part | None:
     """The mean loss of near-best sets, or None where they hold no information."""
-    table, place = _space("wide")
-    hits = np.zeros((len(cases), len(table)), bool)
-    for row, case in enumerate(cases):
-        hits[
-            row, [place[configuration] for configuration in case.configurations if configuration in place]
-        ] = True
-    files = [gpu_file(case.gpu) for case in cases]
+    table = _space("wide")
     launches = [(case.product,) for case in cases]
-    there = _possible(files, launches, table)
-    informative = np.flatnonzero((hits & there).any(1)).tolist()
-    if not informative:
+    near = members(cases, table)
+    ranked = _Ranked.of([case.gpu for case in cases], launches, table, np.full(near.shape, True), near)
+    if ranked is None:
         return None
-    asked = _asked(files, launches, table, there, informative)
-    fastest = jnp.asarray(np.log([cases[row].best for row in informative]), jnp.float32)
-    return _loss_near, (*asked, jnp.asarray((hits & there)[informative]), fastest)
+    fastest = np.log([cases[row].best for row in ranked[1]])
+    return _loss_near, (ranked[0], jnp.asarray(fastest, jnp.float32))
 
 
 @jax.jit
 @jax.value_and_grad
-def _loss_near(
-    x: Array,
-    machine: Machine,
-    cases: list[Case],
-    tile: Configuration,
-    there: Array,
-    in_set: Array,
-    best: Array,
-) -> Array:
-    log_s = _log_times(x, machine, cases, tile, there)
-    return jnp.mean(_missed(log_s / TEMPERATURE, in_set)) + TIMES * _wrong(jnp.min(log_s, 1) - best)
+def _loss_near(x: Array, ranked: _Ranked, fastest: Array) -> Array:
+    log_s = ranked.log_times(x)
+    return jnp.mean(ranked.missed(log_s, TEMPERATURE)) + TIMES * _wrong(jnp.min(log_s, 1) - fastest)
 
 
 def _wrong(error: Array) -> Array:
@@ -136,73 +166,27 @@ def _loss_timed(x: Array, inputs: Inputs, measured: Array) -> Array:
 
 def _recorded(records: Sequence[Recorded], weight: float) -> Part | None:
     """The sum of losses of the winners of tuning runs that are alike, or None."""
-    table, _ = _space(records[0].tried)
+    table = _space(records[0].tried)
     tiles = np.delete(table[:, : len(PARAMETERS)], 3, axis=1)
     winners = np.array([np.delete(record.configuration[: len(PARAMETERS)], 3) for record in records])
-    hits = (tiles[None] == winners[:, None]).all(2)
+    same = (tiles[None] == winners[:, None]).all(2)
     tried = np.array([record.runs(table) for record in records])
-    files = [gpu_file(record.gpu) for record in records]
     launches = [record.products for record in records]
-    there = tried & _possible(files, launches, table)
-    informative = np.flatnonzero((hits & there).any(1)).tolist()
-    if not informative:
-        return None
-    asked = _asked(files, launches, table, there, informative)
-    return _loss_recorded, (*asked, jnp.asarray((hits & there)[informative]), jnp.asarray(weight))
+    ranked = _Ranked.of([record.gpu for record in records], launches, table, tried, same)
+    return ranked and (_loss_recorded, (ranked[0], jnp.asarray(weight)))
 
 
 @jax.jit
 @jax.value_and_grad
-def _loss_recorded(
-    x: Array,
-    machine: Machine,
-    cases: list[Case],
-    tile: Configuration,
-    there: Array,
-    in_set: Array,
-    weight: Array,
-) -> Array:
-    return weight * jnp.sum(_missed(_log_times(x, machine, cases, tile, there) / NOISY, in_set))
+def _loss_recorded(x: Array, ranked: _Ranked, weight: Array) -> Array:
+    return weight * jnp.sum(ranked.missed(ranked.log_times(x), NOISY))
 
 
-def _missed(score: Float[Array, "cases configurations"], in_set: Array) -> Float[Array, " cases"]:
-    share = jax.nn.logsumexp(jnp.where(in_set, -score, -1e9), 1) - jax.nn.logsumexp(-score, 1)
-    return -jnp.log(jnp.exp(share) + LEAST_SHARE)
-
-
-def _possible(files: Sequence[GpuFile], launches: Sequence[Products], table: np.ndarray) -> np.ndarray:
-    rows = [possible(file, launch[:1], table)[0] for file, launch in zip(files, launches, strict=True)]
-    return np.array(rows, bool).reshape(-1, len(table))
-
-
-def _asked(
-    files: Sequence[GpuFile],
-    launches: Sequence[Products],
-    table: np.ndarray,
-    there: np.ndarray,
-    rows: Sequence[int],
-) -> tuple[Machine, list[Case], Configuration, Array]:
-    """Some cases as arrays: their GPUs, products, configurations, and which of these there are."""
-    names = {files[row].name: files[row] for row in rows}
-    which = np.array([list(names).index(files[row].name) for row in rows])
-    machine = jax.tree.map(lambda field: field[which][:, None], Machine.of(list(names.values())))
-    side_by_side = zip(*(launches[row] for row in rows), strict=True)
-    cases = [Case.of(products, table[:, 0]) for products in side_by_side]
-    return machine, cases, Configuration.of(table), jnp.asarray(there[rows])
-
-
-def _log_times(x: Array, machine: Machine, cases: list[Case], tile: Configuration, there: Array) -> Array:
-    """Log times of cases from coordinates; far behind all others where a configuration does not exist."""
-    total = sum(seconds(machine, case, tile, Constants.at(x)) for case in cases)
-    return jnp.where(there, jnp.log(total), 20.0)
-
-
-def _space(name: str) -> tuple[np.ndarray, dict[tuple[int, ...], int]]:
+def _space(name: str) -> np.ndarray:
     """A space with two of its groups, and the one value of AMD's own options that records mostly have."""
     table = space(name)
     own = np.array(AMD_USUAL)[: table.shape[1] - len(PARAMETERS)]
-    table = table[np.isin(table[:, 3], GROUPS) & (table[:, len(PARAMETERS) :] == own).all(1)]
-    return table, {tuple(row): index for index, row in enumerate(table.tolist())}
+    return table[np.isin(table[:, 3], GROUPS) & (table[:, len(PARAMETERS) :] == own).all(1)]
 
 
 def _alike(record: Recorded) -> tuple[int, str]:

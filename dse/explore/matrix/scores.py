@@ -53,7 +53,7 @@ def near_best_hits(
     """
     table = space("wide")
     file, products = gpu_file(cases[0].gpu), [case.product for case in cases]
-    hits = _members(cases, table)
+    hits = members(cases, table)
     there = possible(file, products, table)
     score, time = _scores(file, [products], table, trained)
     hit_rates = {}
@@ -160,7 +160,8 @@ def _scores(
     }, time
 
 
-def _members(cases: Sequence[NearBest], table: np.ndarray) -> Bool[np.ndarray, "cases configurations"]:
+def members(cases: Sequence[NearBest], table: np.ndarray) -> Bool[np.ndarray, "cases configurations"]:
+    """Which configurations of a table are in the sets of cases."""
     place = {tuple(row): n for n, row in enumerate(table.tolist())}
     hits = np.zeros((len(cases), len(table)), bool)
     for row, case in enumerate(cases):

@@ -173,10 +173,10 @@ def best(
 def _beside(file: GpuFile, kernel: Kernel, tokens: int, seconds: float) -> dict[str, float]:
     factor = float(np.exp(WITHIN * SPREAD))
     least = sum(bound([file], kernel.products(tokens), kernel.timing)[0].tolist())
-    found = {"low_s": max(seconds / factor, least), "high_s": seconds * factor}
+    columns = {"low_s": max(seconds / factor, least), "high_s": seconds * factor}
     if kernel.name == "mm":
-        found["library_s"] = float(library_seconds(Machine.of([file]), kernel.products(tokens))[0, 0])
-    return found
+        columns["library_s"] = float(library_seconds(Machine.of([file]), kernel.products(tokens))[0, 0])
+    return columns
 
 
 def _by(known: bool) -> dict[str, str]:
