@@ -62,20 +62,7 @@ def test_few_compiled(estimates):
     assert len(checked["spearman"]["random"]) == 2
     assert checked["numbers_off"]["store_insts"]["max"] < 0.5
     assert checked["numbers_off"]["shared_bytes"] == {"median": 0, "p90": 0, "max": 0}
-    ran = estimates(*few)
-    assert ran.out.startswith("scale on NVIDIA A100-PCIE-40GB: 9 configurations, 0 fail")
-    assert "5 at random, 2" in ran.out
-    assert "bank conflicts exact: none" in ran.out
-
-
-@pytest.mark.slow
-def test_a_source_that_does_not_compile(estimates, tmp_path):
-    (tmp_path / "scale.cu").write_text(CODE.replace("3.0f", "three"))
-    ran = estimates("--sample", "3", "--compile", "2")
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err.count("\n") == 1
-    assert "scale: source: " in ran.err
-    assert "three" in ran.err
+    assert "5 at random, 2" in estimates(*few).out
 
 
 def test_mistakes(estimates):

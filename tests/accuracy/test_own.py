@@ -1,15 +1,11 @@
 """`dse accuracy own`: models scored on our own measurements, here made up from what a model says."""
 
-import json
-import shutil
-
 import numpy as np
 import pytest
 
 from dse import kernels
 from dse.accuracy.curves import limited
 from dse.accuracy.stored import predicted, stored
-from dse.core import catalogue
 from dse.explore.fit.launches import of_kernel
 from dse.hardware import gpus
 from dse.measure import journal
@@ -20,15 +16,11 @@ CLOCK = 0.8  # of the catalogue's: what the made-up GPU runs at
 
 
 @pytest.fixture
-def tables(tmp_path, monkeypatch):
+def tables(own_catalogue):
     """Where the tables lie in a catalogue of one GPU and one kernel: there are none yet."""
-    (tmp_path / "gpus").mkdir()
-    shutil.copy(gpus.find("h100-sxm"), tmp_path / "gpus")
-    kernel = tmp_path / "kernels" / "reduction"
-    shutil.copytree(kernels.find("reduction").parent, kernel, ignore=shutil.ignore_patterns("measured"))
-    (kernel / "measured").mkdir()
-    monkeypatch.setattr(catalogue, "folder", lambda name: tmp_path / name)
-    return kernel / "measured"
+    folder = own_catalogue(["h100-sxm"], ["reduction"]) / "kernels" / "reduction" / "measured"
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture
@@ -53,11 +45,8 @@ def measured(tables):
     return len(rows)
 
 
-@pytest.mark.slow
-def test_scores(run_dse, measured):
-    ran = run_dse("accuracy", "own", "--model", "volkov", "--json")
-    assert (ran.code, ran.err) == (0, "")
-    scores = json.loads(ran.out)
+def test_scores(answer, run_dse, measured):
+    scores = answer("accuracy", "own", "--model", "volkov")
     [space] = scores["spaces"]
     [volkov] = space["rows"]
     assert (space["kernel"], volkov["model"]) == ("reduction", "volkov")
@@ -68,10 +57,6 @@ def test_scores(run_dse, measured):
     [[swept]] = scores["curves"].values()
     assert (swept["configurations"], swept["steps"]) == (1, 4)
     assert swept["errors"]["volkov"]["mape_percent"] == pytest.approx(0, abs=1e-4)
-    text = run_dse("accuracy", "own", "--model", "volkov", "--page", "-").out
-    assert text.startswith("### reduction on NVIDIA H100")
-    assert "### Over occupancy on NVIDIA H100" in text
-    assert "| mean | 0.0 / 0.0 |" in text
 
 
 def test_tables_of_other_problem_sizes_are_the_same_gpu_s(tables):
@@ -87,12 +72,11 @@ def test_page(run_dse, measured, tables, tmp_path):
     (tables / "h100_sxm.parquet").unlink()
     page = tmp_path / "page.md"
     page.write_text("<!-- own measurements: begin -->\n<!-- own measurements: end -->\n")
-    assert run_dse("accuracy", "own", "--model", "volkov", "--page", str(page)).code == 0
+    assert run_dse("accuracy", "own", "--model", "volkov", "--page", page).code == 0
+    assert "### Over occupancy on NVIDIA H100" in page.read_text()
     assert "| mean | 0.0 / 0.0 |" in page.read_text()
-    assert "Over occupancy on NVIDIA H100" in run_dse("accuracy", "own", "--model", "volkov").out
 
 
-@pytest.mark.slow
 def test_what_cannot_be_scored_is_left_out(run_dse, measured, tables):
     (tables / "h100_sxm.parquet").unlink()
     about, rows = journal.read(tables / "h100_sxm_occupancy.parquet")
@@ -101,11 +85,4 @@ def test_what_cannot_be_scored_is_left_out(run_dse, measured, tables):
     assert (ran.code, ran.out) == (2, "")
     left_out, end = ran.err.splitlines()
     assert "h100_sxm_occupancy.parquet: found no configuration with three steps of occupancy" in left_out
-    assert left_out.endswith("that ran: left out")
-    assert "found no table" in end
-
-
-def test_nothing_measured(run_dse, tables):
-    ran = run_dse("accuracy", "own")
-    assert ran.code == 2
-    assert "found no table, expected what `dse measure store` puts there" in ran.err
+    assert "found no table, expected what `dse measure store` puts there" in end

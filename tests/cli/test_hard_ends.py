@@ -91,13 +91,12 @@ def test_what_never_compiles_ends_with_the_command(tmp_path, number):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delay", [2, 4])
-def test_an_interrupt_while_models_compile(tmp_path, delay):
+def test_an_interrupt_while_models_compile(tmp_path):
     sizes = [word for size in "mnk" for word in ("--set", f"{size}=1024,1536,2048,2560,3072,3584,4096,4608")]
     gpus = ("-g", "a100-pcie-40gb", "-g", "rtx-3090", "-g", "mi250x")
-    words = ("-q", "sweep", "gemm", *gpus, *sizes, "--top", "3")  # far longer than both delays
+    words = ("-q", "sweep", "gemm", *gpus, *sizes, "--top", "3")
     with started(tmp_path, *words, JAX_ENABLE_COMPILATION_CACHE="0") as process:
-        time.sleep(delay)
+        time.sleep(3)
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=HANGS_SECONDS)
     assert (process.returncode, output, errors) == (130, "", "dse: interrupted\n")
@@ -153,11 +152,8 @@ APART = ("unshare", "--user", "--map-root-user", "--mount")
 NO_DISKS = not shutil.which(APART[0]) or subprocess.run([*APART, "true"], capture_output=True).returncode != 0
 FULL = {  # a command that writes, and what may stay beside its file where there is no room
     "rank mat_naive -g a4000 --top 0 -o old.csv": "",
-    "rank mat_naive -g a4000 --top 0 -o old.parquet": "",
     "sweep mat_naive -g a4000 -o old.parquet": r"old\.parquet\.parts.*",
-    "sweep mat_naive -g a4000 --top 99 -o old.csv": r"old\.csv\.parts.*",
     "search mat_naive -g a4000 --trials 9 --storage sqlite:///new.db": r"new\.db.*",
-    "search mat_naive -g a4000 --trials 9 --storage journal:new.log": r"new\.log.*",
     "tune mat_naive -g a4000 --budget 4 --journal new.jsonl --command 'echo {block_size}'": r"new\.jsonl.*",
     "table mat_naive -g a4000 --for n=1000,2000 --format json -o new": "new",
 }

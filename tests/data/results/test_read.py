@@ -8,7 +8,6 @@ import pyarrow.parquet
 import pytest
 
 from dse.data.results.read import read, read_table
-from dse.data.results.space import codes
 from dse.data.results.vocabulary import MEASURED, NO_GPU
 from dse.data.tables import write_table
 from dse.errors import DseError
@@ -118,13 +117,6 @@ def test_a_ranking_by_two_models_with_an_interval(tmp_path, suffix):
     assert space.fixed == {}
 
 
-def test_a_parameter_may_be_called_shared(tmp_path):
-    path = table(tmp_path / "s.parquet", {"shared": [0, 1], "shared_bytes": [0, 4096], "time_s": [1.0, 2.0]})
-    [space] = read([path]).spaces
-    assert space.parameters["shared"].tolist() == [0, 1]
-    assert space.facts["shared_bytes"].tolist() == [0, 4096]
-
-
 def test_a_journal_of_tuning_stands_beside_the_space_that_it_fits(tmp_path):
     journal = tmp_path / "run.jsonl"
     lines = [{"parameters": {"block": b, "tile": 2}, "seconds": s} for b, s in ((4, 7e-3), (1, None))]
@@ -137,15 +129,6 @@ def test_a_journal_of_tuning_stands_beside_the_space_that_it_fits(tmp_path):
     assert MEASURED not in two.forecasts  # it has no `tile`
     assert (run.gpu, run.fixed, run.facts["number"].tolist()) == (NO_GPU, {"tile": 2}, [1, 2])
     assert any("run.jsonl stand beside the predictions of one" in note for note in results.notes)
-
-
-def test_rows_of_tuning_are_measured(tmp_path):
-    rows = {"number": [1, 2], "block": [1, 2], "measured_s": [2.0, 1.0], "fastest_s": [2.0, 1.0]}
-    path = tmp_path / "tune.csv"
-    write_table(path, rows)
-    [space] = read([path]).spaces
-    assert list(space.forecasts) == [MEASURED]
-    assert space.facts["fastest_s"].tolist() == [2.0, 1.0]
 
 
 def test_what_was_kept_is_marked_in_the_ranking(tmp_path):
@@ -198,13 +181,6 @@ def test_scores_of_models(tmp_path):
     assert [row["model"] for row in results.scores] == ["phase", "random choice"]
 
 
-def test_codes_number_values_in_order():
-    index, values = codes(np.array([4, 1, 4, 2]))
-    assert (index.tolist(), values) == ([2, 0, 2, 1], [1, 2, 4])
-    index, values = codes(np.array(["b", "a", "b", None], object))
-    assert (index.tolist(), values) == ([0, 1, 0, 2], ["b", "a", None])
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -223,11 +199,6 @@ def test_mistakes(tmp_path, name, content, message):
     with pytest.raises(DseError, match=message) as mistake:
         read([tmp_path / name])
     assert "\n" not in str(mistake.value)
-
-
-def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(DseError, match=r"b\.parquet: cannot read: "):
-        read([tmp_path / "b.parquet"])
 
 
 def test_a_space_of_several_sizes_is_cut_into_one_for_each(tmp_path):
@@ -265,9 +236,3 @@ def test_cells_that_are_neither_numbers_nor_words(tmp_path):
     assert space.kernel == "r"
     assert space.parameters["at"].tolist() == ["{'x': 1}", "{'x': 2}"]
     assert space.forecasts["predicted"]["bottleneck"].tolist() == ["5", "5"]
-
-
-def test_sizes_that_are_words(tmp_path):
-    path = table(tmp_path / "r.parquet", {"n": ["1k", "2k"], "block": [1, 1], "time_s": [1.0, 2.0]})
-    [space] = read([path]).spaces
-    assert [one.size for one in space.by_size(["n"])] == ["n 1k", "n 2k"]
