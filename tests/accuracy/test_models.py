@@ -65,6 +65,8 @@ def test_counts_from_source(run_dse, answer, folder, monkeypatch):
     assert (space["rows"][0]["configurations"], space["rows"][0]["spearman"]) == (4, pytest.approx(1))
     assert f"; {space['compiler']}." in run_dse(*command, "--page", "-").out
     assert "found no measured table" in run_dse(*command, "--only", "H100").err
+    wrong = run_dse("accuracy", folder, "--source", "--set", "itms=2")
+    assert wrong.err == "dse: --set: found 'itms', expected a parameter or size of toy\n"
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,6 @@ def test_counts_from_source(run_dse, answer, folder, monkeypatch):
         (["--sample", "3"], "--sample: found without --source, expected both"),
         (["--only", "A100"], "--only: found without --source, expected both"),
         (["--source", "--set", "block"], "--set: found 'block', expected NAME=VALUE"),
-        (["--source", "--set", "itms=2"], "--set: found 'itms', expected a parameter or size of toy"),
         (["--json", "--page", "-"], "--page: found together with --json"),
         (["--model", "phase", "--page", "nowhere.md"], "nowhere.md: cannot read"),
     ],

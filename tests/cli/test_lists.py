@@ -22,7 +22,8 @@ GPUS = [name.replace("_", "-") for name in gpus.names()]
 def test_lists_all(run_dse, answer, tmp_path, command, names):
     assert [row["name"] for row in answer(command)] == names
     assert [row["name"] for row in csv.DictReader(io.StringIO(run_dse(command, "--csv").out))] == names
-    assert all(name in run_dse(command).out for name in names)
+    table = run_dse(command).out
+    assert all(name in table for name in names)
     assert run_dse(command, "-o", tmp_path / "list.parquet").code == 0
     assert pq.read_table(tmp_path / "list.parquet")["name"].to_pylist() == names
 

@@ -20,8 +20,7 @@ def test_as_a_table_and_as_rows(run_dse, answer, command):
     *table, conclusion = table.splitlines()
     assert title.strip() == "toy on NVIDIA A100-PCIE-40GB: block=128, items=4"
     assert "warps an SM give 95 % of the highest throughput by volkov" in conclusion
-    rows = [[float(cell) for cell in line.split()] for line in table if line[:1] == " " and "─" not in line]
-    rows = rows if len(rows[0]) == 3 else rows[1:]
+    rows = [[float(cell) for cell in line.split()] for line in table if line.strip()[:1].isdigit()]
     assert [row[0] for row in rows] == list(range(4, 65, 4))
     assert all(0 < volkov <= roofline for _, volkov, roofline in rows)
     exact = [1e6 * row["throughput"] for row in answer(*command, *TWO) if row["model"] == "volkov"]
@@ -33,15 +32,6 @@ def test_of_the_fastest_configuration_by_all_models(answer, toy_kernel):
     rows = answer("occupancy-curve", toy_kernel, "-g", "a100", "--set", "n=65536")
     assert {row["model"] for row in rows} == set(MODELS)
     assert len(rows) % len(MODELS) == 0
-
-
-@pytest.mark.slow
-def test_settings_of_the_simulator_change_it(answer, command):
-    usual, other = (
-        answer(*command, "-m", "pipeline", "--groups", "9", *more) for more in ((), ("--scheduler", "gto"))
-    )
-    assert [row["warps"] for row in usual] == [row["warps"] for row in other]
-    assert usual != other
 
 
 def test_as_a_chart(run_dse, command, tmp_path):

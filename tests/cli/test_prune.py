@@ -1,16 +1,18 @@
 """`dse prune`: what is kept of the toy kernel, shown and written."""
 
+import json
+
 import pytest
 
 OF_TOY = ("-g", "a100-pcie-40gb", "-m", "transit", "--top", "0")
 
 
 @pytest.fixture
-def kept(answer, toy_kernel):
+def kept(run_dse, toy_kernel):
     """`kept("--risk", "0.2")`: the configurations that are kept, and in order of predicted time."""
 
     def kept(*words):
-        rows = answer("prune", toy_kernel, *OF_TOY, *words)
+        rows = json.loads(run_dse("prune", toy_kernel, *OF_TOY, *words, "--json").out)  # it may warn
         assert [row["rank"] for row in rows] == list(range(1, len(rows) + 1))
         return [(row["block"], row["items"]) for row in rows]
 

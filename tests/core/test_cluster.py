@@ -124,6 +124,7 @@ if not os.getuid():  # as another user too, by whom the same is imported by now
 
 
 def test_workers_answer_to_their_owner_alone(two_workers, run_python):
+    two_workers.wait_for_workers(2)  # one of them was killed
     workers = two_workers.scheduler_info()["workers"]
     assert len(workers) == 2
     for address in (two_workers.scheduler.address, *workers):

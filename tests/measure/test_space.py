@@ -210,7 +210,7 @@ def test_an_error_of_one_configuration_is_its_row():
     for job in ("bad", "good"):
         ours.send(job)
         message = ours.recv()
-        assert not (message["lost"] or message["error"])
+        assert (message["lost"], message["error"]) == (False, "")
         rows += message["rows"]
     ours.close()
     thread.join(timeout=10)

@@ -86,14 +86,6 @@ def test_a_pipe_is_as_wide_as_the_table(capsys):
     assert lines == [line.rstrip() for line in lines]
 
 
-def test_sections_are_parted_by_a_line(capsys):
-    rows = [{"part": "a", "n": 1}, {"part": "a", "n": 2}, {"part": "b", "n": 3}]
-    lines = shown(capsys, rows, section="part").splitlines()
-    body = [line.split() for line in lines[3:]]
-    assert body[:2] == [["a", "1"], ["a", "2"]]
-    assert body[3] == ["b", "3"]
-
-
 def test_json_keeps_the_numbers_and_knows_no_nan(capsys):
     assert "λ" in shown(capsys, [{"name": "λ"}], json=True)
     rows = [{"x": 0.0123456, "list": (1, 2), "nan": np.float64("nan"), "deep": {"inf": [np.inf]}}]

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from dse.hardware import gpus
-from dse.reproduce import baghsorkhi, examples, hong_kim, lemeire
+from dse.reproduce import hong_kim, lemeire
 from dse.reproduce.compare import rows_of
-from dse.types import CLASSES
 
 pytestmark = pytest.mark.slow  # each fact by itself
 
@@ -63,58 +62,3 @@ def test_facts_of_gpu_files(monkeypatch, name):
     gpu = load(name, np.float64).gpu
     ones = {field for field in READ[name] if attrgetter(field)(gpu) == 1}
     assert hidden <= {(field, 1 / 2) for field in ones}  # a printed 1 may be any number from one half
-
-
-EXAMPLES = [
-    ("hong-kim", hong_kim.table_2, examples, "gpu"),
-    ("hong-kim", hong_kim.section_3_2, examples, "gpu"),
-    ("lemeire", lemeire.table_2, examples, "gpu"),
-    ("lemeire", lemeire.figure_5, examples, "gpu"),
-    ("lemeire", lemeire.figure_6, examples, "gpu"),
-    ("lemeire", lemeire.equations_43_to_45, examples, "gpu"),
-    ("baghsorkhi", baghsorkhi.figure_1, baghsorkhi, "Hardware"),
-]
-UNSEEN = {(hong_kim.table_2, "sm_count")}  # MWP-CWP reads how many SMs are active of the launch
-
-
-def facts(values):
-    """Names of the facts that an example gives, `key.pipe` where it gives some pipes."""
-    for key, value in values.items():
-        pipes = [pipe for pipe in CLASSES if getattr(value, pipe, 0)]
-        yield from (f"{key}.{pipe}" for pipe in pipes) if pipes else (key,)
-
-
-def with_wrong(values, fact, factor):
-    """The same with one fact spoiled, if it is among them."""
-    key, _, pipe = fact.partition(".")
-    if key not in values:
-        return values
-    value = values[key]
-    if pipe:
-        return values | {key: eqx.tree_at(attrgetter(pipe), value, factor * getattr(value, pipe))}
-    return values | {key: factor * value}
-
-
-@pytest.mark.parametrize(
-    ("paper", "table", "owner", "name"), EXAMPLES, ids=lambda part: getattr(part, "__name__", part)
-)
-def test_facts_that_a_paper_gives_with_its_example(monkeypatch, paper, table, owner, name):
-    make, stated = getattr(owner, name), {}
-
-    def record(**values):
-        stated.update(dict.fromkeys(facts(values)))
-        return make(**values)
-
-    monkeypatch.setattr(owner, name, record)
-    assert not shows(paper, table)
-    hidden = set()
-    for fact in stated:
-        for factor in (3, 9):
-
-            def spoiled(fact=fact, factor=factor, **values):
-                return make(**with_wrong(values, fact, factor))
-
-            monkeypatch.setattr(owner, name, spoiled)
-            if not shows(paper, table):
-                hidden.add((table, fact))
-    assert hidden == {(unseen, fact) for unseen, fact in UNSEEN if unseen is table}

@@ -134,7 +134,7 @@ def test_numpy_equals_python(text, table):
     agree(read(text)(arrays(table, np), np), by_python(text, table))
 
 
-@pytest.mark.parametrize("divisor", [3, 7, 10, 49, 0.3])
+@pytest.mark.parametrize("divisor", [3, 49, 0.3])
 @pytest.mark.parametrize("text", ["n / d", "n / {}", "floor(n / {} / 1)", "x % (d / 7)", "n // d", "n % {}"])
 def test_division_by_a_scalar_is_exact_under_jit(text, divisor):
     # XLA would multiply by the reciprocal: 49 * (1 / 49) is below 1.
