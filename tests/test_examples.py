@@ -74,6 +74,8 @@ def test_sweep_designs(run):
 @pytest.mark.slow
 def test_prune_tuner(run):
     said = run("prune_tuner")
+    [(kept, of)] = re.findall(r"pruned: (\d+) of (\d+) measured", said)
+    assert int(kept) < int(of) / 10
     assert all(float(share) > 0.9 for share in re.findall(r"([\d.]+) of the best", said))
 
 

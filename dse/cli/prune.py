@@ -7,37 +7,36 @@ from typing import Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, WideOption, present
+from dse.cli.options import Screen, grouped
 from dse.errors import DseError, InputWarning, one_of
 
 app = typer.Typer(rich_markup_mode="rich")
 
-FORMATS = {"table": "table", "t1": "t1", "kernel-tuner": "kernel_tuner", "triton": "triton"}
+SUFFIXES = {  # of files, by format
+    "table": (".parquet", ".csv", ".json"),
+    "t1": (".json",),
+    "kernel-tuner": (".py", ".json"),
+    "triton": (".py",),
+}
 
 
 @app.command(
     epilog="Example: [bold]dse prune convolution --gpu a4000 --risk 0.05 -o kept.parquet[/bold]; "
     "[bold]dse prune reduction -g a100 --measured few.csv --format t1 -o kept.json[/bold]"
 )
+@grouped
 def prune(
     kernel: inputs.SourceArgument,
     gpu: inputs.GpuOption,
+    *,
     risk: Annotated[float, typer.Option(help="That no configuration kept is nearly the fastest.")] = 0.05,
     within: Annotated[float, typer.Option(help="Nearly: slower than the fastest by this share.")] = 0.05,
     measured: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Times of some configurations, to refit by. Ten or more help."),
     ] = None,
-    prior: inputs.PriorOption = None,
-    model: inputs.ClosedFormOption = None,
-    changed: inputs.SetOption = None,
-    space: inputs.SpaceOption = None,
-    source: inputs.SourceOption = False,
-    compiled: inputs.CompileOption = None,
+    choices: inputs.ChoiceOptions,
     top: Annotated[int, typer.Option(min=0, help="How many to show; 0 shows all.")] = 10,
-    json: JsonOption = False,
-    csv: CsvOption = False,
-    wide: WideOption = False,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="Write those kept."),
@@ -49,6 +48,7 @@ def prune(
             help="Of the file: table (.parquet, .csv, .json), t1, kernel-tuner (.py, .json) or triton (.py).",
         ),
     ] = "table",
+    screen: Screen,
 ) -> None:
     """Keep the configurations among which, but for the stated risk, one is nearly the fastest.
 
@@ -56,10 +56,14 @@ def prune(
     by how far it is off in this one, and by what they leave possible. Where the model does not explain the
     measurements more is kept, and the command says so. What the model holds for impossible is left out.
     """
-    if form not in FORMATS:
-        raise DseError(f"--format: found {form!r}, {one_of(form, FORMATS)}")
-    counts, problem = inputs.kernel(kernel, inputs.settings(changed), space, source=source, compiled=compiled)
-    closed = inputs.closed_form(model)
+    if form not in SUFFIXES:
+        raise DseError(f"--format: found {form!r}, {one_of(form, SUFFIXES)}")
+    if out is not None:
+        from dse.report.save import suffix_of
+
+        suffix_of(out, SUFFIXES[form])
+    counts, problem = choices.kernel(kernel)
+    closed = inputs.closed_form(choices.model)
     [file] = inputs.gpus([gpu])
     import numpy as np
 
@@ -75,14 +79,12 @@ def prune(
     table = measured_data.load(measured, counts) if measured else None
     sizes = {**problem, **(table.problem if table else {})}
     candidates = of_kernel(counts, file, closed, configurations(counts, sizes), sizes, progress)
-    candidates = with_others(candidates, counts, prior or ())
+    candidates = with_others(candidates, counts, choices.prior or ())
     recorded = {}
     if table is not None:
-        rows = zip(*(table.parameters[name].tolist() for name in candidates.parameters), strict=True)
+        places, seconds = candidates.places_of(table.parameters), np.where(table.ok, table.time_s, np.inf)
         recorded = {
-            candidates.places[row]: seconds if ran else np.inf
-            for row, seconds, ran in zip(rows, table.time_s.tolist(), table.ok, strict=True)
-            if row in candidates.places
+            place: time for place, time in zip(places.tolist(), seconds.tolist(), strict=True) if place >= 0
         }
         if not recorded:
             raise DseError(
@@ -94,7 +96,7 @@ def prune(
         f"{counts.name} on {file.name}: {len(kept.places):,} of {len(candidates):,} kept ({kept.share:.1%})"
     )
     if out is not None:
-        getattr(export, FORMATS[form])(parameters, out)
+        export.FORMS[form](parameters, out)
     first = kept.places[: top or None]
     shown = {name: values[first].tolist() for name, values in candidates.varying.items()}
     ranked = [
@@ -102,10 +104,8 @@ def prune(
         for i, values in enumerate(zip(*shown.values(), strict=True), 1)
     ]
     title += f", the {len(ranked)} most promising" if len(ranked) < len(kept.places) else ""
-    if out is None or not (json or csv):
-        present(ranked, title=title, units={}, json=json, csv=csv, out=None, wide=wide)
-    from dse.report.conclusion import conclude
-
+    if out is None or screen.table:
+        screen.present(ranked, title=title)
     many = len(kept.places)
     finding = f"kept {many:,} of {len(candidates):,}" + (
         f", of which {len(ranked)} are shown (--top 0 shows all)" if len(ranked) < many else ""
@@ -113,8 +113,8 @@ def prune(
     by = f"{len(recorded)} measurements" if recorded else closed.name
     sure = f"by {by}, with a chance of {1 - risk:.0%}, one of them is within {within:.0%} of the fastest"
     then = "measure them all, the first ones first" + ("" if out else "; -o FILE writes the list")
-    if kept.reason and (json or csv):
+    if kept.reason and not screen.table:
         warnings.warn(kept.reason, InputWarning, stacklevel=2)  # programs read no conclusion
     elif kept.reason:
         finding += f"; {kept.reason}"
-    conclude(finding, sure=sure, wrote=out, then=then, aside=json or csv)
+    screen.conclude(finding, sure=sure, wrote=out, then=then)

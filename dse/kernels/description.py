@@ -219,8 +219,8 @@ def describe(
         if description.phases:
             parts = _phases(description, names, counts, accessed)
             passes = [phase.passes(names, np) if phase.passes else 1 for phase in description.phases]
-            each = zip(parts, passes, strict=True)
-            kernel = replace(kernel, phases=tuple(phase_of(gpu, *part) for part in each))
+            phases = (phase_of(gpu, *part) for part in zip(parts, passes, strict=True))
+            kernel = replace(kernel, phases=tuple(phases))
     static = names["shared_bytes"] - names[DYNAMIC]
     with in_64_bits():
         asked = {name: _int32(names[name]) for name in LAUNCH_FIELDS}
@@ -447,7 +447,4 @@ def _sample(description: Description, problem: Mapping[str, Number], count: int)
         valid = np.broadcast_to(space.valid(parameters, problem, np), index.shape)
         if valid.any():
             return {name: values[valid][:count] for name, values in parameters.items()}
-    why = description.space.emptied_by(problem)
-    raise DseError(
-        f"{description.path}: constraints: found no valid configuration ({why}), expected at least one"
-    )
+    raise description.space.emptiness(description.name, problem)

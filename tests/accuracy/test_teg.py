@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+import teg_choices
 
-from dse.accuracy import teg, teg_choices
+from dse.accuracy import teg
 from dse.models import MODELS
 
 pytestmark = pytest.mark.slow

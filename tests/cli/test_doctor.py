@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dse.cli.doctor import EXTRAS, extras, required
-from dse.errors import DseError
 
 
 def test_it_says_what_is_here(answer, tmp_path, monkeypatch):
@@ -37,7 +36,7 @@ def test_every_extra_requires_something():
     assert all(required(extra) for extra in EXTRAS)
 
 
-@pytest.mark.parametrize("broken", [AssertionError(), OSError("no CUDA\nat all"), DseError("XLA_FLAGS: no")])
+@pytest.mark.parametrize("broken", [AssertionError(), OSError("no CUDA\nat all")])
 def test_without_a_device_it_still_says_the_rest(run_dse, monkeypatch, broken):
     def devices():
         raise broken
@@ -48,4 +47,4 @@ def test_without_a_device_it_still_says_the_rest(run_dse, monkeypatch, broken):
     assert ran.code == 0
     rows = {row["part"]: row for row in json.loads(ran.out)}
     assert rows["devices of JAX"]["state"] == "broken"
-    assert rows["devices of JAX"]["what"] in ("JAX_PLATFORMS=cuda finds none", "no CUDA", "XLA_FLAGS: no")
+    assert rows["devices of JAX"]["what"] in ("JAX_PLATFORMS=cuda finds none", "no CUDA")

@@ -55,3 +55,29 @@ def test_exchanged_block_and_grid(run_dse, scaled):
     ran = run_dse("rank", scaled[0], "-g", "a100", "--block", "2048,8", "--grid", "32,8", "--arg", "n=1")
     assert ran.code == 2
     assert "block: found 16384 threads, expected at most 1024; are block and grid exchanged?" in ran.err
+
+
+def test_what_no_chip_can_do_is_not_called_determined(run_dse, answer, toy_kernel, tmp_path):
+    """Times of a tenth: the clock stops at what cards reach, and that is said."""
+    times = tmp_path / "times.csv"
+    ranked = answer("rank", toy_kernel, "-g", "a100", "--top", "0")
+    rows = [f"{row['block']},{row['items']},{1e2 * row['time_s']}" for row in ranked if row["time_s"]]
+    times.write_text("\n".join(["block,items,time_ms", *rows]))
+    ask = ("fit", toy_kernel, "-g", "a100", "--measured", times, "--starts", "1")
+    lines = run_dse(*ask, "-m", "roofline", "--free", "clock").out.splitlines()
+    [clock] = [line.split() for line in lines if line.strip().startswith("clock")]
+    assert clock[-4:] == ["no", "at", "its", "bound"]
+    assert float(clock[3]) == pytest.approx(1.3 * float(clock[2]), rel=1e-3)
+    for text in ("0 of 1 fields determined", "doubtful: clock (at its bound)", "without bounds"):
+        assert text in lines[-1]
+
+
+def test_a_part_of_what_is_kept_is_called_a_part(run_dse, toy_kernel, tmp_path):
+    out = tmp_path / "kept.csv"
+    ran = run_dse("prune", toy_kernel, "-g", "a100", "--top", "1", "-o", out)
+    kept = len(out.read_text().splitlines()) - 1
+    assert kept > 1
+    conclusion = ran.out.splitlines()[-1]
+    assert conclusion.startswith(f"kept {kept} of ")
+    assert "of which 1 are shown (--top 0 shows all)" in conclusion
+    assert f"wrote {out}" in conclusion

@@ -58,7 +58,7 @@ def test_errors_of_kernels_that_are_held_out(run_dse, toy_kernel, measured, tmp_
     ran = run_dse("fit", *files, *FREE, "--set", f"m={LESS * N:.0f}", "-o", tmp_path / "fitted.toml")
     assert ran.code == 0, ran.err
     conclusion = ran.out.splitlines()[-1]
-    assert "not told by the data: cpi.fp64" in conclusion
+    assert "not determined by the data: cpi.fp64" in conclusion
     assert "error of times held out" in conclusion
     assert (tmp_path / "fitted.toml").exists()
     lines = [re.split(r"\s{2,}", line.strip()) for line in ran.out.splitlines() if "held out: the k" in line]
