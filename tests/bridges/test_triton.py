@@ -9,6 +9,7 @@ import pytest
 from dse.bridges import triton as bridge
 from dse.errors import DseError
 from dse.explore.prune.keep import keep
+from dse.explore.tune.candidates import Candidates
 from dse.explore.tune.predictor import Predictor
 
 triton = pytest.importorskip("triton")
@@ -30,9 +31,9 @@ class Counting(Predictor):
 
     calls: ClassVar[list[int]] = []
 
-    def candidates(self, columns: Any, *arguments: Any) -> Any:
+    def candidates(self, columns: Any, where: str, sizes: Any = None, optional: Any = ()) -> Candidates:
         self.calls.append(len(next(iter(columns.values()))))
-        return super().candidates(columns, *arguments)
+        return super().candidates(columns, where, sizes, optional)
 
 
 @pytest.fixture

@@ -83,8 +83,7 @@ def is_there(group: int) -> bool:
 @pytest.mark.slow
 def test_workers_end_with_a_parent_that_is_killed():
     code = "import time; from dse.core.parallel import each; each(time.sleep, [99, 99], 2)"
-    nowhere = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    parent = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, **nowhere)
+    parent = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
     time.sleep(1.5)
     parent.kill()
     parent.wait()
