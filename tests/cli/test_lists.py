@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from models_page import markdown
+from write_page import models
 
 from dse import kernels
 from dse.hardware import gpus
@@ -89,7 +89,7 @@ def test_aspects_of_all_models(answer):
 def test_the_page_is_what_the_models_say():
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
     _, section, _ = re.split("<!-- models: (?:begin|end) -->", page)
-    assert section.strip() == markdown()
+    assert section.strip() == models()
 
 
 def test_quiet_holds_for_one_command(run_dse, monkeypatch):

@@ -1,10 +1,8 @@
 """How the command line ends: a mistake of the user's, of ours, or of what is installed here is one line."""
 
-import py_compile
 import subprocess
 import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
@@ -26,10 +24,6 @@ def run_broken(run_dse, monkeypatch):
     return run_broken
 
 
-class JaxRuntimeError(RuntimeError):
-    """As the native part of JAX raises, wherever it is called."""
-
-
 OURS = "(a mistake of dse: please report it; dse --traceback COMMAND shows more)"
 
 
@@ -43,8 +37,8 @@ OURS = "(a mistake of dse: please report it; dse --traceback COMMAND shows more)
             1,
             "RuntimeError: Unable to initialize backend (a mis",
         ),
-        (JaxRuntimeError("Disallowed transfer"), 2, "environment: found JAX_"),
-        (JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"), 2, "memory: found too little, expected a"),
+        (ValueError("JAX_NONSENSE should be 1"), 2, "environment: found JAX_NONSENSE=x, expected another"),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory"), 2, "memory: found too little, expected a"),
         (FileNotFoundError(2, "No usable temporary directory"), 2, "folder of temporary files: cannot write"),
         (FileNotFoundError(2, "No such file or directory", "gone"), 2, "gone: No such file or directory"),
         (MemoryError("Unable to allocate 9 TiB"), 2, "memory: found too little, expected a smaller problem:"),
@@ -52,8 +46,7 @@ OURS = "(a mistake of dse: please report it; dse --traceback COMMAND shows more)
     ],
 )
 def test_whatever_fails_is_one_line(error, code, line, run_broken, monkeypatch):
-    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
-    monkeypatch.setenv("JAX_NONSENSE", "1")
+    monkeypatch.setenv("JAX_NONSENSE", "x")
     ran = run_broken(error)
     assert (ran.code, ran.out) == (code, "")
     assert ran.err.startswith(f"dse: {line}")
@@ -74,18 +67,6 @@ def test_a_package_that_cannot_be_imported_is_named(run_broken, monkeypatch, tmp
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("dse: broken_package: found one that cannot be imported (")
     assert ran.err.count("\n") == 1
-
-
-def test_compiled_python_that_is_cut_off_is_named(run_broken, monkeypatch, tmp_path):
-    source = tmp_path / "cut_off.py"
-    source.write_text("a = 1\n")
-    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    compiled = Path(str(py_compile.compile(str(source), invalidation_mode=mode)))
-    compiled.write_bytes(compiled.read_bytes()[:20])
-    monkeypatch.syspath_prepend(tmp_path)
-    ran = run_broken(lambda: import_module("cut_off"))
-    assert ran.code == 2
-    assert ran.err.startswith(f"dse: {compiled}: found compiled Python that is cut off (marshal data too sh")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are bytes there")

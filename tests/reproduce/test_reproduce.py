@@ -2,17 +2,18 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from write_page import main, reproduction
 
 from dse.errors import DseError
 from dse.reproduce.compare import PAPERS, compare, problems
 from dse.reproduce.papers import KINDS, Kind, Reason, Row, reasons, rounds_to, sums
 
 ROOT = Path(__file__).parents[2]
-BEGIN, END = "<!-- reproduction: begin -->", "<!-- reproduction: end -->"
 
 
 @pytest.fixture(scope="module")
@@ -123,15 +124,25 @@ def test_a_paper_is_shown(run_dse, answer):
     assert last.startswith("1 of 5 numbers agree as printed; each of the others has a reason; next: ")
 
 
-def test_the_page_is_what_the_command_writes(run_dse, ours, tmp_path):
-    page, copy = (ROOT / "docs" / "reproduction.md").read_text(), tmp_path / "page.md"
-    copy.write_text(f"{page.split(BEGIN)[0]}{BEGIN}\n{END}\n")
-    ran = run_dse("reproduce", "--page", copy)
-    assert (ran.code, ran.out, ran.err) == (0, "", "")
-    assert copy.read_text() == page
+def test_the_page_is_what_is_computed_and_the_readme_has_the_sums(ours):
+    page = (ROOT / "docs" / "reproduction.md").read_text()
+    _, section, _ = re.split("<!-- reproduction: (?:begin|end) -->", page)
+    assert section.strip() == reproduction(ours)
     readme = " ".join((ROOT / "README.md").read_text().split())
     for total in sums(row for rows in ours.values() for row in rows):
         assert f"{total['agree']} of {total['numbers']}" in readme, total["kind"]
+
+
+def test_a_section_is_filled_and_a_page_without_it_named(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- models: begin -->\nOUTDATED\n<!-- models: end -->\n")
+    main("models", str(page))
+    assert "OUTDATED" not in page.read_text()
+    assert "## roofline" in page.read_text()
+    with pytest.raises(DseError, match=r"page\.md: found no markers, expected <!-- reproduction: begin -->"):
+        main("reproduction", str(page))
+    with pytest.raises(DseError, match="section: found 'model', expected one of models, reproduction"):
+        main("model")
 
 
 def test_a_difference_without_a_reason_ends_with_1(run_dse, monkeypatch, ours):
