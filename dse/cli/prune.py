@@ -12,7 +12,12 @@ from dse.errors import DseError, InputWarning, one_of
 
 app = typer.Typer(rich_markup_mode="rich")
 
-FORMATS = ("table", "t1", "kernel-tuner", "triton")
+SUFFIXES = {  # of files, by format
+    "table": (".parquet", ".csv", ".json"),
+    "t1": (".json",),
+    "kernel-tuner": (".py", ".json"),
+    "triton": (".py",),
+}
 
 
 @app.command(
@@ -51,8 +56,12 @@ def prune(
     by how far it is off in this one, and by what they leave possible. Where the model does not explain the
     measurements more is kept, and the command says so. What the model holds for impossible is left out.
     """
-    if form not in FORMATS:
-        raise DseError(f"--format: found {form!r}, {one_of(form, FORMATS)}")
+    if form not in SUFFIXES:
+        raise DseError(f"--format: found {form!r}, {one_of(form, SUFFIXES)}")
+    if out is not None:
+        from dse.report.save import suffix_of
+
+        suffix_of(out, SUFFIXES[form])
     counts, problem = choices.kernel(kernel)
     closed = inputs.closed_form(choices.model)
     [file] = inputs.gpus([gpu])

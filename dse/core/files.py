@@ -68,7 +68,8 @@ def check_target(path: Path) -> bool:
     except RuntimeError:
         raise DseError(f"{path}: found a loop of links, expected a file name") from None
     if not folder.is_dir():
-        raise DseError(f"{path}: found no folder {folder}, expected one that exists")
+        named = folder if path.is_symlink() else path.parent
+        raise DseError(f"{path}: found no folder {named}, expected one that exists")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise DseError(f"{path}: folder {folder} is not writable")
     return True

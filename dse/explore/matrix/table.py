@@ -53,6 +53,9 @@ class Kernel:
         ]:
             found = self.sizes[wrong[0]]
             raise DseError(f"values: {wrong[0]}: found {found!r}, expected a whole number of at least 1")
+        if self.sizes.get("topk", 0) > self.sizes.get("E", np.inf):
+            most = f"at most E, which is {self.sizes['E']}"
+            raise DseError(f"values: topk: found {self.sizes['topk']}, expected {most}")
         dtypes = DTYPES if self.name == "mm" else HALVES
         if self.dtype not in dtypes:
             raise DseError(f"dtype: found {self.dtype!r}, {one_of(self.dtype, dtypes)}")

@@ -86,6 +86,8 @@ class BoundProgram:
         self.loads_global = any(
             step.needed and step.pipe == "global" and step.targets for step in program.steps
         )
+        # (evaluate, slots written, slots read) of steps that are computed
+        self.functions: dict[int, tuple[Callable[..., list[np.ndarray]], list[int], tuple[int, ...]]] = {}
         self.actions: list[list[tuple[Step, Action]]] = []  # of each basic block
         self.less: dict[Purpose, BoundProgram] = {}  # the same for other purposes, once they are asked for
 
@@ -277,7 +279,7 @@ class Machine:
     def note_unknown(self, step: Step, what: str, taint: Taint, lanes: Lanes) -> None:
         """Keep in mind that something of a step depends on unknown data.
 
-        **Raises:** DseError if it is an address or a branch that depends on an instruction without a rule;
+        **Raises:** DseError if it is an address or a branch that depends on a result that is not computed;
         results of tensor cores and in half precision are data as any, which branches may depend on.
         """
         if isinstance(taint, np.ndarray):

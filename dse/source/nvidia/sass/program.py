@@ -5,11 +5,10 @@ A basic block ends where threads may part or must meet: at branches, barriers an
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from functools import cache
 
 from dse.errors import DseError
 from dse.source.nvidia.sass.listing import Listing, SassInstruction
-from dse.source.nvidia.sass.opcodes import OPCODES, Kind, Opcode, Pipe
+from dse.source.nvidia.sass.opcodes import OPCODES, Kind, Opcode, Pipe, opcode
 from dse.source.nvidia.sass.operands import PT, RZ, UPT, URZ, B, Operand, P, operand
 from dse.source.nvidia.sass.products import (
     Mma,
@@ -32,7 +31,8 @@ class Step:
     index: int
     address: int
     instruction: SassInstruction
-    opcode: str  # without modifiers: the name of a row of OPCODES
+    row: Opcode
+    opcode: str  # without modifiers
     modifiers: tuple[str, ...]
     pipe: Pipe
     kind: Kind  # of access, or of branch
@@ -65,7 +65,7 @@ class Step:
     @property
     def stores(self) -> bool:
         """Whether it writes memory and gives nothing back."""
-        return OPCODES[self.opcode].stores
+        return self.kind in ("store", "reduction", "box store")
 
     @property
     def given(self) -> bool:
@@ -75,7 +75,7 @@ class Step:
     @property
     def of_box(self) -> bool:
         """Whether it moves a box of a tensor between global and shared memory."""
-        return OPCODES[self.opcode].of_box
+        return self.row.of_box
 
     @property
     def coordinates(self) -> tuple[Operand, ...]:
@@ -85,12 +85,12 @@ class Step:
     @property
     def atomic(self) -> bool:
         """Whether it changes memory in one step, with or without its old value given back."""
-        return OPCODES[self.opcode].atomic
+        return self.kind in ("atomic", "reduction")
 
     @property
     def branches(self) -> bool:
         """Whether the next instruction may be elsewhere, or none."""
-        return OPCODES[self.opcode].branches
+        return self.kind in ("branch", "indirect branch", "end")
 
     @property
     def conditional(self) -> bool:
@@ -174,7 +174,7 @@ def _read(listing: Listing, index: int, instruction: SassInstruction) -> Step:
 
 
 def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
-    row, modifiers = _row_and_modifiers(instruction.opcode)
+    row, modifiers = opcode(instruction.opcode), tuple(instruction.opcode.split(".")[1:])
     if row is None:
         raise DseError(
             f"{listing.kernel}: instruction 0x{instruction.address:x}: opcode: found {instruction.opcode},"
@@ -209,6 +209,7 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
         index=index,
         address=instruction.address,
         instruction=instruction,
+        row=row,
         opcode=row.name,
         modifiers=modifiers,
         pipe=_pipe(row, modifiers, listing.arch),
@@ -235,14 +236,8 @@ def _pipe(row: Opcode, modifiers: tuple[str, ...], arch: int) -> Pipe:
     Their rate is 16 a cycle, that of the special function units, where float64 has a whole pipe, else that of
     float64, 2 or 4 (CUDA C++ Programming Guide, arithmetic throughput, conversions of 64-bit types).
     """
-    wide = row.pipe == "sfu" and max(row.words(modifiers)) > 1
+    wide = row.pipe == "sfu" and not set("".join(row.kinds(modifiers))).isdisjoint("UID")
     return "fp64" if wide and arch not in _WHOLE_FP64 else row.pipe
-
-
-@cache
-def _row_and_modifiers(text: str) -> tuple[Opcode | None, tuple[str, ...]]:
-    opcode, *modifiers = text.split(".")
-    return OPCODES.get(opcode), tuple(modifiers)
 
 
 def _target_slots(targets: tuple[Operand, ...], words: int) -> list[int]:

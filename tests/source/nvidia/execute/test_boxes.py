@@ -1,24 +1,16 @@
 """Warps that act as one: elected threads, uniform registers, boxes of tensors, waits in shared memory."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from support import sass_code
 
 from dse.errors import DseError
-from dse.source.machine.launch import LaunchArguments, TensorMap, address_of
-from dse.source.nvidia.execute.interpret import bind_program, run
+from dse.source.machine.launch import TensorMap, address_of
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.sass.listing import parse
-from dse.source.nvidia.sass.program import SassProgram, program
 
-
-def toy(*code: str) -> SassProgram:
-    lines = [f"        /*{16 * place:04x}*/  {line} ;" for place, line in enumerate(code)]
-    return program(parse("\t.target sm_90\n\t.section .text.toy,\n" + "\n".join(lines), "toy.sass")[0])
-
-
-def ran(*code: str, threads: int = 64, arguments: tuple = (), blocks: int = 1) -> Machine:
-    launch = LaunchArguments((blocks, 1, 1), (threads, 1, 1), arguments)
-    return run(bind_program(toy(*code)), launch, [(block, 0, 0) for block in range(blocks)])
+ran = partial(sass_code.ran, arch=90, threads=64)
 
 
 def addresses(machine: Machine, place: int = 0) -> list[int]:
@@ -60,16 +52,6 @@ def test_a_box_is_loaded_once_and_only_what_lies_in_the_tensor():
     assert counts is not None
     assert counts[row : row + 8, 0].tolist() == [1, 72, 0, 72 * 32, 1, 0, 64 * 64 / 128, 64 * 64]
     assert machine.unknown == {}
-
-
-def test_boxes_that_start_off_a_sector_touch_one_more():
-    code = (*LOAD, "UMOV UR10, 0x8", "UMOV UR11, 0x0", "@UP0 UTMALDG.2D [UR8], [UR4]",
-            "@P0 SYNCS.ARRIVE.TRANS64 RZ, [UR9], R0", "EXIT")  # fmt: skip
-    machine = ran(*code, arguments=(TENSOR,))
-    (row,) = machine.bound.memory_rows.values()
-    counts = machine.phase_counts[0]
-    assert counts is not None
-    assert counts[row : row + 4, 0].tolist() == [1, 64 * 3, 0, 64 * 64]
 
 
 @pytest.mark.parametrize("place", ["UTMALDG.2D.IM2COL [UR8], [UR4]", "UTMALDG.3D [UR8], [UR4]"])

@@ -2,33 +2,22 @@
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from support.sass_code import bound, listing_of
 
 from dse.errors import DseError
 from dse.hardware import gpus
 from dse.models.phase import latency
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.caches.cache_model import Traffic
-from dse.source.nvidia.machine.state import BoundProgram
 from dse.source.nvidia.profile.average_warp import warp_counts
-from dse.source.nvidia.profile.characterise import Characterisation, characterise, prepare
+from dse.source.nvidia.profile.characterise import Characterisation, characterise
 from dse.source.nvidia.profile.single_warp import timing
-from dse.source.nvidia.sass.listing import parse
 from dse.source.warps import NOTHING, column_names, row, stacked, to_kernel
 from dse.types import Kernel
-
-LISTINGS = Path(__file__).parents[1] / "listings"
-
-
-@cache
-def kernel_of(name: str) -> BoundProgram:
-    path = LISTINGS / "sm_80.sass"
-    (listing,) = [listing for listing in parse(path.read_text(), path.name) if listing.kernel == name]
-    return prepare(listing)
 
 
 @cache
@@ -38,7 +27,11 @@ def a100():
 
 
 def found(kernel: str, *arguments, grid=(4, 1, 1), block=(256, 1, 1)) -> Characterisation:
-    return characterise(kernel_of(kernel), LaunchArguments(grid, block, arguments), timing(a100()))
+    return characterise(bound(kernel), LaunchArguments(grid, block, arguments), timing(a100()))
+
+
+def counted(*code: str, **options) -> Characterisation:
+    return characterise(listing_of(*code), LaunchArguments((1, 1, 1), (32, 1, 1)), **options)
 
 
 def one(kernel: str, *arguments, **shape) -> Kernel:
@@ -78,16 +71,6 @@ def test_phases_add_up_to_the_whole():
         assert float(latency(a100(), phase)) == pytest.approx(walked.walk.cycles)
 
 
-def test_several_launches_side_by_side():
-    short = warp_counts(found("vector_add", None, None, None, 1024))
-    long = warp_counts(found("transpose_conflicts", None, None, 512, grid=(16, 16, 1), block=(32, 8, 1)))
-    both = to_kernel(stacked([short, NOTHING, long]))
-    assert len(both.phases) == 2
-    np.testing.assert_array_equal(both.phases[1].passes, [0, 0, 1])
-    np.testing.assert_array_equal(both.load_insts, [2, 0, 4])
-    np.testing.assert_array_equal(both.ilp[1], 1)
-
-
 def test_every_number_of_a_row_has_a_name():
     one = warp_counts(found("transpose_conflicts", None, None, 512, grid=(16, 16, 1), block=(32, 8, 1)))
     names = column_names(2)
@@ -109,22 +92,8 @@ def test_uncoalesced_accesses():
     assert float(kernel.transactions_per_uncoal) == 32
 
 
-def test_tensor_cores_are_not_silently_left_out():
-    code = (
-        "\t.target sm_80\n\t.section .text.toy,\n"
-        "  /*0000*/ HMMA.16816.F32 R0, R4, R8, R0 ;\n  /*0010*/ EXIT ;"
-    )
-    result = characterise(parse(code, "toy.sass")[0], LaunchArguments((1, 1, 1), (32, 1, 1)))
-    assert result.insts("tensor") == 1
-    work = to_kernel(warp_counts(result)).work
-    assert work.mma_fp16 == 16 * 8 * 16
-    assert work.mma_warp == 1
-
-
 def test_spilled_words_are_waited_for_where_they_come_from():
-    code = "\t.target sm_80\n\t.section .text.toy,\n  /*0000*/ LDL R0, [R1] ;\n  /*0010*/ FADD R2, R0, R0 ;"
-    launch = LaunchArguments((1, 1, 1), (32, 1, 1))
-    result = characterise(parse(f"{code}\n  /*0020*/ EXIT ;", "toy.sass")[0], launch, timing(a100(), 400.0))
+    result = counted("LDL R0, [R1]", "FADD R2, R0, R0", "EXIT", times=timing(a100(), 400.0))
     walk = result.phases[0].walk
     assert walk is not None
     assert walk.cycles > 400
@@ -134,8 +103,7 @@ def test_spilled_words_are_waited_for_where_they_come_from():
 
 
 def test_textures_are_not_silently_left_out():
-    code = "\t.target sm_80\n\t.section .text.toy,\n  /*0000*/ TEX R0, R4, 0x0 ;\n  /*0010*/ EXIT ;"
-    result = characterise(parse(code, "toy.sass")[0], LaunchArguments((1, 1, 1), (32, 1, 1)))
+    result = counted("TEX R0, R4, 0x0", "EXIT")
     with pytest.raises(DseError, match="toy: found texture instructions"):
         warp_counts(result)
 

@@ -5,11 +5,10 @@ The listings are of Triton 3.9, of C = A B with blocks of 64 x 32 x 32 (sm_80: p
 """
 
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from support.sass_code import bound as stored_program
 
 from dse.errors import DseError
 from dse.source.machine.blocks import representative
@@ -18,19 +17,15 @@ from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.machine.state import BoundProgram
 from dse.source.nvidia.profile.average_warp import warp_counts
-from dse.source.nvidia.profile.characterise import Characterisation, characterise, prepare, summary
-from dse.source.nvidia.sass.listing import parse
+from dse.source.nvidia.profile.characterise import Characterisation, characterise, summary
 from dse.source.warps import to_kernel
 
-LISTINGS = Path(__file__).parents[1] / "listings"
 WARPS = 4
 M, N = 256, 128
 
 
-@cache
 def bound(name: str) -> BoundProgram:
-    path = LISTINGS / f"triton_{name}.sass"
-    return prepare(parse(path.read_text(), path.name)[0])
+    return stored_program("matmul" if name == "sm_80" else "matmul_tma", f"triton_{name}")
 
 
 def pointers(k: int) -> LaunchArguments:
@@ -108,8 +103,8 @@ def test_what_lies_outside_a_tensor_is_not_moved():
 
 
 @pytest.mark.parametrize("name", LAUNCHES)
-@pytest.mark.parametrize("k", [2048, 2048 + 32 * 3])
-def test_loops_whose_stages_take_turns_are_skipped_exactly(name, k):
+def test_loops_whose_stages_take_turns_are_skipped_exactly(name):
+    k = 2048 + 32 * 3
     launch = pointers(k) if name == "sm_80" else boxes(64 if name == "sm_90" else 128, k)
     sample = representative(launch.grid)
     skipped, full = (
