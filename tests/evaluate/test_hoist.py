@@ -25,30 +25,17 @@ def function(row, column):
     ]
 
 
-def test_both_parts_together_are_the_whole():
-    given = arguments()
-    once, each = split(function, *given)
-    for found, expected in zip(each(*once(*given)), function(*given), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-14)
-
-
-def test_what_is_handed_over_is_small_and_of_use():
-    given = arguments()
-    once, _ = split(function, *given)
-    handed = once(*given)
-    assert {x.size for x in handed} == {ROWS, COLUMNS}
-    # the rows, their scale, the columns and their logarithm
-    assert len(handed) == 4
-
-
-def test_the_first_part_can_be_batched():
+def test_both_parts_together_are_the_whole_also_in_batches():
     given = arguments()
     once, each = split(function, *given)
     both = [jnp.stack([x, 2 * x]) for x in given]
     handed = jax.vmap(once)(*both)
     for i in range(2):
         found, expected = each(*(x[i] for x in handed)), function(*(x[i] for x in both))
-        np.testing.assert_allclose(found[0], expected[0], rtol=1e-14)
+        for mine, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(mine, other, rtol=1e-14)
+    assert {x[0].size for x in handed} == {ROWS, COLUMNS}
+    assert len(handed) == 4  # the rows, their scale, the columns and their logarithm
 
 
 def test_a_result_that_reads_nothing():
