@@ -35,7 +35,7 @@ from dse.source.nvidia.execute.moved_blocks import addresses_of
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile.average_warp import warp_counts
 from dse.source.nvidia.profile.characterise import Characterisation, prepare, run_sample, summary
-from dse.source.nvidia.profile.single_warp import timing
+from dse.source.nvidia.profile.walk import timing
 from dse.source.nvidia.sass.disassemble import disassemble_each
 from dse.source.nvidia.sass.listing import Listing
 from dse.source.warps import to_kernel

@@ -24,8 +24,8 @@ from dse.source.nvidia.profile.characterise import (
     access_kind,
     by_phase,
 )
-from dse.source.nvidia.profile.single_warp import Walk
 from dse.source.nvidia.source import resident_blocks
+from dse.source.profile.single_warp import Walk
 from dse.types import Gpu, Resources
 
 
@@ -75,8 +75,8 @@ def counted(ran: ExecutedLaunch, asked: Resources) -> Characterisation:
         ran.listing.scratch_bytes,
     )
     traffic = misses(noted, sample, caches)
-    times = timing(ran.listing, gpu, ran.turns, latency(sum(traffic.values(), Traffic()), gpu))
-    walks = walk(ran.code, ran.machine, noted, sample.typical, times)
+    times = timing(gpu, ran.turns, latency(sum(traffic.values(), Traffic()), gpu))
+    walks = walk(ran.code, ran.machine, noted, sample.typical, times, ran.turns)
     weights = np.array(sample.weights) / noted.launch.blocks
     counts = by_phase(noted.phases, noted.phase_counts)
     phases = tuple(

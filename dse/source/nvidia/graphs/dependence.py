@@ -2,7 +2,7 @@
 
 The basic blocks that the warp executed are rolled to loops (`rolled_trace`) and written out, each loop's body
 once. An instruction needs those that last wrote the registers which it reads, its guard among them, and those
-which it writes, as in `dse.source.nvidia.profile.single_warp`. Where the first trip of a loop takes a value
+which it writes, as in `dse.source.nvidia.profile.walk`. Where the first trip of a loop takes a value
 from before the loop and later ones from the trip before, it needs both: the later of the two waits for the
 earlier, so that this asks for nothing more. An instruction that waits for asynchronous copies or products of
 matrices needs those; where they began several trips before, the body is there as many times, for as many

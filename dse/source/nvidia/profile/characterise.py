@@ -13,18 +13,19 @@ import numpy as np
 from dse.source.machine.alike import Boxes
 from dse.source.machine.blocks import Sample, sampled
 from dse.source.machine.launch import Dimensions, LaunchArguments
-from dse.source.machine.recorded import MEMORY_COUNTS, PhaseSpan, cost_of_accesses, total_counts
+from dse.source.machine.recorded import MEMORY_COUNTS, PIPES, PhaseSpan, cost_of_accesses, total_counts
 from dse.source.machine.thread_set import WARP
 from dse.source.nvidia.caches.cache_model import Traffic
 from dse.source.nvidia.execute.interpret import bind_program, bound_for, run
 from dse.source.nvidia.execute.moved_blocks import alike_in_control
 from dse.source.nvidia.machine.state import BoundProgram, Estimated, Machine, Purpose
-from dse.source.nvidia.profile.single_warp import Timing, Walk, longest_warp, walk
+from dse.source.nvidia.profile.walk import longest_warp, walk
 from dse.source.nvidia.sass.listing import Listing
-from dse.source.nvidia.sass.opcodes import OPCODES, PIPES
+from dse.source.nvidia.sass.opcodes import OPCODES
 from dse.source.nvidia.sass.products import Mma
 from dse.source.nvidia.sass.program import SassProgram, Step, program
 from dse.source.nvidia.sass.usual import usual_guards
+from dse.source.profile.single_warp import Timing, Walk
 
 _PASS = 128  # bytes of shared memory
 # Of what moves data between global and shared memory, what it does to shared memory.

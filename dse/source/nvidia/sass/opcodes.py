@@ -8,8 +8,9 @@ Source: the instruction set tables of NVIDIA's CUDA binary utilities; pipes afte
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
+from dse.source.machine.recorded import Pipe
 from dse.source.nvidia.sass.operand_layout import (
     Modifiers,
     Words,
@@ -39,26 +40,6 @@ from dse.source.nvidia.sass.operand_layout import (
     wide_product,
 )
 from dse.source.nvidia.sass.operands import Operand
-
-Pipe = Literal[
-    "fp32",
-    "fp16",
-    "fp64",
-    "int32",
-    "imul32",
-    "sfu",
-    "tensor",
-    "uniform",
-    "shared",
-    "global",
-    "local",
-    "constant",
-    "texture",
-    "barrier",
-    "control",
-    "other",
-]
-PIPES: tuple[Pipe, ...] = get_args(Pipe)
 
 Kind = Literal[
     "",  # computes

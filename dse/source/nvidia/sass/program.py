@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from dse.errors import DseError
+from dse.source.machine.recorded import Pipe
 from dse.source.nvidia.sass.listing import Listing, SassInstruction
-from dse.source.nvidia.sass.opcodes import OPCODES, Kind, Opcode, Pipe
+from dse.source.nvidia.sass.opcodes import OPCODES, Kind, Opcode
 from dse.source.nvidia.sass.operands import PT, RZ, UPT, URZ, B, Operand, P, operand
 from dse.source.nvidia.sass.products import (
     Mma,

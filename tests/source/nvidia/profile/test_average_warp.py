@@ -16,7 +16,7 @@ from dse.source.nvidia.caches.cache_model import Traffic
 from dse.source.nvidia.machine.state import BoundProgram
 from dse.source.nvidia.profile.average_warp import warp_counts
 from dse.source.nvidia.profile.characterise import Characterisation, characterise, prepare
-from dse.source.nvidia.profile.single_warp import timing
+from dse.source.nvidia.profile.walk import timing
 from dse.source.nvidia.sass.listing import parse
 from dse.source.warps import NOTHING, column_names, row, stacked, to_kernel
 from dse.types import Kernel

@@ -10,8 +10,8 @@ from dse.source.machine.blocks import representative
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.machine.state import BoundProgram
 from dse.source.nvidia.profile.characterise import Characterisation, characterise, prepare
-from dse.source.nvidia.profile.single_warp import SOURCES, Timing
 from dse.source.nvidia.sass.listing import parse
+from dse.source.profile.single_warp import SOURCES, Timing
 
 LISTINGS = Path(__file__).parents[1] / "listings"
 TIMES = Timing(dict.fromkeys(SOURCES, 4.0) | {"global": 400.0}, {"fp32": 2.0})
