@@ -15,8 +15,8 @@ from dse.errors import DseError
 if TYPE_CHECKING:
     from dse.hardware.gpus import GpuFile
     from dse.kernels.description import Description
-    from dse.source.nvidia.compile.contract import Failure
-    from dse.source.nvidia.source import KernelProfile
+    from dse.source.contract import Failure
+    from dse.source.profiles import KernelProfile
     from dse.types import Kernel, Resources
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -210,9 +210,9 @@ def _one(
     """Return its rows, and the compiler. DseError if it cannot be compiled or executed."""
     from dse.core.precision import in_64_bits
     from dse.kernels.description import describe
+    from dse.source.contract import Failure
     from dse.source.explain.nvidia import configured, failed
     from dse.source.kernel import warn_of_blocks
-    from dse.source.nvidia.compile.contract import Failure
     from dse.source.toolchain import toolchain
 
     wanted = configured(description, configuration, sizes, gpu)
@@ -306,10 +306,10 @@ def _every(
     import numpy as np
 
     from dse.report.show import progress
+    from dse.source.contract import Failure
     from dse.source.explain.nvidia import phases
     from dse.source.kernel import warn_of_blocks
     from dse.source.launches import check_threads, configurations
-    from dse.source.nvidia.compile.contract import Failure
     from dse.source.toolchain import toolchain
 
     indices = description.space.indices(sizes)

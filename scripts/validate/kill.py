@@ -60,9 +60,10 @@ def kept(folder: Path) -> int:
     import numpy as np
     import pyarrow.parquet as pq
 
+    from dse.source.contract import Failure
     from dse.source.kept import unpack
-    from dse.source.nvidia.compile.contract import Compiled, Failure
-    from dse.source.nvidia.source import KernelProfile
+    from dse.source.nvidia.compile.contract import Compiled
+    from dse.source.profiles import KernelProfile
 
     if any((folder / name).exists() for name in ("out.parquet", "out.csv")):
         return sys.maxsize

@@ -44,9 +44,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def triple(files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DSE_CACHE", str(files / "cache"))
-    monkeypatch.setattr(
-        "dse.source.nvidia.source.processors", lambda: 1
-    )  # other processes take long to start
+    monkeypatch.setattr("dse.source.profiles.processors", lambda: 1)  # other processes take long to start
     return files
 
 

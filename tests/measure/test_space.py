@@ -22,8 +22,9 @@ from dse.measure.job import TimingJob
 from dse.measure.journal import Journal
 from dse.measure.space import SpacePlan, measure, plan, store
 from dse.measure.timing import TimingSettings
+from dse.source.contract import Failure
 from dse.source.launches import Array
-from dse.source.nvidia.compile.contract import Compiled, Failure
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.sass.elf import Binary
 
 GPU = gpus.load("a100").gpu

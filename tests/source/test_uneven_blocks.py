@@ -15,7 +15,8 @@ from dse.source.nvidia.arguments import as_launched
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import read_source
 from dse.source.nvidia.sass.disassemble import disassemble
-from dse.source.nvidia.source import KernelProfile, executed
+from dse.source.nvidia.source import executed
+from dse.source.profiles import KernelProfile
 
 CODE = """extern "C" __global__ void k(const float* x, float* y, int n)
 {{

@@ -42,7 +42,7 @@ def build(
     from dse.measure import built
     from dse.measure.space import build as build_plan
     from dse.report.show import progress
-    from dse.source.kernel import architecture
+    from dse.source.nvidia.source import architecture
 
     file = gpus.load(gpu)
     plans = plan_all(names, changed, sample, seed, file.gpu, cases)
@@ -64,7 +64,7 @@ def build(
 def _built_row(space: "BuiltSpace", arch: int) -> dict[str, Any]:
     from collections import Counter
 
-    from dse.source.nvidia.compile.contract import Failure
+    from dse.source.contract import Failure
 
     reasons = Counter(result.reason for result in space.made if isinstance(result, Failure))
     return {

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
@@ -81,6 +81,14 @@ class PhaseSpan:
 
     opened: int  # address of the barrier
     closed: int = -1
+
+
+class Estimated(NamedTuple):
+    """Trips of a loop that were not executed, and whose accesses depend on data."""
+
+    trips: int
+    spread: float  # of sectors and passes of the trips that were, largest less smallest over their mean
+    no_address: float  # share of the requests to global memory that are not in the streams
 
 
 @runtime_checkable

@@ -30,7 +30,7 @@ class Lanes:
     def warps_here(self) -> np.ndarray:
         """Tell which warps have a thread here: [1 or blocks, warps]"""
         if self._warps_here is None:
-            self._warps_here = self.by_warp.any(-1)
+            self._warps_here = np.asarray(self.by_warp.any(-1))
         return self._warps_here
 
     @property

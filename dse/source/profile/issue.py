@@ -9,7 +9,7 @@ Compiled: a walk through unrolled code issues tens of thousands. Where a warp st
 """
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -121,7 +121,7 @@ def issue(code: IssueCode, ways: Ways, first: int, last: int, fetch: float, stan
     flying, free = standing.flying, standing.free
     for step in range(first, last):
         time, deep, pipe = now[TIME], 0.0, code.pipe[step]
-        start = time
+        start: Any = time
         slot_waited_for = -1
         arrived = False
         for place in range(code.needs_from[step], code.needs_from[step + 1]):

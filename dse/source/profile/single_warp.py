@@ -90,7 +90,7 @@ class WalkedCode:
 class Visit(NamedTuple):
     """A basic block that some warps execute."""
 
-    index: int
+    block: int
     warps: np.ndarray  # [1 or blocks, warps] bool
 
 
@@ -108,8 +108,8 @@ def times_of(visits: int, repeats: Repeats) -> np.ndarray:
 def longest_warp(visits: Sequence[Visit], repeats: Repeats, lengths: Sequence[int], block: int) -> int:
     """Return the warp of a block that executes most instructions; `lengths` are those of basic blocks."""
     total: Any = 0.0
-    for (index, warps), times in zip(visits, times_of(len(visits), repeats).tolist(), strict=True):
-        total = total + lengths[index] * times * warps[block if len(warps) > 1 else 0]
+    for (basic_block, warps), times in zip(visits, times_of(len(visits), repeats).tolist(), strict=True):
+        total = total + lengths[basic_block] * times * warps[block if len(warps) > 1 else 0]
     return int(np.argmax(total))
 
 
@@ -122,13 +122,13 @@ def segments(
     here: dict[int, bool] = {}
     for start, end in pairwise(bounds):
         indices = []
-        for index, warps in visits[start:end]:
+        for basic_block, warps in visits[start:end]:
             there = here.get(id(warps))
             if there is None:
                 row = warps[block if len(warps) > 1 else 0]
                 there = here[id(warps)] = bool(row[warp if len(row) > 1 else 0])
             if there:
-                indices.append(index)
+                indices.append(basic_block)
         yield indices, more.get((start, end), 0)
 
 

@@ -11,8 +11,9 @@ from dse.source.machine.blocks import TOLERANCE
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import read_source
-from dse.source.nvidia.profile.characterise import Characterisation, characterise
+from dse.source.nvidia.profile.characterise import characterise
 from dse.source.nvidia.sass.disassemble import disassemble
+from dse.source.profile.characterise import Characterisation
 
 CODE = """extern "C" __global__ void k(const int* x, int* y)
 {{

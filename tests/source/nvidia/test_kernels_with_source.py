@@ -16,9 +16,11 @@ from dse.source.machine.blocks import representative
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source
-from dse.source.nvidia.profile.characterise import Characterisation, characterise
+from dse.source.nvidia.profile.characterise import characterise
 from dse.source.nvidia.sass.disassemble import disassemble
-from dse.source.nvidia.source import KernelProfile, characterise_all, source_of
+from dse.source.nvidia.source import CUDA, source_of
+from dse.source.profile.characterise import Characterisation
+from dse.source.profiles import KernelProfile
 
 GPU = gpus.load("a100-pcie-40gb").gpu
 KERNELS = {name: kernels.load(name) for name in kernels.names()}
@@ -34,7 +36,7 @@ def test_the_first_configuration_is_executed(name: str, tmp_path: Path):
     first = {key: values[:1] for key, values in valid.items()}
     assert len(valid[kernel.space.names[0]]) > 8
     wanted = configurations(kernel, first, sizes, GPU)
-    [found] = characterise_all(source_of(kernel), 80, wanted, cache=Cache(tmp_path / "cache"), workers=1)
+    [found] = CUDA.characterise_all(source_of(kernel), 80, wanted, cache=Cache(tmp_path / "cache"), workers=1)
     assert isinstance(found, KernelProfile), found
     assert not found.counts.unknown
     assert found.counts.total("global load", "requests") > 0

@@ -11,7 +11,8 @@ from dse.source.launches import Configuration
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source
 from dse.source.nvidia.sass.disassemble import disassemble
-from dse.source.nvidia.source import KernelProfile, executed
+from dse.source.nvidia.source import executed
+from dse.source.profiles import KernelProfile
 from dse.types import Gpu, Prediction
 
 TRIPS = 256

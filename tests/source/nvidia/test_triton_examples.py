@@ -6,8 +6,8 @@ import pytest
 
 from dse import kernels
 from dse.hardware import gpus
+from dse.source.contract import Failure
 from dse.source.launches import configurations
-from dse.source.nvidia.compile.contract import Failure
 from dse.source.nvidia.source import source_of
 
 pytest.importorskip("triton")

@@ -7,6 +7,7 @@ from dse.source.profile.single_warp import SOURCES, Walk, WalkedCode, WalkedStep
 
 LATENCY = dict.fromkeys(SOURCES, 0.0) | {SOURCES[0]: 400.0, SOURCES[1]: 500.0}
 COPIES, MBARRIER, QUEUES = 0, 1, 2
+BY_NAME, COUNTED = Ways(copies=COPIES, settles=True), Ways(posts=True)
 COMMIT = WalkedStep((), (), 0, 0.0, group=GroupChange(COPIES, closes=True, of_none=True))
 ARMED = WalkedStep((), (), 0, 0.0, group=GroupChange(MBARRIER, closes=True))
 
@@ -20,7 +21,7 @@ def waiting(queue: int, left: int = ANY_LEFT) -> WalkedStep:
     return WalkedStep((), (), 0, 0.0, waits=[(queue, left)])
 
 
-def walked(*steps: WalkedStep, ways: Ways = Ways(copies=COPIES, settles=True), more: int = 0) -> Walk:
+def walked(*steps: WalkedStep, ways: Ways = BY_NAME, more: int = 0) -> Walk:
     code = WalkedCode([steps], [-1], LATENCY, ways, slots=1, pipes=2, queues=QUEUES)
     (path,) = walk(code, [([0], more)]).values()
     return path
@@ -65,10 +66,9 @@ def test_accesses_that_wait_for_their_pipe_do_not_hold_up_the_warp():
     change = GroupChange(COPIES, starts=True, closes=True)
     access = WalkedStep((), (0,), 0, 400.0, pipe=0, interval=10.0, load=True, group=change)
     product = WalkedStep((0,), (), 0, 0.0, pipe=1, interval=10.0)
-    counted = Ways(posts=True)
-    assert walked(access, access, ways=counted).cycles == 2
-    path = walked(access, access, access, waiting(COPIES, 0), ways=counted)
+    assert walked(access, access, ways=COUNTED).cycles == 2
+    path = walked(access, access, access, waiting(COPIES, 0), ways=COUNTED)
     assert path.cycles == 3 * 10 + 400 + 1
     assert (path.loads, path.waits, path.latencies[0]) == (3, 1, 1)
-    assert walked(access, product, product, ways=counted).cycles == 1 + 10 + 1  # what it reads is not watched
-    assert walked(access, waiting(COPIES, 0), ways=counted, more=9).cycles == 10 * (10 + 400 + 1)
+    assert walked(access, product, product, ways=COUNTED).cycles == 1 + 10 + 1  # what it reads is not watched
+    assert walked(access, waiting(COPIES, 0), ways=COUNTED, more=9).cycles == 10 * (10 + 400 + 1)

@@ -21,9 +21,9 @@ from dse.source.amd.profile.pipes import InstructionKind, Turns, kind_of
 from dse.source.amd.profile.products import product
 from dse.source.amd.text import Instruction
 from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.products import Mma
 from dse.source.machine.recorded import MEMORY_COUNTS, PhaseSpan, Stream
 from dse.source.machine.thread_set import Lanes
-from dse.source.nvidia.sass.products import Mma
 from dse.source.profile.single_warp import times_of
 
 _SPACES: dict[str, str] = {"lds": "shared", "scratch": "local", "vmem": "global"}  # of flat accesses

@@ -34,7 +34,7 @@ def timing(gpu: Gpu, turns: Turns, global_latency: float) -> Timing:
     turn, fp32 = turns.turn, float(gpu.cpi.fp32)
     names = ("fp32", "fp64", "int32", "imul32", "sfu")
     interval = {name: turn * max(1.0, float(getattr(gpu.cpi, name)) / fp32) for name in names}
-    latency = dict.fromkeys(SOURCES, turn)
+    latency: dict[str, float] = dict.fromkeys(SOURCES, turn)
     latency |= {name: max(interval[name], float(getattr(gpu.latency, name))) for name in names}
     latency |= {
         "shared": float(gpu.latency.shared),

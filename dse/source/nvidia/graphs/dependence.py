@@ -18,11 +18,11 @@ from functools import cached_property
 import numpy as np
 
 from dse.errors import DseError
+from dse.source.machine.products import Mma
 from dse.source.nvidia.graphs.asynchronous import adds_up, in_bulk, with_waits
 from dse.source.nvidia.graphs.instructions import MemoryDemand, kind_of
 from dse.source.nvidia.graphs.rolled_trace import RolledLoop, RolledTrace, unrolled
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.sass.products import Mma
 from dse.source.nvidia.sass.program import Step
 
 MOST_INSTRUCTIONS = 4_095  # of a dependence graph, loops rolled: as many as the simulator takes

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from functools import cache
 from typing import get_args
 
+from dse.source.caches.cache_model import kept_at_random
+from dse.source.machine.products import Mma
 from dse.source.machine.recorded import PIPES
-from dse.source.nvidia.caches.cache_model import kept_at_random
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile.async_groups import COMMIT, Queue, role
 from dse.source.nvidia.sass.operands import SLOTS
-from dse.source.nvidia.sass.products import Mma
 from dse.source.nvidia.sass.program import BasicBlock, Step
 from dse.source.profile import single_warp
 from dse.source.profile.single_warp import PLACE_OF, Timing, Visit, Walk, WalkedCode, WalkedStep

@@ -11,8 +11,8 @@ from dse import kernels
 from dse.hardware import gpus
 from dse.source.amd.source import AMD
 from dse.source.cache import Cache
+from dse.source.contract import Failure
 from dse.source.launches import configurations
-from dse.source.nvidia.compile.contract import Failure
 
 pytest.importorskip("triton")
 SIZES = {"M": 256, "N": 512, "K": 1024}

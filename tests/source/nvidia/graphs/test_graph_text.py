@@ -13,12 +13,12 @@ from dse.hardware import gpus
 from dse.simulator import Case, Loop, Program, simulate
 from dse.simulator.case.graph_file import NamedCase, load
 from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.products import Mma
 from dse.source.nvidia.execute.interpret import bind_program, run
 from dse.source.nvidia.graphs.dependence import DependenceGraph, GraphInstruction, dependence_graph
 from dse.source.nvidia.graphs.graph_text import Hits, assembled, of_source, terms, text, write_graph
 from dse.source.nvidia.profile.walk import longest_warp, walk
 from dse.source.nvidia.sass.listing import parse
-from dse.source.nvidia.sass.products import Mma
 from dse.source.nvidia.sass.program import program
 from dse.source.profile.single_warp import SOURCES, Timing
 from dse.types import CLASSES, Kernel, PerClass

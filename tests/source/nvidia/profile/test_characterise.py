@@ -9,8 +9,9 @@ import pytest
 from dse.source.machine.blocks import representative
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.machine.state import BoundProgram
-from dse.source.nvidia.profile.characterise import Characterisation, characterise, prepare
+from dse.source.nvidia.profile.characterise import characterise, prepare
 from dse.source.nvidia.sass.listing import parse
+from dse.source.profile.characterise import Characterisation
 from dse.source.profile.single_warp import SOURCES, Timing
 
 LISTINGS = Path(__file__).parents[1] / "listings"

@@ -2,8 +2,8 @@
 
 import pytest
 
+from dse.source.caches.cache_model import kept_at_random
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.caches.cache_model import kept_at_random
 from dse.source.nvidia.execute.interpret import bind_program, run
 from dse.source.nvidia.profile.walk import longest_warp, walk
 from dse.source.nvidia.sass.listing import parse

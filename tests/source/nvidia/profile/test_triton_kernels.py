@@ -13,10 +13,11 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 
 from dse.source.machine.launch import LaunchArguments, TensorMap  # noqa: E402
-from dse.source.nvidia.profile.average_warp import warp_counts  # noqa: E402
-from dse.source.nvidia.profile.characterise import Characterisation, characterise, prepare  # noqa: E402
+from dse.source.nvidia.profile.characterise import characterise, prepare  # noqa: E402
 from dse.source.nvidia.sass import elf  # noqa: E402
 from dse.source.nvidia.sass.disassemble import disassemble  # noqa: E402
+from dse.source.profile.average_warp import warp_counts  # noqa: E402
+from dse.source.profile.characterise import Characterisation  # noqa: E402
 from dse.source.warps import to_kernel  # noqa: E402
 
 M, N, K = 512, 256, 2048

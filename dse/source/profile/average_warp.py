@@ -7,8 +7,8 @@ from jaxtyping import Float
 
 from dse.errors import DseError
 from dse.hardware.coalescing import SECTOR
-from dse.source.nvidia.caches.cache_model import Traffic
-from dse.source.nvidia.profile.characterise import AccessCounts, Characterisation, PhaseCounts
+from dse.source.caches.cache_model import Traffic
+from dse.source.profile.characterise import AccessCounts, Characterisation, PhaseCounts
 from dse.source.profile.single_warp import SOURCES, Walk
 from dse.source.warps import row
 from dse.types import ARITHMETIC, CLASSES, MMA, TENSOR

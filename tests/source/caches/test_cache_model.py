@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse.hardware.gpus import load
-from dse.source.machine.blocks import representative
-from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.caches.cache_model import (
+from dse.source.caches.cache_model import (
     Caches,
     Traffic,
     caches_of,
@@ -23,6 +21,8 @@ from dse.source.nvidia.caches.cache_model import (
     misses,
     touched_bytes,
 )
+from dse.source.machine.blocks import representative
+from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source
 from dse.source.nvidia.execute.interpret import run
