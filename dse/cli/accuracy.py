@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CommandGroup, JsonOption, present
+from dse.cli.options import CommandGroup, JsonOption
 from dse.core.files import around, fill
 from dse.errors import DseError, one_line
 from dse.models import DEFAULT, MODELS
 
 MOST_PARTS = 1_000
 SAMPLE = 300  # configurations of a table that are read from source
-DESCRIBED, OWN = "measured spaces", "own measurements"  # sections of a page
+DESCRIBED = "measured spaces"  # section of a page
 COUNTS = ("configurations", "failed", "unpredicted")  # of a table: the same for all models, nearly
 
 
@@ -92,7 +92,8 @@ def spaces(
             raise DseError(f"{option}: found without --source, expected both")
     models, settings = inputs.models(model, tuple(MODELS)), inputs.settings(changed)
     from dse.accuracy.models import described, from_source, markdown
-    from dse.report.show import progress
+    from dse.report.conclusion import conclude
+    from dse.report.show import progress, show
 
     if by_source:
         scores = list(from_source(folder, sample or SAMPLE, settings, models, _note, progress, only))
@@ -109,9 +110,7 @@ def spaces(
     else:
         for space in scores:
             rows = [{name: row[name] for name in row if name not in COUNTS} for row in space.rows]
-            _show(rows, f"{space.space} on {space.gpu}: {space.summary}")
-        from dse.report.conclusion import conclude
-
+            show(rows, title=f"{space.space} on {space.gpu}: {space.summary}")
         ranks = {
             name: [row["spearman"] or 0.0 for space in scores for row in space.rows if row["model"] == name]
             for name in (model.name for model in models)
@@ -165,7 +164,8 @@ def tuning(
     closed_form = inputs.closed_form(model)
     from dse.accuracy.known import PredictionSettings
     from dse.accuracy.tuning import TuningSettings, evaluate, table, with_mean
-    from dse.report.show import progress
+    from dse.report.conclusion import conclude
+    from dse.report.show import progress, show
 
     plan = TuningSettings(PredictionSettings(closed_form, compiled, by_source), seeds, budget, parts, order)
     rows = list(evaluate(folder, plan, only, _note, progress))
@@ -174,9 +174,7 @@ def tuning(
     elif page:
         _write(page, "tuning from source" if by_source else "tuning", table(rows))
     else:
-        _show(with_mean(rows), "Tuning")
-        from dse.report.conclusion import conclude
-
+        show(with_mean(rows), title="Tuning")
         last = [name for name in rows[0] if name.startswith("tune_")][-1]
         lowest = min(rows, key=lambda row: row[last])
         mean, count = fmean(row[last] for row in rows), last.removeprefix("tune_")
@@ -186,116 +184,30 @@ def tuning(
 
 
 @app.command(
-    epilog="Examples: [bold]dse accuracy own --model phase[/bold]; "
-    "[bold]dse accuracy own --page docs/accuracy.md[/bold]"
+    epilog="Examples: [bold]dse accuracy teg[/bold]; [bold]dse accuracy teg --page docs/accuracy.md[/bold]"
 )
-def own(model: inputs.ModelsOption = None, json: JsonOption = False, page: PageOption = None) -> None:
-    """Score models on our own measurements: what `dse measure store` put beside the kernels.
-
-    Each model is scored as it comes, and with the GPU's parameters fitted to 20 random measurements of a
-    space, on its others. Where occupancy was swept, errors are of throughput, as in Lemeire et al., Tables 10
-    to 12. All models take some minutes.
-    """
-    _one_form(json, page, (OWN,))
-    models = inputs.models(model, tuple(MODELS))
-    from dse.accuracy import curves
-    from dse.accuracy.own import markdown, score
-    from dse.report.show import progress
-
-    scores = score(models, _note, progress)
-    if json:
-        _print_json(scores.as_dict())
-    elif page:
-        _write(page, OWN, markdown(scores))
-    else:
-        for space in scores.spaces:
-            rows = [{name: row[name] for name in row if name not in COUNTS} for row in space.rows]
-            _show(rows, f"{space.kernel} on {space.gpu}: {space.summary}")
-        for gpu, swept in scores.curves.items():
-            _show(curves.rows(swept), f"Over occupancy on {gpu}: MAPE / MAPE_shape of throughput [%]")
-
-
-@app.command(
-    epilog="Examples: [bold]dse accuracy teg[/bold]; [bold]dse accuracy teg --page docs/accuracy.md[/bold]; "
-    "[bold]dse accuracy teg --choices --page docs/teg.md[/bold]"
-)
-def teg(
-    choices: Annotated[
-        bool, typer.Option("--choices", help="TEG's errors, had what was chosen been chosen otherwise.")
-    ] = False,
-    json: JsonOption = False,
-    page: PageOption = None,
-) -> None:
+def teg(json: JsonOption = False, page: PageOption = None) -> None:
     """Score all models on the TEG paper's Tables 2 to 5, which come with the package: mean errors in percent.
 
     TEG gets the traces of the kernels, reconstructed as docs/teg.md says, the other models descriptions with
     the traces' counts. JSON has every cell.
     """
-    _one_form(json, page, ("TEG choices" if choices else "TEG tables",))
+    _one_form(json, page, ("TEG tables",))
     from dse.accuracy import teg as tables
-    from dse.accuracy import teg_choices
-    from dse.report.show import progress
+    from dse.report.conclusion import conclude
+    from dse.report.show import progress, show
 
-    if choices:
-        rows = shown = teg_choices.errors()
-        section, title, markdown = "TEG choices", "Mean errors of TEG [%]", teg_choices.page
-    else:
-        rows = tables.cells(progress)
-        shown = tables.means(rows)
-        section, title, markdown = "TEG tables", "Mean errors of cycles [%]", tables.page
+    rows = tables.cells(progress)
     if json:
         _print_json({"rows": rows})
     elif page:
-        _write(page, section, markdown(rows))
+        _write(page, "TEG tables", tables.page(rows))
     else:
-        _show(shown, title)
-
-
-@app.command(
-    epilog="Example: [bold]dse accuracy estimates convolution --gpu a4000 --measured A4000.csv.gz "
-    "--compile 48[/bold]"
-)
-def estimates(
-    kernel: inputs.KernelArgument,
-    gpu: inputs.GpuOption,
-    measured: Annotated[Path, typer.Option(metavar="FILE", help="Measured times of the space.")],
-    compiled: Annotated[
-        int, typer.Option("--compile", metavar="N", min=2, help="Configurations that the others come from.")
-    ] = 48,
-    sample: Annotated[int, typer.Option(metavar="N", min=1, help="Configurations, at random.")] = SAMPLE,
-    draws: Annotated[int, typer.Option(metavar="N", min=0, help="Random choices of as many.")] = 3,
-    seed: Annotated[int, typer.Option(min=0, max=inputs.MOST_SEED, help="Of the sample.")] = 1,
-    plain: Annotated[
-        bool, typer.Option("--plain", help="Without the names that the description has of sizes.")
-    ] = False,
-    changed: inputs.SetOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Tell what is lost if few configurations of a source are compiled and the others estimated from them.
-
-    The rank correlation of the default model with measured times if all of a sample are compiled, if a chosen
-    few are, and if as many at random are; then how far single numbers are off, relative, and by how much
-    those that were compiled are if they are left out.
-    """
-    description, problem = inputs.description(kernel, inputs.settings(changed))
-    [gpu_file] = inputs.gpus([gpu])
-    from dse.accuracy.estimates import check, rows
-    from dse.report.show import progress
-
-    checked = check(measured, description, gpu_file, problem, compiled, sample, draws, seed, plain, progress)
-    if json:
-        _print_json(checked)
-        return
-    scores, few = checked["spearman"], checked["compiled"]
-    ranks = {"all compiled": scores["all"], f"{few} chosen": scores["chosen"]}
-    ranks |= {f"{few} at random, {draw}": value for draw, value in enumerate(scores["random"], 1)}
-    count, failures = checked["sample"], checked["failures"]
-    title = f"{description.name} on {gpu_file.name}: {count} configurations, {failures} fail"
-    _show([{"compiled": name, "spearman": value} for name, value in ranks.items()], title)
-    _show(rows(checked), f"Numbers of the others, relative ({few} compiled)")
-    milliseconds = 1e3 * checked["cpu_seconds_per_configuration"]
-    print(f"CPU of choosing and estimating: {milliseconds:.1f} ms a configuration")
-    print(f"bank conflicts exact: {', '.join(checked['exact_patterns']) or 'none'}")
+        means = tables.means(rows)
+        show(means, title="Mean errors of cycles [%]")
+        best = min(means[1:], key=lambda row: row["all"])  # after the paper's own
+        finding = f"lowest mean error: {best['all']:.1f} % by {best['model']}"
+        conclude(f"{finding}; the paper prints {means[0]['all']:.1f} %", sure="nothing was fitted here")
 
 
 def _one_form(json: bool, page: Path | None, sections: Sequence[str] = ()) -> None:
@@ -311,10 +223,6 @@ def _print_json(value: dict[str, Any]) -> None:
     from dse.report.numbers import json_text
 
     print(json_text(value))
-
-
-def _show(rows: Sequence[dict[str, Any]], title: str) -> None:
-    present(rows, title=title, json=False, csv=False, out=None)
 
 
 def _write(page: Path, section: str, markdown: str) -> None:

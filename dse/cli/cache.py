@@ -4,23 +4,24 @@ from typing import Annotated
 
 import typer
 
-from dse.cli.options import CsvOption, JsonOption, present
+from dse.cli.options import Screen, grouped
 from dse.core.files import cache_folder, files_within, is_folder
 
 app = typer.Typer(rich_markup_mode="rich")
 
 
 @app.command(epilog="Examples: [bold]dse cache[/bold]; [bold]dse cache --clear[/bold]")
+@grouped
 def cache(
+    *,
     clear: Annotated[bool, typer.Option("--clear", help="Delete all of it.")] = False,
-    json: JsonOption = False,
-    csv: CsvOption = False,
+    screen: Screen,
 ) -> None:
     """Say where what was compiled and counted is kept, and how large it is; or clear it.
 
     Nothing in it is needed: the next command that wants it makes it again. DSE_CACHE names another folder.
     """
-    from dse.report.conclusion import conclude, quantity
+    from dse.report.conclusion import quantity
 
     folder = cache_folder()
     files = files_within(folder)
@@ -30,7 +31,7 @@ def cache(
     rows = [{"part": name, "files": len(sizes), "size_bytes": sum(sizes)} for name, sizes in parts.items()]
     if not clear:
         units = {"size_bytes": "B"}
-        present(sorted(rows, key=lambda row: row["part"]), title=str(folder), units=units, json=json, csv=csv)
+        screen.present(sorted(rows, key=lambda row: row["part"]), title=str(folder), units=units)
     else:
         for path in files:
             path.unlink(missing_ok=True)
@@ -39,4 +40,4 @@ def cache(
                 path.rmdir()
     size = quantity(sum(sum(sizes) for sizes in parts.values()), "B")
     finding = f"{'cleared' if clear else 'kept'} {len(files):,} files, {size}, in {folder}"
-    conclude(finding, then="" if clear else "dse cache --clear deletes them", aside=json or csv)
+    screen.conclude(finding, then="" if clear else "dse cache --clear deletes them")

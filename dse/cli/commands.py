@@ -51,7 +51,7 @@ COMMANDS = {
 RARE = (
     *("--seed", "--limit", "--batch", "--pays", "--starts", "--method", "--shared", "--sample", "--compile"),
     *("--space", "--prior", "--cascade", "--refit", "--window", "--device", "--arch", "--dry-run", "--cases"),
-    *("--library", "--repeats", "--graph", "--enqueue", "--columns"),
+    *("--library", "--repeats", "--graph", "--enqueue", "--columns", "--wide"),
 )
 
 

@@ -10,10 +10,9 @@ from typing import Annotated, Any
 import typer
 from packaging.requirements import Requirement
 
-from dse.cli.options import CsvOption, JsonOption, present
+from dse.cli.options import Screen, grouped
 from dse.core.cluster import processors
 from dse.core.files import cache_folder, files_within, may_write
-from dse.errors import DseError
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -36,27 +35,24 @@ PROGRAMS = {"nvidia-smi": "dse measure, which needs an NVIDIA GPU"}
 
 
 @app.command(epilog="Example: [bold]dse doctor[/bold]")
+@grouped
 def doctor(
-    json: JsonOption = False,
-    csv: CsvOption = False,
+    *,
     devices: Annotated[
         bool, typer.Option("--devices/--no-devices", help="Ask JAX for its devices, which takes a second.")
     ] = True,
+    screen: Screen,
 ) -> None:
     """Show versions, devices, cores, caches, which extras are installed, and what is missing for what.
 
     Everything but what it says of the extras works without them. Paste its output into a bug report.
     """
     rows = [*_here(), *(_devices() if devices else ()), *_extras(), _cache()]
-    present(rows, title=f"dse {_version(PACKAGE)}", json=json, csv=csv, out=None)
-    if not (json or csv):
-        from dse.report.conclusion import conclude
-
-        other = [f"{row['part']} {row['state']}" for row in rows if row["state"] != "ok"]
-        conclude(
-            "all that dse itself needs is here",
-            sure=f"but {', '.join(other)}" if other else "nothing is missing",
-        )
+    screen.present(rows, title=f"dse {_version(PACKAGE)}")
+    other = [f"{row['part']} {row['state']}" for row in rows if row["state"] != "ok"]
+    screen.conclude(
+        "all that dse itself needs is here", sure=f"but {', '.join(other)}" if other else "nothing is missing"
+    )
 
 
 def _here() -> list[dict[str, Any]]:
@@ -71,14 +67,11 @@ def _here() -> list[dict[str, Any]]:
 
 
 def _devices() -> list[dict[str, Any]]:
-    from dse.cli import room
-
     try:
-        room.check_flags()
         import jax
 
         found = ", ".join(f"{device.platform} ({device.device_kind})" for device in jax.devices())
-    except (DseError, RuntimeError, AssertionError, ImportError, OSError) as error:  # of settings, or JAX
+    except (RuntimeError, AssertionError, ImportError, OSError) as error:  # of settings, or JAX
         what = str(error).partition("\n")[0] or f"JAX_PLATFORMS={os.environ.get('JAX_PLATFORMS')} finds none"
         return [_row("devices of JAX", "broken", what)]
     return [_row("devices of JAX", "ok", f"{found}: models run there")]

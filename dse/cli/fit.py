@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, present
+from dse.cli.options import Screen, grouped
 from dse.errors import DseError
 from dse.models import DEFAULT
 
@@ -20,9 +20,11 @@ SIMULATED_SAMPLE = 50  # configurations of a file by default: each evaluation ta
     epilog="Example: [bold]dse fit convolution dedispersion --gpu a100-pcie-40gb --measured conv.csv "
     "--measured dedispersion.csv -o my-a100.toml[/bold]"
 )
+@grouped
 def fit(
     kernel: inputs.KernelsArgument,
     gpu: inputs.GpusOption,
+    *,
     measured: Annotated[
         list[Path],
         typer.Option(
@@ -53,8 +55,7 @@ def fit(
     seed: Annotated[
         int, typer.Option(min=0, max=inputs.MOST_SEED, help="Of starts, samples, and what is held out.")
     ] = 0,
-    json: JsonOption = False,
-    csv: CsvOption = False,
+    screen: Screen,
 ) -> None:
     """Fit a GPU's λ, Λ and clock to measured times, by gradient; with spreads, and errors on data held out.
 
@@ -94,18 +95,9 @@ def fit(
     if out is not None:
         calibrate.write(calibration, out)
     rows = calibration.fields()
-    present(
-        rows,
-        title=f"Fitted by {model}",
-        units={},
-        json=json,
-        csv=csv,
-        hidden=() if len(files) > 1 else ("gpu",),
-    )
-    if not (json or csv):
-        present(calibration.errors(), title="Errors of the times", units={})
-    from dse.report.conclusion import conclude
-
+    screen.present(rows, title=f"Fitted by {model}", hidden=() if len(files) > 1 else ("gpu",))
+    if screen.table:
+        screen.present(calibration.errors(), title="Errors of the times")
     doubted = [f"{row['field']} ({row['note']})" for row in rows if row["note"]]
     determined = sum(row["determined"] for row in rows)
     finding = f"{determined} of {len(rows)} fields determined by {calibration.basis}"
@@ -114,4 +106,4 @@ def fit(
         of = f" of {name}" if len(files) > 1 else ""
         finding += f"; not told by the data{of}: {', '.join(untold)}" if untold else ""
     then = f"dse rank {kernel[0]} -g {out}" if out else "-o FILE.toml writes the GPU with what is determined"
-    conclude(finding, sure=calibration.worth, wrote=out, then=then, aside=json or csv)
+    screen.conclude(finding, sure=calibration.worth, wrote=out, then=then)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dse.cli.options import CommandGroup, CsvOption, JsonOption, OutOption, WideOption, present
+from dse.cli.options import CommandGroup, Output, grouped
 
 app = typer.Typer(name="gpus", cls=CommandGroup, rich_markup_mode="rich")
 
@@ -13,14 +13,13 @@ PROVENANCE = ("stated", "measured", "measured here", "derived", "fitted")
 
 
 @app.callback(invoke_without_command=True, epilog="Example: [bold]dse gpus --name 'rtx 40'[/bold]")
+@grouped
 def gpus(
     context: typer.Context,
+    *,
     name: Annotated[str | None, typer.Option("--name", help="Of all GPUs those with this in a name.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All GPUs, not only those with a file.")] = False,
-    json: JsonOption = False,
-    csv: CsvOption = False,
-    out: OutOption = None,
-    wide: WideOption = False,
+    output: Output,
 ) -> None:
     """List the GPUs.
 
@@ -49,12 +48,9 @@ def gpus(
         ]
         units = {"clock": "Hz", "dram_bandwidth": "B/s"}
         title = f"GPUs: {len(listed)} of {len(rows)} (--name WORDS, --all)"
-        present(shown, title=title, units=units, json=json, csv=csv, out=out, wide=wide)
-        from dse.report.conclusion import conclude
-
-        finding = f"{len(listed)} of {len(rows)} GPUs"
+        output.present(shown, title=title, units=units)
         then = "dse gpus show NAME says where each value is from"
-        conclude(finding, wrote=out, then=then, aside=json or csv)
+        output.conclude(f"{len(listed)} of {len(rows)} GPUs", then=then)
 
 
 def _number(text: str, unit: float = 1) -> float | None:
@@ -63,12 +59,11 @@ def _number(text: str, unit: float = 1) -> float | None:
 
 
 @app.command(epilog="Example: [bold]dse gpus show a100-pcie-40gb[/bold]")
+@grouped
 def show(
     name: Annotated[str, typer.Argument(help="A GPU that `dse gpus` lists, or the path of a GPU file.")],
-    json: JsonOption = False,
-    csv: CsvOption = False,
-    out: OutOption = None,
-    wide: WideOption = False,
+    *,
+    output: Output,
 ) -> None:
     """Show each number of a GPU with its source: what is stated, measured, derived by a rule, and fitted."""
     from dse.hardware.gpus import load
@@ -91,9 +86,7 @@ def show(
         f"compute capability {header.compute_capability}" if header.compute_capability else header.gfx_name
     )
     title = f"{header.name}: {header.vendor} {header.architecture}, {capability}"
-    present(rows, title=title, section="provenance", json=json, csv=csv, out=out, wide=wide)
-    from dse.report.conclusion import conclude
-
+    output.present(rows, title=title, section="provenance")
     stated = sum(record.provenance in PROVENANCE[:3] for record in records)
     finding = f"{len(rows)} values of {header.name}, {stated} of them stated or measured"
-    conclude(finding, wrote=out, then=f"dse rank KERNEL -g {name}", aside=json or csv)
+    output.conclude(finding, then=f"dse rank KERNEL -g {name}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CommandGroup, CsvOption, JsonOption, OutOption, WideOption, present
+from dse.cli.options import CommandGroup, Output, grouped
 
 if TYPE_CHECKING:
     from dse.kernels.description import Description
@@ -15,9 +15,8 @@ app = typer.Typer(name="kernels", cls=CommandGroup, rich_markup_mode="rich")
 
 
 @app.callback(invoke_without_command=True, epilog="Example: [bold]dse kernels[/bold]")
-def kernels(
-    context: typer.Context, json: JsonOption = False, csv: CsvOption = False, out: OutOption = None
-) -> None:
+@grouped
+def kernels(context: typer.Context, *, output: Output) -> None:
     """List the kernels: the work each does, the size of its space before constraints, its other names."""
     if context.invoked_subcommand is None:
         from dse.kernels import load, names
@@ -32,23 +31,16 @@ def kernels(
             }
             for kernel in map(load, names())
         ]
-        hidden = ("variant_of", "spaces")
-        present(rows, title="Kernels", json=json, csv=csv, out=out, hidden=hidden)
-        if not (json or csv):
-            from dse.report.conclusion import conclude
-
-            conclude(
-                f"{len(rows)} kernels", wrote=out, then="dse kernels show NAME, or dse rank NAME -g a100"
-            )
+        output.present(rows, title="Kernels", hidden=("variant_of", "spaces"))
+        output.conclude(f"{len(rows)} kernels", then="dse kernels show NAME, or dse rank NAME -g a100")
 
 
 @app.command(epilog="Example: [bold]dse kernels show convolution[/bold]")
+@grouped
 def show(
     name: Annotated[str, typer.Argument(help="A kernel that `dse kernels` lists, or the path of one.")],
-    json: JsonOption = False,
-    csv: CsvOption = False,
-    wide: WideOption = False,
-    out: OutOption = None,
+    *,
+    output: Output,
 ) -> None:
     """Show a kernel's problem sizes, parameters, constraints, and the expressions that describe it."""
     from dse.kernels import load
@@ -56,11 +48,9 @@ def show(
     kernel = load(name)
     title = f"{kernel.name}: {kernel.summary}"
     rows = [{"part": part, "name": field, "value": value} for part, field, value in _description(kernel)]
-    present(rows, title=title, section="part", json=json, csv=csv, out=out, wide=wide)
-    from dse.report.conclusion import conclude
-
+    output.present(rows, title=title, section="part")
     finding = f"{kernel.name} has {len(kernel.space.names)} parameters"
-    conclude(finding, wrote=out, then=f"dse rank {name} -g a100", aside=json or csv)
+    output.conclude(finding, then=f"dse rank {name} -g a100")
 
 
 @app.command(epilog="Example: [bold]dse kernels check my-kernel/kernel.toml --gpu a100[/bold]")
@@ -81,6 +71,7 @@ def check(
     from dse.hardware import gpus as gpu_files
     from dse.kernels.description import check as check_description
     from dse.kernels.description import looked_at
+    from dse.report import show as table
     from dse.source import readers
 
     numbers = inputs.settings(changed)
@@ -93,7 +84,7 @@ def check(
             at = ", ".join(f"{key}={value}" for key, value in first.items())
             rows = list(looked_at(kernel, first, file.gpu, **sizes))
             if rows:
-                present(rows, title=f"Branches and accesses of {kernel.name} on {file.name}: {at}")
+                table.show(rows, title=f"Branches and accesses of {kernel.name} on {file.name}: {at}")
         else:
             few = configurations(kernel, None, min(sample, _FEW))
             readers.counts_of(kernel).count(few, gpu_files.stack([file.gpu]))

@@ -4,7 +4,9 @@ import errno
 import logging
 import os
 import re
+import shutil
 import sys
+import textwrap
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
@@ -105,7 +107,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
             code = app(_global_first(words), standalone_mode=False)
         sys.stdout.flush()
         for assumption in _assumed():
-            print(f"assumed: {one_line(assumption)}", file=sys.stderr)
+            _tell(f"assumed: {one_line(assumption)}")
     except typer.TyperException as error:  # of flags; without a message where help was printed
         message = one_line(error.format_message()).rstrip(".")
         _end(f"{message}; --help tells what is allowed" if message else "")
@@ -134,21 +136,11 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except MemoryError as error:  # of arrays, whose size NumPy tells
         _end(f"memory: found too little, expected a smaller problem: {error}".removesuffix(": "))
     except Exception as error:
-        if "JAX_PLATFORMS" in os.environ and (
-            "Unable to initialize backend" in str(error)
-            or (isinstance(error, AssertionError) and _raised_in(error) == "jax")
-        ):  # by JAX: all it says is of this variable
-            found = f"found {os.environ['JAX_PLATFORMS']!r}, which finds no device here"
-            _end(
-                f"JAX_PLATFORMS: {found}, expected cpu, or cuda or rocm beside a GPU and JAX's plugin for it"
-            )
         if isinstance(error, UnicodeEncodeError):  # surrogates: Python's stand-ins for bytes of a name
             found = error.object[max(error.start - 40, 0) : error.end + 40]
             _end(f"name: found {found!r}, which is no UTF-8, expected a file named in UTF-8")
         if "RESOURCE_EXHAUSTED" in str(error):  # by XLA
             _end(f"memory: found too little, expected a smaller problem: {error}")
-        if isinstance(error, SystemError) and "without exception set" in str(error):  # by an extension module
-            _end(f"memory: found too little, expected more: {error}")
         _end_as_what_is_here(error)
         _unforeseen(error, words)
     sys.exit(code)
@@ -192,16 +184,14 @@ def _broken_import(error: Exception) -> str:
 def _settings_of(error: Exception) -> str:
     """Name the variables of the environment that a library reads, where it fails and some are set."""
     package = _broken_import(error) or _raised_in(error)
-    if type(error).__name__ == "JaxRuntimeError":  # of its native part
+    no_device = "JAX_PLATFORMS" in os.environ and "Unable to initialize backend" in str(error)
+    if no_device or type(error).__name__ == "JaxRuntimeError":  # of its native part
         package = "jax"
     set_here = {name: value for name, value in os.environ.items() if name.startswith(f"{package.upper()}_")}
     named = [name for name in set_here if name.lower() in str(error).lower()]
     if package in ("jax", "numba"):
         named = named or [name for name in set_here if name not in (FOLDER, SHORTEST)]  # which we set
-    else:  # of which we do not know how they begin
-        set_here = dict(os.environ)
-        named = [name for name in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", str(error)) if name in set_here]
-    found = " ".join(f"{name}={set_here[name]}" for name in dict.fromkeys(named))
+    found = " ".join(f"{name}={set_here[name]}" for name in named)
     if not found:
         return ""
     what = f"{type(error).__name__}: {error}"
@@ -236,10 +226,18 @@ def in_options(mistake: str) -> str:
     )
 
 
+def _tell(line: str) -> None:
+    """Write a line to standard error; on a terminal it is broken between words."""
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        line = textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+    print(line, file=sys.stderr, flush=True)
+
+
 def _show(message: Warning | str, category: type[Warning], *where: Any) -> None:
     """Write a warning: one line for what the user gave."""
     if issubclass(category, InputWarning):
-        print(f"dse: warning: {one_line(str(message))}", file=sys.stderr)
+        _tell(f"dse: warning: {one_line(str(message))}")
     else:
         print(warnings.formatwarning(message, category, *where[:2]), file=sys.stderr, end="")
 
@@ -253,7 +251,7 @@ def _drop_output() -> None:
 def _end(mistake: str) -> NoReturn:
     if mistake:
         try:
-            print(f"dse: {one_line(mistake)}", file=sys.stderr, flush=True)
+            _tell(f"dse: {one_line(mistake)}")
         except OSError:  # nobody can be told
             with suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, grouped, present
+from dse.cli.options import Screen, grouped
 from dse.models import DEFAULT, MODELS
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -33,8 +33,7 @@ def occupancy_curve(
             help="Draw .svg, .png or .html; or write .parquet, .csv or .json.",
         ),
     ] = None,
-    json: JsonOption = False,
-    csv: CsvOption = False,
+    screen: Screen,
 ) -> None:
     """Throughput against resident warps by each model (all, unless --model is given), for one configuration.
 
@@ -49,6 +48,7 @@ def occupancy_curve(
     models = inputs.models(model, tuple(MODELS), simulator)
     counts, problem = inputs.kernel(kernel, inputs.settings(changed))
     [gpu_file] = inputs.gpus([gpu])
+    from dse.data.tables import write_rows
     from dse.evaluate.curve import curve, fastest, laid_out  # imports jax: seconds
 
     parameters = fastest(counts, gpu_file.gpu, problem)
@@ -64,23 +64,23 @@ def occupancy_curve(
             points, title=f"{title}: throughput against occupancy", subtitle=configuration
         )
         save_chart(chart, out)
-    elif out is not None or json or csv:
-        present(rows, json=json, csv=csv, out=out)
+    elif out is not None:
+        write_rows(out, rows)
+    elif not screen.table:
+        screen.present(rows)
     else:
         by_warps: dict[int, dict[str, float]] = {}
         rows.sort(key=lambda row: row["model"] != DEFAULT)  # the default model's column first
         for row in rows:
             by_warps.setdefault(row["warps"], {"warps": row["warps"]})[row["model"]] = 1e6 * row["throughput"]
-        present(list(by_warps.values()), title=f"{title}: {configuration}" if configuration else title)
-    from dse.report.conclusion import conclude
-
+        screen.present(list(by_warps.values()), title=f"{title}: {configuration}" if configuration else title)
     enough = {model.name: _enough(rows, model.name) for model in models}
     first = DEFAULT if DEFAULT in enough else models[0].name
     finding = f"{enough[first]} warps an SM give 95 % of the highest throughput by {first}"
     if len(enough) > 1:
         finding += f", {min(enough.values())} to {max(enough.values())} by the {len(enough)} models"
     finding += f"; this configuration has {int(launch.warps_per_sm)}"
-    conclude(finding, wrote=out, aside=json or csv)
+    screen.conclude(finding, wrote=out)
 
 
 def _enough(rows: Sequence[Mapping[str, Any]], model: str) -> int:

@@ -1,7 +1,7 @@
 """Options that several commands have, and the ways to print or write rows."""
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -14,38 +14,77 @@ from dse.errors import DseError
 
 MORE = "More"  # a panel of options that --help-all explains
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
-OutOption = Annotated[
-    Path | None,
-    typer.Option("--out", "-o", metavar="FILE", help="Write a .parquet, .csv or .json file instead."),
-]
-
-WideOption = Annotated[bool, typer.Option("--wide", help="Show all columns, however wide the terminal is.")]
 
 
 @dataclass(frozen=True)
-class Output:
-    """The options of rows: a table, JSON or CSV on the screen, or a file."""
+class Screen:
+    """The options of rows on the screen: a table, JSON or CSV."""
 
     json: JsonOption = False
-    csv: CsvOption = False
-    out: OutOption = None
-    wide: WideOption = False
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False
+    wide: Annotated[bool, typer.Option("--wide", help="Show all columns, however wide the terminal is.")] = (
+        False
+    )
+
+    def __post_init__(self) -> None:
+        if self.json and self.csv:
+            raise DseError("--csv: found together with --json, expected one of them")
 
     @property
     def table(self) -> bool:
         """Whether rows are shown as a table, to which more lines may be added."""
-        return not (self.json or self.csv or self.out)
+        return not (self.json or self.csv)
 
     def present(self, rows: Sequence[Mapping[str, Any]], **settings: Any) -> None:
-        """Print or write rows; `settings` are those of `present`."""
-        present(rows, json=self.json, csv=self.csv, out=self.out, wide=self.wide, **settings)
+        """Print rows; `settings` are those of `dse.report.show.show`."""
+        from dse.report.show import show
+
+        show(rows, json=self.json, csv=self.csv, wide=self.wide, **settings)
 
     def conclude(self, finding: str, **settings: Any) -> None:
         """Print the conclusion; `settings` are those of `dse.report.conclusion.conclude`."""
         from dse.report.conclusion import conclude
 
-        conclude(finding, wrote=self.out, aside=self.json or self.csv, **settings)
+        conclude(finding, aside=self.json or self.csv, **settings)
+
+
+@dataclass(frozen=True)
+class Output(Screen):
+    """The options of rows that are printed, or written to a file."""
+
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Write a .parquet, .csv or .json file instead."),
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.out is not None:  # before the work
+            from dse.core.files import check_target
+            from dse.data.tables import check_suffix
+
+            check_suffix(self.out)
+            check_target(self.out)
+
+    @property
+    def table(self) -> bool:
+        """Whether rows are shown as a table, to which more lines may be added."""
+        return self.out is None and super().table
+
+    def present(
+        self, rows: Sequence[Mapping[str, Any]], *, units: Mapping[str, str] | None = None, **settings: Any
+    ) -> None:
+        """Print or write rows; `settings` are those of `dse.report.show.show`."""
+        if self.out is None:
+            super().present(rows, units=units, **settings)
+        else:
+            from dse.data.tables import write_rows
+
+            write_rows(self.out, rows, units)
+
+    def conclude(self, finding: str, **settings: Any) -> None:
+        """Print the conclusion, which names the file that was written."""
+        super().conclude(finding, wrote=self.out, **settings)
 
 
 @dataclass(frozen=True)
@@ -119,29 +158,3 @@ class CommandGroup(TyperGroup):
     """A command with subcommands whose context is what typer says it is: it hands out the base class."""
 
     context_class = typer.Context
-
-
-def present(
-    rows: Sequence[Mapping[str, Any]],
-    *,
-    json: bool = False,
-    csv: bool = False,
-    out: Path | None = None,
-    title: str | None = None,
-    units: Mapping[str, str] | None = None,
-    section: str | None = None,
-    wide: bool = False,
-    hidden: Collection[str] = (),
-) -> None:
-    """Print rows as `dse.report.show` does, or write them to the file `out`."""
-    if json and csv:
-        raise DseError("--csv: found together with --json, expected one of them")
-    if out is None:
-        from dse.report.show import show
-
-        show(rows, title=title, json=json, csv=csv, units=units, section=section, wide=wide, hidden=hidden)
-    else:
-        from dse.data.tables import write_table
-
-        columns = dict.fromkeys(name for row in rows for name in row)
-        write_table(out, {name: [row.get(name) for row in rows] for name in columns}, units)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, WideOption, present
+from dse.cli.options import Screen, grouped
 from dse.errors import DseError, InputWarning, one_of
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -19,9 +19,11 @@ FORMATS = {"table": "table", "t1": "t1", "kernel-tuner": "kernel_tuner", "triton
     epilog="Example: [bold]dse prune convolution --gpu a4000 --risk 0.05 -o kept.parquet[/bold]; "
     "[bold]dse prune reduction -g a100 --measured few.csv --format t1 -o kept.json[/bold]"
 )
+@grouped
 def prune(
     kernel: inputs.SourceArgument,
     gpu: inputs.GpuOption,
+    *,
     risk: Annotated[float, typer.Option(help="That no configuration kept is nearly the fastest.")] = 0.05,
     within: Annotated[float, typer.Option(help="Nearly: slower than the fastest by this share.")] = 0.05,
     measured: Annotated[
@@ -35,9 +37,6 @@ def prune(
     source: inputs.SourceOption = False,
     compiled: inputs.CompileOption = None,
     top: Annotated[int, typer.Option(min=0, help="How many to show; 0 shows all.")] = 10,
-    json: JsonOption = False,
-    csv: CsvOption = False,
-    wide: WideOption = False,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="Write those kept."),
@@ -49,6 +48,7 @@ def prune(
             help="Of the file: table (.parquet, .csv, .json), t1, kernel-tuner (.py, .json) or triton (.py).",
         ),
     ] = "table",
+    screen: Screen,
 ) -> None:
     """Keep the configurations among which, but for the stated risk, one is nearly the fastest.
 
@@ -102,10 +102,8 @@ def prune(
         for i, values in enumerate(zip(*shown.values(), strict=True), 1)
     ]
     title += f", the {len(ranked)} most promising" if len(ranked) < len(kept.places) else ""
-    if out is None or not (json or csv):
-        present(ranked, title=title, units={}, json=json, csv=csv, out=None, wide=wide)
-    from dse.report.conclusion import conclude
-
+    if out is None or screen.table:
+        screen.present(ranked, title=title)
     many = len(kept.places)
     finding = f"kept {many:,} of {len(candidates):,}" + (
         f", of which {len(ranked)} are shown (--top 0 shows all)" if len(ranked) < many else ""
@@ -113,8 +111,8 @@ def prune(
     by = f"{len(recorded)} measurements" if recorded else closed.name
     sure = f"by {by}, with a chance of {1 - risk:.0%}, one of them is within {within:.0%} of the fastest"
     then = "measure them all, the first ones first" + ("" if out else "; -o FILE writes the list")
-    if kept.reason and (json or csv):
+    if kept.reason and not screen.table:
         warnings.warn(kept.reason, InputWarning, stacklevel=2)  # programs read no conclusion
     elif kept.reason:
         finding += f"; {kept.reason}"
-    conclude(finding, sure=sure, wrote=out, then=then, aside=json or csv)
+    screen.conclude(finding, sure=sure, wrote=out, then=then)

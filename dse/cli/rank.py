@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import Output, SpreadOptions, grouped, present
+from dse.cli.options import Output, SpreadOptions, grouped
 from dse.errors import DseError
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def rank(
     output.present(rows, title=_title(ranking, len(rows)), units=ranking.units, hidden=ranking.hidden)
     if ranking.levels and output.table:
         title = "Levels; spearman is with the level before, on what both saw"
-        present(ranking.levels, title=title, wide=output.wide)
+        output.present(ranking.levels, title=title)
     if output.table:
         from dse.report.show import bars
 
@@ -131,7 +131,9 @@ def _finding(ranking: "Ranking", first: "Mapping[str, Any]") -> str:
 
     time = first["refitted_s"] if "refitted_s" in first else first["time_s"]
     which = configuration(first, [name for name in ranking.parameters if name not in ranking.hidden])
-    finding = f"fastest of {ranking.count:,}: {which or 'the only one'}: {quantity(time)} by {first['model']}"
+    count = ranking.levels[0]["configurations"] if ranking.levels else ranking.count
+    finding = f"fastest of {count:,}: {which}" if count > 1 else "the only configuration"
+    finding += f": {quantity(time)} by {first['model']}"
     if first.get("measured_s"):
         finding += f", measured {quantity(first['measured_s'])}"
     if "library_s" in first:

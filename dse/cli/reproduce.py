@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dse.cli.options import CsvOption, JsonOption, OutOption, present
+from dse.cli.options import Output, grouped
 from dse.core.files import around, fill
 from dse.errors import DseError
 
@@ -24,7 +24,9 @@ SECTION = "reproduction"  # of a page
 @app.command(
     epilog="Examples: [bold]dse reproduce hong-kim --differing[/bold]; [bold]dse reproduce --sums[/bold]"
 )
+@grouped
 def reproduce(
+    *,
     paper: Annotated[
         list[str] | None,
         typer.Argument(help="hong-kim, baghsorkhi, kothapalli, teg or lemeire; all where none is named."),
@@ -43,9 +45,7 @@ def reproduce(
             help="Write all of it as Markdown between the markers of a page; - prints it.",
         ),
     ] = None,
-    json: JsonOption = False,
-    csv: CsvOption = False,
-    out: OutOption = None,
+    output: Output,
 ) -> None:
     """Compute the papers' tables and examples again and tell where, and why, the numbers differ.
 
@@ -56,7 +56,7 @@ def reproduce(
     from dse.reproduce.compare import PAPERS, compare, problems
     from dse.reproduce.papers import cells, sums
 
-    if page and (paper or differing or only_sums or json or csv or out):
+    if page and (paper or differing or only_sums or not output.table):
         raise DseError("--page: found other options beside it, expected none: a page has everything")
     if page and str(page) != "-":
         around(page, SECTION)  # before the work
@@ -74,20 +74,18 @@ def reproduce(
         if differing:  # why is what one asks
             rows = [{name: row[name] for name in SHORT} for row in rows]
         if only_sums:
-            present(totals, title="Sums", json=json, csv=csv, out=out)
+            output.present(totals, title="Sums")
         else:
-            present(rows, title="Reproduction", json=json, csv=csv, out=out, section="paper")
-            if not (json or csv or out):
-                present(totals, title="Sums", json=False, csv=False, out=None)
+            output.present(rows, title="Reproduction", section="paper")
+            if output.table:
+                output.present(totals, title="Sums")
     unexplained = problems(papers)
     if not page:
-        from dse.report.conclusion import conclude
-
         numbers, agree = (sum(total[name] for total in totals) for name in ("numbers", "agree"))
         sure = "each of the others has a reason" if not unexplained else f"{len(unexplained)} have no reason"
         then = "" if differing else "--differing shows only the others, and why"
         finding = f"{agree} of {numbers} numbers agree as printed"
-        conclude(finding, sure=sure, wrote=out, then=then, aside=json or csv)
+        output.conclude(finding, sure=sure, then=then)
     for line in unexplained:
         print(f"dse: {line}", file=sys.stderr)
     if unexplained:

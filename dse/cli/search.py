@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import Output, SpreadOptions, grouped, present
+from dse.cli.options import Output, SpreadOptions, grouped
 from dse.models import DEFAULT
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -103,7 +103,7 @@ def search(
     title = f"Best of {count:,} evaluated configurations on {gpu_file.name} by {model}"
     output.present(rows, title=title, hidden=(*same, *searched.hidden))
     if len(goals) > 1 and output.table:
-        present(searched.front(), title=f"Not beaten in {' and '.join(goals)}")
+        output.present(searched.front(), title=f"Not beaten in {' and '.join(goals)}")
     best: dict[str, Any] = rows[0]
     which = configuration(best, choices[best["kernel"]].free)
     finding = f"best of {count:,} evaluated: {best['kernel']}, {which}: {quantity(best['time_s'])} by {model}"

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import JsonOption, present
+from dse.cli.options import JsonOption
 from dse.errors import DseError
 
 SHARES = {  # of the makespan, and their titles
@@ -17,6 +17,7 @@ SHARES = {  # of the makespan, and their titles
     "latency": "bound by latency",
     "same warp": "of that, same warp",
 }
+LEAST = 0.0005  # of a share that is mentioned
 app = typer.Typer(rich_markup_mode="rich")
 
 
@@ -131,13 +132,14 @@ def simulate(
         entries = result.profile()
         save(entries, profile, window=window, critical=entries.critical, **result.caption)
     gains = result.what_if
-    from dse.report.conclusion import conclude, quantity
+    from dse.report.conclusion import conclude, print_words, quantity
     from dse.report.numbers import json_text
+    from dse.report.show import show
 
     time = f", {quantity(result.makespan * result.cycle_s)}" if result.cycle_s else ""
     finding = f"{result.makespan:,.6g} cycles{time} at {result.ipc or 0:.3g} instructions a cycle"
     finding += f"; bound by {result.bottleneck}"
-    finding += f", the issue limit {result.shares.issue:.1%}" if result.shares.issue else ""
+    finding += f", the issue limit {result.shares.issue:.1%}" if result.shares.issue > LEAST else ""
     best = max(gains, key=lambda row: row["gain"] or 0, default=None)
     if best and best["gain"]:
         faster = f"{best['gain']:.2f} times as fast" if best["gain"] > 1.005 else "no faster"
@@ -145,9 +147,9 @@ def simulate(
     if json:
         print(json_text(result.summary() | {"conclusion": finding}))
         return
-    print(result.title)
+    print_words(result.title)
     percent = tuple(SHARES)[2:]
-    present(
+    show(
         [
             {
                 title: f"{row[name] or 0:.1%}" if name in percent else row[name]
@@ -158,6 +160,6 @@ def simulate(
     )
     if gains:
         shown = [row | {"gain": f"{row['gain']:.3f}x" if row["makespan"] else "-"} for row in gains]
-        present(shown, title="What if")
+        show(shown, title="What if")
     then = "" if gains else "--what-if NAME=VALUE shows what a change would gain"
     conclude(finding, wrote=profile, then=then)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, SpreadOptions, WideOption, grouped, present
+from dse.cli.options import Screen, SpreadOptions, grouped
 from dse.errors import DseError
 from dse.models import CLOSED_FORMS, DEFAULT
 
@@ -73,9 +73,7 @@ def sweep(
     ] = None,
     spread: SpreadOptions,
     simulator: inputs.SimulatorOptions,
-    json: JsonOption = False,
-    csv: CsvOption = False,
-    wide: WideOption = False,
+    screen: Screen,
 ) -> None:
     """Predict every configuration of every kernel at every size on every GPU by every model.
 
@@ -92,16 +90,17 @@ def sweep(
         raise DseError(f"{named[1]}: found together with {named[0]}, expected one of them")
     if not named and out is None:
         raise DseError(f"--out: found none, expected a file for all rows, or one of {', '.join(asked)}")
-    for name, value in (("--per", per), ("--json", json), ("--csv", csv)):
+    for name, value in (("--per", per), ("--json", screen.json), ("--csv", screen.csv)):
         if value and not named:
             raise DseError(f"{name}: found without {', '.join(asked)}, expected one of them")
     if columns and named:
         raise DseError(f"--columns: found together with {named[0]}, expected it where all rows are written")
     models = inputs.models(model, (DEFAULT,) if named else CLOSED_FORMS, simulator)
+    from dse.data.tables import write_rows
     from dse.explore.sweep.product import SweepProduct
     from dse.explore.sweep.run import clear, parts_of
     from dse.explore.sweep.sweep import Sweep
-    from dse.report.conclusion import conclude, quantity
+    from dse.report.conclusion import quantity
     from dse.report.show import progress
 
     names = ", ".join(model.name for model in models)
@@ -112,14 +111,16 @@ def sweep(
     if not named:
         assert out is not None
         count = swept.to_parquet(out, _words(columns))
-        conclude(f"{count:,} rows of predictions by {names}", wrote=out, then=f"dse report {out}")
+        screen.conclude(f"{count:,} rows of predictions by {names}", wrote=out, then=f"dse report {out}")
         return
     rows = _reduced(swept, named[0], asked[named[0]], _words(per), out)
     same = [name for name in ("kernel", "gpu", "model") if len({row.get(name) for row in rows}) == 1]
     title = ", ".join(str(rows[0][name]) for name in same if rows[0].get(name)) or None
-    present(rows, title=title, json=json, csv=csv, out=out, wide=wide, hidden=same)
-    if out is not None:  # not before the file is there
-        clear(parts_of(out))
+    if out is None:
+        screen.present(rows, title=title, hidden=same)
+    else:
+        write_rows(out, rows)
+        clear(parts_of(out))  # not before the file is there
     timed = [row for row in rows if row.get("time_s") is not None]
     best = min(timed, key=lambda row: row["time_s"], default=None)
     finding = f"{len(rows):,} rows by {names}"
@@ -127,9 +128,7 @@ def sweep(
         which = ", ".join(str(best[name]) for name in ("kernel", "gpu") if best.get(name))
         finding = f"fastest of {len(rows):,} rows: {which}: {quantity(best['time_s'])}"
         finding += f" by {best.get('model', names)}"
-    conclude(
-        finding, wrote=out, then=f"dse report {out}" if out else "-o FILE writes them", aside=json or csv
-    )
+    screen.conclude(finding, wrote=out, then=f"dse report {out}" if out else "-o FILE writes them")
 
 
 def _reduced(

@@ -8,7 +8,7 @@ import typer
 
 from dse.bridges.tables import EXPERTS, FORMATS, PRODUCT, BestConfigurations, Format, form
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, present
+from dse.cli.options import Screen, grouped
 from dse.core.files import replacing
 from dse.errors import DseError, one_of
 
@@ -33,6 +33,7 @@ RUNS = 20  # of a command, for each batch size
     "--format triton -o tables[/bold]; [bold]dse table inductor -g h100-sxm --shapes shapes.csv "
     "-o table.json[/bold]"
 )
+@grouped
 def table(
     kernel: Annotated[
         str,
@@ -44,6 +45,7 @@ def table(
         ),
     ],
     gpu: inputs.GpuOption,
+    *,
     sizes: Annotated[
         list[str] | None,
         typer.Option(
@@ -121,8 +123,7 @@ def table(
             help="Of --command: keeps each run at once; run again to go on.",
         ),
     ] = None,
-    json: JsonOption = False,
-    csv: CsvOption = False,
+    screen: Screen,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -165,9 +166,9 @@ def table(
             if value is not None:
                 raise DseError(f"{name}: found with {kernel}, expected it with {' or '.join(MATRIX)}")
         if kernel == PRODUCT:
-            _give(_of_products(file, shapes, target, first, device or ""), target, out, json, csv)
+            _give(_of_products(file, shapes, target, first, device or ""), target, out, screen)
         else:
-            _give(_of_any(kernel, file, sizes, tokens, model, source), target, out, json, csv)
+            _give(_of_any(kernel, file, sizes, tokens, model, source), target, out, screen)
         return
     if model is not None or source:
         raise DseError(f"--{'model' if model else 'source'}: found with {kernel}, expected another kernel")
@@ -196,7 +197,7 @@ def table(
     rows = best(file, products, numbers, timed)
     problems = [[row] for row in rows]
     best_ones = BestConfigurations(kernel, file.name, ["M"], parameters, problems, products, device or "")
-    _give(best_ones, target, out, json, csv)
+    _give(best_ones, target, out, screen)
 
 
 def _of_products(
@@ -241,18 +242,18 @@ def _of_any(
     return BestConfigurations(name, file.name, keys, parameters, [[row] for row in rows])
 
 
-def _give(table: BestConfigurations, target: Format | None, out: Path | None, json: bool, csv: bool) -> None:
+def _give(table: BestConfigurations, target: Format | None, out: Path | None, screen: Screen) -> None:
     """Print rows as a table, or print or write them in a format for programs."""
-    from dse.report.conclusion import conclude
-
     sure = "by measured times" if any("by" in row for row in table.rows) else "predicted"
     finding = f"best of {table.title} for {len(table.problems):,} problem{'s' * (len(table.problems) > 1)}"
     if target is None:
-        present(table.rows, title=table.title, json=json, csv=csv, out=None)
+        screen.present(table.rows, title=table.title)
         formats = [name for name, row in FORMATS.items() if not row.kernels or table.kernel in row.kernels]
         then = f"--format {' or '.join(formats)} writes its file"
-        conclude(finding, sure=sure, then=then, aside=json or csv)
+        screen.conclude(finding, sure=sure, then=then)
         return
+    from dse.report.conclusion import conclude
+
     content, name = target.text(table), target.file_name(table)
     if shipped := target.shipped(table):
         finding += f"; {shipped}"
@@ -262,7 +263,7 @@ def _give(table: BestConfigurations, target: Format | None, out: Path | None, js
             conclude(finding, sure=sure, aside=True)
     else:
         print(_write(content, out, name))
-        conclude(finding, sure=sure, then=f"{target.reader} reads it", aside=True)
+        conclude(finding, sure=f"{sure}; read by {target.reader}", aside=True)
 
 
 def _write(content: str, out: Path, name: str) -> Path:

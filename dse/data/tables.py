@@ -60,7 +60,7 @@ class Result:
 
     def write(self, path: Path | str) -> None:
         """Write all rows as Parquet, CSV or JSON, by the suffix. **Raises:** DseError as `write_table`."""
-        write_table(path, _columns(self.rows()), self.units)
+        write_rows(Path(path), self.rows(), self.units)
 
     def _repr_html_(self) -> str:
         """Return a table of the first rows, for notebooks."""
@@ -150,6 +150,11 @@ def write_table(path: Path | str, columns: Mapping[str, Any], units: Mapping[str
             writer(table, temporary)
         except OSError as error:
             raise DseError(f"{path}: cannot write: {error.strerror or error}") from None
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], units: Mapping[str, str] | None = None) -> None:
+    """Write rows as `write_table` does columns; a row may lack some."""
+    write_table(path, _columns(rows), units)
 
 
 def check_suffix(path: Path) -> None:

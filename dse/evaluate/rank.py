@@ -204,9 +204,7 @@ def configurations(
     sizes = sizes_of(kernel, problem)
     index = kernel.space.indices(sizes) if sample is None else kernel.space.sample(sample, sizes, seed)
     if not len(index):
-        why = kernel.space.emptied_by(sizes)
-        found = f"found no valid configuration ({why}), expected at least one"
-        raise DseError(f"{kernel.path}: constraints: {found}")
+        raise kernel.space.emptiness(kernel.name, sizes)
     return kernel.space.decode(index, np)
 
 

@@ -447,7 +447,4 @@ def _sample(description: Description, problem: Mapping[str, Number], count: int)
         valid = np.broadcast_to(space.valid(parameters, problem, np), index.shape)
         if valid.any():
             return {name: values[valid][:count] for name, values in parameters.items()}
-    why = description.space.emptied_by(problem)
-    raise DseError(
-        f"{description.path}: constraints: found no valid configuration ({why}), expected at least one"
-    )
+    raise description.space.emptiness(description.name, problem)

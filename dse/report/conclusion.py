@@ -22,13 +22,19 @@ def conclude(
     """
     parts = [finding, sure, f"wrote {wrote}" if wrote else "", f"next: {then}" if then else ""]
     line = one_line("; ".join(filter(None, parts)))
-    console = Console(stderr=aside)
-    if aside and (os.environ.get("DSE_QUIET") or not console.is_terminal):
-        return
+    if not aside:
+        print_words(line, "bold")
+    elif not os.environ.get("DSE_QUIET") and Console(stderr=True).is_terminal:
+        Console(stderr=True).print(Text(line))
+
+
+def print_words(text: str, style: str = "") -> None:
+    """Print a text; a terminal breaks it between words."""
+    console = Console()
     if console.is_terminal:
-        console.print(Text(line, style="" if aside else "bold"))
+        console.print(Text(text, style=style))
     else:
-        print(line)
+        print(text)
 
 
 def configuration(row: Mapping[str, Any], names: Collection[str]) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dse.report.conclusion import print_words
 from dse.report.numbers import json_text
 from dse.report.show import show
 
@@ -27,7 +28,7 @@ def show_explanation(parts: Mapping[str, Any], title: str, json: bool) -> None:
     if json:
         print(json_text(parts))
         return
-    print(title)
+    print_words(title)
     for name, part in parts.items():
         if name == "phases":
             part = _turned(part)

@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from own_measurements import predicted
 
 from dse import kernels
-from dse.accuracy.stored import predicted
 from dse.core import catalogue
 from dse.evaluate.rank import configurations
 from dse.explore.fit.launches import of_kernel

@@ -1,15 +1,15 @@
-"""`dse accuracy own`: models scored on our own measurements, here made up from what a model says."""
+"""Models scored on our own measurements, here made up from what a model says."""
 
 import json
 import shutil
 
 import numpy as np
 import pytest
+from own_measurements import limited, main, predicted, stored
 
 from dse import kernels
-from dse.accuracy.curves import limited
-from dse.accuracy.stored import predicted, stored
 from dse.core import catalogue
+from dse.errors import DseError
 from dse.explore.fit.launches import of_kernel
 from dse.hardware import gpus
 from dse.measure import journal
@@ -54,10 +54,9 @@ def measured(tables):
 
 
 @pytest.mark.slow
-def test_scores(run_dse, measured):
-    ran = run_dse("accuracy", "own", "--model", "volkov", "--json")
-    assert (ran.code, ran.err) == (0, "")
-    scores = json.loads(ran.out)
+def test_scores(measured, capsys):
+    main(["--model", "volkov", "--json"])
+    scores = json.loads(capsys.readouterr().out)
     [space] = scores["spaces"]
     [volkov] = space["rows"]
     assert (space["kernel"], volkov["model"]) == ("reduction", "volkov")
@@ -68,7 +67,8 @@ def test_scores(run_dse, measured):
     [[swept]] = scores["curves"].values()
     assert (swept["configurations"], swept["steps"]) == (1, 4)
     assert swept["errors"]["volkov"]["mape_percent"] == pytest.approx(0, abs=1e-4)
-    text = run_dse("accuracy", "own", "--model", "volkov", "--page", "-").out
+    main(["--model", "volkov"])
+    text = capsys.readouterr().out
     assert text.startswith("### reduction on NVIDIA H100")
     assert "### Over occupancy on NVIDIA H100" in text
     assert "| mean | 0.0 / 0.0 |" in text
@@ -83,29 +83,22 @@ def test_tables_of_other_problem_sizes_are_the_same_gpu_s(tables):
     assert [one.path.stem for one in stored(swept=True)] == ["h100_sxm_occupancy-count1024"]
 
 
-def test_page(run_dse, measured, tables, tmp_path):
+def test_page(measured, tables, tmp_path, capsys):
     (tables / "h100_sxm.parquet").unlink()
     page = tmp_path / "page.md"
     page.write_text("<!-- own measurements: begin -->\n<!-- own measurements: end -->\n")
-    assert run_dse("accuracy", "own", "--model", "volkov", "--page", str(page)).code == 0
+    main(["--model", "volkov", "--page", str(page)])
+    assert capsys.readouterr().out == ""
     assert "| mean | 0.0 / 0.0 |" in page.read_text()
-    assert "Over occupancy on NVIDIA H100" in run_dse("accuracy", "own", "--model", "volkov").out
 
 
 @pytest.mark.slow
-def test_what_cannot_be_scored_is_left_out(run_dse, measured, tables):
+def test_what_cannot_be_scored_is_left_out(measured, tables, capsys):
     (tables / "h100_sxm.parquet").unlink()
     about, rows = journal.read(tables / "h100_sxm_occupancy.parquet")
     journal.write(tables / "h100_sxm_occupancy.parquet", about, rows[-2:])
-    ran = run_dse("accuracy", "own")
-    assert (ran.code, ran.out) == (2, "")
-    left_out, end = ran.err.splitlines()
+    with pytest.raises(DseError, match="found no table, expected what `dse measure store` puts there"):
+        main([])
+    [left_out] = capsys.readouterr().err.splitlines()
     assert "h100_sxm_occupancy.parquet: found no configuration with three steps of occupancy" in left_out
     assert left_out.endswith("that ran: left out")
-    assert "found no table" in end
-
-
-def test_nothing_measured(run_dse, tables):
-    ran = run_dse("accuracy", "own")
-    assert ran.code == 2
-    assert "found no table, expected what `dse measure store` puts there" in ran.err

@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+import teg_choices
 
-from dse.accuracy import teg, teg_choices
+from dse.accuracy import teg
 
 ROOT = Path(__file__).parents[2]
 

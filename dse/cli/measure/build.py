@@ -8,7 +8,7 @@ import typer
 from dse.cli import inputs
 from dse.cli.measure.options import CasesOption, KernelsArgument, SampleOption, SeedOption
 from dse.cli.measure.plans import in_words, plan_all, title
-from dse.cli.options import CsvOption, JsonOption, present
+from dse.cli.options import Screen, grouped
 from dse.errors import DseError
 
 if TYPE_CHECKING:
@@ -21,9 +21,11 @@ app = typer.Typer(rich_markup_mode="rich")
     epilog="Example: [bold]dse measure build triton_moe --cases cases.csv --gpu h100-sxm -o h100.zip[/bold]; "
     "there: [bold]dse measure space --built h100.zip -o moe.parquet[/bold]"
 )
+@grouped
 def build(
     names: KernelsArgument,
     gpu: inputs.GpuOption,
+    *,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE.zip", help="The file to write, or to add to.")
     ],
@@ -31,8 +33,7 @@ def build(
     seed: SeedOption = 0,
     changed: inputs.SetOption = None,
     cases: CasesOption = None,
-    json: JsonOption = False,
-    csv: CsvOption = False,
+    screen: Screen,
 ) -> None:
     """Compile configurations for `dse measure space --built`, where Triton or another compiler is not.
 
@@ -57,8 +58,11 @@ def build(
         with progress(f"Compiling {title(plan)} for sm_{arch}", len(plan.parameters)) as advance:
             spaces.append(build_plan(plan, arch, file.gpu, advance))
     built.write(out, arch, built.together(earlier.spaces, spaces))
-    present([_built_row(space, arch) for space in spaces], title=str(out), json=json, csv=csv, out=None)
-    typer.echo(f"{out}: {out.stat().st_size / 1e6:,.1f} MB", err=True)
+    rows = [_built_row(space, arch) for space in spaces]
+    screen.present(rows, title=str(out))
+    finding = f"{sum(row['codes'] for row in rows):,} machine codes for sm_{arch}"
+    finding += f", {out.stat().st_size / 1e6:,.1f} MB"
+    screen.conclude(finding, wrote=out, then=f"dse measure space --built {out} where the GPU is")
 
 
 def _built_row(space: "BuiltSpace", arch: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli.measure.options import ARCHITECTURES, ArchOption, BudgetOption, DeviceOption, DryRunOption
-from dse.cli.options import CsvOption, JsonOption, present
+from dse.cli.options import Screen, grouped
 from dse.errors import DseError
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ app = typer.Typer(rich_markup_mode="rich")
     "[bold]dse measure gpu mine.parquet -o mine.toml[/bold] works out the file again; "
     "[bold]dse measure gpu --dry-run --arch 90[/bold]"
 )
+@grouped
 def gpu(
+    *,
     recorded: Annotated[
         Path | None,
         typer.Argument(
@@ -44,8 +46,7 @@ def gpu(
     device: DeviceOption = 0,
     dry_run: DryRunOption = False,
     arch: ArchOption = None,
-    json: JsonOption = False,
-    csv: CsvOption = False,
+    screen: Screen,
 ) -> None:
     """Measure λ and Λ of each class of instructions, memory, clock and limits: a GPU file for `--gpu`.
 
@@ -63,12 +64,10 @@ def gpu(
         if path is not None and not path.parent.is_dir():
             raise DseError(f"{path}: found no folder {path.parent}, expected one that exists")
     if dry_run:
-        from dse.report.conclusion import conclude
-
         rows = _dry_run_gpu(arch or ARCHITECTURES)
-        present(rows, title="Microbenchmarks", json=json, csv=csv, out=None)
+        screen.present(rows, title="Microbenchmarks")
         finding = f"{len(rows)} microbenchmarks compile, each with the loop that it should measure"
-        conclude(finding, then="run it without --dry-run on a GPU", aside=json or csv)
+        screen.conclude(finding, then="run it without --dry-run on a GPU")
         return
     from dse.measure.bench.records import load
 
@@ -95,11 +94,9 @@ def gpu(
         }
         for pair in derive.shared_pipes(recording)
     ]
-    present(rows, title=recording.device["name"], json=json, csv=csv, out=None)
-    from dse.report.conclusion import conclude
-
+    screen.present(rows, title=recording.device["name"])
     finding, then = f"{len(values)} numbers of {recording.device['name']}", f"dse rank KERNEL --gpu {out}"
-    conclude(finding, sure="measured", wrote=out, then=then if out else "-o FILE.toml", aside=json or csv)
+    screen.conclude(finding, sure="measured", wrote=out, then=then if out else "-o FILE.toml")
     for line in derive.warnings(recording, values):
         typer.echo(f"warning: {line}", err=True)
 

@@ -18,7 +18,7 @@ from dse.cli.measure.options import (
     SeedOption,
 )
 from dse.cli.measure.plans import gpu_like, plan_all, plan_built, title
-from dse.cli.options import CsvOption, JsonOption, present
+from dse.cli.options import Screen, grouped
 from dse.errors import DseError
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ app = typer.Typer(rich_markup_mode="rich")
     "[bold]dse measure space nbody --sample 10 --occupancy-sweep -o sweep.parquet[/bold]; "
     "[bold]dse measure space --built h100.zip -o triton.parquet[/bold]"
 )
+@grouped
 def space(
+    *,
     names: Annotated[
         list[str] | None,
         typer.Argument(
@@ -67,8 +69,7 @@ def space(
     device: DeviceOption = 0,
     dry_run: DryRunOption = False,
     arch: ArchOption = None,
-    json: JsonOption = False,
-    csv: CsvOption = False,
+    screen: Screen,
 ) -> None:
     """Time configurations of kernels on this GPU, each checked against NumPy: a table for `dse compare`.
 
@@ -88,7 +89,10 @@ def space(
             for plan in plan_all(names or (), changed, sample, seed, gpu_like("", target), cases)
             for row in [_dry_run_space(plan, target)]
         ]
-        present(rows, title="Spaces", json=json, csv=csv, out=None)
+        screen.present(rows, title="Spaces")
+        compiled, taken = (sum(row[name] for row in rows) for name in ("compiled", "taken"))
+        finding = f"{compiled:,} of {taken:,} configurations compile"
+        screen.conclude(finding, then="run it without --dry-run on a GPU")
         return
     if out is None:
         raise DseError("--out: found none, expected FILE.parquet")
@@ -124,10 +128,10 @@ def space(
             done = measure_plans(plans, architecture, journal, settings, budget, advance, ordinal=device)
     finally:
         journal.close(done=done)
-    present(_summary(plans, journal.rows), title=f"{name}, {out}", json=json, csv=csv, out=None)
-    added = len(journal.rows) - before
-    end = "all done" if done else "time is up; the same command continues"
-    typer.echo(f"{out}: {added:,} rows more, {len(journal.rows):,} in all; {end}", err=True)
+    screen.present(_summary(plans, journal.rows), title=f"{name}, {out}")
+    finding = f"{len(journal.rows) - before:,} rows more, {len(journal.rows):,} in all"
+    then = f"dse measure store {out}" if done else "the same command continues"
+    screen.conclude(finding, sure="all done" if done else "time is up", wrote=out, then=then)
 
 
 def _dry_run_space(plan: "SpacePlan", arch: int) -> dict[str, Any]:

@@ -5,19 +5,19 @@ from typing import Annotated
 
 import typer
 
-from dse.cli.options import CsvOption, JsonOption, OutOption, present
+from dse.cli.options import Output, grouped
 
 app = typer.Typer(rich_markup_mode="rich")
 
 
 @app.command(epilog="Example: [bold]dse measure store results/*.parquet results/*.toml[/bold]")
+@grouped
 def store(
+    *,
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="What `dse measure` wrote: .toml and .parquet.")
     ],
-    out: OutOption = None,
-    json: JsonOption = False,
-    csv: CsvOption = False,
+    output: Output,
 ) -> None:
     """Put measurements where `--gpu` and `dse compare` find them: gpus/ and kernels/*/measured/."""
     import shutil
@@ -38,4 +38,5 @@ def store(
         else:
             stored = store_rows(path, slug_of(journal.read(path)[0]["gpu"]))
             rows += [{"file": name, "rows": count} for name, count in stored.items()]
-    present(rows, title="Stored", json=json, csv=csv, out=out)
+    output.present(rows, title="Stored")
+    output.conclude(f"{len(rows)} files stored", then="dse compare KERNEL -g GPU takes them")

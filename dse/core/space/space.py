@@ -201,6 +201,11 @@ class Space:
             kept = {key: column[keep] for key, column in known.items() if key in later}
             yield from self._extend(longer[keep], kept, checks[1:], constants, chunk, ends)
 
+    def emptiness(self, name: str, constants: Mapping[str, Any] | None = None) -> DseError:
+        """Return the error that says why no configuration of the kernel `name` is valid."""
+        why = self.emptied_by(constants)
+        return DseError(f"{name}: constraints: found no valid configuration ({why}), expected at least one")
+
     def emptied_by(self, constants: Mapping[str, Any] | None = None) -> str:
         """Say why no configuration is valid: the constraint that none fulfils, alone or with those before.
 

@@ -1,9 +1,12 @@
-"""The accuracy lost where few configurations are compiled and the others estimated from them.
+"""The accuracy lost where few configurations are compiled: `estimates.py KERNEL --gpu GPU --measured FILE`.
 
 On a sample of a measured space: the rank correlation of the default model with measured times if all are
-compiled, if a chosen few are, and if as many at random are; then how far single numbers are off.
+compiled, if a chosen few (`--compile`) are, and if as many at random are; then how far single numbers are
+off, relative, and by how much those that were compiled are if they are left out.
 """
 
+import argparse
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+import dse
+from dse.cli import inputs
 from dse.core.precision import in_64_bits
-from dse.core.progress import Progress, silent
 from dse.data import measured
 from dse.data.scores import spearman
 from dse.errors import DseError
@@ -22,6 +26,8 @@ from dse.hardware.gpus import GpuFile, stack
 from dse.kernels.counts import Counted, Number
 from dse.kernels.description import Description, evaluated_names
 from dse.models import DEFAULT, get
+from dse.report.numbers import json_text
+from dse.report.show import show
 from dse.source.contract import Failure
 from dse.source.estimate.active_sampling import choose
 from dse.source.estimate.estimate import Estimate, estimate
@@ -44,7 +50,6 @@ def check(
     draws: int = 3,
     seed: int = 1,
     plain: bool = False,
-    progress: Progress = silent,
 ) -> dict[str, Any]:
     """Compile a sample of a measured space, and compare with estimates from `compiled` configurations of it.
 
@@ -60,7 +65,7 @@ def check(
     parameters, sizes = table.parameters, description.sizes(**{**(problem or {}), **table.problem})
     wanted = configurations(description, parameters, sizes, gpu.gpu)
     source = toolchain(gpu.gpu).source_of(description)
-    read = SourceKernel(description, toolchain=toolchain).read(parameters, gpu.gpu, sizes, progress)
+    read = SourceKernel(description, toolchain=toolchain).read(parameters, gpu.gpu, sizes)
     ran = [index for index, profile in enumerate(read) if isinstance(profile, KernelProfile)]
     if compiled >= len(read):
         raise DseError(f"compile: found {compiled}, expected fewer than the {len(read)} of the sample")
@@ -163,3 +168,41 @@ def _numbers_off(
 
 def _summary(off: np.ndarray) -> dict[str, float]:
     return {"median": float(np.median(off)), "p90": float(np.quantile(off, 0.9)), "max": float(off.max())}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print what is lost. **Raises:** DseError for what cannot be read."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("kernel")
+    parser.add_argument("--gpu", "-g", required=True)
+    parser.add_argument("--measured", type=Path, required=True, metavar="FILE", help="times of the space")
+    parser.add_argument("--compile", type=int, default=48, metavar="N", help="that the others come from")
+    parser.add_argument("--sample", type=int, default=300, metavar="N", help="configurations, at random")
+    parser.add_argument("--draws", type=int, default=3, metavar="N", help="random choices of as many")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample")
+    parser.add_argument("--plain", action="store_true", help="without the description's names of sizes")
+    parser.add_argument("--set", action="append", metavar="NAME=VALUE", help="as `dse rank` takes it")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    description, problem = inputs.description(options.kernel, inputs.settings(options.set))
+    numbers = options.compile, options.sample, options.draws, options.seed, options.plain
+    checked = check(options.measured, description, dse.gpu(options.gpu), problem, *numbers)
+    if options.json:
+        print(json_text(checked))
+        return
+    scores, few = checked["spearman"], checked["compiled"]
+    ranks = {"all compiled": scores["all"], f"{few} chosen": scores["chosen"]}
+    ranks |= {f"{few} at random, {draw}": value for draw, value in enumerate(scores["random"], 1)}
+    title = f"{description.name} on {checked['gpu']}: {checked['sample']} configurations"
+    show([{"compiled": name, "spearman": value} for name, value in ranks.items()], title=title)
+    show(rows(checked), title=f"Numbers of the others, relative ({checked['failures']} fail)")
+    print(f"CPU of choosing and estimating: {1e3 * checked['cpu_seconds_per_configuration']:.1f} ms each")
+    print(f"bank conflicts exact: {', '.join(checked['exact_patterns']) or 'none'}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except DseError as error:
+        print(f"estimates.py: {error}", file=sys.stderr)
+        sys.exit(2)

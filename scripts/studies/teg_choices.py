@@ -1,13 +1,22 @@
-"""Dependence of TEG's errors on choices that its paper leaves open."""
+"""Mean errors of TEG where its paper leaves a choice open: `teg_choices.py [--page FILE] [--json]`.
 
+`--page` fills the section `TEG choices` of a page.
+"""
+
+import argparse
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dse.accuracy import markdown
 from dse.accuracy.teg import TABLES
+from dse.core.files import fill
+from dse.errors import DseError
+from dse.report.numbers import json_text
 from dse.simulator import simulate, teg
 from dse.simulator.case import trace_text
 
@@ -130,3 +139,24 @@ def _text(value: str | float | None) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else f"{value:.1f}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print or write the errors. **Raises:** DseError for a page without the section."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--page", type=Path, metavar="FILE", help="fill its section instead of printing")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    rows = errors()
+    if options.page:
+        fill(options.page, "TEG choices", page(rows))
+    else:
+        print(json_text({"rows": rows}) if options.json else page(rows))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except DseError as error:
+        print(f"teg_choices.py: {error}", file=sys.stderr)
+        sys.exit(2)
