@@ -41,9 +41,10 @@ class PerformedAccess(NamedTuple):
 class MemoryMachine(WaveMachine):
     """A machine with contents of memory."""
 
-    def __init__(self, *launch: Any, lds_bytes: int, follow: int) -> None:
+    def __init__(self, *launch: Any, lds_bytes: int, follow: int, watch: Any = None) -> None:
         super().__init__(*launch)
         self.follow = follow
+        self.watch = watch  # of `dse.source.amd.profile.alike`
         self.accesses: list[PerformedAccess] = []
         self.trace: list[tuple[int, Waves, np.ndarray]] = []  # stretches in the order of execution
         self.repeats: list[tuple[int, int, int]] = []  # of the trace: (from, to, times more)
@@ -202,6 +203,8 @@ class MemoryMachine(WaveMachine):
     def _words_at(self, address: np.ndarray, size: int) -> Words:
         for region in regions_of(address):
             contents = self.memory.regions.get(region)
+            if self.watch is not None and contents is not None and address.size > 1:
+                self.watch.load(self.memory.apart(region))
             if (contents is None or region in self.poisoned) and self.follow < ZEROS:
                 return None
         return self.memory.load(address, size)[0]

@@ -8,6 +8,7 @@ from dse.source.amd.execute.code import Code, code_of
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.execute.state import NeedsData
+from dse.source.amd.profile.alike import alike_in_control
 from dse.source.amd.profile.pipes import Turns, turns
 from dse.source.amd.profile.record import BlockRecord, executions, record
 from dse.source.amd.profile.walk import timing, walk
@@ -47,7 +48,9 @@ class ExecutedLaunch:
             return counts, lengths, len(machine.trace), sum(held.values())
 
         def prove(steps: int, most: int) -> Boxes | str:
-            return "" if any(steered) else Boxes.alike(len(lengths))
+            if not any(steered):
+                return Boxes.alike(len(lengths))
+            return alike_in_control(listing, launch, shared_bytes, most)
 
         def run(blocks: Sequence[Dimensions]) -> tuple[MemoryMachine, NeedsData | None, BlockRecord]:
             machine, missing = execute(self.code, launch, blocks, shared_bytes)

@@ -133,7 +133,7 @@ def alike_in_control(bound: BoundProgram, launch: LaunchArguments, limit: int, m
     if not axes:
         return Boxes.alike(bound.rows)
 
-    def follow(blocks: Sequence[Dimensions]) -> Followed:
+    def follow(blocks: Sequence[Dimensions], sizes: np.ndarray) -> Followed:
         machine = Machine(bound, launch, blocks)
         examinations = _run(machine, limit, axes)
         more = np.array([examination.changes.more for examination in examinations])
