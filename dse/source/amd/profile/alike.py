@@ -54,8 +54,8 @@ class Watch:
             raise Apart(f"{step.opcode} of what differs from block to block")
         apart = values[0].astype(np.int64) - values[1].astype(np.int64)
         lanes = machine.lanes() & machine.running.mask
-        for axis in (1, 2):
-            lanes = lanes.any(axis, keepdims=True) if apart.shape[axis] == 1 else lanes
+        joined = tuple(axis for axis in (1, 2) if apart.shape[axis] == 1)
+        lanes = np.asarray(lanes.any(axis=joined, keepdims=True))
         shape = np.broadcast_shapes(apart.shape, lanes.shape, (len(self.blocks), 1, 1))
         apart, lanes = (np.broadcast_to(x, shape).reshape(shape[0], -1) for x in (apart, lanes))
         if not lanes.any():
@@ -68,7 +68,7 @@ class Watch:
         how = name["how"] or "lt"
         if how in ("gt", "ge"):
             here, slopes = -here, -slopes
-        here = here - (how in ("le", "ge"))
+        here = here - int(how in ("le", "ge"))
         to_end = slopes * (self.sizes - 1)
         least = here + np.minimum(to_end, 0).sum(1, keepdims=True)
         most = here + np.maximum(to_end, 0).sum(1, keepdims=True)
@@ -115,12 +115,8 @@ class Watch:
         rows = rows[lanes[rows].any(1)]
         if not len(rows):
             return np.zeros(3, np.int64)
-        apart, common, away = (
-            apart[rows],
-            lanes[rows] & lanes[rows[0]],
-            self.blocks[rows] - self.blocks[rows[0]],
-        )
-        moved = apart - apart[0]
+        common, away = lanes[rows] & lanes[rows[0]], self.blocks[rows] - self.blocks[rows[0]]
+        moved = apart[rows] - apart[rows[0]]
         moves = moved[np.arange(len(rows)), common.argmax(1)]
         fitted, _, rank, _ = np.linalg.lstsq(away.astype(float), moves.astype(float), rcond=None)
         slopes = np.rint(fitted).astype(np.int64)
@@ -156,9 +152,8 @@ def _blocks_ahead(apart: np.ndarray, slopes: np.ndarray, equal: bool) -> np.ndar
         ahead = np.where(apart == 0, 0, np.where(turn > 0, turn - 1, _FOR_EVER))
     else:
         below = apart < 0
-        ahead = np.where(
-            below == (step > 0), np.where(below, (-apart - 1) // step, apart // -step), _FOR_EVER
-        )
+        until = np.where(below, (-apart - 1) // step, apart // -step)
+        ahead = np.where(below == (step > 0), until, _FOR_EVER)
     return np.where(slopes == 0, _FOR_EVER, ahead)
 
 
