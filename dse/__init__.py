@@ -11,6 +11,7 @@ TYPE_CHECKING = False  # as checkers know it: `typing` would be half of what the
 if TYPE_CHECKING:
     from dse import models
     from dse.api import (
+        characterise,
         compare,
         fit,
         gpu,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__",
     "cache",
+    "characterise",
     "compare",
     "fit",
     "gpu",

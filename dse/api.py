@@ -5,6 +5,7 @@ wherever a name does. Nothing here prints.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -390,6 +391,39 @@ def fit(
         for name, kernel in counts.items()
     ]
     return calibrate(spaces, [_gpu(gpu)], models, free, seed=seed)
+
+
+def characterise(
+    kernel: str | Path,
+    gpu: AnyGpu,
+    parameters: Mapping[str, Number] | None = None,
+    every: bool = False,
+    sample: int | None = None,
+    given: "Given | None" = None,
+) -> Rows:
+    """Count what a kernel's source does, without a GPU: of the first valid configuration, or of `every` one.
+
+    `parameters` fixes some of them, and sizes; `sample` takes as many of `every` at random; `given` says how
+    a bare .cu file is launched.
+
+    **Returns:** a row a number, beside it what the description says, if there is one; with `every`, a row a
+    configuration.
+    **Shapes:** one row a number or a configuration.
+    **Units:** instructions, sectors and passes of the average warp.
+    **Raises:** DseError for an unknown name, and for a source that cannot be compiled or executed.
+    **Source:** docs/source.md says how it is counted.
+    """
+    from dse.source.explain import counts
+
+    stated = dict(parameters or {})
+    description = readers.load(kernel, given)
+    sizes = description.sizes(**{name: stated.pop(name) for name, _ in description.problem if name in stated})
+    space = description.space.with_values({name: (value,) for name, value in stated.items()})
+    description = replace(description, space=space)
+    if every:
+        columns, _ = counts.every(description, sizes, _gpu(gpu), sample)
+        return Rows(dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    return Rows(counts.one(description, counts.first(description, sizes), sizes, _gpu(gpu))[0])
 
 
 def simulate(

@@ -84,6 +84,8 @@ def test_sweep_designs(capsys, monkeypatch):
 @pytest.mark.slow
 def test_prune_tuner(capsys, monkeypatch):
     said = run("prune_tuner", capsys, monkeypatch)
+    [(kept, of)] = re.findall(r"pruned: (\d+) of (\d+) measured", said)
+    assert int(kept) < int(of) / 10
     assert all(float(share) > 0.9 for share in re.findall(r"([\d.]+) of the best", said))
 
 

@@ -78,7 +78,7 @@ def characterise(
     [gpu_file] = inputs.gpus([gpu])
     from dse.report.show import progress
     from dse.source.explain.counts import every as every_one
-    from dse.source.explain.counts import one
+    from dse.source.explain.counts import first, one
     from dse.source.toolchain import toolchain
 
     tools = toolchain(gpu_file.gpu)
@@ -89,10 +89,7 @@ def characterise(
         columns, title = every_one(description, sizes, gpu_file, sample, seed, progress)
         _present_all(columns, title, output)
         return
-    valid = description.space.configurations(sizes)
-    if not all(map(len, valid.values())):
-        raise description.space.emptiness(description.name, sizes)
-    configuration = {name: values[0].item() for name, values in valid.items()}
+    configuration = first(description, sizes)
     at = ", ".join(f"{name}={value}" for name, value in configuration.items())
     if graph is not None:
         _graph(description, configuration, sizes, gpu_file, graph, at)

@@ -104,6 +104,6 @@ def fit(
     finding += f"; doubtful: {', '.join(doubted)}" if doubted else ""
     for name, untold in calibration.untold().items():
         of = f" of {name}" if len(files) > 1 else ""
-        finding += f"; not told by the data{of}: {', '.join(untold)}" if untold else ""
+        finding += f"; not determined by the data{of}: {', '.join(untold)}" if untold else ""
     then = f"dse rank {kernel[0]} -g {out}" if out else "-o FILE.toml writes the GPU with what is determined"
     screen.conclude(finding, sure=calibration.worth, wrote=out, then=then)

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from dse.cli.options import CommandGroup, Output, grouped
+from dse.errors import DseError, nearest
 
 app = typer.Typer(name="gpus", cls=CommandGroup, rich_markup_mode="rich")
 
@@ -33,6 +34,10 @@ def gpus(
         if name is not None:
             part = letters(name)
             listed = [row for row in rows if any(part in letters(text) for text in row.texts)]
+            if not listed:
+                near = " or ".join(nearest(name, [row.typed for row in rows]))
+                hint = f"; did you mean {near}?" if near else ""
+                raise DseError(f"--name: found no GPU with {name!r} in its name, expected one{hint}")
         shown = [
             {
                 "name": row.typed,

@@ -12,7 +12,12 @@ from dse.errors import DseError, InputWarning, one_of
 
 app = typer.Typer(rich_markup_mode="rich")
 
-FORMATS = {"table": "table", "t1": "t1", "kernel-tuner": "kernel_tuner", "triton": "triton"}
+SUFFIXES = {  # of files, by format
+    "table": (".parquet", ".csv", ".json"),
+    "t1": (".json",),
+    "kernel-tuner": (".py", ".json"),
+    "triton": (".py",),
+}
 
 
 @app.command(
@@ -30,12 +35,7 @@ def prune(
         Path | None,
         typer.Option(metavar="FILE", help="Times of some configurations, to refit by. Ten or more help."),
     ] = None,
-    prior: inputs.PriorOption = None,
-    model: inputs.ClosedFormOption = None,
-    changed: inputs.SetOption = None,
-    space: inputs.SpaceOption = None,
-    source: inputs.SourceOption = False,
-    compiled: inputs.CompileOption = None,
+    choices: inputs.ChoiceOptions,
     top: Annotated[int, typer.Option(min=0, help="How many to show; 0 shows all.")] = 10,
     out: Annotated[
         Path | None,
@@ -56,10 +56,14 @@ def prune(
     by how far it is off in this one, and by what they leave possible. Where the model does not explain the
     measurements more is kept, and the command says so. What the model holds for impossible is left out.
     """
-    if form not in FORMATS:
-        raise DseError(f"--format: found {form!r}, {one_of(form, FORMATS)}")
-    counts, problem = inputs.kernel(kernel, inputs.settings(changed), space, source=source, compiled=compiled)
-    closed = inputs.closed_form(model)
+    if form not in SUFFIXES:
+        raise DseError(f"--format: found {form!r}, {one_of(form, SUFFIXES)}")
+    if out is not None:
+        from dse.report.save import suffix_of
+
+        suffix_of(out, SUFFIXES[form])
+    counts, problem = choices.kernel(kernel)
+    closed = inputs.closed_form(choices.model)
     [file] = inputs.gpus([gpu])
     import numpy as np
 
@@ -75,14 +79,12 @@ def prune(
     table = measured_data.load(measured, counts) if measured else None
     sizes = {**problem, **(table.problem if table else {})}
     candidates = of_kernel(counts, file, closed, configurations(counts, sizes), sizes, progress)
-    candidates = with_others(candidates, counts, prior or ())
+    candidates = with_others(candidates, counts, choices.prior or ())
     recorded = {}
     if table is not None:
-        rows = zip(*(table.parameters[name].tolist() for name in candidates.parameters), strict=True)
+        places, seconds = candidates.places_of(table.parameters), np.where(table.ok, table.time_s, np.inf)
         recorded = {
-            candidates.places[row]: seconds if ran else np.inf
-            for row, seconds, ran in zip(rows, table.time_s.tolist(), table.ok, strict=True)
-            if row in candidates.places
+            place: time for place, time in zip(places.tolist(), seconds.tolist(), strict=True) if place >= 0
         }
         if not recorded:
             raise DseError(
@@ -94,7 +96,7 @@ def prune(
         f"{counts.name} on {file.name}: {len(kept.places):,} of {len(candidates):,} kept ({kept.share:.1%})"
     )
     if out is not None:
-        getattr(export, FORMATS[form])(parameters, out)
+        export.FORMS[form](parameters, out)
     first = kept.places[: top or None]
     shown = {name: values[first].tolist() for name, values in candidates.varying.items()}
     ranked = [

@@ -77,6 +77,8 @@ def report(
     for note in results.notes:
         print(note)
     finding = f"a page of {count:,} configurations, {len(text.encode()) / 1e6:.1f} MB"
+    if results.spaces and not any(space.forecasts for space in results.spaces):
+        finding += "; no file has times or predictions"
     conclude(finding, wrote=out, then="open it in a browser; it needs no network")
 
 

@@ -55,12 +55,7 @@ def tune(
         Path | None,
         typer.Option(metavar="FILE.jsonl", help="Keeps each measurement at once; run again to go on."),
     ] = None,
-    prior: inputs.PriorOption = None,
-    model: inputs.ClosedFormOption = None,
-    changed: inputs.SetOption = None,
-    space: inputs.SpaceOption = None,
-    source: inputs.SourceOption = False,
-    compiled: inputs.CompileOption = None,
+    choices: inputs.ChoiceOptions,
     seed: Annotated[int, typer.Option(min=0, max=inputs.MOST_SEED, help="Of what is left to chance.")] = 0,
     output: Output,
 ) -> None:
@@ -77,9 +72,8 @@ def tune(
         raise DseError(f"--replay, --command: found {stated}, expected one of them")
     if unit not in UNITS:
         raise DseError(f"--unit: found {unit!r}, {one_of(unit, UNITS)}")
-    values = inputs.settings(changed)
-    counts, problem = inputs.kernel(kernel, values, space, source=source, compiled=compiled)
-    form = inputs.closed_form(model)
+    counts, problem = choices.kernel(kernel)
+    form = inputs.closed_form(choices.model)
     [file] = inputs.gpus([gpu])
     from dse.data import measured
     from dse.evaluate.rank import configurations
@@ -93,13 +87,13 @@ def tune(
         loop.check_command(measurer, dict.fromkeys(counts.space.names))
         parameters = configurations(counts, problem)
         candidates = of_kernel(counts, file, form, parameters, problem, progress)
-        candidates = with_others(candidates, counts, prior or ()).most(MOST, seed)
+        candidates = with_others(candidates, counts, choices.prior or ()).most(MOST, seed)
         measure = loop.commanded(measurer, UNITS[unit], limit)
     else:
-        table = measured.load(measurer, counts).where(values)
+        table = measured.load(measurer, counts).where(choices.values)
         sizes = {**problem, **table.problem}
         candidates = of_kernel(counts, file, form, table.parameters, sizes, progress)
-        candidates = with_others(candidates, counts, prior or ())
+        candidates = with_others(candidates, counts, choices.prior or ())
         measure = loop.replayed(candidates, table.time_s)
     with progress(f"Tuning {counts.name}", budget) as advance:
         ends = {"pays": pays, "limit_s": budget_seconds}

@@ -68,7 +68,8 @@ def check_target(path: Path) -> bool:
     except RuntimeError:
         raise DseError(f"{path}: found a loop of links, expected a file name") from None
     if not folder.is_dir():
-        raise DseError(f"{path}: found no folder {folder}, expected one that exists")
+        named = folder if path.is_symlink() else path.parent
+        raise DseError(f"{path}: found no folder {named}, expected one that exists")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise DseError(f"{path}: folder {folder} is not writable")
     return True
@@ -137,9 +138,9 @@ def around(page: Path, section: str) -> tuple[str, str]:
     """Read what stands around that section of a page, with the markers. **Raises:** DseError as `fill`."""
     begin, end = (f"<!-- {section}: {mark} -->" for mark in ("begin", "end"))
     check_target(page)
-    head, found, rest = read_text(page).partition(begin)
+    head, opened, rest = read_text(page).partition(begin)
     _, closed, tail = rest.partition(end)
-    if not (found and closed):
+    if not (opened and closed):
         raise DseError(f"{page}: found no markers, expected {begin} and {end}")
     return head + begin, end + tail
 

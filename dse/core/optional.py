@@ -38,12 +38,12 @@ def tried(requirement: str, module: str, extra: str) -> Any:
     """
     wanted = Requirement(requirement)
     try:
-        found = version(wanted.name)
+        installed = version(wanted.name)
     except PackageNotFoundError:
-        found = ""
-    if found and not wanted.specifier.contains(found, prereleases=True):
+        installed = ""
+    if installed and not wanted.specifier.contains(installed, prereleases=True):
         raise DseError(
-            f"{wanted.name}: found {found}, expected {wanted.specifier}, which this was tried with"
+            f"{wanted.name}: found {installed}, expected {wanted.specifier}, which this was tried with"
         )
     with needs(wanted.name, install(extra)):
         return import_module(module)

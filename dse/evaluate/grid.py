@@ -151,7 +151,7 @@ def reduce_groups(
         best = _Best.joined(part.best[model.name] for part in parts)
         seconds, index = _fastest(model, fields, layout, shape, best, k, cuts)
         per_group = zip(seconds, index, np.asarray(total).tolist(), np.asarray(count).tolist(), strict=True)
-        summaries[model.name] = [Summary(shape[groups:], *one) for one in per_group]
+        summaries[model.name] = [Summary(shape[groups:], *sums) for sums in per_group]
     return summaries
 
 

@@ -219,8 +219,8 @@ def describe(
         if description.phases:
             parts = _phases(description, names, counts, accessed)
             passes = [phase.passes(names, np) if phase.passes else 1 for phase in description.phases]
-            each = zip(parts, passes, strict=True)
-            kernel = replace(kernel, phases=tuple(phase_of(gpu, *part) for part in each))
+            phases = (phase_of(gpu, *part) for part in zip(parts, passes, strict=True))
+            kernel = replace(kernel, phases=tuple(phases))
     static = names["shared_bytes"] - names[DYNAMIC]
     with in_64_bits():
         asked = {name: _int32(names[name]) for name in LAUNCH_FIELDS}

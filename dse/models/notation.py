@@ -54,8 +54,8 @@ def waits(kernel: Kernel) -> Array:
 
 def phase_waits(phase: Phase) -> Array:
     """Return how often a warp waits for memory in one pass through a phase, asynchronous copies among it."""
-    some = [each for each in (phase.waits, phase.async_waits) if each is not None]
-    return reduce(jnp.add, (getattr(each, level) for each in some for level in MEMORY))
+    waited_for = [waits for waits in (phase.waits, phase.async_waits) if waits is not None]
+    return reduce(jnp.add, (getattr(waits, level) for waits in waited_for for level in MEMORY))
 
 
 def phase_busy(gpu: Gpu, phase: Phase, accesses: Array, names: Sequence[str]) -> Array:
@@ -74,8 +74,8 @@ def phase_busy(gpu: Gpu, phase: Phase, accesses: Array, names: Sequence[str]) ->
 def phase_accesses(kernel: Kernel) -> list[Array]:
     """Return the global accesses of each phase in one pass: the kernel's, by sectors and passes of the L1."""
     moved = [phase.work.l1 + phase.work.l2 for phase in kernel.phases]
-    whole = reduce(jnp.add, (phase.passes * each for phase, each in zip(kernel.phases, moved, strict=True)))
-    return [safe_divide(kernel.mem_insts, whole) * each for each in moved]
+    whole = reduce(jnp.add, map(jnp.multiply, [phase.passes for phase in kernel.phases], moved))
+    return [safe_divide(kernel.mem_insts, whole) * parts for parts in moved]
 
 
 def comp_latencies(gpu: Gpu, kernel: Kernel) -> Array:

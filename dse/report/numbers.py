@@ -42,7 +42,7 @@ def json_text(x: Any) -> str:
     """
     text = json.dumps(_finite(plain(x)), indent=2, ensure_ascii=False, allow_nan=False)
     return re.sub(
-        r"[^\n -~]", lambda each: each[0] if each[0].isprintable() else json.dumps(each[0])[1:-1], text
+        r"[^\n -~]", lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text
     )
 
 

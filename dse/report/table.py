@@ -15,7 +15,10 @@ from dse.errors import printable
 from dse.report.numbers import number, plain, scale
 
 # The columns that a narrow table keeps first; of the others those further left.
-FIRST = ("rank", "gpu", "kernel", "model", "time_s", "predicted", "measured_s", "bottleneck", "top_10")
+FIRST = (
+    *("rank", "gpu", "kernel", "model", "time_s", "predicted", "measured_s", "bottleneck", "top_10"),
+    *("determined", "note", "spread_percent", "source", "why"),  # what a fit or a list is asked for
+)
 NARROW, LONG = 12, 32  # characters that a column of text may be cut down to, and words be broken beyond
 _BETWEEN = 3  # characters between two columns
 

@@ -79,8 +79,8 @@ def simulate(cases: Sequence[Case], critical: bool = False, steady: bool = True)
         makespan[some], in_ticks[some], skipped[some] = result.makespan, result.in_ticks, result.skipped
         if critical:
             paths += _paths(cases[some], columns.first, result.counts)
-    found = tuple(paths) if critical else None
-    return Simulation(tuple(cases), makespan, entries, in_ticks, skipped, found)
+    critical_paths = tuple(paths) if critical else None
+    return Simulation(tuple(cases), makespan, entries, in_ticks, skipped, critical_paths)
 
 
 def _paths(cases: Sequence[Case], first: np.ndarray, counts: np.ndarray) -> Iterator[Critical]:

@@ -85,6 +85,33 @@ def test_a_value_outside_the_space_is_pointed_out(run_dse, toy_kernel):
     assert "outside" not in run_dse("rank", str(toy_kernel), "-g", "a100", "--set", "block=128").err
 
 
+def test_what_no_chip_can_do_is_not_called_determined(run_dse, toy_kernel, tmp_path):
+    """Times of a tenth: the clock stops at what cards reach, and that is said."""
+    rank = json.loads(run_dse("rank", str(toy_kernel), "-g", "a100", "--top", "0", "--json").out)
+    times = tmp_path / "times.csv"
+    ran = [f"{row['block']},{row['items']},{1e2 * row['time_s']}" for row in rank if row["time_s"]]
+    times.write_text("\n".join(["block,items,time_ms", *ran]))
+    ask = ("fit", str(toy_kernel), "-g", "a100", "--measured", str(times), "--starts", "1")
+    lines = run_dse(*ask, "-m", "roofline", "--free", "clock").out.splitlines()
+    [clock] = [line.split() for line in lines if line.strip().startswith("clock")]
+    assert clock[-4:] == ["no", "at", "its", "bound"]
+    assert float(clock[3]) == pytest.approx(1.3 * float(clock[2]), rel=1e-3)
+    assert "0 of 1 fields determined" in lines[-1]
+    assert "doubtful: clock (at its bound)" in lines[-1]
+    assert "without bounds" in lines[-1]
+
+
+def test_a_part_of_what_is_kept_is_called_a_part(run_dse, toy_kernel, tmp_path):
+    out = tmp_path / "kept.csv"
+    ran = run_dse("prune", str(toy_kernel), "-g", "a100", "--top", "1", "-o", str(out))
+    kept = len(out.read_text().splitlines()) - 1
+    assert kept > 1
+    *_, conclusion = ran.out.splitlines()
+    assert conclusion.startswith(f"kept {kept} of ")
+    assert "of which 1 are shown (--top 0 shows all)" in conclusion
+    assert f"wrote {out}" in conclusion
+
+
 def test_a_quantity_has_one_name(run_dse, toy_kernel):
     ask = ("sweep", str(toy_kernel), "-g", "a100", "-m", "roofline", "--json")
     names = ("--pareto", "time,shared"), ("--pareto", "time_s,shared_bytes")

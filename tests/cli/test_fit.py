@@ -82,7 +82,7 @@ def test_two_kernels_of_which_each_is_held_out(run_dse, toy_kernel, measured, tm
     )
     assert ran.code == 0, ran.err
     *_, conclusion = ran.out.splitlines()
-    assert "not told by the data: cpi.fp64" in conclusion
+    assert "not determined by the data: cpi.fp64" in conclusion
     assert "error of times held out" in conclusion
     assert f"wrote {tmp_path / 'fitted.toml'}" in conclusion
     assert (tmp_path / "fitted.toml").exists()

@@ -3,8 +3,9 @@
 Kernels, GPUs, models and `--set`.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +23,9 @@ from dse.cli.inputs.kernels import (
 )
 from dse.cli.inputs.model_choice import SimulatorOptions, closed_form, models
 from dse.cli.inputs.values import lists, settings
+
+if TYPE_CHECKING:
+    from dse.kernels.counts import Counts, Number
 
 __all__ = [  # and the options below
     "LaunchOptions",
@@ -153,3 +157,24 @@ SpaceOption = Annotated[
         "a table lists, as -o writes it.",
     ),
 ]
+
+
+@dataclass(frozen=True)
+class ChoiceOptions:
+    """The options of the configurations that a closed form chooses from."""
+
+    prior: PriorOption = None
+    model: ClosedFormOption = None
+    changed: SetOption = None
+    space: SpaceOption = None
+    source: SourceOption = False
+    compiled: CompileOption = None
+
+    @property
+    def values(self) -> dict[str, "Number"]:
+        """The values of --set."""
+        return settings(self.changed)
+
+    def kernel(self, name: str) -> tuple["Counts", dict[str, "Number"]]:
+        """Return what counts the kernel's configurations, and its sizes; see `kernel`."""
+        return kernel(name, self.values, self.space, source=self.source, compiled=self.compiled)

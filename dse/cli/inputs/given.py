@@ -134,6 +134,8 @@ def _sizes(option: str, text: str | None) -> tuple["int | str", ...]:
     """Split `X[,Y[,Z]]`, numbers or expressions; () for None."""
     if text is None:
         return ()
+    if re.fullmatch(r"\d+(x\d+)+", text):
+        raise DseError(f"{option}: found {text!r}, expected {text.replace('x', ',')}")
     sizes = re.split(r",(?![^(]*\))", text)  # not within parentheses
     named = re.search(r"[A-Za-z_*/+(]", text)
     if len(sizes) > 3 or not (named or all(re.fullmatch(r"\s*0*[1-9]\d{0,18}\s*", size) for size in sizes)):

@@ -1,6 +1,8 @@
 """Kernels and GPUs by their names, with the parameters and sizes that `--set` changes."""
 
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,9 +32,7 @@ def description(
     its source.
     DseError for a name in `changed` that is neither parameter nor size.
     """
-    from dse.source import readers
-
-    loaded = readers.load(name, given)
+    loaded = _load(name, given)
     if space is not None:
         from dse.data.measured import listed
         from dse.source.readers import t1, t1_kernel
@@ -51,6 +51,29 @@ def description(
         loaded = replace(loaded, space=with_fixed(loaded, {key: (value,) for key, value in fixed.items()}))
     ASSUMED.update(dict.fromkeys(loaded.assumptions))
     return loaded, loaded.sizes(**sizes)
+
+
+def _load(name: str, given: "Given | None" = None) -> "Description":
+    """Read a kernel. **Raises:** DseError, also for a GPU in its place."""
+    from dse.source import readers
+
+    try:
+        return readers.load(name, given)
+    except DseError as unknown:
+        raise (_exchanged(name) or unknown) from None
+
+
+def _exchanged(name: str) -> DseError | None:
+    """Return the mistake of a GPU in the place of a kernel, if it is one."""
+    from dse.hardware import gpus
+
+    check_single("KERNEL", [name])
+    if Path(name).exists():
+        return None
+    with suppress(DseError):
+        gpus.find(name)
+        return DseError(f"KERNEL: found the GPU {name}, expected a kernel; are KERNEL and --gpu exchanged?")
+    return None
 
 
 def with_fixed(loaded: "Description", values: Mapping[str, Sequence["Number"]]) -> "Space":
@@ -102,11 +125,9 @@ def several_descriptions(
     names: Sequence[str], changed: Mapping[str, "Number"]
 ) -> list[tuple["Description", dict[str, "Number"]]]:
     """Read several kernels, each with those of `changed` that it knows. DseError for one that none knows."""
-    from dse.source import readers
-
     kernels, unused, every = [], set(changed), dict[str, None]()
     for name in dict.fromkeys(names):
-        loaded = readers.load(name)
+        loaded = _load(name)
         known = {*loaded.space.names, *dict(loaded.problem)}
         unused -= known
         every |= dict.fromkeys([*loaded.space.names, *dict(loaded.problem)])
@@ -135,10 +156,11 @@ def kernels_of_work(names: Sequence[str]) -> list[str]:
 
 
 def check_single(option: str, names: Sequence[str]) -> None:
-    """Refuse a list where an option takes one name each time. **Raises:** DseError."""
+    """Refuse a list where an option, or a KERNEL, is one name each time. **Raises:** DseError."""
+    before = "" if option == "KERNEL" else f"{option} "
     for name in names:
-        if "," in name and not Path(name).exists():
-            separate = " ".join(f"{option} {part.strip()}" for part in name.split(","))
+        if re.fullmatch(r"[\w-]+(,\s*[\w-]+)+", name) and not Path(name).exists():
+            separate = " ".join(before + part.strip() for part in name.split(","))
             raise DseError(f"{option}: found the list {name!r}, expected one name each time: {separate}")
 
 

@@ -9,6 +9,7 @@ from dse.cli import inputs
 from dse.cli.measure.options import CasesOption, KernelsArgument, SampleOption, SeedOption
 from dse.cli.measure.plans import in_words, plan_all, title
 from dse.cli.options import Screen, grouped
+from dse.core.files import check_target
 from dse.errors import DseError
 
 if TYPE_CHECKING:
@@ -45,14 +46,15 @@ def build(
     from dse.report.show import progress
     from dse.source.nvidia.source import architecture
 
+    if out.suffix.lower() != ".zip":
+        raise DseError(f"{out}: suffix: found {out.suffix!r}, expected .zip")
+    check_target(out)
     file = gpus.load(gpu)
     plans = plan_all(names, changed, sample, seed, file.gpu, cases)
     arch = {architecture(file.gpu, plan.source) for plan in plans}.pop()  # type: ignore[arg-type]
     earlier = built.read(out) if out.is_file() else built.BuiltFile(out, arch, ())
     if earlier.arch != arch:
         raise DseError(f"{out}: architecture: found sm_{earlier.arch}, expected sm_{arch} of {file.name}")
-    if not out.parent.is_dir():
-        raise DseError(f"{out}: found no folder {out.parent}, expected one that exists")
     spaces = []
     for plan in plans:
         with progress(f"Compiling {title(plan)} for sm_{arch}", len(plan.parameters)) as advance:

@@ -30,12 +30,17 @@ def _is_parquet(file: File) -> bool:
     return file.content.startswith(PARQUET) or file.path.suffix.lower() == ".parquet"
 
 
+def _is_report(file: File) -> bool:
+    return file.path.suffix.lower() in (".ncu-rep", ".ncu-repz")
+
+
 def _is_nsight(file: File) -> bool:
     return nsight.is_one(file.text)
 
 
 FORMATS = (  # the first that fits is taken
     MeasuredFormat("Parquet", _is_parquet, lambda file: Table.of_parquet(file.path, file.content)),
+    MeasuredFormat("Nsight Compute's report", _is_report, lambda file: nsight.read_report(file.path)),
     MeasuredFormat("Kernel Tuner", "cache", lambda file: kernel_tuner.read(file.path, file.json)),
     MeasuredFormat("KTT", "Results", lambda file: ktt.read(file.path, file.json)),
     MeasuredFormat("T4", "results", lambda file: t4.read(file.path, file.json)),

@@ -7,6 +7,7 @@ parameters of a launch are columns that were added, else its block and grid have
 
 Numbers are written as the locale has them: 1,205.34, 1.205,34, or a space between thousands. Units are
 scaled to fit each number: here all become s, byte and so on. The time is that of `gpu__time_duration.sum`.
+Reports themselves are read where NVIDIA's `ncu_report` is installed.
 """
 
 import csv
@@ -20,6 +21,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dse.core.optional import needs
+from dse.data.safe_readers import refused
 from dse.data.table import Table, suffix_of
 from dse.errors import DseError
 from dse.kernels.counts import Counts
@@ -76,6 +79,31 @@ def read(path: Path, text: str) -> Table:
     for row, (own, measured) in enumerate(launches, start=1):
         rows.append(own | _numbers(measured, decimal, units, f"{path}: row {row}"))
     return Table.of_rows(path, rows, decimal)
+
+
+def read_report(path: Path) -> Table:
+    """Read the launches of a report (.ncu-rep) by Nsight Compute's own module, in the form of `read`.
+
+    **Raises:** DseError, one line: also where that module is not installed.
+    """
+    printed = f"ncu --import {path} --csv --page raw > times.csv"
+    with needs("ncu_report", f"that of Nsight Compute's extras/python, or: {printed}"):
+        from ncu_report import load_report  # type: ignore[import-not-found]
+    rows, units = [], dict[str, str]()
+    with refused(path):
+        for action in (action for launches in load_report(str(path)) for action in launches):
+            metrics = {name: (action[name].value(), action[name].unit()) for name in action.metric_names()}
+            own = {KERNEL: action.name()}
+            for cell, kind in ((BLOCK, "block"), (GRID, "grid")):
+                sizes = (metrics[f"launch__{kind}_dim_{axis}"][0] for axis in "xyz")
+                own[cell] = f"({', '.join(f'{size:.0f}' for size in sizes)})"
+            texts = {
+                name: (np.format_float_positional(value), unit)
+                for name, (value, unit) in metrics.items()
+                if isinstance(value, int | float)
+            }
+            rows.append(own | _numbers(texts, ".", units, f"{path}: row {len(rows) + 1}"))
+    return Table.of_rows(path, rows)
 
 
 Launch = tuple[dict[str, Any], dict[str, tuple[str, str]]]  # its own cells, and metric → value and unit

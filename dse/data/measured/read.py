@@ -253,7 +253,9 @@ def _fitting(table: Table, description: Counts) -> tuple[Alias, list[str]]:
         return len(set(_columns(alias, description).values()).intersection(table.names))
 
     # of equals the first is taken: the kernel's own names come last
-    aliases = (*description.spaces, Alias(description.name))
+    aliases = (*description.spaces, own := Alias(description.name))
+    if not any(map(taken, aliases)):
+        return own, missing(own)
     best = min(
         aliases,
         key=lambda alias: (len(missing(alias)), alias.name != folder, -taken(alias)),

@@ -64,7 +64,7 @@ def fit(
     unless it is stated. Zeros, the defaults, where nothing tells.
     """
     kinds = groupby(sorted(records, key=_alike), key=_alike)
-    parts = [_near(cases), *(_recorded(list(found), RECORDS / len(records)) for _, found in kinds)]
+    parts = [_near(cases), *(_recorded(list(alike), RECORDS / len(records)) for _, alike in kinds)]
     parts += [_timed(objective) for objective in timed]
     evaluated = [jax.jit(jax.value_and_grad(part)) for part in parts if part]
     if not evaluated:

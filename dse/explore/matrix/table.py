@@ -53,6 +53,9 @@ class Kernel:
         ]:
             found = self.sizes[wrong[0]]
             raise DseError(f"values: {wrong[0]}: found {found!r}, expected a whole number of at least 1")
+        if self.sizes.get("topk", 0) > self.sizes.get("E", np.inf):
+            most = f"at most E, which is {self.sizes['E']}"
+            raise DseError(f"values: topk: found {self.sizes['topk']}, expected {most}")
         dtypes = DTYPES if self.name == "mm" else HALVES
         if self.dtype not in dtypes:
             raise DseError(f"dtype: found {self.dtype!r}, {one_of(self.dtype, dtypes)}")
@@ -173,10 +176,10 @@ def best(
 def _beside(file: GpuFile, kernel: Kernel, tokens: int, seconds: float) -> dict[str, float]:
     factor = float(np.exp(WITHIN * SPREAD))
     least = sum(bound([file], kernel.products(tokens), kernel.timing)[0].tolist())
-    found = {"low_s": max(seconds / factor, least), "high_s": seconds * factor}
+    columns = {"low_s": max(seconds / factor, least), "high_s": seconds * factor}
     if kernel.name == "mm":
-        found["library_s"] = float(library_seconds(Machine.of([file]), kernel.products(tokens))[0, 0])
-    return found
+        columns["library_s"] = float(library_seconds(Machine.of([file]), kernel.products(tokens))[0, 0])
+    return columns
 
 
 def _by(known: bool) -> dict[str, str]:

@@ -228,6 +228,9 @@ def _one_line(url: str) -> Iterator[None]:
     except DseError as problem:
         raise DseError(f"storage: {url}: {problem}") from None
     except Exception as problem:  # SQLAlchemy and its drivers raise what they like
+        if not re.match(r"\w+(\+\w+)?:", url):
+            kinds = f"sqlite:///{url}, journal:{url}, another database's URL, or none"
+            raise DseError(f"storage: found {url!r}, expected {kinds}") from None
         cause = problem.__cause__ or problem  # the driver's own words are shorter
         reason = next(iter(str(cause).splitlines()), type(cause).__name__)
         if isinstance(cause, (AssertionError, AttributeError, LookupError, TypeError)):  # Optuna's, reading

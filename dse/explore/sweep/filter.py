@@ -9,6 +9,7 @@ import numpy as np
 
 from dse.core.space.expression import Expression, parse
 from dse.data.columns import SHORT
+from dse.errors import DseError
 from dse.evaluate.chunks import RESOURCES, Evaluation
 from dse.explore.sweep.product import SweepProduct
 
@@ -24,6 +25,8 @@ class Filter:
     @staticmethod
     def of(text: str, product: SweepProduct) -> "Filter":
         """Read a filter. **Raises:** DseError for another form, or a name that no kernel of `product` has."""
+        if unit := re.search(r"\b\d[\d.e-]*\s*([mun]?s|µs)\b", text):
+            raise DseError(f"--where: found the unit {unit[1]} in {text!r}, expected seconds: time < 1e-3")
         names = {name for kernel in product.kernels for name in kernel.space.names}
         names |= {name for sizes in product.sizes for name in sizes.names}
         short = {name for name in SHORT if name not in names}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dse.data.columns import SHORT
 from dse.data.tables import field as described
 from dse.errors import DseError, one_of
 from dse.evaluate.chunks import RESOURCES, evaluate_counted
@@ -45,10 +46,11 @@ def schema(product: SweepProduct, columns: Sequence[str] | None = None) -> pa.Sc
     whole = pa.schema([described(name, kind) for name, kind in fields])
     if columns is None:
         return whole
-    for name in columns:
+    full = [name if name in whole.names else SHORT.get(name, name) for name in columns]
+    for name in full:
         if name not in whole.names:
             raise DseError(f"columns: found {name!r}, {one_of(name, whole.names)}")
-    return pa.schema([whole.field(name) for name in dict.fromkeys(columns)])
+    return pa.schema([whole.field(name) for name in dict.fromkeys(full)])
 
 
 def table(chunk: Chunk, columns: pa.Schema) -> pa.Table:

@@ -95,6 +95,11 @@ class Candidates:
         columns = (values.tolist() for values in self.parameters.values())
         return {values: index for index, values in enumerate(zip(*columns, strict=True))}
 
+    def places_of(self, parameters: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Find where the configurations of some columns stand, -1 for those that are not among them."""
+        rows = zip(*(parameters[name].tolist() for name in self.parameters), strict=True)
+        return np.array([self.places.get(row, -1) for row in rows], int)
+
     def place(self, configuration: Mapping[str, Any]) -> int:
         """Find where one stands. KeyError if it is not among them, or lacks a parameter."""
         return self.places[tuple(configuration[name] for name in self.parameters)]

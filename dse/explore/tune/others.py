@@ -28,8 +28,7 @@ def with_others(candidates: Candidates, kernel: Counts, paths: Iterable[str | Pa
 def _off(candidates: Candidates, kernel: Counts, path: str | Path) -> np.ndarray:
     """How far each candidate's recorded time is off the predicted one, less the median of that: [N]."""
     table = measured.load(path, kernel)
-    rows = zip(*(table.parameters[name].tolist() for name in candidates.parameters), strict=True)
-    places = np.array([candidates.places.get(row, -1) for row in rows], int)
+    places = candidates.places_of(table.parameters)
     ran = table.ok & (places >= 0)
     if not ran.any():
         raise DseError(f"{path}: found none of the configurations of {kernel.name} that ran, expected some")

@@ -131,7 +131,7 @@ def of_gpus(amd: Sequence[bool]) -> Constants:
     """The constants of each of several GPUs. **Shapes:** [gpus, 1, 1], or none where all have the same."""
     if len(set(amd)) < 2:
         return fitted(any(amd))
-    return jax.tree.map(lambda *one: jnp.stack(one)[:, None, None], *map(fitted, amd))
+    return jax.tree.map(lambda *values: jnp.stack(values)[:, None, None], *map(fitted, amd))
 
 
 def text(x: np.ndarray, spread: np.ndarray, source: str) -> str:

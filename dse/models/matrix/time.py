@@ -386,8 +386,8 @@ def _fabric(
     columns = running / machine.dies / rows
     bm, bn = tile.rows, tile.columns
     panels = rows * bm * case.activation_bytes + columns * bn * case.weight_bytes
-    each = running / machine.dies * (bm * case.activation_bytes + bn * case.weight_bytes)
-    moved = grid.blocks * grid.passes * main_pass.copied * panels / each
+    per_die = running / machine.dies * (bm * case.activation_bytes + bn * case.weight_bytes)
+    moved = grid.blocks * grid.passes * main_pass.copied * panels / per_die
     return moved / (machine.fabric * k.fabric) / machine.clock
 
 

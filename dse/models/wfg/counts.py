@@ -63,8 +63,8 @@ def graph(gpu: Gpu, kernel: Kernel, launch: Launch) -> WorkFlow:
     """
     if not kernel.phases:
         return (_of_counts(gpu, kernel, launch),)
-    each = zip(kernel.phases, phase_accesses(kernel), strict=True)
-    return tuple(_of_phase(gpu, kernel, launch, *phase_with_accesses) for phase_with_accesses in each)
+    phases = zip(kernel.phases, phase_accesses(kernel), strict=True)
+    return tuple(_of_phase(gpu, kernel, launch, *phase_with_accesses) for phase_with_accesses in phases)
 
 
 def _of_phase(gpu: Gpu, kernel: Kernel, launch: Launch, phase: Phase, accesses: Array) -> WfgLoop:

@@ -88,8 +88,8 @@ def graph(gpu: Gpu, kernel: Kernel) -> tuple[ComputeBlock, ...]:
     """
     if not kernel.phases:
         return (_of_counts(kernel),)
-    each = zip(kernel.phases, phase_accesses(kernel), strict=True)
-    return tuple(_of_phase(gpu, *phase_with_accesses) for phase_with_accesses in each)
+    phases = zip(kernel.phases, phase_accesses(kernel), strict=True)
+    return tuple(_of_phase(gpu, *phase_with_accesses) for phase_with_accesses in phases)
 
 
 def _of_phase(gpu: Gpu, phase: Phase, accesses: Array) -> ComputeBlock:

@@ -28,6 +28,14 @@ _GLOBAL = ("load_insts", "store_insts", "uncoal_insts", "sectors", "l1", "l2", "
 _SHARED = ("shared_insts", "shared")
 
 
+def first(description: Description, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the first valid configuration. **Raises:** DseError if there is none."""
+    valid = description.space.configurations(sizes)
+    if not all(map(len, valid.values())):
+        raise description.space.emptiness(description.name, sizes)
+    return {name: values[0].item() for name, values in valid.items()}
+
+
 def one(
     description: Description,
     configuration: Mapping[str, Any],

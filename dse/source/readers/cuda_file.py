@@ -83,6 +83,9 @@ def _or_instead(path: Path) -> str:
 def _placed(texts: Sequence[str], declared: Sequence[Declared] | None) -> dict[int, str]:
     """Place the arguments given, by name or in order."""
     if declared is None:
+        if named := next((text for text in texts if re.match(r"\s*[A-Za-z_]\w*\s*=(?!=)", text)), None):
+            known = "names are known of kernels that the file declares"
+            raise DseError(f"given.arguments: found {named!r}, expected values in order: {known}")
         return dict(enumerate(texts))
     names = [parameter.name for parameter in declared]
     placed: dict[int, str] = {}

@@ -1,6 +1,8 @@
 """CSV as Nsight Compute prints it: long and wide, in several locales, with and without parameters."""
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -210,3 +212,34 @@ def test_a_launch_that_hangs_on_the_gpu(tmp_path):
         DseError, match="columns: found no bx, by, and the launch of add does not tell, expected"
     ):
         load(path, description(threads="bx", blocks="odd"))
+
+
+class Action(dict):
+    """A launch as `ncu_report` has it: metrics by name."""
+
+    name = staticmethod(lambda: "add(int *)")
+    metric_names = dict.keys
+
+
+def test_a_report_is_read_by_the_module_of_nsight_compute(tmp_path, monkeypatch):
+    path = tmp_path / "a.ncu-rep"
+    path.write_bytes(b"NVR\0")
+    with pytest.raises(DseError, match="ncu_report: found none, expected that of Nsight Compute's extras"):
+        load(path, ADD)
+
+    def metric(value, unit=""):
+        return SimpleNamespace(value=lambda: value, unit=lambda: unit)
+
+    sizes = {"block": (32, 1, 1), "grid": (64, 1, 1)}
+    metrics = {
+        f"launch__{what}_dim_{axis}": metric(n)
+        for what in sizes
+        for axis, n in zip("xyz", sizes[what], strict=True)
+    }
+    launch = Action(metrics | {TIME: metric(1536.5, "ns"), OCCUPANCY: metric(50.0, "%"), "note": metric("x")})
+    monkeypatch.setitem(sys.modules, "ncu_report", SimpleNamespace(load_report=lambda path: [[launch]]))
+    times = load(path, ADD)
+    assert times.time_s.tolist() == pytest.approx([1.5365e-6])
+    assert {name: values.tolist() for name, values in times.parameters.items()} == {"bx": [32], "by": [1]}
+    assert times.occupancy is not None
+    assert times.occupancy.tolist() == [0.5]

@@ -64,7 +64,8 @@ class Watch:
         if not slopes.any():
             return
         self._note(step.index, len(machine.trace), apart)
-        here, taking_part = apart[: self.starts], lanes[: self.starts]
+        here: Any = apart[: self.starts]
+        taking_part = lanes[: self.starts]
         how = name["how"] or "lt"
         if how in ("gt", "ge"):
             here, slopes = -here, -slopes

@@ -8,12 +8,11 @@ from dse.source.machine.launch import REGION_BITS
 from dse.source.machine.recorded import MEMORY_COUNTS, Stream
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.execute.access_counts import COUNT
+from dse.source.nvidia.execute.binding import Unsupported, bind
 from dse.source.nvidia.execute.boxes import box_action
 from dse.source.nvidia.execute.load_store import PERFORM
-from dse.source.nvidia.execute.semantics import Unsupported, bind
 from dse.source.nvidia.machine.state import Action, BoundProgram, Machine, Purpose, union
-from dse.source.nvidia.sass.opcodes import OPCODES
-from dse.source.nvidia.sass.operands import PT, RZ, UPT, URZ, P
+from dse.source.nvidia.sass.operands import RZ, P
 from dse.source.nvidia.sass.products import UnknownProductError, described, needs_descriptor
 from dse.source.nvidia.sass.program import BasicBlock, Step, descriptor_slot
 from dse.source.nvidia.sass.usual import usual_test
@@ -125,11 +124,10 @@ def _compute_action(bound: BoundProgram, step: Step, usual: bool | None) -> Acti
     rule, it is an error only if an address or a branch does use the result.
     """
     try:
-        evaluate, reads = bind(step, bound.slot_of)
+        evaluate, slots, reads = bind(step, bound.slot_of)
     except Unsupported as reason:
         return _unsupported_action(step, str(reason))
     reads = () if step.given else reads
-    slots = _written(step)
     of_warps = step.opcode == "R2UR"
 
     def compute(machine: Machine, lanes: Lanes) -> None:
@@ -147,10 +145,13 @@ def _compute_action(bound: BoundProgram, step: Step, usual: bool | None) -> Acti
         values = evaluate(machine.r, guarded)
         if usual is not None and not (isinstance(taint, int) and not taint):
             tests = [_combined(machine, step, np.full((1, 1), test)) for test in (usual, not usual)]
-            values = [np.where(np.asarray(taint) != 0, *pair) for pair in zip(tests, values, strict=False)]
+            of_slot = dict(zip((target.slot for target in step.targets), tests, strict=False))
+            values = [
+                np.where(np.asarray(taint) != 0, of_slot[slot], value)
+                for slot, value in zip(slots, values, strict=True)
+            ]
         for slot, value in zip(slots, values, strict=True):
-            if slot >= 0:
-                machine.write(slot, value, taint, written)
+            machine.write(slot, value, taint, written)
 
     return compute
 
@@ -177,23 +178,6 @@ def _unsupported_action(step: Step, reason: str) -> Action:
             machine.write(slot, zero, taint, guarded)
 
     return lose
-
-
-def _written(step: Step) -> list[int]:
-    """The slot of each value that a rule gives; -1 for a discarded value."""
-    if step.opcode == "R2P":
-        return list(step.writes)
-    slots: list[int] = []
-    words, _ = OPCODES[step.opcode].widths(step.modifiers, len(step.sources))
-    registers = sum(slot < P for slot in step.writes)
-    for target in step.targets:
-        if target.slot in (RZ, URZ):
-            slots += [-1] * words
-        elif target.kind == "register":
-            slots += range(target.slot, target.slot + max(registers, 1))
-        else:
-            slots.append(-1 if target.slot in (PT, UPT) else target.slot)
-    return slots
 
 
 def _bmov_action(step: Step) -> Action:

@@ -23,9 +23,9 @@ from dse.source.nvidia.execute.register_changes import (
     signed,
     times,
 )
-from dse.source.nvidia.execute.semantics.logic import truth_table
 from dse.source.nvidia.sass.operands import RZ, URZ, Operand
 from dse.source.nvidia.sass.program import Step
+from dse.source.nvidia.sass.semantics import logic
 
 _PAIRS = range(-(2**61), 2**61)  # 64-bit values whose trips are computed
 _INSIDE_TOO = "it changes in a loop inside too"
@@ -229,8 +229,8 @@ def _logic(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     change, words = or_zero(registers.change(operands[place])), [registers.value(x, UINT32) for x in operands]
 
     def result(word: np.ndarray) -> np.ndarray:
-        inputs = [*words[:place], word, *words[place + 1 :]]
-        return np.asarray(truth_table(int(lut.text, 0), np.int64(0), inputs)) & 0xFFFFFFFF
+        a, b, c = [*words[:place], word, *words[place + 1 :]]
+        return np.asarray(logic(a, b, c, int(lut.text, 0))) & 0xFFFFFFFF
 
     off, on = result(np.zeros((1, 1), np.int64)), result(np.full((1, 1), 0xFFFFFFFF))
     below = ((change & -change) - 1) & 0xFFFFFFFF  # bits that do not change

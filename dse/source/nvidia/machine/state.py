@@ -269,7 +269,7 @@ class Machine:
     def note_unknown(self, step: Step, what: str, taint: Taint, lanes: Lanes) -> None:
         """Keep in mind that something of a step depends on unknown data.
 
-        **Raises:** DseError if it is an address or a branch that depends on an instruction without a rule;
+        **Raises:** DseError if it is an address or a branch that depends on a result that is not computed;
         results of tensor cores and in half precision are data as any, which branches may depend on.
         """
         if isinstance(taint, np.ndarray):

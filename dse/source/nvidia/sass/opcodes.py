@@ -1,46 +1,46 @@
 """The opcodes of NVIDIA machine code since Turing: one row an opcode, with all that is known of it.
 
-To add one, add its row. What a row does not say is ordinary: the first operand is written, all operands are
-single registers, and no address or branch may depend on the result.
+A row is of an opcode, or of one with some modifiers: the row with most of an instruction's modifiers is the
+one of it. Its form lists what is written and what is read, `U=iiU` a pair of two words and a pair. Kinds are
+
+    u i      a word: unsigned, signed             U I    the same of 64 bits, in two registers
+    f s      float32: as float64, rounded to      D      float64
+             float32 when written; as it is       h H    a half of a register; a number in half precision
+    v        `u`, of .64 `U`                      t      the integer that a modifier names, else `i`
+    r        `f`, of .F64 `D`                     e g    the same by the first modifier; the others
+    n        a number                             .      an operand that is not read
+    k        a term of a sum with carry           p q    a predicate; true, false if there is none
+    P        a predicate that is written          c ?    tests beside what is written; not computed
+    b        the registers and predicates that    K      a sum in 64 bits, and its carries as tests
+             stand before anything else           C      a comparison, combined with a predicate, and its
+    B        the predicates that a mask picks            opposite
+    o        a place in constant memory           z      a special register
+    w x y    registers of an access, of matrices, of tensor memory
+    0        a register that must be RZ
+
+and a kind before `*` is that of all sources that follow; the last kind is, too, where nothing is computed.
+A function takes and gives arrays of lanes, the written word before the tests; a test that is a function is
+computed where it is wanted. `m` first in a form: the function makes that for modifiers; `l`: it takes the
+threads. Where the function is missing, no address or branch may depend on the result. `CO` is the modifier of
+a sum whose carry goes to a predicate.
 
 Source: the instruction set tables of NVIDIA's CUDA binary utilities; pipes after Nsight Compute's.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
 
 from dse.source.machine.recorded import Pipe
-from dse.source.nvidia.sass.operand_layout import (
-    Modifiers,
-    Words,
-    before_others,
-    data_bytes,
-    exchanged,
-    first_and_tests,
-    float_conversion,
-    float_rounding,
-    float_to_integer,
-    integer_to_float,
-    loaded,
-    loaded_matrices,
-    matrix_bytes,
-    mbarrier,
-    nothing,
-    pair_unless_32,
-    pairs,
-    pairs_compared,
-    pairs_compared_if_64,
-    pairs_if_64,
-    single,
-    stored,
-    stored_matrices,
-    tensor_memory,
-    vote,
-    wide_product,
-)
+from dse.source.nvidia.sass import semantics as s
+from dse.source.nvidia.sass import warp
 from dse.source.nvidia.sass.operands import Operand
 
+Modifiers = tuple[str, ...]
 Kind = Literal[
     "",  # computes
     "load",
@@ -59,28 +59,56 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Opcode:
-    """One row of the table: an opcode, without its modifiers and operands."""
+    """One row of the table: an opcode, with the modifiers that it is about, without operands."""
 
     name: str
+    modifiers: frozenset[str]
     pipe: Pipe  # that an instruction keeps busy
+    form: str = "u?=u"
+    function: Callable[..., Any] | None = None
     kind: Kind = ""
-    writes: int | Callable[[tuple[Operand, ...]], int] = first_and_tests  # how many of the first operands
-    words: Callable[[Modifiers], Words] = single  # registers of the destination and the sources
-    data: Callable[[Modifiers], int] = data_bytes  # bytes that one thread loads or stores
     fp32: int = 0  # operations of one thread
-    rule: str = ""  # the function of dse/source/nvidia/execute/semantics that evaluates it
 
     def destinations(self, operands: tuple[Operand, ...]) -> int:
         """Number of leading operands that are written."""
-        if not operands:
-            return 0
-        return self.writes if isinstance(self.writes, int) else self.writes(operands)
+        kinds, results = [operand.kind for operand in operands], self.form.partition("=")[0]
+        if "b" in results:
+            others = [kind not in ("register", "predicate") for kind in kinds]
+            return others.index(True) if True in others else len(kinds)
+        if "c" not in results and "?" not in results and results != "K":
+            no_mask = results == "uP" and kinds[0] != "register"
+            return {"B": 0, "C": 2}.get(results, len(results) - no_mask)
+        # A carry or a test goes to predicates before the register (LOP3) or behind it (IADD3), which are
+        # plain; predicates that are read come after the other sources.
+        if kinds[:2] == ["predicate", "register"]:
+            return 2
+        count = min(1, len(kinds))
+        while count < len(kinds) and kinds[count] == "predicate" and not operands[count].negate:
+            count += 1
+        return count
+
+    def kinds(self, modifiers: Modifiers) -> tuple[str, str]:
+        """What is written, and what is read, of an instruction with these modifiers."""
+        return kinds_of(self.form, modifiers)
 
     def widths(self, modifiers: Modifiers, sources: int) -> tuple[int, list[int]]:
         """Registers of the (first) destination, and of each of this many source operands."""
-        destination, *source_words = self.words(modifiers)
-        further = [source_words[-1]] * (sources - len(source_words))
-        return destination, [*source_words[:sources], *further]
+        kinds = (side.replace("*", "") for side in self.kinds(modifiers))
+        written, read = ([_registers(kind, modifiers) for kind in side] for side in kinds)
+        further = [read[-1] if read else 1] * (sources - len(read))
+        return max(written, default=1), [*read[:sources], *further]
+
+    def data(self, modifiers: Modifiers) -> int:
+        """Bytes that one thread loads or stores, of a type or a width that is named; else 4.
+
+        Of a box the instruction does not tell the bytes: they are counted one by one.
+        """
+        if self.of_box:
+            return 1
+        if "x" in self.form:
+            return 4 * _registers("x", modifiers)
+        narrow = {"U8": 1, "S8": 1, "U16": 2, "S16": 2}
+        return next((narrow[name] for name in modifiers if name in narrow), 4 * _registers("w", modifiers))
 
     @property
     def accesses_memory(self) -> bool:
@@ -108,287 +136,209 @@ class Opcode:
         return self.kind in ("branch", "indirect branch", "end")
 
 
-# fmt: off
-_ROWS = (
-    # Floats of 32 bits. Operations of one thread: a multiply-add counts as one; FADD2 and its like do two.
-    Opcode("FADD",    "fp32",              fp32=1, rule="float_sum"),
-    Opcode("FADD2",   "fp32", words=pairs, fp32=2),
-    Opcode("FADD32I", "fp32",              fp32=1, rule="float_sum"),
-    Opcode("FFMA",    "fp32",              fp32=1, rule="float_multiply_add"),
-    Opcode("FFMA2",   "fp32", words=pairs, fp32=2),
-    Opcode("FFMA32I", "fp32",              fp32=1, rule="float_multiply_add"),
-    Opcode("FHADD",   "fp32",              fp32=1),
-    Opcode("FHFMA",   "fp32",              fp32=1),
-    Opcode("FMUL",    "fp32",              fp32=1, rule="float_product"),
-    Opcode("FMUL2",   "fp32", words=pairs, fp32=2),
-    Opcode("FMUL32I", "fp32",              fp32=1, rule="float_product"),
-    Opcode("FSWZADD", "fp32",              fp32=1),
-    # Pairs of halves.
-    Opcode("HADD2",     "fp16", rule="half_to_float"),
-    Opcode("HADD2_32I", "fp16"),
-    Opcode("HFMA2",     "fp16", rule="half_multiply_add"),
-    Opcode("HFMA2_32I", "fp16"),
-    Opcode("HMUL2",     "fp16"),
-    Opcode("HMUL2_32I", "fp16"),
-    # Floats of 64 bits.
-    Opcode("DADD",  "fp64",           words=pairs,          rule="double_sum"),
-    Opcode("DFMA",  "fp64",           words=pairs,          rule="double_multiply_add"),
-    Opcode("DMUL",  "fp64",           words=pairs,          rule="double_product"),
-    Opcode("DSETP", "fp64", writes=2, words=pairs_compared, rule="compare_doubles"),
-    # Adds, logic, compares, selections and moves; of floats too.
-    Opcode("BFE",       "int32"),
-    Opcode("BFI",       "int32"),
-    Opcode("BMSK",      "int32",                                          rule="bit_mask"),
-    Opcode("CS2R",      "int32",              words=pair_unless_32,       rule="special_pair"),
-    Opcode("CSET",      "int32"),
-    Opcode("CSETP",     "int32", writes=2),
-    Opcode("FCHK",      "int32", writes=1,                                rule="check_division"),
-    Opcode("FMNMX",     "int32",                                          rule="float_minimum"),
-    Opcode("FMNMX3",    "int32"),
-    Opcode("FSEL",      "int32",                                          rule="select_real"),
-    Opcode("FSET",      "int32"),
-    Opcode("FSETP",     "int32", writes=2,                                rule="compare_floats"),
-    Opcode("F2FP",      "int32"),
-    Opcode("HMNMX2",    "int32"),
-    Opcode("HSET2",     "int32"),
-    Opcode("HSETP2",    "int32", writes=2),
-    Opcode("I2FP",      "int32",                                          rule="integer_to_float"),
-    Opcode("I2IP",      "int32"),
-    Opcode("IABS",      "int32",                                          rule="absolute"),
-    Opcode("IADD",      "int32",              words=pairs_if_64,          rule="add"),
-    Opcode("IADD2",     "int32"),
-    Opcode("IADD3",     "int32",              words=pairs_if_64,          rule="add"),
-    Opcode("IADD32I",   "int32",                                          rule="add"),
-    Opcode("ICMP",      "int32"),
-    Opcode("IMNMX",     "int32",                                          rule="minimum"),
-    Opcode("ISCADD",    "int32"),
-    Opcode("ISCADD32I", "int32"),
-    Opcode("ISET",      "int32"),
-    Opcode("ISETP",     "int32", writes=2,    words=pairs_compared_if_64, rule="compare_integers"),
-    Opcode("LEA",       "int32",                                          rule="scaled_add"),
-    Opcode("LOP",       "int32"),
-    Opcode("LOP3",      "int32",              words=pairs_if_64,          rule="logic"),
-    Opcode("LOP32I",    "int32"),
-    Opcode("MOV",       "int32",              words=pairs_if_64,          rule="move"),
-    Opcode("MOV32I",    "int32",                                          rule="move"),
-    Opcode("P2R",       "int32",                                          rule="predicates_to_register"),
-    Opcode("PLOP3",     "int32", writes=2,                                rule="predicate_logic"),
-    Opcode("PRMT",      "int32",                                          rule="permute"),
-    Opcode("PSET",      "int32"),
-    Opcode("PSETP",     "int32", writes=2),
-    Opcode("R2P",       "int32", writes=0,                                rule="register_to_predicates"),
-    Opcode("SEL",       "int32", writes=1,    words=pairs_if_64,          rule="select"),
-    Opcode("SGXT",      "int32",                                          rule="extend_sign"),
-    Opcode("SHF",       "int32",                                          rule="shift"),
-    Opcode("SHL",       "int32"),
-    Opcode("SHR",       "int32"),
-    Opcode("VABSDIFF",  "int32"),
-    Opcode("VABSDIFF4", "int32"),
-    Opcode("VADD",      "int32"),
-    Opcode("VHMNMX",    "int32"),
-    Opcode("VIADD",     "int32",                                          rule="add"),
-    Opcode("VIADDMNMX", "int32",                                          rule="add_and_minimum"),
-    Opcode("VIMNMX",    "int32",                                          rule="minimum"),
-    Opcode("VIMNMX3",   "int32"),
-    Opcode("VOTE",      "int32", writes=vote,                             rule="vote"),
-    # IMAD also where it only moves, adds or shifts.
-    Opcode("IDP",     "imul32"),
-    Opcode("IDP4A",   "imul32"),
-    Opcode("IMAD",    "imul32", words=wide_product, rule="multiply_add"),
-    Opcode("IMAD32I", "imul32"),
-    Opcode("IMUL",    "imul32"),
-    Opcode("IMUL32I", "imul32"),
-    Opcode("XMAD",    "imul32"),
-    # Transcendentals, conversions, bit counts.
-    Opcode("BREV",   "sfu",                         rule="reverse_bits"),
-    Opcode("CREDUX", "sfu",                         rule="reduce"),
-    Opcode("F2F",    "sfu", words=float_conversion, rule="float_to_float"),
-    Opcode("F2I",    "sfu", words=float_to_integer, rule="float_to_integer"),
-    Opcode("FLO",    "sfu",                         rule="highest_bit"),
-    Opcode("FRND",   "sfu", words=float_rounding,   rule="round_float"),
-    Opcode("I2F",    "sfu", words=integer_to_float, rule="integer_to_float"),
-    Opcode("I2I",    "sfu"),
-    Opcode("MATCH",  "sfu",                         rule="match"),
-    Opcode("MUFU",   "sfu",                         rule="transcendental"),
-    Opcode("POPC",   "sfu",                         rule="count_bits"),
-    Opcode("REDUX",  "sfu",                         rule="reduce"),
-    # Products of matrices; `products` tells their registers.
-    Opcode("BMMA",      "tensor"),
-    Opcode("DMMA",      "tensor"),
-    Opcode("HMMA",      "tensor"),
-    Opcode("IMMA",      "tensor"),
-    Opcode("OMMA",      "tensor"),
-    Opcode("QMMA",      "tensor"),
-    Opcode("BGMMA",     "tensor"),
-    Opcode("HGMMA",     "tensor"),
-    Opcode("IGMMA",     "tensor"),
-    Opcode("QGMMA",     "tensor"),
-    Opcode("UTCHMMA",   "tensor", writes=0),
-    Opcode("UTCIMMA",   "tensor", writes=0),
-    Opcode("UTCOMMA",   "tensor", writes=0),
-    Opcode("UTCQMMA",   "tensor", writes=0),
-    # Once for a warp.
-    Opcode("R2UR",       "uniform",                                          rule="to_uniform"),
-    Opcode("S2UR",       "uniform",                                          rule="special"),
-    Opcode("UBMSK",      "uniform",                                          rule="bit_mask"),
-    Opcode("UBREV",      "uniform",                                          rule="reverse_bits"),
-    Opcode("UCLEA",      "uniform"),
-    Opcode("UF2F",       "uniform",              words=float_conversion,     rule="float_to_float"),
-    Opcode("UF2FP",      "uniform"),
-    Opcode("UF2I",       "uniform",              words=float_to_integer,     rule="float_to_integer"),
-    Opcode("UFADD",      "uniform",                                          rule="float_sum"),
-    Opcode("UFFMA",      "uniform",                                          rule="float_multiply_add"),
-    Opcode("UFLO",       "uniform",                                          rule="highest_bit"),
-    Opcode("UFMNMX",     "uniform",                                          rule="float_minimum"),
-    Opcode("UFMUL",      "uniform",                                          rule="float_product"),
-    Opcode("UFSEL",      "uniform",                                          rule="select_real"),
-    Opcode("UFSET",      "uniform"),
-    Opcode("UFSETP",     "uniform", writes=2,                                rule="compare_floats"),
-    Opcode("UI2F",       "uniform",              words=integer_to_float,     rule="integer_to_float"),
-    Opcode("UI2FP",      "uniform",                                          rule="integer_to_float"),
-    Opcode("UI2I",       "uniform"),
-    Opcode("UI2IP",      "uniform"),
-    Opcode("UIABS",      "uniform",                                          rule="absolute"),
-    Opcode("UIADD3",     "uniform",              words=pairs_if_64,          rule="add"),
-    Opcode("UIMAD",      "uniform",              words=wide_product,         rule="multiply_add"),
-    Opcode("UIMNMX",     "uniform",                                          rule="minimum"),
-    Opcode("UISETP",     "uniform", writes=2,    words=pairs_compared_if_64, rule="compare_integers"),
-    Opcode("ULEA",       "uniform",                                          rule="scaled_add"),
-    Opcode("ULOP",       "uniform"),
-    Opcode("ULOP3",      "uniform",                                          rule="logic"),
-    Opcode("ULOP32I",    "uniform"),
-    Opcode("UMOV",       "uniform",              words=pairs_if_64,          rule="move"),
-    Opcode("UP2UR",      "uniform"),
-    Opcode("UPLOP3",     "uniform", writes=2,                                rule="predicate_logic"),
-    Opcode("UPOPC",      "uniform",                                          rule="count_bits"),
-    Opcode("UPRMT",      "uniform",                                          rule="permute"),
-    Opcode("UPSETP",     "uniform", writes=2),
-    Opcode("UR2UP",      "uniform"),
-    Opcode("USEL",       "uniform",              words=pairs_if_64,          rule="select"),
-    Opcode("USGXT",      "uniform",                                          rule="extend_sign"),
-    Opcode("USHF",       "uniform",                                          rule="shift"),
-    Opcode("USHL",       "uniform"),
-    Opcode("USHR",       "uniform"),
-    Opcode("UVIADD",     "uniform",                                          rule="add"),
-    Opcode("UVIADDMNMX", "uniform",                                          rule="add_and_minimum"),
-    Opcode("UVIMNMX",    "uniform",                                          rule="minimum"),
-    Opcode("VOTEU",      "uniform", writes=vote,                             rule="vote"),
-    # What threads exchange takes the way of shared memory.
-    Opcode("MOVM", "shared"),
-    Opcode("SHFL", "shared", writes=2, rule="shuffle"),
-    # Shared memory.
-    Opcode("ATOMS", "shared", kind="atomic",           words=exchanged),
-    Opcode("LDS",   "shared", kind="load",             words=loaded),
-    Opcode("LDSM",  "shared", kind="load",             words=loaded_matrices, data=matrix_bytes),
-    Opcode("STS",   "shared", kind="store",  writes=0, words=stored),
-    Opcode("STSM",  "shared", kind="store",  writes=0, words=stored_matrices, data=matrix_bytes),
-    # Global memory.
-    Opcode("ATOM",   "global", kind="atomic",              words=exchanged),
-    Opcode("ATOMG",  "global", kind="atomic",              words=exchanged),
-    Opcode("LD",     "global", kind="load",                words=loaded),
-    Opcode("LDG",    "global", kind="load",                words=loaded),
-    Opcode("LDGSTS", "global", kind="copy",      writes=0),
-    Opcode("RED",    "global", kind="reduction", writes=0, words=stored),
-    Opcode("REDG",   "global", kind="reduction", writes=0, words=stored),
-    Opcode("ST",     "global", kind="store",     writes=0, words=stored),
-    Opcode("STG",    "global", kind="store",     writes=0, words=stored),
-    # Boxes of tensors between global and shared memory.
-    Opcode("UTMALDG",  "global", kind="box load",  writes=0, data=nothing),
-    Opcode("UTMAREDG", "global", kind="box store", writes=0, data=nothing),
-    Opcode("UTMASTG",  "global", kind="box store", writes=0, data=nothing),
-    # Local memory.
-    Opcode("LDL", "local", kind="load",            words=loaded),
-    Opcode("STL", "local", kind="store", writes=0, words=stored),
-    # Loads of constants; a constant as an operand takes no instruction.
-    Opcode("LDC",  "constant", words=loaded, rule="load_constant"),
-    Opcode("LDCU", "constant", words=loaded, rule="load_constant"),
-    Opcode("ULDC", "constant", words=loaded, rule="load_constant"),
-    # Textures and surfaces.
-    Opcode("SUATOM", "texture"),
-    Opcode("SULD",   "texture"),
-    Opcode("SURED",  "texture", writes=0),
-    Opcode("SUST",   "texture", writes=0),
-    Opcode("TEX",    "texture"),
-    Opcode("TLD",    "texture"),
-    Opcode("TLD4",   "texture"),
-    Opcode("TMML",   "texture"),
-    Opcode("TXD",    "texture"),
-    Opcode("TXQ",    "texture"),
-    # Barriers of a block.
-    Opcode("BAR", "barrier", kind="meeting", writes=0),
-    # Issue only.
-    Opcode("BMOV",          "control"),
-    Opcode("RPCMOV",        "control",                                        rule="move"),
-    Opcode("BPT",           "control",                         writes=0),
-    Opcode("BRA",           "control", kind="branch",          writes=0),
-    Opcode("BREAK",         "control",                         writes=0),
-    Opcode("BRX",           "control", kind="indirect branch", writes=0),
-    Opcode("BRXU",          "control", kind="indirect branch", writes=0),
-    Opcode("BSSY",          "control",                         writes=0),
-    Opcode("BSYNC",         "control", kind="meeting",         writes=0),
-    Opcode("CALL",          "control", kind="branch",          writes=0),
-    Opcode("ENDCOLLECTIVE", "control",                         writes=0),
-    Opcode("EXIT",          "control", kind="end",             writes=0),
-    Opcode("JMP",           "control", kind="branch",          writes=0),
-    Opcode("JMX",           "control", kind="indirect branch", writes=0),
-    Opcode("JMXU",          "control", kind="indirect branch", writes=0),
-    Opcode("KILL",          "control",                         writes=0),
-    Opcode("NANOSLEEP",     "control",                         writes=0),
-    Opcode("NOP",           "control",                         writes=0),
-    Opcode("RET",           "control", kind="end",             writes=0),
-    Opcode("WARPSYNC",      "control", kind="meeting",         writes=0),
-    Opcode("YIELD",         "control",                         writes=0),
-    Opcode("ELECT",         "control",                         writes=2, rule="elect"),
-    Opcode("PREEXIT",       "control",                         writes=0),
-    # Issue only: special registers, fences, asynchronous copies.
-    Opcode("ACQBULK",      "other", writes=0),
-    Opcode("ACQSHMINIT",   "other"),
-    Opcode("ARRIVES",      "other", writes=0),
-    Opcode("B2R",          "other"),
-    Opcode("CCTL",         "other", writes=0),
-    Opcode("CCTLL",        "other", writes=0),
-    Opcode("CCTLT",        "other", writes=0),
-    Opcode("CGAERRBAR",    "other", writes=0),
-    Opcode("DEPBAR",       "other", writes=0),
-    Opcode("ERRBAR",       "other", writes=0),
-    Opcode("FENCE",        "other", writes=0),
-    Opcode("GETLMEMBASE",  "other"),
-    Opcode("LDGDEPBAR",    "other", writes=0),
-    Opcode("LDGMC",        "other"),
-    Opcode("LEPC",         "other"),
-    Opcode("MEMBAR",       "other", writes=0),
-    Opcode("PIXLD",        "other"),
-    Opcode("PMTRIG",       "other", writes=0),
-    Opcode("R2B",          "other", writes=0),
-    Opcode("S2R",          "other",           rule="special"),
-    Opcode("SETCTAID",     "other", writes=0),
-    Opcode("SETLMEMBASE",  "other"),
-    Opcode("SETMAXREG",    "other", writes=0),
-    Opcode("SYNCS",        "other", writes=before_others, words=mbarrier, rule="succeeds"),
-    Opcode("UBLKCP",       "other", writes=0),
-    Opcode("UBLKPF",       "other", writes=0),
-    Opcode("UBLKRED",      "other", writes=0),
-    Opcode("UCGABAR_ARV",  "other", writes=0),
-    Opcode("UCGABAR_GET",  "other"),
-    Opcode("UCGABAR_SET",  "other", writes=0),
-    Opcode("UCGABAR_WAIT", "other", writes=0),
-    Opcode("USETMAXREG",   "other", writes=before_others, rule="succeeds"),
-    Opcode("UVIRTCOUNT",   "other", writes=0),
-    Opcode("UTMACCTL",     "other", writes=0),
-    Opcode("UTMACMDFLUSH", "other", writes=0),
-    Opcode("UTMAPF",       "other", writes=0),
-    # Tensor memory.
-    Opcode("LDTM",       "other",           words=tensor_memory),
-    Opcode("LDT",        "other",           words=tensor_memory),
-    Opcode("STTM",       "other", writes=0, words=tensor_memory),
-    Opcode("STT",        "other", writes=0, words=tensor_memory),
-    Opcode("UTCATOMSWS", "other",                                rule="reserve_tensor_memory"),
-    Opcode("UTCBAR",     "other", writes=0),
-    Opcode("UTCCP",      "other", writes=0),
-    Opcode("UTCSHIFT",   "other", writes=0),
-    Opcode("WARPGROUP",    "other", writes=0),
-    Opcode("WARPGROUPSET", "other", writes=0),
-)
-# fmt: on
+@cache
+def kinds_of(form: str, modifiers: Modifiers) -> tuple[str, str]:
+    """The kinds of results and of operands, those that modifiers name put in."""
+    integer = next((_INTEGERS[name] for name in modifiers if name in _INTEGERS), "i")
+    real = "D" if "F64" in modifiers else "f"
+    first, later = ("D" if "F64" in some else "f" for some in (modifiers[:1], modifiers[1:]))
+    word = "U" if "64" in modifiers else "u"
+    named = str.maketrans({"v": word, "t": integer, "r": real, "e": first, "g": later})
+    results, _, sources = form.translate(named).partition("=")
+    return results, sources.lstrip("ml")
 
-OPCODES: Mapping[str, Opcode] = {row.name: row for row in _ROWS}
+
+def _registers(kind: str, modifiers: Modifiers) -> int:
+    """Registers of an operand."""
+    if kind == "w":
+        return next((int(modifier) // 32 for modifier in modifiers if modifier in ("64", "128", "256")), 1)
+    if kind == "x":  # one for each matrix of 8 x 8 halves
+        return next((int(modifier) for modifier in modifiers if modifier in ("2", "4")), 1)
+    if kind == "y":  # .x4 takes 4 registers of each lane's 32 bits
+        count = next((int(name[1:]) for name in modifiers if re.fullmatch(r"x\d+", name)), 1)
+        wide = next((match[1] for name in modifiers if (match := re.match(r"16dp(128|256)bit", name))), "")
+        return count * {"": 1, "128": 2, "256": 4}[wide]
+    return 2 if kind in "UID" else 1
+
+
+_INTEGERS = {"U32": "u", "U64": "U", "S64": "I"}
+OPCODES: dict[str, Opcode] = {}  # by opcode, with the modifiers that a row is about
+_ROWS: dict[str, list[Opcode]] = {}  # of each opcode
+
+
+@cache
+def opcode(text: str) -> Opcode | None:
+    """Find the row of an opcode with its modifiers; None if it is not known."""
+    name, *modifiers = text.split(".")
+    rows = [row for row in _ROWS.get(name, ()) if row.modifiers.issubset(modifiers)]
+    return max(rows, key=lambda row: len(row.modifiers), default=None)
+
+
+def _row(
+    names: str, pipe: Pipe, form: str = "u?=u", function: Any = None, kind: Kind = "", fp32: int = 0
+) -> None:
+    for text in names.split():
+        name, *modifiers = text.split(".")
+        once = "uniform" if name[0] == "U" and pipe in ("fp32", "int32", "imul32", "sfu", "control") else pipe
+        OPCODES[text] = row = Opcode(name, frozenset(modifiers), once, form, function, kind, fp32)
+        _ROWS.setdefault(name, []).append(row)
+
+
+# Floats of 32 bits. Operations of one thread: a multiply-add counts as one; FADD2 and its like do two.
+_row("FADD FADD32I", "fp32", "f=ff", np.add, fp32=1)
+_row("FMUL FMUL32I", "fp32", "f=ff", np.multiply, fp32=1)
+_row("FFMA FFMA32I", "fp32", "f=fff", s.multiply_add, fp32=1)
+_row("UFADD", "fp32", "f=ff", np.add)
+_row("UFMUL", "fp32", "f=ff", np.multiply)
+_row("UFFMA", "fp32", "f=fff", s.multiply_add)
+_row("FADD2 FMUL2 FFMA2", "fp32", "U?=U", fp32=2)
+_row("FHADD FHFMA FSWZADD", "fp32", fp32=1)
+_row("FMNMX UFMNMX", "int32", "s=ssp", s.float_minimum)
+_row("FSEL UFSEL", "int32", "s=ssp", s.select)
+_row("FSETP UFSETP", "int32", "C=mss", s.float_test)
+_row("FCHK", "int32", "P=ss", s.hard_to_divide)
+_row("FMNMX3 FSET UFSET F2FP UF2FP", "int32")
+
+# Pairs of halves: constants that the compiler writes as a product of zeros, and halves that it widens.
+_row("HFMA2", "fp16", "u=00HH", lambda high, low: high << 16 | low)
+_row("HADD2 HADD2_32I HFMA2_32I HMUL2 HMUL2_32I", "fp16")
+_row("HADD2.F32", "fp16", "s=0h", lambda half: half.astype(np.float32))
+_row("HMNMX2 HSET2 VHMNMX", "int32")
+_row("HSETP2", "int32", "PP=u")
+
+# Floats of 64 bits.
+_row("DADD", "fp64", "D=DD", lambda a, b: s.longer(a) + b)
+_row("DMUL", "fp64", "D=DD", lambda a, b: s.longer(a) * b)
+_row("DFMA", "fp64", "D=DDD", lambda a, b, c: s.longer(a) * b + c)
+_row("DSETP", "fp64", "C=mDD", s.float_test)
+
+# Adds, minima, compares, selections and moves. IMAD also where it only moves, adds or shifts.
+_row("IADD IADD3 UIADD3 IADD32I VIADD UVIADD", "int32", "vc=v*", s.total)
+_row("IADD.CO IADD3.CO UIADD3.CO", "int32", "K=k*", s.total)
+_row("IADD3.X UIADD3.X IADD3.X.CO UIADD3.X.CO", "int32", "K=k*p*", s.total)
+_row("IADD.64.CO IADD3.64.CO UIADD3.64.CO", "int32", "U?=U")
+_row("IABS UIABS", "int32", "i=i", np.abs)
+_row("IMNMX UIMNMX VIMNMX UVIMNMX", "int32", "tc=ttp", s.minimum)
+_row("VIADDMNMX UVIADDMNMX", "int32", "tc=tttp", lambda a, b, c, p: s.minimum(a + b, c, p))
+_row("ISETP UISETP", "int32", "C=mtt", s.integer_test)
+_row("ISETP.EX UISETP.EX", "int32", "C=mttp", s.extended_test)
+_row("LEA ULEA", "int32", "K=ukn", s.scaled_add)
+_row("LEA.X ULEA.X", "int32", "K=uknp", s.scaled_add)
+_row("LEA.HI ULEA.HI", "int32", "K=ukun", s.scaled_add_high)
+_row("LEA.HI.X ULEA.HI.X", "int32", "K=ukunp", s.scaled_add_high)
+_row("LEA.HI.SX32 ULEA.HI.SX32", "int32", "K=ikn", s.scaled_add_signed)
+_row("LEA.HI.X.SX32 ULEA.HI.X.SX32", "int32", "K=iknp", s.scaled_add_signed)
+_row("MOV UMOV MOV32I", "int32", "v=v", lambda a: a)
+_row("RPCMOV", "control", "v=v", lambda a: a)
+_row("SEL USEL", "int32", "v=vvp", s.select)
+_row("IMAD UIMAD", "imul32", "u=uuu", s.multiply_add)
+_row("IMAD.MOV UIMAD.MOV", "imul32", "u=..u", lambda a: a)
+_row("IMAD.X UIMAD.X", "imul32", "u=uuup", lambda a, b, c, carry: a * b + c + carry)
+for _sign, _factors in (("", "ii"), (".U32", "uu")):
+    for _carry, _added in (("", "U"), (".X", "Up")):
+        _name = f"{_sign}{_carry}"
+        _row(f"IMAD.WIDE{_name} UIMAD.WIDE{_name}", "imul32", f"Uc={_factors}{_added}", s.wide_product)
+        _row(f"IMAD.HI{_name} UIMAD.HI{_name}", "imul32", f"uc={_factors}{_added}", s.high_product)
+_row("IDP IDP4A IMAD32I IMUL IMUL32I XMAD", "imul32")
+_row(
+    "BFE BFI CSET I2IP UI2IP IADD2 ICMP ISCADD ISCADD32I ISET VABSDIFF VABSDIFF4 VADD VIMNMX3 UCLEA", "int32"
+)
+_row("CSETP", "int32", "PP=u")
+
+# Logic on bits and on predicates, shifts, and what counts or moves bits.
+_row("LOP3 ULOP3", "int32", "uc=muuunq", s.logic_and_test)
+_row("LOP3.64 ULOP3.64", "int32", "U?=U")
+_row("PLOP3 UPLOP3", "int32", "PP=pppnn", s.predicate_logic)
+_row("SHF USHF", "int32", "u=muuu", s.shift)
+_row("PRMT UPRMT", "int32", "u=uuu", s.permute)
+_row(" ".join(f"{_name}.{_mode}" for _name in ("PRMT", "UPRMT") for _mode in s.OTHER_PERMUTATIONS), "int32")
+_row("BMSK UBMSK", "int32", "u=muu", s.bit_mask)
+_row("SGXT USGXT", "int32", "u=muu", s.extend_sign)
+_row("BREV UBREV", "sfu", "u=u", s.reverse_bits)
+_row("FLO UFLO", "sfu", "uc=mt", s.highest_bit)
+_row("POPC UPOPC", "sfu", "u=u", np.bitwise_count)
+_row("P2R", "int32", "u=Bun", lambda bits, kept, mask: kept & np.uint32(~mask & 0xFFFFFFFF) | bits)
+_row("R2P", "int32", "B=.un", s.picked_bits)
+_row("LOP ULOP LOP32I ULOP32I PSET SHL USHL SHR USHR UP2UR UR2UP", "int32")
+_row("PSETP UPSETP", "int32", "PP=u")
+
+# Transcendentals and conversions.
+_row("MUFU", "sfu", "f=mf", s.transcendental)
+_row("MUFU.RCP64H MUFU.RSQ64H", "sfu", "u=mu", s.upper_transcendental)
+_row("I2F UI2F", "sfu", "r=mt", s.to_float)
+_row("I2FP UI2FP", "int32", "r=mt", s.to_float)
+_row("F2I UF2I", "sfu", "t=mr", s.to_integer)
+_row("FRND", "sfu", "r=mr", s.to_whole)
+_row("F2F UF2F", "sfu", "e=g", lambda a: a)
+_row("I2F.F16 UI2F.F16 I2FP.F16 FRND.F16 FRND.BF16 F2F.F16 UF2F.F16 F2F.BF16 UF2F.BF16", "sfu")
+_row("I2I UI2I", "sfu")
+
+# Constants and special registers.
+_row("LDC LDCU ULDC", "constant", "w=o", lambda words: words)
+_row("S2R", "other", "u=z", lambda value: value)
+_row("S2UR", "uniform", "u=z", lambda value: value)
+_row("CS2R", "int32", "U=z", s.wide)
+_row("CS2R.32", "int32", "u=z", lambda value: value)
+
+# Between the threads of a warp; SHFL and MOVM take the way of shared memory.
+_row("VOTE", "int32", "uP=mlp", warp.vote)
+_row("VOTEU", "uniform", "uP=mlp", warp.vote)
+_row("ELECT", "control", "Pu=l", warp.elect)
+_row("R2UR", "uniform", "u?=lu", warp.to_uniform)
+_row("SHFL", "shared", "Pu=mluuu", warp.shuffle)
+_row("MATCH", "sfu", "uc=mlu", warp.match)
+_row("MATCH.U64", "sfu")
+_row("REDUX CREDUX", "sfu", "u?=mlu", warp.reduce)
+_row("MOVM", "shared")
+
+# Products of matrices; `products` tells their registers.
+_row("BMMA DMMA HMMA IMMA OMMA QMMA BGMMA HGMMA IGMMA QGMMA", "tensor")
+_row("UTCHMMA UTCIMMA UTCOMMA UTCQMMA", "tensor", "=u")
+
+# Shared, global and local memory.
+_row("ATOMS", "shared", "w?=w", kind="atomic")
+_row("LDS", "shared", "w?=u", kind="load")
+_row("LDSM", "shared", "x?=u", kind="load")
+_row("STS", "shared", "=w", kind="store")
+_row("STSM", "shared", "=x", kind="store")
+_row("ATOM ATOMG", "global", "w?=w", kind="atomic")
+_row("LD LDG", "global", "w?=u", kind="load")
+_row("LDGSTS", "global", "=u", kind="copy")
+_row("RED REDG", "global", "=w", kind="reduction")
+_row("ST STG", "global", "=w", kind="store")
+_row("UTMALDG", "global", "=u", kind="box load")  # boxes of tensors between global and shared memory
+_row("UTMAREDG UTMASTG", "global", "=u", kind="box store")
+_row("LDL", "local", "w?=u", kind="load")
+_row("STL", "local", "=w", kind="store")
+
+# Textures and surfaces.
+_row("SUATOM SULD TEX TLD TLD4 TMML TXD TXQ", "texture")
+_row("SURED SUST", "texture", "=u")
+
+# Barriers and control.
+_row("BAR", "barrier", "=u", kind="meeting")
+_row("BMOV", "control")
+_row("BSYNC WARPSYNC", "control", "=u", kind="meeting")
+_row("BRA CALL JMP", "control", "=u", kind="branch")
+_row("BRX BRXU JMX JMXU", "control", "=u", kind="indirect branch")
+_row("EXIT RET", "control", "=u", kind="end")
+_row("BPT BREAK BSSY ENDCOLLECTIVE KILL NANOSLEEP NOP PREEXIT YIELD", "control", "=u")
+
+# Issue only: fences, asynchronous copies, tensor memory. What is asked for is there, and what is copied has
+# come when it is waited for; `dse.source.nvidia.execute.arrivals` checks that somebody sends it.
+_row("SYNCS USETMAXREG", "other", "b=")
+_row("SYNCS.EXCH.64", "other", "b=uU")
+_row("SYNCS.PHASECHK USETMAXREG.TRY_ALLOC", "other", "b=", lambda: s.TRUE)
+_row("UTCATOMSWS", "other", "uc=", lambda: (s.ZERO, s.TRUE))
+_row("ACQSHMINIT B2R GETLMEMBASE LDGMC LEPC PIXLD SETLMEMBASE UCGABAR_GET", "other")
+_row(
+    "ACQBULK ARRIVES CCTL CCTLL CCTLT CGAERRBAR DEPBAR ERRBAR FENCE LDGDEPBAR MEMBAR PMTRIG R2B",
+    "other",
+    "=u",
+)
+_row(
+    "SETCTAID SETMAXREG UBLKCP UBLKPF UBLKRED UCGABAR_ARV UCGABAR_SET UCGABAR_WAIT UVIRTCOUNT", "other", "=u"
+)
+_row("UTMACCTL UTMACMDFLUSH UTMAPF UTCBAR UTCCP UTCSHIFT WARPGROUP WARPGROUPSET", "other", "=u")
+_row("LDT LDTM", "other", "y?=uy")
+_row("STT STTM", "other", "=uy")

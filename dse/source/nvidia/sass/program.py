@@ -5,13 +5,12 @@ A basic block ends where threads may part or must meet: at branches, barriers an
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from functools import cache
 
 from dse.errors import DseError
 from dse.source.machine.products import Mma
 from dse.source.machine.recorded import Pipe
 from dse.source.nvidia.sass.listing import Listing, SassInstruction
-from dse.source.nvidia.sass.opcodes import OPCODES, Kind, Opcode
+from dse.source.nvidia.sass.opcodes import OPCODES, Kind, Opcode, opcode
 from dse.source.nvidia.sass.operands import PT, RZ, UPT, URZ, B, Operand, P, operand
 from dse.source.nvidia.sass.products import (
     UnknownProductError,
@@ -180,7 +179,7 @@ def _read(listing: Listing, index: int, instruction: SassInstruction) -> Step:
 
 
 def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
-    row, modifiers = _row_and_modifiers(instruction.opcode)
+    row, modifiers = opcode(instruction.opcode), tuple(instruction.opcode.split(".")[1:])
     if row is None:
         raise DseError(
             f"{listing.kernel}: instruction 0x{instruction.address:x}: opcode: found {instruction.opcode},"
@@ -241,14 +240,8 @@ def _pipe(row: Opcode, modifiers: tuple[str, ...], arch: int) -> Pipe:
     Their rate is 16 a cycle, that of the special function units, where float64 has a whole pipe, else that of
     float64, 2 or 4 (CUDA C++ Programming Guide, arithmetic throughput, conversions of 64-bit types).
     """
-    wide = row.pipe == "sfu" and max(row.words(modifiers)) > 1
+    wide = row.pipe == "sfu" and not set("".join(row.kinds(modifiers))).isdisjoint("UID")
     return "fp64" if wide and arch not in _WHOLE_FP64 else row.pipe
-
-
-@cache
-def _row_and_modifiers(text: str) -> tuple[Opcode | None, tuple[str, ...]]:
-    opcode, *modifiers = text.split(".")
-    return OPCODES.get(opcode), tuple(modifiers)
 
 
 def _target_slots(targets: tuple[Operand, ...], words: int) -> list[int]:

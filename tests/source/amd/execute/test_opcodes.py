@@ -1,7 +1,7 @@
 """Every row of the table of opcodes that computes, against the manuals' arithmetic in plain Python.
 
 An instruction's types follow from its name, not from the table: `v_mad_u32_u16` adds a word to a product of
-lower halves. Integers are Python's, and cut to the result's bits.
+lower halves.
 """
 
 import math
@@ -11,6 +11,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from plain_python import (
+    FLOATS,
+    ORDER,
+    assert_result,
+    field,
+    high_one,
+    ieee,
+    low,
+    low_one,
+    numeric,
+    reversed_bits,
+    signed,
+    to_integer,
+    value,
+    words_of,
+)
 
 from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.contents import LDS
@@ -19,9 +35,6 @@ from dse.source.amd.execute.opcodes import TABLE
 from dse.source.machine.launch import LaunchArguments
 
 LITERAL = 0x8123  # of instructions with 16 bits in them
-BITS = {"u": 32, "i": 32, "w": 16, "s": 16, "U": 64, "I": 64, "x": 24, "y": 24, "j": 16, "k": 16}
-FLOATS = {"f": np.float32, "D": np.float64, "h": np.float16}
-SIGNED = "isIyj"
 KINDS = {
     "u32": "u",
     "i32": "i",
@@ -61,25 +74,8 @@ def swapped(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda a, b, *more: function(b, a, *more)
 
 
-def low(a: int, bits: int = 32) -> int:
-    return a & ((1 << bits) - 1)
-
-
-def high_one(a: int, bits: int) -> int:
-    return bits - a.bit_length() if a else -1
-
-
-def low_one(a: int) -> int:
-    return (a & -a).bit_length() - 1
-
-
 def shift(a: int, by: int, bits: int) -> int:
     return a << (by & bits - 1)
-
-
-def field(a: int, at: int, width: int, signed: bool) -> int:
-    value = low(a >> at, width)
-    return value - (1 << width) if signed and width and value >> width - 1 else value
 
 
 def permuted(a: int, b: int, select: int) -> int:
@@ -93,25 +89,6 @@ def permuted(a: int, b: int, select: int) -> int:
         else:
             chosen.append(255 * (which > 12))
     return int.from_bytes(chosen, "little")
-
-
-def ieee(function: Callable[..., float]) -> Callable[..., float]:
-    """Of floating-point numbers, where Python raises."""
-
-    def run(*values: float) -> float:
-        with np.errstate(all="ignore"):
-            return float(function(*map(np.float64, values)))
-
-    return run
-
-
-def to_integer(lowest: int, highest: int, rounded: Callable[[float], float] = math.trunc) -> Any:
-    return lambda a: min(max(int(rounded(a)), lowest), highest)
-
-
-def numeric(choose: Callable[..., float]) -> Callable[..., float]:
-    """The smallest or largest of those that are numbers."""
-    return lambda *values: choose([a for a in values if a == a] or values)
 
 
 def both(function: Callable[..., Any], test: Callable[..., Any]) -> Callable[..., Any]:
@@ -188,7 +165,7 @@ row("v_alignbit", "b32", "t=ttt", lambda a, b, c: (a << 32 | b) >> (c & 31))
 row("v_alignbyte", "b32", "t=ttt", lambda a, b, c: (a << 32 | b) >> 8 * (c & 3))
 row("v_perm", "b32", "t=ttt", permuted)
 row("v_bcnt_u32", "b32", "t=tt", lambda a, b: a.bit_count() + b)
-row("v_bfrev s_brev", "b32", "t=t", lambda a: int(f"{a:032b}"[::-1], 2))
+row("v_bfrev s_brev", "b32", "t=t", reversed_bits)
 row("v_ffbl s_ff1_i32", "b32", "t=t", low_one)
 row("s_ff1_i32", "b64", "u=t", low_one)
 row("v_ffbh s_flbit_i32", "u32 b32", "t=t", lambda a: high_one(a, 32))
@@ -217,10 +194,10 @@ for places in (1, 2, 3, 4):
     sum_ = lambda a, b, n=places: (a << n) + b  # noqa: E731
     row(f"s_lshl{places}_add", "u32", "tc=tt", both(sum_, lambda a, b, f=sum_: f(a, b) >> 32))
 row("s_abs", "i32", "tc=t", nonzero(lambda a: abs(a)))
-row("s_absdiff", "i32", "tc=tt", nonzero(lambda a, b: abs(field(a - b, 0, 32, True))))
+row("s_absdiff", "i32", "tc=tt", nonzero(lambda a, b: abs(signed(a - b))))
 row("s_sext_i32", "i8 i16", "i=u", lambda a: a)
-EXPECTED["s_sext_i32_i8"] = Expected("i", "u", lambda a: field(a, 0, 8, True))
-EXPECTED["s_sext_i32_i16"] = Expected("i", "u", lambda a: field(a, 0, 16, True))
+EXPECTED["s_sext_i32_i8"] = Expected("i", "u", lambda a: signed(a, 8))
+EXPECTED["s_sext_i32_i16"] = Expected("i", "u", lambda a: signed(a, 16))
 row("s_bcnt1_i32", "b32 b64", "uc=t", nonzero(lambda a: a.bit_count()))
 for first, of_first in (("l", lambda a: low(a, 16)), ("h", lambda a: a >> 16)):
     for second, of_second in (("l", lambda a: low(a, 16)), ("h", lambda a: a >> 16)):
@@ -245,10 +222,6 @@ for kind, size in (("b32", 32), ("b64", 64)):
     row("s_cselect", kind, "t=ttc", lambda a, b, c: a if c else b)
 
 # Comparisons
-ORDER: dict[str, Callable[[Any, Any], bool]] = {
-    "eq": lambda a, b: a == b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
-}  # fmt: skip
 for name, order in ORDER.items():
     row(f"v_cmp_{name} s_cmp_{name}", "u32 i32 u64 i64 u16 i16 f32 f64 f16", "M=tt", order)
     row(f"v_cmp_n{name} s_cmp_n{name}", "f32 f64 f16", "M=tt", lambda a, b, f=order: not f(a, b))
@@ -317,32 +290,6 @@ APART = {name for name, opcode in TABLE.items() if opcode.special and name not i
 ROWS = sorted(
     name for name, opcode in TABLE.items() if (opcode.function or opcode.special) and name not in APART
 )
-
-
-def words_of(kind: str) -> np.ndarray:
-    """Words [64, 8] that hold numbers of a kind, in pairs; some of them special."""
-    rng = np.random.default_rng(3)
-    if kind not in FLOATS:
-        words = rng.integers(0, 1 << 32, (64, 8), np.uint64).astype(np.uint32)
-        words[:16] = rng.choice(
-            [0, 1, 2, 31, 32, 33, 0x7FFFFFFF, 1 << 31, (1 << 32) - 1, 0x8000, 0xFFFF], (16, 8)
-        )
-        return words
-    numbers = rng.normal(0, 9, (64, 4)).astype(FLOATS[kind])
-    numbers[:16] = rng.choice([0.0, 1.0, -1.0, 0.5, 2.5, 100.0, -3.75], (16, 4))
-    words = rng.integers(0, 60, (64, 8), np.uint64).astype(np.uint32)  # a few for integers beside them
-    size = numbers.itemsize
-    words.view(np.uint8).reshape(64, 4, 8)[..., :size] = numbers.view(np.uint8).reshape(64, 4, size)
-    return words
-
-
-def value(words: np.ndarray, kind: str) -> Any:
-    """Read a number of a kind from two words."""
-    pair = int(words[0]) | int(words[1]) << 32
-    if kind in FLOATS:
-        size = FLOATS[kind]().itemsize
-        return float(np.frombuffer(pair.to_bytes(8, "little")[:size], FLOATS[kind])[0])
-    return field(pair, 0, BITS[kind], kind in SIGNED)
 
 
 def source_kind(name: str) -> str:
@@ -433,11 +380,5 @@ def test_equals_plain_python(written, name: str):
             assert found[2] == int(words[7]) >> 31, f"{name}: the scalar condition"
         if results in ("M", "c"):
             continue
-        got = value(found, results[0])
-        if results[0] in FLOATS:
-            with np.errstate(all="ignore"):
-                wanted = FLOATS[results[0]](answers[0])
-            rough = name.split("_")[1] in ("exp", "log", "sin", "cos", "rsq", "rcp", "sqrt")
-            np.testing.assert_allclose(got, wanted, rtol=np.finfo(wanted.dtype).eps * (4 if rough else 0))
-        else:
-            assert got == field(int(answers[0]), 0, BITS[results[0]], results[0] in SIGNED), (name, values)
+        rough = name.split("_")[1] in ("exp", "log", "sin", "cos", "rsq", "rcp", "sqrt")
+        assert_result(value(found, results[0]), answers[0], results[0], rough, (name, values))

@@ -1,0 +1,348 @@
+"""Binds an instruction to what its row of the table of opcodes computes: operands read, function, results.
+
+Registers hold uint32 arrays, predicates bool arrays, each of a shape that broadcasts to [blocks, threads]:
+what is the same for all threads, or for all blocks, is computed once. A 64-bit value takes two registers.
+"""
+
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dse.source.machine.thread_set import Lanes
+from dse.source.nvidia.sass.opcodes import OPCODES, kinds_of, opcode
+from dse.source.nvidia.sass.operands import PT, RZ, UPT, URZ, Operand, P
+from dse.source.nvidia.sass.program import Step
+from dse.source.nvidia.sass.semantics import (
+    F32,
+    F64,
+    HIGH,
+    I32,
+    I64,
+    U32,
+    U64,
+    double_words,
+    float_bits,
+    flushed,
+    halves,
+    joined,
+)
+
+Registers = list[np.ndarray]
+Reader = Callable[[Registers], Any]
+_WORDS = "uifsUIDw"  # kinds of results that go to a register
+_COMBINE = {"AND": np.logical_and, "OR": np.logical_or, "XOR": np.logical_xor}
+
+
+class Unsupported(Exception):
+    """What an opcode, or this form of it, gives is not computed; says why."""
+
+
+class Bound(NamedTuple):
+    """What an instruction does."""
+
+    evaluate: Callable[[Registers, Lanes], list[np.ndarray]]  # a value for each of `writes`
+    writes: list[int]  # slots
+    reads: tuple[int, ...]  # slots, constants included
+
+
+def bind(step: Step, slot_of: Callable[[str, Any], int]) -> Bound:
+    """Find what `step` computes, and from what.
+
+    `slot_of` gives the slot of a constant, a number or a special register by its kind and key.
+
+    **Raises:** Unsupported if that is not known of the opcode, or of this form of it.
+    """
+    tests = [target.slot for target in step.targets if target.kind == "predicate"]
+    carries = any(slot not in (PT, UPT) for slot in tests)
+    row = opcode(f"{step.instruction.opcode}{'.CO' if carries else ''}")
+    if row is None or row.function is None:
+        raise Unsupported(f"this {'form of the ' if OPCODES[step.opcode].function else ''}opcode")
+    try:
+        return _bound(step, row.form, row.function, tests, _Operands(step, slot_of))
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+        raise Unsupported(f"operands of this form ({error})") from None
+
+
+def _bound(step: Step, form: str, function: Any, tests: list[int], operands: "_Operands") -> Bound:
+    results, kinds = kinds_of(form, step.modifiers)
+    other = operands.truth(True) if results == "C" else None
+    readers = list(operands.readers(kinds))
+    start = form.partition("=")[2]
+    if start[:1] == "m":
+        function, start = function(step.modifiers), start[1:]
+    of_lanes = start[:1] == "l"
+
+    def compute(r: Registers, lanes: Lanes) -> Any:
+        values = [read(r) for read in readers]
+        return function(lanes, *values) if of_lanes else function(*values)
+
+    register = next((target.slot for target in step.targets if target.kind == "register"), RZ)
+    words = [] if register in (RZ, URZ) else [slot for slot in step.writes if slot < P]
+    places = [place for place, slot in enumerate(tests) if slot not in (PT, UPT)]
+    writes = [*words, *(tests[place] for place in places)]
+    reads = tuple(sorted(operands.slots))
+    kind = next((kind for kind in results if kind in _WORDS), "")
+    write = _writer(kind, step) if words else lambda value: ()  # it is discarded
+    first = 1 if kind else 0  # of the tests, which come behind the word
+
+    def with_tests(r: Registers, lanes: Lanes) -> list[np.ndarray]:
+        found = compute(r, lanes)
+        found = found if isinstance(found, tuple) else (found,)
+        written = write(_wanted(found[0])) if words else ()
+        return [*written, *(_wanted(found[first + place]) for place in places)]
+
+    def add(r: Registers, lanes: Lanes) -> list[np.ndarray]:
+        total = compute(r, lanes)
+        return [total.astype(U32)] * len(words) + [total >> HIGH > U64(place) for place in places]
+
+    def compare(r: Registers, lanes: Lanes) -> list[np.ndarray]:
+        assert other is not None
+        holds, with_ = compute(r, lanes), other(r)
+        return [combine(~holds if place else holds, with_) for place in places]
+
+    if results == "B":
+        return Bound(lambda r, lanes: [*compute(r, lanes)], list(step.writes), reads)
+    if results == "K":
+        return Bound(add, writes, reads)
+    if results == "C":
+        combine = next((_COMBINE[name] for name in step.modifiers if name in _COMBINE), np.logical_and)
+        return Bound(compare, writes, reads)
+    if not set(results).isdisjoint("cPb"):
+        return Bound(with_tests, writes, reads)
+    if places:
+        raise Unsupported("a test beside what it computes")
+    return Bound(lambda r, lanes: [*write(compute(r, lanes))], writes, reads)
+
+
+def _wanted(result: Any) -> Any:
+    """A result, some of which are computed only where they are wanted."""
+    return result() if callable(result) else result
+
+
+def _writer(kind: str, step: Step) -> Callable[[Any], Any]:
+    """The function that makes words of a result."""
+    if kind in "UI":
+        return halves
+    if kind == "D":
+        return double_words(step.modifiers)
+    if kind == "w":
+        return lambda words: words
+    if kind == "f":
+        bits = float_bits(step.modifiers)
+        return lambda value: (bits(value),)
+    return lambda value: (value if value.dtype == U32 else _word(value),)
+
+
+def _word(value: np.ndarray) -> np.ndarray:
+    """The lower 32 bits of integers, or those of floats."""
+    return value.view(U32) if value.dtype in (I32, F32) else value.astype(U32)
+
+
+class _Operands:
+    """Makes the functions that read an instruction's sources, one after the other."""
+
+    def __init__(self, step: Step, slot_of: Callable[[str, Any], int]) -> None:
+        self.step, self.slot_of = step, slot_of
+        self.values = [operand for operand in step.sources if operand.kind != "predicate"]
+        self.conditions = iter([operand for operand in step.sources if operand.kind == "predicate"])
+        self.slots = set(step.reads)  # that are read
+
+    def readers(self, kinds: str) -> Iterator[Reader]:
+        """The functions that read the operands of these kinds."""
+        left = iter(self.values)
+        for place, kind in enumerate(kinds):
+            many = kinds[place + 1 : place + 2] == "*"
+            if kind in "pq" and many:
+                yield from map(self.predicate, self.conditions)
+            elif kind in "pq":
+                yield self.truth(kind == "p")
+            elif kind != "*":
+                for operand in left if many else [next(left, None)]:
+                    if operand is None:
+                        raise IndexError("too few")
+                    reader = self.reader(kind, operand)
+                    if reader is not None:
+                        yield reader
+
+    def reader(self, kind: str, operand: Operand) -> Reader | None:
+        """The function that reads a source as one of a kind; None if there is nothing to read."""
+        if kind == ".":
+            return None
+        if kind == "0":
+            if operand.slot != RZ:
+                raise Unsupported("arithmetic in half precision")
+            return None
+        if kind == "i":
+            read = self.word(operand)
+            return lambda r: read(r).view(I32)
+        if kind == "I":
+            read = self.pair(operand)
+            return lambda r: read(r).view(I64)
+        if kind == "f":
+            read = self.real(operand)
+            return lambda r: read(r).astype(F64)
+        if kind in "nH":
+            number = _half(operand) if kind == "H" else int(operand.text, 0)
+            return lambda r: number
+        return _MAKERS[kind](self, operand)
+
+    def slot(self, operand: Operand, words: int = 1, real: bool = False) -> int:
+        """The first slot of an operand. Numbers have the type that the instruction works on."""
+        if operand.kind == "register":
+            return operand.slot
+        if operand.kind == "constant":
+            if operand.slot >= 0 and operand.slot != RZ:
+                raise Unsupported("an indexed constant as operand")
+            slots = [
+                self.slot_of("constant", (operand.bank, operand.offset + 4 * word)) for word in range(words)
+            ]
+            if words == 2 and slots[1] != slots[0] + 1:
+                slots = [self.slot_of("pair", (operand.bank, operand.offset))]
+        elif operand.kind == "number":
+            slots = [self.slot_of("number", (_bits(operand.text, words, real), words))]
+        else:
+            raise Unsupported(f"operand {operand.text}")
+        self.slots.update(range(slots[0], slots[0] + words))
+        return slots[0]
+
+    def word(self, operand: Operand) -> Reader:
+        """A word, or a byte (B0 to B3) or a half (H0, H1) of one."""
+        slot, part = self.slot(operand), operand.part
+        if part and part not in ("64", "U32", "S32", "F32"):
+            if operand.negate or operand.invert or part[:1] not in "BH" or not part[1:2].isdigit():
+                raise Unsupported(f"operand {operand.text}")
+            bits = 8 if part[0] == "B" else 16
+            shift, mask = U32(int(part[1]) * bits), U32((1 << bits) - 1)
+            return lambda r: (r[slot] >> shift) & mask
+        if operand.absolute:
+            return lambda r: np.abs(r[slot].view(I32)).view(U32)
+        if operand.negate:
+            return lambda r: np.negative(r[slot])
+        if operand.invert:
+            return lambda r: ~r[slot]
+        return itemgetter(slot)
+
+    def pair(self, operand: Operand) -> Reader:
+        """An integer of 64 bits."""
+        slot = self.slot(operand, 2)
+        if operand.negate:
+            return lambda r: np.negative(joined(r[slot], r[slot + 1]))
+        if operand.invert:
+            return lambda r: ~joined(r[slot], r[slot + 1])
+        return lambda r: joined(r[slot], r[slot + 1])
+
+    def real(self, operand: Operand) -> Reader:
+        """A float32."""
+        slot, flush = self.slot(operand, real=True), self.step.has("FTZ")
+
+        def read(r: Registers) -> np.ndarray:
+            value = r[slot].view(F32)
+            value = np.abs(value) if operand.absolute else value
+            value = np.negative(value) if operand.negate else value
+            return flushed(value) if flush else value
+
+        return read
+
+    def double(self, operand: Operand) -> Reader:
+        """A float64."""
+        slot = self.slot(operand, 2, real=True)
+
+        def read(r: Registers) -> np.ndarray:
+            value = joined(r[slot], r[slot + 1]).view(F64)
+            value = np.abs(value) if operand.absolute else value
+            return np.negative(value) if operand.negate else value
+
+        return read
+
+    def half(self, operand: Operand) -> Reader:
+        """A float16 in a half of a register."""
+        if operand.part[:1] != "H":
+            raise Unsupported("arithmetic in half precision")
+        read = self.word(operand)
+        return lambda r: read(r).astype(np.uint16).view(np.float16)
+
+    def term(self, operand: Operand) -> Reader:
+        """A term of a sum with carry: a negated one is its complement, plus one in the low word."""
+        read = self.word(operand)
+        if operand.negate and operand.slot != RZ:
+            one = U64(not self.step.has("X"))
+            return lambda r: (~np.negative(read(r))).astype(U64) + one
+        return lambda r: read(r).astype(U64)
+
+    def truth(self, default: bool) -> Reader:
+        """The next predicate, or `default` where there are fewer."""
+        operand = next(self.conditions, None)
+        constant = np.full((1, 1), default)
+        return self.predicate(operand) if operand is not None else lambda r: constant
+
+    def predicate(self, operand: Operand) -> Reader:
+        """Whether a predicate holds."""
+        slot = operand.slot
+        self.slots.add(slot)
+        return (lambda r: ~r[slot]) if operand.negate else itemgetter(slot)
+
+    def predicates(self, operand: Operand) -> Reader:
+        """The predicates that the instruction's mask picks, as bits."""
+        if operand.text != "PR" or any(value.part for value in self.values):
+            raise Unsupported("part of a register")
+        mask = int(self.values[-1].text, 0)
+        picked = [(P + bit, U32(bit)) for bit in range(7) if mask >> bit & 1]
+
+        def read(r: Registers) -> np.ndarray:
+            value = np.zeros((1, 1), U32)
+            for slot, bit in picked:
+                value = value | (r[slot].astype(U32) << bit)
+            return value
+
+        return read
+
+    def special(self, operand: Operand) -> Reader:
+        """A special register, such as the number of the thread; SRZ is always zero."""
+        slot = RZ if operand.text == "SRZ" else self.slot_of("special", operand.text)
+        self.slots.add(slot)
+        return itemgetter(slot)
+
+    def constant(self, operand: Operand) -> Reader:
+        """Words of a constant bank, at an address that is written in the instruction or in a register."""
+        count, first = divmod(self.step.bytes, 4), operand.offset
+        if operand.kind != "constant" or count[1]:
+            raise Unsupported("a constant that is no whole word")
+        if operand.slot >= 0 and operand.slot != RZ:
+            table = self.slot_of("bank", operand.bank)
+            self.slots.add(table)
+
+            def read(r: Registers) -> tuple[np.ndarray, ...]:
+                bank = r[table][0]
+                place = (r[operand.slot].astype(np.int64) + first) >> 2
+                return tuple(bank[np.minimum(place + word, len(bank) - 1)] for word in range(count[0]))
+
+            return read
+        if first % 4:
+            raise Unsupported("a constant that is no whole word")
+        slots = [self.slot_of("constant", (operand.bank, first + 4 * word)) for word in range(count[0])]
+        self.slots.update(slots)
+        return lambda r: tuple(r[slot] for slot in slots)
+
+
+_MAKERS: dict[str, Callable[[_Operands, Operand], Reader]] = {
+    "u": _Operands.word, "U": _Operands.pair, "s": _Operands.real, "D": _Operands.double,
+    "k": _Operands.term, "h": _Operands.half, "z": _Operands.special, "o": _Operands.constant,
+    "B": _Operands.predicates,
+}  # fmt: skip
+
+
+def _half(operand: Operand) -> np.ndarray:
+    """A number as the bits of a half."""
+    if operand.kind != "number":
+        raise Unsupported("arithmetic in half precision")
+    return np.full((1, 1), np.array(float(operand.text), np.float16).view(np.uint16), U32)
+
+
+def _bits(text: str, words: int, real: bool) -> int:
+    """The bits of a number as printed. Floats are printed in decimal, integers in hexadecimal."""
+    if not real or "0x" in text:
+        return int(text, 0) & (0xFFFFFFFF if words == 1 else 0xFFFFFFFFFFFFFFFF)
+    value = float(text.upper().replace("QNAN", "NAN").replace("SNAN", "NAN"))
+    return int(np.array(value, F32).view(U32)) if words == 1 else int(np.array(value, F64).view(U64))
