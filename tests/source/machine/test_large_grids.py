@@ -7,6 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dse.hardware import gpus
+from dse.source.amd import source as amd
+from dse.source.amd.compile.source import Built
+from dse.source.amd.compile.source import read_source as read_hip
+from dse.source.launches import Configuration
 from dse.source.machine.blocks import TOLERANCE
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.nvidia.compile.contract import Compiled
@@ -73,6 +78,20 @@ def counted(tmp_path: Path):
     return count
 
 
+@pytest.fixture
+def counted_on_amd(tmp_path: Path):
+    def count(trips: str, grid: Dimensions, name: str) -> Characterisation:
+        path, gpu = tmp_path / "k.cu", gpus.load(name).gpu
+        path.write_text(CODE.format(trips=trips))
+        hip = read_hip(path, "k")
+        built = hip.compile(amd.architecture(gpu, hip), ())
+        assert isinstance(built, Built)
+        wanted = Configuration((), grid, (THREADS, 1, 1), (None, None))
+        return amd.executed(built, wanted, gpu, hip).counts
+
+    return count
+
+
 def mean_trips(work: Callable[..., Any], grid: Dimensions) -> float:
     return float(np.mean(work(*np.ogrid[: grid[0], : grid[1], :THREADS])))
 
@@ -106,3 +125,21 @@ def test_contents_that_are_evenly_apart_are_known_for_all_blocks(counted):
     counts = counted("x[i + 1] - x[i]", ROW, 7 * np.arange(2**21, dtype=np.int32))
     assert counts.unseen == 0
     assert counts.total("global load", "bytes") / 4 / THREADS == pytest.approx(9, rel=1e-9)  # 7 trips
+
+
+@pytest.mark.parametrize("gpu", ["mi250x", "radeon_pro_w6600"])
+@pytest.mark.parametrize("grid", [ROW, SQUARE])
+@pytest.mark.parametrize("name", ["alike", "one heavy", "heavy corner", "heavy by its number", "tile"])
+def test_comparisons_tell_the_blocks_of_amd_apart(counted_on_amd, name, grid, gpu):
+    trips, work = PROVEN[name]
+    counts = counted_on_amd(trips, grid, gpu)
+    loaded = counts.total("global load", "bytes") / 4 / THREADS
+    assert loaded == pytest.approx(mean_trips(work, grid), rel=1e-9)
+    assert counts.unseen == 0
+
+
+@pytest.mark.parametrize("trips", [PROVEN["groups"][0], UNKNOWN["every 1000th"], UNKNOWN["one by a hash"]])
+def test_what_comparisons_of_amd_do_not_tell_is_said(counted_on_amd, trips):
+    counts = counted_on_amd(trips, ROW, "mi250x")
+    assert 0.7 * counts.blocks < counts.unseen < counts.blocks
+    assert counts.doubtful

@@ -2,8 +2,8 @@
 
 Blocks part where a comparison, or a minimum or maximum, comes out otherwise. What these take is looked at in
 some blocks of each box, its first and last and others drawn at random. Where it moves evenly with the block's
-number along each dimension, the block where the comparison turns follows. Where it does not, as what is
-loaded by the block's number, nothing is known of the other blocks.
+number along each dimension, the block where the comparison turns follows. Where it does not, or hangs on what
+is loaded by the block's number, nothing is known of the other blocks.
 """
 
 import re
@@ -17,6 +17,7 @@ from dse.errors import DseError
 from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.interpret import execute
+from dse.source.amd.execute.memory_names import memory_access
 from dse.source.amd.profile.record import executions
 from dse.source.amd.text import Instruction, Listing
 from dse.source.machine.alike import Apart, Boxes, Followed, boxes_of
@@ -30,8 +31,8 @@ _WATCHED = re.compile(r"[vs]_(cmpx?|cmpk|bitcmp[01]|min|max|min3|max3|med3|minma
 
 
 def watched(opcode: str) -> bool:
-    """Tell whether what an instruction takes may part blocks."""
-    return _WATCHED.match(opcode) is not None
+    """Tell whether what an instruction takes may part blocks, or its address may not be known."""
+    return _WATCHED.match(opcode) is not None or memory_access(opcode) is not None
 
 
 class Watch:
@@ -42,7 +43,7 @@ class Watch:
         self.blocks, self.starts, self.sizes = blocks, starts, sizes
         self.more = np.full((3, starts), _FOR_EVER)  # blocks behind the first along each dimension, alike
         self.mixed = False  # whether a comparison turns by the block's numbers along two dimensions
-        self._taken: dict[int, tuple[int, np.ndarray]] = {}  # by instruction: place in the trace, values
+        self._taken: dict[int, tuple[int, np.ndarray]] = {}  # by instruction: place in the trace, sides
         self._turning: list[tuple[int, int]] = []  # places of the trace between which these change
 
     def compare(self, machine: MemoryMachine, step: Instruction, values: Sequence[Any]) -> None:
@@ -63,7 +64,6 @@ class Watch:
         slopes = self._slopes(apart, lanes)
         if not slopes.any():
             return
-        self._note(step.index, len(machine.trace), apart)
         here: Any = apart[: self.starts]
         taking_part = lanes[: self.starts]
         how = name["how"] or "lt"
@@ -74,6 +74,7 @@ class Watch:
         least = here + np.minimum(to_end, 0).sum(1, keepdims=True)
         most = here + np.maximum(to_end, 0).sum(1, keepdims=True)
         equal = how in ("eq", "ne", "lg")
+        self._note(step.index, len(machine.trace), np.sign(here) if equal else here < 0)
         turns = taking_part & (least <= 0) & (most >= 0) if equal else taking_part & (least < 0) & (most >= 0)
         self.mixed |= bool((turns.any(1) & (np.count_nonzero(slopes, axis=1) > 1)).any())
         for axis in range(3):
@@ -82,11 +83,6 @@ class Watch:
 
     def _limit(self, axis: int, more: np.ndarray) -> None:
         self.more[axis] = np.minimum(self.more[axis], more)
-
-    def load(self, apart: int | None) -> None:
-        """Refuse contents of memory whose words are not evenly `apart`. **Raises:** Apart"""
-        if apart is None:
-            raise Apart("what is loaded differs from block to block")
 
     def bits(self, words: Sequence[np.ndarray]) -> None:
         """Refuse logic of words that differ from block to block, but of masks. **Raises:** Apart"""
@@ -128,12 +124,15 @@ class Watch:
         self.more[np.ix_(~seen, rows[rows < self.starts])] = 0
         return slopes
 
-    def _note(self, index: int, place: int, apart: np.ndarray) -> None:
-        """Note the stretches of the trace in which an instruction takes something else each time."""
+    def _note(self, index: int, place: int, sides: np.ndarray) -> None:
+        """Note the stretches of the trace in which a comparison turns from one execution to the next.
+
+        Where it does not turn for the first block nor the last, it does not in even trips between, either.
+        """
         before = self._taken.get(index)
-        if before is not None and not np.array_equal(before[1], apart):
+        if before is not None and not np.array_equal(before[1], sides):
             self._turning.append((before[0], place))
-        self._taken[index] = place, apart
+        self._taken[index] = place, sides
 
     def check_loops(self, machine: MemoryMachine) -> None:
         """Refuse trips that were not executed in which a comparison may turn for other blocks.
