@@ -77,7 +77,7 @@ def one(warp: Warp, launch: Launch, settings: Settings) -> tuple[Case, tuple[str
     """
     warp, launch = jax.tree.map(lambda x: np.asarray(x, np.float64).reshape(1), (warp, launch))
     made = plan(warp, settings.order == "dataflow")
-    program = made.program(0, int(made.phases[0]), 0.0)
+    program = made.program(0, int(made.phases[0]))
     warps, slots = int(launch.warps_per_block[0]), int(launch.resident_blocks[0])
     blocks = int(np.rint(launch.resident_blocks * launch.waves)[0])
     most = max(ENTRIES // (program.entries * warps), slots)

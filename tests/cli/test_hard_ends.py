@@ -18,7 +18,7 @@ from dse.source.kept import unpack
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.profiles import KernelProfile
 
-HANGS_SECONDS = 20  # `scripts/validate/kill.py` measures how long it takes; a loaded machine takes several
+HANGS_SECONDS = 20  # a loaded machine takes several
 KERNEL = "__global__ void k(float* a) { a[blockIdx.x * T + threadIdx.x] *= T; }\n"
 BOMB = """template <int A, int B> struct F {
   static constexpr long v = F<A - 1, 2 * B>::v + F<A - 1, 2 * B + 1>::v;

@@ -1,11 +1,9 @@
 """The table of commands."""
 
-import py_compile
 import re
 import subprocess
 import sys
 from importlib import import_module
-from pathlib import Path
 from pkgutil import iter_modules
 
 import pytest
@@ -13,8 +11,6 @@ import pytest
 from dse import cli
 from dse.cli.commands import COMMANDS, command
 from dse.cli.main import run
-
-UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH
 
 
 def test_every_module_with_a_command_is_a_row():
@@ -92,29 +88,12 @@ def test_a_package_that_cannot_be_imported_is_named(run_dse, monkeypatch, tmp_pa
     assert len(ran.err.splitlines()) == 1
 
 
-def test_compiled_python_that_is_cut_off_is_named(run_broken, monkeypatch, tmp_path):
-    source = tmp_path / "cut_off.py"
-    source.write_text("a = 1\n")
-    compiled = Path(str(py_compile.compile(str(source), invalidation_mode=UNCHECKED)))
-    compiled.write_bytes(compiled.read_bytes()[:20])
-    monkeypatch.syspath_prepend(tmp_path)
-    ran = run_broken(lambda: import_module("cut_off"))
-    assert ran.code == 2
-    assert ran.err.startswith(
-        f"dse: {compiled}: found compiled Python that is cut off (marshal data too short)"
-    )
-
-
-class JaxRuntimeError(RuntimeError):
-    """As the native part of JAX raises, wherever it is called."""
-
-
 @pytest.mark.parametrize(
     ("error", "found"),
     [
-        (JaxRuntimeError("Disallowed transfer"), "environment: found JAX_"),
+        (ValueError("JAX_NONSENSE should be 1"), "environment: found JAX_NONSENSE=x, expected another value"),
         (
-            JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"),
+            RuntimeError("RESOURCE_EXHAUSTED: Out of memory"),
             "memory: found too little, expected a smaller",
         ),
         (
@@ -128,9 +107,7 @@ class JaxRuntimeError(RuntimeError):
     ],
 )
 def test_what_the_environment_does_is_named(error, found, run_broken, monkeypatch):
-    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
-    if "transfer" in str(error):
-        monkeypatch.setenv("JAX_NONSENSE", "1")
+    monkeypatch.setenv("JAX_NONSENSE", "x")
     ran = run_broken(error)
     assert ran.err.startswith(f"dse: {found}")
     assert len(ran.err.splitlines()) == 1

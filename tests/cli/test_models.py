@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from models_page import markdown
+from write_page import models
 
 from dse.models import MODELS, module
 from dse.models.about import ASPECTS
@@ -40,4 +40,4 @@ def test_aspects_of_all_models(run_dse):
 def test_the_page_is_what_the_models_say():
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
     _, section, _ = re.split("<!-- models: (?:begin|end) -->", page)
-    assert section.strip() == markdown()
+    assert section.strip() == models()

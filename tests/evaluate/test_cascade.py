@@ -36,21 +36,16 @@ def test_one_level_is_a_ranking_cut_short(kernel):
 def test_a_level_sees_what_the_one_before_kept(kernel):
     whole = rank(kernel, GPU, ["phase"])
     runs = whole.count - whole.impossible
-    done = cascade(read("phase:50%,pipeline:4,roofline:2", kernel), GPU)
+    done = cascade(read("phase:50%,volkov:4,roofline:2", kernel), GPU)
     first, second, third = done.levels
     assert first["configurations"] == whole.count
     assert first["kept"] == second["configurations"] == -(-runs // 2)
     assert (second["kept"], third["configurations"], third["kept"]) == (4, 4, 2)
-    assert list(done.evaluation.forecasts) == ["roofline", "pipeline", "phase"]
+    assert list(done.evaluation.forecasts) == ["roofline", "volkov", "phase"]
     assert done.count == 2
     left = dict(list(_times(whole, "phase").items())[: first["kept"]])
     assert set(_times(done, "roofline")) <= set(left)
-
-
-def test_times_of_earlier_levels_belong_to_their_configurations(kernel):
-    done = cascade(read("phase:100%,volkov:7", kernel), GPU)
-    everything = _times(rank(kernel, GPU, ["phase"]), "phase")
-    assert _times(done, "phase").items() <= everything.items()
+    assert _times(done, "phase").items() <= left.items()  # times of earlier levels stay with theirs
 
 
 def test_equal_times_keep_the_order_of_the_level_before(kernel):
@@ -61,13 +56,12 @@ def test_equal_times_keep_the_order_of_the_level_before(kernel):
     assert np.all(before[1:][equal] >= before[:-1][equal])
 
 
-def test_levels_that_agree_and_levels_that_differ(kernel):
-    same = cascade(read("mwp-cwp:100%,mwp-cwp-printed:5", kernel), GPU).levels[1]
-    other = cascade(read("phase:100%,roofline:5", kernel), GPU).levels[1]
-    assert same["spearman"] >= other["spearman"]
-    assert other["differ_by"] in kernel.space.names
-    assert 0 < other["explained"] <= 1
-    assert 0 <= other["kept_by_both"] <= 5
+def test_where_levels_differ_is_told(kernel):
+    _, level = cascade(read("phase:100%,roofline:5", kernel), GPU).levels
+    assert -1 <= level["spearman"] < 1
+    assert level["differ_by"] in kernel.space.names
+    assert 0 < level["explained"] <= 1
+    assert 0 <= level["kept_by_both"] <= 5
 
 
 def test_equal_ones_that_are_dropped_are_counted(kernel):
@@ -81,9 +75,7 @@ def test_equal_ones_that_are_dropped_are_counted(kernel):
     ("text", "problem"),
     [
         ("phase", "expected MODEL:COUNT or MODEL:SHARE%"),
-        ("", "expected MODEL:COUNT or MODEL:SHARE%"),
         ("phase:0", "expected a whole number from 1"),
-        ("phase:1.5", "expected a whole number from 1"),
         ("phase:101%", "expected a share above 0 up to 100 %"),
         ("phase:5%,phase:2", "found 'phase' twice"),
         ("phas:5%", "did you mean phase"),
@@ -94,8 +86,5 @@ def test_equal_ones_that_are_dropped_are_counted(kernel):
 def test_levels_that_cannot_be(kernel, text, problem):
     with pytest.raises(DseError, match=problem):
         read(text, kernel)
-
-
-def test_no_level():
     with pytest.raises(DseError, match="found no level"):
         cascade([], GPU)

@@ -1,6 +1,5 @@
 """Chunks of configurations, against the same models called one configuration at a time."""
 
-from contextlib import nullcontext
 from typing import Any
 
 import equinox as eqx
@@ -14,9 +13,6 @@ from dse.evaluate.chunks import chunks, evaluate, evaluate_counted
 from dse.hardware import gpus, occupancy
 from dse.kernels.description import describe
 from dse.models import CLOSED_FORMS, get_all, predictor
-from dse.models.pipeline import Pipeline
-from dse.simulator import pipeline
-from dse.simulator.case import idg
 
 NAMES = ("gtx-280", "mi250x")  # warps of 32 and of 64
 
@@ -74,6 +70,8 @@ def test_chunks_do_not_matter(toy_kernel):
     np.testing.assert_array_equal(whole.limiter, parts.limiter)
     again = [block["block"] for block in chunks(parameters, 8)]
     np.testing.assert_array_equal(np.concatenate(again), parameters["block"])
+    with pytest.raises(ValueError, match="no configurations"):
+        evaluate(description, ("volkov",), gpu, {name: values[:0] for name, values in parameters.items()})
 
 
 def test_compiles_once_for_new_values_and_sizes(toy_kernel):
@@ -93,7 +91,7 @@ def test_precision_follows_the_gpu(toy_kernel):
     description = kernels.load(toy_kernel)
     parameters = {"block": np.array([128, 256]), "items": np.array([1, 1])}
     gpu = gpus.stack([gpus.load("a100", np.float32).gpu])
-    found = evaluate(description, ("volkov", "pipeline"), gpu, parameters)
+    found = evaluate(description, ("volkov",), gpu, parameters)
     assert {forecast.seconds.dtype for forecast in found.forecasts.values()} == {np.dtype(np.float32)}
     column = jax.tree.map(lambda x: np.asarray(x)[:, None], gpu)
     chunk = description.count(parameters, gpu).batch.take(np.arange(2)).on(column)
@@ -108,61 +106,8 @@ def test_what_a_launch_costs_is_in_the_seconds_of_every_model(toy_kernel):
     plain = gpus.load("a100", np.float64).gpu
     costly = eqx.tree_at(lambda gpu: gpu.launch_overhead, plain, np.asarray(5e-6))
     parameters = {"block": np.array([128, 64]), "items": np.array([1, 2])}
-    models = ("roofline", "phase", "pipeline")
+    models = ("roofline", "phase")
     found = evaluate(description, models, gpus.stack([plain, costly]), parameters)
     for forecast in found.forecasts.values():
         np.testing.assert_allclose(forecast.seconds[1], forecast.seconds[0] + 5e-6, rtol=1e-12)
         np.testing.assert_array_equal(*forecast.cycles)
-
-
-@pytest.mark.parametrize("model", [Pipeline(), Pipeline("gto", groups=1)])
-def test_what_is_simulated_is_the_same_outside(toy_kernel, model):
-    description = kernels.load(toy_kernel)
-    files = [gpus.load(name, np.float64) for name in NAMES]
-    parameters = {"block": np.array([1024, 128, 64]), "items": np.array([1, 2, 1])}
-    steps = []
-    found = evaluate(
-        description, (model, "volkov"), gpus.stack([file.gpu for file in files]), parameters, None,
-        lambda text, total: nullcontext(lambda done: steps.append(done / total)),
-    )  # fmt: skip
-    assert sum(steps) == 1
-    forecast = found.forecasts["pipeline"]
-    assert forecast.seconds.dtype == np.float64
-    ran, fields = [], []
-    for g, file in enumerate(files):
-        gpu = file.gpu
-        for i in range(3):
-            one = {name: np.asarray(values[i]) for name, values in parameters.items()}
-            kernel, resources = describe(description, one, description.sizes(), gpu)
-            launch, limiter = occupancy.launch(gpu, resources)
-            if not occupancy.possible(limiter):
-                assert (forecast.seconds[g, i], forecast.bottleneck[g, i]) == (np.inf, -1)
-                continue
-            ran.append((g, i))
-            fields.append(jax.tree.map(np.asarray, (idg.warp(gpu, kernel), launch)))
-    warps, launches = jax.tree.map(lambda *x: np.stack(np.broadcast_arrays(*x)), *fields)
-    for (g, i), cycles, bottleneck in zip(
-        ran, *pipeline.predict(warps, launches, model.settings), strict=True
-    ):
-        np.testing.assert_allclose(forecast.cycles[g, i], cycles, rtol=1e-12)
-        np.testing.assert_allclose(forecast.seconds[g, i], cycles / files[g].gpu.clock, rtol=1e-12)
-        assert forecast.bottleneck_names()[g, i] == pipeline.TERMS[bottleneck]
-        assert forecast.cycles[g, i] >= found.forecasts["volkov"].cycles[g, i] * 0.9
-    assert not found.possible.all()
-
-
-def test_problem_sizes_reach_the_expressions(toy_kernel):
-    description = kernels.load(toy_kernel)
-    gpu = gpus.stack([gpus.load("a100").gpu])
-    one = {"block": np.array([128]), "items": np.array([1])}
-    small = evaluate(description, ("volkov",), gpu, one)
-    large = evaluate(description, ("volkov",), gpu, one, {"n": 2**40})
-    assert small.resources["blocks"][0, 0] == 2**20 // 128
-    assert large.resources["blocks"][0, 0] == 2**31 - 1  # cut off, not wrapped
-
-
-def test_no_configurations_is_refused(toy_kernel):
-    description = kernels.load(toy_kernel)
-    gpu = gpus.stack([gpus.load("a100").gpu])
-    with pytest.raises(ValueError, match="no configurations"):
-        evaluate(description, ("volkov",), gpu, {"block": np.array([], int), "items": np.array([], int)})

@@ -11,12 +11,10 @@ from dse.evaluate.curve import curve, fastest, laid_out
 from dse.evaluate.rank import rank
 from dse.hardware import gpus
 from dse.models import DEFAULT
-from dse.models.pipeline import Pipeline
-from dse.simulator import pipeline
 
 GPU = gpus.load("a100").gpu
 BLOCK, ITEMS, N = 32, 4, 1 << 20
-MODELS = ("roofline", "volkov", "mwp-cwp-corrected", "pipeline")
+MODELS = ("roofline", "volkov", "mwp-cwp-corrected")
 BLOCKS = -(-N // (BLOCK * ITEMS))  # of one warp each
 OF_AN_SM = -(-BLOCKS // 108)
 
@@ -85,38 +83,6 @@ def test_the_shapes_of_the_rooflines(rows):
     np.testing.assert_allclose(volkov[ridge:], roofline[ridge:], rtol=1e-3)  # then flat
 
 
-def test_no_model_is_above_the_roofline(rows):
-    for model in MODELS[1:]:
-        assert (of(rows, model) <= of(rows, "roofline") * (1 + 1e-5)).all()
-
-
-def test_simulated_at_every_occupancy(rows):
-    found, volkov = of(rows, "pipeline"), of(rows, "volkov")
-    assert found[0] == pytest.approx(volkov[0], rel=0.02)  # a warp alone
-    assert (found > 0.5 * volkov).all()
-    assert found[-1] > 3 * found[0]
-
-
-def test_what_is_handed_to_the_simulator(laid, monkeypatch):
-    kernel, launch = laid
-    asked = []
-
-    def predict(warp, each, settings, advance):
-        asked.append((warp, each, settings))
-        return np.arange(1.0, 33.0), np.zeros(32, int)
-
-    monkeypatch.setattr(pipeline, "predict", predict)
-    model = Pipeline("gto", groups=7)
-    found = curve(kernel, GPU, launch, (model,))
-    [(warp, each, used)] = asked
-    assert used == model.settings
-    np.testing.assert_array_equal(each.resident_blocks, np.arange(1, 33))
-    np.testing.assert_allclose(each.waves, OF_AN_SM / np.arange(1, 33), rtol=1e-6)
-    assert each.waves.dtype == np.float64
-    np.testing.assert_array_equal(warp.waits, np.ones(32))
-    np.testing.assert_allclose([1 / row["throughput"] for row in found], np.arange(1, 33) / OF_AN_SM)
-
-
 def test_fastest_is_the_first_of_a_ranking(toy_kernel):
     description = kernels.load(toy_kernel)
     row = rank(description, GPU, (DEFAULT,), {"n": N}).rows(1)[0]
@@ -124,10 +90,6 @@ def test_fastest_is_the_first_of_a_ranking(toy_kernel):
     fixed = replace(description, space=description.space.with_values({"block": 512}))
     assert fastest(fixed, GPU, {"n": N})["block"] == 512
     assert all(type(value) is int for value in fastest(fixed, GPU, {"n": N}).values())
-
-
-def test_nothing_is_fastest_in_an_empty_space(toy_kernel):
-    description = kernels.load(toy_kernel)
     empty = replace(description, space=description.space.with_values({"block": 96, "items": 4}))
     with pytest.raises(DseError, match="no valid configuration"):
         fastest(empty, GPU, {"n": N})

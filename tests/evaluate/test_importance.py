@@ -59,13 +59,6 @@ def test_equals_plain_python_on_a_space_with_constraints():
         np.testing.assert_allclose(found[name], [first / variance, total / variance], rtol=1e-9)
 
 
-def test_a_total_that_too_few_tell_is_not_told():
-    diagonal = np.arange(12)
-    found = shares({"a": diagonal, "b": diagonal}, np.exp(diagonal / 3))
-    assert found["a"].first == pytest.approx(1)
-    assert np.isnan(found["a"].total)
-
-
 def test_equal_times_no_parameters_and_few_configurations_have_no_shares():
     assert shares(grid(4, 4), np.ones(16)) == {}
     assert shares(grid(4, 4), np.full(16, np.nan)) == {}

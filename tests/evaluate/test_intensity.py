@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from dse import kernels
 from dse.evaluate.chunks import evaluate
 from dse.evaluate.intensity import launch_totals, roofs
 from dse.evaluate.rank import configurations
 from dse.hardware.gpus import load, stack
-from dse.source.readers.kernel import kernel as described
 
 
 @pytest.fixture(scope="module")
@@ -22,12 +22,12 @@ def test_roofs_are_those_of_the_data_sheet(a100):
     assert found.instructions_per_s == pytest.approx(2 * found.fp32_per_s)  # 4 schedulers
 
 
-def test_by_the_roofline_model_what_dram_limits_lies_on_its_roof(a100):
-    kernel = described("transpose")
+def test_by_the_roofline_model_what_dram_limits_lies_on_its_roof(a100, toy_kernel):
+    kernel = kernels.load(toy_kernel)
     parameters = configurations(kernel)
-    found = launch_totals(kernel, a100, parameters)
-    told = evaluate(kernel, ("roofline",), stack([a100]), parameters)
-    forecast = told.forecasts["roofline"]
+    found = launch_totals(kernel, a100, parameters, {"n": 2**27})
+    evaluation = evaluate(kernel, ("roofline",), stack([a100]), parameters, {"n": 2**27})
+    forecast = evaluation.forecasts["roofline"]
     limited = forecast.bottleneck_names()[0] == "dram"
     assert limited.sum() >= 10
     rate = found.instructions / forecast.seconds[0]
@@ -35,12 +35,14 @@ def test_by_the_roofline_model_what_dram_limits_lies_on_its_roof(a100):
     # The model lets the busiest SM decide: what it lies below the roof is the last, partly filled wave.
     assert np.all(rate[limited] <= roof[limited] * (1 + 1e-9))
     np.testing.assert_allclose(rate[limited], roof[limited], rtol=0.05)
-    np.testing.assert_array_equal(found.threads, told.resources["threads"][0])
-    np.testing.assert_array_equal(found.blocks, told.resources["blocks"][0])
+    np.testing.assert_array_equal(found.threads, evaluation.resources["threads"][0])
+    np.testing.assert_array_equal(found.blocks, evaluation.resources["blocks"][0])
 
 
-def test_products_of_matrices_have_no_count_of_instructions():
-    h100 = load("h100-sxm", np.float64).gpu
-    kernel = described("triton_matmul")
-    parameters = {name: values[:4] for name, values in configurations(kernel).items()}
-    assert np.isnan(launch_totals(kernel, h100, parameters).instructions).all()
+def test_products_of_matrices_have_no_count_of_instructions(own_toy_kernel):
+    text = own_toy_kernel.read_text()
+    products = 'mma_fp16 = "2048 * (items - 1)"\nfp32 = "items"'
+    own_toy_kernel.write_text(text.replace('fp32 = "items"', products, 1))
+    parameters = {"block": np.array([64, 64]), "items": np.array([1, 2])}
+    found = launch_totals(kernels.load(own_toy_kernel), load("h100-sxm", np.float64).gpu, parameters)
+    assert np.isnan(found.instructions).tolist() == [False, True]

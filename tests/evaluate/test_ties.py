@@ -1,7 +1,7 @@
 """Groups of predictions that cannot be told apart."""
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse.evaluate.ties import EQUAL, diverse, tied
@@ -19,6 +19,7 @@ def test_of_each_group_the_one_that_differs_most():
     assert diverse(seconds, parameters, 2).tolist() == [0, 5]
 
 
+@settings(max_examples=20)
 @given(st.lists(st.floats(0.5, 2.0), min_size=1, max_size=40), st.integers(1, 10), st.integers(0, 100))
 def test_one_of_each_group(times, most, seed):
     seconds = np.sort(np.array(times))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dse.errors import DseError
-from dse.evaluate.whatif import Setup, of_graph, of_kernel, split
+from dse.evaluate.whatif import Setup, of_graph, of_kernel
 from dse.hardware import gpus
 from dse.simulator import Case, Loop, Program
 from dse.simulator.pipeline import Settings
@@ -74,7 +74,7 @@ def _untouched():
         np.testing.assert_array_equal(now[name], old)
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("name", ["fp32", "barrier", "l2", "mma_fp16", "mma_fp8"])
 @pytest.mark.parametrize("term", ATTRIBUTES)
 def test_a_term_of_a_class(name, term):
     field = f"gpu.{ATTRIBUTES[term]}.{name}"
@@ -88,8 +88,9 @@ def test_a_term_of_a_class(name, term):
 def test_all_kinds_of_products_at_once():
     expected = {f"gpu.cpi.{kind}": pytest.approx(2 * float(BEFORE[f"gpu.cpi.{kind}"])) for kind in TENSOR}
     assert changed("tensor.lambda=2x") == expected
-    with pytest.raises(DseError, match=r"^what_if: tensor.Lambda=3: found 3, expected a factor of"):
-        changed("tensor.Lambda=3")
+
+
+UNCOALESCED = {"work.l1": 12, "work.l2": 36, "work.dram": 28, "sectors": 40, "uncoal_insts": 0}
 
 
 @pytest.mark.parametrize(
@@ -100,16 +101,7 @@ def test_all_kinds_of_products_at_once():
         ("conflicts=off", {"kernel.work.shared": 8}),
         ("barriers=off", {"kernel.work.barrier": 0}),
         ("dram=off", {"kernel.work.dram": 0}),
-        (
-            "uncoalesced=off",
-            {
-                "kernel.work.l1": 12,
-                "kernel.work.l2": 36,
-                "kernel.work.dram": 28,
-                "kernel.sectors": 40,
-                "kernel.uncoal_insts": 0,
-            },
-        ),
+        ("uncoalesced=off", {f"kernel.{name}": count for name, count in UNCOALESCED.items()}),
         ("blocks=2", {"launch.resident_blocks": 2, "launch.waves": 4.5}),
         ("blocks=0.5x", {"launch.resident_blocks": 3, "launch.waves": 3}),
         ("blocks=12", {"launch.resident_blocks": 12, "launch.waves": 0.75}),
@@ -136,34 +128,23 @@ def test_nothing_to_switch_off():
     ("text", "message"),
     [
         ("sfu", "found 'sfu', expected NAME=VALUE"),
-        ("=1", "found '=1', expected NAME=VALUE"),
-        ("sfu.lambda=", "found 'sfu.lambda=', expected NAME=VALUE"),
+        ("tensor.Lambda=3", "tensor.Lambda=3: found 3, expected a factor of"),
         ("sfo.lambda=1", r"sfo.lambda=1: found 'sfo', expected one of .*; did you mean sfu\?"),
         ("sfu.lamda=1", r"sfu.lamda=1: found 'lamda', expected one of lambda, Lambda; did you mean lambda\?"),
         ("sfu.lambda=fast", "sfu.lambda=fast: found 'fast', expected a number, or one with an x"),
-        ("sfu.lambda=x", "sfu.lambda=x: found 'x', expected a number"),
         ("sfu.lambda=-1", "sfu.lambda=-1: found -1, expected a finite number, 0 or more"),
         ("sfu.lambda=nan", "sfu.lambda=nan: found nan, expected a finite number"),
-        ("sfu.lambda=inf", "sfu.lambda=inf: found inf, expected a finite number"),
         ("issue_limit=0", "issue_limit=0: found 0, expected a finite number, above 0"),
-        ("issue=4", r"issue=4: found 'issue', expected one of .*; did you mean issue_limit\?"),
         ("conflict=off", r"conflict=off: found 'conflict', .*; did you mean conflicts\?"),
         ("conflicts=on", "conflicts=on: found 'on', expected one of off"),
-        ("blocks=0", "blocks=0: found 0, expected a finite number, above 0"),
         ("blocks=1.5", "blocks=1.5: found 1.5, expected a whole number of blocks"),
         ("scheduler=gro", r"scheduler=gro: found 'gro', expected one of rr, gto, oldest; did you mean gto\?"),
-        ("order=data", "order=data: found 'data', expected one of program, dataflow"),
-        ("warps=4", "warps=4: found 'warps', expected one of"),
     ],
 )
 def test_a_mistake_gets_one_line(text, message):
     with pytest.raises(DseError, match=f"^what_if: {message}") as error:
         of_kernel(SETUP, text)
     assert "\n" not in str(error.value)
-
-
-def test_split():
-    assert split(" a.b = c=d ") == ("a.b", "c=d")
 
 
 NAMES = ("alu", "mem")
@@ -222,12 +203,9 @@ def test_of_a_graph(text, expected, x64):
         ("mem.cap=1", "mem.cap=1: found 'cap', expected one of lambda, Lambda"),
         ("warp=1", r"warp=1: found 'warp', .*; did you mean warps\?"),
         ("warps=1.5", "warps=1.5: found 1.5, expected a whole number"),
-        ("warps=0", "warps=0: found 0, expected a finite number, above 0"),
         ("warps=2000", "warps=2000: case: found 3 groups of 2000 warps"),
         ("groups=2", "groups=2: case: groups: found 2, expected 3 or more"),
-        ("order=any", "order=any: found 'any', expected one of program, dataflow"),
         ("conflicts=off", "conflicts=off: found 'conflicts', expected one of"),
-        ("warps", "found 'warps', expected NAME=VALUE"),
     ],
 )
 def test_a_mistake_in_a_change_of_a_graph(text, message):

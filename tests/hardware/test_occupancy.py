@@ -284,39 +284,6 @@ def test_most_registers(name):
         np.testing.assert_array_equal(most, [255, 255, 255, 255, 128])
 
 
-def test_threads_may_bind_before_warps():
-    # No GPU here has fewer threads than its warps make up, so this one is invented: 31 whole warps.
-    fit, code = resident_blocks(limits_of("8.0", threads_per_sm=1000), resources(threads=128))
-    assert (fit, names_of(code)) == (7, "warps")
-
-
-def test_broadcasting_equals_looping():
-    gpu, launches = gpu_of("1.3", "6.0", "gfx90a"), random_resources(20)
-    grid = launch(gpu, launches)
-    assert grid[0].waves.shape == grid[1].shape == (3, 20)
-    gpu, launches, grid = jax.tree.map(np.asarray, (gpu, launches, grid))
-    for g in range(3):
-        one_gpu = jax.tree.map(lambda x, g=g: x[g, 0], gpu)
-        for i in range(20):
-            one = launch(one_gpu, jax.tree.map(lambda x, i=i: x[0, i] if x.ndim else x, launches))
-            cell = jax.tree.map(lambda x, g=g, i=i: np.broadcast_to(x, (3, 20))[g, i], grid)
-            assert jax.tree.all(jax.tree.map(np.equal, one, cell))
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_floats_have_the_gpus_dtype(dtype):
-    launches = random_resources(500)
-    gpu = gpu_of("5.0", "12.0", dtype=dtype)
-    laid, code = launch(gpu, launches)
-    assert code.dtype == jnp.int32
-    assert {leaf.dtype for leaf in jax.tree.leaves(laid)} == {np.dtype(dtype)}
-    assert occupancy.occupancy(gpu.limits, laid).dtype == dtype
-    double, same = launch(gpu_of("5.0", "12.0"), launches)
-    np.testing.assert_array_equal(code, same)
-    np.testing.assert_allclose(laid.waves, double.waves, rtol=2e-7)
-    np.testing.assert_array_equal(laid.resident_blocks, double.resident_blocks)
-
-
 def test_no_launch_divides_by_zero():
     launches = random_resources(1000)
     gpu = gpu_of(*CAPABILITIES)
@@ -341,26 +308,12 @@ def test_occupancy_is_the_share_of_warps():
     np.testing.assert_allclose(laid.waves, [62500 / 3, 1, 1])
 
 
-@pytest.mark.parametrize("name", ["7.5", "8.0", "9.0"])
-def test_a_kernel_declares_48_kib_of_shared_memory_and_the_launch_adds_the_rest(name):
+@pytest.mark.parametrize(("name", "most"), [("t4", 48), ("h100-sxm", 48), ("mi250x", 64)])
+def test_a_kernel_declares_48_kib_of_shared_memory_and_all_of_amds_lds(name, most):
     total, static = np.array([[48, 49, 60, 60], [48, 49, 60, 12]]) * 1024
     asked = Resources(threads=64, blocks=10**6, registers=16, shared_bytes=total, static_shared_bytes=static)
-    words = names_of(occupancy.launch(gpu_of(name), asked)[1])
-    assert (words == "too much static shared memory").tolist() == [False, True, True, False]
-
-
-def test_what_amd_kernels_declare_only_the_lds_limits():
-    asked = Resources(threads=64, blocks=10**6, registers=16, shared_bytes=65536, static_shared_bytes=65536)
-    gpu = gpus.load("mi250x").gpu
-    assert occupancy.possible(occupancy.launch(gpu, asked)[1])
-
-
-def test_reason_in_words():
-    words = [occupancy.reason(code) for code in range(len(occupancy.LIMITERS))]
-    assert len(set(words)) == len(words)
-    assert words[2] == "limited by registers"
-    assert "cannot run: too much shared memory" in words
-    assert words[-1] == "cannot run: no tensor cores"
+    words = names_of(occupancy.launch(gpus.load(name).gpu, asked)[1])
+    assert ((words == "too much static shared memory") == (static > most * 1024)).all()
 
 
 @pytest.mark.parametrize("options", [None, FAST], ids=["plain", "fast math"])
@@ -368,18 +321,12 @@ def test_quotients_are_exact(options):
     # A divisor that is the same for all launches is what fast math replaces by its reciprocal.
     quotient = jax.jit(occupancy._quotient, compiler_options=options)
     a = np.arange(2**21, dtype=np.int32)
-    units = [48, 64, 96, 108, 128, 132, 256, 512, 768, 1024, 3584, 65536, 102400]
-    for b in [*range(1, 42), *units, *np.random.default_rng(1).integers(42, 2**21, 40).tolist()]:
+    for b in (3, 7, 11, 41, 48, 96, 108, 132, 1024, 3584, 65536, 102400, 1_234_567):
         assert np.array_equal(quotient(a, jnp.int32(b)), a // b), b
-
-
-@pytest.mark.parametrize("options", [None, FAST], ids=["plain", "fast math"])
-def test_large_quotients_are_exact(options):
-    quotient = jax.jit(occupancy._large_quotient, compiler_options=options)
+    large = jax.jit(occupancy._large_quotient, compiler_options=options)
     rng = np.random.default_rng(2)
     b = np.concatenate([rng.integers(1, 400, 300_000), rng.integers(1, 2**20, 300_000)])
     near = b * rng.integers(0, (LARGEST + 1) // b, len(b)) + rng.integers(-1, 2, len(b))
     a = np.clip(np.concatenate([near[::2], rng.integers(0, LARGEST + 1, len(b) // 2)]), 0, LARGEST)
     a[:400], b[:400] = LARGEST, np.arange(1, 401)
-    got = quotient(jnp.asarray(a, jnp.int32), jnp.asarray(b, jnp.int32))
-    np.testing.assert_array_equal(got, a // b)
+    np.testing.assert_array_equal(large(jnp.asarray(a, jnp.int32), jnp.asarray(b, jnp.int32)), a // b)

@@ -69,9 +69,6 @@ def test_what_a_gpu_lacks(gpu, name, given, found):
     assert bool(occupancy.possible(code)) == (not found)
     if found:  # the first reason
         assert occupancy.LIMITERS[int(code)] == LACKS[next(kind for kind in TENSOR if kind in found)]
-
-
-def test_a_launch_that_asks_too_much_says_so_first(gpu):
-    asked = Resources(threads=2048, blocks=100, registers=32, shared_bytes=0)
-    _, code = occupancy.launch(gpu("gtx-1060"), asked, work(mma_fp16=1.0))
-    assert occupancy.LIMITERS[int(code)] == "too many threads in a block"
+        too_many = Resources(threads=2048, blocks=100, registers=32, shared_bytes=0)
+        _, code = occupancy.launch(gpu(name), too_many, work(**given))
+        assert occupancy.LIMITERS[int(code)] == "too many threads in a block"  # said first

@@ -13,7 +13,6 @@ from dse.core.space.expression import parse
 from dse.core.space.space import Space
 from dse.errors import DseError
 from dse.kernels.description import Access, Description, check, describe
-from dse.kernels.symbolic.subscript import parse_subscript
 from dse.types import Gpu, Limits, PerClass
 
 VALUES = {"bx": [16, 32, 48], "by": [1, 2, 4], "tile": [1, 2, 3], "staged": [0, 1]}
@@ -156,6 +155,8 @@ def test_equals_plain_python():
     description, problem = make(), {"width": 777, "radius": 2}
     configurations = description.space.configurations(problem)
     kernel, resources = describe(description, row(configurations), problem, gpu())
+    assert {x.dtype for x in jax.tree.leaves(kernel)} == {np.dtype("float64")}
+    assert {x.dtype for x in jax.tree.leaves(resources)} == {np.dtype("int32")}
     for g, of_gpu in enumerate(zip((32, 64), (128e3, 16e3), (108.0, 60.0), strict=True)):
         for i in range(len(configurations["bx"])):
             point = {name: int(values[i]) for name, values in configurations.items()}
@@ -165,23 +166,6 @@ def test_equals_plain_python():
                 for name, value in expected.items():
                     got = np.broadcast_to(getattr(owner, name), (2, len(configurations["bx"])))[g, i]
                     np.testing.assert_allclose(got, value, rtol=1e-12, err_msg=f"{name} at {point}, {of_gpu}")
-
-
-def test_types():
-    kernel, resources = describe(make(), row(make().space.configurations()), {}, gpu())
-    assert {x.dtype for x in jax.tree.leaves(kernel)} == {np.dtype("float64")}
-    assert {x.dtype for x in jax.tree.leaves(resources)} == {np.dtype("int32")}
-
-
-def test_scalar_parameters_and_a_list():
-    description = make()
-    point = {"bx": 32, "by": 2, "tile": 2, "staged": 1}
-    one = jax.tree.map(lambda x: x.reshape(-1)[0] if x.ndim else x, gpu())
-    kernel, resources = describe(description, point, {}, one)
-    assert kernel.load_insts.shape == resources.threads.shape == ()
-    listed = {name: np.full(3, value) for name, value in point.items()}
-    kernels, _ = describe(description, listed, {}, one)
-    np.testing.assert_array_equal(kernels.load_insts, np.full(3, kernel.load_insts))
 
 
 def test_sizes_are_exact_and_do_not_wrap():
@@ -225,12 +209,6 @@ def test_a_kernel_without_accesses():
     assert resources.shared_bytes == 0
 
 
-def test_descriptions_are_equal_by_content():
-    assert make() == make()
-    assert hash(make()) == hash(make())
-    assert make() != make(problem=(("width", 1001), ("radius", 3)))
-
-
 def test_sizes():
     assert make().sizes(width=5) == {"width": 5, "radius": 3}
     with pytest.raises(DseError, match=r"stencil: problem: found 'widht', .*did you mean width"):
@@ -243,29 +221,28 @@ def test_check_passes_what_is_right():
     check(make(warp=expressions({"fp32": "128 - bx * by"})), gpu())  # negative only where it is not valid
 
 
+SECTORS = expressions({"count": "2", "sectors": "4 - bx"})
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         (
             {"warp": expressions({"fp32": "tile - 2"})},
-            r"warp\.fp32: found -1 at .*tile=1.*, expected 0 or more",
+            r"warp\.fp32: found -1 at .*tile=1.*, expected 0",
         ),
         (
             {"warp": expressions({"ilp": "tile / 2"})},
-            r"warp\.ilp: found 0\.5 at .*tile=1.*, expected 1 or more",
+            r"warp\.ilp: found 0\.5 at .*tile=1.*, expected 1",
         ),
         ({"warp": expressions({"mlp": "sm_count / 100"})}, r"warp\.mlp: found 0\.6 at bx="),
         ({"warp": expressions({"sfu": "1 / abs(tile - 2)"})}, r"warp\.sfu: found inf at .*tile=2"),
         (
-            {"launch": (*make().launch[:2], *expressions({"registers": "(1 - tile) ** 0.5"}))},
-            "launch.registers",
-        ),
-        (
             {"launch": (*make().launch[:2], *expressions({"registers": 0}))},
-            r"launch\.registers: found 0 at .*, expected 1 or more",
+            r"launch\.registers: found 0 at .*",
         ),
         (
-            {"accesses": (Access("a", "global", "load", expressions({"count": "2", "sectors": "4 - bx"})),)},
+            {"accesses": (Access("a", "global", "load", SECTORS),)},
             r"access\.a\.sectors: found -(12|28|44) at ",
         ),
     ],
@@ -280,36 +257,3 @@ def test_check_of_a_space_without_valid_configurations():
     with pytest.raises(DseError, match="no valid configuration"):
         check(make(space=space), gpu())
     check(make(space=space), gpu(), width=20)
-
-
-def test_sectors_and_passes_follow_from_subscripts():
-    # Rows of a block lie 1000 elements apart, that is, 0, 2, 4, ... elements from a sector's start.
-    def access(name, space, fields, subscript, loops=()):
-        return Access(name, space, "load", expressions(fields), parse_subscript(subscript, "test"), loops)
-
-    in_global = access(
-        "image", "global", {"count": "tile"}, "A[(by * nty + ty) * width + tx + i * width]", ("i",)
-    )
-    in_shared = access("tile", "shared", {"count": 3, "bytes": "4 * tile"}, "t[ty * ntx + tx]")
-    kernel = make(
-        accesses=(in_global, in_shared),
-        shape=expressions({"threads_x": "bx"}),
-        launch=(*make().launch[1:], *expressions({"threads": "bx * 4"})),
-    )
-    shaped = dataclasses.replace(kernel, shape=expressions({"threads_x": "bx", "threads_y": 4}))
-    names = {"bx": np.array([[16, 32]]), "by": np.array([[4, 4]]), "tile": np.array([[1, 4]])}
-    names |= {"staged": np.array([[0, 0]])}
-    for description, rows in ((kernel, 1), (shaped, 4)):
-        found, _ = describe(description, names, {}, gpu())
-        for (row, column), sectors in np.ndenumerate(np.asarray(found.sectors)):
-            bx, tile = (16, 32)[column], (1, 4)[column]
-            warp = (32, 64)[row]
-            warps = 4 * bx // warp
-            touched = 0
-            for number in range(8):
-                thread = [number % warps * warp + lane for lane in range(warp)]
-                first = 3 * number % 8 * rows + 7 * number % 8  # row of the block, and trip
-                places = [(first + t // bx % rows) * 1000 + t % bx for t in thread]
-                touched += len({place // 8 for place in places})
-            assert sectors == pytest.approx(tile * touched / 8)
-        np.testing.assert_allclose(found.work.shared, [[3, 12], [6, 24]])  # of 4 and 16 bytes, side by side

@@ -6,11 +6,9 @@ import pytest
 
 from dse import kernels, models
 from dse.errors import DseError
-from dse.evaluate.chunks import evaluate
 from dse.evaluate.rank import rank
 from dse.explore.fit.launches import linearised, of_kernel
 from dse.hardware import gpus
-from dse.models.protocol import Model
 from dse.types import Prediction
 
 A100 = gpus.load("a100-pcie-40gb")
@@ -52,25 +50,5 @@ def test_of_ones_own_has_slopes(toy_kernel):
     launches = of_kernel(kernel, A100.gpu, at)
     _, slopes = linearised(launches, Traffic(), ("clock", "cpi.dram", "cpi.fp32"), jnp.zeros(3))
     np.testing.assert_allclose(slopes, [[-1.0, 1.0, 0.0]], atol=1e-6)
-
-
-def test_on_the_host_without_slopes(toy_kernel):
-    launches = of_kernel(
-        kernels.load(toy_kernel), A100.gpu, {"block": np.array([64]), "items": np.array([1])}
-    )
     with pytest.raises(DseError, match="model: found on host, expected one that JAX differentiates"):
         linearised(launches, OnHost(), ("clock",), jnp.zeros(1))
-
-
-def test_all_of_the_registry_are_models():
-    for name, model in models.MODELS.items():
-        assert isinstance(model, Model)
-        assert (model.name, models.get(name), models.get(model)) == (name, model, model)
-        assert hash(model) == hash(models.get(name))
-
-
-def test_another_name(toy_kernel):
-    with pytest.raises(DseError, match=r"found 'rofline', expected one of .*; did you mean roofline\?"):
-        evaluate(kernels.load(toy_kernel), ["rofline"], gpus.stack([A100.gpu]), {"block": np.array([64])})
-    with pytest.raises(DseError, match="model: found 'pipeline', expected a closed form"):
-        models.predictor("pipeline")

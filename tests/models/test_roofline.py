@@ -29,15 +29,6 @@ def test_equals_the_paper_in_plain_python(equals_reference, reference):
     equals_reference(predict, reference, set(PIPES))
 
 
-def test_one_memory_for_l1_and_shared_serves_one_after_the_other(point, at):
-    p = point(work_l1=3.0, cpi_l1=2.0, work_shared=5.0, cpi_shared=1.0, load_insts=1.0, shared_insts=5.0)
-    assert float(at(predict, p).cycles) == 6
-    p.l1_with_shared = 1.0
-    assert float(at(predict, p).cycles) == 11
-    p.lsu_cycles = 4.0  # of each of the 6 accesses
-    assert float(at(predict, p).cycles) == 24
-
-
 def test_the_papers_example_kernel(example, at):
     warps = np.array([1.0, 5, 64])
     prediction = at(predict, example(warps))

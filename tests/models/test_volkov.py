@@ -47,14 +47,6 @@ def test_the_papers_example_kernel(example, at):
     assert bound == ["latency", "latency", "fp32", "fp32"]
 
 
-def test_the_issue_limit_counts_every_instruction(example, at):
-    # 4 computations, 2 loads and 3 barriers through one slot in 2 cycles
-    p = example(100, issue_limit=0.5, work_barrier=3.0)
-    prediction = at(predict, p)
-    assert float(prediction.cycles) == 100 * 9 / 0.5
-    assert float(prediction.terms["issue"]) == 1800
-
-
 @pytest.mark.parametrize("beta", [0.5, 2, 4, 16])
 def test_instruction_mix_under_an_issue_limit(point, at, beta):
     # Eq. L45, λ1 = 1, λ2 = 4 and IL = 1 as in Lemeire et al., Fig. 12

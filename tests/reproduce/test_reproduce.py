@@ -2,10 +2,12 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from write_page import main, reproduction
 
 from dse.errors import DseError
 from dse.reproduce import papers
@@ -14,20 +16,11 @@ from dse.reproduce.papers import KINDS, Kind, Reason, Row, reasons, rounds_to, s
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reproduction.md"
-BEGIN, END = "<!-- reproduction: begin -->", "<!-- reproduction: end -->"
 
 
 @pytest.fixture(scope="module")
 def found():
     return compare()
-
-
-@pytest.fixture
-def worked_out(monkeypatch, found):
-    """Commands then find everything computed."""
-    monkeypatch.setattr(
-        "dse.reproduce.compare.compare", lambda names=PAPERS: {name: found[name] for name in names}
-    )
 
 
 def test_each_difference_has_a_reason_of_its_own(found):
@@ -144,12 +137,9 @@ def test_papers_are_read():
 # The page
 
 
-def test_the_page_is_what_the_command_writes(run_dse, worked_out, tmp_path):
-    page, copy = PAGE.read_text(), tmp_path / "page.md"
-    copy.write_text(f"{page.split(BEGIN)[0]}{BEGIN}\n{END}\n")
-    ran = run_dse("reproduce", "--page", str(copy))
-    assert (ran.code, ran.out, ran.err) == (0, "", "")
-    assert copy.read_text() == page
+def test_the_page_is_what_is_computed(found):
+    _, section, _ = re.split("<!-- reproduction: (?:begin|end) -->", PAGE.read_text())
+    assert section.strip() == reproduction(found)
 
 
 def test_the_readme_has_the_sums(found):
@@ -158,23 +148,16 @@ def test_the_readme_has_the_sums(found):
         assert f"{total['agree']} of {total['numbers']}" in readme, total["kind"]
 
 
-def test_the_page_is_filled(run_dse, worked_out, tmp_path):
-    page = PAGE.read_text()
-    copy = tmp_path / "page.md"
-    copy.write_text(page.replace("38428", "0"))
-    assert copy.read_text() != page
-    ran = run_dse("reproduce", "--page", str(copy))
-    assert (ran.code, ran.err) == (0, "")
-    assert copy.read_text() == page
-
-
-def test_a_page_without_markers_is_named(run_dse, worked_out, tmp_path):
+def test_a_section_is_filled_and_a_page_without_it_named(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text("nothing")
-    ran = run_dse("reproduce", "--page", str(page))
-    assert ran.code == 2
-    assert ran.err.startswith(f"dse: {page}: found no markers, expected {BEGIN}")
-    assert run_dse("reproduce", "--page", str(tmp_path / "none.md")).code == 2
+    page.write_text("<!-- models: begin -->\nOUTDATED\n<!-- models: end -->\n")
+    main("models", str(page))
+    assert "OUTDATED" not in page.read_text()
+    assert "## roofline" in page.read_text()
+    with pytest.raises(DseError, match=r"page\.md: found no markers, expected <!-- reproduction: begin -->"):
+        main("reproduction", str(page))
+    with pytest.raises(DseError, match="section: found 'model', expected one of models, reproduction"):
+        main("model")
 
 
 def test_a_difference_without_a_reason_ends_with_1(run_dse, monkeypatch, found):

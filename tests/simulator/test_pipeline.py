@@ -1,17 +1,22 @@
 """Launches as the pipeline model sees them: kernels of which the cycles can be told by hand, and bounds."""
 
-import math
+from contextlib import nullcontext
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
 
-from dse.hardware import gpus
+from dse import kernels
+from dse.evaluate.chunks import evaluate
+from dse.evaluate.curve import curve, laid_out
+from dse.hardware import gpus, occupancy
+from dse.kernels.description import describe
 from dse.models import roofline
-from dse.simulator import Case, pipeline, simulate
+from dse.models.pipeline import Pipeline
+from dse.simulator import pipeline, simulate
 from dse.simulator.case import idg
-from dse.simulator.engine.columns import CaseColumns
 from dse.simulator.pipeline import TERMS, Settings
 from dse.types import CLASSES, Kernel, Launch, PerClass
 
@@ -124,24 +129,11 @@ def test_never_faster_than_the_busiest_pipe(predicted):
         assert predicted[name][0] >= busiest(one, at) * (1 - 1e-12), name
 
 
-def test_faster_than_it_could_be_where_the_line_is_too_low(monkeypatch):
-    """Makespans that are taken on along a line may fall below the bound, and are lifted to it."""
-    monkeypatch.setattr(pipeline, "_simulated", lambda warp, launch, settings: np.zeros(len(warp.waits)))
-    cycles, _ = pipeline.predict(*together(CASES.values()))
-    bounds = [busiest(one, at) for one, at in CASES.values()]
-    np.testing.assert_allclose(cycles, bounds, rtol=1e-9)
-
-
-def test_equal_launches_take_equally_long(predicted):
-    assert predicted["long"] == predicted["long again"]
-    assert predicted["long"] != predicted["more blocks"]
-
-
-def test_more_rounds_take_longer(predicted):
+def test_each_round_adds_the_same_once_there_are_more_than_are_simulated(predicted):
+    assert predicted["long"] == predicted["long again"] != predicted["more blocks"]
     for kind in ("mixed", "tiled"):
         cycles = np.array([predicted[f"{kind} {n}"][0] for n in ROUNDS])
         assert (np.diff(cycles) > 0).all()
-        # Each round adds the same, once there are more than are simulated.
         steps = np.diff(cycles[2:]) / np.diff(ROUNDS[2:])
         np.testing.assert_allclose(steps, steps[0], rtol=1e-9)
 
@@ -159,8 +151,6 @@ def test_one_keeps_all_phases_and_blocks():
     case, labels = pipeline.one(idg.warp(GPU, one), at, Settings("gto"))
     [program] = case.programs
     assert (case.warps, case.slots, case.groups, case.scheduler, case.order) == (8, 4, 32, "gto", "program")
-    assert len(labels) == len(program)
-    assert set(labels) <= set(idg.PARTS)
     busy = np.bincount(program.subsystem, program.throughput_cycles * program.runs, len(idg.PIPES))
     assert busy[idg.PIPES.index("fp32")] == pytest.approx(64 * float(GPU.cpi.fp32))
     for label, subsystem in zip(labels, program.subsystem, strict=True):
@@ -171,27 +161,23 @@ def test_one_keeps_all_phases_and_blocks():
     assert (some.slots, some.groups) == (3, 3)
     many, _ = pipeline.one(idg.warp(GPU, one), launch(8, 4, 10**7), Settings())
     assert many.entries <= pipeline.ENTRIES < many.entries + 8 * program.entries
-    other, others = pipeline.one(idg.warp(GPU, CASES["short"][0]), CASES["short"][1], Settings())
-    assert len(others) == len(other.programs[0])  # unrolled: of each phase
 
 
 def test_settings_change_results(predicted):
+    """The scheduler, how many blocks are simulated, and an order in which later loads overlap."""
     gto, _ = pipeline.predict(*together(CASES.values()), Settings("gto"))
     rr = np.array([cycles for cycles, _ in predicted.values()])
     assert (gto != rr).sum() > len(CASES) / 3
     np.testing.assert_allclose(gto, rr, rtol=0.6)
-    assert gto[list(CASES).index("alone")] == rr[list(CASES).index("alone")]  # one warp at a time
+    names = list(CASES)
+    assert gto[names.index("alone")] == rr[names.index("alone")]  # one warp at a time
     whole, _ = pipeline.predict(*together([CASES["mixed 8"], CASES["short"]]), Settings("gto", groups=10**6))
-    assert whole[0] != gto[list(CASES).index("mixed 8")]
-    assert whole[1] == gto[list(CASES).index("short")]
-
-
-def test_dataflow_order_overlaps_loads(predicted):
-    """A warp's later loads need nothing of its earlier ones."""
-    chosen = [CASES["load"], CASES["alone"]]
-    cycles, _ = pipeline.predict(*together(chosen), Settings(order="dataflow"))
-    assert cycles[0] < 0.5 * predicted["load"][0]
-    assert cycles[1] < predicted["alone"][0]
+    assert whole[0] != gto[names.index("mixed 8")]
+    assert whole[1] == gto[names.index("short")]
+    some = [CASES["load"], CASES["alone"]]
+    dataflow, _ = pipeline.predict(*together(some), Settings(order="dataflow"))
+    assert dataflow[0] < 0.5 * predicted["load"][0]
+    assert dataflow[1] < predicted["alone"][0]
 
 
 def test_slopes_are_what_cycles_are_made_of(predicted):
@@ -204,29 +190,48 @@ def test_slopes_are_what_cycles_are_made_of(predicted):
     np.testing.assert_allclose(total, cycles, rtol=1e-4)  # terms are rounded to ticks
 
 
-@pytest.mark.parametrize("order", ["program", "dataflow"])
-@pytest.mark.parametrize("groups", [None, 9])
-def test_what_is_simulated_are_the_programs_of_the_plan(order, groups):
-    """The columns are those of cases made one by one; with all phases, programs have loops."""
-    warps, launches = together(CASES.values())
-    settings = Settings("gto", order, groups)
-    sampled = pipeline._sample(warps, launches, settings)
-    made, taken = sampled.made, sampled.columns
-    lengths = np.array([len(made.graphs[n]) for n in sampled.launches])
-    runs = np.add.reduceat(taken.times, taken.first[:-1])
-    cases = [
-        Case(
-            (made.program(int(n), int(count), float(sampled.tick[n])),),
-            int(taken.warps[c]),
-            int(taken.slots[c]),
-            int(taken.groups[c]),
-            1 / taken.valve[c] if taken.valve[c] else math.inf,
-            order=order,
-            scheduler="gto",
-        )
-        for c, (n, count) in enumerate(zip(sampled.launches, runs // lengths, strict=True))
-    ]
-    for name, values in vars(CaseColumns.of(cases)).items():
-        np.testing.assert_array_equal(getattr(taken, name), values, err_msg=name)
-    assert (taken.loop_counts.max() > 0) == (groups is not None and order == "program")
-    assert (taken.slots <= np.asarray(launches.resident_blocks)[sampled.launches]).all()
+def test_evaluated_it_is_the_same_for_all_gpus_and_launches(toy_kernel):
+    description, model = kernels.load(toy_kernel), Pipeline("gto", groups=1)
+    files = [gpus.load(name, np.float64).gpu for name in ("gtx-280", "mi250x")]
+    costly = eqx.tree_at(lambda gpu: gpu.launch_overhead, files[1], np.asarray(5e-6))
+    parameters, steps = {"block": np.array([1024, 128, 64]), "items": np.array([1, 2, 1])}, []
+
+    def advance(text, total):
+        return nullcontext(lambda done: steps.append(done / total))
+
+    stacked = gpus.stack([files[0], costly])
+    found = evaluate(description, (model,), stacked, parameters, None, advance).forecasts["pipeline"]
+    assert sum(steps) == 1
+    impossible = 0
+    for g, i in np.ndindex(2, 3):
+        one = {name: np.asarray(values[i]) for name, values in parameters.items()}
+        counts, resources = describe(description, one, description.sizes(), files[g])
+        at, limiter = occupancy.launch(files[g], resources)
+        if not occupancy.possible(limiter):
+            impossible += 1
+            assert (found.seconds[g, i], found.bottleneck[g, i]) == (np.inf, -1)
+            continue
+        parts = (idg.warp(files[g], counts), at)
+        warp, launches = jax.tree.map(lambda x: np.atleast_1d(np.asarray(x, float)), parts)
+        [cycles], [bottleneck] = pipeline.predict(warp, launches, model.settings)
+        np.testing.assert_allclose(found.cycles[g, i], cycles, rtol=1e-12)
+        overhead = 5e-6 if g else float(files[0].launch_overhead)
+        np.testing.assert_allclose(found.seconds[g, i], cycles / files[g].clock + overhead, rtol=1e-12)
+        assert found.bottleneck_names()[g, i] == TERMS[bottleneck]
+    assert impossible == 1  # 1,024 threads are too many for the GTX 280
+    first = {name: values[:1] for name, values in parameters.items()}
+    none = evaluate(description, (model,), gpus.stack(files[:1]), first).forecasts["pipeline"]
+    assert np.isinf(none.seconds).all()
+
+
+def test_a_curve_simulated_at_every_occupancy(toy_kernel):
+    counts, at = laid_out(kernels.load(toy_kernel), GPU, {"block": 32, "items": 4}, {"n": 1 << 20})
+    rows = curve(counts, GPU, at, ("roofline", "volkov", "pipeline"))
+    roof, bound, found = (
+        np.array([row["throughput"] for row in rows if row["model"] == model])
+        for model in ("roofline", "volkov", "pipeline")
+    )
+    assert found[0] == pytest.approx(bound[0], rel=0.02)  # a warp alone
+    assert (found <= roof * (1 + 1e-5)).all()
+    assert (found > 0.5 * bound).all()
+    assert found[-1] > 3 * found[0]

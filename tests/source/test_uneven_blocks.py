@@ -1,6 +1,11 @@
-"""Kernels whose blocks differ in work, on GPUs of both vendors: counts are those of all blocks."""
+"""Kernels whose blocks differ in work, on GPUs of both vendors: counts are those of all blocks, or it is said
+that they are not known.
+"""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -10,65 +15,147 @@ from dse.hardware import gpus
 from dse.source.amd import source as amd
 from dse.source.amd.compile.source import Built
 from dse.source.amd.compile.source import read_source as read_hip
-from dse.source.launches import Configuration
+from dse.source.launches import Array, Configuration
+from dse.source.machine.launch import Dimensions
 from dse.source.nvidia.arguments import as_launched
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import read_source
+from dse.source.nvidia.sass import elf
 from dse.source.nvidia.sass.disassemble import disassemble
 from dse.source.nvidia.source import executed
-from dse.source.profiles import KernelProfile
+from dse.source.profile.characterise import Characterisation
 
-CODE = """extern "C" __global__ void k(const float* x, float* y, int n)
+CODE = """extern "C" __global__ void {name}(const int* x, int* y)
 {{
-    int b = blockIdx.x, i = b * blockDim.x + threadIdx.x;
-    float sum = 0;
+    int b = blockIdx.x, c = blockIdx.y, t = threadIdx.x, i = b * blockDim.x + t, trips = {trips};
+    int sum = 0;
 #pragma unroll 1
-    for (int trip = 0; trip < {trips}; ++trip) sum += x[{place}];
-    if (i < n) y[i] = sum;
+    for (int trip = 0; trip < trips; ++trip) sum += x[{place}];
+    y[i] = sum;
 }}
 """
-BLOCKS, THREADS = 1000, 128
-EVENLY = "i + trip * 1024"
-# Trips of each block, as CUDA and Python both write them; and where each reads.
-KERNELS = {
-    "alike": ("20", EVENLY),
-    "period 2": ("10 + 90 * (b % 2)", EVENLY),
-    "period 64": ("10 + 900 * (b % 64 == 3)", EVENLY),
-    "triangle": ("1 + b % 50", EVENLY),
-    "one heavy": ("10 + 5000 * (b == 77)", EVENLY),
-    "masked": ("20 * (b < 700)", EVENLY),
-    "strided": ("20", "threadIdx.x * (b % 2 ? 32 : 1) + trip * 32"),
+THREADS = 64
+FEW, ROW, WIDE, SQUARE = (1000, 1, 1), (20_000, 1, 1), (1_000_000, 1, 1), (1_000, 900, 1)
+# Trips of a thread t of block (b, c): in C, and in Python over arrays.
+Work = tuple[str, Callable[..., Any]]
+SEEN: dict[str, Work] = {
+    "alike": ("20", lambda b, c, t: 20),
+    "period_64": ("10 + 900 * (b % 64 == 3)", lambda b, c, t: 10 + 900 * (b % 64 == 3)),
+    "triangle": ("1 + b % 50", lambda b, c, t: 1 + b % 50),
+    "masked": ("20 * (b < 700)", lambda b, c, t: 20 * (b < 700)),
+    "one_heavy": ("b == 77 ? 100000 : 10", lambda b, c, t: np.where(b == 77, 100_000, 10)),
 }
+PROVEN: dict[str, tuple[str, Callable[..., Any], Dimensions]] = {
+    "heavy_on_a_large_grid": (*SEEN["one_heavy"], WIDE),
+    "heavy_by_its_number": (
+        "c * 1000 + b == 47110 ? 1000000 : 10",
+        lambda b, c, t: np.where(c * 1000 + b == 47_110, 1_000_000, 10),
+        SQUARE,
+    ),
+    "limit": ("b >= 12345 ? 0 : 20", lambda b, c, t: np.where(b >= 12_345, 0, 20), WIDE),
+    "tile": (
+        "b * 16 + t % 16 < 1501 && c * 4 + t / 16 < 1503 ? 20 : 0",
+        lambda b, c, t: 20 * ((b * 16 + t % 16 < 1501) & (c * 4 + t // 16 < 1503)),
+        SQUARE,
+    ),
+    "groups": ("b / 4096 == 2 ? 300 : 10", lambda b, c, t: np.where(b // 4096 == 2, 300, 10), ROW),
+}
+UNKNOWN = {
+    "every_1000th": "b % 1000 == 7 ? 10000 : 10",
+    "one_by_a_hash": "(b * 2654435761u) % 1000003 == 77777 ? 1000000 : 10",
+    "of_contents": "x[b]",
+    "one_by_contents": "x[b] == 99 ? 1000000 : 10",
+}
+TRIPS = {name: work[0] for name, work in (*SEEN.items(), *PROVEN.items())} | UNKNOWN
+SOURCE = "".join(
+    CODE.format(name=name, trips=trips, place="i + trip * 1024")
+    for name, trips in (TRIPS | {"apart": "x[i + 1] - x[i]"}).items()
+) + CODE.format(name="strided", trips="20", place="t * (b % 2 ? 32 : 1) + trip * 32")
+CONTENTS = Array(2**20, "int32", "99 if index == 4711 else 5 + 35 * random", ())
 
 
-@pytest.fixture(params=["a100_pcie_40gb", "mi250x"])
-def profiled(request, tmp_path: Path):
-    gpu = jax.tree.map(np.asarray, gpus.load(request.param).gpu)
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory):
+    """Counts of a launch of one of the kernels, which are compiled together, on an A100."""
+    path: Path = tmp_path_factory.mktemp("blocks") / "k.cu"
+    path.write_text(SOURCE)
+    made, gpu = read_source(path, "alike").compile(80, ()), gpus.load("a100_pcie_40gb").gpu
+    assert isinstance(made, Compiled)
+    binaries = elf.read(made.cubin, "k")
+    gpu = jax.tree.map(np.asarray, gpu)
 
-    def profile(code: str) -> KernelProfile:
-        path = tmp_path / "k.cu"
-        path.write_text(code)
-        wanted = Configuration((), (BLOCKS, 1, 1), (THREADS, 1, 1), (None, None, BLOCKS * THREADS))
-        if not int(gpu.gfx):
-            cuda = read_source(path, "k")
-            made = cuda.compile(80, cuda.settings((), wanted.arguments))
-            assert isinstance(made, Compiled)
-            return executed(made, disassemble([made.binary])[0], as_launched(made, wanted), gpu)
-        hip = read_hip(path, "k")
-        built = hip.compile(amd.architecture(gpu, hip), hip.settings((), wanted.arguments))
-        assert isinstance(built, Built)
-        return amd.executed(built, wanted, gpu, hip)
+    def counted(name: str, grid: Dimensions, x: Array | None = None) -> Characterisation:
+        code, wanted = (
+            replace(made, binary=binaries[name]),
+            Configuration((), grid, (THREADS, 1, 1), (x, None)),
+        )
+        return executed(code, disassemble([code.binary])[0], as_launched(code, wanted), gpu).counts
 
-    return profile
+    return counted
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_counts_are_those_of_all_blocks(profiled, name):
-    trips, place = KERNELS[name]
-    counts = profiled(CODE.format(trips=trips, place=place)).counts
-    mean = sum(eval(trips, {"b": b}) for b in range(BLOCKS)) / BLOCKS
-    assert counts.total("global load", "requests") / counts.warps == pytest.approx(mean, rel=0.002)
-    assert counts.spread < 0.02 or name == "strided"
-    if name == "strided":  # half of the blocks have a sector of each thread, the others one of eight
-        sectors = counts.total("global load", "sectors") / 20
-        assert abs(sectors / (THREADS * (1 + 1 / 8) / 2) - 1) < 4 * counts.spread
+@pytest.fixture(scope="module")
+def counted_for_amd(tmp_path_factory):
+    """The same on an MI250X."""
+    path: Path = tmp_path_factory.mktemp("blocks") / "k.cu"
+    path.write_text(SOURCE)
+    gpu = jax.tree.map(np.asarray, gpus.load("mi250x").gpu)
+    built = read_hip(path, "alike").compile(0x90A, ())
+    assert isinstance(built, Built)
+
+    def counted(name: str, grid: Dimensions, x: Array | None = None) -> Characterisation:
+        wanted = Configuration((), grid, (THREADS, 1, 1), (x, None))
+        return amd.executed(built, wanted, gpu, read_hip(path, name)).counts
+
+    return counted
+
+
+def trips_of(counts: Characterisation) -> float:
+    """Of the average thread."""
+    return counts.total("global load", "bytes") / 4 / THREADS
+
+
+def mean(work: Callable[..., Any], grid: Dimensions) -> float:
+    return float(np.mean(work(*np.ogrid[: grid[0], : grid[1], :THREADS])))
+
+
+@pytest.mark.parametrize("vendor", ["counted", "counted_for_amd"])
+@pytest.mark.parametrize("name", SEEN)
+def test_some_blocks_stand_for_all(request, name, vendor):
+    counts = request.getfixturevalue(vendor)(name, FEW)
+    assert trips_of(counts) == pytest.approx(mean(SEEN[name][1], FEW), rel=0.002 + 4 * counts.spread)
+    assert (counts.unseen, counts.spread < 0.02) == (0, True)
+
+
+@pytest.mark.parametrize("vendor", ["counted", "counted_for_amd"])
+def test_blocks_whose_accesses_alone_differ_have_a_spread(request, vendor):
+    """Half of the blocks have a sector of each thread, the others one of eight."""
+    counts = request.getfixturevalue(vendor)("strided", FEW)
+    sectors = counts.total("global load", "sectors") / 20
+    assert abs(sectors / (THREADS * (1 + 1 / 8) / 2) - 1) < 4 * counts.spread
+
+
+@pytest.mark.parametrize("vendor", ["counted", "counted_for_amd"])
+@pytest.mark.parametrize("name", PROVEN)
+def test_what_is_proven_of_all_blocks_is_exact(request, name, vendor):
+    _, work, grid = PROVEN[name]
+    counts = request.getfixturevalue(vendor)(name, grid)
+    if (name, vendor) == ("groups", "counted_for_amd"):  # bits of the block's number, which are not followed
+        assert (counts.unseen > 0, counts.doubtful) == (True, True)
+        return
+    assert trips_of(counts) == pytest.approx(mean(work, grid), rel=1e-9)
+    assert (counts.unseen, counts.spread) == (0, 0.0)
+
+
+@pytest.mark.parametrize("vendor", ["counted", "counted_for_amd"])
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_is_not_proven_is_said(request, name, vendor):
+    counts = request.getfixturevalue(vendor)(name, ROW, CONTENTS)
+    assert 0.7 * counts.blocks < counts.unseen < counts.blocks
+    assert counts.doubtful
+
+
+def test_contents_that_are_evenly_apart_are_known_for_all_blocks(counted):
+    counts = counted("apart", ROW, Array(2**21, "int32", "7 * index", ()))
+    assert counts.unseen == 0
+    assert trips_of(counts) == pytest.approx(9, rel=1e-9)  # 7 trips

@@ -152,7 +152,9 @@ def calibrate(
     without = range(len(spaces)) if len({space.kernel.name for space in spaces}) > 1 else ()
     with progress("Fitting", (2 + len(without)) * stages(1) + stages(starts)) as advance:
 
-        def fitted(some: Sequence[Data], start: int = 1, how: Parameters = parameters, steps: int = 0) -> Fit:
+        def fitted(
+            some: Sequence[Data], start: int = 1, how: Parameters = parameters, steps: int | None = None
+        ) -> Fit:
             return fit(some, gpus, how, predictor, cast(Method, method), start, seed, steps, advance)
 
         to_train, unbounded = fitted(train), fitted(train, how=replace(parameters, bounds=None))

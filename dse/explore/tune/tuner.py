@@ -21,7 +21,6 @@ from dse.explore.fit.surrogate import Surrogate, learnt
 from dse.explore.tune.candidates import Candidates
 
 FIRST = 4  # measured by habit, where there is no model
-MOST_SEEN = 512  # measurements that the surrogate takes: its cost grows with their cube
 REFIT = 1.15  # measurements over those of the last fit of the scales, from which they are fitted again
 STUCK = 3  # measurements in a row that gained nothing
 WIDER = 0.5  # by which deviations of a draw grow with each further one, as a share
@@ -40,6 +39,7 @@ class Tuner:
     candidates: Candidates
     seed: int = 0
     told: dict[int, float] = field(default_factory=dict)  # seconds by place; infinite where it failed
+    most_seen: int = 512  # measurements that the surrogate takes: its cost grows with their cube
     _learnt: Surrogate | None = None
     _current: bool = False  # whether that is of all that was told
     _fitted: int = 0  # measurements that its scales were fitted to
@@ -171,10 +171,11 @@ class Tuner:
     def _seen(self, told: dict[int, float]) -> tuple[list[int], np.ndarray]:
         """Return what ran, and the logs of its times."""
         ran = _ran(told)
-        if len(ran) > MOST_SEEN:  # the fastest, and others at random
+        if len(ran) > self.most_seen:  # the fastest, and others at random
+            half = self.most_seen // 2
             ran = sorted(ran, key=lambda index: told[index])
-            others = np.random.default_rng(self.seed).permutation(ran[MOST_SEEN // 2 :])
-            ran = [*ran[: MOST_SEEN // 2], *others[: MOST_SEEN // 2].tolist()]
+            others = np.random.default_rng(self.seed).permutation(ran[half:])
+            ran = [*ran[:half], *others[:half].tolist()]
         return ran, np.log([told[index] for index in ran])
 
 

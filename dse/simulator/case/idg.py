@@ -221,16 +221,11 @@ class PhasePlan:
         """The instructions of a phase, [N]."""
         return np.array([len(graph) for graph in self.graphs])
 
-    def program(self, n: int, phases: int, tick: float) -> Program:
-        """Make a program of this many phases of kernel n, in whole ticks of these cycles; 0: not rounded."""
+    def program(self, n: int, phases: int) -> Program:
+        """Make a program of this many phases of kernel n."""
         graph = self.graphs[n]
         throughput_cycles = self.throughput_cycles[n, graph.part] * graph.share
         latency_cycles = self.latency_cycles[n, graph.part] * graph.share
-        if tick:
-            throughput_cycles, latency_cycles = (
-                np.rint(throughput_cycles / tick),
-                np.rint(latency_cycles / tick),
-            )
         return graph.program(throughput_cycles, latency_cycles, phases)
 
 

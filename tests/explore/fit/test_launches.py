@@ -7,7 +7,6 @@ import pytest
 from dse import kernels
 from dse.evaluate.chunks import evaluate
 from dse.explore.fit.launches import linearised, log_seconds, of_kernel
-from dse.explore.fit.parameters import moved
 from dse.hardware import gpus
 
 MODEL = "volkov"
@@ -57,22 +56,3 @@ def test_slopes_are_central_differences(launches):
     slopes = np.asarray(slopes)[ran]
     assert np.all(slopes[:, NAMES.index("latency.fp64")] == 0)  # the kernel has none
     assert np.all(np.any(slopes != 0, axis=0)[:-1])
-
-
-def test_moved_parameters_are_a_moved_gpu(toy, gpu, parameters, launches):
-    logs = jnp.asarray([0.3, -0.2, 0.4, 0.1, 0.0])
-    other = of_kernel(toy, moved(gpu, NAMES, logs), parameters, {"n": 65536})
-    still = jnp.zeros(len(NAMES))
-    np.testing.assert_allclose(
-        log_seconds(launches, MODEL, NAMES, logs), log_seconds(other, MODEL, NAMES, still), rtol=1e-13
-    )
-
-
-def test_rows(launches):
-    chosen = np.array([5, 0, 6])
-    some = launches.rows(chosen)
-    assert len(some) == 3
-    at = jnp.zeros(len(NAMES))
-    all_of_them = np.asarray(log_seconds(launches, MODEL, NAMES, at))
-    np.testing.assert_array_equal(log_seconds(some, MODEL, NAMES, at), all_of_them[chosen])
-    np.testing.assert_array_equal(some.possible, np.asarray(launches.possible)[chosen])

@@ -38,15 +38,10 @@ def test_moved(file):
     others = [name for name in NAMES if name not in names]
     assert values(new, others) == values(file.gpu, others)
     assert new.dram_bandwidth == file.gpu.dram_bandwidth
+    zero = replace(gpus.load("a100-pcie-40gb").gpu, lsu_cycles=jnp.float32(0.0))
+    still = moved(zero, ("lsu_cycles", "clock"), jnp.asarray([5.0, 0.1]))
+    assert (still.lsu_cycles, still.clock.dtype) == (0, jnp.float32)
     assert len(set(NAMES)) == len(NAMES) == 3 + 2 * 10
-
-
-def test_zero_stays_zero_and_single_precision_stays_single(file):
-    gpu = gpus.load("a100-pcie-40gb").gpu
-    zero = replace(gpu, lsu_cycles=jnp.float32(0.0))
-    new = moved(zero, ("lsu_cycles", "clock"), jnp.asarray([5.0, 0.1]))
-    assert new.lsu_cycles == 0
-    assert new.clock.dtype == jnp.float32
 
 
 def test_widths_by_provenance(file):
@@ -56,15 +51,6 @@ def test_widths_by_provenance(file):
     assert len({known[name] for name in found}) > 1
     for name, width in found.items():
         assert width == WIDTHS[known[name]]
-
-
-@pytest.mark.parametrize("provenance", ["stated", "measured", "measured here", "fitted", "derived"])
-def test_each_provenance_has_a_width(file, provenance):
-    records = tuple(
-        replace(record, provenance=provenance) if record.field == "cpi.l1" else record
-        for record in file.fields
-    )
-    assert widths(replace(file, fields=records), ("cpi.l1",)) > 0
 
 
 def test_tensor_cores_are_fitted_to_kernels_that_use_them():

@@ -22,15 +22,3 @@ def test_of_a_normal_density():
     # some 30 steps are one independent walker: 1,000 draws, whose mean is off by 3 % of the deviation
     np.testing.assert_allclose(found.mean(axis=0), mean, atol=0.25)
     np.testing.assert_allclose(np.cov(found.T), covariance, rtol=0.2)
-
-
-def test_of_a_density_with_an_edge():
-    """Where a curvature tells nothing: an exponential one."""
-
-    def log_density(at):
-        return jnp.where(at[0] > 0, -at[0], -jnp.inf)
-
-    walkers = jnp.asarray(np.random.default_rng(0).uniform(0.1, 1.0, size=(32, 1)))
-    found = np.asarray(sampled(log_density, walkers, 2_000, jax.random.key(1)))
-    assert found.min() > 0
-    np.testing.assert_allclose(np.quantile(found, (0.5, 0.9)), [np.log(2), np.log(10)], rtol=0.1)

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from calibrate_pruning import BEYOND, FEWEST, below, known, margin, nearly, slices
+from calibrate_pruning import BEYOND, FEWEST, known, margin, nearly, slices
 
 from dse.explore.tune.candidates import bare
-from dse.explore.tune.tuner import Tuner
 
 SIDE = 12
 A, B = (axis.ravel() for axis in np.meshgrid(2 ** np.arange(SIDE), 2 ** np.arange(SIDE), indexing="ij"))
@@ -48,20 +47,6 @@ def test_the_margin_is_that_of_the_nearly_fastest_over_the_spread():
     failed = np.where(ran, SECONDS, np.inf)
     needed = (LOG_S[nearly(failed, 0.05)].min() - LOG_S.min()) / OFF[ran].std()
     assert margin(candidates(), failed, EVERY, 0.05) == pytest.approx(needed)
-
-
-def test_below_is_what_keeps_a_nearly_fastest():
-    found = [below(candidates(), SECONDS, EVERY, 0.05, 20, np.random.default_rng(seed)) for seed in range(4)]
-    for seed, needed in enumerate(found):
-        places = np.random.default_rng(seed).permutation(EVERY)[:20]
-        good = np.flatnonzero(nearly(SECONDS, 0.05))
-        if np.isin(good, places).any():
-            assert needed == 0
-            continue
-        mean, deviation = Tuner(candidates(), told={int(i): float(SECONDS[i]) for i in places}).predict()
-        lower = mean - (needed + 1e-9) * deviation
-        assert (lower[good] <= np.log(SECONDS[places].min() / 1.05)).any()
-    assert max(found) > 0
 
 
 def test_known():

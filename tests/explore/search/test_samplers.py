@@ -24,11 +24,6 @@ def test_each_name_is_a_sampler(name):
         assert isinstance(samplers.sampler(samplers.suitable(name), 1), BaseSampler)
 
 
-def test_another_name():
-    with pytest.raises(DseError, match="expected one of tpe, gp"):
-        samplers.suitable("grid")
-
-
 @pytest.mark.parametrize(
     ("trials", "goals", "variants", "torch", "expected"),
     [
@@ -44,15 +39,6 @@ def test_another_name():
 def test_auto_goes_by_the_search(monkeypatch, trials, goals, variants, torch, expected):
     monkeypatch.setitem(sys.modules, "torch", ModuleType("torch") if torch else None)
     assert samplers.suitable("auto", trials, goals, variants) == expected
-
-
-def test_which_learn_from_constraints():
-    learn = {
-        name
-        for name in ("tpe", "nsga2", "nsga3", "cmaes", "qmc", "random")
-        if samplers.constrained(samplers.sampler(name, 1))
-    }
-    assert learn == {"tpe", "nsga2", "nsga3"}
 
 
 def test_cma_es_goes_on_from_the_best_of_the_known_trials():

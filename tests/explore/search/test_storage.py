@@ -68,32 +68,15 @@ def together(urls, processes):
     return said
 
 
-@pytest.mark.parametrize("kind", ["sqlite:///", pytest.param("journal:", marks=pytest.mark.slow)])
-def test_processes_that_make_and_fill_one_study_at_the_same_time_all_live(kind, tmp_path):
-    url = f"{kind}{tmp_path / 'study.db'}"
-    assert together([url], 2) == [""] * 2
-    trials = storage.load(url, "study", METRICS, LISTS).news()
-    assert sorted(trial.params["x"] for trial in trials) == sorted([*range(5)] * 2)
-    assert sorted(trial.number for trial in trials) == list(range(10))
-
-
 @pytest.mark.slow
-def test_of_twenty_pairs_on_a_fresh_study_none_dies(tmp_path):
-    urls = [f"sqlite:///{tmp_path / f'{i}.db'}" for i in range(20)]
+@pytest.mark.parametrize(("kind", "studies"), [("sqlite:///", 20), ("journal:", 1)])
+def test_processes_that_make_and_fill_one_study_at_the_same_time_all_live(kind, studies, tmp_path):
+    urls = [f"{kind}{tmp_path / f'{i}.db'}" for i in range(studies)]
     assert together(urls, 2) == [""] * 2
     for url in urls:
-        assert len(storage.load(url, "study", METRICS, LISTS).news()) == 10
-
-
-def test_news_are_what_others_added(url):
-    ours, others = (storage.load(url, "study", METRICS, LISTS) for _ in range(2))
-    trial = create_trial(params={"x": 1}, distributions={"x": IntDistribution(0, 4)}, value=1.0)
-    ours.add([trial, trial])
-    assert ours.news() == []
-    assert len(others.news()) == 2
-    assert others.news() == []
-    others.add([trial])
-    assert [each.number for each in ours.news()] == [2]
+        trials = storage.load(url, "study", METRICS, LISTS).news()
+        assert sorted(trial.params["x"] for trial in trials) == sorted([*range(5)] * 2)
+        assert sorted(trial.number for trial in trials) == list(range(10))
 
 
 @pytest.mark.parametrize("kind", ["sqlite:///", "journal:"])
@@ -115,44 +98,46 @@ def test_a_study_in_a_file_is_written_by_one_process_at_a_time(kind, tmp_path):
     assert entered
 
 
-@pytest.mark.parametrize("message", ["table trials already exists", "database is locked"])
-def test_what_another_process_does_meanwhile_is_waited_for(url, monkeypatch, message):
+@pytest.mark.parametrize(
+    ("message", "failures", "attempts"),
+    [
+        ("table trials already exists", 1, 2),  # made by another process meanwhile
+        ("database is locked", 1, 2),
+        ("database is locked", 10**9, None),  # waiting has an end
+        ("malformed database schema (trials) - duplicate column name: tULL", 10**9, 1),
+    ],
+)
+def test_what_another_process_does_meanwhile_is_waited_for(url, monkeypatch, message, failures, attempts):
     calls = []
 
-    def once(*arguments, **options):
+    def failing(*arguments, **options):
         calls.append(1)
-        if len(calls) == 1:
+        if len(calls) <= failures:
             raise RuntimeError(message)
         return optuna.storages.RDBStorage(*arguments, **options)
 
-    monkeypatch.setattr(storage, "RDBStorage", once)
-    assert storage.load(url, "study", METRICS, LISTS).news() == []
-    assert len(calls) == 2
+    monkeypatch.setattr(storage, "RDBStorage", failing)
+    monkeypatch.setattr(storage, "WAIT", 0.5)
+    if failures == 1:
+        assert storage.load(url, "study", METRICS, LISTS).news() == []
+    else:
+        with pytest.raises(DseError, match=rf"^storage: .*study.db: cannot use: {message[:20]}"):
+            storage.load(url, "study", METRICS, LISTS)
+    assert attempts is None or len(calls) == attempts
 
 
-def test_waiting_has_an_end(url, monkeypatch):
-    def never(*arguments, **options):
-        raise RuntimeError("database is locked")
-
-    monkeypatch.setattr(storage, "RDBStorage", never)
-    monkeypatch.setattr(storage, "WAIT", 0.1)
-    with pytest.raises(DseError, match=r"^storage: .*study.db: cannot use: database is locked$"):
-        storage.load(url, "study", METRICS, LISTS)
-
-
-def test_a_file_that_is_no_database_is_one_line(tmp_path):
-    (tmp_path / "study.db").write_text("not a database" * 100)
-    with pytest.raises(DseError, match=r"^storage: .*: cannot use: .*not a database$"):
-        storage.load(f"sqlite:///{tmp_path / 'study.db'}", "study", METRICS, LISTS)
-
-
-def test_a_database_that_vanishes_is_one_line(url, tmp_path, monkeypatch):
+def test_a_database_that_is_none_or_vanishes_is_one_line(url, tmp_path, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between Optuna's attempts
     kept = storage.load(url, "study", METRICS, LISTS)
     (tmp_path / "study.db").unlink()
     trial = create_trial(params={"x": 1}, distributions={"x": IntDistribution(0, 4)}, value=1.0)
     with pytest.raises(DseError, match=r"^storage: .*: cannot use: "):
         kept.add([trial])
+    (tmp_path / "study.db").write_text("not a database" * 100)
+    with pytest.raises(DseError, match=r"^storage: .*: cannot use: .*not a database$"):
+        storage.load(url, "study", METRICS, LISTS)
+    with pytest.raises(DseError, match=r"^storage: .*: cannot use: "):
+        storage.load("sqlite:////nonexistent/folder/x.db", "study", METRICS, LISTS)
 
 
 def test_values_are_stored_and_places_come_back(url):
@@ -162,8 +147,11 @@ def test_values_are_stored_and_places_come_back(url):
     read = optuna.load_study(study_name="study", storage=url)
     assert [each.params for each in read.trials] == [{"x": 8}]
     assert read.metric_names == METRICS
-    [back] = storage.load(url, "study", METRICS, LISTS).news()
+    assert kept.news() == []  # only what others added
+    other = storage.load(url, "study", METRICS, LISTS)
+    [back] = other.news()
     assert (back.params, back.distributions) == (trial.params, trial.distributions)
+    assert other.news() == []
 
 
 def test_a_study_of_other_lists_is_one_line(url):
@@ -175,7 +163,6 @@ def test_a_study_of_other_lists_is_one_line(url):
 
 @pytest.mark.slow
 def test_a_study_behind_a_proxy(tmp_path):
-    pytest.importorskip("grpc")
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -195,38 +182,18 @@ def test_a_study_behind_a_proxy(tmp_path):
             server.terminate()
 
 
-@pytest.mark.parametrize("url", ["grpc:", "grpc://localhost"])
-def test_a_proxy_without_a_place(url):
-    pytest.importorskip("grpc")
-    with pytest.raises(DseError, match=f"storage: {url}: found no host and port, expected grpc://HOST:PORT"):
-        storage.load(url, "study", METRICS, LISTS)
-
-
-def test_a_proxy_that_does_not_answer(monkeypatch):
-    pytest.importorskip("grpc")
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("grpc:", "storage: grpc:: found no host and port, expected grpc://HOST:PORT"),
+        ("grpc://localhost", "storage: grpc://localhost: found no host and port"),
+        ("grpc://localhost:9", r"found no answer in 0\.2 s"),
+    ],
+)
+def test_a_proxy_that_is_none(monkeypatch, url, message):
     monkeypatch.setattr(storage, "ANSWER", 0.2)
-    with pytest.raises(DseError, match=r"found no answer in 0\.2 s"):
-        storage.load("grpc://localhost:9", "study", METRICS, LISTS)
-
-
-def test_a_damaged_database_is_told_at_once(url, monkeypatch):
-    calls = []
-
-    def malformed(*arguments, **options):
-        calls.append(1)
-        raise RuntimeError("malformed database schema (trials) - duplicate column name: tULL")
-
-    monkeypatch.setattr(storage, "RDBStorage", malformed)
-    with pytest.raises(DseError, match=r"cannot use: malformed database schema"):
+    with pytest.raises(DseError, match=message):
         storage.load(url, "study", METRICS, LISTS)
-    assert len(calls) == 1
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="has no such devices")
-def test_a_journal_without_an_end(tmp_path):
-    (tmp_path / "endless").symlink_to("/dev/zero")
-    with pytest.raises(DseError, match=r"endless: found no file but a folder, pipe or device"):
-        storage.load(f"journal:{tmp_path / 'endless'}", "study", METRICS, LISTS)
 
 
 @pytest.mark.parametrize("entry", ['{"op_code": 99, "worker_id": "a"}', '{"op_code": 0}', "{}"])
@@ -234,6 +201,9 @@ def test_a_damaged_journal(entry, tmp_path):
     (tmp_path / "s.log").write_text(f"{entry}\n")
     with pytest.raises(DseError, match=r"s\.log: found a damaged study \(\w+: .*\), expected one of Optuna"):
         storage.load(f"journal:{tmp_path / 's.log'}", "study", METRICS, LISTS)
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    with pytest.raises(DseError, match=r"endless: found no file but a folder, pipe or device"):
+        storage.load(f"journal:{tmp_path / 'endless'}", "study", METRICS, LISTS)
 
 
 def test_a_journal_goes_on_after_a_process_was_killed_amid_an_entry(tmp_path):

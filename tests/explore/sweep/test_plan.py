@@ -37,7 +37,7 @@ def traced():
     jax.monitoring.unregister_event_duration_listener(listen)
 
 
-@pytest.mark.parametrize(("dense_from", "few"), [(0, 0), (0, 1 << 20), (1 << 62, 0)])
+@pytest.mark.parametrize(("dense_from", "few"), [(0, 1 << 20), (1 << 62, 0)])
 def test_a_second_sweep_of_the_same_shape_compiles_nothing(toy_kernel, monkeypatch, traced, dense_from, few):
     monkeypatch.setattr(plan, "DENSE", dense_from)
     monkeypatch.setattr(plan, "FEW", few)
@@ -61,8 +61,10 @@ def test_a_second_sweep_of_the_same_shape_compiles_nothing(toy_kernel, monkeypat
     assert (first["time_s"] != second["time_s"]).any()
 
 
-@pytest.mark.parametrize("name", ["gemm", "convolution", "stencil2d", "dedispersion", "nbody"])
-@pytest.mark.parametrize("width", [1 << 10, 1 << 19])
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [("gemm", 1 << 10), ("convolution", 1 << 19), ("dedispersion", 1 << 10), ("nbody", 1 << 19)],
+)
 def test_counts_along_axes_are_those_of_single_configurations(name, width, monkeypatch):
     monkeypatch.setattr(dense, "WIDTH", width)
     kernel = kernels.load(name)
@@ -116,7 +118,7 @@ def test_constraints_of_sizes_part_them(monkeypatch, own_toy_kernel):
     assert len(set(wanted)) == 3
 
 
-def test_a_space_in_ranges(toy_kernel):
+def test_a_space_in_ranges_and_even_parts(toy_kernel):
     space = kernels.load(toy_kernel).space
     whole = space.indices().tolist()
     for step in (1, 3, 7, space.size):
@@ -124,10 +126,7 @@ def test_a_space_in_ranges(toy_kernel):
         found = [i for start in ranges for some in space.pieces(start, start + step) for i in some.tolist()]
         assert found == whole
     assert density(space, {}) == len(whole) / space.size
-
-
-@pytest.mark.parametrize(("size", "most"), [(10, 3), (10, 10), (10, 100), (1, 1), (7, 0)])
-def test_even_parts(size, most):
-    part = evenly(size, most)
-    assert part <= max(most, 1)
-    assert -(-size // part) == -(-size // max(1, min(most, size)))
+    for size, most in ((10, 3), (10, 10), (10, 100), (1, 1), (7, 0)):
+        part = evenly(size, most)
+        assert part <= max(most, 1)
+        assert -(-size // part) == -(-size // max(1, min(most, size)))

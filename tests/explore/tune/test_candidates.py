@@ -89,35 +89,6 @@ def test_slopes_that_are_no_numbers_are_named_and_left_out(toy, file):
     assert Tuner(found, told={0: 1.0}).ask()
 
 
-def test_where_nothing_is_possible_there_is_no_model(toy, file):
-    parameters = {name: np.full(8, values[IMPOSSIBLE]) for name, values in PARAMETERS.items()}
-    found = of_kernel(toy, file, MODEL, parameters, {"n": 65536})
-    assert not found.modelled
-    assert not found.possible.any()
-    np.testing.assert_array_equal(found.log_s, 0.0)
-
-
-def test_places_and_rows(candidates):
-    assert list(candidates.places.values()) == list(range(len(candidates)))
-    assert candidates.place({"block": 128, "items": 3}) == 7
-    with pytest.raises(KeyError):
-        candidates.place({"block": 96, "items": 4})
-    chosen = np.array([6, 2])
-    some = candidates.rows(chosen)
-    assert len(some) == 2
-    assert some.place({name: values[2] for name, values in PARAMETERS.items()}) == 1
-    for name in ("position", "log_s", "slopes", "possible"):
-        np.testing.assert_array_equal(getattr(some, name), getattr(candidates, name)[chosen])
-
-
-def test_bare():
-    found = bare({"a": np.array([1, 2, 4]), "word": np.array(["x", "y", "x"])})
-    assert not found.modelled
-    assert found.possible.all()
-    assert found.place({"a": 4, "word": "x"}) == 2
-    np.testing.assert_allclose(found.position, [[0, 0], [0.5, 1], [1, 0]], atol=1e-15)
-
-
 def test_without_a_model_powers_of_two_within_their_range_come_first():
     a, b = (axis.ravel() for axis in np.meshgrid([2, 4, 6, 8], [0, 1]))
     found = bare({"a": a, "b": b, "word": np.where(a == 6, "x", "y")})

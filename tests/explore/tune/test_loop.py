@@ -37,13 +37,6 @@ def lines(journal):
     return [json.loads(line) for line in journal.read_text().splitlines()]
 
 
-def test_replayed(measure):
-    assert measure({"b": 4, "a": 2}) == SECONDS[(A == 2) & (B == 4)][0]
-    assert measure({"a": 8, "b": 8}) is None  # failed
-    some = bare({"a": np.array([1, 2])})
-    assert replayed(some, np.array([np.inf, 3.0]))({"a": 1}) is None
-
-
 def test_a_run_and_its_rows(candidates, measure):
     ended = run(Tuner(candidates), measure, 12, batch=5)
     assert ended.ended == "the budget is spent"
@@ -60,13 +53,6 @@ def test_a_run_and_its_rows(candidates, measure):
     assert ended.tuner.told == {
         place: np.inf if time is None else time for place, time in zip(places, times, strict=True)
     }
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
-def test_a_journal_that_is_a_pipe(candidates, measure, tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(DseError, match=r"pipe: found a pipe, expected a file, or none yet"):
-        run(Tuner(candidates), measure, 3, journal=tmp_path / "pipe")
 
 
 def test_the_journal_has_each_measurement_at_once(candidates, measure, tmp_path):
@@ -108,59 +94,50 @@ def test_a_line_that_was_cut_off_is_measured_again(candidates, measure, tmp_path
     journal = tmp_path / "run.jsonl"
     whole = run(Tuner(candidates), measure, 6, journal=journal)
     text = journal.read_text()
-    for end in (len(text) - 20, len(text) - 1):  # in the middle, or before the line's end
+    for end in (0, len(text) - 20, len(text) - 1):  # nothing yet, in the middle, or before the line's end
         journal.write_text(text[:end])
-        assert run(Tuner(candidates), measure, 6, journal=journal).measured == whole.measured
-        assert journal.read_text()[: text.rindex('"took_s"')] == text[: text.rindex('"took_s"')]
         assert run(Tuner(candidates), measure, 7, journal=journal).measured[:6] == whole.measured
         assert len(lines(journal)) == 7
-    empty = tmp_path / "empty.jsonl"
-    empty.touch()
-    assert run(Tuner(candidates), measure, 6, journal=empty).measured == whole.measured
+
+
+GOOD = '{"parameters": {"a": 1, "b": 1}, "seconds": 1.0}'
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        '{"parameters": {"a": 3, "b": 1}, "seconds": 1.0}',
+        *(GOOD.replace('"a": 1', f'"a": {value}') for value in ("3", "[1]", "9" * 5_000)),
+        *(GOOD.replace("1.0", seconds) for seconds in ('"fast"', "0", "NaN", "1" + "0" * 400, "1" * 5_000)),
         '{"parameters": {"a": 1}, "seconds": 1.0}',
         '{"parameters": {"a": 1, "b": 1}}',
-        '{"parameters": {"a": 1, "b": 1}, "seconds": "fast"}',
-        '{"parameters": {"a": 1, "b": 1}, "seconds": 0}',
-        '{"parameters": {"a": 1, "b": 1}, "seconds": NaN}',
-        '{"parameters": {"a": [1], "b": 1}, "seconds": 1.0}',
+        '{"parameters": 3, "seconds": 1}',
         "[1, 2]",
+        "null",
         "not JSON",
         "[" * 100_000,
-        '{"parameters": {"a": 1, "b": 1}, "seconds": 1' + "0" * 400 + "}",
-        '{"parameters": {"a": 1, "b": 1}, "seconds": ' + "1" * 5_000 + "}",
     ],
 )
 def test_a_journal_of_something_else(candidates, measure, tmp_path, line):
     journal = tmp_path / "run.jsonl"
-    good = '{"parameters": {"a": 1, "b": 1}, "seconds": 1.0}'
-    journal.write_text(f"{line}\n{good}\n")
-    with pytest.raises(DseError, match=r"run\.jsonl: line 1: found .*, expected ") as mistake:
-        run(Tuner(candidates), measure, 3, journal=journal)
-    assert "\n" not in str(mistake.value)
-    assert journal.read_text() == f"{line}\n{good}\n"  # left as it was
-
-
-def test_one_line_of_something_else_is_not_taken_for_one_cut_off(candidates, measure, tmp_path):
-    notes = tmp_path / "notes.txt"
-    for text in ("To do: buy milk", "{not JSON}\n"):
-        notes.write_text(text)
-        with pytest.raises(DseError, match=r"line 1: found .*, expected JSON"):
-            run(Tuner(candidates), measure, 3, journal=notes)
-        assert notes.read_text() == text
+    for text in (f"{line}\n", f"{line}\n{GOOD}\n"):
+        journal.write_text(text)
+        with pytest.raises(DseError, match=r"run\.jsonl: line 1: found .*, expected ") as mistake:
+            run(Tuner(candidates), measure, 3, journal=journal)
+        assert "\n" not in str(mistake.value)
+        assert len(str(mistake.value)) < 400
+        assert journal.read_text() == text  # left as it was
 
 
 def test_a_journal_out_of_reach(candidates, measure, tmp_path):
-    with pytest.raises(DseError, match="cannot write"):
-        run(Tuner(candidates), measure, 3, journal=tmp_path / "no" / "run.jsonl")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    for path in (tmp_path, tmp_path / "binary"):
-        with pytest.raises(DseError, match=r"cannot write: Is a directory|no UTF-8"):
+    os.mkfifo(tmp_path / "pipe")
+    for path, message in (
+        (tmp_path / "no" / "run.jsonl", "cannot write"),
+        (tmp_path, "cannot write: Is a directory"),
+        (tmp_path / "binary", "no UTF-8"),
+        (tmp_path / "pipe", "pipe: found a pipe, expected a file, or none yet"),
+    ):
+        with pytest.raises(DseError, match=message):
             run(Tuner(candidates), measure, 3, journal=path)
 
 
@@ -183,12 +160,15 @@ def test_it_ends_when_all_were_measured(candidates):
     assert [each.fastest for each in ended.measured] == [None] * 5
 
 
-def test_batches_and_progress(candidates, measure, monkeypatch):
+def test_batches_and_progress(candidates, measure):
     asked, steps = [], []
-    tuner = Tuner(candidates)
-    ask = tuner.ask
-    monkeypatch.setattr(tuner, "ask", lambda count=1: asked.append(count) or ask(count))
-    run(tuner, measure, 10, batch=lambda done: 4 if done < 4 else 3, advance=steps.append)
+
+    class Counting(Tuner):
+        def ask(self, count=1):
+            asked.append(count)
+            return super().ask(count)
+
+    run(Counting(candidates), measure, 10, batch=lambda done: 4 if done < 4 else 3, advance=steps.append)
     assert asked == [4, 3, 3]
     assert sum(steps) == 10
 
@@ -242,78 +222,51 @@ def python(code):
     return f"{sys.executable} -S -c '{code}' {{a}} x{{b}}"
 
 
-def test_a_command_that_measures():
-    timed = commanded(
-        python('import sys; print("after 3 runs:", 2.5e-1 * int(sys.argv[1]), sys.argv[2])'), 1e-3
-    )
-    assert timed({"a": 4, "b": 7}) == pytest.approx(7e-3)  # the last number is the time
-    timed = commanded(python('import sys; print("after 3 runs:", 2.5e-1 * int(sys.argv[1]), "ms")'), 1e-3)
-    assert timed({"a": 4, "b": 7}) == pytest.approx(1e-3)
-
-
 @pytest.mark.parametrize(
-    "code",
+    ("code", "expected"),
     [
-        'import sys; print(1.5); sys.exit("no launch")',
-        'print("no time")',
-        "print(0.0)",
-        "print(-1)",
+        ('import sys; print("after 3 runs:", 2.5e-1 * int(sys.argv[1]), sys.argv[2])', 7e-3),  # the last one
+        ('import sys; print("after 3 runs:", 2.5e-1 * int(sys.argv[1]), "ms")', 1e-3),
+        ('import sys; sys.stdout.buffer.write(b"\\xff 2.5")', 2.5e-3),
+        ('print("1 " * 10**7); print(3)', 3e-3),  # of much, the end is kept
+        ('import sys; print(1.5); sys.exit("no launch")', None),
+        ('print("no time")', None),
+        ("print(0.0)", None),
+        ("print(-1)", None),
     ],
 )
-def test_a_command_that_fails(code):
-    assert commanded(python(code), 1.0)({"a": 4, "b": 7}) is None
+def test_a_command_that_measures(code, expected):
+    assert commanded(python(code), 1e-3)({"a": 4, "b": 7}) == pytest.approx(expected)
 
 
-def test_a_command_that_prints_no_text():
-    timed = commanded(python('import sys; sys.stdout.buffer.write(b"\\xff 2.5")'), 1.0)
-    assert timed({"a": 4, "b": 7}) == 2.5
-
-
-def test_a_command_that_there_is_not():
+def test_commands_that_cannot_be_run_or_do_not_end():
     with pytest.raises(DseError, match="command: cannot run /no/such/program: No such file"):
         commanded("/no/such/program {a}", 1.0)({"a": 1})
-
-
-def test_check_command():
-    names = {"a": None, "b": None}
-    check_command("bench {a} --b={b:03d} '{{}}'", names)
-    for command, found in (
-        ("bench {c}", "found {c}, expected one of a, b"),
-        ("bench {}", "found {}, expected one of a, b"),
-        ("bench 1 2", "found no parameter in 'bench 1 2'"),
-        ("bench {a", "cannot read 'bench {a'"),
-        ("bench '{a}", 'cannot read "bench \'{a}"'),
-        ("bench {a:q}", "cannot read 'bench {a:q}'"),
-    ):
-        with pytest.raises(DseError) as mistake:
-            check_command(command, names)
-        assert str(mistake.value).startswith(f"command: {found}")
-        assert "\n" not in str(mistake.value)
-
-
-def test_a_command_that_does_not_end_failed():
+    with pytest.raises(DseError, match=r"^command: cannot write"):
+        commanded("echo {x:d}", 1.0)({"x": 0.5})  # a form that one value does not have
     started = time.monotonic()
     with pytest.warns(InputWarning, match=r"^command: sh -c 'sleep 60; echo 3' was ended after 0.2 s$"):
         assert commanded("sh -c 'sleep 60; echo {x}'", 1.0, limit_s=0.2)({"x": 3}) is None
     assert time.monotonic() - started < 30  # less than it sleeps
 
 
-def test_of_a_command_that_prints_much_the_end_is_kept():
-    code = "print('1 ' * 10**7); print({x})"
-    assert commanded(f'{sys.executable} -c "{code}"', 1.0)({"x": 3}) == 3
-
-
 @pytest.mark.parametrize(
-    "command", ["echo {x:q}", "echo {x:99999999999}", "echo {x:.99999999999f}", "echo {x!z}"]
+    ("command", "message"),
+    [
+        ("bench {c}", "found {c}, expected one of a, b"),
+        ("bench {}", "found {}, expected one of a, b"),
+        ("bench 1 2", "found no parameter in 'bench 1 2'"),
+        ("bench '{a}", 'cannot read "bench \'{a}"'),
+        *((f"bench {x}", f"cannot read 'bench {x}'") for x in ("{a", "{a:q}", "{a:99999999999}", "{a!z}")),
+    ],
 )
-def test_forms_that_no_number_has(command):
-    with pytest.raises(DseError, match=r"^command: cannot read"):
-        check_command(command, {"x": 1})
-
-
-def test_a_form_that_one_value_does_not_have():
-    with pytest.raises(DseError, match=r"^command: cannot write"):
-        commanded("echo {x:d}", 1.0)({"x": 0.5})
+def test_commands_that_are_refused(command, message):
+    names = {"a": None, "b": None}
+    check_command("bench {a} --b={b:03d} '{{}}'", names)
+    with pytest.raises(DseError) as mistake:
+        check_command(command, names)
+    assert str(mistake.value).startswith(f"command: {message}")
+    assert "\n" not in str(mistake.value)
 
 
 def test_a_journal_serves_one_run_at_a_time(candidates, measure, tmp_path):
@@ -330,22 +283,3 @@ def test_a_journal_serves_one_run_at_a_time(candidates, measure, tmp_path):
     run(Tuner(candidates), measured_with_another, 3, journal=notes)
     assert len(refused) == len(notes.read_text().splitlines()) == 3
     assert len(run(Tuner(candidates), measure, 4, journal=notes).measured) == 4
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "[" * 100_000,
-        '{"parameters": 3, "seconds": 1}',
-        '{"seconds": 1}',
-        '{"parameters": {"x": ' + "9" * 5000 + '}, "seconds": 1}',
-        '{"parameters": {}, "seconds": 1}',
-        "null",
-    ],
-)
-def test_lines_that_are_no_measurement(candidates, measure, tmp_path, line):
-    notes = tmp_path / "run.jsonl"
-    notes.write_text(f"{line}\n")
-    with pytest.raises(DseError, match=r"run.jsonl: line 1: found") as error:
-        run(Tuner(candidates), measure, 3, journal=notes)
-    assert len(str(error.value)) < 400

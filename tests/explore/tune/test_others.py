@@ -63,15 +63,6 @@ def test_several_tables_count_alike_and_are_trusted_by_themselves(space, tmp_pat
     assert with_others(candidates, kernel, []) is candidates
 
 
-def test_they_say_what_is_measured_first(space, tmp_path):
-    """Without a model: what was fastest elsewhere."""
-    kernel, candidates = space
-    level = replace(candidates, log_s=np.full(len(candidates), -7.0), modelled=False)
-    times = dict(enumerate(np.exp(-7 + 0.1 * np.arange(len(level))[::-1])))
-    found = with_others(level, kernel, [write(tmp_path / "a.csv", level, times)])
-    assert Tuner(found).ask(1) == [len(level) - 1]
-
-
 def test_a_table_of_nothing_that_there_is(space, tmp_path):
     kernel, candidates = space
     path = write(tmp_path / "a.csv", candidates, {0: 1.0})

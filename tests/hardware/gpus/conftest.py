@@ -8,6 +8,7 @@ from dse.hardware import gpus
 
 @pytest.fixture(scope="session")
 def files():
+    """All files of the catalogue: a warning that one contradicts itself would be an error."""
     return {name: gpus.load(name, np.float64) for name in gpus.names()}
 
 

@@ -1,33 +1,38 @@
-"""What follows from what in GPU files, and how edited files move predictions."""
+"""Numbers of a GPU that follow from others: in edited files, by `replace`, and as a tree of JAX."""
 
 import re
-import warnings
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import dse
 from dse.core.precision import in_64_bits
-from dse.errors import DseError, InputWarning
+from dse.errors import DseError
 from dse.hardware import gpus, occupancy
+from dse.hardware.gpus.tree import of
 from dse.models import CLOSED_FORMS, get
 from dse.types import CLASSES, Gpu, Kernel, PerClass, Resources
 
-NAMES = gpus.names()
-SOME = NAMES[::3]
+SOME = gpus.names()[::6]
 KNOW_BANDWIDTH = ("roofline", "volkov", "mwp-cwp-corrected", "wfg-corrected", "gpuperf", "phase")
-NOTHING = dict.fromkeys(CLASSES, 0.0)
 STREAMS = {"fp32": 10.0, "l1": 100.0, "l2": 400.0, "dram": 400.0}  # a warp's 100 coalesced loads
 COMPUTES = {"fp32": 10_000.0, "l1": 1.0, "l2": 4.0, "dram": 4.0}
+NAMES = ("a100-pcie-40gb", "mi300x", "gtx-280")
+A100 = "a100-pcie-40gb"
 
 
-def multiplied(name: str, field: str, factor: float, folder: Path) -> Path:
-    """Copy a GPU file with one value multiplied, as a user would edit it."""
+# Edited files
+
+
+def doubled(name: str, field: str, folder: Path) -> Path:
+    """A GPU file with one value doubled, as a user would edit it."""
     head, table, rest = gpus.find(name).read_text().partition(f"\n[{field}]\n")
-    rest = re.sub(r"(?m)^value = (.+)$", lambda old: f"value = {float(old[1]) * factor!r}", rest, count=1)
+    rest = re.sub(r"(?m)^value = (.+)$", lambda old: f"value = {2 * float(old[1])!r}", rest, count=1)
     path = folder / f"{field}_{name}.toml"
     path.write_text(head + table + rest)
     return path
@@ -39,25 +44,25 @@ def loaded(files: list[Any]) -> Gpu:
 
 @pytest.fixture(scope="module")
 def edited(tmp_path_factory) -> dict[str, Gpu]:
-    """Every third GPU of the catalogue, as it is and with one number doubled: [GPUs]."""
+    """Every sixth GPU of the catalogue, as it is and with one number doubled: [GPUs]."""
     folder = tmp_path_factory.mktemp("edited")
     fields = ("dram_bandwidth", "clock", "sm_count")
-    found = {field: loaded([multiplied(name, field, 2, folder) for name in SOME]) for field in fields}
+    found = {field: loaded([doubled(name, field, folder) for name in SOME]) for field in fields}
     return {"": loaded(list(SOME)), **found}
 
 
 def seconds(gpu: Gpu, model: str, work: dict[str, float]) -> np.ndarray:
     """Predict a kernel of many blocks of 256 threads on each GPU."""
     count, loads = len(SOME), work["l1"]
-    kernel = Kernel(
-        work=PerClass(**(NOTHING | work)),
-        load_insts=loads,
-        sectors=4 * loads,
-        bytes_per_access=128.0,
-        ilp=4.0,
-        mlp=4.0,
-        **dict.fromkeys(("shared_insts", "store_insts", "uncoal_insts", "transactions_per_uncoal"), 0.0),
-    )
+    others = ("shared_insts", "store_insts", "uncoal_insts", "transactions_per_uncoal")
+    counts: dict[str, Any] = dict.fromkeys(others, 0.0) | {
+        "load_insts": loads,
+        "sectors": 4 * loads,
+        "ilp": 4.0,
+        "mlp": 4.0,
+    }
+    work = dict.fromkeys(CLASSES, 0.0) | work
+    kernel = Kernel(work=PerClass(**work), bytes_per_access=128.0, **counts)
     asked = {"threads": 256, "blocks": 2**20, "registers": 16, "shared_bytes": 0}
     with in_64_bits():
         resources = Resources(**{name: jnp.full(count, number) for name, number in asked.items()})
@@ -100,95 +105,97 @@ def test_predictions_follow_what_is_edited(edited, model):
             assert np.all((streams > 0.999) & (streams < 1.35))
 
 
-def replaced(folder: Path, old: str, new: str) -> Path:
-    text = gpus.find("a100-pcie-40gb").read_text()
-    assert text.count(old) == 1, old
-    path = folder / "mine.toml"
-    path.write_text(text.replace(old, new))
-    return path
+# Other numbers by `replace` and by JAX
 
 
-def test_files_that_do_not_contradict_themselves_give_no_warning():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for name in NAMES:
-            gpus.load(name)
+@pytest.mark.parametrize("name", NAMES)
+def test_what_follows_follows(name):
+    gpu = gpus.load(name, np.float64)
+    changed = gpu.replace(dram_bandwidth=2 * gpu.gpu.dram_bandwidth, clock=3 * gpu.gpu.clock)
+    assert changed.gpu.cpi.dram == pytest.approx(1.5 * float(gpu.gpu.cpi.dram))
+    assert changed.gpu.latency.dram == gpu.gpu.latency.dram  # cycles were measured, and follow nothing
+    facts = {fact.field: fact for fact in changed.fields}
+    assert (facts["clock"].value, facts["clock"].source) == (3 * float(gpu.gpu.clock), "replaced")
+    assert str(round(3 * float(gpu.gpu.clock) / 1e6)) in str(facts["cpi.dram"].rule)
+    same = changed.replace(dram_bandwidth=gpu.gpu.dram_bandwidth, clock=gpu.gpu.clock)
+    assert jax.tree.all(jax.tree.map(lambda a, b: bool(a == b), same.gpu, gpu.gpu))
 
 
-def test_a_value_beside_a_key_counts_and_is_told(tmp_path):
-    path = replaced(tmp_path, "[cpi.fp64]\n", '[cpi.fp64]\nvalue = 3\nunit = "cycles"\n')
-    line = (
-        r"mine.toml: cpi.fp64: found 3, and 32 threads / 32 lanes, which is 1; the value of cpi.fp64 counts$"
-    )
-    with pytest.warns(InputWarning, match=line):
-        assert gpus.load(path).gpu.cpi.fp64 == 3
-
-
-def test_a_stated_dram_that_the_bandwidth_does_not_allow_is_told(tmp_path):
-    old = re.search(r"\[cpi.dram\]\n(bandwidth_share = .+\n)", gpus.find("a100-pcie-40gb").read_text())
-    assert old is not None
-    path = replaced(tmp_path, old[1], 'value = 1.6\nunit = "cycles"\n')
-    line = r"cpi.dram: found 1.6 cycles, 3046 GB/s, beside a dram_bandwidth of 1555 GB/s, expected 0.5 to 1"
-    with pytest.warns(InputWarning, match=line):
-        assert float(gpus.load(path).gpu.cpi.dram) == pytest.approx(1.6)
-
-
-def test_a_command_tells_the_doubt_in_one_line(tmp_path, run_dse):
-    path = replaced(tmp_path, "[cpi.fp64]\n", '[cpi.fp64]\nvalue = 3\nunit = "cycles"\n')
-    ran = run_dse("gpus", "show", str(path), "--json")
-    assert ran.code == 0
-    assert ran.err.startswith(f"dse: warning: {path}: cpi.fp64: found 3, and")
-    assert ran.err.count("\n") == 1
+def test_a_rule_is_replaced_by_a_value_or_by_its_number():
+    gpu = dse.gpu(A100)
+    less = gpu.replace({"cpi.dram.bandwidth_share": 0.8 * gpu.numbers["cpi.dram.bandwidth_share"]})
+    assert less.gpu.cpi.dram == pytest.approx(float(gpu.gpu.cpi.dram) / 0.8)
+    assert gpu.replace({"cpi.dram": 4}).replace(sm_count=100).gpu.cpi.dram == 4
+    assert gpu.replace({"limits.warps_per_sm": 32}).gpu.limits.warps_per_sm == 32
+    assert gpu.replace(memory_cache_bytes=2**28).gpu.memory_cache_bytes == 2**28
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "expected"),
+    ("changes", "line"),
     [
-        (
-            "[cpi.fp64]\nlanes = 32",
-            "[cpi.fp64]\nlanes = 0",
-            "cpi.fp64.lanes: found 0, expected a number above 0",
-        ),
-        ("[cpi.fp64]\nlanes = 32", "[cpi.fp64]", "cpi.fp64.value: missing, expected a number"),
-        (
-            "[cpi.fp64]\nlanes = 32",
-            "[cpi.fp64]\nper_cycle = 32",
-            "cpi.fp64.per_cycle: found 32, expected value or lanes or like instead",
-        ),
-        (
-            "[cpi.fp64]\nlanes = 32",
-            '[cpi.fp64]\nlanes = 32\nlike = "cpi.fp32"',
-            "cpi.fp64: found lanes and like, expected one of them",
-        ),
-        (
-            '[cpi.imul32]\nlike = "cpi.int32"',
-            '[cpi.imul32]\nlike = ""',
-            "cpi.imul32.like: found '', expected the name of another field",
-        ),
-        (
-            '[cpi.imul32]\nlike = "cpi.int32"',
-            '[cpi.imul32]\nlike = "cpi.int23"',
-            "cpi.imul32.like: found 'cpi.int23', expected one of",
-        ),
-        (
-            '[cpi.imul32]\nlike = "cpi.int32"',
-            '[cpi.imul32]\nlike = "sm_count"',
-            "cpi.imul32.like: found 'sm_count', expected one of",
-        ),
-        (
-            "[cpi.int32]\nlanes = 64",
-            '[cpi.int32]\nlike = "cpi.imul32"',
-            "cpi.int32.like: found cpi.int32 like cpi.imul32 like cpi.int32, expected no ring",
-        ),
-        (
-            '[cpi.imul32]\nlike = "cpi.int32"',
-            '[cpi.imul32]\nlike = "cpi.sfu"\ntimes = 9e29',
-            "cpi.imul32: found cpi.sfu x 9e+29: IMAD runs at that rate, expected cycles in single precision",
-        ),
+        ({"dram_bandwith": 1e12}, "dram_bandwith: unknown field, .*did you mean dram_bandwidth"),
+        ({"dram_bandwidth": -1}, "dram_bandwidth: found -1, expected B/s above 0"),
+        ({"limits.warps_per_sm": 1.5}, "limits.warps_per_sm: found 1.5, expected a whole number of warps"),
+        ({"cpi.dram.bandwidth_share": 2}, "cpi.dram.bandwidth_share: found 2.0, expected a share, at most 1"),
+        ({"clock": [1e9, 2e9]}, r"clock: found an array \(2,\), expected one number"),
     ],
 )
-def test_mistakes(tmp_path, old, new, expected):
-    with pytest.raises(DseError) as error:
-        gpus.load(replaced(tmp_path, old, new))
-    assert expected in str(error.value)
+def test_mistakes_are_one_line(changes, line):
+    with pytest.raises(DseError, match=line) as error:
+        dse.gpu(A100).replace(changes)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_tree_is_the_gpu(name):
+    """The numbers give the GPU that they were taken from, and keep their names."""
+    gpu = gpus.load(name, np.float64)
+    again = jax.tree.map(jnp.asarray, gpu)
+    assert jax.tree.all(jax.tree.map(lambda a, b: np.allclose(a, b, rtol=1e-12), again.gpu, gpu.gpu))
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(gpu)]
+    assert paths == sorted(f".numbers['{name}']" for name in gpu.numbers)
+    faster = eqx.tree_at(lambda gpu: gpu.numbers["clock"], gpu, 2 * gpu.gpu.clock)
+    assert faster.gpu.cpi.dram == pytest.approx(2 * float(gpu.gpu.cpi.dram))
+    assert faster.replace(clock=gpu.gpu.clock).gpu.cpi.dram == pytest.approx(float(gpu.gpu.cpi.dram))
+    twice, other = (jax.tree.structure(gpus.load(each)) for each in (name, "h200"))
+    assert (twice, hash(twice)) == (jax.tree.structure(gpus.load(name)), hash(jax.tree.structure(gpu)))
+    assert twice != other  # what is compiled for one reading serves the next, of the same file
+
+
+def test_every_field_has_a_place():
+    """A number of each field that follows nothing, or of its rule, unless another field has it."""
+    gpu = dse.gpu(A100)
+    for fact in gpu.fields:
+        if fact.free and not fact.field.startswith("limits."):
+            number = fact.follows.number if fact.follows else of(gpu.gpu, fact.field)
+            assert gpu.numbers[fact.free] == number
+
+
+def test_derivatives_by_one_number():
+    gpu = gpus.load(A100, np.float64)
+    bandwidth, cycles = float(gpu.gpu.dram_bandwidth), float(gpu.gpu.cpi.dram)
+    slope = jax.grad(lambda x: gpu.replace(dram_bandwidth=x).gpu.cpi.dram)(bandwidth)
+    assert float(slope) == pytest.approx(-cycles / bandwidth)
+    with pytest.raises(DseError, match=r"limits.warps_per_sm: found a number that JAX traces"):
+        jax.grad(lambda x: gpu.replace({"limits.warps_per_sm": x}).gpu.clock)(32.0)
+
+
+def test_derivatives_are_those_of_differences():
+    """By every number of the file, where the model is smooth. Slopes of all models are in their contract."""
+    with in_64_bits():
+        gpu = gpus.load(A100, np.float64)
+        leaves, tree = jax.tree.flatten(gpu)
+        names, x = sorted(gpu.numbers), jnp.stack(leaves)
+
+        def at(numbers):
+            launch = {"tile": 32, "rows": 8, "shared": 1, "padding": 1}
+            return dse.predict(jax.tree.unflatten(tree, list(numbers)), "transpose", launch, "volkov").seconds
+
+        steps = jnp.diag(1e-6 * x)
+        up, down = jax.lax.map(jax.vmap(at), jnp.stack([x[None] + steps, x[None] - steps]))
+        middle, slope = jax.jit(jax.value_and_grad(at))(x)
+        right, left = (up - middle) / (1e-6 * middle), (middle - down) / (1e-6 * middle)
+        smooth = np.isclose(right, left, rtol=1e-3, atol=1e-6)
+        np.testing.assert_allclose((slope * x / middle)[smooth], ((right + left) / 2)[smooth], 1e-4, 1e-6)
+    assert smooth.sum() > 0.9 * len(names)
+    assert abs(float(slope[names.index("clock")])) > 0

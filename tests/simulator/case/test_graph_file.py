@@ -1,6 +1,5 @@
 """Reading graph.toml: what is right is read, what is wrong gets one clear line."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 
 from dse.core import catalogue
 from dse.errors import DseError
-from dse.simulator import Loop, simulate
+from dse.simulator import Loop
 from dse.simulator.case import graph_file as graphs
 
 GOOD = """
@@ -138,62 +137,47 @@ def test_shipped_experiments_are_those_of_the_paper():
 
 CORE = "[core]\nwarps = 2\nissue_limit = 2\n"
 PART = '[[program.instruction]]\nname = "x"\nsubsystem = "alu"'
+LOOP = '[[loop]]\nfirst = "use"\nlast = "meet"\ntrips = 2'
+FIRST = '[[program]]\n[[program.instruction]]\nname = "a"\nsubsystem = "alu"\n[[program]]\n'
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ('name = "chain"\n', "", "name: found nothing, expected a value"),
-        ('name = "chain"', "name = 3", "name: found 3, expected a valid string"),
-        ('name = "chain"', 'nam = "chain"', r"(name: found nothing|nam: found an unknown field)"),
         ("warps = 2", "warp = 2", r"core\.warp: found an unknown field, .*; did you mean warps\?"),
-        ("warps = 2", 'warps = "2"', r"core\.warps: found '2', expected a valid integer"),
         ("warps = 2", "warps = true", r"core\.warps: found True, expected a valid integer"),
         ("warps = 2", "warps = 0", "case: found 1 groups of 0 warps, expected 1 to"),
         ("warps = 2", "slots = 2", "case: groups: found 1, expected 2 or more"),
-        ("warps = 2", 'scheduler = "fifo"', "case: scheduler: found 'fifo', expected one of rr, gto, oldest"),
-        ("warps = 2", 'order = "any"', "case: order: found 'any', expected one of program, dataflow"),
-        ("warps = 2", "assignment = [0, 1]", r"case: assignment: found \[0, 1\], expected 0 to 0"),
-        ("issue_limit = 2", "issue_limit = 0", "case: issue limit: found 0"),
         (CORE, "core = 3\n", "core: found 3, expected a table"),
         ("mem = { lambda = 2,", "mem = {", r"subsystems\.mem\.lambda: found nothing, expected a value"),
         ("lambda = 2", "lambda = -2", r"subsystems\.mem\.lambda: found -2, expected greater than or equal"),
         ("Lambda = 60", "Lambda = inf", r"subsystems\.mem\.Lambda: found inf, expected a finite number"),
         ("Lambda = 60", "Lambda = 60, caps = 2", r"subsystems\.mem\.caps: found an .* did you mean cap\?"),
         ("Lambda = 60", "lam = 60", r"subsystems\.mem\.(Lambda: found nothing|lam: found an unknown)"),
-        ("cap = 6", "cap = 0", "case: caps: found 0"),
         ("cap = 6", "cap = nan", "case: caps: found nan"),
-        ("lambda = 0.25", "lambda = -1", r"instruction\.4\.lambda: found -1, expected greater than or equal"),
         ("lambda = 0.25", "lamda = 1", r"instruction\.4\.lamda: found an .*; did you mean lambda\?"),
         ('"barrier"', '"barier"', r"instruction\.4\.kind: found 'barier', expected .*'barrier'"),
         ("same_warp = 0.5", "same_warp = -1", r"instruction\.3\.same_warp: found -1"),
-        (
-            'subsystem = "mem"',
-            'subsystem = "men"',
-            r"instruction load: subsystem: found 'men', expected one of alu, mem, spare; did you mean mem\?",
-        ),
-        ('subsystem = "mem"\n', "", r"instruction\.1\.subsystem: found nothing"),
+        ('subsystem = "mem"', 'subsystem = "men"', r"instruction load: subsystem: .*; did you mean mem\?"),
         ('["load"]', '["lod"]', r"instruction use: needs: found 'lod', .*; did you mean load\?"),
         ('["load"]', '"load"', r"instruction\.2\.needs: found 'load', expected a valid list"),
         ('["load"]', '["meet"]', "instruction use: needs: found 'meet', expected an earlier one"),
         ('name = "use"', 'name = "load"', "instruction: name: found 'load' twice"),
         ('first = "load"', 'first = "meet"', "loop: last: found 'next' before 'meet'"),
         ('first = "load"', 'first = "lead"', r"loop: first: found 'lead', .*; did you mean load\?"),
-        ('last = "next"', 'last = "nxt"', r"loop: last: found 'nxt', .*; did you mean next\?"),
         ("trips = 7", "trips = 0", r"loop\.1\.trips: found 0, expected greater than or equal to 1"),
-        ("trips = 7", "trips = 7.5", r"loop\.1\.trips: found 7\.5, expected a valid integer"),
-        (
-            "trips = 7",
-            'trips = 7\n[[loop]]\nfirst = "use"\nlast = "meet"\ntrips = 2',
-            "program: loops: found",
-        ),
+        ("trips = 7", f"trips = 7\n{LOOP}", "program: loops: found"),
         ("[[loop]]", f"[[program]]\n{PART}\n[[loop]]", r"instruction: found beside \[\[program\]\]"),
         ("[[loop]]", f"{PART}\n[[loop]]", r"program: found .*, expected a valid list"),
         ("[core]", "[core", "is not TOML: .*line"),
     ],
 )
 def test_a_mistake_gets_one_line(write, old, new, message):
-    path = write(old, new)
+    refused(write(old, new), message)
+
+
+def refused(path, message):
     with pytest.raises(DseError, match=f"^{path}: {message}") as error:
         graphs.load(path)
     assert "\n" not in str(error.value)
@@ -205,53 +189,29 @@ def test_a_mistake_gets_one_line(write, old, new, message):
         ('needs = ["a", "b"]\n', "ned = 1\n", r"program\.2\.instruction\.2\.ned: found .* mean needs\?"),
         ("[[program.loop]]", "[[program.loops]]", r"program\.2\.loops: found an .*; did you mean loop\?"),
         ("[[program.loop]]", "[[loop]]", "loop: found beside"),
-        ('[[program.loop]]\nfirst = "b"', '[[program.loop]]\nfirst = "c"', "loop: first: found 'c'"),
-        ("[subsystems]\nalu =", "[subsystems.loop]\nx =", r"subsystems\.loop\.lambda: found nothing"),
-        (
-            '[[program]]\n[[program.instruction]]\nname = "a"\nsubsystem = "alu"\n[[program]]\n',
-            "[[program]]\ninstruction = []\n[[program]]\n",
-            r"program\.1\.instruction: found \[\], expected at least one",
-        ),
+        (FIRST, "[[program]]\ninstruction = []\n[[program]]\n", r"program\.1\.instruction: found \[\], exp"),
+        ('"alu"\n[[program]]', '"alu"\nkind = "barrier"\n[[program]]', "case: found 0 and 1 barriers in"),
     ],
 )
 def test_a_mistake_in_one_of_several_programs(write, old, new, message):
-    path = write(old, new, TWO)
-    with pytest.raises(DseError, match=f"^{path}: {message}") as error:
-        graphs.load(path)
-    assert "\n" not in str(error.value)
+    two = TWO.replace("[subsystems]", "[core]\nwarps = 2\n[subsystems]")
+    refused(write(old, new, two), message)
 
 
-def test_warps_of_a_group_that_meet_unequally_often(write):
-    core = "[core]\nwarps = 2\n[subsystems]"
-    path = write(
-        "[subsystems]", core, TWO.replace('"alu"\n[[program]]', '"alu"\nkind = "barrier"\n[[program]]')
-    )
-    with pytest.raises(DseError, match=f"^{path}: case: found 0 and 1 barriers in group 0"):
-        graphs.load(path)
-
-
-def test_nothing_to_run(tmp_path):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'name = "a"\n[subsystems]\nalu = { lambda = 1, Lambda = 1 }\n', "instruction: found nothing, exp"),
+        (
+            b'name = "a"\nsubsystems = {}\n[[instruction]]\nname = "x"\nsubsystem = "alu"\n',
+            "subsystems: found",
+        ),
+        (b'name = "\xff"', "text: found byte 8 that is no UTF-8"),
+        (None, "cannot read: No such file"),
+    ],
+)
+def test_nothing_to_run(tmp_path, content, message):
     path = tmp_path / "graph.toml"
-    path.write_text('name = "a"\n[subsystems]\nalu = { lambda = 1, Lambda = 1 }\n')
-    with pytest.raises(DseError, match=f"^{path}: instruction: found nothing, expected at least one$"):
-        graphs.load(path)
-    path.write_text('name = "a"\nsubsystems = {}\n[[instruction]]\nname = "x"\nsubsystem = "alu"\n')
-    with pytest.raises(DseError, match=f"^{path}: subsystems: found {{}}, expected at least one$"):
-        graphs.load(path)
-
-
-def test_no_file_and_not_text(tmp_path):
-    with pytest.raises(DseError, match=r"^\S+none\.toml: cannot read: No such file"):
-        graphs.load(tmp_path / "none.toml")
-    with pytest.raises(DseError, match="cannot read"):
-        graphs.load(tmp_path)
-    (tmp_path / "graph.toml").write_bytes(b'name = "\xff"')
-    with pytest.raises(DseError, match="found byte 8 that is no UTF-8"):
-        graphs.load(tmp_path / "graph.toml")
-
-
-def test_the_example_takes_what_the_paper_says():
-    """25 cycles with one warp; with more, round robin, what a simulation by hand gives."""
-    case = graphs.load(catalogue.folder("kernels") / "example" / "graph.toml").case
-    cycles = {1: 25, 2: 28, 3: 32, 4: 35, 5: 38, 6: 41, 7: 44, 10: 58, 20: 108, 40: 208}
-    assert simulate([replace(case, warps=w) for w in cycles]).makespan.tolist() == list(cycles.values())
+    if content:
+        path.write_bytes(content)
+    refused(path, message)

@@ -1,6 +1,5 @@
 """Intervals of a warp: by hand, against the simulator, and into GPUMech."""
 
-import re
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -32,12 +31,6 @@ def test_by_hand(example):
     assert insts.tolist() == [2, 1, 1, 1, 1]
     assert stalls.tolist() == [3, 5, 3, 3, 5]
     assert (insts + stalls).sum() == 25  # Λ_app, Sec. 2.2
-
-
-def test_latency_of_computation_left_out(example):
-    insts, stalls = intervals(example, waited_for="m")
-    assert insts.tolist() == [3, 3]
-    assert stalls.tolist() == [5, 5]  # of 6, one is the load's own slot
 
 
 def test_a_loop_and_half_a_slot():
@@ -91,17 +84,3 @@ def test_into_the_model(example):
     parts, details = gpumech.run(of_warp, jnp.float64(1), jnp.float64(1), gpumech_gto.nonoverlapped)
     assert float(sum(parts.values())) == 16
     assert float(details["ipc"]) == 6 / 16
-
-
-def test_the_example_of_the_page(monkeypatch, tmp_path):
-    def blocks(page, language):
-        text = (ROOT / "docs" / page).read_text()
-        return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
-
-    [graph] = blocks("simulator.md", "toml")
-    (tmp_path / "graph.toml").write_text(graph)
-    monkeypatch.chdir(tmp_path)
-    [code] = blocks("models.md", "python")
-    names = {}
-    exec(compile(code, "models.md", "exec"), names)
-    assert float(names["cycles"]) >= names["insts"].sum() + names["stalls"].sum() > names["insts"].sum()

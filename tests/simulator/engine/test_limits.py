@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -11,11 +10,10 @@ import pytest
 
 from dse.simulator import Case, Program, simulate
 from dse.simulator.case.program import MOST_INSTRUCTIONS, MOST_SUBSYSTEMS
-from dse.simulator.result.profile import profile
 
 # Blocks of a row of instructions have 16; vectors of blocks 256; 64 is the lowest bit of a word without one.
-LENGTHS = (1, 15, 16, 17, 63, 65, 255, 256, 257, 1023, 1024, 1025, 1040, 1041, 1057, 2049, MOST_INSTRUCTIONS)
-WARPS = (1, 15, 16, 17, 63, 64, 65, 127, 128, 1023, 1024)
+LENGTHS = (1, 15, 16, 17, 63, 65, 255, 256, 257, 1023, 1024, 1025, 1041, MOST_INSTRUCTIONS)
+WARPS = (1, 15, 16, 17, 63, 64, 65, 128, 1024)
 
 
 def dataflow(case: Case) -> float:
@@ -74,7 +72,7 @@ def test_lengths_in_dataflow_order(n):
 
 @pytest.mark.parametrize("warps", WARPS)
 def test_warps_and_subsystems(warps):
-    for subsystems in (1, 2, 3, 4, 5, MOST_SUBSYSTEMS):
+    for subsystems in (1, 2, 3, 4, 5, MOST_SUBSYSTEMS) if warps < 1024 else (3,):
         case = Case((program(3, subsystems),), warps, order="dataflow")
         assert simulate([case], critical=True).makespan[0] == simulate([case]).makespan[0] == dataflow(case)
 
@@ -92,66 +90,6 @@ def test_numbers_of_cases():
     np.testing.assert_array_equal(alone[True], alone[False])
     for count, critical in product((1, 2, 3, 6, 7, 8, len(every)), (True, False)):
         np.testing.assert_array_equal(simulate(every[:count], critical).makespan, alone[critical][:count])
-
-
-CANARY = 0xA5
-GUARD = 512  # elements before and behind each array
-
-
-@pytest.fixture
-def guarded(monkeypatch):
-    """`guarded()`: from then on arrays have canaries around them; what it returns checks that these live."""
-    full = np.full
-    around: list[np.ndarray] = []
-
-    def within(shape, dtype, value):
-        dtype = np.asarray(value).dtype if dtype is None else dtype
-        size = int(np.prod(shape))
-        raw = full((size + 2 * GUARD) * np.dtype(dtype).itemsize, CANARY, np.uint8)
-        ends = GUARD * np.dtype(dtype).itemsize
-        around.extend((raw[:ends], raw[len(raw) - ends :]))
-        inside = raw[ends : len(raw) - ends].view(dtype).reshape(shape)
-        inside[...] = value
-        return inside
-
-    def check():
-        assert len(around) > 20
-        assert all((one == CANARY).all() for one in around)
-        around.clear()
-
-    def begin():
-        monkeypatch.setattr(np, "zeros", lambda shape, dtype=float: within(shape, dtype, 0))
-        monkeypatch.setattr(np, "full", lambda shape, value, dtype=None: within(shape, dtype, value))
-        return check
-
-    return begin
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("order", ["program", "dataflow"])
-@pytest.mark.parametrize("recorded", ["nothing", "critical path", "profile"])
-@pytest.mark.parametrize("grid", [1.0, 0.1], ids=["ticks", "floats"])
-def test_no_array_is_written_beyond_its_ends(guarded, order, recorded, grid):
-    def scaled(program: Program) -> Program:
-        terms = (program.throughput_cycles, program.latency_cycles, program.same_warp)
-        throughput, latency, same = (grid * term for term in terms)
-        return replace(program, throughput_cycles=throughput, latency_cycles=latency, same_warp=same)
-
-    def outcome(case: Case):
-        if recorded == "profile":
-            made = profile(case)
-            return [np.asarray(made.time), np.asarray(made.warp)]
-        made = simulate([case, case], critical=recorded != "nothing")
-        return [made.makespan] if made.critical is None else [made.makespan, *made.critical[0].latency_cycles]
-
-    sizes = [(n, 1) for n in LENGTHS] + [(3, warps) for warps in WARPS] + [(257, 65), (65, 257)]
-    cases = [Case((scaled(program(n, 1 + n % MOST_SUBSYSTEMS)),), warps, order=order) for n, warps in sizes]
-    alone = [outcome(case) for case in cases]
-    check = guarded()
-    for case, expected in zip(cases, alone, strict=True):
-        for found, value in zip(outcome(case), expected, strict=True):
-            np.testing.assert_array_equal(found, value)
-        check()
 
 
 @pytest.mark.slow

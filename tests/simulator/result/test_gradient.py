@@ -62,30 +62,19 @@ def test_equals_central_differences(cases: list[Case]):
 
 
 def test_is_a_function_like_others():
+    """Scaled, compiled, batched; in double precision only."""
     program = Program(np.zeros(2, int), np.array([1.3, 2.1]), np.array([4.7, 9.2]), ((), (0,)))
     case = Case((program,), 3, issue_limit=0.9)
-    function, terms = jax.jit(makespans([case])), Terms.of([case])
+    function, terms = makespans([case]), Terms.of([case])
     plain = simulate([case], critical=True)
     assert plain.critical is not None
-    assert function(terms)[0] == plain.makespan[0]
-    gradient = jax.jit(jax.grad(lambda terms: 2 * function(terms)[0]))(terms)
-    np.testing.assert_array_equal(gradient.throughput_cycles, 2 * plain.critical[0].throughput_cycles[0])
-    np.testing.assert_array_equal(gradient.latency_cycles, 2 * plain.critical[0].latency_cycles[0])
-    assert gradient.valve[0] == 2 * plain.critical[0].valve
-
-
-def test_can_be_vmapped():
-    program = Program(np.zeros(2, int), np.array([1.3, 2.1]), np.array([4.7, 9.2]), ((), (0,)))
-    function, terms = makespans([Case((program,), 3)]), Terms.of([Case((program,), 3)])
-    several = Terms(*(jnp.stack([x, 2 * x, 3 * x]) for x in terms))
-    both = jax.jit(jax.vmap(jax.value_and_grad(lambda terms: function(terms)[0])))
-    ends, gradient = both(several)
-    np.testing.assert_allclose(ends, function(terms) * np.arange(1.0, 4.0), rtol=1e-12)
-    np.testing.assert_array_equal(gradient.latency_cycles[0], gradient.latency_cycles[2])
-
-
-def test_wants_float64():
-    case = Case((Program(np.zeros(1, int), np.ones(1), np.ones(1), ((),)),), 1)
-    terms = Terms(*(x.astype(np.float32) for x in Terms.of([case])))
+    both = jax.jit(jax.vmap(jax.value_and_grad(lambda terms: 2 * function(terms)[0])))
+    ends, gradient = both(Terms(*(jnp.stack([x, 2 * x, 3 * x]) for x in terms)))
+    np.testing.assert_allclose(ends, 2 * plain.makespan[0] * np.arange(1.0, 4.0), rtol=1e-12)
+    for place in range(3):
+        for name in ("throughput_cycles", "latency_cycles"):
+            expected = 2 * getattr(plain.critical[0], name)[0]
+            np.testing.assert_array_equal(getattr(gradient, name)[place], expected)
+        assert gradient.valve[place, 0] == 2 * plain.critical[0].valve
     with pytest.raises(TypeError, match="throughput_cycles: found float32, expected float64"):
-        makespans([case])(terms)
+        function(Terms(*(x.astype(np.float32) for x in terms)))

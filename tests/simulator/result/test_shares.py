@@ -1,6 +1,7 @@
 """Shares of the makespan: they add up, and the largest is what binds."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -60,25 +61,20 @@ def test_of_the_worked_example(found, simulated):
     np.testing.assert_allclose(found["example"].instructions[0], np.array([1, 4, 6, 4, 4, 6]) / 25)
 
 
-def test_what_binds(found):
-    assert found["one warp"].bottleneck == (1, "latency")
-    assert found["pipe"].bottleneck == (1, "throughput")
-    assert found["issue"].bottleneck == (-1, "issue")
-    assert found["self"].bottleneck[1] == "same_warp"
-    assert found["groups"].bottleneck == (0, "latency")
-
-
-def test_how_much_binds(found, simulated):
-    names = list(CASES)
-    np.testing.assert_allclose(found["one warp"].latency, [18 / 58, 40 / 58])
-    makespan = simulated.makespan[names.index("pipe")]
-    assert makespan == 18 + 59 * 2 + 40
-    np.testing.assert_allclose(found["pipe"].throughput, [0, 59 * 2 / makespan])
-    np.testing.assert_allclose(found["pipe"].latency, [18 / makespan, 40 / makespan])
-    assert simulated.makespan[names.index("issue")] == 119 * 2 + 1
-    assert found["issue"].issue == pytest.approx(119 * 2 / 239)
-    np.testing.assert_allclose(found["self"].same_warp, [9 / 19, 9 / 19, 0])
-    np.testing.assert_allclose(found["groups"].latency, [1])
+@pytest.mark.parametrize(
+    ("name", "makespan", "of", "kind", "expected"),
+    [
+        ("one warp", 18 + 40, 1, "latency", [18, 40]),
+        ("pipe", 18 + 59 * 2 + 40, 1, "throughput", [0, 59 * 2]),
+        ("issue", 119 * 2 + 1, -1, "issue", 119 * 2),
+        ("self", 9 + 9 + 1, 0, "same_warp", [9, 9, 0]),
+        ("groups", 4 * 5, 0, "latency", [20]),
+    ],
+)
+def test_what_binds_and_how_much(found, simulated, name, makespan, of, kind, expected):
+    assert simulated.makespan[list(CASES).index(name)] == makespan
+    assert found[name].bottleneck == (of, kind)
+    np.testing.assert_allclose(getattr(found[name], kind), np.array(expected) / makespan)
 
 
 def test_nothing_takes_no_share(found):
@@ -109,13 +105,9 @@ def test_equals_a_walk_along_the_path_in_plain_python(simulated, oracle):
         by = {kind: [0.0] * case.subsystems for kind in KINDS}
         for p, program in enumerate(case.programs):
             of = [0.0] * len(program)
+            terms = (program.throughput_cycles, program.latency_cycles, program.same_warp)
             for i in range(len(program)):
-                for kind, counts, term in zip(
-                    KINDS,
-                    ("lam", "Lam", "self"),
-                    (program.throughput_cycles, program.latency_cycles, program.same_warp),
-                    strict=True,
-                ):
+                for kind, counts, term in zip(KINDS, ("lam", "Lam", "self"), terms, strict=True):
                     cycles = path[counts][p][i] * float(term[i])
                     by[kind][program.subsystem[i]] += cycles / expected.makespan
                     of[i] += cycles / expected.makespan
@@ -129,13 +121,10 @@ def test_equals_a_walk_along_the_path_in_plain_python(simulated, oracle):
     assert min(reached.values()) > 3
 
 
-def test_a_simulation_without_paths_is_refused():
-    case = Case((Program(np.zeros(1, int), np.ones(1), np.ones(1), ((),)),), 1)
+def test_what_has_no_path():
+    one = Program(np.zeros(1, int), np.ones(1), np.ones(1), ((),))
     with pytest.raises(ValueError, match="found no critical paths"):
-        shares(simulate([case]), 0)
-
-
-def test_a_path_that_is_too_long_to_keep_is_refused():
-    loop = Program(np.zeros(1, int), np.ones(1), np.ones(1), ((),), loops=(Loop(0, 1, 2**28),))
+        shares(simulate([Case((one,), 1)]), 0)
+    long = replace(one, loops=(Loop(0, 1, 2**28),))
     with pytest.raises(DseError, match="critical path: found a case of 268,435,456 entries"):
-        simulate([Case((loop,), 1)], critical=True)
+        simulate([Case((long,), 1)], critical=True)

@@ -1,4 +1,4 @@
-"""The kernels that come with CUDA source: all of them compile and run, and two are counted apart in NumPy."""
+"""Two of the kernels that come with CUDA source, counted apart in NumPy."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,42 +8,15 @@ import numpy as np
 import pytest
 
 from dse import kernels
-from dse.hardware import gpus
-from dse.kernels.description import evaluated_names
-from dse.source.cache import Cache
-from dse.source.launches import configurations
 from dse.source.machine.blocks import representative
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source
 from dse.source.nvidia.profile.characterise import characterise
 from dse.source.nvidia.sass.disassemble import disassemble
-from dse.source.nvidia.source import CUDA, source_of
 from dse.source.profile.characterise import Characterisation
-from dse.source.profiles import KernelProfile
 
-GPU = gpus.load("a100-pcie-40gb").gpu
-KERNELS = {name: kernels.load(name) for name in kernels.names()}
-SOURCES = [name for name, kernel in KERNELS.items() if kernel.build is not None and kernel.described]
 FOLDER = kernels.load("spmv_csr").path.parent.parent
-
-
-@pytest.mark.parametrize("name", SOURCES)
-def test_the_first_configuration_is_executed(name: str, tmp_path: Path):
-    kernel = kernels.load(name)
-    sizes = kernel.sizes()
-    valid = kernel.space.configurations(sizes)
-    first = {key: values[:1] for key, values in valid.items()}
-    assert len(valid[kernel.space.names[0]]) > 8
-    wanted = configurations(kernel, first, sizes, GPU)
-    [found] = CUDA.characterise_all(source_of(kernel), 80, wanted, cache=Cache(tmp_path / "cache"), workers=1)
-    assert isinstance(found, KernelProfile), found
-    assert not found.counts.unknown
-    assert found.counts.total("global load", "requests") > 0
-    assert found.counts.total("global store", "bytes") > 0
-    described = evaluated_names(kernel, first, sizes, GPU)
-    assert found.shared_bytes == described["shared_bytes"]
-    assert found.spill_bytes == 0
 
 
 def counted(
@@ -77,7 +50,7 @@ LENGTHS = {
 }
 
 
-@pytest.mark.parametrize(("lengths", "lanes"), [("even", 8), ("uneven", 4), ("uneven", 1)])
+@pytest.mark.parametrize(("lengths", "lanes"), [("even", 8), ("uneven", 1)])
 def test_sparse_rows_trip_by_trip(lengths: str, lanes: int, tmp_path: Path):
     rows, block = 1005, 64  # the last warp is not full, and none is empty
     count = LENGTHS[lengths](np.arange(rows))
@@ -177,7 +150,7 @@ def by_tree(block: int) -> list[tuple[list[Access], list[Access]]]:
     ]
 
 
-@pytest.mark.parametrize(("shuffle", "block"), [(0, 256), (1, 256), (1, 64)])
+@pytest.mark.parametrize(("shuffle", "block"), [(0, 256), (1, 64)])
 def test_prefix_sums_level_by_level(shuffle: int, block: int):
     items, blocks = 2, 5
     count = blocks * block * items - block - 45  # the last block is not full

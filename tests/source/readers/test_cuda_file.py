@@ -143,13 +143,3 @@ def test_vectors_and_structures_are_given_by_their_parts(tmp_path):
         arguments_of(taken, [(1, 2, 3), (1, 2, 3)])
     [said] = load(path, Given(block=(256,), grid=(4,))).assumptions
     assert said == "size, shape: 0, since no value is stated"
-
-
-def test_annotations_with_nested_brackets_hide_no_kernel(tmp_path):
-    path = tmp_path / "tile.cu"
-    path.write_text(
-        "template <int BM, int TM> __global__ void __launch_bounds__((BM * 8) / (TM * (1 + 1)), 1)\n"
-        "tile(int n, float* x) { if (threadIdx.x < n) x[threadIdx.x] = BM; }\n"
-    )
-    found = load(path, Given(function="tile<64,8>", block=(32,), grid=("n",), arguments=("n=5",)))
-    assert found.problem == (("n", 5),)

@@ -2,9 +2,12 @@
 
 import copy
 import json
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dse.errors import DseError
 from dse.source.readers.t1 import load
@@ -49,14 +52,19 @@ FILE = {
 }
 
 
+PARAMETERS, CONDITIONS = "ConfigurationSpace.TuningParameters", "ConfigurationSpace.Conditions"
+KERNEL = "KernelSpecification"
+
+
 @pytest.fixture
 def problem(tmp_path):
     """The file with some fields changed: a path of keys → a value, or ... to take it away."""
 
     def read(changes=None):
         file = copy.deepcopy(FILE)
-        for (*keys, last), value in (changes or {}).items():
-            table = file
+        for path, value in (changes or {}).items():
+            *keys, last = (int(key) if key.isdigit() else key for key in path.split("."))
+            table: Any = file
             for key in keys:
                 table = table[key]
             if value is ...:
@@ -68,11 +76,6 @@ def problem(tmp_path):
         return load(path)
 
     return read
-
-
-PARAMETERS = ("ConfigurationSpace", "TuningParameters")
-CONDITIONS = ("ConfigurationSpace", "Conditions")
-KERNEL = ("KernelSpecification",)
 
 
 def test_the_whole_file(problem):
@@ -113,17 +116,16 @@ def test_the_whole_file(problem):
 @pytest.mark.parametrize(
     ("changes", "grid"),
     [
-        ({(*KERNEL, "GridDivY"): ...}, -(-4096 // 64) * 250),  # then LocalSize divides
-        ({(*KERNEL, "GridDivY"): []}, -(-4096 // 64) * 1000),
-        ({(*KERNEL, "GridDivY"): ["by", "tx + 1", 3]}, 64 * -(-1000 // 36)),
-        ({(*KERNEL, "ProblemSize"): 100}, 2),
-        ({(*KERNEL, "ProblemSize"): "10 * 10"}, 2),
-        ({(*KERNEL, "ProblemSize"): [100, 9, 5]}, 2 * 3 * 5),
-        ({(*KERNEL, "ProblemSize"): [100, 9, 5], (*KERNEL, "GridDivZ"): [2]}, 2 * 3 * 3),
+        ({"GridDivY": ...}, -(-4096 // 64) * 250),  # then LocalSize divides
+        ({"GridDivY": []}, -(-4096 // 64) * 1000),
+        ({"GridDivY": ["by", "tx + 1", 3]}, 64 * -(-1000 // 36)),
+        ({"ProblemSize": "10 * 10"}, 2),
+        ({"ProblemSize": [100, 9, 5], "GridDivZ": [2]}, 2 * 3 * 3),
     ],
 )
 def test_the_grid(problem, changes, grid):
-    assert problem(changes).grid({"bx": 32, "by": 4, "tx": 2}, np) == grid
+    changed = {f"{KERNEL}.{name}": value for name, value in changes.items()}
+    assert problem(changed).grid({"bx": 32, "by": 4, "tx": 2}, np) == grid
 
 
 @pytest.mark.parametrize(
@@ -131,24 +133,17 @@ def test_the_grid(problem, changes, grid):
     [
         ({}, 8 * 1 * 3),  # Language CUDA: blocks
         ({"GlobalSizeType": "OpenCL"}, 1 * 1 * 3),  # threads: 8 of 32, 1 of 4
-        ({"GlobalSizeType": "CUDA", "Language": "OpenCL"}, 8 * 1 * 3),
         ({"Language": "OpenCL", "GlobalSize": {"X": "100 * bx + 1", "Y": 9}}, 101 * 3),
     ],
 )
 def test_the_grid_as_ktt_writes_it(problem, changes, grid):
     """No problem size: the global size says it; nor a name of the benchmark."""
-    bare = {(*KERNEL, "ProblemSize"): ..., (*KERNEL, "GridDivX"): ..., (*KERNEL, "GridDivY"): ...}
-    sizes = {(*KERNEL, "GlobalSize"): {"X": "256 // bx", "Y": "(by + 3) // 4", "Z": 3}}
-    changed = {(*KERNEL, name): value for name, value in changes.items()}
-    t1 = problem(bare | sizes | {("General", "BenchmarkName"): ...} | changed)
+    sizes = dict.fromkeys(("ProblemSize", "GridDivX", "GridDivY"), ...)
+    sizes |= {"GlobalSize": {"X": "256 // bx", "Y": "(by + 3) // 4", "Z": 3}, **changes}
+    changed = {f"{KERNEL}.{name}": value for name, value in sizes.items()}
+    t1 = problem(changed | {"General": ...})
     assert t1.grid({"bx": 32, "by": 4, "tx": 2}, np) == grid
     assert (t1.name, t1.problem_size) == ("convolution_kernel", ())
-    assert problem(bare | sizes | {("General",): ...}).name == "convolution_kernel"
-
-
-def test_without_any_size(problem):
-    with pytest.raises(DseError, match="found neither ProblemSize nor GlobalSize, expected one of them"):
-        problem({(*KERNEL, "ProblemSize"): ..., (*KERNEL, "GlobalSize"): ...})
 
 
 def test_what_is_constant(problem):
@@ -157,59 +152,59 @@ def test_what_is_constant(problem):
         {"Name": "f", "Type": "float", "MemType": "Constant"},
         {"Name": "x", "Type": "float", "MemoryType": "Vector"},
     ]
-    found = problem({(*KERNEL, "Arguments"): arguments}).arguments
-    assert [(each.name, each.constant) for each in found] == [
-        ("argument 1", True),
-        ("f", True),
-        ("x", False),
-    ]
+    found = problem({f"{KERNEL}.Arguments": arguments}).arguments
+    assert [(each.name, each.constant) for each in found] == [("argument 1", True), ("f", True), ("x", False)]
 
 
 def test_shared_memory_may_be_an_expression(problem):
-    assert problem({(*KERNEL, "SharedMemory"): "4 * bx"}).shared_memory({"bx": 32}, np) == 128
-    assert problem({(*KERNEL, "SharedMemory"): None}).shared_memory({}, np) == 0
+    assert problem({f"{KERNEL}.SharedMemory": "4 * bx"}).shared_memory({"bx": 32}, np) == 128
+    assert problem({f"{KERNEL}.SharedMemory": None}).shared_memory({}, np) == 0
+
+
+NUMBERS = st.integers(0, 40)
+SUMS = st.tuples(st.sampled_from(("{0}", "{0} + {1}", "2 * {0} - {1}", "{0} / 2", "2**({0} % 5)")), NUMBERS)
+RANGES = st.tuples(NUMBERS, st.integers(1, 20), st.sampled_from((1, 2, 7))).map(
+    lambda it: f"range({it[0]}, {it[0] + it[1]}, {it[2]})"
+)
+LISTS = st.one_of(
+    st.lists(NUMBERS, min_size=1, max_size=5).map(str),
+    RANGES.map("list({})".format),
+    st.tuples(SUMS, RANGES).map(lambda it: f"[{it[0][0].format('i', it[0][1])} for i in {it[1]}]"),
+    st.tuples(RANGES, st.integers(2, 4)).map(lambda it: f"[i for i in {it[0]} if i % {it[1]} or i > 3]"),
+    RANGES.map("[2 * i for i in [j + 1 for j in {}]]".format),
+)
+
+
+@given(texts=st.lists(LISTS, min_size=1, max_size=3))
+def test_values_are_what_python_makes_of_them(tmp_path_factory, texts):
+    expected = eval(" + ".join(texts))
+    path = tmp_path_factory.mktemp("t1") / "T1.json"
+    file = copy.deepcopy(FILE)
+    file["ConfigurationSpace"]["TuningParameters"][4]["Values"] = " + ".join(texts)
+    path.write_text(json.dumps(file))
+    if len(set(expected)) == len(expected) > 0:
+        assert load(path).space.values["fw"] == tuple(expected)
+    else:
+        with pytest.raises(DseError, match=r"found no value|twice, expected each value once"):
+            load(path)
 
 
 @pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("[1, 2, 4]", (1, 2, 4)),
-        ("(1, 2)", (1, 2)),
-        ("[-1, 0.5, 2*3, 2**3]", (-1.0, 0.5, 6.0, 8.0)),
-        ("range(1, 9)", tuple(range(1, 9))),
-        ("range(3)", (0, 1, 2)),
-        ("list(range(8, 0, -3))", (8, 5, 2)),
-        ("[i for i in range(1, 10+1)]", tuple(range(1, 11))),
-        ("[32 * i for i in range(1, 4)]", (32, 64, 96)),
-        ("[x * x for x in [3, 1]]", (9, 1)),
-        ("[i / 2 for i in range(3)]", (0.0, 0.5, 1.0)),
-        ("[i for i in range(20) if i % 3 == 0 if i > 5]", (6, 9, 12, 15, 18)),
-        ("[2*i for i in [j + 1 for j in range(3)]]", (2, 4, 6)),
-        ("[7 for i in range(1)]", (7,)),
-        (" [1] + [2] + list((3, 4))", (1, 2, 3, 4)),
-    ],
+    ("text", "values"), [("(1, 2)", (1, 2)), ("range(1, 9)", tuple(range(1, 9))), (5.5, (5.5,))]
 )
-def test_values(problem, text, values):
-    assert problem({(*PARAMETERS, 4, "Values"): text}).space.values["fw"] == values
-
-
-VALUES = "ConfigurationSpace.TuningParameters[4].Values: "
+def test_other_forms_of_values(problem, text, values):
+    assert problem({f"{PARAMETERS}.4.Values": text}).space.values["fw"] == values
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ("[]", "found no value, expected at least one"),
-        ("[1, 1]", "found 1 twice, expected each value once"),
         ("['float', 'double']", "cannot read ''float'': found 'float', expected numbers only"),
         (["float"], "found 'float', expected numbers only"),
         ("[1, 2", "cannot read '[1, 2': '[' was never closed"),
         ("5", "cannot read '5': only lists, range(...), comprehensions over one name, and sums of these"),
         ("open('x')", "cannot read \"open('x')\": only lists"),
-        (
-            "[i for i in range(3) for j in range(3)]",
-            "cannot read '[i for i in range(3) for j in range(3)]': only",
-        ),
+        ("[i for i in range(3) for j in range(3)]", "cannot read '[i for i in range(3) for j in range(3)]'"),
         ("[j for i in range(3)]", "unknown name 'j' in 'j', expected one of i"),
         ("[a.b for a in [1]]", "cannot read 'a.b': Attribute is not part of"),
         ("range()", "cannot read 'range()': only lists"),
@@ -220,97 +215,53 @@ VALUES = "ConfigurationSpace.TuningParameters[4].Values: "
         ("list(range(10**6)) + [-1]", "found 1000001 values, expected at most 1000000"),
         ("[10**40]", "cannot read '10 ** 40': a constant is too large"),
         ("+".join(["[1]"] * 3000), "found a list nested too deeply, expected a plain one"),
-        (5.5, None),
         ({"a": 1}, "found {'a': 1}, expected numbers"),
     ],
 )
 def test_values_that_are_refused(problem, tmp_path, values, message):
-    if message is None:  # one number is a list of one
-        assert problem({(*PARAMETERS, 4, "Values"): values}).space.values["fw"] == (values,)
-        return
     with pytest.raises(DseError) as error:
-        problem({(*PARAMETERS, 4, "Values"): values})
-    assert str(error.value).startswith(f"{tmp_path / 'T1.json'}: {VALUES}{message}")
+        problem({f"{PARAMETERS}.4.Values": values})
+    where = "ConfigurationSpace.TuningParameters[4].Values"
+    assert str(error.value).startswith(f"{tmp_path / 'T1.json'}: {where}: {message}")
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("path", "value", "message"),
     [
+        (f"{PARAMETERS}.1.Name", ..., "[1].Name: found nothing, expected a value"),
+        (f"{PARAMETERS}.1.Name", "bx", "[1].Name: found 'bx' twice, expected each name once"),
+        (f"{PARAMETERS}.1.Name", "a b", ": parameters: found 'a b', expected a name that an expr"),
+        (PARAMETERS, "x" * 99, f": found '{'x' * 59}..., expected a valid "),
         (
-            {(*PARAMETERS, 1, "Name"): ...},
-            "ConfigurationSpace.TuningParameters[1].Name: found nothing, expected a value",
+            f"{CONDITIONS}.1.Expression",
+            "bx * fww > 1",
+            "[1].Expression: unknown name 'fww' in 'bx * fww > 1',",
         ),
+        (f"{CONDITIONS}.1.Expression", "bx >", "[1].Expression: cannot read 'bx >': invalid syntax"),
+        (f"{KERNEL}.LocalSize.X", "block_x", ".LocalSize.X: unknown name 'block_x' in 'block_x', expected"),
+        (f"{KERNEL}.LocalSize.X", ["bx"], ".LocalSize.X: found ['bx'], expected a number or an expression"),
+        (f"{KERNEL}.GridDivX", ["bx", "tz"], ".GridDivX[1]: unknown name 'tz' in 'tz', expected"),
         (
-            {(*PARAMETERS, 1, "Name"): 3},
-            "ConfigurationSpace.TuningParameters[1].Name: found 3, expected a valid string",
+            f"{KERNEL}.ProblemSize",
+            [0, 1],
+            ".ProblemSize: found [0, 1], expected one to three",
         ),
-        (
-            {(*PARAMETERS, 1, "Name"): "bx"},
-            "ConfigurationSpace.TuningParameters[1].Name: found 'bx' twice, expected each name once",
-        ),
-        (
-            {(*PARAMETERS, 1, "Name"): "a b"},
-            "ConfigurationSpace.TuningParameters: parameters: found 'a b', expected a name that an expr",
-        ),
-        (
-            {(*PARAMETERS,): "x" * 99},
-            f"ConfigurationSpace.TuningParameters: found '{'x' * 59}..., expected a valid ",
-        ),
-        (
-            {(*CONDITIONS, 1, "Expression"): "bx * fww > 1"},
-            "ConfigurationSpace.Conditions[1].Expression: unknown name 'fww' in 'bx * fww > 1', "
-            "expected one of bx, by, fw, pad, tx; did you mean fw?",
-        ),
-        (
-            {(*CONDITIONS, 1, "Expression"): "bx >"},
-            "ConfigurationSpace.Conditions[1].Expression: cannot read 'bx >': invalid syntax",
-        ),
-        (
-            {(*CONDITIONS, 1): {}},
-            "ConfigurationSpace.Conditions[1].Expression: found nothing, expected a value",
-        ),
-        (
-            {(*KERNEL, "LocalSize", "X"): "block_x"},
-            "KernelSpecification.LocalSize.X: unknown name 'block_x' in 'block_x', expected",
-        ),
-        (
-            {(*KERNEL, "LocalSize", "X"): ["bx"]},
-            "KernelSpecification.LocalSize.X: found ['bx'], expected a number or an expression",
-        ),
-        ({(*KERNEL, "LocalSize"): ...}, "KernelSpecification.LocalSize: found nothing, expected a value"),
-        (
-            {(*KERNEL, "GridDivX"): ["bx", "tz"]},
-            "KernelSpecification.GridDivX[1]: unknown name 'tz' in 'tz', expected",
-        ),
-        ({(*KERNEL, "GridDivX"): "bx"}, "KernelSpecification.GridDivX: found 'bx', expected a valid "),
-        (
-            {(*KERNEL, "ProblemSize"): []},
-            "KernelSpecification.ProblemSize: found [], expected one to three integers above 0",
-        ),
-        (
-            {(*KERNEL, "ProblemSize"): [0, 1]},
-            "KernelSpecification.ProblemSize: found [0, 1], expected one to three",
-        ),
-        (
-            {(*KERNEL, "ProblemSize"): ["n"]},
-            "KernelSpecification.ProblemSize: unknown name 'n'",
-        ),
-        (
-            {(*KERNEL, "SharedMemory"): "4 * n"},
-            "KernelSpecification.SharedMemory: unknown name 'n' in '4 * n', expected",
-        ),
-        (
-            {(*KERNEL, "Arguments", 0, "Type"): ...},
-            "KernelSpecification.Arguments[0].Type: found nothing, expected a value",
-        ),
+        (f"{KERNEL}.ProblemSize", ["n"], ".ProblemSize: unknown name 'n'"),
+        (f"{KERNEL}.SharedMemory", "4 * n", ".SharedMemory: unknown name 'n' in '4 * n', expected"),
     ],
 )
-def test_mistakes(problem, tmp_path, changes, message):
+def test_mistakes_are_named_by_their_field(problem, path, value, message):
     with pytest.raises(DseError) as error:
-        problem(changes)
-    assert str(error.value).startswith(f"{tmp_path / 'T1.json'}: {message}")
+        problem({path: value})
+    assert message in str(error.value)
+    assert str(error.value).split("T1.json: ")[1].startswith(path.split(".")[0])
     assert "\n" not in str(error.value)
+
+
+def test_a_grid_needs_a_size(problem):
+    with pytest.raises(DseError, match="found neither ProblemSize nor GlobalSize, expected one of them"):
+        problem({f"{KERNEL}.ProblemSize": ..., f"{KERNEL}.GlobalSize": ...})
 
 
 def test_files_that_are_no_t1_file(tmp_path):

@@ -4,14 +4,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from dse.errors import DseError
 from dse.hardware import gpus
+from dse.source.cache import Cache
+from dse.source.contract import Failure
 from dse.source.launches import Array, Configuration, Descriptor, Unstated, configurations
 from dse.source.nvidia.compile.triton import Specialised
-from dse.source.nvidia.source import source_of
+from dse.source.nvidia.source import CUDA, source_of
+from dse.source.profiles import KernelProfile
 from dse.source.readers import Given, load
 
 pytest.importorskip("triton")
@@ -155,38 +157,25 @@ def test_an_option_for_triton_with_a_cuda_file(tmp_path):
         load(path, Given(block=(32,), grid=(1,), signature=("i32",)))
 
 
-def test_the_command_asks_for_arrays_that_decide(run_dse, monkeypatch, tmp_path):
-    monkeypatch.setenv("DSE_CACHE", str(tmp_path))
+def test_arrays_that_decide_are_asked_for(monkeypatch, tmp_path):
+    """An array that ends programs, or says where others are read."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
-    command = ("rank", f"{FILE}:gather", "-g", "a100-pcie-40gb", "--json")
-    command += ("--signature", "*fp16,*fp16,*i32,*i32,i32", "--constexpr", "BLOCK=128,256")
-    command += ("--num-warps", "2,4", "--grid", "cdiv(rows, BLOCK)", "--set", "rows=100000")
-    ran = run_dse(*command, "--arg", "ids=rows:int32:index", "--arg", "count=1:int32:100000")
-    assert (ran.code, ran.err) == (0, "")
-    assert ran.out.count('"rank"') == 4
-    # An array that ends programs, or says where others are read, is asked for.
-    for left, name, why in (("ids=rows:int32:index", "count", "ends or skips work"),
-                            ("count=1:int32:100000", "ids", "says where others are read")):  # fmt: skip
-        ran = run_dse(*command, "--arg", left)
-        assert (ran.code, ran.out) == (2, "")
-        assert f"gather: {name}: found no contents of the array, which {why}, expected {name}=" in ran.err
-        assert ran.err.endswith("(--arg)\n")
-        assert ran.err.count("\n") == 1
 
+    def counted(*arguments: str) -> KernelProfile | Failure:
+        given = replace(GATHER, arguments=arguments, tuned=(("BLOCK", (128,)), ("num_warps", (2,))))
+        source, (wanted,) = source_of(load(f"{FILE}:gather", given)), configured("gather", given)[1]
+        [made] = CUDA.characterise_all(source, 80, [wanted], cache=Cache(tmp_path / "cache"), workers=1)
+        return made
 
-def test_all_decorated_configurations_are_ranked(run_dse, monkeypatch, tmp_path):
-    monkeypatch.setenv("DSE_CACHE", str(tmp_path))
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
-    ran = run_dse(
-        *("rank", f"{FILE}:add", "-g", "h100-sxm", "--signature", "*fp32,*fp32,i32", "--csv"),
-        *("--grid", "cdiv(n, BLOCK)", "--set", "n=1000000"),
-    )
-    assert (ran.code, ran.err) == (0, "")
-    rows = [line.split(",") for line in ran.out.splitlines()]
-    at = [rows[0].index(name) for name in ("BLOCK", "num_warps")]
-    found = {tuple(row[place] for place in at) for row in rows[1:]}
-    assert found == {("256", "4"), ("512", "4"), ("512", "8"), ("4096", "8")}
-    assert np.all(np.diff([float(row[rows[0].index("time_s")]) for row in rows[1:]]) >= 0)
+    ids, count = "ids=rows:int32:index", "count=1:int32:100000"
+    assert isinstance(counted(ids, count), KernelProfile)
+    for left, name, why in (
+        (ids, "count", "ends or skips work"),
+        (count, "ids", "says where others are read"),
+    ):
+        failed = counted(left)
+        assert isinstance(failed, Failure)
+        assert f"gather: {name}: found no contents of the array, which {why}" in failed.message
 
 
 def test_what_heuristics_decide_is_known_to_the_grid_and_as_options(tmp_path):

@@ -296,7 +296,11 @@ DSE_DEVICE unsigned __umulhi(unsigned a, unsigned b) { return ((unsigned long lo
 DSE_DEVICE int __mulhi(int a, int b) { return ((long long)a * b) >> 32; }
 DSE_DEVICE int __mul24(int a, int b) { return ((a << 8) >> 8) * ((b << 8) >> 8); }
 DSE_DEVICE unsigned __umul24(unsigned a, unsigned b) { return (a & 0xffffff) * (b & 0xffffff); }
-DSE_DEVICE unsigned __byte_perm(unsigned a, unsigned b, unsigned s) { return __builtin_amdgcn_perm(b, a, s); }
+// CUDA selects bytes by nibbles, of which three bits count; the hardware by bytes.
+DSE_DEVICE unsigned __byte_perm(unsigned a, unsigned b, unsigned s)
+{
+    return __builtin_amdgcn_perm(b, a, (s & 7) | (s & 0x70) << 4 | (s & 0x700) << 8 | (s & 0x7000) << 12);
+}
 #define DSE_CHOICE(type)                                                                                               \
     static __host__ __device__ __forceinline__ type min(type a, type b) { return b < a ? b : a; }                      \
     static __host__ __device__ __forceinline__ type max(type a, type b) { return a < b ? b : a; }

@@ -124,7 +124,7 @@ def _compute_action(bound: BoundProgram, step: Step, usual: bool | None) -> Acti
     rule, it is an error only if an address or a branch does use the result.
     """
     try:
-        evaluate, slots, reads = bind(step, bound.slot_of)
+        evaluate, slots, reads = bound.functions[step.index] = bind(step, bound.slot_of)
     except Unsupported as reason:
         return _unsupported_action(step, str(reason))
     reads = () if step.given else reads

@@ -5,7 +5,8 @@ them off (shifts, compares), and says for how many trips more this holds. It rai
 result does not change by the same in every trip.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
 
 import numpy as np
 
@@ -23,9 +24,9 @@ from dse.source.nvidia.execute.register_changes import (
     signed,
     times,
 )
-from dse.source.nvidia.sass.operands import RZ, URZ, Operand
+from dse.source.nvidia.sass.operands import RZ, URZ, Operand, P
 from dse.source.nvidia.sass.program import Step
-from dse.source.nvidia.sass.semantics import logic
+from dse.source.nvidia.sass.semantics import ZERO, joined, logic, total
 
 _PAIRS = range(-(2**61), 2**61)  # 64-bit values whose trips are computed
 _INSIDE_TOO = "it changes in a loop inside too"
@@ -51,10 +52,34 @@ def _integers(step: Step) -> range:
     return UINT32 if step.has("U32") else INT32
 
 
-def _move(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
-    if step.has("64"):
-        raise Irregular("a pair moves")
-    registers.set(step.targets[0], registers.change(_values(step)[0]), lanes)
+def _linear(registers: RegisterChanges, step: Step, lanes: Lanes, factors: Sequence[Operand] = ()) -> None:
+    """A result that is a sum: it changes by what it differs by in two places that are the change apart.
+
+    Other registers than `factors` of what changes are zero there, as they make no difference.
+    """
+    values = [(operand, registers.change(operand)) for operand in _values(step)]
+    kept = [factor.slot for factor in factors]
+    evaluate, written, _ = registers.machine.bound.functions[step.index]
+    here, there = list(registers.machine.r), list(registers.machine.r)
+    for slot in step.reads:
+        if (change := registers.by_slot.get(slot)) is not None:
+            here[slot] = np.maximum(-change, 0).astype(np.uint32)
+            there[slot] = np.maximum(change, 0).astype(np.uint32)
+        elif slot < P and slot not in kept:
+            here[slot] = there[slot] = ZERO
+    before, after = evaluate(here, lanes), evaluate(there, lanes)
+    words = sum(slot < P for slot in written)
+    if words == 1:
+        registers.set(step.targets[0], after[0].astype(np.int64) - before[0], lanes)
+    elif words == 2:
+        # No source may overflow, and no low word: the high word would not take the carry.
+        _, kinds = step.row.kinds(step.modifiers)
+        for place, (operand, change) in enumerate(values):
+            if change is not None:
+                integers = INT32 if kinds[place : place + 1] == "i" else UINT32
+                registers.limit(registers.value(operand, integers), change, integers, lanes)
+        change = (joined(*after[:2]) - joined(*before[:2])).view(np.int64)
+        registers.set_pair(step, change, evaluate(registers.machine.r, lanes)[0], lanes)
 
 
 def _to_uniform(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
@@ -69,115 +94,59 @@ def _to_uniform(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
 
 
 def _add(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
-    values = _values(step)
-    if step.has("64"):
-        total: Change = None
-        low = np.zeros((1, 1), np.int64)
-        for value in values:
-            _keep_pair(registers, value, lanes)
-            total = plus(total, registers.pair_change(value))
-            low = low + registers.value(value, UINT32)
-        registers.set_pair(step, total, low & 0xFFFFFFFF, lanes)
-        return
-    change: Change = None
-    for value in values:
-        change = plus(change, registers.change(value))
     if step.has("X") or _carries(step):
-        _keep_carry(registers, [(value, registers.change(value)) for value in values], lanes)
-    registers.set(step.targets[0], change, lanes)
+        terms = [(registers.value(term, UINT32), registers.change(term)) for term in _values(step)]
+        _keep_carry(registers, terms, lanes)
+    _linear(registers, step, lanes)
 
 
-def _keep_carry(registers: RegisterChanges, terms: list[tuple[Operand, Change]], lanes: Lanes) -> None:
+def _keep_carry(registers: RegisterChanges, terms: list[tuple[np.ndarray, Change]], lanes: Lanes) -> None:
     """No term and no sum may overflow, or the carry would change."""
-    total, change = np.zeros((1, 1), np.int64), None
-    for operand, term in terms:
-        value = registers.value(operand, UINT32)
-        registers.limit(value, term, UINT32, lanes)
-        total, change = total + value, plus(change, term)
+    for value, change in terms:
+        registers.limit(value, change, UINT32, lanes)
     # an incoming carry may add one
-    registers.limit(total & 0xFFFFFFFF, change, UINT32[:-1], lanes)
+    values, changes = zip(*terms, strict=True)
+    registers.limit(total(*values) & 0xFFFFFFFF, reduce(plus, changes), UINT32[:-1], lanes)
 
 
 def _multiply_add(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
-    a, b, c = _values(step)[:3]
-    if step.has("MOV"):
-        registers.set(step.targets[0], registers.change(c), lanes)
-        return
     if step.has("HI") or _carries(step):
         raise Irregular("the high word of a product changes")
-    change_a, change_b = registers.change(a), registers.change(b)
+    a, b, c = _values(step)[:3]
+    change_a, change_b, _ = (registers.change(operand) for operand in (a, b, c))
     if change_a is not None and change_b is not None:
         raise Irregular("both factors change")
     if (change_a is not None and registers.change_inside(b)) or (
         change_b is not None and registers.change_inside(a)
     ):
         raise Irregular("the other factor changes in a loop inside")
-    integers = _integers(step)
-    value_a, value_b = registers.value(a, integers), registers.value(b, integers)
-    product = plus(times(change_a, value_b), times(change_b, value_a))
-    if not step.has("WIDE"):
-        registers.set(step.targets[0], plus(product, registers.change(c)), lanes)
-        return
-    registers.limit(value_a, change_a, integers, lanes)
-    registers.limit(value_b, change_b, integers, lanes)
-    _keep_pair(registers, c, lanes)
-    low = (value_a * value_b + _low_word(registers, c)) & 0xFFFFFFFF
-    registers.set_pair(step, plus(product, registers.pair_change(c)), low, lanes)
-
-
-def _keep_pair(registers: RegisterChanges, operand: Operand, lanes: Lanes) -> None:
-    """The low word of a pair may not overflow: its high word would not take the carry."""
-    change = registers.change(operand)
-    if change is not None:
-        registers.limit(registers.value(operand, UINT32), change, UINT32, lanes)
-
-
-def _low_word(registers: RegisterChanges, operand: Operand) -> np.ndarray:
-    """The low word of a 64-bit source."""
-    slots = registers.machine.bound.slots
-    place = (operand.bank, operand.offset)
-    if operand.kind == "constant" and ("constant", place) not in slots:
-        return registers.machine.r[slots["pair", place]].astype(np.int64)
-    return registers.value(operand, UINT32)
+    _linear(registers, step, lanes, (a, b))
 
 
 def _scaled_add(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     values = _values(step)
     a, b, shift = values[0], values[1], int(values[-1].text, 0)
-    shifted_change = times(registers.change(a), 2**shift)
-    if not step.has("HI"):
-        total_change = plus(shifted_change, registers.change(b))
-        if _carries(step):
-            shifted = (registers.value(a, UINT32) << shift) & 0xFFFFFFFF
-            registers.limit(shifted, shifted_change, UINT32, lanes)
-            added = registers.value(b, UINT32)
-            registers.limit(added, registers.change(b), UINT32, lanes)
-            registers.limit((shifted + added) & 0xFFFFFFFF, total_change, UINT32, lanes)
-        registers.set(step.targets[0], total_change, lanes)
-        return
-    upper = values[2] if len(values) > 3 else None
-    if upper is not None and registers.change(upper) is not None:
+    if step.has("HI"):
         if _carries(step):
             raise Irregular("the high word of a shifted pair changes")
-        high = _shifted_high_word(registers, a, upper, shift, lanes)
+        upper, integers = values[2] if len(values) > 3 else None, INT32 if step.has("SX32") else UINT32
+        high = _shifted_high_word(registers, a, upper, shift, integers, lanes)
         registers.set(step.targets[0], plus(high, registers.change(b)), lanes)
         return
-    # the high word stays as long as the low one does not overflow
-    if step.has("SX32"):
-        registers.limit(registers.value(a, INT32), registers.change(a), INT32, lanes)
-    low = (registers.value(a, UINT32) << shift) & 0xFFFFFFFF
-    registers.limit(low, shifted_change, UINT32, lanes)
-    if step.has("X"):
-        registers.limit(registers.value(b, UINT32), registers.change(b), UINT32, lanes)
-    registers.set(step.targets[0], registers.change(b), lanes)
+    if _carries(step):
+        shifted = (registers.value(a, UINT32) << shift) & 0xFFFFFFFF
+        scaled = shifted, times(registers.change(a), 2**shift)
+        _keep_carry(registers, [scaled, (registers.value(b, UINT32), registers.change(b))], lanes)
+    _linear(registers, step, lanes)
 
 
 def _shift(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     low, by, high = _values(step)[:3]
     if step.has("L") and step.has("HI") and step.has("U64") and by.kind == "number":
-        registers.set(
-            step.targets[0], _shifted_high_word(registers, low, high, int(by.text, 0), lanes), lanes
-        )
+        if registers.change_inside(low, high):
+            raise Irregular(_INSIDE_TOO)
+        change = _shifted_high_word(registers, low, high, int(by.text, 0), UINT32, lanes)
+        registers.set(step.targets[0], change, lanes)
         return
     if registers.change(by) is not None or by.kind != "number" or step.has("U64", "S64"):
         raise Irregular("a shift of a pair, or by what changes")
@@ -185,7 +154,7 @@ def _shift(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
         raise Irregular(_INSIDE_TOO)
     count = int(by.text, 0)
     if step.has("L") and not step.has("HI"):
-        registers.set(step.targets[0], times(registers.change(low), 2**count), lanes)
+        _linear(registers, step, lanes)
         return
     if step.has("L") or not step.has("HI") or registers.change(low) is not None:
         raise Irregular("a funnel shift")
@@ -201,15 +170,25 @@ def _shift(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
 
 
 def _shifted_high_word(
-    registers: RegisterChanges, low: Operand, high: Operand, count: int, lanes: Lanes
+    registers: RegisterChanges,
+    low: Operand,
+    high: Operand | None,
+    count: int,
+    integers: range,
+    lanes: Lanes,
 ) -> Change:
-    """Find the change of the high word of a pair shifted left, while its low word does not overflow."""
-    if registers.change_inside(low, high):
+    """Find the change of the high word of a pair shifted left, while its low word does not overflow.
+
+    Where no high word is named, the low one is read as one of `integers`.
+    """
+    operands = [operand for operand in (low, high) if operand is not None]
+    if high is not None and registers.change(high) is not None and registers.change_inside(*operands):
         raise Irregular(_INSIDE_TOO)
-    change = plus(registers.change(low), times(registers.change(high), BITS_32))
+    change = registers.change(low)
+    registers.limit(registers.value(low, integers), change, integers, lanes)
+    change = plus(change, times(registers.change(high), BITS_32)) if high is not None else change
     if change is None:
         return None
-    _keep_pair(registers, low, lanes)
     low_change = signed(change * 2**count)
     registers.limit((registers.value(low, UINT32) << count) & 0xFFFFFFFF, low_change, UINT32, lanes)
     return (change * 2**count - low_change) >> 32
@@ -254,31 +233,15 @@ def _logic(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
             registers.set(target, changed, lanes)
 
 
-def _select(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
-    a, b = _values(step)[:2]
-    condition = _condition(step)
-    holds = registers.machine.r[condition.slot] != condition.negate
-    first, second = or_zero(registers.change(a)), or_zero(registers.change(b))
-    registers.set(step.targets[0], np.where(holds, first, second), lanes)
-
-
 def _minimum(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
-    values = _values(step)
-    integers = _integers(step)
-    if step.opcode.endswith("VIADDMNMX"):
-        total = (registers.value(values[0], UINT32) + registers.value(values[1], UINT32)) & 0xFFFFFFFF
-        left = total if integers is UINT32 else signed(total)
-        left_change = plus(registers.change(values[0]), registers.change(values[1]))
-        other = values[2]
-    else:
-        left, left_change, other = (
-            registers.value(values[0], integers),
-            registers.change(values[0]),
-            values[1],
-        )
-    right, right_change = registers.value(other, integers), registers.change(other)
+    values, integers = _values(step), _integers(step)
     if registers.change_inside(*values):
         raise Irregular(_INSIDE_TOO)
+    *terms, other = values  # VIADDMNMX: of the sum of two and a third
+    word = total(*(registers.value(term, UINT32) for term in terms)) & 0xFFFFFFFF
+    left = word if integers is UINT32 else signed(word)
+    left_change = reduce(plus, map(registers.change, terms))
+    right, right_change = registers.value(other, integers), registers.change(other)
     for test in ("LT", "EQ"):
         _keep_order(registers, test, (left, left_change), (right, right_change), integers, lanes)
     condition = _condition(step)
@@ -297,7 +260,7 @@ def _compare(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
         if any(side.kind != "register" for side in (a, b)):
             raise Irregular("a compare of a pair with a constant")
         for side in (a, b):
-            _keep_pair(registers, side, lanes)
+            registers.limit(registers.value(side, UINT32), registers.change(side), UINT32, lanes)
         integers = _PAIRS
         left, right = ((_pair(registers, side), registers.pair_change(side)) for side in (a, b))
         if any((abs(value) >= _PAIRS.stop).any() for value, _ in (left, right)):
@@ -352,13 +315,12 @@ def _keep_order(
 RULES: dict[str, Callable[[RegisterChanges, Step, Lanes], None]] = {
     opcode: rule
     for rule, opcodes in {
-        _move: "MOV UMOV",
+        _linear: "MOV UMOV SEL USEL",
         _to_uniform: "R2UR",
         _add: "IADD3 UIADD3 IADD VIADD UVIADD",
         _multiply_add: "IMAD UIMAD",
         _scaled_add: "LEA ULEA",
         _shift: "SHF USHF",
-        _select: "SEL USEL",
         _minimum: "IMNMX UIMNMX VIMNMX UVIMNMX VIADDMNMX UVIADDMNMX",
         _compare: "ISETP UISETP",
     }.items()

@@ -239,24 +239,26 @@ class Examination:
         stride = self.strides.get(step.index)
         if stride is None:
             return False
-        address = self.machine.base(step, step.memory[-1], True) + step.memory[-1].offset
-        shape = np.broadcast_shapes(address.shape, lanes.mask.shape)
-        address = np.broadcast_to(address, shape)
-        touched = np.unique((address >> REGION_BITS)[np.broadcast_to(lanes.mask, shape)]).tolist()
+        address, touched = self._touched(step, lanes)
         if any(regions.get(number) is not None for number in touched):
             return False
         region = range(1 << REGION_BITS)
         self.registers.limit(address & (len(region) - 1), np.full((1, 1), stride), region, lanes)
         return True
 
+    def _touched(self, step: Step, lanes: Lanes) -> tuple[np.ndarray, list[int]]:
+        """(addresses in global memory, the regions of memory that they are in)."""
+        address = self.machine.base(step, step.memory[-1], True) + step.memory[-1].offset
+        address = np.broadcast_to(address, np.broadcast_shapes(address.shape, lanes.mask.shape))
+        regions = np.unique((address >> REGION_BITS)[np.broadcast_to(lanes.mask, address.shape)])
+        return address, regions.tolist()
+
     def _of_evenly_filled(self, step: Step, lanes: Lanes) -> np.ndarray | None:
         """The change of a word that is loaded from an argument whose words are evenly apart."""
         stride, whole = self.strides.get(step.index), step.pipe == "global" and step.bytes == 4
         if stride is None or stride % 4 or not whole or not step.targets:
             return None
-        address = self.machine.base(step, step.memory[-1], True) + step.memory[-1].offset
-        address = np.broadcast_to(address, np.broadcast_shapes(address.shape, lanes.mask.shape))
-        touched = np.unique((address >> REGION_BITS)[np.broadcast_to(lanes.mask, address.shape)]).tolist()
+        address, touched = self._touched(step, lanes)
         memory = self.machine.memory
         apart = memory.apart(touched[0]) if len(touched) == 1 else None
         if apart is None:

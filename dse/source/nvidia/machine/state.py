@@ -78,6 +78,8 @@ class BoundProgram:
         self.loads_global = any(
             step.needed and step.pipe == "global" and step.targets for step in program.steps
         )
+        # (evaluate, slots written, slots read) of steps that are computed
+        self.functions: dict[int, tuple[Callable[..., list[np.ndarray]], list[int], tuple[int, ...]]] = {}
         self.actions: list[list[tuple[Step, Action]]] = []  # of each basic block
         self.less: dict[Purpose, BoundProgram] = {}  # the same for other purposes, once they are asked for
 

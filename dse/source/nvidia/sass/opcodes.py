@@ -120,21 +120,6 @@ class Opcode:
         """Whether a box of a tensor is moved."""
         return self.kind in ("box load", "box store")
 
-    @property
-    def stores(self) -> bool:
-        """Whether memory is written and nothing is given back."""
-        return self.kind in ("store", "reduction", "box store")
-
-    @property
-    def atomic(self) -> bool:
-        """Whether memory is changed in one step, with or without its old value given back."""
-        return self.kind in ("atomic", "reduction")
-
-    @property
-    def branches(self) -> bool:
-        """Whether the next instruction may be elsewhere, or none."""
-        return self.kind in ("branch", "indirect branch", "end")
-
 
 @cache
 def kinds_of(form: str, modifiers: Modifiers) -> tuple[str, str]:

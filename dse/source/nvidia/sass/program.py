@@ -32,7 +32,8 @@ class Step:
     index: int
     address: int
     instruction: SassInstruction
-    opcode: str  # without modifiers: the name of a row of OPCODES
+    row: Opcode
+    opcode: str  # without modifiers
     modifiers: tuple[str, ...]
     pipe: Pipe
     kind: Kind  # of access, or of branch
@@ -65,7 +66,7 @@ class Step:
     @property
     def stores(self) -> bool:
         """Whether it writes memory and gives nothing back."""
-        return OPCODES[self.opcode].stores
+        return self.kind in ("store", "reduction", "box store")
 
     @property
     def fp32_ops(self) -> int:
@@ -80,7 +81,7 @@ class Step:
     @property
     def of_box(self) -> bool:
         """Whether it moves a box of a tensor between global and shared memory."""
-        return OPCODES[self.opcode].of_box
+        return self.row.of_box
 
     @property
     def coordinates(self) -> tuple[Operand, ...]:
@@ -90,12 +91,12 @@ class Step:
     @property
     def atomic(self) -> bool:
         """Whether it changes memory in one step, with or without its old value given back."""
-        return OPCODES[self.opcode].atomic
+        return self.kind in ("atomic", "reduction")
 
     @property
     def branches(self) -> bool:
         """Whether the next instruction may be elsewhere, or none."""
-        return OPCODES[self.opcode].branches
+        return self.kind in ("branch", "indirect branch", "end")
 
     @property
     def conditional(self) -> bool:
@@ -214,6 +215,7 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
         index=index,
         address=instruction.address,
         instruction=instruction,
+        row=row,
         opcode=row.name,
         modifiers=modifiers,
         pipe=_pipe(row, modifiers, listing.arch),

@@ -111,7 +111,6 @@ def test_spills_and_warnings_are_told(write):
     [
         ("scale<3>", "_Z5scaleILi3EEvPf"),
         ("negate", "_Z6negatePf"),
-        ("_Z6negatePf", "_Z6negatePf"),
         ("clear", "clear"),
     ],
 )
@@ -295,19 +294,10 @@ def test_without_the_extra_it_says_what_to_install(write, monkeypatch: pytest.Mo
         elf.read(made.cubin, "k.cubin")
 
 
-def test_importing_loads_none_of_the_extra(run_python):
-    ran = run_python(
-        "import sys, dse.source.nvidia.compile.nvrtc, dse.source.nvidia.sass.disassemble\n"
-        "print({'cuda', 'elftools', 'jax', 'numpy'} & set(sys.modules))"
-    )
-    assert (ran.out, ran.err) == ("set()\n", "")
-
-
-@pytest.mark.parametrize("name", ["pad", "T", "x", "size", "value", "warpSize"])
-def test_a_macro_may_have_a_name_that_the_compilers_own_header_uses(write, name: str):
-    made = compile_source(
-        read_source(write(f"__global__ void f(float* q) {{ q[0] = {name} + 1; }}")), 80, {name: 3}
-    )
+def test_macros_may_have_names_that_the_compilers_own_header_uses(write):
+    names = ("pad", "T", "x", "size", "value", "warpSize")
+    path = write(f"__global__ void f(float* q) {{ q[0] = {' + '.join(names)}; }}")
+    made = compile_source(read_source(path), 80, dict.fromkeys(names, 3))
     assert isinstance(made, Compiled), made
 
 

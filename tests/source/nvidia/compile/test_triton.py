@@ -12,7 +12,7 @@ from dse.source.contract import Failure, Passed, lasting
 from dse.source.nvidia.compile import triton as subject
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.triton import Specialised, TritonSource
-from dse.source.nvidia.compile.triton_function import function, names_in
+from dse.source.nvidia.compile.triton_function import function
 
 pytest.importorskip("triton")
 
@@ -159,12 +159,6 @@ def test_tensor_descriptors_become_what_the_code_takes(file, arch, first):
         assert [each.box for each in passed if each.part == "map"] == [(64, 32)] * 2
 
 
-def test_heuristics_are_asked(file):
-    source = subject.read_source(file, "whole", ("*fp32", ""))
-    assert told(source, None, 1000)["BLOCK"] == 1024
-    assert told(source, None, 1000, BLOCK=2048)["BLOCK"] == 2048
-
-
 def test_what_does_not_compile_is_a_result(file):
     source = scale(file)
     made = source.compile(80, source.settings((("BLOCK", 100),), (None, None, 4096, 1, 2.0)))
@@ -181,11 +175,6 @@ def test_the_digest_covers_what_the_kernel_calls(file):
     (file.parent / "beside.py").write_text(BESIDE.replace("x + x", "x + x + x"))
     assert scale(file).digest != before.digest
     assert subject.read_source(file, "scale", ("*fp32", "*fp32", "", "", "")).digest != scale(file).digest
-
-
-def test_kernels_of_a_file(file):
-    assert names_in(file) == ["scale", "total", "whole", "copy"]  # not what it imports
-    assert function(file, "scale").constexprs["UNROLL"] == 1
 
 
 @pytest.mark.parametrize(

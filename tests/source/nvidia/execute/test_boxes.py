@@ -1,24 +1,16 @@
 """Warps that act as one: elected threads, uniform registers, boxes of tensors, waits in shared memory."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from support import sass_code
 
 from dse.errors import DseError
-from dse.source.machine.launch import LaunchArguments, TensorMap, address_of
-from dse.source.nvidia.execute.interpret import bind_program, run
+from dse.source.machine.launch import TensorMap, address_of
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.sass.listing import parse
-from dse.source.nvidia.sass.program import SassProgram, program
 
-
-def toy(*code: str) -> SassProgram:
-    lines = [f"        /*{16 * place:04x}*/  {line} ;" for place, line in enumerate(code)]
-    return program(parse("\t.target sm_90\n\t.section .text.toy,\n" + "\n".join(lines), "toy.sass")[0])
-
-
-def ran(*code: str, threads: int = 64, arguments: tuple = (), blocks: int = 1) -> Machine:
-    launch = LaunchArguments((blocks, 1, 1), (threads, 1, 1), arguments)
-    return run(bind_program(toy(*code)), launch, [(block, 0, 0) for block in range(blocks)])
+ran = partial(sass_code.ran, arch=90, threads=64)
 
 
 def addresses(machine: Machine, place: int = 0) -> list[int]:

@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.sass_code import program_of
 
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.execute.change_rules import RULES
 from dse.source.nvidia.execute.interpret import bind_program
 from dse.source.nvidia.execute.register_changes import FOR_EVER, Irregular, RegisterChanges
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.sass.listing import parse
 from dse.source.nvidia.sass.operands import P
-from dse.source.nvidia.sass.program import program
 
 SOURCES = (5, 6, 7, 8, 9)  # registers that may change
 INSTRUCTIONS = [
@@ -20,6 +19,9 @@ INSTRUCTIONS = [
     "IADD3 R4, R5, R6, R7",
     "IADD3 R4, -R5, R6, RZ",
     "IADD3 R4, P0, R5, R6, RZ",
+    "IADD3 R4, P0, P2, R5, R6, R7",
+    "MOV.64 R4, R8",
+    "SEL.64 R4, R6, R8, P1",
     "IADD3.X R4, P0, R5, R6, RZ, P1, !PT",
     "IMAD R4, R5, R6, R7",
     "IMAD R4, R5, 0x7, R6",
@@ -48,10 +50,8 @@ INSTRUCTIONS = [
 
 def machine_for(instruction: str) -> Machine:
     """One warp; an address and a branch depend on what the instruction writes."""
-    code = (instruction, "LDG.E R20, [R4.64]", "@P0 BRA 0x0", "EXIT")
-    lines = "\n".join(f"  /*{16 * number:04x}*/ {line} ;" for number, line in enumerate(code))
-    (listing,) = parse(f"\t.target sm_80\n\t.section .text.toy,\n{lines}", "toy.sass")
-    return Machine(bind_program(program(listing)), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
+    code = program_of(instruction, "LDG.E R20, [R4.64]", "@P0 BRA 0x0", "EXIT")
+    return Machine(bind_program(code), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
 
 
 @pytest.mark.parametrize("instruction", INSTRUCTIONS)

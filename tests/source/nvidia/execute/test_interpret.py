@@ -1,50 +1,25 @@
 """Kernels run through the interpreter, held against the same work done in NumPy."""
 
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.sass_code import bound, launched, program_of, ran
 
 from dse.errors import DseError
-from dse.source.machine.launch import REGION_BITS, Dimensions, LaunchArguments, UnknownArgument, address_of
-from dse.source.nvidia.execute.interpret import bind_program, run
+from dse.source.machine.launch import REGION_BITS, UnknownArgument, address_of
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
-from dse.source.nvidia.machine.state import BoundProgram, Machine
-from dse.source.nvidia.sass.listing import Listing, parse
-from dse.source.nvidia.sass.program import program
+from dse.source.nvidia.machine.state import Machine
 
-LISTINGS = Path(__file__).parents[1] / "listings"
 ARCHS = (75, 80, 90, 120)
 SKIPPED_AND_RUN = (LoopPolicy.ESTIMATE, LoopPolicy.RUN)
-BANKS = {2: (8).to_bytes(8, "little")}  # of spmv: what the compiler adds to its columns' addresses
-
-
-@cache
-def listings(arch: int) -> dict[str, Listing]:
-    text = (LISTINGS / f"sm_{arch}.sass").read_text()
-    return {listing.kernel: listing for listing in parse(text, f"sm_{arch}.sass")}
-
-
-@cache
-def ready(arch: int, kernel: str) -> BoundProgram:
-    return bind_program(program(listings(arch)[kernel]))
 
 
 def launch(
-    kernel: str,
-    *arguments: Any,
-    grid: int | Dimensions = 4,
-    block: int | Dimensions = 256,
-    arch: int = 80,
-    **options: Any,
+    kernel: str, *arguments: Any, grid: Any = 4, block: Any = 256, arch: int = 80, **options: Any
 ) -> Machine:
-    """All blocks of a launch, run."""
-    size = (grid, 1, 1) if isinstance(grid, int) else grid
-    threads = (block, 1, 1) if isinstance(block, int) else block
-    chosen = [(x, y, 0) for y in range(size[1]) for x in range(size[0])]
-    return run(ready(arch, kernel), LaunchArguments(size, threads, arguments, banks=BANKS), chosen, **options)
+    """All blocks of a launch of a stored kernel, run."""
+    return launched(bound(kernel, arch), grid, block, *arguments, **options)
 
 
 def total(machine: Machine) -> np.ndarray:
@@ -148,32 +123,9 @@ def test_divergent_warps_run_both_ways_and_meet_again():
     assert accesses(machine, "STG")[[0, 3]].tolist() == [32 + 32, 1024 + 1024 - third]  # the last one whole
 
 
-@pytest.mark.parametrize(
-    ("arch", "d", "e", "f"),
-    [
-        (75, 37, 11, 317),
-        (80, -5, 3_000_000_000, 2**40),
-        (80, 1, 1, -7),
-        (90, 2**31 - 1, 65537, 3),
-        (120, -12, 7, 1_000_000_007),
-    ],
-)
-def test_division(arch, d, e, f):
-    machine = launch("divide", None, None, d, e, np.int64(f), arch=arch)
-    (found,) = places(machine, "STG", 1)
-    expected = []
-    for i in range(-300, 1024 - 300):
-        q, r = int(i / d), i - int(i / d) * d
-        t = int(abs(i * 1000003) // abs(f)) * (1 if (i < 0) == (f < 0) else -1)
-        k, m = int(i / 7), i - int(i / 13) * 13
-        expected.append(4 * (q * 3 + r * 5 + ((i % 2**32 // e) & 0xFFFF) + k + m + (t & 0xFFFF)))
-    assert found.tolist() == expected
-
-
-@pytest.mark.parametrize("arch", ARCHS)
-def test_loop_whose_length_is_data(arch):
+def test_loop_whose_length_is_data():
     data = np.arange(1, 1025, dtype=np.int32)
-    machine = launch("collatz", data, None, arch=arch)
+    machine = launch("collatz", data, None)
     trips = []
     for value in data.tolist():
         count = 0
@@ -209,25 +161,6 @@ def test_sparse_matrix_vector(arch):
     assert np.array_equal(np.sort(counted[3]), np.sort(4 * columns))
     assert np.concatenate(places(machine, "STG", 4)).tolist() == [4 * i for i in range(n)]
     assert not machine.unknown
-
-
-@pytest.mark.parametrize("arch", ARCHS)
-def test_bit_instructions(arch):
-    machine = launch("bits", None, arch=arch)
-    first, second = places(machine, "STG", 0)
-    for i in range(1024):
-        x = i * 2654435761 % 2**32
-        leading = 32 - x.bit_length()
-        lowest = (x & -x).bit_length()
-        reverse = int(f"{x:032b}"[::-1], 2) >> 20
-        y = x * x
-        z = 64 - y.bit_length() + y.bit_count()
-        b = (x & 0xFF) | ((i & 0xFF) << 8) | (x >> 8 & 0xFF) << 16 | (x >> 24) << 24
-        # 0x3410 of (x, i): bytes 0, 1 of x, 0 of i, 3 of x
-        b = (x & 0xFFFF) | (i & 0xFF) << 16 | (x >> 24) << 24
-        p = x.bit_count() + leading + lowest
-        assert first[i] == 4 * ((p * 7 + reverse + z + (b & 63)) & 0xFFFF), i
-        assert second[i] == 4 * (min(max(i - 5, 0), 700) + abs(i - 100) + 100000), i
 
 
 @pytest.mark.parametrize("arch", ARCHS)
@@ -289,17 +222,6 @@ def test_nested_loops_with_barriers():
     assert loads[[0, 3]].tolist() == [32 * n, 1024 * n]
     assert np.array_equal(total(skipped), total(run_all))
     assert len(skipped.trace) < len(run_all.trace)
-
-
-@pytest.mark.parametrize("n", [1, 5, 40, 41, 500, 1501])
-def test_skipped_loops_count_exactly(n):
-    """The address moves by less than a sector a trip: counts repeat every eight trips."""
-    skipped, run_all = (
-        launch("walk", None, None, n, grid=1, block=(32, 4, 1), loops=loops) for loops in SKIPPED_AND_RUN
-    )
-    assert np.array_equal(total(skipped), total(run_all))
-    assert bool(skipped.repeats) == (n > 100)
-    assert accesses(skipped, "LDG")[[0, 3]].tolist() == [2 * n * 4, 2 * n * 128]
 
 
 def test_local_memory():
@@ -367,26 +289,19 @@ def test_endless_loop_ends_in_one_line():
     assert "\n" not in str(error.value)
 
 
-def _toy(*code: str) -> Listing:
-    lines = [f"        /*{16 * place:04x}*/  {line} ;" for place, line in enumerate(code)]
-    return parse("\t.target sm_80\n\t.section .text.toy,\n" + "\n".join(lines), "toy.sass")[0]
-
-
 def test_unknown_opcode_is_named():
     with pytest.raises(DseError, match=r"toy: instruction 0x10: opcode: found FROB\.X"):
-        program(_toy("S2R R0, SR_TID.X", "FROB.X R1, R0", "EXIT"))
+        program_of("S2R R0, SR_TID.X", "FROB.X R1, R0", "EXIT")
 
 
 def test_form_that_matters_but_has_no_rule_is_named():
     code = ("S2R R0, SR_TID.X", "HMUL2 R4, R0, R0", "STG.E [R2.64], R4", "EXIT")
-    run(
-        bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)]
-    )  # only stored: counted
+    ran(*code)  # only stored: counted
     code = ("S2R R0, SR_TID.X", "HMUL2 R2, R0, R0", "STG.E [R2.64], R1", "EXIT")
     with pytest.raises(DseError, match=r"toy: instruction 0x10 \(HMUL2 R2, R0, R0\)"):
-        run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
+        ran(*code)
     branch = ("HMUL2 R2, R0, R0", "ISETP.GE.AND P0, PT, R2, RZ, PT", "@P0 BRA 0x40", "NOP", "EXIT")
-    machine = run(bind_program(program(_toy(*branch))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
+    machine = ran(*branch)
     assert machine.sources == ["results of HMUL2"]  # data as any
 
 
@@ -398,95 +313,54 @@ def test_a_phase_is_over_when_it_is_waited_for_before_compute_capability_9():
         "@!P0 BRA 0x10",
         "EXIT",
     )
-    machine = run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
+    machine = ran(*code)
     assert warp_instructions(machine) == 5  # nobody waits a second time
 
 
 def test_threads_that_wait_for_ever_are_an_error():
     # half of the threads of a warp wait at a convergence point for the others, who wait at a barrier
     code = (
-        "S2R R0, SR_TID.X",
-        "ISETP.GE.AND P0, PT, R0, 0x10, PT",
-        "BSSY B0, 0x60",
-        "@P0 BRA 0x50",
-        "BSYNC B0",
-        "BAR.SYNC 0x0",
-        "EXIT",
+        "S2R R0, SR_TID.X; ISETP.GE.AND P0, PT, R0, 0x10, PT; BSSY B0, 0x60; @P0 BRA 0x50; BSYNC B0",
+        "BAR.SYNC 0x0; EXIT",
     )
     with pytest.raises(DseError, match="wait for others for ever"):
-        run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
+        ran(*code)
 
 
 def test_threads_that_break_out_are_not_waited_for():
     code = (
-        "S2R R0, SR_TID.X",
-        "ISETP.GE.AND P0, PT, R0, 0x10, PT",
-        "BSSY B0, 0x60",
-        "@P0 BREAK B0",
-        "@P0 BRA 0x70",
-        "NOP",
-        "BSYNC B0",
-        "EXIT",
+        "S2R R0, SR_TID.X; ISETP.GE.AND P0, PT, R0, 0x10, PT; BSSY B0, 0x60; @P0 BREAK B0; @P0 BRA 0x70",
+        "NOP; BSYNC B0; EXIT",
     )
-    machine = run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
+    machine = ran(*code)
     assert warp_instructions(machine) == 8
-
-
-def test_predicated_call_as_far_jump():
-    code = (
-        "S2R R0, SR_TID.X",
-        "ISETP.GE.AND P0, PT, R0, 0x20, PT",
-        "@P0 CALL.REL.NOINC 0x50",
-        "NOP",
-        "EXIT",
-        "EXIT",
-    )
-    machine = run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (96, 1, 1)), [(0, 0, 0)])
-    assert warp_instructions(machine) == 5 + 2 * 4
 
 
 def test_threads_that_have_ended_are_not_waited_for():
     code = (
-        "S2R R0, SR_TID.X",
-        "ISETP.GE.AND P0, PT, R0, 0x10, PT",
-        "BSSY B0, 0x60",
-        "@P0 BRA 0x70",
-        "NOP",
-        "NOP",
-        "BSYNC B0",
-        "EXIT",
+        "S2R R0, SR_TID.X; ISETP.GE.AND P0, PT, R0, 0x10, PT; BSSY B0, 0x60; @P0 BRA 0x70; NOP; NOP",
+        "BSYNC B0; EXIT",
     )
-    machine = run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
+    machine = ran(*code)
     # sixteen end while the others wait; these then end by themselves
     assert warp_instructions(machine) == 8 + 1
 
 
 def test_atomics_on_different_words_take_turns_apart():
     code = (
-        "S2R R0, SR_TID.X",
-        "LOP3.LUT R1, R0, 0x1, RZ, 0xc0, !PT",
-        "MOV R5, 0x3",
-        "ATOMS.ADD R3, [R1.X4], R5",
-        "LDS R4, [R3.X4]",
-        "EXIT",
+        "S2R R0, SR_TID.X; LOP3.LUT R1, R0, 0x1, RZ, 0xc0, !PT; MOV R5, 0x3; ATOMS.ADD R3, [R1.X4], R5",
+        "LDS R4, [R3.X4]; EXIT",
     )
-    machine = run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (64, 1, 1)), [(0, 0, 0)])
+    machine = ran(*code, threads=64)
     assert machine.r[3][0].tolist() == [3 * (thread // 2) for thread in range(64)]
 
 
 def test_offsets_shift_the_sectors():
     code = (
-        "S2R R0, SR_TID.X",
-        "MOV R5, 0x4",
-        "IMAD.WIDE R2, R0, R5, c[0x0][0x160]",
-        "LDG.E R4, [R2.64]",
-        "LDG.E R4, [R2.64+0x4]",
-        "LDG.E R4, [R2.64+0x20]",
-        "EXIT",
+        "S2R R0, SR_TID.X; MOV R5, 0x4; IMAD.WIDE R2, R0, R5, c[0x0][0x160]; LDG.E R4, [R2.64]",
+        "LDG.E R4, [R2.64+0x4]; LDG.E R4, [R2.64+0x20]; EXIT",
     )
-    machine = run(
-        bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (64, 1, 1), [None]), [(0, 0, 0)]
-    )
+    machine = ran(*code, threads=64, arguments=(None,))
     rows = [total(machine)[row : row + 3, 0].tolist() for row in machine.bound.memory_rows.values()]
     # requests, sectors, lines of two warps
     assert rows == [[2, 8, 2], [2, 10, 4], [2, 8, 4]]

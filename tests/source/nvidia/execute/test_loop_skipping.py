@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.sass_code import launched, program_of
 
 from dse.errors import DseError
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.execute.interpret import bind_program, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.sass.listing import parse
-from dse.source.nvidia.sass.program import SassProgram, program
+from dse.source.nvidia.sass.program import SassProgram
 
 
 def totals(machine: Machine) -> dict[tuple[int, int], np.ndarray]:
@@ -36,14 +36,9 @@ HEAD = (
 START = 16 * len(HEAD)  # address of the loop
 
 
-def toy(*code: str) -> SassProgram:
-    lines = [f"  /*{16 * place:04x}*/ {line} ;" for place, line in enumerate(code)]
-    return program(parse("\t.target sm_80\n\t.section .text.toy,\n" + "\n".join(lines), "toy.sass")[0])
-
-
 def loop(*body: str) -> SassProgram:
     """A loop over R4 = 0, 1, ... up to the first argument. R0 is the thread, R2 its pointer."""
-    return toy(
+    return program_of(
         *HEAD,
         *body,
         "IADD3 R4, R4, 0x1, RZ",
@@ -53,11 +48,9 @@ def loop(*body: str) -> SassProgram:
     )
 
 
-def launched(made: SassProgram, trips: int, contents: np.ndarray | None = None, **options: Any) -> Machine:
-    """Two warps."""
-    return run(
-        bind_program(made), LaunchArguments((1, 1, 1), (64, 1, 1), [trips, contents]), [(0, 0, 0)], **options
-    )
+def loop_run(made: SassProgram, trips: int, contents: np.ndarray | None = None, **options: Any) -> Machine:
+    """By two warps."""
+    return launched(bind_program(made), 1, 64, trips, contents, **options)
 
 
 def assert_same_counts(first: Machine, second: Machine) -> None:
@@ -71,7 +64,7 @@ def both(trips: int, *body: str, contents: np.ndarray | None = None) -> tuple[Ma
     """A loop skipped and run in full."""
     made = loop(*body)
     first, second = (
-        launched(made, trips, contents, loops=loops) for loops in (LoopPolicy.SKIP, LoopPolicy.RUN)
+        loop_run(made, trips, contents, loops=loops) for loops in (LoopPolicy.SKIP, LoopPolicy.RUN)
     )
     assert_same_counts(first, second)
     return first, second
@@ -177,7 +170,7 @@ NESTED = {
 def test_nested_loops_count_exactly(body, bound):
     head = (*HEAD, "MOV R5, RZ")
     around, inside = 16 * len(head), 16 * (len(head) + 1)
-    made = toy(
+    made = program_of(
         *head,
         "MOV R4, RZ",
         *body,
@@ -189,7 +182,7 @@ def test_nested_loops_count_exactly(body, bound):
         f"@P0 BRA {around:#x}",
         "EXIT",
     )
-    skipped, full = (launched(made, 24, loops=loops) for loops in (LoopPolicy.ESTIMATE, LoopPolicy.RUN))
+    skipped, full = (loop_run(made, 24, loops=loops) for loops in (LoopPolicy.ESTIMATE, LoopPolicy.RUN))
     assert_same_counts(skipped, full)
     assert not skipped.estimated
     assert skipped.repeats
@@ -201,7 +194,7 @@ GATHER = ["IMAD.WIDE R2, R4, R8, c[0x0][0x168]", "LDG.E R6, [R2.64]", "LEA R6, R
 def test_loops_whose_addresses_depend_on_data_are_estimated():
     data = 4 * (np.arange(2000, dtype=np.int32) % 7 * 4)
     made = loop(*GATHER)
-    found, full = launched(made, 600, data), launched(made, 600, data, loops=LoopPolicy.RUN)
+    found, full = loop_run(made, 600, data), loop_run(made, 600, data, loops=LoopPolicy.RUN)
     (estimated,) = found.estimated.values()
     assert estimated.trips > 550
     assert len(found.trace) < 50
@@ -211,7 +204,7 @@ def test_loops_whose_addresses_depend_on_data_are_estimated():
     np.testing.assert_allclose(*passes, rtol=estimated.spread + 1e-9)
     counts[rows["LDS"] + 2] = expected[rows["LDS"] + 2]
     np.testing.assert_array_equal(counts, expected)  # all else is exact
-    assert not launched(made, 600, data, loops=LoopPolicy.SKIP).estimated
+    assert not loop_run(made, 600, data, loops=LoopPolicy.SKIP).estimated
 
 
 def test_addresses_of_estimated_trips_follow_the_mean():
@@ -227,7 +220,7 @@ def test_addresses_of_estimated_trips_follow_the_mean():
         "IADD3.X R7, RZ, c[0x0][0x16c], RZ, P1, !PT",
         "LDG.E.U8 R9, [R6.64]",
     )
-    found, full = launched(made, 500, data), launched(made, 500, data, loops=LoopPolicy.RUN)
+    found, full = loop_run(made, 500, data), loop_run(made, 500, data, loops=LoopPolicy.RUN)
     step = next(step.index for step in made.steps if step.text.startswith("LDG.E.U8"))
 
     def places(machine: Machine) -> np.ndarray:
@@ -251,7 +244,7 @@ def test_addresses_of_estimated_trips_follow_the_mean():
 def test_data_that_steer_are_not_estimated(body, why):
     data = np.arange(400, dtype=np.int32) % 5 * 4
     made = loop("IMAD.WIDE R2, R4, R8, c[0x0][0x168]", "LDG.E R6, [R2.64]", *body)
-    found, full = (launched(made, 400, data, loops=loops) for loops in (LoopPolicy.ESTIMATE, LoopPolicy.RUN))
+    found, full = (loop_run(made, 400, data, loops=loops) for loops in (LoopPolicy.ESTIMATE, LoopPolicy.RUN))
     assert_same_counts(found, full)
     assert not found.estimated
     assert why in " ".join(found.irregular.values())
@@ -261,7 +254,7 @@ def test_data_that_steer_are_not_estimated(body, why):
     "body", [[], ["BAR.SYNC 0x0"], ["LDG.E R6, [R2.64]", "BAR.SYNC 0x0", "LDS R6, [R6]"]]
 )
 def test_endless_loops_are_proven(body):
-    made = bind_program(toy(*HEAD, *body, f"BRA {START:#x}", "EXIT"))
+    made = bind_program(program_of(*HEAD, *body, f"BRA {START:#x}", "EXIT"))
     with pytest.raises(DseError, match="toy: still running after 1000000000 basic blocks"):
         run(made, LaunchArguments((1, 1, 1), (64, 1, 1), [0, None]), [(0, 0, 0)], step_limit=10**9)
 
@@ -269,7 +262,7 @@ def test_endless_loops_are_proven(body):
 def test_blocks_that_went_on_do_not_keep_others_from_skipping():
     """Threads from 40 on leave the loop out and wait behind it."""
     head = (*HEAD, "ISETP.GE.AND P1, PT, R0, 0x28, PT", f"@P1 BRA {START + 16 * 6:#x}")
-    made = toy(
+    made = program_of(
         *head,
         "LDS R6, [R4.X4]",
         "IADD3 R4, R4, 0x1, RZ",
@@ -277,6 +270,6 @@ def test_blocks_that_went_on_do_not_keep_others_from_skipping():
         f"@P0 BRA {START + 16 * 2:#x}",
         "EXIT",
     )
-    skipped, full = (launched(made, 1000, loops=loops) for loops in (LoopPolicy.ESTIMATE, LoopPolicy.RUN))
+    skipped, full = (loop_run(made, 1000, loops=loops) for loops in (LoopPolicy.ESTIMATE, LoopPolicy.RUN))
     assert_same_counts(skipped, full)
     assert len(skipped.trace) < 30

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.sass_code import program_of
 
 from dse.source.machine.addresses import Addresses
 from dse.source.machine.launch import Dimensions, LaunchArguments
@@ -11,8 +12,7 @@ from dse.source.nvidia.execute.interpret import bind_program, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.execute.moved_blocks import addresses_of
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.sass.listing import parse
-from dse.source.nvidia.sass.program import SassProgram, program
+from dse.source.nvidia.sass.program import SassProgram
 
 HEAD = ("S2R R0, SR_TID.X", "S2R R1, SR_CTAID.X", "S2R R6, SR_CTAID.Y", "MOV R8, 0x4")
 PLACE = "IMAD R4, R1, 0x40, R0"  # of the thread in the row of blocks
@@ -21,8 +21,7 @@ LOOP = 16 * (len(HEAD) + 3)
 
 
 def toy(*code: str) -> SassProgram:
-    lines = [f"  /*{16 * place:04x}*/ {line} ;" for place, line in enumerate((*HEAD, *code, "EXIT"))]
-    return program(parse("\t.target sm_80\n\t.section .text.toy,\n" + "\n".join(lines), "toy.sass")[0])
+    return program_of(*HEAD, *code, "EXIT")
 
 
 STRIP = toy(PLACE, "IMAD R4, R6, 0x1000, R4", *LOAD)
@@ -37,10 +36,7 @@ def delayed(*then: str, load: tuple[str, ...] = LOAD, step: str = "0x1") -> Sass
     block.
     """
     return toy(
-        "MOV R10, c[0x0][0x168]",
-        "MOV R11, c[0x0][0x16c]",
-        "MOV R12, RZ",
-        "LDG.E R7, [R10.64]",
+        "MOV R10, c[0x0][0x168]; MOV R11, c[0x0][0x16c]; MOV R12, RZ; LDG.E R7, [R10.64]",
         *then,
         "IMAD R9, R7, R0, RZ",
         "IMAD R4, R1, 0x40, R9",
@@ -61,30 +57,20 @@ SKIPPED = delayed(BIG, f"@P1 BRA {LOOP + 16 * 7:#x}")  # and where threads go
 STEADY = toy(
     "MOV R12, RZ",
     PLACE,
-    "IMAD.WIDE R2, R4, R8, c[0x0][0x160]",
-    "LDG.E R5, [R2.64]",
-    "IADD3 R2, P1, R2, 0x1000, RZ",
-    "IMAD.X R3, RZ, RZ, R3, P1",
-    "IADD3 R12, R12, 0x1, RZ",
-    "ISETP.LT.AND P0, PT, R12, c[0x0][0x170], PT",
+    "IMAD.WIDE R2, R4, R8, c[0x0][0x160]; LDG.E R5, [R2.64]; IADD3 R2, P1, R2, 0x1000, RZ",
+    "IMAD.X R3, RZ, RZ, R3, P1; IADD3 R12, R12, 0x1, RZ; ISETP.LT.AND P0, PT, R12, c[0x0][0x170], PT",
     f"@P0 BRA {LOOP:#x}",
 )
 # 64-bit places: y * 2^33 + x * 64 + thread, times 4 by shifts of the pair.
 SHIFTED = toy(
     PLACE,
-    "SHF.L.U32 R5, R6, 0x1, RZ",
-    "SHF.L.U32 R2, R4, 0x2, RZ",
-    "SHF.L.U64.HI R3, R4, 0x2, R5",
-    "IADD3 R2, P0, R2, c[0x0][0x160], RZ",
-    "IADD3.X R3, R3, c[0x0][0x164], RZ, P0, !PT",
-    "LDG.E R7, [R2.64]",
+    "SHF.L.U32 R5, R6, 0x1, RZ; SHF.L.U32 R2, R4, 0x2, RZ; SHF.L.U64.HI R3, R4, 0x2, R5",
+    "IADD3 R2, P0, R2, c[0x0][0x160], RZ; IADD3.X R3, R3, c[0x0][0x164], RZ, P0, !PT; LDG.E R7, [R2.64]",
 )
 SCALED = toy(
     PLACE,
-    "SHF.L.U32 R5, R6, 0x1, RZ",
-    "LEA R2, P0, R4, c[0x0][0x160], 0x2",
-    "LEA.HI.X R3, R4, c[0x0][0x164], R5, 0x2, P0",
-    "LDG.E R7, [R2.64]",
+    "SHF.L.U32 R5, R6, 0x1, RZ; LEA R2, P0, R4, c[0x0][0x160], 0x2",
+    "LEA.HI.X R3, R4, c[0x0][0x164], R5, 0x2, P0; LDG.E R7, [R2.64]",
 )
 
 
@@ -154,9 +140,7 @@ def test_low_words_that_overflow_begin_another_row():
     found, each = found_and_run(
         toy(
             PLACE,
-            "SHF.L.U32 R4, R4, 0x14, RZ",
-            "IMAD.WIDE.U32 R2, R4, R8, c[0x0][0x160]",
-            "LDG.E R5, [R2.64]",
+            "SHF.L.U32 R4, R4, 0x14, RZ; IMAD.WIDE.U32 R2, R4, R8, c[0x0][0x160]; LDG.E R5, [R2.64]",
         ),
         (200, 1, 1),
         None,

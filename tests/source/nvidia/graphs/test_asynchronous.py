@@ -1,21 +1,11 @@
 """Asynchronous copies and products: which runs are waited for, and what buffers gain in the simulator."""
 
 import pytest
+from support.sass_code import program_of, ran
 
-from dse.hardware import gpus
-from dse.simulator import simulate
-from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.compile.nvrtc import compile_source, read_source
-from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.graphs.asynchronous import with_waits
 from dse.source.nvidia.graphs.dependence import DependenceGraph, dependence_graph
-from dse.source.nvidia.graphs.graph_text import Hits, of_source
 from dse.source.nvidia.graphs.rolled_trace import RolledLoop
-from dse.source.nvidia.profile.characterise import prepare
-from dse.source.nvidia.sass.disassemble import with_lines
-from dse.source.nvidia.sass.listing import parse
-from dse.source.nvidia.sass.program import program
 
 COPY, END, WAIT = "LDGSTS.E [R3], [R20.64]", "LDGDEPBAR", "DEPBAR.LE SB0, 0x{:x}"
 LOAD, ARRIVE = "UBLKCP.S.G [UR6], [UR8], UR5", "SYNCS.ARRIVE.TRANS64 RZ, [UR8+0x18000], R0"
@@ -32,10 +22,7 @@ def graph_of(before: list[str], body: list[str], after: list[str], trips: int, *
         *after,
         "EXIT",
     ]
-    lines = "\n".join(f"  /*{16 * place:04x}*/ {line} ;" for place, line in enumerate(code))
-    listing = parse(f"\t.target sm_90\n\t.section .text.toy,\n{lines}", "toy.sass")[0]
-    machine = run(prepare(listing), LaunchArguments((1, 1, 1), (32, 1, 1), []), [(0, 0, 0)])
-    return dependence_graph(machine, 0, 0, **limits)
+    return dependence_graph(ran(*code, arch=90), 0, 0, **limits)
 
 
 def awaited(graph: DependenceGraph, wait: str, begun: str) -> list[list[int]]:
@@ -84,8 +71,7 @@ def test_where_bodies_do_not_fit_later_trips_are_waited_for():
 
 def test_of_loops_in_one_another_the_one_with_the_copies_is_repeated():
     code = ["MOV R4, RZ", COPY, END, WAIT.format(2), "IADD3 R4, R4, 0x1, RZ", WAIT.format(0), "EXIT"]
-    lines = "\n".join(f"  /*{16 * place:04x}*/ {line} ;" for place, line in enumerate(code))
-    steps = program(parse(f"\t.target sm_80\n\t.section .text.toy,\n{lines}", "toy.sass")[0]).steps
+    steps = program_of(*code).steps
     found, loops, awaited = with_waits(steps, [RolledLoop(0, 5, 4), RolledLoop(1, 4, 9)], 100)
     assert loops == [RolledLoop(0, 13, 4), RolledLoop(1, 12, 3)]
     assert [step.opcode for step in found].count("LDGSTS") == 3
@@ -150,77 +136,3 @@ def test_other_sums_are_waited_for():
     first, second = (i for i, each in enumerate(graph.instructions) if each.text.startswith("HGMMA"))
     assert first in graph.instructions[second].needs  # it reads R24
     assert second not in graph.instructions[first].needs
-
-
-BUFFERED = """extern "C" __global__ void k(const float* x, float* y, int trips)
-{
-    __shared__ float tile[BUFFERS][128];
-    unsigned at = (unsigned)__cvta_generic_to_shared(&tile[0][threadIdx.x]);
-    x += threadIdx.x;
-    int from = 0, to = 0;
-    auto copy = [&] {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(at + to * 512), "l"(x) : "memory");
-        asm volatile("cp.async.commit_group;" ::: "memory");
-        to = to + 1 == BUFFERS ? 0 : to + 1;
-        x += 128;
-    };
-    for (int i = 0; i < BUFFERS - 1; ++i) copy();
-    float sum = 0;
-#pragma unroll 1
-    for (int i = 0; i < trips; ++i) {
-        copy();
-        asm volatile("cp.async.wait_group %0;" ::"n"(BUFFERS - 1) : "memory");
-        __syncthreads();
-        float value = tile[from][threadIdx.x ^ 1];
-        from = from + 1 == BUFFERS ? 0 : from + 1;
-        for (int j = 0; j < WORK; ++j) sum = sum * value + j;
-        __syncthreads();
-    }
-    y[threadIdx.x] = sum;
-}
-"""
-TRIPS = 60
-
-
-@pytest.fixture(scope="module")
-def a100():
-    return gpus.load("a100-pcie-40gb").gpu
-
-
-@pytest.fixture(scope="module")
-def buffered(tmp_path_factory):
-    path = tmp_path_factory.mktemp("buffered") / "k.cu"
-    path.write_text(BUFFERED)
-
-    def graph(buffers: int, work: int) -> DependenceGraph:
-        made = compile_source(read_source(path), 80, {"BUFFERS": buffers, "WORK": work})
-        assert isinstance(made, Compiled)
-        launch = LaunchArguments((1, 1, 1), (128, 1, 1), [None, None, TRIPS])
-        machine = run(prepare(with_lines(made.cubin, "k", "k.cu")), launch, [(0, 0, 0)])
-        return dependence_graph(machine, 0, 0)
-
-    return graph
-
-
-def cycles(graph: DependenceGraph, gpu, **case) -> float:
-    return float(simulate([of_source(graph, gpu, Hits(0, 0.9), **case).case]).makespan[0])
-
-
-def test_more_buffers_gain_where_latency_binds(buffered, a100):
-    """Of b buffers, the copy into one begins when what it held is worked off, b trips before it is used
-    again: b trips take the latency and one trip's work.
-    """
-    times = {buffers: cycles(buffered(buffers, 4), a100, warps=4) / TRIPS for buffers in (1, 2, 3, 4)}
-    work = times[1] - float(0.9 * a100.latency.l2 + 0.1 * a100.latency.dram)
-    assert times[2] == pytest.approx(times[1] / 2, rel=0.05)
-    assert times[1] / 3 < times[3] < 0.8 * times[2]
-    assert 0 < work < times[3]  # which no buffers hide
-    assert times[4] == pytest.approx(times[3], rel=0.05)
-
-
-def test_more_buffers_gain_nothing_where_a_pipe_binds(buffered, a100):
-    two, three = (buffered(buffers, 64) for buffers in (2, 3))
-    times = [cycles(graph, a100, warps=4, slots=4) for graph in (two, three)]
-    floor = 4 * 4 * TRIPS * 64 * float(a100.cpi.fp32)
-    assert times[0] >= floor
-    assert times[1] == pytest.approx(times[0], rel=0.02)

@@ -1,57 +1,19 @@
 """Graphs of what a launch did, against the plain trace of every thread."""
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
+from support.sass_code import ran
 
 from dse.errors import DseError
 from dse.simulator.case import program as simulated
-from dse.source.machine.blocks import representative
-from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.execute.interpret import bind_program, run
 from dse.source.nvidia.graphs.branches import branches
 from dse.source.nvidia.graphs.dependence import MOST_INSTRUCTIONS, MOST_NESTED, dependence_graph
 from dse.source.nvidia.graphs.flow import Dependence, flow_graph
 from dse.source.nvidia.graphs.rolled_trace import RolledLoop
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile.walk import longest_warp
-from dse.source.nvidia.sass.listing import parse
-from dse.source.nvidia.sass.program import program
-
-LISTINGS = Path(__file__).parents[1] / "listings"
-ROWS = np.cumsum([0, *np.random.default_rng(3).integers(0, 9, 64)]).astype(np.int32)
-COLUMNS = np.arange(ROWS[-1], dtype=np.int32) * 7 % 64
-LAUNCHES = {
-    "nbody": LaunchArguments((4, 1, 1), (256, 1, 1), [None, None, 1024]),
-    "walk": LaunchArguments((3, 1, 1), (32, 4, 1), [None, None, 5000]),
-    "transpose_conflicts": LaunchArguments((4, 4, 1), (32, 8, 1), [None, None, 128]),
-    "scan": LaunchArguments((2, 1, 1), (128, 1, 1), [np.zeros(256, np.int32), None]),
-    "divergent": LaunchArguments((2, 1, 1), (96, 1, 1), [None, None, 17]),
-    "calls": LaunchArguments((1, 1, 1), (64, 1, 1), [None, 17]),
-    "spmv": LaunchArguments(
-        (1, 1, 1), (64, 1, 1), [ROWS, COLUMNS, None, None, None, 64], banks={2: b"\x08" + bytes(7)}
-    ),
-}
-
-
-@pytest.fixture(scope="module")
-def machines() -> dict[str, Machine]:
-    listings = {each.kernel: each for each in parse((LISTINGS / "sm_80.sass").read_text(), "sm_80.sass")}
-    found = {}
-    for name, launch in LAUNCHES.items():
-        ready = bind_program(program(listings[name]))
-        blocks = [(x, 0, 0) for x in range(launch.grid[0])]
-        found[name] = run(ready, launch, blocks)
-    return found
-
-
-def toy(*code: str, threads: int = 32, blocks: int = 1, arguments=(1000,)) -> Machine:
-    lines = [f"  /*{16 * place:04x}*/ {line} ;" for place, line in enumerate(code)]
-    made = program(parse("\t.target sm_80\n\t.section .text.toy,\n" + "\n".join(lines), "toy.sass")[0])
-    launch = LaunchArguments((blocks, 1, 1), (threads, 1, 1), arguments)
-    return run(bind_program(made), launch, [(x, 0, 0) for x in range(blocks)])
 
 
 def trace(machine: Machine) -> list[tuple[int, np.ndarray]]:
@@ -68,7 +30,6 @@ def counts(machine: Machine) -> np.ndarray:
     return np.sum([found for found in machine.phase_counts if found is not None], axis=0)
 
 
-@pytest.mark.parametrize("name", LAUNCHES)
 def test_unrolled_again_it_is_what_the_warp_executed(machines, name):
     machine = machines[name]
     warp = longest_warp(machine, 0)
@@ -91,19 +52,6 @@ def test_unrolled_again_it_is_what_the_warp_executed(machines, name):
         written.update(dict.fromkeys(step.writes, n))
 
 
-def test_totals_are_those_of_the_counts(machines):
-    machine = machines["nbody"]
-    graph = dependence_graph(machine, 1, 3)
-    expected = Counter()
-    for block in machine.program.blocks:
-        for step in block.steps:
-            expected[step.pipe] += counts(machine)[2 * block.index, 1]
-    assert {pipe: 8 * number for pipe, number in graph.insts.items()} == {
-        pipe: number for pipe, number in expected.items() if number
-    }
-    assert sum(graph.instructions[i].kind == "barrier" for i in graph.order()) == 2 * 4
-
-
 def test_loops_nest(machines):
     graph = dependence_graph(machines["nbody"], 0, 0)
     outer, inner = graph.loops
@@ -115,21 +63,15 @@ def test_loops_nest(machines):
 
 
 LOOP = (
-    "MOV R4, RZ",
-    "LDG.E R5, [R20.64]",
-    "IADD3 R4, R4, 0x1, RZ",
-    "ISETP.LT.AND P0, PT, R4, 0xa, PT",
-    "@P0 IADD3 R6, R6, R5, RZ",
-    "LDG.E R5, [R20.64+0x4]",
-    "@P0 BRA 0x20",
-    "EXIT",
+    "MOV R4, RZ; LDG.E R5, [R20.64]; IADD3 R4, R4, 0x1, RZ; ISETP.LT.AND P0, PT, R4, 0xa, PT",
+    "@P0 IADD3 R6, R6, R5, RZ; LDG.E R5, [R20.64+0x4]; @P0 BRA 0x20; EXIT",
 )
 
 
 @pytest.mark.parametrize("trips", [2, 10, 1000])
 def test_needs_go_round_the_loop(trips):
     code = [line.replace("0xa", hex(trips)) for line in LOOP]
-    graph = dependence_graph(toy(*code), 0, 0)
+    graph = dependence_graph(ran(*code), 0, 0)
     assert graph.loops == (RolledLoop(2, 6, trips),)
     assert [each.needs for each in graph.instructions] == [
         (),
@@ -148,7 +90,7 @@ def test_a_graph_of_any_size_is_refused():
     with pytest.raises(
         DseError, match=r"^toy: graph: found 8 instructions with loops rolled, expected 1 to 7$"
     ):
-        dependence_graph(toy(*LOOP), 0, 0, most=7)
+        dependence_graph(ran(*LOOP), 0, 0, most=7)
     assert (simulated.MOST_INSTRUCTIONS, simulated.MOST_NESTED) == (MOST_INSTRUCTIONS, MOST_NESTED)
 
 
@@ -166,19 +108,10 @@ def test_what_instructions_ask_for(machines):
     }
 
 
-def test_where_warps_split(machines):
-    (found,) = (branch for branch in branches(machines["divergent"]) if branch.diverged)
-    assert (found.visits, found.taken, found.passed, found.diverged) == (1, 1, 1, 1)
-    assert (found.lanes_taken, found.lanes_passed) == pytest.approx((64 / 3, 32 / 3))
-
-
 def test_some_leave():
     """Of two blocks of 64 threads the first 40 of each leave; one block stands for three."""
-    machine = toy(
-        "S2R R0, SR_TID.X",
-        "ISETP.LT.AND P0, PT, R0, 0x28, PT",
-        "@P0 EXIT",
-        "EXIT",
+    machine = ran(
+        "S2R R0, SR_TID.X; ISETP.LT.AND P0, PT, R0, 0x28, PT; @P0 EXIT; EXIT",
         threads=64,
         blocks=2,
     )
@@ -188,22 +121,11 @@ def test_some_leave():
     assert (found.lanes_taken, found.lanes_passed) == (8, 24)
 
 
-def test_blocks_that_were_run_stand_for_others():
-    listings = parse((LISTINGS / "sm_80.sass").read_text(), "sm_80.sass")
-    (listing,) = [each for each in listings if each.kernel == "vector_add"]
-    launch = LaunchArguments((391, 1, 1), (256, 1, 1), [None, None, None, 100_000])
-    sample = representative(launch.grid)
-    (found,) = branches(run(bind_program(program(listing)), launch, sample.blocks), sample.weights)
-    assert found.taken == pytest.approx(1 - 3125 / 3128)
-    assert found.diverged == 0
-
-
-@pytest.mark.parametrize("name", LAUNCHES)
 def test_arcs_are_the_ways_that_threads_went(machines, name):
     """Against each thread's own way; block 0 counts three times as much as the others."""
     machine = machines[name]
     blocks, threads = machine.shape
-    weights = [3.0, 1, 1, 1][:blocks]
+    weights = [3.0, *[1.0] * (blocks - 1)]
     share = np.array(weights) / sum(weights) / (threads // 32)
     went, came_from, visited = {}, np.full(machine.shape, -1), {-1: -1}
     for visit, (index, mask) in enumerate(trace(machine)):
@@ -254,7 +176,7 @@ def test_nodes_hold_all_that_was_executed(machines):
 
 
 def test_who_uses_what_was_loaded():
-    machine = toy(*LOOP)
+    machine = ran(*LOOP)
     graph = flow_graph(machine)
     nodes = {node.first: number for number, node in enumerate(graph.nodes)}
     assert [(node.kind, node.count) for node in graph.nodes] == [
@@ -283,13 +205,9 @@ def test_both_sides_meet(machines):
 
 def test_lanes_leave_a_loop_one_by_one():
     """Lane t stays while k < t. Lanes 0 and 1 leave in trip 1, then lane k in trip k, the last alone."""
-    machine = toy(
-        "S2R R0, SR_TID.X",
-        "MOV R4, RZ",
-        "IADD3 R4, R4, 0x1, RZ",
-        "ISETP.LT.AND P0, PT, R4, R0, PT",
-        "@P0 BRA 0x20",
-        "EXIT",
+    machine = ran(
+        "S2R R0, SR_TID.X; MOV R4, RZ; IADD3 R4, R4, 0x1, RZ; ISETP.LT.AND P0, PT, R4, R0, PT",
+        "@P0 BRA 0x20; EXIT",
     )
     (found,) = (branch for branch in branches(machine) if branch.diverged)
     assert (found.visits, found.taken, found.passed) == (31, 30 / 31, 1)
@@ -302,7 +220,7 @@ def test_lanes_leave_a_loop_one_by_one():
 def test_a_loop_begins_where_it_jumps_back_to():
     """Entered in the middle: B A B A B, which is B and twice A B."""
     graph = dependence_graph(
-        toy(
+        ran(
             "MOV R4, RZ",
             "BRA 0x30",
             "MOV R5, RZ",  # A
@@ -321,7 +239,7 @@ def test_a_loop_begins_where_it_jumps_back_to():
 
 def test_what_is_written_over_is_not_waited_for():
     graph = flow_graph(
-        toy(
+        ran(
             "LDG.E R4, [R20.64]",
             "LDG.E R5, [R20.64+0x4]",
             "LDG.E R6, [R20.64+0x8]",
@@ -338,13 +256,9 @@ def test_what_is_written_over_is_not_waited_for():
 
 
 def test_blocks_differ_in_what_they_ask_for():
-    machine = toy(
-        "S2R R0, SR_CTAID.X",
-        "ISETP.EQ.AND P0, PT, R0, 0x1, PT",
-        "@P0 LDG.E R4, [R20.64]",
-        "LDGSTS.E [R3], [R20.64]",
-        "BAR.ARV 0x1, 0x40",
-        "EXIT",
+    machine = ran(
+        "S2R R0, SR_CTAID.X; ISETP.EQ.AND P0, PT, R0, 0x1, PT; @P0 LDG.E R4, [R20.64]",
+        "LDGSTS.E [R3], [R20.64]; BAR.ARV 0x1, 0x40; EXIT",
         blocks=2,
     )
     for block in range(2):
@@ -357,13 +271,9 @@ def test_blocks_differ_in_what_they_ask_for():
 
 def test_products_of_some_warps():
     """One warp of four multiplies; as the load has the same guard, it is known which."""
-    machine = toy(
-        "S2R R0, SR_TID.X",
-        "ISETP.LT.AND P0, PT, R0, 0x20, PT",
-        "@P0 LDG.E R24, [R20.64]",
-        "@P0 HMMA.16816.F32 R4, R8, R12, R4",
-        "HMMA.16816.F32 R4, R8, R12, R4",
-        "EXIT",
+    machine = ran(
+        "S2R R0, SR_TID.X; ISETP.LT.AND P0, PT, R0, 0x20, PT; @P0 LDG.E R24, [R20.64]",
+        "@P0 HMMA.16816.F32 R4, R8, R12, R4; HMMA.16816.F32 R4, R8, R12, R4; EXIT",
         threads=128,
     )
     graph = dependence_graph(machine, 0, 0)

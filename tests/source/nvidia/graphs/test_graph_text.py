@@ -1,7 +1,6 @@
 """Graphs written and read again; what a kernel's source did, simulated."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,26 +11,13 @@ from dse.errors import DseError
 from dse.hardware import gpus
 from dse.simulator import Case, Loop, Program, simulate
 from dse.simulator.case.graph_file import NamedCase, load
-from dse.source.machine.launch import LaunchArguments
 from dse.source.machine.products import Mma
-from dse.source.nvidia.execute.interpret import bind_program, run
 from dse.source.nvidia.graphs.dependence import DependenceGraph, GraphInstruction, dependence_graph
 from dse.source.nvidia.graphs.graph_text import Hits, assembled, of_source, terms, text, write_graph
 from dse.source.nvidia.profile.walk import longest_warp, walk
-from dse.source.nvidia.sass.listing import parse
-from dse.source.nvidia.sass.program import program
 from dse.source.profile.single_warp import SOURCES, Timing
 from dse.types import CLASSES, Kernel, PerClass
 
-LISTING = Path(__file__).parents[1] / "listings" / "sm_80.sass"
-LAUNCHES = {
-    "transpose_conflicts": LaunchArguments((4, 4, 1), (32, 8, 1), [None, None, 128]),  # no loop
-    "nbody": LaunchArguments(
-        (4, 1, 1), (256, 1, 1), [None, None, 1024]
-    ),  # two, one in the other, and barriers
-    "walk": LaunchArguments((3, 1, 1), (32, 4, 1), [None, None, 500]),
-    "divergent": LaunchArguments((2, 1, 1), (96, 1, 1), [None, None, 17]),
-}
 LATENCY = dict.fromkeys(SOURCES, 5.0) | {"global": 400.0, "shared": 23.0, "barrier": 1.0, "control": 1.0}
 TIMES = Timing(LATENCY, {"fp32": 2.0, "global": 4.0, "shared": 2.0})
 
@@ -42,15 +28,13 @@ def gpu():
 
 
 @pytest.fixture(scope="module")
-def warps() -> dict[str, tuple[DependenceGraph, float]]:
+def warps(machines) -> dict[str, tuple[DependenceGraph, float]]:
     """Of each kernel one warp's graph, and the cycles of its walk."""
     found = {}
-    for listing in parse(LISTING.read_text(), LISTING.name):
-        if listing.kernel in LAUNCHES:
-            machine = run(bind_program(program(listing)), LAUNCHES[listing.kernel], [(0, 0, 0)])
-            warp = longest_warp(machine, 0)
-            cycles = sum(phase.cycles for phase in walk(machine, 0, warp, TIMES).values())
-            found[listing.kernel] = dependence_graph(machine, 0, warp), cycles
+    for name in ("transpose_conflicts", "nbody", "walk", "divergent"):
+        warp = longest_warp(machines[name], 0)
+        cycles = sum(phase.cycles for phase in walk(machines[name], 0, warp, TIMES).values())
+        found[name] = dependence_graph(machines[name], 0, warp), cycles
     return found
 
 

@@ -1,15 +1,13 @@
 """Groups of asynchronous copies and products, told from instructions as they are printed."""
 
 import pytest
+from support.sass_code import program_of
 
 from dse.source.nvidia.profile.async_groups import Role, role
-from dse.source.nvidia.sass.listing import parse
-from dse.source.nvidia.sass.program import program
 
 
 def step(text: str):
-    code = f"\t.target sm_90\n\t.section .text.toy,\n  /*0000*/ {text} ;\n  /*0010*/ EXIT ;"
-    return program(parse(code, "toy.sass")[0]).steps[0]
+    return program_of(text, "EXIT", arch=90).steps[0]
 
 
 @pytest.mark.parametrize(

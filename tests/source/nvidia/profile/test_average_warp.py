@@ -2,34 +2,23 @@
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from support.sass_code import bound, listing_of
 
 from dse.errors import DseError
 from dse.hardware import gpus
 from dse.models.phase import latency
 from dse.source.caches.cache_model import Traffic
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.machine.state import BoundProgram
-from dse.source.nvidia.profile.characterise import characterise, prepare
+from dse.source.nvidia.profile.characterise import characterise
 from dse.source.nvidia.profile.walk import timing
-from dse.source.nvidia.sass.listing import parse
 from dse.source.profile.average_warp import warp_counts
 from dse.source.profile.characterise import Characterisation
 from dse.source.warps import NOTHING, column_names, row, stacked, to_kernel
 from dse.types import Kernel
-
-LISTINGS = Path(__file__).parents[1] / "listings"
-
-
-@cache
-def kernel_of(name: str) -> BoundProgram:
-    path = LISTINGS / "sm_80.sass"
-    (listing,) = [listing for listing in parse(path.read_text(), path.name) if listing.kernel == name]
-    return prepare(listing)
 
 
 @cache
@@ -39,7 +28,11 @@ def a100():
 
 
 def found(kernel: str, *arguments, grid=(4, 1, 1), block=(256, 1, 1)) -> Characterisation:
-    return characterise(kernel_of(kernel), LaunchArguments(grid, block, arguments), timing(a100()))
+    return characterise(bound(kernel), LaunchArguments(grid, block, arguments), timing(a100()))
+
+
+def counted(*code: str, **options) -> Characterisation:
+    return characterise(listing_of(*code), LaunchArguments((1, 1, 1), (32, 1, 1)), **options)
 
 
 def one(kernel: str, *arguments, **shape) -> Kernel:
@@ -111,11 +104,7 @@ def test_uncoalesced_accesses():
 
 
 def test_tensor_cores_are_not_silently_left_out():
-    code = (
-        "\t.target sm_80\n\t.section .text.toy,\n"
-        "  /*0000*/ HMMA.16816.F32 R0, R4, R8, R0 ;\n  /*0010*/ EXIT ;"
-    )
-    result = characterise(parse(code, "toy.sass")[0], LaunchArguments((1, 1, 1), (32, 1, 1)))
+    result = counted("HMMA.16816.F32 R0, R4, R8, R0", "EXIT")
     assert result.insts("tensor") == 1
     work = to_kernel(warp_counts(result)).work
     assert work.mma_fp16 == 16 * 8 * 16
@@ -123,9 +112,7 @@ def test_tensor_cores_are_not_silently_left_out():
 
 
 def test_spilled_words_are_waited_for_where_they_come_from():
-    code = "\t.target sm_80\n\t.section .text.toy,\n  /*0000*/ LDL R0, [R1] ;\n  /*0010*/ FADD R2, R0, R0 ;"
-    launch = LaunchArguments((1, 1, 1), (32, 1, 1))
-    result = characterise(parse(f"{code}\n  /*0020*/ EXIT ;", "toy.sass")[0], launch, timing(a100(), 400.0))
+    result = counted("LDL R0, [R1]", "FADD R2, R0, R0", "EXIT", times=timing(a100(), 400.0))
     walk = result.phases[0].walk
     assert walk is not None
     assert walk.cycles > 400
@@ -135,8 +122,7 @@ def test_spilled_words_are_waited_for_where_they_come_from():
 
 
 def test_textures_are_not_silently_left_out():
-    code = "\t.target sm_80\n\t.section .text.toy,\n  /*0000*/ TEX R0, R4, 0x0 ;\n  /*0010*/ EXIT ;"
-    result = characterise(parse(code, "toy.sass")[0], LaunchArguments((1, 1, 1), (32, 1, 1)))
+    result = counted("TEX R0, R4, 0x0", "EXIT")
     with pytest.raises(DseError, match="toy: found texture instructions"):
         warp_counts(result)
 

@@ -1,32 +1,20 @@
 """What a launch does, against counts made by hand."""
 
-from functools import cache
-from pathlib import Path
-
 import numpy as np
 import pytest
+from support.sass_code import bound, listing_of
 
 from dse.source.machine.blocks import representative
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.machine.state import BoundProgram
-from dse.source.nvidia.profile.characterise import characterise, prepare
-from dse.source.nvidia.sass.listing import parse
+from dse.source.nvidia.profile.characterise import characterise
 from dse.source.profile.characterise import Characterisation
 from dse.source.profile.single_warp import SOURCES, Timing
 
-LISTINGS = Path(__file__).parents[1] / "listings"
 TIMES = Timing(dict.fromkeys(SOURCES, 4.0) | {"global": 400.0}, {"fp32": 2.0})
 
 
-@cache
-def kernel_of(name: str) -> BoundProgram:
-    path = LISTINGS / "sm_80.sass"
-    (listing,) = [listing for listing in parse(path.read_text(), path.name) if listing.kernel == name]
-    return prepare(listing)
-
-
 def found(kernel: str, *arguments, grid=(4, 1, 1), block=(256, 1, 1), **options) -> Characterisation:
-    return characterise(kernel_of(kernel), LaunchArguments(grid, block, arguments), **options)
+    return characterise(bound(kernel), LaunchArguments(grid, block, arguments), **options)
 
 
 def test_vector_add():
@@ -93,7 +81,7 @@ def test_sparse_rows():
     launch = LaunchArguments(
         (4, 1, 1), (256, 1, 1), [rows, columns, None, None, None, 1024], banks={2: (8).to_bytes(8, "little")}
     )
-    result = characterise(kernel_of("spmv"), launch)
+    result = characterise(bound("spmv"), launch)
     assert not result.unknown
     # two bounds, then value, column and x of each entry
     expected = 4 * (2 * 1024 + 3 * rows[-1])
@@ -121,8 +109,7 @@ def test_unknown_decisions_are_listed():
 )
 def test_a_decision_matters_if_work_hangs_on_it(skipped, matters):
     code = ["LDG.E R4, [R2.64]", "ISETP.NE.AND P0, PT, R4, RZ, PT", "@P0 BRA 0x40", skipped, "EXIT"]
-    lines = "\n".join(f"  /*{16 * place:04x}*/ {line} ;" for place, line in enumerate(code))
-    (listing,) = parse(f"\t.target sm_80\n\t.section .text.toy,\n{lines}", "toy.sass")
+    listing = listing_of(*code)
     launch = LaunchArguments((1, 1, 1), (32, 1, 1), [None])
     (branch,) = [each for each in characterise(listing, launch).unknown if each.what == "branch"]
     assert branch.matters == matters

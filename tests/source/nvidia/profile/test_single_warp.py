@@ -1,13 +1,10 @@
 """One warp alone, its time computed by hand."""
 
 import pytest
+from support.sass_code import ran
 
 from dse.source.caches.cache_model import kept_at_random
-from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.execute.interpret import bind_program, run
 from dse.source.nvidia.profile.walk import longest_warp, walk
-from dse.source.nvidia.sass.listing import parse
-from dse.source.nvidia.sass.program import program
 from dse.source.profile.single_warp import SOURCES, Timing, Walk
 
 LATENCY = dict.fromkeys(SOURCES, 5.0) | {"global": 400.0, "copy": 400.0, "barrier": 0.0, "control": 0.0}
@@ -15,9 +12,7 @@ TIMES = Timing(LATENCY, {"fp32": 2.0}, {"mma_fp16": 1 / 256, "mma_warp": 8.0})
 
 
 def walked(*code: str, threads: int = 32, warp: int | None = None) -> dict[tuple[int, int], Walk]:
-    lines = [f"  /*{16 * place:04x}*/ {line} ;" for place, line in enumerate(code)]
-    made = program(parse("\t.target sm_80\n\t.section .text.toy,\n" + "\n".join(lines), "toy.sass")[0])
-    machine = run(bind_program(made), LaunchArguments((1, 1, 1), (threads, 1, 1), [1000]), [(0, 0, 0)])
+    machine = ran(*code, threads=threads, arguments=(1000,))
     return walk(machine, 0, longest_warp(machine, 0) if warp is None else warp, TIMES)
 
 
@@ -36,12 +31,8 @@ def test_a_pipe_takes_its_time():
 
 def test_loads_in_flight_arrive_together():
     code = [
-        "LDG.E R4, [R20.64]",
-        "LDG.E R5, [R20.64+0x4]",
-        "IADD3 R6, R4, R5, RZ",
-        "LDG.E R7, [R20.64+0x8]",
-        "IADD3 R7, R7, R6, RZ",
-        "EXIT",
+        "LDG.E R4, [R20.64]; LDG.E R5, [R20.64+0x4]; IADD3 R6, R4, R5, RZ; LDG.E R7, [R20.64+0x8]",
+        "IADD3 R7, R7, R6, RZ; EXIT",
     ]
     (found,) = walked(*code).values()
     assert (found.loads, found.waits) == (3, 2)
@@ -94,11 +85,7 @@ def test_a_loop_that_fits_is_fetched_once():
 
 def test_the_warp_with_most_to_do():
     code = [
-        "S2R R0, SR_TID.X",
-        "ISETP.LT.AND P0, PT, R0, 0x20, PT",
-        "@P0 EXIT",
-        "IADD3 R1, R1, R2, RZ",
-        "EXIT",
+        "S2R R0, SR_TID.X; ISETP.LT.AND P0, PT, R0, 0x20, PT; @P0 EXIT; IADD3 R1, R1, R2, RZ; EXIT",
     ]
     (found,) = walked(*code, threads=64).values()
     assert found.insts == 5

@@ -5,11 +5,10 @@ The listings are of Triton 3.9, of C = A B with blocks of 64 x 32 x 32 (sm_80: p
 """
 
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from support.sass_code import bound as stored_program
 
 from dse.errors import DseError
 from dse.source.machine.blocks import representative
@@ -17,21 +16,17 @@ from dse.source.machine.launch import LaunchArguments, TensorMap
 from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.machine.state import BoundProgram
-from dse.source.nvidia.profile.characterise import characterise, prepare, summary
-from dse.source.nvidia.sass.listing import parse
+from dse.source.nvidia.profile.characterise import characterise, summary
 from dse.source.profile.average_warp import warp_counts
 from dse.source.profile.characterise import Characterisation
 from dse.source.warps import to_kernel
 
-LISTINGS = Path(__file__).parents[1] / "listings"
 WARPS = 4
 M, N = 256, 128
 
 
-@cache
 def bound(name: str) -> BoundProgram:
-    path = LISTINGS / f"triton_{name}.sass"
-    return prepare(parse(path.read_text(), path.name)[0])
+    return stored_program("matmul" if name == "sm_80" else "matmul_tma", f"triton_{name}")
 
 
 def pointers(k: int) -> LaunchArguments:

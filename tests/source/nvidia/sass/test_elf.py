@@ -2,6 +2,7 @@
 
 import re
 import struct
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -42,6 +43,7 @@ extern "C" __global__ void recursive(int* a) { a[0] = again(a[1]); }
 """
 
 
+@cache
 def built(arch: int) -> tuple[bytes, str]:
     """The cubin, and what ptxas reports."""
     _, program = nvrtc.nvrtcCreateProgram(TEXT.encode(), b"k.cu", 0, [], [])

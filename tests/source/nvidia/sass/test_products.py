@@ -1,11 +1,10 @@
 import pytest
+from support.sass_code import program_of
 
 from dse.errors import DseError
 from dse.source.machine.products import Mma
-from dse.source.nvidia.sass import listing
 from dse.source.nvidia.sass.operands import RZ, UR, operand
 from dse.source.nvidia.sass.products import UnknownProductError, described, product, product_words
-from dse.source.nvidia.sass.program import program
 
 # As ptxas writes them: what is multiplied, and registers of D, A, B, C (PTX ISA: fragments of each shape).
 FORMS = [
@@ -78,22 +77,15 @@ def test_unknown_forms_fail_by_name():
             modifiers = ["17816"]
         with pytest.raises(UnknownProductError):
             product(opcode, modifiers, tuple(map(operand, ("R0", "R4", "R8", "R0"))))
-    code = (
-        "\t.target sm_90a\n\t.section .text.kernel\n"
-        "  /*0000*/ IMMA.8832.S4.S4 R0, R4.ROW, R8.COL, R0 ;\n  /*0010*/ EXIT ;"
-    )
     with pytest.raises(DseError, match=r"instruction 0x0 \(IMMA\.8832\.S4\.S4\): product of matrices: found"):
-        program(listing.parse(code, "x.sass")[0])
+        program_of("IMMA.8832.S4.S4 R0, R4.ROW, R8.COL, R0", "EXIT", arch=90)
     with pytest.raises(UnknownProductError):
         described("UTCHMMA", (), (operand("gdesc[UR4]"),), 0)
 
 
 def test_a_step_reads_and_writes_all_registers_of_its_matrices():
-    code = """\t.target sm_90a\n\t.section .text.kernel
-  /*0000*/ HGMMA.64x16x16.F32 R24, gdesc[UR20], RZ, !UPT ;
-  /*0010*/ HMMA.16816.F32.BF16 R4, R8, R12, RZ ;
-  /*0020*/ EXIT ;"""
-    group, warp, _ = program(listing.parse(code, "x.sass")[0]).steps
+    code = ("HGMMA.64x16x16.F32 R24, gdesc[UR20], RZ, !UPT", "HMMA.16816.F32.BF16 R4, R8, R12, RZ", "EXIT")
+    group, warp, _ = program_of(*code, arch=90).steps
     assert group.writes == tuple(range(24, 32))
     assert group.reads == tuple(range(UR + 20, UR + 24))
     assert warp.writes == (4, 5, 6, 7)

@@ -34,13 +34,13 @@ POWER, LOOP = "v = powf(v, 1.7f)", "while (v != 0.0f) v *= 0.5f"
 Counted = Callable[[str], Characterisation]
 
 
-@pytest.fixture(scope="module", params=[75, 86])
-def counted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Counted:
+@pytest.fixture(scope="module")
+def counted(tmp_path_factory: pytest.TempPathFactory) -> Counted:
     """Counts of each kind of work; all are disassembled together, which one process does as fast."""
     path = tmp_path_factory.mktemp("usual") / "f.cu"
     path.write_text(CODE)
     source, works = read_source(path, "f"), (*OPERATIONS, *DOUBLE, POWER, LOOP)
-    made = [compile_source(source, request.param, {"WORK": work}) for work in works]
+    made = [compile_source(source, 86, {"WORK": work}) for work in works]
     listings = disassemble([each.binary for each in made if isinstance(each, Compiled)])
     listed = dict(zip(works, listings, strict=True))
     launch = LaunchArguments((4, 1, 1), (256, 1, 1), (None, None))

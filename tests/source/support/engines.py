@@ -1,0 +1,125 @@
+"""Kernels in CUDA, compiled once in a process, and run by the interpreter of either vendor."""
+
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dse.source.amd.compile import source as clang
+from dse.source.amd.execute.code import Code, code_of
+from dse.source.amd.execute.interpret import execute
+from dse.source.amd.text import parse
+from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.nvidia.compile import nvrtc
+from dse.source.nvidia.compile.contract import Compiled
+from dse.source.nvidia.execute.interpret import run
+from dse.source.nvidia.execute.loop_skipping import LoopPolicy
+from dse.source.nvidia.machine.state import BoundProgram
+from dse.source.nvidia.profile.characterise import prepare
+from dse.source.nvidia.sass import elf
+from dse.source.nvidia.sass.disassemble import disassemble
+
+NVIDIA, AMD = ("sm_75", "sm_80", "sm_90", "sm_120"), ("gfx90a", "gfx942", "gfx1100")
+
+
+@dataclass(frozen=True)
+class Access:
+    """One instruction that accesses global memory: [blocks, threads], and a place for each of its trips."""
+
+    instruction: int
+    address: np.ndarray
+    active: np.ndarray
+    trips: np.ndarray  # bytes from `address`
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a launch did."""
+
+    accesses: list[Access]
+    executed: Counter[Any]  # by what is executed, in whatever units the engine counts
+    estimated: bool  # whether addresses of some trips are
+
+    def addresses(self) -> dict[int, np.ndarray]:
+        """All addresses that each instruction asks for, in order of size."""
+        asked: dict[int, list[np.ndarray]] = {}
+        for access in self.accesses:
+            places = access.address[access.active] + access.trips[:, None]
+            asked.setdefault(access.instruction, []).append(places.ravel())
+        return {instruction: np.sort(np.concatenate(places)) for instruction, places in asked.items()}
+
+
+@cache
+def compiled(text: str, target: str) -> dict[str, BoundProgram | Code]:
+    """All kernels of a source, ready to run."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "k.cu"
+        path.write_text(text)
+        names = [part.split("(")[0] for part in text.split('extern "C" __global__ void ')[1:]]
+        if target.startswith("sm_"):
+            made = nvrtc.compile_source(nvrtc.read_source(path, names[0]), int(target[3:]), {})
+            assert isinstance(made, Compiled), made
+            listings = disassemble(list(elf.read(made.cubin, "k").values()))
+            return {listing.kernel: prepare(listing) for listing in listings}
+        built = clang.compile_source(clang.read_source(path, names[0]), int(target[3:], 16), ())
+        assert isinstance(built, clang.Built), built
+        return {name: code_of(parse(built.text, name)) for name in names}
+
+
+def ran(
+    text: str, kernel: str, target: str, grid: Dimensions, threads: int, *arguments: Any, skip: bool = True
+) -> Ran:
+    """A launch of a kernel, all blocks run."""
+    code = compiled(text, target)[kernel]
+    launch = LaunchArguments(grid, (threads, 1, 1), arguments)
+    blocks = [(x, y, 0) for y in range(grid[1]) for x in range(grid[0])]
+    if isinstance(code, Code):
+        return _ran_amd(code, launch, blocks, skip)
+    return _ran_nvidia(code, launch, blocks, skip)
+
+
+def _ran_nvidia(code: BoundProgram, launch: LaunchArguments, blocks: list[Dimensions], skip: bool) -> Ran:
+    machine = run(code, launch, blocks, loops=LoopPolicy.SKIP if skip else LoopPolicy.RUN)
+    assert not machine.unknown
+    accesses = [
+        Access(
+            stream.step,
+            np.broadcast_to(stream.base, machine.shape),
+            np.broadcast_to(stream.lanes.mask, machine.shape),
+            stream.offsets(),
+        )
+        for stream in machine.streams
+    ]
+    executed: Counter[Any] = Counter()
+    for phase, counts in zip(machine.phases, machine.phase_counts, strict=True):
+        if counts is not None:
+            executed.update({(phase.opened, phase.closed, *place): n for place, n in np.ndenumerate(counts)})
+    return Ran(accesses, executed, bool(machine.estimated))
+
+
+def _ran_amd(code: Code, launch: LaunchArguments, blocks: list[Dimensions], skip: bool) -> Ran:
+    machine, missing = execute(code, launch, blocks, skip_loops=skip)
+    assert missing is None, missing
+    flat = len(blocks), -1
+    accesses = [
+        Access(
+            access.index,
+            np.broadcast_to(access.base, machine.shape).reshape(flat),
+            np.broadcast_to(access.lanes, machine.shape).reshape(flat),
+            np.array([access.offset + trip * int(access.stride) for trip in access.trips]),
+        )
+        for access in machine.accesses
+        if code.listing.instructions[access.index].opcode.startswith(("global", "flat", "buffer"))
+    ]
+    times = np.ones(len(machine.trace), int)
+    for start, end, more in machine.repeats:
+        times[start:end] += more
+    executed: Counter[Any] = Counter()
+    for (index, waves, lanes), count in zip(machine.trace, times.tolist(), strict=True):
+        executed[index, "waves"] += count * waves.count
+        executed[index, "lanes"] += count * int(np.broadcast_to(lanes & waves.mask, machine.shape).sum())
+    return Ran(accesses, executed, bool(machine.estimated))

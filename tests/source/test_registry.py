@@ -1,0 +1,138 @@
+"""Every shipped kernel with source, for GPUs of both vendors: it runs, and does what its sizes demand."""
+
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from dse import kernels
+from dse.hardware import gpus
+from dse.kernels.description import evaluated_names
+from dse.source.cache import Cache
+from dse.source.kernel import SourceKernel
+from dse.source.launches import configurations
+from dse.source.profiles import KernelProfile
+from dse.source.toolchain import toolchain
+
+KERNELS = {name: kernels.load(name) for name in kernels.names()}
+WITH_SOURCE = [name for name, kernel in KERNELS.items() if kernel.build is not None]
+CUDA = [name for name in WITH_SOURCE if KERNELS[name].described]
+A100, H100, MI250X, MI300X = "a100-pcie-40gb", "h100-sxm", "mi250x", "mi300x"
+
+
+Sizes = dict[str, int]
+
+
+def profile(name: str, gpu: Any, cache: Path, sizes: Sizes | None = None, **values: int) -> KernelProfile:
+    """Counts of the first configuration with these values."""
+    kernel, sizes = KERNELS[name], sizes or {}
+    kernel = replace(kernel, space=kernel.space.with_values({key: (value,) for key, value in values.items()}))
+    columns = kernel.space.configurations(kernel.sizes(**sizes))
+    source = SourceKernel(kernel, None, Cache(cache / "cache"), 1, toolchain)
+    [made] = source.read({key: column[:1] for key, column in columns.items()}, gpu, sizes)
+    assert isinstance(made, KernelProfile), made
+    return made
+
+
+@pytest.mark.parametrize("name", CUDA)
+def test_launches_are_as_described(name: str):
+    kernel, gpu = KERNELS[name], gpus.load(A100).gpu
+    columns = {key: values[::7] for key, values in kernel.space.configurations(kernel.sizes()).items()}
+    launched = configurations(kernel, columns, kernel.sizes(), gpu)
+    described = evaluated_names(kernel, columns, kernel.sizes(), gpu)
+    for field, shape in (("threads", "block"), ("blocks", "grid")):
+        products = [np.prod(getattr(each, shape)) for each in launched]
+        np.testing.assert_array_equal(products, np.broadcast_to(described[field], len(launched)))
+
+
+@pytest.mark.filterwarnings("ignore:.* blocks. found")  # of those that were not looked at
+@pytest.mark.parametrize("name", CUDA)
+def test_the_first_configuration_does_the_same_on_gpus_of_both_vendors(name: str, tmp_path: Path):
+    kernel, done = KERNELS[name], []
+    for gpu in (gpus.load(A100).gpu, gpus.load(MI250X).gpu):
+        made = profile(name, gpu, tmp_path)
+        counts = made.counts
+        assert not counts.unknown
+        first = {key: column[:1] for key, column in kernel.space.configurations(kernel.sizes()).items()}
+        described = evaluated_names(kernel, first, kernel.sizes(), gpu)
+        assert made.shared_bytes == described["shared_bytes"]
+        assert prod(counts.block) == described["threads"]
+        assert made.spill_bytes == 0
+        stored = {kind: counts.total(kind, "bytes") for kind in ("global store", "global atomic")}
+        assert min(counts.total("global load", "requests"), sum(stored.values())) > 0
+        done.append({kind: size * counts.blocks for kind, size in stored.items()})
+    assert done[0] == pytest.approx(done[1], rel=0.01)
+
+
+# Targets of Triton: pointers of each vendor and boxes in a quick run, the others take seconds each.
+PRODUCTS = [("triton_matmul", MI300X, 0x942), ("triton_matmul_tma", H100, 0)]
+SLOW = [
+    *(("triton_matmul", gpu, gfx) for gpu, gfx in (
+        (A100, 0), (H100, 0), (MI250X, 0x90A), (MI300X, 0x950), ("radeon_pro_w7800", 0x1100))),
+    ("triton_matmul_tma", A100, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "card", "gfx"), [*PRODUCTS, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)]
+)
+def test_a_product_multiplies_and_moves_what_its_sizes_demand(tmp_path, monkeypatch, name, card, gfx):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    pytest.importorskip("triton")
+    gpu = jax.tree.map(np.asarray, gpus.load(card).gpu)
+    gpu = replace(gpu, gfx=np.asarray(gfx))
+    sizes = {"M": 256, "N": 512, "K": 1024}
+    chosen = {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 64, "num_stages": 2, "num_warps": 4}
+    counts = profile(name, gpu, tmp_path, sizes, **chosen).counts
+    m, n, k = sizes.values()
+    assert prod(counts.block) == 4 * int(gpu.limits.warp_size)
+    multiplied = sum(phase.passes * phase.tensor.get("mma_fp16", 0.0) for phase in counts.phases)
+    assert multiplied * counts.blocks == pytest.approx(m * n * k)
+    loaded, stored = (counts.total(kind, "bytes") * counts.blocks for kind in ("global load", "global store"))
+    assert loaded == pytest.approx(2 * k * (m * n / 128 + m * n / 64))
+    assert stored == pytest.approx(2 * m * n)
+
+
+FEW = {
+    "triton_softmax": ({}, {"ROWS": 2}),
+    "triton_layer_norm": ({}, {"BLOCK": 1024}),
+    "triton_attention": ({"length": 1024}, {"BLOCK_N": 64, "num_stages": 3, "num_warps": 4}),
+    "triton_moe": ({"token_count": 1024}, {"BLOCK_N": 64, "BLOCK_K": 32, "num_stages": 3, "num_warps": 4}),
+}
+
+
+def test_each_kernel_in_triton_is_in_a_test():
+    assert {*WITH_SOURCE} - {*CUDA} == {*FEW, "triton_matmul", "triton_matmul_tma"}
+
+
+@pytest.mark.parametrize("card", [A100, pytest.param(H100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", [name if name == "triton_softmax" else pytest.param(name, marks=pytest.mark.slow) for name in FEW]
+)
+def test_kernels_in_triton_are_executed(tmp_path, monkeypatch, name, card):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    pytest.importorskip("triton")
+    sizes, values = FEW[name]
+    counts = profile(name, gpus.load(card).gpu, tmp_path, sizes, **values).counts
+    assert not counts.unknown
+    assert min(counts.total("global load", "bytes"), counts.total("global store", "bytes")) > 0
+
+
+def test_a_mixture_of_experts_has_work_for_every_tile():
+    kernel, gpu = KERNELS["triton_moe"], gpus.load(H100).gpu
+    sizes = kernel.sizes(token_count=96, expert_count=8, top_k=2)
+    columns = {name: values[:1] for name, values in kernel.space.configurations(sizes).items()}
+    [found] = configurations(kernel, columns, sizes, gpu)
+    from dse.source.nvidia.arguments import _contents
+
+    tokens, experts, padded = map(_contents, found.arguments[3:6])
+    assert int(columns["BLOCK_M"][0]) == 16
+    # 24 pairs an expert in tiles of 16: two tiles, of which the second is half pads.
+    assert padded.tolist() == [256]
+    assert experts.tolist() == [tile // 2 for tile in range(16)]
+    assert sorted(tokens[tokens < 192].tolist()) == list(range(192))
+    assert [int((tile < 192).sum()) for tile in tokens.reshape(16, 16)] == [16, 8] * 8
