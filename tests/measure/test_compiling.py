@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from dse.measure import compiling
 from dse.measure.compiling import compile_all, compiled
 from dse.source.contract import Failure, Settings
 from dse.source.nvidia.compile.constants import Constants
@@ -55,7 +54,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_in_order_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(compiling, "_AHEAD", 1)
     path = tmp_path / "k.cu"
     path.write_text(TEXT)
     source = read_source(path)

@@ -67,15 +67,6 @@ def test_a_transpose_moves_each_word_once(tmp_path: Path):
         assert walk.cycles > float(gpu.gpu.latency.l2)  # it waits for loads before the barrier
 
 
-def test_padding_takes_conflicts_away(tmp_path: Path):
-    bare, padded = (
-        profile("transpose", MI250X, tmp_path, tile=32, rows=4, padding=padding, shared=1).counts
-        for padding in (0, 1)
-    )
-    assert bare.total("shared load", "passes") > 8 * padded.total("shared load", "passes")
-    assert padded.total("shared load", "passes") == pytest.approx(padded.total("shared load", "bytes") / 128)
-
-
 def test_the_occupancy_is_that_of_the_compiler(tmp_path: Path):
     from dse.source.amd.compile.source import Built
     from dse.source.amd.source import listing_of

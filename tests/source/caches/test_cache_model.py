@@ -76,18 +76,6 @@ def test_larger_caches_never_miss_more(launched, kernel: str):
         assert larger.l2_sectors == smaller.l2_sectors
 
 
-def test_order_of_independent_streams_does_not_matter(launched):
-    machine, sample = launched("vector_add")
-    caches = Caches(2**12, 2**20, 4, 3)
-    before = misses(machine, sample, caches)
-    streams = list(machine.streams)
-    machine.streams[:] = [streams[1], streams[0], *streams[2:]]
-    try:
-        assert misses(machine, sample, caches) == before
-    finally:
-        machine.streams[:] = streams
-
-
 @settings(max_examples=10, deadline=None)
 @given(
     lines=st.integers(40, 120),

@@ -33,15 +33,6 @@ def test_blocks_share_the_l1_of_their_sm_by_chance(launched):
     assert alone.loads_past_l2 == few.loads_past_l2 == pytest.approx(2048 * 16 / 32 / 8)
 
 
-def test_waves_load_again_what_the_l2_does_not_hold(launched):
-    """Each wave of nbody's blocks reads the array: 32 KiB, twice what the L2 has.
-
-    Blocks at both ends of the grid have fewer beside them, and some sectors are asked for twice: hence 30 %.
-    """
-    found = launched.traffic("nbody", Caches(2**10, 2**14, sm_count=2, resident_blocks=1))
-    assert found.loads_past_l2 == pytest.approx(2048 * 16 / 32 / 2, rel=0.3)
-
-
 def test_sampled_blocks_stand_for_all(launched):
     caches = Caches(2**14, 2**17, 4, 2)
     for name in launched.launches:

@@ -111,14 +111,6 @@ def test_tiles_in_groups_as_played(group: int, l2: int):
     assert found.stores_past_l2 == pytest.approx(2 * ONCE, rel=0.01)
 
 
-def test_nothing_is_shared_where_it_is_not_looked():
-    machine, sample = grouped(4)
-    assert (
-        traffic(machine, sample, 600, probe=False).loads_past_l2
-        > 2 * traffic(machine, sample, 600).loads_past_l2
-    )
-
-
 @pytest.mark.parametrize("group", [1, 4])
 def test_persistent_blocks_are_as_waves(group: int):
     machine, sample = grouped(group, "persistent", WAVE)

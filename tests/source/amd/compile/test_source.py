@@ -59,13 +59,6 @@ def test_names_of_cuda_are_there(write):
         assert "s_barrier" in built(read_source(write(text)), target).text
 
 
-def test_blocks_and_grid_stand_behind_the_arguments(write):
-    text = "__global__ void size(unsigned* out) { *out = blockDim.x + gridDim.x * warpSize; }"
-    code = built(read_source(write(text))).text
-    assert "hidden_group_size_x" in code
-    assert "hidden_block_count_x" in code
-
-
 def test_a_hip_file_shuffles_over_the_whole_wave(write):
     text = "__global__ void turn(float* x) { x[threadIdx.x] = __shfl_xor(x[threadIdx.x], 32); }"
     whole, half = (built(read_source(write(text, name))).text for name in ("a.hip", "a.cu"))

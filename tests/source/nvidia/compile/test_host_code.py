@@ -96,12 +96,6 @@ def test_a_mistake_of_the_device_is_told_as_it_is(tmp_path):
     assert "thrice" in found.message
 
 
-def test_headers_of_others_are_missed(tmp_path):
-    found = made(tmp_path, '#include "own.h"\n' + AS_IT_SHIPS)
-    assert isinstance(found, Failure)
-    assert "found no own.h beside the file" in found.message
-
-
 def test_an_assertion_costs_its_comparison(tmp_path):
     kernel = "__global__ void f(int n, int *x) { assert(n > 3); x[0] = n; }"
     found = made(tmp_path, f"#include <assert.h>\n{kernel}", "f")
