@@ -14,7 +14,7 @@ from dse.kernels.description import evaluated_names
 from dse.source.cache import Cache
 from dse.source.kernel import SourceKernel
 from dse.source.launches import configurations
-from dse.source.nvidia.source import KernelProfile
+from dse.source.profiles import KernelProfile
 from dse.source.toolchain import toolchain
 
 KERNELS = {name: kernels.load(name) for name in kernels.names()}

@@ -15,10 +15,11 @@ from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import KnownBatch
 from dse.source.amd.source import AMD, architecture, names_kernel, source_of
 from dse.source.cache import Cache
-from dse.source.kernel import CUDA, SourceKernel
+from dse.source.contract import Failure
+from dse.source.kernel import SourceKernel
 from dse.source.launches import configurations
-from dse.source.nvidia.compile.contract import Failure
-from dse.source.nvidia.source import KernelProfile
+from dse.source.nvidia.source import CUDA
+from dse.source.profiles import KernelProfile
 from dse.source.readers.kernel import counts_of
 from dse.source.toolchain import toolchain
 
