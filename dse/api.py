@@ -421,9 +421,10 @@ def characterise(
     space = description.space.with_values({name: (value,) for name, value in stated.items()})
     description = replace(description, space=space)
     if every:
-        columns, _ = counts.every(description, sizes, _gpu(gpu), sample)
+        columns, _ = counts.of_space(description, sizes, _gpu(gpu), sample)
         return Rows(dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
-    return Rows(counts.one(description, counts.first(description, sizes), sizes, _gpu(gpu))[0])
+    configuration = counts.first_valid(description, sizes)
+    return Rows(counts.of_configuration(description, configuration, sizes, _gpu(gpu))[0])
 
 
 def simulate(

@@ -3,11 +3,13 @@
 import ctypes
 import gc
 import io
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,7 +138,7 @@ def run_dse(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
     """`run_dse("gpus", "--json")`: the command line in this process."""
     monkeypatch.setenv("COLUMNS", "200")  # help and usage errors do not break lines
 
-    def run(*arguments: str) -> Ran:
+    def run(*arguments: Any) -> Ran:
         from dse.cli.main import run
 
         with (
@@ -144,11 +146,23 @@ def run_dse(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
             redirect_stderr(io.StringIO()) as err,
             pytest.raises(SystemExit) as end,
         ):
-            run(arguments)
+            run([str(argument) for argument in arguments])
         code = end.value.code or 0
         return Ran(int(code), out.getvalue(), err.getvalue())
 
     return run
+
+
+@pytest.fixture
+def answer(run_dse: Callable[..., Ran]) -> Callable[..., Any]:
+    """`answer("gpus")`: what the command prints as JSON; it must not fail, nor say anything beside."""
+
+    def answer(*arguments: Any) -> Any:
+        ran = run_dse(*arguments, "--json")
+        assert (ran.code, ran.err) == (0, "")
+        return json.loads(ran.out)
+
+    return answer
 
 
 @pytest.fixture
@@ -214,3 +228,26 @@ def own_toy_kernel(tmp_path: Path) -> Path:
     path = tmp_path / "kernel.toml"
     path.write_text(TOY)
     return path
+
+
+@pytest.fixture
+def own_catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """`own_catalogue(gpus=["a100"], kernels=["reduction"])`: these are all there is, nothing measured."""
+
+    def own_catalogue(gpus: Iterable[str] = (), kernels: Iterable[str] = ()) -> Path:
+        from dse.core import catalogue
+        from dse.hardware.gpus import find as find_gpu
+        from dse.kernels import find as find_kernel
+
+        folder = tmp_path / "catalogue"
+        for name in ("gpus", "kernels"):
+            (folder / name).mkdir(parents=True)
+        for name in gpus:
+            shutil.copy(find_gpu(name), folder / "gpus")
+        for name in kernels:
+            unmeasured = shutil.ignore_patterns("measured")
+            shutil.copytree(find_kernel(name).parent, folder / "kernels" / name, ignore=unmeasured)
+        monkeypatch.setattr(catalogue, "folder", lambda name: folder / name)
+        return folder
+
+    return own_catalogue

@@ -35,20 +35,15 @@ def test_a_kernel_by_name_file_or_itself(toy_kernel):
 
 def test_predictions_of_a_few(toy_kernel):
     some = {"block": [64, 128], "items": [1, 2]}
-    found = dse.predict(toy_kernel, [GPU, "h200"], some, "roofline", {"n": 4096})
-    assert found.seconds.shape == (2, 2)
-    rows = found.rows()
-    assert [(row["gpu"], row["block"], row["n"]) for row in rows[1:3]] == [
-        (dse.gpu(GPU).name, 128, 4096),
-        (dse.gpu("h200").name, 64, 4096),
-    ]
-    assert [row["time_s"] for row in rows] == np.ravel(found.seconds).tolist()
-    whole = dse.predict(toy_kernel, GPU, models="roofline")
-    assert whole.seconds.shape == (dse.rank(toy_kernel, GPU, "roofline").count,)
+    result = dse.predict(toy_kernel, [GPU, "h200"], some, "roofline", {"n": 4096})
+    assert result.seconds.shape == (2, 2)
+    rows = result.rows()
+    gpus = [dse.gpu(name).name for name in (GPU, GPU, "h200", "h200")]
+    assert [row["gpu"] for row in rows] == gpus
+    assert [(row["block"], row["n"]) for row in rows] == [(64, 4096), (128, 4096)] * 2
+    assert [row["time_s"] for row in rows] == np.ravel(result.seconds).tolist()
     one = dse.predict(toy_kernel, GPU, {"block": 64, "items": 1}, "roofline", {"n": 4096})
-    assert one.seconds.shape == ()
-    assert one.seconds == found.seconds[0, 0]
-    assert one.rows()[0] == rows[0]
+    assert (one.seconds.shape, one.rows()) == ((), rows[:1])
 
 
 def test_predictions_of_objects():
@@ -61,20 +56,19 @@ def test_predictions_of_objects():
 
 
 def test_gradients_in_three_lines():
-    """The derivative is that of finite differences, and the same when compiled."""
+    """The derivative, compiled, is that of finite differences."""
     gpu, kernel, launch = dse.gpu(GPU), dse.kernel("transpose"), TRANSPOSE | {"rows": [4, 8]}
-    slope = jax.grad(lambda gpu: dse.predict(kernel, gpu, launch, "roofline").seconds.sum())(gpu)
-    by_bandwidth, bandwidth = float(slope.numbers["dram_bandwidth"]), float(gpu.numbers["dram_bandwidth"])
-
-    def at(factor):
-        changed = gpu.replace(dram_bandwidth=factor * bandwidth)
-        return float(dse.predict(kernel, changed, launch, "roofline").seconds.sum())
-
+    total = jax.jit(
+        jax.value_and_grad(lambda gpu: dse.predict(kernel, gpu, launch, "roofline").seconds.sum())
+    )
+    bandwidth = float(gpu.numbers["dram_bandwidth"])
+    slope = float(total(gpu)[1].numbers["dram_bandwidth"])
     h = 1e-2
-    assert by_bandwidth < 0
-    assert by_bandwidth * bandwidth == pytest.approx((at(1 + h) - at(1 - h)) / (2 * h), rel=1e-3)
-    compiled = jax.jit(jax.grad(lambda gpu: dse.predict(kernel, gpu, launch, "roofline").seconds.sum()))(gpu)
-    assert float(compiled.numbers["dram_bandwidth"]) == pytest.approx(by_bandwidth, rel=1e-5)
+    more, less = (
+        float(total(gpu.replace(dram_bandwidth=factor * bandwidth))[0]) for factor in (1 + h, 1 - h)
+    )
+    assert slope < 0
+    assert slope * bandwidth == pytest.approx((more - less) / (2 * h), rel=1e-3)
 
 
 def test_a_gradient_is_finite_beside_what_cannot_run(toy_kernel):
@@ -105,42 +99,6 @@ def test_mistakes_of_predict(toy_kernel):
         dse.predict(dse.gpu(GPU).gpu, "transpose", TRANSPOSE)  # type: ignore[call-overload]
 
 
-def test_results_have_a_length_rows_and_a_best_one(toy_kernel):
-    ranking = dse.rank(toy_kernel, GPU, "roofline")
-    assert len(ranking) == len(list(ranking)) == len(ranking.rows())
-    assert ranking[0] == ranking.best == ranking.rows(1)[0]
-    assert ranking[-1] == ranking.rows()[-1]
-    run = dse.tune(toy_kernel, GPU, lambda given: 1e-6 * given["block"], budget=4, models="roofline")
-    assert (run.best or {})["measured_s"] == min(row["measured_s"] for row in run)
-    search = dse.search(toy_kernel, GPU, trials=10, models="roofline", sampler="random", seed=0)
-    assert search.best == search[0]
-    predicted = dse.predict(toy_kernel, GPU, models="roofline")
-    assert (predicted.best or {})["time_s"] == float(predicted.seconds.min())
-    sweep = dse.sweep(toy_kernel, GPU, "roofline")
-    for result in (ranking, run, search, predicted, sweep, dse.gpu(GPU), sweep.top(3)):
-        assert len(repr(result)) < 300
-
-
-def test_results_are_tables(toy_kernel, tmp_path):
-    some = {"block": [64, 128], "items": [1, 2]}
-    results = [
-        dse.predict(toy_kernel, GPU, some, "roofline"),
-        dse.rank(toy_kernel, GPU, "roofline"),
-        dse.prune(toy_kernel, GPU, models="roofline"),
-        dse.tune(toy_kernel, GPU, lambda given: 1e-6 * given["block"], budget=2, models="roofline"),
-    ]
-    for number, result in enumerate(results):
-        frame, shown = result.to_pandas(), result._repr_html_()
-        assert len(frame) == len(result.rows())
-        assert "<th>block</th>" in shown
-        assert "<th>kernel</th>" not in shown  # the same in all rows
-        result.write(tmp_path / f"{number}.parquet")
-        assert pq.read_table(tmp_path / f"{number}.parquet").num_rows == len(frame)
-        assert result.to_arrow().num_rows == len(frame)
-    assert "<th>time [s]</th>" in results[1]._repr_html_()
-    assert results[1].to_arrow().schema.field("time_s").metadata[b"unit"] == b"s"
-
-
 @pytest.mark.parametrize("name", [name for name in dse.__all__ if name not in ("models", "__version__")])
 def test_every_name_says_shapes_units_errors_and_source(name):
     said = getattr(dse, name).__doc__
@@ -150,11 +108,48 @@ def test_every_name_says_shapes_units_errors_and_source(name):
         assert "**Shapes:**" in said
 
 
-def test_what_one_does_with_them(toy_kernel, tmp_path):
-    ranking = dse.rank(toy_kernel, GPU, "roofline")
-    count = dse.sweep(toy_kernel, GPU, "roofline").to_parquet(tmp_path / "out.parquet")
-    assert count == ranking.count == pq.ParquetFile(tmp_path / "out.parquet").metadata.num_rows
+@pytest.fixture(scope="module")
+def results(toy_kernel):
+    """What the functions give, by name, of the toy kernel."""
+    search = dse.search(toy_kernel, GPU, trials=20, models="roofline", sampler="random", seed=0)
+    return {
+        "predict": dse.predict(toy_kernel, GPU, models="roofline"),
+        "rank": dse.rank(toy_kernel, GPU, "roofline"),
+        "prune": dse.prune(toy_kernel, GPU, models="roofline", risk=0.5),
+        "tune": dse.tune(toy_kernel, GPU, lambda row: 1e-6 * row["block"], budget=4, models="roofline"),
+        "search": search,
+    }
 
+
+@pytest.mark.parametrize("name", ["predict", "rank", "prune", "tune", "search"])
+def test_results_are_tables(results, name, tmp_path):
+    result = results[name]
+    assert len(result.to_pandas()) == len(result.rows()) == result.to_arrow().num_rows > 0
+    assert len(repr(result)) < 300
+    assert "<th>block</th>" in result._repr_html_()
+    result.write(tmp_path / "rows.parquet")
+    assert pq.read_table(tmp_path / "rows.parquet").num_rows == len(result.rows())
+
+
+def test_results_have_a_best_row(results):
+    ranking, run = results["rank"], results["tune"]
+    assert ranking[0] == ranking.best == ranking.rows(1)[0]
+    assert ranking[-1] == ranking.rows()[-1]
+    assert len(ranking) == len(list(ranking)) == ranking.count
+    shown = ranking._repr_html_()
+    assert "<th>time [s]</th>" in shown
+    assert "<th>kernel</th>" not in shown  # the same in all rows
+    assert ranking.to_arrow().schema.field("time_s").metadata[b"unit"] == b"s"
+    assert run.best["measured_s"] == min(row["measured_s"] for row in run)
+    assert len(run.rows()) == 4
+    assert results["search"].best == results["search"][0]
+    assert results["search"].best["time_s"] >= ranking.best["time_s"]
+    assert results["predict"].best["time_s"] == float(results["predict"].seconds.min())
+    assert 0 < len(results["prune"]["block"]) < ranking.count
+
+
+def test_measured_times_are_compared_and_refit(results, toy_kernel, tmp_path):
+    ranking = results["rank"]
     times = ranking.evaluation.forecasts["roofline"].seconds[0]
     columns = ranking.parameters | {"time_s": times}
     rows = zip(*(column.tolist() for column in columns.values()), strict=True)
@@ -162,21 +157,23 @@ def test_what_one_does_with_them(toy_kernel, tmp_path):
     (tmp_path / "times.csv").write_text("\n".join(table))
     scores = dse.compare(toy_kernel, GPU, tmp_path / "times.csv", "roofline")
     assert scores[0]["spearman"] == pytest.approx(1.0)
-
-    kept = dse.prune(toy_kernel, GPU, models="roofline", risk=0.5)
-    assert 0 < len(kept["block"]) < ranking.count
-    run = dse.tune(toy_kernel, GPU, lambda given: 1e-6 * given["block"], budget=4, models="roofline")
-    assert len(run.rows()) == 4
-    best = dse.search(toy_kernel, GPU, trials=20, models="roofline", sampler="random", seed=0).rows()
-    assert best[0]["time_s"] >= ranking.rows(1)[0]["time_s"]
-    simulated = dse.simulate(toy_kernel, GPU, {"block": 64, "items": 1}, {"n": 65536})
-    assert simulated.makespan > 0
-    assert simulated.rows(1)[0]["busy"] <= 1
-    changed = dse.simulate(toy_kernel, GPU, {"block": 64, "items": 1}, what_if=["dram=off"]).what_if
-    assert changed[0]["gain"] >= 1
-    cascaded = dse.rank(toy_kernel, GPU, cascade="roofline:50%,phase:3")
-    assert (cascaded.count, len(cascaded.levels)) == (3, 2)
     refitted = dse.rank(toy_kernel, GPU, "roofline", measured=tmp_path / "times.csv", refit=True)
     assert refitted.rows(1)[0]["low_s"] <= refitted.rows(1)[0]["refitted_s"]
     with pytest.raises(DseError, match="expected a file of them"):
         dse.rank(toy_kernel, GPU, refit=True)
+
+
+def test_whole_spaces_are_swept_and_cascaded(results, toy_kernel, tmp_path):
+    sweep = dse.sweep(toy_kernel, GPU, "roofline")
+    assert sweep.to_parquet(tmp_path / "out.parquet") == results["rank"].count
+    assert pq.ParquetFile(tmp_path / "out.parquet").metadata.num_rows == results["rank"].count
+    cascaded = dse.rank(toy_kernel, GPU, cascade="roofline:50%,phase:3")
+    assert (cascaded.count, len(cascaded.levels)) == (3, 2)
+
+
+def test_one_configuration_is_simulated(toy_kernel):
+    one = {"block": 64, "items": 1}
+    simulated = dse.simulate(toy_kernel, GPU, one, {"n": 65536}, what_if=["dram=off"])
+    assert simulated.makespan > 0
+    assert simulated.rows(1)[0]["busy"] <= 1
+    assert simulated.what_if[0]["gain"] >= 1

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import dse
-from dse.cli.main import in_options
 from dse.report.numbers import number
 
 HEAVY = ("jax", "numpy", "optuna", "pyarrow", "pydantic", "scipy")
@@ -28,7 +27,6 @@ def test_types_are_checked_while_testing():
     "code",
     [
         "import dse",
-        "import dse.cli.main",
         "from dse.cli.main import run\ntry: run(['--help'])\nexcept SystemExit: pass",
     ],
 )
@@ -38,6 +36,7 @@ def test_loads_nothing_heavy(run_python, code):
     assert ran.out.splitlines()[-1].split() == ["loaded"]
 
 
+@pytest.mark.slow
 def test_importing_every_module_changes_no_setting_of_jax(run_python):
     ran = run_python(
         """
@@ -67,17 +66,3 @@ def test_only_the_command_line_speaks_of_options():
                 texts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
                 spoken += [(path, text) for text in texts if isinstance(text, str) and "--" in text]
     assert {path.relative_to(root).parts[0] for path, _ in spoken} == {"cli"}
-
-
-@pytest.mark.parametrize(
-    ("mistake", "line"),
-    [
-        ("sample: found none, expected some", "--sample: found none, expected some"),
-        ("given.arguments: n: found 'x', expected a number", "--arg: n: found 'x', expected a number"),
-        ("k: found none, expected some (given.tuned)", "k: found none, expected some (--tune)"),
-        ("k.toml: grid: found 3, expected 2 (or 1)", "k.toml: grid: found 3, expected 2 (or 1)"),
-        ("block: found 2048 threads, expected 1024", "block: found 2048 threads, expected 1024"),
-    ],
-)
-def test_a_field_becomes_its_option(mistake, line):
-    assert in_options(mistake) == line

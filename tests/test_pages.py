@@ -44,15 +44,6 @@ def test_the_code_of_a_page_runs(page, tmp_path):
     assert "Warning" not in ran.stderr
 
 
-def test_a_page_stops_at_what_fails(tmp_path):
-    (tmp_path / "page.md").write_text('```text title="a.txt"\nhello\n```\n\n```sh\ndse rank nothing\n```\n')
-    command = [sys.executable, str(ROOT / "scripts" / "run_page.py"), "page.md"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ran.returncode == 1
-    assert "dse rank nothing: ended with 2" in ran.stderr
-    assert (tmp_path / "a.txt").read_text() == "hello\n"
-
-
 def test_the_pictures_are_those_of_the_script(tmp_path):
     subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "studies" / "draw_concepts.py"), str(tmp_path)], check=True

@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 from dse.types import (
-    ARITHMETIC,
     CLASSES,
-    COMPUTE,
-    MEMORY,
-    MMA,
-    TENSOR,
     Gpu,
     Kernel,
     Launch,
@@ -54,52 +49,26 @@ def test_every_field_has_a_unit():
             assert field.metadata.get("unit") or name in ("limits", "work"), f"{noun.__name__}.{name}"
 
 
-def test_the_classes():
-    assert set(COMPUTE) == {*ARITHMETIC, "shared"}
-    assert {*COMPUTE, *MEMORY, "barrier", *TENSOR} == set(CLASSES)
-    assert (*MMA, "mma_warp") == TENSOR
-
-
-def test_products_of_matrices_are_instructions():
-    def insts(**work: float) -> float:
-        counts: dict[str, Any] = dict.fromkeys(set(Kernel.__dataclass_fields__) - {"work", "phases"}, 0.0)
-        return float(Kernel(work=PerClass(**(dict.fromkeys(CLASSES, 0.0) | work)), **counts).comp_insts)
-
-    assert insts() == 0
-    assert insts(fp32=3.0, mma_warp=4.0, mma_fp16=8192.0) == 7
-    assert insts(fp32=3.0, mma_fp16=8192.0) == 3  # out of shared memory: an instruction does many
-    assert insts(mma_fp16=8192.0) == 1
-
-
-def test_instructions_of_numpy_counts_keep_their_precision():
-    counts = jax.tree.map(lambda _: np.full(2, 1 / 3), kernel(work=per_class(fp32=1.0)))
-    with jax.enable_x64(False):  # as it is outside of the library
-        insts = counts.insts
-    assert insts.dtype == np.float64
-    np.testing.assert_allclose(insts, (5 + 3 + 3 + 1 - 2) / 3, rtol=1)
-
-
 @pytest.mark.parametrize(
-    ("given", "dtype"),
+    ("value", "dtype"),
     [
-        (3, np.float64),
-        (3.5, np.float64),
         (True, np.float64),
         (np.arange(3), np.float64),
-        (jnp.arange(3, dtype=jnp.int32), np.float64),
         (np.float32(3), np.float32),
-        (np.zeros(3, np.float32), np.float32),
         (jnp.zeros(3, jnp.float32), np.float32),
         (jnp.zeros(3, jnp.bfloat16), jnp.bfloat16),
-        (np.zeros(3), np.float64),
     ],
 )
-def test_a_quantity_keeps_its_precision(given, dtype):
-    found = launch(waves=given).waves
-    assert isinstance(found, jax.Array)
-    assert found.dtype == dtype
-    assert not found.weak_type
-    np.testing.assert_array_equal(found, np.asarray(given, np.float64).astype(dtype))
+def test_a_quantity_keeps_its_precision(value, dtype):
+    waves = launch(waves=value).waves
+    assert (waves.dtype, waves.weak_type) == (dtype, False)
+    np.testing.assert_array_equal(waves, np.asarray(value, np.float64).astype(dtype))
+
+
+def test_terms_keep_their_precision():
+    for combine in (Prediction.of, largest):
+        p = combine(jnp.float32(1e9), a=jnp.ones(2, jnp.float32), b=jnp.zeros(2, jnp.float32))
+        assert {x.dtype for x in (p.cycles, p.seconds, *p.terms.values())} == {np.dtype(np.float32)}
 
 
 @pytest.mark.parametrize("given", [3, 3.0, np.int64(3), np.array([3, 4]), jnp.arange(2, dtype=jnp.int64)])
@@ -123,18 +92,7 @@ def test_fields_broadcast():
     [
         (lambda: launch(waves=np.ones(2), blocks=np.ones(3)), "Launch", ["waves (2,)", "blocks (3,)"]),
         (lambda: per_class(sfu=np.ones(2), l1=np.ones(3)), "PerClass", ["sfu (2,)", "l1 (3,)"]),
-        (
-            lambda: kernel(work=per_class(barrier=np.ones((4, 2))), ilp=np.ones((4, 3))),
-            "Kernel",
-            ["(4, 2)", "ilp (4, 3)"],
-        ),
-        # not the last class, too
         (lambda: gpu(cpi=per_class(fp32=np.ones(2)), clock=np.ones(3)), "Gpu", ["(2,)", "clock (3,)"]),
-        (
-            lambda: gpu(cpi=per_class(fp32=np.ones(2)), latency=per_class(l2=np.ones(3))),
-            "Gpu",
-            ["(2,)", "(3,)"],
-        ),
     ],
 )
 def test_fields_that_do_not_broadcast_are_named(make, noun, fields):
@@ -143,7 +101,6 @@ def test_fields_that_do_not_broadcast_are_named(make, noun, fields):
     message = str(raised.value)
     assert all(field in message for field in fields)
     assert "threads_per_block" not in message  # scalars clash with nothing
-    assert "\n" not in message
 
 
 def test_the_nouns_are_pytrees():
@@ -162,6 +119,18 @@ def test_instruction_counts():
     assert float(one.comp_insts) == 31 + 64 + 512  # accesses of shared memory, not their passes
     assert float(one.mem_insts) == 128 + 256
     assert float(one.insts) == 31 + 64 + 512 + 128 + 256 + 32
+
+
+@pytest.mark.parametrize(
+    ("work", "insts"),
+    [
+        ({"fp32": 3.0, "mma_warp": 4.0, "mma_fp16": 8192.0}, 7),
+        ({"fp32": 3.0, "mma_fp16": 8192.0}, 3),  # out of shared memory: an instruction does many
+        ({"mma_fp16": 8192.0}, 1),
+    ],
+)
+def test_products_of_matrices_are_instructions(work, insts):
+    assert float(kernel(work=per_class(**work), shared_insts=0.0, other_insts=0.0).comp_insts) == insts
 
 
 CLOCK = jnp.float64(1e9)
@@ -205,22 +174,3 @@ def test_terms_broadcast(combine):
     p = combine(jnp.ones((2, 1, 1)), a=jnp.ones((2, 1, 1)), b=jnp.ones((1, 3, 1)), c=jnp.ones((1, 1, 4)))
     shapes = {x.shape for x in (p.cycles, p.seconds, p.bottleneck, *p.terms.values())}
     assert shapes == {(2, 3, 4)}
-
-
-def test_what_multiplies_the_largest_bound_broadcasts_too():
-    p = Prediction.largest(CLOCK, jnp.array([[1.0], [2.0]]), a=jnp.ones((1, 3)), b=jnp.zeros((1, 3)))
-    shapes = {x.shape for x in (p.cycles, p.seconds, p.bottleneck, *p.terms.values())}
-    assert shapes == {(2, 3)}
-    np.testing.assert_array_equal(p.terms["a"], [[1] * 3, [2] * 3])
-
-
-@pytest.mark.parametrize("combine", [Prediction.of, largest])
-def test_single_precision_stays(combine):
-    single = jnp.float32
-    p = combine(single(1e9), a=jnp.ones(2, single), b=jnp.zeros(2, single))
-    assert {x.dtype for x in (p.cycles, p.seconds, *p.terms.values())} == {np.dtype(np.float32)}
-
-
-def test_one_term_is_the_bottleneck():
-    p = Prediction.of(CLOCK, only=jnp.arange(3.0))
-    assert p.bottleneck.tolist() == [0, 0, 0]

@@ -4,7 +4,7 @@ The paper's numbers come with the package; so do the kernels, reconstructed as d
 their traces, the other models descriptions with the traces' counts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from dse.core.progress import Progress, silent
 from dse.evaluate.chunks import evaluate
 from dse.hardware import gpus
 from dse.models import MODELS
+from dse.models.protocol import Model
 from dse.reproduce import papers
 from dse.simulator import teg
 from dse.simulator.case import trace_text
@@ -41,16 +42,18 @@ class PaperTable:
         """Return the trace of its kernel, as text."""
         return kernels.find(self.kernel).with_name(trace_text.FILE).read_text(encoding="utf-8")
 
-    def cycles(self, progress: Progress = silent) -> dict[str, np.ndarray]:
-        """Predict cycles of each of its warps by every model."""
+    def cycles(
+        self, progress: Progress = silent, models: Mapping[str, Model] = MODELS
+    ) -> dict[str, np.ndarray]:
+        """Predict cycles of each of its warps by TEG and by some models."""
         warps = self.printed()["warps"].astype(int)
         description = kernels.load(self.kernel)
         gpu = gpus.stack([gpus.load("gtx-280", np.float64).gpu])
         parameters = {name: np.full(len(warps), value) for name, value in self.fixed.items()}
         parameters |= {"warps_per_sm": warps}
         parameters = {name: parameters[name] for name in description.space.names}
-        result = evaluate(description, MODELS, gpu, parameters, progress=progress)
-        cycles = {name: result.forecasts[name].cycles[0] for name in MODELS}
+        result = evaluate(description, models, gpu, parameters, progress=progress)
+        cycles = {name: result.forecasts[name].cycles[0] for name in models}
         effects = teg.Effects.without(self.without) if self.without else None
         trace = trace_text.parse(self.trace())
         return cycles | {"teg": teg.cycles(trace, warps.tolist(), effects=effects)}
@@ -64,15 +67,19 @@ TABLES = (
 )
 
 
-def cells(progress: Progress = silent) -> list[dict[str, Any]]:
+def cells(
+    progress: Progress = silent,
+    tables: Sequence[PaperTable] = TABLES,
+    models: Mapping[str, Model] = MODELS,
+) -> list[dict[str, Any]]:
     """Score each cell: a row a table, model and number of warps."""
     rows = []
     with in_64_bits():
-        for table in TABLES:
+        for table in tables:
             paper = table.printed()
             measured = paper["measured_cycles"]
-            models = {"teg, as printed": paper["predicted_cycles"]} | table.cycles(progress)
-            for model, predictions in models.items():
+            cycles_by = {"teg, as printed": paper["predicted_cycles"]} | table.cycles(progress, models)
+            for model, predictions in cycles_by.items():
                 for warps, cycles, real in zip(paper["warps"], predictions, measured, strict=True):
                     rows.append(
                         {
@@ -89,14 +96,14 @@ def cells(progress: Progress = silent) -> list[dict[str, Any]]:
 
 def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return mean absolute errors in percent: a row a model, a column a table, and `all`."""
-    lines = []
+    lines, tables = [], [table for table in TABLES if any(row["table"] == table.number for row in rows)]
     for model in dict.fromkeys(row["model"] for row in rows):
         of_model = [row for row in rows if row["model"] == model]
         by_table = {
             f"Table {table.number}: {table.title}": [
                 abs(row["error_percent"]) for row in of_model if row["table"] == table.number
             ]
-            for table in TABLES
+            for table in tables
         }
         by_table["all"] = [error for errors in by_table.values() for error in errors]
         lines.append({"model": model} | {name: float(np.mean(errors)) for name, errors in by_table.items()})

@@ -117,12 +117,14 @@ def triton(parameters: Columns, path: str | Path) -> None:
 FORMS = {"t1": t1, "kernel-tuner": kernel_tuner, "triton": triton, "table": table}
 
 
-def conditions(rows: Rows, values: Mapping[str, Sequence[Any]]) -> list[str]:
+def conditions(rows: Rows, values: Mapping[str, Sequence[Any]], longest: int = LONGEST) -> list[str]:
     """Return conditions that, among all combinations of `values`, only these hold for; each readable."""
-    return list(_conditions(rows, list(values.items()), ""))
+    return list(_conditions(rows, list(values.items()), "", longest))
 
 
-def _conditions(rows: Rows, values: Sequence[tuple[str, Sequence[Any]]], unless: str) -> Iterator[str]:
+def _conditions(
+    rows: Rows, values: Sequence[tuple[str, Sequence[Any]]], unless: str, longest: int
+) -> Iterator[str]:
     """Return those on the last parameters; where `unless` holds for the ones before, anything goes.
 
     A condition that is too long becomes one condition a value.
@@ -130,7 +132,7 @@ def _conditions(rows: Rows, values: Sequence[tuple[str, Sequence[Any]]], unless:
     text = _text(rows, values)
     if not text:
         return
-    if len(unless) + len(text) <= LONGEST:
+    if len(unless) + len(text) <= longest:
         yield unless + text
         return
     (name, known), *later = values
@@ -140,7 +142,8 @@ def _conditions(rows: Rows, values: Sequence[tuple[str, Sequence[Any]]], unless:
         yield f"{unless}{name} not in ({', '.join(map(repr, few))},)"
     for rest, group in groups.items() if later else ():
         for few in _batches(group, 8):
-            yield from _conditions(rest, later, f"{unless}{name} not in ({', '.join(map(repr, few))},) or ")
+            condition = f"{unless}{name} not in ({', '.join(map(repr, few))},) or "
+            yield from _conditions(rest, later, condition, longest)
 
 
 def _batches(values: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:

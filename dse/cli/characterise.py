@@ -77,8 +77,7 @@ def characterise(
     description, sizes = inputs.description(kernel, numbers, given=launch.given(numbers))
     [gpu_file] = inputs.gpus([gpu])
     from dse.report.show import progress
-    from dse.source.explain.counts import every as every_one
-    from dse.source.explain.counts import first, one
+    from dse.source.explain import counts
     from dse.source.toolchain import toolchain
 
     tools = toolchain(gpu_file.gpu)
@@ -86,10 +85,10 @@ def characterise(
     if not as_phases:
         tools.architecture(gpu_file.gpu, tools.source_of(description))  # refuse what no compiler knows first
     if every:
-        columns, title = every_one(description, sizes, gpu_file, sample, seed, progress)
+        columns, title = counts.of_space(description, sizes, gpu_file, sample, seed, progress)
         _present_all(columns, title, output)
         return
-    configuration = first(description, sizes)
+    configuration = counts.first_valid(description, sizes)
     at = ", ".join(f"{name}={value}" for name, value in configuration.items())
     if graph is not None:
         _graph(description, configuration, sizes, gpu_file, graph, at)
@@ -109,7 +108,7 @@ def characterise(
             finding += f"; line {line['line']} has {line['share']:.0%} of all: {line['source'].rstrip(';')}"
         output.conclude(finding, then="" if output.json else "dse rank predicts its time")
         return
-    table, compiler = one(description, configuration, sizes, gpu_file)
+    table, compiler = counts.of_configuration(description, configuration, sizes, gpu_file)
     title = f"{description.name} on {gpu_file.name} by {compiler}" + (f": {at}" if at else "")
     output.present(table, title=title, section="part")
     sources = {(row["part"], row["name"]): row["source"] for row in table}

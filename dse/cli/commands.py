@@ -1,7 +1,6 @@
 """The commands, by name, each imported when it is used: `dse --help` knows one line of each."""
 
 from importlib import import_module
-from traceback import walk_tb
 from typing import Any
 
 import typer
@@ -10,7 +9,6 @@ import typer.main
 
 from dse.cli import room
 from dse.cli.options import MORE, CommandGroup, flow
-from dse.errors import DseError
 
 # A command is a row here, and the module of dse.cli of that name. `dse --help` lists them in this order.
 # fmt: off
@@ -92,27 +90,6 @@ class Commands(CommandGroup):
         self.commands = {
             _shown(name): _Later(name=_shown(name), help=line) for name, line in COMMANDS.items()
         }
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run a command, which imports what it needs.
-
-        **Raises:** DseError for compiled Python that is cut off, as Python leaves it on a full disk: typer
-        would take that for the end of what a user types.
-        """
-        try:
-            return super().invoke(ctx)
-        except (EOFError, ValueError, TypeError) as error:
-            if not (file := _imported(error)):
-                raise
-            found = f"found compiled Python that is cut off ({error})"
-            raise DseError(f"{file}: {found}, expected none: delete it") from None
-
-
-def _imported(error: Exception) -> str:
-    """Return the file of compiled Python in which an import failed, if it did."""
-    *_, (last, _) = walk_tb(error.__traceback__)
-    within = last.f_code.co_filename == "<frozen importlib._bootstrap_external>"
-    return str(last.f_locals.get("bytecode_path") or "") if within else ""
 
 
 class _Later(typer.core.TyperCommand):

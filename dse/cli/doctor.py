@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Sequence
 from importlib import metadata
 from typing import Annotated, Any
 
@@ -47,7 +48,7 @@ def doctor(
 
     Everything but what it says of the extras works without them. Paste its output into a bug report.
     """
-    rows = [*_here(), *(_devices() if devices else ()), *_extras(), _cache()]
+    rows = [*_here(), *(_devices() if devices else ()), *extras(), _cache()]
     screen.present(rows, title=f"dse {_version(PACKAGE)}")
     other = [f"{row['part']} {row['state']}" for row in rows if row["state"] != "ok"]
     screen.conclude(
@@ -77,10 +78,11 @@ def _devices() -> list[dict[str, Any]]:
     return [_row("devices of JAX", "ok", f"{found}: models run there")]
 
 
-def _extras() -> list[dict[str, Any]]:
+def extras(requirements: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """A row for each extra, by what the package (or the list given instead) requires for it."""
     rows = []
     for extra, use in EXTRAS.items():
-        wanted = _wanted(extra)
+        wanted = required(extra, requirements)
         here = {str(requirement): _version(requirement.name) for requirement in wanted}
         missing = [requirement.name for requirement in wanted if here[str(requirement)] is None]
         others = [
@@ -109,9 +111,9 @@ def _extras() -> list[dict[str, Any]]:
     return rows
 
 
-def _wanted(extra: str) -> list[Requirement]:
+def required(extra: str, requirements: Sequence[str] | None = None) -> list[Requirement]:
     """What an extra installs on this machine, by what the package itself requires."""
-    every = (Requirement(text) for text in metadata.requires(PACKAGE) or ())
+    every = map(Requirement, requirements or metadata.requires(PACKAGE) or ())
     return [
         requirement
         for requirement in every

@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from dse.cli.commands import Commands
-from dse.core.jax_cache import DOES_WITHOUT, FOLDER, SHORTEST, cache
+from dse.core.jax_cache import DOES_WITHOUT, cache
 from dse.errors import MOST_QUOTED, DseError, InputWarning, one_line
 
 app = typer.Typer(
@@ -164,11 +164,15 @@ def _assumed() -> list[str]:
 
 def _end_as_what_is_here(error: Exception) -> None:
     """End with one line where a setting, or a package that cannot be imported, is what went wrong."""
-    if settings := _settings_of(error):
-        _end(settings)
+    what = f"{type(error).__name__}: {error}"
+    if isinstance(error, AssertionError):  # all that JAX says of a platform without a device
+        what = f"{what}JAX_PLATFORMS finds no device"
+    for name in re.findall(r"\b(?:JAX|NUMBA|XLA)_[A-Z0-9_]+\b", what):
+        if name in os.environ:
+            _end(f"environment: found {name}={os.environ[name]}, expected another value, or none: {what}")
     if package := _broken_import(error):
-        what = f"found one that cannot be imported ({type(error).__name__}: {error})"
-        _end(f"{package}: {what}, expected what pip install --force-reinstall gpu-dse installs")
+        found = f"found one that cannot be imported ({what})"
+        _end(f"{package}: {found}, expected what pip install --force-reinstall gpu-dse installs")
 
 
 def _broken_import(error: Exception) -> str:
@@ -179,32 +183,6 @@ def _broken_import(error: Exception) -> str:
         if frame.f_code.co_name == "<module>" and module.partition(".")[0] not in ("", "__main__", "dse"):
             missing = module
     return missing.partition(".")[0]
-
-
-def _settings_of(error: Exception) -> str:
-    """Name the variables of the environment that a library reads, where it fails and some are set."""
-    package = _broken_import(error) or _raised_in(error)
-    no_device = "JAX_PLATFORMS" in os.environ and "Unable to initialize backend" in str(error)
-    if no_device or type(error).__name__ == "JaxRuntimeError":  # of its native part
-        package = "jax"
-    set_here = {name: value for name, value in os.environ.items() if name.startswith(f"{package.upper()}_")}
-    named = [name for name in set_here if name.lower() in str(error).lower()]
-    if package in ("jax", "numba"):
-        named = named or [name for name in set_here if name not in (FOLDER, SHORTEST)]  # which we set
-    found = " ".join(f"{name}={set_here[name]}" for name in named)
-    if not found:
-        return ""
-    what = f"{type(error).__name__}: {error}"
-    return f"environment: found {found}, with which {package} fails, expected none of these: {what}"
-
-
-def _raised_in(error: Exception) -> str:
-    """Return the package of which a function raised it, where that is installed beside others."""
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    file = frame.tb_frame.f_code.co_filename if frame is not None else ""
-    return re.split(r"[/\\]", file.rpartition("site-packages")[2].strip("/\\"))[0]
 
 
 def _unforeseen(error: Exception, words: Sequence[str]) -> NoReturn:

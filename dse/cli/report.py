@@ -5,7 +5,6 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from dse.cli import inputs
@@ -94,6 +93,8 @@ def _sizes(kernel: str) -> list[str]:
 
 def _roofline(space: "ResultSpace", kernel: str | None) -> "Roofline":
     """Compute where a space's configurations are, from the kernel's description, if it is the same one."""
+    import numpy as np
+
     from dse.evaluate import intensity
     from dse.hardware.gpus import load
     from dse.report.page import Roofline

@@ -194,7 +194,7 @@ def on_cluster(connected: Any) -> Spread:
                     pending.append((some, connected.submit(_done, payload, some, pure=False)))
                     start += len(some)
                 some, future = pending.popleft()
-                seconds, result = _awaited(connected, future)
+                seconds, result = awaited(connected, future)
                 many = max(1, min(2 * many, int(SECONDS * len(some) / max(seconds, 1e-6))))
                 yield some, result
         finally:
@@ -203,7 +203,7 @@ def on_cluster(connected: Any) -> Spread:
     return spread
 
 
-def _awaited(connected: Any, future: Any) -> Any:
+def awaited(connected: Any, future: Any) -> Any:
     """Wait for a task; meanwhile start the workers of a local cluster again that it has given up."""
     while True:
         try:

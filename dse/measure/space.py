@@ -7,7 +7,7 @@ compile ahead of it.
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -28,15 +28,12 @@ from dse.measure.job import TimingJob
 from dse.measure.journal import Journal, Row
 from dse.measure.reference import REFERENCES
 from dse.measure.timing import TimingBench, TimingSettings
+from dse.source.contract import Failure, Settings, Source
 from dse.source.launches import Array, Configuration, configurations
-from dse.source.nvidia.compile.contract import Compiled, Failure, Settings, Source
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compiler
 from dse.source.nvidia.source import source_of
 from dse.types import Gpu
-
-PATIENCE = 60.0  # seconds for one configuration, of a sweep for all its steps
-_FIRST = 240.0  # for the first one of a kernel and its sizes: the process makes the arrays
-_GRACE = 10.0  # seconds beyond the budget for what was begun in time
 
 Number = int | float
 
@@ -65,6 +62,16 @@ class SpacePlan:
             self.source.settings(configuration.defines, configuration.arguments)
             for configuration in self.configurations
         ]
+
+    def code(self, arch: int, which: Sequence[int]) -> Iterator[Compiled | Failure]:
+        """Yield the code of some configurations, compiled by other processes or as it was built."""
+        if isinstance(self.source, BuiltSpace):
+            places = {row: place for place, row in enumerate(self.source.parameters)}
+            for index in which:
+                yield self.source.compiled(places[tuple(self.parameters[index].values())])
+        else:
+            settings = self.settings
+            yield from compiled(self.source, arch, [settings[index] for index in which])
 
 
 def plan(
@@ -178,26 +185,13 @@ def build(
     )
 
 
-def _ready(plan: SpacePlan, arch: int, which: Sequence[int]) -> Iterator[Compiled | Failure]:
-    """Yield the code of some configurations, compiled by other processes or as it was built."""
-    if isinstance(plan.source, BuiltSpace):
-        places = {row: place for place, row in enumerate(plan.source.parameters)}
-        yield from (plan.source.compiled(places[tuple(plan.parameters[index].values())]) for index in which)
-    else:
-        settings = plan.settings
-        yield from compiled(plan.source, arch, [settings[index] for index in which])
-
-
 def measure(
     plans: Sequence[SpacePlan],
     arch: int,
     journal: Journal,
-    settings: TimingSettings,
+    gpu: "GpuProcess",
     budget: float | None = None,
     advance: Callable[[int], None] = lambda done: None,
-    worker: Callable[[Connection, TimingSettings, int], None] | None = None,
-    ordinal: int = 0,
-    patience: float = PATIENCE,
 ) -> bool:
     """Time every configuration that the journal has not, in as many seconds as `budget` allows.
 
@@ -206,17 +200,16 @@ def measure(
     **Raises:** DseError if there is no GPU, or it cannot be used at all.
     """
     begun, complete = time.monotonic(), True
-    hand = _Hand(worker or work, settings, ordinal, patience)
     try:
-        hand.start()  # it takes a while, in which the first configurations are compiled
+        gpu.start()  # it takes a while, in which the first configurations are compiled
         for number, plan in enumerate(plans):
             share = None
             if budget is not None:
                 now = time.monotonic()
                 share = now + max(0.0, (begun + budget - now) / (len(plans) - number))
-            complete &= _measure_one(plan, arch, journal, hand, share, advance)
+            complete &= _measure_one(plan, arch, journal, gpu, share, advance)
     finally:
-        hand.drop()
+        gpu.drop()
     return complete
 
 
@@ -224,7 +217,7 @@ def _measure_one(
     plan: SpacePlan,
     arch: int,
     journal: Journal,
-    hand: "_Hand",
+    gpu: "GpuProcess",
     until: float | None,
     advance: Callable[[int], None],
 ) -> bool:
@@ -232,12 +225,12 @@ def _measure_one(
     done = journal.done(plan.name, [*plan.description.space.names, *plan.sizes])
     left = [index for index, row in enumerate(plan.parameters) if (*row.values(), *sizes) not in done]
     advance(len(plan.parameters) - len(left))
-    for index, made in zip(left, _ready(plan, arch, left), strict=True):
+    for index, made in zip(left, plan.code(arch, left), strict=True):
         if until is not None and time.monotonic() > until:
             return False
         parameters = plan.parameters[index]
         job = TimingJob(plan.name, parameters, plan.sizes, plan.configurations[index], made)
-        rows = hand.rows(job, until)
+        rows = gpu.rows(job, until)
         if rows is None:
             return False
         for row in rows:
@@ -246,17 +239,18 @@ def _measure_one(
     return True
 
 
-class _Hand:
-    """Holds the process that uses the GPU, and replaces it where it breaks or hangs."""
+@dataclass
+class GpuProcess:
+    """The process that uses the GPU: started anew where it breaks or hangs."""
 
-    def __init__(
-        self,
-        worker: Callable[[Connection, TimingSettings, int], None],
-        settings: TimingSettings,
-        ordinal: int,
-        patience: float,
-    ) -> None:
-        self.worker, self.settings, self.ordinal, self.patience = worker, settings, ordinal, patience
+    settings: TimingSettings
+    ordinal: int = 0
+    worker: Callable[[Connection, TimingSettings, int], None] | None = None
+    patience: float = 60.0  # seconds for one configuration, of a sweep for all its steps
+    first_patience: float = 240.0  # for the first one of a kernel and its sizes: the process makes the arrays
+    grace: float = 10.0  # seconds beyond the budget for what was begun in time
+
+    def __post_init__(self) -> None:
         self.process: Any = None
         self.case: Any = None  # kernel and problem sizes
         self.broken = 0  # processes that ended before they answered anything
@@ -271,8 +265,8 @@ class _Hand:
         first, self.case = self.case != job.case, job.case
         try:
             self.connection.send(job)
-            patience = max(_FIRST, self.patience) if first else self.patience
-            left = patience if until is None else max(0.0, until - time.monotonic()) + _GRACE
+            patience = max(self.first_patience, self.patience) if first else self.patience
+            left = patience if until is None else max(0.0, until - time.monotonic()) + self.grace
             if self.connection.poll(min(patience, left)):
                 answer = self.connection.recv()
                 self.broken = 0
@@ -298,7 +292,7 @@ class _Hand:
         context = get_context("spawn")
         self.connection, other = context.Pipe()
         self.process = context.Process(
-            target=self.worker, args=(other, self.settings, self.ordinal), daemon=True
+            target=self.worker or work, args=(other, self.settings, self.ordinal), daemon=True
         )
         self.process.start()
         other.close()
@@ -317,27 +311,29 @@ class _Hand:
 
 
 def work(connection: Connection, settings: TimingSettings, ordinal: int) -> None:
-    """Serve as the process that uses the GPU: configurations come in, rows go out."""
+    """Be the process that uses the GPU, until nobody is there to ask."""
     with suppress(EOFError, OSError, KeyboardInterrupt):
         try:
             with Device(ordinal) as device:
                 driver_takes(device.driver_version, compiler())
-                bench = TimingBench(device, settings)
-                while True:
-                    job: TimingJob = connection.recv()
-                    rows: list[Row] = []
-                    lost = False
-                    try:
-                        rows.extend(bench.rows(job))
-                    except (DeviceError, DseError) as error:
-                        lost = isinstance(error, DeviceError)
-                        rows.append({"status": "runtime", "message": str(error)})
-                    connection.send({"rows": rows, "lost": lost, "error": ""})
-                    if lost:
-                        return
+                answer(connection, TimingBench(device, settings).rows)
         except (DseError, DeviceError) as error:  # no GPU, or it cannot be used
             connection.recv()
             connection.send({"rows": [], "lost": True, "error": str(error)})
+
+
+def answer(connection: Connection, timed: Callable[[TimingJob], Iterable[Row]]) -> None:
+    """Answer configurations with rows, until one breaks the GPU. **Raises:** EOFError when nobody asks."""
+    lost = False
+    while not lost:
+        job: TimingJob = connection.recv()
+        rows: list[Row] = []
+        try:
+            rows.extend(timed(job))
+        except (DeviceError, DseError) as error:
+            lost = isinstance(error, DeviceError)
+            rows.append({"status": "runtime", "message": str(error)})
+        connection.send({"rows": rows, "lost": lost, "error": ""})
 
 
 # Where measurements are kept

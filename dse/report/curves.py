@@ -133,7 +133,7 @@ def _together(
     wanted = {name: height * math.log(domain[1] / value) / span for name, (_, value) in ends.items()}
     labels = [
         {"line": name, "throughput": domain[1] * math.exp(-at / height * span)}
-        for name, at in zip(wanted, _apart(list(wanted.values()), LABEL), strict=True)
+        for name, at in zip(wanted, apart(list(wanted.values()), LABEL), strict=True)
     ]
     named = (
         alt.Chart(alt.Data(values=labels))
@@ -203,7 +203,7 @@ def _panels(
     )
 
 
-def _apart(wanted: Sequence[float], room: float) -> list[float]:
+def apart(wanted: Sequence[float], room: float) -> list[float]:
     """Move places, in order, as little as need be until each is at least `room` from the next."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     blocks: list[tuple[float, int]] = []  # (centre, how many): places that touch move as one

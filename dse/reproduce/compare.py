@@ -1,6 +1,6 @@
 """All tables and worked examples of the papers beside ours, paper by paper."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
@@ -21,12 +21,13 @@ def paper(name: str) -> ModuleType:
 
 def compare(papers: Iterable[str] = PAPERS) -> dict[str, list[Row]]:
     """Compute the rows of each paper in double precision, each with its reason if it has one."""
-    modules = {name: paper(name) for name in papers}
+    return {name: rows_of(name, paper(name).TABLES) for name in papers}
+
+
+def rows_of(name: str, tables: Iterable[Callable[[], Iterable[Row]]]) -> list[Row]:
+    """Compute the rows of some tables of a paper, as `compare` does."""
     with in_64_bits():
-        return {
-            name: [_with_reason(name, row) for rows in module.TABLES for row in rows()]
-            for name, module in modules.items()
-        }
+        return [_with_reason(name, row) for rows in tables for row in rows()]
 
 
 def _with_reason(name: str, row: Row) -> Row:

@@ -138,7 +138,7 @@ def space_scores(space: Stored, models: Sequence[str | Model], seed: int = 0) ->
         row = {name: getattr(scores, name, None) for name in COLUMNS}
         if len(others) > 1:
             few_times = Data.of(launches.rows(few), times.time_s[few])
-            logs = fit([few_times], [0], parameters, model, starts=1, seed=seed, walk=0).logs()
+            logs = fit([few_times], [0], parameters, model, starts=1, seed=seed, walk=None).logs()
             after = predicted(launches, model, logs)[others]
             row["fitted_spearman"] = spearman(after, times.time_s[others])
             row["fitted_mape_percent"] = mape(after, times.time_s[others])

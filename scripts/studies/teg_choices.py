@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dse.accuracy import markdown
-from dse.accuracy.teg import TABLES
+from dse.accuracy.teg import TABLES, PaperTable
 from dse.core.files import fill
 from dse.errors import DseError
 from dse.report.numbers import json_text
@@ -102,15 +102,17 @@ CHOICES = (
 )
 
 
-def errors(choices: Sequence[Choice] = CHOICES) -> list[dict[str, Any]]:
+def errors(
+    choices: Sequence[Choice] = CHOICES, tables: Sequence[PaperTable] = TABLES
+) -> list[dict[str, Any]]:
     """Compute TEG's mean errors in percent, each choice made otherwise: a row a choice, a column a table.
 
     A table whose kernel a choice does not concern is None.
     """
     asked = [
-        (choice, table) for choice in choices for table in TABLES if table.kernel.startswith(choice.kernel)
+        (choice, table) for choice in choices for table in tables if table.kernel.startswith(choice.kernel)
     ]
-    paper = {table.number: table.printed() for table in TABLES}
+    paper = {table.number: table.printed() for table in tables}
     cases = []
     for choice, table in asked:
         trace = trace_text.parse(choice.edit(table.trace()))
@@ -120,7 +122,7 @@ def errors(choices: Sequence[Choice] = CHOICES) -> list[dict[str, Any]]:
         cases += [teg.case(trace, count, *how) for count in warps]
     makespan = iter(simulate(cases).makespan)
     rows: dict[str, dict[str, Any]] = {
-        choice.label: {"choice": choice.label} | {f"Table {table.number}": None for table in TABLES}
+        choice.label: {"choice": choice.label} | {f"Table {table.number}": None for table in tables}
         for choice in choices
     }
     for choice, table in asked:

@@ -1,14 +1,12 @@
 """Models scored on our own measurements, here made up from what a model says."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
 from own_measurements import limited, main, predicted, stored
 
 from dse import kernels
-from dse.core import catalogue
 from dse.errors import DseError
 from dse.explore.fit.launches import of_kernel
 from dse.hardware import gpus
@@ -20,15 +18,11 @@ CLOCK = 0.8  # of the catalogue's: what the made-up GPU runs at
 
 
 @pytest.fixture
-def tables(tmp_path, monkeypatch):
+def tables(own_catalogue):
     """Where the tables lie in a catalogue of one GPU and one kernel: there are none yet."""
-    (tmp_path / "gpus").mkdir()
-    shutil.copy(gpus.find("h100-sxm"), tmp_path / "gpus")
-    kernel = tmp_path / "kernels" / "reduction"
-    shutil.copytree(kernels.find("reduction").parent, kernel, ignore=shutil.ignore_patterns("measured"))
-    (kernel / "measured").mkdir()
-    monkeypatch.setattr(catalogue, "folder", lambda name: tmp_path / name)
-    return kernel / "measured"
+    folder = own_catalogue(["h100-sxm"], ["reduction"]) / "kernels" / "reduction" / "measured"
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture

@@ -1,51 +1,38 @@
 """`dse accuracy teg`: errors on the TEG paper's tables, and how they depend on what was chosen."""
 
-import json
 from pathlib import Path
 
 import pytest
 import teg_choices
 
 from dse.accuracy import teg
+from dse.models import MODELS
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def one_table_and_two_models(monkeypatch):
-    monkeypatch.setattr(teg, "TABLES", teg.TABLES[3:])
-    monkeypatch.setattr(teg_choices, "TABLES", teg.TABLES)
-    monkeypatch.setattr(teg, "MODELS", {name: teg.MODELS[name] for name in ("volkov", "phase")})
+pytestmark = pytest.mark.slow
+DOCS = Path(__file__).parents[2] / "docs"
+TABLE_5 = teg.TABLES[3:]
 
 
-def row(page: str, name: str) -> list[str]:
-    """The cells of one row of a page's table."""
-    [line] = [line for line in (ROOT / page).read_text().splitlines() if line.startswith(f"| {name} |")]
-    return [cell.strip() for cell in line.strip("|").split("|")][1:]
+def cell(page: str, name: str) -> str:
+    """The error on Table 5 in one row of a page's table."""
+    [line] = [line for line in (DOCS / page).read_text().splitlines() if line.startswith(f"| {name} |")]
+    return line.strip("|").split("|")[4].strip()
 
 
-@pytest.mark.slow
-def test_errors_are_those_of_the_page(run_dse):
-    ran = run_dse("accuracy", "teg", "--json")
-    assert (ran.code, ran.err) == (0, "")
-    cells = json.loads(ran.out)["rows"]
-    assert [cell["model"] for cell in cells[::3]] == ["teg, as printed", "volkov", "phase", "teg"]
-    means = {line["model"]: line for line in teg.means(cells)}
-    title = "Table 5: lattice QCD, coalesced"
-    assert f"{means['teg'][title]:.1f}" == row("docs/teg.md", "as chosen")[3]
-    assert f"{means['teg, as printed'][title]:.1f}" == row("docs/accuracy.md", "teg, as printed")[3]
-    page = teg.page(cells)
-    assert page.splitlines()[-1] in (ROOT / "docs" / "accuracy.md").read_text()
-    assert "cell by cell" in run_dse("accuracy", "teg", "--page", "-").out
+def test_errors_are_those_of_the_page():
+    cells = teg.cells(tables=TABLE_5, models={name: MODELS[name] for name in ("volkov", "phase")})
+    models = list(dict.fromkeys(row["model"] for row in cells))
+    assert models == ["teg, as printed", "volkov", "phase", "teg"]
+    means = {line["model"]: f"{line['all']:.1f}" for line in teg.means(cells)}
+    assert means["teg"] == cell("teg.md", "as chosen")
+    assert means["teg, as printed"] == cell("accuracy.md", "teg, as printed")
+    assert teg.page(cells).splitlines()[-1] in (DOCS / "accuracy.md").read_text()
 
 
-@pytest.mark.slow
-def test_choices(run_dse, monkeypatch):
-    chosen = {choice.label: choice for choice in teg_choices.CHOICES}
+def test_choices():
     labels = ("as chosen", "8 tiles", "118.6 GB/s (84 %), not 141.7")
-    monkeypatch.setattr(teg_choices, "CHOICES", tuple(chosen[label] for label in labels))
-    rows = teg_choices.errors(teg_choices.CHOICES)
-    for line, label in zip(rows, labels, strict=True):
+    choices = [choice for choice in teg_choices.CHOICES if choice.label in labels]
+    rows = teg_choices.errors(choices, TABLE_5)
+    for line in rows:
         error = line["Table 5"]
-        assert ("" if error is None else f"{error:.1f}") == row("docs/teg.md", label)[3]
-    assert "| 8 tiles |  |" in teg_choices.page(rows)
+        assert ("" if error is None else f"{error:.1f}") == cell("teg.md", line["choice"])

@@ -26,13 +26,14 @@ WORKS = {
 REFUSED = {
     "cache: of all": ("mkdir -m 777 c; export DSE_CACHE=c", "c: found a folder that all may write to"),
     "full": ("exec >/dev/full", "standard output: cannot write: No space left on device"),
+    "no such GPU": ("export JAX_PLATFORMS=cuda", "environment: found JAX_PLATFORMS=cuda, expected another"),
     "no such device": (
         "export JAX_PLATFORMS=nonsense",
-        "environment: found JAX_PLATFORMS=nonsense, with which jax fails",
+        "environment: found JAX_PLATFORMS=nonsense, expected another value",
     ),
     "a setting of JAX": (
         "export JAX_ENABLE_X64=abc",
-        "environment: found JAX_ENABLE_X64=abc, with which jax",
+        "environment: found JAX_ENABLE_X64=abc, expected another",
     ),
     # Compiling the simulator takes many times the limit on any machine.
     "little time": (

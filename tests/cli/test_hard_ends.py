@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from dse.source.contract import Failure
 from dse.source.kept import unpack
-from dse.source.nvidia.compile.contract import Compiled, Failure
-from dse.source.nvidia.source import KernelProfile
+from dse.source.nvidia.compile.contract import Compiled
+from dse.source.profiles import KernelProfile
 
-HANGS_SECONDS = 20  # `scripts/validate/kill.py` measures how long it takes; a loaded machine takes several
+HANGS_SECONDS = 20  # a loaded machine takes several
 KERNEL = "__global__ void k(float* a) { a[blockIdx.x * T + threadIdx.x] *= T; }\n"
 BOMB = """template <int A, int B> struct F {
   static constexpr long v = F<A - 1, 2 * B>::v + F<A - 1, 2 * B + 1>::v;
@@ -60,11 +61,10 @@ def wait_until_none_is_left(tmp_path: Path, seconds: float = HANGS_SECONDS) -> N
 @pytest.mark.slow
 def test_killed_while_it_ranks_from_source(tmp_path):
     (tmp_path / "k.cu").write_text(KERNEL)
-    for delay in (3, 6):
-        with started(tmp_path, "-q", "rank", "k.cu", *RANK) as process:
-            time.sleep(delay)
-            process.kill()
-        wait_until_none_is_left(tmp_path)
+    with started(tmp_path, "-q", "rank", "k.cu", *RANK) as process:
+        time.sleep(4)
+        process.kill()
+    wait_until_none_is_left(tmp_path)
     with started(tmp_path, "-q", "rank", "k.cu", *RANK, "--csv") as process:
         output, errors = process.communicate()
     assert (process.returncode, errors) == (0, "")
@@ -91,13 +91,12 @@ def test_what_never_compiles_ends_with_the_command(tmp_path, number):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("delay", [2, 4])
-def test_an_interrupt_while_models_compile(tmp_path, delay):
+def test_an_interrupt_while_models_compile(tmp_path):
     sizes = [word for size in "mnk" for word in ("--set", f"{size}=1024,1536,2048,2560,3072,3584,4096,4608")]
     gpus = ("-g", "a100-pcie-40gb", "-g", "rtx-3090", "-g", "mi250x")
-    words = ("-q", "sweep", "gemm", *gpus, *sizes, "--top", "3")  # far longer than both delays
+    words = ("-q", "sweep", "gemm", *gpus, *sizes, "--top", "3")
     with started(tmp_path, *words, JAX_ENABLE_COMPILATION_CACHE="0") as process:
-        time.sleep(delay)
+        time.sleep(3)
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=HANGS_SECONDS)
     assert (process.returncode, output, errors) == (130, "", "dse: interrupted\n")
@@ -114,10 +113,9 @@ def test_what_never_compiles_meets_its_limit(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gpu", ["a100-pcie-40gb", "mi250x"])
-def test_a_million_unrolled_steps_end_within_the_limits(tmp_path, gpu):
+def test_a_million_unrolled_steps_end_within_the_limits(tmp_path):
     (tmp_path / "k.cu").write_text(UNROLLED)
-    words = ("-q", "characterise", "k.cu", "-g", gpu, "--block", "64", "--grid", "4", "--arg", "a=8000000")
+    words = ("-q", "characterise", "k.cu", *RANK[:2], "--block", "64", "--grid", "4", "--arg", "a=8000000")
     with started(tmp_path, *words, DSE_COMPILE_SECONDS="20", DSE_COMPILE_GB="1") as process:
         most = 0
         while process.poll() is None:
@@ -133,31 +131,12 @@ def test_a_million_unrolled_steps_end_within_the_limits(tmp_path, gpu):
         assert re.fullmatch(r"dse: k: compiler stopped: k.cu: .* \(.*DSE_COMPILE_\w+\)\n", errors), errors
 
 
-@pytest.mark.slow
-def test_code_is_read_within_the_memory_of_a_compiler(tmp_path):
-    code = "".join(f"/*{16 * n:04x}*/ FADD R{n % 99}, R1, {n}.0 ;\n" for n in range(50_000))
-    (tmp_path / "k.sass").write_text(f".target sm_80\n.section .text.k\n{code}/*c3500*/ EXIT ;\n")
-    words = ("-q", "characterise", "k.sass", "-g", "a100-pcie-40gb", "--block", "64", "--grid", "4")
-    with started(tmp_path, *words, DSE_COMPILE_GB="0.002") as process:
-        output, errors = process.communicate()
-    assert (process.returncode, output) == (2, "")
-    assert re.fullmatch(
-        r"dse: k.*: reading its code ended \(it may take 0.002 GB, DSE_COMPILE_GB\)\n", errors
-    )
-    with started(tmp_path, *words) as process:  # nothing of the failure is kept
-        _, errors = process.communicate()
-    assert (process.returncode, errors) == (0, "")
-
-
 APART = ("unshare", "--user", "--map-root-user", "--mount")
 NO_DISKS = not shutil.which(APART[0]) or subprocess.run([*APART, "true"], capture_output=True).returncode != 0
 FULL = {  # a command that writes, and what may stay beside its file where there is no room
     "rank mat_naive -g a4000 --top 0 -o old.csv": "",
-    "rank mat_naive -g a4000 --top 0 -o old.parquet": "",
     "sweep mat_naive -g a4000 -o old.parquet": r"old\.parquet\.parts.*",
-    "sweep mat_naive -g a4000 --top 99 -o old.csv": r"old\.csv\.parts.*",
     "search mat_naive -g a4000 --trials 9 --storage sqlite:///new.db": r"new\.db.*",
-    "search mat_naive -g a4000 --trials 9 --storage journal:new.log": r"new\.log.*",
     "tune mat_naive -g a4000 --budget 4 --journal new.jsonl --command 'echo {block_size}'": r"new\.jsonl.*",
     "table mat_naive -g a4000 --for n=1000,2000 --format json -o new": "new",
 }

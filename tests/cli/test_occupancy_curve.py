@@ -1,84 +1,42 @@
 """`dse occupancy-curve`: a table, rows, a chart."""
 
-import json
-
 import pytest
 
-WARPS = [4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64]
+from dse.models import MODELS
+
+TWO = ("-m", "volkov", "-m", "roofline", "--set", "items=4")
 
 
 @pytest.fixture
-def curve(run_dse, toy_kernel):
-    """`curve(...)`: of the toy kernel with blocks of 4 warps, by two closed forms."""
-
-    def curve(*arguments, models=("volkov", "roofline")):
-        of = [x for model in models for x in ("--model", model)]
-        where = ("occupancy-curve", str(toy_kernel), "--gpu", "a100", "--set", "block=128")
-        return run_dse(*where, *of, *(str(x) for x in arguments))
-
-    return curve
+def command(toy_kernel):
+    """Of the toy kernel with blocks of 4 warps."""
+    return ("occupancy-curve", toy_kernel, "--gpu", "a100", "--set", "block=128")
 
 
-def test_as_a_table(curve):
-    ran = curve("--set", "items=4")
+def test_as_a_table_and_as_rows(run_dse, answer, command):
+    ran = run_dse(*command, *TWO)
     assert (ran.code, ran.err) == (0, "")
     title, _, table = ran.out.partition("warps")
     *table, conclusion = table.splitlines()
     assert title.strip() == "toy on NVIDIA A100-PCIE-40GB: block=128, items=4"
-    head, _, *lines = [line.split() for line in table if line.strip()]
-    assert head == ["volkov", "roofline"]
     assert "warps an SM give 95 % of the highest throughput by volkov" in conclusion
-    rows = [[float(x) for x in line] for line in lines]
-    assert [row[0] for row in rows] == WARPS
-    assert all(0 < row[1] <= row[2] for row in rows)
-    exact = json.loads(curve("--set", "items=4", "--json").out)
-    volkov = [1e6 * row["throughput"] for row in exact if row["model"] == "volkov"]
-    assert [row[1] for row in rows] == pytest.approx(volkov, rel=1e-3)
+    rows = [[float(cell) for cell in line.split()] for line in table if line.strip()[:1].isdigit()]
+    assert [row[0] for row in rows] == list(range(4, 65, 4))
+    assert all(0 < volkov <= roofline for _, volkov, roofline in rows)
+    exact = [1e6 * row["throughput"] for row in answer(*command, *TWO) if row["model"] == "volkov"]
+    assert [row[1] for row in rows] == pytest.approx(exact, rel=1e-3)
 
 
 @pytest.mark.slow
-def test_of_the_fastest_configuration_by_all_models(run_dse, toy_kernel):
-    from dse.models import MODELS
-
-    ran = run_dse("occupancy-curve", str(toy_kernel), "-g", "a100", "--set", "n=65536", "--json")
-    assert ran.code == 0
-    rows = json.loads(ran.out)
+def test_of_the_fastest_configuration_by_all_models(answer, toy_kernel):
+    rows = answer("occupancy-curve", toy_kernel, "-g", "a100", "--set", "n=65536")
     assert {row["model"] for row in rows} == set(MODELS)
     assert len(rows) % len(MODELS) == 0
 
 
-def test_settings_of_the_simulator(curve, monkeypatch):
-    import numpy as np
-
-    from dse.simulator import pipeline
-
-    asked = []
-
-    def predict(warp, launch, settings, advance):
-        asked.append(settings)
-        return np.ones(16), np.zeros(16, int)
-
-    monkeypatch.setattr(pipeline, "predict", predict)
-    options = ("--scheduler", "gto", "--order", "dataflow", "--groups", "9", "--json")
-    assert curve(*options, models=("pipeline",)).code == 0
-    assert asked == [pipeline.Settings("gto", "dataflow", 9)]
-
-
-def test_as_a_chart(curve, tmp_path, monkeypatch):
-    drawn = []
-
-    def convert(spec):
-        drawn.append(json.loads(spec))
-        return "<svg></svg>"
-
-    monkeypatch.setattr("vl_convert.vegalite_to_svg", convert)
-    path = tmp_path / "curve.SVG"
-    ran = curve("--set", "items=4", "-o", path)
+def test_as_a_chart(run_dse, command, tmp_path):
+    ran = run_dse(*command, *TWO, "-o", tmp_path / "curve.SVG")
     assert (ran.code, ran.err) == (0, "")
-    assert f"wrote {path}" in ran.out
-    assert path.read_text() == "<svg></svg>"
-    [spec] = drawn
-    assert "block=128" in json.dumps(spec["title"])
-    rows = json.loads(curve("--set", "items=4", "--json").out)
-    expected = [(row["model"], row["warps"], pytest.approx(1e6 * row["throughput"])) for row in rows]
-    assert [(each["line"], each["warps"], each["throughput"]) for each in spec["data"]["values"]] == expected
+    svg = (tmp_path / "curve.SVG").read_text()
+    assert svg.startswith("<svg")
+    assert all(text in svg for text in ("block=128", "volkov", "roofline"))

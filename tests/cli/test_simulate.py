@@ -1,18 +1,23 @@
-"""`dse simulate`: a graph, or a kernel on a GPU; what it prints and writes, and mistakes in one line."""
+"""`dse simulate`: a graph, a trace, or a kernel on a GPU; what it prints and writes."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from dse import kernels
-from dse.core import catalogue
 from dse.simulator.case import idg
 
-KERNELS = catalogue.folder("kernels")
 SHARES = ("throughput", "latency", "same warp")
-
 GRAPH = (Path(__file__).parent / "mix.toml").read_text()
+TRACE = """
+.block 2
+    GLD.U32 R2, global14[R0]; // stride=128
+    FADD32 R2, g[A1+0x4], R2; // stride=64
+    BAR.ARV.WAIT b0, 0xfff;
+    FADD32 R3, R2, R2;        // lanes=8
+"""
+EFFECTS = ("issue", "same_warp", "held", "dependence", "barriers", "divergence", "conflicts", "uncoalesced",
+           "in_flight", "channels")  # fmt: skip
 
 
 @pytest.fixture
@@ -23,142 +28,111 @@ def graph(tmp_path):
 
 
 @pytest.fixture
-def read(run_dse):
-    """`read(...)`: the one object that --json prints."""
+def simulated(answer):
+    """`simulated("example", changes=["warps=4"])`: what `dse simulate` finds."""
 
-    def read(*arguments):
-        ran = run_dse("simulate", *(str(x) for x in arguments), "--json")
-        assert (ran.code, ran.err) == (0, "")
+    def simulated(*words, changes=()):
+        return answer("simulate", *words, *(word for change in changes for word in ("--what-if", change)))
 
-        def refuse(name):
-            raise AssertionError(f"{name} is no JSON")
-
-        return json.loads(ran.out, parse_constant=refuse)
-
-    return read
+    return simulated
 
 
-def whole(found):
-    return found["issue_share"] + sum(row[name] for row in found["subsystems"] for name in SHARES)
+def whole(result):
+    return result["issue_share"] + sum(row[name] for row in result["subsystems"] for name in SHARES)
 
 
-def test_the_example(read, run_dse, tmp_path):
-    """The worked example, and what would change it."""
-    trace = tmp_path / "profile.json"
-    changes = ("warps=4", "memory.Lambda=0.5x", "scheduler=gto")
-    options = ("--profile", trace, *(x for change in changes for x in ("--what-if", change)))
-    found = read("example", *options)
-    assert (found["name"], found["warps"], found["slots"], found["groups"]) == ("example", 1, 1, 1)
-    assert (found["makespan_cycles"], found["entries"], found["in_ticks"]) == (25, 6, False)
-    assert found["ipc"] == pytest.approx(6 / 25)
-    assert found["bottleneck"] in ("computation latency", "memory latency")  # 12 cycles each
-    assert [row["subsystem"] for row in found["subsystems"]] == ["computation", "memory"]
-    assert [row["entries"] for row in found["subsystems"]] == [4, 2]
-    assert [row["busy"] for row in found["subsystems"]] == [pytest.approx(4 / 25)] * 2
-    assert [row["latency"] for row in found["subsystems"]] == [pytest.approx(12 / 25)] * 2
-    assert whole(found) == pytest.approx(1)
-    assert [(row["what if"], row["makespan"]) for row in found["what_if"]] == list(
-        zip(changes, (35, 19, 25), strict=True)
-    )
-    assert [row["gain"] for row in found["what_if"]] == [pytest.approx(25 / x) for x in (35, 19, 25)]
-    events = json.loads(trace.read_text())["traceEvents"]
-    assert "M5" in json.dumps(events)
+def test_the_example(simulated, tmp_path):
+    """The worked example of 25 cycles, and what would change it."""
+    trace, changes = tmp_path / "profile.json", ["warps=4", "memory.Lambda=0.5x", "scheduler=gto"]
+    result = simulated("example", "--profile", trace, changes=changes)
+    assert (result["name"], result["warps"], result["slots"], result["groups"]) == ("example", 1, 1, 1)
+    assert (result["makespan_cycles"], result["entries"], result["in_ticks"]) == (25, 6, False)
+    assert result["ipc"] == pytest.approx(6 / 25)
+    assert result["bottleneck"] in ("computation latency", "memory latency")  # 12 cycles each
+    shares = [(row["subsystem"], row["entries"], row["busy"], row["latency"]) for row in result["subsystems"]]
+    assert shares == [
+        ("computation", 4, pytest.approx(4 / 25), pytest.approx(12 / 25)),
+        ("memory", 2, pytest.approx(4 / 25), pytest.approx(12 / 25)),
+    ]
+    assert whole(result) == pytest.approx(1)
+    gains = [(row["what if"], row["makespan"], row["gain"]) for row in result["what_if"]]
+    cycles = zip(changes, (35, 19, 25), strict=True)
+    assert gains == [(change, makespan, pytest.approx(25 / makespan)) for change, makespan in cycles]
+    assert "M5" in json.dumps(json.loads(trace.read_text())["traceEvents"])
 
-    ran = run_dse("simulate", str(KERNELS / "example" / "graph.toml"), *map(str, options))
-    assert ran.code == 0
-    for text in (f"wrote {trace}", "25 cycles", "bound by", "latency", "What if", "1.316x", "16.0%"):
+
+def test_it_is_printed_and_drawn(run_dse, tmp_path):
+    path = tmp_path / "profile.svg"
+    ran = run_dse("simulate", "example", "--profile", path, "--window", "0", "12", "--what-if", "warps=4")
+    assert (ran.code, ran.err) == (0, "")
+    for text in (f"wrote {path}", "25 cycles", "bound by", "latency", "What if", "0.714x", "16.0%"):
         assert text in ran.out
+    svg = path.read_text()
+    assert ("C3" in svg, "M5" in svg) == (True, False)  # M5 enters at cycle 19
 
 
-def test_a_graph_of_ones_own(read, run_dse, graph):
-    options = ("--scheduler", "oldest", "--groups", "2", "--what-if", "sfu.lambda=1")
-    found = read(graph, "--warps", "60", *options, "--what-if", "issue_limit=0.1")
-    assert (found["warps"], found["groups"]) == (60, 2)
-    assert found["bottleneck"].startswith("sfu ")
-    assert found["entries"] == 60 * 2 * 10
-    assert found["makespan_cycles"] >= 4 * 60 * 2 * 5
-    assert [row["subsystem"] for row in found["subsystems"]] == ["alu", "sfu"]  # none enters the third
-    assert whole(found) == pytest.approx(1)
-    faster, slower = found["what_if"]
+def test_a_graph_of_ones_own(simulated, graph):
+    options = ("--warps", "60", "--scheduler", "oldest", "--groups", "2")
+    result = simulated(graph, *options, changes=["sfu.lambda=1", "issue_limit=0.1"])
+    assert (result["warps"], result["groups"]) == (60, 2)
+    assert result["bottleneck"].startswith("sfu ")
+    assert result["entries"] == 60 * 2 * 10
+    assert result["makespan_cycles"] >= 4 * 60 * 2 * 5
+    assert [row["subsystem"] for row in result["subsystems"]] == ["alu", "sfu"]  # none enters the third
+    assert whole(result) == pytest.approx(1)
+    faster, slower = result["what_if"]
     assert faster["gain"] > 1.5
     assert slower["makespan"] >= 10 * (60 * 2 * 10 - 1)
-    ran = run_dse("simulate", str(graph), *options)
-    assert "mix: warps=4, slots=1, groups=2" in ran.out
-    assert run_dse("simulate", str(graph), "--warps", "1").out.count("What if") == 0
 
 
-def test_nothing_that_takes_time(read, run_dse, graph):
+def test_nothing_that_takes_time(simulated, graph):
     """No cycles, so no rates: not a number that JSON has not."""
     none = "{ lambda = 0, Lambda = 0 }"
     text = GRAPH.replace("{ lambda = 1, Lambda = 18 }", none).replace("{ lambda = 4, Lambda = 40 }", none)
     graph.write_text(text.replace("issue_limit = 1", "").replace("same_warp = 2", ""))
-    options = ("--what-if", "warps=2", "--what-if", "alu.Lambda=3")
-    found = read(graph, *options)
-    assert (found["makespan_cycles"], found["ipc"], found["subsystems"][0]["busy"]) == (0, None, None)
-    assert [row["gain"] for row in found["what_if"]] == [None, 0]
-    assert "0 cycles" in run_dse("simulate", str(graph), *options).out
+    result = simulated(graph, changes=["warps=2", "alu.Lambda=3"])
+    assert (result["makespan_cycles"], result["ipc"], result["subsystems"][0]["busy"]) == (0, None, None)
+    assert [row["gain"] for row in result["what_if"]] == [None, 0]
 
 
-def test_a_drawing(run_dse, tmp_path):
-    path = tmp_path / "profile.svg"
-    ran = run_dse("simulate", "example", "--profile", str(path), "--window", "0", "12")
-    assert (ran.code, ran.err) == (0, "")
-    svg = path.read_text()
-    assert svg.startswith("<svg")
-    assert "C3" in svg
-    assert "M5" not in svg  # it enters at cycle 19
-
-
-def test_a_kernel_on_a_gpu(read, run_dse, toy_kernel, tmp_path):
+def test_a_kernel_on_a_gpu(simulated, toy_kernel, tmp_path):
     where = (toy_kernel, "--gpu", "a100", "--set", "n=65536", "--set", "block=128")
     changes = ("dram=off", "dram.lambda=4x", "dram.Lambda=0.5x", "blocks=1", "scheduler=gto")
-    options = [x for change in changes for x in ("--what-if", change)]
-    found = read(*where, *options, "--profile", tmp_path / "p.json")
-    assert (found["kernel"], found["gpu"]) == ("toy", "NVIDIA A100-PCIE-40GB")
-    assert found["parameters"]["block"] == 128
-    items = found["parameters"]["items"]
+    result = simulated(*where, "--profile", tmp_path / "p.json", changes=changes)
+    assert (result["kernel"], result["gpu"]) == ("toy", "NVIDIA A100-PCIE-40GB")
+    items = result["parameters"]["items"]
     blocks = -(-65536 // (128 * items))
-    assert found["blocks"] == found["groups"] == -(-blocks // 108)
-    assert found["warps"] == 4
-    assert whole(found) == pytest.approx(1)
-    assert {row["subsystem"] for row in found["subsystems"]} <= set(idg.SUBSYSTEMS)
-    assert "barrier" not in {row["subsystem"] for row in found["subsystems"]}
-    assert 0 < found["ipc"] < 4
+    assert result["blocks"] == result["groups"] == -(-blocks // 108)
+    assert (result["warps"], whole(result)) == (4, pytest.approx(1))
+    assert {row["subsystem"] for row in result["subsystems"]} <= {*idg.SUBSYSTEMS} - {"barrier"}
     # All instructions of the kernel, of which an entry stands for several.
-    insts = (8 + 4 * items) * 4 * found["groups"]
-    assert found["ipc"] * found["makespan_cycles"] == pytest.approx(insts)
-    gains = {row["what if"]: row["gain"] for row in found["what_if"]}
+    insts = (8 + 4 * items) * 4 * result["groups"]
+    assert result["ipc"] * result["makespan_cycles"] == pytest.approx(insts)
+    gains = {row["what if"]: row["gain"] for row in result["what_if"]}
     assert list(gains) == list(changes)
     assert gains["dram=off"] > 1.2
     assert gains["dram.Lambda=0.5x"] > 1.05
     assert gains["dram.lambda=4x"] < 0.9
     assert gains["blocks=1"] < 1.0
     assert "load" in (tmp_path / "p.json").read_text()
-
-    ran = run_dse("simulate", *map(str, where), *options)
-    assert ran.code == 0
-    first, second, *_, conclusion = ran.out.splitlines()
-    assert first == f"toy on NVIDIA A100-PCIE-40GB: block=128, items={items}"
-    resident = f"resident={found['slots']}, warps_per_block=4"
-    assert second == f"{found['groups']} of {found['blocks']} blocks of an SM, {resident}"
-    assert conclusion.startswith(f"{found['makespan_cycles']:,.6g} cycles, ")
-    assert "s at" in conclusion
-    assert "dram=off makes it" in conclusion
-
-    fewer = read(*where, "--warps", "8", "--groups", "3", "--what-if", "blocks=1")
+    fewer = simulated(*where, "--warps", "8", "--groups", "3", changes=["blocks=1"])
     assert (fewer["slots"], fewer["groups"]) == (2, 3)
-    assert fewer["what_if"][0]["gain"] < 1
 
 
-def test_help_is_light(run_python):
-    ran = run_python(
-        "import sys\nfrom dse.cli.main import run\ntry: run(['simulate', '--help'])\n"
-        "except SystemExit: pass\nassert not {'jax', 'numpy', 'altair'} & set(sys.modules)"
-    )
-    assert ran.code == 0, ran.err
-
-
-def test_the_graph_of_a_kernel_without_a_gpu():
-    """Kernels of the catalogue with a graph beside them."""
-    beside = {name for name in kernels.names() if kernels.find(name).with_name("graph.toml").is_file()}
-    assert {"example", "instruction_mix", "iterative_barrier"} <= beside
+def test_every_effect_of_a_trace_can_be_left_out(simulated, tmp_path):
+    (tmp_path / "short.sass").write_text(TRACE)
+    changes = [*(f"{name}=off" for name in EFFECTS), "barrier.Lambda=0"]
+    result = simulated(tmp_path / "short.sass", changes=changes)
+    assert (result["name"], result["warps"], result["slots"], result["entries"]) == ("short", 2, 1, 8)
+    # The second warp's load enters once the pipe has let in 1,024 bytes, 8 x 440 / 12 cycles after the first.
+    # Then it waits 440 cycles for what it loads, 266 for an operand with conflicts, 24 for the barrier, 4 for
+    # the other warp's last addition, and 24 for its own.
+    expected = 8 * 440 / 12 + 440 + 266 + 24 + 4 + 24
+    assert result["makespan_cycles"] == pytest.approx(expected)
+    saved = {row["what if"]: expected - row["makespan"] for row in result["what_if"]}
+    # Nor is the barrier, and so the other warp, held up then.
+    assert saved["conflicts=off"] == pytest.approx(266 - 74 + 24 + 4)
+    assert saved["uncoalesced=off"] == saved["in_flight=off"] == pytest.approx(8 * 440 / 12 - 64)
+    assert saved["divergence=off"] == pytest.approx(2)  # an issue slot is what is left of 4 cycles
+    assert saved["issue=off"] == saved["channels=off"] == pytest.approx(0)
+    assert saved["barrier.Lambda=0"] == pytest.approx(24 + 4 - 8)  # a warp issues after 8 cycles

@@ -1,4 +1,4 @@
-"""`dse table`: what is printed and written, and mistakes in one line."""
+"""`dse table`: what is printed and what is written."""
 
 import json
 import sys
@@ -8,55 +8,39 @@ import pytest
 from dse.bridges.tables import FORMATS, BestConfigurations
 from dse.explore.matrix.table import Kernel
 
-MOE = [
-    "table",
-    "moe",
-    "--gpu",
-    "h20",
-    *[word for size in ("E=8", "N=1024", "K=2048", "topk=2") for word in ("--set", size)],
-]
+SIZES = [word for size in ("E=8", "N=1024", "K=2048", "topk=2") for word in ("--set", size)]
+MOE = ("table", "moe", "--gpu", "h20", *SIZES)
+GEMM = ("table", "gemm", "-g", "rtx-3090", "--for", "m=1024,4096", "--set", "SA=1", "--set", "SB=1")
+TILE = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
+HEADER = "M,BLOCK_SIZE_M,BLOCK_SIZE_N,BLOCK_SIZE_K,GROUP_SIZE_M,num_warps,num_stages,us"
 
 
-def test_a_table_with_times(run_dse):
-    ran = run_dse(*MOE, "--for", "M=1,512", "--json")
-    assert (ran.code, ran.err) == (0, "")
-    rows = json.loads(ran.out)
-    assert [row["M"] for row in rows] == [1, 512]
-    assert rows[0]["BLOCK_SIZE_M"] == 16 < rows[1]["BLOCK_SIZE_M"]
-    assert 0 < rows[0]["time_s"] < rows[1]["time_s"] < 1
+def test_tiles_and_times_grow_with_the_tokens(answer):
+    few, many = answer(*MOE, "--for", "M=1,512")
+    assert (few["M"], many["M"], few["BLOCK_SIZE_M"]) == (1, 512, 16)
+    assert few["BLOCK_SIZE_M"] < many["BLOCK_SIZE_M"]
+    assert 0 < few["time_s"] < many["time_s"] < 1
 
 
-def test_a_dense_product_beside_the_library(run_dse):
-    ran = run_dse(
-        "table", "mm", "-g", "a100-sxm", "--set", "N=4096", "--set", "K=4096", "--for", "M=64", "--json"
-    )
-    assert (ran.code, ran.err) == (0, "")
-    [row] = json.loads(ran.out)
+def test_a_dense_product_beside_the_library(answer):
+    [row] = answer("table", "mm", "-g", "a100-sxm", "--set", "N=4096", "--set", "K=4096", "--for", "M=64")
     assert row["low_s"] < row["time_s"] < row["high_s"]
     assert 1e-5 < row["library_s"] < 1e-3
 
 
 def test_a_file_is_written_where_it_is_looked_for(run_dse, tmp_path):
-    ran = run_dse(
-        *MOE, "--for", "M=16", "--dtype", "fp8_w8a8", "--format", "vllm", "-o", str(tmp_path / "new")
-    )
-    assert (ran.code, ran.err) == (0, "")
+    one = ("--for", "M=16", "--dtype", "fp8_w8a8", "--format")
+    ran = run_dse(*MOE, *one, "vllm", "-o", tmp_path / "new")
     path = tmp_path / "new" / "E=8,N=1024,device_name=NVIDIA_H20,dtype=fp8_w8a8.json"
-    assert ran.out == f"{path}\n"
+    assert (ran.code, ran.out, ran.err) == (0, f"{path}\n", "")
     assert list(json.loads(path.read_text())) == ["16"]
-    printed = run_dse(*MOE, "--for", "M=16", "--dtype", "fp8_w8a8", "--format", "sglang")
-    assert printed.out == path.read_text()
+    assert run_dse(*MOE, *one, "sglang").out == path.read_text()
 
 
 def test_the_tuned_file_that_an_installed_reader_ships_is_compared(tmp_path, monkeypatch):
-    table = BestConfigurations(
-        "moe",
-        "NVIDIA H20",
-        ["M"],
-        ["BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K"],
-        [[dict(zip(("M", *TILE), (m, 16, 64, 64), strict=True))] for m in (1, 2, 4)],
-        Kernel("moe", {"E": 8, "N": 1024, "K": 7168, "topk": 8}, "fp8_w8a8", (128, 128)),
-    )
+    tiles = [{"M": m} | dict(zip(TILE, (16, 64, 64), strict=True)) for m in (1, 2, 4)]
+    kernel = Kernel("moe", {"E": 8, "N": 1024, "K": 7168, "topk": 8}, "fp8_w8a8", (128, 128))
+    table = BestConfigurations("moe", "NVIDIA H20", ["M"], TILE, [[tile] for tile in tiles], kernel)
     assert FORMATS["vllm"].shipped(table) == ""
     folder = tmp_path / "vllm" / "configs"
     folder.mkdir(parents=True)
@@ -69,76 +53,53 @@ def test_the_tuned_file_that_an_installed_reader_ships_is_compared(tmp_path, mon
     assert FORMATS["vllm"].shipped(table) == expected
 
 
-TILE = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
-HEADER = "M,BLOCK_SIZE_M,BLOCK_SIZE_N,BLOCK_SIZE_K,GROUP_SIZE_M,num_warps,num_stages,us"
-
-
-def test_measured_times_are_used(run_dse, tmp_path):
-    plain = json.loads(run_dse(*MOE, "--for", "M=64,512", "--json").out)
+def test_measured_times_are_used(run_dse, answer, tmp_path):
+    plain = answer(*MOE, "--for", "M=64,512")
     fast = 0.5e6 * plain[0]["time_s"]
     times = tmp_path / "times.csv"
     times.write_text(f"{HEADER}\n64,16,32,64,32,8,2,{fast}\n64,16,128,64,1,4,3,{2 * fast}\n")
-    words = (*MOE, "--for", "M=64,512", "--measured", str(times))
-    ran = run_dse(*words, "--json")
-    assert (ran.code, ran.err) == (0, "")
-    measured, corrected = json.loads(ran.out)
+    words = (*MOE, "--for", "M=64,512", "--measured", times)
+    measured, corrected = answer(*words)
     assert (measured["BLOCK_SIZE_N"], measured["GROUP_SIZE_M"], measured["by"]) == (32, 32, "measured")
     assert measured["time_s"] == pytest.approx(1e-6 * fast)
     assert corrected["by"] == "corrected"
     assert corrected["time_s"] < plain[1]["time_s"]  # what was measured was faster than predicted
     file = json.loads(run_dse(*words, "--format", "vllm").out)
-    assert file["64"]["num_stages"] == 2
-    assert "by" not in file["64"]
+    assert (file["64"]["num_stages"], "by" in file["64"]) == (2, False)
 
 
 def test_a_command_measures(run_dse, tmp_path):
     journal = tmp_path / "table.jsonl"
     code = "import sys; print(1 + abs(int(sys.argv[1]) - 64) / 64 + int(sys.argv[2]) / 100)"
-    words = ["--budget", "6", "--unit", "us", "--journal", str(journal), "--for", "M=16,32", "--json"]
-    ran = run_dse(
-        *MOE, *words, "--command", f"{sys.executable} -S -c '{code}' {{BLOCK_SIZE_N}} {{num_stages}}"
-    )
+    command = f"{sys.executable} -S -c '{code}' {{BLOCK_SIZE_N}} {{num_stages}}"
+    words = ("--budget", "3", "--unit", "us", "--journal", journal, "--for", "M=16,32", "--command", command)
+    ran = run_dse(*MOE, *words, "--json")
     assert ran.code == 0, ran.err
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    assert [line["parameters"]["M"] for line in lines] == [16] * 6 + [32] * 6
+    assert [line["parameters"]["M"] for line in lines] == [16] * 3 + [32] * 3
     for row in json.loads(ran.out):
         times = [line["seconds"] for line in lines if line["parameters"]["M"] == row["M"]]
-        assert row["by"] == "measured"
-        assert row["time_s"] == pytest.approx(min(times))
+        assert (row["by"], row["time_s"]) == ("measured", pytest.approx(min(times)))
 
 
-GEMM = ("table", "gemm", "-g", "rtx-3090", "--for", "m=1024,4096", "--set", "SA=1", "--set", "SB=1")
-
-
-def test_any_kernel_for_each_of_its_sizes(run_dse):
-    ran = run_dse(*GEMM, "--for", "n=2048", "--json")
-    assert (ran.code, ran.err) == (0, "")
-    rows = json.loads(ran.out)
+def test_any_kernel_for_each_of_its_sizes(run_dse, answer, tmp_path):
+    rows = answer(*GEMM, "--for", "n=2048")
     assert [(row["m"], row["n"]) for row in rows] == [(1024, 2048), (4096, 2048)]
-    ranked = json.loads(
-        run_dse("rank", *GEMM[1:4], "--set", "m=4096", "--set", "n=2048", *GEMM[6:], "--json").out
-    )
-    assert rows[1]["time_s"] == ranked[0]["time_s"]
-    assert {name: ranked[0][name] for name in rows[1]} == rows[1]
-
-
-def test_any_kernel_as_files(run_dse, tmp_path):
-    ran = run_dse(*GEMM, "--format", "triton", "-o", str(tmp_path))
+    ranked, *_ = answer("rank", *GEMM[1:4], "--set", "m=4096", "--set", "n=2048", *GEMM[6:])
+    assert {name: ranked[name] for name in rows[1]} == rows[1]
+    ran = run_dse(*GEMM, "--format", "triton", "-o", tmp_path)
     path = tmp_path / "gemm on NVIDIA GeForce RTX 3090.py"
     assert (ran.code, ran.out) == (0, f"{path}\n")
     assert path.read_text().count("triton.Config(") == 2
-    moe = run_dse(*MOE, "--for", "M=1,512", "--format", "json")
-    assert [row["size"] for row in json.loads(moe.out)] == [{"M": 1}, {"M": 512}]
 
 
-def test_products_of_a_list_as_each_compiler_reads_them(run_dse, tmp_path):
-    shapes = tmp_path / "shapes.csv"
-    shapes.write_text("M,N,K\n16,2048,4096\n512,512,512\n")
-    words = ("-g", "h100-sxm", "--shapes", str(shapes))
-    shown = json.loads(run_dse("table", "product", *words, "--first", "2", "--json").out)
+def test_products_of_a_list_as_each_compiler_reads_them(run_dse, answer, tmp_path):
+    (tmp_path / "shapes.csv").write_text("M,N,K\n16,2048,4096\n512,512,512\n")
+    words = ("-g", "h100-sxm", "--shapes", tmp_path / "shapes.csv")
+    shown = answer("table", "product", *words, "--first", "2")
     assert [row["M"] for row in shown] == [16, 16, 512, 512]
     path = tmp_path / "new" / "table.json"
-    ran = run_dse("table", "inductor", *words, "--first", "1", "-o", str(path))
+    ran = run_dse("table", "inductor", *words, "--first", "1", "-o", path)
     assert (ran.code, ran.out, ran.err) == (0, f"{path}\n", "")
     [[first], _] = json.loads(path.read_text()).values()
     assert first["BLOCK_N"] == shown[0]["BLOCK_SIZE_N"]

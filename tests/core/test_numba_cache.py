@@ -70,9 +70,3 @@ def test_where_nothing_can_be_kept_each_process_compiles(tmp_path: Path):
     limit = "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
     script.write_text(f"{limit}resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n{SCRIPT}")
     assert run(script, tmp_path / "cache") == ["42", "0", "True"]
-
-
-def test_numba_waits_for_a_simulation():
-    script = "import sys, dse.simulator.pipeline; print('numba' in sys.modules)"
-    said = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
-    assert said.strip() == "False"

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from dse.core import processes
 from dse.core.processes import (
     OverLimit,
     ProcessLimits,
     Stopped,
     compiler_limits,
+    died,
     in_fork,
     memory_limited,
     run,
+    scratch,
 )
 from dse.errors import DseError
 
@@ -34,12 +35,9 @@ def test_what_a_program_prints_and_its_code(tmp_path):
     assert (ended.code, ended.output, ended.errors) == (3, f"{tmp_path} 1\n", "no\n")
 
 
-def test_it_reads_what_it_is_given():
-    assert python("import sys; print(repr(sys.stdin.read()))", text="a\u00b5\n").output == "'a\u00b5\\n'\n"
-
-
-def test_it_reads_no_input():
-    assert python("import sys; print(repr(sys.stdin.read()))").output == "''\n"
+@pytest.mark.parametrize("text", ["", "a\u00b5\n"])
+def test_it_reads_what_it_is_given(text):
+    assert python("import sys; print(repr(sys.stdin.read()))", text=text).output == f"{text!r}\n"
 
 
 def test_a_program_that_does_not_end(tmp_path):
@@ -53,71 +51,66 @@ def test_a_program_that_does_not_end(tmp_path):
     assert not left.exists()  # what it had started ended with it
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot limit a process from outside")
-class TestOnLinux:
-    def test_memory(self):
-        ended = python("import time; time.sleep(0.3); bytearray(2 * 10**9)")
-        assert ended.code == 1
-        assert "MemoryError" in ended.errors
-
-    def test_output(self):
-        with pytest.raises(Stopped, match="wrote over 1 MB"):
-            python(
-                "import signal, sys, time; signal.signal(signal.SIGXFSZ, signal.SIG_DFL); time.sleep(0.3)\n"
-                "while True: print('x' * 1000)"
-            )
-
-    def test_a_signal(self):
-        with pytest.raises(Stopped, match=r"^ended by SIGSEGV \(it may take 1 GB, DSE_COMPILE_GB\)$"):
-            python("import os; os.kill(os.getpid(), 11)")
-
-    def test_memory_of_a_block(self, monkeypatch):
-        monkeypatch.setenv("DSE_COMPILE_GB", "0.1")
-        before = resource.getrlimit(resource.RLIMIT_AS)
-        message = r"^k: reading its code ended \(it may take 0.1 GB, DSE_COMPILE_GB\)$"
-        with pytest.raises(OverLimit, match=message), memory_limited("k"), memory_limited("inside"):
-            bytearray(10**9)
-        assert resource.getrlimit(resource.RLIMIT_AS) == before
+LINUX = pytest.mark.skipif(
+    sys.platform != "linux", reason="other systems cannot limit a process from outside"
+)
+PRINTS = """import signal, sys, time; signal.signal(signal.SIGXFSZ, signal.SIG_DFL); time.sleep(0.3)
+while True: print('x' * 1000)"""
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs limits of files")
-@pytest.mark.parametrize("printed", [0, 4000])
-def test_no_room_for_what_it_prints(printed, monkeypatch):
-    """As on a full disk: what is printed is cut off, and few programs tell."""
+@LINUX
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (PRINTS, r"^ended: it wrote over 1 MB \(DSE_COMPILE_MB\)$"),
+        ("import os; os.kill(os.getpid(), 11)", r"^ended by SIGSEGV \(it may take 1 GB, DSE_COMPILE_GB\)$"),
+    ],
+)
+def test_a_program_that_is_stopped(code, message):
+    with pytest.raises(Stopped, match=message):
+        python(code)
+
+
+@LINUX
+def test_memory_of_a_program_and_of_a_block(monkeypatch):
+    ended = python("import time; time.sleep(0.3); bytearray(2 * 10**9)")
+    assert (ended.code, "MemoryError" in ended.errors) == (1, True)
+    monkeypatch.setenv("DSE_COMPILE_GB", "0.1")
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    message = r"^k: reading its code ended \(it may take 0.1 GB, DSE_COMPILE_GB\)$"
+    with pytest.raises(OverLimit, match=message), memory_limited("k"), memory_limited("inside"):
+        bytearray(10**9)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+@pytest.fixture
+def room_of_1000_bytes():
+    """As on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    code = "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nimport os\n"
-    code += f"[os.write(1, b'x' * 10) for _ in range(100)] if {printed} else 0"
-    try:
-        with pytest.raises(DseError, match="temporary files: cannot write: File too large; TMPDIR"):
-            python(code, text="" if printed else "x" * 4000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs limits of files")
-def test_a_limit_of_files_that_is_not_ours(monkeypatch):
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-    try:
-        told = processes.died(-signal.SIGXFSZ, LIMITS)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert told == "ended: it wrote over 1,000 bytes (ulimit -f)"
+@LINUX
+@pytest.mark.usefixtures("room_of_1000_bytes")
+@pytest.mark.parametrize("printed", [0, 100])
+def test_no_room_for_what_it_prints(printed):
+    """It is cut off, and few programs tell."""
+    code = "import os, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    code += f"for _ in range({printed}): os.write(1, b'x' * 40)"
+    with pytest.raises(DseError, match="temporary files: cannot write: File too large; TMPDIR"):
+        python(code, text="" if printed else "x" * 4000)
+    assert died(-signal.SIGXFSZ, LIMITS) == "ended: it wrote over 1,000 bytes (ulimit -f)"
 
 
 def test_files_that_go_with_a_block(monkeypatch):
-    with processes.scratch({"a": b"1"}) as folder:
+    with scratch({"a": b"1"}) as folder:
         assert (folder / "a").read_bytes() == b"1"
     assert not folder.exists()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
-    with pytest.raises(DseError, match="cannot write: No such file"), processes.scratch({}):
+    with pytest.raises(DseError, match="cannot write: No such file"), scratch({}):
         raise AssertionError
-
-
-def test_a_program_that_is_missing(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        run([tmp_path / "none"], LIMITS)
 
 
 def test_limits_of_compilers_come_from_the_environment(monkeypatch):
@@ -127,9 +120,9 @@ def test_limits_of_compilers_come_from_the_environment(monkeypatch):
     assert (limits.seconds, limits.memory_bytes) == (7, 5 * 10**8)
 
 
-@pytest.mark.parametrize("given", ["0", "-1", "nan", "inf", "x", "1e9", "9" * 5000])
-def test_limits_that_are_none(monkeypatch, given):
-    monkeypatch.setenv("DSE_COMPILE_SECONDS", given)
+@pytest.mark.parametrize("setting", ["0", "nan", "x", "1e9", "9" * 5000])
+def test_limits_that_are_none(monkeypatch, setting):
+    monkeypatch.setenv("DSE_COMPILE_SECONDS", setting)
     with pytest.raises(DseError, match=r"^DSE_COMPILE_SECONDS: found .{1,50}, expected a number above 0"):
         compiler_limits()
 

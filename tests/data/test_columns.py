@@ -1,6 +1,5 @@
 """One name for a quantity: with a unit, on its page, and in what commands write."""
 
-import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -48,45 +47,33 @@ def test_notes_of_a_parquet_file():
     assert metadata(of_model("mwp-cwp"), "s") == {"unit": "s"}
 
 
-def test_what_commands_write_is_of_the_vocabulary_and_read_again(run_dse, toy_kernel, tmp_path):
-    parameters = {"block", "items", "n"}
+def test_what_commands_write_is_of_the_vocabulary_and_read_again(run_dse, answer, toy_kernel, tmp_path):
     ranked, kept, tuned, found = (tmp_path / f"{name}.parquet" for name in ("rank", "kept", "tune", "found"))
-    options = (str(toy_kernel), "--gpu", "a100")
-    assert run_dse("rank", *options, "--top", "5", "-m", "phase", "-m", "volkov", "-o", str(ranked)).code == 0
-    known = {*COLUMNS, *parameters}
-    assert set(pq.read_schema(ranked).names) - known == {"volkov_s"}
+    of_toy, known = (toy_kernel, "--gpu", "a100"), {*COLUMNS, "block", "items", "n"}
+
+    def write(path, command, *words):
+        assert run_dse(command, *of_toy, *words, "-o", path).code == 0
+        return {name for name in pq.read_schema(path).names if name not in known}
+
+    assert write(ranked, "rank", "--top", "5", "-m", "phase", "-m", "volkov") == {"volkov_s"}
     assert pq.read_schema(ranked).field("volkov_s").metadata == {b"unit": b"s"}
-
-    again = json.loads(run_dse("rank", *options, "--space", str(ranked), "--top", "0", "--json").out)
-    assert len(again) == 5
-    assert set(again[0]) <= known
-
-    assert run_dse("prune", *options, "-o", str(kept)).code == 0
-    few = json.loads(run_dse("rank", *options, "--space", str(kept), "--top", "0", "--json").out)
+    assert len(answer("rank", *of_toy, "--space", ranked, "--top", "0")) == 5
+    assert write(kept, "prune") == set()
+    few = answer("rank", *of_toy, "--space", kept, "--top", "0")
     assert len(few) == pq.read_table(kept).num_rows
 
-    times = tmp_path / "times.csv"
     lines = [f"{row['block']},{row['items']},{1e3 * row['time_s']!r}" for row in few]
-    times.write_text("\n".join(["block,items,time_ms", *lines]))
-    replay = ("--replay", str(times), "--budget", "5", "-o", str(tuned))
-    assert run_dse("tune", *options, *replay).code == 0
-    assert set(pq.read_schema(tuned).names) <= known
-    scores = json.loads(run_dse("compare", *options, "--measured", str(tuned), "-m", "phase", "--json").out)
-    assert (scores[0]["configurations"], scores[0]["failed"]) == (5, 0)
-    assert set(scores[0]) <= known
+    (tmp_path / "times.csv").write_text("\n".join(["block,items,time_ms", *lines]))
+    assert write(tuned, "tune", "--replay", tmp_path / "times.csv", "--budget", "5") == set()
+    scores = answer("compare", *of_toy, "--measured", tuned, "-m", "phase")
+    assert (scores[0]["configurations"], scores[0]["failed"], set(scores[0]) <= known) == (5, 0, True)
 
-    measured = tmp_path / "measured.csv"
-    beside = ("--measured", str(tuned), "--top", "0", "-o", str(measured))
-    assert run_dse("rank", *options, *beside).code == 0
-    scores = json.loads(
-        run_dse("compare", *options, "--measured", str(measured), "-m", "phase", "--json").out
-    )
+    beside = ("rank", *of_toy, "--measured", tuned, "--top", "0", "-o", tmp_path / "measured.csv")
+    assert run_dse(*beside).code == 0
+    scores = answer("compare", *of_toy, "--measured", tmp_path / "measured.csv", "-m", "phase")
     assert scores[0]["configurations"] == 5  # not those that were only predicted
-
-    search = ("search", *options, "--trials", "30", "--storage", "none", "-o", str(found))
-    assert run_dse(*search).code == 0
-    assert set(pq.read_schema(found).names) <= known
-    assert "1 best of 1" in run_dse("rank", *options, "--space", str(found)).out
+    assert write(found, "search", "--trials", "30", "--storage", "none") == set()
+    assert len(answer("rank", *of_toy, "--space", found)) == 1
 
 
 def test_predicted_times_are_not_taken_for_measured_ones(run_dse, toy_kernel, tmp_path):

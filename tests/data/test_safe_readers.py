@@ -101,8 +101,3 @@ def test_arrays_of_objects_are_refused(tmp_path: Path):
     (tmp_path / "a").write_bytes(npz(a=np.array([{"x": 1}], object)))
     with pytest.raises(DseError, match="a: cannot read: Object arrays cannot be loaded"):
         safe_readers.arrays(tmp_path / "a")
-
-
-def test_columns_are_left_out(tmp_path: Path):
-    (tmp_path / "a").write_bytes(parquet(a=[1], b=[2]))
-    assert safe_readers.parquet(tmp_path / "a", without=("b", "c")).column_names == ["a"]

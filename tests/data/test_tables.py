@@ -75,13 +75,3 @@ def test_a_folder_that_is_not_writable(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)  # the tests may run as root, who may do all
     with pytest.raises(DseError, match="is not writable"):
         write_table(tmp_path / "a.csv", COLUMNS)
-
-
-def test_a_disk_that_is_full(tmp_path, monkeypatch):
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(pyarrow.parquet, "write_table", full)
-    with pytest.raises(DseError, match=r"a\.parquet: cannot write: No space left on device"):
-        write_table(tmp_path / "a.parquet", COLUMNS)
-    assert list(tmp_path.iterdir()) == []

@@ -182,8 +182,7 @@ def made() -> dict[Benchmark, Compiled]:
 
 
 @pytest.fixture
-def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
-    monkeypatch.setattr(gpu.time, "sleep", lambda seconds: None)
+def fake_gpu() -> FakeDevice:
     return FakeDevice()
 
 
@@ -192,9 +191,7 @@ def recording(made: dict[Benchmark, Compiled]) -> BenchRecording:
     """What the microbenchmarks record on such a GPU: made by arithmetic, not measured."""
     device = FakeDevice()
     found = BenchRecording(gpu.described(device))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu.time, "sleep", lambda seconds: None)
-        assert gpu.measure(device, made, found) == []
+    assert gpu.measure(device, made, found) == []
     return found
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from dse.measure import compiling
 from dse.measure.compiling import compile_all, compiled
+from dse.source.contract import Failure, Settings
 from dse.source.nvidia.compile.constants import Constants
-from dse.source.nvidia.compile.contract import Compiled, Failure, Settings
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import read_source
 
 TEXT = "__global__ void k(float* x) { x[threadIdx.x] = SIZE; }"
@@ -54,7 +54,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_in_order_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(compiling, "_AHEAD", 1)
     path = tmp_path / "k.cu"
     path.write_text(TEXT)
     source = read_source(path)

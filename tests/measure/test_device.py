@@ -114,16 +114,6 @@ def test_arguments_lie_where_a_launch_is_told():
     assert packed(7).dtype == np.uint64
 
 
-def test_a_launch_may_be_repeated():
-    driver = Driver()
-    with Device(driver=driver) as device:
-        launch = device.launching(device.load(b"", "k"), (1, 1, 1), (32, 1, 1), [np.float32(1.5)])
-        before = len(driver.calls)
-        launch()
-        launch()
-    assert [name for name, _ in driver.calls[before : before + 2]] == ["cuLaunchKernel"] * 2
-
-
 def test_a_tensor_map_as_triton_encodes_it():
     real, driver = import_module("cuda.bindings.driver"), Driver(cuCtxCreate=Result.CUDA_SUCCESS)
     names = ("CUtensorMapDataType", "CUtensorMapInterleave", "CUtensorMapSwizzle", "CUtensorMapL2promotion")

@@ -68,24 +68,12 @@ def test_the_table_is_enough_to_go_on(path: Path):
     journal = Journal(path, ABOUT)
     for row in ROWS:
         journal.add(row)
+    journal.close(done=False)  # time is up: both are left
+    assert read(path)[1] == ROWS
     journal.close(done=True)
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
-    about, rows = read(path)
-    assert (about, rows) == (ABOUT, ROWS)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert read(path) == (ABOUT, ROWS)
     assert Journal(path, {**ABOUT, "driver": "13.1"}).rows == ROWS
-
-
-def test_when_time_is_up_both_are_left(path: Path):
-    journal = Journal(path, ABOUT)
-    journal.add(ROWS[0])
-    journal.close(done=False)
-    assert read(path)[1] == ROWS[:1]
-    assert Journal(path, ABOUT).rows == ROWS[:1]
-
-
-def test_nothing_measured_leaves_nothing(path: Path):
-    Journal(path, ABOUT).close(done=False)
-    assert not list(path.parent.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,15 @@
 from typing import Any
 
 import numpy as np
+import pytest
 from scipy.signal import correlate2d
+from scipy.special import softmax
 
 from dse import kernels
 from dse.core.space import Expression
 from dse.measure.checking import CheckedLaunch
 from dse.measure.reference import REFERENCES, SOFTENING
+from dse.measure.reference_triton import EPSILON, SCALE
 
 RANDOM = np.random.default_rng(5)
 
@@ -17,46 +20,60 @@ def floats(*shape: int) -> np.ndarray:
     return RANDOM.random(shape, np.float32)
 
 
-def found(name: str, names: dict[str, int], arrays: dict[int, np.ndarray], **constants: np.ndarray) -> Any:
-    checks = REFERENCES[name]
-    at = np.arange(checks.size(names))
-    case = CheckedLaunch(names, {place: np.ravel(array) for place, array in arrays.items()}, constants, at)
-    return checks.expected(case)
+def halves(*shape: int) -> np.ndarray:
+    return RANDOM.standard_normal(shape).astype(np.float16)
+
+
+def check(
+    name: str,
+    sizes: dict[str, int],
+    arrays: dict[int, np.ndarray],
+    expected: Any,
+    **constants: np.ndarray,
+) -> None:
+    """What a kernel must compute of its arguments is as expected: everywhere, and at two places alone."""
+    reference = REFERENCES[name]
+    expected = np.ravel(expected)
+    assert reference.size(sizes) == len(expected)
+    for at in (np.arange(len(expected)), np.array([0, len(expected) - 1])):
+        raveled = {place: np.ravel(array) for place, array in arrays.items()}
+        values = reference.expected(CheckedLaunch(sizes, raveled, constants, at))
+        np.testing.assert_allclose(values, expected[at], rtol=1e-5)
 
 
 def test_every_kernel_with_source_can_be_checked():
     known = {name: kernels.load(name) for name in kernels.names()}
-    with_source = [name for name, kernel in known.items() if kernel.build is not None]
-    assert sorted(REFERENCES) == sorted(with_source)
-    build = kernels.load("nbody").build
+    assert sorted(REFERENCES) == sorted(name for name, kernel in known.items() if kernel.build is not None)
+    for name, reference in REFERENCES.items():
+        assert {*reference.depends} <= {*known[name].space.names}
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "number"),
+    [("nbody", 3, SOFTENING), ("triton_layer_norm", 5, EPSILON), ("triton_attention", 5, SCALE)],
+)
+def test_numbers_of_the_kernel_files(name: str, place: int, number: float):
+    build = kernels.load(name).build
     assert build is not None
-    softening = build.arguments[3]
-    assert isinstance(softening, Expression)
-    assert float(softening.text) == SOFTENING
-    for name, checks in REFERENCES.items():
-        description = kernels.load(name)
-        assert {*checks.depends} <= {*description.space.names}
+    argument = build.arguments[place]
+    assert isinstance(argument, Expression)
+    assert float(argument.text) == number
 
 
 def test_convolution():
     image, taps = floats(13, 12), floats(3, 5)
-    names = {"image_width": 8, "image_height": 11, "filter_width": 5, "filter_height": 3}
+    sizes = {"image_width": 8, "image_height": 11, "filter_width": 5, "filter_height": 3}
     expected = correlate2d(image.astype(float), taps.astype(float), "valid")
-    np.testing.assert_allclose(
-        found("convolution", names, {1: image}, filter=taps.ravel()), expected.ravel(), rtol=1e-12
-    )
+    check("convolution", sizes, {1: image}, expected, filter=taps.ravel())
 
 
 def test_stencil2d():
     grid, weights, radius = floats(12, 14), floats(3), 2
-    names = {"width": 10, "height": 8, "radius": radius}
     star = np.zeros((5, 5))
     for d in range(-radius, radius + 1):
         star[radius + d, radius] = star[radius, radius + d] = weights[abs(d)]
     expected = correlate2d(grid.astype(float), star, "valid")
-    np.testing.assert_allclose(
-        found("stencil2d", names, {0: grid}, weights=weights), expected.ravel(), rtol=1e-12
-    )
+    check("stencil2d", {"width": 10, "height": 8, "radius": radius}, {0: grid}, expected, weights=weights)
 
 
 def test_dedispersion():
@@ -68,35 +85,28 @@ def test_dedispersion():
         for channel in range(channels):
             delay = int(np.float32(0.02) * np.float32(y) * shifts[channel])
             expected[y] += data[channel, delay : delay + samples]
-    names = {"samples": samples, "dms": dms, "channels": channels, "longest_delay": longest}
-    np.testing.assert_array_equal(found("dedispersion", names, {0: data, 2: shifts}), expected.ravel())
+    sizes = {"samples": samples, "dms": dms, "channels": channels, "longest_delay": longest}
+    check("dedispersion", sizes, {0: data, 2: shifts}, expected)
 
 
 def test_products_of_matrices():
     a, b, c = floats(6, 7), floats(7, 5), floats(6, 5)
-    names = {"m": 6, "n": 5, "k": 7}
+    sizes = {"m": 6, "n": 5, "k": 7}
     for name in ("matmul_naive", "matmul_tiled"):
-        np.testing.assert_allclose(found(name, names, {0: a, 1: b}), np.ravel(a @ b), rtol=1e-5)
-    # k rows of m, k rows of n, n rows of m
-    expected = (b.T @ a.T + c.T).ravel()
-    np.testing.assert_allclose(found("gemm", names, {0: a.T, 1: b, 2: c.T}), expected, rtol=1e-5)
+        check(name, sizes, {0: a, 1: b}, a @ b)
+    check("gemm", sizes, {0: a.T, 1: b, 2: c.T}, b.T @ a.T + c.T)  # k rows of m, k rows of n, n rows of m
+    a, b = halves(6, 7), halves(7, 5)
+    for name in ("triton_matmul", "triton_matmul_tma"):
+        check(name, {"M": 6, "N": 5, "K": 7}, {0: a, 1: b}, a.astype(float) @ b.astype(float))
 
 
-def test_sums():
-    values = floats(100)
-    names = {"count": 100, "block": 8, "items": 3}
+def test_sums_and_counts():
+    values, sizes = floats(100), {"count": 100, "block": 8, "items": 3}
     parts = [values[first : first + 24] for first in range(0, 100, 24)]
-    expected = np.concatenate([np.cumsum(part) for part in parts])
-    np.testing.assert_allclose(found("prefix_sum", names, {0: values}), expected, rtol=1e-5)
-    np.testing.assert_allclose(
-        found("reduction", names, {0: values}), [part.sum() for part in parts], rtol=1e-5
-    )
-
-
-def test_histogram():
-    values = RANDOM.integers(0, 9, 50).astype(np.uint32)
-    expected = [int((values == bin_).sum()) for bin_ in range(10)]
-    assert found("histogram", {"bins": 10}, {0: values}).tolist() == expected
+    check("prefix_sum", sizes, {0: values}, np.concatenate([np.cumsum(part) for part in parts]))
+    check("reduction", sizes, {0: values}, [part.sum() for part in parts])
+    bins = RANDOM.integers(0, 9, 50).astype(np.uint32)
+    check("histogram", {"bins": 10}, {0: bins}, [int((bins == one).sum()) for one in range(10)])
 
 
 def test_spmv_csr():
@@ -106,8 +116,7 @@ def test_spmv_csr():
     for row in range(3):
         for place in range(starts[row], starts[row + 1]):
             dense[row, columns[place]] += values[place]
-    arrays = {0: values, 1: columns, 2: starts, 3: x}
-    np.testing.assert_allclose(found("spmv_csr", {"rows": 3}, arrays), dense @ x, rtol=1e-6)
+    check("spmv_csr", {"rows": 3}, {0: values, 1: columns, 2: starts, 3: x}, dense @ x)
 
 
 def test_nbody():
@@ -117,10 +126,43 @@ def test_nbody():
         for other in range(7):
             apart = bodies[other, :3].astype(float) - bodies[one, :3]
             expected[one, :3] += bodies[other, 3] * apart / (apart @ apart + SOFTENING) ** 1.5
-    np.testing.assert_allclose(found("nbody", {"count": 7}, {0: bodies}), expected.ravel(), rtol=1e-9)
+    check("nbody", {"count": 7}, {0: bodies}, expected)
 
 
 def test_transpose():
     matrix = floats(4, 6)
-    names = {"width": 6, "height": 4}
-    np.testing.assert_array_equal(found("transpose", names, {0: matrix}), matrix.T.ravel())
+    check("transpose", {"width": 6, "height": 4}, {0: matrix}, matrix.T)
+
+
+def test_rows_of_matrices():
+    matrix, weight, bias = floats(4, 6), halves(6), halves(6)
+    sizes, rows = {"rows": 4, "columns": 6}, matrix.astype(float)
+    check("triton_softmax", sizes, {1: matrix}, softmax(rows, axis=1))
+    moved = ((rows.T - rows.mean(1)) / np.sqrt(rows.var(1) + EPSILON)).T
+    expected = moved * weight.astype(float) + bias.astype(float)
+    check("triton_layer_norm", sizes, {1: matrix, 2: weight, 3: bias}, expected)
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_attention(causal: int):
+    heads, length, width = 2, 5, 4
+    arrays = {place: halves(heads, length, width) for place in range(3)}
+    queries, keys, values = (array.astype(float) for array in arrays.values())
+    scores = SCALE * np.einsum("hqd,hkd->hqk", queries, keys)
+    if causal:
+        scores[:, *np.triu_indices(length, 1)] = -np.inf
+    expected = np.einsum("hqk,hkd->hqd", softmax(scores, axis=2), values)
+    sizes = {"heads": heads, "length": length, "HEAD": width, "CAUSAL": causal}
+    check("triton_attention", sizes, arrays, expected)
+
+
+def test_experts():
+    """Three tokens, two experts each, of four; tiles of two rows, the last of an expert padded."""
+    tokens, experts, n, k = halves(3, 5), halves(4, 6, 5), 6, 5
+    of_pair = [2, 0, 0, 1, 2, 0]
+    order = np.array([1, 2, 5, 6, 3, 6, 0, 4], np.int32)  # by expert; 6 is none
+    expected = [tokens[pair // 2].astype(float) @ experts[of_pair[pair]].T.astype(float) for pair in range(6)]
+    sizes = {"token_count": 3, "top_k": 2, "expert_count": 4, "N": n, "K": k, "BLOCK_M": 2}
+    check(
+        "triton_moe", sizes, {0: tokens, 1: experts, 3: order, 4: np.array([0, 0, 1, 2], np.int32)}, expected
+    )

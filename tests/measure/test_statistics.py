@@ -32,9 +32,3 @@ def test_time_is_up():
     found = repeat(lambda: 1.0, seconds=5.0, now=clock.__next__)
     assert len(found.values) == 2
     assert not found.settled
-
-
-def test_it_goes_on_until_it_settles():
-    found = repeat(iter([9.0, 1.0, 5.0, 1.0, 1.0]).__next__, least=3)
-    assert found.values == (9.0, 1.0, 5.0, 1.0, 1.0)
-    assert found.settled

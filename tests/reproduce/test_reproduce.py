@@ -2,63 +2,41 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from write_page import main, reproduction
 
 from dse.errors import DseError
-from dse.reproduce import papers
 from dse.reproduce.compare import PAPERS, compare, problems
-from dse.reproduce.papers import KINDS, Kind, Reason, Row, reasons, rounds_to, sums, table, text
+from dse.reproduce.papers import KINDS, Kind, Reason, Row, reasons, rounds_to, sums
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "reproduction.md"
-BEGIN, END = "<!-- reproduction: begin -->", "<!-- reproduction: end -->"
 
 
 @pytest.fixture(scope="module")
-def found():
+def ours():
     return compare()
 
 
-@pytest.fixture
-def worked_out(monkeypatch, found):
-    """Commands then find everything computed."""
-    monkeypatch.setattr(
-        "dse.reproduce.compare.compare", lambda names=PAPERS: {name: found[name] for name in names}
-    )
-
-
-def test_each_difference_has_a_reason_of_its_own(found):
-    assert problems(found) == []
-    assert set(found) == set(PAPERS)
-    for name, rows in found.items():
+def test_each_difference_has_a_reason_of_its_own(ours):
+    assert problems(ours) == []
+    assert set(ours) == set(PAPERS)
+    for name, rows in ours.items():
         keys = {(row.table, row.what) for row in rows}
         assert len(keys) == len(rows) > 0
         assert set(reasons(name)) <= keys  # no reason for a row that there is not
         assert all(isinstance(row.ours, str) or math.isfinite(row.ours) for row in rows)
-
-
-def test_kinds(found):
-    kinds = {name: {(row.table, row.kind) for row in rows} for name, rows in found.items()}
-    assert {kind for pairs in kinds.values() for _, kind in pairs} == set(KINDS)
-    assert ("Table 7", "declared") in kinds["lemeire"]
-    for number in (10, 11, 12):
-        assert {kind for name, kind in kinds["lemeire"] if name == f"Table {number}"} == {"arithmetic"}
-    ours = [row for rows in found.values() for row in rows if row.kind == "equation"]
-    assert {row.table for row in ours} == {"Fig. 6", "Eqs. L43-L45"}
-    assert len(ours) == 21
-    assert all(row.what.startswith(("WFG", "L4")) for row in ours)
+    assert {row.kind for rows in ours.values() for row in rows} == set(KINDS)
 
 
 @pytest.mark.parametrize(
-    ("paper", "what", "ours", "agrees"),
+    ("paper", "what", "value", "agrees"),
     [  # computed by hand, or known misprints
         ("hong-kim", "mwp", 2.28125, True),
-        ("hong-kim", "mwp_peak_bw", 28.515625, False),
         ("hong-kim", "exec_cycles_app", 38428.1875, False),
-        ("hong-kim", "synch_cost", 12300, False),
         ("hong-kim", "case 1: periods of computation (mwp-cwp)", 1, False),
         ("hong-kim", "arithmetic intensity of Blackscholes", 137 / 7, False),
         ("hong-kim", "peak_gflops of Quadro_FX5600", 345.6, False),
@@ -66,21 +44,17 @@ def test_kinds(found):
         ("kothapalli", "matrix multiplication, N = 128, ms", 0.0798194871794, False),
         ("kothapalli", "two additions and two multiplications, cycles", 40, False),
         ("baghsorkhi", "warp_latency", 142, True),
-        ("baghsorkhi", "exposed_latency", 130, True),
         ("lemeire", "Λ_app", 25, True),
-        ("lemeire", "non-overlapped instructions, Eq. G11", 2, True),
-        ("lemeire", "non-overlapped instructions, drawn", 6, True),
         ("lemeire", "warps at which WFG is above Volkov", "3 4", True),
         ("lemeire", "L45, β = 8", 8 / 9, False),
         ("lemeire", "WFG, 11 and 3 cycles, 1.5 warps (Eq. L40)", 12.75, True),
-        ("lemeire", "throughput of Fermi, GB/s", 89.6, True),
         ("lemeire", "average of the averages of volkov_mape", 52.9, True),
         ("teg", "transactions in flight for a TPC", 18.79219714506, False),
     ],
 )
-def test_some_of_them(found, paper, what, ours, agrees):
-    [row] = [row for row in found[paper] if row.what == what]
-    assert row.ours == (ours if isinstance(ours, str) else pytest.approx(ours, rel=1e-9))
+def test_some_of_them(ours, paper, what, value, agrees):
+    [row] = [row for row in ours[paper] if row.what == what]
+    assert row.ours == (value if isinstance(value, str) else pytest.approx(value, rel=1e-9))
     assert row.agrees == agrees
 
 
@@ -88,37 +62,35 @@ def row(paper: str = "", ours: float | str = 0.0, reason: Reason | None = None, 
     return Row("Table 1", "mwp", paper, ours, kind, reason)
 
 
-def test_agrees_as_the_paper_rounds():
-    assert row("2.28", 2.28125).agrees
-    assert not row("2.28", 2.2851).agrees
-    assert row("24", 23.5).agrees
-    assert not row("24", 24.6).agrees
-    assert row("memory", "memory").agrees
-    assert not row("Y", "N").agrees
-    assert row("20", 25.0).percent == pytest.approx(25)
-    assert row("0", 1.0).percent is None
+@pytest.mark.parametrize(
+    ("paper", "value", "agrees"),
+    [
+        ("2.28", 2.28125, True),
+        ("2.28", 2.2851, False),
+        ("24", 23.5, True),
+        ("24", 24.6, False),
+        ("memory", "memory", True),
+        ("Y", "N", False),
+    ],
+)
+def test_agrees_as_the_paper_rounds(paper, value, agrees):
+    assert row(paper, value).agrees is agrees
     assert rounds_to(-5.733, "-5.73")
+    assert (row("20", 25.0).percent, row("0", 1.0).percent) == (pytest.approx(25), None)
 
 
-def test_a_reason_explains_one_value_only():
-    reason = Reason("345.6", "128 cores")
-    assert row("384", 345.6).problem == "found 345.6, expected 384"
-    assert row("384", 345.6, reason).problem is None
-    assert row("384", 691.2, reason).problem == "found 691.2, expected 384 or, for a reason, 345.6"
-    assert row("384", 384.0, reason).problem == "found the paper's 384, but a reason for 345.6"
-    assert row("384", 384.0).problem is None
-    assert not row("384", 384.0, reason).explained
-    shown = [papers.cells(row("384", ours, reason))["why"] for ours in (345.6, 691.2, 384.0)]
-    assert shown == ["128 cores", "", ""]
-
-
-def test_a_row_has_one_reason(monkeypatch):
-    line = {"paper": "teg", "table": "Table 2", "what": "one", "ours": "1", "why": "because"}
-    monkeypatch.setattr(papers, "table", lambda name: [line, line])
-    with pytest.raises(
-        DseError, match=r"^differences.csv: teg, Table 2, one: found two reasons, expected one"
-    ):
-        papers.reasons.__wrapped__("teg")
+@pytest.mark.parametrize(
+    ("value", "why", "problem"),
+    [
+        (345.6, "", "found 345.6, expected 384"),
+        (345.6, "128 cores", None),
+        (691.2, "128 cores", "found 691.2, expected 384 or, for a reason, 345.6"),
+        (384.0, "128 cores", "found the paper's 384, but a reason for 345.6"),
+        (384.0, "", None),
+    ],
+)
+def test_a_reason_explains_one_value_only(value, why, problem):
+    assert row("384", value, Reason("345.6", why) if why else None).problem == problem
 
 
 def test_sums_go_by_kind():
@@ -129,63 +101,58 @@ def test_sums_go_by_kind():
     assert list(arithmetic.values()) == ["arithmetic", 1, 1, 0, 0, KINDS["arithmetic"]]
 
 
-def test_papers_are_read():
-    assert table("baghsorkhi_figure_1")[0] == {
-        "quantity": "latency_comp",
-        "equation": "3",
-        "paper": "1",
-        "unit": "cycles",
-    }
-    assert text("kothapalli")["worked_sum"] == "72"
+def test_a_paper_that_there_is_not():
     with pytest.raises(DseError, match=r"^paper: found 'volkov', expected one of hong-kim, "):
         compare(["volkov"])
 
 
-# The page
+# The command
 
 
-def test_the_page_is_what_the_command_writes(run_dse, worked_out, tmp_path):
-    page, copy = PAGE.read_text(), tmp_path / "page.md"
-    copy.write_text(f"{page.split(BEGIN)[0]}{BEGIN}\n{END}\n")
-    ran = run_dse("reproduce", "--page", str(copy))
-    assert (ran.code, ran.out, ran.err) == (0, "", "")
-    assert copy.read_text() == page
+def test_a_paper_is_shown(run_dse, answer):
+    rows = answer("reproduce", "kothapalli")
+    assert {row["paper"] for row in rows} == {"kothapalli"}
+    assert (rows[0]["printed"], rows[0]["ours"], rows[0]["kind"]) == ("72", 40, "look-up")
+    differing = answer("reproduce", "baghsorkhi", "kothapalli", "--differing")
+    assert all(row["paper"] == "kothapalli" and row["why"] for row in differing)
+    totals = answer("reproduce", "kothapalli", "--sums")
+    assert [(total["kind"], total["numbers"], total["agree"]) for total in totals] == [
+        ("model", 4, 1),
+        ("look-up", 1, 0),
+    ]
+    last = run_dse("reproduce", "kothapalli").out.splitlines()[-1]
+    assert last.startswith("1 of 5 numbers agree as printed; each of the others has a reason; next: ")
 
 
-def test_the_readme_has_the_sums(found):
+def test_the_page_is_what_is_computed_and_the_readme_has_the_sums(ours):
+    page = (ROOT / "docs" / "reproduction.md").read_text()
+    _, section, _ = re.split("<!-- reproduction: (?:begin|end) -->", page)
+    assert section.strip() == reproduction(ours)
     readme = " ".join((ROOT / "README.md").read_text().split())
-    for total in sums(row for rows in found.values() for row in rows):
+    for total in sums(row for rows in ours.values() for row in rows):
         assert f"{total['agree']} of {total['numbers']}" in readme, total["kind"]
 
 
-def test_the_page_is_filled(run_dse, worked_out, tmp_path):
-    page = PAGE.read_text()
-    copy = tmp_path / "page.md"
-    copy.write_text(page.replace("38428", "0"))
-    assert copy.read_text() != page
-    ran = run_dse("reproduce", "--page", str(copy))
-    assert (ran.code, ran.err) == (0, "")
-    assert copy.read_text() == page
-
-
-def test_a_page_without_markers_is_named(run_dse, worked_out, tmp_path):
+def test_a_section_is_filled_and_a_page_without_it_named(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text("nothing")
-    ran = run_dse("reproduce", "--page", str(page))
-    assert ran.code == 2
-    assert ran.err.startswith(f"dse: {page}: found no markers, expected {BEGIN}")
-    assert run_dse("reproduce", "--page", str(tmp_path / "none.md")).code == 2
+    page.write_text("<!-- models: begin -->\nOUTDATED\n<!-- models: end -->\n")
+    main("models", str(page))
+    assert "OUTDATED" not in page.read_text()
+    assert "## roofline" in page.read_text()
+    with pytest.raises(DseError, match=r"page\.md: found no markers, expected <!-- reproduction: begin -->"):
+        main("reproduction", str(page))
+    with pytest.raises(DseError, match="section: found 'model', expected one of models, reproduction"):
+        main("model")
 
 
-def test_a_difference_without_a_reason_ends_with_1(run_dse, monkeypatch, found):
-    first, *others = found["kothapalli"]
+def test_a_difference_without_a_reason_ends_with_1(run_dse, monkeypatch, ours):
+    first, *others = ours["kothapalli"]
     wrong = {"kothapalli": [replace(first, ours=41.0), *others]}
     monkeypatch.setattr("dse.reproduce.compare.compare", lambda names=PAPERS: wrong)
     ran = run_dse("reproduce", "kothapalli", "--json")
     assert ran.code == 1
-    message = (
-        "kothapalli: Sec. 3.2.1: two additions and two multiplications, cycles: "
-        "found 41.0, expected 72 or, for a reason, 40"
+    message = "found 41.0, expected 72 or, for a reason, 40"
+    assert (
+        ran.err == f"dse: kothapalli: Sec. 3.2.1: two additions and two multiplications, cycles: {message}\n"
     )
-    assert ran.err == f"dse: {message}\n"
     assert json.loads(ran.out)[0]["why"] == ""

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import check_models
 import pytest
 
 ROOT = Path(__file__).parents[2]
+SHIPPED = json.loads((ROOT / "tests" / "models" / "vectors.json").read_text())["models"]
 
 
 def of_models() -> dict[str, Any]:
     """Two models that `dse` has, and one that it has not."""
-    shipped = json.loads((ROOT / "tests" / "models" / "vectors.json").read_text())["models"]
-    models = {name: shipped[name] for name in ("roofline", "mwp_cwp_pipeline")}
+    models = {name: SHIPPED[name] for name in ("roofline", "mwp_cwp_pipeline")}
     return {"format": "model-vectors 1", "models": models | {"no_such_model": [{"in": {}, "out": {}}]}}
 
 
@@ -54,14 +55,23 @@ def test_models_that_agree_and_one_that_is_absent(check):
     assert [row["worst"] is None or row["worst"] < 1e-12 for row in report["models"]] == [True] * 3
 
 
-def test_a_wrong_value_of_a_model_fails(check):
+@pytest.mark.parametrize("model", SHIPPED)
+def test_a_wrong_value_of_a_model_fails(model):
+    case = SHIPPED[model][2]
+    for name, value in case["out"].items():
+        wrong = "none" if isinstance(value, str) else value * (1 + 1e-8) or 1e-8
+        cases = [case, {"in": case["in"], "out": case["out"] | {name: wrong}}]
+        row = check_models.compare(model, cases)
+        assert row["worst"] > check_models.ALLOWED
+        assert row["at"] == f"case 1, {name}"
+
+
+def test_a_file_with_a_wrong_value_fails(check):
     content = of_models()
     content["models"]["mwp_cwp_pipeline"][2]["out"]["cpr"] *= 1 + 1e-8
     code, out, _ = check("models", content)
-    assert code == 1
     [failed] = [line for line in out.splitlines() if "FAILED" in line]
-    assert failed.split()[0] == "mwp_cwp_pipeline"
-    assert "case 2, cpr" in failed
+    assert (code, failed.split()[0], "case 2, cpr" in failed) == (1, "mwp_cwp_pipeline", True)
 
 
 def test_cases_of_the_simulator(check):

@@ -195,8 +195,9 @@ def _random_program(
 
     throughput_cycles, latency_cycles = cycles(0, 6, subsystems), cycles(0, 60, subsystems)
     s = rng.integers(0, subsystems, n)
+    few_or_many = rng.choice([0, 1, 2, 3, 9], n)  # more than four do not fit into an instruction's words
     preds = tuple(
-        tuple(int(j) for j in rng.choice(i, min(i, rng.integers(0, 4)), replace=False)) for i in range(n)
+        tuple(int(j) for j in rng.choice(i, min(i, few_or_many[i]), replace=False)) for i in range(n)
     )
     kind = np.array(["c"] * n)
     kind[rng.choice(n, min(barriers, n), replace=False)] = "b"

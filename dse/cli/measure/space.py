@@ -100,6 +100,7 @@ def space(
 
     from dse.measure.device import Device
     from dse.measure.journal import Journal
+    from dse.measure.space import GpuProcess
     from dse.measure.space import measure as measure_plans
     from dse.measure.timing import TimingSettings
     from dse.report.show import progress
@@ -121,11 +122,11 @@ def space(
     }
     journal, done = Journal(out, about), False
     before = len(journal.rows)
-    settings = TimingSettings(repeats=repeats, sweep=occupancy_sweep)
+    process = GpuProcess(TimingSettings(repeats=repeats, sweep=occupancy_sweep), device)
     total = sum(len(plan.parameters) for plan in plans)
     try:
         with progress(f"Timing on {name}", total) as advance:
-            done = measure_plans(plans, architecture, journal, settings, budget, advance, ordinal=device)
+            done = measure_plans(plans, architecture, journal, process, budget, advance)
     finally:
         journal.close(done=done)
     screen.present(_summary(plans, journal.rows), title=f"{name}, {out}")
@@ -139,7 +140,7 @@ def _dry_run_space(plan: "SpacePlan", arch: int) -> dict[str, Any]:
 
     from dse.measure.space import dry_run
     from dse.report.show import progress
-    from dse.source.nvidia.compile.contract import Failure
+    from dse.source.contract import Failure
 
     with progress(f"Compiling {title(plan)} for sm_{arch}", len(plan.parameters)) as advance:
         made = dry_run(plan, arch, advance)

@@ -152,7 +152,9 @@ def calibrate(
     without = range(len(spaces)) if len({space.kernel.name for space in spaces}) > 1 else ()
     with progress("Fitting", (2 + len(without)) * stages(1) + stages(starts)) as advance:
 
-        def fitted(some: Sequence[Data], start: int = 1, how: Parameters = parameters, steps: int = 0) -> Fit:
+        def fitted(
+            some: Sequence[Data], start: int = 1, how: Parameters = parameters, steps: int | None = None
+        ) -> Fit:
             return fit(some, gpus, how, predictor, cast(Method, method), start, seed, steps, advance)
 
         to_train, unbounded = fitted(train), fitted(train, how=replace(parameters, bounds=None))
@@ -221,6 +223,9 @@ def write(calibration: Calibration, path: Path) -> None:
             comments.append(
                 f"As in the catalogue, since the data do not determine them: {', '.join(untold)}."
             )
+        if doubts := calibration.fit.doubts(number):
+            doubtful = ", ".join(f"{name} ({why})" for name, why in doubts.items())
+            comments.append(f"As fitted, but doubtful: {doubtful}.")
         gpu_text.write(target, header, records, comments)
 
 

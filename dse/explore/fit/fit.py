@@ -42,7 +42,7 @@ ROBUST = 3.0  # residuals, in τ, from which on ρ grows more slowly than a squa
 UNEXPLAINED = 0.1  # τ to begin with
 LEAST = 1e-3  # τ at least: times have noise
 TOLD = 0.9  # of its spread before: a parameter that keeps more of it than this is not told by the data
-TOLD_THERE = 0.5  # the same of one that stays where the catalogue has it, at its bound
+TOLD_UNMOVED = 0.5  # the same of one that stays where the catalogue has it
 FAR = 2.0  # widths from the catalogue's value, from which on a value is doubted
 AT_BOUND = 0.02  # of a log: that near to a bound is at it
 CLOCKED = ("cpi.dram", "latency.dram")  # cycles of what has a clock of its own: they follow the SMs' clock
@@ -168,9 +168,9 @@ class Fit:
         """Return the names of what the data cannot tell."""
         index, width = self.parameters.index[gpu], self.parameters.width
         least, most = (limit / width for limit in self.parameters.limits)
-        # At a bound that is the catalogue's value, as where nothing tells: there it takes more to be told.
-        there = (np.abs(self.theta) < AT_BOUND) & (np.minimum(-least, most) * width < AT_BOUND)
-        before = truncnorm.std(least, most, scale=width) * np.where(there, TOLD_THERE, TOLD)
+        # At the catalogue's value, as where nothing tells: there it takes more to be told.
+        unmoved = np.abs(self.theta) < AT_BOUND
+        before = truncnorm.std(least, most, scale=width) * np.where(unmoved, TOLD_UNMOVED, TOLD)
         spreads = self.samples.std(axis=0)
         return tuple(np.array(self.parameters.names)[(spreads > before)[index]].tolist())
 
@@ -198,13 +198,14 @@ def fit(
     method: Method = "lm",
     starts: int = 4,
     seed: int = 0,
-    walk: int = WALK,
+    walk: int | None = WALK,
     advance: Callable[[int], None] = lambda done: None,
 ) -> Fit:
     """Fit the parameters to the data; `gpus` says which GPU each of `data` was measured on.
 
     `starts` points are tried, the catalogue's and others drawn from before the data; the best counts. `walk`
-    is how many steps each walker takes; 0: samples are of Laplace's normal, where predictions cost too much.
+    is how many steps each walker takes; 0: samples are of Laplace's normal, where predictions cost too much;
+    None: there are none, and nothing is known of spreads.
     `advance` is called for each of `stages(starts)` that is done.
     """
     if method not in METHODS:
@@ -231,7 +232,10 @@ def fit(
             theta, loss, more = _solved(problem, theta, tau, method)
             steps += more
             advance(1)
-        samples = np.asarray(_samples(problem, jnp.asarray(theta), jnp.asarray(tau), seed, walk))
+        samples = np.empty((0, len(theta)))
+        if walk is not None:
+            at = jnp.asarray(theta), jnp.asarray(tau)
+            samples = np.asarray(_samples(problem, *at, _slopes(problem, *at), seed, walk))
         advance(1)
     return Fit(parameters, theta, samples, tau, loss, steps)
 
@@ -318,7 +322,7 @@ def _solved(
 
 
 @eqx.filter_jit
-def _samples(problem: _Problem, theta: Array, tau: Array, seed: int, walk: int) -> Array:
+def _samples(problem: _Problem, theta: Array, tau: Array, slopes: Array, seed: int, walk: int) -> Array:
     """Sample the density of θ: walkers set out from Laplace's normal about the mode."""
     least, most = (limit[None, :] for limit in problem.limits)
 
@@ -326,7 +330,6 @@ def _samples(problem: _Problem, theta: Array, tau: Array, seed: int, walk: int) 
         density = -0.5 * jnp.sum(_residuals(problem, at, tau) ** 2)
         return jnp.where(((least <= at[None]) & (at[None] <= most)).all(), density, -jnp.inf)
 
-    slopes = jax.jacfwd(lambda at: _residuals(problem, at, tau))(theta)
     hessian = slopes.T @ slopes  # Gauss-Newton's
     first, second = jax.random.split(jax.random.key(seed))
     count = 2 * max(LEAST_WALKERS // 2, len(theta)) if walk else DRAWS

@@ -36,10 +36,11 @@ def page(
     importance: Sequence[Mapping[str, Mapping[str, tuple[float, float]]]],
     rooflines: Sequence[Roofline],
     first_model: str = "",
+    most: int = MOST,
 ) -> str:
     """Write the page: HTML with its data, style and script within.
 
-    `importance` and `rooflines` belong to the spaces of `results`, one each. Of more than `MOST`
+    `importance` and `rooflines` belong to the spaces of `results`, one each. Of more than `most`
     configurations the fastest are kept, and others at random; the page says so.
     """
     total = sum(space.count for space in results.spaces)
@@ -52,13 +53,13 @@ def page(
         "notes": notes,
     }
     names = [(space.kernel, space.gpu, space.size) for space in results.spaces]
-    room = _room([space.count for space in results.spaces], MOST)
-    for space, shares, roofline, most in zip(results.spaces, importance, rooflines, room, strict=True):
+    room = rooms([space.count for space in results.spaces], most)
+    for space, shares, roofline, own in zip(results.spaces, importance, rooflines, room, strict=True):
         name = f"{space.kernel}, {space.size}" if space.size else space.kernel
         if names.count((space.kernel, space.gpu, space.size)) > 1:
             name = f"{name} ({space.source})"
         columns = {**roofline.columns}
-        rows = _chosen(space, most)
+        rows = _chosen(space, own)
         if len(rows) < space.count:
             columns = {name: values[rows] for name, values in columns.items()}
             notes.append(
@@ -127,7 +128,7 @@ def _about(results: Results, total: int) -> str:
     return f"{', '.join(parts)}. Written by dse {__version__}." if parts else f"Written by dse {__version__}."
 
 
-def _room(counts: Sequence[int], most: int) -> list[int]:
+def rooms(counts: Sequence[int], most: int) -> list[int]:
     """Divide `most` among spaces: small ones are kept whole, large ones get equal parts of the rest."""
     room, left = [0] * len(counts), most
     for place, i in enumerate(sorted(range(len(counts)), key=lambda i: counts[i])):

@@ -12,11 +12,11 @@ from dse.core.progress import Progress, silent
 from dse.hardware.gpus import GpuFile
 from dse.hardware.occupancy import LIMITERS, possible, resident_blocks
 from dse.kernels.description import Description, describe
+from dse.source.contract import Failure
 from dse.source.explain.nvidia import configured, failed, phases
 from dse.source.kernel import stack_profiles, warn_of_blocks
 from dse.source.launches import check_threads, configurations
-from dse.source.nvidia.compile.contract import Failure
-from dse.source.nvidia.source import KernelProfile
+from dse.source.profiles import KernelProfile
 from dse.source.toolchain import toolchain
 from dse.source.warps import column_names
 from dse.types import CLASSES, TENSOR, Kernel, Resources
@@ -28,7 +28,7 @@ _GLOBAL = ("load_insts", "store_insts", "uncoal_insts", "sectors", "l1", "l2", "
 _SHARED = ("shared_insts", "shared")
 
 
-def first(description: Description, sizes: Mapping[str, Any]) -> dict[str, Any]:
+def first_valid(description: Description, sizes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the first valid configuration. **Raises:** DseError if there is none."""
     valid = description.space.configurations(sizes)
     if not all(map(len, valid.values())):
@@ -36,7 +36,7 @@ def first(description: Description, sizes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: values[0].item() for name, values in valid.items()}
 
 
-def one(
+def of_configuration(
     description: Description,
     configuration: Mapping[str, Any],
     sizes: Mapping[str, Any],
@@ -122,7 +122,7 @@ def _details(profile: KernelProfile) -> Iterator[Row]:
             yield _row(f"phase {number_of_phase}", name.replace("_", " "), value)
 
 
-def every(
+def of_space(
     description: Description,
     sizes: Mapping[str, Any],
     gpu: GpuFile,

@@ -75,21 +75,13 @@ SPACE = space_of({"a": [1, 2, 4], "b": [0.5, 2], "c": range(5)}, "a * b <= limit
 
 
 @pytest.mark.parametrize("xp", [np, jnp])
-@pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64])
+@pytest.mark.parametrize("kind", [np.int8, np.int64])
 def test_decode_has_the_shape_of_its_index(xp, kind):
-    index = np.arange(30, dtype=kind).reshape(2, 3, 5)
-    decoded = SPACE.decode(index, xp)
-    assert list(decoded) == ["a", "b", "c"]
+    decoded = SPACE.decode(np.arange(30, dtype=kind).reshape(2, 3, 5), xp)
     assert {name: column.dtype.kind for name, column in decoded.items()} == {"a": "i", "b": "f", "c": "i"}
-    assert rows_of({name: column.ravel() for name, column in decoded.items()}) == list(
-        itertools.product([1, 2, 4], [0.5, 2.0], range(5))
-    )
     assert decoded["a"].shape == (2, 3, 5)
-    assert {name: column.item() for name, column in SPACE.decode(17, xp).items()} == {
-        "a": 2,
-        "b": 2.0,
-        "c": 2,
-    }
+    rows = rows_of({name: column.ravel() for name, column in decoded.items()})
+    assert rows == list(itertools.product([1, 2, 4], [0.5, 2.0], range(5)))
 
 
 def test_decode_and_valid_can_be_jitted():
@@ -102,17 +94,12 @@ def test_decode_and_valid_can_be_jitted():
     assert 0 < got.sum() < 30
 
 
-def test_valid_broadcasts_a_grid():
-    grid = {
-        "a": np.array([1, 2, 4])[:, None, None],
-        "b": np.array([0.5, 2.0])[None, :, None],
-        "c": np.arange(5)[None, None],
-    }
-    for xp in (np, jnp):
-        valid = SPACE.valid(grid, {"limit": 3}, xp)
-        assert valid.shape == (3, 2, 5)
-        np.testing.assert_array_equal(np.flatnonzero(valid), SPACE.indices({"limit": 3}))
-        assert Space(SPACE.values).valid(grid, {}, xp).all()
+@pytest.mark.parametrize("xp", [np, jnp])
+def test_valid_broadcasts_a_grid(xp):
+    a, b, c = np.ix_([1, 2, 4], [0.5, 2.0], range(5))
+    valid = SPACE.valid({"a": a, "b": b, "c": c}, {"limit": 3}, xp)
+    assert valid.shape == (3, 2, 5)
+    np.testing.assert_array_equal(np.flatnonzero(valid), SPACE.indices({"limit": 3}))
 
 
 def test_index_of_what_is_not_there():
@@ -134,18 +121,16 @@ def test_a_large_space_is_pruned_as_it_grows():
     assert space.indices(chunk=3).tolist() == [int(str(digit) * 12) for digit in range(10)]
 
 
-def test_decode_is_exact_up_to_63_bits():
+@pytest.mark.parametrize("xp", [np, jnp])
+def test_decode_is_exact_up_to_63_bits(xp):
     space = Space({f"p{i}": range(64) for i in range(10)} | {"q": range(7)})
-    index = [0, 1, 2**53 + 1, space.size - 1]
-    for xp in (np, jnp):
-        decoded = space.decode(np.array(index), xp)
-        for i, each in enumerate(index):
-            rest, digits = divmod(each, 7)[0], [each % 7]
-            for _ in range(10):
-                digits.append(rest % 64)
-                rest //= 64
-            assert [column[i].item() for column in decoded.values()] == digits[::-1]
-    np.testing.assert_array_equal(space.index(space.decode(np.array(index), np)), index)
+    index = np.array([0, 1, 2**53 + 1, space.size - 1])
+    decoded = space.decode(index, xp)
+    sevens, rest = index % 7, index // 7
+    np.testing.assert_array_equal(decoded["q"], sevens)
+    for i in range(10):
+        np.testing.assert_array_equal(decoded[f"p{i}"], rest >> (6 * (9 - i)) & 63)
+    np.testing.assert_array_equal(space.index({name: np.asarray(x) for name, x in decoded.items()}), index)
 
 
 def test_too_large_a_space():
@@ -213,18 +198,13 @@ def test_a_parameter_needs_a_name_that_expressions_can_use(name):
     ("spec", "expected"),
     [
         (5, (5,)),
-        (0.5, (0.5,)),
         ([True, False], (1, 0)),
-        ([16.0, 1], (16, 1)),
-        ((1, 2.5), (1.0, 2.5)),
         ([np.int64(3), np.float64(4)], (3, 4)),
         ({"from": 1, "to": 4}, (1, 2, 3, 4)),
         ({"from": 16, "to": 50, "step": 16}, (16, 32, 48)),
-        ({"from": -2, "to": -2}, (-2,)),
         ({"from": 0, "to": 0.3, "step": 0.1}, (0, 0.1, 0.2, 0.1 * 3)),
         ({"from": 2**62, "to": 2**62 + 4, "step": 2}, (2**62, 2**62 + 2, 2**62 + 4)),
         ({"powers_of_two": [1, 32]}, (1, 2, 4, 8, 16, 32)),
-        ({"powers_of_two": [8, 8]}, (8,)),
     ],
 )
 def test_values_of(spec, expected):
@@ -239,8 +219,6 @@ def test_values_of(spec, expected):
         ([], ": found no value, expected at least one"),
         ([1, 2, 1], ": found 1 twice, expected each value once"),
         ([1, "two"], ": found 'two', expected numbers only"),
-        ([1, None], ": found None, expected numbers only"),
-        ([1, [2]], ": found [2], expected numbers only"),
         ([float("nan")], ": found nan, expected a number of 64 bits"),
         ([2**63], f": found {2**63}, expected a number of 64 bits"),
         ("1, 2", ": found '1, 2', expected numbers, { from, to, step } or { powers_of_two = [first, last] }"),
@@ -248,22 +226,16 @@ def test_values_of(spec, expected):
             {"from": 1},
             ": found {'from': 1}, expected numbers, { from, to, step } or { powers_of_two = [first, last] }",
         ),
-        ({"from": 1, "to": 2, "by": 1}, None),
         ({"from": 3, "to": 2}, ".from: found 3, expected at most 2, which is 'to'"),
         ({"from": 1, "to": 2, "step": 0}, ".step: found 0, expected a number above 0"),
-        ({"from": 1, "to": "9"}, ".to: found '9', expected a number"),
         ({"from": 1, "to": float("inf")}, ".to: found inf, expected a number"),
         ({"from": 1, "to": 10**12}, f": found {10**12} values, expected at most {MOST_VALUES}"),
         ({"from": 4, "to": 512, "step": 1e-320}, f": found inf values, expected at most {MOST_VALUES}"),
-        (range(10**7), f": found {10**7} values, expected at most {MOST_VALUES}"),
         (
             {"powers_of_two": [3, 8]},
             ".powers_of_two: found [3, 8], expected the first power of two and the last",
         ),
         ({"powers_of_two": [8, 1]}, None),
-        ({"powers_of_two": [0, 8]}, None),
-        ({"powers_of_two": 8}, None),
-        ({"powers_of_two": [1, 8.0]}, None),
     ],
 )
 def test_values_of_refuses(spec, message):
@@ -291,12 +263,6 @@ def test_of_a_huge_space_some_are_sampled_without_a_list_of_it():
 def test_of_a_huge_space_with_few_valid_ones_these_are_sampled():
     space = Space(HUGE.values, tuple(parse(text, "x") for text in ("a == 7", "b == 3", "c < 4")))
     assert len(space.sample(10, tries=2**16)) == 4
-
-
-def test_a_sample_of_a_small_space_is_a_part_of_its_list():
-    space = Space({"a": (1, 2, 3), "b": (1, 2)}, (parse("a != 2", "x"),))
-    assert set(space.sample(3)) < set(space.indices())
-    np.testing.assert_array_equal(space.sample(10), space.indices())
 
 
 def test_a_huge_space_is_refused_with_its_count():

@@ -1,7 +1,5 @@
 """A space cut down to the configurations of a file."""
 
-import json
-
 import pytest
 
 from dse import kernels
@@ -15,17 +13,17 @@ def configurations(description):
 
 
 def test_only_what_is_listed_is_left(toy_kernel, tmp_path):
+    """A parameter that is not listed keeps its values."""
     description, path = kernels.load(toy_kernel), tmp_path / "few.csv"
     path.write_text("items,block\n1,64\n2,128\n2,64\n")
     assert configurations(with_configurations(description, path)) == {(64, 1), (128, 2), (64, 2)}
-
-
-def test_a_parameter_that_is_not_listed_keeps_its_values(toy_kernel, tmp_path):
-    description, path = kernels.load(toy_kernel), tmp_path / "few.json"
-    path.write_text(json.dumps([{"block": 64}, {"block": 128}]))
+    path = tmp_path / "few.json"
+    path.write_text('[{"block": 64}, {"block": 128}]')
     assert is_table(path)
-    found = configurations(with_configurations(description, path))
-    assert found == {row for row in configurations(description) if row[0] in (64, 128)}
+    some = configurations(with_configurations(description, path))
+    assert some == {row for row in configurations(description) if row[0] in (64, 128)}
+    path.write_text('{"ConfigurationSpace": {}}')  # a T1 problem
+    assert not is_table(path)
 
 
 def test_rows_of_other_kernels_are_passed_over(toy_kernel, tmp_path):
@@ -45,9 +43,3 @@ def test_mistakes(toy_kernel, tmp_path):
     path.write_text("block,items\n64,\n")
     with pytest.raises(DseError, match=r"items, row 1: found an empty cell"):
         with_configurations(description, path)
-
-
-def test_a_t1_problem_is_no_table(tmp_path):
-    path = tmp_path / "T1.json"
-    path.write_text('{"ConfigurationSpace": {}}')
-    assert not is_table(path)

@@ -39,6 +39,8 @@ def test_each_name_is_a_sampler(name):
 def test_auto_goes_by_the_search(monkeypatch, trials, goals, variants, torch, expected):
     monkeypatch.setitem(sys.modules, "torch", ModuleType("torch") if torch else None)
     assert samplers.suitable("auto", trials, goals, variants) == expected
+    with pytest.raises(DseError, match="expected one of tpe, gp"):
+        samplers.suitable("grid", trials, goals, variants)
 
 
 def test_cma_es_goes_on_from_the_best_of_the_known_trials():

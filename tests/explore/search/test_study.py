@@ -156,6 +156,12 @@ def only(toy_kernel, constraint):
     return study.variants([(replace(toy, space=space), toy.sizes())])
 
 
+def test_different_work_is_refused(toy_kernel):
+    toy = kernels.load(toy_kernel)
+    with pytest.raises(DseError, match="different work"):
+        study.variants([(toy, {}), (replace(toy, name="other", variant_of="something else"), {})])
+
+
 def test_a_space_that_is_almost_all_constraint(toy_kernel, gpu):
     found = study.start(only(toy_kernel, "block == 640"), "a100", "volkov", ("time",), "random")
     study.run(found, gpu, "volkov", 2, batch=2)

@@ -25,7 +25,7 @@ def shown(rows, names):
     return [{name: row.get(name) for name in names} for row in rows]
 
 
-@pytest.fixture(params=["one by one", "dense", "dense and alike"])
+@pytest.fixture
 def way(request, monkeypatch):
     """Configurations one by one, in units of few; or along axes, in small parts."""
     if request.param != "one by one":
@@ -37,7 +37,15 @@ def way(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.parametrize("per", [("model",), ("gpu", "size", "kernel", "model")])
+@pytest.mark.parametrize(
+    ("way", "per"),
+    [
+        ("one by one", ("gpu", "size", "kernel", "model")),
+        ("dense", ("gpu", "size", "kernel", "model")),
+        ("dense and alike", ("size", "model")),
+    ],
+    indirect=["way"],
+)
 def test_the_fastest_of_each_group(product, expected, way, per):
     found = by_groups(Sweep(product).top(7, per), per)
     wanted = by_groups(expected, per)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from dse.errors import DseError
@@ -85,9 +84,3 @@ def test_records_are_read_as_they_were_written(recording: BenchRecording, tmp_pa
     (tmp_path / "other.parquet").write_text("no")
     with pytest.raises(DseError, match="cannot read"):
         load(tmp_path / "other.parquet")
-
-
-def test_curves_have_all_charts(recording: BenchRecording):
-    points = derive.curves(recording)
-    assert {point.chart for point in points} == set(derive.CHARTS)
-    assert all(np.isfinite([point.x, point.y]).all() for point in points)

@@ -7,25 +7,11 @@ import pytest
 
 from dse.simulator import Case, Loop, Program
 from dse.simulator.engine.columns import CaseColumns
-from dse.simulator.engine.inputs import make_inputs, suit_ticks
+from dse.simulator.engine.inputs import suit_ticks
 
 MakeProgram = Callable[..., Program]
 MakeCase = Callable[..., Case]
 EVERY = "valve cap same_warp barriers sequence several"
-
-
-def test_some_of_the_cases_are_as_if_alone(random_case: MakeCase):
-    rng = np.random.default_rng(2)
-    cases = [random_case(rng, EVERY) for _ in range(9)]
-    some = np.array([6, 1, 7])
-    columns = CaseColumns.of(cases)
-    of_some, alone = columns, CaseColumns.of([cases[n] for n in some])
-    for ticks in (True, False):
-        together, unit = make_inputs(of_some, some, ticks=ticks, record=not ticks)
-        expected, unit_alone = make_inputs(alone, np.arange(3), ticks=ticks, record=not ticks)
-        np.testing.assert_array_equal(unit, unit_alone)
-        for name, values in together._asdict().items():
-            np.testing.assert_array_equal(values, getattr(expected, name), err_msg=name)
 
 
 @pytest.mark.parametrize(

@@ -31,21 +31,16 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
+from dse.source.machine.recorded import Pipe
 from dse.source.nvidia.sass import semantics as s
 from dse.source.nvidia.sass import warp
 from dse.source.nvidia.sass.operands import Operand
 
 Modifiers = tuple[str, ...]
-Pipe = Literal[
-    "fp32", "fp16", "fp64", "int32", "imul32", "sfu", "tensor", "uniform", "shared", "global", "local",
-    "constant", "texture", "barrier", "control", "other",
-]  # fmt: skip
-PIPES: tuple[Pipe, ...] = get_args(Pipe)
-
 Kind = Literal[
     "",  # computes
     "load",

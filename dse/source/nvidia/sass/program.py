@@ -7,11 +7,12 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from dse.errors import DseError
+from dse.source.machine.products import Mma
+from dse.source.machine.recorded import Pipe
 from dse.source.nvidia.sass.listing import Listing, SassInstruction
-from dse.source.nvidia.sass.opcodes import OPCODES, Kind, Opcode, Pipe, opcode
+from dse.source.nvidia.sass.opcodes import OPCODES, Kind, Opcode, opcode
 from dse.source.nvidia.sass.operands import PT, RZ, UPT, URZ, B, Operand, P, operand
 from dse.source.nvidia.sass.products import (
-    Mma,
     UnknownProductError,
     needs_descriptor,
     product,
@@ -66,6 +67,11 @@ class Step:
     def stores(self) -> bool:
         """Whether it writes memory and gives nothing back."""
         return self.kind in ("store", "reduction", "box store")
+
+    @property
+    def fp32_ops(self) -> int:
+        """Single-precision operations of a thread."""
+        return OPCODES[self.opcode].fp32
 
     @property
     def given(self) -> bool:

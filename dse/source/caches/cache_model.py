@@ -1,0 +1,299 @@
+"""Tells which sectors that a launch asks for are in the L1 of an SM, in the L2, or come from DRAM.
+
+This is computed from the addresses of one block, the one that represents most others. Within it, a line of
+the L1, 128 bytes filled sector by sector, has to make room for another one with the same chance at any time,
+as where a cache replaces lines at random. What the block and those that are resident beside it fill says how
+large that chance is. What the block touches for the first time may still be there from other blocks: that is
+`dse.source.caches.footprint`.
+
+Stores are written through the L1, leave it as it is, and are gathered in the L2. Atomics and loads that ask
+for it go past the L1. Local memory, which keeps no addresses, hits as far as what the resident blocks have of
+it fits.
+
+Source: sectors, lines and carve-outs after the CUDA programming guide; Jia et al., arXiv:1804.06826 and
+1903.07486, found that the L1 of Volta and Turing does not replace what was used longest ago. Counters of an
+RTX 2080 Ti decided between random and least-recently-used replacement, and that stores are written through.
+"""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from dse.hardware.coalescing import LINE, SECTOR
+from dse.source.caches.footprint import ROUNDS, Footprint, blocks_back
+from dse.source.caches.places import Probe
+from dse.source.caches.reuse import Reuse, follow
+from dse.source.caches.sectors import IN_LINE, SectorAccesses, accesses, bypasses_l1
+from dse.source.machine.blocks import Sample
+from dse.source.machine.recorded import MEMORY_COUNTS, Recorded
+from dse.types import Gpu
+
+# KiB that can be set apart as shared memory, by the most of it that an SM has.
+_CARVE_OUTS = {
+    64: (32, 64),
+    96: (0, 8, 16, 32, 64, 96),
+    100: (0, 8, 16, 32, 64, 100),
+    164: (0, 8, 16, 32, 64, 100, 132, 164),
+    228: (0, 8, 16, 32, 64, 100, 132, 164, 196, 228),
+}
+
+
+@dataclass(frozen=True)
+class Caches:
+    """The caches as one launch finds them."""
+
+    l1_bytes: float  # of an SM, beside its shared memory
+    l2_bytes: float  # or of the memory's own cache, where that is larger
+    sm_count: int
+    resident_blocks: int  # of an SM
+    local_bytes: int = 0  # that a thread goes to of its own memory
+
+
+def caches_of(gpu: Gpu, shared_bytes: int, resident_blocks: int, local_bytes: int | None = 0) -> Caches:
+    """Return what a launch has of the caches of a GPU (scalars). `shared_bytes` are of a block.
+
+    Where one memory serves as L1 and as shared memory, the smallest part that all resident blocks fit in is
+    set apart for them.
+    """
+    l1_bytes = float(gpu.l1_bytes)
+    if float(gpu.l1_with_shared):
+        most = int(gpu.limits.shared_bytes_per_sm)
+        needed = resident_blocks * (shared_bytes + int(gpu.limits.shared_bytes_reserved))
+        parts = _CARVE_OUTS.get(most // 1024, (most / 1024,))
+        l1_bytes -= next((part * 1024 for part in parts if part * 1024 >= needed), most)
+    return Caches(
+        max(l1_bytes, 0.0),
+        max(float(gpu.l2_bytes), float(gpu.memory_cache_bytes)),
+        int(gpu.sm_count),
+        max(resident_blocks, 1),
+        local_bytes or 0,
+    )
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Sectors that an average block moves in a phase, over all its passes; of global and local memory."""
+
+    loads: float = 0.0  # asked for, each request separately
+    loads_past_l1: float = 0.0
+    loads_past_l2: float = 0.0
+    stores: float = 0.0  # all go past the L1
+    stores_past_l2: float = 0.0
+
+    @property
+    def l2_sectors(self) -> float:
+        """Sectors moved between L1 and L2."""
+        return self.loads_past_l1 + self.stores
+
+    @property
+    def dram_sectors(self) -> float:
+        """Sectors moved between L2 and DRAM."""
+        return self.loads_past_l2 + self.stores_past_l2
+
+    @property
+    def served(self) -> tuple[float, float, float]:
+        """Shares of what loads ask for that L1, L2 and DRAM give; all from the L1 if there are none."""
+        if not self.loads:
+            return 1.0, 0.0, 0.0
+        past_l1, past_l2 = self.loads_past_l1 / self.loads, self.loads_past_l2 / self.loads
+        return 1.0 - past_l1, past_l1 - past_l2, past_l2
+
+    def __add__(self, other: "Traffic") -> "Traffic":
+        return Traffic(*(getattr(self, name) + getattr(other, name) for name in Traffic.__dataclass_fields__))
+
+    def __mul__(self, factor: float) -> "Traffic":
+        return Traffic(*(factor * getattr(self, name) for name in Traffic.__dataclass_fields__))
+
+
+def latency(traffic: Traffic, gpu: Gpu) -> float:
+    """Return the cycles of an average load, by where its sectors come from; GPU fields are scalars."""
+    levels = gpu.latency.l1, gpu.latency.l2, gpu.latency.dram
+    return sum(share * float(level) for share, level in zip(traffic.served, levels, strict=True))
+
+
+def misses(
+    machine: Recorded, sample: Sample, caches: Caches, probe: Probe | None = None
+) -> dict[tuple[int, int], Traffic]:
+    """Count what an average block moves, by the addresses of the barriers around each of its phases.
+
+    **Edges:** addresses that depend on data that is not stated are what the machine took them for. Streams
+    whose addresses do not move evenly from block to block are looked at in many blocks, which `probe` runs;
+    without it they count as not shared between blocks.
+    """
+    weights = np.array(sample.weights) / machine.launch.blocks
+    block = sample.typical
+    asked = _asked(machine)
+    steps = machine.program.steps
+    loads, stores = (
+        accesses(machine, sample, block, [stream for stream in machine.streams if select(steps[stream.step])])
+        for select in (_loads, _stores)
+    )
+    wave = min(caches.resident_blocks * caches.sm_count, machine.launch.blocks)
+    both = loads, stores
+    reuses = [None, None] if probe is None else follow(cast(Any, machine), sample, block, both, wave, probe)
+    loaded, stored = (
+        Footprint(accessed, machine.launch.grid, reuse) for accessed, reuse in zip(both, reuses, strict=True)
+    )
+    room = caches.l2_bytes / SECTOR
+    back = blocks_back((loaded, stored), room, machine.launch.blocks)
+    crowded = 1.0 - min(1.0, room / max(loaded.grown(wave) + stored.grown(wave), 1.0))
+    again, again_evenly = _again(loads, caches, _loading(machine, loads, block), reuses[0])
+    l1_chance, nowhere = loaded.chance(caches.l1_bytes, caches.sm_count), np.zeros(len(stored.distance))
+    of_l1, of_l2 = loaded.first(sample, weights * _relative(asked, "loads", block), l1_chance, back, wave)
+    _, written = stored.first(sample, weights * _relative(asked, "stores", block), nowhere, back, wave)
+    traffic: dict[tuple[int, int], Traffic] = {}
+    for key, per in asked.items():
+        mean = {kind: float(counts @ weights) for kind, counts in per.items()}
+        numbers = [n for n, phase in enumerate(machine.phases) if (phase.opened, phase.closed) == key]
+        scale = mean["loads"] / float(per["loads"][block]) if per["loads"][block] else 0.0
+        repeated, followed = scale * float(again[numbers].sum()), scale * float(again_evenly[numbers].sum())
+        cached = mean["loads"] - mean["bypassing"]
+        past_l1 = min(repeated + float(of_l1[numbers].sum()), cached) + mean["bypassing"]
+        past_l2 = min(followed * crowded + float(of_l2[numbers].sum()), past_l1)
+        if not scale:  # only blocks that were not looked into load here
+            past_l1 = past_l2 = mean["loads"]
+        past_stores = min(float(written[numbers].sum()), mean["stores"] + mean["bypassing"])
+        traffic[key] = Traffic(mean["loads"], past_l1, past_l2, mean["stores"], past_stores) + _local(
+            mean["local loads"], mean["local stores"], machine, caches
+        )
+    return traffic
+
+
+def _loads(step: Any) -> bool:
+    return not step.stores and not (step.atomic and not step.writes)
+
+
+def _stores(step: Any) -> bool:
+    return step.stores or step.atomic
+
+
+def _asked(machine: Recorded) -> dict[tuple[int, int], dict[str, np.ndarray]]:
+    """Sum the sectors of all requests, by phase and kind: [blocks]; `bypassing` are among `loads`."""
+    rows: dict[str, list[int]] = {
+        kind: [] for kind in ("loads", "bypassing", "stores", "local loads", "local stores")
+    }
+    column = MEMORY_COUNTS.index("sectors")
+    for step in machine.program.steps:
+        if step.pipe not in ("global", "local") or not step.memory:
+            continue
+        row = machine.bound.memory_rows[step.index] + column
+        kind = "loads" if _loads(step) else "stores"
+        rows[kind if step.pipe == "global" else f"local {kind}"].append(row)
+        if step.pipe == "global" and kind == "loads" and bypasses_l1(step):
+            rows["bypassing"].append(row)
+    asked: dict[tuple[int, int], dict[str, np.ndarray]] = {}
+    for phase, counts in zip(machine.phases, machine.phase_counts, strict=True):
+        if counts is not None:
+            before = asked.setdefault((phase.opened, phase.closed), {})
+            for kind, select in rows.items():
+                before[kind] = before.get(kind, 0.0) + counts[select].sum(axis=0)
+    return asked
+
+
+def _relative(asked: dict[tuple[int, int], dict[str, np.ndarray]], kind: str, block: int) -> np.ndarray:
+    """Return how much blocks ask for, over what one of them does: [blocks]."""
+    total = np.sum([per[kind] for per in asked.values()], axis=0)
+    return total / total[block] if total[block] else np.zeros_like(total)
+
+
+# Within a block
+
+
+def _loading(machine: Recorded, loads: SectorAccesses, block: int) -> float:
+    """Return the share of a block's instructions that are in phases which load."""
+    lengths = np.array([len(block_of_code.steps) for block_of_code in machine.program.blocks])
+    insts = np.array(
+        [
+            0.0 if counts is None else lengths @ counts[: 2 * len(lengths) : 2, block]
+            for counts in machine.phase_counts
+        ]
+    )
+    return float(insts[np.unique(loads.phase)].sum() / max(insts.sum(), 1.0))
+
+
+def _again(
+    loads: SectorAccesses, caches: Caches, loading: float, reuse: Reuse | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Count the sectors that the block loads past the L1 although it had them before: all, and those that
+    `reuse` does not follow, [phases] both.
+
+    Of the other resident blocks a share `loading` loads meanwhile, and takes room.
+    """
+    through = loads.cached
+    sector, tick, times = loads.sector[through], loads.tick[through], loads.times[through]
+    line = sector // IN_LINE
+    if caches.resident_blocks * len(np.unique(line)) * LINE <= caches.l1_bytes:  # all have room
+        return np.zeros(loads.phases), np.zeros(loads.phases)
+    room = caches.l1_bytes / LINE / (1.0 + (caches.resident_blocks - 1) * loading)
+    rate = fill_rate(line, tick, times, loads.ticks, room)
+    order, waits = _waits(sector, tick)
+    lost = times[order] * -np.expm1(-rate * waits)
+    phase = loads.phase[through][order]
+    evenly = 1.0 if reuse is None else ~loads.of(reuse.steps)[through][order]
+    return (
+        np.bincount(phase, lost, minlength=loads.phases),
+        np.bincount(phase, lost * evenly, minlength=loads.phases),
+    )
+
+
+def _waits(place: np.ndarray, tick: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (accesses to a place that was touched before, ticks since then)."""
+    order = np.lexsort((tick, place))
+    same = np.flatnonzero(np.diff(place[order]) == 0) + 1
+    return order[same], tick[order[same]] - tick[order[same - 1]]
+
+
+def fill_rate(line: np.ndarray, tick: np.ndarray, times: np.ndarray, ticks: int, room: float) -> float:
+    """Return the lines filled in a tick over the `room` for lines: each line's chance to have to make room.
+
+    A line that waits for n ticks is still there with chance exp(-rate n), and is filled again if not. The
+    rate is the smallest that agrees with the fills that it causes.
+
+    **Shapes:** line, tick, times [n]; ticks are in 0 .. ticks - 1, and lines touched in one do not wait.
+    """
+    again, waits = _waits(line, tick)
+    filled = float(times.sum() - times[again].sum())
+    if room <= 0.0:
+        return float("inf")
+    waits, which = np.unique(waits, return_inverse=True)
+    weights = np.bincount(which, times[again], minlength=len(waits))
+    rate = 0.0
+    for _ in range(ROUNDS):
+        rate = (filled - float(weights @ np.expm1(-rate * waits))) / (ticks * room)
+    return rate
+
+
+# Local memory
+
+
+def _local(loads: float, stores: float, machine: Recorded, caches: Caches) -> Traffic:
+    """Local memory: stores are written through, loads hit as far as there is room for what blocks have of
+    it.
+    """
+    threads = machine.shape[1]
+    of_sm = caches.local_bytes * threads * caches.resident_blocks
+    of_all = of_sm * min(caches.sm_count, machine.launch.blocks)
+    in_l1 = kept_at_random(of_sm / max(caches.l1_bytes, 1.0))
+    in_l2 = min(1.0, caches.l2_bytes / max(of_all, 1.0))
+    past_l1 = (1.0 - in_l1) * loads
+    return Traffic(
+        loads, past_l1, (1.0 - in_l2) * past_l1, stores, min(1.0, of_all / caches.l2_bytes) * stores
+    )
+
+
+def kept_at_random(needed: float) -> float:
+    """Return the share of hits where data of `needed` times a cache's size are gone through again and again.
+
+    What has to make room is chosen at random.
+
+    Between two touches of a line (1 - hits) * needed * lines others come in; it outlives all with chance
+    exp(-(1 - hits) * needed).
+    """
+    if needed <= 1.0:
+        return 1.0
+    low, high = 0.0, 1.0 / needed  # the solution below 1
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.exp(-(1.0 - middle) * needed) > middle else (low, middle)
+    return low

@@ -1,0 +1,278 @@
+"""Tells which sectors of a block other blocks of the grid touch too: before it on the same SM, or anywhere.
+
+Addresses move on evenly with the block's place in the grid, so the footprints of other blocks are that of
+this one, moved. For each of its sectors it is then known how many blocks ago it was touched last. Blocks go
+to any SM with equal chance, which says how many of those before ran on the same SM. The L2 sees all of them,
+as far back as their footprints together fit; blocks that run at the same time find what others loaded.
+Addresses that do not move evenly are followed through many blocks (`dse.source.caches.reuse`), or,
+where that does not help, taken to be anywhere in their array.
+
+Source: how footprints grow with the window that is looked at, after Xiang, Ding, Luo & Bao, HOTL, ASPLOS
+2013.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dse.hardware.coalescing import LINE, SECTOR
+from dse.source.caches.reuse import Reuse
+from dse.source.caches.sectors import (
+    APART,
+    IN_LINE,
+    MOST_ACCESSES,
+    Family,
+    SectorAccesses,
+    merged,
+    ranges,
+)
+from dse.source.machine.blocks import Sample
+from dse.source.machine.launch import REGION_BITS, Dimensions
+
+ROUNDS = 50  # after which a rate that depends on itself is taken as settled
+
+# What bounds the work: blocks looked back at, and runs of their footprint that are tried first. Kernels that
+# reach them lose sharing between blocks far apart.
+_MOST_BLOCKS = 2**13
+_TRIED_RUNS = 16
+_NEVER = 2**40  # blocks ago
+
+
+@dataclass
+class _Cover:
+    """The parts of a footprint that other blocks, moved by one step, touch: pairs of a sector and a shift."""
+
+    sector: np.ndarray  # [pairs] place in the footprint
+    shift: np.ndarray  # [pairs]
+    of_block: np.ndarray  # [blocks] shift of each other block; -1 if it touches nothing
+    shifts: int
+
+    def count(self, amounts: np.ndarray, sectors: int) -> np.ndarray:
+        """Sum the `amounts` of the blocks that touch each sector: [sectors]"""
+        there = self.of_block >= 0
+        of_shift = np.bincount(self.of_block[there], amounts[there], minlength=self.shifts)
+        return np.bincount(self.sector, of_shift[self.shift], minlength=sectors)
+
+    def least(self, amounts: np.ndarray, covered: np.ndarray) -> None:
+        """Lower `covered` to the least of `amounts` among the blocks that touch each sector."""
+        of_shift = np.full(self.shifts, _NEVER)
+        there = self.of_block >= 0
+        np.minimum.at(of_shift, self.of_block[there], amounts[there])
+        np.minimum.at(covered, self.sector, of_shift[self.shift])
+
+
+class Footprint:
+    """The sectors of a block, each once, and which other blocks touch them too.
+
+    Blocks after it are looked at as well as those before: in a chain of blocks that share a sector one is the
+    first, and one the last. Each alone would depend on where in its sectors this block happens to be.
+    """
+
+    def __init__(self, accesses: SectorAccesses, grid: Dimensions, reuse: Reuse | None = None) -> None:
+        order = np.lexsort((accesses.tick, accesses.sector))
+        first = order[np.append(True, np.diff(accesses.sector[order]) != 0)[: len(order)]]
+        self.grid, self.phases = grid, accesses.phases
+        self.sector, self.phase, self.times = (
+            column[first] for column in (accesses.sector, accesses.phase, accesses.times)
+        )
+        self.cached = np.zeros(len(first), bool)
+        self.cached[np.searchsorted(self.sector, accesses.sector[accesses.cached])] = True
+        before, distance = _before(grid)
+        moves, distance = np.concatenate([before, -before]), np.concatenate([distance, distance])
+        by_step: dict[tuple[int, int, int], list[Family]] = {}
+        for family in accesses.families:
+            by_step.setdefault(family.step, []).append(family)
+        covers = [
+            _cover(self.sector, moves @ np.array(step), *_runs(families))
+            for step, families in by_step.items()
+        ]
+        reached = np.zeros(len(moves), bool)
+        for cover in covers:
+            reached |= cover.of_block >= 0
+        self.covers = [replace(cover, of_block=cover.of_block[reached]) for cover in covers]
+        self.moves, self.distance = moves[reached], distance[reached]  # [blocks, 3], [blocks]
+        self.later = (np.arange(len(moves)) >= len(before))[reached]
+        self.scattered = _scattered(accesses.families, accesses.family[first], self.times)
+        self.nearest = self._nearest(np.ones(len(self.moves), bool))
+        self.reuse, self.evenly = reuse, np.ones(len(first))  # 1 for the sectors that are looked at here
+        if reuse is not None:
+            self.evenly[accesses.of(reuse.steps)[first]] = 0.0
+
+    def _nearest(self, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Count blocks since each sector was touched, and until it is again, of those `there`: [sectors]."""
+        distances = []
+        for later in (False, True):
+            distance = np.where(there & (self.later == later), self.distance, _NEVER)
+            nearest = np.full(len(self.sector), _NEVER)
+            for cover in self.covers:
+                cover.least(distance, nearest)
+            distances.append(nearest)
+        return distances[0], distances[1]
+
+    def _found(self, amounts: np.ndarray) -> np.ndarray:
+        """Return the chance that no block that touches a sector left it, by each one's chance: [sectors]."""
+        total = np.zeros(len(self.sector))
+        for cover in self.covers:
+            total += cover.count(amounts, len(total))
+        return np.exp(-total / 2)  # those before and those after
+
+    def chance(self, l1_bytes: float, sm_count: int) -> np.ndarray:
+        """Return the chance that a block was on the same SM and is still in its L1: [blocks]"""
+        if int(np.prod(self.grid)) <= sm_count:  # each block has an SM of its own
+            return np.zeros(len(self.distance))
+        lines = len(np.unique(self.sector // IN_LINE)) / max(l1_bytes / LINE, 1e-9)
+        new, chance = 1.0, np.zeros(len(self.distance))
+        for _ in range(ROUNDS if len(self.sector) else 0):  # what is found fills no line
+            chance = np.exp(-self.distance * (new * lines / sm_count)) / sm_count
+            new = float(self._found(chance).mean())
+        return chance
+
+    def first(
+        self, sample: Sample, weights: np.ndarray, l1_chance: np.ndarray, back: float, wave: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Count the sectors that blocks touch first, in the L1 of their SM and in the L2: both [phases].
+
+        Each block of the sample touches this footprint, moved to its place in the grid, times its weight.
+        """
+        of_l1, of_l2 = np.zeros(self.phases), np.zeros(self.phases)
+        for block, weight in zip(sample.blocks, weights.tolist(), strict=True):
+            if not weight:
+                continue
+            at = self.moves + np.array(block)
+            there = np.asarray(((at >= 0) & (at < np.array(self.grid))).all(axis=1))
+            alone = self._found(np.where(there, l1_chance, 0.0)) * self.cached
+            before, after = (self._new(nearest, back, wave) for nearest in self._nearest(there))
+            of_l1 += weight * np.bincount(self.phase, self.times * alone, minlength=self.phases)
+            of_l2 += weight * np.bincount(
+                self.phase, self.evenly * self.times * (before + after) / 2, minlength=self.phases
+            )
+        if self.reuse is not None:
+            followed = self.reuse.new(back)
+            of_l2[: len(followed)] += float(np.sum(weights)) * followed
+        return of_l1, of_l2
+
+    def _new(self, nearest: np.ndarray, back: float, wave: int) -> np.ndarray:
+        """Return the chance that no block has put a sector in the L2, or that it is gone since: [sectors].
+
+        Blocks of one wave run together and find what the others loaded. If the L2 does not hold what a wave
+        touches, nothing is left from the wave before.
+        """
+        if back < wave:
+            return np.where(
+                self.scattered > 0, _mean_new(self.scattered, wave), np.minimum(nearest, wave) / wave
+            )
+        blocks = int(np.prod(self.grid))
+        seen = min(back, blocks)
+        early = seen / blocks  # share of blocks that look back to the start of the grid
+        anywhere = early * _mean_new(self.scattered, seen) + (1.0 - early) * np.exp(-self.scattered * seen)
+        return np.where(self.scattered > 0, anywhere, nearest > back)
+
+    def grown(self, blocks: float) -> float:
+        """Return the sectors that this many blocks in a row touch together."""
+        before, after = (np.minimum(nearest, blocks) for nearest in self.nearest)
+        anywhere = blocks * _mean_new(self.scattered, blocks)
+        apiece = np.where(self.scattered > 0, anywhere, (before + after) / 2)
+        even = float((self.evenly * self.times * apiece).sum())
+        return even if self.reuse is None else even + self.reuse.grown(blocks)
+
+
+def _cover(sector: np.ndarray, shift: np.ndarray, start: np.ndarray, end: np.ndarray) -> _Cover:
+    """Find what runs of bytes [start, end) cover of a footprint, moved by the shift of each block."""
+    shifts, of_block = np.unique(shift, return_inverse=True)
+
+    def reached(runs: np.ndarray, by: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (first sector, how many): [shifts, runs]."""
+        low, high = start[runs] + by[:, None] >> 5, end[runs] + by[:, None] - 1 >> 5
+        low = np.searchsorted(sector, low)
+        return low, np.maximum(np.searchsorted(sector, high, side="right") - low, 0)
+
+    near = np.flatnonzero(np.abs(shifts) < end[-1] - start[0] + SECTOR)
+    # Shifts by which none of the runs that are tried reaches a sector are taken to have none that does.
+    tried = np.linspace(0, len(start) - 1, min(len(start), _TRIED_RUNS)).astype(int)
+    near = near[reached(tried, shifts[near])[1].any(axis=1)]
+    closest = np.argsort(np.abs(shifts[near]), kind="stable")
+    near = near[closest[: max(1, MOST_ACCESSES // len(start))]]
+    low, counts = reached(np.arange(len(start)), shifts[near])
+    number = np.full(len(shifts), -1)
+    number[near] = np.arange(len(near))
+    return _Cover(
+        sector=ranges(low.ravel(), counts.ravel()),
+        shift=np.repeat(np.arange(len(near)), counts.sum(axis=1)),
+        of_block=number[of_block],
+        shifts=len(near),
+    )
+
+
+def _scattered(families: Sequence[Family], family: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """Return the chance that any other block touches a sector, where their addresses are unrelated, else 0.
+
+    They are taken to be anywhere in the part of an array that the blocks which were run use.
+
+    **Shapes:** family, times [sectors], and so is the result.
+    """
+    chance = np.zeros(len(family))
+    regions: dict[int, list[int]] = {}
+    for number, kept_family in enumerate(families):
+        if any(kept_family.step) and all(step in (*APART, 0) for step in kept_family.step):
+            regions.setdefault(kept_family.span[0] >> REGION_BITS, []).append(number)
+    for members in regions.values():
+        low = min(families[member].span[0] + int(np.min(families[member].offset[0])) for member in members)
+        high = max(families[member].span[1] + int(np.max(families[member].offset[-1])) for member in members)
+        inside = np.isin(family, members)
+        chance[inside] = min(1.0, float(times[inside].sum()) * SECTOR / max(high - low, SECTOR))
+    return chance
+
+
+def _mean_new(chance: np.ndarray, blocks: float) -> np.ndarray:
+    """Return the chance that no block before touched a sector, mean over the first this many blocks."""
+    touches = np.maximum(chance * blocks, 1e-12)
+    return -np.expm1(-touches) / touches
+
+
+def _runs(families: Sequence[Family]) -> tuple[np.ndarray, np.ndarray]:
+    start = np.concatenate(
+        [(family.start + np.concatenate(family.offset)[:, None]).ravel() for family in families]
+    )
+    end = np.concatenate(
+        [(family.end + np.concatenate(family.offset)[:, None]).ravel() for family in families]
+    )
+    order = np.argsort(start, kind="stable")
+    return merged(start[order], end[order])
+
+
+def _before(grid: Dimensions) -> tuple[np.ndarray, np.ndarray]:
+    """List where the blocks before a block can be, seen from it: ([n, 3], how many blocks before [n])."""
+    x, y, _ = grid
+    back = np.arange(1, min(int(np.prod(grid)), _MOST_BLOCKS + 1))
+    moves, distances = [], []
+    for over_x in range(2 if x > 1 and back.size else 1):
+        for over_y in range(2 if y > 1 and back.size else 1):
+            along_x = over_x * x - back % x
+            rest = back // x + over_x
+            along_y = over_y * y - rest % y
+            along_z = -(rest // y + over_y)
+            possible = (along_x < x) & (along_y < y) & (-along_z < grid[2])
+            moves.append(np.stack([along_x, along_y, along_z], axis=1)[possible])
+            distances.append(back[possible])
+    return np.concatenate(moves), np.concatenate(distances)
+
+
+def blocks_back(footprints: Sequence[Footprint], room: float, blocks: int) -> float:
+    """Return how many blocks in a row, of all `blocks`, fit in a `room` of this many sectors together.
+
+    Parts of a block count where touches are followed in time.
+    """
+
+    def fits(some: float) -> bool:
+        return sum(footprint.grown(some) for footprint in footprints) <= room
+
+    low, high = 0, min(blocks, _MOST_BLOCKS)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    part = 0.0
+    if low < blocks and any(footprint.reuse is not None for footprint in footprints):
+        for power in range(1, 11):
+            part += 2.0**-power if fits(low + part + 2.0**-power) else 0.0
+    return low + part

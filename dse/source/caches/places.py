@@ -1,0 +1,212 @@
+"""Finds where many blocks of a grid touch what one of them touches: how far each is from it, whatever order
+their tiles come in.
+
+Some warps of consecutive blocks are run, and only as far as addresses need it. A family of streams moves as a
+whole from block to block; where the lanes of a warp move apart, blocks at the very same addresses still share
+them, and others are taken to share nothing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from dse.hardware.coalescing import SECTOR
+from dse.source.caches.sectors import Family
+from dse.source.machine.addresses import Addresses
+from dse.source.machine.launch import Dimensions
+from dse.source.machine.recorded import Stream
+from dse.source.machine.thread_set import WARP
+
+# What bounds the work: blocks that are run, and those times the executions of memory instructions.
+MOST_BLOCKS = 2**11
+MOST_EXECUTIONS = 2**20
+_MOST_WARPS = 4  # of a block
+_BLOCKS_ALIKE = 4  # at the same addresses, mean; if fewer, blocks share by chance rather than by tiles
+_FAR = 2**45  # sectors: further than any two arrays are apart
+
+# Runs some warps, None: all, of some blocks of the launch: (blocks, warps) → where they access memory.
+Probe = Callable[[Sequence[Dimensions], Sequence[int] | None], Addresses]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Families that move together from block to block."""
+
+    families: tuple[int, ...]  # their numbers among those of the accesses
+    shift: np.ndarray  # [blocks] sectors from the block that was looked into
+    there: np.ndarray  # [blocks] whether the block touches them at all
+
+
+@dataclass(frozen=True)
+class Window:
+    """Consecutive blocks of the grid that are run."""
+
+    start: int
+    blocks: int
+    wave: int  # blocks that run at the same time, at most all of these
+    whole: bool  # whether these are all blocks of the grid
+
+    def places(self, grid: Dimensions) -> list[Dimensions]:
+        """List where these blocks are in the grid."""
+        x, y, _ = grid
+        return [(i % x, i // x % y, i // (x * y)) for i in range(self.start, self.start + self.blocks)]
+
+    @property
+    def waves(self) -> np.ndarray:
+        """The wave of each block, from 0 on: [blocks]"""
+        return np.arange(self.blocks) // self.wave
+
+
+def window(blocks: int, wave: int, executions: int = 1) -> Window:
+    """Choose the blocks to run: all, or as many whole waves from the middle of the grid as may be run.
+
+    `executions` are those of memory instructions that are not skipped, of one block.
+    """
+    most = min(MOST_BLOCKS, max(MOST_EXECUTIONS // executions, 3 * wave))
+    if blocks <= most:
+        return Window(0, blocks, min(wave, blocks), whole=True)
+    wave = min(wave, most)
+    size = most // wave * wave
+    return Window((blocks - size) // 2 // wave * wave, size, wave, whole=False)
+
+
+def groups(
+    machine: Any, block: int, families: Sequence[Sequence[Family]], at: Sequence[Dimensions], probe: Probe
+) -> list[list[Group]]:
+    """Place the families of a block, of several lists of them, in the blocks `at`; the first is that block.
+
+    **Edges:** no group has those of an instruction that cannot be placed: which the probe does not reach, or
+    whose lanes move apart, and are at the same addresses in few blocks only.
+    **Raises:** DseError if the blocks cannot be run.
+    """
+    warps = [[_first_warp(family.stream, block) for family in members] for members in families]
+    asked = sorted({warp for some in warps for warp in some})[:_MOST_WARPS]
+    executions = probe(at, asked)
+    of_found = cache(partial(_Executions, executions))
+    of_machine = cache(partial(_Executions, Addresses.of(machine)))
+    result: list[list[Group]] = []
+    for members, of_warps in zip(families, warps, strict=True):
+        placed: dict[bytes, Group] = {}
+        lost: set[int] = set()  # instructions
+        for number, (family, warp) in enumerate(zip(members, of_warps, strict=True)):
+            place, step = None, family.stream.step
+            if warp in asked:
+                before = of_machine(step, warp).before(family.stream, block)
+                place = of_found(step, asked.index(warp)).shifts(before)
+            if place is None:
+                lost |= family.steps
+                continue
+            key = place[0].tobytes() + place[1].tobytes()
+            others = placed[key].families if key in placed else ()
+            placed[key] = Group((*others, number), *place)
+        kept = [
+            replace(group, families=tuple(n for n in group.families if not members[n].steps & lost))
+            for group in placed.values()
+        ]
+        result.append([group for group in kept if group.families])
+    return result
+
+
+def _first_warp(stream: Stream, block: int) -> int:
+    mask = np.broadcast_to(stream.lanes.mask, stream.lanes.shape)
+    return stream.issuer if stream.issuer >= 0 else int(np.argmax(mask[block])) // WARP
+
+
+class _Executions:
+    """Executions of an instruction by a warp of each row of blocks, with their addresses."""
+
+    def __init__(self, addresses: Addresses, step: int, warp: int) -> None:
+        machine = addresses.machine
+        self.row, self.moved = addresses.row, addresses.moved(step)
+        first_warp = int(machine.threads[WARP * warp]) // WARP
+        self.rows = machine.shape[0]
+        self.streams = [s for s in machine.streams if s.step == step and s.issuer in (-1, first_warp)]
+        self.number = {id(stream): number for number, stream in enumerate(self.streams)}
+        # of boxes their first places, else the lanes of the warp
+        self.lanes = [
+            slice(WARP) if s.issuer >= 0 else slice(WARP * warp, WARP * (warp + 1)) for s in self.streams
+        ]
+        there: dict[tuple[int, bool], Any] = {}  # which rows have some of the lanes
+        for stream, lanes in zip(self.streams, self.lanes, strict=True):
+            key = (id(stream.lanes), stream.issuer >= 0)
+            if key not in there:
+                mask = np.broadcast_to(stream.lanes.mask, stream.lanes.shape)
+                there[key] = np.any(mask if stream.issuer >= 0 else mask[:, lanes], axis=1)
+        times = [s.repeats * there[id(s.lanes), s.issuer >= 0] for s in self.streams]
+        self.ends = np.cumsum(np.reshape(times, (len(times), self.rows)), axis=0)  # [streams, rows]
+        self.starts = self.ends - np.reshape(times, (len(times), self.rows))
+        self.in_step = bool((self.ends == self.ends[:, :1]).all())  # all execute it equally often
+        self.known: dict[tuple, tuple[np.ndarray, np.ndarray] | None] = {}
+
+    def before(self, stream: Stream, block: int) -> int:
+        """Count the executions before a stream in a block."""
+        return int(self.starts[self.number[id(stream)], block])
+
+    def shifts(self, before: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Tell how far blocks are apart in the execution with this many before it, as `_shifts`."""
+        if self.in_step:
+            execution = int(np.searchsorted(self.ends[:, 0], before, side="right"))
+            here = {execution: np.ones(self.rows, bool)} if execution < len(self.ends) else {}
+        else:
+            all_here = (self.starts <= before) & (before < self.ends)
+            here = {
+                execution: all_here[execution] for execution in np.flatnonzero(all_here.any(axis=1)).tolist()
+            }
+        streams = [self.streams[execution] for execution in here]
+        same = [(id(stream.base), id(stream.lanes), stream.offset - streams[0].offset) for stream in streams]
+        key = (*same, b"".join(rows.tobytes() for rows in here.values()))
+        if key not in self.known:
+            self.known[key] = _shifts(*self._addresses(here), self.row, self.moved)
+        return self.known[key]
+
+    def _addresses(self, here: Mapping[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the addresses of the streams in which rows are `here`, and their threads: [rows, 32]."""
+        base, mask = np.zeros((self.rows, WARP), np.int64), np.zeros((self.rows, WARP), bool)
+        for execution, now in here.items():
+            stream, lanes = self.streams[execution], self.lanes[execution]
+            base[now] = np.broadcast_to(stream.base, stream.lanes.shape)[:, lanes][now] + stream.offset
+            mask[now] = np.broadcast_to(stream.lanes.mask, stream.lanes.shape)[:, lanes][now]
+        return base, mask
+
+
+def _shifts(
+    base: np.ndarray, mask: np.ndarray, row: np.ndarray, moved: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Tell how many sectors each block is from the first one, and which touch anything: [blocks - 1] both.
+
+    None where that cannot be told. **Shapes:** base, mask [rows, 32]; row, moved [blocks], bytes that a block
+    is from its row.
+    """
+    common = mask & mask[row[0]]
+    others, moved = row[1:], moved[1:] - moved[0]
+    there = np.asarray(common.any(axis=1))
+    if not there[others].any():
+        return None
+    apart = base - base[row[0]]
+    first = np.take_along_axis(apart, np.argmax(common, axis=1)[:, None], axis=1)
+    uneven = (there & ((apart != first) & common).any(axis=1))[others]
+    there, first = there[others], first[others, 0]
+    shift = np.where(there, (first + moved) // SECTOR, 0)
+    if uneven.any():
+        rows = others[uneven]
+        if _BLOCKS_ALIKE * _fewest_kinds(base, common, rows, moved[uneven]) > len(rows):
+            return None
+        places = np.where(common[rows], base[rows] + moved[uneven, None], -1)
+        kinds, which = np.unique(places, axis=0, return_inverse=True)
+        if _BLOCKS_ALIKE * len(kinds) > np.count_nonzero(uneven):
+            return None
+        shift[uneven] = _FAR * (1 + which.ravel())
+    return shift, there
+
+
+def _fewest_kinds(base: np.ndarray, common: np.ndarray, row: np.ndarray, moved: np.ndarray) -> int:
+    """Count how many kinds of blocks there are at least, by the addresses that they touch.
+
+    Blocks of one row that are moved are all at different ones; blocks at the same have the same sum of them.
+    """
+    if moved.any():
+        return int(np.bincount(row).max())
+    return len(np.unique(np.where(common, base, 0).sum(axis=1)[row]))

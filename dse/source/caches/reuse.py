@@ -1,0 +1,188 @@
+"""Tells how long ago sectors were touched, from the places of many blocks, and what a cache keeps that long.
+
+Blocks of one wave start together and keep step, so an access has a time: its wave, and how far its block is
+by then. Of all sectors every k-th is followed through all blocks. The times between touches of it say how
+many sectors are touched in a stretch of time, so which stretch fills a cache; what was not touched for longer
+is gone.
+
+Source: how many sectors a stretch of time touches, from the times between touches, is the footprint of Xiang,
+Ding, Luo & Bao, HOTL, ASPLOS 2013; that data outlives what fills a cache is the working set of Denning, CACM
+1968; to follow few addresses but those in every block is Waldspurger et al., SHARDS, FAST 2015.
+"""
+
+from collections.abc import Sequence, Set
+from typing import Any
+
+import numpy as np
+
+from dse.errors import DseError
+from dse.source.caches.places import Group, Probe, Window, groups, window
+from dse.source.caches.sectors import APART, IN_LINE, SectorAccesses, accesses, ranges
+from dse.source.machine.blocks import Sample
+from dse.source.machine.recorded import Stream
+
+# What bounds the work: accesses of all blocks that are followed, lines of one block that they are taken from.
+_FOLLOWED = 2**16
+_MOST_LINES = 2**20
+
+
+class Reuse:
+    """The touches of those sectors whose addresses move unevenly from block to block."""
+
+    def __init__(
+        self,
+        accesses: SectorAccesses,
+        groups: Sequence[Group],
+        loads: Window,
+        blocks: int | None = None,
+        phases: np.ndarray | None = None,
+    ) -> None:
+        """`blocks` are those of the grid; `phases` number the phases of the accesses again."""
+        self.window, self.blocks = loads, blocks or loads.blocks
+        phases = np.arange(accesses.phases) if phases is None else phases
+        self.phases = int(phases.max()) + 1
+        # the instructions that are followed
+        self.steps = {
+            step for group in groups for number in group.families for step in accesses.families[number].steps
+        }
+        self.ticks = max(accesses.ticks, 1)
+        members = [np.flatnonzero(np.isin(accesses.family, group.families)) for group in groups]
+        total = sum(
+            len(member) * int(np.count_nonzero(group.there))
+            for member, group in zip(members, groups, strict=True)
+        )
+        apart = _prime(total // _FOLLOWED)
+        empty = np.zeros(0, int)
+        parts = [(empty, empty, empty)]
+        parts += [
+            _followed(accesses, member, group, apart) for member, group in zip(members, groups, strict=True)
+        ]
+        sector, access, block = map(np.concatenate, zip(*parts, strict=True))
+        time = loads.waves[block] * self.ticks + accesses.tick[access]
+        order = np.lexsort((time, sector))
+        sector, access, block, time = sector[order], access[order], block[order], time[order]
+        self.first = np.append(True, sector[1:] != sector[:-1])[: len(sector)]
+        last = np.append(self.first[1:], True)[: len(sector)]
+        times = accesses.times
+        exact = accesses.every * sum(
+            float(times[member].sum()) * np.count_nonzero(group.there)
+            for member, group in zip(members, groups, strict=True)
+        )
+        weight = times[access] * (exact / max(float(times[access].sum()), 1e-300))
+        weight = weight[self.first][np.cumsum(self.first) - 1]  # that of the first touch, for all of a sector
+        end = self.ticks * (int(loads.waves[-1]) + 1)
+        since = np.where(self.first, time, np.append(0, np.diff(time))[: len(time)])
+        self.since, self.weight, self.end = since, weight, end
+        # Stretches without a touch: before the first one, between two, and after the last. From the longest
+        # on, how many sectors they are of, and their lengths added up.
+        gaps, of_gaps = np.append(since, end - time[last]), np.append(weight, weight[last])
+        order = np.argsort(-gaps)
+        self.gaps = -gaps[order]
+        self.gap_sectors, self.gap_sums = (
+            np.append(0.0, np.cumsum(column[order])) for column in (of_gaps, of_gaps * gaps)
+        )
+        # Of a part of the grid, blocks in its first half are there for others to look back to.
+        warm = 0 if loads.whole else (int(loads.waves[-1]) + 1) // 2
+        self.counted = loads.waves[block] >= warm
+        self.counted_blocks = int(np.count_nonzero(loads.waves >= warm))
+        self.phase = phases[accesses.phase[access]]
+
+    def grown(self, blocks: float) -> float:
+        """Return the sectors touched while this many blocks run, one after another; mean over the window."""
+        window = self.window
+        if blocks >= window.blocks:
+            whole = float(self.weight[self.first].sum())
+            return whole if window.whole else whole + (blocks - window.blocks) * float(self.new(blocks).sum())
+        span = blocks / window.wave * self.ticks
+        longer = int(np.searchsorted(self.gaps, -span))
+        missed = (self.gap_sums[longer] - span * self.gap_sectors[longer]) / max(self.end - span, 1e-300)
+        return float(self.weight[self.first].sum() - missed)
+
+    def new(self, back: float) -> np.ndarray:
+        """Count the sectors of an average block that none touched while the last `back` blocks ran: [phases].
+
+        Of a part of the grid, the blocks after its first half tell; but all of the grid touch as many sectors
+        for the first time as that half and those before it.
+        """
+        span = back / self.window.wave * self.ticks
+        gone = self.counted & (self.first | (self.since > span) & (back < self.window.blocks))
+        fresh = self._of_phases(self.first & self.counted) / self.counted_blocks
+        once = self._of_phases(self.first) + (self.blocks - self.window.blocks) * fresh
+        return np.maximum(self._of_phases(gone) / self.counted_blocks, once / self.blocks)
+
+    def _of_phases(self, touches: np.ndarray) -> np.ndarray:
+        return np.bincount(self.phase[touches], self.weight[touches], minlength=self.phases)
+
+
+def follow(
+    machine: Any,
+    sample: Sample,
+    block: int,
+    accessed: Sequence[SectorAccesses],
+    wave: int,
+    probe: Probe,
+) -> list[Reuse | None]:
+    """Follow those accesses of a block whose addresses move unevenly: of several lists, None where none do.
+
+    `wave` is the number of blocks that run at the same time.
+    """
+    nothing: list[Reuse | None] = [None for _ in accessed]
+    uneven = [
+        {step for family in member.families if set(family.step) & set(APART) for step in family.steps}
+        for member in accessed
+    ]
+    blocks = machine.launch.blocks
+    if not any(uneven) or blocks < 2:
+        return nothing
+    seen, here = window(blocks, wave, max(len(machine.streams), 1)), sample.blocks[block]
+    try:
+        if machine.estimated:  # not all trips of some loops were run
+            exact, block = probe([here], None).machine, 0
+            sample = Sample((here,), (1.0,), 0)
+        else:
+            exact = machine
+        streams = [stream for stream in exact.streams if any(stream.step in steps for steps in uneven)]
+        touched = [_thinned(exact, sample, block, streams, steps) for steps in uneven]
+        at = [here, *seen.places(machine.launch.grid)]
+        placed = groups(exact, block, [member.families for member in touched], at, probe)
+    except DseError:  # threads that wait for warps that are not run, or too much to run
+        return nothing
+    numbers = {(phase.opened, phase.closed): n for n, phase in enumerate(machine.phases)}
+    phases = np.array([numbers.get((phase.opened, phase.closed), 0) for phase in exact.phases])
+    return [
+        Reuse(member, moving, seen, blocks, phases) if moving else None
+        for member, moving in zip(touched, placed, strict=True)
+    ]
+
+
+def _thinned(
+    machine: Any, sample: Sample, block: int, streams: Sequence[Stream], steps: Set[int]
+) -> SectorAccesses:
+    """List what a block touches; one sector of each line, if that is much: tiles begin with a line."""
+    touched = accesses(machine, sample, block, streams, steps=steps)
+    if touched.times.max(initial=1.0) > 1.0:  # some represent others
+        touched = accesses(machine, sample, block, streams, IN_LINE, _MOST_LINES, steps)
+    return touched
+
+
+def _followed(
+    accesses: SectorAccesses, members: np.ndarray, group: Group, apart: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """List the accesses of all blocks to every so-manieth sector: (sector, access, block), [n] each."""
+    sector = accesses.sector[members]
+    order = np.argsort(sector % apart, kind="stable")
+    rest = sector[order] % apart
+    blocks = np.flatnonzero(group.there)
+    shift = group.shift[blocks] // accesses.every * accesses.every
+    low, high = (np.searchsorted(rest, -shift % apart, side=side) for side in ("left", "right"))
+    rows = order[ranges(low, high - low)]
+    of_block = np.repeat(np.arange(len(blocks)), high - low)
+    return sector[rows] + shift[of_block], members[rows], blocks[of_block]
+
+
+def _prime(least: int) -> int:
+    """Find the first prime not below a number, or 1: sectors a prime apart take part in no pattern."""
+    number = max(least, 1)
+    while any(number % divisor == 0 for divisor in range(2, int(number**0.5) + 1)):
+        number += 1
+    return number

@@ -1,0 +1,96 @@
+"""Counts the sectors of global memory that blocks touch for the first time, by the phase in which they do."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dse.core.numba_cache import compiled
+from dse.hardware.coalescing import SECTOR
+from dse.source.machine.recorded import Recorded, Stream
+
+_BLOCK_SHIFT = 48  # the number of the block is in the highest bits of a sector's
+_ONCE = range(1)
+_FREE = np.iinfo(np.int64).min
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 over the golden ratio: multiples of it spread evenly
+
+
+def first_touches(machine: Recorded, streams: Sequence[Stream]) -> np.ndarray:
+    """Count the sectors that each block touches first, by the number of its phase: [phases, blocks]."""
+    places: dict[tuple[int, int, int, int], int] = {}  # streams of equal bases touch the same, moved on
+    sectors: list[np.ndarray] = []
+    phases: dict[int, int] = {}
+    of_phase: list[np.ndarray] = []
+
+    def place(stream: Stream, within: int) -> int:
+        key = (id(stream.base), id(stream.lanes), within, stream.size)
+        if key not in places:
+            places[key] = len(sectors)
+            sectors.append(_sectors(machine, stream, within))
+        return places[key]
+
+    entries: list[tuple[int, int, int]] = []  # (place, sectors moved on, phase), in the order of execution
+    for stream in streams:
+        phase = phases.setdefault(id(stream.phase), len(of_phase))
+        if phase == len(of_phase):
+            of_phase.append(stream.phase)
+        offsets = [stream.offset] if stream.trips == _ONCE else stream.offsets().tolist()
+        entries += [(place(stream, offset % SECTOR), offset // SECTOR, phase) for offset in offsets]
+    counts = np.zeros((len(machine.phases), machine.shape[0]), np.int64)
+    if entries:
+        starts = np.concatenate([[0], np.cumsum([len(touched) for touched in sectors])])
+        _count(np.concatenate(sectors), starts, np.array(entries, np.int64), np.stack(of_phase), counts)
+    return counts
+
+
+def _sectors(machine: Recorded, stream: Stream, offset: int) -> np.ndarray:
+    """List the sectors touched at an offset, with the block's number in the highest bits; some twice."""
+    blocks = np.arange(machine.shape[0], dtype=np.int64)[:, None] << _BLOCK_SHIFT
+    shape = stream.lanes.shape
+    sector = np.broadcast_to((stream.base + offset) >> 5, shape) + blocks
+    sector = sector[np.broadcast_to(stream.lanes.mask, shape)]
+    if len(sector) > 1:  # neighbours mostly share one
+        sector = sector[np.append(True, sector[1:] != sector[:-1])]
+    return sector
+
+
+@partial(compiled, makes_arrays=True)
+def _count(
+    sectors: np.ndarray, starts: np.ndarray, entries: np.ndarray, phases: np.ndarray, counts: np.ndarray
+) -> None:
+    """Add to `counts` the sectors of each entry that none before it touched.
+
+    **Shapes:** sectors [n] of all places, those of one from starts[place] on; entries [m, 3]; phases [k,
+    blocks].
+    """
+    size, filled = 1 << 12, 0
+    table = np.full(size, _FREE, np.int64)
+    for entry in range(len(entries)):
+        place, moved, phase = entries[entry]
+        for number in range(starts[place], starts[place + 1]):
+            key = sectors[number] + moved
+            slot = _slot(table, key)
+            if table[slot] == key:
+                continue
+            table[slot] = key
+            filled += 1
+            block = key >> _BLOCK_SHIFT
+            counts[phases[phase, block], block] += 1
+            if 2 * filled > size:
+                size *= 4
+                larger = np.full(size, _FREE, np.int64)
+                for known in table:
+                    if known != _FREE:
+                        larger[_slot(larger, known)] = known
+                table = larger
+
+
+@partial(compiled, makes_arrays=True)
+def _slot(table: Any, key: Any) -> Any:
+    """Find the slot of a key in a hash table, or the first free one from its own on."""
+    mask = len(table) - 1
+    slot = np.int64((np.uint64(key) * _SPREAD) >> np.uint64(32)) & mask
+    while table[slot] != key and table[slot] != _FREE:
+        slot = (slot + 1) & mask
+    return slot

@@ -1,0 +1,91 @@
+"""The parts of pages that are made from the package itself: `write_page.py models|reproduction [FILE.md]`.
+
+`models` is what the models say of themselves (docs/models.md), `reproduction` the papers' numbers beside ours
+(docs/reproduction.md). The section of that name is filled, or printed without a file.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from inspect import getdoc
+from itertools import groupby
+from pathlib import Path
+
+from dse.core.files import around, fill
+from dse.errors import DseError, one_of
+from dse.models import MODELS, module
+from dse.models.about import ASPECTS
+from dse.report.numbers import number
+from dse.reproduce.compare import compare, paper
+from dse.reproduce.papers import Row, cells, sums
+
+
+def models() -> str:
+    """Write when to use which model, what each takes into account, and a section a model."""
+    declared = {name: module(name).ABOUT for name in MODELS}
+    uses = [(f"[`{name}`](#{name})", about.use_when) for name, about in declared.items()]
+    taken = [
+        (f"`{name}`", *("yes" if aspect in about.aspects else "" for aspect in ASPECTS))
+        for name, about in declared.items()
+    ]
+    parts = ["## Which one", _table(("model", "use it"), uses)]
+    parts += ["## What each takes into account", _table(("model", *ASPECTS), taken)]
+    for name, about in declared.items():
+        parts += [f"## {name}", getdoc(module(name)) or "", f"**Reads:** {'; '.join(about.inputs)}."]
+        equations = (f"- {place}: `{formula}`" for place, formula in about.equations.items())
+        parts += ["**Equations:**", "\n".join(equations), f"**Leaves out:** {'; '.join(about.ignores)}."]
+        if about.differs:
+            differs = "; ".join(f"{aspect} ({why})" for aspect, why in about.differs.items())
+            parts.append(f"**Not as Table 7 has it:** {differs}.")
+        parts.append(f"**Source:** {about.source}.")
+    return "\n\n".join(parts)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
+
+
+def reproduction(papers: Mapping[str, list[Row]] | None = None) -> str:
+    """Write the sums, then a section a paper and a table a table."""
+    papers = papers or compare()
+    lines = ["| kind | numbers | agree | differ, each for a reason | |", "| --- | ---: | ---: | ---: | --- |"]
+    for total in sums(row for rows in papers.values() for row in rows):
+        kind, numbers, agree, explained, _, meaning = total.values()
+        lines.append(f"| {kind} | {numbers} | {agree} | {explained} | {meaning} |")
+    parts = ["\n".join(lines)]
+    for name, rows in papers.items():
+        parts.append(f"## {paper(name).TITLE}")
+        for title, some in groupby(rows, key=lambda row: row.table):
+            parts += [f"### {title}", _rows(some)]
+    return "\n\n".join(parts)
+
+
+def _rows(rows: Iterable[Row]) -> str:
+    lines = ["| | paper | ours | difference | kind | why |", "| --- | ---: | ---: | ---: | --- | --- |"]
+    for row in rows:
+        ours = row.ours if isinstance(row.ours, str) else number(row.ours)
+        difference = "" if row.agrees or row.percent is None else f"{row.percent:+.2g} %"
+        why = cells(row)["why"]
+        lines.append(f"| {row.what} | {row.paper} | {ours} | {difference} | {row.kind} | {why} |")
+    return "\n".join(lines)
+
+
+SECTIONS = {"models": models, "reproduction": reproduction}
+
+
+def main(section: str = "", page: str = "") -> None:
+    """Fill a page's section, or print it. **Raises:** DseError for another section or page."""
+    if section not in SECTIONS:
+        raise DseError(f"section: found {section!r}, {one_of(section, SECTIONS)}")
+    if page:
+        around(Path(page), section)  # before the work
+        fill(Path(page), section, SECTIONS[section]())
+    else:
+        print(SECTIONS[section]())
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:3])
+    except DseError as error:
+        print(f"write_page.py: {error}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,68 @@
+"""What blocks find that others loaded, against the sectors of the whole grid counted one by one."""
+
+import numpy as np
+import pytest
+
+from dse.source.caches.cache_model import Caches, Traffic, misses
+from dse.source.machine.blocks import representative
+from dse.source.machine.launch import LaunchArguments
+from dse.source.nvidia.execute.interpret import run
+
+LARGE = Caches(l1_bytes=1e9, l2_bytes=1e12, sm_count=100, resident_blocks=4)
+
+
+def of_the_grid(launched, kernel: str, way: str) -> int:
+    machine, sample = launched(kernel, every=True)
+    return len(set().union(*(launched.touched(machine, place, way) for place in range(len(sample.blocks)))))
+
+
+def test_dram_moves_each_sector_of_the_grid_once_if_all_fits(launched, kernel: str):
+    found, blocks = launched.traffic(kernel, LARGE), int(np.prod(launched.launches[kernel].grid))
+    # In the last trips of grid_stride some blocks have nothing to do; where local_array stores, depends
+    # on the thread.
+    close = 2e-3 if kernel in ("grid_stride", "local_array") else 1e-9
+    assert blocks * found.loads_past_l2 == pytest.approx(of_the_grid(launched, kernel, "load"), rel=close)
+    assert blocks * found.stores_past_l2 == pytest.approx(of_the_grid(launched, kernel, "store"), rel=close)
+
+
+def test_blocks_share_the_l1_of_their_sm_by_chance(launched):
+    """All blocks of nbody load the same: on few SMs that is mostly there."""
+    alone, few = (launched.traffic("nbody", Caches(2**17, 2**24, sms, 1)) for sms in (8, 2))
+    assert alone.loads_past_l1 == 2048 * 16 / 32  # its own points are among those that it goes through
+    assert few.loads_past_l1 < 0.7 * few.loads
+    assert alone.loads_past_l2 == few.loads_past_l2 == pytest.approx(2048 * 16 / 32 / 8)
+
+
+def test_sampled_blocks_stand_for_all(launched):
+    caches = Caches(2**14, 2**17, 4, 2)
+    for name in launched.launches:
+        sampled, every = launched.traffic(name, caches), launched.traffic(name, caches, every=True)
+        # The sample has one place in the middle for those of few or of many blocks before.
+        assert sampled.loads_past_l1 == pytest.approx(every.loads_past_l1, rel=0.08)
+        assert sampled.dram_sectors == pytest.approx(every.dram_sectors, rel=0.08)
+
+
+def test_blocks_that_end_inside_a_sector(launched):
+    """80 bytes a block: of each two blocks' 6 sectors one is the same."""
+    launch = LaunchArguments((1000, 1, 1), (20, 1, 1), (None, None, None, 20_000))
+    for count in (1000, 1001):  # the block in the middle lies differently in its sectors
+        sample = representative((count, 1, 1))
+        launch = LaunchArguments((count, 1, 1), (20, 1, 1), (None, None, None, 20 * count))
+        found = misses(run(launched.bound("vector_add"), launch, sample.blocks), sample, LARGE)
+        (traffic,) = found.values()
+        assert traffic.stores_past_l2 == pytest.approx(2.5, rel=0.01)
+        assert traffic.loads_past_l2 == pytest.approx(5, rel=0.01)
+
+
+def test_gathered_sectors_are_shared_by_chance(launched):
+    rng = np.random.default_rng(5)
+    rows = np.arange(0, 8 * 4096 + 1, 8, dtype=np.int32)
+    columns = rng.integers(0, 4096, rows[-1]).astype(np.int32)
+    launch = LaunchArguments(
+        (16, 1, 1), (256, 1, 1), [rows, columns, None, None, None, 4096], banks={2: (8).to_bytes(8, "little")}
+    )
+    sample = representative((16, 1, 1))
+    found = misses(run(launched.bound("spmv"), launch, sample.blocks), sample, LARGE)
+    # bounds of rows, columns and values, and x: 512 sectors, of which each block touches nearly all
+    expected = 4096 * 4 / 32 + 2 * 8 * 4096 * 4 / 32 + 4096 * 4 / 32
+    assert 16 * sum(found.values(), Traffic()).loads_past_l2 == pytest.approx(expected, rel=0.1)

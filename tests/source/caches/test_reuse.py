@@ -1,0 +1,199 @@
+"""What tiles share in any order, against an L2 that is played through, tile by tile."""
+
+from collections import OrderedDict
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dse.errors import DseError
+from dse.source.caches import places, sectors
+from dse.source.caches.cache_model import Caches, Traffic, misses
+from dse.source.machine.addresses import Addresses
+from dse.source.machine.blocks import Sample, representative
+from dse.source.machine.launch import LaunchArguments
+from dse.source.nvidia.compile.contract import Compiled
+from dse.source.nvidia.compile.nvrtc import compile_source, read_source
+from dse.source.nvidia.execute.interpret import run
+from dse.source.nvidia.execute.moved_blocks import addresses_of
+from dse.source.nvidia.machine.state import BoundProgram, Machine
+from dse.source.nvidia.profile.characterise import prepare
+from dse.source.nvidia.sass.disassemble import disassemble
+
+SOURCE = Path(__file__).parent / "tiles.cu"
+TILE, KIB = 32, 1024
+SIZE = 1024  # of the square matrices: 2 MiB of A and of B, 4 MiB of C
+TILES = SIZE // TILE
+STEP = TILE * TILE * 2  # bytes of a tile of A or B
+SMS, RESIDENT = 16, 2
+WAVE = SMS * RESIDENT
+ONCE = SIZE * SIZE * 2 / 32  # sectors of A, and of B
+
+
+@cache
+def bound(kernel: str, **defines: Any) -> BoundProgram:
+    made = compile_source(read_source(SOURCE, kernel), 80, defines)
+    assert isinstance(made, Compiled), made
+    return prepare(disassemble([made.binary])[0])
+
+
+@cache
+def ran(kernel: str, grid: tuple[int, ...], *arguments: Any, **defines: Any) -> tuple[Machine, Sample]:
+    given = [np.array(each, np.int32) if isinstance(each, tuple) else each for each in arguments]
+    launch = LaunchArguments((*grid, 1, 1)[:3], (128, 1, 1), given)  # type: ignore[arg-type]
+    sample = representative(launch.grid)
+    return run(bound(kernel, **defines), launch, sample.blocks), sample
+
+
+def grouped(group: int, kernel: str = "grouped", blocks: int = TILES * TILES) -> tuple[Machine, Sample]:
+    return ran(kernel, (blocks,), None, None, None, SIZE, SIZE, SIZE, group)
+
+
+def traffic(machine: Machine, sample: Sample, l2: float, sms: int = SMS, probe: bool = True) -> Traffic:
+    """Of the grid, with an L2 of so many KiB."""
+    caches = Caches(0.0, l2 * KIB, sms, RESIDENT)
+    found = misses(machine, sample, caches, partial(addresses_of, machine) if probe else None)
+    return sum(found.values(), Traffic()) * machine.launch.blocks
+
+
+def order(group: int) -> list[tuple[int, int]]:
+    """Tiles by the blocks that do them."""
+    tiles = []
+    for first in range(0, TILES, group):
+        rows = min(group, TILES - first)
+        tiles += [(first + i % rows, i // rows) for i in range(rows * TILES)]
+    return tiles
+
+
+def played(tiles: list[tuple[int, int]], l2: float, wave: int = WAVE) -> float:
+    """Sectors that an L2 of so many KiB loads which replaces what was used longest ago.
+
+    The blocks of a wave take one trip each in turn, and store their tile in the end.
+    """
+    held: OrderedDict[tuple, int] = OrderedDict()
+    room, loaded = l2 * KIB, 0
+
+    def touch(what: tuple, size: int, load: bool = True) -> None:
+        nonlocal room, loaded
+        if what in held:
+            held.move_to_end(what)
+            return
+        loaded += size * load
+        held[what] = size
+        room -= size
+        while room < 0:
+            room += held.popitem(last=False)[1]
+
+    for start in range(0, len(tiles), wave):
+        together = tiles[start : start + wave]
+        for k in range(SIZE // TILE):
+            for m, n in together:
+                touch(("a", m, k), STEP)
+                touch(("b", k, n), STEP)
+        for tile in together:
+            touch(("c", *tile), 2 * STEP, load=False)
+    return loaded / 32
+
+
+@pytest.mark.parametrize("group", [1, 4, 32])
+@pytest.mark.parametrize("l2", [200, 1200, 2400, 16384])
+def test_tiles_in_groups_as_played(group: int, l2: int):
+    """The L2 holds less than a wave, about one, some waves, and everything.
+
+    What a stretch of time touches is taken to be its mean, which matters where the L2 is about as large.
+    """
+    machine, sample = grouped(group)
+    found, expected = traffic(machine, sample, l2), played(order(group), l2)
+    assert found.loads_past_l2 == pytest.approx(expected, rel=0.05 if l2 in (200, 16384) else 0.35)
+    assert 2 * ONCE <= found.loads_past_l2 * 1.0001 <= found.loads_past_l1 == found.loads
+    assert found.stores_past_l2 == pytest.approx(2 * ONCE, rel=0.01)
+
+
+@pytest.mark.parametrize("group", [1, 4])
+def test_persistent_blocks_are_as_waves(group: int):
+    machine, sample = grouped(group, "persistent", WAVE)
+    for l2 in (200, 16384):
+        found = traffic(machine, sample, l2)
+        assert found.loads_past_l2 == pytest.approx(played(order(group), l2), rel=0.05)
+        assert found.stores_past_l2 == pytest.approx(2 * ONCE, rel=0.05)
+
+
+def test_parts_of_a_sum_share_what_they_add_to():
+    machine, sample = ran("split", (4 * 256,), None, None, None, 512, 512, SIZE, 4, 4, ADD=1)
+    found = traffic(machine, sample, 16384)
+    assert found.loads_past_l2 == pytest.approx(ONCE, rel=0.01)  # half of A, half of B
+    assert found.stores_past_l2 == pytest.approx(ONCE / 2, rel=0.01)
+    # of each part two instructions add to a sector
+    assert found.stores == pytest.approx(8 * found.stores_past_l2, rel=0.01)
+
+
+def test_numbers_in_memory_say_who_shares():
+    """Rows of tiles have one of 1, 2 or 16 matrices; all of these that are named are loaded once."""
+    for count in (1, 2, 16):
+        expert = tuple(row * count // 16 for row in range(16))
+        machine, sample = ran("experts", (256,), None, None, None, expert, 512, 512, 512, 1)
+        found = traffic(machine, sample, 2**20)
+        assert found.loads_past_l2 == pytest.approx((1 + count) * ONCE / 4, rel=0.01)
+
+
+def test_warps_that_load_are_found():
+    machine, sample = ran("specialised", (1024,), None, None, SIZE, SIZE, SIZE, 1)
+    found = traffic(machine, sample, 2**20)
+    rows = TILES * 16 * (SIZE // TILE)  # half of each tile's rows, a sector of each
+    assert found.loads_past_l2 == pytest.approx(rows, rel=0.01)
+
+
+def test_addresses_that_move_evenly_lead_to_the_same(monkeypatch: pytest.MonkeyPatch):
+    """Both ways agree where waves are kept or nothing is; a row's last blocks have fewer beside them."""
+    machine, sample = ran("plain", (TILES, TILES), None, None, None, SIZE, SIZE)
+    evenly = [traffic(machine, sample, l2).dram_sectors for l2 in (200, 16384)]
+    monkeypatch.setattr(sectors, "_block_step", lambda *_: sectors.APART)
+    followed = [traffic(machine, sample, l2).dram_sectors for l2 in (200, 16384)]
+    assert followed == pytest.approx(evenly, rel=0.1)
+
+
+def test_even_addresses_ask_for_no_probe():
+    machine, sample = ran("plain", (TILES, TILES), None, None, None, SIZE, SIZE)
+
+    def probe(*_: Any) -> Addresses:
+        raise AssertionError
+
+    assert misses(machine, sample, Caches(0.0, 2**20, SMS, 2), probe) == misses(
+        machine, sample, Caches(0.0, 2**20, SMS, 2)
+    )
+
+
+def test_a_probe_that_fails_leaves_all_as_it_was():
+    machine, sample = grouped(4)
+
+    def probe(*_: Any) -> Addresses:
+        raise DseError("too much to run")
+
+    caches = Caches(0.0, 2**20, SMS, 2)
+    assert misses(machine, sample, caches, probe) == misses(machine, sample, caches)
+
+
+@pytest.mark.parametrize("l2", [200, 1200])
+def test_part_of_a_grid_stands_for_all(monkeypatch: pytest.MonkeyPatch, l2: int):
+    machine, sample = grouped(4)
+    every = traffic(machine, sample, l2).dram_sectors
+    monkeypatch.setattr(places, "MOST_BLOCKS", 600)
+    assert traffic(machine, sample, l2).dram_sectors == pytest.approx(every, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "wave", "expected"),
+    [
+        (1000, 216, places.Window(0, 1000, 216, True)),
+        (4, 216, places.Window(0, 4, 4, True)),
+        (10_000, 216, places.Window(3888, 1944, 216, False)),
+        (10_000, 5000, places.Window(2048, 2048, 2048, False)),
+    ],
+)
+def test_blocks_that_are_run(blocks: int, wave: int, expected: places.Window):
+    chosen = places.window(blocks, wave)
+    assert chosen == expected
+    assert chosen.start + chosen.blocks <= blocks
+    assert chosen.places((100, blocks // 100 or 1, 1))[0] == (chosen.start % 100, chosen.start // 100, 0)
