@@ -1,20 +1,17 @@
 """Small launches of listed kernels, of which several files look at what goes past the caches."""
 
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from support.sass_code import bound
 
+from dse.source.caches.cache_model import Caches, Traffic, misses
 from dse.source.machine.blocks import Sample, representative
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.caches.cache_model import Caches, Traffic, misses
 from dse.source.nvidia.execute.interpret import run
-from dse.source.nvidia.machine.state import BoundProgram, Machine
-from dse.source.nvidia.profile.characterise import prepare
-from dse.source.nvidia.sass.listing import parse
+from dse.source.nvidia.machine.state import Machine
 
-LISTING = Path(__file__).parent / "nvidia" / "listings" / "sm_80.sass"
 LAUNCHES = {
     "vector_add": LaunchArguments((40, 1, 1), (256, 1, 1), (None, None, None, 10**6)),
     "strided_copy": LaunchArguments((40, 1, 1), (128, 1, 1), (None, None, 10**6, 3)),
@@ -27,23 +24,17 @@ LAUNCHES = {
 
 
 @cache
-def _bound(kernel: str) -> BoundProgram:
-    (listing,) = [each for each in parse(LISTING.read_text(), LISTING.name) if each.kernel == kernel]
-    return prepare(listing)
-
-
-@cache
 def _run(kernel: str, every: bool) -> tuple[Machine, Sample]:
     launch = LAUNCHES[kernel]
     sample = representative(launch.grid, inside=max(launch.grid) if every else 1)
-    return run(_bound(kernel), launch, sample.blocks), sample
+    return run(bound(kernel), launch, sample.blocks), sample
 
 
 class Launched:
     """Kernels by name, each run once."""
 
     launches = LAUNCHES
-    bound = staticmethod(_bound)
+    bound = staticmethod(bound)
 
     def __call__(self, kernel: str, every: bool = False) -> tuple[Machine, Sample]:
         """`every` block of the grid, or those that stand for all."""

@@ -17,7 +17,9 @@ Method: L-BFGS (Liu & Nocedal 1989) on gradients of JAX. Precision: float32.
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,10 +27,10 @@ from jaxtyping import Array, Float
 from scipy.optimize import minimize
 
 from dse.explore.matrix.records import NearBest, Recorded, gpu_file
+from dse.explore.matrix.scores import members
 from dse.explore.matrix.timed import Inputs, Timed
-from dse.hardware.gpus import GpuFile
 from dse.models.matrix.case import Case
-from dse.models.matrix.configuration import Configuration, space
+from dse.models.matrix.configuration import PARAMETERS, Configuration, space
 from dse.models.matrix.constants import ABOUT, Constants
 from dse.models.matrix.machine import Machine, possible
 from dse.models.matrix.problem import Product
@@ -43,11 +45,13 @@ TABLES = 1.0  # u
 MOST = 1500  # rows of a table: more say the same
 LEAST_SHARE = 1e-3  # of a set: no case decides alone
 GROUPS = (1, 16)  # of GROUP_SIZE_M, those fitted to: the others are close
+AMD_USUAL = (0, 16, 2)  # waves_per_eu, matrix_instr_nonkdim, kpack
 REPEATED = 18.0  # r: numbers of tokens that each layer was timed with
 STEPS = 40
 
 Products = tuple[Product, ...]
-Objective = Callable[[Array], Array]
+Loss = Callable[..., tuple[Array, Array]]  # value and gradient at x, of arrays
+Part = tuple[Loss, tuple[Any, ...]]
 
 
 def fit(
@@ -65,127 +69,124 @@ def fit(
     """
     kinds = groupby(sorted(records, key=_alike), key=_alike)
     parts = [_near(cases), *(_recorded(list(alike), RECORDS / len(records)) for _, alike in kinds)]
-    parts += [_timed(objective) for objective in timed]
-    evaluated = [jax.jit(jax.value_and_grad(part)) for part in parts if part]
-    if not evaluated:
+    there = [part for part in parts if part] + [_timed(table) for table in timed]
+    if not there:
         return np.zeros(len(ABOUT))
     weight = 0.5 * repeated / (len(cases) or len(records) or MOST)
 
     def both(x: np.ndarray) -> tuple[float, np.ndarray]:
-        parts = [objective(jnp.asarray(x, jnp.float32)) for objective in evaluated]
-        gradient = sum(np.asarray(objective[1], float) for objective in parts) + 2.0 * weight * x
-        return sum(float(objective[0]) for objective in parts) + weight * float(x @ x), gradient
+        losses = [loss(jnp.asarray(x, jnp.float32), *arrays) for loss, arrays in there]
+        gradient = sum(np.asarray(slope, float) for _, slope in losses) + 2.0 * weight * x
+        return sum(float(value) for value, _ in losses) + weight * float(x @ x), gradient
 
     bounds = [(-4.0, 4.0)] * len(ABOUT)
     begin = np.zeros(len(ABOUT)) if start is None else start
     return minimize(both, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps}).x
 
 
-def _near(cases: Sequence[NearBest]) -> Objective | None:
-    """Return the mean loss of near-best sets, or None where they hold no information."""
-    table, place = _space("wide")
-    hits = np.zeros((len(cases), len(table)), bool)
-    for row, case in enumerate(cases):
-        hits[
-            row, [place[configuration] for configuration in case.configurations if configuration in place]
-        ] = True
-    files = [gpu_file(case.gpu) for case in cases]
+class _Ranked(eqx.Module):
+    """Cases whose best configurations are known."""
+
+    machine: Machine
+    cases: list[Case]  # products that run one after the other
+    tile: Configuration
+    there: Array  # whether a configuration was tried, and fits
+    best: Array
+
+    @staticmethod
+    def of(
+        gpus: Sequence[str],
+        launches: Sequence[Products],
+        table: np.ndarray,
+        tried: np.ndarray,
+        best: np.ndarray,
+    ) -> tuple["_Ranked", list[int]] | None:
+        """Those of the cases that hold information, and their places; None where no case does."""
+        names = list(dict.fromkeys(gpus))
+        files = [gpu_file(name) for name in names]
+        which = np.array([names.index(gpu) for gpu in gpus], int)
+        fits = [possible(files[n], launch[:1], table)[0] for n, launch in zip(which, launches, strict=True)]
+        there = tried & np.array(fits, bool).reshape(-1, len(table))
+        rows = np.flatnonzero((best & there).any(1)).tolist()
+        if not rows:
+            return None
+        machine = jax.tree.map(lambda field: field[which[rows]][:, None], Machine.of(files))
+        products = zip(*(launches[row] for row in rows), strict=True)
+        cases = [Case.of(launch, table[:, 0]) for launch in products]
+        known = [jnp.asarray(values[rows]) for values in (there, best & there)]
+        return _Ranked(machine, cases, Configuration.of(table), *known), rows
+
+    def log_times(self, x: Array) -> Array:
+        """Log times from coordinates; far behind all others where a configuration is not there."""
+        total = sum(seconds(self.machine, case, self.tile, Constants.at(x)) for case in self.cases)
+        return jnp.where(self.there, jnp.log(total), 20.0)
+
+    def missed(self, log_s: Array, temperature: float) -> Float[Array, " cases"]:
+        """Minus the log of the share that falls to the best."""
+        score = -log_s / temperature
+        share = jax.nn.logsumexp(jnp.where(self.best, score, -1e9), 1) - jax.nn.logsumexp(score, 1)
+        return -jnp.log(jnp.exp(share) + LEAST_SHARE)
+
+
+def _near(cases: Sequence[NearBest]) -> Part | None:
+    """The mean loss of near-best sets, or None where they hold no information."""
+    table = _space("wide")
     launches = [(case.product,) for case in cases]
-    there = _possible(files, launches, table)
-    informative = np.flatnonzero((hits & there).any(1)).tolist()
-    if not informative:
+    near = members(cases, table)
+    ranked = _Ranked.of([case.gpu for case in cases], launches, table, np.full(near.shape, True), near)
+    if ranked is None:
         return None
-    time = _predicted(
-        [files[row] for row in informative], [launches[row] for row in informative], table, there[informative]
-    )
-    fastest = jnp.asarray(np.log([cases[row].best for row in informative]), jnp.float32)
-    in_set = jnp.asarray((hits & there)[informative])
+    fastest = np.log([cases[row].best for row in ranked[1]])
+    return _loss_near, (ranked[0], jnp.asarray(fastest, jnp.float32))
 
-    def objective(x: Array) -> Array:
-        log_s = time(x)
-        return jnp.mean(_missed(log_s / TEMPERATURE, in_set)) + TIMES * _wrong(jnp.min(log_s, 1) - fastest)
 
-    return objective
+@jax.jit
+@jax.value_and_grad
+def _loss_near(x: Array, ranked: _Ranked, fastest: Array) -> Array:
+    log_s = ranked.log_times(x)
+    return jnp.mean(ranked.missed(log_s, TEMPERATURE)) + TIMES * _wrong(jnp.min(log_s, 1) - fastest)
 
 
 def _wrong(error: Array) -> Array:
     return jnp.mean(jnp.sqrt(1.0 + (error / NOISE) ** 2) - 1.0)
 
 
-def _timed(table: Timed) -> Objective:
+def _timed(table: Timed) -> Part:
     """Errors of a sample of the configurations that ran, against measured times."""
     ran = np.flatnonzero(np.isfinite(table.seconds))
     ran = np.random.default_rng(0).permutation(ran)[:MOST]
-    inputs = Inputs.of(table.where(ran))
-    measured = jnp.asarray(np.log(table.seconds[ran]), jnp.float32)
-
-    def objective(x: Array) -> Array:
-        return TABLES * _wrong(jnp.log(inputs.seconds(Constants.at(x))) - measured)
-
-    return objective
+    return _loss_timed, (Inputs.of(table.where(ran)), jnp.asarray(np.log(table.seconds[ran]), jnp.float32))
 
 
-def _recorded(records: Sequence[Recorded], weight: float) -> Objective | None:
-    """Return the sum of losses of the winners of tuning runs that are alike, or None."""
-    table, _ = _space(records[0].tried)
-    tiles = np.delete(table, 3, axis=1)
-    winners = np.array([np.delete(record.configuration, 3) for record in records])
-    hits = (tiles[None] == winners[:, None]).all(2)
-    tried = np.array([_tried(record.tried, record.block, table) for record in records])
-    files = [gpu_file(record.gpu) for record in records]
+@jax.jit
+@jax.value_and_grad
+def _loss_timed(x: Array, inputs: Inputs, measured: Array) -> Array:
+    return TABLES * _wrong(jnp.log(inputs.seconds(Constants.at(x))) - measured)
+
+
+def _recorded(records: Sequence[Recorded], weight: float) -> Part | None:
+    """The sum of losses of the winners of tuning runs that are alike, or None."""
+    table = _space(records[0].tried)
+    tiles = np.delete(table[:, : len(PARAMETERS)], 3, axis=1)
+    winners = np.array([np.delete(record.configuration[: len(PARAMETERS)], 3) for record in records])
+    same = (tiles[None] == winners[:, None]).all(2)
+    tried = np.array([record.runs(table) for record in records])
     launches = [record.products for record in records]
-    there = tried & _possible(files, launches, table)
-    informative = np.flatnonzero((hits & there).any(1)).tolist()
-    if not informative:
-        return None
-    time = _predicted(
-        [files[row] for row in informative], [launches[row] for row in informative], table, there[informative]
-    )
-    in_set = jnp.asarray((hits & there)[informative])
-
-    def objective(x: Array) -> Array:
-        return weight * jnp.sum(_missed(time(x) / NOISY, in_set))
-
-    return objective
+    ranked = _Ranked.of([record.gpu for record in records], launches, table, tried, same)
+    return ranked and (_loss_recorded, (ranked[0], jnp.asarray(weight)))
 
 
-def _missed(score: Float[Array, "cases configurations"], in_set: Array) -> Float[Array, " cases"]:
-    share = jax.nn.logsumexp(jnp.where(in_set, -score, -1e9), 1) - jax.nn.logsumexp(-score, 1)
-    return -jnp.log(jnp.exp(share) + LEAST_SHARE)
+@jax.jit
+@jax.value_and_grad
+def _loss_recorded(x: Array, ranked: _Ranked, weight: Array) -> Array:
+    return weight * jnp.sum(ranked.missed(ranked.log_times(x), NOISY))
 
 
-def _possible(files: Sequence[GpuFile], launches: Sequence[Products], table: np.ndarray) -> np.ndarray:
-    rows = [possible(file, launch[:1], table)[0] for file, launch in zip(files, launches, strict=True)]
-    return np.array(rows, bool).reshape(-1, len(table))
-
-
-def _predicted(
-    files: Sequence[GpuFile], launches: Sequence[Products], table: np.ndarray, there: np.ndarray
-) -> Objective:
-    """Log times of cases from coordinates; infinite where a configuration does not exist."""
-    names = {file.name: file for file in files}
-    which = np.array([list(names).index(file.name) for file in files])
-    machine = jax.tree.map(lambda field: field[which][:, None], Machine.of(list(names.values())))
-    cases = [Case.of([launch[n] for launch in launches], table[:, 0]) for n in range(len(launches[0]))]
-    tile, possible_ones = Configuration.of(table), jnp.asarray(there)
-
-    def time(x: Array) -> Array:
-        k = Constants.at(x)
-        total = sum(seconds(machine, case, tile, k) for case in cases)
-        return jnp.where(possible_ones, jnp.log(total), 20.0)
-
-    return time
-
-
-def _space(name: str) -> tuple[np.ndarray, dict[tuple[int, ...], int]]:
+def _space(name: str) -> np.ndarray:
+    """A space with two of its groups, and the one value of AMD's own options that records mostly have."""
     table = space(name)
-    table = table[np.isin(table[:, 3], GROUPS) & (table[:, 6:7] == 0).all(1)]
-    return table, {tuple(row): index for index, row in enumerate(table.tolist())}
-
-
-def _tried(kernel: str, block: tuple[int, int] | tuple[()], table: np.ndarray) -> np.ndarray:
-    own = {tuple(row) for row in space(kernel, block).tolist()}
-    return np.array([tuple(row) in own for row in table.tolist()])
+    own = np.array(AMD_USUAL)[: table.shape[1] - len(PARAMETERS)]
+    return table[np.isin(table[:, 3], GROUPS) & (table[:, len(PARAMETERS) :] == own).all(1)]
 
 
 def _alike(record: Recorded) -> tuple[int, str]:

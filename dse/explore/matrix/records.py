@@ -14,10 +14,20 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+from jaxtyping import Bool
+
 from dse.data import safe_readers
 from dse.errors import DseError
 from dse.hardware.gpus import GpuFile, find, load
-from dse.models.matrix.configuration import AMD_PARAMETERS, NAMES, PARAMETERS, SPACES
+from dse.models.matrix.configuration import (
+    AMD_PARAMETERS,
+    NAMES,
+    PARAMETERS,
+    SPACES,
+    Configurations,
+    run_by_vllm,
+)
 from dse.models.matrix.problem import OPERANDS, Product, experts_layer
 
 UNKNOWN_DEPTH = 4096  # hidden size where a file's name has none: between the smallest and largest of models
@@ -58,6 +68,15 @@ class Recorded:
     def tried(self) -> str:
         """The space that the tuner tried."""
         return self.space or self.kernel
+
+    def runs(self, table: Configurations) -> Bool[np.ndarray, " configurations"]:
+        """Which configurations of a table of its space the tuner ran: by block and sizes; the best always."""
+        columns, depth = self.block or (1, 1)
+        run = (table[:, 1] % columns == 0) & (table[:, 2] % depth == 0)
+        if self.tried in ("moe_amd", "moe_amd_fp8"):
+            sizes = [(product.rows, product.columns, product.depth) for product in self.products]
+            run &= run_by_vllm(table, sizes, OPERANDS[self.products[0].operands].activation_bytes)
+        return run | (table == self.configuration).all(1)
 
 
 VARIANTS = {"MI308X": ("MI300X", {"sm_count": 80, "dies": 4})}  # of a file, with numbers of their own
@@ -130,6 +149,7 @@ def recorded(folder: Path, vendor: str = "NVIDIA") -> list[Recorded]:
         tried = row["kernel"]
         if vendor == "AMD" and tried == "moe":
             tried = "moe_amd" if kind == "bf16" else "moe_amd_fp8"
+            tried = "moe_amd_sglang" if row["space"].startswith("AMD-moe-sglang") else tried
         if row["kernel"] == "w8a8":
             products = (Product(row.count("M"), row.count("N"), depth, operands=kind),)
         else:

@@ -53,7 +53,7 @@ def near_best_hits(
     """
     table = space("wide")
     file, products = gpu_file(cases[0].gpu), [case.product for case in cases]
-    hits = _members(cases, table)
+    hits = members(cases, table)
     there = possible(file, products, table)
     score, time = _scores(file, [products], table, trained)
     hit_rates = {}
@@ -74,7 +74,7 @@ def near_best_hits(
 def recorded_depths(
     records: Sequence[Recorded], trained: Trained
 ) -> tuple[dict[str, Float[np.ndarray, " records"]], dict[str, Float[np.ndarray, " records"]]]:
-    """For each way of ranking, the share of the space that is ranked before the recorded best.
+    """For each way of ranking, the share of what the tuner ran that is ranked before the recorded best.
 
     And 1 where the first one has the recorded tile, its rows, columns and depth.
     """
@@ -88,12 +88,15 @@ def recorded_depths(
     for (gpu, tried, block, number, _), group in groupby(sorted(range(len(records)), key=key), key=key):
         places, table = list(group), space(tried, block)
         products = [[records[place].products[n] for place in places] for n in range(number)]
+        run = np.array([records[place].runs(table) for place in places])
         score, _ = _scores(gpu_file(gpu), products, table, trained)
         rows = {tuple(row): n for n, row in enumerate(table.tolist())}
         columns = np.array([rows.get(records[place].configuration, -1) for place in places])
-        for by, times in score.items():
+        for by, every in score.items():
+            times = np.where(run, every, np.inf)
             own = np.take_along_axis(times, np.maximum(columns, 0)[:, None], axis=1)
-            depth = ((times < own).sum(1) + 0.5 * ((times == own).sum(1) - 1)) / len(table)
+            equal = (run & (times == own)).sum(1)
+            depth = ((times < own).sum(1) + 0.5 * (equal - 1)) / run.sum(1)
             depths[by][places] = np.where(columns < 0, np.nan, depth)
             same = (table[np.argmin(times, 1), :3] == table[columns, :3]).all(1)
             tiles[by][places] = np.where(columns < 0, np.nan, same if by != "random" else np.nan)
@@ -157,7 +160,8 @@ def _scores(
     }, time
 
 
-def _members(cases: Sequence[NearBest], table: np.ndarray) -> Bool[np.ndarray, "cases configurations"]:
+def members(cases: Sequence[NearBest], table: np.ndarray) -> Bool[np.ndarray, "cases configurations"]:
+    """Which configurations of a table are in the sets of cases."""
     place = {tuple(row): n for n, row in enumerate(table.tolist())}
     hits = np.zeros((len(cases), len(table)), bool)
     for row, case in enumerate(cases):

@@ -1,7 +1,8 @@
 """Triton's six parameters of a product of matrices, AMD's three more, and the spaces that tuners try.
 
-Sources of the spaces: vLLM 0.33.0, benchmarks/kernels/benchmark_moe.py and benchmark_w8a8_block_fp8.py
-(Apache-2.0). Of dense products (mm): tiles around those that PyTorch Inductor tries, with its groups.
+Sources of the spaces: vLLM 0.33.0, benchmarks/kernels/benchmark_moe.py and benchmark_w8a8_block_fp8.py;
+SGLang, benchmark/kernels/fused_moe_triton/common_utils.py (both Apache-2.0). Of dense products (mm): tiles
+around those that PyTorch Inductor tries, with its groups.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from itertools import product
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from dse.errors import DseError
 
@@ -24,6 +25,7 @@ _SIZES, _DEPTHS, _GROUPS, _WARPS = (16, 32, 64, 128, 256), (32, 64, 128, 256), (
 SPACES: dict[str, tuple[tuple[int, ...], ...]] = {  # in the order of NAMES
     "moe_amd": (_SIZES, _SIZES, (16, *_DEPTHS), _GROUPS, _WARPS, (2,), (0, 1, 2, 4), (16, 32), (1, 2)),
     "moe_amd_fp8": (_SIZES, _SIZES, _DEPTHS, _GROUPS, _WARPS, (2,), (0, 1, 2, 4)),
+    "moe_amd_sglang": (_SIZES[1:], _SIZES, _DEPTHS, _GROUPS, _WARPS, (2,), (0,)),
     "w8a8_amd": (_SIZES, _SIZES, (64, 128), _GROUPS, _WARPS, (2,), (0,)),
     "moe": (
         (16, 32, 64, 128, 256),
@@ -87,6 +89,30 @@ def space(name: str, block: Sequence[int] = (), amd: bool = False) -> Configurat
         columns, depth = block
         table = table[(table[:, 1] % columns == 0) & (table[:, 2] % depth == 0)]
     return table
+
+
+def run_by_vllm(
+    table: Configurations, products: Sequence[tuple[int, int, int]], element: float
+) -> Bool[np.ndarray, " configurations"]:
+    """Which configurations vLLM's tuner runs on AMD's GPUs: it leaves out what it expects to be slow.
+
+    `products` are rows, columns and depth of those that a configuration is timed for together, of elements of
+    so many bytes; what one of them keeps is run. **Source:** vLLM, benchmark_moe.py, prune_rocm_configs
+    (Apache-2.0).
+    """
+    rows, columns, depth, group, warps = table[:, :5].T
+    instruction = table[:, 7] if table.shape[1] > 7 else np.zeros(len(table))
+    run = np.zeros(len(table), bool)
+    for m, n, k in products:
+        kept = instruction <= np.minimum(np.minimum(rows, columns), 16 if min(m, n) < 32 else 32)
+        kept &= ((instruction < m) | (instruction == rows)) & ((instruction < n) | (instruction == columns))
+        kept &= ((rows <= 2 * m) | (rows == 16)) & ((columns <= 2 * n) | (columns == 16))
+        kept &= (k % depth == 0) & ((group * rows <= m) | (group == 1))
+        kept &= depth * (rows + columns) * element <= 2**16
+        if min(m, n) >= 2048:
+            kept &= (np.minimum(np.minimum(rows, columns), depth) >= 64) & (warps >= 4)
+        run |= kept
+    return run
 
 
 def as_dict(configuration: Sequence[int] | np.ndarray) -> dict[str, int]:

@@ -3,11 +3,13 @@
 import gzip
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dse.errors import DseError
-from dse.explore.matrix.records import UNKNOWN_DEPTH, gpu_file, near_best, recorded
-from dse.models.matrix.configuration import AMD_PARAMETERS, PARAMETERS
+from dse.explore.matrix.records import UNKNOWN_DEPTH, Recorded, gpu_file, near_best, recorded
+from dse.models.matrix.configuration import AMD_PARAMETERS, PARAMETERS, space
+from dse.models.matrix.problem import Product
 
 NAMES = ",".join(PARAMETERS)
 NEAR = f"""gpu,weight_type,M,E,topk,H,N,{NAMES},avg_duration,sample_count
@@ -57,6 +59,18 @@ def test_recorded_bests_of_amd(tmp_path: Path):
     [one] = recorded(written(tmp_path, "recorded_best.csv.gz", given), "AMD")
     assert one.configuration == (16, 128, 64, 1, 4, 2, 0, 16, 2)
     assert one.tried == "moe_amd"
+    given = given.replace(",AMD-moe", ",AMD-moe-sglang")
+    [one] = recorded(written(tmp_path, "recorded_best.csv.gz", given), "AMD")
+    assert one.tried == "moe_amd_sglang"
+
+
+def test_what_a_tuner_left_out_for_its_sizes_is_not_ranked_but_the_best_is():
+    table, few = space("moe_amd_fp8"), Product(4, 512, 1024, experts=8, topk=2, operands="fp8_w8a8")
+    one = Recorded("MI300X", "moe", True, (few,), tuple(table[-1].tolist()), (), "moe_amd_fp8")
+    run = table[one.runs(table)]
+    assert sorted(set(run[:-1, 0].tolist())) == [16]  # 8 rows: none of twice as many, but the smallest
+    assert (run[:-1, 3] == 1).all()
+    np.testing.assert_array_equal(run[-1], table[-1])
 
 
 def test_a_folder_without_them_has_none(tmp_path: Path):

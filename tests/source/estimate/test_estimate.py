@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 
 from dse.hardware import gpus, occupancy
+from dse.source.contract import Failure
 from dse.source.estimate.active_sampling import choose
-from dse.source.estimate.bank_layout import conflicts, passes_per_request
+from dse.source.estimate.bank_layout import conflicts
 from dse.source.estimate.estimate import Estimate, estimate
 from dse.source.estimate.features import KnownFacts, known
 from dse.source.estimate.regression import fitted
 from dse.source.launches import Configuration
-from dse.source.nvidia.compile.contract import Failure
 from dse.source.nvidia.compile.nvrtc import CudaSource
-from dse.source.nvidia.profile.characterise import AccessCounts, Characterisation, PhaseCounts
-from dse.source.nvidia.source import KernelProfile
+from dse.source.profile.characterise import AccessCounts, Characterisation, PhaseCounts
+from dse.source.profiles import KernelProfile
 from dse.source.warps import NOTHING, column_names, row, stacked
 from dse.types import Resources
 
@@ -219,14 +219,6 @@ def test_a_text_that_compilers_belie_forbids_nothing() -> None:
     assert not estimate(before, found, LIMITS).fails.any()
 
 
-def test_what_launches_add_to_shared_memory_is_exact() -> None:
-    before, plain = declaring(added=1000), declaring()
-    assert before.shared_bytes is not None
-    assert plain.shared_bytes is not None
-    np.testing.assert_array_equal(before.shared_bytes, plain.shared_bytes + 1000)
-    np.testing.assert_array_equal(before.too_large, plain.too_large)
-
-
 def test_smooth_numbers_are_close_and_say_how_close(guess: Estimate) -> None:
     places = np.flatnonzero(~guess.fails)
     found = {place: each for place in places if isinstance(each := result(*SPACE[place]), KernelProfile)}
@@ -239,26 +231,6 @@ def test_smooth_numbers_are_close_and_say_how_close(guess: Estimate) -> None:
     assert np.abs(errors["work.fp32"]).max() < 1e-6
 
 
-def test_numbers_below_zero_are_estimated_too(
-    before: KnownFacts, chosen: dict[int, KernelProfile | Failure]
-) -> None:
-    """In a phase a warp may wait less for a pipe than nothing, where it waited for it before."""
-    columns = [n for n, name in enumerate(NAMES) if name.startswith("phases.0.waits.")]
-
-    def below(warp: np.ndarray, waits: float) -> np.ndarray:
-        return np.where(np.isin(np.arange(len(warp)), columns), waits, warp)
-
-    results = {
-        place: replace(each, numbers=below(each.numbers, 2.0 * (place % 3 - 1)))
-        if isinstance(each, KernelProfile)
-        else each
-        for place, each in chosen.items()
-    }
-    waits = estimate(before, results, LIMITS).warps[:, columns]
-    assert np.isfinite(waits).all()
-    assert waits.min() >= -2.0
-
-
 def test_too_few_is_refused(before: KnownFacts) -> None:
     with pytest.raises(ValueError, match="fewer than two"):
         estimate(before, {0: Failure("compile error", "")}, LIMITS)
@@ -268,13 +240,6 @@ def test_a_pattern_that_no_stride_explains_is_not_called_exact() -> None:
     block = np.array([(x, 4, 1) for x in (8, 16, 32, 64)])
     names = {"x": block[:, 0]}
     assert not conflicts(block, names, 4, np.arange(4), np.array([1.3, 2.7, 1.9, 3.1]))[1]
-
-
-@pytest.mark.parametrize("x", [8, 16, 32])
-def test_passes_are_those_counted_one_by_one(x: int) -> None:
-    block, ones = np.array([(x, y, 1) for y in (1, 2, 4)]), np.ones(3, int)
-    found = passes_per_request(block, ones, (2 * x + 1) * ones, 4)
-    np.testing.assert_allclose(found, [passes(x, y) for y in (1, 2, 4)])
 
 
 def test_a_process_left_out_is_one_fitted_without() -> None:

@@ -1,4 +1,4 @@
-"""Two of the kernels that come with CUDA source, counted apart in NumPy."""
+"""Prefix sums in CUDA, level by level in NumPy: passes through the banks, between barriers."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,10 +12,11 @@ from dse.source.machine.blocks import representative
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source
-from dse.source.nvidia.profile.characterise import Characterisation, characterise
+from dse.source.nvidia.profile.characterise import characterise
 from dse.source.nvidia.sass.disassemble import disassemble
+from dse.source.profile.characterise import Characterisation
 
-FOLDER = kernels.load("spmv_csr").path.parent.parent
+FOLDER = kernels.load("prefix_sum").path.parent.parent
 
 
 def counted(
@@ -40,65 +41,6 @@ def sectors(elements: np.ndarray, active: np.ndarray) -> int:
     """Of 32 bytes, by elements of 4."""
     return distinct(elements // 8, active)
 
-
-# Sparse matrix times vector
-
-LENGTHS = {
-    "even": lambda row: 0 * row + 32,  # as the kernel.toml has it
-    "uneven": lambda row: row * (row - 1) // 2 % 23 + 40 * (row == 500),
-}
-
-
-@pytest.mark.parametrize(("lengths", "lanes"), [("even", 8), ("uneven", 1)])
-def test_sparse_rows_trip_by_trip(lengths: str, lanes: int, tmp_path: Path):
-    rows, block = 1005, 64  # the last warp is not full, and none is empty
-    count = LENGTHS[lengths](np.arange(rows))
-    starts = np.concatenate([[0], np.cumsum(count)])
-    columns = np.random.default_rng(1).integers(0, rows, starts[-1])
-    blocks = -(-rows * lanes // block)
-    contents = [None, columns.astype(np.int32), starts.astype(np.int32), None, None, rows]
-    shipped = FOLDER / "spmv_csr" / "spmv_csr.cu"
-    loop = "        for (int i = starts[row]"
-    # Unrolled, it is the compiler's affair which trips of different threads go together.
-    once = tmp_path / "spmv_csr.cu"
-    assert shipped.read_text().count(loop) == 1
-    once.write_text(shipped.read_text().replace(loop, "#pragma unroll 1\n" + loop))
-    found = counted(once, {"BLOCK": block, "LANES": lanes}, blocks, contents)
-    assert not found.unknown
-    assert found.sampled == blocks
-
-    thread = np.arange(blocks * block).reshape(-1, 32)
-    row, lane = thread // lanes, thread % lanes
-    inside = row < rows
-    row = np.minimum(row, rows - 1)
-    first = starts[row] + lane
-    trips = np.where(inside, np.maximum(0, -(-(starts[row + 1] - first) // lanes)), 0)  # of each thread
-    requests = 2 * np.count_nonzero(inside.any(axis=1))
-    touched = sectors(row, inside) + sectors(row + 1, inside)
-    for trip in range(trips.max()):
-        active, element = trip < trips, first + trip * lanes
-        requests += 3 * np.count_nonzero(active.any(axis=1))
-        touched += 2 * sectors(element, active)  # the values and the columns
-        touched += sectors(columns[np.minimum(element, starts[-1] - 1)], active)
-    halvings = int(np.log2(lanes))
-    total = {
-        "requests": requests,
-        "sectors": touched,
-        "bytes": 4 * (2 * np.count_nonzero(inside) + 3 * trips.sum()),
-    }
-    assert {field: blocks * found.total("global load", field) for field in total} == pytest.approx(total)
-    assert blocks * found.insts("fp32") == pytest.approx(trips.max(axis=1).sum() + halvings * len(trips))
-    stores = inside & (lane == 0)
-    assert blocks * found.total("global store", "bytes") == pytest.approx(4 * rows)
-    assert blocks * found.total("global store", "requests") == pytest.approx(stores.any(axis=1).sum())
-    assert (trips.max() > trips.min() + 40) == (lengths == "uneven" and lanes == 1)
-
-    unrolled = counted(shipped, {"BLOCK": block, "LANES": lanes}, blocks, contents)
-    assert blocks * unrolled.total("global load", "bytes") == pytest.approx(total["bytes"])
-    assert unrolled.total("global load", "requests") >= found.total("global load", "requests")
-
-
-# Prefix sums
 
 Access = tuple[np.ndarray, np.ndarray]  # of the block's threads: words [warps, 32, 1 or 2], who takes part
 

@@ -13,13 +13,15 @@ from dse.errors import DseError
 from dse.hardware import gpus
 from dse.kernels.description import Description
 from dse.source.cache import Cache
+from dse.source.contract import Failure
 from dse.source.kept import pack
-from dse.source.launches import Array, configurations
+from dse.source.launches import configurations
 from dse.source.nvidia import source as subject
 from dse.source.nvidia.compile import nvrtc
-from dse.source.nvidia.compile.contract import Compiled, Failure
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source
-from dse.source.nvidia.source import KernelProfile, characterise_all, source_of
+from dse.source.nvidia.source import CUDA, source_of
+from dse.source.profiles import KernelProfile
 
 GPU = gpus.load("a100-pcie-40gb").gpu
 
@@ -99,19 +101,9 @@ def run(kernel: Description, cache: Path, workers: int = 1, progress=lambda step
     count = np.broadcast_shapes(*(np.shape(value) for value in parameters.values()))
     columns = {name: np.broadcast_to(value, count) for name, value in parameters.items()}
     wanted = configurations(kernel, columns, kernel.sizes(), GPU)
-    return characterise_all(
+    return CUDA.characterise_all(
         source_of(kernel), 80, wanted, cache=Cache(cache), workers=workers, progress=progress
     )
-
-
-def test_configurations_are_what_the_table_says(read):
-    first, second = configurations(read(), {"block": np.array([32, 64]), "mode": 1}, {"rows": 100}, GPU)
-    assert first.defines == (("BLOCK", 32), ("MODE", 1), ("TWICE", 2))
-    assert (first.block, first.grid) == ((32, 1, 1), (4, 1, 1))
-    assert (second.block, second.grid) == ((64, 1, 1), (2, 1, 1))
-    starts, *rest = first.arguments
-    assert starts == Array(101, "int32", "index * (index - 1) // 2 % 7 + 3 * index", ())
-    assert rest == [None, None, 100, 0.5, 100 * 2**32]
 
 
 def test_counts_are_those_of_the_contents(read, tmp_path: Path):
@@ -217,33 +209,6 @@ def test_arguments_that_do_not_fit(read, tmp_path: Path, old: str, new: str, mes
     [found] = run(read(old, new), tmp_path / "cache", block=32, mode=0)
     assert isinstance(found, Failure)
     assert found.message.startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ('grid = ["groups"]\n', "", "source.grid: found nothing, expected one to three sizes"),
-        ('["block"]', '["block", 1, 1, 1]', "source.block: found ['block', 1, 1, 1], expected at most 3"),
-        ("    0.5,", '    "row",', "source.arguments.5: unknown name 'row' in 'row', expected one of"),
-        ("file =", "fil =", "source.file: found nothing, expected a value"),
-        (
-            '{ size = "rows" }',
-            '{ sizes = "rows" }',
-            "source.arguments.3.size: found nothing, expected a value",
-        ),
-        (
-            '{ size = "rows" }',
-            '{ size = 1, typ = "int32" }',
-            "source.arguments.3.typ: found an unknown field, expected one of size, type, values",
-        ),
-        ('"rows.cu"', '"row.cu"', "source: found no file row.cu, expected one beside it"),
-    ],
-)
-def test_mistakes_in_the_table(read, old: str, new: str, message: str):
-    with pytest.raises(DseError) as error:
-        read(old, new)
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_kernels_without_a_table():

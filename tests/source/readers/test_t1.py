@@ -146,21 +146,6 @@ def test_the_grid_as_ktt_writes_it(problem, changes, grid):
     assert (t1.name, t1.problem_size) == ("convolution_kernel", ())
 
 
-def test_what_is_constant(problem):
-    arguments = [
-        {"Type": "float", "MemoryType": "Symbol", "Size": 3},
-        {"Name": "f", "Type": "float", "MemType": "Constant"},
-        {"Name": "x", "Type": "float", "MemoryType": "Vector"},
-    ]
-    found = problem({f"{KERNEL}.Arguments": arguments}).arguments
-    assert [(each.name, each.constant) for each in found] == [("argument 1", True), ("f", True), ("x", False)]
-
-
-def test_shared_memory_may_be_an_expression(problem):
-    assert problem({f"{KERNEL}.SharedMemory": "4 * bx"}).shared_memory({"bx": 32}, np) == 128
-    assert problem({f"{KERNEL}.SharedMemory": None}).shared_memory({}, np) == 0
-
-
 NUMBERS = st.integers(0, 40)
 SUMS = st.tuples(st.sampled_from(("{0}", "{0} + {1}", "2 * {0} - {1}", "{0} / 2", "2**({0} % 5)")), NUMBERS)
 RANGES = st.tuples(NUMBERS, st.integers(1, 20), st.sampled_from((1, 2, 7))).map(

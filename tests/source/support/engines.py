@@ -28,7 +28,7 @@ NVIDIA, AMD = ("sm_75", "sm_80", "sm_90", "sm_120"), ("gfx90a", "gfx942", "gfx11
 
 @dataclass(frozen=True)
 class Access:
-    """One instruction that accesses global memory: [blocks, threads], and a place for each of its trips."""
+    """One instruction that accesses memory (of NVIDIA, global): [blocks, threads], and its trips."""
 
     instruction: int
     address: np.ndarray
@@ -42,7 +42,7 @@ class Ran:
 
     accesses: list[Access]
     executed: Counter[Any]  # by what is executed, in whatever units the engine counts
-    estimated: bool  # whether addresses of some trips are
+    machine: Any  # the engine's own
 
     def addresses(self) -> dict[int, np.ndarray]:
         """All addresses that each instruction asks for, in order of size."""
@@ -74,12 +74,16 @@ def ran(
     text: str, kernel: str, target: str, grid: Dimensions, threads: int, *arguments: Any, skip: bool = True
 ) -> Ran:
     """A launch of a kernel, all blocks run."""
-    code = compiled(text, target)[kernel]
     launch = LaunchArguments(grid, (threads, 1, 1), arguments)
     blocks = [(x, y, 0) for y in range(grid[1]) for x in range(grid[0])]
-    if isinstance(code, Code):
-        return _ran_amd(code, launch, blocks, skip)
-    return _ran_nvidia(code, launch, blocks, skip)
+    return ran_code(compiled(text, target)[kernel], launch, blocks, skip)
+
+
+def ran_code(
+    code: BoundProgram | Code, launch: LaunchArguments, blocks: list[Dimensions], skip: bool = True
+) -> Ran:
+    """Some blocks of a launch, run; `skip` trips of loops."""
+    return (_ran_amd if isinstance(code, Code) else _ran_nvidia)(code, launch, blocks, skip)  # type: ignore[arg-type]
 
 
 def _ran_nvidia(code: BoundProgram, launch: LaunchArguments, blocks: list[Dimensions], skip: bool) -> Ran:
@@ -98,7 +102,7 @@ def _ran_nvidia(code: BoundProgram, launch: LaunchArguments, blocks: list[Dimens
     for phase, counts in zip(machine.phases, machine.phase_counts, strict=True):
         if counts is not None:
             executed.update({(phase.opened, phase.closed, *place): n for place, n in np.ndenumerate(counts)})
-    return Ran(accesses, executed, bool(machine.estimated))
+    return Ran(accesses, executed, machine)
 
 
 def _ran_amd(code: Code, launch: LaunchArguments, blocks: list[Dimensions], skip: bool) -> Ran:
@@ -113,7 +117,6 @@ def _ran_amd(code: Code, launch: LaunchArguments, blocks: list[Dimensions], skip
             np.array([access.offset + trip * int(access.stride) for trip in access.trips]),
         )
         for access in machine.accesses
-        if code.listing.instructions[access.index].opcode.startswith(("global", "flat", "buffer"))
     ]
     times = np.ones(len(machine.trace), int)
     for start, end, more in machine.repeats:
@@ -122,4 +125,4 @@ def _ran_amd(code: Code, launch: LaunchArguments, blocks: list[Dimensions], skip
     for (index, waves, lanes), count in zip(machine.trace, times.tolist(), strict=True):
         executed[index, "waves"] += count * waves.count
         executed[index, "lanes"] += count * int(np.broadcast_to(lanes & waves.mask, machine.shape).sum())
-    return Ran(accesses, executed, bool(machine.estimated))
+    return Ran(accesses, executed, machine)

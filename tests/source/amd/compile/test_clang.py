@@ -20,11 +20,6 @@ def test_what_is_no_clang_is_named(monkeypatch, named):
         subject.clang()
 
 
-def test_an_empty_name_is_none(monkeypatch):
-    monkeypatch.setenv(subject.NAMED, "")
-    assert subject.clang().version.startswith("clang ")
-
-
 def test_a_clang_that_is_named(monkeypatch):
     monkeypatch.setenv(subject.NAMED, "echo 'clang version 19.1.2 of' someone")
     assert subject.clang().version == "clang 19.1.2"

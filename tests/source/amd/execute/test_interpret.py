@@ -128,59 +128,6 @@ def test_floating_point(written, instruction: str, expected: Callable[..., np.nd
     np.testing.assert_array_equal(found[:, : wanted.ndim], wanted.reshape(64, -1))
 
 
-def test_lanes_that_leave_a_loop_keep_what_they_have(written):
-    given = words()
-    given[:, 0] = np.arange(64) % 7
-    code = [
-        *_BEGIN,
-        "v_mov_b32 v8, 0",
-        "v_mov_b32 v9, 0",
-        "s_mov_b64 s[8:9], 0",
-        ".LBB0_1:",
-        "v_add_u32 v8, v8, v3",
-        "v_add_u32 v9, 1, v9",
-        "v_cmp_gt_u32_e32 vcc, v9, v2",
-        "s_or_b64 s[8:9], vcc, s[8:9]",
-        "s_andn2_b64 exec, exec, s[8:9]",
-        "s_cbranch_execnz .LBB0_1",
-        "s_or_b64 exec, exec, s[8:9]",
-        *_END,
-    ]
-    found = result(run(written(code), [given, np.zeros(128, U32)]), 1).reshape(64, 2)
-    np.testing.assert_array_equal(found[:, 1], given[:, 0] + 1)
-    np.testing.assert_array_equal(found[:, 0], given[:, 1] * (given[:, 0] + U32(1)))
-
-
-@pytest.mark.parametrize(("target", "lanes"), [("gfx90a", 64), ("gfx1100", 32)])
-def test_waves_go_their_own_ways_and_meet_at_a_barrier(written, target: str, lanes: int):
-    """Waves exchange words through the LDS; one of them skips an addition."""
-    mask, wide_ = ("exec_lo", "b32") if lanes == 32 else ("exec", "b64")
-    code = [
-        *(line.replace("dwordx4", "b128") if lanes == 32 else line for line in _BEGIN),
-        "v_readfirstlane_b32 s8, v0",
-        f"s_cmp_lt_u32 s8, {lanes}",
-        "s_cbranch_scc1 .LBB0_2",
-        "v_add_u32 v2, 1, v2" if lanes == 64 else "v_add_nc_u32 v2, 1, v2",
-        ".LBB0_2:",
-        "v_lshlrev_b32 v6, 2, v0",
-        "ds_write_b32 v6, v2",
-        "s_waitcnt lgkmcnt(0)",
-        "s_barrier",
-        f"v_xor_b32 v6, {4 * lanes:#x}, v6",
-        "ds_read_b32 v8, v6",
-        f"s_and_saveexec_{wide_} s[8:9], {mask}" if lanes == 64 else f"s_and_saveexec_{wide_} s8, {mask}",
-        "v_mov_b32 v9, s2",
-        *(line.replace("dwordx2", "b64") if lanes == 32 else line for line in _END),
-    ]
-    listing = written(code, target, lanes=lanes, lds=1024)
-    given = words(threads=2 * lanes)
-    machine = run(listing, [given, np.zeros(4 * lanes, U32)], threads=2 * lanes)
-    stored = given[:, 0] + (np.arange(2 * lanes) >= lanes).astype(U32)
-    found = result(machine, 1).reshape(-1, 2)
-    np.testing.assert_array_equal(found[:, 0], np.roll(stored, lanes))
-    assert not found[:, 1].any()
-
-
 @pytest.mark.parametrize("descriptor", ["s[0:3]", "s[96:99]"])
 def test_scratch_keeps_each_lanes_words(written, descriptor: str):
     code = [

@@ -27,17 +27,3 @@ def test_names(name: str, space: str, kind: str, size: int, elements: int):
     accessed = memory_access(name)
     assert accessed is not None
     assert (accessed.space, accessed.kind, accessed.bytes, accessed.elements) == (space, kind, size, elements)
-
-
-def test_details():
-    apart, signed, half = (
-        memory_access(name) for name in ("ds_read2st64_b32", "global_load_sbyte", "ds_read_u16_d16_hi")
-    )
-    assert apart is not None
-    assert apart.stride == 64
-    assert signed is not None
-    assert signed.signed
-    assert half is not None
-    assert half.half == "hi"
-    assert memory_access("s_store_dword") is None
-    assert memory_access("v_add_u32") is None

@@ -1,6 +1,7 @@
 """CUDA files with code for the host beside their kernels."""
 
-from dse.source.nvidia.compile.contract import Compiled, Failure
+from dse.source.contract import Failure
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.declared import kernels_in, parameters_of
 from dse.source.nvidia.compile.host_code import without_host
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source
@@ -93,12 +94,6 @@ def test_a_mistake_of_the_device_is_told_as_it_is(tmp_path):
     line = 1 + AS_IT_SHIPS[: AS_IT_SHIPS.index("T(twice")].count("\n")
     assert f"k.cu({line}): error" in found.message
     assert "thrice" in found.message
-
-
-def test_headers_of_others_are_missed(tmp_path):
-    found = made(tmp_path, '#include "own.h"\n' + AS_IT_SHIPS)
-    assert isinstance(found, Failure)
-    assert "found no own.h beside the file" in found.message
 
 
 def test_an_assertion_costs_its_comparison(tmp_path):

@@ -61,17 +61,3 @@ def test_files_elsewhere_are_refused_and_not_quoted(folder, directive):
 def test_a_macro_cannot_name_a_file(folder, directive):
     with pytest.raises(DseError, match=r'^k.cu: include: found .FILE., expected "FILE" or <FILE>'):
         files(directive, folder)
-
-
-def test_words_about_including_are_no_directive(folder):
-    assert files("// what we #include here matters\nint include = 3; // a # include", folder) == []
-
-
-def test_what_lies_where_the_command_runs_is_not_beside_the_kernel(folder, monkeypatch):
-    monkeypatch.chdir(folder.parent)
-    with pytest.raises(DseError, match=r"include: found 'secret\.txt', expected a file in"):
-        files('#include "secret.txt"', folder)
-
-
-def test_a_name_that_no_file_can_have_is_found_nowhere(folder):
-    assert not files(f'#include "{"9" * 5000}.h"', folder)

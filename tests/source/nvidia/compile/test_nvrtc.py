@@ -133,12 +133,6 @@ def test_says_which_kernels_there_are(write, kernel: str, message: str):
     assert str(error.value) == f"{path}: {message}"
 
 
-def test_a_file_without_kernels_is_an_error(write):
-    path = write("__device__ int f() { return 1; }")
-    with pytest.raises(DseError, match="kernel: found none, expected a __global__ function"):
-        compile_source(read_source(path), 80, {})
-
-
 @pytest.mark.parametrize(
     ("body", "reason", "message"),
     [

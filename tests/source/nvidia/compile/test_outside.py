@@ -9,9 +9,10 @@ import pytest
 
 pytest.importorskip("cuda.bindings")
 
+from dse.source.contract import Failure, lasting
 from dse.source.nvidia.compile import outside
-from dse.source.nvidia.compile.contract import Compiled, Failure, lasting
-from dse.source.nvidia.compile.nvrtc import compile_source, load, read_source
+from dse.source.nvidia.compile.contract import Compiled
+from dse.source.nvidia.compile.nvrtc import compile_source, read_source
 
 HANGS_SECONDS = 20  # what takes a second takes several on a loaded machine
 KERNEL = "__global__ void copy(long* a) { a[0] = 3; }\n"
@@ -21,11 +22,6 @@ BOMB = """template <int A, int B> struct F {
 template <int B> struct F<0, B> { static constexpr long v = B; };
 __global__ void copy(long* a) { a[0] = F<30, 0>::v; }
 """
-UNROLLED = """__global__ void copy(float* a) {
-#pragma unroll 1048576
-  for (int i = 0; i < 1048576; i++) a[i * 7] = a[i] * a[i + 1];
-}
-"""
 
 
 def compiled(path: Path, text: str, arch: int = 80):
@@ -33,10 +29,9 @@ def compiled(path: Path, text: str, arch: int = 80):
     return compile_source(read_source(path), arch, {})
 
 
-@pytest.mark.parametrize("text", [BOMB, UNROLLED], ids=["templates", "unrolled"])
-def test_what_never_ends_meets_the_limit_of_time(tmp_path, monkeypatch, text):
+def test_what_never_ends_meets_the_limit_of_time(tmp_path, monkeypatch):
     monkeypatch.setenv("DSE_COMPILE_SECONDS", "0.5")
-    made = compiled(tmp_path / "bomb.cu", text)
+    made = compiled(tmp_path / "bomb.cu", BOMB)
     assert made == Failure(
         "compiler stopped", "bomb.cu: the compiler ended after 0.5 s (DSE_COMPILE_SECONDS)"
     )
@@ -72,19 +67,6 @@ def test_a_crash_is_a_failure_and_the_next_call_starts_another(tmp_path):
     assert isinstance(compiled(tmp_path / "copy.cu", KERNEL), Compiled)
 
 
-def test_one_process_serves_all_calls(tmp_path):
-    compiled(tmp_path / "copy.cu", KERNEL)
-    assert outside._kept is not None
-    first = outside._kept[2].pid
-    made = compiled(tmp_path / "other.cu", KERNEL.replace("3", "4"))
-    assert isinstance(made, Compiled)
-    (tmp_path / "x.ptx").write_text(
-        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k() {ret;}\n"
-    )
-    assert isinstance(load(tmp_path / "x.ptx"), Compiled)
-    assert outside._kept[2].pid == first
-
-
 COMMAND = """
 import sys
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source
@@ -96,8 +78,7 @@ compile_source(source, 80, {})
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_the_compiler_ends_with_who_waits_for_it(tmp_path, number):
+def test_the_compiler_ends_with_who_waits_for_it(tmp_path):
     (tmp_path / "bomb.cu").write_text(BOMB)
     (tmp_path / "copy.cu").write_text(KERNEL)
     command = [sys.executable, "-c", COMMAND, str(tmp_path / "bomb.cu"), str(tmp_path / "copy.cu")]
@@ -105,9 +86,9 @@ def test_the_compiler_ends_with_who_waits_for_it(tmp_path, number):
         assert waiting.stdout is not None
         compiler = int(waiting.stdout.readline())
         time.sleep(0.5)
-        waiting.send_signal(number)
+        waiting.kill()
         waiting.communicate(timeout=HANGS_SECONDS)
-        assert waiting.returncode == -number
+        assert waiting.returncode == -signal.SIGKILL
     deadline = time.monotonic() + HANGS_SECONDS
     while _runs(compiler):
         assert time.monotonic() < deadline

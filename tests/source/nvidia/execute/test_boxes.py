@@ -54,16 +54,6 @@ def test_a_box_is_loaded_once_and_only_what_lies_in_the_tensor():
     assert machine.unknown == {}
 
 
-def test_boxes_that_start_off_a_sector_touch_one_more():
-    code = (*LOAD, "UMOV UR10, 0x8", "UMOV UR11, 0x0", "@UP0 UTMALDG.2D [UR8], [UR4]",
-            "@P0 SYNCS.ARRIVE.TRANS64 RZ, [UR9], R0", "EXIT")  # fmt: skip
-    machine = ran(*code, arguments=(TENSOR,))
-    (row,) = machine.bound.memory_rows.values()
-    counts = machine.phase_counts[0]
-    assert counts is not None
-    assert counts[row : row + 4, 0].tolist() == [1, 64 * 3, 0, 64 * 64]
-
-
 @pytest.mark.parametrize("place", ["UTMALDG.2D.IM2COL [UR8], [UR4]", "UTMALDG.3D [UR8], [UR4]"])
 def test_boxes_that_are_not_read_are_named(place):
     with pytest.raises(DseError, match=r"toy: instruction 0x60 \(UTMALDG.*found a"):

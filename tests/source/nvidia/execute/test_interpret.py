@@ -8,11 +8,9 @@ from support.sass_code import bound, launched, program_of, ran
 
 from dse.errors import DseError
 from dse.source.machine.launch import REGION_BITS, UnknownArgument, address_of
-from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.machine.state import Machine
 
 ARCHS = (75, 80, 90, 120)
-SKIPPED_AND_RUN = (LoopPolicy.ESTIMATE, LoopPolicy.RUN)
 
 
 def launch(
@@ -100,15 +98,6 @@ def test_transpose_bank_conflicts(name, ways):
     assert accesses(machine, "LDS")[[0, 2]].tolist() == [requests, ways * requests]
     assert accesses(machine, "STS")[[0, 2]].tolist() == [requests, requests]
     assert accesses(machine, "STG")[[0, 1]].tolist() == [requests, 4 * requests]
-
-
-def test_grid_stride_loop():
-    n, threads = 123_456, 1024
-    for loops in SKIPPED_AND_RUN:
-        machine = launch("grid_stride", None, None, n, loops=loops)
-        trips = (n - np.arange(threads) + threads - 1) // threads
-        assert accesses(machine, "LDG")[[0, 3]].tolist() == [warps_of(trips).max(axis=1).sum(), n]
-        assert bool(machine.repeats) == (loops is LoopPolicy.ESTIMATE)
 
 
 def test_divergent_warps_run_both_ways_and_meet_again():
@@ -213,15 +202,6 @@ def test_histogram_conflicts_follow_the_data():
     for warp in data.reshape(-1, 32):
         expected += np.bincount(warp % 32, minlength=32).max()  # lanes of one bank take turns
     assert accesses(machine, "ATOMS")[[2, 3]].tolist() == [expected, 4096]
-
-
-def test_nested_loops_with_barriers():
-    n = 1024
-    skipped, run_all = (launch("nbody", None, None, n, grid=4, loops=loops) for loops in SKIPPED_AND_RUN)
-    loads = accesses(skipped, "LDS")
-    assert loads[[0, 3]].tolist() == [32 * n, 1024 * n]
-    assert np.array_equal(total(skipped), total(run_all))
-    assert len(skipped.trace) < len(run_all.trace)
 
 
 def test_local_memory():

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from support.sass_code import program_of
 
+from dse.source.machine.addresses import Addresses
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.nvidia.execute.interpret import bind_program, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.execute.moved_blocks import addresses_of
-from dse.source.nvidia.machine.addresses import Addresses
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.program import SassProgram
 
@@ -97,37 +97,23 @@ def found_and_run(made: SassProgram, grid: Dimensions, *arguments: Any) -> tuple
     return addresses_of(first, places(grid)), each
 
 
-@pytest.mark.parametrize(
-    ("made", "grid", "arguments", "rows"),
-    [
-        (STRIP, (50, 4, 1), (None,), 8),  # the last block of the grid along x by itself
-        (UP_TO_N, (50, 1, 1), (None, None, 64 * 40 + 7), 4),  # in full, in part, without any, the last
-        (SWITCHED, (8, 64, 1), (None,), 16),  # along y
-        (delayed(), (40, 1, 1), (None, TABLE, 8), 2),
-        (delayed(), (40, 1, 1), (None, TABLE, 200), 2),
-        (MARKED, (40, 1, 1), (None, TABLE, 200), 2),
-        (CHOSEN, (40, 1, 1), (None, TABLE, 200), 2),
-        (HASTY, (40, 1, 1), (None, TABLE, 400), 2),
-        (SKIPPED, (40, 1, 1), (None, TABLE, 200), 2),
-        (STEADY, (40, 2, 1), (None, None, 100), 4),
-        (SHIFTED, (60, 2, 1), (None,), 4),
-        (SCALED, (60, 2, 1), (None,), 4),
-    ],
-    ids=[
-        "strip",
-        "up to n",
-        "switched",
-        "delayed",
-        "for long",
-        "marked",
-        "chosen",
-        "hasty",
-        "skipped",
-        "steady",
-        "shifted",
-        "scaled",
-    ],
-)
+CASES = {
+    "strip": (STRIP, (50, 4, 1), (None,), 8),  # the last block of the grid along x by itself
+    "up to n": (UP_TO_N, (50, 1, 1), (None, None, 64 * 40 + 7), 4),  # in full, in part, none, the last
+    "switched": (SWITCHED, (8, 64, 1), (None,), 16),  # along y
+    "delayed": (delayed(), (40, 1, 1), (None, TABLE, 8), 2),
+    "for long": (delayed(), (40, 1, 1), (None, TABLE, 200), 2),
+    "marked": (MARKED, (40, 1, 1), (None, TABLE, 200), 2),
+    "chosen": (CHOSEN, (40, 1, 1), (None, TABLE, 200), 2),
+    "hasty": (HASTY, (40, 1, 1), (None, TABLE, 400), 2),
+    "skipped": (SKIPPED, (40, 1, 1), (None, TABLE, 200), 2),
+    "steady": (STEADY, (40, 2, 1), (None, None, 100), 4),
+    "shifted": (SHIFTED, (60, 2, 1), (None,), 4),
+    "scaled": (SCALED, (60, 2, 1), (None,), 4),
+}
+
+
+@pytest.mark.parametrize(("made", "grid", "arguments", "rows"), CASES.values(), ids=CASES)
 def test_equals_running_each_block(made: SassProgram, grid: Dimensions, arguments: tuple, rows: int):
     found, each = found_and_run(made, grid, *arguments)
     assert found.machine.shape[0] == rows

@@ -62,13 +62,6 @@ def test_a_body_is_repeated_so_that_few_trips_are_left_over():
     assert sizes(40, most=14) == (8 + 6, (RolledLoop(7, 12, 40),))
 
 
-def test_where_bodies_do_not_fit_later_trips_are_waited_for():
-    body = [COPY, END, WAIT.format(3)]
-    graph = graph_of([COPY, END] * 3, body, [], 40, most=31)
-    found = awaited(graph, "DEPBAR", "LDGSTS")
-    assert [max(needs) - trip for trip, needs in enumerate(found)][4:] == [2] * 36
-
-
 def test_of_loops_in_one_another_the_one_with_the_copies_is_repeated():
     code = ["MOV R4, RZ", COPY, END, WAIT.format(2), "IADD3 R4, R4, 0x1, RZ", WAIT.format(0), "EXIT"]
     steps = program_of(*code).steps

@@ -13,7 +13,7 @@ from dse.source.nvidia.graphs.dependence import MOST_INSTRUCTIONS, MOST_NESTED, 
 from dse.source.nvidia.graphs.flow import Dependence, flow_graph
 from dse.source.nvidia.graphs.rolled_trace import RolledLoop
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.profile.single_warp import longest_warp
+from dse.source.nvidia.profile.walk import longest_warp
 
 
 def trace(machine: Machine) -> list[tuple[int, np.ndarray]]:
@@ -161,20 +161,6 @@ def test_arcs_are_the_ways_that_threads_went(machines, name):
             assert branch.diverged * branch.visits == pytest.approx(taken + passed - branch.visits)
 
 
-def test_nodes_hold_all_that_was_executed(machines):
-    graph = flow_graph(machines["nbody"])
-    total = counts(machines["nbody"]).sum(1) / (4 * 8)
-    lengths = [len(block.steps) for block in machines["nbody"].program.blocks]
-    assert sum(node.weight * node.count for node in graph.nodes) == pytest.approx(
-        np.dot(lengths, total[: 2 * len(lengths) : 2])
-    )
-    assert [(loop.trips, loop.entries) for loop in graph.loops] == [(4, 1), (64, 4)]
-    kinds = Counter(node.kind for node in graph.nodes)
-    assert kinds["barrier"] == 2
-    assert kinds["memory"] == 3  # two loads and a store
-    assert {node.requests for node in graph.nodes if node.kind in ("shared", "memory")} == {1}
-
-
 def test_who_uses_what_was_loaded():
     machine = ran(*LOOP)
     graph = flow_graph(machine)
@@ -193,14 +179,6 @@ def test_who_uses_what_was_loaded():
         Dependence(nodes[0x10], nodes[0x20], carried=False),
         Dependence(nodes[0x50], nodes[0x20], carried=True),
     )
-
-
-def test_both_sides_meet(machines):
-    graph = flow_graph(machines["divergent"])
-    split = next(branch for branch in graph.branches if branch.diverged)
-    (loop,) = graph.loops
-    assert loop.trips == 17
-    assert split.block < loop.header < split.meets
 
 
 def test_lanes_leave_a_loop_one_by_one():

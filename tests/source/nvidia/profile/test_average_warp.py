@@ -11,11 +11,12 @@ from support.sass_code import bound, listing_of
 from dse.errors import DseError
 from dse.hardware import gpus
 from dse.models.phase import latency
+from dse.source.caches.cache_model import Traffic
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.caches.cache_model import Traffic
-from dse.source.nvidia.profile.average_warp import warp_counts
-from dse.source.nvidia.profile.characterise import Characterisation, characterise
-from dse.source.nvidia.profile.single_warp import timing
+from dse.source.nvidia.profile.characterise import characterise
+from dse.source.nvidia.profile.walk import timing
+from dse.source.profile.average_warp import warp_counts
+from dse.source.profile.characterise import Characterisation
 from dse.source.warps import NOTHING, column_names, row, stacked, to_kernel
 from dse.types import Kernel
 
@@ -71,16 +72,6 @@ def test_phases_add_up_to_the_whole():
         assert float(latency(a100(), phase)) == pytest.approx(walked.walk.cycles)
 
 
-def test_several_launches_side_by_side():
-    short = warp_counts(found("vector_add", None, None, None, 1024))
-    long = warp_counts(found("transpose_conflicts", None, None, 512, grid=(16, 16, 1), block=(32, 8, 1)))
-    both = to_kernel(stacked([short, NOTHING, long]))
-    assert len(both.phases) == 2
-    np.testing.assert_array_equal(both.phases[1].passes, [0, 0, 1])
-    np.testing.assert_array_equal(both.load_insts, [2, 0, 4])
-    np.testing.assert_array_equal(both.ilp[1], 1)
-
-
 def test_every_number_of_a_row_has_a_name():
     one = warp_counts(found("transpose_conflicts", None, None, 512, grid=(16, 16, 1), block=(32, 8, 1)))
     names = column_names(2)
@@ -100,14 +91,6 @@ def test_uncoalesced_accesses():
     kernel = one("strided_copy", None, None, 1024, 8)
     assert float(kernel.uncoal_insts) == float(kernel.load_insts) == 1
     assert float(kernel.transactions_per_uncoal) == 32
-
-
-def test_tensor_cores_are_not_silently_left_out():
-    result = counted("HMMA.16816.F32 R0, R4, R8, R0", "EXIT")
-    assert result.insts("tensor") == 1
-    work = to_kernel(warp_counts(result)).work
-    assert work.mma_fp16 == 16 * 8 * 16
-    assert work.mma_warp == 1
 
 
 def test_spilled_words_are_waited_for_where_they_come_from():

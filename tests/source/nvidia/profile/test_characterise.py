@@ -1,13 +1,12 @@
 """What a launch does, against counts made by hand."""
 
-import numpy as np
 import pytest
 from support.sass_code import bound, listing_of
 
-from dse.source.machine.blocks import representative
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.profile.characterise import Characterisation, characterise
-from dse.source.nvidia.profile.single_warp import SOURCES, Timing
+from dse.source.nvidia.profile.characterise import characterise
+from dse.source.profile.characterise import Characterisation
+from dse.source.profile.single_warp import SOURCES, Timing
 
 TIMES = Timing(dict.fromkeys(SOURCES, 4.0) | {"global": 400.0}, {"fp32": 2.0})
 
@@ -30,20 +29,6 @@ def test_vector_add():
     assert sum(result.executed.values()) == pytest.approx(result.insts() * result.blocks)
 
 
-def test_blocks_stand_for_others_exactly():
-    """Sampled or all of them: the same, where blocks differ at the edges only."""
-    n = 391 * 256 - 100
-    sampled = found("vector_add", None, None, None, n, grid=(391, 1, 1))
-    every = found(
-        "vector_add", None, None, None, n, grid=(391, 1, 1), sample=representative((391, 1, 1), 391)
-    )
-    assert every.sampled == 391
-    assert sampled.insts() == pytest.approx(every.insts(), rel=1e-12)
-    assert sampled.total("global load", "sectors") == pytest.approx(
-        every.total("global load", "sectors"), rel=1e-12
-    )
-
-
 def test_phases_between_barriers_are_rolled():
     n = 1024
     result = found("nbody", None, None, n, times=TIMES)
@@ -61,30 +46,6 @@ def test_phases_between_barriers_are_rolled():
     assert inner.walk is not None
     assert inner.walk.insts == pytest.approx(sum(inner.insts.values()) / 8)
     assert sum(phase.passes * phase.new_sectors["load"] for phase in result.phases) == n * 16 / 32
-
-
-def test_unique_sectors_of_skipped_loops():
-    n = 5000
-    result = found("walk", None, None, n, grid=(3, 1, 1), block=(32, 4, 1))
-    lists = {(4 * (k + 4096 * y)) // 32 for k in range(n) for y in range(4)}
-    assert sum(phase.passes * phase.new_sectors["load"] for phase in result.phases) == len(lists)
-    assert result.total("global load", "requests") == 2 * n * 4
-
-
-def test_sparse_rows():
-    rng = np.random.default_rng(3)
-    lengths = rng.integers(0, 30, 1024)
-    lengths[512:768] += 60  # one block has more to do
-    rows = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    columns = rng.integers(0, 1024, rows[-1]).astype(np.int32)
-    launch = LaunchArguments(
-        (4, 1, 1), (256, 1, 1), [rows, columns, None, None, None, 1024], banks={2: (8).to_bytes(8, "little")}
-    )
-    result = characterise(bound("spmv"), launch)
-    assert not result.unknown
-    # two bounds, then value, column and x of each entry
-    expected = 4 * (2 * 1024 + 3 * rows[-1])
-    assert result.blocks * result.total("global load", "bytes") == expected
 
 
 def test_unknown_decisions_are_listed():

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from dse.source.caches.cache_model import Caches, Traffic, misses
 from dse.source.machine.blocks import representative
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.caches.cache_model import Caches, Traffic, misses
 from dse.source.nvidia.execute.interpret import run
 
 LARGE = Caches(l1_bytes=1e9, l2_bytes=1e12, sm_count=100, resident_blocks=4)
@@ -31,15 +31,6 @@ def test_blocks_share_the_l1_of_their_sm_by_chance(launched):
     assert alone.loads_past_l1 == 2048 * 16 / 32  # its own points are among those that it goes through
     assert few.loads_past_l1 < 0.7 * few.loads
     assert alone.loads_past_l2 == few.loads_past_l2 == pytest.approx(2048 * 16 / 32 / 8)
-
-
-def test_waves_load_again_what_the_l2_does_not_hold(launched):
-    """Each wave of nbody's blocks reads the array: 32 KiB, twice what the L2 has.
-
-    Blocks at both ends of the grid have fewer beside them, and some sectors are asked for twice: hence 30 %.
-    """
-    found = launched.traffic("nbody", Caches(2**10, 2**14, sm_count=2, resident_blocks=1))
-    assert found.loads_past_l2 == pytest.approx(2048 * 16 / 32 / 2, rel=0.3)
 
 
 def test_sampled_blocks_stand_for_all(launched):

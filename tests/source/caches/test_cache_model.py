@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse.hardware.gpus import load
-from dse.source.machine.blocks import representative
-from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.caches.cache_model import (
+from dse.source.caches.cache_model import (
     Caches,
     Traffic,
     caches_of,
@@ -21,13 +19,14 @@ from dse.source.nvidia.caches.cache_model import (
     kept_at_random,
     latency,
     misses,
-    touched_bytes,
 )
+from dse.source.machine.blocks import representative
+from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source
 from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
-from dse.source.nvidia.profile.characterise import prepare
+from dse.source.nvidia.profile.characterise import prepare, touched_bytes
 from dse.source.nvidia.sass.disassemble import disassemble
 from dse.types import Gpu
 
@@ -75,18 +74,6 @@ def test_larger_caches_never_miss_more(launched, kernel: str):
     for smaller, larger in pairwise(by_l2):
         assert larger.dram_sectors <= smaller.dram_sectors + 1e-6
         assert larger.l2_sectors == smaller.l2_sectors
-
-
-def test_order_of_independent_streams_does_not_matter(launched):
-    machine, sample = launched("vector_add")
-    caches = Caches(2**12, 2**20, 4, 3)
-    before = misses(machine, sample, caches)
-    streams = list(machine.streams)
-    machine.streams[:] = [streams[1], streams[0], *streams[2:]]
-    try:
-        assert misses(machine, sample, caches) == before
-    finally:
-        machine.streams[:] = streams
 
 
 @settings(max_examples=10, deadline=None)
