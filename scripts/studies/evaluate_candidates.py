@@ -1,5 +1,5 @@
 """How well times of candidates are predicted, and which is fastest: `evaluate_candidates.py DIR [--gpu NAME]
-[--train DIR2 ...] [--orders] [--json]`.
+[--train DIR2 ...] [--orders] [--source PROBLEMS] [--json]`.
 
 DIR and the folders in it have tables of candidates with their times, as an autotuner of products or of
 attention records them. Constants are the package's; `--train` fits them for each table, to all tables of
@@ -8,7 +8,9 @@ time of the fastest candidate over that of the fastest of the first k, mean over
 predicted over measured time. Of AMD's libraries each GPU and each kind of product is left out. `--orders`
 adds other orders of the same candidates: random, and popularity, how often a configuration was within 1 % of
 the best in the other half of the table's problems; and how much longer the best candidate takes than the
-vendor's library, which is what runs where nothing is tuned.
+vendor's library, which is what runs where nothing is tuned. `--source N` takes N problems of each table of
+products, with at most 4 candidates each, and scores beside the closed form what the phase model says of
+Inductor's template, compiled and read (`inductor_mm.py`): minutes for a hundred problems.
 """
 
 import argparse
@@ -21,20 +23,35 @@ import jax.numpy as jnp
 import numpy as np
 from evaluate_moe import FILES, LIBRARY_ROWS, Fits, kinds, of_amd, of_products, timed_tables
 
+from dse.api import predict
 from dse.data.scores import fraction_of_optimum, spearman
 from dse.errors import DseError
 from dse.explore.matrix.fit import REPEATED
 from dse.explore.matrix.records import gpu_file
 from dse.explore.matrix.timed import Timed
+from dse.hardware.gpus import GpuFile
 from dse.models.matrix.constants import Constants, fitted
-from dse.models.matrix.problem import OPERANDS
+from dse.models.matrix.problem import OPERANDS, Product
 from dse.report.numbers import json_text
 from dse.report.show import show
+from dse.source.kernel import SourceKernel
+from dse.source.readers import load
+from dse.source.readers.given import Given
 
 SHORT = 30e-6  # s, of the fastest candidate
 TOP = (1, 3, 10)
 TOKENS = (8, 64, 1024)
 NEAR = 1.01  # of the fastest: what popularity counts
+SAMPLED = 4  # candidates of a problem that are read from source
+SIZES = ("M", "N", "K", "a_row", "a_column", "b_row", "b_column")  # of the template
+TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "num_warps", "num_stages")
+TYPES = {
+    "fp16": ("fp16", "fp16", "fp16"),
+    "bf16": ("bf16", "bf16", "bf16"),
+    "fp32": ("fp32", "fp32", "fp32"),
+    "tf32": ("fp32", "fp32", "fp32"),
+    "int8_w8a16": ("fp16", "i8", "fp16"),
+}
 
 Regimes = Callable[[Timed], Mapping[str, np.ndarray]]
 Kept = Callable[[Timed], bool]
@@ -47,6 +64,9 @@ def main(kept: Kept, regimes: Regimes, title: str) -> None:
     parser.add_argument("--gpu", metavar="NAME", help="rows of this GPU alone")
     parser.add_argument("--train", type=Path, nargs="+", metavar="DIR2", help="fit, each table left out")
     parser.add_argument("--orders", action="store_true", help="other orders of the candidates as well")
+    parser.add_argument(
+        "--source", type=int, metavar="N", help="N problems of each table, from source as well"
+    )
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     tables = {name: one for name, one in timed_tables(given.folder).items() if kept(one)}
@@ -57,8 +77,10 @@ def main(kept: Kept, regimes: Regimes, title: str) -> None:
         for name, one in tables.items()
         for part, own in _parts(one)
         if given.gpu is None or gpu_file(given.gpu).name == gpu_file(one.gpus[one.gpu[own][0]]).name
-        for row in scored(
-            name, part, one.where(own), _constants(given, name, one, own), regimes, given.orders
+        for row in (
+            scored(name, part, one.where(own), _constants(given, name, one, own), regimes, given.orders)
+            if given.source is None
+            else from_source(name, part, one.where(own), _constants(given, name, one, own), given.source)
         )
     ]
     if given.json:
@@ -83,6 +105,66 @@ def scored(
                 tops = {key: one for key, one in scores(times, order[places]).items() if "top" in key}
                 rows.append({**of, "regime": f"{regime}, {by}", **tops})
     return rows
+
+
+def from_source(
+    name: str, part: str, own: Timed, constants: Constants, problems: int
+) -> list[dict[str, Any]]:
+    """Rows of a sample: by the closed form, and by the phase model of the template's machine code."""
+    if not of_products(own):
+        return []
+    times = _sampled(own, problems)
+    launch = float(constants.launch + constants.events)
+    read = launch + _read(times, gpu_file(own.gpus[times.gpu[0]]))
+    both = np.isfinite(read)
+    ways = {"closed form": times.predict(constants), "phase, from source": read}
+    return [
+        {"file": name, "gpu": part, "regime": way, **scores(times.where(both), predicted[both])}
+        for way, predicted in ways.items()
+    ] + [{"file": name, "gpu": part, "regime": "not read", "rows": int((~both).sum())}]
+
+
+def _sampled(table: Timed, problems: int) -> Timed:
+    """Some candidates that ran of some problems, at random."""
+    random = np.random.default_rng(0)
+    ran = np.flatnonzero(np.isfinite(table.seconds))
+    drawn = random.permutation(np.unique(table.problem[ran]))[:problems]
+    rows = [random.permutation(ran[table.problem[ran] == problem])[:SAMPLED] for problem in drawn]
+    return table.where(np.concatenate(rows))
+
+
+def _read(table: Timed, file: GpuFile) -> np.ndarray:
+    """Times by the phase model of Inductor's template, in s; NaN of what was not read."""
+    times = np.full(len(table), np.nan)
+    kinds = np.array([one.operands for (one,) in table.problems])[table.problem]
+    for kind in sorted(set(kinds.tolist())):
+        rows = np.flatnonzero(kinds == kind)
+        products = [table.problems[place][0] for place in table.problem[rows].tolist()]
+        columns = (*np.array([_sizes(product) for product in products]).T, *table.configurations[rows].T)
+        launch: dict[str, np.ndarray] = dict(zip((*SIZES, *TILE), columns, strict=True))
+        kernel = load(
+            Path(__file__).with_name("inductor_mm.py"),
+            Given(
+                function="product",
+                grid=("cdiv(M, BLOCK_M) * cdiv(N, BLOCK_N)",),
+                signature=tuple(f"*{argument}" for argument in TYPES[kind]),
+                arguments=("M * K", "K * N", "M * N"),
+                tuned=tuple((key, tuple(np.unique(values).tolist())) for key, values in launch.items()),
+                defines=(("PRECISION", repr("tf32" if kind == "tf32" else "ieee")),),
+            ),
+        )
+        times[rows] = predict(SourceKernel(kernel), file, launch).seconds
+    return np.where(times < np.inf, times, np.nan)
+
+
+def _sizes(product: Product) -> tuple[int, ...]:
+    """Those of a product and the strides of both operands, by row and column."""
+    shapes = ((product.tokens, product.depth), (product.depth, product.columns))
+    strides = [
+        (stride or shape[1], 1) if layout == "row" else (1, stride or shape[0])
+        for shape, layout, stride in zip(shapes, product.layouts, product.strides, strict=True)
+    ]
+    return product.tokens, product.columns, product.depth, *strides[0], *strides[1]
 
 
 def _others(table: Timed) -> dict[str, np.ndarray]:

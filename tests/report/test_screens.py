@@ -26,10 +26,11 @@ kernels show {kernel}
 measure space transpose --sample 1 --dry-run --arch 90
 models
 models show volkov
+models aspects
 occupancy-curve {kernel} --gpu a100 -m roofline
 prune {kernel} --gpu a100 -m roofline
 report {times} --kernel {kernel} --gpu a100
-reproduce kothapalli
+reproduce kothapalli --differing
 search {kernel} --gpu a100 -m roofline --trials 3 --storage none
 simulate {kernel} --gpu a100 --warps 2
 table {kernel} --gpu a100 --for n=1048576

@@ -71,7 +71,7 @@ def test_a_wide_table_has_all_columns(on_terminal):
 
 def test_words_are_not_broken(on_terminal):
     fields = ["limits.shared_bytes_per_block", "clock"]
-    rows = [{"field": field, "rule": "one two three " * len(field), "source": field * 60} for field in fields]
+    rows = [{"field": field, "rule": "one two three " * len(field), "detail": field * 60} for field in fields]
     lines = on_terminal(rows, 60)
     assert any(line.split()[:2] == ["limits.shared_bytes_per_block", "one"] for line in lines)
 

@@ -15,7 +15,8 @@ from dse.explore.matrix import prior as _prior
 from dse.explore.matrix.prior import Prior
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix import constants as _constants
-from dse.models.matrix.attention import Attention, AttentionCase, buffer_bytes
+from dse.models.matrix.attention import Attention, AttentionCase
+from dse.models.matrix.attention import possible as attention_possible
 from dse.models.matrix.attention import seconds as attention_seconds
 from dse.models.matrix.case import BACK_TO_BACK, BETWEEN_EVENTS, Case, Timing
 from dse.models.matrix.configuration import Configuration, as_dict, space
@@ -64,10 +65,9 @@ def attend(
     case, tile = AttentionCase.of([attention]), Configuration.of(configurations)
     constants = _constants.fitted(bool(file.gpu.gfx))
     times = _attention_seconds(machine, case, tile, constants, BETWEEN_EVENTS)[0]
-    rows, columns, stages = configurations[:, [0, 1, 5]].T
     size = OPERANDS[attention.operands].activation_bytes
-    asked = buffer_bytes((rows, columns, np.maximum(stages - 1, 1)), attention.head_dim, size)
-    return np.where(asked <= float(file.gpu.limits.shared_bytes_per_block), np.asarray(times), np.inf)
+    fits = attention_possible(file.gpu, attention.head_dim, size, configurations)
+    return np.where(fits, np.asarray(times), np.inf)
 
 
 def bound(

@@ -90,14 +90,15 @@ class Timed:
         return fits
 
     def _attentions_fit(self) -> Bool[np.ndarray, " rows"]:
-        limits = [float(gpu_file(name).gpu.limits.shared_bytes_per_block) for name in self.gpus]
-        sizes = [
-            (problem.head_dim, OPERANDS[problem.operands].activation_bytes) for (problem,) in self.problems
-        ]
+        sizes = [(one.head_dim, OPERANDS[one.operands].activation_bytes) for (one,) in self.problems]
         depth, size = np.array(sizes)[self.problem].T
-        rows, columns, stages = self.configurations[:, [0, 1, 5]].T
-        asked = attention.buffer_bytes((rows, columns, np.maximum(stages - 1, 1)), depth, size)
-        return asked <= np.array(limits)[self.gpu]
+        fits = np.zeros(len(self), bool)
+        for place, name in enumerate(self.gpus):
+            own = self.gpu == place
+            fits[own] = attention.possible(
+                gpu_file(name).gpu, depth[own], size[own], self.configurations[own]
+            )
+        return fits
 
     def predict(self, constants: Constants) -> Float[np.ndarray, " rows"]:
         """Predicted times in s, infinite where one does not fit."""

@@ -3,14 +3,16 @@
 A pass multiplies queries by a tile of keys, takes the softmax (an exponential of the special function units
 and a few instructions a score), and multiplies by a tile of values. Products and softmax add up where each
 warp does both in turn (FlashAttention 2, Triton), and overlap well where warp groups take turns
-(FlashAttention 3). Causal: a block stops at its diagonal. `visited`: keys that blocks of queries meet, the
-same for all, where a mask leaves out the others. Grouped heads share keys: `packed` rows of a block are
-queries of all heads of a group, as in decoding. Pages of keys cost a look-up each.
+(FlashAttention 3). Causal: a block stops at its diagonal, and SMs end apart. `visited`: keys that blocks of
+queries meet, the same for all, where a mask leaves out the others. Grouped heads share keys: `packed` rows of
+a block are queries of all heads of a group, as in decoding. Pages of keys cost a look-up each.
 
 Sources: Dao 2023 (FlashAttention 2: what a block does, 73 % of an A100, 35 % of an H100); Shah et al. 2024
-(FlashAttention 3: softmax and products by turns, 75 % of an H100). What a score's instructions take is not
-published: SLOTS and the exponent of overlap were chosen with those figures at hand. SETUP, FIRST and STORED
-were fitted to candidates of Inductor's flex attention on an A100 (AlnisM/autoheuristic-datasets).
+(FlashAttention 3: softmax and products by turns; Fig. 5, with FlashAttention 2 and Triton on an H100). What a
+score's instructions take is not published: SLOTS and the exponents of overlap were chosen with those figures
+at hand; so was that nothing of a softmax in turn is hidden on Hopper, whose products are short beside it.
+SETUP, FIRST and STORED were fitted to candidates of Inductor's flex attention on an A100
+(AlnisM/autoheuristic-datasets).
 """
 
 from collections.abc import Sequence
@@ -21,19 +23,22 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from dse.errors import DseError
 from dse.models.matrix.case import BACK_TO_BACK, Timing
 from dse.models.matrix.configuration import Configuration
 from dse.models.matrix.constants import Constants
-from dse.models.matrix.machine import RATES, SHARED_ROWS, Machine
+from dse.models.matrix.machine import RATES, SHARED_OPERANDS, SHARED_ROWS, Machine, at_least_one
 from dse.models.matrix.problem import OPERANDS
 from dse.models.matrix.time import overlap
+from dse.types import Gpu
 
 KINDS = ("bf16", "fp16", "tf32", "fp32")
-BY_TURNS = 2  # exponent of overlap of products and softmax; in turn nothing overlaps
-SLOTS = 5.0  # issue slots of a score; its exponential takes another pipe meanwhile
+BY_TURNS = 2  # exponent of overlap of products and softmax
+BESIDE = 1.1  # the same where each warp does both in turn, of blocks side by side; of one nothing overlaps
+UNEVEN = 2.0 / 3.0  # of a mean block: how far apart SMs end that had blocks of no keys to twice the mean
+SLOTS = 5.0  # issue slots of a score beside its exponential, which takes another pipe
 LANES, SCHEDULERS, LINE, COPY = 32.0, 4.0, 128.0, 16.0
 SETUP = 2.7  # copies whose addresses take as long as all else that a block does before its loop
 FIRST, STORED = 0.5, 0.12  # of first copies, which blocks beside hide; of a store, which others wait for
@@ -122,13 +127,25 @@ class AttentionCase(eqx.Module):
         )
 
 
-def buffer_bytes(tile: tuple[Any, ...], depth: Any, size: Any) -> Any:
-    """Shared memory of a block: queries, `buffers` tiles of keys and of values, and scores of four bytes.
+def buffer_bytes(tile: tuple[Any, ...], depth: Any, size: Any, from_shared: Any) -> Any:
+    """Shared memory of a block: queries, tiles of keys and of values, and scores of four bytes.
 
-    16-bit scores stay in registers. Works on NumPy's and JAX's arrays.
+    16-bit scores stay in registers. What tensor cores read from shared memory stays there until they have
+    multiplied it, in a buffer more. Works on NumPy's and JAX's arrays. **Source:** what Triton 3.9 compiles.
     """
-    rows, columns, buffers = tile
+    rows, columns, stages = tile
+    buffers = at_least_one(stages - 1 + from_shared)
     return (rows * depth + 2.0 * buffers * columns * depth) * size + rows * columns * 2.0 * (size - 2.0)
+
+
+def possible(
+    gpu: Gpu, depth: Any, size: Any, configurations: Int[np.ndarray, "configurations parameters"]
+) -> Bool[np.ndarray, " configurations"]:
+    """Whether the buffers of each configuration fit; `depth` and `size` of one head dimension, or of each."""
+    rows, columns, stages = configurations[:, [0, 1, 5]].T
+    from_shared = (int(gpu.compute_capability) in SHARED_OPERANDS) * (rows >= SHARED_ROWS)
+    asked = buffer_bytes((rows, columns, stages), depth, size, from_shared)
+    return asked <= float(gpu.limits.shared_bytes_per_block)
 
 
 def seconds(
@@ -138,31 +155,40 @@ def seconds(
     constants: Constants,
     timing: Timing = BACK_TO_BACK,
     by_turns: bool = False,
+    from_registers: bool = False,
 ) -> Float[Array, "*#batch"]:
     """Predict the time of a launch, in s.
 
-    `tile` has rows of queries and columns of keys. **Shapes:** broadcast; attentions × configurations.
+    `tile` has rows of queries and columns of keys. `by_turns`: as FlashAttention 3. `from_registers`: as
+    FlashAttention 2, on every GPU, with queries read from shared memory in each pass.
+
+    **Shapes:** broadcast; attentions × configurations.
     """
     k, bm, bn, d, size = constants, tile.rows, tile.columns, case.depth, case.size
-    from_shared = (machine.shared_operands > 0) & (bm >= SHARED_ROWS) & (case.runs_at["fp32"] == 0.0)
+    hopper = machine.shared_operands > 0
+    from_shared = hopper & (bm >= SHARED_ROWS) & (case.runs_at["fp32"] == 0.0) & (not from_registers)
     rate = reduce(jnp.add, (case.runs_at[name] * machine.mma[name] for name in RATES))
-    fed = machine.mma_warp / 2048.0 * size / 2.0
-    out_of_registers = jnp.maximum(rate, jnp.where(case.runs_at["fp32"] > 0.0, 0.0, fed)) / jnp.minimum(
+    by_warp = machine.mma_warp / 2048.0 * size / 2.0
+    out_of_registers = jnp.maximum(rate, jnp.where(case.runs_at["fp32"] > 0.0, 0.0, by_warp)) / jnp.minimum(
         k.mma, 1.0
     )
     products = 2.0 * bm * bn * d * jnp.where(from_shared, rate / jnp.minimum(k.wgmma, 1.0), out_of_registers)
-    softmax = bm * bn / LANES * jnp.maximum(machine.convert, SLOTS / SCHEDULERS)
+    exponentials, others = machine.convert, SLOTS / SCHEDULERS
+    together = jnp.maximum(exponentials, others)
+    score = together if by_turns else jnp.where(hopper, exponentials + others, together)
+    softmax = bm * bn / LANES * score
     by_warps = jnp.clip(bm / 16.0, 1.0, tile.warps)
     readers = jnp.where(from_shared, jnp.maximum(bm / SHARED_ROWS, 1.0) * k.wgmma_reads, by_warps)
-    shared = (readers + 1.0) * 2.0 * bn * d * size / LINE / k.shared
+    queries = bm * d * jnp.where(from_shared, k.wgmma_reads, float(from_registers))
+    shared = ((readers + 1.0) * 2.0 * bn * d + queries) * size / LINE / k.shared
 
     tiles = jnp.ceil(case.rows / bm)
     blocks = case.blocks * tiles
     diagonal = case.past + bm * (tiles + 1.0) / 2.0 + bn / 2.0  # keys of the average block, whole tiles
     met = jnp.where(case.causal > 0.0, jnp.minimum(diagonal, case.met), case.met)
     passes = jnp.maximum(met / bn, 1.0)
-    buffers = jnp.maximum(tile.stages - 1.0, 1.0)
-    kept = buffer_bytes((bm, bn, buffers), d, size) + machine.shared_reserved
+    kept = buffer_bytes((bm, bn, tile.stages), d, size, jnp.where(from_shared, 1.0, 0.0))
+    kept = kept + machine.shared_reserved
     threads = LANES * tile.warps
     wanted = bm * (d + bn) / threads + k.registers
     most = jnp.minimum(machine.registers_a_thread, machine.registers / threads)
@@ -170,9 +196,14 @@ def seconds(
     resident = machine.registers / (jnp.minimum(wanted, most) * threads)
     resident = jnp.minimum(machine.shared_bytes / kept, resident)
     resident = jnp.maximum(jnp.floor(jnp.minimum(resident, machine.warps / tile.warps)), 1.0)
-    on_sm = jnp.ceil(blocks / machine.sms)
+    share = blocks / machine.sms
+    on_sm = jnp.ceil(share)
+    uneven = (case.causal > 0.0) & (tiles > 1.0)
+    on_sm = jnp.where(uneven, jnp.maximum(share, 1.0) + UNEVEN * jnp.minimum(resident, share), on_sm)
 
-    busy = overlap(BY_TURNS if by_turns else 1, products, softmax)
+    fed = jnp.where(hopper, overlap(k.sm_overlap, products, shared), products)
+    in_turn = jnp.where(hopper & (jnp.minimum(resident, on_sm) >= 2.0), BESIDE, 1.0)
+    busy = overlap(BY_TURNS if by_turns else in_turn, fed, softmax)
     busy = jnp.maximum(busy, shared) * spilling
     results = case.blocks * case.rows * d * size
     read = case.shared_keys * case.met / case.keys
@@ -181,7 +212,7 @@ def seconds(
     first = k.lookups * machine.l2_latency + latency
     looked_up = case.pages * bn * machine.l2_latency
     drained = k.barrier * jnp.where(from_shared, 2.0 * k.wgmma_barrier, 1.0)  # both products are waited for
-    alone = (busy if by_turns else (products + softmax) * spilling) + drained + looked_up
+    alone = (busy if by_turns else (fed + softmax) * spilling) + drained + looked_up
     waves = jnp.maximum(on_sm / resident, 1.0)
     store = k.store * (bm * d / 16.0 + 300.0)
     setup = k.setup * ((bm + 2.0 * bn) * d * size / COPY / threads + SETUP) * tile.warps / SCHEDULERS

@@ -154,13 +154,14 @@ def buffer_bytes(
     """
     rows, columns, depth, stages = tile
     ahead, weights = stages - 1 + from_shared + direct, stages - 1 + from_shared * (1 - converts) + direct
-    ahead = 1 + (_at_least_one(ahead) - 1) * (1 - waits[0])
-    weights = 1 + (_at_least_one(weights) - 1) * (1 - waits[1])
+    ahead = 1 + (at_least_one(ahead) - 1) * (1 - waits[0])
+    weights = 1 + (at_least_one(weights) - 1) * (1 - waits[1])
     padded = 1 + direct / 64
     return padded * depth * (rows * a * ahead + columns * (b * weights + 2 * from_shared * converts))
 
 
-def _at_least_one(number: Any) -> Any:
+def at_least_one(number: Any) -> Any:
+    """The number, or 1 where it is less: of NumPy's and JAX's arrays."""
     return (number + 1 + abs(number - 1)) / 2
 
 

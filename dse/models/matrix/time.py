@@ -17,7 +17,8 @@ MIT; vLLM's fused_moe kernel (Apache-2.0); Little 1961. Hopper converts fp8 that
 slowly: NVIDIA/cutlass issue 1986, triton-lang/triton pull request 4563. Tensor memory: NVIDIA, PTX ISA,
 tcgen05 (64 rows take half of its lanes), and what Triton 3.9 compiles for capability 10.0. Code of narrow
 copies: what it compiles of vLLM's kernel for capability 9.0, 4,980 instructions for 192 bytes of a thread; of
-these 2,765 are addresses and remainders before the loop, as are 426 of 640 for 24 copies.
+these 2,765 are addresses and remainders before the loop, as are 426 of 640 for 24 copies. What empties L2
+between launches: Triton's do_bench (MIT).
 """
 
 from functools import reduce
@@ -47,6 +48,8 @@ TENSOR_COLUMNS = 512.0  # of it, a block's sums take a power of two
 SETUP = 7.0  # copies whose addresses take as long as all else that a block does before its loop
 STORING = 22.0  # registers beside sums that leave tensor memory
 PORT = 64.0  # B a cycle that an SM takes from L2 at most
+HEAT = 0.3  # more time of tensor cores that always work, by power: cuBLAS keeps 0.73 of an A100's peak
+EMPTIED = 256e6  # B that are written between launches so that L2 holds none of the operands
 RUN = 1024.0  # B of a row asked for at a time, to which losses of pages are relative
 
 
@@ -105,6 +108,7 @@ def seconds(
     main_pass = _pass(machine, case, tile, block, grid, cold, k)
     first, sm = _sm(machine, case, tile, block, grid, main_pass, cold, k)
     dram = _dram(machine, case, tile, block, grid, main_pass, cold, k)
+    sm = _between_pauses(machine, case, timing, sm, overlap(k.overlap, sm, dram))
     without_rows = jnp.maximum(case.launched - case.row_tiles, 0.0) * grid.column_tiles
     idle = without_rows * k.idle_block / (machine.sms * grid.resident)
     launch = k.launch + timing.events * k.events + k.ramp * first / machine.clock
@@ -112,15 +116,31 @@ def seconds(
     return launch + overlap(k.overlap, sm, dram, fabric) + idle
 
 
+def _between_pauses(machine: Machine, case: Case, timing: Timing, sm: Array, time: Array) -> Array:
+    """Seconds of SMs, which constants know of launches back to back: tensor cores at work lower their clock.
+
+    While L2 is emptied between two launches they pause.
+    """
+    tensor = (1.0 - case.runs_at["fp32"]) * (1.0 - machine.amd) * _arithmetic(machine, case)
+    pause = timing.flushed * EMPTIED / machine.dram_bandwidth
+    time = jnp.maximum(time, tensor)
+    return jnp.maximum(sm * (1.0 + HEAT * tensor / (time + pause)) / (1.0 + HEAT * tensor / time), tensor)
+
+
+def _arithmetic(machine: Machine, case: Case) -> Array:
+    """Seconds of multiply-adds at their peak."""
+    return case.rows * case.columns * case.depth * _rate(machine, case) / machine.sms / machine.clock
+
+
 def roofline(machine: Machine, case: Case, timing: Timing = BACK_TO_BACK) -> Float[Array, "*#batch"]:
     """Bound the time from below, in s: arithmetic at its peak, or bytes at DRAM's.
 
     Operands that L2 may hold from the launch before count for nothing, but for a launch after it was emptied.
     """
-    arithmetic = case.rows * case.columns * case.depth * _rate(machine, case) / machine.sms / machine.clock
     operands = case.weights + case.activations
     results = case.rows * case.columns * case.result_bytes
-    return jnp.maximum(arithmetic, (operands * timing.flushed + results) / machine.dram_bandwidth)
+    memory = (operands * timing.flushed + results) / machine.dram_bandwidth
+    return jnp.maximum(_arithmetic(machine, case), memory)
 
 
 def _rate(machine: Machine, case: Case) -> Array:

@@ -180,7 +180,7 @@ def test_derivatives_by_one_number():
         jax.grad(lambda x: gpu.replace({"limits.warps_per_sm": x}).gpu.clock)(32.0)
 
 
-def test_derivatives_are_those_of_differences():
+def test_derivatives_are_those_of_differences(toy_kernel):
     """By every number of the file, where the model is smooth. Slopes of all models are in their contract."""
     with in_64_bits():
         gpu = gpus.load(A100, np.float64)
@@ -188,8 +188,8 @@ def test_derivatives_are_those_of_differences():
         names, x = sorted(gpu.numbers), jnp.stack(leaves)
 
         def at(numbers):
-            launch = {"tile": 32, "rows": 8, "shared": 1, "padding": 1}
-            return dse.predict(jax.tree.unflatten(tree, list(numbers)), "transpose", launch, "volkov").seconds
+            gpu = jax.tree.unflatten(tree, list(numbers))
+            return dse.predict(gpu, toy_kernel, {"block": 32, "items": 2}, "transit").seconds
 
         steps = jnp.diag(1e-6 * x)
         up, down = jax.lax.map(jax.vmap(at), jnp.stack([x[None] + steps, x[None] - steps]))

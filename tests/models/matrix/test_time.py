@@ -226,11 +226,22 @@ def test_groups_of_as_many_rows_as_dies_share_least():
     assert eight > 2.0 * max(few, many)
 
 
+TIMINGS = (BACK_TO_BACK, BETWEEN_EVENTS)
+
+
 def test_launches_between_events_take_longer():
-    products = [Product(16, 4096, 4096), Product(4096, 4096, 4096)]
-    warm, cold = (predict([A100], products, TABLE, fitted(), one) for one in (BACK_TO_BACK, BETWEEN_EVENTS))
+    products = [Product(16, 4096, 4096), Product(4096, 4096, 4096, operands="fp32")]
+    warm, cold = (predict([A100], products, TABLE, fitted(), one) for one in TIMINGS)
     there = np.isfinite(warm)
     assert (cold[there] > warm[there] + 2e-6).all()
+
+
+def test_tensor_cores_that_pause_between_launches_keep_their_clock():
+    products = [Product(size, size, size) for size in (4096, 16384)]
+    tile = np.array([[128, 128, 32, 8, 4, 4]])
+    warm, cold = (predict([A100], products, tile, fitted(), one)[0, :, 0] for one in TIMINGS)
+    assert cold[0] < warm[0]  # 256 MB are written in a quarter of its time
+    assert 0.99 < cold[1] / warm[1] < 1.01
 
 
 def test_narrow_copies_are_slow():

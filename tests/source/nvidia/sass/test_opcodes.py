@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from dse.source.machine.recorded import PIPES
 from dse.source.nvidia.sass.listing import parse
-from dse.source.nvidia.sass.opcodes import OPCODES, PIPES, Opcode, opcode
+from dse.source.nvidia.sass.opcodes import OPCODES, Opcode, opcode
 from dse.source.nvidia.sass.operands import PT, UPT, B, operand
 from dse.source.nvidia.sass.program import SassProgram, program
 
