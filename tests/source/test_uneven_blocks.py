@@ -58,7 +58,8 @@ PROVEN: dict[str, tuple[str, Callable[..., Any], Dimensions]] = {
         lambda b, c, t: 20 * ((b * 16 + t % 16 < 1501) & (c * 4 + t // 16 < 1503)),
         SQUARE,
     ),
-    "groups": ("b / 4096 == 2 ? 300 : 10", lambda b, c, t: np.where(b // 4096 == 2, 300, 10), ROW),
+    "every_64th": ("b % 64 == 0 ? 1000 : 10", lambda b, c, t: np.where(b % 64, 10, 1000), ROW),
+    "groups": ("b / 4096 == 2 ? 300 : 10", lambda b, c, t: np.where(b // 4096 == 2, 300, 10), WIDE),
 }
 UNKNOWN = {
     "every_1000th": "b % 1000 == 7 ? 10000 : 10",
