@@ -242,7 +242,7 @@ def _pipe(row: Opcode, modifiers: tuple[str, ...], arch: int) -> Pipe:
     Their rate is 16 a cycle, that of the special function units, where float64 has a whole pipe, else that of
     float64, 2 or 4 (CUDA C++ Programming Guide, arithmetic throughput, conversions of 64-bit types).
     """
-    wide = row.pipe == "sfu" and not set("".join(row.kinds(modifiers))).isdisjoint("UID")
+    wide = row.pipe == "sfu" and max(row.widths(modifiers, 1)[0], *row.widths(modifiers, 1)[1]) > 1
     return "fp64" if wide and arch not in _WHOLE_FP64 else row.pipe
 
 
