@@ -28,11 +28,13 @@ from dse.hardware.gpus import GpuFile, load
 from dse.kernels.description import Description
 from dse.models import DEFAULT
 from dse.source.cache import Cache
-from dse.source.kernel import SourceKernel, architecture
+from dse.source.contract import Failure
+from dse.source.kernel import SourceKernel
 from dse.source.launches import configurations
 from dse.source.nvidia.arguments import as_launched
-from dse.source.nvidia.compile.contract import Compiled, Failure
-from dse.source.nvidia.source import Job, compiled, resources, source_of
+from dse.source.nvidia.compile.contract import Compiled
+from dse.source.nvidia.source import architecture, resources, source_of
+from dse.source.profiles import Job, compiled
 from dse.source.readers.triton_call import of_call
 
 HELION = "helion==1.5.*"

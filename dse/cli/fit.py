@@ -105,5 +105,5 @@ def fit(
     for name, untold in calibration.untold().items():
         of = f" of {name}" if len(files) > 1 else ""
         finding += f"; not determined by the data{of}: {', '.join(untold)}" if untold else ""
-    then = f"dse rank {kernel[0]} -g {out}" if out else "-o FILE.toml writes the GPU with what is determined"
+    then = f"dse rank {kernel[0]} -g {out}" if out else "-o FILE.toml writes the GPU"
     screen.conclude(finding, sure=calibration.worth, wrote=out, then=then)

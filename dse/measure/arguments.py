@@ -12,9 +12,10 @@ from dse.measure.checking import Reference
 from dse.measure.device import Argument, Device, LoadedCode
 from dse.measure.job import TimingJob
 from dse.measure.reference import REFERENCES
+from dse.source.contract import Passed
 from dse.source.launches import Argument as Given
 from dse.source.launches import Array, Descriptor
-from dse.source.nvidia.compile.contract import Compiled, Passed
+from dse.source.nvidia.compile.contract import Compiled
 
 _SCRATCH = -1  # in the place of an argument's
 _AT_A_TIME = 2**20  # elements

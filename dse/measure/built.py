@@ -19,7 +19,8 @@ from dse.data.safe_readers import Members
 from dse.errors import DseError
 from dse.kernels.description import Description
 from dse.source.cache import key
-from dse.source.nvidia.compile.contract import Compiled, Failure, Launched, Passed
+from dse.source.contract import Failure, Launched, Passed
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.sass import elf
 
 Number = int | float

@@ -15,8 +15,9 @@ from dse.core.cluster import processors
 from dse.core.parallel import each
 from dse.core.version import __version__
 from dse.source.cache import Cache, key
+from dse.source.contract import Failure, Settings, Source, lasting
 from dse.source.kept import pack, unpack
-from dse.source.nvidia.compile.contract import Compiled, Failure, Settings, Source, lasting
+from dse.source.nvidia.compile.contract import Compiled
 
 _AHEAD = 8  # configurations for each process
 _OTHERS = 2  # processors for the processes that use what is compiled

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dse.source.contract import Failure
 from dse.source.launches import Configuration
-from dse.source.nvidia.compile.contract import Compiled, Failure
+from dse.source.nvidia.compile.contract import Compiled
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,9 @@ from dse.measure.job import TimingJob
 from dse.measure.journal import Journal, Row
 from dse.measure.reference import REFERENCES
 from dse.measure.timing import TimingBench, TimingSettings
+from dse.source.contract import Failure, Settings, Source
 from dse.source.launches import Array, Configuration, configurations
-from dse.source.nvidia.compile.contract import Compiled, Failure, Settings, Source
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compiler
 from dse.source.nvidia.source import source_of
 from dse.types import Gpu

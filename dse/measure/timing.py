@@ -18,8 +18,9 @@ from dse.measure.checking import CheckedLaunch
 from dse.measure.device import Argument, Device, DeviceError, LoadedCode
 from dse.measure.job import TimingJob
 from dse.measure.statistics import repeat, variation
+from dse.source.contract import Failure
 from dse.source.nvidia.arguments import as_launched
-from dse.source.nvidia.compile.contract import Compiled, Failure
+from dse.source.nvidia.compile.contract import Compiled
 
 Row = dict[str, Any]
 

@@ -18,28 +18,17 @@ from dse.errors import DseError, InputWarning
 from dse.kernels.counts import Alias, Counted, Estimates, KnownBatch, Number, sizes_of
 from dse.kernels.description import Description, evaluated_names
 from dse.source.cache import Cache
+from dse.source.contract import Failure, Source
 from dse.source.estimate.active_sampling import choose
 from dse.source.estimate.estimate import estimate
 from dse.source.estimate.features import known
 from dse.source.estimate.partition import FEWEST
 from dse.source.launches import check_threads, configurations
 from dse.source.machine.blocks import TOLERANCE
-from dse.source.nvidia.compile import nvrtc
-from dse.source.nvidia.compile.contract import Failure, Source
-from dse.source.nvidia.source import KernelProfile, characterise_all, source_of
+from dse.source.nvidia.source import CUDA
+from dse.source.profiles import KernelProfile, Toolchain
 from dse.source.warps import NOTHING, stacked, to_kernel
 from dse.types import Gpu, Kernel, Resources
-
-
-@dataclass(frozen=True)
-class Toolchain:
-    """The tools of one vendor that turn source into counts."""
-
-    source_of: Callable[[Description], Any]  # a Source
-    architecture: Callable[[Gpu, Any], int]  # that a source is compiled for
-    characterise_all: Callable[
-        ..., list[KernelProfile | Failure]
-    ]  # as `dse.source.nvidia.source.characterise_all`
 
 
 def of_cuda(gpu: Gpu) -> Toolchain:
@@ -121,7 +110,7 @@ class SourceKernel:
         """Compile and execute configurations for each GPU: all, or `compiled` of them.
 
         **Shapes:** as `dse.kernels.counts.Counts.count`.
-        **Raises:** DseError as `dse.source.nvidia.source.characterise_all`; if `compiled` is too few, if no
+        **Raises:** DseError as `Toolchain.characterise_all`; if `compiled` is too few, if no
         configuration can be read, or if nothing compiles for a GPU.
         """
         by_gpu = [
@@ -238,26 +227,6 @@ def _failures(read: Mapping[int, KernelProfile | Failure]) -> dict[int, str]:
 
 def _messages(read: Mapping[int, KernelProfile | Failure]) -> Iterator[str]:
     return (result.message for result in read.values() if isinstance(result, Failure))
-
-
-def architecture(gpu: Gpu, source: Source | None = None) -> int:
-    """Return the architecture to compile for: 80 for a GPU of compute capability 8.0.
-
-    **Raises:** DseError for one that the compiler of the source, by default NVRTC, does not know.
-    """
-    arch = int(gpu.compute_capability)
-    known_ones = nvrtc.architectures() if source is None else source.architectures()
-    if arch not in known_ones:
-        lowest, highest = min(known_ones) / 10, max(known_ones) / 10
-        compiler = nvrtc.compiler() if source is None else source.compiler
-        raise DseError(
-            f"gpu: compute capability: found {arch / 10 if arch else 'none'}, expected one from {lowest} to"
-            f" {highest}, which {compiler} compiles for"
-        )
-    return arch
-
-
-CUDA = Toolchain(source_of, architecture, characterise_all)
 
 
 def knows_blocks(source: Source) -> bool:

@@ -1,6 +1,7 @@
 """Chooses what compiles and counts a kernel for a GPU: CUDA's compilers for NVIDIA's, clang for AMD's."""
 
-from dse.source.kernel import CUDA, Toolchain
+from dse.source.nvidia.source import CUDA
+from dse.source.profiles import Toolchain
 from dse.types import Gpu
 
 

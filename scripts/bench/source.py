@@ -41,7 +41,7 @@ from dse.source.nvidia.arguments import as_launched
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compiler
 from dse.source.nvidia.sass.disassemble import disassemble
-from dse.source.nvidia.source import characterise_all, source_of
+from dse.source.nvidia.source import CUDA, source_of
 from dse.source.nvidia.source import executed as execute
 
 GPU = "a100-pcie-40gb"
@@ -110,7 +110,7 @@ def compiling(number: int) -> dict[str, float]:
     for workers in sorted({1, processors()}):
         with tempfile.TemporaryDirectory() as folder:
             cache = Cache(Path(folder, "cache.sqlite"))
-            work = partial(characterise_all, source_of(description), ARCH, wanted, None, cache, workers)
+            work = partial(CUDA.characterise_all, source_of(description), ARCH, wanted, None, cache, workers)
             found[f"{workers} processes [s]"] = timed(work, time.perf_counter)[0]
     return {"configurations": number, **found}
 
@@ -125,9 +125,9 @@ def again() -> dict[str, float]:
     wanted, source = wanted[:4_000], source_of(description)
     with tempfile.TemporaryDirectory() as folder:
         cache = Cache(Path(folder, "cache.sqlite"))
-        characterise_all(source, ARCH, wanted, gpu, cache)
+        CUDA.characterise_all(source, ARCH, wanted, gpu, cache)
         seconds, _ = timed(
-            lambda: stack_profiles(characterise_all(source, ARCH, wanted, gpu, cache)),
+            lambda: stack_profiles(CUDA.characterise_all(source, ARCH, wanted, gpu, cache)),
             time.perf_counter,
         )
     return {"configurations": len(wanted), "from the cache [s]": seconds}
@@ -138,7 +138,7 @@ def predicting(number: int) -> dict[str, float]:
     description, gpu = kernels.load("transpose"), gpus.load(GPU).gpu
     parameters = valid(description, None, number)
     wanted = configurations(description, parameters, description.sizes(), gpu)
-    kernel, resources = stack_profiles(characterise_all(source_of(description), ARCH, wanted, gpu))
+    kernel, resources = stack_profiles(CUDA.characterise_all(source_of(description), ARCH, wanted, gpu))
     index = np.arange(MILLION) % len(wanted)
     kernel = jax.tree.map(lambda x: jnp.asarray(np.broadcast_to(x, len(wanted))[index], jnp.float32), kernel)
     resources = jax.tree.map(lambda x: jnp.asarray(np.broadcast_to(x, len(wanted))[index]), resources)

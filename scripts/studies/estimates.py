@@ -28,13 +28,13 @@ from dse.kernels.description import Description, evaluated_names
 from dse.models import DEFAULT, get
 from dse.report.numbers import json_text
 from dse.report.show import show
+from dse.source.contract import Failure
 from dse.source.estimate.active_sampling import choose
 from dse.source.estimate.estimate import Estimate, estimate
 from dse.source.estimate.features import known
 from dse.source.kernel import SourceKernel, knows_blocks, stack_profiles
 from dse.source.launches import configurations
-from dse.source.nvidia.compile.contract import Failure
-from dse.source.nvidia.source import KernelProfile
+from dse.source.profiles import KernelProfile
 from dse.source.toolchain import toolchain
 from dse.source.warps import column_names, phases_of, stacked, to_kernel
 from dse.types import Gpu, Kernel, Resources

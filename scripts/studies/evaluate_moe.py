@@ -18,6 +18,7 @@ import argparse
 import gzip
 import hashlib
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -206,6 +207,7 @@ def evaluate(folder: Path, told: Fits, shipped: bool = False, elsewhere: bool = 
 def _recorded(records: Sequence[Recorded], told: Fits, own: Trained | None) -> dict:
     depth, tiles = ({by: np.full(len(records), np.nan) for by in BY} for _ in range(2))
     tiles["default"] = np.array([_default_tile(one) == one.configuration[:3] for one in records], float)
+    tiles["again"] = _again(records)
     parts = np.array(_parts(records))
     for part in sorted(set(parts.tolist())):
         places = np.flatnonzero(parts == part)
@@ -224,6 +226,7 @@ def _recorded(records: Sequence[Recorded], told: Fits, own: Trained | None) -> d
         "w8a8": np.array([one.kernel == "w8a8" for one in records]),
         "16 bits": np.array([one.products[0].halves for one in records]),
         "8 bits": np.array([not one.products[0].halves for one in records]),
+        "tuned again": np.isfinite(tiles["again"]),
     }
     kinds |= {
         gpu: np.array([one.gpu == gpu for one in records]) for gpu in sorted({one.gpu for one in records})
@@ -237,6 +240,19 @@ def _recorded(records: Sequence[Recorded], told: Fits, own: Trained | None) -> d
         for name, chosen in kinds.items()
         if chosen.any()
     }
+
+
+def _again(records: Sequence[Recorded]) -> np.ndarray:
+    """The share of other tunings of the same case that found the recorded tile; NaN where there is none."""
+    tuned: dict[tuple, list[tuple]] = defaultdict(list)
+    for one in records:
+        tuned[one.gpu, one.kernel, one.products].append(one.configuration[:3])
+    share = []
+    for one in records:
+        tiles = tuned[one.gpu, one.kernel, one.products]
+        alike = tiles.count(one.configuration[:3]) - 1
+        share.append(alike / (len(tiles) - 1) if len(tiles) > 1 else np.nan)
+    return np.array(share)
 
 
 def _default_tile(record: Recorded) -> tuple[int, int, int]:

@@ -28,7 +28,7 @@ from dse.hardware import gpus
 from dse.report.show import progress, show
 from dse.source.kernel import SourceKernel
 from dse.source.nvidia.compile.nvrtc import compiler
-from dse.source.nvidia.source import KernelProfile
+from dse.source.profiles import KernelProfile
 
 
 def traffic(found: KernelProfile, name: str) -> float:

@@ -18,7 +18,7 @@ from dse.core.space.space import Space
 from dse.hardware import gpus
 from dse.report.show import progress, show
 from dse.source.kernel import SourceKernel
-from dse.source.nvidia.source import KernelProfile
+from dse.source.profiles import KernelProfile
 from dse.source.readers import load
 from dse.types import MMA
 

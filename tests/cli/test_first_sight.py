@@ -64,12 +64,14 @@ def test_what_no_chip_can_do_is_not_called_determined(run_dse, answer, toy_kerne
     rows = [f"{row['block']},{row['items']},{1e2 * row['time_s']}" for row in ranked if row["time_s"]]
     times.write_text("\n".join(["block,items,time_ms", *rows]))
     ask = ("fit", toy_kernel, "-g", "a100", "--measured", times, "--starts", "1")
-    lines = run_dse(*ask, "-m", "roofline", "--free", "clock").out.splitlines()
+    out = tmp_path / "fitted.toml"
+    lines = run_dse(*ask, "-m", "roofline", "--free", "clock", "-o", out).out.splitlines()
     [clock] = [line.split() for line in lines if line.strip().startswith("clock")]
     assert clock[-4:] == ["no", "at", "its", "bound"]
     assert float(clock[3]) == pytest.approx(1.3 * float(clock[2]), rel=1e-3)
     for text in ("0 of 1 fields determined", "doubtful: clock (at its bound)", "without bounds"):
         assert text in lines[-1]
+    assert "# As fitted, but doubtful: clock (at its bound)." in out.read_text()
 
 
 def test_a_part_of_what_is_kept_is_called_a_part(run_dse, toy_kernel, tmp_path):

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from dse.source.contract import Failure
 from dse.source.kept import unpack
-from dse.source.nvidia.compile.contract import Compiled, Failure
-from dse.source.nvidia.source import KernelProfile
+from dse.source.nvidia.compile.contract import Compiled
+from dse.source.profiles import KernelProfile
 
 HANGS_SECONDS = 20  # a loaded machine takes several
 KERNEL = "__global__ void k(float* a) { a[blockIdx.x * T + threadIdx.x] *= T; }\n"

@@ -13,8 +13,9 @@ from dse.errors import DseError
 from dse.hardware import gpus
 from dse.measure.built import BuiltCode, BuiltFile, BuiltSpace, code_of, digest_of, read, together, write
 from dse.measure.space import build, plan
+from dse.source.contract import Failure, Launched, Passed
 from dse.source.nvidia.compile import triton_function
-from dse.source.nvidia.compile.contract import Compiled, Failure, Launched, Passed
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.sass.elf import Binary
 
 GPU = gpus.load("h100-sxm").gpu

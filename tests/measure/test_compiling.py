@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from dse.measure.compiling import compile_all, compiled
+from dse.source.contract import Failure, Settings
 from dse.source.nvidia.compile.constants import Constants
-from dse.source.nvidia.compile.contract import Compiled, Failure, Settings
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import read_source
 
 TEXT = "__global__ void k(float* x) { x[threadIdx.x] = SIZE; }"

@@ -22,8 +22,8 @@ from dse.measure.job import TimingJob
 from dse.measure.journal import Journal
 from dse.measure.space import GpuProcess, SpacePlan, answer, measure, plan, store, work
 from dse.measure.timing import TimingSettings
+from dse.source.contract import Failure
 from dse.source.launches import Array
-from dse.source.nvidia.compile.contract import Failure
 
 GPU = gpus.load("a100").gpu
 NONE = Failure("compile error", "no")

@@ -10,8 +10,9 @@ import pytest
 from dse.measure.device import Device, DeviceError, LoadedCode, packed
 from dse.measure.job import TimingJob
 from dse.measure.timing import Row, TimingBench, TimingSettings
+from dse.source.contract import Failure, Launched, Passed
 from dse.source.launches import Array, Configuration, Descriptor
-from dse.source.nvidia.compile.contract import Compiled, Failure, Launched, Passed
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.sass.elf import Binary, Parameter
 
 WIDTH, HEIGHT = 64, 96

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from support.sass_code import bound
 
+from dse.source.caches.cache_model import Caches, Traffic, misses
 from dse.source.machine.blocks import Sample, representative
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.caches.cache_model import Caches, Traffic, misses
 from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.machine.state import Machine
 

@@ -10,8 +10,8 @@ from dse.core.landlock import confined
 from dse.core.processes import run
 from dse.errors import DseError
 from dse.source.amd.compile import source as clang
+from dse.source.contract import Failure
 from dse.source.nvidia.compile import nvrtc
-from dse.source.nvidia.compile.contract import Failure
 
 KERNEL = 'extern "C" __global__ void k(int* x) { *x = N; }\n'
 SPELLINGS = [

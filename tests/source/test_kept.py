@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.errors import InputWarning
+from dse.source.contract import Failure
 from dse.source.kept import pack, unpack
-from dse.source.nvidia.compile.contract import Failure
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from dse.evaluate.rank import configurations, rank
 from dse.hardware import gpus
 from dse.kernels.counts import Counted, KnownBatch
 from dse.source.cache import Cache
-from dse.source.kernel import SourceKernel, architecture
+from dse.source.kernel import SourceKernel
+from dse.source.nvidia.source import architecture
 
 A100 = gpus.load("a100-pcie-40gb")
 GPUS = gpus.stack([A100.gpu])

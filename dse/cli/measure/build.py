@@ -44,7 +44,7 @@ def build(
     from dse.measure import built
     from dse.measure.space import build as build_plan
     from dse.report.show import progress
-    from dse.source.kernel import architecture
+    from dse.source.nvidia.source import architecture
 
     if out.suffix.lower() != ".zip":
         raise DseError(f"{out}: suffix: found {out.suffix!r}, expected .zip")
@@ -70,7 +70,7 @@ def build(
 def _built_row(space: "BuiltSpace", arch: int) -> dict[str, Any]:
     from collections import Counter
 
-    from dse.source.nvidia.compile.contract import Failure
+    from dse.source.contract import Failure
 
     reasons = Counter(result.reason for result in space.made if isinstance(result, Failure))
     return {

@@ -140,7 +140,7 @@ def _dry_run_space(plan: "SpacePlan", arch: int) -> dict[str, Any]:
 
     from dse.measure.space import dry_run
     from dse.report.show import progress
-    from dse.source.nvidia.compile.contract import Failure
+    from dse.source.contract import Failure
 
     with progress(f"Compiling {title(plan)} for sm_{arch}", len(plan.parameters)) as advance:
         made = dry_run(plan, arch, advance)

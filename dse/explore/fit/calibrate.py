@@ -223,6 +223,9 @@ def write(calibration: Calibration, path: Path) -> None:
             comments.append(
                 f"As in the catalogue, since the data do not determine them: {', '.join(untold)}."
             )
+        if doubts := calibration.fit.doubts(number):
+            doubtful = ", ".join(f"{name} ({why})" for name, why in doubts.items())
+            comments.append(f"As fitted, but doubtful: {doubtful}.")
         gpu_text.write(target, header, records, comments)
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from dse.source.nvidia.compile.contract import Compiled, Failure
+from dse.source.contract import Failure
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import CudaSource, compile_source, read_source
 from dse.source.nvidia.sass.disassemble import disassemble
 from dse.source.nvidia.sass.listing import Listing

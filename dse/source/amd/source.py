@@ -1,10 +1,8 @@
-"""Compiles and executes configurations of a kernel for an AMD GPU, and keeps on disk what that gives."""
+"""Compiles and executes configurations of a kernel for an AMD GPU."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from math import prod
 from typing import Any
 
 from dse.core.processes import memory_limited
@@ -15,27 +13,16 @@ from dse.source.amd.compile.clang import clang, knows
 from dse.source.amd.compile.source import Built, HipSource, read_source
 from dse.source.amd.compile.triton import HipTritonSource
 from dse.source.amd.execute.interpret import execute
-from dse.source.amd.profile.characterise import ExecutedLaunch, counted
-from dse.source.amd.profile.warp import warp_counts
+from dse.source.amd.profile.characterise import ExecutedLaunch, counted, issue_slots
 from dse.source.amd.text import KernelArgument, Listing, parse
-from dse.source.cache import key
-from dse.source.kernel import Toolchain
-from dse.source.launches import Configuration, build_of, unstated, unstated_numbers
+from dse.source.contract import Failure
+from dse.source.launches import Configuration, build_of, no_contents, unstated, unstated_numbers
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.arguments import arguments_of, as_launched
-from dse.source.nvidia.compile.contract import Failure
 from dse.source.nvidia.compile.declared import Declared, parameters_of
 from dse.source.nvidia.compile.triton import has_fractions, with_scratch
 from dse.source.nvidia.sass.elf import Parameter
-from dse.source.nvidia.source import (
-    Job,
-    KernelProfile,
-    characterise_all,
-    compiled,
-    keep,
-    no_contents,
-    not_executed,
-)
+from dse.source.profiles import Job, KernelProfile, Toolchain, asked_of, compiled, executed_each
 from dse.types import Gpu, Resources
 
 RULES = "7"  # to be changed with how counts are computed from what was compiled: they are kept
@@ -65,20 +52,14 @@ def architecture(gpu: Gpu, source: HipSource | HipTritonSource | None = None) ->
     return target
 
 
-def _characterise_batch(source: Any, job: Job) -> dict[str, KernelProfile | Failure]:
-    """Profile some configurations, by their keys, and keep the results."""
-    assert job.gpu is not None  # its turns and latencies time each wave
-    results: dict[str, KernelProfile | Failure] = {}
-    for name, made in compiled(replace(job, source=source), Built).items():
-        if isinstance(made, Failure):
-            results[name] = made
-            continue
-        try:
-            results[name] = executed(made, job.wanted[name], job.gpu, source)
-        except DseError as error:
-            results[name] = not_executed(error)
-    keep(job.cache, results)
-    return results
+def _profiled(job: Job) -> dict[str, KernelProfile | Failure]:
+    """Compile and execute some configurations."""
+    source: Any = job.source
+    gpu = job.gpu
+    assert gpu is not None  # its turns and latencies time each wave
+    return executed_each(
+        job, compiled(job, Built), lambda name, made: executed(made, job.wanted[name], gpu, source)
+    )
 
 
 def run_launch(
@@ -107,15 +88,8 @@ def executed(
     asked = resources(listing, configuration)
     check_stated(ran, declared_of(source, made), configuration)
     counts = counted(ran, asked)
-    return KernelProfile(
-        registers=listing.vgprs,
-        shared_bytes=int(asked.shared_bytes),
-        stack_bytes=listing.scratch_bytes,
-        spill_bytes=4 * listing.vgpr_spills,
-        compiler=made.compiler,
-        counts=counts,
-        numbers=warp_counts(counts),
-    )
+    spilled = 4 * listing.vgpr_spills
+    return KernelProfile.of(counts, asked, made.compiler, listing.scratch_bytes, spilled, issue_slots)
 
 
 def declared_of(source: HipSource | HipTritonSource, made: Built) -> Sequence[Declared]:
@@ -190,13 +164,7 @@ def names_kernel(kernel: str, symbol: str) -> bool:
 
 def resources(listing: Listing, configuration: Configuration) -> Resources:
     """Return what a launch asks for."""
-    fields: dict[str, Any] = {
-        "threads": prod(configuration.block),
-        "blocks": prod(configuration.grid),
-        "registers": listing.vgprs,
-        "shared_bytes": listing.lds_bytes + (configuration.shared_bytes or 0),
-    }
-    return Resources(**fields)
+    return asked_of(configuration, listing.vgprs, listing.lds_bytes)
 
 
 def launched(made: Built, listing: Listing, configuration: Configuration) -> Configuration:
@@ -229,11 +197,4 @@ def launch_of(listing: Listing, configuration: Configuration) -> LaunchArguments
     return LaunchArguments(configuration.grid, configuration.block, arguments)
 
 
-def _characterise_all(source: Any, *arguments: Any, **named: Any) -> list[KernelProfile | Failure]:
-    """Profile configurations as `dse.source.nvidia.source.characterise_all`; cached under RULES."""
-    by_rules = replace(source, digest=key(RULES, source.digest))
-    batch = partial(_characterise_batch, source)
-    return characterise_all(by_rules, *arguments, characterise_batch=batch, **named)
-
-
-AMD = Toolchain(source_of, architecture, _characterise_all)
+AMD = Toolchain(source_of, architecture, _profiled, RULES)

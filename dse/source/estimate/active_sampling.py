@@ -10,12 +10,12 @@ from collections.abc import Mapping
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from dse.source.contract import Failure
 from dse.source.estimate.classify import Kinds, fails, registers_of, spills, too_large
 from dse.source.estimate.features import KnownFacts
 from dse.source.estimate.partition import variants
 from dse.source.estimate.regression import FittedProcess
-from dse.source.nvidia.compile.contract import Failure
-from dse.source.nvidia.source import KernelProfile
+from dse.source.profiles import KernelProfile
 
 _ROUNDS = 4  # in which the second half of them is chosen
 _MOST_POINTS = 2048

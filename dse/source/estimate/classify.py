@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
+from dse.source.contract import Failure
 from dse.source.estimate.features import KnownFacts
 from dse.source.estimate.regression import FittedProcess, fitted
-from dse.source.nvidia.compile.contract import Failure
-from dse.source.nvidia.source import KernelProfile
+from dse.source.profiles import KernelProfile
 
 _JUMP = 0.4  # in the logarithm of registers, between two kinds
 

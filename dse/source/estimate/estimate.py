@@ -18,6 +18,7 @@ from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
 from dse.hardware import occupancy
+from dse.source.contract import Failure
 from dse.source.estimate.bank_layout import conflicts
 from dse.source.estimate.classify import (
     Kinds,
@@ -30,8 +31,7 @@ from dse.source.estimate.classify import (
 from dse.source.estimate.features import KnownFacts
 from dse.source.estimate.partition import CodeVariant, variants
 from dse.source.estimate.regression import fitted
-from dse.source.nvidia.compile.contract import Failure
-from dse.source.nvidia.source import KernelProfile
+from dse.source.profiles import KernelProfile
 from dse.source.warps import NOTHING, column_names, phases_of, stacked, to_kernel
 from dse.types import CLASSES, Limits, Resources
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from dse.source.contract import Source
 from dse.source.launches import Configuration
-from dse.source.nvidia.compile.contract import Source
 
 
 @dataclass(frozen=True)

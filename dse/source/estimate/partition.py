@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dse.source.contract import Failure
 from dse.source.estimate.features import KnownFacts
-from dse.source.nvidia.compile.contract import Failure
-from dse.source.nvidia.source import KernelProfile
+from dse.source.profiles import KernelProfile
 
 FEWEST = 8  # configurations to compile; fewer tell nothing of the others
 

@@ -18,10 +18,10 @@ from dse.source.amd.source import (
     run_launch,
     source_of,
 )
+from dse.source.contract import Failure
 from dse.source.explain.nvidia import configured, failed, tables
 from dse.source.machine.blocks import Sample
-from dse.source.nvidia.compile.contract import Failure
-from dse.source.nvidia.profile.characterise import Characterisation
+from dse.source.profile.characterise import Characterisation
 
 
 @dataclass(frozen=True)

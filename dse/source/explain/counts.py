@@ -12,11 +12,11 @@ from dse.core.progress import Progress, silent
 from dse.hardware.gpus import GpuFile
 from dse.hardware.occupancy import LIMITERS, possible, resident_blocks
 from dse.kernels.description import Description, describe
+from dse.source.contract import Failure
 from dse.source.explain.nvidia import configured, failed, phases
 from dse.source.kernel import stack_profiles, warn_of_blocks
 from dse.source.launches import check_threads, configurations
-from dse.source.nvidia.compile.contract import Failure
-from dse.source.nvidia.source import KernelProfile
+from dse.source.profiles import KernelProfile
 from dse.source.toolchain import toolchain
 from dse.source.warps import column_names
 from dse.types import CLASSES, TENSOR, Kernel, Resources

@@ -12,22 +12,22 @@ from dse.errors import DseError
 from dse.hardware import occupancy
 from dse.hardware.gpus import GpuFile
 from dse.kernels.description import Description, Number
-from dse.source.kernel import architecture
+from dse.source.contract import Failure, Source
 from dse.source.launches import Configuration, check_threads, configurations
 from dse.source.machine.blocks import Sample
+from dse.source.machine.recorded import PIPES
 from dse.source.nvidia.arguments import as_launched
-from dse.source.nvidia.compile.contract import Compiled, Failure, Source
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.graphs import graph_text
 from dse.source.nvidia.graphs.branches import branches
 from dse.source.nvidia.graphs.dependence import DependenceGraph, dependence_graph
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.profile import explain
-from dse.source.nvidia.profile.average_warp import warp_counts
-from dse.source.nvidia.profile.characterise import Characterisation
-from dse.source.nvidia.profile.single_warp import longest_warp
+from dse.source.nvidia.profile.walk import longest_warp
 from dse.source.nvidia.sass.disassemble import with_lines
-from dse.source.nvidia.sass.opcodes import PIPES
-from dse.source.nvidia.source import counted, resources, run_launch, source_of, unstated_number
+from dse.source.nvidia.source import architecture, counted, resources, run_launch, source_of, unstated_number
+from dse.source.profile import explain
+from dse.source.profile.average_warp import warp_counts
+from dse.source.profile.characterise import Characterisation
 from dse.source.warps import to_kernel
 
 Row = dict[str, Any]

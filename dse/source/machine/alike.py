@@ -44,7 +44,8 @@ class Followed(NamedTuple):
     exact: bool
 
 
-Follow = Callable[[Sequence[Dimensions]], Followed]  # runs blocks; raises Apart
+# Runs the first blocks of boxes of these sizes [boxes, 3]; raises Apart.
+Follow = Callable[[Sequence[Dimensions], np.ndarray], Followed]
 
 
 def boxes_of(grid: Dimensions, axes: Sequence[int], follow: Follow, most: int) -> Boxes:
@@ -59,7 +60,7 @@ def boxes_of(grid: Dimensions, axes: Sequence[int], follow: Follow, most: int) -
         starts, sizes = left[:, 0], left[:, 1]
         if len(left) + sum(len(boxes.sizes) for boxes in done) > most:
             break
-        seen = follow([(x, y, z) for x, y, z in starts.tolist()])
+        seen = follow([(x, y, z) for x, y, z in starts.tolist()], sizes)
         proven = sizes.copy()
         for axis, more in zip(axes, seen.more, strict=True):
             proven[:, axis] = np.minimum(more + 1, sizes[:, axis])

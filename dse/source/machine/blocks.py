@@ -140,7 +140,8 @@ class _Census:
                 self._take_over(boxes)
             else:
                 self.unseen = self.count - len(self.places)
-                self.doubtful = bool(boxes) and (self.alike or bool(self.kind.max() >= _STRATA))
+                few_kinds = not self.alike and bool(self.kind.max() < _STRATA)
+                self.doubtful = bool(boxes) and (self.count > 2 * _MOST or not few_kinds)
 
     def _take(self, count: int, control: Control) -> int:
         """Run this many blocks, or all if there are no more; return the pieces of code executed."""

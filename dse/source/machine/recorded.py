@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
@@ -10,6 +10,26 @@ from dse.hardware.coalescing import SECTOR
 from dse.source.machine.launch import LaunchArguments
 from dse.source.machine.thread_set import Lanes
 
+# What an instruction goes through.
+Pipe = Literal[
+    "fp32",
+    "fp16",
+    "fp64",
+    "int32",
+    "imul32",
+    "sfu",
+    "tensor",
+    "uniform",
+    "shared",
+    "global",
+    "local",
+    "constant",
+    "texture",
+    "barrier",
+    "control",
+    "other",
+]
+PIPES: tuple[Pipe, ...] = get_args(Pipe)
 # What is counted of a memory instruction, in this order: warps that execute it with a thread or more; sectors
 # of global and local memory; passes through the banks of shared memory, or lines of the others; threads.
 MEMORY_COUNTS = ("requests", "sectors", "passes", "threads")
@@ -61,6 +81,14 @@ class PhaseSpan:
 
     opened: int  # address of the barrier
     closed: int = -1
+
+
+class Estimated(NamedTuple):
+    """Trips of a loop that were not executed, and whose accesses depend on data."""
+
+    trips: int
+    spread: float  # of sectors and passes of the trips that were, largest less smallest over their mean
+    no_address: float  # share of the requests to global memory that are not in the streams
 
 
 @runtime_checkable

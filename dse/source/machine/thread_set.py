@@ -9,7 +9,7 @@ _BITS = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
 class Lanes:
     """A set of threads of the blocks that are run. Equal sets are one object while they are in use."""
 
-    __slots__ = ("_bits", "_warps", "mask", "shape", "threads", "total")
+    __slots__ = ("_bits", "_warps", "_warps_here", "mask", "shape", "threads", "total")
 
     def __init__(self, mask: np.ndarray, shape: tuple[int, int]) -> None:
         self.mask = mask  # [1 or blocks, threads]
@@ -18,6 +18,7 @@ class Lanes:
         self.threads = np.broadcast_to(counts, shape[:1]).astype(float)  # of each block
         self.total = int(counts.sum()) * (shape[0] // mask.shape[0])
         self._warps: np.ndarray | None = None
+        self._warps_here: np.ndarray | None = None
         self._bits: np.ndarray | None = None
 
     @property
@@ -26,10 +27,17 @@ class Lanes:
         return self.mask.reshape(self.mask.shape[0], -1, WARP)
 
     @property
+    def warps_here(self) -> np.ndarray:
+        """Tell which warps have a thread here: [1 or blocks, warps]"""
+        if self._warps_here is None:
+            self._warps_here = np.asarray(self.by_warp.any(-1))
+        return self._warps_here
+
+    @property
     def warps(self) -> np.ndarray:
         """Warps of each block that have a thread here: [blocks]"""
         if self._warps is None:
-            counts = np.count_nonzero(self.by_warp.any(-1), axis=1)
+            counts = np.count_nonzero(self.warps_here, axis=1)
             self._warps = np.broadcast_to(counts, self.shape[:1]).astype(float)
         return self._warps
 

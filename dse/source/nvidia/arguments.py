@@ -11,9 +11,10 @@ import numpy as np
 from dse.core.space.expression import parse
 from dse.errors import DseError
 from dse.kernels.description import Contents
+from dse.source.contract import Passed
 from dse.source.launches import Argument, Array, Configuration, Descriptor, Unstated
 from dse.source.machine.launch import LaunchArguments, TensorMap, UnknownArgument
-from dse.source.nvidia.compile.contract import Compiled, Passed
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.sass.elf import Parameter
 
 MAP_BYTES = 128  # of a tensor map

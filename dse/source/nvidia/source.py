@@ -1,67 +1,38 @@
-"""Compiles and executes configurations of a kernel's CUDA source, and keeps on disk what that gives.
-
-Several configurations go through one process together, since starting nvdisasm costs more than one of them.
-Machine code and what comes of executing it are kept apart.
-"""
+"""Compiles and executes configurations of a kernel for an NVIDIA GPU."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import jax
-import numpy as np
-
-from dse.core.cluster import processors
-from dse.core.parallel import each
 from dse.core.processes import OverLimit, memory_limited
-from dse.core.version import __version__
 from dse.errors import DseError
-from dse.hardware import occupancy
 from dse.kernels.description import Build, Description
-from dse.source.cache import Cache, key
-from dse.source.kept import pack, unpack
-from dse.source.launches import Argument, Configuration, build_of, name_of, unstated, unstated_numbers
+from dse.source.contract import Failure, Source
+from dse.source.launches import (
+    Argument,
+    Configuration,
+    build_of,
+    name_of,
+    no_contents,
+    unstated,
+    unstated_numbers,
+)
 from dse.source.machine.blocks import Sample
 from dse.source.nvidia.arguments import as_launched, launch_of
-from dse.source.nvidia.caches.cache_model import Traffic, caches_of, latency, misses, touched_bytes
 from dse.source.nvidia.compile import nvrtc, triton, triton_cache
-from dse.source.nvidia.compile.contract import STOPPED, Compiled, Failure, Source, lasting
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.declared import parameters_of
 from dse.source.nvidia.execute.moved_blocks import addresses_of
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.profile.average_warp import warp_counts
-from dse.source.nvidia.profile.characterise import Characterisation, prepare, run_sample, summary
-from dse.source.nvidia.profile.single_warp import timing
+from dse.source.nvidia.profile.characterise import prepare, run_sample, summary, touched_bytes
+from dse.source.nvidia.profile.walk import timing
 from dse.source.nvidia.sass.disassemble import disassemble_each
 from dse.source.nvidia.sass.listing import Listing
-from dse.source.warps import to_kernel
-from dse.types import Gpu, Kernel, Resources
-
-FORMAT = "23"  # to be changed with what is kept, and with how it is computed
-_BATCH = 16  # configurations that go through one process together, at most
-Code = TypeVar("Code")
-
-
-@dataclass(frozen=True)
-class KernelProfile:
-    """The resources and the counts of one configuration."""
-
-    registers: int  # of a thread
-    shared_bytes: int  # of a block
-    stack_bytes: int | None  # of a thread; None if recursion hides it
-    spill_bytes: int | None  # that a thread moves if each such instruction runs once; None if not known
-    compiler: str
-    counts: Characterisation  # `executed` is left out: it is as long as the code
-    numbers: np.ndarray  # of the average warp, a row as in `dse.source.warps`
-
-    @property
-    def warp(self) -> Kernel:
-        """The average warp: fields are NumPy scalars."""
-        return to_kernel(self.numbers)
+from dse.source.profile.characterise import Characterisation
+from dse.source.profiles import Job, KernelProfile, Toolchain, asked_of, compiled, executed_each, moved
+from dse.types import Gpu, Resources
 
 
 def source_of(description: Description) -> Any:  # a Source, whose compiler may be missing
@@ -86,111 +57,58 @@ def _triton(path: Path, build: Build) -> Source:
 _READERS: Mapping[str, Callable[[Path, Build], Source]] = {".py": _triton}  # others are CUDA
 
 
-def characterise_all(
-    source: Source,
-    arch: int,
-    wanted: Sequence[Configuration],
-    gpu: Gpu | None = None,
-    cache: Cache | None = None,
-    workers: int | None = None,
-    progress: Callable[[int], None] = lambda steps: None,
-    characterise_batch: "Callable[[Job], dict[str, KernelProfile | Failure]] | None" = None,
-) -> list[KernelProfile | Failure]:
-    """Profile each configuration, or take it from the cache. `progress` gets the steps just done.
+def architecture(gpu: Gpu, source: Source | None = None) -> int:
+    """Return the architecture to compile for: 80 for a GPU of compute capability 8.0.
 
-    With a `gpu`, whose fields are scalars, its caches and latencies are taken into account. Other compilers
-    than CUDA's have a `characterise_batch` of their own.
-
-    What stands against one configuration is its result: that the compiler refuses it, that an instruction is
-    not supported, that it does not end.
-
-    **Raises:** DseError for what is wrong with all: as its `compile`, `disassemble_each`, and of the cache.
+    **Raises:** DseError for one that the compiler of the source, by default NVRTC, does not know.
     """
-    cache = cache or Cache()
-    gpu = None if gpu is None else jax.tree.map(np.asarray, gpu)
-    same = (source.digest, str(arch), source.compiler, __version__, FORMAT, repr(jax.tree.leaves(gpu)))
-    keys = [key(*same, repr(configuration)) for configuration in wanted]
-    kept = {name: unpack(packed, KernelProfile, Failure) for name, packed in cache.get(keys).items()}
-    results = {name: result for name, result in kept.items() if result is not None}
-    missing = {
-        name: configuration for name, configuration in zip(keys, wanted, strict=True) if name not in results
-    }
-    workers = workers or processors()
-    size = max(1, min(_BATCH, -(-len(missing) // (4 * workers))))
-    names, done = list(missing), len(wanted) - len(missing)
-    progress(done)
-    jobs = [
-        Job(source, arch, gpu, cache, {name: missing[name] for name in names[first : first + size]})
-        for first in range(0, len(names), size)
-    ]
-
-    def batches_done(batches: int) -> None:
-        nonlocal done
-        now = len(wanted) - len(missing) + min(batches * size, len(missing))
-        progress(now - done)
-        done = now
-
-    for made in each(characterise_batch or _characterise_batch, jobs, workers, batches_done):
-        results |= made
-    return [results[name] for name in keys]
+    arch = int(gpu.compute_capability)
+    known_ones = nvrtc.architectures() if source is None else source.architectures()
+    if arch not in known_ones:
+        lowest, highest = min(known_ones) / 10, max(known_ones) / 10
+        compiler = nvrtc.compiler() if source is None else source.compiler
+        raise DseError(
+            f"gpu: compute capability: found {arch / 10 if arch else 'none'}, expected one from {lowest} to"
+            f" {highest}, which {compiler} compiles for"
+        )
+    return arch
 
 
-@dataclass(frozen=True)
-class Job:
-    """Some configurations, by their keys."""
-
-    source: Source
-    arch: int
-    gpu: Gpu | None
-    cache: Cache
-    wanted: Mapping[str, Configuration]
-
-
-def _characterise_batch(job: Job) -> dict[str, KernelProfile | Failure]:
+def _profiled(job: Job) -> dict[str, KernelProfile | Failure]:
+    """Compile and execute some configurations, which are disassembled together."""
     made_by_key = compiled(job, Compiled)
-    results: dict[str, KernelProfile | Failure] = {}
-    ready: dict[str, Compiled] = {}
-    for name, made in made_by_key.items():
-        if isinstance(made, Failure):
-            results[name] = made
-        elif made.adds_shared and job.wanted[name].shared_bytes is None:
-            stated = "shared memory whose size only the launch says"
-            message = (
-                f"{made.binary.kernel}: shared memory: found {stated}, expected its size (given.shared_bytes)"
-            )
-            results[name] = Failure("not executed", message)
-        elif made.binary.relocated:
-            where = made.binary.kernel
-            message = f"{where}: code: found addresses left open for loading, expected none"
-            results[name] = Failure("not executed", message)
-        else:
-            ready[name] = made
-    unread = {name: made.binary for name, made in ready.items() if made.listing is None}
+    unread = {
+        name: made.binary
+        for name, made in made_by_key.items()
+        if isinstance(made, Compiled) and made.listing is None and not _refused(made, job.wanted[name])
+    }
     listings = dict(zip(unread, disassemble_each(list(unread.values())), strict=True))
-    for name, made in ready.items():
+
+    def execute(name: str, made: Compiled) -> KernelProfile:
+        configuration = job.wanted[name]
+        if why := _refused(made, configuration):
+            raise DseError(why)
         listing = made.listing or listings[name]
         if isinstance(listing, OverLimit):
-            results[name] = not_executed(listing)
-            continue
-        try:
-            profile = executed(made, listing, as_launched(made, job.wanted[name]), job.gpu)
-            lacks = unstated_number(profile.counts, made, job.source, job.wanted[name].arguments)
-            lacks = lacks or unstated_array(profile.counts, made, job.source)
-            results[name] = Failure("not executed", lacks) if lacks else profile
-        except DseError as error:
-            results[name] = not_executed(error)
-    keep(job.cache, results)
-    return results
+            raise listing
+        profile = executed(made, listing, as_launched(made, configuration), job.gpu)
+        lacks = unstated_number(profile.counts, made, job.source, configuration.arguments)
+        if lacks := lacks or unstated_array(profile.counts, made, job.source):
+            raise DseError(lacks)
+        return profile
+
+    return executed_each(job, made_by_key, execute)
 
 
-def keep(cache: Cache, results: Mapping[str, KernelProfile | Failure]) -> None:
-    """Keep the results that are the same each time."""
-    cache.put({name: pack(result) for name, result in results.items() if lasting(result)})
-
-
-def not_executed(error: DseError) -> Failure:
-    """Return why a configuration that compiles has no counts."""
-    return Failure(STOPPED if isinstance(error, OverLimit) else "not executed", str(error))
+def _refused(made: Compiled, configuration: Configuration) -> str:
+    """Say why code cannot be executed, whatever it does; "" if it can."""
+    kernel = made.binary.kernel
+    if made.adds_shared and configuration.shared_bytes is None:
+        stated = "shared memory whose size only the launch says"
+        return f"{kernel}: shared memory: found {stated}, expected its size (given.shared_bytes)"
+    if made.binary.relocated:
+        return f"{kernel}: code: found addresses left open for loading, expected none"
+    return ""
 
 
 def unstated_number(
@@ -233,12 +151,6 @@ def unstated_array(counts: Characterisation, made: Compiled, source: Any) -> str
     return ""
 
 
-def no_contents(kernel: str, name: str, does: str) -> str:
-    """Say that a launch depends on an array whose contents are not stated."""
-    how = f"{name}=SIZE:int32:VALUES, an expression of index and random (given.arguments)"
-    return f"{kernel}: {name}: found no contents of the array, which {does}, expected {how}"
-
-
 def names_of(source: Any) -> Sequence[str]:
     """Name the arguments of a kernel, as far as its source does."""
     return source.names or [parameter.name for parameter in parameters_of(source) or ()]
@@ -248,57 +160,18 @@ _NUMBER = re.compile(r"argument (\d+)$")
 _CONTENTS = re.compile(r"contents of argument (\d+)")
 
 
-def compiled(job: Job, kind: type[Code]) -> dict[str, Code | Failure]:
-    """Compile, or take from the cache: apart from what is computed, since it serves every GPU of a kind.
-
-    `kind` is what the compiler of the source makes.
-    """
-    same = ("compiled", job.source.digest, str(job.arch), job.source.compiler, __version__, FORMAT)
-    settings = {
-        name: job.source.settings(configuration.defines, configuration.arguments)
-        for name, configuration in job.wanted.items()
-    }
-    digests = {name: key(*same, repr(some)) for name, some in settings.items()}
-    kept = job.cache.get(set(digests.values()))
-    made: dict[str, Any] = {}  # by digest
-    for name, digest in digests.items():
-        if digest not in made:
-            cached = unpack(kept[digest], kind, Failure) if digest in kept else None
-            if cached is None:
-                cached = job.source.compile(job.arch, settings[name])
-                if lasting(cached):
-                    job.cache.put({digest: pack(cached, smaller=True)})
-            made[digest] = cached
-    return {name: made[digest] for name, digest in digests.items()}
-
-
 def resources(made: Compiled, configuration: Configuration) -> Resources:
     """Return what a launch asks for."""
-    fields: dict[str, Any] = {
-        "threads": prod(configuration.block),
-        "blocks": prod(configuration.grid),
-        "registers": made.binary.registers,
-        "shared_bytes": made.binary.shared_bytes + (configuration.shared_bytes or 0),
-    }
-    return Resources(**fields)
+    return asked_of(configuration, made.binary.registers, made.binary.shared_bytes)
 
 
 def counted(
     machine: Machine, sample: Sample, made: Compiled, configuration: Configuration, gpu: Gpu
 ) -> Characterisation:
     """Count what the blocks of a sample did, with the caches and latencies of a GPU (scalars)."""
-    asked = resources(made, configuration)
-    touched = touched_bytes(machine, made.binary.stack_bytes)
-    caches = caches_of(gpu, int(asked.shared_bytes), int(resident_blocks(gpu, asked)), touched)
-    traffic = misses(machine, sample, caches, partial(addresses_of, machine))
-    times = timing(gpu, latency(sum(traffic.values(), Traffic()), gpu))
-    return summary(machine, sample, times, traffic)
-
-
-@jax.jit
-def resident_blocks(gpu: Gpu, asked: Resources) -> jax.Array:
-    """Return the blocks of a launch that the busiest SM holds at a time."""
-    return occupancy.launch(gpu, asked)[0].resident_blocks
+    asked, touched = resources(made, configuration), touched_bytes(machine, made.binary.stack_bytes)
+    traffic, of_load = moved(machine, sample, gpu, asked, touched, partial(addresses_of, machine))
+    return summary(machine, sample, timing(gpu, of_load), traffic)
 
 
 def run_launch(made: Compiled, listing: Listing, configuration: Configuration) -> tuple[Machine, Sample]:
@@ -317,16 +190,10 @@ def executed(
 
     **Raises:** DseError if it cannot be executed.
     """
-    binary = made.binary
     machine, sample = run_launch(made, listing, configuration)
     counts = summary(machine, sample) if gpu is None else counted(machine, sample, made, configuration, gpu)
-    counts = replace(counts, executed={})
-    return KernelProfile(
-        registers=binary.registers,
-        shared_bytes=binary.shared_bytes + (configuration.shared_bytes or 0),
-        stack_bytes=binary.stack_bytes,
-        spill_bytes=made.spill_bytes,
-        compiler=made.compiler,
-        counts=counts,
-        numbers=warp_counts(counts),
-    )
+    asked = resources(made, configuration)
+    return KernelProfile.of(counts, asked, made.compiler, made.binary.stack_bytes, made.spill_bytes)
+
+
+CUDA = Toolchain(source_of, architecture, _profiled)

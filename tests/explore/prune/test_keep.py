@@ -58,7 +58,9 @@ def measured(true, places):
     return {place: float(np.exp(true[place])) for place in places}
 
 
-DISTORTED = {  # log times for predicted and true ones; how many keep their promise, how many say why
+# Measured log times for predicted and true ones, calibration, risk; the share of spaces in which the promise
+# is kept, at least, and of those that say that the model is of little use.
+DISTORTED = {
     "as the surrogate has it": (lambda predicted, true: true, SHALLOW, 0.1, 0.8, 0.0),
     "off tenfold": (lambda predicted, true: predicted + 10 * (true - predicted), None, 0.05, 0.9, 0.5),
     "reversed": (lambda predicted, true: -14 - predicted + (true - predicted), None, 0.05, 0.9, 0.5),

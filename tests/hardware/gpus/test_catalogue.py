@@ -248,9 +248,14 @@ def test_data_sheets(name, sms, bandwidth, l2_mib, tflops):
         ("h20", 1850, {"fp16": 148, "fp8": 296}),
         ("b200", 1856, {"fp16": 2250, "fp8": 4500}),
         ("rtx_5090", 2407, {"fp16": 209.5, "fp16_fp16": 419, "fp8": 419, "tf32": 104.8}),
+        ("mi210", 1700, {"fp16": 181, "int8": 181, "fp32": 45.3, "fp64": 45.3}),
         ("mi250x", 1700, {"fp16": 191.5, "fp32": 47.9, "fp64": 47.9}),  # one of two dies
         ("mi300x", 2100, {"fp16": 1307.4, "tf32": 653.7, "fp32": 163.4, "fp8": 2614.9, "fp64": 163.4}),
+        ("mi325x", 2100, {"fp16": 1307.4, "tf32": 653.7, "fp8": 2614.9, "int8": 2614.9}),
+        ("mi355x", 2400, {"fp16": 2516.6, "fp8": 5033.2, "int8": 5033.2, "fp32": 157.3, "fp64": 78.6}),
         ("radeon_pro_w7800", 2525, {"fp16": 90.5, "int8": 90.5}),
+        # GPUOpen, Using the Matrix Cores of AMD RDNA 4: 1,024 and 2,048 a cycle and CU
+        ("rx_9070_xt", 2970, {"fp16": 194.6, "fp8": 389.3, "int8": 389.3}),
     ],
 )
 def test_peaks_of_the_tensor_cores(files, name, mhz, peaks):

@@ -6,7 +6,8 @@ import pytest
 
 from dse.measure.bench import benchmarks
 from dse.measure.bench.benchmarks import check, compiled, in_loop
-from dse.source.nvidia.compile.contract import Compiled, Failure
+from dse.source.contract import Failure
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.sass.listing import Listing, SassInstruction
 
 SOME = (

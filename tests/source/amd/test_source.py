@@ -15,10 +15,11 @@ from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import KnownBatch
 from dse.source.amd.source import AMD, architecture, names_kernel, source_of
 from dse.source.cache import Cache
-from dse.source.kernel import CUDA, SourceKernel
+from dse.source.contract import Failure
+from dse.source.kernel import SourceKernel
 from dse.source.launches import configurations
-from dse.source.nvidia.compile.contract import Failure
-from dse.source.nvidia.source import KernelProfile
+from dse.source.nvidia.source import CUDA
+from dse.source.profiles import KernelProfile
 from dse.source.readers.kernel import counts_of
 from dse.source.toolchain import toolchain
 
@@ -87,7 +88,9 @@ def test_the_occupancy_is_that_of_the_compiler(tmp_path: Path):
 
 def test_a_sweep_over_gpus_of_both_vendors(tmp_path: Path):
     transpose = kernels.load("transpose")
-    transpose = replace(transpose, space=transpose.space.with_values({"tile": (16,), "padding": (0,)}))
+    transpose = replace(
+        transpose, space=transpose.space.with_values({"tile": (16,), "padding": (0,), "rows": (1, 4)})
+    )
     kernel = counts_of(transpose, source=True)
     assert isinstance(kernel, SourceKernel)
     kernel = replace(kernel, cache=Cache(tmp_path / "cache"), workers=1)
@@ -118,16 +121,6 @@ def test_mangled_names_are_found():
     assert names_kernel("scale<4>", "_Z5scaleILi4EEvPf")
     assert names_kernel("own::scale", "_ZN3own5scaleEPf")
     assert not names_kernel("cale", "_Z5scalePf")
-
-
-def test_those_not_compiled_are_estimated(tmp_path: Path):
-    transpose = kernels.load("transpose")
-    kernel = SourceKernel(transpose, 10, Cache(tmp_path / "cache"), 1, toolchain)
-    counted = kernel.count(transpose.space.configurations({}), gpus.stack([W6600.gpu]))
-    assert counted.compiled == 10
-    assert isinstance(counted.batch, KnownBatch)
-    assert np.all(np.asarray(counted.batch.kernel.load_insts) > 0)
-    assert np.all(np.asarray(counted.batch.resources.registers) > 0)
 
 
 @pytest.mark.slow

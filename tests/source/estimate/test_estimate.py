@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 
 from dse.hardware import gpus, occupancy
+from dse.source.contract import Failure
 from dse.source.estimate.active_sampling import choose
 from dse.source.estimate.bank_layout import conflicts
 from dse.source.estimate.estimate import Estimate, estimate
 from dse.source.estimate.features import KnownFacts, known
 from dse.source.estimate.regression import fitted
 from dse.source.launches import Configuration
-from dse.source.nvidia.compile.contract import Failure
 from dse.source.nvidia.compile.nvrtc import CudaSource
-from dse.source.nvidia.profile.characterise import AccessCounts, Characterisation, PhaseCounts
-from dse.source.nvidia.source import KernelProfile
+from dse.source.profile.characterise import AccessCounts, Characterisation, PhaseCounts
+from dse.source.profiles import KernelProfile
 from dse.source.warps import NOTHING, column_names, row, stacked
 from dse.types import Resources
 
@@ -229,6 +229,26 @@ def test_smooth_numbers_are_close_and_say_how_close(guess: Estimate) -> None:
     assert len(errors["phases.0.insts"]) == len(guess.compiled)
     assert np.median(np.abs(errors["phases.0.insts"])) < 0.05
     assert np.abs(errors["work.fp32"]).max() < 1e-6
+
+
+def test_numbers_below_zero_are_estimated_too(
+    before: KnownFacts, chosen: dict[int, KernelProfile | Failure]
+) -> None:
+    """In a phase a warp may wait less for a pipe than nothing, where it waited for it before."""
+    columns = [n for n, name in enumerate(NAMES) if name.startswith("phases.0.waits.")]
+
+    def below(warp: np.ndarray, waits: float) -> np.ndarray:
+        return np.where(np.isin(np.arange(len(warp)), columns), waits, warp)
+
+    results = {
+        place: replace(each, numbers=below(each.numbers, 2.0 * (place % 3 - 1)))
+        if isinstance(each, KernelProfile)
+        else each
+        for place, each in chosen.items()
+    }
+    waits = estimate(before, results, LIMITS).warps[:, columns]
+    assert np.isfinite(waits).all()
+    assert waits.min() >= -2.0
 
 
 def test_too_few_is_refused(before: KnownFacts) -> None:

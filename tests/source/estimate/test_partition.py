@@ -5,15 +5,15 @@ import numpy as np
 import pytest
 
 from dse.hardware import gpus
+from dse.source.contract import Failure
 from dse.source.estimate.active_sampling import choose
 from dse.source.estimate.estimate import estimate
 from dse.source.estimate.features import KnownFacts, known
 from dse.source.estimate.partition import variants
 from dse.source.launches import Configuration
-from dse.source.nvidia.compile.contract import Failure
 from dse.source.nvidia.compile.nvrtc import CudaSource
-from dse.source.nvidia.profile.characterise import AccessCounts, Characterisation, PhaseCounts
-from dse.source.nvidia.source import KernelProfile
+from dse.source.profile.characterise import AccessCounts, Characterisation, PhaseCounts
+from dse.source.profiles import KernelProfile
 from dse.source.warps import column_names, row
 
 LIMITS = gpus.load("a100").gpu.limits

@@ -12,8 +12,9 @@ from dse.source.machine.blocks import representative
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source
-from dse.source.nvidia.profile.characterise import Characterisation, characterise
+from dse.source.nvidia.profile.characterise import characterise
 from dse.source.nvidia.sass.disassemble import disassemble
+from dse.source.profile.characterise import Characterisation
 
 FOLDER = kernels.load("prefix_sum").path.parent.parent
 

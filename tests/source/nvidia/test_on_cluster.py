@@ -27,7 +27,7 @@ def test_a_ranking_is_the_same_and_is_kept_here(tmp_path, monkeypatch):
     assert in_use() is None
     assert [*map(pack, there)] == [*map(pack, here)]
     told: list[int] = []
-    monkeypatch.setattr("dse.source.nvidia.source._characterise_batch", told.append)
+    monkeypatch.setattr("dse.source.nvidia.source.compiled", told.append)
     again = SourceKernel(description, cache=Cache(tmp_path / "there")).read(parameters, gpu)
     assert [*map(pack, again)] == [*map(pack, here)]
     assert not told

@@ -13,13 +13,15 @@ from dse.errors import DseError
 from dse.hardware import gpus
 from dse.kernels.description import Description
 from dse.source.cache import Cache
+from dse.source.contract import Failure
 from dse.source.kept import pack
 from dse.source.launches import configurations
 from dse.source.nvidia import source as subject
 from dse.source.nvidia.compile import nvrtc
-from dse.source.nvidia.compile.contract import Compiled, Failure
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source
-from dse.source.nvidia.source import KernelProfile, characterise_all, source_of
+from dse.source.nvidia.source import CUDA, source_of
+from dse.source.profiles import KernelProfile
 
 GPU = gpus.load("a100-pcie-40gb").gpu
 
@@ -99,7 +101,7 @@ def run(kernel: Description, cache: Path, workers: int = 1, progress=lambda step
     count = np.broadcast_shapes(*(np.shape(value) for value in parameters.values()))
     columns = {name: np.broadcast_to(value, count) for name, value in parameters.items()}
     wanted = configurations(kernel, columns, kernel.sizes(), GPU)
-    return characterise_all(
+    return CUDA.characterise_all(
         source_of(kernel), 80, wanted, cache=Cache(cache), workers=workers, progress=progress
     )
 

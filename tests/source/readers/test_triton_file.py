@@ -9,10 +9,11 @@ import pytest
 from dse.errors import DseError
 from dse.hardware import gpus
 from dse.source.cache import Cache
+from dse.source.contract import Failure
 from dse.source.launches import Array, Configuration, Descriptor, Unstated, configurations
-from dse.source.nvidia.compile.contract import Failure
 from dse.source.nvidia.compile.triton import Specialised
-from dse.source.nvidia.source import KernelProfile, characterise_all, source_of
+from dse.source.nvidia.source import CUDA, source_of
+from dse.source.profiles import KernelProfile
 from dse.source.readers import Given, load
 
 pytest.importorskip("triton")
@@ -163,7 +164,7 @@ def test_arrays_that_decide_are_asked_for(monkeypatch, tmp_path):
     def counted(*arguments: str) -> KernelProfile | Failure:
         given = replace(GATHER, arguments=arguments, tuned=(("BLOCK", (128,)), ("num_warps", (2,))))
         source, (wanted,) = source_of(load(f"{FILE}:gather", given)), configured("gather", given)[1]
-        [made] = characterise_all(source, 80, [wanted], cache=Cache(tmp_path / "cache"), workers=1)
+        [made] = CUDA.characterise_all(source, 80, [wanted], cache=Cache(tmp_path / "cache"), workers=1)
         return made
 
     ids, count = "ids=rows:int32:index", "count=1:int32:100000"

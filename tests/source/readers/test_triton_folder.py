@@ -10,9 +10,9 @@ import pytest
 
 from dse.errors import DseError
 from dse.hardware import gpus
+from dse.source.contract import Failure
 from dse.source.launches import Descriptor, configurations
 from dse.source.nvidia.arguments import as_launched, launch_of
-from dse.source.nvidia.compile.contract import Failure
 from dse.source.nvidia.compile.triton_function import function
 from dse.source.nvidia.source import source_of
 from dse.source.readers import Given, load

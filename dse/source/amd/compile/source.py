@@ -10,8 +10,8 @@ from dse.errors import DseError
 from dse.source.amd.compile import options
 from dse.source.amd.compile.clang import clang, knows, run
 from dse.source.cache import key
+from dse.source.contract import STOPPED, Failure, Launched, Settings
 from dse.source.nvidia.compile import nvrtc
-from dse.source.nvidia.compile.contract import STOPPED, Failure, Launched, Settings
 from dse.source.nvidia.compile.includes import macro
 from dse.source.nvidia.compile.kernel_names import declared_in, no_kernel
 from dse.source.nvidia.compile.options import split

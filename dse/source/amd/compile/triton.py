@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from dse.source.amd.compile.source import Built, without_debug
+from dse.source.contract import Failure, Settings
 from dse.source.nvidia.compile import triton
-from dse.source.nvidia.compile.contract import Failure, Settings
 
 # Targets whose matrix instructions Triton's backend knows, and RDNA2, which has none.
 TARGETS = (0x908, 0x90A, 0x942, 0x950, 0x1030, 0x1032, 0x1100, 0x1101, 0x1102, 0x1150, 0x1151, 0x1200, 0x1201)

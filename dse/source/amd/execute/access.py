@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from dse.source.amd.execute.contents import MemoryMachine
+from dse.source.amd.execute.contents import FEWEST, MemoryMachine
 from dse.source.amd.execute.memory_names import MemoryAccess
-from dse.source.amd.execute.slots import PRIVATE_BASE, SHARED_BASE
+from dse.source.amd.execute.slots import PRIVATE_BASE, SHARED_BASE, Register
 from dse.source.amd.execute.state import NeedsData
 from dse.source.amd.text import Instruction
 
@@ -20,7 +20,27 @@ _RETURNS = ("glc", "sc0")
 def bind(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     """Make the action of an instruction that accesses memory."""
     by_descriptor = step.opcode.startswith("buffer")
-    return (_buffer if by_descriptor else _BINDERS[accessed.space])(binder, step, accessed)
+    action = (_buffer if by_descriptor else _BINDERS[accessed.space])(binder, step, accessed)
+    return _if_known(binder, step, accessed, action) if binder.watched(step.opcode) else action
+
+
+def _if_known(binder: Any, step: Instruction, accessed: MemoryAccess, action: Action) -> Action:
+    """The same; where a watch looks for what parts blocks, what lies at unknown addresses is left out."""
+    loads = accessed.kind == "load" and not accessed.to_lds
+    target = binder.registers(step.operands[0]) if loads else Register(0, 0)
+    write = MemoryMachine.write_scalar if accessed.space == "smem" else MemoryMachine.write_vector
+
+    def act(machine: MemoryMachine) -> None:
+        try:
+            action(machine)
+        except NeedsData:
+            unfollowed = accessed.space == "lds" and machine.follow == FEWEST
+            if machine.watch is None or not (loads or unfollowed):
+                raise
+            for slot in range(target.slot, target.slot + target.count):
+                write(machine, slot, None)
+
+    return act
 
 
 def _imm(step: Instruction) -> int:

@@ -19,6 +19,7 @@ from dse.source.amd.execute.results import (
     or_low_word,
     results_of,
     then,
+    watching,
     without_lanes,
 )
 from dse.source.amd.execute.slots import SCC, VCC, AmdOperand, Register, beyond, operand
@@ -149,6 +150,8 @@ class Binder(OperandReaders):
             if len(writers) == 1
             else results_of(function, readers, writers)
         )
+        if self.watched(step.opcode):
+            action = watching(action, readers, step)
         if step.opcode in _LOW_FROM_LOW:
             lows = [
                 self.reader(reader, "u", step) if kind in "UI" else read

@@ -1,5 +1,6 @@
 """A listing cut into stretches of instructions that the same lanes execute from first to last."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,8 +44,10 @@ class Code:
     constants: list[np.ndarray]  # of the instructions bound so far
 
 
-def code_of(listing: Listing) -> Code:
+def code_of(listing: Listing, watched: Callable[[str], bool] = lambda opcode: False) -> Code:
     """Cut a listing up, and bind its instructions to what they do.
+
+    The machine's `watch` sees what those take whose opcodes are `watched`.
 
     **Raises:** DseError if an instruction or a form of one is not known: its opcode, or all of it.
     """
@@ -58,7 +61,7 @@ def code_of(listing: Listing) -> Code:
             starts.add(step.index + 1)
     bounds = sorted(start for start in starts if start < len(listing.instructions))
     at = {start: number for number, start in enumerate(bounds)}
-    binder = Binder(listing)
+    binder = Binder(listing, watched)
     stretches = []
     for number, start in enumerate(bounds):
         stop = bounds[number + 1] if number + 1 < len(bounds) else len(listing.instructions)

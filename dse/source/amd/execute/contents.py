@@ -41,9 +41,10 @@ class PerformedAccess(NamedTuple):
 class MemoryMachine(WaveMachine):
     """A machine with contents of memory."""
 
-    def __init__(self, *launch: Any, lds_bytes: int, follow: int) -> None:
+    def __init__(self, *launch: Any, lds_bytes: int, follow: int, watch: Any = None) -> None:
         super().__init__(*launch)
         self.follow = follow
+        self.watch = watch  # of `dse.source.amd.profile.alike`
         self.accesses: list[PerformedAccess] = []
         self.trace: list[tuple[int, Waves, np.ndarray]] = []  # stretches in the order of execution
         self.repeats: list[tuple[int, int, int]] = []  # of the trace: (from, to, times more)
@@ -172,6 +173,8 @@ class MemoryMachine(WaveMachine):
         if accessed.transposed or self._unstated(base, offset, lanes):
             return None
         address = base + offset
+        if self._differs(address, lanes):
+            return None
         if address.shape == (1, 1, 1):
             return self._words_at(address, accessed.bytes)
         shape = np.broadcast_shapes(address.shape, lanes.shape)
@@ -180,6 +183,14 @@ class MemoryMachine(WaveMachine):
         if words is None:
             return None
         return [_placed(word, active) for word in words]
+
+    def _differs(self, address: np.ndarray, lanes: np.ndarray) -> bool:
+        """Whether a watch must not take what is loaded for even: it may differ by block in any way."""
+        if self.watch is None or address.shape[0] == 1:
+            return False
+        shape = np.broadcast_shapes(address.shape, lanes.shape)
+        accessed = np.broadcast_to(address, shape)[np.broadcast_to(lanes, shape)]
+        return any(self.memory.apart(region) is None for region in regions_of(accessed))
 
     def _load_flat(self, base: np.ndarray, offset: int, accessed: MemoryAccess, spaces: Any) -> Words:
         result = [np.zeros((1, 1, 1), U32)] * accessed.words
@@ -215,6 +226,8 @@ class MemoryMachine(WaveMachine):
                     return self._arguments_around(address, accessed)
         if self.waves is not None and address.size > 1:
             address = np.where(self.waves, address, _first(address, self.waves))
+        if self._differs(address, np.ones((1, 1, 1), bool)):
+            return None
         flat = self._words_at(address.reshape(-1), accessed.bytes)
         return None if flat is None else [word.reshape(address.shape) for word in flat]
 

@@ -5,6 +5,7 @@ meet again as early as they can; at barriers they wait for the others of their b
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -27,10 +28,12 @@ def execute(
     follow: int = 0,
     skip_loops: bool = True,
     step_limit: int = STEP_LIMIT,
+    watch: Any = None,
 ) -> tuple[MemoryMachine, NeedsData | None]:
     """Run these blocks of a launch to their end: (the machine, what depended on data that are not stated).
 
-    Words are followed as far as addresses, branches and masks of lanes need them.
+    Words are followed as far as addresses, branches and masks of lanes need them. A `watch` sees what
+    comparisons take, see `dse.source.amd.profile.alike`.
 
     **Raises:** DseError for an argument that does not fit, or if code runs on after `step_limit` stretches.
     """
@@ -43,6 +46,7 @@ def execute(
             symbols or {},
             lds_bytes=code.listing.lds_bytes + shared_bytes,
             follow=follow,
+            watch=watch,
         )
         try:
             with np.errstate(all="ignore"), _uncollected():

@@ -32,8 +32,8 @@ _MOVED = ("quad_perm", "row_", "wave_", "dpp8")
 class OperandReaders:
     """Reads and writes what a listing's instructions name, and gathers the constants that they read."""
 
-    def __init__(self, listing: Listing) -> None:
-        self.listing = listing
+    def __init__(self, listing: Listing, watched: Callable[[str], bool]) -> None:
+        self.listing, self.watched = listing, watched
         self.wide = listing.wave_size == 64
         self.constants: list[np.ndarray] = []  # in places behind those of registers
         self._places: dict[int, int] = {}

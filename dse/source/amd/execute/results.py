@@ -1,6 +1,6 @@
 """Computation of an instruction's function from its operands, and writing of its results."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -104,6 +104,17 @@ def or_low_word(
             write(machine, None)
         write_word = MemoryMachine.write_vector if target.slot >= V else MemoryMachine.write_scalar
         write_word(machine, target.slot, result.view(U64).astype(U32))
+
+    return act
+
+
+def watching(action: Action, readers: Sequence[Reader], step: Instruction) -> Action:
+    """The same; the machine's watch sees what is taken."""
+
+    def act(machine: MemoryMachine) -> None:
+        if machine.watch is not None:
+            machine.watch.compare(machine, step, [read(machine) for read in readers])
+        action(machine)
 
     return act
 

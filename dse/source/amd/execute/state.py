@@ -45,10 +45,11 @@ class MaskedWords:
 class Waves:
     """A set of waves. Equal sets are one object."""
 
-    __slots__ = ("count", "mask")
+    __slots__ = ("count", "mask", "warps_here")
 
     def __init__(self, mask: np.ndarray) -> None:
         self.mask = mask  # [blocks, waves, 1]
+        self.warps_here = mask[..., 0]
         self.count = int(mask.sum())
 
 

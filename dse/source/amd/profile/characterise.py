@@ -8,6 +8,7 @@ from dse.source.amd.execute.code import Code, code_of
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.execute.state import NeedsData
+from dse.source.amd.profile.alike import alike_in_control
 from dse.source.amd.profile.pipes import Turns, turns
 from dse.source.amd.profile.record import BlockRecord, executions, record
 from dse.source.amd.profile.walk import timing, walk
@@ -16,17 +17,13 @@ from dse.source.machine.alike import Boxes
 from dse.source.machine.blocks import sampled
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.machine.recorded import cost_of_accesses
-from dse.source.nvidia.caches.cache_model import Caches, Traffic, latency, misses
-from dse.source.nvidia.profile.characterise import (
-    Characterisation,
-    PhaseCounts,
-    Tally,
-    access_kind,
-    by_phase,
-)
-from dse.source.nvidia.profile.single_warp import Walk
-from dse.source.nvidia.source import resident_blocks
+from dse.source.profile.characterise import Characterisation, PhaseCounts, average_block
+from dse.source.profiles import moved
 from dse.types import Gpu, Resources
+
+# Of the pipes, by names that all GPUs share: those of the vector unit of a SIMD, and of its scalar unit.
+_VECTOR = ("fp32", "fp64", "int32", "imul32", "sfu", "tensor")
+_SCALAR = ("uniform", "constant", "control", "barrier")
 
 
 class ExecutedLaunch:
@@ -51,7 +48,15 @@ class ExecutedLaunch:
             return counts, lengths, len(machine.trace), sum(held.values())
 
         def prove(steps: int, most: int) -> Boxes | str:
-            return "" if any(steered) else Boxes.alike(len(lengths))
+            if not any(steered):
+                return Boxes.alike(len(lengths))
+            boxes = alike_in_control(listing, launch, shared_bytes, most)
+            if isinstance(boxes, str):
+                return boxes
+            counts, *_ = control([(x, y, z) for x, y, z in boxes.firsts.tolist()])
+            return boxes._replace(
+                counts=counts
+            )  # what a watch leaves out may make trips be estimated otherwise
 
         def run(blocks: Sequence[Dimensions]) -> tuple[MemoryMachine, NeedsData | None, BlockRecord]:
             machine, missing = execute(self.code, launch, blocks, shared_bytes)
@@ -65,63 +70,28 @@ class ExecutedLaunch:
 
 def counted(ran: ExecutedLaunch, asked: Resources) -> Characterisation:
     """Average what was counted in the blocks of a sample."""
-    gpu, sample, noted = ran.gpu, ran.sample, ran.record
-    resident = int(resident_blocks(gpu, asked))
-    caches = Caches(
-        float(gpu.l1_bytes),
-        max(float(gpu.l2_bytes), float(gpu.memory_cache_bytes)),
-        int(gpu.sm_count),
-        max(resident, 1),
-        ran.listing.scratch_bytes,
-    )
-    traffic = misses(noted, sample, caches)
-    times = timing(ran.listing, gpu, ran.turns, latency(sum(traffic.values(), Traffic()), gpu))
-    walks = walk(ran.code, ran.machine, noted, sample.typical, times)
-    weights = np.array(sample.weights) / noted.launch.blocks
-    counts = by_phase(noted.phases, noted.phase_counts)
-    phases = tuple(
-        _phase(noted, key, numbers @ weights, walks.get(key), traffic.get(key))
-        for key, numbers in counts.items()
-    )
-    return Characterisation(
-        kernel=ran.listing.name,
-        arch=noted.program.arch,
-        grid=noted.launch.grid,
-        block=noted.launch.block,
-        sampled=len(sample.blocks),
-        phases=phases,
-        executed={},
-        spread=sample.spread,
-        unseen=sample.unseen,
-        doubtful=sample.doubtful,
+    sample, noted = ran.sample, ran.record
+    traffic, of_load = moved(noted, sample, ran.gpu, asked, ran.listing.scratch_bytes)
+    times = timing(ran.gpu, ran.turns, of_load)
+    return average_block(
+        noted,
+        sample,
+        noted.phase_counts,
+        walks=walk(ran.code, ran.machine, noted, sample.typical, times, ran.turns),
+        traffic=traffic,
+        warp_size=noted.wave_size,
         unknown=(),
         unskipped={},
         estimated={},
-        warp_size=noted.wave_size,
     )
 
 
-def _phase(
-    noted: BlockRecord,
-    key: tuple[int, int],
-    counts: np.ndarray,
-    path: Walk | None,
-    traffic: Traffic | None,
-) -> PhaseCounts:
-    """Describe one pass of a phase; `counts` are of the average block over all its passes."""
-    tally = Tally()
-    for stretch in noted.program.blocks:
-        waves, threads = counts[2 * stretch.index : 2 * stretch.index + 2].tolist()
-        if not waves:
-            continue
-        for step in stretch.steps:
-            tally.add(step.pipe, waves, threads)
-            tally.fp32_ops += step.fp32_ops * threads
-            if step.product is not None:
-                tally.add_product(step.product, waves)
-            if step.memory:
-                row = noted.bound.memory_rows[step.index]
-                requests, sectors, through, active = counts[row : row + 4]
-                tally.accesses[access_kind(step)] += (requests, sectors, through, active * step.bytes)
-    first = {"load": 0.0, "store": 0.0}  # not counted
-    return tally.one_pass(key, float(counts[-1]), noted.wave_size, path, traffic, first)
+def issue_slots(phase: PhaseCounts) -> float:
+    """Count the issue slots of one pass of a phase of an average block.
+
+    In each cycle a SIMD issues instructions of several kinds, each of another wave: the kind with most
+    instructions, vector or scalar, sets its issue slots.
+
+    **Source:** CDNA2 and RDNA2 instruction set guides, sections on the shader's organisation.
+    """
+    return max(sum(phase.insts.get(pipe, 0.0) for pipe in kinds) for kinds in (_VECTOR, _SCALAR))

@@ -11,7 +11,7 @@ import re
 
 from dse.errors import DseError
 from dse.source.amd.text import Instruction
-from dse.source.nvidia.sass.products import UNIT_BYTES, Mma
+from dse.source.machine.products import UNIT_BYTES, Mma
 
 _NAME = re.compile(
     r"v_(?P<family>mfma|smfmac|wmma|swmmac)_(?:scale_)?(?P<sums>[fi]\d+|bf16)_(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)"

@@ -21,9 +21,10 @@ from dse.source.amd.profile.pipes import InstructionKind, Turns, kind_of
 from dse.source.amd.profile.products import product
 from dse.source.amd.text import Instruction
 from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.products import Mma
 from dse.source.machine.recorded import MEMORY_COUNTS, PhaseSpan, Stream
 from dse.source.machine.thread_set import Lanes
-from dse.source.nvidia.sass.products import Mma
+from dse.source.profile.single_warp import times_of
 
 _SPACES: dict[str, str] = {"lds": "shared", "scratch": "local", "vmem": "global"}  # of flat accesses
 _HALF = 32  # lanes that the banks of the LDS serve at a time
@@ -93,8 +94,9 @@ def record(code: Code, machine: MemoryMachine, turns: Turns, wide_rate: bool, jo
 def executions(machine: MemoryMachine, stretches: int) -> np.ndarray:
     """Count the waves and the lanes that execute each stretch of code: [2 * stretches, blocks]"""
     counts = np.zeros((2 * stretches, machine.shape[0]))
-    for (index, waves, lanes), times in zip(machine.trace, repeats(machine), strict=True):
-        counts[2 * index : 2 * index + 2] += _entering(waves, lanes) * times
+    times = times_of(len(machine.trace), machine.repeats)
+    for (index, waves, lanes), executed in zip(machine.trace, times, strict=True):
+        counts[2 * index : 2 * index + 2] += _entering(waves, lanes) * executed
     return counts
 
 
@@ -175,7 +177,7 @@ class _Recorder:
 
     def _run(self) -> None:
         machine, record = self.machine, self.record
-        times = repeats(machine)
+        times = times_of(len(machine.trace), machine.repeats)
         accesses = iter(machine.accesses)
         access = next(accesses, None)
         opened = np.full(machine.shape[0], -1)
@@ -348,11 +350,3 @@ def _runs(address: np.ndarray, mask: np.ndarray, size: int) -> np.ndarray:
     joined = (np.abs(apart) <= size) & np.roll(mask, 1, axis=-1)
     joined[..., ::_QUAD] = False
     return np.count_nonzero(mask & ~joined, axis=-1)
-
-
-def repeats(machine: MemoryMachine) -> np.ndarray:
-    """Number of executions of each entry of the trace; skipped loops count with all their trips."""
-    times = np.ones(len(machine.trace))
-    for start, end, more in getattr(machine, "repeats", ()):
-        times[start:end] += more
-    return times

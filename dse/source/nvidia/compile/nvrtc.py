@@ -21,8 +21,9 @@ from dse.core.optional import install, needs
 from dse.core.processes import Stopped, compiler_limits, memory_allowed, run, scratch
 from dse.errors import DseError
 from dse.source.cache import key
+from dse.source.contract import STOPPED, Failure, Settings
 from dse.source.nvidia.compile.compiler_process import Answer, Request
-from dse.source.nvidia.compile.contract import STOPPED, Compiled, Failure, Settings
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.host_code import stand_in, without_host
 from dse.source.nvidia.compile.includes import included, macro, normal, plainly_named, single
 from dse.source.nvidia.compile.kernel_names import chosen, declared_in, no_kernel

@@ -27,9 +27,10 @@ from dse.core.files import read_text
 from dse.core.processes import Stopped, in_fork
 from dse.errors import DseError, one_line
 from dse.source.cache import key
+from dse.source.contract import STOPPED, Failure, Launched, Passed, Settings
 from dse.source.nvidia.compile.absent import Absent, no_driver
 from dse.source.nvidia.compile.constants import Constants
-from dse.source.nvidia.compile.contract import STOPPED, Compiled, Failure, Launched, Passed, Settings
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.triton_function import Function, function, triton
 from dse.source.nvidia.compile.triton_metadata import Box, LaunchMetadata
 from dse.source.nvidia.sass import elf

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 from dse.core.files import file_below, is_file, read_bytes, read_text
 from dse.errors import DseError
 from dse.source.cache import key
+from dse.source.contract import Failure, Passed, Settings
 from dse.source.nvidia.compile import nvrtc
 from dse.source.nvidia.compile.constants import Constants
-from dse.source.nvidia.compile.contract import Compiled, Failure, Passed, Settings
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.triton import CUDA_OPTIONS, has_fractions, launched_as
 from dse.source.nvidia.compile.triton_metadata import Metadata, read
 from dse.source.nvidia.sass import elf

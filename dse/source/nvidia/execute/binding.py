@@ -56,7 +56,7 @@ def bind(step: Step, slot_of: Callable[[str, Any], int]) -> Bound:
     """
     tests = [target.slot for target in step.targets if target.kind == "predicate"]
     carries = any(slot not in (PT, UPT) for slot in tests)
-    row = opcode(f"{step.instruction.opcode}{'.CO' if carries else ''}")
+    row = opcode(f"{step.instruction.opcode}.CO") if carries else step.row
     if row is None or row.function is None:
         raise Unsupported(f"this {'form of the ' if OPCODES[step.opcode].function else ''}opcode")
     try:
@@ -68,7 +68,7 @@ def bind(step: Step, slot_of: Callable[[str, Any], int]) -> Bound:
 def _bound(step: Step, form: str, function: Any, tests: list[int], operands: "_Operands") -> Bound:
     results, kinds = kinds_of(form, step.modifiers)
     other = operands.truth(True) if results == "C" else None
-    readers = list(operands.readers(kinds))
+    readers = [*operands.readers(kinds)]
     start = form.partition("=")[2]
     if start[:1] == "m":
         function, start = function(step.modifiers), start[1:]
@@ -83,8 +83,29 @@ def _bound(step: Step, form: str, function: Any, tests: list[int], operands: "_O
     places = [place for place, slot in enumerate(tests) if slot not in (PT, UPT)]
     writes = [*words, *(tests[place] for place in places)]
     reads = tuple(sorted(operands.slots))
+    if results == "B":
+        return Bound(lambda r, lanes: [*compute(r, lanes)], list(step.writes), reads)
+    if results == "K":
+
+        def add(r: Registers, lanes: Lanes) -> list[np.ndarray]:
+            total = compute(r, lanes)
+            return [total.astype(U32)] * len(words) + [total >> HIGH > U64(place) for place in places]
+
+        return Bound(add, writes, reads)
+    if other is not None:
+        combine = next((_COMBINE[name] for name in step.modifiers if name in _COMBINE), np.logical_and)
+
+        def compare(r: Registers, lanes: Lanes) -> list[np.ndarray]:
+            holds, with_ = compute(r, lanes), other(r)
+            return [combine(~holds if place else holds, with_) for place in places]
+
+        return Bound(compare, writes, reads)
     kind = next((kind for kind in results if kind in _WORDS), "")
     write = _writer(kind, step) if words else lambda value: ()  # it is discarded
+    if set(results).isdisjoint("cPb"):
+        if places:
+            raise Unsupported("a test beside what it computes")
+        return Bound(lambda r, lanes: [*write(compute(r, lanes))], writes, reads)
     first = 1 if kind else 0  # of the tests, which come behind the word
 
     def with_tests(r: Registers, lanes: Lanes) -> list[np.ndarray]:
@@ -93,27 +114,7 @@ def _bound(step: Step, form: str, function: Any, tests: list[int], operands: "_O
         written = write(_wanted(found[0])) if words else ()
         return [*written, *(_wanted(found[first + place]) for place in places)]
 
-    def add(r: Registers, lanes: Lanes) -> list[np.ndarray]:
-        total = compute(r, lanes)
-        return [total.astype(U32)] * len(words) + [total >> HIGH > U64(place) for place in places]
-
-    def compare(r: Registers, lanes: Lanes) -> list[np.ndarray]:
-        assert other is not None
-        holds, with_ = compute(r, lanes), other(r)
-        return [combine(~holds if place else holds, with_) for place in places]
-
-    if results == "B":
-        return Bound(lambda r, lanes: [*compute(r, lanes)], list(step.writes), reads)
-    if results == "K":
-        return Bound(add, writes, reads)
-    if results == "C":
-        combine = next((_COMBINE[name] for name in step.modifiers if name in _COMBINE), np.logical_and)
-        return Bound(compare, writes, reads)
-    if not set(results).isdisjoint("cPb"):
-        return Bound(with_tests, writes, reads)
-    if places:
-        raise Unsupported("a test beside what it computes")
-    return Bound(lambda r, lanes: [*write(compute(r, lanes))], writes, reads)
+    return Bound(with_tests, writes, reads)
 
 
 def _wanted(result: Any) -> Any:
@@ -149,25 +150,26 @@ class _Operands:
         self.conditions = iter([operand for operand in step.sources if operand.kind == "predicate"])
         self.slots = set(step.reads)  # that are read
 
-    def readers(self, kinds: str) -> Iterator[Reader]:
+    def readers(self, kinds: tuple[str, ...]) -> Iterator[Reader]:
         """The functions that read the operands of these kinds."""
         left = iter(self.values)
-        for place, kind in enumerate(kinds):
-            many = kinds[place + 1 : place + 2] == "*"
-            if kind in "pq" and many:
+        for kind in kinds:
+            if kind == "p*":
                 yield from map(self.predicate, self.conditions)
             elif kind in "pq":
                 yield self.truth(kind == "p")
-            elif kind != "*":
-                for operand in left if many else [next(left, None)]:
+            else:
+                for operand in left if kind[1:] else [next(left, None)]:
                     if operand is None:
                         raise IndexError("too few")
-                    reader = self.reader(kind, operand)
+                    reader = self.reader(kind[0], operand)
                     if reader is not None:
                         yield reader
 
     def reader(self, kind: str, operand: Operand) -> Reader | None:
         """The function that reads a source as one of a kind; None if there is nothing to read."""
+        if kind in _MAKERS:
+            return _MAKERS[kind](self, operand)
         if kind == ".":
             return None
         if kind == "0":
@@ -183,10 +185,8 @@ class _Operands:
         if kind == "f":
             read = self.real(operand)
             return lambda r: read(r).astype(F64)
-        if kind in "nH":
-            number = _half(operand) if kind == "H" else int(operand.text, 0)
-            return lambda r: number
-        return _MAKERS[kind](self, operand)
+        number = _half(operand) if kind == "H" else int(operand.text, 0)
+        return lambda r: number
 
     def slot(self, operand: Operand, words: int = 1, real: bool = False) -> int:
         """The first slot of an operand. Numbers have the type that the instruction works on."""

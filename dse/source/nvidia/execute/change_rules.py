@@ -26,7 +26,7 @@ from dse.source.nvidia.execute.register_changes import (
 )
 from dse.source.nvidia.sass.operands import RZ, URZ, Operand, P
 from dse.source.nvidia.sass.program import Step
-from dse.source.nvidia.sass.semantics import ZERO, joined, logic, total
+from dse.source.nvidia.sass.semantics import FALSE, ZERO, joined, logic, total
 
 _PAIRS = range(-(2**61), 2**61)  # 64-bit values whose trips are computed
 _INSIDE_TOO = "it changes in a loop inside too"
@@ -52,34 +52,34 @@ def _integers(step: Step) -> range:
     return UINT32 if step.has("U32") else INT32
 
 
-def _linear(registers: RegisterChanges, step: Step, lanes: Lanes, factors: Sequence[Operand] = ()) -> None:
+def _linear(registers: RegisterChanges, step: Step, lanes: Lanes, kept: Sequence[Operand] = ()) -> None:
     """A result that is a sum: it changes by what it differs by in two places that are the change apart.
 
-    Other registers than `factors` of what changes are zero there, as they make no difference.
+    What does not change is zero there, as it makes no difference, but for what is `kept`.
     """
     values = [(operand, registers.change(operand)) for operand in _values(step)]
-    kept = [factor.slot for factor in factors]
+    slots_kept = [operand.slot for operand in kept]
     evaluate, written, _ = registers.machine.bound.functions[step.index]
+    pair = sum(slot < P for slot in written) == 2
     here, there = list(registers.machine.r), list(registers.machine.r)
     for slot in step.reads:
         if (change := registers.by_slot.get(slot)) is not None:
-            here[slot] = np.maximum(-change, 0).astype(np.uint32)
-            there[slot] = np.maximum(change, 0).astype(np.uint32)
-        elif slot < P and slot not in kept:
-            here[slot] = there[slot] = ZERO
+            start = np.maximum(-change, 0) if pair else ZERO  # from where no register overflows
+            here[slot], there[slot] = start.astype(np.uint32), (change + start).astype(np.uint32)
+        elif slot not in slots_kept:
+            here[slot] = there[slot] = ZERO if slot < P else FALSE
     before, after = evaluate(here, lanes), evaluate(there, lanes)
-    words = sum(slot < P for slot in written)
-    if words == 1:
+    if not pair:
         registers.set(step.targets[0], after[0].astype(np.int64) - before[0], lanes)
-    elif words == 2:
-        # No source may overflow, and no low word: the high word would not take the carry.
-        _, kinds = step.row.kinds(step.modifiers)
-        for place, (operand, change) in enumerate(values):
-            if change is not None:
-                integers = INT32 if kinds[place : place + 1] == "i" else UINT32
-                registers.limit(registers.value(operand, integers), change, integers, lanes)
-        change = (joined(*after[:2]) - joined(*before[:2])).view(np.int64)
-        registers.set_pair(step, change, evaluate(registers.machine.r, lanes)[0], lanes)
+        return
+    # No source may overflow, and no low word: the high word would not take the carry.
+    _, kinds = step.row.kinds(step.modifiers)
+    for place, (operand, change) in enumerate(values):
+        if change is not None:
+            integers = INT32 if kinds[place : place + 1] == ("i",) else UINT32
+            registers.limit(registers.value(operand, integers), change, integers, lanes)
+    change = (joined(*after[:2]) - joined(*before[:2])).view(np.int64)
+    registers.set_pair(step, change, evaluate(registers.machine.r, lanes)[0], lanes)
 
 
 def _to_uniform(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
@@ -192,6 +192,10 @@ def _shifted_high_word(
     low_change = signed(change * 2**count)
     registers.limit((registers.value(low, UINT32) << count) & 0xFFFFFFFF, low_change, UINT32, lanes)
     return (change * 2**count - low_change) >> 32
+
+
+def _select(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+    _linear(registers, step, lanes, [_condition(step)])
 
 
 def _logic(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
@@ -315,12 +319,13 @@ def _keep_order(
 RULES: dict[str, Callable[[RegisterChanges, Step, Lanes], None]] = {
     opcode: rule
     for rule, opcodes in {
-        _linear: "MOV UMOV SEL USEL",
+        _linear: "MOV UMOV",
         _to_uniform: "R2UR",
         _add: "IADD3 UIADD3 IADD VIADD UVIADD",
         _multiply_add: "IMAD UIMAD",
         _scaled_add: "LEA ULEA",
         _shift: "SHF USHF",
+        _select: "SEL USEL",
         _minimum: "IMNMX UIMNMX VIMNMX UVIMNMX VIADDMNMX UVIADDMNMX",
         _compare: "ISETP UISETP",
     }.items()

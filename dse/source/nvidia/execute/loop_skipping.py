@@ -22,7 +22,7 @@ from enum import Enum
 
 import numpy as np
 
-from dse.source.machine.recorded import MEMORY_COUNTS, Stream
+from dse.source.machine.recorded import MEMORY_COUNTS, Estimated, Stream
 from dse.source.machine.sampling import SAMPLES, before_middle, stretches
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.execute.induction import Examination
@@ -37,7 +37,7 @@ from dse.source.nvidia.execute.repetition import (
     repeat_streams,
     repeat_trace,
 )
-from dse.source.nvidia.machine.state import Estimated, Machine
+from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.operands import SLOTS, P
 from dse.source.nvidia.sass.program import Step
 

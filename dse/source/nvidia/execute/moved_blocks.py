@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from dse.errors import DseError
+from dse.source.machine.addresses import Addresses
 from dse.source.machine.alike import Apart, Boxes, Followed, boxes_of
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.machine.recorded import total_counts
@@ -29,7 +30,6 @@ from dse.source.nvidia.execute.register_changes import (
     slot_of,
 )
 from dse.source.nvidia.execute.tiling import Tiling
-from dse.source.nvidia.machine.addresses import Addresses
 from dse.source.nvidia.machine.state import BoundProgram, Machine, Purpose
 from dse.source.nvidia.sass.operands import Operand
 from dse.source.nvidia.sass.program import Step
@@ -133,7 +133,7 @@ def alike_in_control(bound: BoundProgram, launch: LaunchArguments, limit: int, m
     if not axes:
         return Boxes.alike(bound.rows)
 
-    def follow(blocks: Sequence[Dimensions]) -> Followed:
+    def follow(blocks: Sequence[Dimensions], sizes: np.ndarray) -> Followed:
         machine = Machine(bound, launch, blocks)
         examinations = _run(machine, limit, axes)
         more = np.array([examination.changes.more for examination in examinations])

@@ -11,7 +11,7 @@ from dse.source.machine.thread_set import WARP, Lanes
 from dse.source.nvidia.graphs.dominators import dominators
 from dse.source.nvidia.graphs.instructions import MemoryDemand
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.profile.single_warp import entries
+from dse.source.profile.single_warp import times_of
 
 END = -1  # represents the end of the kernel, as a basic block
 INDIRECT = ("RET", "BRX", "BRXU", "JMX", "JMXU")
@@ -32,8 +32,9 @@ class ControlFlow:
         splitting = _Splitting(machine, self.weights)
         self.edges: dict[tuple[int, int], np.ndarray] = {}  # from, to → warps, lanes
         self.splits: dict[int, np.ndarray] = {}  # block → visits that split, and their lanes on either side
-        for place, (index, more, lanes) in enumerate(entries(machine)):
-            self._follow(place, index, lanes, 1.0 + more, splitting)
+        times = times_of(len(machine.trace), machine.repeats).tolist()
+        for place, (index, lanes) in enumerate(machine.trace):
+            self._follow(place, index, lanes, times[place], splitting)
         self.executed = sorted({0, *(target for _, target in self.edges if target >= 0)})
         self.after: dict[int, list[int]] = {index: [] for index in self.executed}
         self.before: dict[int, list[int]] = {index: [] for index in (END, *self.executed)}

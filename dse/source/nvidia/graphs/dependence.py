@@ -2,7 +2,7 @@
 
 The basic blocks that the warp executed are rolled to loops (`rolled_trace`) and written out, each loop's body
 once. An instruction needs those that last wrote the registers which it reads, its guard among them, and those
-which it writes, as in `dse.source.nvidia.profile.single_warp`. Where the first trip of a loop takes a value
+which it writes, as in `dse.source.nvidia.profile.walk`. Where the first trip of a loop takes a value
 from before the loop and later ones from the trip before, it needs both: the later of the two waits for the
 earlier, so that this asks for nothing more. An instruction that waits for asynchronous copies or products of
 matrices needs those; where they began several trips before, the body is there as many times, for as many
@@ -18,11 +18,11 @@ from functools import cached_property
 import numpy as np
 
 from dse.errors import DseError
+from dse.source.machine.products import Mma
 from dse.source.nvidia.graphs.asynchronous import adds_up, in_bulk, with_waits
 from dse.source.nvidia.graphs.instructions import MemoryDemand, kind_of
 from dse.source.nvidia.graphs.rolled_trace import RolledLoop, RolledTrace, unrolled
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.sass.products import Mma
 from dse.source.nvidia.sass.program import Step
 
 MOST_INSTRUCTIONS = 4_095  # of a dependence graph, loops rolled: as many as the simulator takes

@@ -19,7 +19,7 @@ from dse.hardware.memory import served
 from dse.simulator.case.graph_file import NamedCase
 from dse.simulator.case.program import MOST_SUBSYSTEMS, Case, Loop, Program
 from dse.source.nvidia.graphs.dependence import DependenceGraph, GraphInstruction
-from dse.source.nvidia.profile.single_warp import timing
+from dse.source.nvidia.profile.walk import timing
 from dse.source.nvidia.sass.products import needs_descriptor
 from dse.types import ABSENT, ARITHMETIC, Gpu, Kernel
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from dse.source.machine.products import Mma
 from dse.source.machine.recorded import MEMORY_COUNTS, total_counts
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.sass.products import Mma
 from dse.source.nvidia.sass.program import Step
 
 WAITED_FOR = ("global", "local", "texture")  # pipes with a latency that warps wait for

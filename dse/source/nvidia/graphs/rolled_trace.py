@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.profile.single_warp import segments
+from dse.source.nvidia.profile.walk import visits
 from dse.source.nvidia.sass.program import Step
+from dse.source.profile.single_warp import segments
 
 _LONGEST = 128  # basic blocks and inner loops in the body of a loop; loops with more are not seen
 
@@ -36,7 +37,7 @@ class RolledTrace:
         self._loops: dict[int, tuple[tuple[int, ...], int]] = {}  # token → body, trips
         self._tokens: dict[tuple[tuple[int, ...], int], int] = {}
         self._word: list[int] = []
-        for segment, more in segments(machine, block, warp):
+        for segment, more in segments(visits(machine), machine.repeats, block, warp):
             if more and segment:
                 body: list[int] = []
                 for index in segment:

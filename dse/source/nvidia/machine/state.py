@@ -16,7 +16,7 @@ from dse.source.machine.launch import (
     constant_bank,
 )
 from dse.source.machine.memory import GlobalMemory, LocalMemory, SharedMemory
-from dse.source.machine.recorded import PhaseSpan, Stream
+from dse.source.machine.recorded import Estimated, PhaseSpan, Stream
 from dse.source.machine.thread_set import WARP, Lanes, LaneSets
 from dse.source.nvidia.sass.operands import PT, SLOTS, UPT, Operand, P
 from dse.source.nvidia.sass.program import SassProgram, Step
@@ -35,14 +35,6 @@ class LocalSpan(NamedTuple):
     start: int  # byte
     end: int
     moves: bool = False  # whether its executions went to different places
-
-
-class Estimated(NamedTuple):
-    """Trips of a loop that were not executed, and whose accesses depend on data."""
-
-    trips: int
-    spread: float  # of sectors and passes of the trips that were, largest less smallest over their mean
-    no_address: float  # share of the requests to global memory that are not in `Machine.streams`
 
 
 def union(taint: Taint, lanes: Lanes) -> int:

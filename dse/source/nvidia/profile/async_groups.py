@@ -5,12 +5,8 @@ shared memory (mbarriers), on which bulk copies arrive, are taken to be waited f
 were armed. Source: PTX ISA, asynchronous copies, `wgmma` and `mbarrier`.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from math import inf
+from dataclasses import dataclass, replace
 from typing import Literal
-
-import numpy as np
 
 from dse.source.nvidia.sass.program import Step
 
@@ -29,10 +25,10 @@ class Role:
     into: Queue | None = None  # queue in which the closed group is waited for, if another
 
 
-_COMMIT = Role("copies", closes=True)
+COMMIT = Role("copies", closes=True)  # without copies there is a group too, done at once (PTX ISA)
 _ROLES = {
     "LDGSTS": Role("copies", starts=True),
-    "LDGDEPBAR": _COMMIT,
+    "LDGDEPBAR": COMMIT,
     **dict.fromkeys(("HGMMA", "IGMMA", "QGMMA", "BGMMA"), Role("products", starts=True)),
     **dict.fromkeys(("UTMASTG", "UTMAREDG", "UBLKRED"), Role("stores", starts=True)),
     "UTMACMDFLUSH": Role("stores", closes=True, into="copies"),
@@ -62,72 +58,3 @@ def role(step: Step) -> Role | None:
         case "SYNCS" if step.has("ARRIVE"):
             return Role("mbarrier", closes=True)
     return None
-
-
-@dataclass(frozen=True)
-class AsyncResult:
-    """Arrival of an asynchronous result, and the latencies waited for until then."""
-
-    time: float
-    path: np.ndarray
-
-
-_DONE = AsyncResult(-inf, np.zeros(()))
-
-
-@dataclass
-class _Queue:
-    closed: list[AsyncResult] = field(default_factory=list)  # each the last of its group
-    open: AsyncResult | None = None
-
-    def close(self) -> None:
-        if self.open is not None:
-            self.closed.append(self.open)
-            self.open = None
-
-
-@dataclass
-class Groups:
-    """The groups in flight of one warp."""
-
-    queues: dict[str, _Queue] = field(default_factory=dict)
-    most_in_flight: int = 0  # that a wait has left, so far
-
-    def start(self, role: Role, result: AsyncResult) -> None:
-        """Add a result to the open group."""
-        queue = self.queues.setdefault(role.queue, _Queue())
-        if queue.open is None or result.time >= queue.open.time:
-            queue.open = result
-
-    def close(self, role: Role) -> None:
-        """End the open group. One of no copies is a group too, done at once (PTX ISA); else it is none."""
-        queue = self.queues.setdefault(role.queue, _Queue())
-        if role == _COMMIT and queue.open is None:
-            queue.open = _DONE
-        queue.close()
-        if role.into is not None:
-            self.queues.setdefault(role.into, _Queue()).closed += queue.closed
-            queue.closed = []
-
-    def wait(self, role: Role) -> tuple[AsyncResult | None, int]:
-        """Return what a wait waits for, and how many groups were in flight. None: for nothing."""
-        queue = self.queues.setdefault(role.queue, _Queue())
-        if role.left is None and not queue.closed:
-            queue.close()
-        flying = len(queue.closed)
-        over = flying - role.left if role.left is not None else 1
-        if over <= 0 or not flying:
-            return None, flying
-        done, queue.closed = queue.closed[:over], queue.closed[over:]
-        self.most_in_flight = max(self.most_in_flight, len(queue.closed))
-        return max(done, key=lambda result: result.time), flying
-
-    def postpone(self, cycles: float, latencies: np.ndarray) -> None:
-        """Let everything in flight come so much later."""
-        for queue in self.queues.values():
-            queue.closed = list(_later(queue.closed, cycles, latencies))
-            queue.open = next(_later([queue.open] if queue.open else [], cycles, latencies), None)
-
-
-def _later(results: list[AsyncResult], cycles: float, latencies: np.ndarray) -> Iterator[AsyncResult]:
-    return (AsyncResult(result.time + cycles, result.path + latencies) for result in results)

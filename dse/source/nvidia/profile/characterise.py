@@ -1,197 +1,33 @@
-"""Counts what the average block of a launch does, phase by phase between its barriers.
+"""Runs blocks of a launch on an NVIDIA GPU, and counts what the average block does."""
 
-Numbers of the sampled blocks are weighted by how many blocks each represents.
-"""
-
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
+from dse.source.caches.cache_model import Traffic
+from dse.source.caches.sectors import merged
 from dse.source.machine.alike import Boxes
 from dse.source.machine.blocks import Sample, sampled
 from dse.source.machine.launch import Dimensions, LaunchArguments
-from dse.source.machine.recorded import MEMORY_COUNTS, PhaseSpan, cost_of_accesses, total_counts
-from dse.source.machine.thread_set import WARP
-from dse.source.nvidia.caches.cache_model import Traffic
+from dse.source.machine.recorded import cost_of_accesses, total_counts
 from dse.source.nvidia.execute.interpret import bind_program, bound_for, run
 from dse.source.nvidia.execute.moved_blocks import alike_in_control
-from dse.source.nvidia.machine.state import BoundProgram, Estimated, Machine, Purpose
-from dse.source.nvidia.profile.single_warp import Timing, Walk, longest_warp, walk
+from dse.source.nvidia.machine.state import BoundProgram, Machine, Purpose
+from dse.source.nvidia.profile.walk import longest_warp, walk
 from dse.source.nvidia.sass.listing import Listing
-from dse.source.nvidia.sass.opcodes import OPCODES, PIPES
-from dse.source.nvidia.sass.products import Mma
 from dse.source.nvidia.sass.program import SassProgram, Step, program
 from dse.source.nvidia.sass.usual import usual_guards
+from dse.source.profile.characterise import (
+    Characterisation,
+    UnknownDecision,
+    average_block,
+    first_touched,
+    sample_weights,
+)
+from dse.source.profile.single_warp import Timing
 
-_PASS = 128  # bytes of shared memory
-# Of what moves data between global and shared memory, what it does to shared memory.
-_OTHER_END = {"copy": "shared store", "box load": "shared store", "box store": "shared load"}
-# What distinguishes accesses; an atomic counts as a store if nothing is returned, else as a load.
-ACCESSES = ("global load", "global store", "shared load", "shared store", "local load", "local store")
-
-
-@dataclass(frozen=True)
-class AccessCounts:
-    """The accesses of one kind that an average block makes in one pass of a phase."""
-
-    requests: float = 0.0  # warp instructions with at least one thread
-    sectors: float = 0.0  # of 32 bytes, each request separately; global and local
-    passes: float = 0.0  # shared: through the banks; global, local: lines of 128 bytes
-    bytes: float = 0.0  # asked for by threads
-
-
-@dataclass(frozen=True)
-class PhaseCounts:
-    """The counts of an average block between two barriers, in one pass."""
-
-    opened: int  # address of the barrier, -1: start of the kernel
-    closed: int  # -1: its end
-    passes: float  # how often an average block goes through it
-    insts: Mapping[str, float]  # warp instructions by pipe
-    active: float  # share of a warp's lanes that execute, mean over its instructions
-    fp32_ops: float  # adds, multiplies, multiply-adds, of threads whose predicate holds
-    fp32_ops_unsure: float  # those under predicates that depend on computed data; not in fp32_ops
-    accesses: Mapping[str, AccessCounts]  # by ACCESSES
-    new_sectors: Mapping[str, float]  # "load", "store": of global memory, not touched before by the block
-    traffic: Traffic | None  # between the caches; None where no caches were looked at
-    walk: Walk | None  # one warp alone, one pass; None where its latencies are not known
-    # Asynchronous copies, among the loads of global memory; their passes are those of shared memory.
-    copies: AccessCounts = AccessCounts()
-    # Products of matrices: work by dse.types.TENSOR, and "shared": passes of operands in shared memory.
-    tensor: Mapping[str, float] = field(default_factory=dict)
-
-
-class Tally:
-    """Sums over all passes of an average block through a phase, of which `one_pass` makes PhaseCounts."""
-
-    def __init__(self, pipes: Iterable[str] = ()) -> None:
-        """Count instructions by pipe: `pipes` come first, others in the order in which they are met."""
-        self.insts: dict[str, float] = dict.fromkeys(pipes, 0.0)
-        self.lanes = self.fp32_ops = self.fp32_ops_unsure = 0.0
-        self.accesses = {kind: np.zeros(4) for kind in ACCESSES}  # requests, sectors, passes, bytes
-        self.copies = np.zeros(4)
-        self.tensor: dict[str, float] = {}
-
-    def add(self, pipe: str, warps: float, lanes: float) -> None:
-        """Add an instruction that `warps` of a block issue, with `lanes` of their threads."""
-        self.insts[pipe] = self.insts.get(pipe, 0.0) + warps
-        self.lanes += lanes
-
-    def add_product(self, product: Mma, warps: float) -> None:
-        """Add the work of a product of matrices."""
-        for name, amount in (
-            (product.kind, product.multiply_adds),
-            ("mma_warp", product.from_registers),
-            ("shared", product.shared_bytes / _PASS),
-        ):
-            if warps * amount:
-                self.tensor[name] = self.tensor.get(name, 0.0) + warps * amount
-
-    def one_pass(
-        self,
-        key: tuple[int, int],
-        passes: float,
-        warp_size: int,
-        path: Walk | None,
-        traffic: Traffic | None,
-        new_sectors: Mapping[str, float],
-    ) -> PhaseCounts:
-        """Return the counts of one pass of `passes`; `key` has the barriers before and after."""
-        if round(passes) > 0 and abs(passes - round(passes)) < 1e-9:  # but for rounding of weights
-            passes = float(round(passes))
-        passes = max(passes, 1e-300)
-        total = sum(self.insts.values())
-        return PhaseCounts(
-            opened=key[0],
-            closed=key[1],
-            passes=passes,
-            insts={pipe: count / passes for pipe, count in self.insts.items() if count},
-            active=self.lanes / (warp_size * total) if total else 0.0,
-            fp32_ops=self.fp32_ops / passes,
-            fp32_ops_unsure=self.fp32_ops_unsure / passes,
-            accesses={
-                kind: AccessCounts(*(numbers / passes).tolist())
-                for kind, numbers in self.accesses.items()
-                if numbers[0]
-            },
-            copies=AccessCounts(*(self.copies / passes).tolist()),
-            tensor={name: work / passes for name, work in self.tensor.items()},
-            new_sectors={way: sectors / passes for way, sectors in new_sectors.items()},
-            walk=None if path is None else path * (1 / path.passes),
-            traffic=None if traffic is None else traffic * (1 / passes),
-        )
-
-
-@dataclass(frozen=True)
-class UnknownDecision:
-    """A decision that depends on data that was not stated."""
-
-    address: int
-    instruction: str
-    line: int | None
-    what: str  # "branch", "address" or "guard"
-    depends_on: tuple[str, ...]
-    matters: bool = True  # whether an access, a product, a barrier, a loop or the end depends on it
-
-
-@dataclass(frozen=True)
-class Characterisation:
-    """The counts of one launch of one kernel."""
-
-    kernel: str
-    arch: int
-    grid: Dimensions
-    block: Dimensions
-    sampled: int  # blocks that were run
-    phases: tuple[PhaseCounts, ...]
-    executed: Mapping[int, float]  # address of an instruction → warps that issue it, over the grid
-    spread: float  # standard error of counts that running some blocks only leaves, relative
-    unknown: tuple[UnknownDecision, ...]
-    unskipped: Mapping[int, str]  # loops that were run in full, and why
-    estimated: Mapping[int, Estimated]  # loops whose sectors and passes are those of some trips, by address
-    warp_size: int = WARP
-    unseen: int = 0  # blocks of which it is not proven how much they execute
-    doubtful: bool = False  # whether those looked at do not explain that either
-
-    @property
-    def blocks(self) -> int:
-        """Blocks of the grid."""
-        return int(np.prod(self.grid))
-
-    @property
-    def warps(self) -> int:
-        """Warps of a block."""
-        return -(-int(np.prod(self.block)) // self.warp_size)
-
-    def total(self, kind: str, field: str) -> float:
-        """Add up a field of one kind of access over all phases of an average block.
-
-        `total("shared load", "passes")`, say.
-        """
-        return sum(
-            phase.passes * getattr(phase.accesses[kind], field)
-            for phase in self.phases
-            if kind in phase.accesses
-        )
-
-    def insts(self, *pipes: str) -> float:
-        """Return the warp instructions of an average block; all of them if no pipe is named."""
-        counted = pipes or PIPES
-        return sum(phase.passes * phase.insts.get(pipe, 0.0) for phase in self.phases for pipe in counted)
-
-    @property
-    def fp32_ops(self) -> float:
-        """Single-precision operations of the grid, of data that is finite and of the normal range.
-
-        Half of those whose predicates depend on computed data: what represents both branches of an `if` has
-        each of its predicates and its opposite.
-        """
-        return self.blocks * sum(
-            phase.passes * (phase.fp32_ops + phase.fp32_ops_unsure / 2) for phase in self.phases
-        )
+_PARTING = ("end", "indirect branch")
 
 
 def prepare(listing: Listing) -> BoundProgram:
@@ -252,44 +88,24 @@ def summary(
 ) -> Characterisation:
     """Average what was counted in the blocks of a sample. The machine keeps the addresses, in `streams`.
 
-    `traffic` is that of its phases by `dse.source.nvidia.caches.cache_model.misses`.
+    `traffic` is that of its phases by `dse.source.caches.cache_model.misses`.
     """
-    launch, weights = machine.launch, np.array(sample.weights) / machine.launch.blocks
-    walks: dict[tuple[int, int], Walk] = {}
-    if times is not None:
-        block = sample.typical
-        walks = walk(machine, block, longest_warp(machine, block), times)
-    touched = _first_touches(machine, weights)
+    block, program_ = sample.typical, machine.program
     usually: dict[int, bool] = {}
-    for block in machine.program.blocks:
-        usually |= usual_guards(block)
+    for basic_block in program_.blocks:
+        usually |= usual_guards(basic_block)
     passing = (  # one by one: there may be thousands
         None if counters is None else np.vstack([counters, counters.any(axis=0)])
         for counters in machine.phase_counts
     )
-    counts = by_phase(machine.phases, passing)
-    phases = tuple(
-        _phase(machine, key, numbers @ weights, walks.get(key), touched, (traffic or {}).get(key), usually)
-        for key, numbers in counts.items()
-    )
-    whole = np.sum(list(counts.values()), axis=0)
-    grid_total = whole @ weights * launch.blocks
-    program_ = machine.program
-    return Characterisation(
-        kernel=program_.kernel,
-        arch=program_.arch,
-        grid=launch.grid,
-        block=launch.block,
-        sampled=len(sample.blocks),
-        phases=phases,
-        executed={
-            step.address: float(grid_total[2 * block.index])
-            for block in program_.blocks
-            for step in block.steps
-        },
-        spread=sample.spread,
-        unseen=sample.unseen,
-        doubtful=sample.doubtful,
+    return average_block(
+        machine,
+        sample,
+        passing,
+        walks={} if times is None else walk(machine, block, longest_warp(machine, block), times),
+        traffic=traffic or {},
+        touches=first_touched(machine, sample_weights(machine, sample)),
+        usually=usually,
         unknown=_unknown(machine),
         unskipped={
             program_.blocks[header].steps[0].address: why for header, why in machine.irregular.items()
@@ -300,69 +116,19 @@ def summary(
     )
 
 
-def by_phase(
-    spans: Sequence[PhaseSpan], counts: Iterable[np.ndarray | None]
-) -> dict[tuple[int, int], np.ndarray]:
-    """Add up the counters [rows, blocks] of phases between the same two barriers."""
-    sums: dict[tuple[int, int], np.ndarray] = {}
-    for span, counters in zip(spans, counts, strict=True):
-        if counters is not None:
-            key = (span.opened, span.closed)
-            sums[key] = sums[key] + counters if key in sums else counters
-    return sums
+def touched_bytes(machine: Machine, stack_bytes: int | None) -> int | None:
+    """Return the bytes that a thread goes to of its own memory: all, where some addresses were not seen.
 
-
-def access_kind(step: Any) -> str:
-    """Return which of ACCESSES an instruction makes."""
-    stores = step.stores or (step.atomic and not step.writes)
-    return f"{step.pipe} {'store' if stores else 'load'}"
-
-
-def _phase(
-    machine: Machine,
-    key: tuple[int, int],
-    counts: np.ndarray,
-    path: Walk | None,
-    touched: Mapping[tuple[tuple[int, int], str], float],
-    traffic: Traffic | None,
-    usually: Mapping[int, bool],
-) -> PhaseCounts:
-    """Describe one pass of a phase; `counts` are of the average block over all its passes."""
-    program_, ready = machine.program, machine.bound
-    tally = Tally(PIPES)
-    for block in program_.blocks:
-        warps, threads = counts[2 * block.index : 2 * block.index + 2].tolist()
-        if not warps:
-            continue
-        for step in block.steps:
-            tally.add(step.pipe, warps, threads)
-            operations = OPCODES[step.opcode].fp32
-            if operations and step.guard_known:
-                row = ready.guard_rows.get(step.index)
-                tally.fp32_ops += operations * (threads if row is None else float(counts[row]))
-            elif operations and step.index in usually:
-                tally.fp32_ops += operations * threads * usually[step.index]
-            elif operations:
-                tally.fp32_ops_unsure += operations * threads
-            if step.product is not None:
-                row = ready.product_rows.get(step.index)
-                tally.add_product(step.product, warps if row is None else float(counts[row]))
-            if step.memory:
-                row = ready.memory_rows[step.index]
-                requests, sectors, through, active = counts[row : row + len(MEMORY_COUNTS)]
-                if step.has("BYPASS"):  # a copy past the L1 goes through it as a store to shared memory only
-                    through = 0.0
-                tally.accesses[access_kind(step)] += (requests, sectors, through, active * step.bytes)
-                if step.kind in _OTHER_END:
-                    loaded = sectors
-                    requests, sectors, through, active = counts[row + len(MEMORY_COUNTS) :][
-                        : len(MEMORY_COUNTS)
-                    ]
-                    tally.accesses[_OTHER_END[step.kind]] += (requests, sectors, through, active * step.bytes)
-                    if step.kind in ("copy", "box load"):
-                        tally.copies += (requests, loaded, through, active * step.bytes)
-    first = {way: touched.get((key, way), 0.0) for way in ("load", "store")}
-    return tally.one_pass(key, float(counts[-1]), WARP, path, traffic, first)
+    The compiler may set apart far more than a launch uses, for arrays that are made for the largest case.
+    Loops that are skipped continue evenly, so that their first and last trip, which are executed, tell all.
+    """
+    spans = machine.local_spans
+    unseen = any((step, "address") in machine.unknown for step in spans)
+    if stack_bytes is None or unseen or (machine.estimated and any(span.moves for span in spans.values())):
+        return stack_bytes
+    start, end = np.array([span[:2] for span in sorted(spans.values())] or np.zeros((0, 2)), int).T
+    first, last = merged(start, end)
+    return min(stack_bytes, int((last - first).sum()))
 
 
 def _unknown(machine: Machine) -> tuple[UnknownDecision, ...]:
@@ -393,21 +159,3 @@ def _parts_work(program_: SassProgram, branch: Step) -> bool:
 def _target(program_: SassProgram, branch: Step) -> int:
     """Return the index of the step that a branch goes to; before all others if it names none."""
     return program_.blocks[branch.jump].steps[0].index if branch.jump >= 0 else -1
-
-
-_PARTING = ("end", "indirect branch")
-
-
-def _first_touches(machine: Machine, weights: np.ndarray) -> dict[tuple[tuple[int, int], str], float]:
-    """Count the sectors of global memory that an average block touches first, by phase and way."""
-    from dse.source.nvidia.profile.first_touches import first_touches  # imports Numba
-
-    ways = [access_kind(step).rsplit(" ", 1)[1] for step in machine.program.steps]
-    touches: dict[tuple[tuple[int, int], str], float] = {}
-    for way in ("load", "store"):
-        streams = [stream for stream in machine.streams if ways[stream.step] == way]
-        for phase, counts in zip(machine.phases, first_touches(machine, streams), strict=True):
-            if counts.any():
-                key = ((phase.opened, phase.closed), way)
-                touches[key] = touches.get(key, 0.0) + float(counts @ weights)
-    return touches

@@ -31,21 +31,16 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
+from dse.source.machine.recorded import Pipe
 from dse.source.nvidia.sass import semantics as s
 from dse.source.nvidia.sass import warp
 from dse.source.nvidia.sass.operands import Operand
 
 Modifiers = tuple[str, ...]
-Pipe = Literal[
-    "fp32", "fp16", "fp64", "int32", "imul32", "sfu", "tensor", "uniform", "shared", "global", "local",
-    "constant", "texture", "barrier", "control", "other",
-]  # fmt: skip
-PIPES: tuple[Pipe, ...] = get_args(Pipe)
-
 Kind = Literal[
     "",  # computes
     "load",
@@ -92,16 +87,14 @@ class Opcode:
             count += 1
         return count
 
-    def kinds(self, modifiers: Modifiers) -> tuple[str, str]:
+    def kinds(self, modifiers: Modifiers) -> tuple[str, tuple[str, ...]]:
         """What is written, and what is read, of an instruction with these modifiers."""
         return kinds_of(self.form, modifiers)
 
     def widths(self, modifiers: Modifiers, sources: int) -> tuple[int, list[int]]:
         """Registers of the (first) destination, and of each of this many source operands."""
-        kinds = (side.replace("*", "") for side in self.kinds(modifiers))
-        written, read = ([_registers(kind, modifiers) for kind in side] for side in kinds)
-        further = [read[-1] if read else 1] * (sources - len(read))
-        return max(written, default=1), [*read[:sources], *further]
+        written, read = _widths(self.form, modifiers)
+        return written, [*read[:sources], *[read[-1]] * (sources - len(read))]
 
     def data(self, modifiers: Modifiers) -> int:
         """Bytes that one thread loads or stores, of a type or a width that is named; else 4.
@@ -127,7 +120,7 @@ class Opcode:
 
 
 @cache
-def kinds_of(form: str, modifiers: Modifiers) -> tuple[str, str]:
+def kinds_of(form: str, modifiers: Modifiers) -> tuple[str, tuple[str, ...]]:
     """The kinds of results and of operands, those that modifiers name put in."""
     integer = next((_INTEGERS[name] for name in modifiers if name in _INTEGERS), "i")
     real = "D" if "F64" in modifiers else "f"
@@ -135,7 +128,15 @@ def kinds_of(form: str, modifiers: Modifiers) -> tuple[str, str]:
     word = "U" if "64" in modifiers else "u"
     named = str.maketrans({"v": word, "t": integer, "r": real, "e": first, "g": later})
     results, _, sources = form.translate(named).partition("=")
-    return results, sources.lstrip("ml")
+    return results, tuple(re.findall(r".\*?", sources.lstrip("ml")))
+
+
+@cache
+def _widths(form: str, modifiers: Modifiers) -> tuple[int, list[int]]:
+    """Registers of the destination, and of the sources that the form names, the last for all further ones."""
+    results, sources = kinds_of(form, modifiers)
+    read = [_registers(kind[0], modifiers) for kind in sources]
+    return max((_registers(kind, modifiers) for kind in results), default=1), read or [1]
 
 
 def _registers(kind: str, modifiers: Modifiers) -> int:

@@ -13,24 +13,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dse.source.machine.products import UNIT_BYTES, Mma
 from dse.source.nvidia.sass.operands import Operand
 
-UNIT_BYTES = (16 * 16 + 16 * 8) * 2  # operands of `mma_warp`: 16 x 16 by 16 x 8 halves
 _GROUP = 4  # warps of a warp group
 
 
 class UnknownProductError(Exception):
     """An instruction on matrices that no class of work fits; says what of it."""
-
-
-@dataclass(frozen=True)
-class Mma:
-    """Product of matrices of one warp's instruction."""
-
-    kind: str  # one of dse.types.MMA
-    multiply_adds: float
-    from_registers: float  # in units of `mma_warp`, by bytes of A and B; 0 if B is in shared memory
-    shared_bytes: float  # of A and B in shared memory
 
 
 @dataclass(frozen=True)

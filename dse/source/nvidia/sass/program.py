@@ -7,11 +7,12 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from dse.errors import DseError
+from dse.source.machine.products import Mma
+from dse.source.machine.recorded import Pipe
 from dse.source.nvidia.sass.listing import Listing, SassInstruction
-from dse.source.nvidia.sass.opcodes import OPCODES, Kind, Opcode, Pipe, opcode
+from dse.source.nvidia.sass.opcodes import OPCODES, Kind, Opcode, opcode
 from dse.source.nvidia.sass.operands import PT, RZ, UPT, URZ, B, Operand, P, operand
 from dse.source.nvidia.sass.products import (
-    Mma,
     UnknownProductError,
     needs_descriptor,
     product,
@@ -66,6 +67,11 @@ class Step:
     def stores(self) -> bool:
         """Whether it writes memory and gives nothing back."""
         return self.kind in ("store", "reduction", "box store")
+
+    @property
+    def fp32_ops(self) -> int:
+        """Single-precision operations of a thread."""
+        return OPCODES[self.opcode].fp32
 
     @property
     def given(self) -> bool:
@@ -236,7 +242,7 @@ def _pipe(row: Opcode, modifiers: tuple[str, ...], arch: int) -> Pipe:
     Their rate is 16 a cycle, that of the special function units, where float64 has a whole pipe, else that of
     float64, 2 or 4 (CUDA C++ Programming Guide, arithmetic throughput, conversions of 64-bit types).
     """
-    wide = row.pipe == "sfu" and not set("".join(row.kinds(modifiers))).isdisjoint("UID")
+    wide = row.pipe == "sfu" and max(row.widths(modifiers, 1)[0], *row.widths(modifiers, 1)[1]) > 1
     return "fp64" if wide and arch not in _WHOLE_FP64 else row.pipe
 
 

@@ -13,7 +13,7 @@ import numpy as np
 U32, I32, U64, I64 = np.uint32, np.int32, np.uint64, np.int64
 F32, F64 = np.float32, np.float64
 HIGH, ONE = U64(32), U64(1)
-ZERO, TRUE = np.zeros((1, 1), U32), np.ones((1, 1), bool)
+ZERO, TRUE, FALSE = np.zeros((1, 1), U32), np.ones((1, 1), bool), np.zeros((1, 1), bool)
 Array = Any
 Test = Callable[[], Array]  # computed where it is wanted
 Modifiers = tuple[str, ...]

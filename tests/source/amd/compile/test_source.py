@@ -7,7 +7,7 @@ import pytest
 from dse.errors import DseError
 from dse.source.amd.compile.clang import clang, knows
 from dse.source.amd.compile.source import Built, HipSource, compile_source, read_source
-from dse.source.nvidia.compile.contract import Failure
+from dse.source.contract import Failure
 
 GFX90A = 0x90A
 

@@ -10,8 +10,8 @@ from dse import api
 from dse.hardware import gpus
 from dse.source.amd.source import AMD
 from dse.source.cache import Cache
+from dse.source.contract import Failure
 from dse.source.launches import configurations
-from dse.source.nvidia.compile.contract import Failure
 from dse.source.readers import load
 
 pytest.importorskip("triton")

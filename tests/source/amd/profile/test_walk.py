@@ -76,7 +76,7 @@ def test_trips_that_are_skipped_count_for_the_phases_that_they_go_through(writte
     def walked(skip: bool):
         machine, _ = execute(code, launch, [(0, 0, 0)], skip_loops=skip)
         noted = record(code, machine, turn, True, joins=False)
-        return len(machine.trace), walk(code, machine, noted, 0, timing(listing, gpu, turn, 500.0))
+        return len(machine.trace), walk(code, machine, noted, 0, timing(gpu, turn, 500.0), turn)
 
     (whole, expected), (skipped, found) = walked(False), walked(True)
     assert skipped < whole / 4
@@ -108,7 +108,7 @@ def test_products_of_a_wave_follow_one_another_through_the_matrix_core(written, 
         code = code_of(listing)
         machine, _ = execute(code, LaunchArguments((1, 1, 1), (64, 1, 1), [None, None]), [(0, 0, 0)])
         noted = record(code, machine, turn, True, joins=False)
-        (path,) = walk(code, machine, noted, 0, timing(listing, gpu, turn, 500.0)).values()
+        (path,) = walk(code, machine, noted, 0, timing(gpu, turn, 500.0), turn).values()
         return path.cycles
 
     assert walked(9) - walked(5) == 4 * cycles

@@ -1,6 +1,7 @@
 """CUDA files with code for the host beside their kernels."""
 
-from dse.source.nvidia.compile.contract import Compiled, Failure
+from dse.source.contract import Failure
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.declared import kernels_in, parameters_of
 from dse.source.nvidia.compile.host_code import without_host
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source

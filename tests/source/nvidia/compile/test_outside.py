@@ -9,8 +9,9 @@ import pytest
 
 pytest.importorskip("cuda.bindings")
 
+from dse.source.contract import Failure, lasting
 from dse.source.nvidia.compile import outside
-from dse.source.nvidia.compile.contract import Compiled, Failure, lasting
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source
 
 HANGS_SECONDS = 20  # what takes a second takes several on a loaded machine

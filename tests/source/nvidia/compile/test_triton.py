@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from dse.errors import DseError
+from dse.source.contract import Failure, Passed, lasting
 from dse.source.nvidia.compile import triton as subject
-from dse.source.nvidia.compile.contract import Compiled, Failure, Passed, lasting
+from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.triton import Specialised, TritonSource
 from dse.source.nvidia.compile.triton_function import function
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from support.sass_code import program_of
 
+from dse.source.machine.addresses import Addresses
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.nvidia.execute.interpret import bind_program, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.execute.moved_blocks import addresses_of
-from dse.source.nvidia.machine.addresses import Addresses
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.program import SassProgram
 

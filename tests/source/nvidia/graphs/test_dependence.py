@@ -13,7 +13,7 @@ from dse.source.nvidia.graphs.dependence import MOST_INSTRUCTIONS, MOST_NESTED, 
 from dse.source.nvidia.graphs.flow import Dependence, flow_graph
 from dse.source.nvidia.graphs.rolled_trace import RolledLoop
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.profile.single_warp import longest_warp
+from dse.source.nvidia.profile.walk import longest_warp
 
 
 def trace(machine: Machine) -> list[tuple[int, np.ndarray]]:

@@ -11,10 +11,11 @@ from dse.errors import DseError
 from dse.hardware import gpus
 from dse.simulator import Case, Loop, Program, simulate
 from dse.simulator.case.graph_file import NamedCase, load
+from dse.source.machine.products import Mma
 from dse.source.nvidia.graphs.dependence import DependenceGraph, GraphInstruction, dependence_graph
 from dse.source.nvidia.graphs.graph_text import Hits, assembled, of_source, terms, text, write_graph
-from dse.source.nvidia.profile.single_warp import SOURCES, Timing, longest_warp, walk
-from dse.source.nvidia.sass.products import Mma
+from dse.source.nvidia.profile.walk import longest_warp, walk
+from dse.source.profile.single_warp import SOURCES, Timing
 from dse.types import CLASSES, Kernel, PerClass
 
 LATENCY = dict.fromkeys(SOURCES, 5.0) | {"global": 400.0, "shared": 23.0, "barrier": 1.0, "control": 1.0}

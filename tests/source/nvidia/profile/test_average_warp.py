@@ -11,11 +11,12 @@ from support.sass_code import bound, listing_of
 from dse.errors import DseError
 from dse.hardware import gpus
 from dse.models.phase import latency
+from dse.source.caches.cache_model import Traffic
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.caches.cache_model import Traffic
-from dse.source.nvidia.profile.average_warp import warp_counts
-from dse.source.nvidia.profile.characterise import Characterisation, characterise
-from dse.source.nvidia.profile.single_warp import timing
+from dse.source.nvidia.profile.characterise import characterise
+from dse.source.nvidia.profile.walk import timing
+from dse.source.profile.average_warp import warp_counts
+from dse.source.profile.characterise import Characterisation
 from dse.source.warps import NOTHING, column_names, row, stacked, to_kernel
 from dse.types import Kernel
 

@@ -4,8 +4,9 @@ import pytest
 from support.sass_code import bound, listing_of
 
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.profile.characterise import Characterisation, characterise
-from dse.source.nvidia.profile.single_warp import SOURCES, Timing
+from dse.source.nvidia.profile.characterise import characterise
+from dse.source.profile.characterise import Characterisation
+from dse.source.profile.single_warp import SOURCES, Timing
 
 TIMES = Timing(dict.fromkeys(SOURCES, 4.0) | {"global": 400.0}, {"fp32": 2.0})
 

@@ -10,9 +10,9 @@ from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.graphs.branches import branches
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.profile import explain
 from dse.source.nvidia.profile.characterise import prepare, summary
 from dse.source.nvidia.sass.disassemble import with_lines
+from dse.source.profile import explain
 
 CODE = """extern "C" __global__ void k(const float* x, float* y, int trips)
 {

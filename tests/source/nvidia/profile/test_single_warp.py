@@ -3,8 +3,9 @@
 import pytest
 from support.sass_code import ran
 
-from dse.source.nvidia.caches.cache_model import kept_at_random
-from dse.source.nvidia.profile.single_warp import SOURCES, Timing, Walk, longest_warp, walk
+from dse.source.caches.cache_model import kept_at_random
+from dse.source.nvidia.profile.walk import longest_warp, walk
+from dse.source.profile.single_warp import SOURCES, Timing, Walk
 
 LATENCY = dict.fromkeys(SOURCES, 5.0) | {"global": 400.0, "copy": 400.0, "barrier": 0.0, "control": 0.0}
 TIMES = Timing(LATENCY, {"fp32": 2.0}, {"mma_fp16": 1 / 256, "mma_warp": 8.0})

@@ -16,8 +16,9 @@ from dse.source.machine.launch import LaunchArguments, TensorMap
 from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.machine.state import BoundProgram
-from dse.source.nvidia.profile.average_warp import warp_counts
-from dse.source.nvidia.profile.characterise import Characterisation, characterise, summary
+from dse.source.nvidia.profile.characterise import characterise, summary
+from dse.source.profile.average_warp import warp_counts
+from dse.source.profile.characterise import Characterisation
 from dse.source.warps import to_kernel
 
 WARPS = 4

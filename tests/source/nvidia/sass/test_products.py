@@ -2,8 +2,9 @@ import pytest
 from support.sass_code import program_of
 
 from dse.errors import DseError
+from dse.source.machine.products import Mma
 from dse.source.nvidia.sass.operands import RZ, UR, operand
-from dse.source.nvidia.sass.products import Mma, UnknownProductError, described, product, product_words
+from dse.source.nvidia.sass.products import UnknownProductError, described, product, product_words
 
 # As ptxas writes them: what is multiplied, and registers of D, A, B, C (PTX ISA: fragments of each shape).
 FORMS = [

@@ -7,8 +7,9 @@ import pytest
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source
-from dse.source.nvidia.profile.characterise import Characterisation, characterise, prepare
+from dse.source.nvidia.profile.characterise import characterise, prepare
 from dse.source.nvidia.sass.disassemble import disassemble
+from dse.source.profile.characterise import Characterisation
 
 CODE = """
 extern "C" __global__ void f(float* y, const float* x)

@@ -7,9 +7,9 @@ from jaxtyping import Float
 
 from dse.errors import DseError
 from dse.hardware.coalescing import SECTOR
-from dse.source.nvidia.caches.cache_model import Traffic
-from dse.source.nvidia.profile.characterise import AccessCounts, Characterisation, PhaseCounts
-from dse.source.nvidia.profile.single_warp import SOURCES, Walk
+from dse.source.caches.cache_model import Traffic
+from dse.source.profile.characterise import AccessCounts, Characterisation, PhaseCounts
+from dse.source.profile.single_warp import SOURCES, Walk
 from dse.source.warps import row
 from dse.types import ARITHMETIC, CLASSES, MMA, TENSOR
 
@@ -18,7 +18,7 @@ _WORK = {name: (name,) for name in ("fp64", "int32", "imul32", "sfu", "barrier")
 _LOADS, _STORES = ("global load", "local load"), ("global store", "local store")
 _GLOBAL, _LOCAL = ("global load", "global store"), ("local load", "local store")
 _SHARED = ("shared load", "shared store")
-# The class of what a warp waits for, as in `single_warp.timing`; loads and copies have one for each memory.
+# The class of what a warp waits for, by SOURCES; loads and copies have one for each memory.
 _LATENCY_OF = {
     "fp32": "fp32", "fp16": "fp32", "fp64": "fp64", "int32": "int32", "uniform": "int32", "imul32": "imul32",
     "sfu": "sfu", "shared": "shared", "constant": "shared", "other": "shared",

@@ -11,15 +11,15 @@ Ding, Luo & Bao, HOTL, ASPLOS 2013; that data outlives what fills a cache is the
 """
 
 from collections.abc import Sequence, Set
+from typing import Any
 
 import numpy as np
 
 from dse.errors import DseError
+from dse.source.caches.places import Group, Probe, Window, groups, window
+from dse.source.caches.sectors import APART, IN_LINE, SectorAccesses, accesses, ranges
 from dse.source.machine.blocks import Sample
 from dse.source.machine.recorded import Stream
-from dse.source.nvidia.caches.places import Group, Probe, Window, groups, window
-from dse.source.nvidia.caches.sectors import APART, IN_LINE, SectorAccesses, accesses, ranges
-from dse.source.nvidia.machine.state import Machine
 
 # What bounds the work: accesses of all blocks that are followed, lines of one block that they are taken from.
 _FOLLOWED = 2**16
@@ -115,7 +115,7 @@ class Reuse:
 
 
 def follow(
-    machine: Machine,
+    machine: Any,
     sample: Sample,
     block: int,
     accessed: Sequence[SectorAccesses],
@@ -156,7 +156,7 @@ def follow(
 
 
 def _thinned(
-    machine: Machine, sample: Sample, block: int, streams: Sequence[Stream], steps: Set[int]
+    machine: Any, sample: Sample, block: int, streams: Sequence[Stream], steps: Set[int]
 ) -> SectorAccesses:
     """List what a block touches; one sector of each line, if that is much: tiles begin with a line."""
     touched = accesses(machine, sample, block, streams, steps=steps)

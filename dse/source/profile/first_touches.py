@@ -8,8 +8,7 @@ import numpy as np
 
 from dse.core.numba_cache import compiled
 from dse.hardware.coalescing import SECTOR
-from dse.source.machine.recorded import Stream
-from dse.source.nvidia.machine.state import Machine
+from dse.source.machine.recorded import Recorded, Stream
 
 _BLOCK_SHIFT = 48  # the number of the block is in the highest bits of a sector's
 _ONCE = range(1)
@@ -17,7 +16,7 @@ _FREE = np.iinfo(np.int64).min
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 over the golden ratio: multiples of it spread evenly
 
 
-def first_touches(machine: Machine, streams: Sequence[Stream]) -> np.ndarray:
+def first_touches(machine: Recorded, streams: Sequence[Stream]) -> np.ndarray:
     """Count the sectors that each block touches first, by the number of its phase: [phases, blocks]."""
     places: dict[tuple[int, int, int, int], int] = {}  # streams of equal bases touch the same, moved on
     sectors: list[np.ndarray] = []
@@ -45,7 +44,7 @@ def first_touches(machine: Machine, streams: Sequence[Stream]) -> np.ndarray:
     return counts
 
 
-def _sectors(machine: Machine, stream: Stream, offset: int) -> np.ndarray:
+def _sectors(machine: Recorded, stream: Stream, offset: int) -> np.ndarray:
     """List the sectors touched at an offset, with the block's number in the highest bits; some twice."""
     blocks = np.arange(machine.shape[0], dtype=np.int64)[:, None] << _BLOCK_SHIFT
     shape = stream.lanes.shape

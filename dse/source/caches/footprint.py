@@ -4,7 +4,7 @@ Addresses move on evenly with the block's place in the grid, so the footprints o
 this one, moved. For each of its sectors it is then known how many blocks ago it was touched last. Blocks go
 to any SM with equal chance, which says how many of those before ran on the same SM. The L2 sees all of them,
 as far back as their footprints together fit; blocks that run at the same time find what others loaded.
-Addresses that do not move evenly are followed through many blocks (`dse.source.nvidia.caches.reuse`), or,
+Addresses that do not move evenly are followed through many blocks (`dse.source.caches.reuse`), or,
 where that does not help, taken to be anywhere in their array.
 
 Source: how footprints grow with the window that is looked at, after Xiang, Ding, Luo & Bao, HOTL, ASPLOS
@@ -17,10 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dse.hardware.coalescing import LINE, SECTOR
-from dse.source.machine.blocks import Sample
-from dse.source.machine.launch import REGION_BITS, Dimensions
-from dse.source.nvidia.caches.reuse import Reuse
-from dse.source.nvidia.caches.sectors import (
+from dse.source.caches.reuse import Reuse
+from dse.source.caches.sectors import (
     APART,
     IN_LINE,
     MOST_ACCESSES,
@@ -29,6 +27,8 @@ from dse.source.nvidia.caches.sectors import (
     merged,
     ranges,
 )
+from dse.source.machine.blocks import Sample
+from dse.source.machine.launch import REGION_BITS, Dimensions
 
 ROUNDS = 50  # after which a rate that depends on itself is taken as settled
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from dse.source.caches.cache_model import Caches, Traffic, misses
 from dse.source.machine.blocks import representative
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.caches.cache_model import Caches, Traffic, misses
 from dse.source.nvidia.execute.interpret import run
 
 LARGE = Caches(l1_bytes=1e9, l2_bytes=1e12, sm_count=100, resident_blocks=4)

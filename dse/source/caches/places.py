@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from dse.hardware.coalescing import SECTOR
+from dse.source.caches.sectors import Family
+from dse.source.machine.addresses import Addresses
 from dse.source.machine.launch import Dimensions
 from dse.source.machine.recorded import Stream
 from dse.source.machine.thread_set import WARP
-from dse.source.nvidia.caches.sectors import Family
-from dse.source.nvidia.machine.addresses import Addresses
-from dse.source.nvidia.machine.state import Machine
 
 # What bounds the work: blocks that are run, and those times the executions of memory instructions.
 MOST_BLOCKS = 2**11
@@ -75,7 +74,7 @@ def window(blocks: int, wave: int, executions: int = 1) -> Window:
 
 
 def groups(
-    machine: Machine, block: int, families: Sequence[Sequence[Family]], at: Sequence[Dimensions], probe: Probe
+    machine: Any, block: int, families: Sequence[Sequence[Family]], at: Sequence[Dimensions], probe: Probe
 ) -> list[list[Group]]:
     """Place the families of a block, of several lists of them, in the blocks `at`; the first is that block.
 

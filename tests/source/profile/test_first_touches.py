@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from dse.source.nvidia.profile.first_touches import first_touches
+from dse.source.profile.first_touches import first_touches
 
 
 def test_equals_a_plain_count(launched, kernel: str):

@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse.hardware.gpus import load
-from dse.source.machine.blocks import representative
-from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.caches.cache_model import (
+from dse.source.caches.cache_model import (
     Caches,
     Traffic,
     caches_of,
@@ -21,13 +19,14 @@ from dse.source.nvidia.caches.cache_model import (
     kept_at_random,
     latency,
     misses,
-    touched_bytes,
 )
+from dse.source.machine.blocks import representative
+from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source
 from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
-from dse.source.nvidia.profile.characterise import prepare
+from dse.source.nvidia.profile.characterise import prepare, touched_bytes
 from dse.source.nvidia.sass.disassemble import disassemble
 from dse.types import Gpu
 

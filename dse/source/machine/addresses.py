@@ -2,23 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-
-from dse.source.nvidia.machine.state import Machine
 
 
 @dataclass(frozen=True)
 class Addresses:
     """Global addresses of blocks: a machine that ran some, and the one that each block is like."""
 
-    machine: Machine
+    machine: Any
     row: np.ndarray  # [blocks] that of the block in the machine
     ahead: np.ndarray  # [blocks] how many blocks further along the row
     strides: Mapping[int, int | None] = field(default_factory=dict)  # bytes a block, by memory instruction
 
     @staticmethod
-    def of(machine: Machine) -> "Addresses":
+    def of(machine: Any) -> "Addresses":
         """Take a machine that ran all of its blocks."""
         count = machine.shape[0]
         return Addresses(machine, np.arange(count), np.zeros(count, int))

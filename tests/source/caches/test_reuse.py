@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from dse.errors import DseError
+from dse.source.caches import places, sectors
+from dse.source.caches.cache_model import Caches, Traffic, misses
+from dse.source.machine.addresses import Addresses
 from dse.source.machine.blocks import Sample, representative
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.caches import places, sectors
-from dse.source.nvidia.caches.cache_model import Caches, Traffic, misses
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source
 from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.execute.moved_blocks import addresses_of
-from dse.source.nvidia.machine.addresses import Addresses
 from dse.source.nvidia.machine.state import BoundProgram, Machine
 from dse.source.nvidia.profile.characterise import prepare
 from dse.source.nvidia.sass.disassemble import disassemble

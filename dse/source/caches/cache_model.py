@@ -4,7 +4,7 @@ This is computed from the addresses of one block, the one that represents most o
 the L1, 128 bytes filled sector by sector, has to make room for another one with the same chance at any time,
 as where a cache replaces lines at random. What the block and those that are resident beside it fill says how
 large that chance is. What the block touches for the first time may still be there from other blocks: that is
-`dse.source.nvidia.caches.footprint`.
+`dse.source.caches.footprint`.
 
 Stores are written through the L1, leave it as it is, and are gathered in the L2. Atomics and loads that ask
 for it go past the L1. Local memory, which keeps no addresses, hits as far as what the resident blocks have of
@@ -21,13 +21,12 @@ from typing import Any, cast
 import numpy as np
 
 from dse.hardware.coalescing import LINE, SECTOR
+from dse.source.caches.footprint import ROUNDS, Footprint, blocks_back
+from dse.source.caches.places import Probe
+from dse.source.caches.reuse import Reuse, follow
+from dse.source.caches.sectors import IN_LINE, SectorAccesses, accesses, bypasses_l1
 from dse.source.machine.blocks import Sample
 from dse.source.machine.recorded import MEMORY_COUNTS, Recorded
-from dse.source.nvidia.caches.footprint import ROUNDS, Footprint, blocks_back
-from dse.source.nvidia.caches.places import Probe
-from dse.source.nvidia.caches.reuse import Reuse, follow
-from dse.source.nvidia.caches.sectors import IN_LINE, SectorAccesses, accesses, bypasses_l1, merged
-from dse.source.nvidia.machine.state import Machine
 from dse.types import Gpu
 
 # KiB that can be set apart as shared memory, by the most of it that an SM has.
@@ -45,7 +44,7 @@ class Caches:
     """The caches as one launch finds them."""
 
     l1_bytes: float  # of an SM, beside its shared memory
-    l2_bytes: float
+    l2_bytes: float  # or of the memory's own cache, where that is larger
     sm_count: int
     resident_blocks: int  # of an SM
     local_bytes: int = 0  # that a thread goes to of its own memory
@@ -64,7 +63,11 @@ def caches_of(gpu: Gpu, shared_bytes: int, resident_blocks: int, local_bytes: in
         parts = _CARVE_OUTS.get(most // 1024, (most / 1024,))
         l1_bytes -= next((part * 1024 for part in parts if part * 1024 >= needed), most)
     return Caches(
-        max(l1_bytes, 0.0), float(gpu.l2_bytes), int(gpu.sm_count), max(resident_blocks, 1), local_bytes or 0
+        max(l1_bytes, 0.0),
+        max(float(gpu.l2_bytes), float(gpu.memory_cache_bytes)),
+        int(gpu.sm_count),
+        max(resident_blocks, 1),
+        local_bytes or 0,
     )
 
 
@@ -262,21 +265,6 @@ def fill_rate(line: np.ndarray, tick: np.ndarray, times: np.ndarray, ticks: int,
 
 
 # Local memory
-
-
-def touched_bytes(machine: Machine, stack_bytes: int | None) -> int | None:
-    """Return the bytes that a thread goes to of its own memory: all, where some addresses were not seen.
-
-    The compiler may set apart far more than a launch uses, for arrays that are made for the largest case.
-    Loops that are skipped continue evenly, so that their first and last trip, which are executed, tell all.
-    """
-    spans = machine.local_spans
-    unseen = any((step, "address") in machine.unknown for step in spans)
-    if stack_bytes is None or unseen or (machine.estimated and any(span.moves for span in spans.values())):
-        return stack_bytes
-    start, end = np.array([span[:2] for span in sorted(spans.values())] or np.zeros((0, 2)), int).T
-    first, last = merged(start, end)
-    return min(stack_bytes, int((last - first).sum()))
 
 
 def _local(loads: float, stores: float, machine: Recorded, caches: Caches) -> Traffic:

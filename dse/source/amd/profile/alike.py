@@ -1,0 +1,192 @@
+"""Cuts a grid into boxes of blocks that execute alike on an AMD GPU, by what their comparisons take.
+
+Blocks part where a comparison, or a minimum or maximum, comes out otherwise. What these take is looked at in
+some blocks of each box, its first and last and others drawn at random. Where it moves evenly with the block's
+number along each dimension, the block where the comparison turns follows. Where it does not, or hangs on what
+is loaded by the block's number, nothing is known of the other blocks.
+"""
+
+import re
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from dse.errors import DseError
+from dse.source.amd.execute.code import code_of
+from dse.source.amd.execute.contents import MemoryMachine
+from dse.source.amd.execute.interpret import execute
+from dse.source.amd.execute.memory_names import memory_access
+from dse.source.amd.profile.record import executions
+from dse.source.amd.text import Instruction, Listing
+from dse.source.machine.alike import Apart, Boxes, Followed, boxes_of
+from dse.source.machine.launch import Dimensions, LaunchArguments
+
+_FEWEST = 2**13  # blocks of grids that are cut: of smaller ones most are looked at
+_MEMBERS = 3  # blocks drawn in each box
+_FOR_EVER = 2**40
+_NAME = re.compile(r"[vs]_(?:cmpx?|cmpk|min|max)_(?P<how>lt|le|gt|ge|eq|ne|lg)?")
+_WATCHED = re.compile(r"[vs]_(cmpx?|cmpk|bitcmp[01]|min|max|min3|max3|med3|minmax|maxmin)_")
+
+
+def watched(opcode: str) -> bool:
+    """Tell whether what an instruction takes may part blocks, or its address may not be known."""
+    return _WATCHED.match(opcode) is not None or memory_access(opcode) is not None
+
+
+class Watch:
+    """What comparisons take in blocks that are run: the first of each box, and others of the boxes."""
+
+    def __init__(self, blocks: np.ndarray, starts: int, sizes: np.ndarray) -> None:
+        """`blocks` [blocks, 3], the first of `starts` boxes of `sizes` [starts, 3] before others."""
+        self.blocks, self.starts, self.sizes = blocks, starts, sizes
+        self.more = np.full((3, starts), _FOR_EVER)  # blocks behind the first along each dimension, alike
+        self.mixed = False  # whether a comparison turns by the block's numbers along two dimensions
+        self._taken: dict[int, tuple[int, np.ndarray]] = {}  # by instruction: place in the trace, sides
+        self._turning: list[tuple[int, int]] = []  # places of the trace between which these change
+
+    def compare(self, machine: MemoryMachine, step: Instruction, values: Sequence[Any]) -> None:
+        """Follow a comparison from block to block. **Raises:** Apart where what it takes moves unevenly."""
+        if any(value is None for value in values) or all(value.shape[0] == 1 for value in values):
+            return
+        name = _NAME.match(step.opcode)
+        if len(values) != 2 or name is None or any(value.dtype.kind not in "iu" for value in values):
+            raise Apart(f"{step.opcode} of what differs from block to block")
+        apart = values[0].astype(np.int64) - values[1].astype(np.int64)
+        lanes = machine.lanes() & machine.running.mask
+        joined = tuple(axis for axis in (1, 2) if apart.shape[axis] == 1)
+        lanes = np.asarray(lanes.any(axis=joined, keepdims=True))
+        shape = np.broadcast_shapes(apart.shape, lanes.shape, (len(self.blocks), 1, 1))
+        apart, lanes = (np.broadcast_to(x, shape).reshape(shape[0], -1) for x in (apart, lanes))
+        if not lanes.any():
+            return
+        slopes = self._slopes(apart, lanes)
+        if not slopes.any():
+            return
+        here: Any = apart[: self.starts]
+        taking_part = lanes[: self.starts]
+        how = name["how"] or "lt"
+        if how in ("gt", "ge"):
+            here, slopes = -here, -slopes
+        here = here - int(how in ("le", "ge"))
+        to_end = slopes * (self.sizes - 1)
+        least = here + np.minimum(to_end, 0).sum(1, keepdims=True)
+        most = here + np.maximum(to_end, 0).sum(1, keepdims=True)
+        equal = how in ("eq", "ne", "lg")
+        self._note(step.index, len(machine.trace), np.sign(here) if equal else here < 0)
+        turns = taking_part & (least <= 0) & (most >= 0) if equal else taking_part & (least < 0) & (most >= 0)
+        self.mixed |= bool((turns.any(1) & (np.count_nonzero(slopes, axis=1) > 1)).any())
+        for axis in range(3):
+            ahead = _blocks_ahead(here, slopes[:, axis, None], equal)
+            self._limit(axis, np.where(turns, ahead, _FOR_EVER).min(1))
+
+    def _limit(self, axis: int, more: np.ndarray) -> None:
+        self.more[axis] = np.minimum(self.more[axis], more)
+
+    def bits(self, words: Sequence[np.ndarray]) -> None:
+        """Refuse logic of words that differ from block to block, but of masks. **Raises:** Apart"""
+        if any(len(word) > 1 and not np.isin(word, (0, 0xFFFFFFFF)).all() for word in words):
+            raise Apart("branches may go by bits that differ from block to block")
+
+    def _slopes(self, apart: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+        """Return by how much what is taken moves from block to block along each dimension: [starts, 3].
+
+        Where blocks of several boxes do not move alike each box is looked at. Nothing is known of the blocks
+        behind a first one where this does not move evenly with others of its box, or too few take part.
+        """
+        everywhere = self._fitted(apart, lanes, np.arange(len(apart)))
+        if everywhere is not None:
+            return np.tile(everywhere, (self.starts, 1))
+        slopes = np.zeros((self.starts, 3), np.int64)
+        for start in range(self.starts):
+            fitted = self._fitted(apart, lanes, np.arange(start, len(apart), self.starts))
+            if fitted is None:
+                self.more[:, start] = 0
+            else:
+                slopes[start] = fitted
+        return slopes
+
+    def _fitted(self, apart: np.ndarray, lanes: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
+        """Return the change from block to block in some of the blocks, [3]; None if it is uneven."""
+        rows = rows[lanes[rows].any(1)]
+        if not len(rows):
+            return np.zeros(3, np.int64)
+        common, away = lanes[rows] & lanes[rows[0]], self.blocks[rows] - self.blocks[rows[0]]
+        moved = apart[rows] - apart[rows[0]]
+        moves = moved[np.arange(len(rows)), common.argmax(1)]
+        fitted, _, rank, _ = np.linalg.lstsq(away.astype(float), moves.astype(float), rcond=None)
+        slopes = np.rint(fitted).astype(np.int64)
+        if not np.where(common, moved == (away @ slopes)[:, None], True).all() or not common.any(1).all():
+            return None
+        varied = np.ptp(away, axis=0) > 0
+        seen = varied if rank == np.count_nonzero(varied) else np.zeros(3, bool)
+        self.more[np.ix_(~seen, rows[rows < self.starts])] = 0
+        return slopes
+
+    def _note(self, index: int, place: int, sides: np.ndarray) -> None:
+        """Note the stretches of the trace in which a comparison turns from one execution to the next.
+
+        Where it does not turn for the first block nor the last, it does not in even trips between, either.
+        """
+        before = self._taken.get(index)
+        if before is not None and not np.array_equal(before[1], sides):
+            self._turning.append((before[0], place))
+        self._taken[index] = place, sides
+
+    def check_loops(self, machine: MemoryMachine) -> None:
+        """Refuse trips that were not executed in which a comparison may turn for other blocks.
+
+        **Raises:** Apart
+        """
+        for start, end, _ in machine.repeats:
+            if any(first <= end and start <= last for first, last in self._turning):
+                raise Apart("a comparison takes what differs from block to block and from trip to trip")
+
+
+def _blocks_ahead(apart: np.ndarray, slopes: np.ndarray, equal: bool) -> np.ndarray:
+    """Return how many blocks more compare alike: below 0 or not, or equal to 0 or not."""
+    step = np.where(slopes == 0, 1, slopes)
+    if equal:
+        turn = np.where(apart % step == 0, -apart // step, 0)
+        ahead = np.where(apart == 0, 0, np.where(turn > 0, turn - 1, _FOR_EVER))
+    else:
+        below = apart < 0
+        until = np.where(below, (-apart - 1) // step, apart // -step)
+        ahead = np.where(below == (step > 0), until, _FOR_EVER)
+    return np.where(slopes == 0, _FOR_EVER, ahead)
+
+
+def alike_in_control(listing: Listing, launch: LaunchArguments, shared_bytes: int, most: int) -> Boxes | str:
+    """Cut a large grid into at most this many boxes whose blocks execute alike; say why not if that fails.
+
+    What is not tried gives "".
+    """
+    if prod(launch.grid) <= _FEWEST:
+        return ""
+    code = code_of(listing, watched)
+    random = np.random.default_rng(_MEMBERS)
+
+    def follow(starts: Sequence[Dimensions], sizes: np.ndarray) -> Followed:
+        first = np.array(starts)
+        others = [first + sizes - 1, *(first + random.integers(0, sizes) for _ in range(_MEMBERS))]
+        blocks = np.concatenate([first, *others])
+        watch = Watch(blocks, len(starts), sizes)
+        machine, missing = execute(
+            code, launch, [(x, y, z) for x, y, z in blocks.tolist()], shared_bytes, watch=watch
+        )
+        if missing is not None:
+            raise Apart("data decide what blocks do")
+        watch.check_loops(machine)
+        counts = executions(machine, len(code.stretches))
+        own, theirs = counts[:, : len(starts)], counts.reshape(len(counts), -1, len(starts))
+        whole = (watch.more.T[:, axes] >= sizes[:, axes] - 1).all(1) & (not watch.mixed)
+        if (theirs != own[:, None])[:, :, whole].any():
+            raise Apart("blocks differ by more than comparisons")
+        return Followed(watch.more[axes], watch.mixed, own, exact=True)
+
+    axes = [axis for axis in range(3) if launch.grid[axis] > 1]
+    try:
+        return boxes_of(launch.grid, axes, follow, most)
+    except (Apart, DseError) as reason:
+        return str(reason)

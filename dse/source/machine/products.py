@@ -1,0 +1,15 @@
+"""Products of matrices: what one instruction of a warp multiplies."""
+
+from dataclasses import dataclass
+
+UNIT_BYTES = (16 * 16 + 16 * 8) * 2  # operands of `mma_warp`: 16 x 16 by 16 x 8 halves
+
+
+@dataclass(frozen=True)
+class Mma:
+    """Product of matrices of one warp's instruction."""
+
+    kind: str  # one of dse.types.MMA
+    multiply_adds: float
+    from_registers: float  # in units of `mma_warp`, by bytes of A and B; 0 if B is in shared memory
+    shared_bytes: float  # of A and B in shared memory

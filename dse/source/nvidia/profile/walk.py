@@ -1,0 +1,171 @@
+"""One warp of an NVIDIA GPU alone: the latencies, pipes and slots of its instructions.
+
+Instructions come in lines from a small cache of the sub-partition. What is not there comes from the SM's
+cache, about as late as a word from shared memory. What has to make room is taken to be chosen at random.
+Source: Jia et al., arXiv:1903.07486 (16 KiB, of Turing). Lines of 128 B, what is waited for one, and that
+other instructions do not hide it, are taken so after measured times of long code with few resident warps.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import get_args
+
+from dse.source.caches.cache_model import kept_at_random
+from dse.source.machine.products import Mma
+from dse.source.machine.recorded import PIPES
+from dse.source.nvidia.machine.state import Machine
+from dse.source.nvidia.profile.async_groups import COMMIT, Queue, role
+from dse.source.nvidia.sass.operands import SLOTS
+from dse.source.nvidia.sass.program import BasicBlock, Step
+from dse.source.profile import single_warp
+from dse.source.profile.single_warp import PLACE_OF, Timing, Visit, Walk, WalkedCode, WalkedStep
+from dse.types import MMA, TENSOR, Gpu
+
+_CODE_CACHE, _CODE_LINE = 16 * 1024, 128  # bytes
+_QUEUES = {name: number for number, name in enumerate(get_args(Queue))}
+_STEADY = 4  # times that a block is walked in a row before its time is taken as settled
+
+
+def timing(gpu: Gpu, global_latency: float | None = None) -> Timing:
+    """Return the cycles of a GPU (scalars). `global_latency` is an average load's; None: DRAM's."""
+    latency = {
+        name: float(getattr(gpu.latency, name))
+        for name in ("fp32", "fp64", "int32", "imul32", "sfu", "shared")
+    }
+    parts = float(gpu.limits.sub_partitions)  # each has its own pipes, and a warp keeps to one
+    interval = {
+        name: parts * float(getattr(gpu.cpi, name)) for name in ("fp32", "fp64", "int32", "imul32", "sfu")
+    }
+    latency |= {
+        "fp16": latency["fp32"],
+        "tensor": 0.0,  # each kind has its own
+        "uniform": latency["int32"],
+        "constant": latency["shared"],
+        **dict.fromkeys(
+            ("global", "local", "texture", "copy"),
+            float(gpu.latency.dram) if global_latency is None else global_latency,
+        ),
+        "other": latency["shared"],  # reading a special register takes about as long
+        "barrier": 0.0,
+        "control": 0.0,
+    }
+    latency |= {name: float(getattr(gpu.latency, name)) for name in MMA}
+    interval |= {
+        "shared": float(gpu.cpi.shared),
+        "global": float(gpu.lsu_cycles),
+        "local": float(gpu.lsu_cycles),
+    }
+    return Timing(latency, interval, {name: parts * float(getattr(gpu.cpi, name)) for name in TENSOR})
+
+
+def visits(machine: Machine) -> list[Visit]:
+    """List the basic blocks that were executed, in order."""
+    return [Visit(index, lanes.warps_here) for index, lanes in machine.trace]
+
+
+def longest_warp(machine: Machine, block: int) -> int:
+    """Return the warp of a block that executes most instructions."""
+    lengths = [len(block_of_code.steps) for block_of_code in machine.program.blocks]
+    return single_warp.longest_warp(visits(machine), machine.repeats, lengths, block)
+
+
+def walk(machine: Machine, block: int, warp: int, times: Timing) -> dict[tuple[int, int], Walk]:
+    """Walk one warp, see `single_warp.walk`."""
+    from dse.source.profile.issue import Ways  # imports Numba
+
+    program = machine.program
+    parts = list(single_warp.segments(visits(machine), machine.repeats, block, warp))
+    path = [index for blocks, _ in parts for index in blocks]
+    executed = set(path)
+    cached = _CodeCache([len(block.steps) * program.spacing for block in program.blocks], path)
+    # Cycles that an instruction waits if its line has to be fetched: its part of that.
+    fetch = times.latency["constant"] * program.spacing / _CODE_LINE
+    code = WalkedCode(
+        blocks=[
+            [_walked(step, times) for step in block.steps] if block.index in executed else []
+            for block in program.blocks
+        ],
+        barriers=[_barrier(block) for block in program.blocks],
+        latency=times.latency,
+        ways=Ways(copies=_QUEUES["copies"], steady=_STEADY, settles=True),
+        slots=SLOTS,
+        pipes=len(PIPES),
+        queues=len(_QUEUES),
+        fetched=lambda index: cached.missed(index) * fetch,
+    )
+    return single_warp.walk(code, parts)
+
+
+class _CodeCache:
+    """The code of basic blocks as it comes and goes in the cache of a sub-partition."""
+
+    def __init__(self, sizes: Sequence[int], path: Sequence[int]) -> None:
+        self.sizes = sizes
+        # Those executed latest are last; another warp went the same path before.
+        self.recent = list(dict.fromkeys(reversed(path)))[::-1]
+        self.fits = sum(sizes[index] for index in self.recent) <= _CODE_CACHE
+
+    def missed(self, index: int) -> float:
+        """Return the share of a basic block that has to be fetched, now that it is executed again."""
+        if self.fits:
+            return 0.0
+        position = self.recent.index(index)
+        since = sum(self.sizes[number] for number in self.recent[position:])
+        self.recent.append(self.recent.pop(position))
+        return _missed(since)
+
+
+@cache
+def _missed(size: int) -> float:
+    return 1.0 - kept_at_random(size / _CODE_CACHE)
+
+
+def _barrier(block: BasicBlock) -> int:
+    """Return the address of the barrier at its end; -1 if there is none."""
+    last = block.steps[-1]
+    return last.address if last.opcode == "BAR" else -1
+
+
+def _walked(step: Step, times: Timing) -> WalkedStep:
+    from dse.source.profile.issue import ANY_LEFT, GroupChange
+
+    guard = (step.guard,) if step.guard >= 0 else ()
+    needs, writes = (*step.reads, *guard, *step.writes), step.writes  # a write must not overtake another
+    source, interval, held = str(step.pipe), times.interval.get(step.pipe, 1.0), 0.0
+    if step.product is not None:
+        source, interval = step.product.kind, _interval(step.product, times)
+    group, waits = None, ()
+    if (asynchronous := role(step)) is not None:
+        if asynchronous.starts:
+            if asynchronous.queue == "products":  # sums stay in the pipe from one product to the next
+                needs = tuple(slot for slot in needs if slot not in writes)
+            else:
+                source = "copy" if step.product is None else source
+            writes, held = (), interval if step.pipe == "tensor" else 0.0  # no register is watched for it
+        queue = _QUEUES[asynchronous.queue]
+        into = -1 if asynchronous.into is None else _QUEUES[asynchronous.into]
+        of_none = asynchronous == COMMIT
+        group = GroupChange(queue, asynchronous.starts, asynchronous.closes, of_none, into)
+        if asynchronous.waits:
+            waits = ((queue, ANY_LEFT if asynchronous.left is None else asynchronous.left),)
+    return WalkedStep(
+        needs=needs,
+        writes=writes,
+        source=PLACE_OF[source],
+        latency=held + times.latency[source],
+        pipe=_PIPES[step.pipe],
+        interval=interval,
+        load=step.pipe == "global" and (bool(step.targets) or step.kind == "copy"),
+        chains=bool(writes),
+        group=group,
+        waits=waits,
+    )
+
+
+def _interval(product: Mma, times: Timing) -> float:
+    """Return the cycles for which a matrix instruction keeps the tensor pipe of a sub-partition busy."""
+    products = product.multiply_adds * times.products[product.kind]
+    return max(products, product.from_registers * times.products["mma_warp"])
+
+
+_PIPES: dict[str, int] = {name: number for number, name in enumerate(PIPES)}

@@ -1,0 +1,222 @@
+"""Compiles and executes configurations of a kernel's source, and keeps on disk what that gives.
+
+Several configurations go through one process together, since starting a compiler's tools costs more than one
+of them. Machine code and what comes of executing it are kept apart.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from dse.core.cluster import processors
+from dse.core.parallel import each
+from dse.core.processes import OverLimit
+from dse.core.version import __version__
+from dse.errors import DseError
+from dse.hardware import occupancy
+from dse.kernels.description import Description
+from dse.source.cache import Cache, key
+from dse.source.caches.cache_model import Traffic, caches_of, latency, misses
+from dse.source.caches.places import Probe
+from dse.source.contract import STOPPED, Failure, Source, lasting
+from dse.source.kept import pack, unpack
+from dse.source.launches import Configuration
+from dse.source.machine.blocks import Sample
+from dse.source.machine.recorded import Recorded
+from dse.source.profile.average_warp import all_insts, warp_counts
+from dse.source.profile.characterise import Barriers, Characterisation, PhaseCounts
+from dse.source.warps import to_kernel
+from dse.types import Gpu, Kernel, Resources
+
+FORMAT = "23"  # to be changed with what is kept, and with how it is computed
+_BATCH = 16  # configurations that go through one process together, at most
+Code = TypeVar("Code")
+
+
+@dataclass(frozen=True)
+class KernelProfile:
+    """The resources and the counts of one configuration."""
+
+    registers: int  # of a thread
+    shared_bytes: int  # of a block
+    stack_bytes: int | None  # of a thread; None if recursion hides it
+    spill_bytes: int | None  # that a thread moves if each such instruction runs once; None if not known
+    compiler: str
+    counts: Characterisation  # `executed` is left out: it is as long as the code
+    numbers: np.ndarray  # of the average warp, a row as in `dse.source.warps`
+
+    @staticmethod
+    def of(
+        counts: Characterisation,
+        asked: Resources,
+        compiler: str,
+        stack_bytes: int | None,
+        spill_bytes: int | None,
+        issued: Callable[[PhaseCounts], float] = all_insts,
+    ) -> "KernelProfile":
+        """Average what was counted over warps, `issued` as in `average_warp.warp_counts`."""
+        return KernelProfile(
+            registers=int(asked.registers),
+            shared_bytes=int(asked.shared_bytes),
+            stack_bytes=stack_bytes,
+            spill_bytes=spill_bytes,
+            compiler=compiler,
+            counts=replace(counts, executed={}),
+            numbers=warp_counts(counts, issued),
+        )
+
+    @property
+    def warp(self) -> Kernel:
+        """The average warp: fields are NumPy scalars."""
+        return to_kernel(self.numbers)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Some configurations, by their keys."""
+
+    source: Source
+    arch: int
+    gpu: Gpu | None
+    cache: Cache
+    wanted: Mapping[str, Configuration]
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """The tools of one vendor that turn source into counts."""
+
+    source_of: Callable[[Description], Any]  # a Source
+    architecture: Callable[[Gpu, Any], int]  # that a source is compiled for
+    profiled: Callable[[Job], dict[str, KernelProfile | Failure]]  # compiles and executes, by the job's keys
+    rules: str = ""  # to be changed with how its counts are computed from what was compiled: they are kept
+
+    def characterise_all(
+        self,
+        source: Source,
+        arch: int,
+        wanted: Sequence[Configuration],
+        gpu: Gpu | None = None,
+        cache: Cache | None = None,
+        workers: int | None = None,
+        progress: Callable[[int], None] = lambda steps: None,
+    ) -> list[KernelProfile | Failure]:
+        """Profile each configuration, or take it from the cache. `progress` gets the steps just done.
+
+        With a `gpu`, whose fields are scalars, its caches and latencies are taken into account.
+
+        What stands against one configuration is its result: that the compiler refuses it, that an instruction
+        is not supported, that it does not end.
+
+        **Raises:** DseError for what is wrong with all: as its `compile`, the disassembler, and of the cache.
+        """
+        cache = cache or Cache()
+        gpu = None if gpu is None else jax.tree.map(np.asarray, gpu)
+        same = (*_compiled_by(source, arch), self.rules, repr(jax.tree.leaves(gpu)))
+        keys = [key(*same, repr(configuration)) for configuration in wanted]
+        kept = {name: unpack(packed, KernelProfile, Failure) for name, packed in cache.get(keys).items()}
+        results = {name: result for name, result in kept.items() if result is not None}
+        missing = {
+            name: configuration
+            for name, configuration in zip(keys, wanted, strict=True)
+            if name not in results
+        }
+        workers = workers or processors()
+        size = max(1, min(_BATCH, -(-len(missing) // (4 * workers))))
+        names, done = list(missing), len(wanted) - len(missing)
+        progress(done)
+        jobs = [
+            Job(source, arch, gpu, cache, {name: missing[name] for name in names[first : first + size]})
+            for first in range(0, len(names), size)
+        ]
+
+        def batches_done(batches: int) -> None:
+            nonlocal done
+            now = len(wanted) - len(missing) + min(batches * size, len(missing))
+            progress(now - done)
+            done = now
+
+        for made in each(self.profiled, jobs, workers, batches_done):
+            results |= made
+        return [results[name] for name in keys]
+
+
+def _compiled_by(source: Source, arch: int) -> tuple[str, ...]:
+    """Return what the code of all configurations depends on."""
+    return source.digest, str(arch), source.compiler, __version__, FORMAT
+
+
+def compiled(job: Job, kind: type[Code]) -> dict[str, Code | Failure]:
+    """Compile, or take from the cache: apart from what is computed, since it serves every GPU of a kind.
+
+    `kind` is what the compiler of the source makes.
+    """
+    settings = {
+        name: job.source.settings(configuration.defines, configuration.arguments)
+        for name, configuration in job.wanted.items()
+    }
+    same = ("compiled", *_compiled_by(job.source, job.arch))
+    digests = {name: key(*same, repr(some)) for name, some in settings.items()}
+    kept = job.cache.get(set(digests.values()))
+    made: dict[str, Any] = {}  # by digest
+    for name, digest in digests.items():
+        if digest not in made:
+            cached = unpack(kept[digest], kind, Failure) if digest in kept else None
+            if cached is None:
+                cached = job.source.compile(job.arch, settings[name])
+                if lasting(cached):
+                    job.cache.put({digest: pack(cached, smaller=True)})
+            made[digest] = cached
+    return {name: made[digest] for name, digest in digests.items()}
+
+
+def executed_each(
+    job: Job, made: Mapping[str, Code | Failure], execute: Callable[[str, Code], KernelProfile]
+) -> dict[str, KernelProfile | Failure]:
+    """Profile what was compiled, by its keys, and keep the results that are the same each time."""
+    results: dict[str, KernelProfile | Failure] = {}
+    for name, code in made.items():
+        try:
+            results[name] = code if isinstance(code, Failure) else execute(name, code)
+        except DseError as error:
+            results[name] = Failure(STOPPED if isinstance(error, OverLimit) else "not executed", str(error))
+    job.cache.put({name: pack(result) for name, result in results.items() if lasting(result)})
+    return results
+
+
+def asked_of(configuration: Configuration, registers: int, declared_bytes: int) -> Resources:
+    """Return what a launch asks for; `declared_bytes` of shared memory are those that the code declares."""
+    fields: dict[str, Any] = {
+        "threads": prod(configuration.block),
+        "blocks": prod(configuration.grid),
+        "registers": registers,
+        "shared_bytes": declared_bytes + (configuration.shared_bytes or 0),
+    }
+    return Resources(**fields)
+
+
+def moved(
+    machine: Recorded,
+    sample: Sample,
+    gpu: Gpu,
+    asked: Resources,
+    local_bytes: int | None,
+    probe: Probe | None = None,
+) -> tuple[dict[Barriers, Traffic], float]:
+    """Return (what moves between the caches of a GPU in each phase, the cycles of an average load).
+
+    A thread goes to `local_bytes` of its own memory; `probe` as in `dse.source.caches.cache_model.misses`.
+    """
+    resident = int(_resident_blocks(gpu, asked))
+    traffic = misses(machine, sample, caches_of(gpu, int(asked.shared_bytes), resident, local_bytes), probe)
+    return traffic, latency(sum(traffic.values(), Traffic()), gpu)
+
+
+@jax.jit
+def _resident_blocks(gpu: Gpu, asked: Resources) -> jax.Array:
+    """Return the blocks of a launch that the busiest SM holds at a time."""
+    return occupancy.launch(gpu, asked)[0].resident_blocks
