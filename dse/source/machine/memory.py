@@ -9,6 +9,7 @@ import numpy as np
 from dse.source.machine.launch import MIDDLE, REGION_BITS, LaunchArguments, pointers
 
 _U32 = np.uint32
+_FEW = 64  # words
 _RESERVED_ADDRESS_BITS = 0xFFFFFF  # of shared memory; those above name a block of the cluster
 
 
@@ -182,9 +183,12 @@ class GlobalMemory:
             return None
         if number not in self._apart:
             words = contents[: self.sizes[number] // 4 * 4].view(_U32)
-            apart = words[1:] - words[:-1]
-            even = len(apart) > 0 and bool((apart == apart[0]).all())
-            self._apart[number] = int(apart[0]) if even else None
+            for some in (words[:_FEW], words):  # mostly the first tell
+                apart = some[1:] - some[:-1]
+                even = len(apart) > 0 and bool((apart == apart[0]).all())
+                self._apart[number] = int(apart[0]) if even else None
+                if not even:
+                    break
         return self._apart[number]
 
     def store(self, address: np.ndarray, size: int, values: list[np.ndarray]) -> None:

@@ -231,6 +231,26 @@ def test_smooth_numbers_are_close_and_say_how_close(guess: Estimate) -> None:
     assert np.abs(errors["work.fp32"]).max() < 1e-6
 
 
+def test_numbers_below_zero_are_estimated_too(
+    before: KnownFacts, chosen: dict[int, KernelProfile | Failure]
+) -> None:
+    """In a phase a warp may wait less for a pipe than nothing, where it waited for it before."""
+    columns = [n for n, name in enumerate(NAMES) if name.startswith("phases.0.waits.")]
+
+    def below(warp: np.ndarray, waits: float) -> np.ndarray:
+        return np.where(np.isin(np.arange(len(warp)), columns), waits, warp)
+
+    results = {
+        place: replace(each, numbers=below(each.numbers, 2.0 * (place % 3 - 1)))
+        if isinstance(each, KernelProfile)
+        else each
+        for place, each in chosen.items()
+    }
+    waits = estimate(before, results, LIMITS).warps[:, columns]
+    assert np.isfinite(waits).all()
+    assert waits.min() >= -2.0
+
+
 def test_too_few_is_refused(before: KnownFacts) -> None:
     with pytest.raises(ValueError, match="fewer than two"):
         estimate(before, {0: Failure("compile error", "")}, LIMITS)

@@ -179,6 +179,10 @@ def test_a_size_that_cannot_be_read_is_a_stated_assumption(write):
             {"Arguments": [{"Name": "x", "Type": "float", "FillType": "Random", "Size": "m + 1"}]},
             "KernelSpecification.Arguments[0].Size: unknown name 'm' in 'm + 1', expected one of",
         ),
+        (
+            {"Arguments": [{"Name": "x", "Type": "float", "FillType": "Random", "Size": "1 +"}]},
+            "KernelSpecification.Arguments[0].Size: found '1 +', expected a number or an expression",
+        ),
     ],
 )
 def test_mistakes_in_a_tuning_problem(write, changes: dict, message: str):

@@ -55,36 +55,20 @@ def test_the_compiler_reads_nothing_that_the_table_does_not_say_was_written(path
 
 # An instruction, how many of its operands it writes, and registers of the first and of each that it reads.
 FORMS = [
-    ("IADD3 R1 R2 R3 RZ", 1, 1, [1, 1, 1]),
     ("IADD3 R1 P0 PT R2 R3 RZ", 3, 1, [1, 1, 1]),
     ("IADD3.X R2 P0 PT R3 R4 RZ P1 !PT", 3, 1, [1, 1, 1, 1, 1]),
     ("IADD3.64 R2 PT PT R4 R6 RZ", 3, 2, [2, 2, 2]),
     ("LOP3.LUT P0 R1 R2 R3 RZ 0xc0 !PT", 2, 1, [1, 1, 1, 1, 1]),
-    ("MOV.64 R2 R4", 1, 2, [2]),
-    ("ISETP.GE.AND P0 PT R1 R2 PT", 2, 1, [1, 1, 1]),
-    ("ISETP.GE.U64.AND P0 PT R2 R4 PT", 2, 1, [2, 2, 2]),
-    ("DSETP.LT.AND P0 PT R2 R4 PT", 2, 1, [2, 2, 2]),
-    ("IMAD R1 R2 R3 R4", 1, 1, [1, 1, 1]),
-    ("IMAD.WIDE R2 R4 R5 R6", 1, 2, [1, 1, 2]),
-    ("UIMAD.WIDE.U32 UR4 UR6 UR7 UR8", 1, 2, [1, 1, 2]),
     ("IMAD.HI.U32 R2 R4 R5 R6", 1, 1, [1, 1, 2]),
-    ("DADD R2 R4 R6", 1, 2, [2, 2]),
     ("FFMA2 R2 R4 R6 R8", 1, 2, [2, 2, 2]),
     ("CS2R R2 SRZ", 1, 2, [1]),
-    ("CS2R.32 R2 SR_CLOCKLO", 1, 1, [1]),
     ("I2F.F64.S64 R2 R4", 1, 2, [2]),
-    ("I2F.U64.RP R2 R4", 1, 1, [2]),
-    ("F2I.U64.TRUNC R2 R4", 1, 2, [1]),
     ("F2I.F64.FLOOR R2 R4", 1, 1, [2]),
-    ("F2F.F32.F64 R2 R4", 1, 1, [2]),
     ("UF2F.F64.F32 UR4 UR6", 1, 2, [1]),
-    ("FRND.F64.CEIL R2 R4", 1, 2, [2]),
     ("FCHK P0 R1 R2", 1, 1, [1, 1]),
     ("VOTE.ANY R0 PT P1", 2, 1, [1]),
     ("VOTE.ALL P0 P1", 1, 1, [1]),
-    ("SEL R0 R1 R2 P0", 1, 1, [1, 1, 1]),
     ("SHFL.IDX PT R0 R1 R2 0x1f", 2, 1, [1, 1, 1]),
-    ("LDG.E.128 R4 [R2.64]", 1, 4, [1]),
     ("LDC.64 R2 c[0x0][0x28]", 1, 2, [1]),
     ("LDSM.16.M88.4 R4 [R2]", 1, 4, [1]),
     ("STSM.16.M88.4 [R2] R4", 0, 1, [4, 4]),
@@ -94,11 +78,9 @@ FORMS = [
     ("SYNCS.PHASECHK.TRANS64.TRYWAIT P0 [UR12+0x18000] R8", 1, 1, [1, 1]),
     ("SYNCS.EXCH.64 URZ [UR8] UR4", 1, 1, [1, 2]),
     ("SYNCS.CCTL.IV [UR8]", 0, 1, [1]),
-    ("USETMAXREG.TRY_ALLOC.CTAPOOL UP0 0x100", 1, 1, [1]),
     ("USETMAXREG.DEALLOC.CTAPOOL 0x18", 0, 1, [1]),
     ("ELECT P0 URZ PT", 2, 1, [1]),
     ("LDGSTS.E.128 [R1] [R2.64]", 0, 1, [1, 1]),
-    ("STG.E [R2.64] R1", 0, 1, [1, 1]),
     ("STS.64 [R2] R4", 0, 1, [2, 2]),
     ("ATOMG.E.ADD PT R3 [R2.64] R7", 2, 1, [1, 1]),
     ("ATOM.E.CAS.64 R4 [R2.64] R6 R8", 1, 2, [2, 2, 2]),
@@ -123,9 +105,9 @@ def test_operands_written_and_registers_of_each(text, written, target_words, sou
     assert row.widths(modifiers, len(operands) - written) == (target_words, source_words)
 
 
-def test_the_forms_reach_all_kinds_whose_registers_modifiers_tell():
+def test_the_forms_reach_all_ways_to_tell_what_is_written_and_how_wide():
     tested = "".join(of(text)[0].form for text, *_ in FORMS)
-    assert set("UDvtregwxyb?cKC") <= set(tested)
+    assert set("Uvtregwxyb?cKB") <= set(tested)
 
 
 @pytest.mark.parametrize(
