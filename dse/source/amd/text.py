@@ -98,7 +98,8 @@ def _parse(lines: Sequence[str], kernel: str | None) -> Listing:
     numbers = kernels[names.index(kernel)]
     instructions, labels = _code(lines, kernel)
     stated = _directives(lines, kernel)
-    if stated.get("user_sgpr_private_segment_buffer"):
+    scratch_bytes = _int(numbers, ".private_segment_fixed_size", MOST_SCRATCH)
+    if scratch_bytes and stated.get("user_sgpr_private_segment_buffer"):  # else the registers are free
         instructions = tuple(_with_scratch(instructions))
     return Listing(
         name=kernel,
@@ -112,7 +113,7 @@ def _parse(lines: Sequence[str], kernel: str | None) -> Listing:
         vgpr_spills=_int(numbers, ".vgpr_spill_count", MOST_SCRATCH),
         sgpr_spills=_int(numbers, ".sgpr_spill_count", MOST_SCRATCH),
         lds_bytes=_int(numbers, ".group_segment_fixed_size", MOST_LDS),
-        scratch_bytes=_int(numbers, ".private_segment_fixed_size", MOST_SCRATCH),
+        scratch_bytes=scratch_bytes,
         kernarg_bytes=_int(numbers, ".kernarg_segment_size", MOST_ARGUMENTS),
         arguments=tuple(_arguments(numbers.get(".args", []))),
         max_threads=_int(numbers, ".max_flat_workgroup_size", MOST_THREADS),

@@ -33,7 +33,7 @@ amdhsa.kernels:
     .kernarg_segment_size: {size}
     .max_flat_workgroup_size: 1024
     .name:           f
-    .private_segment_fixed_size: 0
+    .private_segment_fixed_size: {private}
     .sgpr_count:     16
     .sgpr_spill_count: 0
     .vgpr_count:     24
@@ -74,6 +74,7 @@ def written() -> Written:
                 target=target,
                 code="\n".join(indented),
                 lds=lds,
+                private=64 if scratch else 0,
                 user=6 if scratch else 2,
                 scratch="\t\t.amdhsa_user_sgpr_private_segment_buffer 1\n" if scratch else "",
                 arguments="\n".join(items),
