@@ -109,7 +109,9 @@ def test_work_is_what_the_sizes_demand_and_no_time_is_below_the_roofline(tmp_pat
         accesses = [(phase.passes, phase.accesses[kind]) for phase in counts.phases if kind in phase.accesses]
         return sum(passes * access.bytes for passes, access in accesses) * counts.blocks
 
-    assert loaded <= moved("global load") <= (1.0 + INDICES * (name == "triton_moe")) * loaded
+    # On gfx90a a buffer whose descriptor is in s[0:3], attention's queries, is read as scratch.
+    read = moved("global load") + moved("local load")
+    assert loaded <= read <= (1.0 + INDICES * (name == "triton_moe")) * loaded
     assert moved("global store") == pytest.approx(stored)
     seconds = api.predict(path, TARGETS[target], values, sizes=sizes).seconds
     arithmetic = work * float(gpu.cpi.mma_fp16) / float(gpu.sm_count * gpu.clock)
