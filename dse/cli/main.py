@@ -31,7 +31,7 @@ OPTIONS = {  # the library's name of a field: the option that gives it
     **{field: f"--{field}" for field in ("command", "free", "measured", "method", "objective", "risk")},
     **{field: f"--{field}" for field in ("cascade", "sample", "sampler", "shared", "storage", "within")},
     **{field: f"--{field}" for field in ("cluster", "columns", "order", "pareto", "per", "top", "workers")},
-    **{field: f"--{field}" for field in ("prior", "refit", "scheduler")},
+    **{field: f"--{field}" for field in ("prior", "refit", "scheduler", "where")},
     **{f"given.{field}": f"--{field}" for field in ("block", "function", "grid", "signature")},
     "compile": "--compile",
     "dtype": "--dtype",

@@ -26,14 +26,14 @@ class Filter:
     def of(text: str, product: SweepProduct) -> "Filter":
         """Read a filter. **Raises:** DseError for another form, or a name that no kernel of `product` has."""
         if unit := re.search(r"\b\d[\d.e-]*\s*([mun]?s|µs)\b", text):
-            raise DseError(f"--where: found the unit {unit[1]} in {text!r}, expected seconds: time < 1e-3")
+            raise DseError(f"where: found the unit {unit[1]} in {text!r}, expected seconds: time < 1e-3")
         names = {name for kernel in product.kernels for name in kernel.space.names}
         names |= {name for sizes in product.sizes for name in sizes.names}
         short = {name for name in SHORT if name not in names}
-        read = parse(text, "--where", {*names, *NUMBERS, *short})
+        read = parse(text, "where", {*names, *NUMBERS, *short})
         for name in short & read.names:
             text = re.sub(rf"\b{name}\b", SHORT[name], text)
-        return Filter(parse(text, "--where", {*names, *NUMBERS}))
+        return Filter(parse(text, "where", {*names, *NUMBERS}))
 
     def holds(
         self, parameters: Mapping[str, np.ndarray], problem: Mapping[str, Any], evaluation: Evaluation

@@ -140,7 +140,7 @@ def test_along_axes(product, expected):
         (lambda s: s.top(1, ["gpus"]), "per: found 'gpus'"),
         (lambda s: s.pareto("tim"), "pareto: found 'tim'"),
         (lambda s: s.pareto("time_s", "time_s"), "each objective once"),
-        (lambda s: s.filtered("tim < 1"), "--where: unknown name 'tim'"),
+        (lambda s: s.filtered("tim < 1"), "where: unknown name 'tim'"),
         (lambda s: s.to_arrow(["tim"]), "columns: found 'tim'"),
     ],
 )
