@@ -109,10 +109,10 @@ def _bound(step: Step, form: str, function: Any, tests: list[int], operands: "_O
     first = 1 if kind else 0  # of the tests, which come behind the word
 
     def with_tests(r: Registers, lanes: Lanes) -> list[np.ndarray]:
-        found = compute(r, lanes)
-        found = found if isinstance(found, tuple) else (found,)
-        written = write(_wanted(found[0])) if words else ()
-        return [*written, *(_wanted(found[first + place]) for place in places)]
+        computed = compute(r, lanes)
+        computed = computed if isinstance(computed, tuple) else (computed,)
+        written = write(_wanted(computed[0])) if words else ()
+        return [*written, *(_wanted(computed[first + place]) for place in places)]
 
     return Bound(with_tests, writes, reads)
 
@@ -267,8 +267,8 @@ class _Operands:
         """A term of a sum with carry: a negated one is its complement, plus one in the low word."""
         read = self.word(operand)
         if operand.negate and operand.slot != RZ:
-            one = U64(not self.step.has("X"))
-            return lambda r: (~np.negative(read(r))).astype(U64) + one
+            carry = U64(not self.step.has("X"))
+            return lambda r: (~np.negative(read(r))).astype(U64) + carry
         return lambda r: read(r).astype(U64)
 
     def truth(self, default: bool) -> Reader:
