@@ -46,7 +46,7 @@ class Lanes:
     def whole(self) -> bool:
         """Tell whether of each warp all threads are here or none."""
         if self._whole is None:
-            self._whole = self.total == WARP * int(self.warps.sum())
+            self._whole = bool(self.total == WARP * int(self.warps.sum()))
         return self._whole
 
     @property
