@@ -269,8 +269,8 @@ def main() -> int:
             times = max(result.configurations, 1)
             print(
                 f"{result.kernel:14} {result.target:8} {result.configurations:4} run,"
-                f" {result.values:3} with values, {len(result.failures):3} failed, {result.run_s / times:.3f} CPU s each,"
-                f" slowest {result.slowest_s:.2f}",
+                f" {result.values:3} with values, {len(result.failures):3} failed,"
+                f" {result.run_s / times:.3f} CPU s each, slowest {result.slowest_s:.2f}",
                 flush=True,
             )
             for text, times in collections.Counter(result.failures).most_common(5):

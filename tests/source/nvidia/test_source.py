@@ -71,6 +71,9 @@ extern "C" __global__ void rows(
     sums[place] = 1;
 #elif MODE == 5
     printf("%d", TWICE);
+#elif MODE == 6
+    if (threadIdx.x > many >> 32) printf("%d", TWICE);
+    sums[threadIdx.x] = 1;
 #else
     const int row = blockIdx.x * BLOCK + threadIdx.x;
     if (row < rows && many == 1000ll << 32 && scale == 0.5f) {
@@ -129,6 +132,12 @@ def test_without_the_contents_it_says_so(read, tmp_path: Path):
     [found] = run(read(values, ""), tmp_path / "cache", block=64, mode=0)
     assert isinstance(found, Failure)
     assert found.message.startswith("rows: starts: found no contents of the array, which ends or skips work")
+
+
+def test_a_call_out_of_the_kernel_that_nothing_comes_to(read, tmp_path: Path):
+    [found] = run(read(), tmp_path / "cache", block=64, mode=6)
+    assert isinstance(found, KernelProfile)
+    assert found.counts.blocks == 16
 
 
 def test_what_goes_wrong_is_a_result(read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
