@@ -42,8 +42,8 @@ if jax.__version_info__ < (0, 11):  # later ones have no other way, and end at a
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK}".strip()
 
-# Processes, and runs from the second one on, share what they compile, however little that is. A first run keeps
-# nothing: to write a program down takes longer than to compile it.
+# Processes, and runs from the second one on, share what they compile, however little that is. A first run
+# keeps nothing: to write a program down takes longer than to compile it.
 KEPT = Path(__file__).parents[1] / ".pytest_cache"
 COMPILED = str(KEPT / "jax")
 os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED
