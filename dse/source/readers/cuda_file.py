@@ -174,9 +174,12 @@ def _given_argument(
     if element is None:
         raise DseError(f"{where}: type: found {more[0]!r}, expected one of {', '.join(TYPES)}")
     kind, parts = element
-    expected = type_of(declared.kind) if more and declared is not None else None
-    if expected is not None and _form(expected[0]) != _form(kind):
-        raise DseError(f"{where}: type: found {more[0]!r}, expected {declared.kind}, as the source has it")
+    if declared is not None and more:
+        stated = type_of(declared.kind)
+        if stated is not None and _form(stated[0]) != _form(kind):
+            raise DseError(
+                f"{where}: type: found {more[0]!r}, expected {declared.kind}, as the source has it"
+            )
     if not isinstance(value, int) or value < 0:
         raise DseError(f"{where}: size: found {size}, expected a number of elements")
     values = parse(more[1], f"{where}: values", ("index", "random")) if len(more) > 1 else None
