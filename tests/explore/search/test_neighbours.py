@@ -88,7 +88,7 @@ def test_trials_are_valid_and_new_while_there_are_some(even, name):
 class OfOneMind(RandomSampler):
     """Suggests the same again and again."""
 
-    def infer_relative_search_space(self, study, trial):
+    def infer_relative_search_space(self, study, trial) -> dict[str, BaseDistribution]:
         return {"toy.block": IntDistribution(0, 63), "toy.items": IntDistribution(0, 7)}
 
     def sample_relative(self, study, trial, search_space):
