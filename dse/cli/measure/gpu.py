@@ -109,7 +109,7 @@ def _dry_run_gpu(architectures: Sequence[int]) -> list[dict[str, Any]]:
     for arch in architectures:
         made = _compiled(arch)
         for result in check(list(made), list(made.values())):
-            loop = ", ".join(f"{count} {opcode}" for opcode, count in result.found.items())
+            loop = ", ".join(f"{count} {opcode}" for opcode, count in result.counts.items())
             row = {"arch": arch, "kernel": result.build.name, "registers": result.registers, "loop": loop}
             rows.append({**row, "problem": result.problem})
             if result.problem:
