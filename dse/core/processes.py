@@ -132,6 +132,7 @@ def scratch(files: Mapping[str, bytes]) -> Iterator[Path]:
         with _writing():
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dse-")))
             for name, content in files.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).write_bytes(content)
         yield folder
 

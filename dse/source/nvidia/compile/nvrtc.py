@@ -66,6 +66,11 @@ class CudaSource:
         return compiler()
 
     @property
+    def known(self) -> str:
+        """What the compiler reads before the file."""
+        return ""
+
+    @property
     def most_declared(self) -> float:
         """The bytes of shared memory that ptxas lets a kernel declare, whatever the GPU has."""
         return MOST_DECLARED
@@ -193,7 +198,7 @@ def compile_source(
 def _asked(source: CudaSource, defines: Mapping[str, Any], options: list[str], expression: str) -> Answer:
     """Compile a text as it is; where that fails, without what is of the host in it and in its headers."""
     made = _with_headers(source, source.text, {}, defines, options, expression)
-    text, own = _of_device(source) if made.status else (source.text, {})
+    text, own = of_device(source) if made.status else (source.text, {})
     if text != source.text or own:
         unmarked = "--device-as-default-execution-space"  # of what is left: methods, constant functions
         made = _with_headers(source, text, own, defines, [*options, unmarked], expression)
@@ -201,11 +206,11 @@ def _asked(source: CudaSource, defines: Mapping[str, Any], options: list[str], e
 
 
 @lru_cache(maxsize=16)
-def _of_device(source: CudaSource) -> tuple[str, dict[str, str]]:
+def of_device(source: CudaSource) -> tuple[str, dict[str, str]]:
     """Return the text, and those headers that change: without what is of the host, with what nvcc adds."""
     text, *contents = without_host(*source.texts)
     blanked = zip(source.headers, contents, strict=True)
-    if names := implied(text, *contents):
+    if names := implied(text, *contents, known=source.known):
         text = f'{names}#line 1 "{Path(source.path).name}"\n{text}'
     return text, {name: content for (name, before), content in blanked if content != before}
 
