@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dse.core.cluster import processors
-from dse.core.parallel import each
+from dse.core.parallel import parallel_map
 from dse.core.version import __version__
 from dse.source.cache import Cache, key
 from dse.source.contract import Failure, Settings, Source, lasting
@@ -76,10 +76,10 @@ def compiled(
     parts = [codes[first : first + size] for first in range(0, len(codes), size)]
     background = ThreadPoolExecutor(1)
     try:
-        coming = background.submit(each, _made, parts[0], workers) if parts else None
+        coming = background.submit(parallel_map, _made, parts[0], workers) if parts else None
         for following in [*parts[1:], None]:
             results = coming.result() if coming else []
-            coming = background.submit(each, _made, following, workers) if following else None
+            coming = background.submit(parallel_map, _made, following, workers) if following else None
             yield from results
     finally:
         background.shutdown(wait=False, cancel_futures=True)  # what is under way is kept, and not waited for
@@ -109,6 +109,6 @@ def compile_all(
 
     codes = [_Compilation(source, arch, wanted[same[0]], cache) for same in places]
     results: dict[int, Compiled | Failure] = {}
-    for same, made in zip(places, each(_made, codes, workers, now), strict=True):
+    for same, made in zip(places, parallel_map(_made, codes, workers, now), strict=True):
         results |= dict.fromkeys(same, made)
     return [results[place] for place in range(len(wanted))]

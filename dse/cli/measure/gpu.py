@@ -120,7 +120,7 @@ def _dry_run_gpu(architectures: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def _compiled(arch: int) -> "dict[Benchmark, Compiled | Failure]":
-    from dse.core.parallel import each
+    from dse.core.parallel import parallel_map
     from dse.measure.bench import benchmarks
     from dse.report.show import progress
 
@@ -133,7 +133,7 @@ def _compiled(arch: int) -> "dict[Benchmark, Compiled | Failure]":
             advance(count - done)
             done = count
 
-        results = each(benchmarks.compiled, [(build, arch) for build in builds], progress=now)
+        results = parallel_map(benchmarks.compiled, [(build, arch) for build in builds], progress=now)
     return dict(zip(builds, results, strict=True))
 
 

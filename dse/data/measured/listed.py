@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dse.core.space.listed import Listed
+from dse.core.space.listed import AllowedRows
 from dse.core.space.space import Space
 from dse.data.measured.file import File
 from dse.data.measured.formats import FORMATS, read
@@ -53,7 +53,7 @@ def with_configurations(description: Description, path: Path) -> Description:
     # A list of the first few parameters each, so that a space is never multiplied out before it is cut down.
     prefixes = (tuple(names[:count]) for count in range(2, len(names) + 1))
     listed = tuple(
-        Listed(prefix, tuple(dict.fromkeys(row[: len(prefix)] for row in rows))) for prefix in prefixes
+        AllowedRows(prefix, tuple(dict.fromkeys(row[: len(prefix)] for row in rows))) for prefix in prefixes
     )
     return replace(description, space=Space(values, (*description.space.constraints, *listed)))
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dse.core.cluster import Spread
+from dse.core.cluster import Executor
 from dse.core.files import HAS_LOCKS, check_target, locked, open_own, own, read_json, replacing
 from dse.core.progress import Progress, silent
 from dse.data import safe_readers
@@ -32,7 +32,7 @@ _NOTE, _LOCK = "job.json", ".lock"  # in a folder of unfinished work
 
 
 def reduced(
-    plan: Plan, spread: Spread, folder: Path | None = None, progress: Progress = silent
+    plan: Plan, execute: Executor, folder: Path | None = None, progress: Progress = silent
 ) -> Entries | None:
     """Reduce all units; None where there is no configuration.
 
@@ -42,12 +42,12 @@ def reduced(
     **Raises:** DseError if `folder` holds something else or cannot be written.
     """
     if folder is None:
-        return _reduced(plan, spread, None, progress)
+        return _reduced(plan, execute, None, progress)
     with begun(folder, key(plan)):
-        return _reduced(plan, spread, folder / "state.npz", progress)
+        return _reduced(plan, execute, folder / "state.npz", progress)
 
 
-def _reduced(plan: Plan, spread: Spread, state: Path | None, progress: Progress) -> Entries | None:
+def _reduced(plan: Plan, execute: Executor, state: Path | None, progress: Progress) -> Entries | None:
     assert plan.reduction is not None
     buckets, first = Buckets(plan.reduction), 0
     if state is not None and state.exists():
@@ -57,7 +57,7 @@ def _reduced(plan: Plan, spread: Spread, state: Path | None, progress: Progress)
     with progress("Sweeping", plan.units) as advance:
         advance(first)
         try:
-            for units, part in spread(plan.reduced, range(first, plan.units)):
+            for units, part in execute(plan.reduced, range(first, plan.units)):
                 buckets.add(part)
                 done = units.stop
                 advance(len(units))
@@ -76,7 +76,7 @@ def _reduced(plan: Plan, spread: Spread, state: Path | None, progress: Progress)
 def written(
     plan: Plan,
     out: Path,
-    spread: Spread,
+    execute: Executor,
     columns: list[str] | None = None,
     progress: Progress = silent,
 ) -> int:
@@ -95,7 +95,7 @@ def written(
         first = next((unit for unit in range(plan.units) if not _part(folder, unit).exists()), plan.units)
         with progress("Sweeping", plan.units) as advance:
             advance(first)
-            for units, parts in spread(partial(_tables, plan, schema), range(first, plan.units)):
+            for units, parts in execute(partial(_tables, plan, schema), range(first, plan.units)):
                 for unit, content in zip(units, parts, strict=True):
                     with replacing(_part(folder, unit)) as half:
                         half.write_bytes(content)
@@ -124,11 +124,11 @@ def clear(folder: Path) -> None:
         folder.unlink()
 
 
-def tables(plan: Plan, spread: Spread, columns: list[str] | None = None) -> Iterator[pa.Table]:
+def tables(plan: Plan, execute: Executor, columns: list[str] | None = None) -> Iterator[pa.Table]:
     """Yield the rows of all units, in order."""
     schema = rows.schema(plan.product, columns)
     yield schema.empty_table()
-    for _, parts in spread(partial(_tables, plan, schema), range(plan.units)):
+    for _, parts in execute(partial(_tables, plan, schema), range(plan.units)):
         for part in parts:
             if part:
                 yield pq.read_table(io.BytesIO(part)).cast(schema)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from dse.core.cluster import spreading
+from dse.core.cluster import executor
 from dse.core.optional import needs
 from dse.core.progress import Progress, silent
 from dse.data.columns import SHORT
@@ -115,15 +115,17 @@ class Sweep:
         Interrupted, it continues where it stopped when it is called again. **Raises:** DseError.
         """
         names = None if columns is None else list(columns)
-        with spreading(self.workers, self.cluster) as spread:
-            return run.written(Plan(self.product, None, self.where), Path(path), spread, names, self.progress)
+        with executor(self.workers, self.cluster) as execute:
+            return run.written(
+                Plan(self.product, None, self.where), Path(path), execute, names, self.progress
+            )
 
     def to_arrow(self, columns: Iterable[str] | None = None) -> pa.Table:
         """Return all rows, or those columns of them, as a table in memory."""
         names = None if columns is None else list(columns)
-        with spreading(self.workers, self.cluster) as spread:
+        with executor(self.workers, self.cluster) as execute:
             plan = Plan(self.product, None, self.where)
-            return pa.concat_tables(run.tables(plan, spread, names)).unify_dictionaries()
+            return pa.concat_tables(run.tables(plan, execute, names)).unify_dictionaries()
 
     def to_pandas(self, columns: Iterable[str] | None = None) -> "pandas.DataFrame":
         """Return all rows, or those columns of them, as a data frame."""
@@ -159,8 +161,8 @@ class Sweep:
         self, reduction: Reduction, checkpoint: Path | None, plan: Plan | None = None
     ) -> Entries | None:
         plan = replace(plan or Plan(self.product, None, self.where), reduction=reduction)
-        with spreading(self.workers, self.cluster) as spread:
-            return run.reduced(plan, spread, checkpoint, self.progress)
+        with executor(self.workers, self.cluster) as execute:
+            return run.reduced(plan, execute, checkpoint, self.progress)
 
 
 def _tally(entries: Entries | None) -> list[tuple[int, np.ndarray]]:
