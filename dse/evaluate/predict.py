@@ -12,7 +12,7 @@ from jaxtyping import Array
 
 from dse.core.precision import in_64_bits
 from dse.core.progress import Progress, silent
-from dse.data.tables import Found
+from dse.data.tables import ConfigurationResult
 from dse.errors import DseError, one_of
 from dse.evaluate.chunks import RESOURCES, evaluate, forecast, laid_out
 from dse.evaluate.rank import configurations
@@ -24,7 +24,7 @@ from dse.models import get
 from dse.models.protocol import Model
 
 
-class Predicted(eqx.Module, Found):
+class Predicted(eqx.Module, ConfigurationResult):
     """A model's predictions. Arrays [L]; with several GPUs [GPUs, L]; [] of one configuration.
 
     **Units:** as the names say; `occupancy` is a share, 0 to 1; `bottleneck` an index into `terms`.
@@ -46,7 +46,9 @@ class Predicted(eqx.Module, Found):
 
     def __repr__(self) -> str:
         """Name it in one line; where JAX traces it, there are no rows yet."""
-        return "<Predicted, traced>" if isinstance(self.seconds, Tracer) else Found.__repr__(self)
+        return (
+            "<Predicted, traced>" if isinstance(self.seconds, Tracer) else ConfigurationResult.__repr__(self)
+        )
 
     @property
     def hidden(self) -> tuple[str, ...]:

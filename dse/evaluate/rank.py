@@ -10,7 +10,7 @@ import numpy as np
 from dse.core.progress import Progress, silent
 from dse.core.space import parse
 from dse.data.columns import of_model
-from dse.data.tables import Found
+from dse.data.tables import ConfigurationResult
 from dse.errors import DseError
 from dse.evaluate import ties
 from dse.evaluate.chunks import Evaluation, evaluate_counted
@@ -25,7 +25,7 @@ from dse.types import Gpu, Resources
 
 
 @dataclass(frozen=True, repr=False)
-class Ranking(Found):
+class Ranking(ConfigurationResult):
     """Configurations with what the models say of them; `order` has the fastest first."""
 
     labels: dict[str, Any]  # what is the same for all: kernel, gpu, model, problem sizes

@@ -22,7 +22,7 @@ import optuna
 from optuna.trial import Trial, TrialState
 
 from dse.data.columns import SHORT
-from dse.data.tables import Found
+from dse.data.tables import ConfigurationResult
 from dse.errors import DseError, one_of
 from dse.evaluate.chunks import evaluate
 from dse.explore.search import storage as stored
@@ -56,7 +56,7 @@ class Shares:
 
 
 @dataclass(repr=False)
-class Search(Found):
+class Search(ConfigurationResult):
     """A study and what it has cost so far.
 
     The sampler works on a study in memory, of places in lists; `kept` is its copy in storage, of values,
