@@ -70,7 +70,7 @@ def check(
     from dse.evaluate.rank import configurations
     from dse.hardware import gpus as gpu_files
     from dse.kernels.description import check as check_description
-    from dse.kernels.description import looked_at
+    from dse.kernels.description import symbolic_rows
     from dse.report import show as table
     from dse.source import readers
 
@@ -82,7 +82,7 @@ def check(
             check_description(kernel, file.gpu, sample, **sizes)
             first = {key: values[0] for key, values in kernel.space.configurations(sizes).items()}
             at = ", ".join(f"{key}={value}" for key, value in first.items())
-            rows = list(looked_at(kernel, first, file.gpu, **sizes))
+            rows = list(symbolic_rows(kernel, first, file.gpu, **sizes))
             if rows:
                 table.show(rows, title=f"Branches and accesses of {kernel.name} on {file.name}: {at}")
         else:
