@@ -49,10 +49,10 @@ def occupancy_curve(
     counts, problem = inputs.kernel(kernel, inputs.settings(changed))
     [gpu_file] = inputs.gpus([gpu])
     from dse.data.tables import write_rows
-    from dse.evaluate.curve import curve, fastest, laid_out  # imports jax: seconds
+    from dse.evaluate.curve import curve, fastest, place_launch  # imports jax: seconds
 
     parameters = fastest(counts, gpu_file.gpu, problem)
-    warp, launch = laid_out(counts, gpu_file.gpu, parameters, problem)
+    warp, launch = place_launch(counts, gpu_file.gpu, parameters, problem)
     rows = curve(warp, gpu_file.gpu, launch, models)
     configuration = inputs.in_words(kernel, parameters)
     title = f"{counts.name} on {gpu_file.name}"
