@@ -356,7 +356,7 @@ def prune(
 
     counts = _kernel(kernel)
     candidates = of_kernel(counts, _gpu(gpu), models, _rank.configurations(counts, sizes), sizes)
-    kept = keep(with_others(candidates, counts, prior), risk, within).places
+    kept = keep(with_others(candidates, counts, prior), risk, within).index
     return Columns({name: values[kept] for name, values in candidates.parameters.items()})
 
 

@@ -141,5 +141,5 @@ def configurations(
     space = Searchspace(dict(tune_params), own, MOST_THREADS)
     columns = dict(zip(space.param_names, zip(*space.list, strict=True), strict=True))
     candidates = predictor.candidates(columns, "tune_params")
-    kept = keep(candidates, risk, within).places
+    kept = keep(candidates, risk, within).index
     return {name: [values[index] for index in kept] for name, values in columns.items()}

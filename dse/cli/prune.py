@@ -91,22 +91,22 @@ def prune(
                 f"{measured}: found no configuration of {counts.name}'s space, expected one at least"
             )
     kept = keep(candidates, risk, within, recorded)
-    parameters = {name: values[kept.places] for name, values in candidates.parameters.items()}
+    parameters = {name: values[kept.index] for name, values in candidates.parameters.items()}
     title = (
-        f"{counts.name} on {file.name}: {len(kept.places):,} of {len(candidates):,} kept ({kept.share:.1%})"
+        f"{counts.name} on {file.name}: {len(kept.index):,} of {len(candidates):,} kept ({kept.share:.1%})"
     )
     if out is not None:
         export.FORMS[form](parameters, out)
-    first = kept.places[: top or None]
+    first = kept.index[: top or None]
     shown = {name: values[first].tolist() for name, values in candidates.varying.items()}
     ranked = [
         {"rank": i} | dict(zip(shown, values, strict=True))
         for i, values in enumerate(zip(*shown.values(), strict=True), 1)
     ]
-    title += f", the {len(ranked)} most promising" if len(ranked) < len(kept.places) else ""
+    title += f", the {len(ranked)} most promising" if len(ranked) < len(kept.index) else ""
     if out is None or screen.table:
         screen.present(ranked, title=title)
-    many = len(kept.places)
+    many = len(kept.index)
     finding = f"kept {many:,} of {len(candidates):,}" + (
         f", of which {len(ranked)} are shown (--top 0 shows all)" if len(ranked) < many else ""
     )

@@ -119,7 +119,7 @@ class GridLayout:
         )
 
     def index(self, numbers: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Flat indices of the rows' starts in a grid of `shape`, an axis of which the last leading one splits."""
+        """Flat indices of rows in a grid of `shape`; the last leading axis splits one of its axes."""
         pieces = self.leading[-1]
         width = prod(shape) // prod(self.leading[:-1])  # configurations of all pieces together
         return numbers // pieces * width + numbers % pieces * self.row

@@ -182,7 +182,7 @@ def rows(some: Sequence[MeasuredSpace], all_known: KnownSpaces, trials: int) -> 
             ]
             row: dict[str, Any] = {"space": one.name, "gpu": one.gpu, "measured": size}
             row |= {"spearman": explained, "nearly fastest [%]": 100 * float(good.mean())}
-            row["holds"] = float(np.mean([good[x.places].any() for x in kept]))
+            row["holds"] = float(np.mean([good[x.index].any() for x in kept]))
             row["kept [%]"] = 100 * float(np.median([x.share for x in kept]))
             row["with a reason"] = float(np.mean([bool(x.reason) for x in kept]))
             table.append(row)
