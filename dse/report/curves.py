@@ -42,7 +42,7 @@ def occupancy_curves(
     most = max((point["warps"] for point in points), default=1)
     merged = any(", " in name for name in lines)
     notes = textwrap.wrap(subtitle, 130) + (
-        [f"Models on one line differ by at most {ALIKE:.0%}."] if merged else []
+        [f"Models on one line agree within {ALIKE:.0%}."] if merged else []
     )
     draw = _together if len(lines) <= FEW else _panels
     drawn = draw(lines, points, domain, most, {"text": title, "subtitle": notes})
