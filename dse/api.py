@@ -466,7 +466,7 @@ def simulate(
         trace = simulated.trace_of(counts, _gpu("gtx-280" if gpu is None else gpu), problem)
         return simulated.of_trace(trace, settings, what_if)
     if gpu is None:
-        if graph := simulated.beside(counts, "graph"):
+        if graph := simulated.companion(counts, "graph"):
             return simulated.of_graph(graph, settings, what_if)
         raise DseError("gpu: found none, expected a GPU of `dse gpus` or a GPU file")
     file = _gpu(gpu)

@@ -85,5 +85,5 @@ def _beside(kernel: "Counts", gpu: "GpuFile") -> Path:
     if path.is_file():
         return path
     known = [table.stem for table in sorted(folder.glob("*.parquet")) if not table.stem.endswith(SWEPT)]
-    there = f"; measured are {', '.join(known)}" if known else ""
-    raise DseError(f"--measured: found none, and no {path}, expected FILE{there}")
+    hint = f"; measured are {', '.join(known)}" if known else ""
+    raise DseError(f"--measured: found none, and no {path}, expected FILE{hint}")

@@ -84,8 +84,8 @@ def fit(
         calibrate.check_target(out, len(files))
     known = dict(zip(dict.fromkeys(kernel), inputs.several(kernel, inputs.settings(changed)), strict=True))
     spaces = [
-        calibrate.MeasuredSpace(*known[name], path, list(files).index(at))
-        for name, path, at in zip(kernel, measured, names, strict=True)
+        calibrate.MeasuredSpace(*known[name], path, list(files).index(gpu_name))
+        for name, path, gpu_name in zip(kernel, measured, names, strict=True)
     ]
     calibration = calibrate.calibrate(
         spaces, list(files.values()), fitted_model, free, shared or (), method, starts, sample, seed, progress

@@ -111,7 +111,7 @@ def simulate(
     with progress("Simulating"):
         if kind == "kernel":
             files = "trace" if teg else "graph" if gpu is None else None
-            if numbers and files and (path := simulated.beside(api.kernel(kernel), files)):
+            if numbers and files and (path := simulated.companion(api.kernel(kernel), files)):
                 raise DseError(f"{path}: found --set with a {files}, expected none")
             counts, problem = inputs.kernel(kernel, numbers)
             parameters = fastest(counts, api.gpu(gpu).gpu, problem) if gpu is not None and not teg else None

@@ -142,7 +142,7 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
             yield connected
         return
     with needs("cryptography", install("cluster")):
-        own = Security.temporary()
+        certificate = Security.temporary()
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # `silence_logs` acts too late
     settings = {
         "distributed.scheduler.allowed-failures": MOST_DEATHS,
@@ -157,7 +157,7 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
             threads_per_worker=1,
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
-            security=own,
+            security=certificate,
         ) as cluster,
         Client(cluster, set_as_default=False) as connected,
     ):

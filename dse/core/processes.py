@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -179,15 +180,10 @@ def in_fork(make: Callable[[], bytes], limits: ProcessLimits | None = None) -> b
         _forked(make, limits, answer, watching, (results, alive))
     os.close(answer)
     os.close(watching)
-    late: list[bool] = []
-    timer = threading.Timer(min(limits.seconds, threading.TIMEOUT_MAX), _end_group, (child, late))
-    timer.daemon = True
-    timer.start()
     try:
-        with os.fdopen(results, "rb") as file:
+        with os.fdopen(results, "rb") as file, _timeout(limits.seconds, partial(_end_group, child)) as late:
             sent = file.read(limits.output_bytes)
     finally:
-        timer.cancel()
         _end_group(child)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         os.close(alive)
@@ -221,9 +217,7 @@ def _end_with(pipe: int) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _end_group(leader: int, late: list[bool] | None = None) -> None:
-    if late is not None:
-        late.append(True)
+def _end_group(leader: int) -> None:
     for end in (os.killpg, os.kill):  # it may not lead a group yet
         with suppress(OSError):
             end(leader, signal.SIGKILL)
@@ -260,25 +254,28 @@ def limit(process: int, limits: ProcessLimits, *, alone: bool) -> None:
 
 @contextmanager
 def watched(program: subprocess.Popen[bytes], seconds: float) -> Iterator[list[bool]]:
-    """Kill a program if the block raises or takes longer; then the list is not empty.
+    """Kill a program if the block raises or takes longer; then the list is not empty."""
+    with _timeout(seconds, partial(kill, program)) as late:
+        try:
+            yield late
+        except BaseException:
+            kill(program)
+            program.wait()
+            raise
+
+
+@contextmanager
+def _timeout(seconds: float, end: Callable[[], None]) -> Iterator[list[bool]]:
+    """Call `end` if the block takes longer; then the list is not empty.
 
     A timer, since waiting with a timeout polls, up to 0.05 s apart.
     """
     late: list[bool] = []
-
-    def stop() -> None:
-        late.append(True)
-        kill(program)
-
-    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), stop)
+    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), lambda: (late.append(True), end()))
     timer.daemon = True
     timer.start()
     try:
         yield late
-    except BaseException:
-        kill(program)
-        program.wait()
-        raise
     finally:
         timer.cancel()
 

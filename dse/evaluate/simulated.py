@@ -123,9 +123,9 @@ def kind(name: str | Path) -> str:
     return "graph" if path.suffix == ".toml" and is_file(path) and path.name != kernels.FILE else "kernel"
 
 
-def beside(kernel: Counts, what: str) -> Path | None:
+def companion(kernel: Counts, kind: str) -> Path | None:
     """Return the trace or graph in a kernel's folder, if any."""
-    path = kernel.path.with_name({"trace": trace_text.FILE, "graph": "graph.toml"}[what])
+    path = kernel.path.with_name({"trace": trace_text.FILE, "graph": "graph.toml"}[kind])
     return path if path.is_file() else None
 
 
@@ -137,7 +137,7 @@ def trace_of(kernel: Counts, file: GpuFile, problem: Mapping[str, Number]) -> Tr
     if file.header.compute_capability != TEG_CAPABILITY:
         expected = f"gtx-280 or another GPU of compute capability {TEG_CAPABILITY}"
         raise DseError(f"gpu: found {file.name} with TEG, expected {expected}")
-    if path := beside(kernel, "trace"):
+    if path := companion(kernel, "trace"):
         return trace_text.load(path)
     counts, launch = place_launch(kernel, file.gpu, fastest(kernel, file.gpu, problem), problem)
     text = kernel_trace.listing(kernel.name, file.gpu, counts, int(launch.warps_per_block))

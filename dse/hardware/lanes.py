@@ -15,7 +15,7 @@ def threads(
 ) -> tuple[dict[str, Any], Any]:
     """Return `tx ty tz ntx nty ntz` in the lanes of a warp, and the mask of lanes with a thread.
 
-    `lanes` is the length of the result, of which a warp has `size`.
+    `lanes` is the length of the result; a warp has `size` of them.
     **Shapes:** sizes of the block, the warp's number and `size` [...] broadcast or are scalars; results [...,
     lanes].
     """

@@ -106,8 +106,8 @@ def _dry_run_gpu(architectures: Sequence[int]) -> list[dict[str, Any]]:
 
     rows, problems = [], []
     for arch in architectures:
-        made = _compiled(arch)
-        for result in check(list(made), list(made.values())):
+        compiled = _compiled(arch)
+        for result in check(list(compiled), list(compiled.values())):
             loop = ", ".join(f"{count} {opcode}" for opcode, count in result.found.items())
             row = {"arch": arch, "kernel": result.build.name, "registers": result.registers, "loop": loop}
             rows.append({**row, "problem": result.problem})
@@ -147,15 +147,15 @@ def _measure_gpu(ordinal: int, budget: float | None, path: Path | None) -> "Benc
     with Device(ordinal) as device:
         arch, name = device.arch, device.name
         recording = BenchRecording(gpu.described(device))
-    made = {}
+    compiled = {}
     for build, result in _compiled(arch).items():
         if not isinstance(result, Compiled):
             raise DseError(f"sm_{arch}: {build.name}: {result.message}")
-        made[build] = result
-    made, problems = _sound(made)
+        compiled[build] = result
+    compiled, problems = _sound(compiled)
     try:
         with Device(ordinal) as device, progress(f"Measuring {name}", sum(gpu.planned().values())) as advance:
-            problems += gpu.measure(device, made, recording, budget, advance)
+            problems += gpu.measure(device, compiled, recording, budget, advance)
     finally:
         if path is not None and recording.records:
             save(recording, path)
@@ -164,16 +164,16 @@ def _measure_gpu(ordinal: int, budget: float | None, path: Path | None) -> "Benc
     return recording
 
 
-def _sound(made: "dict[Benchmark, Compiled]") -> "tuple[dict[Benchmark, Compiled], list[str]]":
+def _sound(compiled: "dict[Benchmark, Compiled]") -> "tuple[dict[Benchmark, Compiled], list[str]]":
     """Return the benchmarks whose machine code is as intended, and the problems of the others."""
     from dse.measure.bench.benchmarks import check
 
     try:
-        checked = check(list(made), list(made.values()))
+        checked = check(list(compiled), list(compiled.values()))
     except DseError as error:  # no disassembler
-        return made, [f"machine code: not checked: {error}"]
+        return compiled, [f"machine code: not checked: {error}"]
     problems = [f"{result.build.name}: {result.problem}" for result in checked if result.problem]
-    return {result.build: made[result.build] for result in checked if not result.problem}, problems
+    return {result.build: compiled[result.build] for result in checked if not result.problem}, problems
 
 
 def _draw(recording: "BenchRecording", path: Path) -> None:

@@ -142,14 +142,14 @@ def _dry_run_space(plan: "SpacePlan", arch: int) -> dict[str, Any]:
     from dse.source.contract import Failure
 
     with progress(f"Compiling {title(plan)} for sm_{arch}", len(plan.parameters)) as advance:
-        made = dry_run(plan, arch, advance)
-    reasons = Counter(failure.reason for failure in made if isinstance(failure, Failure))
+        results = dry_run(plan, arch, advance)
+    reasons = Counter(failure.reason for failure in results if isinstance(failure, Failure))
     return {
         "arch": arch,
         "kernel": title(plan),
         "configurations": plan.valid,
-        "taken": len(made),
-        "compiled": len(made) - reasons.total(),
+        "taken": len(results),
+        "compiled": len(results) - reasons.total(),
         "refused": ", ".join(f"{count} {reason}" for reason, count in reasons.items()),
     }
 

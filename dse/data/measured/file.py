@@ -24,10 +24,7 @@ class File:
 
     @classmethod
     def of(cls, path: Path, most: int = MOST_BYTES) -> "File":
-        """Read a file, gzipped or not, whatever its suffix says.
-
-        **Raises:** DseError if it cannot be read, or for more than `most` bytes, packed or not.
-        """
+        """Read a file, gzipped or not; see `dse.data.safe_readers.unzipped`."""
         return cls(path, unzipped(path, most))
 
     @cached_property

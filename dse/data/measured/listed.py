@@ -33,11 +33,11 @@ def with_configurations(description: Description, path: Path) -> Description:
     """
     table = read(path)
     if "kernel" in table.names:
-        mine = table.texts("kernel") == description.name
-        if not mine.any():
+        of_kernel = table.texts("kernel") == description.name
+        if not of_kernel.any():
             found = ", ".join(sorted(set(table.texts("kernel").tolist())))
             table.fail("kernel", f"found {found}, expected {description.name}")
-        table = replace(table, table=table.table.filter(mine))
+        table = replace(table, table=table.table.filter(of_kernel))
     names = [name for name in description.space.values if name in table.names]
     if not names:
         table.fail("columns", f"found none of {', '.join(description.space.values)}, expected them")

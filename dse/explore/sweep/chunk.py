@@ -47,6 +47,8 @@ def chunk_of(
     problem, parameters = product.point(kernel, size), product.parameters(kernel, index)
     counts = product.kernels[kernel]
     evaluation = evaluate(counts, product.models, product.stacked, parameters, problem)
-    every = {model: np.ones(evaluation.limiter.shape, bool) for model in evaluation.forecasts}
-    wanted = where.holds(parameters, problem, evaluation) if where else every
+    if where:
+        wanted = where.holds(parameters, problem, evaluation)
+    else:
+        wanted = {model: np.ones(evaluation.limiter.shape, bool) for model in evaluation.forecasts}
     return Chunk(product, kernel, size, index, parameters, evaluation, wanted)
