@@ -1,8 +1,8 @@
-"""Kernels compiled beforehand: one file of code and of what a launch needs, for where their compiler is not.
+"""Kernels compiled in advance: a file of code and launch data, for machines without their compiler.
 
-A zip file. `code/DIGEST` is machine code, each once, whoever shares it. `built.json` lists it, with how it is
-launched, and for each kernel and case of problem sizes the configurations, each with the number of its code,
-or of the reason why it has none.
+A zip file. `code/DIGEST` is machine code, each stored once. `built.json` lists it with its launch data, and
+for each kernel and case of problem sizes the configurations, each with the number of its code or of the
+reason why it has none.
 """
 
 import hashlib
@@ -27,16 +27,23 @@ Number = int | float
 
 FORMAT = 1
 _LIST = "built.json"
-MOST_BYTES = 1 << 30  # of all that is in a file
-_KEPT = ("kernel", "digest", "compiler", "sizes", "names", "parameters")  # of a space, as they are
+MOST_BYTES = 1 << 30  # of a file's contents
+_KEPT = (
+    "kernel",
+    "digest",
+    "compiler",
+    "sizes",
+    "names",
+    "parameters",
+)  # fields of a space, stored unchanged
 
 
 @dataclass(frozen=True)
 class BuiltCode:
-    """Machine code of one kernel, and how it is launched."""
+    """Machine code of one kernel, and its launch data."""
 
     cubin: bytes
-    launched: Launched | None  # None: as the kernel is described
+    launched: Launched | None  # None: as in the description
     spill_bytes: int | None
 
     @property
@@ -57,9 +64,9 @@ class BuiltSpace:
     parameters: tuple[tuple[Number, ...], ...]  # of each configuration
     made: tuple[BuiltCode | Failure, ...]
 
-    def compiled(self, place: int) -> Compiled | Failure:
-        """Return what the compiler made of a configuration. DseError if its code cannot be read."""
-        code = self.made[place]
+    def compiled(self, index: int) -> Compiled | Failure:
+        """Return the compiler's outcome for a configuration. DseError if its code cannot be read."""
+        code = self.made[index]
         if isinstance(code, Failure):
             return code
         return Compiled(
@@ -90,30 +97,32 @@ class BuiltFile:
     spaces: tuple[BuiltSpace, ...]
 
     def of(self, kernels: Sequence[str], sizes: Mapping[str, Number]) -> list[BuiltSpace]:
-        """Find the spaces of kernels, of all where none is named, that have these problem sizes.
+        """Find the spaces of `kernels` (default: all) with these problem sizes.
 
-        **Raises:** DseError if there is none of a kernel, or with a size.
+        **Raises:** DseError if a kernel, or a size of it, is missing.
         """
         spaces = []
         for kernel in kernels or dict.fromkeys(space.kernel for space in self.spaces):
-            own = [space for space in self.spaces if space.kernel == kernel]
-            if not own:
+            cases = [space for space in self.spaces if space.kernel == kernel]
+            if not cases:
                 known = ", ".join(dict.fromkeys(space.kernel for space in self.spaces))
                 raise DseError(f"{self.path}: kernel: found no {kernel}, expected one of {known}")
-            wanted = {name: size for name, size in sizes.items() if name in own[0].sizes}
-            fitting = [space for space in own if all(space.sizes[name] == wanted[name] for name in wanted)]
+            stated = {name: size for name, size in sizes.items() if name in cases[0].sizes}
+            fitting = [space for space in cases if all(space.sizes[name] == stated[name] for name in stated)]
             if not fitting:
-                asked = ", ".join(f"{name}={size}" for name, size in wanted.items())
-                known = "; ".join(", ".join(f"{name}={case.sizes[name]}" for name in wanted) for case in own)
-                raise DseError(f"{self.path}: {kernel}: found no {asked}, expected one of {known}")
+                missing = ", ".join(f"{name}={size}" for name, size in stated.items())
+                known = "; ".join(
+                    ", ".join(f"{name}={case.sizes[name]}" for name in stated) for case in cases
+                )
+                raise DseError(f"{self.path}: {kernel}: found no {missing}, expected one of {known}")
             spaces += fitting
         return spaces
 
 
 def digest_of(description: Description) -> str:
-    """Return what tells a kernel from what it was before a change: its source, and how that is launched.
+    """Return a digest of a kernel's source and launch, to detect changes.
 
-    Its compiler need not be there. **Raises:** DseError if there is no source, or it cannot be read.
+    Needs no compiler. **Raises:** DseError if there is no source, or it cannot be read.
     """
     if description.source is None or description.build is None:
         raise DseError(f"{description.path}: source: found none, expected a table with file, grid, arguments")
@@ -122,7 +131,7 @@ def digest_of(description: Description) -> str:
 
 
 def code_of(made: Compiled | Failure, shared_bytes: int) -> BuiltCode | Failure:
-    """Take of a compiled configuration what is kept; it may have so much shared memory in a block."""
+    """Return the stored part of an outcome; a failure if it needs more shared memory, or clusters."""
     if isinstance(made, Failure):
         return made
     if made.launched is not None and made.launched.cluster > 1:
@@ -134,7 +143,7 @@ def code_of(made: Compiled | Failure, shared_bytes: int) -> BuiltCode | Failure:
 
 
 def together(earlier: Sequence[BuiltSpace], new: Sequence[BuiltSpace]) -> list[BuiltSpace]:
-    """Put new spaces in the place of earlier ones of the same case; those of a changed kernel go."""
+    """Replace earlier spaces of the same case by new ones, and drop those of changed kernels."""
     digests = {space.kernel: space.digest for space in new}
     spaces = {
         _case(space): space for space in earlier if digests.get(space.kernel, space.digest) == space.digest
@@ -176,7 +185,7 @@ def write(path: Path, arch: int, spaces: Sequence[BuiltSpace]) -> None:
 
 
 def read(path: Path) -> BuiltFile:
-    """Read what `write` wrote. **Raises:** DseError for anything else."""
+    """Read a file of `write`. **Raises:** DseError for any other file."""
     if not path.is_file():
         raise DseError(f"{path}: found no file, expected what `dse measure build` wrote")
     within = Members(path, MOST_BYTES)
@@ -211,7 +220,7 @@ def _space(listing: Mapping[str, Any], codes: Sequence[BuiltCode], reasons: Sequ
 
 
 def _launch(launched: Launched | None) -> dict[str, Any] | None:
-    """Return the fields of a launch; of its parameters the unusual ones."""
+    """Return the fields of a launch, and of its parameters those that differ from the defaults."""
     if launched is None:
         return None
     usual = asdict(Passed())

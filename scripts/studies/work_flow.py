@@ -73,7 +73,7 @@ def section_4_1() -> Iterator[Row]:
         ran = execute(kernel, parameters, dict.fromkeys(dict(kernel.problem), size), gpu)
         outputs, columns = parameters.get("rows", 1), parameters["block_x"]
         _, latency = work_flow_rows(ran)
-        loaded = float(latency.mem_insts) - outputs  # each of which is stored
+        loaded = float(latency.mem_insts) - outputs  # each output is stored
         cycles = size * size / 32 / outputs / float(gpu.gpu.sm_count) * float(latency.warp_latency)
         yield {
             "tile": f"16 x {columns}" if outputs > 1 or name == "matmul_tiled" else "none",
@@ -85,7 +85,7 @@ def section_4_1() -> Iterator[Row]:
 
 
 class Averaged:
-    """A model that takes a kernel's averages where it has phases."""
+    """A model that uses a kernel's averages instead of its phases."""
 
     differentiable = True
 
@@ -122,13 +122,13 @@ def main() -> None:
     parser.add_argument("--only", default="", help="tables whose path has this text")
     parser.add_argument("--sample", type=int, default=20, metavar="N")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
-    given = parser.parse_args()
+    options = parser.parse_args()
     tables = {"Fig. 1": figure_1(), "Sec. 4.1": list(section_4_1())}
-    if given.folder:
-        tables["Measured tables"] = list(accuracy(given.folder, given.only, given.sample))
+    if options.folder:
+        tables["Measured tables"] = list(accuracy(options.folder, options.only, options.sample))
         if not tables["Measured tables"]:
-            raise nothing_in(given.folder)
-    if given.json:
+            raise nothing_in(options.folder)
+    if options.json:
         print(json_text(tables))
         return
     for title, rows in tables.items():

@@ -108,7 +108,7 @@ def _dry_run_gpu(architectures: Sequence[int]) -> list[dict[str, Any]]:
     for arch in architectures:
         compiled = _compiled(arch)
         for result in check(list(compiled), list(compiled.values())):
-            loop = ", ".join(f"{count} {opcode}" for opcode, count in result.found.items())
+            loop = ", ".join(f"{count} {opcode}" for opcode, count in result.counts.items())
             row = {"arch": arch, "kernel": result.build.name, "registers": result.registers, "loop": loop}
             rows.append({**row, "problem": result.problem})
             if result.problem:

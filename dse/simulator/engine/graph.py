@@ -1,4 +1,4 @@
-"""Successors and barriers of instructions, which dataflow order needs besides the programs."""
+"""Successors and barriers of instructions, for dataflow order."""
 
 from typing import Any, NamedTuple
 
@@ -12,22 +12,20 @@ BLOCK = 16  # instructions of a warp that share minima
 
 
 class Graph(NamedTuple):
-    """The dependences of the instructions of `Inputs`, in whose order they are; numbers are of a program."""
+    """The dependences of the instructions of `Inputs`, in their order; numbers count within a program."""
 
     subsystem: np.ndarray  # uint32 [n]
-    members: np.ndarray  # uint32 [blocks · MOST_SUBSYSTEMS]: which of a block, as bits, enter a subsystem
-    first_block: np.ndarray  # uint32 [n + 1]: of the program that begins there
+    members: np.ndarray  # uint32 [blocks · MOST_SUBSYSTEMS]: bits of a block's instructions in a subsystem
+    first_block: np.ndarray  # uint32 [n + 1]: first block of the program that begins there
     succ_first: np.ndarray  # uint32 [n + 1]
     succ: np.ndarray  # uint32: the instructions that wait for an instruction
-    needs: np.ndarray  # uint32 [n]: how many an instruction waits for
+    needs: np.ndarray  # uint32 [n]: number of dependences
     pred_first: np.ndarray  # uint32 [n + 1]
     pred: np.ndarray  # uint32: instructions that an instruction waits for, ascending
-    stop: (
-        np.ndarray
-    )  # uint32 [n + 1]: the next barrier, the instruction itself included, or the program's length
+    stop: np.ndarray  # uint32 [n + 1]: the next barrier, possibly the instruction itself, or the length
     length: np.ndarray  # uint32 [n + 1]: of the program that begins there
     stride: np.ndarray  # uint32 [m]: instructions of a warp's row, in whole blocks
-    blocks: np.ndarray  # uint32 [m]: of them, as many as are looked at together
+    blocks: np.ndarray  # uint32 [m]: these blocks, rounded up to whole vectors
 
 
 def make_graph(columns: CaseColumns, numbers: np.ndarray) -> Graph:
@@ -63,7 +61,7 @@ def _rounded_up(counts: np.ndarray) -> np.ndarray:
 
 @compiled
 def _fill(first: Any, barrier: Any, graph: Any, place: Any) -> None:
-    """Turn the edges round, and find the barriers."""
+    """Reverse the edges, and find the barriers."""
     block = 0
     for program in range(len(first) - 1):
         begin, end = first[program], first[program + 1]

@@ -24,7 +24,7 @@ from dse.source.cache import key
 from dse.source.contract import STOPPED, Failure, Settings
 from dse.source.nvidia.compile.compiler_process import Answer, Request
 from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.compile.host_code import stand_in, without_host
+from dse.source.nvidia.compile.host_code import implied, of_cuda, stand_in, without_host
 from dse.source.nvidia.compile.includes import included, macro, normal, plainly_named, single
 from dse.source.nvidia.compile.kernel_names import chosen, declared_in, no_kernel
 from dse.source.nvidia.compile.options import check, split
@@ -169,6 +169,10 @@ def compile_source(
         raise DseError(f"{source.path}: compiler options: {log.splitlines()[0]}")
     if made.status:
         failure = _failure(source.path, log or made.status)
+        if lacking := [header for header, _ in source.stand_ins if of_cuda(header)]:
+            headers = ", ".join(sorted(lacking, key=source.text.find))
+            message = f"{_no_header(Path(source.path).name, headers)}; without: {failure.message}"
+            return Failure(failure.reason, message)
         if "__nv_name_map" in failure.message:
             raise no_kernel(source.path, source.kernel, declared_in(*source.texts))
         return failure
@@ -190,7 +194,7 @@ def _asked(source: CudaSource, defines: Mapping[str, Any], options: list[str], e
     """Compile a text as it is; where that fails, without what is of the host in it and in its headers."""
     made = _with_headers(source, source.text, {}, defines, options, expression)
     text, own = _of_device(source) if made.status else (source.text, {})
-    if own or text != source.text:
+    if text != source.text or own:
         unmarked = "--device-as-default-execution-space"  # of what is left: methods, constant functions
         made = _with_headers(source, text, own, defines, [*options, unmarked], expression)
     return made
@@ -198,9 +202,11 @@ def _asked(source: CudaSource, defines: Mapping[str, Any], options: list[str], e
 
 @lru_cache(maxsize=16)
 def _of_device(source: CudaSource) -> tuple[str, dict[str, str]]:
-    """Return the text, and those headers that change, without what is of the host."""
+    """Return the text, and those headers that change: without what is of the host, with what nvcc adds."""
     text, *contents = without_host(*source.texts)
     blanked = zip(source.headers, contents, strict=True)
+    if names := implied(text, *contents):
+        text = f'{names}#line 1 "{Path(source.path).name}"\n{text}'
     return text, {name: content for (name, before), content in blanked if content != before}
 
 
@@ -389,12 +395,16 @@ def _failure(path: str, log: str) -> Failure:
     lines = log.splitlines() or ["no reason given"]
     message = next((line.strip() for line in lines if _ERROR.search(line)), lines[0].strip())
     if match := _NO_FILE.search(message):
-        message = (
-            f"{match[1]}: include: found no {match[2]} beside the file or in the folders given; "
-            "CUDA's own headers come with the packages nvidia-cuda-runtime, nvidia-cuda-cccl (cuda/, cub/) "
-            "and nvidia-cuda-crt (mma.h)"
-        )
+        message = _no_header(match[1], match[2])
     return Failure("compile error", message if name in message else f"{name}: {message}")
+
+
+def _no_header(where: str, header: str) -> str:
+    packages = (
+        "CUDA's own headers come with the packages nvidia-cuda-runtime, nvidia-cuda-cccl (cuda/, cub/), "
+        "nvidia-cuda-crt (mma.h) and nvidia-curand"
+    )
+    return f"{where}: include: found no {header} beside the file or in the folders given; {packages}"
 
 
 def _stopped(path: str, how: ProcessKilled) -> Failure:
@@ -419,7 +429,7 @@ def _adds_shared(ptx: str, kernel: str) -> bool:
     arrays = set(_OPEN_ARRAY.findall(ptx))
     for body in _FUNCTION.split(ptx)[1:] if arrays else ():
         name = _WORD.match(body)
-        if (name is None or name[0] == kernel) and arrays & set(_WORD.findall(body)):
+        if (name is None or name[0] == kernel) and arrays & set(_OPERAND.findall(body)):
             return True
     return False
 
@@ -442,6 +452,7 @@ _BUILT = (".cubin", ".ptx", ".sass")
 _OPEN_ARRAY = re.compile(r"\.extern\s+\.shared\s[^;]*?([\w$]+)\[\]")  # of shared memory, in PTX
 _FUNCTION = re.compile(r"\.(?:entry\s+|func\b)")  # what follows begins with a name only if it is a kernel
 _WORD = re.compile(r"[\w$]+")
+_OPERAND = re.compile(r"(?<![\w$.])[\w$]+")  # an array may be called `shared`, as in st.shared
 _FROM_ELSEWHERE = {"include", "include_next", "import", "embed"}  # directives
 _PARTS = re.compile(r"##|%:%:|\w\\\r?\n\w")
 _ERROR = re.compile(r"\berror\b|\bfatal\b")

@@ -194,8 +194,11 @@ class Scheduler:
         end(index, last, lanes)
 
     def branch(self, index: int, step: Step, lanes: Lanes) -> None:
-        """Some go to the target, the others on."""
+        """Some go to the target, the others on. **Raises:** DseError for a call that leaves the kernel."""
         taken = taking(self.machine, step, lanes)
+        if taken is not None and step.jump < 0:
+            outside = "found a call that leaves the kernel, of printf, malloc or code compiled apart"
+            raise self.machine.program.error(step, f"{outside}, expected all that runs in it")
         if taken is not None:
             self.ready.enter(step.jump, taken)
         self.ready.enter(index + 1, self.machine.rest(lanes, taken))

@@ -16,6 +16,7 @@ from dse.source.machine.launch import (
     constant_bank,
 )
 from dse.source.machine.memory import GlobalMemory, LocalMemory, SharedMemory
+from dse.source.machine.patterns import Patterns
 from dse.source.machine.recorded import Estimated, PhaseSpan, Stream
 from dse.source.machine.thread_set import WARP, Lanes, LaneSets
 from dse.source.nvidia.sass.operands import PT, SLOTS, UPT, Operand, P
@@ -102,7 +103,7 @@ class Machine:
         blocks: Sequence[Dimensions],
         warps: Sequence[int] | None = None,
     ) -> None:
-        self.bound, self.launch, self.program = bound, launch, bound.program
+        self.bound, self.launch, self.program, self.blocks = bound, launch, bound.program, blocks
         self.all_warps = warps is None
         numbers = np.arange(-(-launch.threads // WARP)) if warps is None else np.array(warps)
         self.threads = (numbers[:, None] * WARP + np.arange(WARP)).ravel()  # their numbers in the block
@@ -137,7 +138,7 @@ class Machine:
         self.unknown: dict[tuple[int, str], int] = {}  # (step, what of it) → taint
         self._unsupported: dict[int, tuple[Step, str]] = {}  # by their taint
         self.missed_stores = False
-        self.patterns: dict[tuple, tuple] = {}
+        self.patterns = Patterns()
         self.bases: dict[tuple, tuple] = {}
         self.followed: dict[int, tuple[Lanes, np.ndarray]] = {}  # last addresses of each step
         self.guards: dict[tuple, tuple] = {}

@@ -336,16 +336,18 @@ def _variable(slots: list[int]) -> tuple[int, ...]:
 
 
 def _jump(listing: Listing, step: Step) -> int | None:
-    """The address that a branch names; None if it names none."""
+    """The address that a branch names; None if it names none, as a call that leaves the kernel."""
     if step.kind != "branch":
         return None
     target = step.sources[-1] if step.sources else None
-    if target is None or target.kind != "number":
-        raise DseError(
-            f"{listing.kernel}: instruction 0x{step.address:x} ({step.text}): found a call that leaves the"
-            " kernel, expected all functions in it (compile without relocatable device code)"
-        )
-    return int(target.text, 0)
+    if target is not None and target.kind == "number":
+        return int(target.text, 0)
+    if step.opcode == "CALL":
+        return None
+    raise DseError(
+        f"{listing.kernel}: instruction 0x{step.address:x} ({step.text}): branch: found no address,"
+        " expected that of an instruction"
+    )
 
 
 def _connect(steps: list[Step], blocks: list[BasicBlock]) -> None:
@@ -369,8 +371,10 @@ def _connect(steps: list[Step], blocks: list[BasicBlock]) -> None:
             following = set(after_calls) | (following if last.conditional else set())
         elif last.kind == "indirect branch":
             following |= set(loose)
-        elif last.opcode == "CALL":
+        elif last.opcode == "CALL" and last.jump >= 0:
             following = {last.jump} | (following if last.conditional else set())
+        elif last.opcode == "CALL":
+            pass
         elif last.kind == "branch":
             following = {last.jump} | (following if has_condition else set())
         block.successors = tuple(sorted(index for index in following if index < len(blocks)))
