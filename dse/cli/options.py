@@ -86,7 +86,7 @@ class Output(Screen):
 
 
 @dataclass(frozen=True)
-class SpreadOptions:
+class ExecutorOptions:
     """Options for running on several processes or machines."""
 
     panel: ClassVar = "On several processes or machines"

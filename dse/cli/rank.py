@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import Output, SpreadOptions, grouped
+from dse.cli.options import ExecutorOptions, Output, grouped
 from dse.errors import DseError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def rank(
             "show the predicted time of the vendor's library.",
         ),
     ] = None,
-    spread: SpreadOptions,
+    execution: ExecutorOptions,
     output: Output,
 ) -> None:
     """Rank the launch configurations of a kernel on a GPU by predicted time.
@@ -92,10 +92,10 @@ def rank(
         raise DseError("--prior: expected it without --diverse")
     [gpu_file] = inputs.gpus([gpu])
     from dse import api
-    from dse.core.cluster import used
+    from dse.core.cluster import executing_on
     from dse.report.show import progress
 
-    with used(spread.workers, spread.cluster):
+    with executing_on(execution.workers, execution.cluster):
         ranking = api.rank(
             counts,
             gpu_file,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import Output, SpreadOptions, grouped
+from dse.cli.options import ExecutorOptions, Output, grouped
 from dse.models import DEFAULT
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -59,7 +59,7 @@ def search(
         int | None, typer.Option(min=0, max=inputs.MOST_SEED, help="Makes a new study reproducible.")
     ] = None,
     changed: inputs.SetOption = None,
-    spread: SpreadOptions,
+    execution: ExecutorOptions,
     output: Output,
 ) -> None:
     """Search the parameters of one kernel, or of several variants of the same work, with Optuna.
@@ -73,7 +73,7 @@ def search(
     names = inputs.kernels_of_work(kernel)
     described = inputs.several(names, values)
     [gpu_file] = inputs.gpus([gpu])
-    from dse.core.cluster import used
+    from dse.core.cluster import executing_on
     from dse.data.measured.formats import read
     from dse.explore.search import study  # imports jax and optuna: seconds
     from dse.report.show import progress
@@ -83,7 +83,7 @@ def search(
     searched = study.start(choices, gpu_file.name, closed, goals, sampler, kept, seed, trials)
     if enqueue is not None:
         study.enqueue(searched, read(enqueue).table.to_pylist(), str(enqueue))
-    with used(spread.workers, spread.cluster), progress("Searching", trials) as advance:
+    with executing_on(execution.workers, execution.cluster), progress("Searching", trials) as advance:
         study.run(searched, gpu_file.gpu, closed, trials, advance)
 
     rows = searched.rows()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import Screen, SpreadOptions, grouped
+from dse.cli.options import ExecutorOptions, Screen, grouped
 from dse.errors import DseError
 from dse.models import CLOSED_FORMS, DEFAULT
 
@@ -69,7 +69,7 @@ def sweep(
             help="The file to write: .parquet for all rows; reduced results also .csv or .json.",
         ),
     ] = None,
-    spread: SpreadOptions,
+    execution: ExecutorOptions,
     simulator: inputs.SimulatorOptions,
     screen: Screen,
 ) -> None:
@@ -102,7 +102,7 @@ def sweep(
 
     names = ", ".join(model.name for model in models)
     product = SweepProduct.of(_kernels(kernel, inputs.lists(changed)), inputs.gpus(gpu), models)
-    swept = Sweep(product, None, spread.workers, spread.cluster, progress)
+    swept = Sweep(product, None, execution.workers, execution.cluster, progress)
     if where is not None:
         swept = swept.filtered(where)
     if not stated:

@@ -94,7 +94,7 @@ def executor(workers: int | None = None, address: str | None = None) -> Iterator
 
 
 @contextmanager
-def used(workers: int | None = None, address: str | None = None) -> Iterator[None]:
+def executing_on(workers: int | None = None, address: str | None = None) -> Iterator[None]:
     """Count kernels from source on `executor(workers, address)` within the block.
 
     **Raises:** DseError as `executor`.
@@ -110,8 +110,8 @@ def used(workers: int | None = None, address: str | None = None) -> Iterator[Non
             _ACTIVE.reset(before)
 
 
-def in_use() -> Executor | None:
-    """Return the executor of the enclosing `used` block; None outside."""
+def active_executor() -> Executor | None:
+    """Return the executor of the enclosing `executing_on` block; None outside."""
     return _ACTIVE.get()
 
 

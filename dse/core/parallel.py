@@ -15,7 +15,7 @@ from functools import partial
 from multiprocessing.context import BaseContext
 from typing import TypeVar
 
-from dse.core.cluster import in_use, processors
+from dse.core.cluster import active_executor, processors
 from dse.core.jax_cache import DOES_WITHOUT
 from dse.errors import DseError, InputWarning
 
@@ -33,12 +33,12 @@ def parallel_map(
 
     `workers` is the number of processes (default: the available processors); one worker or one item runs in
     this process. Else `function`, items and results must be picklable, and a script needs an
-    `if __name__ == "__main__"` guard. Within `dse.core.cluster.used` its executor does the work.
+    `if __name__ == "__main__"` guard. Within `dse.core.cluster.executing_on` its executor does the work.
 
     **Raises:** the first error of `function`, and KeyboardInterrupt, with no process left; DseError if a
     process ends early, or none can be started.
     """
-    if (execute := in_use()) is not None:
+    if (execute := active_executor()) is not None:
         results: list[Result] = []
         for _, batch in execute(partial(_map, function), items):
             results += batch
