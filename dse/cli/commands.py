@@ -19,7 +19,7 @@ COMMANDS = {
     "accuracy": "Score models on the measured spaces of a folder (`dse accuracy DIR`), or by a "
         "subcommand.",
     "fit": "Fit a GPU's λ, Λ and clock to measured times, with spreads and held-out errors.",
-    "prune": "Keep the configurations worth measuring: one is near-optimal, with a stated risk.",
+    "prune": "Keep the configurations worth measuring, with a stated risk of missing a near-optimum.",
     "tune": "Find the fastest configuration with few measurements.",
     "search": "Search the parameters of one kernel, or of several variants of the same work, with Optuna.",
     "simulate": "Simulate one configuration on one SM: cycles, IPC, utilization of pipes, bottleneck.",

@@ -50,7 +50,7 @@ def prune(
     ] = "table",
     screen: Screen,
 ) -> None:
-    """Keep the configurations worth measuring: one is near-optimal, with a stated risk.
+    """Keep the configurations worth measuring, with a stated risk of missing a near-optimum.
 
     Without measurements, by the model's times and its errors in measured spaces; with some, by its errors in
     this space, and by what could still beat the measurements. If the model does not explain them, more is
