@@ -5,6 +5,7 @@ A basic block ends where threads may part or must meet: at branches, barriers an
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from dse.errors import DseError
 from dse.source.machine.products import Mma
@@ -54,6 +55,10 @@ class Step:
     needed: bool = False  # whether addresses or branches depend on it
     guard_known: bool = True  # whether the guard is evaluated
 
+    def copied(self) -> "Step":
+        """Return a copy, whose `needed` may be another; several times faster than `copy`."""
+        return Step(*_FIELDS(self))
+
     @property
     def text(self) -> str:
         """The instruction as it is printed, without its guard."""
@@ -102,6 +107,9 @@ class Step:
     def conditional(self) -> bool:
         """Whether only some of the threads may execute it."""
         return self.guard >= 0
+
+
+_FIELDS = attrgetter(*Step.__dataclass_fields__)
 
 
 @dataclass(eq=False, slots=True)
