@@ -45,7 +45,7 @@ class Arguments:
         while self.addresses:
             self.device.free(self.addresses.popitem()[1][0])
 
-    def of(self, job: TimingJob, made: Compiled, code: LoadedCode) -> list[Argument]:
+    def of(self, job: TimingJob, outcome: Compiled, code: LoadedCode) -> list[Argument]:
         """Return the value of each parameter of the code, and fill `__constant__` variables.
 
         **Raises:** DseError if code and arguments do not fit.
@@ -59,8 +59,8 @@ class Arguments:
             if size != values.nbytes:
                 raise DseError(f"{job.kernel}: {name}: found {size} B, expected {values.nbytes} B")
             self.device.upload(address, values)
-        arguments, launched = job.configuration.arguments, made.launched
-        sizes = [parameter.size for parameter in made.binary.parameters]
+        arguments, launched = job.configuration.arguments, outcome.launched
+        sizes = [parameter.size for parameter in outcome.binary.parameters]
         passed = launched.passed if launched else None
         if passed is None:
             passed = tuple(map(Passed, range(len(arguments))))

@@ -62,11 +62,11 @@ class BuiltSpace:
     sizes: Mapping[str, Number]
     names: tuple[str, ...]  # of the parameters
     parameters: tuple[tuple[Number, ...], ...]  # of each configuration
-    made: tuple[BuiltCode | Failure, ...]
+    outcomes: tuple[BuiltCode | Failure, ...]
 
     def compiled(self, index: int) -> Compiled | Failure:
         """Return the compiler's outcome for a configuration. DseError if its code cannot be read."""
-        code = self.made[index]
+        code = self.outcomes[index]
         if isinstance(code, Failure):
             return code
         return Compiled(
@@ -130,16 +130,16 @@ def digest_of(description: Description) -> str:
     return key(text, repr(description.build), repr(description.let))
 
 
-def code_of(made: Compiled | Failure, shared_bytes: int) -> BuiltCode | Failure:
+def code_of(outcome: Compiled | Failure, shared_bytes: int) -> BuiltCode | Failure:
     """Return the stored part of an outcome; a failure if it needs more shared memory, or clusters."""
-    if isinstance(made, Failure):
-        return made
-    if made.launched is not None and made.launched.cluster > 1:
+    if isinstance(outcome, Failure):
+        return outcome
+    if outcome.launched is not None and outcome.launched.cluster > 1:
         return Failure("not executed", "found clusters of blocks, expected none")
-    used = made.binary.shared_bytes + (made.launched.shared_bytes if made.launched else 0)
+    used = outcome.binary.shared_bytes + (outcome.launched.shared_bytes if outcome.launched else 0)
     if used > shared_bytes:
         return Failure("too much shared memory", f"found {used:,} B, expected {shared_bytes:,} or less")
-    return BuiltCode(made.cubin, made.launched, made.spill_bytes)
+    return BuiltCode(outcome.cubin, outcome.launched, outcome.spill_bytes)
 
 
 def together(earlier: Sequence[BuiltSpace], new: Sequence[BuiltSpace]) -> list[BuiltSpace]:
@@ -161,13 +161,13 @@ def write(path: Path, arch: int, spaces: Sequence[BuiltSpace]) -> None:
     reasons: dict[Failure, int] = {}
     listed = []
     for space in spaces:
-        made = [
+        numbers = [
             -1 - reasons.setdefault(result, len(reasons))
             if isinstance(result, Failure)
             else codes.setdefault(result, len(codes))
-            for result in space.made
+            for result in space.outcomes
         ]
-        listed.append({**{name: getattr(space, name) for name in _KEPT}, "made": made})
+        listed.append({**{name: getattr(space, name) for name in _KEPT}, "made": numbers})
     listing = {
         "format": FORMAT,
         "arch": arch,
@@ -212,11 +212,11 @@ def read(path: Path) -> BuiltFile:
 
 def _space(listing: Mapping[str, Any], codes: Sequence[BuiltCode], reasons: Sequence[Failure]) -> BuiltSpace:
     kernel, digest, compiler, sizes, names, parameters = (listing[name] for name in _KEPT)
-    made = tuple(codes[number] if number >= 0 else reasons[-1 - number] for number in listing["made"])
+    outcomes = tuple(codes[number] if number >= 0 else reasons[-1 - number] for number in listing["made"])
     rows = tuple(map(tuple, parameters))
-    if len(rows) != len(made) or any(len(row) != len(names) for row in rows):
+    if len(rows) != len(outcomes) or any(len(row) != len(names) for row in rows):
         raise ValueError(f"other numbers of configurations of {kernel}")
-    return BuiltSpace(kernel, digest, compiler, dict(sizes), tuple(names), rows, made)
+    return BuiltSpace(kernel, digest, compiler, dict(sizes), tuple(names), rows, outcomes)
 
 
 def _launch(launched: Launched | None) -> dict[str, Any] | None:

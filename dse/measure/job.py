@@ -17,7 +17,7 @@ class TimingJob:
     parameters: Mapping[str, int | float]
     sizes: Mapping[str, int | float]
     configuration: Configuration
-    made: Compiled | Failure
+    outcome: Compiled | Failure
 
     @property
     def names(self) -> dict[str, int | float]:

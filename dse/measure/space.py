@@ -179,7 +179,7 @@ def build(
         sizes=plan.sizes,
         names=plan.description.space.names,
         parameters=tuple(tuple(row.values()) for row in plan.parameters),
-        made=tuple(code_of(outcome, most) for outcome in outcomes),
+        outcomes=tuple(code_of(outcome, most) for outcome in outcomes),
     )
 
 
@@ -223,11 +223,11 @@ def _measure_one(
     done = journal.done(plan.name, [*plan.description.space.names, *plan.sizes])
     left = [index for index, row in enumerate(plan.parameters) if (*row.values(), *sizes) not in done]
     advance(len(plan.parameters) - len(left))
-    for index, made in zip(left, plan.code(arch, left), strict=True):
+    for index, outcome in zip(left, plan.code(arch, left), strict=True):
         if until is not None and time.monotonic() > until:
             return False
         parameters = plan.parameters[index]
-        job = TimingJob(plan.name, parameters, plan.sizes, plan.configurations[index], made)
+        job = TimingJob(plan.name, parameters, plan.sizes, plan.configurations[index], outcome)
         rows = gpu.rows(job, until)
         if rows is None:
             return False

@@ -44,9 +44,9 @@ class TimingSettings:
     sweep: bool = False  # with fewer and fewer blocks on an SM
 
 
-def refused(made: Failure) -> Row:
+def refused(failure: Failure) -> Row:
     """Make the row of a configuration that does not compile."""
-    return {"status": _STATUS.get(made.reason, "compile"), "message": made.message}
+    return {"status": _STATUS.get(failure.reason, "compile"), "message": failure.message}
 
 
 class TimingBench:
@@ -77,16 +77,18 @@ class TimingBench:
 
         **Raises:** DeviceError if this process can no longer use the GPU.
         """
-        made = job.made
-        if isinstance(made, Failure):
-            yield refused(made)
+        outcome = job.outcome
+        if isinstance(outcome, Failure):
+            yield refused(outcome)
             return
         arguments = job.configuration.arguments  # of the kernel, not of its code
-        job = replace(job, configuration=replace(as_launched(made, job.configuration), arguments=arguments))
-        binary, threads = made.binary, prod(job.configuration.block)
+        job = replace(
+            job, configuration=replace(as_launched(outcome, job.configuration), arguments=arguments)
+        )
+        binary, threads = outcome.binary, prod(job.configuration.block)
         base = {
             "registers": binary.registers,
-            "spill_bytes": made.spill_bytes,
+            "spill_bytes": outcome.spill_bytes,
             "local_bytes": binary.stack_bytes,
             "shared_bytes": binary.shared_bytes + (job.configuration.shared_bytes or 0),
             "threads": threads,
@@ -94,10 +96,10 @@ class TimingBench:
         }
         code = None
         try:
-            code = self.device.load(made.cubin, binary.kernel)
+            code = self.device.load(outcome.cubin, binary.kernel)
             if job.configuration.shared_bytes:
                 self.device.allow_dynamic_shared(code, job.configuration.shared_bytes)
-            packed = self.arguments_of(job).of(job, made, code)
+            packed = self.arguments_of(job).of(job, outcome, code)
             for dynamic in self.steps(job, code):
                 yield {**base, **self.timed(job, code, packed, dynamic)}
         except DeviceError as error:
@@ -123,8 +125,8 @@ class TimingBench:
             return steps
         of_sm = device.attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR")
         reserved = device.attribute("RESERVED_SHARED_MEMORY_PER_BLOCK")
-        assert isinstance(job.made, Compiled)
-        static = job.made.binary.shared_bytes
+        assert isinstance(job.outcome, Compiled)
+        static = job.outcome.binary.shared_bytes
         limit = device.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN") - static
         for blocks in range(most - 1, 0, -1):
             size = min(limit, (of_sm // blocks - reserved - static) // 128 * 128)

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ending import run_script
 
+from dse.accuracy import markdown
 from dse.accuracy.known import from_description
 from dse.accuracy.spaces import files
 from dse.core.files import fill, replacing
@@ -218,17 +220,15 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return result
 
 
-def markdown(table: Sequence[dict[str, Any]]) -> str:
+def page(rows: Sequence[dict[str, Any]]) -> str:
     """Write rows as a table in Markdown."""
-    names = list(dict.fromkeys(name for row in table for name in row))
-    lines = ["| " + " | ".join(names) + " |", "| " + " | ".join("---" for _ in names) + " |"]
-    for row in table:
-        cells = ["" if row.get(name) is None else row[name] for name in names]
-        lines.append("| " + " | ".join(f"{x:.3g}" if isinstance(x, float) else f"{x}" for x in cells) + " |")
-    return "\n".join(lines)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [["" if row.get(name) is None else row[name] for name in names] for row in rows]
+    text = [[f"{x:.3g}" if isinstance(x, float) else f"{x}" for x in row] for row in cells]
+    return markdown.table(names, text, words=len(names))
 
 
-def main() -> int:
+def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
@@ -240,29 +240,24 @@ def main() -> int:
     parser.add_argument("--known", type=Path, help="a file of --calibration, used instead")
     options = parser.parse_args()
     cache()
-    try:
-        measured_spaces = list(spaces(options.folder))
-        if not measured_spaces:
-            raise DseError(f"{options.folder}: found no table of a described kernel, expected at least one")
-        calibration = load(options.known) if options.known else learned(measured_spaces, options.slices)
-        if options.calibration:
-            with replacing(options.calibration) as path:
-                path.write_text(calibration.text(), encoding="utf-8")
-            if not (options.json or options.out):
-                return 0
-        table = rows(measured_spaces, calibration, options.trials)
-        if options.json:
-            print(json.dumps({"rows": table, "summary": summary(table)}))
-        elif options.out is None:
-            show(table, title="Pruning")
-            show(summary(table), title="All")
-        else:
-            fill(options.out, "pruning", f"{markdown(summary(table))}\n\n{markdown(table)}")
-    except DseError as error:
-        print(f"calibrate_pruning.py: {error}", file=sys.stderr)
-        return 2
-    return 0
+    measured_spaces = list(spaces(options.folder))
+    if not measured_spaces:
+        raise DseError(f"{options.folder}: found no table of a described kernel, expected at least one")
+    calibration = load(options.known) if options.known else learned(measured_spaces, options.slices)
+    if options.calibration:
+        with replacing(options.calibration) as path:
+            path.write_text(calibration.text(), encoding="utf-8")
+        if not (options.json or options.out):
+            return
+    table = rows(measured_spaces, calibration, options.trials)
+    if options.json:
+        print(json.dumps({"rows": table, "summary": summary(table)}))
+    elif options.out is None:
+        show(table, title="Pruning")
+        show(summary(table), title="All")
+    else:
+        fill(options.out, "pruning", f"{page(summary(table))}\n\n{page(table)}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import io
 import json
-import os
 import random
 import runpy
 import sys
@@ -22,6 +21,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from ending import run_script
 
 from dse.accuracy import markdown
 from dse.accuracy.known import DEFAULTS, KnownKernel, known
@@ -179,7 +179,7 @@ def _scores(space: KnownKernel, tune: Tune, budget: int, seed: int, counts: Sequ
     return [float(seconds.min() / curve[min(count, len(curve)) - 1]) for count in counts]
 
 
-def main() -> int:
+def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
@@ -191,26 +191,21 @@ def main() -> int:
     parser.add_argument("-o", "--out", type=Path, help="a page with the two markers to fill")
     options = parser.parse_args()
     cache()
-    try:
-        paths = files(options.folder, options.only, _tell)
-        if not paths:
-            raise nothing_in(options.folder)
-        spaces = [known(path, DEFAULTS, _tell) for path in paths]
-        head, *rows = (
-            priors(paths, spaces, options.seeds)
-            if options.priors
-            else beside(spaces, options.tuner, options.budget, options.seeds)
-        )
-        text = markdown.table(head, rows, words=2 if options.priors else 1)
-        if options.out is None:
-            print(text)
-        else:
-            fill(options.out, "priors" if options.priors else "other tuners", text)
-    except DseError as error:
-        print(f"{os.path.basename(__file__)}: {error}", file=sys.stderr)
-        return 2
-    return 0
+    paths = files(options.folder, options.only, _tell)
+    if not paths:
+        raise nothing_in(options.folder)
+    spaces = [known(path, DEFAULTS, _tell) for path in paths]
+    head, *rows = (
+        priors(paths, spaces, options.seeds)
+        if options.priors
+        else beside(spaces, options.tuner, options.budget, options.seeds)
+    )
+    text = markdown.table(head, rows, words=2 if options.priors else 1)
+    if options.out is None:
+        print(text)
+    else:
+        fill(options.out, "priors" if options.priors else "other tuners", text)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

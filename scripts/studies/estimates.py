@@ -6,13 +6,13 @@ single numbers, and of compiled configurations estimated from the other compiled
 """
 
 import argparse
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ending import run_script
 
 import dse
 from dse.cli import inputs
@@ -203,8 +203,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except DseError as error:
-        print(f"estimates.py: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main)

@@ -13,13 +13,13 @@ phase model on Inductor's template, compiled and read (`inductor_mm.py`): minute
 """
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from ending import run_script
 from evaluate_moe import FILES, LIBRARY_ROWS, Fits, kinds, of_amd, of_products, timed_tables
 
 from dse.api import predict
@@ -286,8 +286,4 @@ def single(table: Timed) -> bool:
 
 
 if __name__ == "__main__":
-    try:
-        main(single, regimes_of_candidates, "Times of candidates, predicted")
-    except DseError as error:
-        print(f"evaluate_candidates.py: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(lambda: main(single, regimes_of_candidates, "Times of candidates, predicted"))

@@ -5,12 +5,10 @@ DIR has tables of layers with one configuration each. Constants are the package'
 each GPU, to all tables of DIR and of the named folders except that GPU's rows.
 """
 
-import sys
-
 import numpy as np
+from ending import run_script
 from evaluate_candidates import TOKENS, main, single
 
-from dse.errors import DseError
 from dse.explore.matrix.timed import Timed
 
 
@@ -29,8 +27,6 @@ def regimes(table: Timed) -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    try:
-        main(lambda table: not single(table), regimes, "Times of layers of experts, predicted")
-    except DseError as error:
-        print(f"evaluate_layers.py: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(
+        lambda: main(lambda table: not single(table), regimes, "Times of layers of experts, predicted")
+    )

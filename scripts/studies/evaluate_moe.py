@@ -23,6 +23,7 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
+from ending import run_script
 
 from dse.accuracy.markdown import table
 from dse.core.files import fill
@@ -405,8 +406,4 @@ def _architecture(gpu: str) -> str:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except DseError as error:
-        print(f"evaluate_moe.py: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main)

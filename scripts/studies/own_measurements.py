@@ -18,6 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from ending import run_script
 
 from dse import kernels
 from dse.accuracy.markdown import number, table
@@ -245,8 +246,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except DseError as error:
-        print(f"own_measurements.py: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main)

@@ -4,18 +4,17 @@
 """
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ending import run_script
 
 from dse.accuracy import markdown
 from dse.accuracy.teg import TABLES, PaperTable
 from dse.core.files import fill
-from dse.errors import DseError
 from dse.report.numbers import json_text
 from dse.simulator import simulate, teg
 from dse.simulator.case import trace_text
@@ -157,8 +156,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except DseError as error:
-        print(f"teg_choices.py: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main)

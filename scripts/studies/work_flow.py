@@ -8,7 +8,6 @@ drawn at random of each table.
 """
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
+from ending import run_script
 
 import dse
 from dse.accuracy import markdown
 from dse.accuracy.spaces import files, gpu_file, gpu_of, kernel_of, nothing_in, space_of
 from dse.data import measured
-from dse.errors import DseError
 from dse.evaluate.compare import compare, sample
 from dse.models import get
 from dse.models.wfg.graph import uses
@@ -137,8 +136,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except DseError as error:
-        print(f"work_flow.py: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main)

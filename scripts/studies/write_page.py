@@ -10,6 +10,8 @@ from inspect import getdoc
 from itertools import groupby
 from pathlib import Path
 
+from ending import run_script
+
 from dse.core.files import around, fill
 from dse.errors import DseError, one_of
 from dse.models import MODELS, module
@@ -84,8 +86,4 @@ def main(section: str = "", page: str = "") -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:3])
-    except DseError as error:
-        print(f"write_page.py: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(lambda: main(*sys.argv[1:3]))

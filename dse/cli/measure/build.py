@@ -72,12 +72,12 @@ def _built_row(space: "BuiltSpace", arch: int) -> dict[str, Any]:
 
     from dse.source.contract import Failure
 
-    reasons = Counter(result.reason for result in space.made if isinstance(result, Failure))
+    reasons = Counter(result.reason for result in space.outcomes if isinstance(result, Failure))
     return {
         "arch": arch,
         "kernel": space.kernel,
         "sizes": in_words(space.sizes),
-        "taken": len(space.made),
-        "codes": len({result for result in space.made if not isinstance(result, Failure)}),
+        "taken": len(space.outcomes),
+        "codes": len({result for result in space.outcomes if not isinstance(result, Failure)}),
         "refused": ", ".join(f"{count} {reason}" for reason, count in reasons.items()),
     }

@@ -195,12 +195,12 @@ class Checked:
     problem: str  # "" if there is none
 
 
-def check(builds: Sequence[Benchmark], made: Sequence[Compiled | Failure]) -> list[Checked]:
+def check(builds: Sequence[Benchmark], outcomes: Sequence[Compiled | Failure]) -> list[Checked]:
     """Check that each compiled, spills nothing, and has the expected loop."""
-    good = [outcome for outcome in made if isinstance(outcome, Compiled)]
+    good = [outcome for outcome in outcomes if isinstance(outcome, Compiled)]
     listings = iter(disassemble([outcome.binary for outcome in good]))
     results = []
-    for build, outcome in zip(builds, made, strict=True):
+    for build, outcome in zip(builds, outcomes, strict=True):
         if isinstance(outcome, Failure):
             results.append(Checked(build, 0, {}, f"{outcome.reason}: {outcome.message}"))
             continue

@@ -60,8 +60,8 @@ class LeftOut(Exception):
 class Microbenchmarks:
     """A GPU with the compiled microbenchmarks."""
 
-    def __init__(self, device: Device, made: Mapping[Benchmark, Compiled]) -> None:
-        self.device, self.made = device, made
+    def __init__(self, device: Device, binaries: Mapping[Benchmark, Compiled]) -> None:
+        self.device, self.binaries = device, binaries
         self.codes: dict[Benchmark, LoadedCode] = {}
         self.limit = device.attribute("MAX_THREADS_PER_MULTIPROCESSOR") // _WARP  # warps of an SM
         self.block_limit = device.attribute("MAX_THREADS_PER_BLOCK") // _WARP
@@ -75,11 +75,11 @@ class Microbenchmarks:
 
         **Raises:** LeftOut if there is none.
         """
-        if build not in self.made:
+        if build not in self.binaries:
             raise LeftOut(build.name)
         if build not in self.codes:
-            made = self.made[build]
-            self.codes[build] = self.device.load(made.cubin, made.binary.kernel)
+            binary = self.binaries[build]
+            self.codes[build] = self.device.load(binary.cubin, binary.binary.kernel)
         return self.codes[build]
 
     def blocks(self, warps: int) -> int:
@@ -141,7 +141,7 @@ def cycles_of(times: np.ndarray, warps: int) -> tuple[float, float]:
 
 def measure(
     device: Device,
-    made: Mapping[Benchmark, Compiled],
+    binaries: Mapping[Benchmark, Compiled],
     recording: BenchRecording,
     budget: float | None = None,
     advance: Advance = lambda records: None,
@@ -149,7 +149,7 @@ def measure(
 ) -> list[str]:
     """Run all families, or the named ones, for at most `budget` seconds, the most important first.
 
-    Returns the problems. A family ends at a benchmark that is not `made`, or that the driver refuses. If the
+    Returns the problems. A family ends at a benchmark without a binary, or that the driver refuses. If the
     GPU can no longer be used, the records so far are kept.
 
     **Raises:** DseError if the driver is too old for the compiler.
@@ -157,7 +157,7 @@ def measure(
     driver_takes(device.driver_version, compiler())
     begun, problems = time.monotonic(), []
     try:
-        bench = Microbenchmarks(device, made)
+        bench = Microbenchmarks(device, binaries)
         for name in FAMILIES if families is None else families:
             try:
                 for record in FAMILIES[name](bench):

@@ -1,6 +1,6 @@
 """The loop of program order: lanes take turns, and each turn enters the next instruction of one warp.
 
-An entry is a chain of a few dozen dependent operations, whose latency hides the entries of other cases. Only
+An entry is a chain of a few dozen dependent operations; entries of other cases fill their latency. Only
 barriers and the ends of loops, warps and groups decide branches; other differences between entries do not, so
 that branches are rarely mispredicted.
 """

@@ -9,7 +9,7 @@ from dse.simulator.case.program import MOST_SUBSYSTEMS
 
 
 class Survey(NamedTuple):
-    """Facts about all instructions of a case. Arrays [cases] unless said otherwise."""
+    """Facts about all instructions of a case. Arrays are [cases] unless stated."""
 
     reach: np.ndarray  # longest dependence of each straight program, in instructions [programs]
     exponent: np.ndarray  # the least k, 0 or more, for which all terms are multiples of 2^-k cycles
