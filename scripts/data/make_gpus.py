@@ -68,8 +68,16 @@ COMMENT = "Written by scripts/data/make_gpus.py: change the facts or the rules t
 
 
 def clock(card: Card) -> Value:
-    """The boost clock; the shader clock of cards before Kepler; the only clock of cards without boost."""
+    """The boost clock; the shader clock of cards before Kepler; the only clock of cards without boost.
+
+    RDNA's boost clock is the highest: what a card keeps up lies between that and its base clock.
+    """
     boost, shader = card.own("clock_boost", unit="MHz"), card.own("clock_sm", unit="MHz")
+    rdna = card.architecture.startswith("RDNA")
+    if rdna and boost and (base := card.own("clock_base", unit="MHz")):
+        rule = f"mean of base clock, {base.value:g} MHz, and boost clock, {boost.value:g} MHz, the highest"
+        source = f"{boost.source}; {card.cite('AMDCLOCK')}"
+        return Value((base.value + boost.value) / 2, "MHz", source, rule=rule)
     return boost or shader or card.need("clock_base", unit="MHz")
 
 

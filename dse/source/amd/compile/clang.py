@@ -96,7 +96,7 @@ def run(
         try:
             whole = confined([*command, *arguments, "-o", "-", "-"], [own, own.parent, folder, *folders])
             ended = processes.run(whole, folder=folder, text=text)
-        except processes.Stopped as how:
+        except processes.ProcessKilled as how:
             return Ran("", f"the compiler {how}", stopped=True)
     limits, how = processes.compiler_limits(), ""
     if "File too large" in ended.errors:  # it takes the signal of the limit for an error of its own
@@ -111,6 +111,6 @@ def run(
 def _asked(command: Sequence[str]) -> str:
     try:
         ended = processes.run(command)
-    except (OSError, processes.Stopped):
+    except (OSError, processes.ProcessKilled):
         return ""
     return ended.output + ended.errors
