@@ -4,7 +4,8 @@
 First a census: many blocks, drawn at random, are run as far as control needs it, which is cheap. Where all
 blocks of the inside of the grid, of an edge or of a corner execute the same, one represents the others. Where
 not, blocks that execute alike are a stratum, and one of each is run in full. Some more of the largest are
-compared with it: if they differ in the sectors and banks that they access, many more blocks are run.
+compared with it: if they differ in the sectors and banks that they access, more blocks are run, as many as
+make their mean known.
 
 A census that leaves blocks out may miss a few that do far more. So boxes of blocks that are proven to execute
 the same (`alike`), if they make up the grid, tell how many blocks are of each stratum. Where that is not
@@ -33,7 +34,8 @@ _WORK = 2**23, 2**25, 2**27  # threads times basic blocks executed, of a census;
 _BYTES = 2**31  # of memory, of a census
 _STRATA = 16  # blocks that execute in more ways are ordered by their instructions, and cut into this many
 _CHECKS = 6  # blocks whose accesses are compared
-_MEMBERS = 32  # blocks run where accesses differ
+_MEMBERS = 32  # blocks run where accesses differ; more where these leave a spread
+_MOST_MEMBERS = 2**9
 
 Ran = TypeVar("Ran")
 # Runs blocks as far as control needs it: (how often each executes each piece of code, [pieces, blocks];
@@ -93,14 +95,16 @@ def sampled(
 
     **Raises:** DseError as `control` and `run`.
     """
-    census = _Census(grid, threads, control, prove)
-    sample, strata = census.sample(members=0)
-    ran = run(sample.blocks)
-    apart = _spread(accessed(ran), strata, sample.weights)
-    if apart > TOLERANCE:
-        sample, strata = census.sample(_MEMBERS)
+    census, members = _Census(grid, threads, control, prove), 0
+    while True:
+        sample, strata = census.sample(members)
         ran = run(sample.blocks)
         apart = _spread(accessed(ran), strata, sample.weights)
+        wanted = math.ceil(members * (apart / TOLERANCE) ** 2) if members else _MEMBERS
+        wanted = min(wanted, census.most_members)
+        if apart <= TOLERANCE or wanted <= members:
+            break
+        members = wanted
     spread = float(np.hypot(census.error, apart))
     return ran, replace(sample, spread=spread, unseen=census.unseen, doubtful=census.doubtful)
 
@@ -127,6 +131,7 @@ class _Census:
         self.grid, self.corners, self.count = grid, representative(grid), int(np.prod(grid))
         self.random = np.random.default_rng(_FIRST)
         steps = self._take(_FIRST, control)
+        self.most_members = max(_MEMBERS, min(_MOST_MEMBERS, _WORK[0] // (threads * steps)))
         for work in _WORK:
             wanted = min(_MOST, self.count, work // (threads * steps), int(_BYTES / self.bytes))
             if wanted > self.drawn.sum() < self.count:
