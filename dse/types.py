@@ -192,6 +192,8 @@ class Phase(_Quantities):
     insts: Quantity = quantity("1")  # issue slots: instructions of any kind, or the kind of most (AMD)
     memory_insts: Quantity = quantity("1")  # instructions that take the load/store units
     slots: Quantity = quantity("cycles")
+    # Further cycles of a block whose warps go in step: what they wait for one another at its pipes.
+    async_slots: Quantity = quantity("cycles", default=0.0)
 
 
 class Kernel(_Quantities):
@@ -208,6 +210,7 @@ class Kernel(_Quantities):
     ilp: Quantity = quantity("1")  # instructions over the longest dependence chain
     mlp: Quantity = quantity("1")  # loads in flight before the first is waited for
     other_insts: Quantity = quantity("1", default=0.0)  # that take an issue slot and no pipe: branches
+    dram_runs: Quantity = quantity("1", default=0.0)  # of sectors that DRAM has side by side; 0: long ones
     phases: tuple[Phase, ...] = several("1", default=())  # in order; none where they are not known
 
     @property
