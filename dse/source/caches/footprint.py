@@ -133,7 +133,7 @@ class Footprint:
     def first(
         self, sample: Sample, weights: np.ndarray, l1_chance: np.ndarray, back: float, wave: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Count the sectors that blocks touch first, in the L1 of their SM and in the L2, and the runs of these:
+        """Count the sectors that blocks touch first, in the L1 of their SM and in the L2, and runs of these:
         all [phases].
 
         Each block of the sample touches this footprint, moved to its place in the grid, times its weight.
