@@ -1,7 +1,8 @@
-"""Draw which room of `dse` may import which: `architecture.py [--check]`.
+"""Draw the import rules of `dse`: `architecture.py [--check]`.
 
-Fills docs/architecture.md with the import contracts of pyproject.toml as diagrams, and with what each room
-says of itself. With `--check` nothing is written, and the exit code is 1 where the page is out of date.
+Fills docs/architecture.md with the import contracts of pyproject.toml as diagrams, and with the first
+paragraph of each room's docstring. With `--check` nothing is written, and the exit code is 1 if the page is
+out of date.
 """
 
 import argparse
@@ -21,7 +22,7 @@ SIDE_BY_SIDE = re.compile(r"\s*[|:]\s*")  # between names of one layer
 
 
 def layers_of_packages() -> dict[str, list[list[str]]]:
-    """The layers of each package whose rooms a contract orders, from the top, as names within the package."""
+    """Return the layers of each package with a contract, top first, as names within the package."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     packages = {}
     for contract in settings["tool"]["importlinter"]["contracts"]:
@@ -29,13 +30,15 @@ def layers_of_packages() -> dict[str, list[list[str]]]:
             [package] = contract.get("containers", ["dse"])
             layers = map(SIDE_BY_SIDE.split, contract["layers"])
             names = [[name.removeprefix("dse.") for name in layer] for layer in layers]
-            if "." not in "".join(name for layer in names for name in layer):  # not of modules within rooms
+            if "." not in "".join(
+                name for layer in names for name in layer
+            ):  # rooms, not modules within them
                 packages[package] = names
     return packages
 
 
 def diagram(layers: list[list[str]]) -> str:
-    """The layers as a Mermaid flow chart: rooms of one layer framed, an arrow to the next."""
+    """Draw the layers as a Mermaid flow chart: a frame for each layer, an arrow to the next."""
     lines = ["```mermaid", "flowchart TD"]
     for number, names in enumerate(layers):
         lines += [
@@ -48,28 +51,28 @@ def diagram(layers: list[list[str]]) -> str:
 
 
 def module_files(name: str) -> list[Path]:
-    """The file of a module of `dse`; of a package its own and those of the packages within it."""
+    """Return the file of a module of `dse`, or the `__init__.py` files of a package."""
     folder = ROOT / "dse" / name
     return sorted(folder.rglob("__init__.py")) if folder.is_dir() else [folder.with_suffix(".py")]
 
 
 def first_paragraph(file: Path) -> str:
-    """What a module says of itself, on one line. DseError where it says nothing."""
+    """Return the first paragraph of a module's docstring, on one line. DseError if it has none."""
     docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
     if not docstring:
-        raise DseError(f"{file.relative_to(ROOT)}: found no docstring, expected what lives there")
+        raise DseError(f"{file.relative_to(ROOT)}: found no docstring, expected its contents")
     return " ".join(docstring.split("\n\n")[0].split())
 
 
 def rooms_table(layers: list[list[str]]) -> str:
-    """Every room of `dse`, from the top layer down, with what lives there. DseError for one in no layer."""
+    """List every room of `dse`, top layer first, with its contents. DseError for one in no layer."""
     names = [name for layer in layers for name in layer]
     for package in sorted((ROOT / "dse").glob("*/__init__.py")):
         if package.parent.name not in names:
             raise DseError(
                 f"pyproject.toml: layers of dse: found no {package.parent.name}, expected every room"
             )
-    lines = ["| room | what lives there |", "| --- | --- |"]
+    lines = ["| room | contents |", "| --- | --- |"]
     for name in names:
         for file in module_files(name):
             path = file.parent if file.stem == "__init__" else file
@@ -78,7 +81,7 @@ def rooms_table(layers: list[list[str]]) -> str:
 
 
 def write(page: Path) -> None:
-    """Fill the marked sections of a page. DseError where one cannot be made."""
+    """Fill the marked sections of a page. DseError if one cannot be made."""
     packages = layers_of_packages()
     fill(page, "rooms", rooms_table(packages["dse"]))
     for package, layers in packages.items():
@@ -86,7 +89,7 @@ def write(page: Path) -> None:
 
 
 def main() -> int:
-    """Write the page or check it; the exit code is 1 where it is out of date, 2 where it cannot be made."""
+    """Write the page or check it; the exit code is 1 if it is out of date, 2 if it cannot be made."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="compare only")
     try:
@@ -103,7 +106,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     print(
-        f"{PAGE.relative_to(ROOT)}: out of date, expected what scripts/architecture.py writes",
+        f"{PAGE.relative_to(ROOT)}: out of date; run scripts/architecture.py",
         file=sys.stderr,
     )
     return 1

@@ -1,4 +1,4 @@
-"""What `mkdocs build` adds to the pages of docs/: the reference of commands and of Python names.
+"""Pages that `mkdocs build` adds to docs/: the references of commands and of Python names.
 
 A hook of MkDocs (mkdocs.yml). Links out of docs/, to files of the repository, become plain text on the site.
 """
@@ -13,13 +13,13 @@ WRITTEN = ("cli.md", "api.md")
 
 
 def on_config(config: Any) -> Any:
-    """Leave out of the navigation the pages that there are not."""
-    config.nav = _there(config.nav)
+    """Remove missing pages from the navigation."""
+    config.nav = _existing(config.nav)
     return config
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that are written from the code."""
+    """Add the pages generated from the code."""
     from mkdocs.structure.files import File
 
     for name, text in zip(WRITTEN, (commands(), names()), strict=True):
@@ -28,13 +28,13 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Make plain text of links to files outside of docs/, and draw layers without a script of others."""
+    """Replace links out of docs/ by plain text, and draw layers without Mermaid's script."""
     markdown = re.sub(r"^```mermaid\n(.*?)^```$", _drawn, markdown, flags=re.DOTALL | re.MULTILINE)
     return re.sub(r"\[([^\]]*)\]\(\.\./[^)]*\)", r"\1", markdown)
 
 
 def _drawn(flowchart: re.Match[str]) -> str:
-    """Draw a flowchart of layers as rows of boxes: nothing is fetched, as Mermaid would be."""
+    """Draw a flowchart of layers as rows of boxes; Mermaid would have to be fetched."""
     layers = [re.findall(r"\[([\w.]+)\]", layer) for layer in re.split(r"\bsubgraph\b.*", flowchart[1])[1:]]
     box = '<code style="border:1px solid;padding:.1em .6em;margin:.1em">'
     rows = ("".join(f"{box}{room}</code>" for room in layer) for layer in layers)
@@ -42,7 +42,7 @@ def _drawn(flowchart: re.Match[str]) -> str:
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
-    """Begin each part of a docstring, as **Returns:**, on a line of its own."""
+    """Start each part of a docstring, such as **Raises:**, on a new line."""
     if page.file.src_uri != "api.md":
         return html
     return re.sub(r"\s<strong>(Shapes|Units|Edges|Raises|Source):", r"<br><strong>\1:", html)
@@ -90,7 +90,7 @@ def _command(path: str, command: Any, level: int) -> list[str]:
             return lines
     rows = [row for parameter in command.params if (row := _parameter(parameter))]
     if rows:
-        lines += ["| | takes | what it is | default |", "| --- | --- | --- | --- |", *rows, ""]
+        lines += ["| | value | meaning | default |", "| --- | --- | --- | --- |", *rows, ""]
     if command.epilog:
         examples = re.findall(r"\[bold\](.*?)\[/bold\]", command.epilog, re.DOTALL)
         lines += ["```console", *(f"$ {_flowing(example)}" for example in examples), "```", ""]
@@ -118,9 +118,9 @@ def _flowing(text: str | None) -> str:
     return "\n\n".join(" ".join(part.split()) for part in (text or "").split("\n\n"))
 
 
-def _there(entry: Any) -> Any:
+def _existing(entry: Any) -> Any:
     if isinstance(entry, list):
-        return [kept for each in entry if (kept := _there(each))]
+        return [page for inner in entry if (page := _existing(inner))]
     if isinstance(entry, dict):
-        return {title: kept for title, each in entry.items() if (kept := _there(each))} or None
+        return {title: page for title, inner in entry.items() if (page := _existing(inner))} or None
     return entry if entry in WRITTEN or (DOCS / entry).is_file() else None

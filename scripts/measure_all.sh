@@ -1,15 +1,14 @@
 #!/bin/sh
-# Measures the GPU at hand: microbenchmarks, kernels that were compiled beforehand, then a sample of the tuning space of
-# each kernel of ours that has CUDA source.
+# Measures this machine's GPU: microbenchmarks, kernels compiled in advance, then a sample of the tuning space of each
+# of our kernels with CUDA source.
 #
 #   scripts/measure_all.sh FOLDER [SECONDS]
 #
-# Ends within SECONDS (default 520) and a little; a part that fails does not keep the next from being tried.
+# Ends shortly after SECONDS (default 520); a failing part does not stop the next.
 # One folder for one GPU: it gets gpu.toml, records.parquet, spaces.parquet and occupancy.parquet, and for each file of
 # `dse measure build` in the folder $BUILT (default built) a table of its name: h100.zip, h100.parquet. Run again with
-# what is there by then, it goes on. Takes an installed gpu-dse with the extra cuda; $PYTHON is its Python
-# (default python3).
-# Afterwards, where the results are to be kept: dse measure store FOLDER/gpu.toml FOLDER/spaces.parquet \
+# this folder, it continues. Needs gpu-dse with the extra cuda; $PYTHON is its Python (default python3).
+# Afterwards, where the results are kept: dse measure store FOLDER/gpu.toml FOLDER/spaces.parquet \
 #   FOLDER/occupancy.parquet FOLDER/h100.parquet
 set -eu
 
@@ -18,7 +17,7 @@ seconds=${2:-520}
 begun=$(date +%s)
 mkdir -p "$folder"
 
-left() { echo $((seconds - ($(date +%s) - begun) - 25)); } # 25: for the part in hand to end
+left() { echo $((seconds - ($(date +%s) - begun) - 25)); } # 25: for the current part to end
 sweep=45                                                    # seconds for the last part
 dse() {
     "${PYTHON:-python3}" -c 'from dse.cli.main import run
@@ -30,8 +29,8 @@ if [ ! -s "$folder/gpu.toml" ]; then
     dse measure gpu -o "$folder/gpu.toml" --records "$folder/records.parquet" --budget 150
 fi
 
-# Of each kernel and case of sizes a random part, and by a second run more: each gets an equal share of the time. What
-# was built for another GPU is refused at once. All that is left may go into it: it was carried here to be measured.
+# Each kernel and case of sizes gets an equal share of the time for a random part, which a second run extends. Files for
+# another GPU are refused at once. All remaining time may be spent here: these kernels were brought to be measured.
 for built in "${BUILT:-built}"/*.zip; do
     if [ -s "$built" ] && [ "$(left)" -gt 20 ]; then
         dse measure space --built "$built" --repeats 3 --budget "$(left)" \
@@ -50,7 +49,7 @@ if [ "$(left)" -gt 20 ]; then
     dse measure space nbody matmul_tiled reduction stencil2d --sample 8 --occupancy-sweep --repeats 5 \
         --budget "$(left)" -o "$folder/occupancy.parquet"
 fi
-for lines in "$folder"/*.partial.jsonl; do # a table that is newer is enough to go on from
+for lines in "$folder"/*.partial.jsonl; do # a newer table is enough to continue from
     if [ "${lines%.partial.jsonl}" -nt "$lines" ]; then rm -f "$lines"; fi
 done
 ls -l "$folder"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A newcomer's path: a fresh environment, then the tutorial from top to bottom. Fails where anything does, or where
-# the tutorial takes longer than three minutes after installation. LIMIT_SECONDS changes that.
+# A newcomer's path: a fresh environment, then the complete tutorial. Fails if anything fails, or if the tutorial takes
+# longer than three minutes (LIMIT_SECONDS) after installation.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)

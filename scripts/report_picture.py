@@ -29,9 +29,9 @@ def main(out: Path) -> None:
         subprocess.run([*dse, "sweep", *KERNELS, *cards, "-o", str(sweep)], check=True)
         subprocess.run([*dse, "report", str(sweep), "-o", str(page)], check=True)
         quiet = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-        asked = [f"--user-data-dir={folder / 'profile'}", f"--window-size={SIZE[0]},{SIZE[1]}"]
-        asked += ["--virtual-time-budget=10000", f"--screenshot={out}", page.as_uri()]
-        subprocess.run([browser, *quiet, *asked], check=True, capture_output=True)
+        options = [f"--user-data-dir={folder / 'profile'}", f"--window-size={SIZE[0]},{SIZE[1]}"]
+        options += ["--virtual-time-budget=10000", f"--screenshot={out}", page.as_uri()]
+        subprocess.run([browser, *quiet, *options], check=True, capture_output=True)
     print(f"{out}: {out.stat().st_size:,} bytes")
 
 

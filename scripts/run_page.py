@@ -1,8 +1,7 @@
 """Run the code of pages from top to bottom, in the current folder: `run_page.py docs/tutorial.md ...`.
 
-A block with `title="NAME"` is a file and is written. Other `python` blocks run, one after the other with the
-same names. In `sh` blocks each line is a command. What is of another language is to be read only. It ends at
-the first that fails.
+A block with `title="NAME"` is written to that file. Other `python` blocks run in sequence with shared names.
+In `sh` blocks each line is a command. Blocks of other languages are ignored. It stops at the first failure.
 """
 
 import re
@@ -16,11 +15,11 @@ BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def run_page(page: Path) -> int:
-    """Run a page; return how many blocks it has that run or are files."""
+    """Run a page; return the number of blocks that ran or were written."""
     names: dict[str, Any] = {"__name__": "page"}
     count = 0
-    for language, rest, code in BLOCK.findall(page.read_text(encoding="utf-8")):
-        title = re.search(r'title="([^"]+)"', rest)
+    for language, attributes, code in BLOCK.findall(page.read_text(encoding="utf-8")):
+        title = re.search(r'title="([^"]+)"', attributes)
         if title:
             path = Path(title[1])
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +36,7 @@ def run_page(page: Path) -> int:
 
 
 def run_command(line: str) -> None:
-    """Run one command; one of `dse` in this process, which has loaded what it needs."""
+    """Run one command; `dse` runs in this process, which has its imports loaded."""
     words = shlex.split(line, comments=True)
     if not words:
         return

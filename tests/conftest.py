@@ -42,11 +42,14 @@ if jax.__version_info__ < (0, 11):  # later ones have no other way, and end at a
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK}".strip()
 
-# Test files, and processes that run some of them, share what they compile, however little that is.
+# Processes, and runs from the second one on, share what they compile, however little that is. A first run
+# keeps nothing: to write a program down takes longer than to compile it.
 KEPT = Path(__file__).parents[1] / ".pytest_cache"
 COMPILED = str(KEPT / "jax")
 os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+KEEPS = os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", str(KEPT.exists()).lower())
+jax.config.update("jax_enable_compilation_cache", KEEPS == "true")
 jax.config.update("jax_compilation_cache_dir", COMPILED)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
@@ -55,9 +58,9 @@ for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _usual)
 
-# Nor do they touch what their user has kept. What Numba compiles takes two thirds of the time with few
+# Nor do they touch what their user has kept. What Numba compiles takes half of the time with no
 # optimisations; .ci/run asks for all of them once. What came of executing kernels is computed again.
-os.environ.setdefault("NUMBA_OPT", "1")
+os.environ.setdefault("NUMBA_OPT", "0")
 CHECKED = "-checked" if os.environ.get("NUMBA_BOUNDSCHECK") else ""  # of which Numba keeps no account
 os.environ["DSE_CACHE"] = str(KEPT / f"dse-{os.environ['NUMBA_OPT']}{CHECKED}")
 if "PYTEST_XDIST_WORKER" not in os.environ:

@@ -14,22 +14,22 @@ Fed = Literal["description", "source"]
 
 
 class ChosenRule(BaseModel):
-    """A rule, and the tables that it was chosen on, as SPACE/FILE."""
+    """A rule, and the tables on which it was chosen, as SPACE/FILE."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     what: str
     tables: tuple[str, ...]
-    fed: Fed | None = None  # what it is about; None: both
+    fed: Fed | None = None  # the counts that it affects; None: both
 
 
 @cache
 def rules() -> tuple[ChosenRule, ...]:
-    """Read all of them."""
+    """Read all rules."""
     return tuple(ChosenRule.model_validate(entry) for entry in read_toml(FILE)["rules"])
 
 
 def chosen_on(path: Path, fed: Fed) -> str:
-    """Say which rules of models fed so were chosen on a table; "" where none was."""
+    """List the rules that were chosen on a table for models with such counts; "" if there are none."""
     table = f"{space_of(path)}/{path.name.split('.')[0]}"
     return "; ".join(rule.what for rule in rules() if table in rule.tables and rule.fed in (None, fed))

@@ -1,8 +1,7 @@
-"""The best knowledge of a measured table's kernel: its source, a description, or its parameters alone.
+"""The most that is known of a measured table's kernel: its source, a description, or only its parameters.
 
-A kernel is read from the source that the `T1.json` beside its tables names, if it is there; else it is the
-described kernel that lists the folder's name; else there are the parameters alone: those that the `T1.json`
-names, or without one the columns that stand before the times.
+The source is that of the `T1.json` in the table's folder, the description that of the kernel that lists the
+folder's name. Otherwise the parameters are those of the `T1.json`, or the columns before the times.
 """
 
 from dataclasses import dataclass, replace
@@ -23,8 +22,8 @@ from dse.models.protocol import Model
 from dse.source import readers
 from dse.source.toolchain import toolchain
 
-COMPILED = 96  # configurations of a kernel that is read from source; the others are estimated
-STAND_IN = 80  # compute capability 8.0
+COMPILED = 96  # configurations compiled of a kernel from source; the others are estimated
+STAND_IN = 80  # compute capability 8.0, for GPUs that the compiler does not know
 T1 = "T1.json"
 
 
@@ -32,7 +31,7 @@ class KnownKernel(NamedTuple):
     """A measured table, and a model's predictions of its configurations."""
 
     origin: str  # "source", "described" or "none"
-    kernel: str  # "" where none is known
+    kernel: str  # "" if unknown
     table: Measured
     candidates: Candidates
 
@@ -43,7 +42,7 @@ class PredictionSettings:
 
     model: str | Model = DEFAULT
     compiled: int = COMPILED
-    source: bool = False  # described kernels are read from the source that comes with them
+    source: bool = False  # read described kernels from their source
 
 
 DEFAULTS = PredictionSettings()
@@ -52,7 +51,7 @@ DEFAULTS = PredictionSettings()
 def known(
     path: Path, how: PredictionSettings, note: Note = ignore, progress: Progress = silent
 ) -> KnownKernel:
-    """Pair a table with the best that is known of its kernel.
+    """Load a table with the most that is known of its kernel.
 
     **Raises:** DseError if the table cannot be read.
     """
@@ -64,7 +63,7 @@ def known(
 
 
 def from_description(path: Path, model: str | Model = DEFAULT, note: Note = ignore) -> KnownKernel | None:
-    """Take the described kernel that a table's folder is named after; None if there is none."""
+    """Use the described kernel that lists the name of the table's folder; None if there is none."""
     description = kernel_of(path)
     if description is None:
         return None
@@ -81,9 +80,9 @@ def from_description(path: Path, model: str | Model = DEFAULT, note: Note = igno
 def _from_source(
     path: Path, how: PredictionSettings, note: Note = ignore, progress: Progress = silent
 ) -> KnownKernel | None:
-    """Read the kernel that the T1 beside a table names from its source; None if it cannot be.
+    """Read the kernel of the T1 in the table's folder from source; None if that fails.
 
-    If sources are asked for, it is the one of the kernel that lists the folder's name.
+    With `how.source` it is the kernel that lists the folder's name.
     """
     problem = path.with_name(T1)
     if not how.source and not problem.is_file():
@@ -97,14 +96,14 @@ def _from_source(
         table = measured.load(path, kernel)
         choices = candidates.of_kernel(kernel, gpu, how.model, table.parameters, table.problem, progress)
     except DseError as error:
-        if how.source or kernel_of(path) is None:  # else its description is as good, and nobody asked
+        if how.source or kernel_of(path) is None:  # else the description serves, and source was not requested
             note(f"{path}: not read from source: {error}")
         return None
     return KnownKernel("source", description.name, table, choices)
 
 
 def _from_parameters(path: Path, note: Note) -> KnownKernel:
-    """Take the parameters that the T1 beside a table names, or the table's own, without a kernel.
+    """Use only parameters: those of the T1 in the table's folder, or the table's own.
 
     **Raises:** DseError if there are none.
     """
@@ -114,22 +113,22 @@ def _from_parameters(path: Path, note: Note) -> KnownKernel:
         names = [parameter["Name"] for parameter in space["TuningParameters"]]
     except (DseError, KeyError, TypeError) as error:
         note(
-            f"{path}: {problem.name} beside it names no parameters ({error}): those of the table are taken"
+            f"{path}: {problem.name} in its folder names no parameters ({error}): the table's are used"
             if problem.exists()
-            else f"{path}: no {T1} beside it: the columns before the times are taken for the parameters"
+            else f"{path}: no {T1} in its folder: the columns before the times are used as parameters"
         )
     try:
         table = measured.load_space(path, names)
     except DseError as error:
         if not names:
             raise
-        note(f"{error}: the columns before the times are taken for the parameters")
+        note(f"{error}: the columns before the times are used as parameters")
         table = measured.load_space(path, ())
     return KnownKernel("none", "", table, bare(table.parameters))
 
 
 def _compiled_for(gpu: GpuFile, note: Note) -> GpuFile:
-    """Return the GPU; one that no compiler knows with a stand-in for what to compile for."""
+    """Return the GPU, with the architecture STAND_IN if no compiler knows its own."""
     try:
         toolchain(gpu.gpu).architecture(gpu.gpu, None)
     except DseError as error:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
-    """Write a table in Markdown; all but its first columns, which hold `words`, are aligned to the right."""
+    """Write a table in Markdown; all but the first `words` columns are aligned to the right."""
     rules = ["---"] * words + ["---:"] * (len(columns) - words)
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (columns, rules, *rows))
 

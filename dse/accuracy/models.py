@@ -40,13 +40,13 @@ class SpaceScores:
     space: str
     kernel: str
     gpu: str
-    rows: list[dict[str, Any]]  # of `dse.evaluate.compare.compare`, one a model
-    compiler: str = ""  # where counts come from source
-    vendor: str = ""  # of the GPU, where counts come from source
-    chosen: str = ""  # rules that were chosen while looking at this table
+    rows: list[dict[str, Any]]  # of `dse.evaluate.compare.compare`, one for each model
+    compiler: str = ""  # if counts come from source
+    vendor: str = ""  # of the GPU, if counts come from source
+    chosen: str = ""  # rules that were chosen on this table
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields by name, `compiler` where there is one."""
+        """Return the fields by name, `compiler` if there is one."""
         return {name: value for name, value in asdict(self).items() if value != ""}
 
     @property
@@ -58,7 +58,7 @@ class SpaceScores:
 
     @property
     def summary(self) -> str:
-        """Numbers of configurations, of failed ones, and of those predicted to fail, in words."""
+        """Numbers of configurations, failed ones, and ones predicted to fail, as text."""
         first = self.rows[0]
         by = f"; {self.compiler}" if self.compiler else ""
         return (
@@ -99,15 +99,13 @@ def from_source(
     progress: Progress = silent,
     only: str = "",
 ) -> Iterator[SpaceScores]:
-    """Score models that are fed with what the kernels' source does.
+    """Score models with counts from the kernels' source.
 
-    Of each table `number` configurations that ran are taken at random. `changed` fixes parameters of the
-    kernels that have them, and changes problem sizes. `only` takes the tables whose SPACE/FILE holds that
-    text. Left out are kernels without a source and GPUs that the
-    compiler does not know.
+    Of each table `number` random configurations that ran are used. `changed` fixes parameters of the kernels
+    that have them, and changes problem sizes. `only` selects the tables whose SPACE/FILE contains it. Kernels
+    without source and GPUs unknown to the compiler are left out.
 
-    **Raises:** DseError as `described`, for a name in `changed` that no kernel knows, and where nothing
-    compiles.
+    **Raises:** DseError as `described`, for a name in `changed` that no kernel has, and if nothing compiles.
     """
     changed = changed or {}
     tables = [(path, kernel) for path in files(folder, only) if (kernel := kernel_of(path)) and kernel.build]
@@ -133,7 +131,7 @@ def from_source(
 
 
 def markdown(spaces: Iterable[SpaceScores]) -> str:
-    """Write a section a space."""
+    """Write a section for each space."""
     return "\n\n".join(
         f"### {space.space} on {space.gpu}\n\n{space.summary}. {space.provenance}\n\n"
         + table(
@@ -158,7 +156,7 @@ def _scored(
 
 
 def _fixed(description: Description, changed: Mapping[str, Number]) -> tuple[Counts, dict[str, Number]]:
-    """Take a kernel by its source, parameters fixed and sizes changed where it has such."""
+    """Read a kernel from source, with those of `changed` that it has."""
     sizes = {name: value for name, value in changed.items() if name in dict(description.problem)}
     values = {name: (value,) for name, value in changed.items() if name in description.space.names}
     if values:
@@ -167,9 +165,7 @@ def _fixed(description: Description, changed: Mapping[str, Number]) -> tuple[Cou
 
 
 def _check_names(changed: Mapping[str, Number], kernels: Iterable[Description]) -> None:
-    known: dict[str, set[str]] = {
-        kernel.name: {*kernel.space.names, *dict(kernel.problem)} for kernel in kernels
-    }
+    names_of = {kernel.name: {*kernel.space.names, *dict(kernel.problem)} for kernel in kernels}
     for name in changed:
-        if known and not any(name in names for names in known.values()):
-            raise DseError(f"values: found {name!r}, expected a parameter or size of {', '.join(known)}")
+        if names_of and not any(name in names for names in names_of.values()):
+            raise DseError(f"values: found {name!r}, expected a parameter or size of {', '.join(names_of)}")

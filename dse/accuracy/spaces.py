@@ -1,4 +1,4 @@
-"""Measured spaces in a folder: one folder a space, in it one file of times a GPU, which it is named after."""
+"""Measured spaces in a folder: a subfolder for each space, in it a file of times named after each GPU."""
 
 import re
 from collections.abc import Callable
@@ -13,9 +13,18 @@ from dse.hardware.gpus import GpuFile
 from dse.kernels.description import Description
 
 SUFFIXES = (".csv.gz", ".csv", ".parquet")
-BESIDE = (".json", ".md", ".txt", ".cu", ".cuh", ".h", ".hip", ".cl")  # of what may be beside tables
+BESIDE = (
+    ".json",
+    ".md",
+    ".txt",
+    ".cu",
+    ".cuh",
+    ".h",
+    ".hip",
+    ".cl",
+)  # other files that may be in these folders
 
-Note = Callable[[str], None]  # gets one line: what was left out, and why
+Note = Callable[[str], None]  # takes a line: what was left out, and why
 
 
 def ignore(message: str) -> None:
@@ -23,9 +32,9 @@ def ignore(message: str) -> None:
 
 
 def files(folder: Path, only: str = "", note: Note = ignore) -> list[Path]:
-    """Find the measured tables of a folder; with `only`, those whose SPACE/FILE holds that text.
+    """Find the measured tables of a folder; with `only`, those whose SPACE/FILE contains it.
 
-    `note` gets the files that are neither tables nor files beside such.
+    `note` gets unexpected files.
     """
     paths = [path for path in sorted(folder.glob("*/*")) if only in str(path.relative_to(folder))]
     for path in paths:
@@ -35,7 +44,7 @@ def files(folder: Path, only: str = "", note: Note = ignore) -> list[Path]:
 
 
 def nothing_in(folder: Path) -> DseError:
-    """Word the mistake of naming a folder without a table that can be used."""
+    """The error for a folder without a usable table."""
     return DseError(f"{folder}: found no measured table, expected FOLDER/SPACE/GPU.csv.gz")
 
 
@@ -50,12 +59,12 @@ def gpu_of(path: Path) -> str:
 
 
 def gpu_file(path: Path) -> GpuFile:
-    """Load the GPU of a measured table: by the file's name, or by the longest part of it that names one.
+    """Load the GPU of a measured table: by the file's name, or the longest part of it that names a GPU.
 
-    So `A4000_run2` and `convolution-rtx3090` are read. **Raises:** DseError if no part names one.
+    So `A4000_run2` and `convolution-rtx3090` work. **Raises:** DseError if no part names one.
     """
     words = [word for word in re.split(r"[\W_]+", gpu_of(path)) if word]
-    whole: DseError | None = None
+    first_error: DseError | None = None
     for length in range(len(words), 0, -1):
         for start in range(len(words) - length + 1):
             part = "_".join(words[start : start + length])
@@ -63,26 +72,26 @@ def gpu_file(path: Path) -> GpuFile:
                 if length > 1 or length == len(words) or any(letter.isdigit() for letter in part):
                     return gpus.load(part)
             except DseError as error:
-                whole = whole or error
-    raise whole or DseError(f"{path}: found no name of a GPU, expected GPU.csv")
+                first_error = first_error or error
+    raise first_error or DseError(f"{path}: found no name of a GPU, expected GPU.csv")
 
 
 def gpu_or_relative(path: Path, note: Note) -> GpuFile:
-    """Load the GPU of a measured table, or where it has no file the one whose name begins most alike.
+    """Load the GPU of a measured table, or if unknown the one with the longest common beginning of names.
 
-    The beginning that is the same has to have a digit: an RTX 3085 is taken for an RTX 3080, and `note` is
-    told. **Raises:** DseError if there is none.
+    That beginning must contain a digit: an RTX 3085 is replaced by an RTX 3080, with a note.
+    **Raises:** DseError if there is none.
     """
     try:
         return gpu_file(path)
     except DseError as error:
-        wanted = _letters(gpu_of(path))
-        known = {_letters(text): slug for slug, row in sorted(gpus.known().items()) for text in row.texts}
-        alike = {text: _beginning(text, wanted) for text in known}
-        nearest = max(alike, key=lambda text: (len(alike[text]), SequenceMatcher(None, text, wanted).ratio()))
-        if not any(letter.isdigit() for letter in alike[nearest]):
+        name = _letters(gpu_of(path))
+        slugs = {_letters(text): slug for slug, row in sorted(gpus.known().items()) for text in row.texts}
+        common = {text: _beginning(text, name) for text in slugs}
+        nearest = max(common, key=lambda text: (len(common[text]), SequenceMatcher(None, text, name).ratio()))
+        if not any(letter.isdigit() for letter in common[nearest]):
             raise
-        relative = gpus.load(known[nearest])
+        relative = gpus.load(slugs[nearest])
         note(f"{error}: predicted as for {relative.name}")
         return relative
 
@@ -97,10 +106,7 @@ def _letters(text: str) -> str:
 
 
 def kernel_of(path: Path) -> Description | None:
-    """Load the described kernel that a table's folder is named after: one of its spaces, or its name.
-
-    None if there is none.
-    """
+    """Load the described kernel with a space, or else a name, like the table's folder; else None."""
     for name in kernels.names():
         description = kernels.load(name)
         if space_of(path) in (alias.name for alias in description.spaces):

@@ -1,7 +1,7 @@
 """Errors of all models on the cycles that the TEG paper measured on a GT200, its Tables 2 to 5.
 
-The paper's numbers come with the package; so do the kernels, reconstructed as docs/teg.md says: TEG gets
-their traces, the other models descriptions with the traces' counts.
+The package has the paper's numbers and the reconstructed kernels (docs/teg.md). TEG gets their traces, other
+models descriptions with the traces' counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,16 +25,16 @@ from dse.simulator.case import trace_text
 
 @dataclass(frozen=True)
 class PaperTable:
-    """One table of the paper, and how its kernel is meant."""
+    """One table of the paper, with its kernel and effects."""
 
     number: int
     title: str
     kernel: str
     fixed: dict[str, int]  # parameters
-    without: str = ""  # what TEG leaves out
+    without: str = ""  # the effect that TEG leaves out
 
     def printed(self) -> dict[str, np.ndarray]:
-        """Return its columns as the paper has them: `warps`, `measured_cycles` and `predicted_cycles`."""
+        """Return the printed columns: `warps`, `measured_cycles` and `predicted_cycles`."""
         rows = papers.table(f"teg_table_{self.number}")
         return {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
 
@@ -45,7 +45,7 @@ class PaperTable:
     def cycles(
         self, progress: Progress = silent, models: Mapping[str, Model] = MODELS
     ) -> dict[str, np.ndarray]:
-        """Predict cycles of each of its warps by TEG and by some models."""
+        """Predict the cycles of each number of warps by TEG and by `models`."""
         warps = self.printed()["warps"].astype(int)
         description = kernels.load(self.kernel)
         gpu = gpus.stack([gpus.load("gtx-280", np.float64).gpu])
@@ -72,7 +72,7 @@ def cells(
     tables: Sequence[PaperTable] = TABLES,
     models: Mapping[str, Model] = MODELS,
 ) -> list[dict[str, Any]]:
-    """Score each cell: a row a table, model and number of warps."""
+    """Score each cell: a row for each table, model and number of warps."""
     rows = []
     with in_64_bits():
         for table in tables:
@@ -95,7 +95,7 @@ def cells(
 
 
 def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return mean absolute errors in percent: a row a model, a column a table, and `all`."""
+    """Return mean absolute errors in percent: a row for each model, a column for each table, and `all`."""
     lines, tables = [], [table for table in TABLES if any(row["table"] == table.number for row in rows)]
     for model in dict.fromkeys(row["model"] for row in rows):
         of_model = [row for row in rows if row["model"] == model]
@@ -111,7 +111,7 @@ def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def page(rows: Sequence[dict[str, Any]]) -> str:
-    """Write mean errors, a line a model, in Markdown; then each cell of TEG's."""
+    """Write mean errors, a line for each model, in Markdown; then each cell of TEG's."""
     errors = means(rows)
     names = [name for name in errors[0] if name != "model"]
     of_models = markdown.table(

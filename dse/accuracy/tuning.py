@@ -18,16 +18,16 @@ from dse.explore.tune.loop import replayed, run
 from dse.explore.tune.tuner import Tuner
 
 BUDGETS = (5, 10, 20, 50, 100)  # evaluations after which tuning is scored
-FITS = (5, 10, 20)  # measurements that the model is refitted to
-ORDERS = ("predicted", "reversed", "none")  # of the predictions that a tuner is given
+FITS = (5, 10, 20)  # measurements to which the model is refitted
+ORDERS = ("predicted", "reversed", "none")  # of the tuner's predictions
 
 
 @dataclass(frozen=True)
 class TuningSettings:
     """Settings of the tuning that is scored.
 
-    With `parts`, figures are means over this many random halves of a table, each with an optimum of its own.
-    `order` is one of ORDERS: "reversed" turns the order of the predictions around, "none" takes them away.
+    With `parts`, figures are means over as many random halves of a table, each with its own optimum.
+    `order` is one of ORDERS: "reversed" reverses the order of the predictions, "none" removes them.
 
     **Raises:** DseError for another order, or a budget below the first of BUDGETS.
     """
@@ -48,9 +48,9 @@ class TuningSettings:
 def evaluate(
     folder: Path, plan: TuningSettings, only: str = "", note: Note = ignore, progress: Progress = silent
 ) -> Iterator[dict[str, Any]]:
-    """Tune each measured space of a folder: a row a table, see `row`. Unusable tables are left out.
+    """Tune each measured space of a folder: a row for each table, see `row`. Unusable tables are left out.
 
-    `only` takes the tables whose SPACE/FILE holds that text.
+    `only` selects the tables whose SPACE/FILE contains it.
 
     **Raises:** DseError if nothing is left.
     """
@@ -68,12 +68,12 @@ def evaluate(
 
 
 def row(path: Path, plan: TuningSettings, note: Note = ignore, progress: Progress = silent) -> dict[str, Any]:
-    """Score tuning on one measured table, means over this many seeds.
+    """Score tuning on one measured table, means over `plan.seeds` seeds.
 
-    Fractions are of the optimum (fastest time over the time reached): `random_20` is random choice of 20,
-    exactly; `untuned_top20` the best of the model's first 20; `tune_K` what tuning has after K evaluations, 5
-    to `budget` of them. `spearman_untuned` is the model's rank correlation, `spearman_fitted_N` that of the
-    model refitted to N measurements taken at random, over the others. `from`: source, described or none.
+    Fractions are of the optimum (fastest time over the time reached): `random_20` is the exact expectation of
+    20 random choices; `untuned_top20` the best of the model's first 20; `tune_K` the result of tuning after K
+    evaluations, 5 to `budget`. `spearman_untuned` is the model's rank correlation, `spearman_fitted_N` that
+    of the model refitted to N random measurements, over the others. `from`: source, described or none.
     """
     budgets = [count for count in BUDGETS if count <= plan.budget]
     origin, kernel, table, choices = known(path, plan.how, note, progress)
@@ -95,22 +95,22 @@ def row(path: Path, plan: TuningSettings, note: Note = ignore, progress: Progres
 
 
 def in_order(choices: Candidates, order: str) -> Candidates:
-    """Return the candidates with their predictions as they are, with these in reversed order, or without.
+    """Return the candidates with predictions unchanged, in reversed order, or removed.
 
-    Reversed about their median: what was predicted to take twice as long is predicted to take half as long.
-    What is held for impossible stays as slow as any.
+    Reversed about the median: a prediction of twice the median becomes half of it. Impossible ones stay the
+    slowest.
     """
     if order == "predicted":
         return choices
     if order == "none" or not choices.modelled:
         return bare(choices.parameters)
-    turned = 2 * np.median(choices.log_s[choices.possible]) - choices.log_s
-    slowest = turned.max(where=choices.possible, initial=-np.inf)
-    return replace(choices, log_s=np.where(choices.possible, turned, slowest), slopes=-choices.slopes)
+    reversed_s = 2 * np.median(choices.log_s[choices.possible]) - choices.log_s
+    slowest = reversed_s.max(where=choices.possible, initial=-np.inf)
+    return replace(choices, log_s=np.where(choices.possible, reversed_s, slowest), slopes=-choices.slopes)
 
 
 def _half(count: int, part: int) -> np.ndarray:
-    """Take half of this many rows at random."""
+    """Draw half of `count` rows at random."""
     return np.sort(np.random.default_rng(part).permutation(count)[: -(-count // 2)])
 
 
@@ -122,7 +122,7 @@ def _scores(
     budgets: Sequence[int],
     advance: Callable[[int], None],
 ) -> dict[str, float | None]:
-    """Score as `row` says."""
+    """Compute the scores of `row`."""
     predicted = np.where(choices.possible, choices.log_s, np.inf) if choices.modelled else None
     result = {
         "random_20": random_expectation(time_s, ok, 20),

@@ -1,1 +1,1 @@
-"""Adapters to tuners and compilers of others: all that one of them touches is in one file each."""
+"""Adapters to other tuners and compilers, one file each."""

@@ -1,8 +1,8 @@
-"""Calls of products of matrices, as a list of shapes or the log of PyTorch's autotuning has them.
+"""Calls of products of matrices, from a list of shapes or a log of PyTorch's autotuning.
 
 A list is CSV, JSON or Parquet with the columns M, N and K and, where they differ from these, batch (1), dtype
-(bf16), op (mm; bmm with a batch), a_layout and b_layout (row; column where the first index is next in memory,
-as in the weights of `torch.nn.Linear`). A log has, of each call, the lines that begin with AUTOTUNE, strides
+(bf16), op (mm; bmm with a batch), a_layout and b_layout (row; column where the first index is contiguous,
+as in the weights of `torch.nn.Linear`). A log has for each call the lines that begin with AUTOTUNE, strides
 and dtypes, which `torch.compile(mode="max-autotune")` writes to stderr.
 """
 
@@ -25,7 +25,7 @@ from dse.hardware.gpus import GpuFile, load
 from dse.models.matrix.configuration import PARAMETERS
 from dse.models.matrix.problem import Product
 
-OF_TORCH = {  # what PyTorch calls the operands of each kind
+OF_TORCH = {  # PyTorch's types of the operands of each kind
     "bf16": ("bfloat16", "bfloat16"),
     "fp16": ("float16", "float16"),
     "fp32": ("float32", "float32"),
@@ -36,15 +36,15 @@ OF_TORCH = {  # what PyTorch calls the operands of each kind
 KINDS = {pair: kind for kind, pair in OF_TORCH.items()} | {
     (a, b): "int8_w8a16" for a in ("bfloat16", "float16") for b in ("int8", "uint8")
 }
-WITH_SUM = ("addmm", "baddbmm")  # what is added comes before the matrices
+WITH_SUM = ("addmm", "baddbmm")  # the summand comes before the matrices
 IN_BATCHES = ("bmm", "baddbmm")
-EXPERTS = "ragged_dot"  # of JAX: `batch` experts, each with rows of its own
+EXPERTS = "ragged_dot"  # of JAX: `batch` experts, each with its own rows
 WITH_BATCH = (*IN_BATCHES, EXPERTS)
 LOGGED = ("mm", "int_mm", "scaled_mm", *WITH_SUM, "bmm")
 Size = Annotated[int, Field(ge=1, lt=2**31)]
 Layout = Literal["row", "column"]
 COLUMNS = ("M", "N", "K", "batch", "dtype", "op", "a_layout", "b_layout")
-MOST = 200  # of a ranking, among which configurations that differ are looked for
+MOST = 200  # rows of a ranking that are searched for distinct configurations
 LOG = re.compile(r"AUTOTUNE (\w+)\((.*)\)\s*\n.*?strides: (.*)\n.*?dtypes: (.*)")
 NUMBER = re.compile(r"\d{1,10}", re.ASCII)
 
@@ -59,20 +59,20 @@ class Tensor:
 
     @staticmethod
     def of(dtype: str, shape: Sequence[int], layout: str = "row") -> "Tensor":
-        """A dense one, the last index next in memory, or the last but one."""
+        """Make a dense tensor, contiguous in the last index, or in the last but one."""
         *outer, rows, columns = shape
         inner = (columns, 1) if layout == "row" else (1, rows)
-        steps = [rows * columns * prod(outer[place + 1 :]) for place in range(len(outer))]
+        steps = [rows * columns * prod(outer[axis + 1 :]) for axis in range(len(outer))]
         return Tensor(dtype, tuple(shape), (*steps, *inner))
 
     @property
     def layout(self) -> Literal["row", "column"]:
-        """The index that is next in memory: "row" for the last, "column" for the last but one."""
+        """The contiguous index: "row" for the last, "column" for the last but one."""
         return "row" if self.strides[-1] == 1 else "column"
 
     @property
     def gap(self) -> int | None:
-        """Elements from one row (or column) to the next; None where nothing is between them."""
+        """Elements from one row (or column) to the next; None where they are dense."""
         dense = self.shape[-1 if self.layout == "row" else -2]
         stride = self.strides[-2 if self.layout == "row" else -1]
         return None if stride in (0, dense) else stride
@@ -80,20 +80,20 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of an operation, and its operands in the order in which PyTorch has them."""
+    """One call of an operation, with its operands in PyTorch's order."""
 
     op: str
     inputs: tuple[Tensor, ...]
 
     @property
     def matrices(self) -> tuple[Tensor, Tensor]:
-        """The two that are multiplied."""
+        """The two matrices that are multiplied."""
         first = int(self.op in WITH_SUM)
         return self.inputs[first], self.inputs[first + 1]
 
     @property
     def product(self) -> Product | None:
-        """What is multiplied; None where no closed form is known of its operands."""
+        """The product of matrices; None if no closed form covers its operands."""
         a, b = self.matrices
         kind = KINDS.get((a.dtype, b.dtype))
         if kind is None or min(*a.shape, *b.shape) < 1:
@@ -108,7 +108,7 @@ class Call:
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """The columns of a list, of this call."""
+        """This call as a row of a list."""
         a, b = self.matrices
         layouts = (a.layout, b.layout)
         kind, batch = KINDS.get((a.dtype, b.dtype), f"{a.dtype} {b.dtype}"), prod(b.shape[:-2])
@@ -131,7 +131,7 @@ class Shape(BaseModel):
 
     @property
     def call(self) -> Call:
-        """What is called."""
+        """The call of this shape."""
         op = self.op or ("bmm" if self.batch > 1 else "mm")
         a, b = OF_TORCH[self.dtype]
         outer = (self.batch,) if op in WITH_BATCH else ()
@@ -200,6 +200,6 @@ def _logged(text: str) -> Iterator[Call]:
         )
         kinds = re.findall(r"torch\.(\w+)", dtypes)
         ranks, first = [*map(len, shapes)], int(op in WITH_SUM)
-        whole = ranks == [*map(len, steps)] and len(ranks) == len(kinds)
-        if op in LOGGED and whole and [rank > 1 for rank in ranks[first : first + 2]] == [True, True]:
+        complete = ranks == [*map(len, steps)] and len(ranks) == len(kinds)
+        if op in LOGGED and complete and [rank > 1 for rank in ranks[first : first + 2]] == [True, True]:
             yield Call(op, tuple(map(Tensor, kinds, shapes, steps)))

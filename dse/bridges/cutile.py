@@ -3,8 +3,8 @@
     search_space = short_list("b200", 4096, 4096, 4096)
     exhaustive_search(search_space, stream, grid_fn, matmul, args_fn)
 
-cuTile chooses warps and stages itself: what differs in these alone is one configuration. Names are those of
-its documentation. Tried with cuTile 1.7.0.
+cuTile chooses warps and stages itself, so configurations are tiles only. Names are those of its
+documentation. Tried with cuTile 1.7.0.
 """
 
 from pathlib import Path

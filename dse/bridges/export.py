@@ -21,7 +21,7 @@ from dse.errors import DseError
 Columns = Mapping[str, Sequence[Any] | np.ndarray]
 Rows = frozenset[tuple[Any, ...]]
 
-LONGEST = 3_000  # characters of a condition, about: `dse.core.space.expression` reads 4,000 at most
+LONGEST = 3_000  # characters of a condition, roughly: `dse.core.space.expression` reads at most 4,000
 
 
 def table(parameters: Columns, path: str | Path) -> None:
@@ -32,8 +32,8 @@ def table(parameters: Columns, path: str | Path) -> None:
 def t1(parameters: Columns, path: str | Path, problem: str | Path | None = None) -> None:
     """Write a tuning problem in T1 form whose values and conditions leave exactly these configurations.
 
-    All but its ConfigurationSpace is copied from the T1 file `problem`. Without one there is no kernel in it:
-    what T1 asks to be said of one has the smallest values that can be read, to be replaced.
+    Everything except the ConfigurationSpace is copied from the T1 file `problem`. Without one there is no
+    kernel: T1's required fields have the smallest readable values, to be replaced.
 
     **Raises:** DseError if a parameter is no number, or `problem` cannot be read or names other parameters.
     """
@@ -51,7 +51,7 @@ def t1(parameters: Columns, path: str | Path, problem: str | Path | None = None)
             {
                 "Name": name,
                 "Type": "int" if all(isinstance(value, int) for value in choices) else "float",
-                "Values": str(choices),  # the form takes a text in Python
+                "Values": str(choices),  # T1 has Python source here
                 "Default": first,
             }
             for (name, choices), first in zip(values.items(), rows[0], strict=True)
@@ -108,7 +108,7 @@ def kernel_tuner(parameters: Columns, path: str | Path) -> None:
 
 
 def triton(parameters: Columns, path: str | Path) -> None:
-    """Write Python source with `configs` for `triton.autotune`; num_warps and the like are set as such."""
+    """Write Python source with `configs` for `triton.autotune`, num_warps and the like as keywords."""
     lines = ["import triton", "", "configs = ["]
     lines += [f"    {config(dict(zip(parameters, row, strict=True)))}," for row in _rows(parameters)]
     _write(path, "\n".join([*lines, "]"]) + "\n")
@@ -118,16 +118,16 @@ FORMS = {"t1": t1, "kernel-tuner": kernel_tuner, "triton": triton, "table": tabl
 
 
 def conditions(rows: Rows, values: Mapping[str, Sequence[Any]], longest: int = LONGEST) -> list[str]:
-    """Return conditions that, among all combinations of `values`, only these hold for; each readable."""
+    """Return conditions that leave exactly these rows of all combinations of `values`; each readable."""
     return list(_conditions(rows, list(values.items()), "", longest))
 
 
 def _conditions(
     rows: Rows, values: Sequence[tuple[str, Sequence[Any]]], unless: str, longest: int
 ) -> Iterator[str]:
-    """Return those on the last parameters; where `unless` holds for the ones before, anything goes.
+    """Return the conditions on the last parameters, for rows whose first ones do not fulfil `unless`.
 
-    A condition that is too long becomes one condition a value.
+    A condition that is too long is split by values.
     """
     text = _text(rows, values)
     if not text:
@@ -135,15 +135,15 @@ def _conditions(
     if len(unless) + len(text) <= longest:
         yield unless + text
         return
-    (name, known), *later = values
+    (name, all_values), *later = values
     groups = _groups(rows)
-    there = {value for group in groups.values() for value in group}
-    for few in _batches([value for value in known if value not in there], 50):
+    used = {value for group in groups.values() for value in group}
+    for few in _batches([value for value in all_values if value not in used], 50):
         yield f"{unless}{name} not in ({', '.join(map(repr, few))},)"
-    for rest, group in groups.items() if later else ():
+    for tails, group in groups.items() if later else ():
         for few in _batches(group, 8):
             condition = f"{unless}{name} not in ({', '.join(map(repr, few))},) or "
-            yield from _conditions(rest, later, condition, longest)
+            yield from _conditions(tails, later, condition, longest)
 
 
 def _batches(values: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
@@ -154,10 +154,10 @@ def _text(rows: Rows, values: Sequence[tuple[str, Sequence[Any]]]) -> str:
     """Write one condition; empty if it holds for all."""
     if not values:
         return ""
-    (name, known), *later = values
+    (name, all_values), *later = values
     either = []
-    for rest, group in _groups(rows).items():
-        both = [text for text in (_among(name, group, known), _text(rest, later)) if text]
+    for tails, group in _groups(rows).items():
+        both = [text for text in (_among(name, group, all_values), _text(tails, later)) if text]
         if not both:
             return ""
         either.append(" and ".join(f"({text})" if " or " in text else text for text in both))
@@ -165,21 +165,21 @@ def _text(rows: Rows, values: Sequence[tuple[str, Sequence[Any]]]) -> str:
 
 
 def _groups(rows: Rows) -> dict[Rows, list[Any]]:
-    """Group the first parameter's values by what may follow them."""
+    """Group the first parameter's values by the tails of their rows."""
     follow: dict[Any, set[tuple[Any, ...]]] = defaultdict(set)
-    for first, *rest in rows:
-        follow[first].add(tuple(rest))
+    for first, *tail in rows:
+        follow[first].add(tuple(tail))
     groups: dict[Rows, list[Any]] = defaultdict(list)
     for first in sorted(follow):
         groups[frozenset(follow[first])].append(first)
     return dict(groups)
 
 
-def _among(name: str, some: Sequence[Any], known: Sequence[Any]) -> str:
-    """Write that a value is among these; empty if that is all of the known ones."""
-    if len(some) == len(known):
+def _among(name: str, values: Sequence[Any], all_values: Sequence[Any]) -> str:
+    """Write that a parameter has one of `values`; empty if these are all."""
+    if len(values) == len(all_values):
         return ""
-    return f"{name} == {some[0]!r}" if len(some) == 1 else f"{name} in ({', '.join(map(repr, some))})"
+    return f"{name} == {values[0]!r}" if len(values) == 1 else f"{name} in ({', '.join(map(repr, values))})"
 
 
 def _rows(parameters: Columns) -> list[tuple[Any, ...]]:

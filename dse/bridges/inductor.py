@@ -1,10 +1,10 @@
-"""PyTorch's Inductor: its lookup table, written without PyTorch or a GPU; and its candidates, the best first.
+"""PyTorch's Inductor: its lookup table, written without PyTorch, and its candidates, sorted by prediction.
 
 A table's keys are those of `LookupTableChoices.make_lookup_key` of torch/_inductor/lookup_table/choices.py
 (BSD-3-Clause): type, sizes and strides of each operand, scalars, operation. `choices` makes a handler for
-`torch._inductor.config.inductor_choices_class` that lets only the first few of the candidates of a product be
-compiled; and of flex attention, ordered for TYPICAL: Inductor does not say the sizes. Of operands that no
-closed form knows all are kept. Tried with PyTorch 2.13.
+`torch._inductor.config.inductor_choices_class` that compiles only the first few candidates of a product, and
+of flex attention, ordered for TYPICAL since Inductor does not state the sizes. Candidates with operands that
+no closed form covers are all kept. Tried with PyTorch 2.13.
 """
 
 import json
@@ -17,7 +17,7 @@ import numpy as np
 
 from dse.bridges.calls import IN_BATCHES, WITH_SUM, Call, Tensor
 from dse.bridges.tables import BestConfigurations, Row
-from dse.core.optional import tried
+from dse.core.optional import import_tested
 from dse.core.version import __version__
 from dse.errors import DseError
 from dse.explore.matrix.rank import attend, predict
@@ -29,14 +29,14 @@ TORCH = "torch==2.13.*"
 FIRST = 3
 OPS = ("mm", "int_mm", "addmm", "bmm", "baddbmm", "scaled_mm")
 OF_PARAMETERS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "num_warps", "num_stages")
-LIBRARY = {"int_mm": "_int_mm", "scaled_mm": "_scaled_mm"}  # where it has another name than the operation
-SCALARS = "alpha=1&beta=1"  # of a sum; a log does not say
+LIBRARY = {"int_mm": "_int_mm", "scaled_mm": "_scaled_mm"}  # where its name differs from the operation's
+SCALARS = "alpha=1&beta=1"  # of a sum; a log does not state them
 TYPICAL = Attention(batch=4, heads=16, queries=1024, keys=1024, head_dim=64)
 ATTENDED = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 def key(call: Call, device: str = "") -> str:
-    """The key of a call in the table, for one device or, without a name, for all."""
+    """The key of a call in the table, for one device or, with an empty name, for all."""
     inputs = (
         f"(torch.{operand.dtype}, {list(operand.shape)}, {list(operand.strides)})" for operand in call.inputs
     )
@@ -45,7 +45,7 @@ def key(call: Call, device: str = "") -> str:
 
 
 def entry(call: Call, row: Row) -> dict[str, Any]:
-    """One configuration; EVEN_K says that no part of a tile is beyond the depth."""
+    """One configuration; with EVEN_K no tile extends beyond the depth."""
     names = dict(zip(OF_PARAMETERS, row.values(), strict=False))
     template = "triton::bmm" if call.op in IN_BATCHES else "triton::mm"
     even = call.matrices[0].shape[-1] % names["BLOCK_K"] == 0
@@ -55,16 +55,16 @@ def entry(call: Call, row: Row) -> dict[str, Any]:
 def text(table: BestConfigurations) -> str:
     """The content of the file: for each call the library's kernel and these configurations.
 
-    Of a call with one configuration it has that alone: then nothing is timed. A table for one device has its
-    name in the keys. **Raises:** DseError for an operation that has no template.
+    A call with one configuration has no library kernel, so that nothing is timed. A table for one device has
+    its name in the keys. **Raises:** DseError for an operation that has no template.
     """
     entries: dict[str, list[dict[str, Any]]] = {}
     for call, rows in zip(table.subject, table.problems, strict=True):
         if call.op not in OPS:
             raise DseError(f"op: found {call.op!r} with format inductor, expected one of {', '.join(OPS)}")
         library = [{"template_id": f"aten::{LIBRARY.get(call.op, call.op)}"}] if len(rows) > 1 else []
-        own = [{name: row[name] for name in table.parameters} for row in rows]
-        entries[key(call, table.device)] = [*library, *(entry(call, row) for row in own)]
+        settings = [{name: row[name] for name in table.parameters} for row in rows]
+        entries[key(call, table.device)] = [*library, *(entry(call, row) for row in settings)]
     return json.dumps(entries, indent=1) + "\n"
 
 
@@ -73,7 +73,7 @@ def choices(gpu: str | Path | GpuFile, first: int = FIRST) -> Any:
 
     **Raises:** DseError if PyTorch is missing, or of a version that this was not tried with.
     """
-    base = tried(TORCH, "torch._inductor.choices", "inductor").InductorChoices
+    base = import_tested(TORCH, "torch._inductor.choices", "inductor").InductorChoices
     file = gpu if isinstance(gpu, GpuFile) else load(gpu)
 
     class Choices(base):
@@ -94,51 +94,51 @@ def choices(gpu: str | Path | GpuFile, first: int = FIRST) -> Any:
             return attending(file, candidates, head_dim, str(dtype).removeprefix("torch."), first)
 
         def uuid(self) -> str:
-            """What tells the choices from others in Inductor's caches."""
+            """The key of these choices in Inductor's caches."""
             return f"dse {__version__} {file.name} {first}"
 
     return Choices()
 
 
 def call_of(kernel_inputs: Any, op: str) -> Call:
-    """Describe what Inductor is about to compile; sizes that vary have the value they are optimised for."""
+    """Describe the call that Inductor compiles; dynamic sizes have the value that it optimises for."""
     kinds = [str(dtype).removeprefix("torch.") for dtype in kernel_inputs.dtypes()]
     shapes = zip(kinds, kernel_inputs.shapes_hinted(), kernel_inputs.strides_hinted(), strict=True)
     return Call(op, tuple(Tensor(kind, tuple(shape), tuple(steps)) for kind, shape, steps in shapes))
 
 
 def ranked(file: GpuFile, candidates: Sequence[Any], call: Call, first: int) -> list[Any]:
-    """Keep the `first` candidates that have a tile, best first, and all others before them."""
+    """Return all candidates without a tile, then the `first` best with one."""
     tiled = [
         candidate for candidate in candidates if {*OF_PARAMETERS[:3]} <= candidate.params.to_kwargs().keys()
     ]
     if call.op not in OPS or not call.product or not tiled:
         return list(candidates)
     arguments = [candidate.params.to_kwargs() for candidate in tiled]
-    table = np.array([configuration(own) for own in arguments])
+    table = np.array([configuration(row) for row in arguments])
     product = replace(call.product, constant=True)  # Inductor compiles sizes as constants
     if product.operands == "fp32" and arguments[0].get("ALLOW_TF32"):
         product = replace(product, operands="tf32")
     score = predict([file], [product], table, timing=BETWEEN_EVENTS)[0, 0]
-    best = [tiled[place] for place in np.argsort(score, kind="stable")[:first] if np.isfinite(score[place])]
+    best = [tiled[index] for index in np.argsort(score, kind="stable")[:first] if np.isfinite(score[index])]
     return [candidate for candidate in candidates if candidate not in tiled] + (best or tiled)
 
 
 def attending(file: GpuFile, candidates: Sequence[Any], head_dim: int, dtype: str, first: int) -> list[Any]:
-    """Keep the `first` candidates of flex attention, best first, and that of the smallest tile.
+    """Keep the `first` candidates of flex attention, best first, and the smallest tile.
 
-    A mask whose blocks are smaller than a tile rules it out later: the last one remains then.
+    A mask with blocks smaller than a tile rules the tile out later: then the smallest remains.
     """
     if dtype not in ATTENDED or not candidates:
         return list(candidates)
     attention = replace(TYPICAL, head_dim=head_dim, operands=ATTENDED[dtype])
     table = np.array([[c.block_m, c.block_n, c.block_n, 1, c.num_warps, c.num_stages] for c in candidates])
     score = attend(file, attention, table)
-    best = [candidates[place] for place in np.argsort(score, kind="stable") if np.isfinite(score[place])]
+    best = [candidates[index] for index in np.argsort(score, kind="stable") if np.isfinite(score[index])]
     smallest = min(best, key=lambda c: max(c.block_m, c.block_n), default=None)
     return best[:first] + [smallest] * (smallest not in best[:first]) if best else list(candidates)
 
 
-def configuration(own: Row) -> tuple[int, ...]:
+def configuration(row: Row) -> tuple[int, ...]:
     """The six parameters of a template's arguments."""
-    return tuple(int(own.get(name, 8 if name == "GROUP_M" else 0)) for name in OF_PARAMETERS)
+    return tuple(int(row.get(name, 8 if name == "GROUP_M" else 0)) for name in OF_PARAMETERS)

@@ -1,9 +1,9 @@
 """Kernel Tuner: the model-guided tuner as its strategy, and pruned spaces as its restrictions.
 
-`tune_kernel(..., strategy=strategy(...))`: Kernel Tuner takes any object with
-`tune(searchspace, runner, tuning_options)`. Space, restrictions, caches, verification and budget stay Kernel
-Tuner's. `tune_kernel(..., restrictions=restrictions(...))` lets only the configurations worth measuring
-through. Checked with Kernel Tuner 1.5.0.
+`tune_kernel(..., strategy=strategy(...))`: Kernel Tuner takes any object with `tune(searchspace, runner,
+tuning_options)`. Space, restrictions, caches, verification and budget stay Kernel Tuner's. `tune_kernel(...,
+restrictions=restrictions(...))` keeps only the configurations worth measuring. Checked with Kernel Tuner
+1.5.0.
 """
 
 import sys
@@ -23,9 +23,7 @@ from dse.models.protocol import Model
 
 Restriction = str | Callable[..., Any] | Any  # as Kernel Tuner takes it
 MOST_THREADS = 1024  # of a block, on every GPU of today
-WITHOUT_BUDGET = (
-    100  # configurations measured where strategy_options has no limit, as other strategies have it
-)
+WITHOUT_BUDGET = 100  # configurations measured if strategy_options has no limit, as in other strategies
 
 
 def strategy(
@@ -38,22 +36,22 @@ def strategy(
     source: bool = False,
     seed: int = 0,
 ) -> "Strategy":
-    """Make a strategy that measures what the model and the measurements so far promise most of.
+    """Make a strategy that measures the most promising configuration by the model and earlier measurements.
 
-    `kernel` and `gpu` are names or paths as `dse rank` takes them; without a kernel (None) measurements alone
-    say what to try. Names in `tune_params` are the kernel's, or those of one of its `[spaces.…]`, else
-    `rename` says which is which (None: unknown to the kernel). `fixed` are its parameters and problem sizes
-    that are not tuned.
+    `kernel` and `gpu` are names or paths as `dse rank` takes them; without a kernel (None) only measurements
+    guide the search. Names in `tune_params` are the kernel's, or those of one of its `[spaces.…]`, else
+    `rename` maps them (None: unknown to the kernel). `fixed` sets parameters and problem sizes that are not
+    tuned.
     """
     return Strategy(Predictor(kernel, gpu, model, fixed or {}, rename or {}, source), seed)
 
 
-@dataclass(eq=False)  # Kernel Tuner looks it up among the names of its own, so that it must have a hash
+@dataclass(eq=False)  # Kernel Tuner looks it up in a dictionary of its strategies, so it needs a hash
 class Strategy:
     """The object that Kernel Tuner calls as its strategy.
 
     `strategy_options` are Kernel Tuner's `max_fevals` and `time_limit`; without either, 100 configurations
-    are measured. The objective is any one that is above 0: a time, or a throughput that is to be high.
+    are measured. The objective is anything above 0: a time, or a throughput to be maximised.
     **Raises:** DseError if names do not match, or for another objective.
     """
 
@@ -61,7 +59,7 @@ class Strategy:
     seed: int = 0
 
     def tune(self, searchspace: Any, runner: Any, tuning_options: Any) -> list[dict[str, Any]]:
-        """Tune; return the results of all configurations that were measured, in that order."""
+        """Tune; return the results of all measured configurations, in order."""
         from kernel_tuner.strategies.common import CostFunc, get_options
         from kernel_tuner.util import StopCriterionReached
 
@@ -88,7 +86,7 @@ class Strategy:
 
 
 def _time(cost: float, tuning_options: Any) -> float | None:
-    """Return the value to minimise, above 0; None of what failed. A throughput comes with a minus."""
+    """Return the value to minimise, above 0; None for a failure. A throughput comes negated."""
     if cost == sys.float_info.max:
         return None
     higher_is_better = tuning_options.objective_higher_is_better[0]
@@ -111,9 +109,9 @@ def restrictions(
     rename: Mapping[str, str | None] | None = None,
     source: bool = False,
 ) -> list[Restriction]:
-    """Return `restrictions` for `tune_kernel`, in place of your own, which they imply.
+    """Return `restrictions` for `tune_kernel`, which include the given ones.
 
-    Names are matched as `dse.bridges.kernel_tuner.strategy` does.
+    Names are matched as by `strategy`.
     **Raises:** DseError if names do not match, or if none of the configurations is possible.
     """
     from constraint import FunctionConstraint  # Kernel Tuner's own solver
@@ -121,9 +119,9 @@ def restrictions(
     predictor = Predictor(kernel, gpu, model, fixed or {}, rename or {}, source)
     columns = configurations(predictor, tune_params, restrictions, risk, within)
     kept = frozenset(zip(*columns.values(), strict=True))
-    own = [restrictions] if isinstance(restrictions, str) else restrictions
+    stated = [restrictions] if isinstance(restrictions, str) else restrictions
     # texts are checked as soon as their parameters have values, which saves the solver most of the work
-    texts = [text for text in own if isinstance(text, str)] if isinstance(own, Sequence) else []
+    texts = [text for text in stated if isinstance(text, str)] if isinstance(stated, Sequence) else []
     return [*texts, FunctionConstraint(lambda *values: values in kept)]
 
 
@@ -137,9 +135,9 @@ def configurations(
     """Return the configurations kept, fastest predicted first: a list of values of each parameter."""
     from kernel_tuner.searchspace import Searchspace
 
-    own = list(restrictions) if isinstance(restrictions, tuple) else restrictions
-    space = Searchspace(dict(tune_params), own, MOST_THREADS)
+    stated = list(restrictions) if isinstance(restrictions, tuple) else restrictions
+    space = Searchspace(dict(tune_params), stated, MOST_THREADS)
     columns = dict(zip(space.param_names, zip(*space.list, strict=True), strict=True))
     candidates = predictor.candidates(columns, "tune_params")
-    kept = keep(candidates, risk, within).places
-    return {name: [values[index] for index in kept] for name, values in columns.items()}
+    order = keep(candidates, risk, within).index
+    return {name: [values[index] for index in order] for name, values in columns.items()}

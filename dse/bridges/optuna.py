@@ -1,7 +1,7 @@
 """The model-guided tuner as a sampler of Optuna: `optuna.create_study(sampler=ModelGuidedSampler(...))`.
 
-Before each trial it is told all finished trials of the study again: one that is taken up again from storage
-continues as if it had never stopped.
+Before each trial the tuner is rebuilt from all finished trials, so that a study from storage continues as if
+it had never stopped.
 """
 
 import math
@@ -36,20 +36,19 @@ MOST = 1_000_000  # configurations to choose from
 
 
 class ModelGuidedSampler(BaseSampler):
-    """A sampler that suggests what the model and the trials so far promise most of.
+    """A sampler that suggests the most promising configuration by the model and earlier trials.
 
     The objective is a time, to be minimised, or a throughput, to be maximised. A trial that failed or was
     pruned is a configuration that does not run.
 
     `kernel` and `gpu` are names or paths as `dse rank` takes them. Parameters of the study have the kernel's
-    names, or those of one of its `[spaces.…]`, or `rename` says which is which; `fixed` are the kernel's
-    parameters and sizes that are not tuned. Other parameters of the study are left to `independent`, but for
-    categorical ones renamed to None: no model knows them, but they are tuned together with the rest.
+    names, or those of one of its `[spaces.…]`, or `rename` maps them; `fixed` sets the kernel's parameters
+    and sizes that are not tuned. `independent` samples other parameters of the study, except categorical ones
+    renamed to None, which are tuned together with the kernel's although no model knows them.
 
-    What the study tunes is known from its first finished trial on, whose parameters come from `independent`,
-    or from the beginning by `space`, the distributions that the objective suggests from. Of an
-    IntDistribution or FloatDistribution those values are tried that the kernel's own space has; its
-    constraints hold. A trial of another configuration is not learnt from.
+    The tuned parameters are those of the first finished trial, which `independent` samples, or of `space`,
+    the objective's distributions. Of an IntDistribution or FloatDistribution the values in the kernel's own
+    space are tried; its constraints hold. Trials of other configurations are ignored.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class ModelGuidedSampler(BaseSampler):
         self._known: tuple[Any, dict[Configuration, int], Candidates] | None = None
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """Return the parameters that the study tunes, as far as the kernel knows them."""
+        """Return the study's parameters that the kernel knows."""
         space = self.space or intersection_search_space(study.get_trials(deepcopy=False), include_pruned=True)
         return {
             name: distribution for name, distribution in space.items() if self._values(name, distribution)
@@ -80,7 +79,7 @@ class ModelGuidedSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Suggest the next configuration; nothing once all were tried.
+        """Suggest the next configuration; nothing after all were tried.
 
         **Raises:** DseError if the study lacks a parameter of the kernel, or if its objective is no time.
         """
@@ -97,9 +96,8 @@ class ModelGuidedSampler(BaseSampler):
                 times[index] = _time(study, earlier)
             else:
                 pending.add(index)
-        asked = Tuner(candidates, self.seed, times).ask(1 + len(pending))
         configurations = list(indices)
-        for index in asked:
+        for index in Tuner(candidates, self.seed, times).ask(1 + len(pending)):
             if index not in pending:
                 return dict(zip(search_space, configurations[index], strict=True))
         return {}
@@ -107,7 +105,7 @@ class ModelGuidedSampler(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Sample a parameter that the kernel does not know by the independent sampler."""
+        """Sample a parameter that is not the kernel's by the independent sampler."""
         return self.independent.sample_independent(study, trial, param_name, param_distribution)
 
     def reseed_rng(self) -> None:
@@ -115,31 +113,31 @@ class ModelGuidedSampler(BaseSampler):
         self.independent.reseed_rng()
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Tell the independent sampler that a trial begins."""
+        """Notify the independent sampler that a trial begins."""
         self.independent.before_trial(study, trial)
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
-        """Tell the independent sampler that a trial has ended."""
+        """Notify the independent sampler that a trial has ended."""
         self.independent.after_trial(study, trial, state, values)
 
     def _values(self, name: str, distribution: BaseDistribution) -> Sequence[Any]:
-        """Return the values of a parameter that are tried; none if it is not for us."""
-        known = self.predictor.values(name)
+        """Return the values of a parameter to try; none if the kernel does not have it."""
+        values = self.predictor.values(name)
         match distribution:
             case CategoricalDistribution(choices=choices):
-                return () if known is None else choices
+                return () if values is None else choices
             case IntDistribution():
-                return [int(value) for value in known or () if distribution._contains(value)]
+                return [int(value) for value in values or () if distribution._contains(value)]
             case FloatDistribution():
-                return [float(value) for value in known or () if distribution._contains(value)]
+                return [float(value) for value in values or () if distribution._contains(value)]
         return ()
 
     def _candidates(
         self, space: Mapping[str, BaseDistribution]
     ) -> tuple[dict[Configuration, int], Candidates]:
-        """Return all that can be suggested and keeps the kernel's constraints: indices and predictions."""
+        """Return the configurations that fulfil the kernel's constraints: indices and predictions."""
         key = tuple(space.items())
         if self._known is None or self._known[0] != key:
             values = [self._values(name, distribution) for name, distribution in space.items()]
@@ -161,7 +159,7 @@ class ModelGuidedSampler(BaseSampler):
 
 
 def _time(study: Study, trial: FrozenTrial) -> float:
-    """Return the value to minimise, above 0; infinite of a trial that did not run."""
+    """Return the value to minimise, above 0; infinite for a trial that did not run."""
     if len(study.directions) > 1:
         raise DseError(f"study: found {len(study.directions)} objectives, expected one")
     if trial.state != TrialState.COMPLETE or trial.value is None:
@@ -180,10 +178,9 @@ def warm_start(
     sizes: Mapping[str, Number] | None = None,
     rename: Mapping[str, str] | None = None,
 ) -> None:
-    """Let a study of any sampler try the best predicted configurations first, one of each group of equals.
+    """Enqueue the best predicted configurations in a study of any sampler, one of each group of ties.
 
-    `rename` has the study's names of the kernel's parameters, where they are others; parameters of one value
-    are left out.
+    `rename` maps the kernel's parameters to the study's names; parameters with one value are left out.
 
     **Raises:** DseError as `dse.evaluate.rank.rank`.
     """

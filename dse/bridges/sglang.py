@@ -1,4 +1,4 @@
-"""The same for SGLang 0.5.23, whose functions have the names of vLLM's (Apache-2.0)."""
+"""A table as the file that SGLang 0.5.23 loads; its functions have the names of vLLM's (Apache-2.0)."""
 
 from dse.bridges.tables import BestConfigurations
 from dse.bridges.vllm import compared, named, text
@@ -12,5 +12,5 @@ def file_name(table: BestConfigurations) -> str:
 
 
 def shipped(table: BestConfigurations) -> str:
-    """Compare with the file of this name that an installed SGLang ships; "" where there is none."""
+    """Compare with the file of this name that an installed SGLang ships; "" if there is none."""
     return compared("sglang", file_name(table), text(table))

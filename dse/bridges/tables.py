@@ -1,8 +1,7 @@
 """Tables of configurations as files for the programs that read them: a row of FORMATS and a module each.
 
-A module has `text(table)`, the file's content, or `configuration(row)` where that is a list of configurations
-by its reader's names; and `file_name(table)` where a certain name is wanted. The next format is a module and
-a row.
+A module has `text(table)`, the file's content, or `configuration(row)`, a configuration by its reader's
+names, if the file is a list of these; and `file_name(table)` if the reader expects a certain name.
 """
 
 import json
@@ -17,14 +16,14 @@ Row = Mapping[str, Any]
 Own = TypeVar("Own", bound=Mapping[str, Any])  # a configuration by a reader's names
 EXPERTS = ("moe", "w8a8")  # kernels of vLLM and SGLang
 PRODUCT = "product"  # of matrices, in the shapes of a file
-BESIDE = ("low_s", "high_s", "library_s", "by")  # columns of a row that come after its time, if it has them
+BESIDE = ("low_s", "high_s", "library_s", "by")  # optional columns of a row after its time
 
 
 @dataclass(frozen=True)
 class BestConfigurations:
-    """Configurations by problem: for each problem the fastest predicted first.
+    """Configurations by problem, fastest predicted first.
 
-    A row has the columns `sizes`, `parameters` and `time_s`. `subject` is what is known beside: the Kernel of
+    A row has the columns `sizes`, `parameters` and `time_s`. `subject` is the Kernel of
     `dse.explore.matrix.table`, or for each problem the Call of `dse.bridges.calls`.
     """
 
@@ -34,11 +33,11 @@ class BestConfigurations:
     parameters: Sequence[str]
     problems: Sequence[Sequence[Row]]
     subject: Any = None
-    device: str = ""  # as torch.cuda.get_device_name() says, where that was stated
+    device: str = ""  # in the spelling of torch.cuda.get_device_name(), if stated
 
     @property
     def title(self) -> str:
-        """What the table is of."""
+        """Kernel and GPU of the table."""
         return f"{self.kernel} on {self.gpu}"
 
     @property
@@ -50,19 +49,19 @@ class BestConfigurations:
 
 @dataclass(frozen=True)
 class Format:
-    """One format: who reads it, in the versions it was tried with; of which kernels; who writes it."""
+    """One format: its readers with the tried versions, its writer, and the kernels that it holds."""
 
     reader: str
     module: str
     kernels: tuple[str, ...] = ()  # none: any
     suffix: str = "json"
     first: int = 1  # configurations of a problem
-    several: bool = True  # whether there may be more
+    several: bool = True  # whether it holds more than one for a problem
 
     def file_name(self, table: BestConfigurations) -> str:
         """The name that the reader looks for; else the table's title."""
-        own = getattr(import_module(self.module), "file_name", None)
-        return own(table) if own else f"{table.title.replace('/', ' ')}.{self.suffix}"
+        name = getattr(import_module(self.module), "file_name", None)
+        return name(table) if name else f"{table.title.replace('/', ' ')}.{self.suffix}"
 
     def text(self, table: BestConfigurations) -> str:
         """The file's content. **Raises:** DseError for a problem that the format cannot hold."""
@@ -70,7 +69,7 @@ class Format:
         return writer.text(table) if hasattr(writer, "text") else _by_problem(table, writer.configuration)
 
     def shipped(self, table: BestConfigurations) -> str:
-        """What its reader, where it is installed, ships for the same GPU and sizes, in words; else ""."""
+        """Describe the file that an installed reader ships for the same GPU and sizes; else ""."""
         writer = import_module(self.module)
         return writer.shipped(table) if hasattr(writer, "shipped") else ""
 
@@ -92,7 +91,7 @@ FORMATS = {
 
 
 def form(name: str, kernel: str) -> Format:
-    """Find a format. **Raises:** DseError for a name that is none, or a kernel that it cannot hold."""
+    """Find a format. **Raises:** DseError for an unknown name, or a kernel that it cannot hold."""
     if name not in FORMATS:
         raise DseError(f"format: found {name!r}, {one_of(name, FORMATS)}")
     kernels = FORMATS[name].kernels
@@ -115,9 +114,9 @@ def _by_problem(table: BestConfigurations, configuration: Callable[[Row], Own]) 
 
 
 def distinct(configurations: Iterable[Own]) -> list[Own]:
-    """Leave out what comes a second time."""
-    kept: list[Own] = []
+    """Leave out repeated configurations."""
+    unique: list[Own] = []
     for configuration in configurations:
-        if configuration not in kept:
-            kept.append(configuration)
-    return kept
+        if configuration not in unique:
+            unique.append(configuration)
+    return unique

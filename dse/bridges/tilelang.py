@@ -4,7 +4,7 @@
     @tilelang.jit(out_idx=[-1])
     def matmul(M, N, K, block_M=128, block_N=128, block_K=32, num_stages=3, threads=128): ...
 
-Names are those of TileLang's examples of products; `rename` says others. Tried with TileLang 0.1.15.
+Names are those of TileLang's examples of products; `rename` maps them to others. Tried with TileLang 0.1.15.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,17 +31,17 @@ def configs(
     first: int = FIRST,
     rename: Mapping[str, str | None] | None = None,
 ) -> Callable[..., list[dict[str, int]]]:
-    """Make the function that TileLang calls with the kernel's arguments, of which M, N and K come first.
+    """Make the function that TileLang calls with the kernel's arguments; M, N and K are the first.
 
-    What `rename` maps to None the kernel has not.
+    `rename` maps parameters that the kernel lacks to None.
     """
     others = dict(rename or {})
 
-    def own(row: Row) -> dict[str, int]:
+    def renamed(row: Row) -> dict[str, int]:
         named = {others.get(name, name): value for name, value in configuration(row).items()}
         return {name: value for name, value in named.items() if name}
 
-    def ranked(m: int, n: int, k: int, *rest: Any, **more: Any) -> list[dict[str, int]]:
-        return best(gpu, Product(m, n, k, operands=operands), own, first)
+    def ranked(m: int, n: int, k: int, *_: Any, **__: Any) -> list[dict[str, int]]:
+        return best(gpu, Product(m, n, k, operands=operands), renamed, first)
 
     return ranked

@@ -1,7 +1,7 @@
 """tokamax: tuned configurations of JAX's products by experts (ragged_dot) as Pallas runs them on Triton.
 
 It is a file of tokamax's own cache, data/autotuning/DEVICE/pallas_triton_ragged_dot.json in the folder of the
-package, with predicted times in the place of measured ones. DEVICE is what JAX calls it, in lower case.
+package, with predicted instead of measured times. DEVICE is JAX's name of it in lower case.
 Tried with tokamax 0.0.12, whose `AutotuningResult` does not apply to this operation.
 """
 
@@ -33,7 +33,7 @@ def file_name(table: BestConfigurations) -> str:
 
 
 def text(table: BestConfigurations) -> str:
-    """The content of the file. **Raises:** DseError for another operation, or types that it does not take."""
+    """The content of the file. **Raises:** DseError for another operation or type."""
     problems = {}
     for call, rows in zip(table.subject, table.problems, strict=True):
         timed = {}

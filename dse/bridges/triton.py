@@ -3,10 +3,9 @@
     prune = dse.bridges.triton.pruner(kernel, gpu)
     @triton.autotune(configs, key=["n"], prune_configs_by={"early_config_prune": prune})
 
-Triton hands over the list of configurations and the kernel's arguments, and takes a list back; all
-configurations are predicted at once. Nothing of Triton is imported for a kernel that is described. Without a
-description (`CallPruner`, of `dse.triton.prune`) the kernel's code is compiled and read, for which no GPU is
-needed either. Checked with Triton 3.9.0.
+Triton passes the list of configurations and the kernel's arguments, and expects a list; all configurations
+are predicted at once. A described kernel imports nothing of Triton. Without a description (`CallPruner`, of
+`dse.triton.prune`) the kernel's code is compiled and read, also without a GPU. Checked with Triton 3.9.0.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,9 +27,9 @@ from dse.source.kernel import SourceKernel
 from dse.source.nvidia.compile.triton_function import unwrapped
 from dse.source.readers.triton_call import of_call
 
-COMPILED = 150  # configurations that are compiled where there are more
-_OF_LAUNCH = ("grid", "warmup")  # what Triton hands over beside arguments
-OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # of a configuration, beside its own `kwargs`
+COMPILED = 150  # configurations compiled of a larger number
+_OF_LAUNCH = ("grid", "warmup")  # passed by Triton besides arguments
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # of a configuration, besides its `kwargs`
 
 
 def pruner(
@@ -45,19 +44,19 @@ def pruner(
     parameters: Callable[[Any], Mapping[str, Any]] | None = None,
     source: bool = False,
 ) -> "Pruner":
-    """Make a function for `early_config_prune`; its `perf_model` is one for `perf_model`.
+    """Make a function for `early_config_prune`; its attribute `perf_model` serves Triton's `perf_model`.
 
-    `kernel` is a description of the Triton kernel. Its parameters are found in `config.kwargs`, `num_warps`,
-    `num_stages`, `num_ctas` and `maxnreg` under their names, or as `rename` says; or `parameters` maps a
-    configuration to them. Its problem sizes are the arguments of those names, else its own. What it does not
-    know among the four changes no prediction; another name that it does not know is renamed to None.
+    `kernel` is a description of the Triton kernel. Its parameters are those of `config.kwargs`, `num_warps`,
+    `num_stages`, `num_ctas` and `maxnreg` by name or by `rename`; or `parameters` maps a configuration to
+    them. Its problem sizes are the arguments of those names, else its own. Options that it does not have
+    change no prediction; rename other unknown names to None.
     """
     predictor = Predictor(kernel, gpu, model, fixed or {}, rename or {}, source)
     return Pruner(predictor, parameters or settings, risk, within)
 
 
 def settings(config: Any) -> dict[str, Any]:
-    """Return all that a `triton.Config` sets."""
+    """Return the settings of a `triton.Config`."""
     options = {name: getattr(config, name, None) for name in OPTIONS}
     return dict(config.kwargs) | {name: value for name, value in options.items() if value is not None}
 
@@ -78,19 +77,19 @@ class Pruner:
     def __call__(self, configs: Sequence[Any], named_args: Mapping[str, Any], **kwargs: Any) -> list[Any]:
         """Keep the configurations worth timing, fastest predicted first; never none.
 
-        Where the model holds all of them for impossible it is of no use here, and all are kept.
+        If all of them are impossible by the model, all are kept.
         """
         if not configs:
             return []
         candidates = self._predict([self.parameters(config) for config in configs], {**named_args, **kwargs})
         if not candidates.possible.any():
             return list(configs)
-        return [configs[index] for index in keep(candidates, self.risk, self.within).places]
+        return [configs[index] for index in keep(candidates, self.risk, self.within).index]
 
     def best_first(self, configs: Sequence[Any], named_args: Mapping[str, Any], **kwargs: Any) -> list[Any]:
         """Order all configurations: the fastest predicted first, last those that cannot be launched.
 
-        One that is estimated to run with a chance below a half stands between both.
+        Those with an estimated chance to run below a half are in between.
         """
         if not configs:
             return []
@@ -102,12 +101,12 @@ class Pruner:
     def perf_model(self, **arguments: Any) -> float:
         """Predict seconds of one configuration, infinite where it is impossible.
 
-        Triton asks for each configuration separately. Those that were pruned just before are looked up;
-        without `early_config_prune` each is a call of the model.
+        Triton calls it for each configuration. Those of the last pruning are looked up; without
+        `early_config_prune` each call evaluates the model.
         """
         options = {name: arguments.get(name) for name in OPTIONS}
-        own = {name: value for name, value in arguments.items() if name not in OPTIONS}
-        configuration = self.parameters(SimpleNamespace(kwargs=own, **options))
+        kwargs = {name: value for name, value in arguments.items() if name not in OPTIONS}
+        configuration = self.parameters(SimpleNamespace(kwargs=kwargs, **options))
         sizes, names, seconds = self._last
         key = tuple(str(configuration.get(name)) for name in names)
         if key not in seconds or any(arguments.get(name) != size for name, size in sizes.items()):
@@ -119,7 +118,7 @@ class Pruner:
     def _predict(
         self, configurations: Sequence[Mapping[str, Any]], arguments: Mapping[str, Any]
     ) -> Candidates:
-        """Call the model once. Keeps what it was for: sizes, names, and the seconds by their values."""
+        """Call the model once, and keep sizes, names, and seconds by values for `perf_model`."""
         names = list(dict.fromkeys(name for values in configurations for name in values))
         columns = {name: [values.get(name) for values in configurations] for name in names}
         sizes = {
@@ -140,9 +139,9 @@ class Pruner:
 
 
 class CallPruner(Pruner):
-    """The same for a kernel of which only the code is known: what the arguments of the launch are counts.
+    """A pruner for a kernel without a description, by its code and the arguments of the launch.
 
-    **Raises:** DseError for what is missing.
+    **Raises:** DseError for a missing argument.
     """
 
     def __init__(
@@ -157,15 +156,16 @@ class CallPruner(Pruner):
         compiled: int | None = COMPILED,
     ) -> None:
         super().__init__(Predictor(None, gpu, model), self._settings, risk, within)
-        self.given, self.grid, self.compiled = kernel, grid, compiled
+        self.kernel_or_function, self.grid, self.compiled = kernel, grid, compiled
 
     @property
     def kernel(self) -> Any:
-        """The kernel, which a function may return that was given in its place."""
-        return self.given() if isinstance(self.given, FunctionType) else self.given
+        """The kernel; a decorator precedes it, and passes a function that returns it."""
+        kernel = self.kernel_or_function
+        return kernel() if isinstance(kernel, FunctionType) else kernel
 
     def _settings(self, config: Any) -> dict[str, Any]:
-        """Return what a configuration sets, and no argument of the launch."""
+        """Return a configuration's settings, without arguments of the launch."""
         names = {*unwrapped(self.kernel).constexprs, *OPTIONS}
         return {name: value for name, value in settings(config).items() if name in names}
 

@@ -1,4 +1,4 @@
-"""Launches of Triton kernels, recorded in the place of Triton's launcher: shapes and types, without a GPU."""
+"""Launches of Triton kernels, recorded instead of launched: shapes and types, without a GPU."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -29,18 +29,18 @@ from dse.source.readers.triton_kernel import as_text, pruned, settings
 
 @contextmanager
 def record(path: str | Path, launch: bool | None = None) -> Iterator[list[RecordedLaunch]]:
-    """Record the launches of Triton kernels meanwhile, of any package, and write them to a file at the end.
+    """Record the launches of Triton kernels of any package in this context, and write them to a file.
 
-    `dse rank FILE:KERNEL` takes it. With `launch` false nothing is launched and outputs stay as they are, so
-    that tensors may be on the CPU, or have no memory (`device="meta"`); by default so where Triton finds no
-    GPU. Launches that are equal but for addresses and fractions are recorded once.
+    `dse rank FILE:KERNEL` reads it. With `launch` false nothing is launched and outputs stay unchanged, so
+    that tensors may be on the CPU, or have no memory (`device="meta"`); this is the default if Triton finds
+    no GPU. Launches that differ only in addresses and fractions are recorded once.
 
-    **Raises:** DseError if Triton is missing. A kernel that is not a function of a file is passed over.
+    **Raises:** DseError if Triton is missing. Kernels that are not functions of a file are ignored.
     """
     runtime = triton().runtime
     if launch is None:
         launch = _has_driver(runtime)
-    found: dict[str, RecordedLaunch] = {}
+    launches_by_key: dict[str, RecordedLaunch] = {}
     inside = threading.local()
     kinds = (runtime.jit.JITFunction, runtime.autotuner.Autotuner, runtime.autotuner.Heuristics)
 
@@ -50,17 +50,17 @@ def record(path: str | Path, launch: bool | None = None) -> Iterator[list[Record
             inside.launch = True
             try:
                 if outermost and not warmup:
-                    made = _launch(unwrapped(kernel), args, named, grid)
-                    key = made.model_dump_json()
-                    found.setdefault(key, made.model_copy(update={"times": 0})).times += 1
+                    call = _launch(unwrapped(kernel), args, named, grid)
+                    key = call.model_dump_json()
+                    launches_by_key.setdefault(key, call.model_copy(update={"times": 0})).times += 1
                 return run(kernel, *args, grid=grid, warmup=warmup, **named) if launch else None
             finally:
                 inside.launch = not outermost
 
         return recorded
 
-    kept = [(kind, kind.run) for kind in kinds]
-    for kind, run in kept:
+    originals = [(kind, kind.run) for kind in kinds]
+    for kind, run in originals:
         kind.run = recorder(run)
     launches: list[RecordedLaunch] = []
     try:
@@ -70,9 +70,9 @@ def record(path: str | Path, launch: bool | None = None) -> Iterator[list[Record
             with no_driver(runtime):
                 yield launches
     finally:
-        for kind, run in kept:
+        for kind, run in originals:
             kind.run = run
-        launches += found.values()
+        launches += launches_by_key.values()
         with replacing(path) as target:
             target.write_text(
                 RecordedFile(launches=launches).model_dump_json(indent=1, exclude_defaults=True)
@@ -123,13 +123,13 @@ def _argument(value: Any) -> Any:
         return number if holds(number) else "fp32" if isinstance(number, float) else "u64"
     if hasattr(value, "block_shape"):
         sizes = {"shape": value.shape, "strides": value.strides, "block": value.block_shape}
-        whole = {name: [int(size) for size in some] for name, some in sizes.items()}
-        return Tile(type=canonical(str(value.base.dtype)), **whole)
-    held = None
+        integers = {name: [int(size) for size in axes] for name, axes in sizes.items()}
+        return Tile(type=canonical(str(value.base.dtype)), **integers)
+    contents = None
     with suppress(Exception):  # of any type: the tensor has no memory
-        held = contents_of(value)
-    if held is not None and held.nbytes <= MOST_CONTENTS_BYTES:
-        return RecordedContents.of(np.asarray(held))
+        contents = contents_of(value)
+    if contents is not None and contents.nbytes <= MOST_CONTENTS_BYTES:
+        return RecordedContents.of(np.asarray(contents))
     with suppress(Exception):
         if (aligned := gcd(value.data_ptr(), ALIGNED)) < ALIGNED:
             return f"*{canonical(str(value.dtype))}:{aligned}"

@@ -38,7 +38,7 @@ def text(table: BestConfigurations) -> str:
 
 
 def config(row: Row) -> str:
-    """Write one configuration; num_warps and the like are set as such."""
-    own = {name: value for name, value in row.items() if name not in OPTIONS}
+    """Write one configuration, with num_warps and the like as keywords."""
+    arguments = {name: value for name, value in row.items() if name not in OPTIONS}
     options = "".join(f", {name}={row[name]!r}" for name in OPTIONS if name in row)
-    return f"triton.Config({own!r}{options})"
+    return f"triton.Config({arguments!r}{options})"

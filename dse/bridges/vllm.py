@@ -1,8 +1,8 @@
 """A table of an experts' layer or a block-scaled product as the file that vLLM loads.
 
 Names and keys: vLLM 0.33.0, `get_config_file_name` of fused_moe.py and `get_w8a8_block_fp8_configs` of
-fp8_utils.py (Apache-2.0). Each number of tokens, as text, is mapped to the parameters; at run time the
-nearest number counts. The device is what torch.cuda.get_device_name() says.
+fp8_utils.py (Apache-2.0). Each number of tokens, as text, maps to the parameters; at run time the nearest
+number is used. The device is torch.cuda.get_device_name().
 """
 
 import json
@@ -16,7 +16,7 @@ from dse.core.files import read_json
 from dse.errors import DseError
 
 _TILE = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
-UNNAMED = ("bf16", "fp16")  # kinds that the name of a file leaves out
+UNNAMED = ("bf16", "fp16")  # kinds omitted from file names
 
 
 def file_name(table: BestConfigurations) -> str:
@@ -45,22 +45,22 @@ def text(table: BestConfigurations) -> str:
 
 
 def shipped(table: BestConfigurations) -> str:
-    """Compare with the file of this name that an installed vLLM ships; "" where there is none."""
+    """Compare with the file of this name that an installed vLLM ships; "" if there is none."""
     return compared("vllm", file_name(table), text(table))
 
 
 def compared(package: str, name: str, content: str) -> str:
-    """Compare with the file of this name in a package: of how many batch sizes the tile is the same."""
+    """Count the batch sizes with the same tile as in a package's file of this name."""
     spec = find_spec(package)
     for folder in (spec and spec.submodule_search_locations) or ():
         for path in sorted(Path(folder).rglob(escape(name))):
             try:
                 theirs, ours = read_json(path), json.loads(content)
             except DseError:
-                continue  # a broken file of theirs is none
+                continue  # a broken file is ignored
             if not isinstance(theirs, dict):
                 continue
             sizes = [size for size in ours if isinstance(theirs.get(size), dict)]
-            alike = [all(ours[size][at] == theirs[size].get(at) for at in _TILE) for size in sizes]
-            return f"{package} ships a tuned one, with the same tile for {sum(alike)} of {len(alike)}: {path}"
+            same = [all(ours[size][name] == theirs[size].get(name) for name in _TILE) for size in sizes]
+            return f"{package} ships a tuned one, with the same tile for {sum(same)} of {len(same)}: {path}"
     return ""

@@ -1,8 +1,8 @@
-"""Kernels compiled beforehand: one file of code and of what a launch needs, for where their compiler is not.
+"""Kernels compiled in advance: a file of code and launch data, for machines without their compiler.
 
-A zip file. `code/DIGEST` is machine code, each once, whoever shares it. `built.json` lists it, with how it is
-launched, and for each kernel and case of problem sizes the configurations, each with the number of its code,
-or of the reason why it has none.
+A zip file. `code/DIGEST` is machine code, each stored once. `built.json` lists it with its launch data, and
+for each kernel and case of problem sizes the configurations, each with the number of its code or of the
+reason why it has none.
 """
 
 import hashlib
@@ -27,16 +27,23 @@ Number = int | float
 
 FORMAT = 1
 _LIST = "built.json"
-MOST_BYTES = 1 << 30  # of all that is in a file
-_KEPT = ("kernel", "digest", "compiler", "sizes", "names", "parameters")  # of a space, as they are
+MOST_BYTES = 1 << 30  # of a file's contents
+_KEPT = (
+    "kernel",
+    "digest",
+    "compiler",
+    "sizes",
+    "names",
+    "parameters",
+)  # fields of a space, stored unchanged
 
 
 @dataclass(frozen=True)
 class BuiltCode:
-    """Machine code of one kernel, and how it is launched."""
+    """Machine code of one kernel, and its launch data."""
 
     cubin: bytes
-    launched: Launched | None  # None: as the kernel is described
+    launched: Launched | None  # None: as in the description
     spill_bytes: int | None
 
     @property
@@ -55,11 +62,11 @@ class BuiltSpace:
     sizes: Mapping[str, Number]
     names: tuple[str, ...]  # of the parameters
     parameters: tuple[tuple[Number, ...], ...]  # of each configuration
-    made: tuple[BuiltCode | Failure, ...]
+    outcomes: tuple[BuiltCode | Failure, ...]
 
-    def compiled(self, place: int) -> Compiled | Failure:
-        """Return what the compiler made of a configuration. DseError if its code cannot be read."""
-        code = self.made[place]
+    def compiled(self, index: int) -> Compiled | Failure:
+        """Return the compiler's outcome for a configuration. DseError if its code cannot be read."""
+        code = self.outcomes[index]
         if isinstance(code, Failure):
             return code
         return Compiled(
@@ -90,30 +97,32 @@ class BuiltFile:
     spaces: tuple[BuiltSpace, ...]
 
     def of(self, kernels: Sequence[str], sizes: Mapping[str, Number]) -> list[BuiltSpace]:
-        """Find the spaces of kernels, of all where none is named, that have these problem sizes.
+        """Find the spaces of `kernels` (default: all) with these problem sizes.
 
-        **Raises:** DseError if there is none of a kernel, or with a size.
+        **Raises:** DseError if a kernel, or a size of it, is missing.
         """
         spaces = []
         for kernel in kernels or dict.fromkeys(space.kernel for space in self.spaces):
-            own = [space for space in self.spaces if space.kernel == kernel]
-            if not own:
+            cases = [space for space in self.spaces if space.kernel == kernel]
+            if not cases:
                 known = ", ".join(dict.fromkeys(space.kernel for space in self.spaces))
                 raise DseError(f"{self.path}: kernel: found no {kernel}, expected one of {known}")
-            wanted = {name: size for name, size in sizes.items() if name in own[0].sizes}
-            fitting = [space for space in own if all(space.sizes[name] == wanted[name] for name in wanted)]
+            stated = {name: size for name, size in sizes.items() if name in cases[0].sizes}
+            fitting = [space for space in cases if all(space.sizes[name] == stated[name] for name in stated)]
             if not fitting:
-                asked = ", ".join(f"{name}={size}" for name, size in wanted.items())
-                known = "; ".join(", ".join(f"{name}={case.sizes[name]}" for name in wanted) for case in own)
-                raise DseError(f"{self.path}: {kernel}: found no {asked}, expected one of {known}")
+                missing = ", ".join(f"{name}={size}" for name, size in stated.items())
+                known = "; ".join(
+                    ", ".join(f"{name}={case.sizes[name]}" for name in stated) for case in cases
+                )
+                raise DseError(f"{self.path}: {kernel}: found no {missing}, expected one of {known}")
             spaces += fitting
         return spaces
 
 
 def digest_of(description: Description) -> str:
-    """Return what tells a kernel from what it was before a change: its source, and how that is launched.
+    """Return a digest of a kernel's source and launch, to detect changes.
 
-    Its compiler need not be there. **Raises:** DseError if there is no source, or it cannot be read.
+    Needs no compiler. **Raises:** DseError if there is no source, or it cannot be read.
     """
     if description.source is None or description.build is None:
         raise DseError(f"{description.path}: source: found none, expected a table with file, grid, arguments")
@@ -121,20 +130,20 @@ def digest_of(description: Description) -> str:
     return key(text, repr(description.build), repr(description.let))
 
 
-def code_of(made: Compiled | Failure, shared_bytes: int) -> BuiltCode | Failure:
-    """Take of a compiled configuration what is kept; it may have so much shared memory in a block."""
-    if isinstance(made, Failure):
-        return made
-    if made.launched is not None and made.launched.cluster > 1:
+def code_of(outcome: Compiled | Failure, shared_bytes: int) -> BuiltCode | Failure:
+    """Return the stored part of an outcome; a failure if it needs more shared memory, or clusters."""
+    if isinstance(outcome, Failure):
+        return outcome
+    if outcome.launched is not None and outcome.launched.cluster > 1:
         return Failure("not executed", "found clusters of blocks, expected none")
-    used = made.binary.shared_bytes + (made.launched.shared_bytes if made.launched else 0)
+    used = outcome.binary.shared_bytes + (outcome.launched.shared_bytes if outcome.launched else 0)
     if used > shared_bytes:
         return Failure("too much shared memory", f"found {used:,} B, expected {shared_bytes:,} or less")
-    return BuiltCode(made.cubin, made.launched, made.spill_bytes)
+    return BuiltCode(outcome.cubin, outcome.launched, outcome.spill_bytes)
 
 
 def together(earlier: Sequence[BuiltSpace], new: Sequence[BuiltSpace]) -> list[BuiltSpace]:
-    """Put new spaces in the place of earlier ones of the same case; those of a changed kernel go."""
+    """Replace earlier spaces of the same case by new ones, and drop those of changed kernels."""
     digests = {space.kernel: space.digest for space in new}
     spaces = {
         _case(space): space for space in earlier if digests.get(space.kernel, space.digest) == space.digest
@@ -152,13 +161,13 @@ def write(path: Path, arch: int, spaces: Sequence[BuiltSpace]) -> None:
     reasons: dict[Failure, int] = {}
     listed = []
     for space in spaces:
-        made = [
+        numbers = [
             -1 - reasons.setdefault(result, len(reasons))
             if isinstance(result, Failure)
             else codes.setdefault(result, len(codes))
-            for result in space.made
+            for result in space.outcomes
         ]
-        listed.append({**{name: getattr(space, name) for name in _KEPT}, "made": made})
+        listed.append({**{name: getattr(space, name) for name in _KEPT}, "made": numbers})
     listing = {
         "format": FORMAT,
         "arch": arch,
@@ -176,7 +185,7 @@ def write(path: Path, arch: int, spaces: Sequence[BuiltSpace]) -> None:
 
 
 def read(path: Path) -> BuiltFile:
-    """Read what `write` wrote. **Raises:** DseError for anything else."""
+    """Read a file of `write`. **Raises:** DseError for any other file."""
     if not path.is_file():
         raise DseError(f"{path}: found no file, expected what `dse measure build` wrote")
     within = Members(path, MOST_BYTES)
@@ -203,15 +212,15 @@ def read(path: Path) -> BuiltFile:
 
 def _space(listing: Mapping[str, Any], codes: Sequence[BuiltCode], reasons: Sequence[Failure]) -> BuiltSpace:
     kernel, digest, compiler, sizes, names, parameters = (listing[name] for name in _KEPT)
-    made = tuple(codes[number] if number >= 0 else reasons[-1 - number] for number in listing["made"])
+    outcomes = tuple(codes[number] if number >= 0 else reasons[-1 - number] for number in listing["made"])
     rows = tuple(map(tuple, parameters))
-    if len(rows) != len(made) or any(len(row) != len(names) for row in rows):
+    if len(rows) != len(outcomes) or any(len(row) != len(names) for row in rows):
         raise ValueError(f"other numbers of configurations of {kernel}")
-    return BuiltSpace(kernel, digest, compiler, dict(sizes), tuple(names), rows, made)
+    return BuiltSpace(kernel, digest, compiler, dict(sizes), tuple(names), rows, outcomes)
 
 
 def _launch(launched: Launched | None) -> dict[str, Any] | None:
-    """Return the fields of a launch; of its parameters the unusual ones."""
+    """Return the fields of a launch, and of its parameters those that differ from the defaults."""
     if launched is None:
         return None
     usual = asdict(Passed())

@@ -23,8 +23,8 @@ def read(path: Path) -> list[dict[str, Number]]:
     if not rows:
         raise DseError(f"{path}: rows: found none, expected names of problem sizes, then a row for each case")
     return [
-        {name: _number(text, f"{path}: {name}, row {place}") for name, text in row.items()}
-        for place, row in enumerate(rows, 1)
+        {name: _number(text, f"{path}: {name}, row {number}") for name, text in row.items()}
+        for number, row in enumerate(rows, 1)
     ]
 
 
@@ -34,6 +34,6 @@ def _number(text: str | list[str] | None, where: str) -> Number:
             number = kind(text)  # type: ignore[arg-type]
         except (TypeError, ValueError):
             continue
-        if abs(number) < 2**63:  # no NaN either
+        if abs(number) < 2**63:  # excludes NaN
             return number
     raise DseError(f"{where}: found {text if text is None else text[:40]!r}, expected a number")

@@ -1,7 +1,7 @@
-"""Checks of a kernel's output: places, expected values, tolerances.
+"""Checks of a kernel's output: elements, expected values, tolerances.
 
-All of a small output is looked at, else runs of neighbours spread over it by a seeded generator, with the
-first and the last.
+A small output is checked completely, a large one in runs of neighbouring elements at seeded random positions,
+including the first and the last.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-RUNS, LENGTH = 48, 64  # of neighbouring elements that are looked at
-WHOLE = 4096  # elements up to which all are
+RUNS, LENGTH = 48, 64  # of checked neighbouring elements
+WHOLE = 4096  # most elements of an output that is checked completely
 
 Names = Mapping[str, Any]  # parameters and problem sizes
 
 
 @dataclass(frozen=True)
 class CheckedLaunch:
-    """One launch: what it was given, and where its output is looked at."""
+    """One launch: its input, and the checked elements of its output."""
 
     names: Names
-    arrays: Mapping[int, np.ndarray]  # by the argument's place, flat, as they were before
+    arrays: Mapping[int, np.ndarray]  # by the argument's index, flat, before the launch
     constants: Mapping[str, np.ndarray]  # `__constant__` variables
-    at: np.ndarray  # places in the output
+    at: np.ndarray  # indices in the output
 
     def size(self, name: str) -> int:
         """Return a parameter or problem size, as an integer."""
@@ -34,18 +34,18 @@ class CheckedLaunch:
 class Reference:
     """Reference of a kernel: expected values and tolerance."""
 
-    output: int  # place of the argument
+    output: int  # index of the argument
     size: Callable[[Names], int]  # elements of the output
-    expected: Callable[[CheckedLaunch], np.ndarray]  # at the places of a case
+    expected: Callable[[CheckedLaunch], np.ndarray]  # at the indices of a launch
     depends: tuple[str, ...] = ()  # parameters that the result depends on
-    tolerance: float = 1e-4  # relative to an element and to the mean of all; 0: equal
-    types: Mapping[int, str] = field(default_factory=dict)  # of arrays, where not as the [source] table says
+    tolerance: float = 1e-4  # relative to an element plus the mean of all; 0: equal
+    types: Mapping[int, str] = field(default_factory=dict)  # of arrays, if not those of the [source] table
     constants: Mapping[str, Callable[[Names], int]] = field(default_factory=dict)  # elements of each
-    adds: bool = False  # to what the output holds, which then is random and not 0
+    adds: bool = False  # to the output, which then starts as random numbers instead of 0
 
 
 def places(size: int, seed: int = 0) -> np.ndarray:
-    """Choose where to look in an output of this many elements, ascending, each once."""
+    """Choose the indices to check in an output of `size` elements, ascending and unique."""
     if size <= WHOLE:
         return np.arange(size)
     starts = np.random.default_rng(seed).integers(0, size - LENGTH, RUNS)
@@ -54,7 +54,7 @@ def places(size: int, seed: int = 0) -> np.ndarray:
 
 
 def wrong(output: np.ndarray, expected: np.ndarray, tolerance: float) -> int | None:
-    """Find the first place where what was found is not what was expected."""
+    """Find the first wrong element."""
     if tolerance == 0:
         bad = output != expected
     else:
@@ -64,7 +64,7 @@ def wrong(output: np.ndarray, expected: np.ndarray, tolerance: float) -> int | N
 
 
 def dots(left: np.ndarray, rows: np.ndarray, right: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Multiply some rows of one matrix with some of the other."""
+    """Compute the dot products of rows of one matrix with rows of another."""
     products = np.empty(len(rows))
     for first in range(0, len(rows), 256):
         part = slice(first, first + 256)
@@ -75,5 +75,5 @@ def dots(left: np.ndarray, rows: np.ndarray, right: np.ndarray, columns: np.ndar
 
 
 def product(*names: str) -> Callable[[Names], int]:
-    """Return how to multiply parameters and problem sizes of these names."""
-    return lambda known: int(np.prod([int(known[name]) for name in names]))
+    """Return the function that multiplies these parameters and problem sizes."""
+    return lambda values: int(np.prod([int(values[name]) for name in names]))

@@ -1,6 +1,6 @@
-"""Configurations compiled by other processes while earlier ones are used, and kept on disk.
+"""Configurations compiled by other processes while earlier ones are used, with a cache on disk.
 
-Apart from the rest, so that these processes need not load it: they start again for every few configurations.
+A module of its own, so that these processes import little: they restart after every few configurations.
 """
 
 import os
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dse.core.cluster import processors
-from dse.core.parallel import each
+from dse.core.parallel import parallel_map
 from dse.core.version import __version__
 from dse.source.cache import Cache, key
 from dse.source.contract import Failure, Settings, Source, lasting
@@ -20,39 +20,38 @@ from dse.source.kept import pack, unpack
 from dse.source.nvidia.compile.contract import Compiled
 
 _AHEAD = 8  # configurations for each process
-_OTHERS = 2  # processors for the processes that use what is compiled
+_OTHERS = 2  # processors left for the processes that use the code
 
 
 @dataclass(frozen=True)
 class _Compilation:
-    """A configuration that is to be compiled, or was before."""
+    """A configuration to compile."""
 
-    source: Any  # a Source; not asked whether it is one, since its compiler may be missing
+    source: Any  # a Source; not checked by type, since its compiler may be missing
     arch: int
     settings: Settings
     cache: Cache
 
 
-def _made(wanted: _Compilation) -> Compiled | Failure:
-    source = wanted.source
-    same = source.digest, str(wanted.arch), source.compiler, __version__, repr(wanted.settings)
-    digest = key("measured", *same)
-    kept = wanted.cache.get([digest]).get(digest)
-    made = None if kept is None else unpack(kept, Compiled, Failure)
-    if made is None:
+def _compiled(job: _Compilation) -> Compiled | Failure:
+    source = job.source
+    parts = source.digest, str(job.arch), source.compiler, __version__, repr(job.settings)
+    digest = key("measured", *parts)
+    record = job.cache.get([digest]).get(digest)
+    outcome = None if record is None else unpack(record, Compiled, Failure)
+    if outcome is None:
         with _bare():
-            made = source.compile(wanted.arch, wanted.settings)
-        if lasting(made):
-            wanted.cache.put({digest: pack(made, smaller=True)})
-    return made
+            outcome = source.compile(job.arch, job.settings)
+        if lasting(outcome):
+            job.cache.put({digest: pack(outcome, smaller=True)})
+    return outcome
 
 
 @contextmanager
 def _bare() -> Iterator[None]:
-    """Let Triton write no lines of the source into the code, a third as large then, and keep nothing.
+    """Make Triton omit source lines from the code, which reduces it to a third, and cache nothing.
 
-    Multiplications and additions are fused if nothing else is said: as until Triton 3.9, which warns of
-    a change.
+    Multiplications and additions are fused by default, as until Triton 3.9, which warns of a change.
     """
     with tempfile.TemporaryDirectory() as folder:
         settings = {"TRITON_DISABLE_LINE_INFO": "1", "TRITON_CACHE_DIR": folder}
@@ -67,48 +66,48 @@ def _bare() -> Iterator[None]:
 
 
 def compiled(
-    source: Any, arch: int, wanted: Sequence[Settings], workers: int | None = None
+    source: Any, arch: int, settings: Sequence[Settings], workers: int | None = None
 ) -> Iterator[Compiled | Failure]:
-    """Compile each configuration, given by its settings, and yield what came of it in order."""
+    """Compile configurations, given by their settings, and yield the outcomes in order."""
     workers, cache = workers or max(1, processors() - _OTHERS), Cache()
-    codes = [_Compilation(source, arch, settings, cache) for settings in wanted]
+    jobs = [_Compilation(source, arch, each_settings, cache) for each_settings in settings]
     size = _AHEAD * workers
-    parts = [codes[first : first + size] for first in range(0, len(codes), size)]
+    parts = [jobs[first : first + size] for first in range(0, len(jobs), size)]
     background = ThreadPoolExecutor(1)
     try:
-        coming = background.submit(each, _made, parts[0], workers) if parts else None
-        for following in [*parts[1:], None]:
-            results = coming.result() if coming else []
-            coming = background.submit(each, _made, following, workers) if following else None
+        running = background.submit(parallel_map, _compiled, parts[0], workers) if parts else None
+        for part in [*parts[1:], None]:
+            results = running.result() if running else []
+            running = background.submit(parallel_map, _compiled, part, workers) if part else None
             yield from results
     finally:
-        background.shutdown(wait=False, cancel_futures=True)  # what is under way is kept, and not waited for
+        background.shutdown(wait=False, cancel_futures=True)  # running compilations end later, and are cached
 
 
 def compile_all(
     source: Source,
     arch: int,
-    wanted: Sequence[Settings],
+    settings: Sequence[Settings],
     advance: Callable[[int], None] = lambda done: None,
     workers: int | None = None,
 ) -> list[Compiled | Failure]:
-    """Compile all configurations, by all processors; `advance` gets how many were done just now.
+    """Compile all configurations on all processors; `advance` gets the number just done.
 
-    Those of the same settings are compiled once. What is done is kept: a run that was cut off continues.
+    Equal settings are compiled once. Outcomes are cached, so an interrupted run continues.
     """
     cache, reported = Cache(), 0
-    several: dict[str, list[int]] = {}
-    for place, settings in enumerate(wanted):
-        several.setdefault(repr(settings), []).append(place)
-    places = list(several.values())
+    by_settings: dict[str, list[int]] = {}
+    for index, of_configuration in enumerate(settings):
+        by_settings.setdefault(repr(of_configuration), []).append(index)
+    groups = list(by_settings.values())
 
-    def now(done: int) -> None:
+    def report(done: int) -> None:
         nonlocal reported
-        advance(sum(map(len, places[reported:done])))
+        advance(sum(map(len, groups[reported:done])))
         reported = done
 
-    codes = [_Compilation(source, arch, wanted[same[0]], cache) for same in places]
+    jobs = [_Compilation(source, arch, settings[group[0]], cache) for group in groups]
     results: dict[int, Compiled | Failure] = {}
-    for same, made in zip(places, each(_made, codes, workers, now), strict=True):
-        results |= dict.fromkeys(same, made)
-    return [results[place] for place in range(len(wanted))]
+    for group, outcome in zip(groups, parallel_map(_compiled, jobs, workers, report), strict=True):
+        results |= dict.fromkeys(group, outcome)
+    return [results[index] for index in range(len(settings))]

@@ -1,7 +1,7 @@
 """One GPU through the CUDA driver: memory, code, launches, times.
 
 Every call of the driver is checked, and an error names the call. After some errors (an illegal address, say)
-no further call of this process works: `DeviceError.lost` tells, and a new process has to continue.
+no further call of this process works: `DeviceError.lost` is set, and a new process has to continue.
 """
 
 from __future__ import annotations
@@ -20,8 +20,16 @@ from dse.errors import DseError
 Dimensions = tuple[int, int, int]
 Argument = np.generic | np.ndarray | int  # an int is the address of a buffer
 
-_AHEAD_NS, _LAUNCH_NS = 100_000, 20_000  # more than the processor takes for anything, for one launch
-_MAPPED = {"int8": "UINT8", "float8_e4m3fn": "UINT8", "float8_e5m2": "UINT8", "int16": "UINT16"}  # bits count
+_AHEAD_NS, _LAUNCH_NS = (
+    100_000,
+    20_000,
+)  # upper bounds of the processor's time before the first launch, and for each launch
+_MAPPED = {
+    "int8": "UINT8",
+    "float8_e4m3fn": "UINT8",
+    "float8_e5m2": "UINT8",
+    "int16": "UINT16",
+}  # types with the same bits
 _REFUSED = frozenset(  # errors of one call, after which others work; any other error ends the context
     f"CUDA_ERROR_{name}"
     for name in (
@@ -44,7 +52,7 @@ class DeviceError(Exception):
     def __init__(self, call: str, code: str) -> None:
         super().__init__(f"{call}: {code}")
         self.call, self.code = call, code
-        self.lost = code not in _REFUSED  # no call of this process will work any more
+        self.lost = code not in _REFUSED  # further calls of this process will fail
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ class LoadedCode:
 
 
 class Device:
-    """The GPU `ordinal`, as a context manager; what was allocated and loaded is freed at its end.
+    """The GPU `ordinal`, as a context manager that frees its memory and code at the end.
 
     **Raises:** DseError at its start if there is no GPU or no driver, or cuda-bindings is missing;
     DeviceError from every call that the driver refuses.
@@ -76,7 +84,7 @@ class Device:
         try:
             self._call("cuInit", 0)
             count = self._call("cuDeviceGetCount")
-        except RuntimeError:  # the binding is there, the driver is not
+        except RuntimeError:  # the binding is installed, the driver is not
             raise no_gpu("no NVIDIA driver") from None
         except DeviceError as error:
             raise no_gpu(error.code) from None
@@ -101,7 +109,7 @@ class Device:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for address in list(self.buffers):
-            self.driver.cuMemFree(address)  # an error here would hide the one that brought us here
+            self.driver.cuMemFree(address)  # an error here would hide the original one
         for event in self._events:
             self.driver.cuEventDestroy(event)
         self.driver.cuDevicePrimaryCtxRelease(self.handle)
@@ -114,7 +122,7 @@ class Device:
         return values[0] if len(values) == 1 else tuple(values)
 
     def attribute(self, name: str) -> int:
-        """Ask for an attribute as the driver names it: "MULTIPROCESSOR_COUNT". 0 where it knows none."""
+        """Return an attribute by the driver's name, e.g. "MULTIPROCESSOR_COUNT"; 0 if unknown."""
         key = getattr(self.driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}", None)
         if key is None:
             return 0
@@ -132,13 +140,13 @@ class Device:
     # Memory
 
     def allocate(self, size: int) -> int:
-        """Allocate this many bytes and return their address."""
+        """Allocate `size` bytes and return their address."""
         address = int(self._call("cuMemAlloc", max(size, 16)))
         self.buffers.append(address)
         return address
 
     def free(self, address: int) -> None:
-        """Free what `allocate` gave."""
+        """Free memory from `allocate`."""
         self.buffers.remove(address)
         self._call("cuMemFree", address)
 
@@ -153,11 +161,11 @@ class Device:
         return values
 
     def zero(self, address: int, size: int) -> None:
-        """Set this many bytes to 0."""
+        """Set `size` bytes to 0."""
         self._call("cuMemsetD8", address, 0, size)
 
     def copy(self, target: int, source: int, size: int) -> None:
-        """Copy bytes within the GPU, after what was launched before."""
+        """Copy bytes within the GPU, after earlier launches."""
         self._call("cuMemcpyDtoDAsync", target, source, size, 0)
 
     # Code
@@ -177,11 +185,11 @@ class Device:
         return int(address), int(size)
 
     def allow_dynamic_shared(self, code: LoadedCode, size: int) -> None:
-        """Allow launches to add this many bytes of shared memory, which beyond 48 KiB they else may not."""
+        """Allow launches to add `size` bytes of shared memory, as is necessary beyond 48 KiB."""
         self._call("cuFuncSetAttribute", code.function, self._dynamic, size)
 
     def resident_blocks(self, code: LoadedCode, threads: int, dynamic: int = 0) -> int:
-        """Return the blocks that one SM holds at a time, by the driver's reckoning."""
+        """Return the blocks that one SM holds at a time, by the driver's calculation."""
         return int(self._call("cuOccupancyMaxActiveBlocksPerMultiprocessor", code.function, threads, dynamic))
 
     def tensor_map(
@@ -195,8 +203,8 @@ class Device:
     ) -> np.ndarray:
         """Encode a tensor map of an array, as Triton does, for a launch to take as its argument.
 
-        `kind` is the type of an element as NumPy names it; `shape` and `box` are elements, `strides` bytes,
-        the axis along which elements are side by side last; `swizzle` is the driver's number.
+        `kind` is NumPy's type of an element; `shape` and `box` are in elements, `strides` in bytes, the
+        contiguous axis last; `swizzle` is the driver's number.
         """
         driver = self.driver
         encoded = self._call(
@@ -225,12 +233,12 @@ class Device:
         arguments: Sequence[Argument],
         shared: int = 0,
     ) -> Callable[[], None]:
-        """Prepare a launch: what is returned launches whenever it is called, and does not wait."""
-        held = [packed(argument) for argument in arguments]
-        places = np.array([value.ctypes.data for value in held], np.uint64)
+        """Return a function that launches each time it is called, without waiting."""
+        values = [packed(argument) for argument in arguments]
+        pointers = np.array([value.ctypes.data for value in values], np.uint64)
 
-        def launch(held: object = held) -> None:
-            self._call("cuLaunchKernel", code.function, *grid, *block, shared, 0, places.ctypes.data, 0)
+        def launch(values: object = values) -> None:  # keeps them alive: the driver has only addresses
+            self._call("cuLaunchKernel", code.function, *grid, *block, shared, 0, pointers.ctypes.data, 0)
 
         return launch
 
@@ -246,14 +254,14 @@ class Device:
         self.launching(code, grid, block, arguments, shared)()
 
     def synchronize(self) -> None:
-        """Wait until everything that was launched has ended."""
+        """Wait until all launches have ended."""
         self._call("cuCtxSynchronize")
 
     def milliseconds(self, work: Callable[[], None], launches: int, busy: Callable[[int], None]) -> float:
         """Time the launches of `work` by the GPU's own clock.
 
-        `busy` starts what keeps the GPU busy for this many nanoseconds, until all launches wait for it: an
-        idle GPU would begin its clock before the first one has reached it.
+        `busy` keeps the GPU busy for this many nanoseconds, until all launches are queued: an idle GPU would
+        start its clock before the first launch arrives.
         """
         start, stop = self._events
         busy(_AHEAD_NS + launches * _LAUNCH_NS)
@@ -274,12 +282,12 @@ def packed(argument: Argument) -> np.ndarray:
 
 
 def no_gpu(found: str) -> DseError:
-    """Make the error of a machine without a GPU."""
+    """Return the error of a machine without a GPU."""
     return DseError(f"GPU: found {found}, expected one with NVIDIA's driver, or a dry run")
 
 
 def driver_takes(driver: str, compiler: str) -> None:
-    """Raise DseError where a driver is older than what the compiler writes for: "12.4", "NVRTC 13.0.48"."""
-    version, wanted = int(driver.split(".")[0]), int(compiler.split()[-1].split(".")[0])
-    if version < wanted:
-        raise DseError(f"driver: found one for CUDA {driver}, expected {wanted}.0 or newer, for {compiler}")
+    """Raise DseError if a driver is too old for a compiler's code, e.g. "12.4" for "NVRTC 13.0.48"."""
+    version, needed = int(driver.split(".")[0]), int(compiler.split()[-1].split(".")[0])
+    if version < needed:
+        raise DseError(f"driver: found one for CUDA {driver}, expected {needed}.0 or newer, for {compiler}")

@@ -1,4 +1,4 @@
-"""A configuration that is to be timed."""
+"""A configuration to time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from dse.source.nvidia.compile.contract import Compiled
 
 @dataclass(frozen=True)
 class TimingJob:
-    """A configuration that is to be timed, and what the compiler made of it."""
+    """A configuration to time, with the compiler's outcome."""
 
     kernel: str
     parameters: Mapping[str, int | float]
     sizes: Mapping[str, int | float]
     configuration: Configuration
-    made: Compiled | Failure
+    outcome: Compiled | Failure
 
     @property
     def names(self) -> dict[str, int | float]:
@@ -26,5 +26,5 @@ class TimingJob:
 
     @property
     def case(self) -> tuple[str, tuple[Any, ...]]:
-        """The kernel and its problem sizes, on which its arrays hang."""
+        """The kernel and its problem sizes, which determine its arrays."""
         return self.kernel, tuple(self.sizes.items())

@@ -1,7 +1,7 @@
-"""Rows as they are measured: each is on disk before the next one is begun.
+"""Journal of a measurement: each row is on disk before the next begins.
 
-Beside the table that is wanted is a file of JSON lines, the first of which says what was measured; in the
-end, or when time is up, the table is made of it. A run that was cut off continues from either.
+A file of JSON lines beside the table collects the rows, after a first line that describes the run. At the
+end, or when time is up, they become the table. An interrupted run continues from either file.
 """
 
 import json
@@ -18,17 +18,17 @@ from dse.errors import DseError
 
 Row = dict[str, Any]
 METADATA = b"dse.measured"
-AGAIN = ("runtime", "timeout")  # that may have been the GPU's or the driver's doing
+AGAIN = ("runtime", "timeout")  # measured again: the GPU or the driver may have caused them
 SUFFIX = ".partial.jsonl"
 
 
 class Journal:
     """The rows measured so far for the table `path`, in a run that `about` describes.
 
-    `about` has `gpu`, `sweep`, and for each of `kernels` what must be the same to continue a run; the rest
+    `about` has `gpu`, `sweep`, and for each of `kernels` values that must be equal to continue a run; others
     (driver, compiler, date) may differ.
 
-    **Raises:** DseError if the table's folder is not there, or if what is there is of another run.
+    **Raises:** DseError if the table's folder is missing, or if the files are of another run.
     """
 
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
@@ -70,7 +70,7 @@ class Journal:
     def done(self, kernel: str, names: Sequence[str]) -> set[tuple[Any, ...]]:
         """Find the configurations of a kernel that earlier runs measured, by the values of these columns.
 
-        Those that broke or hung are forgotten with all their rows: they are to be measured again.
+        Those that broke or hung are removed with all their rows, to be measured again.
         """
 
         def of(row: Row) -> tuple[Any, ...] | None:
@@ -83,13 +83,13 @@ class Journal:
         return {key for row in self.rows if (key := of(row)) is not None}
 
     def add(self, row: Row) -> None:
-        """Add rows; they are on disk when this returns."""
+        """Add a row; it is on disk when this returns."""
         self.rows.append(row)
         with open_own(self.lines) as file:
             file.write(f"{json.dumps(row)}\n".encode())
 
     def close(self, *, done: bool) -> None:
-        """Write the table; where all is `done`, nothing is left to continue from."""
+        """Write the table; if all is `done`, delete the journal."""
         if self.rows:
             write(self.path, self.about, self.rows)
         if done or not self.rows:
@@ -102,7 +102,7 @@ def _same(where: Path, name: str, stated: Any, expected: Any) -> None:
 
 
 def _read_lines(path: Path) -> tuple[dict[str, Any], list[Row]]:
-    """Read the lines of a journal; the last may have been cut off."""
+    """Read the lines of a journal; the last may be truncated."""
     rows = []
     lines = read_bytes(path, MOST_TEXT_BYTES).decode("utf-8", errors="replace").splitlines()
     for number, line in enumerate(lines, 1):
@@ -115,7 +115,7 @@ def _read_lines(path: Path) -> tuple[dict[str, Any], list[Row]]:
 
 
 def write(path: Path, about: Mapping[str, Any], rows: Sequence[Row]) -> None:
-    """Write rows as Parquet; a row may lack columns that others have."""
+    """Write rows as Parquet; rows may lack columns."""
     columns = dict.fromkeys(name for row in rows for name in row)
     table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in columns})
     with replacing(path) as temporary:
@@ -124,7 +124,7 @@ def write(path: Path, about: Mapping[str, Any], rows: Sequence[Row]) -> None:
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Row]]:
-    """Read what `write` wrote. DseError for anything else."""
+    """Read a file of `write`. DseError for any other file."""
     if not path.is_file():
         raise DseError(f"{path}: found no file, expected what `dse measure space` wrote")
     table = safe_readers.parquet(path)
@@ -140,7 +140,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Row]]:
 
 
 def _checked(path: Path, about: Any, rows: list[Any]) -> tuple[dict[str, Any], list[Row]]:
-    """Return what was read. **Raises:** DseError if it lacks what all such files have."""
+    """Check the contents of a file. **Raises:** DseError if they are of another kind."""
     kernels = about.get("kernels") if isinstance(about, dict) else None
     if not isinstance(kernels, dict) or not all(isinstance(kernel, dict) for kernel in kernels.values()):
         raise DseError(f"{path}: found another file, expected what `dse measure space` wrote")

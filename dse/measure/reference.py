@@ -1,6 +1,6 @@
-"""References in NumPy for what our kernels compute, element by element of the output.
+"""NumPy references of our kernels' outputs, element by element.
 
-In double precision, but where the kernel's rounding decides which data it takes (dedispersion).
+In double precision, except where the kernel's rounding decides which data it reads (dedispersion).
 """
 
 import numpy as np
@@ -50,22 +50,22 @@ def _histogram(case: CheckedLaunch) -> np.ndarray:
 
 def _nbody(case: CheckedLaunch) -> np.ndarray:
     bodies = case.arrays[0].reshape(-1, 4).astype(float)
-    places, masses = bodies[:, :3], bodies[:, 3]
+    positions, masses = bodies[:, :3], bodies[:, 3]
     body, axis = np.divmod(case.at, 4)
-    wanted, which = np.unique(body, return_inverse=True)
-    forces = np.zeros((len(wanted), 4))
-    for number, target in enumerate(wanted):
-        apart = places - places[target]
-        pull = masses / (np.einsum("ij,ij->i", apart, apart) + SOFTENING) ** 1.5
-        forces[number, :3] = pull @ apart
+    targets, which = np.unique(body, return_inverse=True)
+    forces = np.zeros((len(targets), 4))
+    for number, target in enumerate(targets):
+        distance = positions - positions[target]
+        pull = masses / (np.einsum("ij,ij->i", distance, distance) + SOFTENING) ** 1.5
+        forces[number, :3] = pull @ distance
     return forces[which, axis]
 
 
-SOFTENING = 0.01  # as the kernel.toml of nbody has it
+SOFTENING = 0.01  # as in the kernel.toml of nbody
 
 
 def _sums(values: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Sum some stretches."""
+    """Sum the values from each start to its end."""
     return np.array([values[start:end].sum(dtype=float) for start, end in zip(starts, ends, strict=True)])
 
 
@@ -106,9 +106,9 @@ def _transpose(case: CheckedLaunch) -> np.ndarray:
     return case.arrays[0][column * case.size("width") + row]
 
 
-def _parts(known: Names) -> int:
+def _parts(values: Names) -> int:
     """Return the blocks of a reduction."""
-    return -(-int(known["count"]) // (int(known["block"]) * int(known["items"])))
+    return -(-int(values["count"]) // (int(values["block"]) * int(values["items"])))
 
 
 REFERENCES = {
@@ -123,7 +123,7 @@ REFERENCES = {
     "histogram": Reference(1, product("bins"), _histogram, tolerance=0, types={1: "uint32"}),
     "matmul_naive": Reference(2, product("m", "n"), _matmul),
     "matmul_tiled": Reference(2, product("m", "n"), _matmul),
-    "nbody": Reference(1, lambda known: 4 * int(known["count"]), _nbody, tolerance=1e-3),
+    "nbody": Reference(1, lambda values: 4 * int(values["count"]), _nbody, tolerance=1e-3),
     "prefix_sum": Reference(1, product("count"), _prefix_sum, depends=("block", "items")),
     "reduction": Reference(1, _parts, _reduction, depends=("block", "items")),
     "spmv_csr": Reference(4, product("rows"), _spmv_csr),
@@ -131,7 +131,7 @@ REFERENCES = {
         1,
         product("width", "height"),
         _stencil2d,
-        constants={"weights": lambda known: int(known["radius"]) + 1},
+        constants={"weights": lambda values: int(values["radius"]) + 1},
     ),
     "transpose": Reference(1, product("width", "height"), _transpose, tolerance=0),
     **OF_TRITON,

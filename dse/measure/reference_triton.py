@@ -1,10 +1,10 @@
-"""References in NumPy for what our Triton kernels compute: elements of the output, in double precision."""
+"""NumPy references of our Triton kernels' outputs: elements, in double precision."""
 
 import numpy as np
 
 from dse.measure.checking import CheckedLaunch, Reference, dots, product
 
-HALF = 5e-3  # what float16 leaves of sums in single precision
+HALF = 5e-3  # tolerance of single-precision sums rounded to float16
 
 
 def _matmul(case: CheckedLaunch) -> np.ndarray:
@@ -13,12 +13,12 @@ def _matmul(case: CheckedLaunch) -> np.ndarray:
     return dots(case.arrays[0].reshape(m, k), row, case.arrays[1].reshape(k, n).T, column)
 
 
-def _rows(case: CheckedLaunch, place: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the rows of a matrix that are looked at, and of each place its row among them and its column."""
+def _rows(case: CheckedLaunch, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the checked rows of a matrix, and the row among them and the column of each element."""
     columns = case.size("columns")
     row, column = np.divmod(case.at, columns)
-    wanted, which = np.unique(row, return_inverse=True)
-    return case.arrays[place].reshape(-1, columns)[wanted].astype(float), which, column
+    checked, which = np.unique(row, return_inverse=True)
+    return case.arrays[index].reshape(-1, columns)[checked].astype(float), which, column
 
 
 def _softmax(case: CheckedLaunch) -> np.ndarray:
@@ -35,16 +35,16 @@ def _layer_norm(case: CheckedLaunch) -> np.ndarray:
     return (scaled * weight + bias)[which, column]
 
 
-EPSILON = 1e-5  # as the kernel.toml of triton_layer_norm has it
+EPSILON = 1e-5  # as in the kernel.toml of triton_layer_norm
 
 
 def _attention(case: CheckedLaunch) -> np.ndarray:
     length, width = case.size("length"), case.size("HEAD")
     query, column = np.divmod(case.at, width)
-    queries, keys, values = (case.arrays[place].reshape(-1, width) for place in range(3))
-    wanted, which = np.unique(query, return_inverse=True)
-    results = np.empty((len(wanted), width))
-    for number, row in enumerate(wanted):
+    queries, keys, values = (case.arrays[index].reshape(-1, width) for index in range(3))
+    checked, which = np.unique(query, return_inverse=True)
+    results = np.empty((len(checked), width))
+    for number, row in enumerate(checked):
         first = row // length * length  # of its head
         seen = slice(first, row + 1 if case.size("CAUSAL") else first + length)
         scores = SCALE * (keys[seen].astype(float) @ queries[row].astype(float))
@@ -53,7 +53,7 @@ def _attention(case: CheckedLaunch) -> np.ndarray:
     return results[which, column]
 
 
-SCALE = 0.125  # as the kernel.toml of triton_attention has it
+SCALE = 0.125  # as in the kernel.toml of triton_attention
 
 
 def _moe(case: CheckedLaunch) -> np.ndarray:

@@ -1,8 +1,7 @@
 """Configurations of our kernels, compiled, launched and timed on a GPU, each a row of a table.
 
-The GPU is used by a process of its own. Where a launch breaks it (an illegal address) or does not end, that
-process is ended, the configuration noted as failed, and a new one continues with the next. Other processes
-compile ahead of it.
+A separate process uses the GPU. If a launch breaks it (an illegal address) or does not end, that process is
+ended, the configuration fails, and a new process continues with the next. Other processes compile ahead.
 """
 
 import re
@@ -46,8 +45,8 @@ class SpacePlan:
     source: Source | BuiltSpace
     sizes: dict[str, Number]
     parameters: list[dict[str, Number]]
-    configurations: list[Configuration]  # every array with its size
-    valid: int  # in all
+    configurations: list[Configuration]  # with the sizes of all arrays
+    valid: int  # configurations of the whole space
 
     @property
     def name(self) -> str:
@@ -56,7 +55,7 @@ class SpacePlan:
 
     @property
     def settings(self) -> list[Settings]:
-        """What the code of each configuration depends on. DseError if the source's compiler is not there."""
+        """The compiler's settings of each configuration. DseError if the compiler is missing."""
         assert not isinstance(self.source, BuiltSpace)
         return [
             self.source.settings(configuration.defines, configuration.arguments)
@@ -64,11 +63,11 @@ class SpacePlan:
         ]
 
     def code(self, arch: int, which: Sequence[int]) -> Iterator[Compiled | Failure]:
-        """Yield the code of some configurations, compiled by other processes or as it was built."""
+        """Yield the code of configurations, compiled by other processes or built in advance."""
         if isinstance(self.source, BuiltSpace):
-            places = {row: place for place, row in enumerate(self.source.parameters)}
+            position = {row: number for number, row in enumerate(self.source.parameters)}
             for index in which:
-                yield self.source.compiled(places[tuple(self.parameters[index].values())])
+                yield self.source.compiled(position[tuple(self.parameters[index].values())])
         else:
             settings = self.settings
             yield from compiled(self.source, arch, [settings[index] for index in which])
@@ -82,22 +81,21 @@ def plan(
     seed: int,
     built: BuiltSpace | None = None,
 ) -> SpacePlan:
-    """Plan `sample` configurations at random (all without it). A larger sample begins with a smaller one.
+    """Plan `sample` random configurations (default: all). A larger sample begins with a smaller one.
 
-    With what was `built` for these sizes, those are taken of its configurations, and nothing is compiled.
+    With `built`, the configurations are among those that were built for these sizes; nothing is compiled.
 
-    **Raises:** DseError if the kernel has no source of ours, or no reference to check it against; if it is
-    not as it was when it was built.
+    **Raises:** DseError if the kernel has no source or no reference, or has changed since it was built.
     """
     name = description.name
     if name not in REFERENCES:
         raise DseError(f"kernel: found {name}, expected one that can be checked: {', '.join(REFERENCES)}")
     source = source_of(description) if built is None else built
-    valid = description.space.configurations(sizes) if built is None else _chosen(description, built)
+    valid = description.space.configurations(sizes) if built is None else _built(description, built)
     count = len(next(iter(valid.values())))
     order = np.random.default_rng(seed).permutation(count)[:sample]
     columns = {key: values[order] for key, values in valid.items()}
-    wanted = _with_sizes(description, columns, sizes, gpu)
+    sized = _with_sizes(description, columns, sizes, gpu)
     rows = [
         dict(zip(columns, row, strict=True))
         for row in zip(*map(np.ndarray.tolist, columns.values()), strict=True)
@@ -105,11 +103,11 @@ def plan(
     clash = _COLUMNS & {*columns, *sizes}
     if clash:
         raise DseError(f"{name}: parameters: found {min(clash)}, expected a name that no column of ours has")
-    return SpacePlan(description, source, dict(sizes), rows, wanted, count)
+    return SpacePlan(description, source, dict(sizes), rows, sized, count)
 
 
-def _chosen(description: Description, built: BuiltSpace) -> dict[str, np.ndarray]:
-    """Return the configurations that were built, those whose parameters have values of the space."""
+def _built(description: Description, built: BuiltSpace) -> dict[str, np.ndarray]:
+    """Return the built configurations whose parameters have values of the space."""
     if built.digest != digest_of(description):
         raise DseError(f"{description.name}: digest: found another than when it was built; build it again")
     values = description.space.values
@@ -134,14 +132,14 @@ _COLUMNS = {
 def _with_sizes(
     description: Description, columns: Mapping[str, np.ndarray], sizes: Mapping[str, Number], gpu: Gpu
 ) -> list[Configuration]:
-    """Return configurations whose arrays have sizes also where nothing is said of what they hold."""
+    """Return configurations that also have the sizes of arrays without stated contents."""
     assert description.build is not None
     stated = configurations(description, columns, sizes, gpu)
-    known = evaluated_names(description, columns, sizes, gpu)
+    names = evaluated_names(description, columns, sizes, gpu)
     sized = {
         number: (
             stated_argument.type,
-            np.broadcast_to(stated_argument.size(known, np), (len(stated),)).astype(int).tolist(),
+            np.broadcast_to(stated_argument.size(names, np), (len(stated),)).astype(int).tolist(),
         )
         for number, stated_argument in enumerate(description.build.arguments)
         if isinstance(stated_argument, ArrayArgument) and stated_argument.values is None
@@ -162,7 +160,7 @@ def _with_sizes(
 
 
 def dry_run(plan: SpacePlan, arch: int, advance: Callable[[int], None]) -> list[Compiled | Failure]:
-    """Compile all of a plan, for a look at what would run."""
+    """Compile all configurations of a plan, to show what would run."""
     assert not isinstance(plan.source, BuiltSpace)
     return compile_all(plan.source, arch, plan.settings, advance)
 
@@ -170,10 +168,10 @@ def dry_run(plan: SpacePlan, arch: int, advance: Callable[[int], None]) -> list[
 def build(
     plan: SpacePlan, arch: int, gpu: Gpu, advance: Callable[[int], None], workers: int | None = None
 ) -> BuiltSpace:
-    """Compile all of a plan for a file that is carried; without what a block of the GPU has no room for."""
+    """Compile all configurations of a plan for a file, except those with too much shared memory."""
     assert not isinstance(plan.source, BuiltSpace)
     most = int(gpu.limits.shared_bytes_per_block)
-    made = compile_all(plan.source, arch, plan.settings, advance, workers)
+    outcomes = compile_all(plan.source, arch, plan.settings, advance, workers)
     return BuiltSpace(
         kernel=plan.name,
         digest=digest_of(plan.description),
@@ -181,7 +179,7 @@ def build(
         sizes=plan.sizes,
         names=plan.description.space.names,
         parameters=tuple(tuple(row.values()) for row in plan.parameters),
-        made=tuple(code_of(result, most) for result in made),
+        outcomes=tuple(code_of(outcome, most) for outcome in outcomes),
     )
 
 
@@ -193,15 +191,15 @@ def measure(
     budget: float | None = None,
     advance: Callable[[int], None] = lambda done: None,
 ) -> bool:
-    """Time every configuration that the journal has not, in as many seconds as `budget` allows.
+    """Time every configuration that the journal lacks, within `budget` seconds.
 
-    Each plan gets an equal share of what is left. Gives whether all are done.
+    Each plan gets an equal share of the remaining time. Returns whether all are done.
 
     **Raises:** DseError if there is no GPU, or it cannot be used at all.
     """
     begun, complete = time.monotonic(), True
     try:
-        gpu.start()  # it takes a while, in which the first configurations are compiled
+        gpu.start()  # meanwhile the first configurations are compiled
         for number, plan in enumerate(plans):
             share = None
             if budget is not None:
@@ -225,11 +223,11 @@ def _measure_one(
     done = journal.done(plan.name, [*plan.description.space.names, *plan.sizes])
     left = [index for index, row in enumerate(plan.parameters) if (*row.values(), *sizes) not in done]
     advance(len(plan.parameters) - len(left))
-    for index, made in zip(left, plan.code(arch, left), strict=True):
+    for index, outcome in zip(left, plan.code(arch, left), strict=True):
         if until is not None and time.monotonic() > until:
             return False
         parameters = plan.parameters[index]
-        job = TimingJob(plan.name, parameters, plan.sizes, plan.configurations[index], made)
+        job = TimingJob(plan.name, parameters, plan.sizes, plan.configurations[index], outcome)
         rows = gpu.rows(job, until)
         if rows is None:
             return False
@@ -241,22 +239,24 @@ def _measure_one(
 
 @dataclass
 class GpuProcess:
-    """The process that uses the GPU: started anew where it breaks or hangs."""
+    """The process that uses the GPU, restarted when it breaks or hangs."""
 
     settings: TimingSettings
     ordinal: int = 0
     worker: Callable[[Connection, TimingSettings, int], None] | None = None
-    patience: float = 60.0  # seconds for one configuration, of a sweep for all its steps
-    first_patience: float = 240.0  # for the first one of a kernel and its sizes: the process makes the arrays
-    grace: float = 10.0  # seconds beyond the budget for what was begun in time
+    patience: float = 60.0  # seconds for one configuration, with all steps of a sweep
+    first_patience: float = (
+        240.0  # for the first one of a kernel and its sizes, which includes making the arrays
+    )
+    grace: float = 10.0  # seconds beyond the budget for a configuration begun in time
 
     def __post_init__(self) -> None:
         self.process: Any = None
         self.case: Any = None  # kernel and problem sizes
-        self.broken = 0  # processes that ended before they answered anything
+        self.broken = 0  # successive processes that ended without an answer
 
     def rows(self, job: TimingJob, until: float | None = None) -> list[Row] | None:
-        """Time a configuration in the process; None if there was no answer when time was up.
+        """Time a configuration in the process; None if time was up before its answer.
 
         **Raises:** DseError if no process can use the GPU.
         """
@@ -299,7 +299,7 @@ class GpuProcess:
         self.case = None
 
     def drop(self) -> None:
-        """End the process, by force if it does not end itself."""
+        """End the process, by force if necessary."""
         if self.process is None:
             return
         self.connection.close()
@@ -311,7 +311,7 @@ class GpuProcess:
 
 
 def work(connection: Connection, settings: TimingSettings, ordinal: int) -> None:
-    """Be the process that uses the GPU, until nobody is there to ask."""
+    """Run in the process that uses the GPU, until the connection closes."""
     with suppress(EOFError, OSError, KeyboardInterrupt):
         try:
             with Device(ordinal) as device:
@@ -323,7 +323,7 @@ def work(connection: Connection, settings: TimingSettings, ordinal: int) -> None
 
 
 def answer(connection: Connection, timed: Callable[[TimingJob], Iterable[Row]]) -> None:
-    """Answer configurations with rows, until one breaks the GPU. **Raises:** EOFError when nobody asks."""
+    """Time received configurations until one breaks the GPU. **Raises:** EOFError at the end."""
     lost = False
     while not lost:
         job: TimingJob = connection.recv()
@@ -340,12 +340,12 @@ def answer(connection: Connection, timed: Callable[[TimingJob], Iterable[Row]]) 
 
 
 def store(path: Path, slug: str) -> dict[str, int]:
-    """Put each kernel's rows of a table into its folder, as measured/<gpu>.parquet; rows by file.
+    """Store each kernel's rows of a table as measured/<gpu>.parquet in its folder; return rows by file.
 
-    A sweep over the occupancy goes to measured/<gpu>_occupancy.parquet. Problem sizes that are not the
-    kernel.toml's are in the name: measured/<gpu>-m1024-n512.parquet.
+    A sweep over the occupancy goes to measured/<gpu>_occupancy.parquet. Problem sizes other than the
+    kernel.toml's are part of the name: measured/<gpu>-m1024-n512.parquet.
 
-    **Raises:** DseError if the table cannot be read, or a kernel is none of the catalogue.
+    **Raises:** DseError if the table cannot be read, or a kernel is not in the catalogue.
     """
     from dse.measure import journal
 
@@ -361,15 +361,15 @@ def store(path: Path, slug: str) -> dict[str, int]:
         by_case: dict[str, list[Row]] = {}
         for row in rows:
             if row["kernel"] == name:
-                own = {key: value for key, value in row.items() if key != "kernel"}
-                by_case.setdefault(_case(own, usual), []).append(own)
-        for case, own in by_case.items():
+                cells = {key: value for key, value in row.items() if key != "kernel"}
+                by_case.setdefault(_case(cells, usual), []).append(cells)
+        for case, case_rows in by_case.items():
             target = folder / f"{slug}{end}{case}.parquet"
-            journal.write(target, {**about, "kernels": {name: about["kernels"][name]}}, own)
-            stored[str(target)] = len(own)
+            journal.write(target, {**about, "kernels": {name: about["kernels"][name]}}, case_rows)
+            stored[str(target)] = len(case_rows)
     return stored
 
 
 def _case(row: Row, usual: Mapping[str, Number]) -> str:
-    """Spell the problem sizes of a row that are not as usual."""
+    """Spell the problem sizes of a row that differ from the usual ones."""
     return "".join(f"-{name}{row[name]:g}" for name, size in usual.items() if row.get(name, size) != size)

@@ -1,4 +1,4 @@
-"""Repeated measurements: their middle, how far they are apart, and when there are enough of them."""
+"""Repeated measurements: median, spread, and when to stop."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Repeats:
-    """Repeated measurements in order, and whether they settled: the spread fell to the tolerance in time."""
+    """Repeated measurements in order, and whether the spread fell to the tolerance in time."""
 
     values: tuple[float, ...]
     settled: bool
@@ -26,16 +26,16 @@ class Repeats:
 
 
 def spread(values: Sequence[float]) -> float:
-    """Compute the median distance from the median, over the median; 0 of a single value.
+    """Compute the median distance from the median, over the median; 0 for a single value.
 
-    One stray value in five does not move it.
+    Robust against one outlier in five.
     """
     middle = float(np.median(values))
     return float(np.median(np.abs(np.subtract(values, middle)))) / abs(middle) if middle else 0.0
 
 
 def variation(values: Sequence[float]) -> float:
-    """Compute the standard deviation over the mean, which stray values do move."""
+    """Compute the standard deviation over the mean, which is sensitive to outliers."""
     mean = float(np.mean(values))
     return float(np.std(values)) / abs(mean) if mean else 0.0
 
@@ -49,9 +49,9 @@ def repeat(
     seconds: float = 5.0,
     now: Callable[[], float] = monotonic,
 ) -> Repeats:
-    """Measure until the spread is at most `tolerance`, `least` times or more; `most` times or for `seconds`.
+    """Measure `least` to `most` times, until the spread is at most `tolerance` or `seconds` have passed.
 
-    What takes longer than `seconds` is measured once.
+    A measurement longer than `seconds` is not repeated.
     """
     begun, values = now(), []
     while True:

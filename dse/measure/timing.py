@@ -1,7 +1,7 @@
 """One configuration of a kernel on a GPU: loaded, launched, checked, timed.
 
-The caches are warm, as where a kernel is launched again and again: a launch that is checked and one more come
-before the timed ones.
+The caches are warm, as for a kernel that is launched repeatedly: a checked launch and one more precede the
+timed ones.
 """
 
 from collections.abc import Iterator
@@ -24,29 +24,29 @@ from dse.source.nvidia.compile.contract import Compiled
 
 Row = dict[str, Any]
 
-_STATUS = {  # of a failure to compile
+_STATUS = {  # of compilation failures
     "compile error": "compile",
     "too much shared memory": "resources",
     "too much local memory": "resources",
 }
-_SHORT_MS = 0.2  # shorter kernels are timed several at a time: the driver's clock has half a microsecond
+_SHORT_MS = 0.2  # shorter kernels are timed several at a time: the driver's clock resolves half a microsecond
 _CLOCK_NS = 200_000
 _WARP = 32
 
 
 @dataclass(frozen=True)
 class TimingSettings:
-    """Number of repeats, and the longest time, of timing a configuration."""
+    """Repeats and time limit of timing a configuration."""
 
     repeats: int = 7
     tolerance: float = 0.01
     seconds: float = 0.5
-    sweep: bool = False  # step by step fewer blocks on an SM
+    sweep: bool = False  # with fewer and fewer blocks on an SM
 
 
-def refused(made: Failure) -> Row:
+def refused(failure: Failure) -> Row:
     """Make the row of a configuration that does not compile."""
-    return {"status": _STATUS.get(made.reason, "compile"), "message": made.message}
+    return {"status": _STATUS.get(failure.reason, "compile"), "message": failure.message}
 
 
 class TimingBench:
@@ -63,31 +63,32 @@ class TimingBench:
         self.warps = device.attribute("MAX_THREADS_PER_MULTIPROCESSOR") // _WARP
 
     def busy(self, nanoseconds: int) -> None:
-        """Keep one SM busy for so long."""
+        """Keep one SM busy for this time."""
         self.device.launch(self.tick, (1, 1, 1), (1, 1, 1), [self.times, np.int64(nanoseconds)])
 
     def clock(self) -> float:
-        """Measure the MHz of an SM now."""
+        """Measure the current MHz of an SM."""
         self.busy(_CLOCK_NS)
         start, end, _, nanoseconds = self.device.download(self.times, np.empty(4, np.int64))
         return round(1e3 * float(end - start) / max(float(nanoseconds), 1.0), 1)
 
     def rows(self, job: TimingJob) -> Iterator[Row]:
-        """Time a configuration; of a sweep, a row for each number of blocks on an SM, most first.
+        """Time a configuration; in a sweep, yield a row for each number of blocks on an SM, most first.
 
-        **Raises:** DeviceError if the GPU can no longer be used by this process; what failed is to be told
-        from it.
+        **Raises:** DeviceError if this process can no longer use the GPU.
         """
-        made = job.made
-        if isinstance(made, Failure):
-            yield refused(made)
+        outcome = job.outcome
+        if isinstance(outcome, Failure):
+            yield refused(outcome)
             return
-        arguments = job.configuration.arguments  # as the kernel's, not as its code's
-        job = replace(job, configuration=replace(as_launched(made, job.configuration), arguments=arguments))
-        binary, threads = made.binary, prod(job.configuration.block)
+        arguments = job.configuration.arguments  # of the kernel, not of its code
+        job = replace(
+            job, configuration=replace(as_launched(outcome, job.configuration), arguments=arguments)
+        )
+        binary, threads = outcome.binary, prod(job.configuration.block)
         base = {
             "registers": binary.registers,
-            "spill_bytes": made.spill_bytes,
+            "spill_bytes": outcome.spill_bytes,
             "local_bytes": binary.stack_bytes,
             "shared_bytes": binary.shared_bytes + (job.configuration.shared_bytes or 0),
             "threads": threads,
@@ -95,10 +96,10 @@ class TimingBench:
         }
         code = None
         try:
-            code = self.device.load(made.cubin, binary.kernel)
+            code = self.device.load(outcome.cubin, binary.kernel)
             if job.configuration.shared_bytes:
                 self.device.allow_dynamic_shared(code, job.configuration.shared_bytes)
-            packed = self.arguments_of(job).of(job, made, code)
+            packed = self.arguments_of(job).of(job, outcome, code)
             for dynamic in self.steps(job, code):
                 yield {**base, **self.timed(job, code, packed, dynamic)}
         except DeviceError as error:
@@ -115,20 +116,20 @@ class TimingBench:
                         raise
 
     def steps(self, job: TimingJob, code: LoadedCode) -> list[int]:
-        """List the dynamic shared memory of the launches: what is needed; of a sweep, also more."""
+        """List the dynamic shared memory of the launches: as needed; in a sweep, also more."""
         device, threads = self.device, prod(job.configuration.block)
         needed = job.configuration.shared_bytes or 0
         most = device.resident_blocks(code, threads, needed)
         steps = [needed]
         if not self.settings.sweep:
             return steps
-        whole = device.attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR")
+        of_sm = device.attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR")
         reserved = device.attribute("RESERVED_SHARED_MEMORY_PER_BLOCK")
-        assert isinstance(job.made, Compiled)
-        static = job.made.binary.shared_bytes
+        assert isinstance(job.outcome, Compiled)
+        static = job.outcome.binary.shared_bytes
         limit = device.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN") - static
         for blocks in range(most - 1, 0, -1):
-            size = min(limit, (whole // blocks - reserved - static) // 128 * 128)
+            size = min(limit, (of_sm // blocks - reserved - static) // 128 * 128)
             if size > needed:
                 device.allow_dynamic_shared(code, size)
                 if device.resident_blocks(code, threads, size) == blocks:
@@ -136,7 +137,7 @@ class TimingBench:
         return steps
 
     def timed(self, job: TimingJob, code: LoadedCode, arguments: list[Argument], dynamic: int) -> Row:
-        """Check and time a configuration with so much dynamic shared memory."""
+        """Check and time a configuration with `dynamic` bytes of dynamic shared memory."""
         device, configuration = self.device, job.configuration
         threads, settings = prod(configuration.block), self.settings
         resident = device.resident_blocks(code, threads, dynamic)
@@ -186,7 +187,7 @@ class TimingBench:
     # Results
 
     def arguments_of(self, job: TimingJob) -> Arguments:
-        """Return the arguments of a kernel with its problem sizes; those of another are freed."""
+        """Return the arguments of a kernel with its problem sizes, and free those of another."""
         if self.arguments is None or self.arguments.case != job.case:
             if self.arguments is not None:
                 self.arguments.free()
@@ -194,7 +195,7 @@ class TimingBench:
         return self.arguments
 
     def reset(self, job: TimingJob) -> None:
-        """Put the output back as it was before any launch."""
+        """Restore the output's contents before any launch."""
         arguments = self.arguments_of(job)
         output = arguments.checks.output
         address, size = arguments.addresses[output]
@@ -204,15 +205,15 @@ class TimingBench:
             self.device.zero(address, size)
 
     def checked(self, job: TimingJob) -> str:
-        """Tell what is wrong with the output at the places that are looked at; "" if nothing is."""
+        """Return the first error in the checked elements of the output; "" if there is none."""
         arguments = self.arguments_of(job)
         checks = arguments.checks
         at = checking.places(checks.size(job.names))
-        of = tuple(job.names[name] for name in checks.depends)
-        if of not in self.expected:
+        values = tuple(job.names[name] for name in checks.depends)
+        if values not in self.expected:
             launch = CheckedLaunch(job.names, arguments.before, arguments.constants, at)
-            self.expected[of] = checks.expected(launch)
-        expected = self.expected[of]
+            self.expected[values] = checks.expected(launch)
+        expected = self.expected[values]
         address, _ = arguments.addresses[checks.output]
         output = self.gathered(address, arguments.before[checks.output].dtype, at)
         index = checking.wrong(output, expected, checks.tolerance)
@@ -222,7 +223,7 @@ class TimingBench:
         return f"element {at[index]}: found {value:.6g}, expected {expected[index]:.6g}"
 
     def gathered(self, address: int, kind: np.dtype, at: np.ndarray) -> np.ndarray:
-        """Read elements of an array on the GPU; neighbours come together."""
+        """Read elements of an array on the GPU, neighbours in one copy."""
         pieces = np.split(at, np.flatnonzero(np.diff(at) != 1) + 1)
         parts = [
             self.device.download(address + int(piece[0]) * kind.itemsize, np.empty(len(piece), kind))

@@ -1,1 +1,1 @@
-"""The papers' own numbers beside ours: a module a paper, a function a table or worked example."""
+"""The papers' numbers compared with ours: a module for each paper, a function for each table or example."""

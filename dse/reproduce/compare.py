@@ -1,4 +1,4 @@
-"""All tables and worked examples of the papers beside ours, paper by paper."""
+"""All tables and worked examples of the papers compared with ours."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ PAPERS = ("hong-kim", "baghsorkhi", "kothapalli", "teg", "lemeire")  # by year
 
 
 def paper(name: str) -> ModuleType:
-    """Import a paper's module, with its TITLE and TABLES. DseError where there is none of that name."""
+    """Import a paper's module, with its TITLE and TABLES. DseError for an unknown name."""
     if name not in PAPERS:
         raise DseError(f"paper: found {name!r}, {one_of(name, PAPERS)}")
     return import_module(f"dse.reproduce.{name.replace('-', '_')}")
@@ -36,7 +36,7 @@ def _with_reason(name: str, row: Row) -> Row:
 
 
 def problems(papers: Mapping[str, Iterable[Row]]) -> list[str]:
-    """Tell of each row what is wrong with it, if anything is: a line each."""
+    """Describe the problem of each row that has one, in a line."""
     return [
         f"{name}: {row.table}: {row.what}: {row.problem}"
         for name, rows in papers.items()

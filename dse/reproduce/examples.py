@@ -1,4 +1,4 @@
-"""GPUs and kernels of which only what an example gives matters."""
+"""GPUs, kernels and launches of the papers' examples, with neutral values elsewhere."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from dse.types import CLASSES, Gpu, Kernel, Launch, Limits, PerClass
 
 
 def per_class(**values: Any) -> PerClass:
-    """Make one number for each pipe: those given, and 0 elsewhere."""
+    """Make one number for each pipe: `values`, and 0 elsewhere."""
     return PerClass(**(dict[str, Any](dict.fromkeys(CLASSES, 0.0)) | values))
 
 
 def gpu(**values: Any) -> Gpu:
-    """Make a GPU of the values given, on which everything else is free and without limit."""
+    """Make a GPU with these values, on which everything else is free and unlimited."""
     fields: dict[str, Any] = dict.fromkeys(("sm_count", "clock", "issue_cycles"), 1.0)
     fields |= dict.fromkeys(("dram_bandwidth", "issue_limit"), jnp.inf)
     fields |= dict.fromkeys(("l1_bytes", "l2_bytes", "lsu_cycles", "l1_with_shared"), 0.0)
@@ -34,6 +34,6 @@ def kernel(loads: Any, comp: Any, **values: Any) -> Kernel:
 
 
 def launch(warps: Any, **values: Any) -> Launch:
-    """Make a launch of one block of this many warps on one SM."""
+    """Make a launch of one block of `warps` warps on one SM."""
     fields: dict[str, Any] = dict.fromkeys(("blocks", "resident_blocks", "active_sms", "waves"), 1.0)
     return Launch(**(fields | {"threads_per_block": 32.0 * warps, "warps_per_block": warps} | values))

@@ -23,7 +23,7 @@ FILES = {
 
 
 def table_1() -> list[Row]:
-    """Look up the constants among the parameters, and compute the one that the text does."""
+    """Look up the constants among the parameters, and compute #Rep of the text's example."""
     gpu, printed = gpus.load("quadro-fx5600", np.float64).gpu, text("hong_kim")
     rep = printed["rep"]
     small = eqx.tree_at(
@@ -70,7 +70,7 @@ def table_2() -> list[Row]:
     )
     where = {"active_sms": inputs["active_sms"], "blocks": inputs["blocks"]}
     launch = examples.launch(4.0, resident_blocks=inputs["active_blocks_per_sm"], **where)
-    many = examples.launch(1e6, **where)  # this many warps bound neither MWP nor CWP
+    many = examples.launch(1e6, **where)  # so many that warps limit neither MWP nor CWP
 
     predicted = mwp_cwp.predict(gpu, kernel, launch)
     mem_l, delay = mwp_cwp.memory_period(gpu, kernel)
@@ -108,7 +108,7 @@ def table_3() -> list[Row]:
         for column, name in FILES.items():
             gpu = gpus.load(name, np.float64).gpu
             cores = float(gpu.sm_count) * float(gpu.limits.warp_size) / float(gpu.cpi.fp32)
-            flops = 3 if column == "GTX280" else 2  # a multiplication beside the multiply-add
+            flops = 3 if column == "GTX280" else 2  # a multiplication besides the multiply-add
             ours = {
                 "SMs": float(gpu.sm_count),
                 "processor_cores": cores,
@@ -121,7 +121,7 @@ def table_3() -> list[Row]:
 
 
 def section_3_2() -> list[Row]:
-    """Compute the cases that are drawn: how many periods of computation and of memory a run takes."""
+    """Compute the drawn cases: the periods of computation and of memory in a run."""
     rows, latency = [], 840.0  # any
     for name in ("case_1", "case_3"):
         case = text("hong_kim")[name]
@@ -136,7 +136,7 @@ def section_3_2() -> list[Row]:
     gpu = examples.gpu(
         latency=examples.per_class(dram=latency), departure_delay_coal_cycles=latency / case["mwp"]
     )
-    period = latency / (case["cwp"] - 1)  # of computation, the load's own issue with it
+    period = latency / (case["cwp"] - 1)  # of computation, including the load's issue
     predicted = mwp_cwp.predict(
         gpu, examples.kernel(1.0, period - 1.0), examples.launch(float(case["warps"]))
     )
@@ -146,7 +146,7 @@ def section_3_2() -> list[Row]:
 
 
 def table_5() -> list[Row]:
-    """Compute the arithmetic intensity of the Merge benchmarks; of a range, that of its first end."""
+    """Compute the arithmetic intensity of the Merge benchmarks; of a range, its first end."""
     return [
         Row(
             "Table 5",

@@ -1,4 +1,4 @@
-"""Kothapalli et al., HiPC 2009. No figure but those of its text can be read; its histogram has none there."""
+"""Kothapalli et al., HiPC 2009: the numbers of its text. Its histogram is only a figure."""
 
 import math
 
@@ -9,7 +9,7 @@ TITLE = "Kothapalli et al. 2009"
 
 
 def costs() -> list[Row]:
-    """Compute what instructions cost (Sec. 3)."""
+    """Compute costs of instructions (Sec. 3)."""
     printed = text("kothapalli")
     return [
         Row(

@@ -1,7 +1,7 @@
-"""Lemeire, Cornelis & Konstantinidis (Pipeline model), with what it says of GPUMech.
+"""Lemeire, Cornelis & Konstantinidis (Pipeline model), with its account of GPUMech.
 
-What it measured cannot be made again without its GPUs: Tables 8 and 10 to 12 but for their averages. Figures
-12, 13 and 16 are simulated by scripts/studies/pipeline_experiments.py.
+Its measurements need its GPUs: of Tables 8 and 10 to 12 only averages are computed. Figures 12, 13 and 16 are
+simulated by scripts/studies/pipeline_experiments.py.
 """
 
 from typing import Any
@@ -90,13 +90,13 @@ def figure_5() -> list[Row]:
 def figure_6() -> list[Row]:
     """Compute one load behind computation, by Volkov and by WFG as published, which falls or soars.
 
-    The paper prints Volkov's cycles; of WFG it prints Eq. L40 only, which is evaluated here.
+    The paper prints Volkov's cycles, and for WFG only Eq. L40, which is evaluated here.
     """
     rows = []
     for latency, mem_latency in text("lemeire")["figure_6"]:
         gpu = examples.gpu(latency=examples.per_class(fp32=latency / 4, dram=float(mem_latency)))
         kernel = examples.kernel(1.0, 4.0)
-        for warps in (1.0, 1.5):  # fewer than would hide it
+        for warps in (1.0, 1.5):  # too few to hide it
             launch = examples.launch(warps)
             what = f"{latency} and {mem_latency} cycles, {warps:g} warps"
             eq_40 = latency + mem_latency * warps - (warps - 1) * latency / 2
@@ -129,7 +129,7 @@ def figure_8() -> list[Row]:
 def equations_43_to_45() -> list[Row]:
     """Compute the instruction mix of Fig. 12 by `volkov` at full occupancy: first operations a cycle.
 
-    The paper prints the equations only: its numbers here are those equations, evaluated.
+    The paper prints only the equations, which are evaluated here.
 
     **Known error:** Eqs. L44 and L45 are printed with 1 / λ2 for β / λ2.
     """
@@ -165,7 +165,7 @@ def table_4() -> list[Row]:
 
 
 def table_5() -> list[Row]:
-    """Look up λ and Λ of the instructions that take one pipe in the GPU files."""
+    """Look up λ and Λ of single-pipe instructions in the GPU files."""
     rows = []
     for row in table("lemeire_table_5"):
         pipe = INSTRUCTIONS.get(row["instruction"])
@@ -200,7 +200,7 @@ def table_6() -> list[Row]:
 
 
 def table_7() -> list[Row]:
-    """Compare the aspects that models take into account with what ours declare."""
+    """Compare the aspects in the table with those that our models declare."""
     rows = []
     for name in MODELS:
         about = module(name).ABOUT
@@ -213,7 +213,7 @@ def table_7() -> list[Row]:
 
 
 def tables_10_to_12() -> list[Row]:
-    """Average the 14 kernels from the cells as printed, and compute what the text makes of these."""
+    """Average the 14 kernels from the printed cells, and compute the text's numbers from these."""
     rows, averages = [], {}
     for number in (10, 11, 12):
         *kernels, printed = table(f"lemeire_table_{number}")

@@ -1,4 +1,4 @@
-"""Reads what the papers print, and says how a number of ours compares with one of theirs."""
+"""Printed numbers of the papers, and their comparison with ours."""
 
 import csv
 import tomllib
@@ -12,13 +12,13 @@ from dse.errors import DseError
 
 Kind = Literal["model", "equation", "look-up", "declared", "arithmetic"]
 
-# How ours comes about, what tells most of `dse` first.
+# Origin of our number; the strongest evidence for `dse` first.
 KINDS: dict[Kind, str] = {
-    "model": "a model, the simulator or the occupancy works it out from what the paper gives",
-    "equation": "so too, but the paper prints no number: in its column stands its equation, evaluated by us",
-    "look-up": "a fact of our GPUs or models, often taken from this very table, or a product of such facts",
-    "declared": "what our model declares of itself",
-    "arithmetic": "computed from other numbers that the paper prints: no model runs",
+    "model": "computed by a model, the simulator or the occupancy from the paper's inputs",
+    "equation": "as above, compared with the paper's equation, evaluated by us, since it prints no number",
+    "look-up": "a fact of our GPUs or models, often from this very table, or a product of such facts",
+    "declared": "a declaration of our model",
+    "arithmetic": "computed from other printed numbers, without a model",
 }
 
 _DATA = files("dse.reproduce") / "data"
@@ -26,7 +26,7 @@ _DATA = files("dse.reproduce") / "data"
 
 @cache
 def table(name: str) -> list[dict[str, str]]:
-    """Read a table as printed; its lines that start with # say where it is from."""
+    """Read a table as printed; lines that start with # state its source."""
     lines = (_DATA / f"{name}.csv").read_text(encoding="utf-8").splitlines()
     return list(csv.DictReader(line for line in lines if not line.startswith("#")))
 
@@ -39,15 +39,15 @@ def text(paper: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Reason:
-    """Reason of a difference, with the value of ours that it explains, and no other."""
+    """Reason of a difference, with the only value of ours that it explains."""
 
-    ours: str  # to the digit that is checked
+    ours: str  # with the digits to check
     why: str
 
 
 @cache
 def reasons(paper: str) -> dict[tuple[str, str], Reason]:
-    """Read the reasons of a paper's rows, by table and row. DseError where a row has two."""
+    """Read the reasons of a paper's rows, by table and row. DseError if a row has two."""
     by_case: dict[tuple[str, str], Reason] = {}
     for line in table("differences"):
         if line["paper"] == paper:
@@ -59,7 +59,7 @@ def reasons(paper: str) -> dict[tuple[str, str], Reason]:
 
 
 def rounds_to(value: float | str, printed: str) -> bool:
-    """Whether a value, rounded to as many places as `printed` has, is `printed`; words have to be equal."""
+    """Whether a value, rounded to the places of `printed`, equals it; words have to be equal."""
     if isinstance(value, str):
         return value == printed
     places = len(printed.partition(".")[2])
@@ -75,11 +75,11 @@ class Row:
     paper: str  # as printed
     ours: float | str
     kind: Kind
-    reason: Reason | None = None  # they differ
+    reason: Reason | None = None  # of a difference
 
     @property
     def agrees(self) -> bool:
-        """Whether ours, rounded as the paper's is, is the paper's."""
+        """Whether ours, rounded like the paper's, equals it."""
         return rounds_to(self.ours, self.paper)
 
     @property
@@ -91,12 +91,12 @@ class Row:
 
     @property
     def explained(self) -> bool:
-        """Whether a reason says why ours differs, and ours is what that reason says it is."""
+        """Whether ours differs for a reason, and has the value that the reason states."""
         return not self.agrees and self.reason is not None and rounds_to(self.ours, self.reason.ours)
 
     @property
     def problem(self) -> str | None:
-        """Tell what is wrong: a difference without a reason of its own, or a reason that does not apply."""
+        """The problem, if any: a difference without a reason, or a reason that does not apply."""
         if self.agrees:
             return self.reason and f"found the paper's {self.paper}, but a reason for {self.reason.ours}"
         if self.explained:
@@ -106,7 +106,7 @@ class Row:
 
 
 def cells(row: Row) -> dict[str, Any]:
-    """Give a row as commands and pages show it."""
+    """Return a row as commands and pages show it."""
     return {
         "table": row.table,
         "what": row.what,
@@ -120,17 +120,17 @@ def cells(row: Row) -> dict[str, Any]:
 
 
 def sums(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """Count the rows of each kind: all, rows that agree, that differ with a reason, and the others."""
+    """Count the rows of each kind: all, agreeing, differing with a reason, and others."""
     rows = list(rows)
     return [
         {
             "kind": kind,
-            "numbers": len(some),
-            "agree": sum(row.agrees for row in some),
-            "differ_with_reason": sum(row.explained for row in some),
-            "differ_without": sum(not (row.agrees or row.explained) for row in some),
+            "numbers": len(of_kind),
+            "agree": sum(row.agrees for row in of_kind),
+            "differ_with_reason": sum(row.explained for row in of_kind),
+            "differ_without": sum(not (row.agrees or row.explained) for row in of_kind),
             "meaning": meaning,
         }
         for kind, meaning in KINDS.items()
-        if (some := [row for row in rows if row.kind == kind])
+        if (of_kind := [row for row in rows if row.kind == kind])
     ]

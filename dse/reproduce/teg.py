@@ -9,7 +9,7 @@ from dse.simulator.case import trace_text
 from dse.simulator.case.trace import Trace
 from dse.simulator.teg import GT200
 
-KERNELS = {  # of its Tables 2 to 5, and which effects count
+KERNELS = {  # of its Tables 2 to 5, with the effects in force
     2: ("matmul_abt", teg.Effects()),
     3: ("matmul_abt", teg.Effects.without("conflicts")),
     4: ("hopping_aos", teg.Effects()),
@@ -40,13 +40,12 @@ def table_1() -> list[Row]:
 
 
 def section_3() -> list[Row]:
-    """Compute what the text derives from its measurements."""
+    """Compute the numbers that the text derives from its measurements."""
     printed = text("teg")
     fadd = printed["fadd"]
     latency = (fadd["cycles"] - fadd["overhead"] - fadd["issue"]) / (fadd["instructions"] - 1)
-    flops = (
-        GT200.tpcs * GT200.sms * 8 * 3 * GT200.clock / 1e9
-    )  # eight SPs: a multiply-add and a multiplication
+    # Eight SPs, each with a multiply-add and a multiplication.
+    flops = GT200.tpcs * GT200.sms * 8 * 3 * GT200.clock / 1e9
     return [
         Row(
             "Sec. 3.2.1",
@@ -74,7 +73,7 @@ def section_3() -> list[Row]:
 
 
 def tables_2_to_5() -> list[Row]:
-    """Compute the errors of its predictions, relative to these and not to what was measured, as it does."""
+    """Compute the errors of its predictions, relative to the predictions as in the paper."""
     return [
         Row(
             f"Table {number}",
@@ -89,7 +88,7 @@ def tables_2_to_5() -> list[Row]:
 
 
 def predictions() -> list[Row]:
-    """Simulate the launches of Tables 2 to 5, by traces that are reconstructed: the paper prints no code."""
+    """Simulate the launches of Tables 2 to 5 by reconstructed traces, since the paper prints no code."""
     printed = [(number, row) for number in KERNELS for row in table(f"teg_table_{number}")]
     cycles = simulate([_case(number, int(row["warps"])) for number, row in printed]).makespan
     return [

@@ -1,4 +1,4 @@
-"""The Pipeline simulator: exact makespans, which no closed form gives, of whole batches of configurations."""
+"""The Pipeline simulator: exact makespans of whole batches of configurations."""
 
 from dse.simulator.case.program import Case, Loop, Program, read_case
 from dse.simulator.result.gradient import Terms, makespans

@@ -1,8 +1,8 @@
 """The Pipeline simulator between arrays of JAX: launches of one GPU in, cycles and their derivatives out.
 
-The simulator runs on the host. What goes into it, the parts of an average warp, is a differentiable function
-of the GPU; what comes out has exact derivatives by those parts (`dse.simulator.pipeline.with_slopes`). Where
-a change of the GPU cuts the warp into other runs, times jump, and a derivative is of one side.
+The simulator runs on the host. Its input, the parts of an average warp, is a differentiable function of the
+GPU; its output has exact derivatives by those parts (`dse.simulator.pipeline.with_slopes`). Where a change of
+the GPU changes the runs of the warp, times jump, and derivatives are one-sided.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def predict(
     """
     shapes = (np.shape(x) for x in jax.tree.leaves((kernel, launch)))
     count = np.broadcast_shapes((1,), *shapes)[-1]
-    # Few lengths, so that few are compiled.
+    # Padded to a power of two, so that few lengths are compiled.
     index = np.minimum(np.arange(1 << (count - 1).bit_length()), count - 1)
 
     def padded(x: Any) -> np.ndarray:
@@ -68,7 +68,7 @@ def seconds(gpu: Gpu, kernel: Kernel, launch: Launch, settings: Settings) -> Arr
 
 def _cycles(structure: Any, launch: Launch, settings: Settings, parts: tuple[Array, ...]) -> Array:
     count = len(parts[0])
-    # A callback runs in a thread of its own, where JAX has no float64: each number goes as two of float32.
+    # A callback runs in another thread, where JAX has no float64: a number is passed as two of float32.
     shape = jax.ShapeDtypeStruct((2, 1 + len(parts), count), jnp.float32)
 
     def simulated(launch: Launch, *parts: np.ndarray) -> np.ndarray:
@@ -79,7 +79,7 @@ def _cycles(structure: Any, launch: Launch, settings: Settings, parts: tuple[Arr
         return np.stack([results, results - results.astype(np.float32)]).astype(np.float32)
 
     def run(parts: tuple[Array, ...]) -> Array:
-        """Cycles, and below them their derivative by each part."""
+        """Cycles, then their derivative by each part."""
         return jnp.sum(
             jax.pure_callback(simulated, shape, launch, *parts, vmap_method="sequential").astype(float), 0
         )

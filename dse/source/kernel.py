@@ -19,10 +19,6 @@ from dse.kernels.counts import Alias, Counted, Estimates, KnownBatch, Number, si
 from dse.kernels.description import Description, evaluated_names
 from dse.source.cache import Cache
 from dse.source.contract import Failure, Source
-from dse.source.estimate.active_sampling import choose
-from dse.source.estimate.estimate import estimate
-from dse.source.estimate.features import known
-from dse.source.estimate.partition import FEWEST
 from dse.source.launches import check_threads, configurations
 from dse.source.machine.blocks import TOLERANCE
 from dse.source.nvidia.source import CUDA
@@ -164,6 +160,11 @@ class SourceKernel:
         progress: Progress,
     ) -> Counted:
         """Compile `compiled` configurations, chosen so that they tell most of the others; estimate these."""
+        from dse.source.estimate.active_sampling import choose  # imports SciPy: a third of a second
+        from dse.source.estimate.estimate import estimate
+        from dse.source.estimate.features import known
+        from dse.source.estimate.partition import FEWEST
+
         sizes = sizes_of(self, problem)
         wanted = configurations(self.description, parameters, sizes, gpu)
         if compiled < FEWEST:

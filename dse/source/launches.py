@@ -76,9 +76,9 @@ def unstated(kernel: str, names: Sequence[str], places: Iterable[int | None]) ->
     )
 
 
-def no_contents(kernel: str, name: str, does: str) -> str:
-    """Say that a launch depends on an array whose contents are not stated."""
-    how = f"{name}=SIZE:int32:VALUES, an expression of index and random (given.arguments)"
+def no_contents(kernel: str, name: str, does: str, kind: str = "int32") -> str:
+    """Say that a launch depends on an array, of elements of a `kind`, whose contents are not stated."""
+    how = f"{name}=SIZE:{kind}:VALUES, an expression of index and random (given.arguments)"
     return f"{kernel}: {name}: found no contents of the array, which {does}, expected {how}"
 
 

@@ -21,7 +21,7 @@ def parser(document: str | None) -> argparse.ArgumentParser:
 
 
 def pin(core: int | None = None) -> int:
-    """Keep this thread on one core, the first it may use by default; to be called before JAX counts cores."""
+    """Keep this thread on one core, the first it may use by default; call it before JAX counts cores."""
     cores = usable_cores()
     core = cores[0] if core is None else core
     if hasattr(os, "sched_setaffinity"):
@@ -44,7 +44,7 @@ def timed(work: Callable[[], Any], clock: Callable[[], float] = time.process_tim
 
 
 def rates(work: Callable[[], Any], amount: float, repeats: int = 1) -> dict[str, list[float]]:
-    """Return the amounts a second of repeated calls: `wall`, by the clock, and `cpu`, by CPU time."""
+    """Return the amounts a second of repeated calls, by wall time (`wall`) and by CPU time (`cpu`)."""
     rounds: dict[str, list[float]] = {"wall": [], "cpu": []}
     for _ in range(repeats):
         wall, (cpu, _) = timed(lambda: timed(work), time.perf_counter)
@@ -54,7 +54,7 @@ def rates(work: Callable[[], Any], amount: float, repeats: int = 1) -> dict[str,
 
 
 def machine() -> dict[str, Any]:
-    """Describe what a benchmark runs on: `cpu`, `cores`, `load_1_min`."""
+    """Describe the machine: `cpu`, `cores`, `load_1_min`."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         name = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
@@ -69,6 +69,6 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 def in_process(script: str, *arguments: str) -> Any:
-    """Run a script in a process of its own, and return the JSON that it prints."""
+    """Run a script in another process, and return the JSON that it prints."""
     command = [sys.executable, script, *arguments]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)

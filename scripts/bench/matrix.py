@@ -1,12 +1,12 @@
-"""How many times of matrix kernels the closed form predicts a second: `bench/matrix.py [--json]`.
+"""Speed of the closed form of matrix kernels: `bench/matrix.py [--json]`.
 
-A point is one (GPU, case, configuration); `dse.explore.matrix.rank.predict` is given all of them at once.
-`cold` is the first call of the process, which compiles. Each warm call is asked for cases that it has not
-seen: batch sizes and layers change from call to call. `dense` are plain products of bf16, `experts` the first
-product of layers of experts with block-scaled fp8, whose tiles are expected over random experts.
+A point is one (GPU, case, configuration); `dse.explore.matrix.rank.predict` evaluates all of them at once.
+`cold` is the first call of the process, which compiles. Each warm call has new cases: batch sizes and layers
+change from call to call. `dense` are plain products of bf16, `experts` the first product of layers of experts
+with block-scaled fp8, with expected tiles over random experts.
 
-By the clock on the wall, and by CPU time of all cores, which other work on the machine changes less. The
-median of the calls is reported, and the slowest and fastest beside it.
+Rates are by wall time, and by CPU time of all cores, which other work on the machine affects less: the median
+of the calls, the slowest and the fastest.
 """
 
 import json
@@ -42,13 +42,13 @@ QUICK = Size(("a100", "h200"), (1, 64), (1024,), "w8a8")
 
 
 def dense(call: int, size: Size) -> list[Product]:
-    """Products of six batch sizes and six matrices, others for each call."""
+    """Products of six batch sizes and six matrices, different in each call."""
     depth = 4096 + 64 * call
     return [Product(tokens + call, columns, depth) for tokens in size.tokens for columns in size.layers]
 
 
 def experts(call: int, size: Size) -> list[Product]:
-    """First products of layers of experts, as many."""
+    """As many first products of layers of experts."""
     layers = [(tokens + call, hidden) for tokens in size.tokens for hidden in size.layers]
     return [experts_layer(tokens, 128, 8, hidden, 1024, "fp8_w8a8_block")[0] for tokens, hidden in layers]
 
@@ -57,7 +57,7 @@ CASES = {"dense": dense, "experts": experts}
 
 
 def measure(kind: str, calls: int, size: Size) -> dict[str, Any]:
-    """Points a second of a cold call, and of `calls` warm ones."""
+    """Measure a cold call, and `calls` warm ones."""
     files, table = [gpus.load(name) for name in size.gpus], space(size.configurations)
     rates: list[float] = []
     by_cpu: list[float] = []
@@ -65,9 +65,9 @@ def measure(kind: str, calls: int, size: Size) -> dict[str, Any]:
     for call in range(calls + 1):
         products = CASES[kind](call, size)
         points = len(files) * len(products) * len(table)
-        found = front.rates(lambda products=products: predict(files, products, table), points)
-        rates += found["wall"]
-        by_cpu += found["cpu"]
+        measured = front.rates(lambda products=products: predict(files, products, table), points)
+        rates += measured["wall"]
+        by_cpu += measured["cpu"]
     return {
         "cases": kind,
         "points": points,
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and print a table or JSON."""
     parser = front.parser(__doc__)
     parser.add_argument("--calls", type=int, default=7, help="warm ones of each kind")
-    parser.add_argument("--quick", action="store_true", help="few points: rates say little")
+    parser.add_argument("--quick", action="store_true", help="few points: rates are not meaningful")
     options = parser.parse_args(arguments)
     if options.calls < 1:
         parser.error(f"--calls: found {options.calls}, expected at least 1")

@@ -1,17 +1,18 @@
-"""What sweeps of up to 10^9 configurations take: rate, memory, cost for each axis, and what survives a kill.
+"""Rate, memory, cost of each axis and resumption of sweeps of up to 10^9 configurations.
 
     python scripts/bench/scale.py [--scale 0.1] [--only grid rows kill axes source] [--json]
 
 - `grid`: the 100 fastest of each GPU and size over 10^9 configurations of a made-up kernel (10 GPUs x 6 sizes
   x 2^24 launches) by the four models of `sweep.py`, in turn with its grids, by CPU time.
 - `rows`: 10^7 rows of valid configurations into one Parquet file, which three libraries then read.
-- `kill`: a sweep of 10^8 configurations killed three times by SIGKILL and started again, and one left alone.
-- `axes`: how CPU time grows with GPUs, kernels, sizes and models, and what a second call compiles.
-- `source`: a ranking of 2,000 configurations of `stencil2d` by what its source does, in processes of this
-  machine and on 4 workers of Dask; each compiles and executes all of them, nothing is kept from before.
+- `kill`: a sweep of 10^8 configurations killed three times by SIGKILL and restarted, and an undisturbed one.
+- `axes`: growth of CPU time with GPUs, kernels, sizes and models, and compilations of a second call.
+- `source`: a ranking of 2,000 configurations of `stencil2d` from source, in processes of this machine and on
+4
+  workers of Dask, each from an empty cache.
 
-Each part runs in a process of its own, whose peak memory is reported. `--scale` makes them smaller.
-Rates are by CPU time of the process, as other work on the machine slows the clock on the wall but not that.
+Each part runs in another process, whose peak memory is reported. `--scale` makes them smaller.
+Rates are by CPU time of the process, which other work on the machine does not affect.
 """
 
 import argparse
@@ -38,12 +39,9 @@ GPUS, SIZES, BEST = 10, 6, 100
 ROWS = 10_000_000
 KILLED = 100_000_000
 FROM_SOURCE, WORKERS = 2_000, 4
-STENCILS = {
-    "block_x": [*range(16, 257, 16)],
-    "block_y": [*range(1, 33)],
-    "rows": [*range(1, 17)],
-}  # 5,556 valid
-POINTS = 12  # sizes of each sweep along the other axes
+# 5,556 valid configurations
+STENCILS = {"block_x": [*range(16, 257, 16)], "block_y": [*range(1, 33)], "rows": [*range(1, 17)]}
+POINTS = 12  # sizes in sweeps along the other axes
 TIMES = (1, 2, 4)
 
 KERNEL = """
@@ -111,7 +109,7 @@ def made_up(folder: Path) -> Path:
 
 
 def gpu_names(count: int) -> list[str]:
-    """This many GPUs of the catalogue, from all of its parts."""
+    """Return `count` GPUs, spread over the catalogue."""
     from dse.hardware import gpus
 
     names = gpus.names()
@@ -119,12 +117,12 @@ def gpu_names(count: int) -> list[str]:
 
 
 def peak() -> float:
-    """The most memory that this process has held, in GB."""
+    """Return the peak memory of this process, in GB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 
 
 def rate(run: Any, configurations: int) -> dict[str, float]:
-    """Configurations a second, by CPU time and by the clock on the wall."""
+    """Measure configurations a second, by CPU time and by wall time."""
     return {clock: value for clock, [value] in front.rates(run, configurations).items()}
 
 
@@ -145,7 +143,7 @@ def grid(scale: float, repeats: int) -> dict[str, Any]:
         assert len(rows) == BEST * GPUS * len(sizes) * len(MODELS)
 
     ours()
-    held = peak()  # what follows holds more
+    memory_gb = peak()  # before the other grids are made
     rates: dict[str, list[dict[str, float]]] = {"sweep": []}
     import sweep as sweep_script
 
@@ -160,42 +158,42 @@ def grid(scale: float, repeats: int) -> dict[str, Any]:
         for name, other in others.items():
             rates[name].append(rate(other, int(np.prod(sweep_script.FULL))))
     medians = {
-        name: {by: median(x[by] for x in each) for by in ("cpu", "wall")} for name, each in rates.items()
+        name: {by: median(x[by] for x in rounds) for by in ("cpu", "wall")} for name, rounds in rates.items()
     }
     ratios = {name: medians["sweep"]["cpu"] / medians[name]["cpu"] for name in others}
-    return {"configurations": count, "peak_gb": held, "rates_per_s": medians, "ratio_cpu": ratios}
+    return {"configurations": count, "peak_gb": memory_gb, "rates_per_s": medians, "ratio_cpu": ratios}
 
 
 def rows(scale: float, repeats: int) -> dict[str, Any]:
     """Write rows of valid configurations of gemm and read them."""
     import dse
 
-    wanted = int(ROWS * scale)
+    goal = int(ROWS * scale)
     every = len(dse.kernel("gemm").space.indices({"m": 1024, "n": 1024, "k": 1024}))
-    sizes = {"m": [1024 + 128 * i for i in range(max(1, -(-wanted // (every * GPUS))))]}
+    sizes = {"m": [1024 + 128 * i for i in range(max(1, -(-goal // (every * GPUS))))]}
     swept = dse.sweep("gemm", gpu_names(GPUS), "phase", sizes).filtered("possible")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rows.parquet"
         cpu, count = front.timed(lambda: swept.to_parquet(out))
-        held = peak()
+        memory_gb = peak()
         code = "import {0}; print({1})"
         reads = {
             "pandas": "len(pandas.read_parquet({out!r}, columns=['time_s']))",
             "duckdb": "duckdb.sql('select count(*) from ' + repr({out!r})).fetchall()[0][0]",
             "polars": "polars.scan_parquet({out!r}).select('time_s').collect().height",
         }
-        read = {}
+        counts = {}
         for name, expression in reads.items():
             command = [sys.executable, "-c", code.format(name, expression.format(out=str(out)))]
-            read[name] = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            counts[name] = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         size = out.stat().st_size
     return {
         "rows": count,
-        "peak_gb": held,
+        "peak_gb": memory_gb,
         "cpu_s": cpu,
         "rows_per_s": count / cpu,
         "bytes": size,
-        "read": read,
+        "read": counts,
     }
 
 
@@ -208,9 +206,9 @@ def kill(scale: float, repeats: int) -> dict[str, Any]:
     ask = [sys.executable, "-m", "dse.cli.entry", "sweep", "gemm", "-g", "a100", "-g", "rtx-3090"]
     ask += ["--set", f"m={sizes}", "--top", "10", "--per", "gpu,size", "-o"]
     with tempfile.TemporaryDirectory() as folder:
-        whole, out = Path(folder) / "whole.parquet", Path(folder) / "out.parquet"
+        undisturbed_file, out = Path(folder) / "whole.parquet", Path(folder) / "out.parquet"
         start = time.perf_counter()
-        subprocess.run([*ask, str(whole)], check=True)
+        subprocess.run([*ask, str(undisturbed_file)], check=True)
         undisturbed = time.perf_counter() - start
         state, kills = Path(folder) / "out.parquet.parts" / "state.npz", 0
         for _ in range(3):
@@ -223,13 +221,13 @@ def kill(scale: float, repeats: int) -> dict[str, Any]:
                 os.kill(running.pid, signal.SIGKILL)
             running.wait()
         subprocess.run([*ask, str(out)], check=True)
-        same = whole.read_bytes() == out.read_bytes()
+        same = undisturbed_file.read_bytes() == out.read_bytes()
     count = every * 2 * len(sizes.split(","))
     return {"configurations": count, "kills": kills, "same_bytes": same, "undisturbed_s": undisturbed}
 
 
 def axes(scale: float, repeats: int) -> dict[str, Any]:
-    """CPU time of 1, 2 and 4 times as many of each axis, as a ratio; and compilations of a second call."""
+    """Measure ratios of CPU time for 1, 2 and 4 times each axis, and compilations of a second call."""
     import dse
     from dse.models import CLOSED_FORMS
 
@@ -237,25 +235,27 @@ def axes(scale: float, repeats: int) -> dict[str, Any]:
 
     def swept(gpus: int = 1, kernels: int = 1, sizes: int = 1, models: int = 1) -> Any:
         values = {"image_width": [1024 + 64 * i for i in range(sizes * points)]}
-        given: Any = [dse.kernel("convolution")] * kernels
-        return dse.sweep(given, gpu_names(8)[: 2 * gpus], CLOSED_FORMS[:models], values)
+        copies: Any = [dse.kernel("convolution")] * kernels
+        return dse.sweep(copies, gpu_names(8)[: 2 * gpus], CLOSED_FORMS[:models], values)
 
     def seconds(sweep: Any) -> float:
         return front.timed(lambda: sweep.top(10, ["gpu", "size"]))[0]
 
     table: dict[str, dict[str, float]] = {}
     for axis in ("gpus", "kernels", "sizes", "models"):
-        taken = {}
-        for many in TIMES:
-            sweep = swept(**{axis: many})
+        durations = {}
+        for times in TIMES:
+            sweep = swept(**{axis: times})
             seconds(sweep)  # compiles
-            taken[many] = median(seconds(sweep) for _ in range(repeats))
-        table[axis] = {f"x{many}": taken[many] / taken[1] for many in TIMES} | {"cpu_s": taken[1]}
+            durations[times] = median(seconds(sweep) for _ in range(repeats))
+        table[axis] = {f"x{times}": durations[times] / durations[1] for times in TIMES} | {
+            "cpu_s": durations[1]
+        }
     return {"ratio": table, "traces_of_second_call": traces(swept(), swept())}
 
 
 def traces(first: Any, second: Any) -> int:
-    """How many functions are traced again by a second sweep of the same shape."""
+    """Count the functions that a second sweep of the same shape traces again."""
     import jax
 
     first.top(10, ["gpu", "size"])
@@ -273,7 +273,7 @@ def traces(first: Any, second: Any) -> int:
 def source(scale: float, repeats: int) -> dict[str, Any]:
     """Rank configurations from source, local and by Dask, each from an empty cache; compare the rows."""
     import dse
-    from dse.core.cluster import used
+    from dse.core.cluster import executing_on
     from dse.evaluate.rank import rank
     from dse.hardware import gpus
     from dse.models import DEFAULT
@@ -281,35 +281,35 @@ def source(scale: float, repeats: int) -> dict[str, Any]:
 
     described: Any = dse.kernel("stencil2d")
     kernel = SourceKernel(replace(described, space=described.space.with_values(STENCILS)))
-    gpu, wanted = gpus.load("a100-pcie-40gb"), max(WORKERS, round(FROM_SOURCE * scale))
-    told, taken = {}, {}
+    gpu, number = gpus.load("a100-pcie-40gb"), max(WORKERS, round(FROM_SOURCE * scale))
+    texts, durations = {}, {}
     for name, workers in (("local", None), ("dask", WORKERS)):
         with tempfile.TemporaryDirectory() as folder:
             os.environ["DSE_CACHE"] = folder  # of this process and its children
             start = time.perf_counter()
-            with used(workers):
-                ranking = rank(kernel, gpu.gpu, [DEFAULT], sample=wanted, gpu_name=gpu.name)
-            taken[name] = time.perf_counter() - start
-            told[name] = json.dumps(ranking.rows())
-    found = json.loads(told["local"])
+            with executing_on(workers):
+                ranking = rank(kernel, gpu.gpu, [DEFAULT], sample=number, gpu_name=gpu.name)
+            durations[name] = time.perf_counter() - start
+            texts[name] = json.dumps(ranking.rows())
+    rows_of_ranking = json.loads(texts["local"])
     return {
-        "rows": len(found),
-        "different_times": len({row["time_s"] for row in found}),
-        "same_bytes": told["local"] == told["dask"],
-        "wall_s": taken,
+        "rows": len(rows_of_ranking),
+        "different_times": len({row["time_s"] for row in rows_of_ranking}),
+        "same_bytes": texts["local"] == texts["dask"],
+        "wall_s": durations,
     }
 
 
 def in_process(part: str, options: argparse.Namespace) -> dict[str, Any]:
-    """One part in a process of its own."""
+    """Run one part in another process."""
     arguments = ("--part", part, "--scale", str(options.scale), "--repeats", str(options.repeats))
     return front.in_process(__file__, *arguments)
 
 
-def lines(part: str, found: dict[str, Any], level: int = 0) -> Iterator[str]:
-    """The findings of one part, a line each."""
+def lines(part: str, findings: dict[str, Any], level: int = 0) -> Iterator[str]:
+    """Yield the findings of one part, a line each."""
     yield f"{'  ' * level}{part}:"
-    for name, value in found.items():
+    for name, value in findings.items():
         if isinstance(value, dict):
             yield from lines(name, value, level + 1)
         else:
@@ -332,7 +332,7 @@ def main() -> int:
     if options.json:
         print(json.dumps(report))
     else:
-        print("\n".join(line for part, found in report.items() for line in lines(part, found)))
+        print("\n".join(line for part, findings in report.items() for line in lines(part, findings)))
     return 0
 
 

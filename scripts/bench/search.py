@@ -1,9 +1,9 @@
-"""How near searches come to the optimum of large spaces: `bench/search.py [--sampler tpe] [--seeds 5]`.
+"""Distance of searches from the optimum of large spaces: `bench/search.py [--sampler tpe] [--seeds 5]`.
 
-Kernels with longer lists of values: 10 to 64 million configurations, of gemm few of which fulfil the
-constraints. The optimum by the model comes from a sweep that looks at all of them. Each search is a study of
-Optuna in memory. Printed on the way: how far its best is above the optimum, and the share of its time that
-Optuna takes; mean and worst of all seeds. Gaussian processes need torch.
+Kernels with longer lists of values: 10 to 64 million configurations, of which few of gemm's fulfil the
+constraints. A sweep finds the model's optimum. Each search is a study of Optuna in memory. Printed are the
+excess of its best over the optimum, and Optuna's share of the time; mean and worst of all seeds. Gaussian
+processes need torch.
 """
 
 import json
@@ -24,7 +24,7 @@ from dse.models import get
 from dse.report.show import progress, show
 
 GPU, MODEL = "rtx-a4000", "phase"
-MARKS = (100, 200, 500, 1_000, 2_000)  # trials after which the best is noted
+MARKS = (100, 200, 500, 1_000, 2_000)  # trials after which the best is recorded
 SPACES: Mapping[str, Mapping[str, Any]] = {
     "gemm": {
         **{name: {"powers_of_two": [4, 64]} for name in ("MDIMC", "NDIMC", "MDIMA", "NDIMB")},
@@ -54,38 +54,38 @@ def large(name: str) -> Description:
     return replace(kernel, space=kernel.space.with_values(SPACES[name]))
 
 
-def searched(kernel: Description, chosen: str, trials: int, best: float, seed: int) -> list[dict[str, Any]]:
-    """Search once: a row at each mark."""
+def searched(kernel: Description, sampler: str, trials: int, best: float, seed: int) -> list[dict[str, Any]]:
+    """Search once, with a row at each mark."""
     file = gpus.load(GPU)
     variants = study.variants([(kernel, kernel.sizes())])
-    found = study.start(variants, file.name, MODEL, ("time",), chosen, seed=seed, trials=trials)
+    search = study.start(variants, file.name, MODEL, ("time",), sampler, seed=seed, trials=trials)
     rows, began = [], time.process_time()
-    with progress(chosen, trials) as advance:
+    with progress(sampler, trials) as advance:
         for mark in (*(mark for mark in MARKS if mark < trials), trials):
-            study.run(found, file.gpu, MODEL, mark)
+            study.run(search, file.gpu, MODEL, mark)
             advance(mark - (rows[-1]["trials"] if rows else 0))
-            reached = (found.best or {"time_s": float("inf")})["time_s"]
-            total = found.shares.model + found.shares.optuna
+            reached = (search.best or {"time_s": float("inf")})["time_s"]
+            total = search.shares.model + search.shares.optuna
             rows.append(
-                {"kernel": kernel.name, "sampler": chosen, "seed": seed, "trials": mark, "time_s": reached}
+                {"kernel": kernel.name, "sampler": sampler, "seed": seed, "trials": mark, "time_s": reached}
                 | {"above_optimum_percent": 100 * (reached / best - 1)}
-                | {"optuna_percent": 100 * found.shares.optuna / total, "cpu_s": time.process_time() - began}
+                | {"optuna_percent": 100 * search.shares.optuna / total, "cpu_s": time.process_time() - began}
             )
     return rows
 
 
 def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The mean and the worst of all seeds, at each mark."""
+    """Compute the mean and the worst of all seeds, at each mark."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["kernel"], row["sampler"], row["trials"]), []).append(row)
     table = []
-    for (kernel, chosen, trials), same in groups.items():
-        above = [row["above_optimum_percent"] for row in same]
+    for (kernel, sampler, trials), group in groups.items():
+        above = [row["above_optimum_percent"] for row in group]
         table.append(
-            {"kernel": kernel, "sampler": chosen, "trials": trials, "seeds": len(same)}
-            | {"mean_above_percent": sum(above) / len(same), "worst_above_percent": max(above)}
-            | {name: sum(row[name] for row in same) / len(same) for name in ("optuna_percent", "cpu_s")}
+            {"kernel": kernel, "sampler": sampler, "trials": trials, "seeds": len(group)}
+            | {"mean_above_percent": sum(above) / len(group), "worst_above_percent": max(above)}
+            | {name: sum(row[name] for row in group) / len(group) for name in ("optuna_percent", "cpu_s")}
         )
     return table
 
@@ -105,9 +105,9 @@ def main() -> None:
         heads.append({"kernel": name, "configurations": kernel.space.size, "optimum_s": best["time_s"]})
         rows += [
             row
-            for chosen in options.sampler or ["tpe"]
+            for sampler in options.sampler or ["tpe"]
             for seed in range(options.seeds)
-            for row in searched(kernel, chosen, options.trials, best["time_s"], seed)
+            for row in searched(kernel, sampler, options.trials, best["time_s"], seed)
         ]
     if options.json:
         print(json.dumps({"spaces": heads, "searches": rows, "summary": summary(rows)}))

@@ -1,22 +1,22 @@
-"""Entries a second of the simulator on one core, beside another simulator if one is at hand.
+"""Entries a second of the simulator on one core, optionally compared with another simulator.
 
     python scripts/bench/simulate.py [--quick] [--json] [--only NAME,...] [--beside COMMAND] [--threads 2]
     python scripts/bench/simulate.py --export FOLDER | --memory CASES
 
-Batches as in the design notes: instructions of two subsystems (one in six enters the slow one), each with up
-to two predecessors among the eight before it; `all on` has four subsystems, an issue limit, a limit in
-flight, a same-warp interval, barriers, and two rounds of two groups; loops have 8 to 24 instructions, 1,000
-trips, and 4 or 16 warps, with steady states skipped (an entry counts whether it was skipped or not) and not.
-A gradient is compared with the plain simulation of the same cases, whose terms are real numbers. The tables
-are made and the loop is compiled beforehand; each rate is the best of some rounds, by CPU time and by the
-clock on the wall. `whole` is the rate of all that a caller of `simulate` waits for, from cases to makespans.
+Batches: instructions of two subsystems (one in six enters the slow one), each with up to two predecessors
+among the eight before it; `all on` has four subsystems, an issue limit, a limit in flight, a same-warp
+interval, barriers, and two rounds of two groups; loops have 8 to 24 instructions, 1,000 trips, and 4 or 16
+warps, with and without skipping of steady states (skipped entries count). A gradient is compared with the
+plain simulation of the same cases, whose terms are real numbers. Tables are made and the loop is compiled
+beforehand; each rate is the best of several rounds, by CPU time and by wall time. `whole` is the rate of a
+complete call of `simulate`, from cases to makespans.
 
 `--export` writes the straight batches as JSON, each in a file of cases with their makespans, in the form that
 `dse.simulator.read_case` reads (it has no loops). `--beside "PROGRAM {file} ..."` runs another simulator on
 each of these files, in turn with this one and on the same core; it prints `best X`, X million entries a
-second of CPU time. With `--threads`, a batch is cut into so many parts, each simulated in a thread on a core
-of its own; its time is the CPU time of the busiest thread. With `--memory`, only so many mixed cases in one
-call, and the largest resident size of the process.
+second of CPU time. `--threads` divides a batch among threads, each on its own core; its time is the CPU time
+of the busiest thread. `--memory` only simulates mixed cases in one call and prints the largest resident size
+of the process.
 """
 
 import argparse
@@ -50,7 +50,7 @@ from dse.simulator.engine.graph import Graph, make_graph
 from dse.simulator.engine.inputs import make_inputs
 from dse.simulator.engine.layout import Inputs
 
-BACK = 8  # how far predecessors lie back
+BACK = 8  # largest distance of predecessors
 
 
 def program(rng: np.random.Generator, n: int, everything: bool) -> Program:
@@ -75,7 +75,7 @@ def cases(
     count: int, lengths: tuple[int, int], warps: tuple[int, int], everything: bool = False, **options: Any
 ) -> list[Case]:
     rng = np.random.default_rng(3)
-    made = []
+    batch = []
     for _ in range(count):
         n, w = (int(rng.integers(low, high + 1)) for low, high in (lengths, warps))
         if everything:
@@ -86,14 +86,14 @@ def cases(
                 "caps": (math.inf, float(rng.choice([8, 16]))),
             }
             w = max(1, w // 2)
-        made.append(Case((program(rng, n, everything),), w, **options))
-    return made
+        batch.append(Case((program(rng, n, everything),), w, **options))
+    return batch
 
 
 def loops(count: int, warps: int, scheduler: str) -> list[Case]:
-    """Loops of 1,000 trips, with dependences from one iteration to the next."""
+    """Make loops of 1,000 trips, with dependences between iterations."""
     rng = np.random.default_rng(11)
-    made = []
+    batch = []
     for _ in range(count):
         n = int(rng.integers(8, 25))
         s = (rng.random(n) < 1 / 6).astype(int)
@@ -106,24 +106,24 @@ def loops(count: int, warps: int, scheduler: str) -> list[Case]:
         )
         body = Program(s, throughput_cycles[s], latency_cycles[s], preds, loops=(Loop(0, n, TRIPS),))
         limit = float(rng.choice([1, 2, math.inf]))
-        made.append(Case((body,), warps, issue_limit=limit, scheduler=scheduler))
-    return made
+        batch.append(Case((body,), warps, issue_limit=limit, scheduler=scheduler))
+    return batch
 
 
 Batch = tuple[Inputs, Graph | None]
 
 
-def prepared(made: Sequence[Case], steady: bool = True) -> list[Batch]:
-    columns = CaseColumns.of(made)
+def prepared(cases: Sequence[Case], steady: bool = True) -> list[Batch]:
+    columns = CaseColumns.of(cases)
     ready = []
-    for numbers in batches(columns, np.arange(len(made)), record=False):
+    for numbers in batches(columns, np.arange(len(cases)), record=False):
         inputs = make_inputs(columns, numbers, ticks=True, steady=steady)[0]
         ready.append((inputs, make_graph(columns, numbers) if columns.dataflow[numbers[0]] else None))
     return ready
 
 
 def best(run: Callable[[], Any], seconds: float) -> tuple[float, float]:
-    """The least CPU time and the least time on the wall of some runs, as many as take so long."""
+    """Return the least CPU time and the least wall time of runs, repeated for `seconds`."""
     cpu = wall = math.inf
     started = time.perf_counter()
     while True:
@@ -135,34 +135,34 @@ def best(run: Callable[[], Any], seconds: float) -> tuple[float, float]:
 
 
 def measure(
-    made: list[Case],
+    cases: list[Case],
     rounds: int,
     seconds: float,
     steady: bool = True,
     other: Callable[[], float] | None = None,
 ) -> dict[str, float]:
-    """Rates of a batch whose tables are ready, of all that `simulate` does, and of an `other` program."""
-    first_tables, ready = front.timed(lambda: prepared(made, steady))
-    compiled, found = front.timed(lambda: [run(*batch) for batch in ready])
-    ends, skipped = (np.concatenate([each[i] for each in found]) for i in (0, 1))
+    """Measure rates of a prepared batch, of a complete call of `simulate`, and of an `other` program."""
+    first_tables, ready = front.timed(lambda: prepared(cases, steady))
+    compiled, results = front.timed(lambda: [run(*batch) for batch in ready])
+    ends, skipped = (np.concatenate([result[i] for result in results]) for i in (0, 1))
     if (ends == never(ready[0][0])).any():
         raise SystemExit("bench: found cases that need float64, expected ticks")
-    cpu = wall = tables = whole = math.inf
+    cpu = wall = tables = complete = math.inf
     others = 0.0
     for _ in range(rounds):
-        found = best(lambda: [run(*batch) for batch in ready], seconds)
-        cpu, wall = min(cpu, found[0]), min(wall, found[1])
-        tables = min(tables, best(lambda: prepared(made, steady), seconds / 2)[0])
-        whole = min(whole, best(lambda: simulate(made, steady=steady), seconds / 2)[0])
+        results = best(lambda: [run(*batch) for batch in ready], seconds)
+        cpu, wall = min(cpu, results[0]), min(wall, results[1])
+        tables = min(tables, best(lambda: prepared(cases, steady), seconds / 2)[0])
+        complete = min(complete, best(lambda: simulate(cases, steady=steady), seconds / 2)[0])
         others = max(others, other() if other else 0.0)
-    total = sum(case.entries for case in made)
+    total = sum(case.entries for case in cases)
     rates = {
         "entries": total,
         "skipped": float(skipped.sum() / total),
         "entries_per_s": total / cpu,
         "entries_per_wall_s": total / wall,
-        "whole_entries_per_s": total / whole,
-        "simulations_per_s": len(made) / cpu,
+        "whole_entries_per_s": total / complete,
+        "simulations_per_s": len(cases) / cpu,
         "tables_s": tables,
         "first_tables_s": first_tables,
         "first_run_s": compiled,
@@ -173,9 +173,9 @@ def measure(
     return rates
 
 
-def in_threads(made: list[Case], count: int, rounds: int) -> float:
-    """Entries a second in this many threads, each on its core and with its share of the cases."""
-    parts = [prepared(made[n::count]) for n in range(count)]
+def in_threads(cases: list[Case], count: int, rounds: int) -> float:
+    """Measure entries a second in `count` threads, each on its core with its share of the cases."""
+    parts = [prepared(cases[n::count]) for n in range(count)]
 
     def part(n: int) -> float:
         front.pin(CORES[n % len(CORES)])  # of this thread
@@ -186,25 +186,25 @@ def in_threads(made: list[Case], count: int, rounds: int) -> float:
 
     with ThreadPoolExecutor(count) as pool:
         slowest = min(max(pool.map(part, range(count))) for _ in range(5 * rounds))
-    return sum(case.entries for case in made) / slowest
+    return sum(case.entries for case in cases) / slowest
 
 
 def other(command: str, file: Path) -> Callable[[], float]:
-    """A function that runs another simulator on a file, and returns its entries a second."""
+    """Return a function that runs another simulator on a file and returns its entries a second."""
 
     def rate() -> float:
         words = [word.replace("{file}", str(file)) for word in shlex.split(command)]
-        said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-        found = re.search(r"best\s+([\d.]+)", said)
-        if not found:
-            raise SystemExit(f"bench: {command}: found {said[:200]!r}, expected 'best NUMBER'")
-        return float(found.group(1)) * 1e6
+        output = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        match = re.search(r"best\s+([\d.]+)", output)
+        if not match:
+            raise SystemExit(f"bench: {command}: found {output[:200]!r}, expected 'best NUMBER'")
+        return float(match.group(1)) * 1e6
 
     return rate
 
 
 def written(case: Case, makespan: float) -> dict[str, Any]:
-    """A case in its JSON form."""
+    """Return a case in its JSON form."""
     return {
         "S": case.subsystems,
         "cap": [None if math.isinf(cap) else int(cap) for cap in caps_of(case)],
@@ -234,16 +234,16 @@ def caps_of(case: Case) -> list[float]:
     return [*case.caps, *[math.inf] * case.subsystems][: case.subsystems]
 
 
-def export(made: list[Case], file: Path) -> None:
+def export(cases: list[Case], file: Path) -> None:
     """Write cases with their makespans."""
-    makespans = simulate(made).makespan.tolist()
-    cases = [{"id": n} | written(*each) for n, each in enumerate(zip(made, makespans, strict=True))]
+    makespans = simulate(cases).makespan.tolist()
+    records = [{"id": n} | written(*pair) for n, pair in enumerate(zip(cases, makespans, strict=True))]
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"format": "pipeline-vectors 1", "cases": cases}))
+    file.write_text(json.dumps({"format": "pipeline-vectors 1", "cases": records}))
 
 
-def gradient(made: list[Case], repeats: int) -> dict[str, float]:
-    """CPU seconds of a simulation, and of one with its gradient."""
+def gradient(cases: list[Case], repeats: int) -> dict[str, float]:
+    """Measure CPU seconds of a simulation without and with its gradient."""
     import jax
 
     def seconds_of(run: Callable[[], Any]) -> float:
@@ -251,9 +251,9 @@ def gradient(made: list[Case], repeats: int) -> dict[str, float]:
         return min(best(lambda: jax.block_until_ready(run()), 0)[0] for _ in range(repeats))
 
     with jax.enable_x64(True):
-        terms, function = Terms.of(made), makespans(made)
+        terms, function = Terms.of(cases), makespans(cases)
         with_gradient = jax.value_and_grad(lambda terms: function(terms).sum())
-        plain = seconds_of(lambda: simulate(made).makespan)
+        plain = seconds_of(lambda: simulate(cases).makespan)
         both = seconds_of(lambda: with_gradient(terms))
     return {"plain_s": plain, "with_gradient_s": both, "times": both / plain}
 
@@ -273,22 +273,22 @@ LOOPS = {f"loop_{s}_{w}": (w, s) for s in ("rr", "gto") for w in (4, 16)}
 
 
 def thirds(program: Program) -> Program:
-    """The same at a third of its cycles."""
+    """Divide a program's cycles by three."""
     cycles = {name: getattr(program, name) / 3 for name in ("throughput_cycles", "latency_cycles")}
     return replace(program, **cycles)
 
 
-def rugged(made: list[Case]) -> list[Case]:
-    """The same with terms that are no ticks."""
-    return [replace(case, programs=tuple(thirds(program) for program in case.programs)) for case in made]
+def rugged(cases: list[Case]) -> list[Case]:
+    """Change terms so that they are no ticks."""
+    return [replace(case, programs=tuple(thirds(program) for program in case.programs)) for case in cases]
 
 
 def memory(count: int) -> dict[str, Any]:
-    """Simulate this many mixed cases in one call: its time, and the peak memory before and after."""
-    made = cases(count, *MIXED)
+    """Simulate `count` mixed cases in one call: its time, and the peak memory before and after."""
+    batch = cases(count, *MIXED)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     started = time.perf_counter()
-    entries = int(simulate(made).entries.sum())
+    entries = int(simulate(batch).entries.sum())
     return {
         "cases": count,
         "entries": entries,
@@ -302,9 +302,9 @@ def parsed() -> argparse.Namespace:
     parser = front.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="an eighth of each batch, one run")
     parser.add_argument("--only", metavar="NAMES", help=f"some of {','.join((*BATCHES, *LOOPS, 'gradient'))}")
-    parser.add_argument("--rounds", type=int, default=5, help="of which the best counts")
+    parser.add_argument("--rounds", type=int, default=5, help="the best one counts")
     parser.add_argument("--beside", metavar="COMMAND", help="another simulator, on {file}")
-    parser.add_argument("--threads", type=int, help="with this many threads as well")
+    parser.add_argument("--threads", type=int, help="also with this many threads")
     parser.add_argument("--export", metavar="FOLDER", type=Path, help="only write the batches as JSON")
     parser.add_argument("--memory", type=int, metavar="CASES", help="only the memory of this many cases")
     return parser.parse_args()
@@ -312,7 +312,7 @@ def parsed() -> argparse.Namespace:
 
 def main() -> int:
     arguments = parsed()
-    chosen = arguments.only.split(",") if arguments.only else [*BATCHES, *LOOPS, "gradient"]
+    selected = arguments.only.split(",") if arguments.only else [*BATCHES, *LOOPS, "gradient"]
     if arguments.memory:
         sizes = memory(arguments.memory)
         text = (
@@ -327,7 +327,7 @@ def main() -> int:
             export(BATCHES[name](part), arguments.export / f"{name}.json")
         return 0
     simulate(cases(1, (2, 2), (1, 1)))  # JAX itself
-    found: dict[str, Any] = {
+    report: dict[str, Any] = {
         "core": CORE,
         "cpu": front.machine()["cpu"],
         "quick": arguments.quick,
@@ -335,47 +335,47 @@ def main() -> int:
     }
     with tempfile.TemporaryDirectory() as folder:
         for name in BATCHES:
-            if name not in chosen:
+            if name not in selected:
                 continue
-            made, beside = BATCHES[name](part), None
+            batch, beside = BATCHES[name](part), None
             if arguments.beside:
-                export(made, file := Path(folder, f"{name}.json"))
+                export(batch, file := Path(folder, f"{name}.json"))
                 beside = other(arguments.beside, file)
-            rates = measure(made, rounds, seconds, other=beside)
+            rates = measure(batch, rounds, seconds, other=beside)
             if arguments.threads:
-                rates["threads_entries_per_s"] = in_threads(made, arguments.threads, rounds)
+                rates["threads_entries_per_s"] = in_threads(batch, arguments.threads, rounds)
                 rates["times_one_thread"] = rates["threads_entries_per_s"] / rates["entries_per_s"]
-            found["batches"][name] = rates
-            found[f"{name}_entries_per_s"] = rates["entries_per_s"]
+            report["batches"][name] = rates
+            report[f"{name}_entries_per_s"] = rates["entries_per_s"]
             if not arguments.json:
                 print(line(name, rates), flush=True)
     for name, (warps, scheduler) in LOOPS.items():
-        if name not in chosen:
+        if name not in selected:
             continue
-        made = loops(512 // part, warps, scheduler)
-        rates = [measure(made, min(rounds, 2), seconds, steady) for steady in (True, False)]
-        found["batches"][name] = dict(zip(("skipping", "not_skipping"), rates, strict=True))
-        found[f"{name}_entries_per_s"] = rates[0]["entries_per_s"]
+        batch = loops(512 // part, warps, scheduler)
+        rates = [measure(batch, min(rounds, 2), seconds, steady) for steady in (True, False)]
+        report["batches"][name] = dict(zip(("skipping", "not_skipping"), rates, strict=True))
+        report[f"{name}_entries_per_s"] = rates[0]["entries_per_s"]
         if not arguments.json:
             with_, without = (r["entries_per_s"] / 1e6 for r in rates)
             share = rates[0]["skipped"]
             print(f"{name:13} {with_:6.1f} M entries/s, {share:.0%} skipped; {without:.1f} without skipping")
-    if "gradient" in chosen:
-        found["gradient"] = gradient(rugged(cases(1024 // part, *MIXED)), rounds)
+    if "gradient" in selected:
+        report["gradient"] = gradient(rugged(cases(1024 // part, *MIXED)), rounds)
         if not arguments.json:
-            print("gradient      takes {times:.2f} times the plain simulation".format(**found["gradient"]))
-    print(json.dumps(found) if arguments.json else f"one core of {found['cpu']}")
+            print("gradient      takes {times:.2f} times the plain simulation".format(**report["gradient"]))
+    print(json.dumps(report) if arguments.json else f"one core of {report['cpu']}")
     return 0
 
 
 def line(name: str, rates: dict[str, float]) -> str:
-    """A batch's rates as a line of the table."""
-    rate, wall, whole = (
+    """Format a batch's rates as a line of the table."""
+    rate, wall, complete = (
         rates[key] / 1e6 for key in ("entries_per_s", "entries_per_wall_s", "whole_entries_per_s")
     )
     text = (
         f"{name:13} {rate:6.1f} M entries/s ({wall:.1f} on the wall),"
-        f" {rates['simulations_per_s']:8,.0f} simulations/s, whole {whole:5.1f},"
+        f" {rates['simulations_per_s']:8,.0f} simulations/s, whole {complete:5.1f},"
         f" tables {rates['tables_s'] * 1e3:.0f} ms, first {rates['first_tables_s']:.2f} s,"
         f" first run {rates['first_run_s']:.1f} s"
     )

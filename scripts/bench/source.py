@@ -1,10 +1,10 @@
 """Speed of reading kernels from source: `bench/source.py [--configurations 16] [--only AMD] [--json]`.
 
 CPU seconds of compiling and executing configurations of `convolution` (unrolled) and of a kernel whose loop
-has 1,536 trips (`dedispersion`), for an NVIDIA and an AMD GPU, and of Triton kernels (with an empty
-TRITON_CACHE_DIR, else what lies there is taken); wall seconds of compiling with 1 process and with all
-processors, of reading 4,000 configurations that were read before, and of the phase model over a million
-characterised ones. With `--page docs/amd.md` the CPU seconds are written there.
+has 1,536 trips (`dedispersion`), for an NVIDIA and an AMD GPU, and of Triton kernels (set an empty
+TRITON_CACHE_DIR, else cached code is used); wall seconds of compiling with 1 process and with all processors,
+of reading 4,000 configurations from the cache, and of the phase model over a million characterised ones.
+`--page docs/amd.md` writes the CPU seconds there.
 """
 
 import json
@@ -52,30 +52,32 @@ MILLION = 1 << 20
 
 
 def all_of_it() -> float:
-    """CPU seconds of this process and of those that it has ended: Triton assembles in one of its own."""
+    """Return CPU seconds of this process and of its ended children: Triton assembles in another process."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
 
 def executed(kernel: str, number: int) -> dict[str, float]:
-    """CPU seconds of one configuration, mean over `number` of them, and of the slowest."""
+    """Measure CPU seconds of a configuration: mean of `number`, and the slowest."""
     description, gpu = kernels.load(kernel), gpus.load(GPU).gpu
     parameters = valid(description, None, number)
     if "use_shmem" in parameters:
         description = replace(description, space=description.space.with_values({"use_shmem": (1,)}))
         parameters = valid(description, None, number)
-    source, compiling, executing, found = source_of(description), [], [], 0
-    for wanted in configurations(description, parameters, description.sizes(), gpu):
-        settings = source.settings(wanted.defines, wanted.arguments)
-        seconds, made = timed(partial(source.compile, ARCH, settings), all_of_it)
+    source, compiling, executing, count = source_of(description), [], [], 0
+    for configuration in configurations(description, parameters, description.sizes(), gpu):
+        settings = source.settings(configuration.defines, configuration.arguments)
+        seconds, outcome = timed(partial(source.compile, ARCH, settings), all_of_it)
         compiling.append(seconds)
-        if not isinstance(made, Compiled):
+        if not isinstance(outcome, Compiled):
             continue
-        (listing,) = disassemble([made.binary])
-        executing.append(timed(partial(execute, made, listing, as_launched(made, wanted), gpu))[0])
-        found += 1
+        (listing,) = disassemble([outcome.binary])
+        executing.append(
+            timed(partial(execute, outcome, listing, as_launched(outcome, configuration), gpu))[0]
+        )
+        count += 1
     return {
-        "configurations": found,
+        "configurations": count,
         "compile [CPU s]": float(np.mean(compiling)),
         "execute [CPU s]": float(np.mean(executing)),
         "slowest [CPU s]": float(np.max(executing)),
@@ -83,16 +85,16 @@ def executed(kernel: str, number: int) -> dict[str, float]:
 
 
 def executed_on_amd(kernel: str, number: int) -> dict[str, float]:
-    """The same for an AMD GPU. Its compiler is a process of its own."""
+    """Measure the same for an AMD GPU, whose compiler is another process."""
     description, gpu = kernels.load(kernel), jax.tree.map(np.asarray, gpus.load(AMD_GPU).gpu)
     parameters = valid(description, None, number)
     source, compiling, executing = amd.source_of(description), [], []
-    for wanted in configurations(description, parameters, description.sizes(), gpu):
-        settings = source.settings(wanted.defines, wanted.arguments)
-        seconds, made = timed(partial(source.compile, amd.architecture(gpu), settings), all_of_it)
+    for configuration in configurations(description, parameters, description.sizes(), gpu):
+        settings = source.settings(configuration.defines, configuration.arguments)
+        seconds, outcome = timed(partial(source.compile, amd.architecture(gpu), settings), all_of_it)
         compiling.append(seconds)
-        if isinstance(made, Built):
-            executing.append(timed(partial(amd.executed, made, wanted, gpu, source))[0])
+        if isinstance(outcome, Built):
+            executing.append(timed(partial(amd.executed, outcome, configuration, gpu, source))[0])
     return {
         "configurations": len(executing),
         "compile [CPU s]": float(np.mean(compiling)),
@@ -102,46 +104,46 @@ def executed_on_amd(kernel: str, number: int) -> dict[str, float]:
 
 
 def compiling(number: int) -> dict[str, float]:
-    """Wall seconds of compiling the same configurations with one process and with all processors."""
+    """Measure wall seconds of compiling with one process and with all processors."""
     description, gpu = kernels.load("convolution"), gpus.load(GPU).gpu
     parameters = valid(description, None, number)
-    wanted = configurations(description, parameters, description.sizes(), gpu)
-    found = {}
+    space = configurations(description, parameters, description.sizes(), gpu)
+    durations = {}
     for workers in sorted({1, processors()}):
         with tempfile.TemporaryDirectory() as folder:
             cache = Cache(Path(folder, "cache.sqlite"))
-            work = partial(CUDA.characterise_all, source_of(description), ARCH, wanted, None, cache, workers)
-            found[f"{workers} processes [s]"] = timed(work, time.perf_counter)[0]
-    return {"configurations": number, **found}
+            work = partial(CUDA.characterise_all, source_of(description), ARCH, space, None, cache, workers)
+            durations[f"{workers} processes [s]"] = timed(work, time.perf_counter)[0]
+    return {"configurations": number, **durations}
 
 
 def again() -> dict[str, float]:
-    """Wall seconds of 4,000 configurations from the cache, up to arrays that models take."""
+    """Measure wall seconds from 4,000 cached configurations to the arrays of models."""
     description, gpu = kernels.load("transpose"), gpus.load(GPU).gpu
-    wanted = []
-    for width in range(256, 256 + 32 * 120, 32):  # some thousand launches of few programs
+    space = []
+    for width in range(256, 256 + 32 * 120, 32):  # thousands of launches of few programs
         sizes = description.sizes(width=width)
-        wanted += configurations(description, valid(description, {"width": width}), sizes, gpu)
-    wanted, source = wanted[:4_000], source_of(description)
+        space += configurations(description, valid(description, {"width": width}), sizes, gpu)
+    space, source = space[:4_000], source_of(description)
     with tempfile.TemporaryDirectory() as folder:
         cache = Cache(Path(folder, "cache.sqlite"))
-        CUDA.characterise_all(source, ARCH, wanted, gpu, cache)
+        CUDA.characterise_all(source, ARCH, space, gpu, cache)
         seconds, _ = timed(
-            lambda: stack_profiles(CUDA.characterise_all(source, ARCH, wanted, gpu, cache)),
+            lambda: stack_profiles(CUDA.characterise_all(source, ARCH, space, gpu, cache)),
             time.perf_counter,
         )
-    return {"configurations": len(wanted), "from the cache [s]": seconds}
+    return {"configurations": len(space), "from the cache [s]": seconds}
 
 
 def predicting(number: int) -> dict[str, float]:
-    """Wall seconds of the phase model over a million launches, compilation apart: float32, all cores."""
+    """Measure wall seconds of the phase model over a million launches: compiled, float32, all cores."""
     description, gpu = kernels.load("transpose"), gpus.load(GPU).gpu
     parameters = valid(description, None, number)
-    wanted = configurations(description, parameters, description.sizes(), gpu)
-    kernel, resources = stack_profiles(CUDA.characterise_all(source_of(description), ARCH, wanted, gpu))
-    index = np.arange(MILLION) % len(wanted)
-    kernel = jax.tree.map(lambda x: jnp.asarray(np.broadcast_to(x, len(wanted))[index], jnp.float32), kernel)
-    resources = jax.tree.map(lambda x: jnp.asarray(np.broadcast_to(x, len(wanted))[index]), resources)
+    space = configurations(description, parameters, description.sizes(), gpu)
+    kernel, resources = stack_profiles(CUDA.characterise_all(source_of(description), ARCH, space, gpu))
+    index = np.arange(MILLION) % len(space)
+    kernel = jax.tree.map(lambda x: jnp.asarray(np.broadcast_to(x, len(space))[index], jnp.float32), kernel)
+    resources = jax.tree.map(lambda x: jnp.asarray(np.broadcast_to(x, len(space))[index]), resources)
 
     @eqx.filter_jit
     def seconds(gpu, kernel, resources):
@@ -157,7 +159,7 @@ def predicting(number: int) -> dict[str, float]:
 
 
 def parts(number: int) -> dict[str, Callable[[], dict[str, float]]]:
-    """What is timed, by title."""
+    """Return the measurements by title."""
     few = max(2, number // 4)
     return {
         "convolution": partial(executed, "convolution", number),
@@ -174,20 +176,22 @@ def parts(number: int) -> dict[str, Callable[[], dict[str, float]]]:
 def main() -> None:
     parser = front.parser(__doc__)
     parser.add_argument("--configurations", type=int, default=16, help="of convolution and dedispersion")
-    parser.add_argument("--only", default="", metavar="TEXT", help="parts whose title holds this")
+    parser.add_argument("--only", default="", metavar="TEXT", help="parts whose title contains this")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write CPU seconds between its markers")
     options = parser.parse_args()
-    collect_seldom()  # as the processes do that execute configurations
-    found = {title: work() for title, work in parts(options.configurations).items() if options.only in title}
+    collect_seldom()  # as in the processes that execute configurations
+    results = {
+        title: work() for title, work in parts(options.configurations).items() if options.only in title
+    }
     if options.json:
-        print(json.dumps(found | {"compiler": compiler(), "processors": os.cpu_count()}))
+        print(json.dumps(results | {"compiler": compiler(), "processors": os.cpu_count()}))
     elif options.page:
-        rows = {title: row for title, row in found.items() if "execute [CPU s]" in row}
+        rows = {title: row for title, row in results.items() if "execute [CPU s]" in row}
         columns = list(next(iter(rows.values())))
         cells = [[title, *(markdown.number(row[name]) for name in columns)] for title, row in rows.items()]
         fill(options.page, "seconds", markdown.table(["kernel", *columns], cells))
     else:
-        for title, row in found.items():
+        for title, row in results.items():
             show([row], title=title)
 
 

@@ -1,20 +1,19 @@
-"""How many configurations a second the closed forms evaluate, beside the same in NumPy.
+"""Configurations a second that the closed forms evaluate, compared with NumPy.
 
     python scripts/bench/sweep.py [--quick] [--repeats 5] [--beside "./closed_form 1 1"] [--json]
 
-A configuration is one (GPU, kernel, launch), and all of MODELS with the occupancy are evaluated for it: the
-minimum, the mean and the 16 fastest of each model over a grid of 2^28 of them, by `dse.evaluate.grid` and by
-chunked NumPy code that stands below. Both results are compared, and exit code 1 says that they differ. In one
-grid many launches are equal or impossible, as registers act through occupancy alone; in the other one no two
-launches of a kernel are alike.
+A configuration is one (GPU, kernel, launch), evaluated by all of MODELS with the occupancy: the minimum, the
+mean and the 16 fastest of each model over a grid of 2^28 of them, by `dse.evaluate.grid` and by the chunked
+NumPy code below. Exit code 1 if the results differ. In one grid many launches are equal or impossible, since
+registers act through occupancy alone; in the other no two launches of a kernel are alike.
 
-`--beside` runs another program in turn with ours, on the same core. Of what it prints, lines that begin with
-`nested float32 1 thread(s): best NUMBER M` count, and such of float64: millions of configurations a second.
-The best of all rounds are compared. A program that evaluates each configuration of a dense grid at the same
-pace, equal or not, is a yardstick for both grids.
+`--beside` runs another program in turn with ours, on the same core. It prints lines that begin with
+`nested float32 1 thread(s): best NUMBER M`, and the same for float64: millions of configurations a second.
+The best of all rounds are compared. A program that evaluates every configuration of a dense grid, equal or
+not, is a reference for both grids.
 
-On one core the process is pinned to it, and rates are by its CPU time: other work on the machine slows the
-clock on the wall but not that. On all cores they are by the clock on the wall.
+On one core the process is pinned to it, and rates are by its CPU time, which other work on the machine does
+not affect. On all cores they are by wall time.
 """
 
 import argparse
@@ -54,9 +53,9 @@ TOLERANCE = {"float32": 1e-4, "float64": 1e-11}
 
 
 def grid(shape: Sequence[int], dtype: Any, distinct: bool = False) -> tuple[Any, Any, Any]:
-    """GPUs of the catalogue, kernels and launches made up by rules. Fields are NumPy arrays along AXES.
+    """Return GPUs of the catalogue, and synthetic kernels and launches. Fields are NumPy arrays along AXES.
 
-    With `distinct` no two launches of a kernel are alike, as each has a block size of its own.
+    With `distinct` no two launches of a kernel are alike, since each has its own block size.
     """
     import jax
 
@@ -71,7 +70,7 @@ def grid(shape: Sequence[int], dtype: Any, distinct: bool = False) -> tuple[Any,
     stacked = gpus.stack([gpus.load(name, dtype).gpu for name in names])
     gpu = jax.tree.map(lambda x: along("gpu", np.asarray(x)), stacked)
 
-    # A thread makes `c` outputs, `v` of them from one load; of kernel `k`, each output takes its own mix.
+    # A thread computes `c` outputs, `v` of them from one load; kernel `k` sets the instruction mix.
     c, v = along("coarsening", np.arange(1, shape[1] + 1)), along("vector width", np.arange(1, shape[3] + 1))
     k = along("kernel", np.arange(shape[2]))
     loads = (1 + k % 5) * np.ceil(c / v)
@@ -118,12 +117,12 @@ def grid(shape: Sequence[int], dtype: Any, distinct: bool = False) -> tuple[Any,
         "shared_bytes": 16 * threads,
     }
     with jax.enable_x64(True):
-        made = Kernel(work=PerClass(**classes), **kernel), Resources(**resources)
-        return gpu, *jax.tree.map(np.asarray, made)
+        kernel_and_resources = Kernel(work=PerClass(**classes), **kernel), Resources(**resources)
+        return gpu, *jax.tree.map(np.asarray, kernel_and_resources)
 
 
-# The same equations in NumPy. Fields that do not vary along an axis have size 1 there, so that NumPy, too,
-# works out what depends on a part of the axes only once.
+# The same equations in NumPy. Fields that do not vary along an axis have size 1 there, so that NumPy also
+# computes partial results only once.
 
 
 @dataclass
@@ -179,7 +178,7 @@ def divide(a: np.ndarray, b: np.ndarray, default: float = 0.0) -> np.ndarray:
 
 @dataclass
 class Lumped:
-    """What the models need of kernels on GPUs."""
+    """Intermediate values of kernels on GPUs, shared by the models."""
 
     gpu: Any
     kernel: Any
@@ -277,8 +276,8 @@ NUMPY = dict(
 
 
 @dataclass
-class Found:
-    """What one model says of a grid."""
+class Summary:
+    """One model's results on a grid."""
 
     seconds: np.ndarray = field(default_factory=lambda: np.full(BEST, np.inf))  # of the fastest, ascending
     index: np.ndarray = field(default_factory=lambda: np.full(BEST, -1))
@@ -287,21 +286,21 @@ class Found:
 
 
 def numpy_reduce(
-    found: dict[str, Found],
+    summaries: dict[str, Summary],
     fields: tuple[Any, Any, Any],
     shape: Sequence[int],
     gpus: Iterable[int],
     chunk: int,
 ) -> None:
-    """Add some GPUs to `found`. Launches are computed once for all kernels, which come some at a time."""
+    """Add GPUs to the summaries. Launches are computed once for all kernels, which come in chunks."""
     import jax
 
     row = shape[4] * shape[5]
     dtype = fields[0].clock.dtype
 
     def at(g: int, c: int, x: np.ndarray) -> np.ndarray:
-        """One GPU and coarsening: [kernels * vector widths or 1, a row or 1]."""
-        x = np.reshape(x, (1,) * len(shape)) if np.ndim(x) == 0 else x  # a default, one for all
+        """Select one GPU and coarsening: [kernels * vector widths or 1, a row or 1]."""
+        x = np.reshape(x, (1,) * len(shape)) if np.ndim(x) == 0 else x  # a scalar default
         x = x[g if x.shape[0] > 1 else 0, c if x.shape[1] > 1 else 0]
         rows = shape[2:4] if x[:, :, 0, 0].size > 1 else (1, 1)
         columns = shape[4:6] if x[0, 0].size > 1 else (1, 1)
@@ -311,33 +310,33 @@ def numpy_reduce(
     with np.errstate(divide="ignore", invalid="ignore"):
         for g in gpus:
             for c in range(shape[1]):
-                gpu, kernel, wanted = jax.tree.map(partial(at, g, c), fields)
-                launch = numpy_launch(gpu, wanted, dtype)
+                gpu, kernel, resources = jax.tree.map(partial(at, g, c), fields)
+                launch = numpy_launch(gpu, resources, dtype)
                 for first in range(0, shape[2] * shape[3], rows):
-                    some = jax.tree.map(lambda x, f=first: x[f : f + rows] if len(x) > 1 else x, kernel)
-                    lumped = Lumped(gpu, some)
+                    part = jax.tree.map(lambda x, f=first: x[f : f + rows] if len(x) > 1 else x, kernel)
+                    lumped = Lumped(gpu, part)
                     offset = ((g * shape[1] + c) * shape[2] * shape[3] + first) * row
                     for name, model in NUMPY.items():
                         seconds = model(lumped, launch) / gpu.clock
-                        numpy_merge(found[name], seconds, launch.possible, offset)
+                        numpy_merge(summaries[name], seconds, launch.possible, offset)
 
 
-def numpy_merge(found: Found, seconds: np.ndarray, possible: np.ndarray, offset: int) -> None:
-    found.total += float(np.where(possible, seconds, 0).sum(dtype=np.float64))
-    found.count += int(possible.sum()) * len(seconds)
+def numpy_merge(summary: Summary, seconds: np.ndarray, possible: np.ndarray, offset: int) -> None:
+    summary.total += float(np.where(possible, seconds, 0).sum(dtype=np.float64))
+    summary.count += int(possible.sum()) * len(seconds)
     seconds = np.where(possible, seconds, np.inf)
-    if seconds.min() < found.seconds[-1]:
+    if seconds.min() < summary.seconds[-1]:
         seconds = seconds.ravel()
         near = np.argpartition(seconds, BEST)[:BEST]
         near.sort()
-        both = np.concatenate([found.seconds, seconds[near]])
+        both = np.concatenate([summary.seconds, seconds[near]])
         best = np.argsort(both, kind="stable")[:BEST]
-        found.index = np.concatenate([found.index, offset + near])[best]
-        found.seconds = both[best]
+        summary.index = np.concatenate([summary.index, offset + near])[best]
+        summary.seconds = both[best]
 
 
-def disagreement(ours: Any, numpy: Found, tolerance: float) -> str | None:
-    """In what two summaries of a grid differ, if they do. Equally fast configurations may change places."""
+def disagreement(ours: Any, numpy: Summary, tolerance: float) -> str | None:
+    """Describe the difference of two summaries, if any. Equally fast configurations may be swapped."""
     if ours.count != numpy.count:
         return f"{ours.count} and {numpy.count} configurations can run"
     if not np.isclose(ours.total, numpy.total, rtol=tolerance, atol=0):
@@ -352,30 +351,30 @@ def disagreement(ours: Any, numpy: Found, tolerance: float) -> str | None:
 
 def measure_numpy(
     fields: tuple[Any, Any, Any], shape: tuple[int, ...]
-) -> tuple[dict[str, Any], dict[str, Found]]:
-    """Rates with the best chunk, and what is found. One GPU after the other: each counts as a repeat."""
+) -> tuple[dict[str, Any], dict[str, Summary]]:
+    """Measure rates with the best chunk, and return results. Each GPU counts as a repeat."""
     part = (1, min(shape[1], 4), *shape[2:])
     trials = {}
     for chunk in CHUNKS:
-        run = partial(numpy_reduce, {name: Found() for name in MODELS}, fields, part, [0], chunk)
+        run = partial(numpy_reduce, {name: Summary() for name in MODELS}, fields, part, [0], chunk)
         trials[chunk] = max(rates(run, prod(part), 2)["cpu"])
     best = max(trials, key=trials.__getitem__)
-    found = {name: Found() for name in MODELS}
+    summaries = {name: Summary() for name in MODELS}
     gpus = iter(range(shape[0]))
     measured = rates(
-        lambda: numpy_reduce(found, fields, shape, [next(gpus)], best), prod(shape[1:]), shape[0]
+        lambda: numpy_reduce(summaries, fields, shape, [next(gpus)], best), prod(shape[1:]), shape[0]
     )
-    return measured | {"chunk": best, "chunks": trials}, found
+    return measured | {"chunk": best, "chunks": trials}, summaries
 
 
 def measure_beside(command: str) -> dict[str, float]:
-    """Rates that another program prints, by precision, configurations a second."""
+    """Return another program's rates, configurations a second by precision."""
     printed = subprocess.run(shlex.split(command), check=True, stdout=subprocess.PIPE, text=True).stdout
     return {dtype: float(rate) * 1e6 for dtype, rate in BESIDE.findall(printed)}
 
 
 def measure(cores: str, shape: tuple[int, ...], repeats: int, beside: str | None) -> dict[str, Any]:
-    """All rates of one process: on one core also those of NumPy, and in what the results differ."""
+    """Measure all rates of one process; on one core also those of NumPy, and differences of results."""
     if cores == "one":  # before JAX counts the cores
         front.pin(front.usable_cores()[-1])
     from dse.evaluate.grid import reduce_grid
@@ -401,17 +400,17 @@ def measure(cores: str, shape: tuple[int, ...], repeats: int, beside: str | None
         if cores == "one" and beside:
             rounds[-1]["beside"] = measure_beside(beside)
     for name in runs:
-        by_clock = {clock: [each[name][clock][0] for each in rounds] for clock in ("wall", "cpu")}
+        by_clock = {clock: [round_[name][clock][0] for round_ in rounds] for clock in ("wall", "cpu")}
         result[f"closed_forms {name}"] = by_clock
     if cores == "one" and beside:
         result["beside"] = {
-            dtype: [each["beside"][dtype] for each in rounds] for dtype in rounds[0]["beside"]
+            dtype: [round_["beside"][dtype] for round_ in rounds] for dtype in rounds[0]["beside"]
         }
     return result
 
 
 def in_process(cores: str, options: argparse.Namespace) -> dict[str, Any]:
-    """`measure` in a process of its own: how many cores XLA may use is settled when it starts."""
+    """Run `measure` in another process, since XLA's cores are fixed when it starts."""
     arguments = ["--measure", cores, "--repeats", str(options.repeats)]
     arguments += ["--quick"] if options.quick else []
     return front.in_process(__file__, *arguments, *(["--beside", options.beside] if options.beside else []))
@@ -419,7 +418,7 @@ def in_process(cores: str, options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> int:
     parser = front.parser(__doc__)
-    parser.add_argument("--quick", action="store_true", help="a small grid: rates say little")
+    parser.add_argument("--quick", action="store_true", help="a small grid: rates are not meaningful")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--beside", metavar="COMMAND", help="another program, run in turn on the same core")
     parser.add_argument("--measure", choices=["one", "all"], help=argparse.SUPPRESS)
@@ -429,17 +428,17 @@ def main() -> int:
         print(json.dumps(measure(options.measure, shape, options.repeats, options.beside)))
         return 0
 
-    one, every = in_process("one", options), in_process("all", options)
+    on_one, on_all = in_process("one", options), in_process("all", options)
     table, ratios = {}, {}  # rates of each repeat
     for grid_name, (dtype, short) in product(GRIDS, (("float32", "f32"), ("float64", "f64"))):
         kind = f"{grid_name}_{short}" if grid_name == "distinct" else short
         name = f"{grid_name} {dtype}"
-        table[f"closed_forms_{kind}_one_core"] = one[f"closed_forms {name}"]["cpu"]
-        table[f"numpy_{kind}_one_core"] = one[f"numpy {name}"]["cpu"]
-        table[f"closed_forms_{kind}_all_cores"] = every[f"closed_forms {name}"]["wall"]
+        table[f"closed_forms_{kind}_one_core"] = on_one[f"closed_forms {name}"]["cpu"]
+        table[f"numpy_{kind}_one_core"] = on_one[f"numpy {name}"]["cpu"]
+        table[f"closed_forms_{kind}_all_cores"] = on_all[f"closed_forms {name}"]["wall"]
         ours = table[f"closed_forms_{kind}_one_core"]
         ratios[f"ratio_{kind}"] = median(ours) / median(table[f"numpy_{kind}_one_core"])
-        if beside := one.get("beside", {}).get(dtype):
+        if beside := on_one.get("beside", {}).get(dtype):
             table[f"beside_{short}_one_core"] = beside
             ratios[f"ratio_beside_{kind}"] = max(ours) / max(beside)
     figures = {f"{name}_per_s": median(values) for name, values in table.items()}
@@ -448,11 +447,11 @@ def main() -> int:
         | ratios
         | {
             "repeats": table,
-            "one_core": one,
-            "all_cores": every,
-            "differences": one["differences"],
-            "first_call_s": one["first_call_s"],
-            "possible": one["possible"],
+            "one_core": on_one,
+            "all_cores": on_all,
+            "differences": on_one["differences"],
+            "first_call_s": on_one["first_call_s"],
+            "possible": on_one["possible"],
             "models": MODELS,
             "grid": dict(zip(AXES, shape, strict=True)),
             "configurations": prod(shape),
@@ -461,7 +460,7 @@ def main() -> int:
         }
     )
     print(json.dumps(report) if options.json else text(report))
-    return 1 if one["differences"] else 0
+    return 1 if on_one["differences"] else 0
 
 
 def text(report: dict[str, Any]) -> str:
@@ -486,7 +485,7 @@ def text(report: dict[str, Any]) -> str:
         "",
         "first call, compilation included: " + ", ".join(f"{x:.1f} s ({name})" for name, x in first),
         "can run: " + ", ".join(f"{x:.2f} ({name})" for name, x in report["possible"].items()),
-        "One core: pinned, by CPU time. All cores: by the clock on the wall. Repeats of NumPy are GPUs.",
+        "One core: pinned, by CPU time. All cores: by wall time. Repeats of NumPy are GPUs.",
     ]
     return "\n".join(lines + (report["differences"] or ["Both give the same counts, sums and fastest."]))
 

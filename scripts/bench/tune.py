@@ -1,8 +1,8 @@
-"""What one step of tuning costs: `bench/tune.py [--configurations N] [--json]`.
+"""Cost of a tuning step: `bench/tune.py [--configurations N] [--json]`.
 
-A step refits the surrogate to what was measured and puts all configurations in order again, to choose the
-next. Times are made by the model of a described kernel, with noise. The first step fits scales from nothing;
-all are timed, by the CPU time of this process, on one core.
+A step refits the surrogate to the measurements and sorts all configurations again, to choose the next one.
+Times come from the model of a described kernel, with noise. The first step fits scales from scratch; all are
+timed by CPU time, on one core.
 """
 
 import json
@@ -29,42 +29,42 @@ STEPS = 5
 
 
 def rows(count: int) -> list[dict[str, Any]]:
-    """Seconds of a step after this many measurements."""
+    """Time a step after each number of MEASURED."""
     description, random = kernels.load(KERNEL), np.random.default_rng(0)
     space = description.space.configurations(description.sizes())
     size = len(next(iter(space.values())))
-    chosen = random.permutation(size)[:count] if count <= size else random.integers(size, size=count)
+    sample = random.permutation(size)[:count] if count <= size else random.integers(size, size=count)
     candidates = of_kernel(
-        description, gpus.load(GPU), MODEL, {name: values[chosen] for name, values in space.items()}
+        description, gpus.load(GPU), MODEL, {name: values[sample] for name, values in space.items()}
     )
     candidates = replace(candidates, position=candidates.position + 1e-6 * random.normal(size=(count, 1)))
     seconds = np.exp(candidates.log_s + 0.3 * random.normal(size=count))
-    found = []
+    steps = []
     for measured in MEASURED:
         tuner = Tuner(candidates)
-        for place in random.permutation(count)[:measured]:
-            tuner.tell(int(place), float(seconds[place]))
-        taken = []
+        for index in random.permutation(count)[:measured]:
+            tuner.tell(int(index), float(seconds[index]))
+        durations = []
         for _ in range(1 + STEPS):
-            seconds_taken, [place] = front.timed(tuner.ask)
-            taken.append(seconds_taken)
-            tuner.tell(place, float(seconds[place]))
-        found.append(
-            {"measured": measured, "first [s]": taken[0], "step [s]": float(np.median(taken[1:]))}
-            | {"slowest [s]": max(taken[1:])}
+            duration, [index] = front.timed(tuner.ask)
+            durations.append(duration)
+            tuner.tell(index, float(seconds[index]))
+        steps.append(
+            {"measured": measured, "first [s]": durations[0], "step [s]": float(np.median(durations[1:]))}
+            | {"slowest [s]": max(durations[1:])}
         )
-    return found
+    return steps
 
 
 def main() -> None:
     parser = front.parser(__doc__)
     parser.add_argument("--configurations", type=int, default=20_000)
     options = parser.parse_args()
-    found = rows(options.configurations)
+    steps = rows(options.configurations)
     if options.json:
-        print(json.dumps({"configurations": options.configurations, "steps": found}))
+        print(json.dumps({"configurations": options.configurations, "steps": steps}))
     else:
-        show(found, title=f"A step of tuning, {options.configurations:,} configurations of {KERNEL}")
+        show(steps, title=f"A step of tuning, {options.configurations:,} configurations of {KERNEL}")
 
 
 if __name__ == "__main__":

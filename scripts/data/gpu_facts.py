@@ -1,11 +1,11 @@
-"""The facts of gpus/facts, and which of them count for a card: what make_gpus.py works with.
+"""The facts of gpus/facts, and their selection for a card, for make_gpus.py.
 
-Which rows of findings.csv count: those noted `REJECT:` never, those noted `SUSPECT:` and the others of
-SECOND_CHOICE only where there is nothing else; then measured before stated (data sheet, compiler), before
-modelled (simulator, compiler's scheduling model), before fitted. Measurements that disagree give their
-median; data sheets that disagree stop the script until a note rejects one.
+Rows of findings.csv noted `REJECT:` never count, those noted `SUSPECT:` and the others of SECOND_CHOICE only
+without alternatives; then measured before stated (data sheet, compiler), before modelled (simulator,
+compiler's scheduling model), before fitted. Measurements that disagree give their median; data sheets that
+disagree stop the script until a note rejects one.
 
-Where a card has no row, a relative lends one. First measured and stated rows: the card itself, the relatives
+A card without a row borrows a relative's. First measured and stated rows: the card itself, the relatives
 that catalogue.csv names, cards of the same compute capability. Then modelled and fitted rows of those. Then
 both kinds from the same architecture family (major compute capability; GCN, CDNA, RDNA), from older
 generations, nearest first, and from newer ones. Among cards equally near: the better kind of row, then the
@@ -38,12 +38,12 @@ class Origin(NamedTuple):
     """A row of sources.csv."""
 
     text: str
-    kind: str  # how it knows: of a source that measures all that can be measured, else of latencies
+    kind: str  # how it knows: of everything measurable, or of latencies alone
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A row of findings.csv with those of parameters.csv and sources.csv that belong to it."""
+    """A row of findings.csv with its rows of parameters.csv and sources.csv."""
 
     parameter: str
     value: str
@@ -66,7 +66,7 @@ class Finding:
     @property
     def provenance(self) -> str:
         """How its value is known, in the words of GPU files."""
-        if self.kind == MODELLED:  # a simulator is tuned; a compiler's model is its maker's word
+        if self.kind == MODELLED:  # a simulator is tuned; a compiler's model is stated by its maker
             return STATED if self.parameter.startswith("sched_") else FITTED
         return self.kind
 
@@ -85,7 +85,7 @@ class Value:
     source: str
     provenance: str = "derived"
     rule: str = ""
-    follows: Rule | None = None  # where a file states this in place of the value
+    follows: Rule | None = None  # set if a file states this instead of the value
 
     def follow(self, value: float, key: str, number: float, note: str = "", field: str = "") -> "Value":
         """Another value that follows from this one by a rule of GPU files."""
@@ -103,12 +103,12 @@ class Value:
 
 
 def cite(rows: Iterable[Finding]) -> str:
-    """The sources of rows in words, each once."""
+    """List the sources of rows, each once."""
     return "; ".join(dict.fromkeys(source.text for row in rows for source in row.sources))
 
 
 def tidy(x: float) -> str:
-    """A number as one writes it: four significant digits, or a whole number."""
+    """Format a number: four significant digits, or an integer."""
     return f"{x:.0f}" if x == round(x) else f"{float(f'{x:.4g}'):g}"
 
 
@@ -132,7 +132,7 @@ class Card:
         return "; ".join(source.text for source in self.facts.sources_of(keys))
 
     def best(self, *parameters: str) -> list[Finding]:
-        """The rows of the best kind; where several of `parameters` have one, the first of these."""
+        """Return the rows of the best kind, of the first of `parameters` that has one."""
         if parameters not in self._best:
             self._best[parameters] = self._find(parameters)
         return self._best[parameters]
@@ -247,7 +247,7 @@ class Card:
     def borrow(
         self, *parameters: str, nearby: bool = False, alike: Callable[["Card"], bool] = lambda other: True
     ) -> Value | None:
-        """The card's own value, or the nearest relative's among those that are `alike`."""
+        """Return the card's own value, or that of the nearest relative that is `alike`."""
         for levels in (self.near(), [] if nearby else self.far()):
             for kinds in ((MEASURED, STATED), (MODELLED, FITTED)):
                 for what, cards in levels:
@@ -273,7 +273,7 @@ class Card:
 class WithFile(NamedTuple):
     """A row of catalogue.csv: a card that gets a file."""
 
-    gpu: str  # as findings.csv calls it
+    gpu: str  # its name in findings.csv
     file: str
     name: str
     aliases: list[str]

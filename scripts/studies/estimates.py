@@ -1,18 +1,18 @@
-"""The accuracy lost where few configurations are compiled: `estimates.py KERNEL --gpu GPU --measured FILE`.
+"""Accuracy lost by compiling few configurations: `estimates.py KERNEL --gpu GPU --measured FILE`.
 
 On a sample of a measured space: the rank correlation of the default model with measured times if all are
-compiled, if a chosen few (`--compile`) are, and if as many at random are; then how far single numbers are
-off, relative, and by how much those that were compiled are if they are left out.
+compiled, if a chosen few (`--compile`) are, and if as many random ones are; then the relative errors of
+single numbers, and of compiled configurations estimated from the other compiled ones.
 """
 
 import argparse
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ending import run_script
 
 import dse
 from dse.cli import inputs
@@ -53,9 +53,9 @@ def check(
 ) -> dict[str, Any]:
     """Compile a sample of a measured space, and compare with estimates from `compiled` configurations of it.
 
-    The sample is of configurations that ran, with the values of parameters that the kernel's space fixes.
-    `draws` is how often as many are taken at random; `plain` leaves out the names that the kernel's
-    description has of sizes.
+    The sample has configurations that ran, with the parameters that the kernel's space fixes. `draws` is the
+    number of random choices of `compiled` configurations; `plain` leaves out the description's names of
+    sizes.
 
     **Raises:** DseError if the table cannot be read, nothing in it ran, the source cannot be compiled, or
     `compiled` is the whole sample.
@@ -63,7 +63,7 @@ def check(
     table = measured.load(path, description)
     table = table.rows(take_sample(table, description, sample, seed))
     parameters, sizes = table.parameters, description.sizes(**{**(problem or {}), **table.problem})
-    wanted = configurations(description, parameters, sizes, gpu.gpu)
+    space = configurations(description, parameters, sizes, gpu.gpu)
     source = toolchain(gpu.gpu).source_of(description)
     read = SourceKernel(description, toolchain=toolchain).read(parameters, gpu.gpu, sizes)
     ran = [index for index, profile in enumerate(read) if isinstance(profile, KernelProfile)]
@@ -74,7 +74,7 @@ def check(
         raise DseError(f"{description.name}: source: {reason}")
     names = evaluated_names(description, parameters, sizes, gpu.gpu)
     described = {} if plain else {name: names[name] for name, _ in description.let}
-    before = known(source, parameters, wanted, described)
+    before = known(source, parameters, space, described)
 
     def ranked(seconds: np.ndarray) -> float | None:
         return spearman(seconds[ran], table.time_s[ran])
@@ -84,14 +84,14 @@ def check(
     results: dict[int, KernelProfile | Failure] = {}
     while batch := choose(before, compiled, results):
         results |= {index: read[index] for index in batch}
-    held = knows_blocks(source)
-    guess = estimate(before, results, gpu.gpu.limits, held)
+    blocks_known = knows_blocks(source)
+    guess = estimate(before, results, gpu.gpu.limits, blocks_known)
     spent = time.process_time() - begun
     estimated = _estimated_seconds(gpu.gpu, guess)
     at_random = []
     for draw in range(draws):
         drawn = np.random.default_rng(draw).permutation(len(read))[:compiled].tolist()
-        of_drawn = estimate(before, {index: read[index] for index in drawn}, gpu.gpu.limits, held)
+        of_drawn = estimate(before, {index: read[index] for index in drawn}, gpu.gpu.limits, blocks_known)
         at_random.append(ranked(_estimated_seconds(gpu.gpu, of_drawn)))
     others = np.setdiff1d(ran, list(results))
     left_out = _left_out_seconds(gpu.gpu, guess) / of_all[guess.compiled] - 1.0
@@ -112,9 +112,9 @@ def check(
 
 
 def rows(checked: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the numbers that are off at all, one a row: by how much, relative, on those not compiled.
+    """Return the relative errors of numbers on configurations that were not compiled, without exact ones.
 
-    `left_out` is what the estimates say of themselves: those compiled, each estimated from the others.
+    `left_out` has the errors of compiled configurations, each estimated from the others.
     """
     return [
         {"off": name}
@@ -152,12 +152,12 @@ def _numbers_off(
     read: Sequence[KernelProfile | Failure], guess: Estimate, others: np.ndarray
 ) -> dict[str, dict[str, float]]:
     """Compute for each count the errors of estimates of configurations that were not compiled."""
-    left = [profile for index in others if isinstance(profile := read[index], KernelProfile)]
-    warps = stacked([profile.numbers for profile in left])
+    profiles = [profile for index in others if isinstance(profile := read[index], KernelProfile)]
+    warps = stacked([profile.numbers for profile in profiles])
     counted = dict(zip(column_names(phases_of(warps)), warps.T, strict=True))
     estimated = dict(zip(counted, guess.warps[others].T, strict=False))
     for name in ("registers", "shared_bytes"):
-        counted[name] = np.array([float(getattr(profile, name)) for profile in left])
+        counted[name] = np.array([float(getattr(profile, name)) for profile in profiles])
         estimated[name] = guess.resources[name][others].astype(float)
     errors = {}
     for name, numbers in counted.items():
@@ -171,12 +171,14 @@ def _summary(off: np.ndarray) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print what is lost. **Raises:** DseError for what cannot be read."""
+    """Print the comparison. **Raises:** DseError for unreadable input."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("kernel")
     parser.add_argument("--gpu", "-g", required=True)
     parser.add_argument("--measured", type=Path, required=True, metavar="FILE", help="times of the space")
-    parser.add_argument("--compile", type=int, default=48, metavar="N", help="that the others come from")
+    parser.add_argument(
+        "--compile", type=int, default=48, metavar="N", help="from which the others are estimated"
+    )
     parser.add_argument("--sample", type=int, default=300, metavar="N", help="configurations, at random")
     parser.add_argument("--draws", type=int, default=3, metavar="N", help="random choices of as many")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
@@ -201,8 +203,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except DseError as error:
-        print(f"estimates.py: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main)

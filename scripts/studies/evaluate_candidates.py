@@ -1,26 +1,25 @@
-"""How well times of candidates are predicted, and which is fastest: `evaluate_candidates.py DIR [--gpu NAME]
+"""Accuracy of predicted times and orders of candidates: `evaluate_candidates.py DIR [--gpu NAME]
 [--train DIR2 ...] [--orders] [--source PROBLEMS] [--json]`.
 
-DIR and the folders in it have tables of candidates with their times, as an autotuner of products or of
-attention records them. Constants are the package's; `--train` fits them for each table, to all tables of
-products in DIR and in the folders named but for that one. A regime is scored by its own rows; top_k is the
-time of the fastest candidate over that of the fastest of the first k, mean over problems; bias the median of
-predicted over measured time. Of AMD's libraries each GPU and each kind of product is left out. `--orders`
-adds other orders of the same candidates: random, and popularity, how often a configuration was within 1 % of
-the best in the other half of the table's problems; and how much longer the best candidate takes than the
-vendor's library, which is what runs where nothing is tuned. `--source N` takes N problems of each table of
-products, with at most 4 candidates each, and scores beside the closed form what the phase model says of
-Inductor's template, compiled and read (`inductor_mm.py`): minutes for a hundred problems.
+DIR and its subfolders have tables of candidates with their times, recorded by an autotuner of products or of
+attention. Constants are the package's; `--train` fits them for each table, to all other tables of products in
+DIR and in the named folders. A regime is scored by its own rows; top_k is the time of the fastest candidate
+over that of the fastest of the first k, mean over problems; bias the median of predicted over measured time.
+For AMD's libraries each GPU and each kind of product is left out. `--orders` adds other orders of the same
+candidates: random, and popularity, the frequency of a configuration within 1 % of the best in the other half
+of the table's problems; and the best candidate's time over the vendor library's, which runs without tuning.
+`--source N` takes N problems of each table of products, with at most 4 candidates each, and also scores the
+phase model on Inductor's template, compiled and read (`inductor_mm.py`): minutes for a hundred problems.
 """
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from ending import run_script
 from evaluate_moe import FILES, LIBRARY_ROWS, Fits, kinds, of_amd, of_products, timed_tables
 
 from dse.api import predict
@@ -41,7 +40,7 @@ from dse.source.readers.given import Given
 SHORT = 30e-6  # s, of the fastest candidate
 TOP = (1, 3, 10)
 TOKENS = (8, 64, 1024)
-NEAR = 1.01  # of the fastest: what popularity counts
+NEAR = 1.01  # times the fastest: counted by popularity
 SAMPLED = 4  # candidates of a problem that are read from source
 SIZES = ("M", "N", "K", "a_row", "a_column", "b_row", "b_column")  # of the template
 TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "num_warps", "num_stages")
@@ -54,10 +53,10 @@ TYPES = {
 }
 
 Regimes = Callable[[Timed], Mapping[str, np.ndarray]]
-Kept = Callable[[Timed], bool]
+Filter = Callable[[Timed], bool]
 
 
-def main(kept: Kept, regimes: Regimes, title: str) -> None:
+def main(wanted: Filter, regimes: Regimes, title: str) -> None:
     """Score, and print."""
     parser = argparse.ArgumentParser(description=title)
     parser.add_argument("folder", type=Path)
@@ -68,64 +67,70 @@ def main(kept: Kept, regimes: Regimes, title: str) -> None:
         "--source", type=int, metavar="N", help="N problems of each table, from source as well"
     )
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    tables = {name: one for name, one in timed_tables(given.folder).items() if kept(one)}
+    options = parser.parse_args()
+    tables = {name: table for name, table in timed_tables(options.folder).items() if wanted(table)}
     if not tables:
-        raise DseError(f"{given.folder}: found no table of measured times, expected CSV files, as .csv.gz")
+        raise DseError(f"{options.folder}: found no table of measured times, expected CSV files, as .csv.gz")
     rows = [
         row
-        for name, one in tables.items()
-        for part, own in _parts(one)
-        if given.gpu is None or gpu_file(given.gpu).name == gpu_file(one.gpus[one.gpu[own][0]]).name
-        for row in (
-            scored(name, part, one.where(own), _constants(given, name, one, own), regimes, given.orders)
-            if given.source is None
-            else from_source(name, part, one.where(own), _constants(given, name, one, own), given.source)
-        )
+        for name, table in tables.items()
+        for part, in_part in _parts(table)
+        if options.gpu is None
+        or gpu_file(options.gpu).name == gpu_file(table.gpus[table.gpu[in_part][0]]).name
+        for row in _rows(name, part, table, in_part, regimes, options)
     ]
-    if given.json:
+    if options.json:
         print(json_text(rows))
     else:
         show(rows, title=title)
 
 
-def scored(
-    name: str, part: str, own: Timed, constants: Constants, regimes: Regimes, orders: bool = False
+def _rows(
+    name: str, part: str, table: Timed, in_part: np.ndarray, regimes: Regimes, options: argparse.Namespace
 ) -> list[dict[str, Any]]:
-    """A row for all times of a part, and one for each regime; and those of other orders."""
-    predicted = own.predict(constants)
-    others = _others(own) if orders else {}
-    found = {"all": np.full(len(own), True), **regimes(own)}
+    times, constants = table.where(in_part), _constants(options, name, table, in_part)
+    if options.source is None:
+        return scored(name, part, times, constants, regimes, options.orders)
+    return from_source(name, part, times, constants, options.source)
+
+
+def scored(
+    name: str, part: str, table: Timed, constants: Constants, regimes: Regimes, orders: bool = False
+) -> list[dict[str, Any]]:
+    """Score all times of a part, each regime, and other orders, a row for each."""
+    predicted = table.predict(constants)
+    others = _others(table) if orders else {}
+    rows_by_regime = {"all": np.full(len(table), True), **regimes(table)}
     rows = []
-    for regime, places in found.items():
+    for regime, places in rows_by_regime.items():
         if places.any():
-            of, times = {"file": name, "gpu": part, "regime": regime}, own.where(places)
-            rows.append({**of, **scores(times, predicted[places]), **(_library(times) if orders else {})})
+            head, times = {"file": name, "gpu": part, "regime": regime}, table.where(places)
+            rows.append({**head, **scores(times, predicted[places]), **(_library(times) if orders else {})})
             for by, order in others.items():
-                tops = {key: one for key, one in scores(times, order[places]).items() if "top" in key}
-                rows.append({**of, "regime": f"{regime}, {by}", **tops})
+                tops = {key: score for key, score in scores(times, order[places]).items() if "top" in key}
+                rows.append({**head, "regime": f"{regime}, {by}", **tops})
     return rows
 
 
 def from_source(
-    name: str, part: str, own: Timed, constants: Constants, problems: int
+    name: str, part: str, table: Timed, constants: Constants, problems: int
 ) -> list[dict[str, Any]]:
-    """Rows of a sample: by the closed form, and by the phase model of the template's machine code."""
-    if not of_products(own):
+    """Score a sample by the closed form, and by the phase model on the template's machine code."""
+    if not of_products(table):
         return []
-    times = _sampled(own, problems)
+    times = _sampled(table, problems)
     launch = float(constants.launch + constants.events)
-    read = launch + _read(times, gpu_file(own.gpus[times.gpu[0]]))
-    both = np.isfinite(read)
-    ways = {"closed form": times.predict(constants), "phase, from source": read}
+    from_code = launch + _read(times, gpu_file(table.gpus[times.gpu[0]]))
+    both = np.isfinite(from_code)
+    predictions = {"closed form": times.predict(constants), "phase, from source": from_code}
     return [
-        {"file": name, "gpu": part, "regime": way, **scores(times.where(both), predicted[both])}
-        for way, predicted in ways.items()
+        {"file": name, "gpu": part, "regime": model, **scores(times.where(both), predicted[both])}
+        for model, predicted in predictions.items()
     ] + [{"file": name, "gpu": part, "regime": "not read", "rows": int((~both).sum())}]
 
 
 def _sampled(table: Timed, problems: int) -> Timed:
-    """Some candidates that ran of some problems, at random."""
+    """Draw candidates that ran, of random problems."""
     random = np.random.default_rng(0)
     ran = np.flatnonzero(np.isfinite(table.seconds))
     drawn = random.permutation(np.unique(table.problem[ran]))[:problems]
@@ -134,12 +139,12 @@ def _sampled(table: Timed, problems: int) -> Timed:
 
 
 def _read(table: Timed, file: GpuFile) -> np.ndarray:
-    """Times by the phase model of Inductor's template, in s; NaN of what was not read."""
+    """Predict times of Inductor's template by the phase model, in s; NaN where it was not read."""
     times = np.full(len(table), np.nan)
-    kinds = np.array([one.operands for (one,) in table.problems])[table.problem]
+    kinds = np.array([product.operands for (product,) in table.problems])[table.problem]
     for kind in sorted(set(kinds.tolist())):
         rows = np.flatnonzero(kinds == kind)
-        products = [table.problems[place][0] for place in table.problem[rows].tolist()]
+        products = [table.problems[number][0] for number in table.problem[rows].tolist()]
         columns = (*np.array([_sizes(product) for product in products]).T, *table.configurations[rows].T)
         launch: dict[str, np.ndarray] = dict(zip((*SIZES, *TILE), columns, strict=True))
         kernel = load(
@@ -158,7 +163,7 @@ def _read(table: Timed, file: GpuFile) -> np.ndarray:
 
 
 def _sizes(product: Product) -> tuple[int, ...]:
-    """Those of a product and the strides of both operands, by row and column."""
+    """Return a product's sizes, and the strides of both operands by row and column."""
     shapes = ((product.tokens, product.depth), (product.depth, product.columns))
     strides = [
         (stride or shape[1], 1) if layout == "row" else (1, stride or shape[0])
@@ -170,16 +175,16 @@ def _sizes(product: Product) -> tuple[int, ...]:
 def _others(table: Timed) -> dict[str, np.ndarray]:
     near = table.seconds <= NEAR * _fastest(table)[table.problem]
     half = table.problem % 2
-    _, place = np.unique(table.configurations, axis=0, return_inverse=True)
-    counted = np.zeros((2, place.max() + 1))
-    np.add.at(counted, (half[near], place[near]), 1.0)
-    return {"random": np.zeros(len(table)), "popularity": -counted[1 - half, place]}
+    _, number = np.unique(table.configurations, axis=0, return_inverse=True)
+    counts = np.zeros((2, number.max() + 1))
+    np.add.at(counts, (half[near], number[near]), 1.0)
+    return {"random": np.zeros(len(table)), "popularity": -counts[1 - half, number]}
 
 
 def _library(table: Timed) -> dict[str, float | None]:
     share = (_fastest(table) / table.library)[np.unique(table.problem)]
-    known = share[np.isfinite(share)]
-    return {"over_library": _rounded(known.mean() if len(known) else None)}
+    share = share[np.isfinite(share)]
+    return {"over_library": _rounded(share.mean() if len(share) else None)}
 
 
 def _fastest(table: Timed) -> np.ndarray:
@@ -189,15 +194,15 @@ def _fastest(table: Timed) -> np.ndarray:
 
 
 def scores(table: Timed, predicted: np.ndarray) -> dict[str, Any]:
-    """Scores of some rows."""
+    """Score these rows."""
     ran = np.isfinite(table.seconds)
     ratio = (predicted / table.seconds)[ran & np.isfinite(predicted)]
     first, ranks = [], []
     for rows in np.split(np.argsort(table.problem, kind="stable"), _starts(table.problem)):
         if len(rows) < 2 or not ran[rows].any():
             continue
-        own = predicted[rows], table.seconds[rows], ran[rows]
-        first.append([fraction_of_optimum(*own, k) for k in TOP])
+        problem = predicted[rows], table.seconds[rows], ran[rows]
+        first.append([fraction_of_optimum(*problem, k) for k in TOP])
         rank = spearman(predicted[rows][ran[rows]], table.seconds[rows][ran[rows]])
         ranks += [] if rank is None else [rank]
     error = np.abs(ratio - 1.0)
@@ -225,46 +230,47 @@ def _rounded(number: Any) -> float | None:
 
 
 def _parts(table: Timed) -> list[tuple[str, np.ndarray]]:
-    """What is scored by constants that it did not tell: a GPU's rows; of AMD's libraries a kind's, too."""
-    by_gpu = [(gpu, table.gpu == place) for place, gpu in enumerate(table.gpus)]
+    """Return the parts scored by constants of others: a GPU's rows; for AMD's libraries also a kind's."""
+    by_gpu = [(gpu, table.gpu == number) for number, gpu in enumerate(table.gpus)]
     return by_gpu + kinds(table) if of_amd(table) else by_gpu
 
 
-def _constants(given: argparse.Namespace, name: str, table: Timed, own: np.ndarray) -> Constants:
-    """The package's, or fitted to all but one table; of a table of several parts, to all but one part."""
-    if given.train is None:
+def _constants(options: argparse.Namespace, name: str, table: Timed, in_part: np.ndarray) -> Constants:
+    """Return the package's constants, or those fitted to all data except this table, or this part of it."""
+    if options.train is None:
         return fitted(of_amd(table))
-    told: list = [[], [], []]
-    for other in dict.fromkeys((given.folder, *given.train)):
+    evidence: list = [[], [], []]
+    for other in dict.fromkeys((options.folder, *options.train)):
         if any((other / file).is_file() for file in FILES):
             near, records, _ = Fits.of(other).without(lambda _: False)
-            told[0] += near
-            told[1] += records
-        for found, one in timed_tables(other).items():
-            if not of_products(one):
+            evidence[0] += near
+            evidence[1] += records
+        for other_name, times in timed_tables(other).items():
+            if not of_products(times):
                 continue
-            if other != given.folder or found != name:
-                told[2].append(one)
-            elif not own.all():
-                told[2] += [one.where(~own & rows) for _, rows in kinds(one) if (~own & rows).any()]
+            if other != options.folder or other_name != name:
+                evidence[2].append(times)
+            elif not in_part.all():
+                rest = [~in_part & rows for _, rows in kinds(times)]
+                evidence[2] += [times.where(rows) for rows in rest if rows.any()]
     amd = of_amd(table)
     x = Fits(
         [], [], vendor="AMD" if amd else "NVIDIA", repeated=LIBRARY_ROWS if amd else REPEATED
-    ).coordinates(*told)
+    ).coordinates(*evidence)
     return Constants.at(jnp.asarray(x, jnp.float32))
 
 
 def regimes_of_candidates(table: Timed) -> dict[str, np.ndarray]:
-    """Short launches, sizes that are no multiple of 8, kinds of operands."""
+    """Return rows by regime: short launches, sizes that are no multiple of 8, kinds of operands."""
     best = _fastest(table)
     if not of_products(table):
-        kinds = np.array([one[0].operands for one in table.problems])[table.problem]
+        kinds = np.array([problem[0].operands for problem in table.problems])[table.problem]
         short = {"short": (best < SHORT)[table.problem]}
         return short | {kind: kinds == kind for kind in sorted(set(kinds.tolist()))}
-    products = [one[0] for one in table.problems]
-    sizes = np.array([[one.tokens, one.columns, one.depth] for one in products])
-    mixed = np.array([OPERANDS[one.operands].converts for one in products])
-    kinds = np.array([one.operands for one in products])
+    products = [problem[0] for problem in table.problems]
+    sizes = np.array([[product.tokens, product.columns, product.depth] for product in products])
+    mixed = np.array([OPERANDS[product.operands].converts for product in products])
+    kinds = np.array([product.operands for product in products])
     regimes = {
         "short": best < SHORT,
         "unaligned": (sizes % 8 != 0).any(1),
@@ -280,8 +286,4 @@ def single(table: Timed) -> bool:
 
 
 if __name__ == "__main__":
-    try:
-        main(single, regimes_of_candidates, "Times of candidates, predicted")
-    except DseError as error:
-        print(f"evaluate_candidates.py: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(lambda: main(single, regimes_of_candidates, "Times of candidates, predicted"))

@@ -1,6 +1,6 @@
 """Scores of models on our own measurements: `own_measurements.py [--model MODEL]... [--page FILE] [--json]`.
 
-The tables are those that `dse measure store` put beside the kernels. Each model is scored as it comes, and
+The tables are those of `dse measure store` beside the kernels. Each model is scored unfitted, and
 with the GPU's parameters fitted to 20 random measurements of a space, on its others. Where occupancy was
 swept, errors are of throughput, as in Lemeire et al., Tables 10 to 12. `--page` fills the section
 `own measurements` of a page.
@@ -18,6 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from ending import run_script
 
 from dse import kernels
 from dse.accuracy.markdown import number, table
@@ -56,10 +57,10 @@ Scores = TypeVar("Scores")
 
 @dataclass(frozen=True)
 class Stored:
-    """A table beside a kernel, and the GPU that it was measured on."""
+    """A table of a kernel, and the GPU on which it was measured."""
 
     description: Description
-    gpu: GpuFile  # the one that was measured with the table where there is such a file, else the data sheet's
+    gpu: GpuFile  # its measured file if there is one, else that of the data sheet
     path: Path
 
 
@@ -69,7 +70,7 @@ class FittedScores:
 
     kernel: str
     gpu: str
-    rows: list[dict[str, Any]]  # one a model: `COLUMNS`, and how many configurations there are and failed
+    rows: list[dict[str, Any]]  # for each model: `COLUMNS`, and numbers of configurations and failures
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,12 @@ class CurveScores:
     kernel: str
     gpu: str
     configurations: int
-    steps: int  # of occupancy, in all of them
+    steps: int  # of occupancy, in all configurations
     errors: dict[str, dict[str, float | None]]  # by model and `KINDS`: means over the configurations
 
 
 def stored(swept: bool = False) -> Iterator[Stored]:
-    """Find the tables beside all kernels: of spaces, or those in which occupancy was swept."""
+    """Yield the tables of all kernels: of spaces, or those with swept occupancy."""
     for name in kernels.names():
         description = kernels.load(name)
         for path in sorted((description.path.parent / "measured").glob("*.parquet")):
@@ -92,12 +93,14 @@ def stored(swept: bool = False) -> Iterator[Stored]:
             if stem.endswith(SWEPT) != swept:
                 continue
             slug = stem.removesuffix(SWEPT)
-            own = catalogue.folder("gpus") / f"{slug}{MEASURED}.toml"
-            yield Stored(description, gpus.load(str(own) if own.is_file() else slug), path)
+            measured_file = catalogue.folder("gpus") / f"{slug}{MEASURED}.toml"
+            yield Stored(
+                description, gpus.load(str(measured_file) if measured_file.is_file() else slug), path
+            )
 
 
 def scored(tables: Iterable[Stored], scores: Callable[[Stored], Scores]) -> Iterator[Scores]:
-    """Score tables; one that holds nothing to score is left out, and noted."""
+    """Score tables; one with nothing to score is left out, with a note."""
     for stored_table in tables:
         try:
             yield scores(stored_table)
@@ -108,7 +111,7 @@ def scored(tables: Iterable[Stored], scores: Callable[[Stored], Scores]) -> Iter
 def predicted(launches: Launches, model: str | Model, logs: np.ndarray | None = None) -> np.ndarray:
     """Predict seconds of launches [L], infinite where one is impossible.
 
-    `logs` are how far the GPU's parameters are moved, as logs; as they come without them.
+    `logs` are changes of the GPU's parameters, as logs; none by default.
     """
     with in_64_bits():
         moved = np.zeros(len(NAMES)) if logs is None else logs
@@ -121,7 +124,7 @@ def _seconds(launches: Launches, model: str | Model, logs: jax.Array) -> jax.Arr
 
 
 def space_scores(space: Stored, models: Sequence[str | Model], seed: int = 0) -> FittedScores:
-    """Score each model on a measured space, as it comes; and on all but a few, fitted to these.
+    """Score each model on a measured space, unfitted; and fitted to a few measurements, on the others.
 
     **Raises:** DseError if the table cannot be read or nothing in it ran.
     """
@@ -148,7 +151,7 @@ def space_scores(space: Stored, models: Sequence[str | Model], seed: int = 0) ->
 
 
 def curve_scores(swept: Stored, models: Sequence[str | Model]) -> CurveScores:
-    """Score each model on the configurations that were timed at three occupancies or more.
+    """Score each model on configurations that were timed at three occupancies or more.
 
     **Raises:** DseError if the table cannot be read or has no such configuration.
     """
@@ -177,7 +180,7 @@ def curve_scores(swept: Stored, models: Sequence[str | Model]) -> CurveScores:
 
 
 def limited(swept: Stored, steps: Sequence[Mapping[str, Any]]) -> Launches:
-    """Lay out launches with as many resident blocks as the driver said: an SM runs as many blocks in all."""
+    """Make launches with the driver's numbers of resident blocks; an SM runs equally many blocks in total."""
     columns = {name: np.array([row[name] for row in steps]) for name in swept.description.space.names}
     sizes = {name: steps[0][name] for name, _ in swept.description.problem}
     launches = of_kernel(swept.description, swept.gpu.gpu, columns, sizes)
@@ -203,7 +206,7 @@ def space_markdown(space: FittedScores) -> str:
 
 
 def curves_markdown(gpu: str, curves: Sequence[CurveScores]) -> str:
-    """Write the section of one GPU: kernels by models, and the means, as the paper does."""
+    """Write the section of one GPU: kernels by models, and means, as in the paper."""
 
     def shown(errors: Iterable[float | None]) -> str:
         return " / ".join("" if error is None else f"{error:.1f}" for error in errors)
@@ -218,7 +221,7 @@ def curves_markdown(gpu: str, curves: Sequence[CurveScores]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print or write the scores. **Raises:** DseError where nothing was measured."""
+    """Print or write the scores. **Raises:** DseError if nothing was measured."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", action="append", metavar="MODEL", help="all without it; repeatable")
     parser.add_argument("--page", type=Path, metavar="FILE", help="fill its section instead of printing")
@@ -230,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for swept in scored(stored(swept=True), lambda swept: curve_scores(swept, models)):
         curves[swept.gpu].append(swept)
     if not spaces and not curves:
-        raise DseError("kernels/*/measured: found no table, expected what `dse measure store` puts there")
+        raise DseError("kernels/*/measured: found no table, expected those of `dse measure store`")
     if options.json:
         by_gpu = {gpu: [asdict(scores) for scores in swept] for gpu, swept in curves.items()}
         print(json_text({"spaces": [asdict(scores) for scores in spaces], "curves": by_gpu}))
@@ -243,8 +246,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except DseError as error:
-        print(f"own_measurements.py: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main)

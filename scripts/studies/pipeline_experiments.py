@@ -1,10 +1,10 @@
 """The Pipeline paper's two microbenchmarks, simulated: `pipeline_experiments.py [--json] [--draw FOLDER]`.
 
 The instruction mix (Sec. 6.1): beta operations of one kind and a transcendental one, over and over, in one
-chain, at the largest occupancy; on one pipe, on two, and on two behind an issue limit. Beside it Eqs. 43-45:
-their text prints 1/λ2 where the ridge, and the simulation, are at beta/λ2. The iterative barrier (Sec. 6.2):
-an operation and a barrier, over and over, for every group size and number of groups that fit.
-λ, Λ and limits are those of the GPU files. `--draw` writes instruction_mix.svg and iterative_barrier.svg.
+chain, at the largest occupancy; on one pipe, on two, and on two with an issue limit, compared with Eqs.
+43-45: their text prints 1/λ2 where the ridge, and the simulation, are at beta/λ2. The iterative barrier (Sec.
+6.2): an operation and a barrier, over and over, for every group size and number of groups that fit. λ, Λ and
+limits are those of the GPU files. `--draw` writes instruction_mix.svg and iterative_barrier.svg.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def instruction_mix(name: str, scheduler: str) -> list[dict[str, Any]]:
 
 
 def barrier_program(gpu: Gpu) -> Program:
-    """An operation that waits for the one before, and a barrier; repeated."""
+    """An operation that waits for the previous one, and a barrier; repeated."""
     return Program(
         subsystem=np.array([0, 1]),
         throughput_cycles=np.array([float(gpu.cpi.fp32), float(gpu.cpi.barrier)]),
@@ -87,7 +87,7 @@ def barrier_program(gpu: Gpu) -> Program:
 
 
 def iterative_barrier(name: str, scheduler: str) -> list[dict[str, Any]]:
-    """Operations a cycle for each size and number of groups that the SM holds."""
+    """Operations a cycle for each size and number of groups that fits on the SM."""
     file = gpus.load(name)
     gpu = file.gpu
     limits = gpu.limits

@@ -1,28 +1,27 @@
-"""Mean errors of TEG where its paper leaves a choice open: `teg_choices.py [--page FILE] [--json]`.
+"""Errors of TEG with other choices where its paper leaves them open: `teg_choices.py [--page FILE] [--json]`.
 
 `--page` fills the section `TEG choices` of a page.
 """
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ending import run_script
 
 from dse.accuracy import markdown
 from dse.accuracy.teg import TABLES, PaperTable
 from dse.core.files import fill
-from dse.errors import DseError
 from dse.report.numbers import json_text
 from dse.simulator import simulate, teg
 from dse.simulator.case import trace_text
 
 
 def in_source_order(trace: str) -> str:
-    """Move the loop's own arithmetic of the matrix multiplication behind its last barrier."""
+    """Move the arithmetic of the matrix multiplication's loop behind its last barrier."""
     lines = trace.splitlines()
     own = [line for line in lines if "IADD32I" in line or "ISET" in line]
     rest = [line for line in lines if line not in own]
@@ -31,7 +30,7 @@ def in_source_order(trace: str) -> str:
 
 
 def swapped(trace: str) -> str:
-    """Let the matrix multiplication move B's elements to registers and multiply A's where they are."""
+    """Make the matrix multiplication move B's elements to registers, and read A's as operands."""
     return (
         trace.replace("stride=0", "stride=?")
         .replace("stride=64", "stride=0")
@@ -65,10 +64,10 @@ def timed(**changed: float) -> teg.TegMachine:
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice that was made, made otherwise."""
+    """A different choice."""
 
     label: str
-    kernel: str = ""  # whose trace is edited: the beginning of its name
+    kernel: str = ""  # prefix of the name of the kernel whose trace is edited
     edit: Callable[[str], str] = str
     machine: teg.TegMachine = teg.GT200
     without: tuple[str, ...] = ()  # effects
@@ -105,7 +104,7 @@ CHOICES = (
 def errors(
     choices: Sequence[Choice] = CHOICES, tables: Sequence[PaperTable] = TABLES
 ) -> list[dict[str, Any]]:
-    """Compute TEG's mean errors in percent, each choice made otherwise: a row a choice, a column a table.
+    """Compute TEG's mean errors in percent: a row for each other choice, a column for each table.
 
     A table whose kernel a choice does not concern is None.
     """
@@ -157,8 +156,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except DseError as error:
-        print(f"teg_choices.py: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main)

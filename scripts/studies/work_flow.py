@@ -8,7 +8,6 @@ drawn at random of each table.
 """
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
+from ending import run_script
 
 import dse
 from dse.accuracy import markdown
 from dse.accuracy.spaces import files, gpu_file, gpu_of, kernel_of, nothing_in, space_of
 from dse.data import measured
-from dse.errors import DseError
 from dse.evaluate.compare import compare, sample
 from dse.models import get
 from dse.models.wfg.graph import uses
@@ -73,7 +72,7 @@ def section_4_1() -> Iterator[Row]:
         ran = execute(kernel, parameters, dict.fromkeys(dict(kernel.problem), size), gpu)
         outputs, columns = parameters.get("rows", 1), parameters["block_x"]
         _, latency = work_flow_rows(ran)
-        loaded = float(latency.mem_insts) - outputs  # each of which is stored
+        loaded = float(latency.mem_insts) - outputs  # each output is stored
         cycles = size * size / 32 / outputs / float(gpu.gpu.sm_count) * float(latency.warp_latency)
         yield {
             "tile": f"16 x {columns}" if outputs > 1 or name == "matmul_tiled" else "none",
@@ -85,7 +84,7 @@ def section_4_1() -> Iterator[Row]:
 
 
 class Averaged:
-    """A model that takes a kernel's averages where it has phases."""
+    """A model that uses a kernel's averages instead of its phases."""
 
     differentiable = True
 
@@ -122,13 +121,13 @@ def main() -> None:
     parser.add_argument("--only", default="", help="tables whose path has this text")
     parser.add_argument("--sample", type=int, default=20, metavar="N")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
-    given = parser.parse_args()
+    options = parser.parse_args()
     tables = {"Fig. 1": figure_1(), "Sec. 4.1": list(section_4_1())}
-    if given.folder:
-        tables["Measured tables"] = list(accuracy(given.folder, given.only, given.sample))
+    if options.folder:
+        tables["Measured tables"] = list(accuracy(options.folder, options.only, options.sample))
         if not tables["Measured tables"]:
-            raise nothing_in(given.folder)
-    if given.json:
+            raise nothing_in(options.folder)
+    if options.json:
         print(json_text(tables))
         return
     for title, rows in tables.items():
@@ -137,8 +136,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except DseError as error:
-        print(f"work_flow.py: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main)

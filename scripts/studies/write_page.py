@@ -1,7 +1,7 @@
-"""The parts of pages that are made from the package itself: `write_page.py models|reproduction [FILE.md]`.
+"""Write the generated section of a page, or print it: `write_page.py models|reproduction [FILE.md]`.
 
-`models` is what the models say of themselves (docs/models.md), `reproduction` the papers' numbers beside ours
-(docs/reproduction.md). The section of that name is filled, or printed without a file.
+`models` are the models' own declarations (docs/models.md), `reproduction` the papers' numbers compared with
+ours (docs/reproduction.md).
 """
 
 import sys
@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from inspect import getdoc
 from itertools import groupby
 from pathlib import Path
+
+from ending import run_script
 
 from dse.core.files import around, fill
 from dse.errors import DseError, one_of
@@ -20,18 +22,18 @@ from dse.reproduce.papers import Row, cells, sums
 
 
 def models() -> str:
-    """Write when to use which model, what each takes into account, and a section a model."""
+    """Write tables of uses and aspects, and a section for each model."""
     declared = {name: module(name).ABOUT for name in MODELS}
     uses = [(f"[`{name}`](#{name})", about.use_when) for name, about in declared.items()]
-    taken = [
+    aspects = [
         (f"`{name}`", *("yes" if aspect in about.aspects else "" for aspect in ASPECTS))
         for name, about in declared.items()
     ]
     parts = ["## Which one", _table(("model", "use it"), uses)]
-    parts += ["## What each takes into account", _table(("model", *ASPECTS), taken)]
+    parts += ["## What each takes into account", _table(("model", *ASPECTS), aspects)]
     for name, about in declared.items():
         parts += [f"## {name}", getdoc(module(name)) or "", f"**Reads:** {'; '.join(about.inputs)}."]
-        equations = (f"- {place}: `{formula}`" for place, formula in about.equations.items())
+        equations = (f"- {label}: `{formula}`" for label, formula in about.equations.items())
         parts += ["**Equations:**", "\n".join(equations), f"**Leaves out:** {'; '.join(about.ignores)}."]
         if about.differs:
             differs = "; ".join(f"{aspect} ({why})" for aspect, why in about.differs.items())
@@ -45,7 +47,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def reproduction(papers: Mapping[str, list[Row]] | None = None) -> str:
-    """Write the sums, then a section a paper and a table a table."""
+    """Write the sums, then a section for each paper and a table for each of its tables."""
     papers = papers or compare()
     lines = ["| kind | numbers | agree | differ, each for a reason | |", "| --- | ---: | ---: | ---: | --- |"]
     for total in sums(row for rows in papers.values() for row in rows):
@@ -54,8 +56,8 @@ def reproduction(papers: Mapping[str, list[Row]] | None = None) -> str:
     parts = ["\n".join(lines)]
     for name, rows in papers.items():
         parts.append(f"## {paper(name).TITLE}")
-        for title, some in groupby(rows, key=lambda row: row.table):
-            parts += [f"### {title}", _rows(some)]
+        for title, of_table in groupby(rows, key=lambda row: row.table):
+            parts += [f"### {title}", _rows(of_table)]
     return "\n\n".join(parts)
 
 
@@ -77,15 +79,11 @@ def main(section: str = "", page: str = "") -> None:
     if section not in SECTIONS:
         raise DseError(f"section: found {section!r}, {one_of(section, SECTIONS)}")
     if page:
-        around(Path(page), section)  # before the work
+        around(Path(page), section)  # fails before the work
         fill(Path(page), section, SECTIONS[section]())
     else:
         print(SECTIONS[section]())
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:3])
-    except DseError as error:
-        print(f"write_page.py: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(lambda: main(*sys.argv[1:3]))

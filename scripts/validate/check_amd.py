@@ -39,9 +39,9 @@ from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.arguments import _contents
 from dse.types import Resources
 
-# Targets, and GPUs whose limits say how many waves fit.
+# Targets, and GPUs whose limits give the number of waves.
 TARGETS = {"gfx90a": "mi250x", "gfx942": "mi300x", "gfx1032": "w6600", "gfx1100": "w7800"}
-# Sizes of launches that are run whole.
+# Sizes of launches that are run completely.
 SMALL: Mapping[str, Mapping[str, int]] = {
     "convolution": {"image_width": 160, "image_height": 40},
     "dedispersion": {"samples": 500, "dms": 64, "channels": 24, "longest_delay": 50},
@@ -61,14 +61,14 @@ GPU = gpus.load("mi250x").gpu  # sizes that the descriptions of some launches de
 
 @dataclass
 class Checked:
-    """What was found of one kernel on one target."""
+    """Results for one kernel on one target."""
 
     kernel: str
     target: str
     configurations: int = 0
     values: int = 0
-    unknown_data: int = 0  # configurations in which a branch or an address depends on what is not stated
-    compile_s: float = 0.0  # CPU seconds of this process, all together; the compiler's own are not in it
+    unknown_data: int = 0  # configurations in which a branch or an address depends on unstated data
+    compile_s: float = 0.0  # total CPU seconds of this process, without the compiler's
     run_s: float = 0.0
     slowest_s: float = 0.0
     instructions: int = 0
@@ -94,7 +94,7 @@ def compiled(source: Any, target: str, configuration: Configuration) -> Listing:
 
 
 def arguments(listing: Listing, configuration: Configuration) -> list[Any]:
-    """Give arguments their sizes; arrays whose contents are stated have these."""
+    """Return arguments with their sizes, and with stated contents of arrays."""
     own = [place for place in listing.arguments if not place.kind.startswith("hidden_")]
     return [_argument(given, place.size) for given, place in zip(configuration.arguments, own, strict=True)]
 
@@ -112,7 +112,7 @@ def _argument(given: Any, size: int) -> Any:
 
 
 def resources_differ(listing: Listing, target: str) -> str | None:
-    """Say where registers or occupancy differ from the compiler's; None if they agree.
+    """Describe differences of registers or occupancy from the compiler's; None if they agree.
 
     A SIMD's waves follow from blocks of one wave, without LDS, as the compiler has it.
     """
@@ -143,7 +143,7 @@ def resources_differ(listing: Listing, target: str) -> str | None:
 def values_differ(
     name: str, listing: Listing, configuration: Configuration, names: Mapping[str, Any]
 ) -> str | None:
-    """Run a launch whole, and tell where its output is not what NumPy computes; None if it is."""
+    """Run a whole launch, and describe the difference of its output from NumPy's; None if there is none."""
     reference = REFERENCES[name]
     output = reference.output
     given: dict[int, Array] = {}
@@ -183,19 +183,19 @@ def values_differ(
     return None if bad is None else f"element {at[bad]}: found {result[bad]}, NumPy has {expected[bad]}"
 
 
-def _size(name: str, place: int, names: Mapping[str, Any]) -> int:
-    """Elements of an input of which the description states only a size: as its [source] table has it."""
+def _size(name: str, index: int, names: Mapping[str, Any]) -> int:
+    """Return the elements of an input without stated contents, by the [source] table."""
     build = kernels.load(name).build
     assert build is not None
-    argument: Any = build.arguments[place]
+    argument: Any = build.arguments[index]
     return int(argument.size(names, np))
 
 
-def check(name: str, target: str, count: int, whole: int, seed: int) -> Checked:
+def check(name: str, target: str, count: int, complete: int, seed: int) -> Checked:
     """Check one kernel on one target."""
     from dse.kernels.description import evaluated_names
 
-    kernel, found = kernels.load(name), Checked(name, target)
+    kernel, result = kernels.load(name), Checked(name, target)
     assert kernel.source is not None
     assert kernel.build is not None
     source = read_source(kernel.source, kernel.build.kernel)
@@ -212,29 +212,29 @@ def check(name: str, target: str, count: int, whole: int, seed: int) -> Checked:
             )
             _, missing = execute(code, launch, representative(configuration.grid).blocks)
             ran = time.process_time()
-            found.unknown_data += missing is not None
+            result.unknown_data += missing is not None
             if differs := resources_differ(listing, target):
-                found.failures.append(f"{_named(configuration)}: {differs}")
-            found.instructions += len(listing.instructions)
-            found.compile_s += read - began
-            found.run_s += ran - read
-            found.slowest_s = max(found.slowest_s, ran - read)
+                result.failures.append(f"{_named(configuration)}: {differs}")
+            result.instructions += len(listing.instructions)
+            result.compile_s += read - began
+            result.run_s += ran - read
+            result.slowest_s = max(result.slowest_s, ran - read)
         except DseError as problem:
-            found.failures.append(f"{_named(configuration)}: {problem}")
-        found.configurations += 1
+            result.failures.append(f"{_named(configuration)}: {problem}")
+        result.configurations += 1
     sizes = {**kernel.sizes(), **SMALL[name]}
-    rows = random_rows(kernel, sizes, whole, seed + 1)
-    for number, configuration in enumerate(configurations(kernel, rows, sizes, GPU) if whole else ()):
-        one = {key: values[number : number + 1] for key, values in rows.items()}
-        names = {key: _plain(value) for key, value in evaluated_names(kernel, one, sizes, GPU).items()}
+    rows = random_rows(kernel, sizes, complete, seed + 1)
+    for number, configuration in enumerate(configurations(kernel, rows, sizes, GPU) if complete else ()):
+        row = {key: values[number : number + 1] for key, values in rows.items()}
+        names = {key: _plain(value) for key, value in evaluated_names(kernel, row, sizes, GPU).items()}
         try:
             differs = values_differ(name, compiled(source, target, configuration), configuration, names)
         except DseError as problem:
             differs = str(problem)
         if differs:
-            found.failures.append(f"values, {_named(configuration)}: {differs}")
-        found.values += 1
-    return found
+            result.failures.append(f"values, {_named(configuration)}: {differs}")
+        result.values += 1
+    return result
 
 
 def _plain(value: Any) -> Any:
@@ -247,7 +247,7 @@ def _named(configuration: Configuration) -> str:
 
 
 def checks(options: argparse.Namespace) -> Iterator[Checked]:
-    """Check what was asked for."""
+    """Run the selected checks."""
     for name in options.kernel or SMALL:
         for target in options.target or TARGETS:
             yield check(name, target, options.configurations, options.values, options.seed)
@@ -258,26 +258,26 @@ def main() -> int:
     parser.add_argument("--kernel", action="append", choices=SMALL)
     parser.add_argument("--target", action="append")
     parser.add_argument("--configurations", type=int, default=60)
-    parser.add_argument("--values", type=int, default=5, help="small launches that are run whole")
+    parser.add_argument("--values", type=int, default=5, help="small launches that are run completely")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    found = []
-    for one in checks(options):
-        found.append(one)
+    results = []
+    for result in checks(options):
+        results.append(result)
         if not options.json:
-            times = max(one.configurations, 1)
+            times = max(result.configurations, 1)
             print(
-                f"{one.kernel:14} {one.target:8} {one.configurations:4} run, {one.values:3} with values,"
-                f" {len(one.failures):3} failed, {one.run_s / times:.3f} CPU s each,"
-                f" slowest {one.slowest_s:.2f}",
+                f"{result.kernel:14} {result.target:8} {result.configurations:4} run,"
+                f" {result.values:3} with values, {len(result.failures):3} failed,"
+                f" {result.run_s / times:.3f} CPU s each, slowest {result.slowest_s:.2f}",
                 flush=True,
             )
-            for text, times in collections.Counter(one.failures).most_common(5):
+            for text, times in collections.Counter(result.failures).most_common(5):
                 print(f"    {times}x {text[:300]}", flush=True)
     if options.json:
-        print(json.dumps([vars(one) for one in found], indent=2))
-    return int(any(one.failures for one in found))
+        print(json.dumps([vars(result) for result in results], indent=2))
+    return int(any(result.failures for result in results))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 FILE is a measured table of the kernel (CSV, gzipped or not) with columns named as Nsight Compute names its
 counters, and `registers`. A random sample of the configurations that ran is compiled and executed. Prints the
-mean, median and largest relative error of each count, over the sample and over those configurations that have
-as many registers as the table says: others were compiled to another code.
+mean, median and largest relative error of each count, over the sample and over configurations with the
+table's number of registers: others were compiled to different code.
 
 The counter of L2 reads has instructions too: code that an SM's instruction cache does not hold is read again
 and again. Unrolled convolutions on the RTX 2080 Ti have 1.00 to 1.03 times the reads that data explain up to
@@ -31,60 +31,60 @@ from dse.source.nvidia.compile.nvrtc import compiler
 from dse.source.profiles import KernelProfile
 
 
-def traffic(found: KernelProfile, name: str) -> float:
+def traffic(profile: KernelProfile, name: str) -> float:
     """Sectors of an average block, by the cache model."""
     return sum(
         phase.passes * getattr(phase.traffic, name)
-        for phase in found.counts.phases
+        for phase in profile.counts.phases
         if phase.traffic is not None
     )
 
 
-# What an average block does, by the counter that tells the same of the grid.
+# Counts of an average block, by the counter of the same quantity for the grid.
 COUNTERS: dict[str, tuple[str, Callable[[KernelProfile], float]]] = {
-    "warp instructions": ("smsp__inst_executed.sum", lambda found: found.counts.insts()),
+    "warp instructions": ("smsp__inst_executed.sum", lambda profile: profile.counts.insts()),
     "FP32 operations": (
         "smsp__sass_thread_inst_executed_op_fp32_pred_on.sum",
-        lambda found: found.counts.fp32_ops / found.counts.blocks,
+        lambda profile: profile.counts.fp32_ops / profile.counts.blocks,
     ),
     "shared-load wavefronts": (
         "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
-        lambda found: found.counts.total("shared load", "passes"),
+        lambda profile: profile.counts.total("shared load", "passes"),
     ),
     "shared-store wavefronts": (
         "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
-        lambda found: found.counts.total("shared store", "passes"),
+        lambda profile: profile.counts.total("shared store", "passes"),
     ),
     "global-load requests": (
         "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
-        lambda found: found.counts.total("global load", "requests"),
+        lambda profile: profile.counts.total("global load", "requests"),
     ),
     "local-load sectors": (
         "l1tex__t_sectors_pipe_lsu_mem_local_op_ld.sum",
-        lambda found: found.counts.total("local load", "sectors"),
+        lambda profile: profile.counts.total("local load", "sectors"),
     ),
     "local-store sectors": (
         "l1tex__t_sectors_pipe_lsu_mem_local_op_st.sum",
-        lambda found: found.counts.total("local store", "sectors"),
+        lambda profile: profile.counts.total("local store", "sectors"),
     ),
-    "L2 read sectors": ("lts__t_sectors_op_read.sum", lambda found: traffic(found, "loads_past_l1")),
-    "L2 write sectors": ("lts__t_sectors_op_write.sum", lambda found: traffic(found, "stores")),
-    "DRAM read sectors": ("dram__sectors_read.sum", lambda found: traffic(found, "loads_past_l2")),
-    "DRAM write sectors": ("dram__sectors_write.sum", lambda found: traffic(found, "stores_past_l2")),
+    "L2 read sectors": ("lts__t_sectors_op_read.sum", lambda profile: traffic(profile, "loads_past_l1")),
+    "L2 write sectors": ("lts__t_sectors_op_write.sum", lambda profile: traffic(profile, "stores")),
+    "DRAM read sectors": ("dram__sectors_read.sum", lambda profile: traffic(profile, "loads_past_l2")),
+    "DRAM write sectors": ("dram__sectors_write.sum", lambda profile: traffic(profile, "stores_past_l2")),
 }
 
 
 def errors(ours: np.ndarray, theirs: np.ndarray, which: np.ndarray) -> dict[str, float | int]:
-    """In percent, of those configurations where the counter is not 0."""
+    """Return errors in percent, for configurations with a counter above 0."""
     which = which & (theirs > 0)
     if not which.any():
         return {"configurations": 0}
-    off = 100 * np.abs(ours[which] / theirs[which] - 1)
+    errors_percent = 100 * np.abs(ours[which] / theirs[which] - 1)
     return {
         "configurations": int(which.sum()),
-        "mean [%]": float(off.mean()),
-        "median [%]": float(np.median(off)),
-        "largest [%]": float(off.max()),
+        "mean [%]": float(errors_percent.mean()),
+        "median [%]": float(np.median(errors_percent)),
+        "largest [%]": float(errors_percent.max()),
     }
 
 
@@ -102,34 +102,34 @@ def main() -> int:
         description, _ = inputs.description(options.kernel, inputs.settings(options.set))
         gpu = gpus.load(options.gpu)
         table = measured.load(options.file, description)
-        chosen = sample(table, description, options.sample, options.seed)
+        rows_of_table = sample(table, description, options.sample, options.seed)
         columns = pyarrow.csv.read_csv(options.file)
         missing = {"registers", *(name for name, _ in COUNTERS.values())} - set(columns.column_names)
         if missing:
             raise DseError(
                 f"{options.file}: found no column {min(missing)!r}, expected {len(COUNTERS)} counters"
             )
-        parameters = table.rows(chosen).parameters
+        parameters = table.rows(rows_of_table).parameters
         results = SourceKernel(description).read(parameters, gpu.gpu, table.problem, progress)
     except DseError as error:
         print(f"check_counters.py: {error}", file=sys.stderr)
         return 2
     done = [index for index, result in enumerate(results) if isinstance(result, KernelProfile)]
-    found = [result for result in results if isinstance(result, KernelProfile)]
-    chosen = chosen[done]
-    registers = columns["registers"].to_numpy()[chosen]
-    same = registers == np.array([each.registers for each in found])
+    profiles = [result for result in results if isinstance(result, KernelProfile)]
+    rows_of_table = rows_of_table[done]
+    registers = columns["registers"].to_numpy()[rows_of_table]
+    same_registers = registers == np.array([profile.registers for profile in profiles])
     rows: list[dict[str, Any]] = []
     for name, (column, of_block) in COUNTERS.items():
-        theirs = columns[column].to_numpy()[chosen].astype(float)
-        ours = np.array([of_block(each) * each.counts.blocks for each in found])
-        for which, label in ((np.ones_like(same), "all"), (same, "same registers")):
+        theirs = columns[column].to_numpy()[rows_of_table].astype(float)
+        ours = np.array([of_block(profile) * profile.counts.blocks for profile in profiles])
+        for which, label in ((np.ones_like(same_registers), "all"), (same_registers, "same registers")):
             rows.append({"count": name, "of": label} | errors(ours, theirs, which))
     about = {
         "compiler": compiler(),
-        "configurations": len(found),
-        "failures": len(results) - len(found),
-        "same registers [%]": 100 * float(same.mean()),
+        "configurations": len(profiles),
+        "failures": len(results) - len(profiles),
+        "same registers [%]": 100 * float(same_registers.mean()),
     }
     if options.json:
         print(json.dumps(about | {"counts": rows}))

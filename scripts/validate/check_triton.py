@@ -1,8 +1,8 @@
-"""Reads random configurations of our Triton kernels: `check_triton.py [KERNEL...] [--sample 60] [--json]`.
+"""Read random configurations of our Triton kernels: `check_triton.py [KERNEL...] [--sample 60] [--json]`.
 
 Of each kernel and GPU, configurations of a space far larger than the kernel's own are compiled and their
 machine code is read. Prints how many compile, how many of these are read, how many opcodes had no rule, and
-the largest and smallest of the multiply-adds of tensor cores over those of the tiles that the grid computes.
+the largest and smallest ratio of multiply-adds on tensor cores to those of the grid's tiles.
 """
 
 import argparse
@@ -43,7 +43,7 @@ ONLY_NEW = ("triton_matmul_tma",)  # kernels that need compute capability 9.0
 
 
 def tiles(name: str, values: dict[str, Any], sizes: dict[str, Any], blocks: int) -> float:
-    """Return the multiply-adds of the tiles that a launch of this many blocks computes; 0 of none."""
+    """Return the multiply-adds of the tiles of a launch with `blocks` blocks; 0 without products."""
     if "BLOCK_K" in values:
         depth = ceil(sizes["K"] / values["BLOCK_K"]) * values["BLOCK_K"]
         return float(blocks * values["BLOCK_M"] * values["BLOCK_N"] * depth)
@@ -63,13 +63,13 @@ def checked(name: str, arch: str, sample: int, seed: int) -> dict[str, Any]:
     space = Space(SPACES[name])
     kernel = SourceKernel(replace(description, space=space))
     every = space.configurations()
-    chosen = np.random.default_rng(seed).permutation(len(next(iter(every.values()))))[:sample]
-    parameters = {key: values[chosen] for key, values in every.items()}
-    found = kernel.read(parameters, gpus.load(GPUS[arch]).gpu, None, progress)
+    rows = np.random.default_rng(seed).permutation(len(next(iter(every.values()))))[:sample]
+    parameters = {key: values[rows] for key, values in every.items()}
+    profiles = kernel.read(parameters, gpus.load(GPUS[arch]).gpu, None, progress)
     sizes = dict(kernel.problem)
     shares: list[float] = []
     failures: dict[str, list[str]] = {}
-    for row, profile in enumerate(found):
+    for row, profile in enumerate(profiles):
         if not isinstance(profile, KernelProfile):
             failures.setdefault(profile.reason, []).append(profile.message)
             continue
@@ -80,12 +80,12 @@ def checked(name: str, arch: str, sample: int, seed: int) -> dict[str, Any]:
         )
         if expected:
             shares.append(counted / expected)
-    read = sum(isinstance(profile, KernelProfile) for profile in found)
+    read = sum(isinstance(profile, KernelProfile) for profile in profiles)
     unread = failures.get("not executed", [])
     return {
         "kernel": name,
         "target": arch,
-        "tried": len(found),
+        "tried": len(profiles),
         "compiled": read + len(unread),
         "read": read,
         "unread": len(unread),
@@ -104,15 +104,15 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=60, help="configurations of each kernel and GPU")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     rows = [
-        checked(name, arch, given.sample, given.seed)
-        for name in given.kernels or SPACES
+        checked(name, arch, options.sample, options.seed)
+        for name in options.kernels or SPACES
         for arch in GPUS
         if arch != "sm_80" or name not in ONLY_NEW
     ]
-    if given.json:
-        print(json.dumps({"sample": given.sample, "rows": rows}))
+    if options.json:
+        print(json.dumps({"sample": options.sample, "rows": rows}))
     else:
         show(rows, title="Random configurations read")
     if any(row["unread"] for row in rows):

@@ -24,7 +24,7 @@ COUNTS = {"lam": "throughput_cycles", "Lam": "latency_cycles", "self": "same_war
 
 
 def same_counts(ours: Critical, expected: Mapping[str, Any]) -> bool:
-    """Tell whether every count of the critical path is as the file has it."""
+    """Whether all counts of the critical path equal the file's."""
     if ours.valve != expected["valve"]:
         return False
     return all(
@@ -34,7 +34,7 @@ def same_counts(ours: Critical, expected: Mapping[str, Any]) -> bool:
 
 
 def compare(content: Any, where: str) -> dict[str, Any]:
-    """Count the cases of a file that hold, and name the ones that do not.
+    """Count the cases of a file that agree, and list the others.
 
     **Raises:** DseError that starts with `where` for a file of another form.
     """
@@ -74,7 +74,7 @@ def compare(content: Any, where: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Print the comparison; the exit code says whether all cases hold."""
+    """Print the comparison; the exit code is 0 if all cases agree."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file")
     parser.add_argument("--json", action="store_true", help="print JSON")

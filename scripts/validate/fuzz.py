@@ -1,15 +1,15 @@
-"""Gives `dse` broken files and options, thousands of them, and counts where it does not answer with one line.
+"""Give `dse` thousands of broken files and options, and count inputs without a one-line answer.
 
     python scripts/validate/fuzz.py --seed 1 --count 10000
     python scripts/validate/fuzz.py --seed 1 --count 1000 --options
 
-An input is a row of `fuzz_subjects.py`: a command of which a file or a word is changed in its bytes, numbers,
-names, lines, nesting or keys. With `--options` it is a command with random documented options, as the command
-line itself lists them. What counts as wrong: a traceback, the end of the process, over 10 s of the processor
-(120 s with `--options`) or 1 GB more memory, an exit code besides 0 and 2 (and 1 of a check), messages of
-several lines, too long or with control characters. Ends with 1 if there is any. What options combine to may
-take long, as a thousand configurations to compile do: after `PATIENCE` it is interrupted, as by Ctrl-C, and
-counted. `--only 4711` runs an input again, and shows it; `--first 4711` begins with it.
+An input is a row of `fuzz_subjects.py`: a command with a file or a word changed in its bytes, numbers, names,
+lines, nesting or keys. With `--options` it is a command with random options from the command line's own list.
+Errors are a traceback, the end of the process, over 10 s of CPU time (120 s with `--options`) or 1 GB more
+memory, an exit code other than 0 and 2 (and 1 of a check), and messages with several lines, too long or with
+control characters. Exits with 1 if there are any. Valid combinations of options may take long, such as a
+thousand configurations to compile: they are interrupted after `PATIENCE`, as by Ctrl-C, and counted.
+`--only 4711` repeats and shows an input; `--first 4711` begins with it.
 """
 
 import argparse
@@ -72,30 +72,30 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
 def _of_bytes(data: bytes, rng: random.Random) -> bytes:
     first = rng.randrange(len(data) + 1)
     last = min(len(data), first + rng.choice((0, 1, 4, 8, 100)))
-    some = bytes(rng.randrange(256) for _ in range(rng.choice((1, 2, 4, 8))))
-    news = (some, b"", b"\xff" * 8, b"\0" * 8, data[first:last] * rng.choice((2, 50, 1000)))
+    noise = bytes(rng.randrange(256) for _ in range(rng.choice((1, 2, 4, 8))))
+    news = (noise, b"", b"\xff" * 8, b"\0" * 8, data[first:last] * rng.choice((2, 50, 1000)))
     return data[:first] if rng.random() < 0.1 else data[:first] + rng.choice(news) + data[last:]
 
 
 def _of_text(data: bytes, rng: random.Random) -> bytes:
-    """Put something else in the place of a number, a text, a word or a sign."""
+    """Replace a number, a text, a word or a sign."""
     text = data.decode("utf-8", "surrogateescape")
     kind = rng.choice((r"\d+(?:\.\d+)?", r'"[^"\n]*"', r"[A-Za-z_.]\w*", r"[\[{(<=/*.,;:}\])>+-]"))
-    if not (found := list(re.finditer(kind, text))):
+    if not (matches := list(re.finditer(kind, text))):
         return _of_bytes(data, rng)
-    place, new = rng.choice(found), rng.choice((*JUNK, rng.choice(found)[0]))
-    if place[0][0] == '"' and rng.random() < 0.7:
+    match, new = rng.choice(matches), rng.choice((*JUNK, rng.choice(matches)[0]))
+    if match[0][0] == '"' and rng.random() < 0.7:
         new = json.dumps(new)
-    if len(place[0]) == 1 and rng.random() < 0.5:
-        new = place[0] * rng.choice((0, 2, 3000, 100_000))
-    return (text[: place.start()] + new + text[place.end() :]).encode("utf-8", "surrogateescape")
+    if len(match[0]) == 1 and rng.random() < 0.5:
+        new = match[0] * rng.choice((0, 2, 3000, 100_000))
+    return (text[: match.start()] + new + text[match.end() :]).encode("utf-8", "surrogateescape")
 
 
 def _of_lines(data: bytes, rng: random.Random) -> bytes:
     lines = data.splitlines(keepends=True) or [b""]
-    place, new = rng.randrange(len(lines)), rng.choice(JUNK).encode() + b"\n"
-    news = ([], [new, lines[place]], [rng.choice(lines)], [lines[place] * rng.choice((2, 100))])
-    return b"".join([*lines[:place], *rng.choice(news), *lines[place + 1 :]])
+    number, new = rng.randrange(len(lines)), rng.choice(JUNK).encode() + b"\n"
+    news = ([], [new, lines[number]], [rng.choice(lines)], [lines[number] * rng.choice((2, 100))])
+    return b"".join([*lines[:number], *rng.choice(news), *lines[number + 1 :]])
 
 
 def _of_json(data: bytes, rng: random.Random) -> bytes:
@@ -130,26 +130,26 @@ def _of_json(data: bytes, rng: random.Random) -> bytes:
 
 
 def broken(row: str, valid: Path, folder: Path, rng: random.Random) -> list[str]:
-    """Lay out the valid files for a row, break one of them or a word of the command, and return its words."""
+    """Copy the valid files of a row, break one of them or a word of the command, and return its words."""
     shutil.copytree(valid, folder, dirs_exist_ok=True)
     words, named = shlex.split(row), {*re.findall(r"[\w.-]+", row)}
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     relative = [path.relative_to(folder) for path in paths]
-    read = [each for each in relative if each.parts[0].removesuffix(".parts") in named]
+    read = [path for path in relative if path.parts[0].removesuffix(".parts") in named]
     if read and (words[0] == "read" or rng.random() < 0.75):
         name = rng.choice(read)
         versions = fuzz_subjects.versions(str(name)) if str(name) in fuzz_subjects.WRITTEN else ()
         (folder / name).write_bytes(mutated(rng.choice(versions or [(folder / name).read_bytes()]), rng))
         return words
-    place = rng.randrange(1, len(words))
-    pieces = re.split(r"(\W)", words[place])
+    number = rng.randrange(1, len(words))
+    pieces = re.split(r"(\W)", words[number])
     pieces[rng.randrange(len(pieces))] = rng.choice(JUNK)
-    whole = "".join(pieces) if rng.random() < 0.6 else rng.choice(JUNK)
-    return [*words[:place], whole.replace("\0", ""), *words[place + 1 :]]
+    word = "".join(pieces) if rng.random() < 0.6 else rng.choice(JUNK)
+    return [*words[:number], word.replace("\0", ""), *words[number + 1 :]]
 
 
 def wrong(words: list[str], folder: Path, fine: tuple[int, ...] = (0, 2)) -> str:
-    """Run a command in a folder, in this process; say what was wrong, nothing if all was well."""
+    """Run a command in a folder, in this process; return its error, or ""."""
     output, errors, code = StringIO(), StringIO(), 0
     try:
         with chdir(folder), redirect_stdout(output), redirect_stderr(errors):
@@ -160,20 +160,20 @@ def wrong(words: list[str], folder: Path, fine: tuple[int, ...] = (0, 2)) -> str
             return INTERRUPTED
     except BaseException as error:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/dse/" in frame.filename]
-        place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
-        return f"{type(error).__name__} at {place}: {str(error)[:100]}"
-    told = errors.getvalue().splitlines()
-    lines = [line for line in told if not line.startswith(("dse: warning: ", "assumed: "))]
+        origin = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
+        return f"{type(error).__name__} at {origin}: {str(error)[:100]}"
+    messages = errors.getvalue().splitlines()
+    lines = [line for line in messages if not line.startswith(("dse: warning: ", "assumed: "))]
     if code not in fine or len(lines) != (code == 2):
         return f"exit code {code}, {len(lines)} lines: {' | '.join(lines)[:200]!r}"
-    if any(len(line) > MOST_CHARACTERS for line in told):
+    if any(len(line) > MOST_CHARACTERS for line in messages):
         return f"a message of over {MOST_CHARACTERS} characters: {errors.getvalue()[:80]!r}"
     strange = re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]", errors.getvalue() + output.getvalue())
     return f"the character {strange[0]!r} is shown" if strange else ""
 
 
 def _answered(words: list[str]) -> None:
-    """Run a command, or call a function that reads a file, and end as a command does."""
+    """Run a command, or call a function that reads a file, and exit like a command."""
     if words[0] != "read":
         from dse.cli.main import run
 
@@ -193,30 +193,36 @@ def combined(rng: random.Random) -> list[str]:
     from dse.cli.commands import COMMANDS as NAMES
     from dse.cli.commands import command
 
-    name = rng.choice([each for each in NAMES if each not in ("measure", "cache", "doctor", "accuracy")])
+    name = rng.choice([x for x in NAMES if x not in ("measure", "cache", "doctor", "accuracy")])
     words, drawn = [name.replace("_", "-")], command(name)
     if inner := getattr(drawn, "commands", None):
         words.append(rng.choice(list(inner)))
         drawn = inner[words[-1]]
     values = fuzz_subjects.values(rng)
-    known = [
-        each for each in drawn.params if each.name not in ("help", "install_completion", *values["SKIPPED"])
+    parameters = [
+        parameter
+        for parameter in drawn.params
+        if parameter.name not in ("help", "install_completion", *values["SKIPPED"])
     ]
-    must = [each for each in known if each.required or each.name in ("kernel", "gpu", "storage")]
-    others = [each for each in known if each not in must]
-    for each in must + rng.sample(others, rng.randint(0, min(4, len(others)))):
-        option = () if each.param_type_name == "argument" else (each.opts[0],)
-        if getattr(each, "is_flag", False):
+    required = [
+        parameter
+        for parameter in parameters
+        if parameter.required or parameter.name in ("kernel", "gpu", "storage")
+    ]
+    others = [parameter for parameter in parameters if parameter not in required]
+    for parameter in required + rng.sample(others, rng.randint(0, min(4, len(others)))):
+        option = () if parameter.param_type_name == "argument" else (parameter.opts[0],)
+        if getattr(parameter, "is_flag", False):
             words += option
-        elif each.name in values:
-            words += [*option, *shlex.split(rng.choice(values[each.name]))]
+        elif parameter.name in values:
+            words += [*option, *shlex.split(rng.choice(values[parameter.name]))]
         else:
-            words += [*option, str(rng.choice((each.min or 0, 1, 2, 7)))]
+            words += [*option, str(rng.choice((parameter.min or 0, 1, 2, 7)))]
     return words
 
 
 def judge(index: int, seed: int, options: bool, valid: Path) -> tuple[list[str], str]:
-    """Run the input of a number; return its words, and what was wrong."""
+    """Run the input with this number; return its words and its error."""
     rng = random.Random(f"{seed}:{index}")
     before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     with tempfile.TemporaryDirectory(prefix="dse-fuzz-") as scratch:
@@ -229,37 +235,37 @@ def judge(index: int, seed: int, options: bool, valid: Path) -> tuple[list[str],
         else:
             table = rows(READERS + COMMANDS)
             words = broken(table[index % len(table)], valid, folder, rng)
-        said = wrong(words, folder, (0, 1, 2) if options else (0, 2))
+        error = wrong(words, folder, (0, 1, 2) if options else (0, 2))
         signal.setitimer(signal.ITIMER_REAL, 0)
     seconds = time.process_time() - began
-    more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-    if not said and seconds > (120 if options else 10):
-        said = f"{seconds:.0f} s of the processor"
-    return words, said or (f"{more / 1e9:.1f} GB more" if more > MOST_BYTES else "")
+    more_bytes = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    if not error and seconds > (120 if options else 10):
+        error = f"{seconds:.0f} s of the processor"
+    return words, error or (f"{more_bytes / 1e9:.1f} GB more" if more_bytes > MOST_BYTES else "")
 
 
 def child(indices: range, seed: int, options: bool, valid: Path, log: Path) -> None:
-    """Run inputs one after another, and log each when it begins and when it has ended."""
+    """Run inputs in sequence, and log the beginning and the end of each."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + 8 * MOST_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    faulthandler.register(signal.SIGPROF, chain=True)  # and end by it
+    faulthandler.register(signal.SIGPROF, chain=True)  # dump the stack, then exit by the signal
     for index in indices:
         with log.open("a") as file:
             print(json.dumps([index]), file=file, flush=True)
-            seconds = 300 if options else 60  # of the processor: a loaded machine takes long for nothing
+            seconds = 300 if options else 60  # of CPU time, which a loaded machine does not inflate
             signal.setitimer(signal.ITIMER_PROF, seconds)
-            faulthandler.dump_traceback_later(10 * seconds, exit=True)  # of what waits for ever
-            words, said = judge(index, seed, options, valid)
+            faulthandler.dump_traceback_later(10 * seconds, exit=True)  # for inputs that hang
+            words, error = judge(index, seed, options, valid)
             signal.setitimer(signal.ITIMER_PROF, 0)
             faulthandler.cancel_dump_traceback_later()
-            print(json.dumps([index, shlex.join(words)[:300], said]), file=file, flush=True)
-        if said:
-            return  # the next begins with as little as this one did
+            print(json.dumps([index, shlex.join(words)[:300], error]), file=file, flush=True)
+        if error:
+            return  # a failure may leave memory behind: the next input gets a new process
 
 
 def family(indices: range, seed: int, options: bool, valid: Path, log: Path) -> None:
-    """Run inputs in a process, begun once more when it ends before its time."""
+    """Run inputs in a process, restarted when it ends early."""
     left, step = list(indices), [*(["--options"] if options else []), "--child", str(valid), str(log)]
     while left:
         numbers = [str(number) for number in (left[0], indices.stop, indices.step)]
@@ -269,24 +275,24 @@ def family(indices: range, seed: int, options: bool, valid: Path, log: Path) -> 
                 command, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
             )
             ended.wait()
-            with suppress(ProcessLookupError):  # of workers that were interrupted
+            with suppress(ProcessLookupError):  # the workers of an interrupted command
                 os.killpg(ended.pid, signal.SIGKILL)
             errors.seek(0)
             message = errors.read(900).decode(errors="replace")
         entries = [json.loads(line) for line in log.read_text().splitlines()]
         if len(entries[-1]) == 1:
-            said = f"the process ended with {ended.returncode}: {message!r}"
+            error = f"the process ended with {ended.returncode}: {message!r}"
             with log.open("a") as file:
-                print(json.dumps([entries[-1][0], "", said]), file=file)
+                print(json.dumps([entries[-1][0], "", error]), file=file)
         left = [index for index in left if index > entries[-1][0]]
 
 
 def prepare(valid: Path) -> None:
-    """Make the valid files, and check that no row is refused before anything is changed."""
+    """Make the valid files, and check that all rows accept them unchanged."""
 
     def run(line: str, folder: Path = valid) -> None:
-        if said := wrong(shlex.split(line), folder, (0,)):
-            sys.exit(f"{line}: {said}")
+        if error := wrong(shlex.split(line), folder, (0,)):
+            sys.exit(f"{line}: {error}")
 
     fuzz_subjects.make(valid, run)
     for row in rows(READERS + COMMANDS):
@@ -296,7 +302,7 @@ def prepare(valid: Path) -> None:
 
 
 def main() -> None:
-    """Run the inputs, and list what went wrong."""
+    """Run the inputs, and list errors."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -307,46 +313,46 @@ def main() -> None:
     parser.add_argument("--only", type=int, nargs="+", metavar="INDEX", help="run these inputs alone")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     os.environ |= {"COLUMNS": "120", "DSE_COMPILE_SECONDS": "4", "DSE_COMPILE_GB": "1"}
-    if asked.child:
-        valid, log, *numbers = asked.child
-        return child(range(*map(int, numbers)), asked.seed, asked.options, Path(valid), Path(log))
+    if options.child:
+        valid, log, *numbers = options.child
+        return child(range(*map(int, numbers)), options.seed, options.options, Path(valid), Path(log))
     with tempfile.TemporaryDirectory(prefix="dse-valid-") as scratch:
         valid, logs = Path(scratch, "valid"), Path(scratch, "logs")
         valid.mkdir()
         logs.mkdir()
         prepare(valid)
-        if asked.only is not None:
-            for index in asked.only:
-                print(*judge(index, asked.seed, asked.options, valid), sep="\n", flush=True)
+        if options.only is not None:
+            for index in options.only:
+                print(*judge(index, options.seed, options.options, valid), sep="\n", flush=True)
             return None
         began = time.monotonic()
-        with ThreadPoolExecutor(asked.jobs) as pool:
+        with ThreadPoolExecutor(options.jobs) as pool:
             families = [
                 pool.submit(
                     family,
-                    range(asked.first + job, asked.count, asked.jobs),
-                    asked.seed,
-                    asked.options,
+                    range(options.first + job, options.count, options.jobs),
+                    options.seed,
+                    options.options,
                     valid,
                     logs / str(job),
                 )
-                for job in range(asked.jobs)
+                for job in range(options.jobs)
             ]
-        for each in families:
-            each.result()  # raises what it raised
+        for job in families:
+            job.result()  # raises its exception
         entries = [json.loads(line) for log in logs.iterdir() for line in log.read_text().splitlines()]
     ended = {entry[0] for entry in entries if len(entry) == 3}
-    assert len(ended) == asked.count - asked.first, f"only {len(ended)} inputs ended"
+    assert len(ended) == options.count - options.first, f"only {len(ended)} inputs ended"
     long = sum(len(entry) == 3 and entry[2] == INTERRUPTED for entry in entries)
     failed = [entry for entry in entries if len(entry) == 3 and entry[2] not in ("", INTERRUPTED)]
-    kinds = Counter(re.sub(r"\d+", "_", said)[:60] for _, _, said in failed)
-    for index, words, said in failed:
-        print(f"{index}: {words}: {said}")
+    kinds = Counter(re.sub(r"\d+", "_", error)[:60] for _, _, error in failed)
+    for index, words, error in failed:
+        print(f"{index}: {words}: {error}")
     took = f"{time.monotonic() - began:.0f} s"
     ways = f"{len(failed)} went wrong in {len(kinds)} ways, {long} were interrupted"
-    print(f"{len(ended):,} inputs with seed {asked.seed}: {ways}, {took}")
+    print(f"{len(ended):,} inputs with seed {options.seed}: {ways}, {took}")
     sys.exit(1 if failed else 0)
 
 

@@ -1,4 +1,4 @@
-"""Files that `fuzz.py` breaks, and the commands that read them: what is read from outside is a row here."""
+"""Files that `fuzz.py` breaks, and the commands that read them: a row for every external input."""
 
 import gzip
 import json
@@ -113,7 +113,7 @@ def _packed(text: str) -> bytes:
     return gzip.compress(text.encode(), mtime=0)
 
 
-# Valid files by name: text, what is written as JSON, bytes, or several of which one is broken.
+# Valid files by name: text, values for JSON, bytes, or several versions of which one is broken.
 WRITTEN: Mapping[str, object] = {
     "kernel.toml": _catalogue("kernels/m*/kernel.toml"),
     "gpu.toml": _catalogue("gpus/a*.toml") + _catalogue("gpus/mi2*.toml"),
@@ -133,7 +133,7 @@ WRITTEN: Mapping[str, object] = {
     "page.md": "# Page\n\n<!-- measured spaces: begin -->\nold\n<!-- measured spaces: end -->\n\nMore.\n",
 }  # fmt: skip
 
-# What the library reads: quick, so the tests take many of these.
+# Readers of the library: fast, so the tests use many of these.
 READERS = """read dse.core.files:read_toml kernel.toml
 read dse.core.files:read_json t1.json
 read dse.kernels:load kernel.toml
@@ -159,7 +159,7 @@ read fuzz_subjects:text includes
 read fuzz_subjects:expression expression
 """
 
-# What commands make: a line runs where the valid files are, and writes the files of the lines below.
+# Commands run in the folder of valid files; their output is the input of later lines.
 MOE = "table moe -g h100-sxm --set E=8 --set N=512 --set K=1024 --set topk=2 --for M=1,64"
 MAKERS = f"""rank mat_naive {GPU} -m roofline -o r.parquet
 rank mat_naive {GPU} -m roofline -o r.csv
@@ -233,14 +233,14 @@ def rows(text: str) -> list[str]:
 
 
 def write(folder: Path) -> None:
-    """Write the valid files that are texts; where there are several, the first."""
+    """Write the valid text files; of several versions the first."""
     for name in WRITTEN:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(versions(name)[0])
 
 
 def versions(name: str) -> Sequence[bytes]:
-    """Return the valid files of a name that is written here."""
+    """Return the versions of a valid file of this module."""
     content = WRITTEN[name]
     if isinstance(content, list):
         return content
@@ -250,7 +250,7 @@ def versions(name: str) -> Sequence[bytes]:
 
 
 def make(folder: Path, run: Callable[[str], object]) -> None:
-    """Write the valid files that commands and compilers make, `run` being what runs a line here."""
+    """Write the valid files made by commands and compilers; `run` runs a line."""
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -265,7 +265,7 @@ def make(folder: Path, run: Callable[[str], object]) -> None:
     for line in rows(MAKERS):
         run(line)
     with patch("dse.explore.sweep.run.EVERY", -1.0), patch("dse.explore.sweep.run.clear"):
-        run(f"sweep mat_naive {GPU} -o rows.parquet")  # its parts stay, as if it had been killed
+        run(f"sweep mat_naive {GPU} -o rows.parquet")  # its parts stay, as after a kill
         run(f"sweep mat_naive {GPU} --top 3 -o top.csv")
     for name in ("rows.parquet", "top.csv"):
         (folder / name).unlink()
@@ -298,7 +298,7 @@ def make(folder: Path, run: Callable[[str], object]) -> None:
                 (folder / "triton" / f"k{path.suffix}").write_bytes(path.read_bytes())
 
 
-# Readers that take more than a path.
+# Readers with more arguments than a path.
 
 
 def code(path: Path) -> None:
@@ -314,7 +314,7 @@ def code(path: Path) -> None:
 
 
 def text(path: Path) -> None:
-    """Read what a source includes, declares and computes."""
+    """Read a source's includes, declarations and constants."""
     from dse.core.files import read_text
     from dse.source.nvidia.compile.constants import constants
     from dse.source.nvidia.compile.includes import included
@@ -342,7 +342,7 @@ def _amd(path: Path):
 
 
 def amd(path: Path) -> None:
-    """Characterise a kernel of which the compiler makes this assembly: a source may contain what it likes."""
+    """Characterise a kernel with this assembly, since a source may contain any."""
     from dse.cli.main import run
     from dse.core.files import read_text
     from dse.source.amd.compile.clang import clang
@@ -364,7 +364,7 @@ def amd(path: Path) -> None:
 
 
 def cached(path: Path) -> None:
-    """Characterise a kernel with this file as what the cache holds."""
+    """Characterise a kernel with this file as the cache."""
     from dse.cli.main import run
 
     with tempfile.TemporaryDirectory() as cache, patch.dict("os.environ", DSE_CACHE=cache):
@@ -382,7 +382,7 @@ def completed(path: Path) -> None:
 
 
 def values(rng: random.Random) -> Mapping[str, Sequence[str]]:
-    """Return documented values of options by the parameters' names; others take small numbers."""
+    """Return documented values of options by the parameters' names; others get small numbers."""
     from dse import kernels
     from dse.hardware import gpus
     from dse.models import MODELS

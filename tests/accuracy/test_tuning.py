@@ -30,7 +30,7 @@ def test_a_described_kernel(answer, run_dse, folder):
 def test_a_space_of_which_only_the_parameters_are_known(run_dse, folder):
     (folder / "toys").rename(folder / "unknown")
     ran = run_dse("accuracy", "tuning", folder, *FEW, "--json")
-    assert "no T1.json beside it: the columns before the times are taken for the parameters" in ran.err
+    assert "no T1.json in its folder: the columns before the times are used as parameters" in ran.err
     [row] = json.loads(ran.out)["rows"]
     assert (row["kernel"], row["from"]) == ("", "none")
     (folder / "unknown" / "T1.json").write_text(json.dumps(T1))

@@ -26,8 +26,8 @@ FIRST = BuiltCode(
 SECOND = BuiltCode(b"two", None, 8)
 NONE = Failure("compile error", "no")
 SMALL = BuiltSpace("k", "a", "C 1", {"n": 1}, ("x", "y"), ((1, 2), (3, 0.5), (5, 6)), (FIRST, NONE, SECOND))
-LARGE = replace(SMALL, sizes={"n": 9}, made=(SECOND, NONE, FIRST))
-OTHER = replace(SMALL, kernel="j", made=(NONE, NONE, NONE))
+LARGE = replace(SMALL, sizes={"n": 9}, outcomes=(SECOND, NONE, FIRST))
+OTHER = replace(SMALL, kernel="j", outcomes=(NONE, NONE, NONE))
 
 
 @pytest.fixture

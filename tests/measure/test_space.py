@@ -157,7 +157,7 @@ def test_cases_go_into_one_table_by_their_sizes(tmp_path: Path):
     for some, count in ((plans[:1], 67108864), (plans, 1024)):  # what was measured is not measured again
         gpu = Played()
         assert measure(some, 90, journal, gpu)
-        assert [(job.sizes["count"], job.made) for job in gpu.jobs] == [(count, NONE)] * 2
+        assert [(job.sizes["count"], job.outcome) for job in gpu.jobs] == [(count, NONE)] * 2
     assert len({tuple(row.items()) for row in journal.rows}) == 4
 
 

@@ -54,5 +54,5 @@ def test_no_two_launches_of_a_distinct_grid_are_alike(script):
 )
 def test_a_difference_is_said(script, change, said):
     same = {"seconds": np.array([1.0, 2.0, 3.0]), "index": np.array([4, 2, 7]), "total": 10.0, "count": 7}
-    found = script.disagreement(script.Found(**same | change), script.Found(**same), 1e-3)
-    assert found is None if said is None else said in found
+    difference = script.disagreement(script.Summary(**same | change), script.Summary(**same), 1e-3)
+    assert difference is None if said is None else said in difference

@@ -1,4 +1,4 @@
-"""`dse measure build`: machine code for `dse measure space`, made where the GPU is not."""
+"""`dse measure build`: compile machine code for `dse measure space` on another machine."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,9 +36,9 @@ def build(
     cases: CasesOption = None,
     screen: Screen,
 ) -> None:
-    """Compile configurations for `dse measure space --built`, where Triton or another compiler is not.
+    """Compile configurations for `dse measure space --built` on machines without Triton or a compiler.
 
-    Needs no GPU. What FILE.zip has of other kernels and cases stays in it.
+    Needs no GPU. Other kernels and cases in FILE.zip are kept.
     """
     from dse.hardware import gpus
     from dse.measure import built
@@ -72,12 +72,12 @@ def _built_row(space: "BuiltSpace", arch: int) -> dict[str, Any]:
 
     from dse.source.contract import Failure
 
-    reasons = Counter(result.reason for result in space.made if isinstance(result, Failure))
+    reasons = Counter(result.reason for result in space.outcomes if isinstance(result, Failure))
     return {
         "arch": arch,
         "kernel": space.kernel,
         "sizes": in_words(space.sizes),
-        "taken": len(space.made),
-        "codes": len({result for result in space.made if not isinstance(result, Failure)}),
+        "taken": len(space.outcomes),
+        "codes": len({result for result in space.outcomes if not isinstance(result, Failure)}),
         "refused": ", ".join(f"{count} {reason}" for reason, count in reasons.items()),
     }

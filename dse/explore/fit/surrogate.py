@@ -70,6 +70,16 @@ class Surrogate:
         factor = np.linalg.cholesky(covariance)
         return random.normal(size=(draws, len(factor))) @ factor.T
 
+    @property
+    def tells_more(self) -> bool:
+        """Whether it is nearer to each of three measurements or more, left out, than the mean of the others.
+
+        The expectation knows no more of what it is off by than that mean.
+        """
+        n, values = len(self.process.values), self.process.values
+        off, alone = self.process.posterior.left_out()[0], (values - values.mean()) * n
+        return n > 2 and float(off @ off) * (n - 1) ** 2 < float(alone @ alone)
+
     def left_out(self) -> np.ndarray:
         """Return how many standard deviations each measurement is above what the others say."""
         above, variance = self.process.posterior.left_out()

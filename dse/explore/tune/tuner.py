@@ -2,9 +2,11 @@
 
 The model ranks; each measurement says more of what it misses (`dse.explore.fit.surrogate`), and failures
 lower the chance that their neighbours run. What counts is the expected improvement in the log of time, the
-rough part included, times a power of that chance. Where that brought nothing STUCK times in a row, every
-other measurement is the fastest of a draw of times together (Thompson's rule) whose deviations are the wider
-the longer nothing was gained: combinations that no mean puts first have their turn, a wrong model is left.
+rough part included, times a power of that chance; as long as the surrogate tells measurements that it is
+not shown no better than the model does, it is the model's next best. Where nothing was gained STUCK times in
+a row, every other measurement is the fastest of a draw of times together (Thompson's rule) whose deviations
+are the wider the longer that lasts: combinations that no mean puts first have their turn, a wrong model is
+left.
 What nothing tells apart from a measured configuration is measured last.
 
 Source: Jones, Schonlau, Welch 1998, Eq. 15 (expected improvement); Thompson 1933; Russo et al. 2018, Sec. 3.
@@ -26,7 +28,7 @@ STUCK = 3  # measurements in a row that gained nothing
 WIDER = 0.5  # by which deviations of a draw grow with each further one, as a share
 DRAWN = 256  # of the best expected ones, and of others at random, that a draw is of
 WARY = 3  # power of the chance to run: what fails tells nothing of times
-LIKELY = 0.7  # of the likeliest one's chance to run, that one of a draw has at least
+LIKELY = 0.7  # of the likeliest one's chance to run, that one of a draw, or the model's next, has at least
 REACH = 0.3  # of a failure, in the positions of the candidates
 BELIEF = 0.3  # the prior counts as this many launches
 RUNS = {True: 0.97, False: 0.05}  # the chance that a launch works, by whether the model has it possible
@@ -119,11 +121,13 @@ class Tuner:
         c, ran = self.candidates, _ran(told)
         if self._blind(told) or not ran:
             return np.log(self.works()) - c.expected - np.where(c.possible, 0.0, 1e9)
-        surrogate = self._after(told)
         waited = _waited(told)
-        if waited < STUCK or (waited - STUCK) % 2:
-            return self._improvement(told, surrogate)
-        return self._drawn(told, surrogate, 1.0 + WIDER * (waited - STUCK), self._random(measured))
+        if waited >= STUCK and (waited - STUCK) % 2 == 0:
+            wider = 1.0 + WIDER * (waited - STUCK)
+            return self._drawn(told, self._after(told), wider, self._random(measured))
+        if len(ran) > 1 and waited < STUCK and c.informed and not self.surrogate.tells_more:
+            return np.where(self._free(told), c.expected.max() - c.expected + 1e-9, 0.0)
+        return self._improvement(told, self._after(told))
 
     def _improvement(self, told: dict[int, float], surrogate: Surrogate) -> np.ndarray:
         """Return the expected improvement by each, if it is likely to run."""
@@ -138,8 +142,7 @@ class Tuner:
         """Return how much faster than the slowest each is in one draw of the times of some; 0 for others."""
         c = self.candidates
         mean, _ = self._predicted(surrogate)
-        works = self.works()
-        free = np.flatnonzero(~self._known(told) & c.possible & (works >= LIKELY * works.max()))
+        free = np.flatnonzero(self._free(told))
         free = free[np.argsort(mean[free], kind="stable")]
         some = np.concatenate([free[:DRAWN], random.permutation(free[DRAWN:])[:DRAWN]])
         gain = np.zeros(len(c))
@@ -147,6 +150,11 @@ class Tuner:
             draw = mean[some] + wider * surrogate.drawn(c.points.rows(some), 1, random)[0]
             gain[some] = draw.max() - draw + 1e-9
         return gain
+
+    def _free(self, told: dict[int, float]) -> np.ndarray:
+        """Mark what is not known, and likely to run."""
+        works = self.works()
+        return ~self._known(told) & self.candidates.possible & (works >= LIKELY * works.max())
 
     def _known(self, told: dict[int, float]) -> np.ndarray:
         """Mark what nothing tells apart from a configuration that ran."""

@@ -1,1 +1,1 @@
-"""Microbenchmarks: recorded on a GPU, kept as they are, and from them λ, Λ and bandwidths as a GPU file."""
+"""Microbenchmarks: raw recordings on a GPU, from which λ, Λ and bandwidths become a GPU file."""

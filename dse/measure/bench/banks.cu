@@ -1,5 +1,5 @@
-// Shared memory: independent loads or stores of WIDTH words. `degree` threads of a warp meet in one bank, each at a
-// word of its own; 0: all threads take the same word.
+// Shared memory: independent loads or stores of WIDTH words. `degree` threads of a warp access one bank, each
+// another word; 0: all threads access the same word.
 // Macros: WIDTH (1, 2, 4), STORE, REPEAT.
 
 #include "timing.cuh"
@@ -71,7 +71,7 @@ banks(long long* times, unsigned* arrived, unsigned blocks_per_sm, int trips, in
             }
         }
     }
-    // The last loads are on their way still; a barrier waits for none of them, so a load that is waited for does.
+    // The last loads are still in flight, and a barrier does not wait for them; a dependent load does.
     float last;
     asm volatile("ld.volatile.shared.f32 %0, [%1];" : "=f"(last) : "r"(at));
     if (last == 12345.0f && value != 0.0f) {

@@ -1,7 +1,7 @@
-"""The microbenchmarks: their kernels, and what the machine code of each must hold to measure what it should.
+"""The kernels of the microbenchmarks, and the instructions that the machine code of each must contain.
 
-A kernel repeats one instruction, or two kinds, in an unrolled loop, and the loop is looked up in the machine
-code: what the compiler folded or added would be measured instead.
+A kernel repeats one or two kinds of instructions in an unrolled loop. The loop is checked in the machine
+code, since the compiler may fold or add instructions.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from dse.source.nvidia.sass.disassemble import disassemble
 from dse.source.nvidia.sass.listing import Listing
 
 FOLDER = Path(__file__).parent
-BODY = 256  # instructions of an unrolled loop, about: long against the three that make it a loop
+BODY = 256  # instructions of an unrolled loop, roughly: many compared with its three for looping
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ class BenchInstruction:
     name: str  # the class that it represents
     kind: str  # its name in pipes.cu
     opcode: str
-    units: int = 1  # of work, as dse.types.PerClass counts it, of one warp instruction
+    units: int = 1  # of dse.types.PerClass, for one warp instruction
 
 
 INSTRUCTIONS = {
-    each.name: each
-    for each in (
+    instruction.name: instruction
+    for instruction in (
         BenchInstruction("fp32", "Fp32", "FFMA"),
         BenchInstruction("fp32_add", "Fadd", "FADD"),
         BenchInstruction("fp64", "Fp64", "DFMA"),
@@ -48,7 +48,7 @@ INSTRUCTIONS = {
 MIXED = ("fp32", "fp64", "int32", "imul32", "sfu", "convert", "shuffle", "shared", "l1")
 BETAS = (1, 2, 4, 8, 16)
 CHAINS = (1, 8)
-_MORE = 2  # instructions of an expected kind that the loop itself may take
+_MORE = 2  # further instructions of an expected kind, for the loop itself
 WIDTHS = (1, 2, 4)  # words of a thread
 STREAMS = {  # name → mode, bytes of a thread, cache operator
     "read_4": (0, 4, "cg"),
@@ -64,12 +64,12 @@ STREAMS = {  # name → mode, bytes of a thread, cache operator
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A kernel of the microbenchmarks as it is compiled, and the opcodes that its loop must hold."""
+    """A kernel of the microbenchmarks with its macros, and the opcodes that its loop must contain."""
 
     file: str
     kernel: str
     defines: tuple[tuple[str, int | str], ...] = ()
-    expected: tuple[tuple[str, int], ...] = ()  # opcode, with modifiers that matter → how often in the loop
+    expected: tuple[tuple[str, int], ...] = ()  # opcode with relevant modifiers, count in the loop
 
     @property
     def name(self) -> str:
@@ -78,14 +78,14 @@ class Benchmark:
 
 
 def pipe(name: str, chains: int) -> Benchmark:
-    """Repeat one kind of instruction, going round `chains` values."""
+    """Repeat one kind of instruction on `chains` values in turn."""
     instruction = INSTRUCTIONS[name]
     defines = {"FIRST": instruction.kind, "CHAINS": chains, "REPEAT": BODY}
     return Benchmark("pipes.cu", "pipes", tuple(defines.items()), ((instruction.opcode, BODY),))
 
 
 def mix(first: str, second: str, beta: int) -> Benchmark:
-    """Mix `beta` instructions of the first kind with each one of the second."""
+    """Mix `beta` instructions of the first kind with one of the second."""
     left, other = INSTRUCTIONS[first], INSTRUCTIONS[second]
     repeat = BODY // (beta + 1)
     defines = {"FIRST": left.kind, "SECOND": other.kind, "BETA": beta, "SECONDS": 1, "CHAINS": 4}
@@ -94,7 +94,7 @@ def mix(first: str, second: str, beta: int) -> Benchmark:
 
 
 def banks(width: int, store: int) -> Benchmark:
-    """Access shared memory, `width` words a thread, with as many conflicts as the launch says."""
+    """Access shared memory, `width` words a thread; the launch sets the conflicts."""
     return Benchmark(
         "banks.cu",
         "banks",
@@ -107,12 +107,12 @@ CHASED = 64  # loads of the loop
 
 
 def chase(cache: str) -> Benchmark:
-    """Follow addresses through memory, each load waiting for the one before."""
+    """Chase pointers through memory: each load waits for the previous one."""
     return Benchmark("chase.cu", "chase", (("CACHE", cache), ("REPEAT", CHASED)), ((load(8, cache), CHASED),))
 
 
 def load(width: int, cache: str) -> str:
-    """Return the opcode of a global load of `width` bytes; past the L1 (cg), it sees what other SMs write."""
+    """Return the opcode of a global load of `width` bytes; one past the L1 (cg) is `.STRONG.GPU`."""
     size = f".{8 * width}" if width > 4 else ""
     return f"LDG{size}" + (".STRONG.GPU" if cache == "cg" else "")
 
@@ -129,7 +129,7 @@ def stream(name: str) -> Benchmark:
 
 
 def in_flight(width: int) -> int:
-    """Count the accesses of `width` bytes that a thread of stream.cu has under way."""
+    """Return the accesses of `width` bytes that a thread of stream.cu has in flight."""
     return 8 if width < 16 else 4
 
 
@@ -151,14 +151,14 @@ BURN = Benchmark("clock.cu", "burn", expected=(("FFMA", 64),))
 
 
 def pairs() -> Iterator[tuple[str, str]]:
-    """List each two kinds of instructions that are mixed."""
+    """Yield the pairs of instructions to mix."""
     for number, first in enumerate(MIXED):
         for second in MIXED[number + 1 :]:
             yield first, second
 
 
 def chains_of(name: str) -> Sequence[int]:
-    """List how many independent chains are measured; a barrier holds nothing to go round."""
+    """List the numbers of independent chains to measure; a barrier has no values."""
     return (1,) if name == "barrier" else CHAINS
 
 
@@ -180,7 +180,7 @@ def source(file: str, kernel: str) -> CudaSource:
 
 
 def compiled(job: tuple[Benchmark, int]) -> Compiled | Failure:
-    """Compile a kernel for an architecture: both in one argument, as processes take it."""
+    """Compile a kernel for an architecture; both are one argument, for `map`."""
     build, arch = job
     return compile_source(source(build.file, build.kernel), arch, dict(build.defines))
 
@@ -191,16 +191,16 @@ class Checked:
 
     build: Benchmark
     registers: int
-    found: Mapping[str, int]  # opcode → how often in the loop
-    problem: str  # "" where all is as expected
+    counts: Mapping[str, int]  # of opcodes in the loop
+    problem: str  # "" if there is none
 
 
-def check(builds: Sequence[Benchmark], made: Sequence[Compiled | Failure]) -> list[Checked]:
-    """Check whether each compiled, spills nothing, and has in its loop what it should."""
-    good = [outcome for outcome in made if isinstance(outcome, Compiled)]
+def check(builds: Sequence[Benchmark], outcomes: Sequence[Compiled | Failure]) -> list[Checked]:
+    """Check that each compiled, spills nothing, and has the expected loop."""
+    good = [outcome for outcome in outcomes if isinstance(outcome, Compiled)]
     listings = iter(disassemble([outcome.binary for outcome in good]))
     results = []
-    for build, outcome in zip(builds, made, strict=True):
+    for build, outcome in zip(builds, outcomes, strict=True):
         if isinstance(outcome, Failure):
             results.append(Checked(build, 0, {}, f"{outcome.reason}: {outcome.message}"))
             continue
@@ -217,9 +217,9 @@ def check(builds: Sequence[Benchmark], made: Sequence[Compiled | Failure]) -> li
 
 
 def in_loop(code: Listing, expected: Mapping[str, int]) -> dict[str, int]:
-    """Count each opcode in the loop that comes nearest to what is expected.
+    """Count each opcode in the loop that is nearest to the expected one.
 
-    A loop runs from the target of a branch back to that branch.
+    A loop extends from the target of a branch to that branch.
     """
     parts = [frozenset(instruction.opcode.split(".")) for instruction in code.instructions]
     best = dict.fromkeys(expected, 0)
@@ -232,13 +232,11 @@ def in_loop(code: Listing, expected: Mapping[str, int]) -> dict[str, int]:
             for opcode, other in zip(parts, code.instructions, strict=True)
             if int(target, 16) <= other.address <= instruction.address
         ]
-        counts = {
-            wanted: sum(opcode.issuperset(wanted.split(".")) for opcode in inside) for wanted in expected
-        }
-        if _alike(counts, expected) > _alike(best, expected):
+        counts = {name: sum(opcode.issuperset(name.split(".")) for opcode in inside) for name in expected}
+        if _matches(counts, expected) > _matches(best, expected):
             best = counts
     return best
 
 
-def _alike(counts: Mapping[str, int], expected: Mapping[str, int]) -> int:
+def _matches(counts: Mapping[str, int], expected: Mapping[str, int]) -> int:
     return sum(min(counts[opcode], count) for opcode, count in expected.items())

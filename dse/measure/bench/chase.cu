@@ -1,4 +1,4 @@
-// Latency of memory: one thread follows pointers through lines that lie in no order, each load waiting for the last.
+// Latency of memory: one thread chases pointers through lines in random order; each load waits for the previous one.
 // Macros: CACHE (ca: through the L1, cg: past it), REPEAT.
 
 #include "timing.cuh"
@@ -12,7 +12,7 @@
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
 
-// Line i points to line (factor * i + 1) % lines. With lines a power of two and factor - 1 a multiple of four, that is
+// Line i points to line (factor * i + 1) % lines. With lines a power of two and factor - 1 a multiple of four, this is
 // one ring through all of them (Hull and Dobell, 1962).
 extern "C" __global__ void link(char* base, unsigned long long lines, unsigned long long stride,
                                 unsigned long long factor)
@@ -23,7 +23,7 @@ extern "C" __global__ void link(char* base, unsigned long long lines, unsigned l
     }
 }
 
-// Brings the lines into the L2, as far as it holds them.
+// Loads the lines into the L2, as far as they fit.
 extern "C" __global__ void touch(const char* base, unsigned long long lines, unsigned long long stride, char** never)
 {
     const unsigned long long step = (unsigned long long)gridDim.x * blockDim.x;
@@ -42,7 +42,7 @@ __device__ __forceinline__ char* follow(char* at)
     return at;
 }
 
-// `before`: loads that are not timed, which fill the L1.
+// `before`: untimed loads that fill the L1.
 extern "C" __global__ void chase(long long* times, char* base, int before, int trips, char** never)
 {
     char* at = base;
@@ -50,7 +50,7 @@ extern "C" __global__ void chase(long long* times, char* base, int before, int t
     for (int i = 0; i < before; ++i) {
         at = follow(at);
     }
-    if (at == nullptr) { // waits for the last
+    if (at == nullptr) { // never true, but waits for the last load
         *never = at;
     }
     const Stopwatch watch;

@@ -1,10 +1,10 @@
-// What a launch costs, and how fast the SMs run.
+// The cost of a launch, and the clock of the SMs.
 
 #include "timing.cuh"
 
 extern "C" __global__ void empty() {}
 
-// Waits so many nanoseconds: the cycles that pass are the clock.
+// Waits for some nanoseconds and counts the cycles, which give the clock.
 extern "C" __global__ void tick(long long* times, long long wait)
 {
     const Stopwatch watch;
@@ -13,7 +13,7 @@ extern "C" __global__ void tick(long long* times, long long wait)
     watch.stop(times);
 }
 
-// The same while all lanes multiply and add.
+// The same, while all lanes multiply and add.
 extern "C" __global__ void __launch_bounds__(1024) burn(long long* times, long long wait, float f, float* never)
 {
     float x[8] = {};

@@ -1,7 +1,7 @@
-"""λ, Λ, bandwidths and limits out of what the microbenchmarks recorded. Pure functions of the recording.
+"""λ, Λ, bandwidths and limits from recorded microbenchmarks. Pure functions of the recording.
 
 Source of the forms: the Pipeline paper's occupancy roofline (one instruction of each of ω warps takes
-max(Λ, λ ω) cycles), and its instruction mix, Eqs. 43 to 45, with the denominators put right: β instructions
+max(Λ, λ ω) cycles), and its instruction mix, Eqs. 43 to 45, with corrected denominators: β instructions
 of one kind and one of the other take β λ1 + λ2 cycles in one pipe, max(β λ1, λ2) in two, and never less than
 (β + 1) / IL.
 """
@@ -17,13 +17,13 @@ from dse.measure.bench.benchmarks import INSTRUCTIONS
 from dse.measure.bench.records import BenchmarkRecord, BenchRecording
 
 SECTOR, PASS = 32, 128  # bytes
-DOUBTFUL = 0.1  # spread of a value beyond which it is warned of
+DOUBTFUL = 0.1  # spread that causes a warning
 CLOCK_CHANGES = 0.02
 
 
 @dataclass(frozen=True)
 class Value:
-    """A number of the GPU, how far what it comes from is apart (relative), and how it was computed."""
+    """A number of the GPU, the relative spread of its measurements, and how it was computed."""
 
     value: float
     unit: str
@@ -44,7 +44,7 @@ class Point:
 def values(recording: BenchRecording) -> dict[str, Value]:
     """Compute every quantity of a GPU file that is measured, by its name there.
 
-    **Raises:** DseError where the recording lacks what one is computed of.
+    **Raises:** DseError if the recording lacks measurements.
     """
     by_name: dict[str, Value] = {}
     by_name["clock"] = clock(recording)
@@ -89,7 +89,7 @@ def cycles_of(record: BenchmarkRecord) -> float:
 
 
 def of_pipe(recording: BenchRecording, name: str) -> tuple[Value, Value]:
-    """Compute λ and Λ of a class: an SM's least cycles for an instruction, and a dependent one's wait."""
+    """Compute λ and Λ of a class: an SM's fewest cycles for an instruction, and a dependent one's wait."""
     units = INSTRUCTIONS[name].units
     records = _some(recording, "pipes", **{"class": name})
     best = min(records, key=cycles_of)
@@ -112,7 +112,7 @@ def interval(recording: BenchRecording, name: str) -> float:
 
 
 def barrier(recording: BenchRecording) -> tuple[Value, Value]:
-    """Compute λ and Λ of a barrier: slope over the block's warps, and what is left at none."""
+    """Compute λ and Λ of a barrier: slope over the block's warps, and intercept."""
     records = _some(recording, "pipes", **{"class": "barrier"})
     warps = [float(record.parameters["warps"]) for record in records]
     times = [cycles_of(record) * float(record.parameters["warps"]) for record in records]
@@ -150,14 +150,14 @@ def pass_of_banks(recording: BenchRecording) -> Value:
 
 
 def load_store(recording: BenchRecording) -> Value:
-    """Compute the cycles of a memory instruction in the load/store units: all threads ask for one word."""
+    """Compute the cycles of a memory instruction in the load/store units: all threads read one word."""
     [record] = _some(recording, "banks", store=0, words=1, degree=0)
     rule = "cycles of an SM for a load of one word from shared memory by all threads of a warp"
     return Value(cycles_of(record), "cycles", record.repeats.spread, rule)
 
 
 def issue_limit(recording: BenchRecording) -> Value:
-    """Find the most warp instructions a cycle that an SM reached; a whole number if it is nearly that."""
+    """Find the most warp instructions a cycle that an SM reached, rounded if within 5 % of an integer."""
     rates: list[tuple[float, str, float]] = []
     for record in recording.of("pipes"):
         what = str(record.parameters["class"])
@@ -169,10 +169,10 @@ def issue_limit(recording: BenchRecording) -> Value:
     if not rates:
         raise DseError(f"{recording.device['name']}: records: found no pipes, expected some")
     rate, what, spread = max(rates)
-    whole = round(rate)
-    near = whole > 0 and abs(rate - whole) <= 0.05 * whole
+    rounded = round(rate)
+    near = rounded > 0 and abs(rate - rounded) <= 0.05 * rounded
     rule = f"most that was reached, {rate:.4g}, by {what}" + (", rounded" if near else "")
-    return Value(float(whole) if near else rate, "1", spread, rule)
+    return Value(float(rounded) if near else rate, "1", spread, rule)
 
 
 # Mixes of two kinds
@@ -190,14 +190,14 @@ class PipeSharing:
     first: str
     second: str
     one: bool
-    error_one: float  # mean relative error of the cycles if one pipe served both
-    error_two: float  # and if each had its own
+    error_one: float  # mean relative error of the cycles with one pipe for both
+    error_two: float  # and with a pipe for each
 
 
 def shared_pipes(recording: BenchRecording) -> list[PipeSharing]:
-    """Judge each pair that was mixed by which form its times come nearer to: β λ1 + λ2, or the larger.
+    """Decide for each mixed pair which form fits better: β λ1 + λ2, or the larger of β λ1 and λ2.
 
-    λ are those of the classes by themselves. Neither is below what the issue limit allows.
+    λ1 and λ2 are those of each class alone. The issue limit bounds both forms.
     """
     limit = issue_limit(recording).value
     pairs: list[PipeSharing] = []
@@ -225,8 +225,8 @@ def shared_pipes(recording: BenchRecording) -> list[PipeSharing]:
 def plateaus(recording: BenchRecording) -> tuple[Value, Value, Value]:
     """Compute Λ of L1, L2 and DRAM: the flat parts of the chase's curve, by the sizes of the caches.
 
-    L1: sets up to 16 KiB. L2: through the L1, from 1 MiB (which no L1 holds) to an eighth of the L2, or the
-    nearest there is. DRAM: from four times the L2 to sixteen times.
+    L1: sets up to 16 KiB. L2: through the L1, from 1 MiB (more than any L1) to an eighth of the L2, or the
+    nearest size. DRAM: from four times the L2 to sixteen times.
     """
     l2 = int(recording.device["attributes"]["L2_CACHE_SIZE"])
     points = {int(record.parameters["bytes"]): record for record in _some(recording, "chase", cache="ca")}
@@ -256,7 +256,7 @@ def _size(size: int) -> str:
 
 
 def bandwidth(record: BenchmarkRecord) -> float:
-    """Return the bytes a second that a stream moved, sectors counted whole."""
+    """Return the bytes a second that a stream moved, in whole sectors."""
     accesses, width, stride = (int(record.parameters[name]) for name in ("accesses", "width", "stride"))
     moved = (
         accesses
@@ -268,7 +268,7 @@ def bandwidth(record: BenchmarkRecord) -> float:
 
 
 def fastest(recording: BenchRecording, level: str) -> BenchmarkRecord:
-    """Find the read of a level that is the fastest, threads side by side."""
+    """Find the fastest read of a level with adjacent threads."""
     reads = [
         record
         for record in _some(recording, "stream", level=level, stride=1)
@@ -278,7 +278,7 @@ def fastest(recording: BenchRecording, level: str) -> BenchmarkRecord:
 
 
 def sector(recording: BenchRecording, level: str) -> Value:
-    """Compute λ of the L2 or of DRAM: cycles of an SM for a sector, at its share of what all reach."""
+    """Compute λ of the L2 or of DRAM: cycles of an SM for a sector, at its share of the bandwidth."""
     record = fastest(recording, level)
     sms = int(recording.device["attributes"]["MULTIPROCESSOR_COUNT"])
     mhz, reached = clock(recording).value, bandwidth(record) / 1e9
@@ -296,7 +296,7 @@ def clock(recording: BenchRecording) -> Value:
 
 
 def extras(recording: BenchRecording) -> list[dict[str, Any]]:
-    """List what the GPU file has no place for: name, value, unit, spread."""
+    """List results that the GPU file has no field for: name, value, unit, spread."""
     rows: list[dict[str, Any]] = []
 
     def row(name: str, value: float, unit: str, record: BenchmarkRecord | None = None) -> None:
@@ -339,10 +339,9 @@ def writes_through(recording: BenchRecording) -> float | None:
 
 
 def warnings(recording: BenchRecording, derived: Mapping[str, Value]) -> list[str]:
-    """List what should make one doubt: values that are apart, what did not settle, a clock that changed."""
+    """List reasons for doubt: large spreads, unsettled repeats, a changing clock."""
     lines = [
-        f"{name}: {value.value:.4g} {value.unit}, but what it comes from lies "
-        f"{100 * value.spread:.0f} % apart"
+        f"{name}: {value.value:.4g} {value.unit}, but its measurements are {100 * value.spread:.0f} % apart"
         for name, value in derived.items()
         if value.spread > DOUBTFUL
     ]
@@ -366,7 +365,7 @@ def warnings(recording: BenchRecording, derived: Mapping[str, Value]) -> list[st
 
 
 def curves(recording: BenchRecording) -> list[Point]:
-    """List all there is to draw: chart, series, x, y."""
+    """List the points of all charts."""
     points: list[Point] = []
     for record in recording.of("pipes"):
         parameters, units = record.parameters, INSTRUCTIONS[str(record.parameters["class"])].units

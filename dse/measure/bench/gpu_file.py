@@ -1,4 +1,4 @@
-"""A GPU file of what was measured; what no measurement and no attribute gives is taken from the catalogue."""
+"""GPU files from measurements and the driver's attributes, completed from the catalogue."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -34,33 +34,33 @@ def like(name: str, capability: str) -> gpus.GpuFile:
 
     **Raises:** DseError if the catalogue has nothing for it.
     """
-    known = {slug: row for slug, row in gpus.known().items() if not slug.endswith(MEASURED)}
-    for slug, row in known.items():
+    rows = {slug: row for slug, row in gpus.known().items() if not slug.endswith(MEASURED)}
+    for slug, row in rows.items():
         if row.name == name:
             return gpus.load(slug)
 
     def number(text: str) -> tuple[int, ...]:
         return tuple(map(int, text.split("."))) if "." in text else (0, 0)
 
-    older = {slug: number(row.target) for slug, row in known.items() if not row.like}
+    older = {slug: number(row.target) for slug, row in rows.items() if not row.like}
     older = {slug: version for slug, version in older.items() if (0, 0) < version <= number(capability)}
     if not older:
         raise DseError(f"{name}: compute capability: found {capability}, expected one of a GPU of `dse gpus`")
     return gpus.load(max(older, key=lambda slug: older[slug]))
 
 
-MEASURED = "_measured"  # end of the names of GPU files that this module makes
-SWEPT = "_occupancy"  # end of the names of tables in which occupancy was swept
+MEASURED = "_measured"  # suffix of GPU files from this module
+SWEPT = "_occupancy"  # suffix of tables with swept occupancy
 
 
 def slug_of(name: str) -> str:
-    """Name the measurements of a GPU: by the catalogue's name, else by one made of the GPU's own."""
+    """Name the measurements of a GPU: by the catalogue's slug, else by one from the GPU's own name."""
     slugs = [slug for slug, row in gpus.known().items() if row.name == name]
     return slugs[0] if slugs else re.sub(r"\W+", "_", name.removeprefix("NVIDIA ")).strip("_").lower()
 
 
 def write(recording: BenchRecording, path: Path) -> dict[str, Value]:
-    """Write a GPU file, and return what of it was measured.
+    """Write a GPU file, and return its measured values.
 
     **Raises:** DseError if the recording is not complete, or the file cannot be written.
     """
@@ -74,11 +74,11 @@ def write(recording: BenchRecording, path: Path) -> dict[str, Value]:
         aliases=[],
         gfx_name=None,
     )
-    here = f"{device['date']}, driver for CUDA {device['driver']}, {device['compiler']}"
+    setup = f"{device['date']}, driver for CUDA {device['driver']}, {device['compiler']}"
     loaded = f"{measured['clock'].value:.0f} MHz under load"
-    comments = [f"Measured by dse measure gpu on {here}, SM clock {loaded}."]
+    comments = [f"Measured by dse measure gpu on {setup}, SM clock {loaded}."]
     comments += derive.warnings(recording, measured)
-    source = f"dse measure gpu, {here}, {loaded}"
+    source = f"dse measure gpu, {setup}, {loaded}"
     gpu_text.write(path, header, list(_records(device, model, measured, source)), comments)
     return measured
 
@@ -86,7 +86,7 @@ def write(recording: BenchRecording, path: Path) -> dict[str, Value]:
 def _records(
     device: Mapping[str, Any], model: gpus.GpuFile, measured: dict[str, Value], source: str
 ) -> Iterator[Fact]:
-    """Yield every value of the catalogue's GPU: as measured, as the driver says, or as it is there."""
+    """Yield every field of the catalogue's GPU: measured, else from the driver, else the catalogue's."""
     attributes = dict(_attributes(device["attributes"]))
     for record in model.fields:
         if record.field in measured:
@@ -105,7 +105,7 @@ def _records(
 
 
 def _as_on(name: str, record: Fact) -> Fact:
-    """Return a quantity of another GPU, saying so."""
+    """Return a quantity of another GPU with a note of its origin."""
     if record.follows is None:
         return replace(record, rule=f"as on {name}: {record.rule}" if record.rule else f"as on {name}")
     note = record.follows.note
@@ -114,7 +114,7 @@ def _as_on(name: str, record: Fact) -> Fact:
 
 
 def _attributes(attributes: dict[str, int]) -> Iterator[tuple[str, tuple[int | float, str, str]]]:
-    """Yield what the driver says: field, then value, unit and rule. What it does not know it says is 0."""
+    """Yield the driver's values: field, then value, unit and rule. It returns 0 for unknown ones."""
     for field, (name, unit) in LIMITS.items():
         if attributes[name] or field == "shared_bytes_reserved":
             yield f"limits.{field}", (attributes[name], unit, "")

@@ -1,4 +1,4 @@
-// Local memory: each thread stores to, or loads from, words of its own that are no registers.
+// Local memory: each thread stores to, or loads from, its own words outside of registers.
 // Macros: STORE, WORDS, REPEAT.
 
 #include "timing.cuh"
@@ -17,7 +17,7 @@ extern "C" __global__ void __launch_bounds__(1024)
 local(long long* times, unsigned* arrived, unsigned blocks_per_sm, int trips, unsigned* never)
 {
     unsigned words[WORDS], next[WORDS];
-    // Zeros that the compiler does not know: else it keeps the words in registers, volatile or not.
+    // Zeros unknown to the compiler, which would otherwise keep the words in registers, volatile or not.
     const unsigned first = (unsigned)__cvta_generic_to_local(words) + ((unsigned)trips >> 31);
 #pragma unroll
     for (int i = 0; i < WORDS; ++i) { // a word holds its own address

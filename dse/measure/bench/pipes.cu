@@ -1,6 +1,5 @@
-// Instructions of one or two kinds, over and over: REPEAT times BETA of the first kind, then SECONDS of the second.
-// Each kind goes round CHAINS values: with one value, each instruction waits for the one before it; with several, for
-// the one CHAINS before it.
+// A loop of one or two kinds of instructions: REPEAT times BETA of the first kind, then SECONDS of the second.
+// Each kind works on CHAINS values in turn: an instruction depends on the one CHAINS before it.
 // Macros: FIRST, SECOND (kinds, below), BETA, SECONDS (0: the first kind only), CHAINS, REPEAT.
 
 #include "timing.cuh"
@@ -161,7 +160,7 @@ pipes(long long* times, unsigned* arrived, unsigned blocks_per_sm, int trips, fl
     for (int chain = 0; chain < CHAINS; ++chain) {
         sum += x[chain].end() + (SECONDS ? y[chain].end() : 0.0f);
     }
-    if (trips < 0) { // never: but the compiler does not know
+    if (trips < 0) { // never true, but unknown to the compiler
         never[threadIdx.x] = sum;
     }
 }

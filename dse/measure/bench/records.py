@@ -1,4 +1,4 @@
-"""Raw results of the microbenchmarks, as they are kept: everything else can be computed of them again."""
+"""Raw results of the microbenchmarks, as stored; everything else is computed from them."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _COLUMNS = ("benchmark", "parameters", "unit", "values", "settled")
 
 @dataclass(frozen=True)
 class BenchmarkRecord:
-    """A quantity measured several times, and under what parameters."""
+    """A quantity measured several times, with its parameters."""
 
     benchmark: str
     parameters: Mapping[str, Parameter]
@@ -43,17 +43,16 @@ class BenchRecording:
 
     def of(self, benchmark: str, **parameters: Parameter) -> list[BenchmarkRecord]:
         """List the records of a benchmark that have these parameters, in order."""
-        wanted = parameters.items()
         return [
             record
             for record in self.records
             if record.benchmark == benchmark
-            and all(record.parameters.get(key) == value for key, value in wanted)
+            and all(record.parameters.get(key) == value for key, value in parameters.items())
         ]
 
 
 def save(recording: BenchRecording, path: Path) -> None:
-    """Write a recording as Parquet: one row a record, its parameters as JSON. DseError where that fails."""
+    """Write a recording as Parquet: a row for each record, its parameters as JSON. DseError if that fails."""
     rows = recording.records
     table = pa.table(
         {
@@ -69,7 +68,7 @@ def save(recording: BenchRecording, path: Path) -> None:
 
 
 def load(path: Path) -> BenchRecording:
-    """Read what `save` wrote. DseError for anything else."""
+    """Read a file of `save`. DseError for any other file."""
     if not path.is_file():
         raise DseError(f"{path}: found no file, expected what `dse measure gpu` recorded")
     table = safe_readers.parquet(path)

@@ -1,7 +1,7 @@
-"""Runs the microbenchmarks on a GPU and keeps what they measured; `derive` makes λ and Λ of it.
+"""Runs the microbenchmarks on a GPU and records their results, from which `derive` computes λ and Λ.
 
-Times of what happens inside an SM are cycles of its own counter, so that the clock does not matter. All SMs
-do the same at a time, and the middle one counts.
+Times inside an SM are cycles of its own counter, independent of the clock. All SMs run the same, and the
+median is recorded.
 """
 
 import time
@@ -23,7 +23,7 @@ WARPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64)
 DEGREES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 28, 32)
 STRIDES = (1, 2, 4, 8, 16, 32)
 LINE = 128  # bytes from one pointer of a chase to the next
-FACTOR = 1664525  # one more than a multiple of four, see chase.cu
+FACTOR = 1664525  # a multiple of four plus one, see chase.cu
 TRIPS = 32
 ATTRIBUTES = (
     "MULTIPROCESSOR_COUNT",
@@ -42,16 +42,16 @@ ATTRIBUTES = (
     "RESERVED_SHARED_MEMORY_PER_BLOCK",
     "ECC_ENABLED",
 )
-_SMS = 4096  # numbers that an SM may have; they need not be consecutive
-_NUMBERS = 4  # that a warp writes down, see timing.cuh
-_SHORTEST_NS = 100_000  # for a clock out of the two counters: the slower one may tick once in 1,000 ns
+_SMS = 4096  # upper bound of SM numbers, which need not be consecutive
+_NUMBERS = 4  # recorded by each warp, see timing.cuh
+_SHORTEST_NS = 100_000  # for a clock from both counters: the slower one may tick once in 1,000 ns
 _WARP = 32
 
 Advance = Callable[[int], None]
 
 
 class LeftOut(Exception):
-    """A microbenchmark whose machine code is not what it should be."""
+    """A microbenchmark with unexpected machine code."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} is left out")
@@ -60,8 +60,8 @@ class LeftOut(Exception):
 class Microbenchmarks:
     """A GPU with the compiled microbenchmarks."""
 
-    def __init__(self, device: Device, made: Mapping[Benchmark, Compiled]) -> None:
-        self.device, self.made = device, made
+    def __init__(self, device: Device, binaries: Mapping[Benchmark, Compiled]) -> None:
+        self.device, self.binaries = device, binaries
         self.codes: dict[Benchmark, LoadedCode] = {}
         self.limit = device.attribute("MAX_THREADS_PER_MULTIPROCESSOR") // _WARP  # warps of an SM
         self.block_limit = device.attribute("MAX_THREADS_PER_BLOCK") // _WARP
@@ -75,20 +75,20 @@ class Microbenchmarks:
 
         **Raises:** LeftOut if there is none.
         """
-        if build not in self.made:
+        if build not in self.binaries:
             raise LeftOut(build.name)
         if build not in self.codes:
-            made = self.made[build]
-            self.codes[build] = self.device.load(made.cubin, made.binary.kernel)
+            binary = self.binaries[build]
+            self.codes[build] = self.device.load(binary.cubin, binary.binary.kernel)
         return self.codes[build]
 
     def blocks(self, warps: int) -> int:
-        """Return the blocks of an SM that have this many warps together; 0 if that cannot be."""
+        """Return the blocks of an SM with `warps` warps in total; 0 if that is impossible."""
         blocks = -(-warps // self.block_limit)
         return blocks if warps <= self.limit and warps % blocks == 0 else 0
 
     def fits(self, build: Benchmark, warps: int) -> bool:
-        """Tell whether an SM holds this many warps of a kernel at a time."""
+        """Whether an SM holds `warps` warps of a kernel at a time."""
         blocks = self.blocks(warps)
         return blocks > 0 and (
             self.device.resident_blocks(self.code(build), warps // blocks * _WARP) >= blocks
@@ -99,7 +99,7 @@ class Microbenchmarks:
         return next(warps for warps in reversed(WARPS) if self.fits(build, warps))
 
     def span(self, build: Benchmark, warps: int, arguments: Sequence[Argument]) -> tuple[float, float]:
-        """Return the cycles of an SM with this many warps, and its clock in MHz (0 if too short)."""
+        """Return the cycles of an SM with `warps` warps, and its clock in MHz (0 if too short)."""
         device, blocks = self.device, self.blocks(warps)
         grid = blocks * device.sm_count
         device.zero(self.arrived, 4 * _SMS)
@@ -109,21 +109,21 @@ class Microbenchmarks:
         return self.read(grid * warps // blocks, warps)
 
     def busy(self, nanoseconds: int) -> None:
-        """Keep one SM busy for so long."""
+        """Keep one SM busy for this time."""
         self.device.launch(
             self.code(benchmarks.TICK), (1, 1, 1), (1, 1, 1), [self.times, np.int64(nanoseconds)]
         )
 
     def read(self, count: int, warps: int) -> tuple[float, float]:
-        """Compute cycles and MHz from what this many warps wrote down, of which an SM has `warps`."""
+        """Compute cycles and MHz from the records of `count` warps, `warps` on each SM."""
         times = self.device.download(self.times, np.empty((count, _NUMBERS), np.int64))
         return cycles_of(times, warps)
 
 
 def cycles_of(times: np.ndarray, warps: int) -> tuple[float, float]:
-    """Return the middle SM's cycles from its first warp's start to its last one's end, and its clock in MHz.
+    """Return the median of the SMs' cycles from first start to last end, and the clock in MHz.
 
-    SMs that did not have just this many warps are left out, unless all are.
+    SMs with another number of warps are left out, unless all are.
 
     **Shapes:** times [warps of the grid, 4]: start, end, SM, nanoseconds.
     """
@@ -141,23 +141,23 @@ def cycles_of(times: np.ndarray, warps: int) -> tuple[float, float]:
 
 def measure(
     device: Device,
-    made: Mapping[Benchmark, Compiled],
+    binaries: Mapping[Benchmark, Compiled],
     recording: BenchRecording,
     budget: float | None = None,
     advance: Advance = lambda records: None,
     families: Collection[str] | None = None,
 ) -> list[str]:
-    """Add everything to a recording, or as much of it as `budget` seconds allow: the most wanted first.
+    """Run all families, or the named ones, for at most `budget` seconds, the most important first.
 
-    Returns the problems met. Of FAMILIES all are run, or those named. A family ends at a benchmark that is
-    not `made`, or that the driver refuses; where the GPU can no longer be used, the records so far are kept.
+    Returns the problems. A family ends at a benchmark without a binary, or that the driver refuses. If the
+    GPU can no longer be used, the records so far are kept.
 
     **Raises:** DseError if the driver is too old for the compiler.
     """
     driver_takes(device.driver_version, compiler())
     begun, problems = time.monotonic(), []
     try:
-        bench = Microbenchmarks(device, made)
+        bench = Microbenchmarks(device, binaries)
         for name in FAMILIES if families is None else families:
             try:
                 for record in FAMILIES[name](bench):
@@ -175,7 +175,7 @@ def measure(
 
 
 def described(device: Device) -> dict[str, Any]:
-    """Describe a GPU by what the driver says of it: what is not measured."""
+    """Describe a GPU by the driver's information, which is not measured."""
     return {
         "name": device.name,
         "capability": f"{device.capability[0]}.{device.capability[1]}",
@@ -187,7 +187,7 @@ def described(device: Device) -> dict[str, Any]:
 
 
 def planned() -> dict[str, int]:
-    """Count the records that each family gives at most, for a GPU with 64 warps an SM."""
+    """Count each family's records, at most, for a GPU with 64 warps an SM."""
     pipes = sum(len(benchmarks.chains_of(name)) for name in benchmarks.INSTRUCTIONS) * len(WARPS)
     return {
         "clock": 3,
@@ -210,7 +210,7 @@ def _record(
     once: Callable[[], tuple[float, float]],
     unit: str = "cycles",
 ) -> BenchmarkRecord:
-    """Record what `once` measures, repeated; its second number is the clock."""
+    """Record repeated results of `once`; its second number is the clock."""
     clocks: list[float] = []
 
     def value() -> float:
@@ -218,11 +218,10 @@ def _record(
         clocks.append(mhz)
         return number
 
-    once()  # the first one fills caches of instructions and of addresses
+    once()  # fills the caches of instructions and of addresses
     repeats = repeat(value)
-    known = [mhz for mhz in clocks if mhz]
-    if known:
-        parameters = {**parameters, "mhz": round(float(np.median(known)), 1)}
+    if long_enough := [mhz for mhz in clocks if mhz]:
+        parameters = {**parameters, "mhz": round(float(np.median(long_enough)), 1)}
     return BenchmarkRecord(benchmark, parameters, unit, repeats)
 
 
@@ -272,7 +271,7 @@ def _banks(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
             build = benchmarks.banks(width, store)
             warps = min(bench.most_warps(build), bench.block_limit)
             for degree in DEGREES:
-                # Passes are what takes time: fewer instructions of those that take many.
+                # Time is proportional to passes: fewer instructions where each takes many.
                 trips = max(2, TRIPS // max(1, degree * width))
                 parameters = {
                     "store": store,
@@ -289,7 +288,7 @@ _SIZES = tuple(2**power for power in range(10, 33))  # bytes: 1 KiB to 4 GiB
 
 
 def _chase(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
-    """Measure the latency of a load by the size of what it is loaded from."""
+    """Measure the latency of a load by the size of the array."""
     device, l2 = bench.device, bench.device.attribute("L2_CACHE_SIZE")
     link, touch = bench.code(benchmarks.LINK), bench.code(benchmarks.TOUCH)
     sizes = [size for size in _SIZES if size <= device.memory() // 2]
@@ -299,8 +298,8 @@ def _chase(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
         lines = size // LINE
         arguments: list[Argument] = [base, np.uint64(lines), np.uint64(LINE)]
         device.launch(link, *wide, [*arguments, np.uint64(FACTOR)])
-        # A set that the L2 holds is brought there. A larger one is driven out by what is behind it: else as
-        # much of it as the L2 holds would be found there.
+        # An array that fits into the L2 is loaded into it. A larger one is evicted by the memory after it:
+        # otherwise a part of it as large as the L2 would hit.
         outside = size > l2 and size + 4 * l2 <= room
         if outside:
             arguments = [base + size, np.uint64(4 * l2 // LINE), np.uint64(LINE)]
@@ -333,7 +332,7 @@ def _stream(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
     def shared_by_all(name: str, level: str, size: int, stride: int, rounds: int) -> BenchmarkRecord:
         build, width = benchmarks.stream(name), benchmarks.STREAMS[name][1]
         code, threads = bench.code(build), 512
-        of_one = benchmarks.in_flight(width) * threads * device.sm_count  # accesses, for one block an SM
+        of_one = benchmarks.in_flight(width) * threads * device.sm_count  # accesses of one block on each SM
         blocks = min(device.resident_blocks(code, threads), max(1, size // (of_one * width * stride)))
         group = of_one * blocks
         count = max(1, size // (width * stride * group)) * group
@@ -360,7 +359,6 @@ def _stream(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
 
     for name in benchmarks.STREAMS:
         if not name.startswith("l1"):
-            # A copy moves as much again.
             yield shared_by_all(name, "dram", size, 1, 1)
     for stride in STRIDES[1:]:
         yield shared_by_all("read_4", "dram", size, stride, 1)
@@ -379,7 +377,7 @@ def _stream(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
 
 
 def _of_each(bench: Microbenchmarks, name: str, source: int, target: int) -> BenchmarkRecord:
-    """Measure a stream from the L1: each SM goes through a set of its own, which its L1 holds."""
+    """Measure a stream from the L1: each SM reads its own array, which fits into its L1."""
     build, width = benchmarks.stream(name), benchmarks.STREAMS[name][1]
     warps, rounds = 16, 1000
     count = benchmarks.in_flight(width) * warps * _WARP
@@ -409,7 +407,7 @@ def _local(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
 
 
 def _launch(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
-    """Measure what a launch costs: one after another, and one that is waited for."""
+    """Measure the cost of a launch: back to back, and with a wait for each."""
     device, many = bench.device, 500  # more do not fit in the driver's queue
     launch = device.launching(bench.code(benchmarks.EMPTY), (1, 1, 1), (32, 1, 1), [])
 
@@ -435,7 +433,7 @@ def _clock(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
     time.sleep(0.2)
     yield BenchmarkRecord("clock", {"load": "rest"}, "MHz", Repeats((clock(bench, benchmarks.TICK),), True))
     slices = tuple(clock(bench, benchmarks.BURN, 20_000_000) for _ in range(50))
-    # While it warms up it may go slower or faster: what counts is the second half.
+    # The clock may change while the GPU warms up: the second half counts.
     half = len(slices) // 2
     settled = repeat(iter(slices[half:]).__next__, least=half, most=half)
     yield BenchmarkRecord("clock", {"load": "fp32"}, "MHz", settled)
@@ -443,7 +441,7 @@ def _clock(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
 
 
 def clock(bench: Microbenchmarks, build: Benchmark = benchmarks.TICK, nanoseconds: int = 200_000) -> float:
-    """Measure the MHz of the middle SM over so long a time."""
+    """Measure the median MHz of the SMs over this time."""
     device, burns = bench.device, build == benchmarks.BURN
     warps = bench.block_limit if burns else 1
     more = [np.float32(0.5), bench.never] if burns else []

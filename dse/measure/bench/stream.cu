@@ -1,5 +1,5 @@
 // Bandwidth: threads go through an array in rounds, several accesses of WIDTH bytes in flight each. Neighbouring threads
-// are `stride` accesses apart. Either all blocks share the array, or each has `own` accesses of it to itself.
+// are `stride` accesses apart. Either all blocks share the array, or each has `own` accesses for itself.
 // Macros: MODE (0: read, 1: write, 2: copy), WIDTH (4, 8, 16), CACHE (ca, cg).
 
 #include "timing.cuh"
@@ -88,7 +88,7 @@ stream(long long* times, unsigned* arrived, unsigned blocks_per_sm, const char* 
             }
         }
     }
-    if (sum == 0x12345678u && rounds < 0) { // never, but it waits for the last loads
+    if (sum == 0x12345678u && rounds < 0) { // never true, but waits for the last loads
         *never = sum;
     }
     watch.stop(times);

@@ -1,7 +1,7 @@
-// What the microbenchmarks share: the clocks of an SM, and where a warp writes down when it began and ended.
+// Shared by the microbenchmarks: the clocks of an SM, and the record of a warp's start and end.
 
 constexpr int warp = 32;
-constexpr int numbers = 4; // that a warp writes down: cycles at start and end, its SM, nanoseconds between
+constexpr int numbers = 4; // recorded by a warp: cycles at start and end, its SM, nanoseconds between
 constexpr long long patience = 20000; // cycles to wait for the other blocks of the SM
 
 __device__ __forceinline__ long long cycles()
@@ -25,7 +25,7 @@ __device__ __forceinline__ unsigned this_sm()
     return sm;
 }
 
-// Blocks do not start at the same time: those of an SM wait here for one another, but not for ever.
+// Blocks start at different times: those of an SM wait here for each other, for a limited time.
 __device__ __forceinline__ void together(unsigned* arrived, unsigned blocks)
 {
     if (threadIdx.x == 0) {

@@ -42,7 +42,7 @@ class Constants(eqx.Module):
     # Registers of a thread, and what lack of them costs
     registers: Float[Array, ""] = constant(40, 0.3)  # beside sums, operands and addresses
     address_registers: Float[Array, ""] = constant(2.5, 0.3)  # for each 16-byte copy
-    narrow_registers: Float[Array, ""] = constant(0.8, 0.4)  # for each that is narrower than 4 bytes
+    narrow_registers: Float[Array, ""] = constant(0.8, 0.4)  # for one below 4 bytes, an offset of another
     held_operands: Float[Array, ""] = constant(0.5, 0.4)  # share of a tile's operands in registers at a time
     spill: Float[Array, ""] = constant(5, 0.7)  # slowdown of a register file asked for twice
     # One SM

@@ -98,6 +98,19 @@ class Product:
         return OPERANDS[self.operands].activation_bytes == 2
 
     @property
+    def by_depth(self) -> tuple[bool, bool]:
+        """Whether the depth is next in memory, of activations and weights; of one column the rows are."""
+
+        def by_depth(stated: bool, side: int, stride: int | None) -> bool:
+            single = stride in (None, 1) and 1 in (side, self.depth) and side != self.depth
+            return self.depth > 1 if single else stated
+
+        return (
+            by_depth(self.layouts[0] == "row", self.tokens, self.strides[0]),
+            by_depth(self.layouts[1] == "column", self.columns, self.strides[1]),
+        )
+
+    @property
     def copy_bytes(self) -> tuple[int, int]:
         """Bytes that a thread copies at a time of activations and weights: 16 where alignment lets it.
 
@@ -105,10 +118,8 @@ class Product:
         """
         kind = OPERANDS[self.operands]
         sizes = (kind.activation_bytes, kind.weight_bytes)
-        next_to = (
-            self.depth if self.layouts[0] == "row" else self.tokens,
-            self.depth if self.layouts[1] == "column" else self.columns,
-        )
+        sides = zip(self.by_depth, (self.tokens, self.columns), strict=True)
+        next_to = [self.depth if by_depth else side for by_depth, side in sides]
         copies = []
         for size, length, stride in zip(sizes, next_to, self.strides, strict=True):
             divides = math.gcd(length, stride or length, 16)

@@ -16,9 +16,11 @@ Sources: Triton's matrix multiplication tutorial (grouped order) and its layout 
 MIT; vLLM's fused_moe kernel (Apache-2.0); Little 1961. Hopper converts fp8 that comes out of registers, and
 slowly: NVIDIA/cutlass issue 1986, triton-lang/triton pull request 4563. Tensor memory: NVIDIA, PTX ISA,
 tcgen05 (64 rows take half of its lanes), and what Triton 3.9 compiles for capability 10.0. Code of narrow
-copies: what it compiles of vLLM's kernel for capability 9.0, 4,980 instructions for 192 bytes of a thread; of
-these 2,765 are addresses and remainders before the loop, as are 426 of 640 for 24 copies. What empties L2
-between launches: Triton's do_bench (MIT).
+copies: what it compiles of SGLang's kernel. For capability 9.0 192 bytes of a thread are 8,360 instructions,
+of which 5,443 are addresses and remainders of 64 bits before the loop, and want 740 registers. For 8.0 24
+copies of two bytes are 1,008, 679 and 120, where three wide copies of the same tile want 45 registers. Of
+PyTorch's template, whose sizes are constants, copies over the depth are offsets of one address: 16 of them
+want 8 registers more than two wide ones. What empties L2 between launches: Triton's do_bench (MIT).
 """
 
 from functools import reduce
@@ -37,7 +39,7 @@ from dse.models.matrix.problem import SCALE_DEPTH
 
 LANES = 32.0  # of a warp of NVIDIA's, of whose threads without tensor cores the layout is known
 SCHEDULERS = 4.0  # of an SM, each with its tensor core
-CODE = 208.0  # B of a copy narrower than that: 13 instructions for its address, mask, load and store
+CODE = 208.0  # B of a copy narrower than that: 13 instructions for its address, mask, load, store and spills
 CODE_CACHE = 2.0**16  # B of code that an SM keeps
 CODE_EDGE = 0.2
 CONFLICTS = 8.0  # accesses of shared memory by lanes whose columns of the weights are not adjacent
@@ -46,6 +48,8 @@ HELD = 128.0  # B of depth of operands in registers at a time, at most
 PIPES = 6  # exponent: pipes of one block that overlap nearly wholly
 TENSOR_ROWS = 128.0  # of tensor memory: as many rows are multiplied at a time, fewer take as long
 TENSOR_COLUMNS = 512.0  # of it, a block's sums take a power of two
+BEFORE = 2.15  # as much code of each before the loop: a remainder of 64 bits
+CHAIN = 4.5  # cycles of an instruction there: branches of remainders keep them in order
 SETUP = 7.0  # copies whose addresses take as long as all else that a block does before its loop
 STORING = 22.0  # registers beside sums that leave tensor memory
 PORT = 64.0  # B a cycle that an SM takes from L2 at most
@@ -65,7 +69,9 @@ class _Block(eqx.Module):
     warp_columns: Array
     tile_bytes: Array  # of operands that go through shared memory, a pass
     copies: Array  # of a thread, a pass
-    code: Array  # bytes of the loop where copies are narrow, and as many before it: each has its own address
+    scattered: Array  # of these, narrow ones with an address each: of rows or columns, wrapped at the edge
+    stepping: Array  # of these, narrow ones over the depth: constants away from one another
+    code: Array  # bytes of the loop that narrow copies take
     waits: Array  # whether a pass waits for its own loads: one stage, or copies too narrow to be asynchronous
 
 
@@ -155,8 +161,10 @@ def _block(machine: Machine, case: Case, tile: Configuration) -> _Block:
     from_shared = (machine.shared_operands > 0) & (bm >= SHARED_ROWS) & (case.runs_at["fp32"] == 0.0)
     warp_rows, warp_columns = warp_layout(bm, bn, tile.warps)
     a_bytes, b_bytes = bm * bk * case.activation_bytes, bn * bk * case.weight_bytes
-    narrowest = jnp.minimum(case.activation_copy, case.weight_copy)
-    copies = (a_bytes / case.activation_copy + b_bytes / case.weight_copy) / threads
+    a_copies, b_copies = a_bytes / case.activation_copy / threads, b_bytes / case.weight_copy / threads
+    a_narrow = jnp.where(case.activation_copy < ASYNCHRONOUS, a_copies, 0.0)
+    b_narrow = jnp.where(case.weight_copy < ASYNCHRONOUS, b_copies, 0.0)
+    scattered = a_narrow * case.activation_by_depth + b_narrow * case.weight_by_depth
     return _Block(
         depth=bk,
         threads=threads,
@@ -166,9 +174,11 @@ def _block(machine: Machine, case: Case, tile: Configuration) -> _Block:
         warp_rows=warp_rows,
         warp_columns=warp_columns,
         tile_bytes=a_bytes + b_bytes * case.in_shared,
-        copies=copies,
-        code=jnp.where(narrowest < ASYNCHRONOUS, CODE * copies, 0.0),
-        waits=(tile.stages < 2.0) | (narrowest < ASYNCHRONOUS),
+        copies=a_copies + b_copies,
+        scattered=scattered,
+        stepping=a_narrow + b_narrow - scattered,
+        code=CODE * (a_narrow + b_narrow),
+        waits=(tile.stages < 2.0) | (a_narrow + b_narrow > 0.0),
     )
 
 
@@ -186,8 +196,9 @@ def _grid(machine: Machine, case: Case, tile: Configuration, block: _Block, k: C
     columns = jnp.maximum(bn / block.warp_columns, machine.smallest)
     held = jnp.minimum(block.depth, HELD / jnp.maximum(a, b))  # the compiler loads no more ahead
     operands = (bm / block.warp_rows * a + columns * jnp.maximum(a, b)) * held / LINE
-    of_a_copy = jnp.where(block.code > 0.0, k.narrow_registers, k.address_registers)
-    sums, others = bm * bn / threads, k.registers + of_a_copy * block.copies
+    own = block.copies - block.stepping
+    addresses = k.address_registers * own + k.narrow_registers * block.stepping
+    sums, others = bm * bn / threads, k.registers + addresses
     wanted = others + sums * (1.0 + SUMS_APART * case.apart)
     wanted = wanted + jnp.where(block.from_shared, 0.0, k.held_operands * operands)
     late = block.tensor_memory & (case.apart == 0.0)  # sums come to registers when the loop is done
@@ -270,7 +281,7 @@ def _pass(
     converting = converting * jnp.where(block.from_shared, 1.0, block.warp_rows)
     converting = (converting + k.fp8_slots * block.as_fp16 * by_warps / SCHEDULERS) / machine.lanes
     summing = case.apart * bm * bn * k.sums_slots * machine.slot / machine.lanes / 4.0
-    instructions = k.loop_slots + k.copy_slots * block.copies * jnp.where(block.waits, k.narrow, 1.0)
+    instructions = k.loop_slots + k.copy_slots * (block.copies + (k.narrow - 1.0) * block.scattered)
     instructions = instructions + jnp.where(block.from_shared, bk / 4.0, 1.5 * by_warp)
     fma = case.runs_at["fp32"] * (1.0 - machine.single) * bm * bn * bk / block.threads
     issue = (instructions + fma) * machine.slot * warps / 4.0 + converting + summing
@@ -279,7 +290,7 @@ def _pass(
     lone = jnp.maximum(SCHEDULERS / warps, 1.0)
     together = _interleaved(machine, grid.at_once * warps / SCHEDULERS, k)
     busy = overlap(together, mma * few, shared, issue * few) * spilling
-    by_itself = _interleaved(machine, warps / SCHEDULERS, k)
+    by_itself = jnp.where(block.waits, 1.0, _interleaved(machine, warps / SCHEDULERS, k))
     alone = overlap(by_itself, mma * lone, shared, issue * lone) * spilling
     barrier = k.barrier * jnp.where(block.from_shared, k.wgmma_barrier, 1.0)
     steps = jnp.where(block.from_shared, 0.0, k.step * bk * jnp.maximum(a, b) / 32.0)
@@ -322,19 +333,20 @@ def _sm(
     k: Constants,
 ) -> tuple[Array, Array]:
     """Cycles until a block's first copies are there; and seconds of the busiest SM."""
-    uncached = _beyond((2.0 * block.code + 1.0) / CODE_CACHE, CODE_EDGE)
+    uncached = _beyond(((1.0 + BEFORE) * block.code + 1.0) / CODE_CACHE, CODE_EDGE)
     fetched = block.code / LINE * machine.l2_latency * uncached  # line by line, as nothing fetches ahead
     latency = k.latency * (machine.dram_latency * cold + machine.l2_latency * (1.0 - cold))
     ahead = _ahead(machine, tile, block, k)
     l2 = machine.l2_bandwidth * k.l2 * machine.sms / jnp.minimum(grid.blocks, machine.sms)
     copying = main_pass.from_l2 / jnp.minimum(l2, jnp.maximum(PORT, machine.l2_bandwidth))
     early = jnp.where((ahead > 1.0) & (machine.amd == 0.0), jnp.maximum(k.early, case.converts), 0.0)
-    waited = main_pass.alone * (1.0 + early) + fetched + latency
+    waited = overlap(PIPES, main_pass.alone * (1.0 + early), fetched) + latency
     alone = jnp.where(block.waits, waited, overlap(PIPES, main_pass.alone, waited / ahead))
     buffers = jnp.maximum(tile.stages - 1.0, 1.0)
-    setup = k.setup * (block.copies + SETUP)
+    setup = k.setup * (block.copies - block.stepping + SETUP)
     first = k.lookups * machine.l2_latency * 3.0 + latency + k.fill * buffers * block.tile_bytes / 64.0
-    first = first + fetched + setup * jnp.maximum(tile.warps / SCHEDULERS, 1.0)
+    by_warp = jnp.where(block.scattered > 0.0, CHAIN, 1.0)
+    first = first + overlap(PIPES, BEFORE * fetched, setup * jnp.maximum(tile.warps / SCHEDULERS, by_warp))
     store = k.store * (tile.rows * tile.columns / 16.0 + 300.0)
     waiting = jnp.ceil(grid.on_sm / grid.resident) * (grid.passes * alone + first + store)
     busy = grid.on_sm * (grid.passes * main_pass.busy + setup * tile.warps / SCHEDULERS + 0.3 * store)

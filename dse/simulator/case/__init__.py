@@ -1,1 +1,1 @@
-"""Cases of the simulator: programs and cores, and the graphs, traces and counts that they are made of."""
+"""Cases of the simulator: programs and cores, made from graphs, traces and counts."""

@@ -1,4 +1,4 @@
-"""Read an instruction dependence graph that a person wrote: a program of a warp, and the core that runs it.
+"""Read a handwritten instruction dependence graph: a program of a warp, and the core that runs it.
 
 ```toml
 name = "example"
@@ -13,7 +13,7 @@ memory = { lambda = 2, Lambda = 6 }
 [[instruction]]
 name = "M2"
 subsystem = "memory"
-needs = ["C0", "C1"]          # by name; of a later one in a loop: the iteration before
+needs = ["C0", "C1"]          # by name; a later one in a loop is that of the iteration before
 # lambda, Lambda, same_warp, kind = "barrier"
 
 [[loop]]
@@ -22,8 +22,8 @@ last = "C3"
 trips = 10
 ```
 
-Warps that differ have a `[[program]]` each, with its own instructions and loops (`[[program.instruction]]`);
-`core.assignment` says which warp runs which.
+Different warps have a `[[program]]` each, with its own instructions and loops (`[[program.instruction]]`);
+`core.assignment` lists the programs of the warps.
 """
 
 import math
@@ -50,7 +50,7 @@ class NamedCase:
     name: str
     case: Case
     subsystems: tuple[str, ...]
-    labels: tuple[tuple[str, ...], ...]  # per program, of its instructions
+    labels: tuple[tuple[str, ...], ...]  # for each program, of its instructions
 
 
 def load(path: Path) -> NamedCase:
@@ -61,7 +61,7 @@ def load(path: Path) -> NamedCase:
     file = checked(_GraphFile, read_toml(path), f"{path}", in_toml)
     for field in ("instruction", "loop"):
         if file.program and getattr(file, field):
-            raise DseError(f"{path}: {field}: found beside [[program]], expected inside of it")
+            raise DseError(f"{path}: {field}: found beside [[program]], expected inside it")
     if not (file.program or file.instruction):
         raise DseError(f"{path}: instruction: found nothing, expected at least one")
     parts = file.program or [_ProgramTable(instruction=file.instruction, loop=file.loop)]
@@ -142,10 +142,10 @@ def _program(part: _ProgramTable, subsystems: Mapping[str, _SubsystemTable]) -> 
     ]
 
     def cycles(name: str) -> np.ndarray:
-        """Take the cycles of each instruction, or else those of its subsystem."""
-        own = [getattr(instruction, name) for instruction in part.instruction]
+        """Return the stated cycles of each instruction, by default its subsystem's."""
+        stated = [getattr(instruction, name) for instruction in part.instruction]
         usual = [getattr(subsystems[instruction.subsystem], name) for instruction in part.instruction]
-        return np.array([b if a is None else a for a, b in zip(own, usual, strict=True)])
+        return np.array([b if a is None else a for a, b in zip(stated, usual, strict=True)])
 
     return Program(
         subsystem=np.array(entered),
@@ -176,7 +176,7 @@ def _loop(table: _LoopTable, numbers: Mapping[str, int]) -> Loop:
 
 
 def _preds(table: _InstructionTable, numbers: Mapping[str, int], loops: tuple[Loop, ...]) -> tuple[int, ...]:
-    """Return the numbers of the instructions that one needs. **Raises:** DseError where one comes later."""
+    """Return the numbers of an instruction's needs. **Raises:** DseError for a later one."""
     i = numbers[table.name]
     preds = tuple(_number(name, numbers, f"instruction {table.name}: needs") for name in table.needs)
     for name, j in zip(table.needs, preds, strict=True):

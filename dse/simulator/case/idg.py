@@ -1,20 +1,20 @@
-"""The instruction dependence graph of a kernel that is known by its counts only: that of an average warp.
+"""The instruction dependence graph of an average warp, for a kernel known by its counts only.
 
-A warp goes through equal phases. A phase loads, waits for what it loads, computes, and stores; with barriers,
-what it loads goes to shared memory, and the others of the block are met before it is used and once it has
-been. How many phases there are, the counts say: a warp waits for memory load_insts / mlp times, and of two
-barriers one stands before the use of a tile and one behind it.
+A warp goes through equal phases. A phase loads, waits for its loads, computes, and stores. With barriers the
+loads go to shared memory, and the block meets before and after their use. The counts give the number of
+phases: a warp waits for memory load_insts / mlp times, and of two barriers one precedes the use of a tile and
+one follows it.
 
 A phase may have thousands of instructions, so one instruction of the graph represents a run of equal ones. It
-keeps its pipe busy as long as they do (λ), and its result is there when the warp, alone on the SM, would have
-the last of theirs (Λ): of α instructions with parallelism ILP, α / ILP are waited for and the rest overlap.
-Each waits for the one before. So both totals are those of the counts: Σλ of a subsystem is how long a warp
-keeps that pipe busy, and a warp alone takes Volkov's Λ_app. A run enters as a whole, and warps that meet at a
-pipe wait for longer than with single instructions: with runs a quarter as long (`RUNS`), kernels of the
-catalogue are predicted to take some 5 % less.
+keeps its pipe busy as long as they do (λ), and its result is ready when a warp alone on the SM would have the
+last of theirs (Λ): of α instructions with parallelism ILP, α / ILP are exposed and the rest overlap. Each
+waits for the previous one. So both totals equal those of the counts: Σλ of a subsystem is the time for which
+a warp keeps that pipe busy, and a warp alone takes Volkov's Λ_app. A run enters as a whole, so warps that
+meet at a pipe wait longer than with single instructions: with runs a quarter as long (`RUNS`), predictions of
+the catalogue's kernels are some 5 % lower.
 
-A global access takes two steps: through the load/store units (with the L1, where that is shared memory too),
-and on to the memory behind. It keeps both busy, and its latency counts once.
+A global access takes two steps: through the load/store units (with the L1, if that is also shared memory),
+and to the memory behind. It keeps both busy, and its latency counts once.
 
 Source: Lemeire, Cornelis & Konstantinidis, Sec. 3.1, with the mapper g of Secs. 4.4 and 6.3.
 """
@@ -31,15 +31,15 @@ from dse.hardware.tensor import tensor_cycles, tensor_latency
 from dse.simulator.case.program import Loop, Program
 from dse.types import ARITHMETIC, Gpu, Kernel, Quantity, _Quantities, quantity, several
 
-RUNS = 12  # into which the computation of a phase is cut, about
+RUNS = 12  # of computation in a phase, roughly
 MOST_BARRIERS = 8  # of a phase; more are merged
-UNROLLED = 4  # phases up to which a program has no loop: loops take the simulator longer
+UNROLLED = 4  # most phases without a loop: the simulator is slower with loops
 
 COMPUTATION = (*ARITHMETIC, "shared", "tensor")
 GLOBAL = ("load passes", "load", "store passes", "store")
-SUBSYSTEM_OF = dict(zip(ARITHMETIC, ARITHMETIC, strict=True)) | {  # of each part of a warp's work
+SUBSYSTEM_OF = dict(zip(ARITHMETIC, ARITHMETIC, strict=True)) | {  # subsystem of each part of a warp's work
     "shared": "lsu",  # all accesses except copies that fill a tile
-    "tile": "lsu",  # what was loaded is stored to shared memory
+    "tile": "lsu",  # stores of loaded values to shared memory
     "load passes": "lsu",
     "load": "memory",
     "store passes": "lsu",
@@ -49,8 +49,8 @@ SUBSYSTEM_OF = dict(zip(ARITHMETIC, ARITHMETIC, strict=True)) | {  # of each par
 }
 PARTS = tuple(SUBSYSTEM_OF)
 SUBSYSTEMS = tuple(dict.fromkeys(SUBSYSTEM_OF.values()))
-# The simulator has no more pipes than there are without tensor cores. Theirs is that of double precision,
-# which hardly a kernel with products of matrices uses as well.
+# Without tensor cores the simulator's pipes are all used. Tensor cores share that of double precision, which
+# hardly any kernel with products of matrices uses.
 PIPES = tuple(name for name in SUBSYSTEMS if name != "tensor")
 _PIPE_OF = SUBSYSTEM_OF | {"tensor": "fp64"}
 
@@ -58,8 +58,8 @@ _PIPE_OF = SUBSYSTEM_OF | {"tensor": "fp64"}
 class Warp(_Quantities):
     """The work of an average warp from start to end, by its parts."""
 
-    busy: dict[str, Array] = several("cycles")  # Σλ: how long each part keeps its subsystem busy
-    alone: dict[str, Array] = several("cycles")  # ΣΛ: how long it takes a warp that has the SM for itself
+    busy: dict[str, Array] = several("cycles")  # Σλ: busy time of each part's subsystem
+    alone: dict[str, Array] = several("cycles")  # ΣΛ: time of each part for a warp alone on the SM
     waits: Quantity = quantity("1")  # for global memory
     barriers: Quantity = quantity("1")
     issue: Quantity = quantity("cycles")  # of all its instructions, 1/IL each
@@ -77,8 +77,8 @@ def warp(gpu: Gpu, kernel: Kernel) -> Warp:
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
     An access holds the load/store units for its passes through the banks, or for the units' own cycles,
-    whichever is more over the whole warp. Passes through an L1 beside shared memory count to the memory
-    behind, of whose levels the busiest counts.
+    whichever total is larger for the whole warp. Passes through an L1 separate from shared memory belong to
+    the memory behind, whose busiest level counts.
     """
     work, cpi, latency = kernel.work, gpu.cpi, gpu.latency
     waited = 1.0 / kernel.ilp
@@ -96,7 +96,7 @@ def warp(gpu: Gpu, kernel: Kernel) -> Warp:
     passes = jnp.where(by_slots, kernel.mem_insts * gpu.lsu_cycles, together)
     memory = jnp.maximum(jnp.maximum(work.l2 * cpi.l2, work.dram * cpi.dram), apart)
 
-    # Where there are barriers, each load is stored to shared memory, as far as there are accesses to it.
+    # With barriers, each load is stored to shared memory, as far as there are accesses to it.
     staged = jnp.where(work.barrier > 0.0, jnp.minimum(kernel.load_insts, kernel.shared_insts), 0.0)
     staged = safe_divide(staged, kernel.shared_insts)
     loads = safe_divide(kernel.load_insts, kernel.mem_insts)
@@ -131,17 +131,17 @@ def warp(gpu: Gpu, kernel: Kernel) -> Warp:
 class PhaseGraph:
     """The instructions of one phase and their dependences, without their cycles."""
 
-    part: np.ndarray  # [n], of PARTS
-    share: np.ndarray  # [n], of what a phase has of that part
-    subsystem: np.ndarray  # [n], of PIPES
+    part: np.ndarray  # [n], index into PARTS
+    share: np.ndarray  # [n], of that part's cycles in a phase
+    subsystem: np.ndarray  # [n], index into PIPES
     kind: str
-    preds: tuple[tuple[int, ...], ...]  # counted from the phase's beginning: below 0 in the phase before
+    preds: tuple[tuple[int, ...], ...]  # counted from the phase's start; below 0: in the phase before
 
     def __len__(self) -> int:
         return len(self.part)
 
     def program(self, throughput_cycles: np.ndarray, latency_cycles: np.ndarray, phases: int) -> Program:
-        """Make a program of this many phases. **Shapes:** λ and Λ of the instructions, [n]."""
+        """Make a program of `phases` phases. **Shapes:** λ and Λ of the instructions, [n]."""
         n = len(self)
         if phases > UNROLLED:
             preds, loops = tuple(tuple(j % n for j in js) for js in self.preds), (Loop(0, n, phases),)
@@ -159,10 +159,10 @@ class PhaseGraph:
 
 @cache
 def graph(numbers: tuple[int, ...], barriers: int, dataflow: bool) -> PhaseGraph:
-    """Lay out a phase of `numbers[p]` instructions of each part p, one at most of parts that do not compute.
+    """Lay out a phase of `numbers[p]` instructions of each part p, at most one for parts that do not compute.
 
-    In program order each waits for the one before it: later instructions are issued when all of a run have
-    been. In dataflow order nothing holds a load but a barrier, and computation waits for its own operands.
+    In program order each waits for the previous one: later instructions are issued after a whole run. In
+    dataflow order only a barrier holds a load, and computation waits for its operands.
     """
     number = dict(zip(PARTS, numbers, strict=True))
     rows: list[tuple[str, float]] = []
@@ -171,14 +171,14 @@ def graph(numbers: tuple[int, ...], barriers: int, dataflow: bool) -> PhaseGraph
         rows.extend((name, share) for name in names if number[name])
 
     def compute(share: float) -> None:
-        """Add the runs of all pipes mixed, those of each pipe spread evenly."""
+        """Add the runs of all pipes, interleaved evenly."""
         runs = [(name, number[name]) for name in COMPUTATION]
         positions = [((i + 0.5) / n, name, share / n) for name, n in runs for i in range(n)]
         rows.extend((name, part) for _, name, part in sorted(positions, key=lambda run: run[0]))
 
     add("load passes", "load", "tile")
-    # A barrier before what was loaded is used and one when it has been, the rest between; without loads, one
-    # before each piece of computation.
+    # A barrier before the use of the loads and one after it, the others in between; without loads, one before
+    # each piece of computation.
     pieces = max(barriers - 1, 1) if number["load"] else max(barriers, 1)
     for _ in range(pieces):
         if barriers:
@@ -187,17 +187,18 @@ def graph(numbers: tuple[int, ...], barriers: int, dataflow: bool) -> PhaseGraph
     if barriers > pieces:
         add("barrier", share=1 / barriers)
     add("store passes", "store")
-    rows = rows or [(PARTS[0], 1.0)]  # a program has one instruction at least
+    rows = rows or [(PARTS[0], 1.0)]  # a program has at least one instruction
 
     names = [name for name, _ in rows]
     preds: list[tuple[int, ...]] = [(i - 1,) for i in range(len(rows))]
     if dataflow:
         loads = sum(name in ("load passes", "load") for name in names)
-        own = [i for i in range(loads, len(rows)) if names[i] not in GLOBAL]
+        computation = [i for i in range(loads, len(rows)) if names[i] not in GLOBAL]
         for i in range(loads):
             preds[i] = (i - 1,) if i else ()
-        if own:  # the first of them waits for what was loaded, and for the last of the phase before
-            preds[own[0]] = (*preds[own[0]], own[-1] - len(rows)) if loads else (own[-1] - len(rows),)
+        if computation:  # the first waits for the loads, and for the last one of the previous phase
+            start, before = computation[0], computation[-1] - len(rows)
+            preds[start] = (*preds[start], before) if loads else (before,)
     return PhaseGraph(
         part=np.array([PARTS.index(name) for name in names]),
         share=np.array([share for _, share in rows]),
@@ -209,11 +210,11 @@ def graph(numbers: tuple[int, ...], barriers: int, dataflow: bool) -> PhaseGraph
 
 @dataclass(frozen=True)
 class PhasePlan:
-    """The phases that the warps of N kernels go through, with their cycles."""
+    """The phases of the warps of N kernels, with their cycles."""
 
-    phases: np.ndarray  # [N], of a warp
-    graphs: list[PhaseGraph]  # of a phase
-    throughput_cycles: np.ndarray  # [N, PARTS], cycles, Σλ of a phase
+    phases: np.ndarray  # [N], number in a warp
+    graphs: list[PhaseGraph]  # of a phase of each kernel
+    throughput_cycles: np.ndarray  # [N, PARTS], Σλ of a phase
     latency_cycles: np.ndarray  # ΣΛ
 
     @property
@@ -222,7 +223,7 @@ class PhasePlan:
         return np.array([len(graph) for graph in self.graphs])
 
     def program(self, n: int, phases: int) -> Program:
-        """Make a program of this many phases of kernel n."""
+        """Make a program of `phases` phases of kernel n."""
         graph = self.graphs[n]
         throughput_cycles = self.throughput_cycles[n, graph.part] * graph.share
         latency_cycles = self.latency_cycles[n, graph.part] * graph.share
@@ -230,12 +231,12 @@ class PhasePlan:
 
 
 def plan(warp: Warp, dataflow: bool = False) -> PhasePlan:
-    """Cut warps into phases, and these into runs.
+    """Divide warps into phases, and these into runs.
 
-    **Shapes:** fields of `warp` are NumPy arrays [N] of float64.
-    Fractions, as means have them, become whole waits and barriers whose λ and Λ make up for it. Computation
-    is cut into runs that take a warp alone about equally long; of each pipe a power of two, so that many
-    kernels have their graph in common.
+    **Shapes:** fields of `warp` are NumPy arrays [N] of float64. Fractional mean counts become integers of
+    waits and barriers, with λ and Λ that keep the totals. Computation is divided into runs that take a warp
+    alone about equally long; their number for each pipe is a power of two, so that many kernels share a
+    graph.
     """
     waits, barriers = (_whole(np.asarray(x)) for x in (warp.waits, warp.barriers))
     tiles = np.where(waits > 0, np.minimum(waits, np.maximum(barriers // 2, 1)), barriers)
@@ -256,5 +257,5 @@ def plan(warp: Warp, dataflow: bool = False) -> PhasePlan:
 
 
 def _whole(count: np.ndarray) -> np.ndarray:
-    """Round to the nearest whole number, but to 1 at least where there is anything."""
+    """Round to the nearest integer, positive counts to at least 1."""
     return np.where(count > 0, np.maximum(np.rint(count), 1), 0).astype(int)

@@ -1,7 +1,7 @@
-"""Intervals of a warp: how many instructions it issues, and then how long it stalls, again and again.
+"""Intervals of a warp: runs of issued instructions, each followed by a stall.
 
-A warp is walked through its graph alone: in order, an instruction each issue slot, unless it needs a result
-that is not there yet. That is the input of interval analysis (GPUMech).
+One warp is followed alone through its graph: in order, an instruction in each issue slot unless it waits for
+a result. This is the input of interval analysis (GPUMech).
 
 Source: Lemeire et al., Sec. 2.5 (Huang et al. 2014), on graphs as in Sec. 3.1.
 """
@@ -16,12 +16,11 @@ from dse.simulator.case.program import KINDS, Program
 def intervals(
     program: Program, issue_limit: float = 1.0, waited_for: str = KINDS
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return n_i and s_i: the instructions of each interval, and the stall behind them.
+    """Return n_i and s_i: the instructions of each interval, and the stall after them.
 
-    **Shapes:** [intervals] both. **Units:** s_i in cycles. Σ (n_i / IL + s_i) is what the warp takes alone,
-    up to the last result; pipes that are busy (λ) do not hold it up.
-    `waited_for` has the kinds of instructions whose results take time: "m" leaves out the latency of
-    computation, as Lemeire et al. do.
+    **Shapes:** [intervals] both. **Units:** s_i in cycles. Σ (n_i / IL + s_i) is the time of the warp alone,
+    up to the last result, without delays by busy pipes (λ). `waited_for` has the kinds of instructions with
+    latency: "m" leaves out that of computation, as Lemeire et al. do.
     """
     slot = 0.0 if math.isinf(issue_limit) else 1.0 / issue_limit
     latency = np.where([kind in waited_for for kind in program.kind], program.latency_cycles, slot)
@@ -37,7 +36,7 @@ def intervals(
         done[i] = free + float(latency[i])
         last = max(last, done[i])
         earliest = free + float(program.same_warp[i])
-        if program.kind[i] == "b":  # nothing of the warp passes it
+        if program.kind[i] == "b":  # a barrier: later instructions wait for it
             earliest = max(earliest, done[i])
         since, free = since + 1, free + slot
     insts.append(since)

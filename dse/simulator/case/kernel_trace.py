@@ -1,9 +1,9 @@
 """Write a trace of a kernel that is known by its counts, as `dse.simulator.case.trace_text` reads it.
 
-It is that of an average warp. It goes through the phases of the pipeline model's graph
-(`dse.simulator.case.idg`), but has every instruction: as many chains as the kernel has instructions in
-parallel, and of the loads as many in flight. The instructions of a phase are rounded to whole ones, so that
-what seldom happens is lost; a multiplication of 32 bits is four of 16, and accesses have the mean pattern.
+It is that of an average warp, with the phases of the pipeline model's graph (`dse.simulator.case.idg`), but
+with every instruction: as many chains as the kernel has parallel instructions, and as many loads in flight. A
+phase's counts are rounded to integers, so that rare instructions are lost; a multiplication of 32 bits is
+four of 16, and accesses have the mean pattern.
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ from dse.simulator.case.idg import PARTS, plan, warp
 from dse.types import TENSOR, Gpu, Kernel
 
 MOST_CHAINS = 32
-LOADED = 2 * MOST_CHAINS  # the first register that is loaded into
+LOADED = 2 * MOST_CHAINS  # the first register for loads
 
-_CHAINED = {  # instructions on a chain's register; a shared one reads the chain's place, too
+_CHAINED = {  # instructions on a chain's register; a shared access also reads the chain's address
     "fp32": ("FMAD R{r}, R{r}, R{a}, R{r};",),
     "fp64": ("DFMA R{r}, R{r}, R{a}, R{r};",),
     "int32": ("IADD R{r}, R{r}, R{a};",),
@@ -37,8 +37,8 @@ def listing(name: str, gpu: Gpu, kernel: Kernel, block: int) -> str:
         if float(getattr(kernel.work, product)) > 0:
             raise DseError(f"{name}: {product}: found products of matrices, expected none in a TEG trace")
     parts = jax.tree.map(lambda x: np.asarray(x, np.float64).reshape(1), warp(gpu, kernel))
-    made = plan(parts)
-    graph, phases = made.graphs[0], int(made.phases[0])
+    phase_plan = plan(parts)
+    graph, phases = phase_plan.graphs[0], int(phase_plan.phases[0])
     counts = _counts(kernel)
     writer, taken = _Writer(kernel), dict.fromkeys(PARTS, 0.0)
     lines = [f"// An average warp of {name}.", f".kernel {name}", f".block {block}", "", f".repeat {phases}"]
@@ -50,7 +50,7 @@ def listing(name: str, gpu: Gpu, kernel: Kernel, block: int) -> str:
 
 
 def _counts(kernel: Kernel) -> dict[str, float]:
-    """Count the instructions of a warp, by the parts that the graph is made of."""
+    """Count the instructions of a warp by the parts of the graph."""
     work = {
         name: float(getattr(kernel.work, name))
         for name in ("fp32", "fp64", "int32", "imul32", "sfu", "barrier")
@@ -66,7 +66,7 @@ def _counts(kernel: Kernel) -> dict[str, float]:
 
 
 class _Writer:
-    """Hands out registers, and knows which chain is next, and what was loaded and not yet read."""
+    """Allocates registers, and tracks the next chain and the loads that were not read yet."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.chains = min(max(round(float(kernel.ilp)), 1), MOST_CHAINS)
@@ -82,20 +82,20 @@ class _Writer:
         self.pattern = f" // transactions={round(float(kernel.transactions_per_uncoal))}" if scattered else ""
 
     def instructions(self, part: str, count: int) -> Iterator[str]:
-        """Yield this many instructions of a part; runs of a chain are rolled."""
+        """Yield `count` instructions of a part, with runs of the chains rolled."""
         if part in _CHAINED:
-            while count and self.loaded:  # each waits for one that was loaded
+            while count and self.loaded:  # each waits for a load
                 yield from self._chained(part, self.loaded.pop(0))
                 count -= 1
-            times, rest = divmod(count, self.chains)
+            times, remainder = divmod(count, self.chains)
             if times > 1:
                 yield f".repeat {times}"
                 for _ in range(self.chains):
                     yield from self._chained(part)
                 yield ".end"
             else:
-                rest = count
-            for _ in range(rest):
+                remainder = count
+            for _ in range(remainder):
                 yield from self._chained(part)
             return
         for _ in range(count):

@@ -14,15 +14,15 @@ ORDERS = ("program", "dataflow")
 SCHEDULERS = ("rr", "gto", "oldest")
 KINDS = "cmb"  # compute, memory, barrier
 MOST_SUBSYSTEMS = 8
-MOST_INSTRUCTIONS = 4_095  # of one program: distances of dependences are packed into 12 bits
-MOST_NESTED = 4  # loops, one in another
+MOST_INSTRUCTIONS = 4_095  # of a program: distances of dependences are packed into 12 bits
+MOST_NESTED = 4  # nested loops
 MOST_WARPS = 1_024  # on the core at a time
 MOST_ENTRIES = 2**31 - 1  # of one case
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop: instructions first..stop-1 run `trips` times, one time after another."""
+    """A loop: instructions first..stop-1 run `trips` times in sequence."""
 
     first: int
     stop: int
@@ -34,28 +34,28 @@ class Loop:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The instructions of one warp, in program order, and how they depend on one another.
+    """The instructions of one warp, in program order, and their dependences.
 
-    Loops stay rolled: prologue, body and epilogue are there once each. An instruction waits for the latest
-    earlier run of each of its predecessors, and for none where that has not run yet: so in a loop, a
-    predecessor that comes later in the body, or the instruction itself, means the iteration before.
+    Loops stay rolled: prologue, body and epilogue occur once each. An instruction waits for the latest
+    earlier run of each of its predecessors, if there is one: so in a loop, a predecessor later in the body,
+    or the instruction itself, is that of the iteration before.
 
-    **Shapes:** arrays [n]; `preds` holds for each instruction the numbers of those whose results it needs,
-    ascending, all earlier than itself or in a loop with it.
-    **Errors:** DseError where lengths differ, a number is out of range, loops overlap, or a dependence
-    points ahead.
+    **Shapes:** arrays [n]; `preds` has each instruction's predecessors, ascending, all earlier than itself or
+    in a loop with it.
+    **Errors:** DseError if lengths differ, a number is out of range, loops overlap, or a dependence points
+    ahead.
     """
 
     subsystem: np.ndarray  # the pipeline that the instruction enters
-    throughput_cycles: np.ndarray  # λ, cycles for which the subsystem then accepts nothing else
+    throughput_cycles: np.ndarray  # λ, cycles until the subsystem accepts the next one
     latency_cycles: np.ndarray  # Λ, cycles until the result is ready
     preds: tuple[tuple[int, ...], ...]
     kind: str = ""  # one of `KINDS` each; empty: all compute
     same_warp: np.ndarray = field(default_factory=lambda: np.zeros(0))  # cycles; empty: zeros
     loops: tuple[Loop, ...] = ()
-    subsystems: int = field(init=False, repr=False)  # S, up to the last one that is used
-    pred: np.ndarray = field(init=False, repr=False)  # the preds one after another
-    pred_counts: np.ndarray = field(init=False, repr=False)  # how many of them are whose
+    subsystems: int = field(init=False, repr=False)  # S, up to the last one in use
+    pred: np.ndarray = field(init=False, repr=False)  # the preds, concatenated
+    pred_counts: np.ndarray = field(init=False, repr=False)  # [n], number of preds
 
     def __post_init__(self) -> None:
         n = len(self.subsystem)
@@ -77,7 +77,7 @@ class Program:
             raise DseError(f"program: subsystem: expected integers from 0 to {MOST_SUBSYSTEMS - 1}")
         object.__setattr__(self, "subsystem", subsystem.astype(np.int32))
         object.__setattr__(self, "subsystems", int(subsystem.max()) + 1)
-        # The outer of two loops comes first, so that its index among those around is its depth.
+        # Outer loops come first, so that a loop's index among those around an instruction is its depth.
         object.__setattr__(self, "loops", tuple(sorted(self.loops, key=lambda x: (x.first, -x.stop))))
         self._check_loops(n)
         preds = tuple(tuple(sorted(set(map(int, js)))) for js in self.preds)
@@ -99,18 +99,13 @@ class Program:
                         f"program: loops: found {outer} and {inner}, expected one inside the other"
                     )
         if self.depth > MOST_NESTED:
-            raise DseError(
-                f"program: loops: found {self.depth} in one another, expected at most {MOST_NESTED}"
-            )
-        # Python's integers: those of NumPy would wrap.
+            raise DseError(f"program: loops: found {self.depth} nested, expected at most {MOST_NESTED}")
+        # Python's integers, since NumPy's would overflow.
         entered = sum(math.prod(loop.trips for loop in self.around(i)) for i in range(n)) if self.loops else n
         if entered > MOST_ENTRIES:
-            found = (
-                f"{entered:,} instructions of a warp"
-                if entered < 10**15
-                else "over 10^15 instructions of a warp"
-            )
-            raise DseError(f"program: loops: found {found}, expected at most {MOST_ENTRIES:,}")
+            count = f"{entered:,}" if entered < 10**15 else "over 10^15"
+            expected = f"at most {MOST_ENTRIES:,}"
+            raise DseError(f"program: loops: found {count} instructions of a warp, expected {expected}")
 
     def _check_preds(self) -> None:
         for i, js in enumerate(self.preds):
@@ -122,7 +117,7 @@ class Program:
         return len(self.subsystem)
 
     def around(self, i: int) -> list[Loop]:
-        """Return the loops that instruction i is in, outermost first."""
+        """Return the loops around instruction i, outermost first."""
         return [loop for loop in self.loops if i in loop]
 
     @property
@@ -151,12 +146,12 @@ class Program:
         return int(self.runs[[kind == "b" for kind in self.kind]].sum())
 
     def unrolled(self) -> "Program":
-        """Return the same program without loops. **Raises:** DseError where that is too long."""
+        """Return the same program without loops. **Raises:** DseError if it is too long."""
         if not self.loops:
             return self
         if self.entries > MOST_INSTRUCTIONS:
-            found = f"{self.entries:,} instructions of a warp"
-            raise DseError(f"program: loops: found {found}, expected at most {MOST_INSTRUCTIONS:,} unrolled")
+            count = f"{self.entries:,} instructions of a warp"
+            raise DseError(f"program: loops: found {count}, expected at most {MOST_INSTRUCTIONS:,} unrolled")
         order = self.order.tolist()
         latest: dict[int, int] = {}
         preds = []
@@ -178,13 +173,13 @@ class Program:
         """The instructions as they run, [entries]."""
 
         def run(first: int, stop: int, loops: Sequence[Loop]) -> list[int]:
-            order, i, rest = [], first, list(loops)
+            order, i, following = [], first, list(loops)
             while i < stop:
-                if rest and rest[0].first == i:
-                    loop = rest[0]
-                    inner = [x for x in rest[1:] if x.first < loop.stop]
+                if following and following[0].first == i:
+                    loop = following[0]
+                    inner = [x for x in following[1:] if x.first < loop.stop]
                     order += run(i, loop.stop, inner) * loop.trips
-                    i, rest = loop.stop, rest[1 + len(inner) :]
+                    i, following = loop.stop, following[1 + len(inner) :]
                 else:
                     order.append(i)
                     i += 1
@@ -202,7 +197,7 @@ def _cycles(values: Any, name: str) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One configuration: which warps run which programs, and the core that runs them.
+    """One configuration: the programs of the warps, and the core that runs them.
 
     **Errors:** DseError for a number out of range, or warps of a group that differ in their barriers.
     """
@@ -210,15 +205,13 @@ class Case:
     programs: tuple[Program, ...]
     warps: int  # W, of a group (a thread block)
     slots: int = 1  # g, groups at a time
-    groups: int = 1  # G, in all
+    groups: int = 1  # G, all groups
     issue_limit: float = math.inf  # IL, instructions a cycle; infinite: no valve
-    caps: tuple[
-        float, ...
-    ] = ()  # per subsystem, most instructions in flight; infinite, or left out: no limit
+    caps: tuple[float, ...] = ()  # most instructions in flight by subsystem; infinite or missing: no limit
     order: str = "program"  # one of `ORDERS`
     scheduler: str = "rr"  # one of `SCHEDULERS`
     assignment: tuple[int, ...] = (0,)  # warp j of group k runs program assignment[(k·W + j) mod length]
-    subsystems: int = field(init=False)  # S, those which a program or a cap names
+    subsystems: int = field(init=False)  # S, up to the last one of a program or a cap
     entries: int = field(init=False)  # instructions that all warps of all groups enter
 
     def __post_init__(self) -> None:
@@ -226,8 +219,8 @@ class Case:
         object.__setattr__(self, "caps", tuple(self.caps))
         object.__setattr__(self, "assignment", tuple(int(p) for p in self.assignment))
         if self.warps < 1 or self.slots < 1 or self.warps * self.slots > MOST_WARPS:
-            found = f"{self.slots} groups of {self.warps} warps"
-            raise DseError(f"case: found {found}, expected 1 to {MOST_WARPS} warps at a time")
+            groups = f"{self.slots} groups of {self.warps} warps"
+            raise DseError(f"case: found {groups}, expected 1 to {MOST_WARPS} warps at a time")
         if self.groups < self.slots:
             raise DseError(f"case: groups: found {self.groups}, expected {self.slots} or more")
         if not self.issue_limit > 0:
@@ -235,9 +228,8 @@ class Case:
                 f"case: issue limit: found {self.issue_limit}, expected instructions a cycle above 0"
             )
         for name, allowed in (("order", ORDERS), ("scheduler", SCHEDULERS)):
-            if getattr(self, name) not in allowed:
-                found = getattr(self, name)
-                raise DseError(f"case: {name}: found {found!r}, expected one of {', '.join(allowed)}")
+            if (value := getattr(self, name)) not in allowed:
+                raise DseError(f"case: {name}: found {value!r}, expected one of {', '.join(allowed)}")
         for cap in self.caps:
             if not (cap == math.inf or (cap >= 1 and cap == int(cap))):
                 raise DseError(f"case: caps: found {cap}, expected an integer above 0, or infinity")
@@ -258,24 +250,24 @@ class Case:
             raise DseError(f"case: found {self.entries} entries, expected at most {MOST_ENTRIES}")
 
     def _check_barriers(self) -> None:
-        """Refuse warps of one group that do not meet equally often: they would wait for ever."""
+        """Check that the warps of a group have equally many barriers: otherwise they would deadlock."""
         barriers = np.array([self.programs[p].barriers for p in self.assignment])
         if (barriers == barriers[0]).all():
             return
-        period = math.lcm(self.warps, len(barriers)) // self.warps  # groups, before assignments recur
+        period = math.lcm(self.warps, len(barriers)) // self.warps  # groups until the assignment repeats
         for group in range(min(self.groups, period)):
             met = barriers[(group * self.warps + np.arange(self.warps)) % len(barriers)]
             if (met != met[0]).any():
-                found = f"{met.min()} and {met.max()} barriers in group {group}"
-                raise DseError(f"case: found {found}, expected as many for each of its warps")
+                counts = f"{met.min()} and {met.max()} barriers in group {group}"
+                raise DseError(f"case: found {counts}, expected as many for each of its warps")
 
     @property
     def runs(self) -> list[int]:
         """Number of warps, of all groups, that run each program."""
-        whole, rest = divmod(self.warps * self.groups, len(self.assignment))
+        rounds, remainder = divmod(self.warps * self.groups, len(self.assignment))
         runs = [0] * len(self.programs)
         for n, program in enumerate(self.assignment):
-            runs[program] += whole + (n < rest)
+            runs[program] += rounds + (n < remainder)
         return runs
 
     @property

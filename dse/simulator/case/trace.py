@@ -1,4 +1,4 @@
-"""A trace: what one warp executes, instruction by instruction, with loops rolled."""
+"""A trace: the instructions that one warp executes, with loops rolled."""
 
 from dataclasses import dataclass
 
@@ -21,18 +21,18 @@ KINDS = (*ARITHMETIC, "special", "move", "load", "store", "barrier")
 
 @dataclass(frozen=True)
 class TraceAccess:
-    """The addresses that the lanes of a warp ask for.
+    """The addresses that the lanes of a warp access.
 
-    Lane n asks for `bytes` at n times `stride`, and the next warp for the same, `pitch` bytes on. Where the
-    addresses follow no stride, `count` says how many words of one bank a half-warp needs at most (shared),
-    or how many transactions of 32 bytes a warp (global).
+    Lane n accesses `bytes` at n times `stride`, and the next warp the same, `pitch` bytes further. For
+    addresses without a stride, `count` is the most words of one bank that a half-warp needs (shared), or the
+    number of 32-byte transactions of a warp (global).
     """
 
     space: str  # "shared" or "global"
     bytes: int = 4
     stride: int = 4
     count: int | None = None
-    pitch: int | None = None  # None: each warp continues where the one before ends
+    pitch: int | None = None  # None: each warp continues at the end of the previous one
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class TraceInstruction:
     """One warp instruction. **Errors:** DseError for an unknown kind."""
 
     kind: str  # one of `KINDS`
-    needs: tuple[int, ...] = ()  # those whose results it reads, as in `dse.simulator.Program`
+    needs: tuple[int, ...] = ()  # instructions whose results it reads, as in `dse.simulator.Program`
     text: str = ""
-    lanes: int = 32  # that take part; the others are masked
-    access: TraceAccess | None = None  # to global memory, or of an operand that is in shared memory
+    lanes: int = 32  # active; the others are masked
+    access: TraceAccess | None = None  # to global memory, or to an operand in shared memory
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

@@ -1,4 +1,4 @@
-"""Read an instruction trace: what a warp executes, in the disassembler's syntax for sm_13, loops rolled.
+"""Read an instruction trace of a warp, in the disassembler's syntax for sm_13, with loops rolled.
 
 ```
 .kernel matmul_abt
@@ -14,20 +14,20 @@
     directive   = ".kernel" name | ".block" warps | ".repeat" times | ".end"
     instruction = [ "@" flag ] opcode { "." modifier } [ operand { "," operand } ] [ ";" ]
 
-Operands are what a listing has: registers (`R1`, `R0L`, `A1`, `C0`), shared memory and parameters (`g[...]`,
-`s[...]`), constants (`c[...]`), `global14[...]`, `local[...]`, numbers. The first one is written, but by
-stores, branches and barriers; the others are read, and so is what is in brackets. `.U64` and `.U128`
-(S, B, F) are two and four registers, and doubles are pairs. Dependences are those of registers, not of what
-is in memory. `/* ... */` may be anywhere.
+Operands are those of a listing: registers (`R1`, `R0L`, `A1`, `C0`), shared memory and parameters (`g[...]`,
+`s[...]`), constants (`c[...]`), `global14[...]`, `local[...]`, numbers. The first one is written, except by
+stores, branches and barriers; the others, and registers in brackets, are read. `.U64` and `.U128` (S, B, F)
+are two and four registers, and doubles are pairs. Dependences are through registers, not through memory.
+`/* ... */` may be anywhere.
 
-A listing does not say which addresses a warp asks for, nor which lanes take part. Who runs the code knows:
+A listing lacks the addresses of a warp and its active lanes. Comments state them:
 
 - `stride`: bytes from one lane's address to the next one's. By default an access is coalesced, free of
-  conflicts, or of one address where no register is in it;
-- `ways`: words of one bank that a half-warp needs at most, where shared addresses have no stride;
-- `transactions`: of 32 bytes, of a warp, where global ones have none;
+  conflicts, or to one address if it has no register;
+- `ways`: most words of one bank that a half-warp needs, for shared addresses without a stride;
+- `transactions`: of 32 bytes, of a warp, for global addresses without a stride;
 - `pitch`: bytes from one warp's addresses to the next one's, by default those of a whole warp;
-- `lanes`: how many take part, 32 by default.
+- `lanes`: number of active lanes, 32 by default.
 """
 
 import re
@@ -42,7 +42,7 @@ from dse.simulator.case.trace import Trace, TraceAccess, TraceInstruction
 
 FILE = "trace.sass"  # beside a kernel.toml
 
-_OPCODES = {  # without what follows the first dot, and without the 32 and I of short and immediate forms
+_OPCODES = {  # without modifiers, and without the 32 and I of short and immediate forms
     "int_add": "IADD ISUB SHL SHR LOP ISET IMIN IMAX ISAD I2I I2F F2I F2F FSET FMIN FMAX SEL ADA R2A A2R "
     "R2C C2R S2R MVI MVC NOP BRA BRX BRK CAL RET EXIT SSY JOIN PBK",
     "int_mul16": "IMUL",
@@ -62,14 +62,14 @@ _OPCODES = {  # without what follows the first dot, and without the 32 and I of 
 _KIND = {opcode: kind for kind, opcodes in _OPCODES.items() for opcode in opcodes.split()}
 _BRANCHES = ("BRA", "BRX", "BRK", "CAL", "RET", "EXIT", "SSY", "JOIN", "PBK", "NOP")
 _DIRECTIVES = (".kernel", ".block", ".repeat", ".end")
-_PATTERN = {"stride": 0, "pitch": 0, "ways": 1, "transactions": 1, "lanes": 1}  # with the least value
+_PATTERN = {"stride": 0, "pitch": 0, "ways": 1, "transactions": 1, "lanes": 1}  # with the smallest values
 _INSTRUCTION = re.compile(
     r"(?:@!?(?P<flag>\S+)\s+)?(?P<opcode>[A-Z][A-Z0-9]*)(?P<modifiers>(\.[A-Za-z0-9_]+)*)\b"
 )
 _REGISTER = re.compile(r"\b([RAC])(\d+)[LH]?\b")
 _OPERAND = re.compile(r"[-~|!]*\w[\w.]*+\|?(?:\s*\[[^\[\]]*\]){0,2}[\w.]*(?:\s*\([\w.]+\))?")
 MOST_BYTES = 1 << 24  # of a trace
-MOST_LOOPS = 8  # within each other
+MOST_LOOPS = 8  # nested
 _DIGITS = 4  # of a register
 _SHARED = re.compile(r"\b[gs]\s*\[([^\]]*)\]")
 
@@ -190,7 +190,7 @@ def _line(code: str, pattern: dict[str, int]) -> _Line:
     if operands and kind not in ("store", "barrier") and stem not in _BRANCHES and "[" not in operands[0]:
         writes |= _registers(operands[:1], wide)
         sources = operands[1:]
-    elif operands and operands[0].startswith("o"):  # the result is thrown away
+    elif operands and operands[0].startswith("o"):  # the result is discarded
         sources = operands[1:]
     for operand in sources:  # addresses are single registers
         reads |= _registers([operand], 1 if "[" in operand else wide if kind != "load" else 1)
@@ -202,9 +202,9 @@ def _line(code: str, pattern: dict[str, int]) -> _Line:
 
 
 def _operands(text: str) -> list[str]:
-    # Commas in brackets are held back: to look from each for the end of its bracket would take too long.
-    held = re.sub(r"\[[^\[\]]*\]", lambda memory: memory[0].replace(",", "\0"), text)
-    operands = [part.strip().replace("\0", ",") for part in held.split(",")] if text.strip() else []
+    # Commas in brackets are masked: searching for the bracket's end from each comma would be quadratic.
+    masked = re.sub(r"\[[^\[\]]*\]", lambda memory: memory[0].replace(",", "\0"), text)
+    operands = [part.strip().replace("\0", ",") for part in masked.split(",")] if text.strip() else []
     for operand in operands:
         if not _OPERAND.fullmatch(operand):
             raise DseError(f"found operand {operand!r}, expected a register, memory in brackets, or a number")
@@ -218,7 +218,7 @@ def _bits(modifiers: Iterable[str]) -> list[int]:
 
 
 def _wide(modifiers: Iterable[str], double: bool) -> int:
-    """Return how many registers an operand has."""
+    """Return the number of registers of an operand."""
     bits = _bits(modifiers)
     return 2 if double else max(1, max(bits, default=32) // 32)
 
@@ -254,7 +254,7 @@ def _none_of(fields: Sequence[str], wrong: Sequence[str], what: str) -> None:
 
 
 def _registers(operands: Sequence[str], wide: int = 1) -> set[str]:
-    """Return the names of registers: halves are the register, and wide operands several."""
+    """Return the names of registers: that of a half is the whole one, a wide operand has several."""
     named = [name for operand in operands for name in _REGISTER.findall(operand)]
     for kind, n in named:
         if len(n) > _DIGITS:
@@ -264,9 +264,9 @@ def _registers(operands: Sequence[str], wide: int = 1) -> set[str]:
 
 
 def _needs(lines: Sequence[_Line], loops: Sequence[Loop]) -> list[set[int]]:
-    """Find for each instruction the latest before it that may have written what it reads.
+    """Return for each instruction the latest earlier writers of its operands.
 
-    Loops are gone through twice, so that the second time finds what the iteration before has written.
+    Loops are traversed twice, so that the second pass finds writers in the previous iteration.
     """
     needs: list[set[int]] = [set() for _ in lines]
     nested = sorted(loops, key=lambda loop: (loop.first, -loop.stop))

@@ -12,8 +12,8 @@ from dse.simulator.engine.driver import never, new_record, run
 from dse.simulator.engine.graph import make_graph
 from dse.simulator.engine.inputs import make_inputs, rows_of, suit_ticks
 
-MOST_CASES = 8_192  # at a time
-MOST_RECORDED = 1 << 25  # entries at a time whose causes are kept: 8 bytes each
+MOST_CASES = 8_192  # in a batch
+MOST_RECORDED = 1 << 25  # entries of a batch with recorded causes: 8 bytes each
 
 
 class Makespans(NamedTuple):
@@ -41,20 +41,21 @@ def simulate_columns(
             record = new_record(inputs) if critical else None
             graph = make_graph(columns, numbers) if columns.dataflow[numbers[0]] else None
             ends, leapt = run(inputs, graph, record)
-            known = ends < never(inputs)
-            makespan[numbers] = np.where(known, ends * unit, math.nan)
-            skipped[numbers] = np.where(known, leapt, 0)
-            in_ticks[numbers] = ticks & known
+            fits = ends < never(inputs)  # a makespan too large for ticks runs again in float64
+            makespan[numbers] = np.where(fits, ends * unit, math.nan)
+            skipped[numbers] = np.where(fits, leapt, 0)
+            in_ticks[numbers] = ticks & fits
             if record is not None:
                 counts[:, rows_of(columns, numbers)] = path_counts(inputs, record, ends)
     return Makespans(makespan, in_ticks, skipped, counts)
 
 
 def batches(columns: CaseColumns, numbers: np.ndarray, record: bool) -> Iterator[np.ndarray]:
-    """Cut the numbers of cases into those to simulate at a time: of one order, and this many at most."""
+    """Split cases into batches of one order and limited size."""
     for order in (False, True):
-        alike = numbers[columns.dataflow[numbers] == order]
-        recorded = columns.entries[alike].cumsum() // MOST_RECORDED if record else np.zeros(len(alike), int)
-        part = np.stack([recorded, np.arange(len(alike)) // MOST_CASES])
+        same_order = numbers[columns.dataflow[numbers] == order]
+        count = len(same_order)
+        recorded = columns.entries[same_order].cumsum() // MOST_RECORDED if record else np.zeros(count, int)
+        part = np.stack([recorded, np.arange(count) // MOST_CASES])
         starts = np.nonzero((np.diff(part, axis=1) != 0).any(0))[0] + 1
-        yield from (some for some in np.split(alike, starts) if len(some))
+        yield from (batch for batch in np.split(same_order, starts) if len(batch))

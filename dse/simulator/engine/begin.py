@@ -1,4 +1,4 @@
-"""A lane begins: a case is put into it, groups into its slots, and warps in the order of their ages."""
+"""The start of a lane: its case, the groups in its slots, and its warps in the order of age."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ from dse.core.numba_cache import inlined
 from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
 from dse.simulator.engine.layout import Index, Inputs, Place
-from dse.simulator.engine.pick import WIDTH
 from dse.simulator.engine.state import NOBODY, State
+from dse.simulator.engine.vectors import WIDTH
 
 ZERO, ONE, VECTOR = Index(0), Index(1), Index(WIDTH)
 
@@ -63,7 +63,7 @@ def begin_case(state: State, inputs: Inputs, lane: Place, case: Place, never: An
             state.flying[k] = ZERO
             if recording:
                 state.flying_ids[k] = NOBODY
-    for w in range(resident, rows):  # what fills up the last vector never issues
+    for w in range(resident, rows):  # the padding of the last vector never issues
         times[t + at.OWN + w] = never
         counts[n + at.SUBSYSTEM + w] = ZERO
         counts[n + at.KEY + w] = ZERO
@@ -97,7 +97,7 @@ def begin_group(
         results = Index(counts[n + at.LANE]) * state.per_lane + w * window
         counts[n + at.RESULTS + w] = results
         state.results[results] = ZERO
-        if flags & of.HAS_LOOPS:  # no iteration has handed anything over yet
+        if flags & of.HAS_LOOPS:  # no iteration has produced a result yet
             for k in range(results, results + window):
                 state.results[k] = ZERO
             for depth in range(of.MOST_NESTED):
@@ -121,17 +121,17 @@ def begin_group(
 
 @inlined
 def rank_warps(state: State, n: Place) -> None:
-    """Write down the keys: for `rr` a warp's number, else its rank by age; for `gto` 0 for the last one."""
+    """Set the keys: a warp's number for `rr`, else its rank by age, and 0 for the last one of `gto`."""
     counts = state.counts
     warps, slots, scheduler = (
         Index(counts[n + at.WARPS]),
         Index(counts[n + at.SLOTS]),
         Index(counts[n + at.SCHEDULER]),
     )
-    for place in range(slots):
-        slot = Index(counts[n + at.BY_AGE + place])
+    for position in range(slots):
+        slot = Index(counts[n + at.BY_AGE + position])
         for j in range(warps):
-            w, rank = slot * warps + j, place * warps + j + ONE
+            w, rank = slot * warps + j, position * warps + j + ONE
             counts[n + at.RANK + w] = rank
             counts[n + at.WARP_AT + rank] = w
             counts[n + at.KEY + w] = w if scheduler == of.RR else rank
@@ -159,17 +159,17 @@ def next_group(
 
 @inlined
 def _sort_by_age(state: State, t: Place, n: Place, slot: Place, start: Any) -> None:
-    """Move a slot to its place by the start of its group, and by its number among equals."""
+    """Move a slot to its position by the start of its group, then by its number."""
     counts = state.counts
     by_age, slots = n + at.BY_AGE, Index(counts[n + at.SLOTS])
-    place = ZERO
-    while counts[by_age + place] != slot:
-        place += ONE
-    while place + ONE < slots:  # it starts no earlier than it did
-        other = Index(counts[by_age + place + ONE])
+    position = ZERO
+    while counts[by_age + position] != slot:
+        position += ONE
+    while position + ONE < slots:  # a later start only moves it back
+        other = Index(counts[by_age + position + ONE])
         starts = state.times[t + at.START + other]
         if starts > start or (starts == start and other > slot):
             break
-        counts[by_age + place] = other
-        place += ONE
-    counts[by_age + place] = slot
+        counts[by_age + position] = other
+        position += ONE
+    counts[by_age + position] = slot

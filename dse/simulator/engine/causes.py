@@ -1,6 +1,6 @@
-"""The record of a case: for each entry the one that it waited for, and which of its terms counts.
+"""The record of a case: for each entry the one that it waited for, and the term that counts.
 
-Beside every time that the state has stands the number of the entry that set it; NOBODY where none has.
+Every time of the state has the number of the entry that set it beside it, or NOBODY.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from dse.simulator.engine.state import NOBODY, State
 
 @inlined
 def cause(state: State, t: Place, n: Place, w: Place, s: Place, now: Any) -> tuple[Place, int]:
-    """Find the entry that set the binding constraint, first of the list, and which term counts."""
+    """Return the entry that set the first binding constraint in this order, and the term that counts."""
     times, counts = state.times, state.counts
     slot = Index(counts[n + at.SLOT + w])
     if times[t + at.NEEDED + w] == now and counts[n + at.NEEDED_ID + w] != NOBODY:
@@ -42,7 +42,7 @@ def cause(state: State, t: Place, n: Place, w: Place, s: Place, now: Any) -> tup
 def note_cause(
     state: State, record: EntryRecord, t: Place, n: Place, w: Place, s: Place, row: Place, now: Any
 ) -> None:
-    """Record an entry of instruction `row` before it changes anything."""
+    """Record an entry of instruction `row` before it changes the state."""
     counts = state.counts
     waited_for, term = cause(state, t, n, w, s, now)
     entry = Index(counts[n + at.BASE]) + Index(counts[n + at.ENTERED])
@@ -58,7 +58,7 @@ def note_cause(
 def note_entry(
     state: State, t: Place, n: Place, w: Place, s: Place, result: Place, done: Any, woken: Any, barrier: bool
 ) -> None:
-    """Put down the entry's number beside the times that it is about to set, before it is counted."""
+    """Store the entry's number beside the times that it will set, before it is counted."""
     times, counts = state.times, state.counts
     entry, slot = counts[n + at.ENTERED], Index(counts[n + at.SLOT + w])
     state.result_ids[result] = entry
@@ -71,11 +71,11 @@ def note_entry(
         counts[n + at.GROUP_END_ID + slot] = entry
     if counts[n + at.CAP + s] > ZERO:
         ring = (Index(counts[n + at.LANE]) * of.MOST_SUBSYSTEMS + s) * state.ring
-        place = Index(counts[n + at.PLACE + s])
-        following = ZERO if place + Index(1) == counts[n + at.CAP + s] else place + Index(1)
-        state.flying_ids[ring + place] = entry
-        times[t + at.OLDEST + s] = done if following == place else state.flying[ring + following]
-        counts[n + at.OLDEST_ID + s] = state.flying_ids[ring + following]
+        oldest = Index(counts[n + at.PLACE + s])
+        next_oldest = ZERO if oldest + Index(1) == counts[n + at.CAP + s] else oldest + Index(1)
+        state.flying_ids[ring + oldest] = entry
+        times[t + at.OLDEST + s] = done if next_oldest == oldest else state.flying[ring + next_oldest]
+        counts[n + at.OLDEST_ID + s] = state.flying_ids[ring + next_oldest]
     if barrier:
         if done > times[t + at.RELEASE + slot] or counts[n + at.MET + slot] == ZERO:
             counts[n + at.RELEASE_ID + slot] = entry
@@ -88,7 +88,7 @@ def note_entry(
 def note_needs(
     state: State, inputs: Inputs, t: Place, n: Place, w: Place, result: Place, after: Place
 ) -> None:
-    """Put down when the operands of a warp's next instruction are there, and the first that comes last."""
+    """Record when the operands of a warp's next instruction are ready, and the first of the latest ones."""
     words, row = inputs.words, after // Index(4)
     latest, number = state.times.dtype.type(0), NOBODY
     for nth in range(4):

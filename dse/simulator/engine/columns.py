@@ -1,4 +1,4 @@
-"""All cases of a call as flat arrays: instructions, programs and cases, each one after another."""
+"""All cases of a call as flat arrays of instructions, programs and cases."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -16,7 +16,7 @@ _OF_INSTRUCTIONS = (
     "subsystem", "throughput_cycles", "latency_cycles", "same_warp", "barrier", "pred_counts",
 )  # fmt: skip
 _OF_PROGRAMS = ("length", "loop_counts")
-# Looked up together, as each case and program is elsewhere in memory.
+# Read together, since each case and program is an object of its own in memory.
 _CASE = attrgetter("warps", "slots", "groups", "issue_limit", "scheduler", "order", "caps", "assignment")
 _PROGRAM = attrgetter(
     "subsystem", "throughput_cycles", "latency_cycles", "same_warp", "pred_counts", "pred", "kind", "loops"
@@ -43,7 +43,7 @@ class CaseColumns:
     # Of each program
     length: np.ndarray
     loop_counts: np.ndarray
-    loops: np.ndarray  # [loops, 3]: first instruction, the one after the last, trips; the outer one first
+    loops: np.ndarray  # [loops, 3]: first instruction, end, trips; outer loops first
     # Of each case
     program_counts: np.ndarray
     warps: np.ndarray  # of a group
@@ -54,7 +54,7 @@ class CaseColumns:
     dataflow: np.ndarray  # bool
     caps: np.ndarray  # [cases, MOST_SUBSYSTEMS]; infinite: no limit
     periods: np.ndarray  # lengths of the assignments
-    assignment: np.ndarray  # which warp runs which program, one case after another
+    assignment: np.ndarray  # programs of the warps, case after case
 
     @classmethod
     def of(cls, cases: Sequence[Case]) -> "CaseColumns":
@@ -91,7 +91,7 @@ class CaseColumns:
         )
 
     def take(self, numbers: np.ndarray) -> "CaseColumns":
-        """Return the columns of the cases with these numbers, each as often as it is named."""
+        """Return the columns of the cases with these numbers, which may repeat."""
         programs = within(self.program_first, numbers)
         instructions = within(self.first, programs)
         taken = {
@@ -111,27 +111,27 @@ class CaseColumns:
 
     @cached_property
     def first(self) -> np.ndarray:
-        """The first instruction of each program, and after the last one's the number of them."""
+        """The first instruction of each program, and the number of instructions."""
         return offsets(self.length)
 
     @cached_property
     def pred_first(self) -> np.ndarray:
-        """The first dependence of each instruction, and after the last one's the number of them."""
+        """The first dependence of each instruction, and the number of dependences."""
         return offsets(self.pred_counts)
 
     @cached_property
     def loop_first(self) -> np.ndarray:
-        """The first loop of each program, and after the last one's the number of them."""
+        """The first loop of each program, and the number of loops."""
         return offsets(self.loop_counts)
 
     @cached_property
     def program_first(self) -> np.ndarray:
-        """The first program of each case, and after the last one's the number of them."""
+        """The first program of each case, and the number of programs."""
         return offsets(self.program_counts)
 
     @cached_property
     def assigned(self) -> np.ndarray:
-        """The first place of each case in `assignment`, and after the last one's the number of them."""
+        """The first index of each case in `assignment`, and the length of that."""
         return offsets(self.periods)
 
     @cached_property
@@ -208,18 +208,18 @@ class CaseColumns:
 
 
 def offsets(counts: np.ndarray) -> np.ndarray:
-    """Return where each of some lists starts that are one after another, and where the last one ends."""
+    """Return the start of each of several concatenated lists, and the end of the last one."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
 
 def within(first: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return the members of some lists, one list after another; `first` says where each starts."""
+    """Return the members of these lists, concatenated; `first` has the start of each list."""
     counts = first[numbers + 1] - first[numbers]
     return np.arange(counts.sum()) + np.repeat(first[numbers] - offsets(counts)[:-1], counts)
 
 
 def _joined(arrays: Sequence[np.ndarray], dtype: type) -> np.ndarray:
-    """Return arrays of this type one after another: three times as fast as NumPy where they are short."""
+    """Concatenate arrays of this type, three times as fast as NumPy if they are short."""
     return np.frombuffer(bytearray().join(cast(Sequence[memoryview], arrays)), dtype)
 
 

@@ -1,4 +1,4 @@
-"""The critical path: from the last completion back through the entries that each one waited for."""
+"""The critical path: from the last completion back through the entry that each entry waited for."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ KINDS = 4
 def path_counts(inputs: Inputs, record: EntryRecord, ends: np.ndarray) -> np.ndarray:
     """Count how often each instruction's terms are on the path of its case, int64 [4, instructions].
 
-    In the order of the terms' codes; the valve's are counted at the entry that closed it. A case of which
-    the end is not known has no path.
+    In the order of the terms' codes; the valve's are counted at the entry that closed it. A case with an
+    unknown end has no path.
     """
     counts = np.zeros((KINDS, len(inputs.words) - 1), np.int64)
     base = inputs.cases[:, layout.CASE_BASE].astype(np.int64)

@@ -1,9 +1,9 @@
-"""The loop of dataflow order: any instruction whose operands are there may enter, up to the next barrier.
+"""The loop of dataflow order: any instruction with available operands may enter, up to the next barrier.
 
-A warp has a row of the times from which its instructions may enter, but for their subsystems and what holds
-the whole warp: `never` for those that have entered, wait for a result, or are behind a barrier. Of each block
-of a row and each subsystem the least is kept, and of these again the least of the row, so that a step looks
-through the warps, then through the blocks of one, then at the instructions of one block.
+A warp has a row with the time from which each instruction may enter, apart from limits of its subsystem and
+of the whole warp: `never` if it has entered, waits for a result, or follows a barrier. Minima are kept for
+each block of a row and each subsystem, and of these for the row, so that a step searches the warps, then the
+blocks of one warp, then one block, instead of all instructions.
 """
 
 from typing import Any, NamedTuple
@@ -23,25 +23,25 @@ from dse.simulator.engine.step import in_group, into_ring, meet, note_issue
 from dse.simulator.engine.turns import leave, next_lane, take_turns
 from dse.simulator.engine.vectors import early, least, lowest_bit
 
-LANES = Index(2)  # that take turns: a step has more to do that waits for nothing than one of program order
+LANES = Index(2)  # fewer than in program order: a step has more independent work of its own
 FOUR, SIZE, ROW = Index(4), Index(BLOCK), Index(at.ROW)
 ALL = Index((1 << BLOCK) - 1)  # instructions of a block
-# No program loops in this order: the rows of trips are free for where a warp's program begins, with which
-# block, how many instructions have entered, and the number of the barrier that comes next, or the length.
+# Programs are unrolled in this order, so the rows of trips are reused: first instruction and first block of a
+# warp's program, number of entered instructions, and number of the next barrier, or the length.
 FIRST, FIRST_BLOCK, ENTERED, STOP = (at.TRIPS + Index(n) * ROW for n in range(4))
-# In a lane's part of `keys` there is a gate for each subsystem, and then a row of warps for each.
+# A lane's part of `keys` has a gate for each subsystem, then a row of warps for each.
 GATES, KEYS = ZERO, of.MOST_SUBSYSTEMS * Index(2)
 KEYS_OF_LANE = KEYS + of.MOST_SUBSYSTEMS * ROW
 
 
 class GraphRows(NamedTuple):
-    """The rows of the warps of all lanes: of instructions, of blocks for each subsystem, of subsystems."""
+    """The rows of all lanes' warps: instructions, blocks by subsystem, subsystems."""
 
     may: np.ndarray  # T: when an instruction may enter
-    ready: np.ndarray  # T: when the last of its operands is there that has entered; then, when it is itself
-    missing: np.ndarray  # uint32: how many of these have not; then, which entry it is
-    least: np.ndarray  # T: of each block, when the first instruction of a subsystem may enter
-    keys: np.ndarray  # T: of each subsystem and warp, when the first instruction may
+    ready: np.ndarray  # T: when its operands so far are ready; after its entry, when its own result is
+    missing: np.ndarray  # uint32: operands that have not entered; after its entry, the entry's number
+    least: np.ndarray  # T: when the first instruction of a block and subsystem may enter
+    keys: np.ndarray  # T: when the first instruction of a subsystem and warp may enter
     instructions: Index  # of a lane
     blocks: Index
 
@@ -67,7 +67,7 @@ class _WarpsWithRows(Warps):
     """Warps with a row of times for each subsystem."""
 
     def earliest(self, nth: Any) -> Any:
-        """Return from when on each warp of the n-th vector may issue."""
+        """Return the time from which each warp of the n-th vector may issue."""
         earliest = None
         for s, gate in enumerate(self.gates):
             row = self.builder.add(self.own, self.own.type(s * at.ROW))
@@ -91,7 +91,7 @@ def _begin_case(
     _begin_warps(state, graph, rows, t, n, ZERO, resident, never)
     for s in range(of.MOST_SUBSYSTEMS):
         rows.keys[keys + GATES + s] = ZERO
-        # What fills up the last vector never issues, nor does anything into what is no subsystem.
+        # Neither the padding of the last vector nor an unused subsystem ever issues.
         begin = resident if s < state.counts[n + at.SUBSYSTEMS] else ZERO
         for w in range(begin, Index(state.counts[n + at.VECTORS]) * Index(16)):
             rows.keys[keys + KEYS + s * ROW + w] = never
@@ -101,7 +101,7 @@ def _begin_case(
 def _begin_warps(
     state: State, graph: Graph, rows: GraphRows, t: Place, n: Place, begin: Place, end: Place, never: Any
 ) -> None:
-    """Fill the rows of some warps, which are at the start of their programs."""
+    """Fill the rows of the warps from `begin` to `end`, at the start of their programs."""
     counts = state.counts
     none = state.times.dtype.type(0)
     stride, blocks = Index(graph.stride[counts[n + at.CASE]]), Index(graph.blocks[counts[n + at.CASE]])
@@ -121,13 +121,13 @@ def _begin_warps(
             rows.may[i] = never
         for k in range(row_of_blocks, row_of_blocks + blocks * Index(counts[n + at.SUBSYSTEMS])):
             rows.least[k] = never
-        _open(state, graph, rows, n, w, ZERO, max(stop, ONE))  # a barrier may come first
+        _open(state, graph, rows, n, w, ZERO, max(stop, ONE))  # the first instruction may be a barrier
         _set_keys(state, graph, rows, t, n, w, never)
 
 
 @inlined
 def _rows(state: State, graph: Graph, rows: GraphRows, n: Place, w: Place) -> tuple[Place, Place]:
-    """Return where the row of a warp's instructions begins, and of its blocks for the first subsystem."""
+    """Return the offsets of a warp's row of instructions, and of its blocks for the first subsystem."""
     counts = state.counts
     case, lane = counts[n + at.CASE], Index(counts[n + at.LANE])
     row_of_blocks = w * Index(counts[n + at.SUBSYSTEMS]) * Index(graph.blocks[case])
@@ -136,7 +136,7 @@ def _rows(state: State, graph: Graph, rows: GraphRows, n: Place, w: Place) -> tu
 
 @inlined
 def _open(state: State, graph: Graph, rows: GraphRows, n: Place, w: Place, begin: Place, end: Place) -> None:
-    """Let those of some instructions enter that have their operands, as no barrier holds them any longer."""
+    """Release the instructions from `begin` to `end` that have their operands, after a barrier."""
     row, row_of_blocks = _rows(state, graph, rows, n, w)
     first, blocks = Index(state.counts[n + FIRST + w]), Index(graph.blocks[state.counts[n + at.CASE]])
     for i in range(begin, end):
@@ -155,7 +155,7 @@ def _let(
     i: Place,
     ready: Any,
 ) -> None:
-    """Let instruction i of a warp enter from a time on."""
+    """Release instruction i of a warp from the time `ready` on."""
     k = row_of_blocks + Index(graph.subsystem[first + i]) * blocks + i // SIZE
     rows.may[row + i] = ready
     rows.least[k] = min(rows.least[k], ready)
@@ -163,7 +163,7 @@ def _let(
 
 @inlined
 def _set_keys(state: State, graph: Graph, rows: GraphRows, t: Place, n: Place, w: Place, never: Any) -> None:
-    """Note when the first instruction of each subsystem may enter."""
+    """Compute the times from which the first instruction of each subsystem may enter."""
     blocks = Index(graph.blocks[state.counts[n + at.CASE]])
     _, row = _rows(state, graph, rows, n, w)
     key = Index(state.counts[n + at.LANE]) * KEYS_OF_LANE + KEYS + w
@@ -210,7 +210,8 @@ def _simulate(
             if scheduler != of.RR:
                 w = Index(counts[n + at.WARP_AT + w])
 
-            # The warp's candidate: with a valve it may have been ready before now.
+            # The warp's candidate is its first ready instruction. With a valve it may have been ready before
+            # `now`, so the threshold is computed again without the valve.
             threshold = never
             for s in range(subsystems):
                 threshold = min(
@@ -223,21 +224,21 @@ def _simulate(
                 if rows.keys[keys + GATES + s] <= threshold:
                     for k in range(ZERO, blocks, SIZE):
                         bits = early(rows.least, row_of_blocks + s * blocks + k, threshold)
-                        if bits != ZERO:  # else its lowest would be 64, the number of a block
+                        if bits != ZERO:  # lowest_bit would return 64, a valid block
                             block = min(block, k + lowest_bit(bits))
             members, opened = (Index(counts[n + FIRST_BLOCK + w]) + block) * of.MOST_SUBSYSTEMS, ZERO
             for s in range(subsystems):
                 if rows.keys[keys + GATES + s] <= threshold:
                     opened |= Index(graph.members[members + s])
-            place = row + block * SIZE
-            warp = lowest_bit(early(rows.may, place, threshold) & opened)
+            block_row = row + block * SIZE
+            warp = lowest_bit(early(rows.may, block_row, threshold) & opened)
             i, first = block * SIZE + warp, Index(counts[n + FIRST + w])
             j = first + i
             word = Index(words[j * FOUR + of.WORD])
             s = word & of.SUBSYSTEM_MASK
-            rest = Index(graph.members[members + s]) & ~(ONE << warp)
-            rows.least[row_of_blocks + s * blocks + block] = least(rows.may, place, never, rest)
-            rows.may[place + warp] = never
+            others = Index(graph.members[members + s]) & ~(ONE << warp)
+            rows.least[row_of_blocks + s * blocks + block] = least(rows.may, block_row, never, others)
+            rows.may[block_row + warp] = never
 
             done, wake = now + terms[j * FOUR + of.LATENCY], now + terms[j * FOUR + of.SAME_WARP]
             if recording:
@@ -247,7 +248,7 @@ def _simulate(
                 unused = Index(counts[n + at.RESULTS + w])
                 note_entry(state, t, n, w, s, unused, done, wake, (word & of.BARRIER) != ZERO)
 
-            # What waits for its result.
+            # Instructions that wait for its result.
             stop = Index(counts[n + STOP + w])
             for edge in range(Index(graph.succ_first[j]), Index(graph.succ_first[j + ONE])):
                 to = Index(graph.succ[edge])
@@ -291,14 +292,12 @@ def _simulate(
             _set_keys(state, graph, rows, t, n, w, never)
             t, n = next_lane(state, n)
 
-        # Nothing enters any more, or too late.
+        # No warp is left, or the times exceed their word: then the end is unknown (`never`).
         case, lane = counts[n + at.CASE], Index(counts[n + at.LANE])
         ends[case] = times[t + at.END]
         for s in range(Index(counts[n + at.SUBSYSTEMS])):
             for w in range(Index(counts[n + at.WARPS]) * Index(counts[n + at.SLOTS])):
-                if (
-                    rows.keys[lane * KEYS_OF_LANE + KEYS + s * ROW + w] != never
-                ):  # it continues, beyond the limit
+                if rows.keys[lane * KEYS_OF_LANE + KEYS + s * ROW + w] != never:
                     ends[case] = never
         if recording:
             record.last[case] = counts[n + at.END_ID]
@@ -314,7 +313,7 @@ def _simulate(
 def _note_needs(
     state: State, graph: Graph, rows: GraphRows, t: Place, n: Place, w: Place, row: Place, j: Place
 ) -> None:
-    """Put down when the operands of instruction j are there, and the first of those that come last."""
+    """Record when the operands of instruction j are ready, and the first of the latest ones."""
     latest, number = state.times.dtype.type(0), NOBODY
     for at_pred in range(Index(graph.pred_first[j]), Index(graph.pred_first[j + ONE])):
         pred = row + Index(graph.pred[at_pred])
@@ -328,7 +327,7 @@ def _note_needs(
 def simulate_ticks(
     inputs: Any, state: Any, graph: Any, rows: Any, order: Any, ends: Any, record: Any, never: Any
 ) -> None:
-    """Simulate cases in ticks with all that there is."""
+    """Simulate cases in ticks with all features."""
     _simulate(inputs, state, graph, rows, order, ends, record, never, False)
 
 
@@ -336,5 +335,5 @@ def simulate_ticks(
 def simulate_float64(
     inputs: Any, state: Any, graph: Any, rows: Any, order: Any, ends: Any, record: Any, never: Any
 ) -> None:
-    """Simulate cases in float64 with all that there is; if asked for, record what each entry waited for."""
+    """Simulate cases in float64 with all features; optionally record each entry's cause."""
     _simulate(inputs, state, graph, rows, order, ends, record, never, record.record)

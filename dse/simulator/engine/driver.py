@@ -1,4 +1,4 @@
-"""The driver: the cases of some inputs to the loop that fits them, on all cores."""
+"""The driver: runs each case of the inputs in the loop that fits it, on all cores."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,14 +11,14 @@ from dse.simulator.engine import dataflow_order, layout, program_order
 from dse.simulator.engine.dataflow_order import new_rows
 from dse.simulator.engine.graph import Graph
 from dse.simulator.engine.layout import EntryRecord, Inputs, no_record
-from dse.simulator.engine.pick import WIDTH
 from dse.simulator.engine.state import new_state
+from dse.simulator.engine.vectors import WIDTH
 
 Loop = Callable[..., None]
 
 # Flags that the plain loop does not support.
 NOT_PLAIN = ~int(layout.HAS_VALVE | layout.HAS_SEVERAL)
-PARTS = 8  # for each thread: cases differ in length
+PARTS = 8  # for each thread, to balance cases of different lengths
 WORTH_A_PART = 1 << 18  # entries: about two milliseconds
 
 
@@ -27,8 +27,8 @@ def run(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Simulate all cases: their ends in the type of the inputs' times, and the entries that were skipped.
 
-    In dataflow order if there is a graph. An end is `never` where a time grew too large for its word. The
-    record is filled where there is one.
+    In dataflow order if there is a graph. An end is `never` if a time exceeded its word. Fills the record, if
+    any.
     """
     count = len(inputs.cases)
     ends, skipped = np.zeros(count, inputs.terms.dtype), np.zeros(count, np.int64)
@@ -54,12 +54,12 @@ def run(
 
 
 def never(inputs: Inputs) -> Any:
-    """Return the time that does not come, in the type of the inputs' times."""
+    """Return the time that is never reached, in the type of the inputs' times."""
     return np.uint32(2**32 - 1) if inputs.terms.dtype == np.uint32 else np.float64(np.inf)
 
 
 def _by_loop(inputs: Inputs, *, dataflow: bool) -> list[tuple[Loop, np.ndarray]]:
-    """Sort the cases by the loop that simulates them, then so that neighbours are alike; long ones first."""
+    """Group the cases by loop, then sort them so that neighbours are similar, long ones first."""
     cases = inputs.cases.astype(np.int64)
     flags, scheduler = cases[:, layout.CASE_FLAGS], cases[:, layout.CASE_SCHEDULER]
     vectors = -(-(cases[:, layout.CASE_WARPS] * cases[:, layout.CASE_SLOTS]) // WIDTH)
@@ -74,7 +74,7 @@ def _by_loop(inputs: Inputs, *, dataflow: bool) -> list[tuple[Loop, np.ndarray]]
 
 
 def _parts(inputs: Inputs, order: np.ndarray) -> list[np.ndarray]:
-    """Cut an order into parts for the threads."""
+    """Split an order into parts for the threads."""
     entries = int(inputs.cases[order, layout.CASE_ENTRIES].astype(np.int64).sum())
     parts = max(1, min(PARTS * processors(), entries // WORTH_A_PART, len(order))) if processors() > 1 else 1
     return [order[n::parts] for n in range(parts)]

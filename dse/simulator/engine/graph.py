@@ -1,4 +1,4 @@
-"""Successors and barriers of instructions, which dataflow order needs besides the programs."""
+"""Successors and barriers of instructions, for dataflow order."""
 
 from typing import Any, NamedTuple
 
@@ -12,22 +12,20 @@ BLOCK = 16  # instructions of a warp that share minima
 
 
 class Graph(NamedTuple):
-    """The dependences of the instructions of `Inputs`, in whose order they are; numbers are of a program."""
+    """The dependences of the instructions of `Inputs`, in their order; numbers count within a program."""
 
     subsystem: np.ndarray  # uint32 [n]
-    members: np.ndarray  # uint32 [blocks · MOST_SUBSYSTEMS]: which of a block, as bits, enter a subsystem
-    first_block: np.ndarray  # uint32 [n + 1]: of the program that begins there
+    members: np.ndarray  # uint32 [blocks · MOST_SUBSYSTEMS]: bits of a block's instructions in a subsystem
+    first_block: np.ndarray  # uint32 [n + 1]: first block of the program that begins there
     succ_first: np.ndarray  # uint32 [n + 1]
     succ: np.ndarray  # uint32: the instructions that wait for an instruction
-    needs: np.ndarray  # uint32 [n]: how many an instruction waits for
+    needs: np.ndarray  # uint32 [n]: number of dependences
     pred_first: np.ndarray  # uint32 [n + 1]
     pred: np.ndarray  # uint32: instructions that an instruction waits for, ascending
-    stop: (
-        np.ndarray
-    )  # uint32 [n + 1]: the next barrier, the instruction itself included, or the program's length
+    stop: np.ndarray  # uint32 [n + 1]: the next barrier, possibly the instruction itself, or the length
     length: np.ndarray  # uint32 [n + 1]: of the program that begins there
     stride: np.ndarray  # uint32 [m]: instructions of a warp's row, in whole blocks
-    blocks: np.ndarray  # uint32 [m]: of them, as many as are looked at together
+    blocks: np.ndarray  # uint32 [m]: these blocks, rounded up to whole vectors
 
 
 def make_graph(columns: CaseColumns, numbers: np.ndarray) -> Graph:
@@ -62,15 +60,15 @@ def _rounded_up(counts: np.ndarray) -> np.ndarray:
 
 
 @compiled
-def _fill(first: Any, barrier: Any, graph: Any, place: Any) -> None:
-    """Turn the edges round, and find the barriers."""
+def _fill(first: Any, barrier: Any, graph: Any, next_edge: Any) -> None:
+    """Reverse the edges, and find the barriers."""
     block = 0
     for program in range(len(first) - 1):
         begin, end = first[program], first[program + 1]
         graph.first_block[begin] = block
         for i in range(begin, end):
-            at = (block + (i - begin) // BLOCK) * MOST_SUBSYSTEMS + graph.subsystem[i]
-            graph.members[at] |= 1 << (i - begin) % BLOCK
+            member = (block + (i - begin) // BLOCK) * MOST_SUBSYSTEMS + graph.subsystem[i]
+            graph.members[member] |= 1 << (i - begin) % BLOCK
         block += -((begin - end) // BLOCK)
         graph.length[begin] = end - begin
         stop = end - begin
@@ -78,15 +76,15 @@ def _fill(first: Any, barrier: Any, graph: Any, place: Any) -> None:
             if barrier[i]:
                 stop = i - begin
             graph.stop[i] = stop
-        for at in range(graph.pred_first[begin], graph.pred_first[end]):
-            graph.succ_first[begin + graph.pred[at] + 1] += 1
+        for edge in range(graph.pred_first[begin], graph.pred_first[end]):
+            graph.succ_first[begin + graph.pred[edge] + 1] += 1
     for i in range(first[-1]):
         graph.succ_first[i + 1] += graph.succ_first[i]
-        place[i] = graph.succ_first[i]
+        next_edge[i] = graph.succ_first[i]
     for program in range(len(first) - 1):
         begin, end = first[program], first[program + 1]
         for i in range(begin, end):
-            for at in range(graph.pred_first[i], graph.pred_first[i + 1]):
-                source = begin + graph.pred[at]
-                graph.succ[place[source]] = i - begin
-                place[source] += 1
+            for edge in range(graph.pred_first[i], graph.pred_first[i + 1]):
+                source = begin + graph.pred[edge]
+                graph.succ[next_edge[source]] = i - begin
+                next_edge[source] += 1

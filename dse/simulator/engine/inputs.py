@@ -1,4 +1,4 @@
-"""The inputs of a compiled loop, made of the columns of some cases."""
+"""The inputs of a compiled loop, from the columns of some cases."""
 
 from typing import Any
 
@@ -9,20 +9,23 @@ from dse.simulator.engine import layout
 from dse.simulator.engine.columns import CaseColumns, offsets, within
 from dse.simulator.engine.layout import Inputs
 
-WORTH_TRIPS, WORTH_GROUPS = 16, 16  # of a loop, and per slot: it may come to a steady state
-NEEDS = 4  # of an instruction that are in its row of words
+WORTH_TRIPS, WORTH_GROUPS = (
+    16,
+    16,
+)  # trips of a loop, groups per slot: from these on a steady state may be worth finding
+NEEDS = 4  # of an instruction in its row of words
 _LAST, _BARRIER, _REPEATS, _FURTHER, _SLOT_AT, _NEED_AT = (
     int(getattr(layout, name)) for name in ("LAST", "BARRIER", "REPEATS", "FURTHER", "SLOT_AT", "NEED_AT")
 )
 
 
 def key_bits(columns: CaseColumns) -> np.ndarray:
-    """Low bits of a word of ticks that hold a scheduler's key or a subsystem, [cases]."""
+    """Low bits of a word of ticks for a scheduler's key or a subsystem, [cases]."""
     return np.maximum(np.frexp(columns.warps * columns.slots)[1].astype(np.int64), 3)
 
 
 def suit_ticks(columns: CaseColumns) -> np.ndarray:
-    """Tell which cases have terms that are ticks, few enough to try: the busiest subsystem alone has room."""
+    """Whether each case's terms are ticks and its makespan may fit: its busiest subsystem alone does."""
     room = layout.TOP >> key_bits(columns)
     with np.errstate(over="ignore", invalid="ignore"):
         ticks = 2.0**columns.survey.exponent
@@ -32,7 +35,7 @@ def suit_ticks(columns: CaseColumns) -> np.ndarray:
 def make_inputs(
     columns: CaseColumns, numbers: np.ndarray, *, ticks: bool, record: bool = False, steady: bool = False
 ) -> tuple[Inputs, np.ndarray]:
-    """Make the inputs of the cases with these numbers, and return how many cycles 1 of their times is."""
+    """Make the inputs of the cases with these numbers, and return the cycles of one unit of their times."""
     exponents = columns.survey.exponent[numbers]
     scale = 2.0 ** (exponents + key_bits(columns)[numbers]) if ticks else np.ones(len(numbers))
     programs = within(columns.program_first, numbers)
@@ -71,7 +74,7 @@ def make_inputs(
         offsets(columns.program_counts[numbers])[:-1], columns.periods[numbers]
     )
     window = np.maximum.reduceat(places, columns.program_first[:-1]) + 1
-    window[columns.dataflow] = 1  # which keeps results in rows of its own
+    window[columns.dataflow] = 1  # dataflow order has its own rows of results
     clock = np.zeros((len(numbers), 2), terms.dtype)
     clock[:, int(layout.INTERVAL)] = columns.valve[numbers] * scale
     clock[:, int(layout.LIMIT)] = layout.TOP - columns.survey.largest[numbers] * scale if ticks else np.inf
@@ -93,7 +96,7 @@ def make_inputs(
 
 
 def rows_of(columns: CaseColumns, numbers: np.ndarray) -> np.ndarray:
-    """Return the instructions of the columns that the rows of the inputs of some cases represent."""
+    """Return the instructions of the columns that are the rows of the inputs of these cases."""
     return within(columns.first, within(columns.program_first, numbers))
 
 
@@ -105,7 +108,7 @@ def _cases(
     trips = np.zeros(len(columns.warps), np.int64)
     np.maximum.at(trips, np.repeat(columns.case, columns.loop_counts), columns.loops[:, 2])
     repeats = (trips >= WORTH_TRIPS) | (columns.groups >= WORTH_GROUPS * columns.slots)
-    with np.errstate(over="ignore"):  # sums of ticks are exact in float64, too, up to 2^53
+    with np.errstate(over="ignore"):  # sums of ticks are exact in float64 up to 2^53
         exact = 2.0 * entries * survey.largest * 2.0**survey.exponent < 2.0**53
     flags = {
         layout.HAS_MANY: survey.preds > 2,
@@ -142,7 +145,7 @@ def _cases(
 def _loops(
     columns: CaseColumns, programs: np.ndarray, first: np.ndarray, words: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Make the rows of loops, and flag the instructions at which one ends."""
+    """Make the rows of loops, and flag the instructions at their ends."""
     count = int(columns.loop_counts[programs].sum())
     total = len(words) if count else 1
     loops, ends = np.zeros((count + 1, 4), np.uint32), np.zeros(total, np.uint32)
@@ -178,21 +181,21 @@ def _fill(
     for n in range(len(programs)):
         begin, end, row, scale = first[programs[n]], first[programs[n] + 1], into[n], scales[n]
         straight, ring = loop_counts[programs[n]] == 0, places[programs[n]]
-        place = 0
+        in_ring = 0
         for i in range(begin, end):
-            slot = place if straight else slots[i]
+            slot = in_ring if straight else slots[i]
             word = subsystem[i] | (slot + 1) << _SLOT_AT
             if barrier[i]:
                 word |= _BARRIER
             if i == end - 1:
                 word |= _LAST
-            for at in range(pred_first[i], pred_first[i + 1]):
-                nth = at - pred_first[i]
+            for edge in range(pred_first[i], pred_first[i + 1]):
+                nth = edge - pred_first[i]
                 if straight:
-                    need = place - (i - begin - pred[at])
+                    need = in_ring - (i - begin - pred[edge])
                     need += 1 + (ring if need < 0 else 0)
                 else:
-                    need = slots[begin + pred[at]] + 1
+                    need = slots[begin + pred[edge]] + 1
                 if nth < NEEDS:
                     words[row, 1 + nth // 2] |= np.uint32(need << (_NEED_AT * (nth % 2)))
                     continue
@@ -202,13 +205,13 @@ def _fill(
                 further[count] = need
                 count += 1
             if word & _FURTHER:
-                count += 1  # past a 0
+                count += 1  # past the terminating 0
             words[row, 0] = word
             terms[row, 0] = throughput_cycles[i] * scale
             terms[row, 1] = latency_cycles[i] * scale
             terms[row, 2] = same_warp[i] * scale
             row += 1
-            place = place + 1 if place + 1 < ring else 0
+            in_ring = in_ring + 1 if in_ring + 1 < ring else 0
 
 
 @compiled
@@ -218,10 +221,10 @@ def _fill_loops(
     row = 0
     for n in range(len(programs)):
         begin, end = loop_first[programs[n]], loop_first[programs[n] + 1]
-        for at in range(begin, end):  # of two in one another, the outer one first
-            start, stop, trips = columns[at]
+        for number in range(begin, end):  # outer loops first
+            start, stop, trips = columns[number]
             depth = 0
-            for outer in range(begin, at):
+            for outer in range(begin, number):
                 depth += columns[outer, 0] <= start < columns[outer, 1]
             row += 1
             last = into[n] + stop - 1

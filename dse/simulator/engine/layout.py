@@ -1,7 +1,7 @@
-"""Inputs and records of a compiled loop: flat arrays, and the place of each number in their rows.
+"""Inputs and records of a compiled loop: flat arrays, and the index of each number in their rows.
 
-Numba knows no objects, and an index that is unsigned needs no look at whether it counts from the end: so rows
-are marked by the constants below, all of them unsigned, as a signed one would make a float of each sum.
+Numba has no objects, so constants name the columns. All are unsigned: unsigned indices need no check for
+counting from the end, and a sum of signed and unsigned numbers would be a float.
 """
 
 from typing import Any, NamedTuple
@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Index = np.uint64
-Place = Index | int  # an index in a compiled function, as its author has it: there all are unsigned
+Place = Index | int  # type of an index in the source of a compiled function; unsigned when compiled
 
 # Columns of `words`, an instruction each.
 WORD, NEEDS, NEEDS_2, FURTHER_AT = map(Index, range(4))
-# Bits of WORD: below these the subsystem, above SLOT_AT the slot of the result.
+# Bits of WORD: the subsystem below these, the slot of the result from SLOT_AT.
 SUBSYSTEM_MASK = Index(7)
 LAST = Index(1 << 3)  # of its program
 BARRIER = Index(1 << 4)
 REPEATS = Index(1 << 5)  # a loop ends here
 FURTHER = Index(1 << 6)  # it needs more than four results
 SLOT_AT = Index(16)
-# NEEDS and NEEDS_2 have two slots each: those that nothing is needed from are 0.
+# NEEDS and NEEDS_2 have two slots each, 0 if unused.
 NEED_AT, NEED_MASK = Index(16), Index((1 << 16) - 1)
 
 # Columns of `terms`.
@@ -52,28 +52,28 @@ PROGRAM_FIRST, PROGRAM_ENTRIES, PROGRAM_LENGTH = map(Index, range(3))
 CASE_COLUMNS = 16
 # Columns of `clock`.
 INTERVAL, LIMIT = map(Index, range(2))
-# Bits of CASE_FLAGS: what some instruction or the core of the case has.
+# Bits of CASE_FLAGS: features of the case's instructions or core.
 HAS_MANY, HAS_SAME_WARP, HAS_CAPS, HAS_BARRIERS, HAS_SEQUENCE, HAS_LOOPS, HAS_SEVERAL, HAS_VALVE = (
     Index(1 << bit) for bit in range(8)
 )
 MOST_SUBSYSTEMS = Index(8)
 RR, GTO, OLDEST = map(Index, range(3))
 
-TOP = 1 << 31  # tick times stay below it
+TOP = 1 << 31  # bound of tick times
 
-# Which term of the entry that was waited for counts.
+# The term of the awaited entry that counts.
 OF_LATENCY, OF_THROUGHPUT, OF_VALVE, OF_SAME_WARP = range(4)
 
 
 class Inputs(NamedTuple):
     """The cases of a batch. T, the type of its times, is uint32 for ticks, else float64.
 
-    Ticks are shifted left by as many bits as a case's MASK has: a scheduler's key is below them.
+    Ticks are shifted left by the bits of a case's MASK, which hold a scheduler's key.
     """
 
-    words: np.ndarray  # uint32 [n + 1, 4]: instructions, programs one after another, and a row of zeros
+    words: np.ndarray  # uint32 [n + 1, 4]: instructions of all programs, and a row of zeros
     terms: np.ndarray  # T [n + 1, 4]: their λ, Λ and same-warp interval
-    further: np.ndarray  # uint32: slots of needs from the fifth on; a 0 ends those of an instruction
+    further: np.ndarray  # uint32: slots of needs from the fifth on, terminated by 0
     loops: np.ndarray  # uint32 [l + 1, 4]: the first row is unused
     ends_loop: np.ndarray  # uint32 [n + 1]: the row in `loops` of the innermost that ends there; 0: none
     around: np.ndarray  # uint32 [n + 1, 4]: trips of the loop of each depth around an instruction; 0: none

@@ -1,12 +1,12 @@
-"""Steady state: where a core does the same over and over, all but one of these periods are skipped.
+"""Steady state: repeated periods of a core are skipped, exactly.
 
-When a warp goes round a loop or a group starts, a lane may keep a snapshot of its state. If it comes into the
-same state again, relative to the clock, all that it did since is a period, which repeats for as long as no
-loop ends and no group is missing: what happens next depends on nothing but that state. Times that have
-passed are all alike. Snapshots are taken at growing distances, so that any period is found, whatever came
-before it (Brent's algorithm).
+When a warp begins a loop's next trip or a group starts, a lane may take a snapshot of its state. If it
+returns to the same state, relative to the clock, the entries since are a period. It repeats until a loop ends
+or no group is left, since the future depends on that state alone. Times in the past are all equal. Snapshots
+are taken at growing distances, so that a period of any length is found after any transient (Brent's
+algorithm).
 
-Only sums of ticks may be moved along the clock: in float64 those of a case whose terms are ticks, too.
+Times may be shifted only if sums are exact: in ticks, and in float64 if all terms are multiples of a tick.
 """
 
 from typing import Any
@@ -20,13 +20,13 @@ from dse.simulator.engine.begin import ONE, ZERO
 from dse.simulator.engine.layout import Index, Inputs, Place
 from dse.simulator.engine.state import State
 
-# From a lane to its snapshot.
+# Offsets from a lane to its snapshot.
 TO_TIMES, TO_COUNTS = at.LANES * at.TIMES, at.LANES * at.COUNTS
 
 
 @inlined
 def skip_periods(state: State, inputs: Inputs, t: Place, n: Place, never: Any) -> None:
-    """Skip the periods that come again if this state is that of the snapshot; else keep it if one is due."""
+    """Skip the repeating periods if the state equals the snapshot's; else take a snapshot if one is due."""
     counts = state.counts
     if counts[n + at.SNAPSHOT] != ZERO and _same(state, t, n, never):
         times, depth = _repeats(state, inputs, t, n, never)
@@ -76,16 +76,16 @@ def _keep(state: State, t: Place, n: Place) -> None:
 
 @inlined
 def _alike(time: Any, now: Any, before: Any, then: Any, never: Any) -> bool:
-    """Tell whether two times are equally far ahead, or both not ahead, or both never come."""
+    """Whether two times are equally far ahead, or both past, or both `never`."""
     if time == never or before == never:
         return time == before
-    # How long ago a time in the past was changes nothing that follows.
+    # The age of a time in the past has no effect.
     return max(time, now) - now == max(before, then) - then
 
 
 @inlined
 def _same(state: State, t: Place, n: Place, never: Any) -> bool:
-    """Tell whether a lane is in the state of its snapshot; what differs most often is looked at first."""
+    """Whether a lane is in the state of its snapshot; the most frequent differences are compared first."""
     times, counts = state.times, state.counts
     if counts[n + at.SHIFT] != counts[TO_COUNTS + n + at.SHIFT]:
         return False
@@ -125,26 +125,26 @@ def _same(state: State, t: Place, n: Place, never: Any) -> bool:
 
 @inlined
 def _same_in_flight(state: State, n: Place, now: Any, then: Any, never: Any) -> bool:
-    """Compare the rings, from the oldest place on."""
+    """Compare the rings of times in flight, from the oldest on, since their positions may differ."""
     counts = state.counts
     for s in range(of.MOST_SUBSYSTEMS):
         cap = Index(counts[n + at.CAP + s])
-        here, there = Index(counts[n + at.PLACE + s]), Index(counts[TO_COUNTS + n + at.PLACE + s])
+        index, before = Index(counts[n + at.PLACE + s]), Index(counts[TO_COUNTS + n + at.PLACE + s])
         ring = (Index(counts[n + at.LANE]) * of.MOST_SUBSYSTEMS + s) * state.ring
         other = ring + at.LANES * of.MOST_SUBSYSTEMS * state.ring
         for _ in range(cap):
-            if not _alike(state.flying[ring + here], now, state.flying[other + there], then, never):
+            if not _alike(state.flying[ring + index], now, state.flying[other + before], then, never):
                 return False
-            here = ZERO if here + ONE == cap else here + ONE
-            there = ZERO if there + ONE == cap else there + ONE
+            index = ZERO if index + ONE == cap else index + ONE
+            before = ZERO if before + ONE == cap else before + ONE
     return True
 
 
 @inlined
 def _repeats(state: State, inputs: Inputs, t: Place, n: Place, never: Any) -> tuple[Any, Any]:
-    """Count how often the period since the snapshot comes again, and find the depth of its loop.
+    """Return how often the period since the snapshot repeats, and the depth of its loop.
 
-    The depth is -1 for the sequence of groups. All other loops have to be where they were.
+    The depth is -1 for the sequence of groups. Loops of other depths must be unchanged.
     """
     times, counts = state.times, state.counts
     resident = Index(counts[n + at.SLOTS]) * Index(counts[n + at.WARPS])
@@ -162,7 +162,7 @@ def _repeats(state: State, inputs: Inputs, t: Place, n: Place, never: Any) -> tu
             trips = np.int64(inputs.around[counts[n + at.NEXT + w] // Index(4), depth])
             repeats = min(repeats, (trips - 1 - np.int64(counts[trip])) // advance)
     if nesting < 0:
-        if groups <= 0 or counts[n + at.PERIOD] > ONE:  # nothing comes again, or groups differ
+        if groups <= 0 or counts[n + at.PERIOD] > ONE:  # nothing repeats, or groups run different programs
             return 0, -1
         repeats = (np.int64(counts[n + at.GROUPS]) - np.int64(counts[n + at.NEXT_GROUP])) // groups
     period = times[t + at.NOW] - times[TO_TIMES + t + at.NOW]
@@ -179,7 +179,7 @@ def _later(times: np.ndarray, k: Place, by: Any, never: Any) -> None:
 
 @inlined
 def _skip(state: State, t: Place, n: Place, never: Any, repeats: Any, depth: Any) -> None:
-    """Move a lane on by this many periods."""
+    """Advance a lane by `repeats` periods."""
     times, counts = state.times, state.counts
     slots = Index(counts[n + at.SLOTS])
     resident = slots * Index(counts[n + at.WARPS])
@@ -197,7 +197,9 @@ def _skip(state: State, t: Place, n: Place, never: Any, repeats: Any, depth: Any
             times[t + row + slot] += by
     first = Index(counts[n + at.RESULTS])
     for k in range(first, first + resident * Index(counts[n + at.WINDOW])):
-        if (k - first) % Index(counts[n + at.WINDOW]) != ZERO:  # the first of a warp's is always 0
+        if (k - first) % Index(
+            counts[n + at.WINDOW]
+        ) != ZERO:  # the first one of a warp is always 0: nothing needed
             state.results[k] += by
     if counts[n + at.FLAGS] & of.HAS_CAPS:
         rings = of.MOST_SUBSYSTEMS * state.ring

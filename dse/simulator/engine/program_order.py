@@ -1,8 +1,8 @@
 """The loop of program order: lanes take turns, and each turn enters the next instruction of one warp.
 
-An entry is a chain of a few dozen operations that wait for one another, during which a core has time for
-those of other cases. Little that differs from entry to entry decides a branch: barriers, and the ends of
-loops, warps and groups, so that the core rarely guesses wrong.
+An entry is a chain of a few dozen dependent operations; entries of other cases fill their latency. Only
+barriers and the ends of loops, warps and groups decide branches; other differences between entries do not, so
+that branches are rarely mispredicted.
 """
 
 from typing import Any
@@ -16,15 +16,16 @@ from dse.simulator.engine.begin import ONE, ZERO, begin_case
 from dse.simulator.engine.causes import note_cause, note_entry, note_needs
 from dse.simulator.engine.layout import EntryRecord, Index, Inputs
 from dse.simulator.engine.periods import skip_periods
-from dse.simulator.engine.pick import WIDTH, Warps, picker
+from dse.simulator.engine.pick import Warps, picker
 from dse.simulator.engine.state import LANES, State
 from dse.simulator.engine.step import around_loops, further_needs, in_group, into_ring, meet, note_issue
 from dse.simulator.engine.turns import leave, next_lane, take_turns
+from dse.simulator.engine.vectors import WIDTH
 
-ROW = Index(4)  # numbers of an instruction, in words and in terms
+ROW = Index(4)  # columns of an instruction, in words and in terms
 VECTOR = Index(WIDTH)
 
-# Each subsystem more is two instructions more for every vector of warps.
+# Each further subsystem costs two instructions for every vector of warps, so small cases get a smaller pick.
 pick_of_2, pick_of_4, pick_of_8 = (picker(subsystems, Warps) for subsystems in (2, 4, 8))
 
 
@@ -34,13 +35,13 @@ def _simulate(
     record: EntryRecord, never: Any, general: bool, recording: bool,
 ) -> None:  # fmt: skip
     times, counts, results = state.times, state.counts, state.results
-    # One index each: a second one would be multiplied by the length of a row, which is known only now.
+    # Flat, so that an index costs no multiplication by the row's length, unknown to the compiler.
     words, terms = inputs.words.reshape(-1), inputs.terms.reshape(-1)
     waiting, stop = min(LANES, Index(len(order))), Index(len(order))
     for lane in range(waiting):
         begin_case(state, inputs, lane, Index(order[lane]), never, recording)
     take_turns(state, waiting)
-    busy, t, n = waiting, ZERO, ZERO  # t, n: where the lane's part of times and of counts begins
+    busy, t, n = waiting, ZERO, ZERO  # t, n: offsets of the lane in times and counts
     while busy > ZERO:
         while True:
             shift, mask = Index(counts[n + at.SHIFT]), Index(counts[n + at.MASK])
@@ -56,7 +57,8 @@ def _simulate(
                 now, key = pick_of_8(*warps)
             if now >= times[t + at.LIMIT]:
                 break
-            # Keys are rotated so that the warp after the last one has the lowest: the pick only compares.
+            # Keys are rotated by `shift` so that the warp after the last one has the lowest: round robin is
+            # then the same comparison as the other schedulers.
             w = (key + shift) & mask
             scheduler, flags = of.RR, ZERO
             if general:
@@ -78,26 +80,26 @@ def _simulate(
                 note_cause(state, record, t, n, w, s, j // ROW, now)
                 note_entry(state, t, n, w, s, result, done, wake, (word & of.BARRIER) != ZERO)
 
-            # The warp continues to the next one: when may that enter?
+            # The warp: when may its next instruction enter?
             after, over, event = j + ROW, (word & of.LAST) != ZERO, False
             if general and word & of.REPEATS:
                 after, event = around_loops(state, inputs, n, w, j)
                 over = over and not event
             needs = Index(words[after + of.NEEDS])
-            own = max(results[first + (needs & of.NEED_MASK)], results[first + (needs >> of.NEED_AT)])
-            own = max(own, now)
+            ready = max(results[first + (needs & of.NEED_MASK)], results[first + (needs >> of.NEED_AT)])
+            ready = max(ready, now)
             if general and flags & of.HAS_SAME_WARP:
-                own = max(own, now + terms[j + of.SAME_WARP])
+                ready = max(ready, now + terms[j + of.SAME_WARP])
             if general and flags & of.HAS_MANY:
-                own = further_needs(state, inputs, first, after, own)
+                ready = further_needs(state, inputs, first, after, ready)
             if recording:
                 note_needs(state, inputs, t, n, w, first, after)
-            # A warp at its end is never picked again, which needs no branch.
-            times[t + at.OWN + w] = never if over else own
+            # `never` retires a warp at its end without a branch.
+            times[t + at.OWN + w] = never if over else ready
             counts[n + at.SUBSYSTEM + w] = words[after + of.WORD] & of.SUBSYSTEM_MASK
             counts[n + at.NEXT + w] = after
 
-            # The core: when does it take another one?
+            # The core: when does it accept the next instruction?
             times[t + at.VALVE] = now + times[t + at.INTERVAL]
             times[t + at.END] = max(times[t + at.END], done)
             if general:
@@ -115,12 +117,12 @@ def _simulate(
                     meet(state, t, n, w, slot, done, never)
                 if flags & of.HAS_SEQUENCE:
                     event |= in_group(state, inputs, t, n, slot, done, never, recording)
-            # A state can recur where a loop begins a trip or a group another: only there is it compared.
+            # Comparing states is expensive: only at a loop's next trip or a new group, where one can recur.
             if general and event and counts[n + at.STEADY]:
                 skip_periods(state, inputs, t, n, never)
             t, n = next_lane(state, n)
 
-        # Nothing enters any more, or too late.
+        # No warp is left, or the times exceed their word: then the end is unknown (`never`).
         case, lane = counts[n + at.CASE], Index(counts[n + at.LANE])
         ends[case] = times[t + at.END]
         for w in range(Index(counts[n + at.VECTORS]) * VECTOR):
@@ -130,7 +132,7 @@ def _simulate(
             skipped[case] = counts[n + at.SKIPPED]
         if recording:
             record.last[case] = counts[n + at.END_ID]
-        # The lane takes the next case at once, as the core has time for all of its lanes.
+        # The lane takes the next case at once: with fewer lanes their latencies would be exposed.
         if waiting < stop:
             begin_case(state, inputs, lane, Index(order[waiting]), never, recording)
             waiting += ONE
@@ -143,7 +145,7 @@ def _simulate(
 def simulate_plain(
     inputs: Any, state: Any, order: Any, ends: Any, skipped: Any, record: Any, never: Any
 ) -> None:
-    """Simulate cases in ticks, with `rr`, that have no more than an issue limit."""
+    """Simulate cases in ticks with `rr` and at most an issue limit, the fastest loop."""
     _simulate(inputs, state, order, ends, skipped, record, never, False, False)
 
 
@@ -151,7 +153,7 @@ def simulate_plain(
 def simulate_ticks(
     inputs: Any, state: Any, order: Any, ends: Any, skipped: Any, record: Any, never: Any
 ) -> None:
-    """Simulate cases in ticks with all that there is."""
+    """Simulate cases in ticks with all features."""
     _simulate(inputs, state, order, ends, skipped, record, never, True, False)
 
 
@@ -159,5 +161,5 @@ def simulate_ticks(
 def simulate_float64(
     inputs: Any, state: Any, order: Any, ends: Any, skipped: Any, record: Any, never: Any
 ) -> None:
-    """Simulate cases in float64 with all that there is; if asked for, record what each entry waited for."""
+    """Simulate cases in float64 with all features; optionally record each entry's cause."""
     _simulate(inputs, state, order, ends, skipped, record, never, True, record.record)

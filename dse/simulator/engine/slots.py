@@ -1,8 +1,8 @@
-"""Slots in which a warp keeps the times of its results, until nothing more waits for them.
+"""Slots for the times of a warp's results, until nothing waits for them any more.
 
-In a straight program a ring does: as long as dependences reach back at most its length, an instruction's
-number, modulo that, is its place. In a rolled one a result may be awaited long after, in other iterations:
-each gets a slot for as long as it is needed, as a compiler hands out registers.
+A straight program uses a ring as long as its longest dependence: an instruction's slot is its number modulo
+that length. In a rolled one a result may be needed much later, in other iterations: slots are allocated by
+lifetime, as a compiler allocates registers.
 """
 
 from typing import Any
@@ -13,9 +13,9 @@ from dse.core.numba_cache import compiled, inlined
 
 
 def hand_out(pred_first: np.ndarray, pred: np.ndarray, loops: np.ndarray, slots: np.ndarray) -> int:
-    """Fill in the slot of each instruction's result in a rolled program, and return how many there are.
+    """Fill in the slot of each instruction's result in a rolled program, and return their number.
 
-    A result that is read before it is written is one that a warp starts with.
+    A result that is read before it is written exists from the warp's start.
     """
     work = tuple(np.full(len(slots) + 1, -1) for _ in range(5))
     return _allocate(pred_first, pred, loops, slots, work)
@@ -23,14 +23,12 @@ def hand_out(pred_first: np.ndarray, pred: np.ndarray, loops: np.ndarray, slots:
 
 @compiled
 def _allocate(pred_first: Any, pred: Any, loops: Any, slots: Any, work: Any) -> int:
-    """Hand out slots where there are loops, and return how many; results that nobody awaits share one."""
+    """Allocate slots in a program with loops, and return their number; unused results share one."""
     length = len(slots)
-    begin, end, free, ending, following = (
-        work  # ENDING: a result that ends at an instruction; FOLLOWING: the next
-    )
+    begin, end, free, ending, following = work  # ending, following: lists of the results that end at i
     _lifetimes(pred_first, pred, loops, begin, end)
     count = free_count = 0
-    for early in (True, False):  # first values that are needed from the start of the program on
+    for early in (True, False):  # first the results that live from the program's start
         for i in range(length):
             result = -1 if early else ending[i]
             while result >= 0:
@@ -54,19 +52,19 @@ def _allocate(pred_first: Any, pred: Any, loops: Any, slots: Any, work: Any) -> 
 
 @inlined
 def _lifetimes(pred_first: Any, pred: Any, loops: Any, begin: Any, end: Any) -> None:
-    """Find from which instruction to which one a result needs a slot; -1 as an end: none awaits it.
+    """Find the first and the last instruction of each result's lifetime; an end of -1: it is unused.
 
-    At its end it is read before another may be written. What an iteration hands to the next one needs its
-    slot from the start of the program, so that the first iteration finds nothing there, and to the end of
-    the outermost loop around both.
+    The last instruction reads it before another may be written. A result used in the next iteration lives
+    from the start of the program, so that the first iteration finds nothing there, to the end of the
+    outermost loop around both.
     """
     length = len(pred_first) - 1
     for i in range(length):
         begin[i], end[i] = i, -1
     for i in range(length):
-        for at in range(pred_first[i], pred_first[i + 1]):
-            j, last = pred[at], i
-            for n in range(len(loops)):  # the outer one of two comes first
+        for edge in range(pred_first[i], pred_first[i + 1]):
+            j, last = pred[edge], i
+            for n in range(len(loops)):  # outer loops come first
                 inside = loops[n, 0] <= i < loops[n, 1]
                 both = inside and loops[n, 0] <= j < loops[n, 1]
                 if (j < i and inside and not both) or (j >= i and both):

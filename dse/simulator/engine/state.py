@@ -1,8 +1,8 @@
 """The state of the cases that a thread simulates at a time: lanes, one case each.
 
-Flat arrays: `times` of the type T of the batch, `counts` of uint32. What belongs to lane k begins at k times
-a stride; there come single numbers, then a number for each subsystem, then rows, a number for each warp or
-group slot. Behind the lanes is as much again, for a snapshot of each (`periods`).
+Flat arrays: `times` of the type T of the batch, `counts` of uint32. Lane k begins at k times a stride, with
+single numbers, then a number for each subsystem, then rows with a number for each warp or group slot. A
+snapshot of each lane follows after all lanes (`periods`).
 """
 
 from typing import NamedTuple
@@ -11,25 +11,25 @@ import numpy as np
 
 from dse.simulator.engine.layout import CASE_SLOTS, CASE_WARPS, CASE_WINDOW, MOST_SUBSYSTEMS, Index, Inputs
 
-# Entries of one case wait for one another. Those of six do not, and keep the parts of a core busy.
+# Entries of one case depend on each other. Those of six other cases fill the core's pipeline meanwhile.
 LANES = Index(7)
 NOBODY = Index(2**32 - 1)
 
-# A row has room for all warps, and its length is no power of two: the rows' beginnings share no cache set.
+# A row has room for all warps. Its length is no power of two, so that rows begin in different cache sets.
 ROW = 1_024 + 64
 
 TIME_NUMBERS = 8
 END, NOW, VALVE, INTERVAL, LIMIT = map(Index, range(5))
-FREE = Index(TIME_NUMBERS)  # [subsystem] when it accepts again
-GATE = Index(TIME_NUMBERS + 8)  # [subsystem] when it takes an instruction: also one in flight has gone
-OLDEST = Index(TIME_NUMBERS + 16)  # [subsystem] when one in flight has; for the record only
+FREE = Index(TIME_NUMBERS)  # [subsystem] when it accepts the next one by λ
+GATE = Index(TIME_NUMBERS + 8)  # [subsystem] the same, with its limit in flight
+OLDEST = Index(TIME_NUMBERS + 16)  # [subsystem] when its oldest in flight ends; for the record only
 OWN, HELD, RELEASE, GROUP_END, START, WOKEN, NEEDED, RELEASED = (
     Index(TIME_NUMBERS + 24 + n * ROW) for n in range(8)
 )
-# OWN [warp]: when its next instruction may enter, but for its subsystem. HELD [warp]: that, behind a barrier.
-# RELEASE, GROUP_END [slot]: latest result of the barrier's entries, of the group's. START: when that began.
-# For the record: WOKEN, NEEDED [warp] when the same-warp interval ends, when the operands are there;
-# RELEASED [slot] when the last barrier was.
+# OWN [warp]: when its next instruction may enter, apart from its subsystem. HELD [warp]: OWN while it waits
+# at a barrier. RELEASE, GROUP_END [slot]: latest result of the barrier's entries, of the group's.
+# START [slot]: start of the group. For the record: WOKEN, NEEDED [warp]: end of the same-warp interval,
+# operands ready; RELEASED [slot]: time of the last barrier.
 TIMES = Index(TIME_NUMBERS + 24 + 8 * ROW)
 
 COUNT_NUMBERS = 48
@@ -38,7 +38,7 @@ COUNT_NUMBERS = 48
     LANE,
     NEXT_T,
     NEXT_N,
-    SHIFT,  # what is taken off a warp's key: for `rr` the warp to look at first
+    SHIFT,  # subtracted from keys: for `rr` the warp with the highest priority
     LAST_WARP,  # that issued
     MASK,
     VECTORS,  # of warps
@@ -47,7 +47,7 @@ COUNT_NUMBERS = 48
     FLAGS,
     SUBSYSTEMS,
     ENTERED,  # instructions
-    SKIPPED,  # of these: in periods not simulated again
+    SKIPPED,  # of these, in skipped periods
     WARPS,
     SLOTS,
     GROUPS,
@@ -57,11 +57,11 @@ COUNT_NUMBERS = 48
     BASE,
     STEADY,  # whether to look for periods
     EVENTS,  # since the last snapshot
-    UNTIL,  # as many are between snapshots
+    UNTIL,  # events between snapshots
     SNAPSHOT,  # whether there is one
     END_ID,
 ) = map(Index, range(26))
-PLACE = Index(COUNT_NUMBERS)  # [subsystem] of the oldest of those in flight, in their ring
+PLACE = Index(COUNT_NUMBERS)  # [subsystem] index of the oldest in flight in its ring
 CAP = Index(COUNT_NUMBERS + 8)  # [subsystem]
 FREE_ID = Index(COUNT_NUMBERS + 16)  # [subsystem] the entry that set FREE; likewise below
 OLDEST_ID = Index(COUNT_NUMBERS + 24)
@@ -69,13 +69,13 @@ OLDEST_ID = Index(COUNT_NUMBERS + 24)
     SUBSYSTEM,  # [warp] of its next instruction
     NEXT,  # [warp] that instruction, a row of `words`
     RESULTS,  # [warp]
-    KEY,  # [warp] the scheduler's preference: the least first, less SHIFT
+    KEY,  # [warp] the scheduler's preference: the least after subtracting SHIFT
     RANK,  # [warp] by age, from 1
-    WARP_AT,  # [rank] the warp of that age; at 0 the one that issued last
+    WARP_AT,  # [rank] the warp of that rank; 0: the one that issued last
     SLOT,  # [warp] its group's
     MET,  # [slot] warps that wait at the barrier
     LEFT,  # [slot] entries of its group
-    BY_AGE,  # [place] slots, oldest group first
+    BY_AGE,  # [rank of a slot] slots, oldest group first
     GROUP,  # [slot]
     PREVIOUS_ID,  # [warp]
     NEEDED_ID,  # [warp]
@@ -89,12 +89,12 @@ COUNTS = Index(COUNT_NUMBERS + 32 + 21 * ROW)
 
 
 class State(NamedTuple):
-    """The lanes of a thread, with their snapshots behind them."""
+    """The lanes of a thread, followed by their snapshots."""
 
     times: np.ndarray  # T [2 · LANES · TIMES]
     counts: np.ndarray  # uint32 [2 · LANES · COUNTS]
-    results: np.ndarray  # T [2 · LANES · per lane]: of each warp as many as the WINDOW, the first always 0
-    flying: np.ndarray  # T [2 · LANES · 8 · ring]: when instructions in flight end, of each subsystem
+    results: np.ndarray  # T [2 · LANES · per lane]: WINDOW for each warp, the first one always 0
+    flying: np.ndarray  # T [2 · LANES · 8 · ring]: ends of instructions in flight, by subsystem
     result_ids: np.ndarray  # uint32: the entries of `results` and `flying`, if recorded
     flying_ids: np.ndarray
     per_lane: Index  # results of a lane
@@ -123,7 +123,7 @@ def new_state(inputs: Inputs, order: np.ndarray, record: bool) -> State:
 
 
 def zeros(size, dtype):
-    """Return zeros that begin with a cache line, so that no vector crosses into another."""
+    """Return zeros aligned to a cache line, so that no vector crosses lines."""
     itemsize = np.dtype(dtype).itemsize
     raw = np.zeros(size + 64 // itemsize, dtype)
     skip = -raw.ctypes.data % 64 // itemsize

@@ -1,4 +1,4 @@
-"""The parts of a step in which an instruction enters: what most cases do not have is here."""
+"""Parts of a step, in which an instruction enters, that most cases do not need."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from dse.simulator.engine.state import NOBODY, State
 
 @inlined
 def around_loops(state: State, inputs: Inputs, n: Place, w: Place, j: Place) -> tuple[Place, bool]:
-    """Find what a warp enters after instruction j, at which loops end: that, and whether one continues."""
+    """Return the instruction after j, at which loops end, and whether one of them continues."""
     counts = state.counts
     loop = Index(inputs.ends_loop[j // Index(4)])
     while loop != ZERO:
@@ -21,35 +21,35 @@ def around_loops(state: State, inputs: Inputs, n: Place, w: Place, j: Place) -> 
         if count < inputs.loops[loop, of.LOOP_TRIPS]:
             counts[trip] = count
             return Index(inputs.loops[loop, of.LOOP_FIRST]) * Index(4), True
-        counts[trip] = ZERO  # for the next trip of the loop around it
+        counts[trip] = ZERO  # for the next trip of the outer loop
         loop = Index(inputs.loops[loop, of.LOOP_OUTER])
     return j + Index(4), False
 
 
 @inlined
-def further_needs(state: State, inputs: Inputs, first: Place, after: Place, own: Any) -> Any:
-    """Return when an instruction may enter of which all but the first two needs have been looked at."""
+def further_needs(state: State, inputs: Inputs, first: Place, after: Place, ready: Any) -> Any:
+    """Return when an instruction may enter, by its needs from the third on and `own`."""
     results, row = state.results, after // Index(4)
     needs = Index(inputs.words[row, of.NEEDS_2])
-    own = max(own, results[first + (needs & of.NEED_MASK)])
-    own = max(own, results[first + (needs >> of.NEED_AT)])
+    ready = max(ready, results[first + (needs & of.NEED_MASK)])
+    ready = max(ready, results[first + (needs >> of.NEED_AT)])
     if inputs.words[row, of.WORD] & of.FURTHER:
         k = Index(inputs.words[row, of.FURTHER_AT])
         while inputs.further[k] != ZERO:
-            own = max(own, results[first + inputs.further[k]])
+            ready = max(ready, results[first + inputs.further[k]])
             k += ONE
-    return own
+    return ready
 
 
 @inlined
 def note_issue(state: State, n: Place, w: Place, scheduler: Place) -> None:
-    """Keep what the scheduler has to know of the warp that issued."""
+    """Update the scheduler's keys for the warp that issued."""
     counts = state.counts
     if scheduler == of.RR:
         counts[n + at.SHIFT] = w + ONE
         return
     if scheduler == of.GTO:
-        # Greedy: the warp that issued has the lowest key until another does, and then its age again.
+        # Greedy: the warp that issued has the lowest key until another issues, then its rank by age again.
         last = Index(counts[n + at.LAST_WARP])
         if last != NOBODY:
             counts[n + at.KEY + last] = counts[n + at.RANK + last]
@@ -60,25 +60,25 @@ def note_issue(state: State, n: Place, w: Place, scheduler: Place) -> None:
 
 @inlined
 def into_ring(state: State, n: Place, s: Place, done: Any) -> Any:
-    """Put an entry into the ring of its subsystem: when the one that must end before the next may enter does.
+    """Add an entry to the ring of its subsystem; return when the oldest one ends, which the next must await.
 
-    Without a branch, as which subsystem it is differs from entry to entry: a ring without a limit is written
-    to at its first place, and read at its second, which stays 0.
+    Without a branch, since the subsystem differs from entry to entry and would be mispredicted: a ring
+    without a limit is written at its first element and read at its second, which stays 0.
     """
     counts = state.counts
-    place, cap = Index(counts[n + at.PLACE + s]), Index(counts[n + at.CAP + s])
+    oldest, cap = Index(counts[n + at.PLACE + s]), Index(counts[n + at.CAP + s])
     ring = (Index(counts[n + at.LANE]) * of.MOST_SUBSYSTEMS + s) * state.ring
-    state.flying[ring + place] = done
-    place = place + ONE if place + ONE < cap else ZERO
-    counts[n + at.PLACE + s] = place
-    return state.flying[ring + place + Index(cap == ZERO)]
+    state.flying[ring + oldest] = done
+    oldest = oldest + ONE if oldest + ONE < cap else ZERO
+    counts[n + at.PLACE + s] = oldest
+    return state.flying[ring + oldest + Index(cap == ZERO)]
 
 
 @inlined
 def meet(state: State, t: Place, n: Place, w: Place, slot: Place, done: Any, never: Any) -> bool:
-    """Let a warp wait at a barrier, or open it if it is the last: whether it is."""
+    """Make a warp wait at a barrier, or release all if it is the last one; return whether it is."""
     times, counts = state.times, state.counts
-    # While it waits it is never picked; when its operands are ready is kept for the release.
+    # `never` keeps a waiting warp from being picked; HELD keeps its time for the release.
     times[t + at.HELD + w], times[t + at.OWN + w] = times[t + at.OWN + w], never
     release = max(times[t + at.RELEASE + slot], done)
     met, warps = counts[n + at.MET + slot] + ONE, Index(counts[n + at.WARPS])
@@ -97,7 +97,7 @@ def meet(state: State, t: Place, n: Place, w: Place, slot: Place, done: Any, nev
 def in_group(
     state: State, inputs: Inputs, t: Place, n: Place, slot: Place, done: Any, never: Any, recording: bool
 ) -> bool:
-    """Count an entry of a group, and put the next one in its slot if it was the last: whether so."""
+    """Count an entry of a group; if it was the last, start the next group in its slot and return True."""
     times, counts = state.times, state.counts
     left = counts[n + at.LEFT + slot] - ONE
     counts[n + at.LEFT + slot] = left

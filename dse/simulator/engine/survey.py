@@ -1,4 +1,4 @@
-"""A look at all instructions of all cases: their clocks, their largest terms, and what they make use of."""
+"""Properties of all cases' instructions: ticks, largest terms, and features in use."""
 
 from typing import Any, NamedTuple
 
@@ -9,20 +9,20 @@ from dse.simulator.case.program import MOST_SUBSYSTEMS
 
 
 class Survey(NamedTuple):
-    """Facts about all instructions of a case. Arrays [cases] unless said otherwise."""
+    """Facts about all instructions of a case. Arrays are [cases] unless stated."""
 
-    reach: np.ndarray  # of dependences in each straight program: instructions back, at most [programs]
+    reach: np.ndarray  # longest dependence of each straight program, in instructions [programs]
     exponent: np.ndarray  # the least k, 0 or more, for which all terms are multiples of 2^-k cycles
     largest: np.ndarray  # term, cycles
     busy: np.ndarray  # Σλ over all entries of each subsystem, cycles [cases, MOST_SUBSYSTEMS]
-    subsystems: np.ndarray  # up to the last one that an instruction names
-    preds: np.ndarray  # most of an instruction
+    subsystems: np.ndarray  # up to the last one in use
+    preds: np.ndarray  # most dependences of an instruction
     barriers: np.ndarray  # bool: whether there are any
     same_warp: np.ndarray  # bool: whether there is an interval above 0
 
 
 def survey(program_first: np.ndarray, first: np.ndarray, *columns: np.ndarray) -> Survey:
-    """Look at all instructions once; `columns` are those of `Columns` that `_look` names."""
+    """Survey all instructions in one pass; `columns` are the other arguments of `_look`."""
     cases = len(program_first) - 1
     result = Survey(
         reach=np.ones(len(first) - 1, np.int64),
@@ -34,14 +34,14 @@ def survey(program_first: np.ndarray, first: np.ndarray, *columns: np.ndarray) -
         barriers=np.zeros(cases, bool),
         same_warp=np.zeros(cases, bool),
     )
-    look: Any = _look  # which takes as many columns
+    look: Any = _look  # untyped for the unpacked arguments
     look(program_first, first, *columns, result)
     return result
 
 
 @inlined
 def _scale(x: Any, scale: Any) -> Any:
-    """Double `scale` until it makes x a whole number; where there is no such scale, it becomes infinite."""
+    """Double `scale` until x times it is an integer; infinite if there is no such scale."""
     while scale < np.inf and x * scale != np.floor(x * scale):
         scale *= 2.0
     return scale
@@ -76,7 +76,9 @@ def _look(
                 highest = max(highest, subsystem[i])
                 count = pred_first[i + 1] - pred_first[i]
                 preds = max(preds, count)
-                farthest = pred[pred_first[i] if count else 0] if len(pred) else 0  # which comes first
+                farthest = (
+                    pred[pred_first[i] if count else 0] if len(pred) else 0
+                )  # dependences are ascending
                 reach = max(reach, i - begin - farthest if count else 0)
                 barriers |= barrier[i]
             result.reach[program] = reach

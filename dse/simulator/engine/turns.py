@@ -1,6 +1,6 @@
-"""Turns: the lanes of a thread are in a ring, and each one's turn is the step of its case.
+"""Turns: the lanes of a thread form a ring, and a turn is one step of a lane's case.
 
-A lane knows where the next one's times and counts begin, so that no turn has to multiply.
+A lane stores the offsets of the next one, so that a turn needs no multiplication.
 """
 
 from dse.core.numba_cache import inlined
@@ -12,7 +12,7 @@ from dse.simulator.engine.state import State
 
 @inlined
 def take_turns(state: State, lanes: Place) -> None:
-    """Let the first this many lanes take turns."""
+    """Link the first `lanes` lanes to a ring."""
     counts = state.counts
     for lane in range(lanes):
         following = ZERO if lane + ONE == lanes else lane + ONE
@@ -22,13 +22,13 @@ def take_turns(state: State, lanes: Place) -> None:
 
 @inlined
 def next_lane(state: State, n: Place) -> tuple[Place, Place]:
-    """Return where the times and the counts of the lane begin whose turn is next."""
+    """Return the offsets of the next lane in times and counts."""
     return Index(state.counts[n + at.NEXT_T]), Index(state.counts[n + at.NEXT_N])
 
 
 @inlined
 def leave(state: State, n: Place) -> tuple[Place, Place]:
-    """Take a lane out of the ring, and return the next one as `next_lane` does."""
+    """Remove a lane from the ring, and return the offsets of the next one."""
     counts, before = state.counts, n
     while counts[before + at.NEXT_N] != n:
         before = Index(counts[before + at.NEXT_N])

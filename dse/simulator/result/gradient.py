@@ -1,7 +1,7 @@
 """Makespans as a differentiable function of λ, Λ, the same-warp intervals and 1/IL.
 
-A makespan is a sum of terms along the critical path, so the counts of that path are its derivatives: exact,
-wherever it has them. At a tie it may have a kink, or jump, and they are one choice.
+A makespan is a sum of terms along the critical path, so the counts of that path are its exact derivatives,
+where it is differentiable. At a tie it may have a kink, or jump, and they are one-sided.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,16 +20,16 @@ from dse.simulator.engine.layout import OF_LATENCY, OF_SAME_WARP, OF_THROUGHPUT,
 
 
 class Terms(NamedTuple):
-    """The terms of which makespans are sums, in cycles, instructions in the order of cases and programs."""
+    """The terms whose sums are makespans, in cycles; instructions in the order of cases and programs."""
 
     throughput_cycles: Float[Array, " instructions"]
     latency_cycles: Float[Array, " instructions"]
     same_warp: Float[Array, " instructions"]
-    valve: Float[Array, " cases"]  # 1/IL; what is given for a case without an issue limit changes nothing
+    valve: Float[Array, " cases"]  # 1/IL; ignored for a case without an issue limit
 
     @classmethod
     def of(cls, cases: Sequence[Case]) -> "Terms":
-        """Take the terms of the cases, float64."""
+        """Return the terms of the cases, float64."""
         programs = [program for case in cases for program in case.programs]
         with in_64_bits():
             return cls(
@@ -44,9 +44,9 @@ class Terms(NamedTuple):
 def makespans(cases: Sequence[Case]) -> Callable[[Terms], Float[Array, " cases"]]:
     """Make a function from terms to makespans in cycles, to be jitted, or differentiated in reverse mode.
 
-    The cases give the structure: programs, warps, options, and which of them have an issue limit. Simulates
-    in float64 whatever the terms, on the host, so use it under `dse.core.precision.in_64_bits()`.
-    **Errors:** TypeError where the terms are not float64.
+    The cases define the structure: programs, warps, options, and which have an issue limit. Simulates on the
+    host, always in float64, so use it under `dse.core.precision.in_64_bits()`.
+    **Errors:** TypeError if the terms are not float64.
     """
     structure = _GraphStructure(cases)
 
@@ -76,7 +76,7 @@ def makespans(cases: Sequence[Case]) -> Callable[[Terms], Float[Array, " cases"]
 
 
 class _GraphStructure:
-    """Cases whose terms are given later."""
+    """Cases without their terms."""
 
     def __init__(self, cases: Sequence[Case]) -> None:
         from dse.simulator.engine.columns import CaseColumns  # Numba takes a third of a second
@@ -87,7 +87,7 @@ class _GraphStructure:
         self.case_of = (case, case, case, np.arange(len(cases)))  # of each term
         unrolled = np.repeat(self.columns.dataflow, self.columns.program_counts)
         first = np.cumsum([0, *map(len, programs)])
-        self.instruction = np.concatenate(  # of each of the columns, where loops may be unrolled
+        self.instruction = np.concatenate(  # of each row of the columns, where loops may be unrolled
             [
                 start + (program.order if loops else np.arange(len(program)))
                 for start, program, loops in zip(first[:-1], programs, unrolled, strict=True)
@@ -111,7 +111,7 @@ class _GraphStructure:
         return self.simulated(terms, critical=False).makespan
 
     def makespans_and_counts(self, *terms: np.ndarray) -> np.ndarray:
-        """Return the makespans, and how often each term is on the critical path of its case."""
+        """Return the makespans, and each term's count on the critical path of its case."""
         result = self.simulated(terms, critical=True)
         counts = [
             np.bincount(self.instruction, result.counts[kind], len(terms[0]))
@@ -125,7 +125,7 @@ class _GraphStructure:
 def _on_host(function: Callable[..., np.ndarray], shape: tuple[int, ...], terms: Terms) -> Array:
     """Call a function of NumPy arrays of float64.
 
-    A callback runs in a thread of its own, where JAX has no float64: each number goes as two of uint32.
+    A callback runs in another thread, where JAX has no float64: a number is passed as two of uint32.
     """
 
     def call(*bits: Any) -> np.ndarray:

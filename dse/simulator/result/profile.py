@@ -1,4 +1,4 @@
-"""The profile of a core, entry by entry: which instruction of which warp enters which subsystem, and when."""
+"""The profile of a core: instruction, warp, subsystem and time of each entry."""
 
 from dataclasses import dataclass
 
@@ -18,24 +18,24 @@ class Profile:
     """
 
     time: np.ndarray  # of entry
-    accepts: np.ndarray  # time + λ, when the subsystem takes the next one
+    accepts: np.ndarray  # time + λ, when the subsystem accepts the next one
     done: np.ndarray  # time + Λ, when the result is ready
     warp: np.ndarray  # slot on the core
     group: np.ndarray
-    program: np.ndarray  # that the warp runs
+    program: np.ndarray  # of the warp
     instruction: np.ndarray  # of that program
     subsystem: np.ndarray
     waited_for: np.ndarray  # the entry that set the binding constraint; -1: none
     critical: np.ndarray  # numbers of the entries on the critical path, ascending
     makespan: float
     subsystems: tuple[str, ...]  # names
-    labels: tuple[tuple[str, ...], ...]  # per program, of its instructions; empty: they have no names
+    labels: tuple[tuple[str, ...], ...]  # for each program, of its instructions; empty: unnamed
 
 
 def profile(
     case: Case, subsystems: tuple[str, ...] = (), labels: tuple[tuple[str, ...], ...] = ()
 ) -> Profile:
-    """Simulate one case and keep every entry; loops are not skipped. Times are those of float64.
+    """Simulate one case, in float64 and without skipping, and record every entry.
 
     **Errors:** DseError for more than four million entries.
     """
@@ -47,7 +47,7 @@ def profile(
     if case.entries > MOST_ENTRIES:
         raise DseError(f"profile: found {case.entries:,} entries, expected at most {MOST_ENTRIES:,}")
     labels = labels or tuple(() for _ in case.programs)
-    if case.order == "dataflow":  # which is simulated unrolled
+    if case.order == "dataflow":  # programs are unrolled
         named = zip(labels, case.programs, strict=True)
         labels = tuple(tuple(names[i] for i in program.order) if names else () for names, program in named)
     columns = CaseColumns.of([case])
@@ -55,17 +55,17 @@ def profile(
     record = new_record(inputs, profile=True)
     graph = make_graph(columns, np.zeros(1, int)) if case.order == "dataflow" else None
     [end], _ = run(inputs, graph, record)
-    at = record.term >> 2  # of all instructions
-    program = np.repeat(np.arange(len(columns.length)), columns.length)[at]
+    instruction = record.term >> 2  # among all programs' instructions
+    program = np.repeat(np.arange(len(columns.length)), columns.length)[instruction]
     return Profile(
         time=record.time,
-        accepts=record.time + columns.throughput_cycles[at],
-        done=record.time + columns.latency_cycles[at],
+        accepts=record.time + columns.throughput_cycles[instruction],
+        done=record.time + columns.latency_cycles[instruction],
         warp=record.warp,
         group=record.group,
         program=program,
-        instruction=at - columns.first[program],
-        subsystem=columns.subsystem[at],
+        instruction=instruction - columns.first[program],
+        subsystem=columns.subsystem[instruction],
         waited_for=record.waited_for,
         critical=_path(record.waited_for, int(record.last[0])),
         makespan=float(end),

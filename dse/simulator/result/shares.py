@@ -1,4 +1,4 @@
-"""Shares of a makespan that are on the critical path, by subsystem and by instruction: what binds."""
+"""Shares of a makespan on its critical path, by subsystem and by instruction."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,10 @@ SHARE_OF_TERM = {"throughput_cycles": "throughput", "latency_cycles": "latency",
 
 @dataclass(frozen=True)
 class PathShares:
-    """The shares of one case's makespan, by what was waited for; all together are 1.
+    """The shares of one case's makespan by cause of waiting; their sum is 1.
 
-    A share of `throughput` is time in which something waited for the subsystem to accept it, of `latency`
-    for a result, of `same_warp` for the interval between entries of a warp, of `issue` for the valve.
+    A share of `throughput` is time spent waiting for the subsystem to accept an instruction, of `latency` for
+    a result, of `same_warp` for the interval between entries of a warp, of `issue` for the valve.
     **Shapes:** [S] by subsystem, or per program [n] by instruction.
     """
 
@@ -22,7 +22,7 @@ class PathShares:
     latency: np.ndarray
     same_warp: np.ndarray
     issue: float
-    instructions: tuple[np.ndarray, ...]  # throughput, latency and same_warp together
+    instructions: tuple[np.ndarray, ...]  # sum of throughput, latency and same_warp
 
     @property
     def bottleneck(self) -> tuple[int, str]:
@@ -36,9 +36,9 @@ class PathShares:
 
 
 def shares(result: Simulation, n: int) -> PathShares:
-    """Return the shares of case n of a simulation; zeros where it takes no time.
+    """Return the shares of case n of a simulation; zeros if it takes no time.
 
-    **Errors:** ValueError where the simulation has no critical paths.
+    **Errors:** ValueError if the simulation has no critical paths.
     """
     if result.critical is None:
         raise ValueError("shares: found no critical paths, expected simulate(cases, critical=True)")

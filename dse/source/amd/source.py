@@ -120,8 +120,9 @@ def check_stated(ran: ExecutedLaunch, declared: Sequence[Declared], configuratio
     if numbers and (needed := _needed(ran, numbers, configuration)):
         raise DseError(unstated(kernel, [parameter.name for parameter in declared], needed))
     for parameter, argument in zip(declared, configuration.arguments, strict=False):
+        reads = "says where others are read"
         if ran.missing.what == "address" and parameter.whole and parameter.pointer and argument is None:
-            raise DseError(no_contents(kernel, parameter.name, "says where others are read"))
+            raise DseError(no_contents(kernel, parameter.name, reads, parameter.kind or "int32"))
 
 
 def _needed(ran: ExecutedLaunch, numbers: Sequence[int], configuration: Configuration) -> list[int]:

@@ -6,9 +6,9 @@ as where a cache replaces lines at random. What the block and those that are res
 large that chance is. What the block touches for the first time may still be there from other blocks: that is
 `dse.source.caches.footprint`.
 
-Stores are written through the L1, leave it as it is, and are gathered in the L2. Atomics and loads that ask
-for it go past the L1. Local memory, which keeps no addresses, hits as far as what the resident blocks have of
-it fits.
+Stores are written through the L1, leave it as it is, and are gathered in the L2, where the block that
+made them finds them. Atomics and loads that ask for it go past the L1. Local memory, which keeps no
+addresses, hits as far as what the resident blocks have of it fits.
 
 Source: sectors, lines and carve-outs after the CUDA programming guide; Jia et al., arXiv:1804.06826 and
 1903.07486, found that the L1 of Volta and Turing does not replace what was used longest ago. Counters of an
@@ -157,8 +157,9 @@ def misses(
     crowded = 1.0 - min(1.0, room / max(loaded.grown(wave) + stored.grown(wave), 1.0))
     again, again_evenly = _again(loads, caches, _loading(machine, loads, block), reuses[0])
     l1_chance, nowhere = loaded.chance(caches.l1_bytes, caches.sm_count), np.zeros(len(stored.distance))
+    own = (1.0 - crowded) * np.isin(loaded.sector, _stored_first(machine, sample, block, both))
     of_l1, of_l2, runs = loaded.first(
-        sample, weights * _relative(asked, "loads", block), l1_chance, back, wave
+        sample, weights * _relative(asked, "loads", block), l1_chance, back, wave, own
     )
     _, written, _ = stored.first(sample, weights * _relative(asked, "stores", block), nowhere, back, wave)
     traffic: dict[tuple[int, int], Traffic] = {}
@@ -230,6 +231,24 @@ def _loading(machine: Recorded, loads: SectorAccesses, block: int) -> float:
         ]
     )
     return float(insts[np.unique(loads.phase)].sum() / max(insts.sum(), 1.0))
+
+
+def _stored_first(
+    machine: Recorded, sample: Sample, block: int, both: tuple[SectorAccesses, SectorAccesses]
+) -> np.ndarray:
+    """List the sectors that the block stores to before it loads any of them: the L2 has these."""
+    if not len(np.intersect1d(both[0].sector, both[1].sector)):
+        return np.zeros(0, int)
+    sectors, ticks = [], []
+    for select in (_loads, _stores):
+        steps = {step.index for step in machine.program.steps if select(step)}
+        asked = accesses(machine, sample, block, machine.streams, steps=steps)  # in the order of both
+        order = np.lexsort((asked.tick, asked.sector))
+        sector, first = np.unique(asked.sector[order], return_index=True)
+        sectors.append(sector)
+        ticks.append(asked.tick[order][first])
+    shared, loaded, stored = np.intersect1d(*sectors, assume_unique=True, return_indices=True)
+    return shared[ticks[1][stored] < ticks[0][loaded]]
 
 
 def _again(

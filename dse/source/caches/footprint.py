@@ -131,14 +131,22 @@ class Footprint:
         return chance
 
     def first(
-        self, sample: Sample, weights: np.ndarray, l1_chance: np.ndarray, back: float, wave: int
+        self,
+        sample: Sample,
+        weights: np.ndarray,
+        l1_chance: np.ndarray,
+        back: float,
+        wave: int,
+        own: float | np.ndarray = 0.0,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Count the sectors that blocks touch first, in the L1 of their SM and in the L2, and runs of these:
         all [phases].
 
         Each block of the sample touches this footprint, moved to its place in the grid, times its weight.
+        `own` is the chance that the block itself has put a sector in the L2 in another way: [sectors].
         """
         of_l1, of_l2, runs = np.zeros((3, self.phases))
+        times = self.evenly * self.times * (1.0 - own)
         for block, weight in zip(sample.blocks, weights.tolist(), strict=True):
             if not weight:
                 continue
@@ -147,7 +155,7 @@ class Footprint:
             alone = self._found(np.where(there, l1_chance, 0.0)) * self.cached
             before, after = (self._new(nearest, back, wave) for nearest in self._nearest(there))
             of_l1 += weight * np.bincount(self.phase, self.times * alone, minlength=self.phases)
-            new = self.evenly * self.times * (before + after) / 2
+            new = times * (before + after) / 2
             of_l2 += weight * np.bincount(self.phase, new, minlength=self.phases)
             runs += weight * np.bincount(self.phase, new * self.of_run, minlength=self.phases)
         if self.reuse is not None:

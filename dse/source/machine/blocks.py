@@ -4,7 +4,8 @@
 First a census: many blocks, drawn at random, are run as far as control needs it, which is cheap. Where all
 blocks of the inside of the grid, of an edge or of a corner execute the same, one represents the others. Where
 not, blocks that execute alike are a stratum, and one of each is run in full. Some more of the largest are
-compared with it: if they differ in the sectors and banks that they access, many more blocks are run.
+compared with it: if they differ in the sectors and banks that they access, more blocks are run, as many as
+make their mean known.
 
 A census that leaves blocks out may miss a few that do far more. So boxes of blocks that are proven to execute
 the same (`alike`), if they make up the grid, tell how many blocks are of each stratum. Where that is not
@@ -33,7 +34,8 @@ _WORK = 2**23, 2**25, 2**27  # threads times basic blocks executed, of a census;
 _BYTES = 2**31  # of memory, of a census
 _STRATA = 16  # blocks that execute in more ways are ordered by their instructions, and cut into this many
 _CHECKS = 6  # blocks whose accesses are compared
-_MEMBERS = 32  # blocks run where accesses differ
+_MEMBERS = 32  # blocks run where accesses differ; more where these leave a spread
+_MOST_MEMBERS = 2**9
 
 Ran = TypeVar("Ran")
 # Runs blocks as far as control needs it: (how often each executes each piece of code, [pieces, blocks];
@@ -93,14 +95,16 @@ def sampled(
 
     **Raises:** DseError as `control` and `run`.
     """
-    census = _Census(grid, threads, control, prove)
-    sample, strata = census.sample(members=0)
-    ran = run(sample.blocks)
-    apart = _spread(accessed(ran), strata, sample.weights)
-    if apart > TOLERANCE:
-        sample, strata = census.sample(_MEMBERS)
+    census, members = _Census(grid, threads, control, prove), 0
+    while True:
+        sample, strata = census.sample(members)
         ran = run(sample.blocks)
         apart = _spread(accessed(ran), strata, sample.weights)
+        wanted = math.ceil(members * (apart / TOLERANCE) ** 2) if members else _MEMBERS
+        wanted = min(wanted, census.most_members)
+        if apart <= TOLERANCE or wanted <= members:
+            break
+        members = wanted
     spread = float(np.hypot(census.error, apart))
     return ran, replace(sample, spread=spread, unseen=census.unseen, doubtful=census.doubtful)
 
@@ -127,6 +131,7 @@ class _Census:
         self.grid, self.corners, self.count = grid, representative(grid), int(np.prod(grid))
         self.random = np.random.default_rng(_FIRST)
         steps = self._take(_FIRST, control)
+        self.most_members = max(_MEMBERS, min(_MOST_MEMBERS, _WORK[0] // (threads * steps)))
         for work in _WORK:
             wanted = min(_MOST, self.count, work // (threads * steps), int(_BYTES / self.bytes))
             if wanted > self.drawn.sum() < self.count:
@@ -146,8 +151,7 @@ class _Census:
     def _take(self, count: int, control: Control) -> int:
         """Run this many blocks, or all if there are no more; return the pieces of code executed."""
         drawn = _drawn(self.grid, count, self.random)
-        self.places, where = np.unique([*drawn, *self.corners.blocks], axis=0, return_inverse=True)
-        where = where.ravel()
+        self.places, _, where = self._distinct([*drawn, *self.corners.blocks])
         self.corner = where[len(drawn) :]  # places of the corners
         self.drawn = np.bincount(where[: len(drawn)], minlength=len(self.places))  # how often
         self.counts, self.lengths, steps, held = control(_as_blocks(self.places))
@@ -160,7 +164,12 @@ class _Census:
     def _compare(self) -> None:
         """Tell how much each of the places executes, and which are alike."""
         self.insts = self.lengths @ self.counts
-        self.kind = np.unique(self.counts, axis=1, return_inverse=True)[1].ravel()
+        differing = self.counts[(self.counts != self.counts[:, :1]).any(1)]  # most often none or few
+        self.kind = (
+            np.unique(differing, axis=1, return_inverse=True)[1].ravel()
+            if len(differing)
+            else (np.zeros(len(self.places), int))
+        )
         first, last = self.places == 0, self.places == np.array(self.grid) - 1
         self.cell = (2 * first + last) @ np.array([1, 4, 16])
 
@@ -170,10 +179,8 @@ class _Census:
         Of few blocks most were drawn: they represent the others well enough if the mean is right.
         """
         own = self.places, self.counts
-        places, index, where = np.unique(
-            [*self.places, *boxes.firsts], axis=0, return_index=True, return_inverse=True
-        )
-        weights = np.bincount(where.ravel()[len(self.places) :], boxes.sizes, len(places))
+        places, index, where = self._distinct([*self.places, *boxes.firsts])
+        weights = np.bincount(where[len(self.places) :], boxes.sizes, len(places))
         self.places, self.counts = places, np.hstack([self.counts, boxes.counts])[:, index]
         self._compare()
         mean = float(self.insts @ weights) / self.count
@@ -183,12 +190,22 @@ class _Census:
             self._compare()
             return
         self.proven, self.mean, self.weights = True, mean, weights
-        self.corner = where.ravel()[self.corner]
+        self.corner = where[self.corner]
+
+    def _distinct(
+        self, blocks: Sequence[np.ndarray | Dimensions]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the distinct ones of some blocks in order, where each is first, and which each block is."""
+        places = np.array(blocks).reshape(-1, 3)
+        _, y, z = self.grid
+        numbers = (places[:, 0] * y + places[:, 1]) * z + places[:, 2]  # faster than to compare rows
+        _, index, which = np.unique(numbers, return_index=True, return_inverse=True)
+        return places[index], index, which
 
     @property
     def alike(self) -> bool:
         """Whether blocks within the inside, each edge and each corner execute the same."""
-        return len(np.unique([self.cell, self.kind], axis=1).T) == len(set(self.cell.tolist()))
+        return len(np.unique(self.kind * 64 + self.cell)) == len(np.unique(self.cell))
 
     @property
     def error(self) -> float:

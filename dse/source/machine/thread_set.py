@@ -9,7 +9,7 @@ _BITS = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
 class Lanes:
     """A set of threads of the blocks that are run. Equal sets are one object while they are in use."""
 
-    __slots__ = ("_bits", "_warps", "_warps_here", "mask", "shape", "threads", "total")
+    __slots__ = ("_bits", "_warps", "_warps_here", "_whole", "mask", "shape", "threads", "total")
 
     def __init__(self, mask: np.ndarray, shape: tuple[int, int]) -> None:
         self.mask = mask  # [1 or blocks, threads]
@@ -18,6 +18,7 @@ class Lanes:
         self.threads = np.broadcast_to(counts, shape[:1]).astype(float)  # of each block
         self.total = int(counts.sum()) * (shape[0] // mask.shape[0])
         self._warps: np.ndarray | None = None
+        self._whole: bool | None = None
         self._warps_here: np.ndarray | None = None
         self._bits: np.ndarray | None = None
 
@@ -40,6 +41,13 @@ class Lanes:
             counts = np.count_nonzero(self.warps_here, axis=1)
             self._warps = np.broadcast_to(counts, self.shape[:1]).astype(float)
         return self._warps
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether of each warp all threads are here or none."""
+        if self._whole is None:
+            self._whole = bool(self.total == WARP * int(self.warps.sum()))
+        return self._whole
 
     @property
     def bits(self) -> np.ndarray:

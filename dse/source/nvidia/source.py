@@ -93,7 +93,10 @@ def _profiled(job: Job) -> dict[str, KernelProfile | Failure]:
         listing = made.listing or listings[name]
         if isinstance(listing, OverLimit):
             raise listing
-        profile = executed(made, listing, as_launched(made, configuration), job.gpu)
+        try:
+            profile = executed(made, listing, as_launched(made, configuration), job.gpu)
+        except DseError as error:
+            raise type(error)(_with_names(str(error), made, job.source)) from None
         lacks = unstated_number(profile.counts, made, job.source, configuration.arguments)
         if lacks := lacks or unstated_array(profile.counts, made, job.source):
             raise DseError(lacks)
@@ -132,7 +135,7 @@ def unstated_array(counts: Characterisation, made: Compiled, source: Any) -> str
     """Say which array the counts depend on whose contents are not stated; "" if none.
 
     Where zeros end work early, or send all accesses to one place, they would count for less than they do.
-    Arrays of numbers with fractions are taken to hold zeros.
+    Arrays of numbers with fractions are taken to hold zeros, unless they say how long a loop goes on.
     """
     passed = made.launched.passed if made.launched is not None else None
     declared = () if passed else parameters_of(source) or ()
@@ -142,15 +145,29 @@ def unstated_array(counts: Characterisation, made: Compiled, source: Any) -> str
             place = passed[at].argument if passed else at
             if passed:
                 whole = not passed[at].fractions
+                kind = "int32" if whole else "float32"
             else:  # that an address depends on it says as much as its type
                 whole = decision.what == "address" or any(
                     parameter.whole for parameter in declared[at : at + 1]
                 )
-            if whole:
+                kind = next((parameter.kind for parameter in declared[at : at + 1]), "") or "int32"
+            if whole or decision.ends_loop:
                 name = "Triton's own memory" if place is None else name_of(names_of(source), place)
                 does = "ends or skips work" if decision.what == "branch" else "says where others are read"
-                return no_contents(made.binary.kernel, name, does)
+                return no_contents(made.binary.kernel, name, does, kind)
     return ""
+
+
+def _with_names(message: str, made: Compiled, source: Any) -> str:
+    """Put names in the places of arguments that a message says something depends on."""
+    passed = made.launched.passed if made.launched is not None else None
+
+    def name(match: re.Match[str]) -> str:
+        place = passed[int(match[1])].argument if passed else int(match[1])
+        return match[0] if place is None else name_of(names_of(source), place)
+
+    said, depends, arguments = message.partition("depends on ")
+    return said + depends + re.sub(r"\bargument (\d+)\b", name, arguments)
 
 
 def names_of(source: Any) -> Sequence[str]:

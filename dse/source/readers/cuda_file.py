@@ -137,6 +137,11 @@ def _arguments(
     )
 
 
+def _form(kind: str) -> tuple[int, bool]:
+    """Tell the bytes of a number, and whether it has a fraction: what decides how it is read."""
+    return np.dtype(kind).itemsize, np.dtype(kind).kind == "f"
+
+
 def _given_argument(
     text: str, declared: Declared | None
 ) -> Expression | ArrayArgument | tuple[Expression, ...] | None:
@@ -169,6 +174,12 @@ def _given_argument(
     if element is None:
         raise DseError(f"{where}: type: found {more[0]!r}, expected one of {', '.join(TYPES)}")
     kind, parts = element
+    if declared is not None and more:
+        stated = type_of(declared.kind)
+        if stated is not None and _form(stated[0]) != _form(kind):
+            raise DseError(
+                f"{where}: type: found {more[0]!r}, expected {declared.kind}, as the source has it"
+            )
     if not isinstance(value, int) or value < 0:
         raise DseError(f"{where}: size: found {size}, expected a number of elements")
     values = parse(more[1], f"{where}: values", ("index", "random")) if len(more) > 1 else None

@@ -149,3 +149,5 @@ def test_what_a_thread_copies_at_a_time():
     assert bytes_of(84, constant=True, layouts=("row", "row")) == (8, 16)
     assert bytes_of(84, operands="fp8_w8a8") == (1, 1)
     assert bytes_of(4096, strides=(4097, None)) == (2, 16)
+    assert bytes_of(1, layouts=("row", "row")) == (16, 16)  # of a single column the rows are next in memory
+    assert bytes_of(1, layouts=("row", "row"), strides=(17, None)) == (2, 16)

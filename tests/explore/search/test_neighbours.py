@@ -85,6 +85,28 @@ def test_trials_are_valid_and_new_while_there_are_some(even, name):
     assert all(sum(point) % 2 == 0 for point in points)
 
 
+class OfOneMind(RandomSampler):
+    """Suggests the same again and again."""
+
+    def infer_relative_search_space(self, study, trial) -> dict[str, BaseDistribution]:
+        return {"toy.block": IntDistribution(0, 63), "toy.items": IntDistribution(0, 7)}
+
+    def sample_relative(self, study, trial, search_space):
+        return {"toy.block": 10, "toy.items": 4}
+
+
+def test_what_is_suggested_is_tried_and_then_what_is_near(even):
+    study = optuna.create_study(sampler=Feasible(OfOneMind(), {"toy": even}, 1))
+    points = []
+    for _ in range(40):
+        trial = study.ask()
+        points.append((trial.suggest_int("toy.block", 0, 63), trial.suggest_int("toy.items", 0, 7)))
+        study.tell(trial, 1.0)
+    assert points[0] == (10, 4)
+    assert len(set(points)) == 40
+    assert (np.abs(np.array(points)[:, 0] - 10) <= 2).mean() > 0.2  # 8 % of all
+
+
 def test_the_variant_can_be_named(even):
     sampler = Feasible(RandomSampler(seed=1), {"a": even, "b": even}, 1)
     study = optuna.create_study(sampler=sampler)

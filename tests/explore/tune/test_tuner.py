@@ -177,6 +177,20 @@ def test_among_equals_the_seed_decides():
     assert Tuner(blind, 5).ask(FIRST) == Tuner(blind, 5).ask(FIRST) != Tuner(blind, 6).ask(FIRST)
 
 
+def test_as_long_as_measurements_tell_no_more_than_the_model_its_next_best_is_measured():
+    true = PREDICTED + 0.2 * np.random.default_rng(1).normal(size=N)
+    tuner, followed = Tuner(candidates()), 0
+    for count in range(12):
+        [place] = tuner.ask()
+        times = list(tuner.told.values())
+        if count > 1 and count - 1 - int(np.argmin(times)) < STUCK and not tuner.surrogate.tells_more:
+            unmeasured = np.setdiff1d(np.arange(N), list(tuner.told))
+            assert place == unmeasured[PREDICTED[unmeasured].argmin()]
+            followed += 1
+        tuner.tell(place, float(np.exp(true[place])))
+    assert followed
+
+
 def test_where_nothing_is_gained_it_looks_elsewhere():
     """What the model has first is slow: then comes one of a draw, by the seed."""
     order = np.argsort(PREDICTED)

@@ -42,67 +42,56 @@ def loaded(files: list[Any]) -> Gpu:
     return gpus.stack([gpus.load(file, np.float64).gpu for file in files])
 
 
+FIELDS = ("dram_bandwidth", "clock", "sm_count")
+
+
 @pytest.fixture(scope="module")
-def edited(tmp_path_factory) -> dict[str, Gpu]:
-    """Every sixth GPU of the catalogue, as it is and with one number doubled: [GPUs]."""
+def edited(tmp_path_factory) -> Gpu:
+    """Every sixth GPU of the catalogue, as it is and with one of FIELDS doubled: [edits, GPUs]."""
     folder = tmp_path_factory.mktemp("edited")
-    fields = ("dram_bandwidth", "clock", "sm_count")
-    found = {field: loaded([doubled(name, field, folder) for name in SOME]) for field in fields}
-    return {"": loaded(list(SOME)), **found}
+    files = [list(SOME), *([doubled(name, field, folder) for name in SOME] for field in FIELDS)]
+    return jax.tree.map(lambda *x: np.stack(x), *map(loaded, files))
 
 
-def seconds(gpu: Gpu, model: str, work: dict[str, float]) -> np.ndarray:
-    """Predict a kernel of many blocks of 256 threads on each GPU."""
-    count, loads = len(SOME), work["l1"]
+def seconds(gpu: Gpu, model: str) -> np.ndarray:
+    """Predict a kernel that streams and one that computes, of many blocks of 256 threads each, on GPUs
+    [edits, GPUs]: [kernels, edits, GPUs]."""
+    each = [dict.fromkeys(CLASSES, 0.0) | work for work in (STREAMS, COMPUTES)]
+    work = {name: np.array([[[of[name]]] for of in each]) for name in CLASSES}
+    counts: dict[str, Any] = {"load_insts": work["l1"], "sectors": 4 * work["l1"]}
     others = ("shared_insts", "store_insts", "uncoal_insts", "transactions_per_uncoal")
-    counts: dict[str, Any] = dict.fromkeys(others, 0.0) | {
-        "load_insts": loads,
-        "sectors": 4 * loads,
-        "ilp": 4.0,
-        "mlp": 4.0,
-    }
-    work = dict.fromkeys(CLASSES, 0.0) | work
-    kernel = Kernel(work=PerClass(**work), bytes_per_access=128.0, **counts)
+    fixed = dict.fromkeys(others, 0.0) | {"ilp": 4.0, "mlp": 4.0, "bytes_per_access": 128.0}
+    counts |= {name: np.full((2, 1, 1), number) for name, number in fixed.items()}
     asked = {"threads": 256, "blocks": 2**20, "registers": 16, "shared_bytes": 0}
     with in_64_bits():
-        resources = Resources(**{name: jnp.full(count, number) for name, number in asked.items()})
+        gpu = jax.tree.map(lambda x: jnp.asarray(x)[None], gpu)
+        kernel = jax.tree.map(jnp.asarray, Kernel(work=PerClass(**work), **counts))
+        resources = Resources(**{name: jnp.full((1, 1, 1), number) for name, number in asked.items()})
         launch, _ = occupancy.launch(gpu, resources)
-        kernel = jax.tree.map(lambda x: jnp.full(count, x), kernel)
         return np.asarray(get(model).predict(gpu, kernel, launch).seconds)
 
 
-@pytest.mark.parametrize("field", ["dram_bandwidth", "clock", "sm_count"])
+@pytest.mark.parametrize("field", FIELDS)
 def test_each_pipe_follows_what_is_edited(edited, field):
     """The seconds of the whole GPU for a fixed amount of work of a pipe."""
     pipes = ("fp32", "shared", "l1", "l2", "dram")
-
-    def busy(gpu: Gpu) -> np.ndarray:
-        return np.stack([getattr(gpu.cpi, pipe) / gpu.clock / gpu.sm_count for pipe in pipes])
-
-    uncached = np.asarray(edited[""].l2_bytes == 0)  # no cache for loads
+    busy = np.stack([getattr(edited.cpi, pipe) / edited.clock / edited.sm_count for pipe in pipes])
+    uncached = edited.l2_bytes[0] == 0  # no cache for loads
     of_dram = np.array([uncached * (pipe in ("l1", "l2")) | (pipe == "dram") for pipe in pipes])
     faster = np.where(of_dram == (field == "dram_bandwidth"), 2.0, 1.0)
-    np.testing.assert_allclose(busy(edited[""]) / busy(edited[field]), faster, rtol=1e-6)
+    np.testing.assert_allclose(busy[:, 0] / busy[:, 1 + FIELDS.index(field)], faster, rtol=1e-6)
 
 
 @pytest.mark.parametrize("model", [name for name in CLOSED_FORMS if name != "mwp-cwp-printed"])
 def test_predictions_follow_what_is_edited(edited, model):
-    before = {name: seconds(edited[""], model, work) for name, work in (("s", STREAMS), ("c", COMPUTES))}
-
-    def faster(field: str) -> tuple[np.ndarray, np.ndarray]:
-        after = seconds(edited[field], model, STREAMS), seconds(edited[field], model, COMPUTES)
-        return before["s"] / after[0], before["c"] / after[1]
-
-    streams, computes = faster("dram_bandwidth")
-    np.testing.assert_allclose(computes, 1.0, rtol=1e-3)
+    predicted = seconds(edited, model)
+    streams, computes = predicted[:, :1] / predicted[:, 1:]
+    np.testing.assert_allclose(computes[0], 1.0, rtol=1e-3)
+    np.testing.assert_allclose(computes[1:], 2.0, rtol=1e-3)
     if model in KNOW_BANDWIDTH:  # then another pipe may bind: at least a quarter faster
-        assert np.all((streams > 1.25) & (streams < 2.001))
-        assert np.median(streams) > 1.85
-    for field in ("clock", "sm_count"):
-        streams, computes = faster(field)
-        np.testing.assert_allclose(computes, 2.0, rtol=1e-3)
-        if model in KNOW_BANDWIDTH:
-            assert np.all((streams > 0.999) & (streams < 1.35))
+        assert np.all((streams[0] > 1.25) & (streams[0] < 2.001))
+        assert np.median(streams[0]) > 1.85
+        assert np.all((streams[1:] > 0.999) & (streams[1:] < 1.35))
 
 
 # Other numbers by `replace` and by JAX

@@ -30,9 +30,9 @@ def made() -> list[Compiled | Failure]:
 def test_some_of_each_kind(made: list[Compiled | Failure]):
     checked = check(SOME, made)
     assert [each.problem for each in checked] == [""] * len(SOME)
-    assert checked[0].found == {"FFMA": 256}
-    assert checked[4].found == {"LDG.64.STRONG.GPU": 64}
-    assert checked[5].found == {"LDG.128.STRONG.GPU": 4, "STG.128": 4}
+    assert checked[0].counts == {"FFMA": 256}
+    assert checked[4].counts == {"LDG.64.STRONG.GPU": 64}
+    assert checked[5].counts == {"LDG.128.STRONG.GPU": 4, "STG.128": 4}
     assert all(0 < each.registers <= 32 for each in checked[:5])
 
 

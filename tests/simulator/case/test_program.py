@@ -64,7 +64,7 @@ def test_a_long_loop_is_not_unrolled():
         ({"loops": (Loop(1, 3, 0),)}, "trips=0"),
         ({"loops": (Loop(0, 3, 2), Loop(1, 5, 2))}, "expected one inside the other"),
         ({"loops": (Loop(1, 5, 2), Loop(1, 5, 3))}, "expected one inside the other"),
-        ({"loops": tuple(Loop(0, n, 2) for n in (2, 3, 4, 5, 6))}, "found 5 in one another"),
+        ({"loops": tuple(Loop(0, n, 2) for n in (2, 3, 4, 5, 6))}, "found 5 nested"),
         ({"loops": (Loop(1, 5, 10**400),)}, r"found over 10\^15 instructions of a warp, expected at most"),
         ({"loops": (Loop(1, 5, 2**31),)}, r"found 8,589,934,594 instructions of a warp, expected at most"),
         ({"loops": (Loop(1, 3, 2),)}, r"preds of instruction 1: found \[0, 3\], expected earlier"),

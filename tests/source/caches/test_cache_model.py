@@ -171,6 +171,33 @@ def test_skipped_trips_are_followed_in_their_order(launched, name: str):
         assert launched.traffic(name, caches).dram_sectors == pytest.approx(full.dram_sectors, rel=1e-9)
 
 
+BACK = """
+extern "C" __global__ void f(const float* x, float* y, int n)
+{
+    float sum = 0;
+    for (int i = threadIdx.x; i < n; i += 256) y[n * blockIdx.x + i] = x[n * blockIdx.x + i] + 1;
+    for (int i = threadIdx.x; i < n; i += 256) sum += y[n * blockIdx.x + i + AHEAD];
+    y[n * blockIdx.x + threadIdx.x] = sum;
+}
+"""
+
+
+@pytest.mark.parametrize(("ahead", "l2_bytes", "again"), [(0, 2**30, 0), (1 << 20, 2**30, 1), (0, 2**16, 1)])
+def test_the_l2_has_what_the_block_has_stored(tmp_path: Path, ahead: int, l2_bytes: int, again: int) -> None:
+    """Unless that is elsewhere, or what all blocks of a wave touch leaves it no room."""
+    path, n, blocks = tmp_path / "f.cu", 4096, 64
+    path.write_text(BACK)
+    made = compile_source(read_source(path, "f"), 80, {"AHEAD": ahead})
+    assert isinstance(made, Compiled)
+    (listing,) = disassemble([made.binary])
+    launch = LaunchArguments((blocks, 1, 1), (256, 1, 1), (None, None, n))
+    sample = representative(launch.grid)
+    caches = Caches(2**15, l2_bytes, 16, 4)
+    found = sum(misses(run(prepare(listing), launch, sample.blocks), sample, caches).values(), Traffic())
+    assert found.loads_past_l2 == pytest.approx((1 + again) * n * 4 / 32, rel=0.07)
+    assert found.stores_past_l2 >= n * 4 / 32
+
+
 ARRAY = """
 extern "C" __global__ void f(float* y, const float* x, const int* places, int used)
 {

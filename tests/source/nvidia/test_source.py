@@ -71,6 +71,11 @@ extern "C" __global__ void rows(
     sums[place] = 1;
 #elif MODE == 5
     printf("%d", TWICE);
+#elif MODE == 7
+    for (float v = values[0]; v < scale; v = v * v + 1) sums[threadIdx.x] = v;
+#elif MODE == 6
+    if (threadIdx.x > many >> 32) printf("%d", TWICE);
+    sums[threadIdx.x] = 1;
 #else
     const int row = blockIdx.x * BLOCK + threadIdx.x;
     if (row < rows && many == 1000ll << 32 && scale == 0.5f) {
@@ -129,6 +134,20 @@ def test_without_the_contents_it_says_so(read, tmp_path: Path):
     [found] = run(read(values, ""), tmp_path / "cache", block=64, mode=0)
     assert isinstance(found, Failure)
     assert found.message.startswith("rows: starts: found no contents of the array, which ends or skips work")
+    assert "expected starts=SIZE:int:VALUES" in found.message
+
+
+def test_without_the_numbers_that_end_a_loop_it_says_so(read, tmp_path: Path):
+    [found] = run(read(), tmp_path / "cache", block=64, mode=7)
+    assert isinstance(found, Failure)
+    assert found.message.startswith("rows: values: found no contents of the array, which ends or skips work")
+    assert "expected values=SIZE:float:VALUES" in found.message
+
+
+def test_a_call_out_of_the_kernel_that_nothing_comes_to(read, tmp_path: Path):
+    [found] = run(read(), tmp_path / "cache", block=64, mode=6)
+    assert isinstance(found, KernelProfile)
+    assert found.counts.blocks == 16
 
 
 def test_what_goes_wrong_is_a_result(read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -63,23 +63,19 @@ class TripState:
             known = self._full[id(active)] = (active, not (self.lanes & ~active).any())
         return known[1]
 
-    def limit_trips(self, trips: np.ndarray | int, where: np.ndarray | None = None) -> None:
-        """Lower the number of provable trips."""
-        if isinstance(trips, np.ndarray):
-            scalar = trips.shape[-1] == 1  # or alike in all lanes
-            lanes = where if where is not None else self.waves if scalar else self.machine.lanes()
-            shape = np.broadcast_shapes(trips.shape, lanes.shape)
-            active = np.broadcast_to(trips, shape)[np.broadcast_to(lanes, shape)]
-            trips = int(active.min(initial=FOR_EVER))
-        self.trips = min(self.trips, trips)
+    def limit_trips(self, trips: np.ndarray) -> None:
+        """Lower the number of provable trips to the least of all lanes."""
+        scalar = trips.shape[-1] == 1  # or alike in all lanes
+        lanes = self.waves if scalar else self.machine.lanes()
+        alike = tuple(axis for axis, size in enumerate(trips.shape) if size < lanes.shape[axis])
+        lanes = lanes.any(axis=alike, keepdims=True) if alike else lanes
+        self.trips = min(self.trips, int(np.where(lanes, trips, FOR_EVER).min()))
 
     def limit_to_range(self, value: np.ndarray, change: Any, low: int, high: int) -> None:
         """Limit trips so that the value stays in [low, high)."""
         if change is None:
             return
-        room = np.where(
-            change > 0, (high - 1 - value) // np.maximum(change, 1), (value - low) // np.maximum(-change, 1)
-        )
+        room = np.where(change > 0, high - 1 - value, value - low) // np.maximum(np.abs(change), 1)
         self.limit_trips(np.where(change == 0, FOR_EVER, room))
 
     def _words(self, kind: str) -> int:

@@ -21,6 +21,7 @@ from dse.source.amd.profile.pipes import InstructionKind, Turns, kind_of
 from dse.source.amd.profile.products import product
 from dse.source.amd.text import Instruction
 from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.patterns import Patterns
 from dse.source.machine.products import Mma
 from dse.source.machine.recorded import MEMORY_COUNTS, PhaseSpan, Stream
 from dse.source.machine.thread_set import Lanes
@@ -172,7 +173,8 @@ class _Recorder:
         )
         self.lanes: dict[int, tuple[np.ndarray, Lanes]] = {}
         self.bases: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        self.patterns: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self.patterns = Patterns()
+        self.waves: dict[int, tuple[np.ndarray, bool, np.ndarray]] = {}  # see `_by_wave`
         self._run()
 
     def _run(self) -> None:
@@ -266,24 +268,37 @@ class _Recorder:
     def _pattern(self, access: PerformedAccess, size_of_lane: int, pipe: str) -> np.ndarray:
         """Requests, sectors, passes and lanes of one execution: [4, blocks]."""
         shift = access.offset % _PASS
-        key = (id(access.base), id(access.lanes), id(access.waves), shift, size_of_lane, pipe)
-        known = self.patterns.get(key)
-        if known is not None:
-            return known[-1]
-        blocks, waves, size = self.machine.shape
-        mask = np.broadcast_to(access.lanes & access.waves.mask, (blocks, waves, size))
-        counts = np.empty((len(MEMORY_COUNTS), blocks))
-        counts[0], counts[3] = mask.any(-1).sum(-1), mask.sum(axis=(1, 2))
-        if pipe == "local":  # words of lanes are adjacent
-            bytes_of = mask.sum(-1) * max(size_of_lane, 4)
-            counts[1], counts[2] = (-(-bytes_of // SECTOR)).sum(-1), (bytes_of / _PASS).sum(-1)
-        else:
-            address = np.broadcast_to(access.base + shift, (blocks, waves, size))
-            counts[1], counts[2] = (self._banks if pipe == "shared" else self._lines)(
-                address, mask, size_of_lane
-            )
-        self.patterns[key] = (access.base, access.lanes, access.waves, counts)
-        return counts
+        whole, threads = self._by_wave(access.lanes)
+
+        def by_wave() -> tuple[Any, Any]:
+            mask = np.ones((1, 1, self.machine.shape[2]), bool) if whole else access.lanes
+            shape = (*np.broadcast_shapes(mask.shape, access.base.shape)[:1], *self.machine.shape[1:])
+            mask = np.broadcast_to(mask, shape)
+            if pipe == "local":  # words of lanes are adjacent
+                bytes_of = mask.sum(-1) * max(size_of_lane, 4)
+                return -(-bytes_of // SECTOR), bytes_of / _PASS
+            address = np.broadcast_to(access.base + shift, shape)
+            return (self._banks if pipe == "shared" else self._lines)(address, mask, size_of_lane)
+
+        def counts(asked: tuple[Any, Any]) -> np.ndarray:
+            here = threads * access.waves.warps_here
+            summed = np.empty((len(MEMORY_COUNTS), self.machine.shape[0]))
+            for row, of_wave in enumerate((1, *asked, here)):
+                summed[row] = (of_wave * (here > 0)).sum(-1)
+            return summed
+
+        kind, lanes = (shift, size_of_lane, pipe), (access.lanes, access.waves)
+        return self.patterns.of(kind, lanes, whole, access.base, _PASS, by_wave, counts)
+
+    def _by_wave(self, lanes: np.ndarray) -> tuple[bool, np.ndarray]:
+        """Return (whether of each wave all lanes take part or none, lanes of each wave)."""
+        known = self.waves.get(id(lanes))
+        if known is None:
+            size = self.machine.shape[2]
+            threads = np.broadcast_to(lanes, (*lanes.shape[:2], size)).sum(-1)
+            whole = bool(np.isin(threads, (0, size)).all())
+            known = self.waves[id(lanes)] = lanes, whole, threads
+        return known[1:]
 
     def _banks(self, address: np.ndarray, mask: np.ndarray, size: int) -> tuple[Any, np.ndarray]:
         """No sectors, and passes: by banks, but no more than 128 bytes a pass, which is what comes back.
@@ -298,7 +313,7 @@ class _Recorder:
             lanes = mask.sum(-1)
             passes = np.maximum(passes, -(-lanes * size // _PASS))
             passes = np.where(unaligned, np.maximum(passes, -(-lanes // self.turns.unaligned)), passes)
-        return 0.0, passes.sum(axis=(1, 2))
+        return 0.0, passes.sum(-1)
 
     def _lines(self, address: np.ndarray, mask: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Sectors of 32 bytes, and passes: as long as addresses, lines or the words that lanes get take."""
@@ -316,7 +331,7 @@ class _Recorder:
         new[..., 1:] &= line[..., 1:] != line[..., :-1]
         lines = np.count_nonzero(new, axis=-1) * (self.turns.line / _PASS)
         data_passes = mask.sum(-1) * 4 * words / _PASS
-        return sectors.sum(-1), np.maximum(np.maximum(lines, data_passes), runs).sum(-1)
+        return sectors, np.maximum(np.maximum(lines, data_passes), runs)
 
     def _lanes(self, mask: np.ndarray) -> Lanes:
         known = self.lanes.get(id(mask))

@@ -17,6 +17,7 @@ class Declared:
     pointer: bool  # to an array, else a number or a structure
     floating: bool = False  # a number with a fraction
     whole: bool = False  # a whole number, by the name of its type
+    kind: str = ""  # the type of a number, or of an array's elements, in the words of the source
 
 
 def kernels_in(source: CudaSource) -> list[str]:
@@ -65,7 +66,8 @@ def parameters_of(source: CudaSource) -> tuple[Declared, ...] | None:
             pointer = "*" in declaration or "[" in declaration
             kind = set(words[:-1])
             whole = any(map(_WHOLE.fullmatch, kind))
-            declared.append(Declared(words[-1], pointer, bool({"float", "double"} & kind), whole))
+            named = " ".join(word for word in words[:-1] if word not in _QUALIFIERS)
+            declared.append(Declared(words[-1], pointer, bool({"float", "double"} & kind), whole, named))
     return tuple(declared)
 
 
@@ -87,5 +89,6 @@ def _in_brackets(text: str, start: int) -> list[str]:
 
 
 _WHOLE = re.compile(r"(u?int|u?char|u?short|u?long|u?longlong)[1-4]?|unsigned|size_t|u?int\d+_t|bool")
+_QUALIFIERS = {"const", "volatile", "struct", "typename", "restrict", "__restrict", "__restrict__"}
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")

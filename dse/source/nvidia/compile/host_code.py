@@ -4,42 +4,66 @@ Functions without `__device__` or `__global__`, and declarations that need the h
 out, line by line; headers of the host have stand-ins, of what device code takes from them.
 """
 
+import math
 import re
 from bisect import bisect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-_INTEGERS = "".join(
-    f"typedef {sign}{name} {prefix}int{bits}_t;"
+_STD = Path(__file__).with_name("std.h")
+_ASSERT = "#undef assert\n#define assert(condition) ((condition) ? (void)0 : __trap())\n"
+_INTEGERS = {
+    f"{prefix}int{bits}_t": f"{sign}{name}"
     for bits, name in ((8, "char"), (16, "short"), (32, "int"), (64, "long long"))
     for sign, prefix in (("signed ", ""), ("unsigned ", "u"))
+}
+_TYPES = _INTEGERS | {"intptr_t": "long long", "uintptr_t": "unsigned long long", "ulong": "unsigned long"}
+_VALUES = {  # macros of limits.h, float.h, stdint.h and math.h
+    **{f"INT{bits}_MAX": str(2 ** (bits - 1) - 1) for bits in (8, 16, 32)},
+    **{f"INT{bits}_MIN": f"(-{2 ** (bits - 1) - 1} - 1)" for bits in (8, 16, 32)},
+    **{f"UINT{bits}_MAX": f"{2**bits - 1}" for bits in (8, 16)},
+    **dict.fromkeys(("UINT32_MAX", "UINT_MAX"), "4294967295u"),
+    **dict.fromkeys(("INT64_MAX", "LLONG_MAX"), "9223372036854775807ll"),
+    **dict.fromkeys(("INT64_MIN", "LLONG_MIN"), "(-9223372036854775807ll - 1)"),
+    **dict.fromkeys(("UINT64_MAX", "ULLONG_MAX"), "18446744073709551615ull"),
+    **dict.fromkeys(("SIZE_MAX", "ULONG_MAX"), "18446744073709551615ul"),
+    "LONG_MAX": "9223372036854775807l",
+    "LONG_MIN": "(-9223372036854775807l - 1)",
+    "INT_MAX": "2147483647",
+    "INT_MIN": "(-2147483647 - 1)",
+    "CHAR_BIT": "8",
+    "CHAR_MAX": "127",
+    "SCHAR_MAX": "127",
+    "UCHAR_MAX": "255",
+    "SHRT_MAX": "32767",
+    "USHRT_MAX": "65535",
+    "FLT_MAX": "3.402823466e+38f",
+    "FLT_MIN": "1.175494351e-38f",
+    "FLT_EPSILON": "1.192092896e-7f",
+    "DBL_MAX": "1.7976931348623157e+308",
+    "DBL_MIN": "2.2250738585072014e-308",
+    "DBL_EPSILON": "2.2204460492503131e-16",
+    **dict.fromkeys(("INFINITY", "HUGE_VALF"), "__builtin_bit_cast(float, 0x7f800000)"),
+    "HUGE_VAL": "__builtin_bit_cast(double, 0x7ff0000000000000)",
+    "NAN": "__builtin_bit_cast(float, 0x7fc00000)",
+    "RAND_MAX": "2147483647",
+    "EXIT_SUCCESS": "0",
+    "EXIT_FAILURE": "1",
+    **{
+        f"M_{name}": repr(value)
+        for name, value in (
+            *(("E", math.e), ("LOG2E", 1 / math.log(2)), ("LOG10E", 1 / math.log(10)), ("LN2", math.log(2))),
+            *(("LN10", math.log(10)), ("PI", math.pi), ("PI_2", math.pi / 2), ("PI_4", math.pi / 4)),
+            *(("1_PI", 1 / math.pi), ("2_PI", 2 / math.pi), ("2_SQRTPI", 2 / math.sqrt(math.pi))),
+            *(("SQRT2", math.sqrt(2)), ("SQRT1_2", math.sqrt(0.5))),
+        )
+    },
+}
+_MATH = re.compile(  # functions of cmath, which the namespace std has too
+    r"(a?(sin|cos|tan)h?|atan2|(exp|log)2?|exp2|expm1|log1[0p]|logb|pow|sqrt|cbrt|hypot|fabs|fmod|fm(a|in|ax)|fdim"
+    r"|erfc?|[lt]gamma|(l?l?r|near)int|l?l?round|rint|floor|ceil|trunc|remainder|modf|frexp|ldexp|ilogb"
+    r"|copysign)f?|abs|is(nan|inf|finite)|signbit"
 )
-_LIMITS = """
-#define INT_MAX 2147483647
-#define INT_MIN (-INT_MAX - 1)
-#define UINT_MAX 4294967295u
-#define LLONG_MAX 9223372036854775807ll
-"""
-_FLOATS = """
-#define FLT_MAX 3.402823466e+38f
-#define FLT_MIN 1.175494351e-38f
-#define FLT_EPSILON 1.192092896e-7f
-#define DBL_MAX 1.7976931348623157e+308
-"""
-_CHOICES = """
-#define DSE_BOTH template <class T> __host__ __device__ constexpr
-namespace std {
-DSE_BOTH const T& min(const T& a, const T& b) { return b < a ? b : a; }
-DSE_BOTH const T& max(const T& a, const T& b) { return a < b ? b : a; }
-DSE_BOTH void swap(T& a, T& b) { T c = a; a = b; b = c; }
-}
-"""
-_TEXTS = {  # of headers that device code takes something from, by their names in C++; the others are empty
-    "cassert": "#undef assert\n#define assert(condition) ((condition) ? (void)0 : __trap())\n",
-    "cstdint": _INTEGERS,
-    "climits": _LIMITS,
-    "cfloat": _FLOATS,
-    "algorithm": _CHOICES,
-}
 _OF_C = (
     *("assert", "ctype", "errno", "float", "inttypes", "limits", "locale", "math", "setjmp", "signal"),
     *("stddef", "stdint", "stdio", "stdlib", "string", "time"),
@@ -64,17 +88,61 @@ _OF_CPP = (
 _LIBRARIES = re.compile(  # of the host: its system's, CUDA's, PyTorch's
     r"(unistd|omp|mpi|getopt|helper_\w+|cuda|cuda_runtime|cuda_runtime_api|device_launch_parameters|driver_types"
     r"|cuda_profiler_api|cublas\w*|cudnn\w*|cusparse\w*|cusolver\w*|cufft\w*|curand|nvToolsExt)\.h"
-    r"|(sys|torch|ATen|c10|pybind11|boost|gtest|benchmark|nvtx3)/.*"
+    r"|(hip|roc)(blas|sparse|solver|fft|dnn|rand)\w*(/.*)?\.h"
+    r"|(sys|thrust|torch|ATen|c10|pybind11|boost|gtest|benchmark|nvtx3)/.*"
+)
+_OF_CUDA = re.compile(
+    r"(cooperative_groups|mma|math_constants|vector_types|cuComplex|curand_\w+|cuda_(?!runtime|profiler)\w+)\.h"
+    r"|(cooperative_groups|cub|cuda|hip|hipcub|rocprim)/.*"
+)
+_SCOPES = (
+    "namespace cooperative_groups {} namespace cub {} namespace cuda { namespace std {} }\n"
+    "namespace nvcuda { namespace wmma {} }\n"
 )
 
 
 def stand_in(header: str) -> str | None:
-    """Return what device code takes from a header of the host; None if it is none of those known."""
+    """Return what a header that is missing is replaced by: of the host or of CUDA; None if it is neither."""
     plain = (
         f"c{header.removesuffix('.h')}" if header.removesuffix(".h") in _OF_C and "." in header else header
     )
     known = plain in _OF_CPP or plain.removeprefix("c") in _OF_C or _LIBRARIES.fullmatch(header)
-    return f"#pragma once\nnamespace std {{}}\n{_TEXTS.get(plain, '')}" if known else None
+    text = _ASSERT if plain == "cassert" else _SCOPES if of_cuda(header) else ""
+    return f"#pragma once\nnamespace std {{}}\n{text}" if known or text else None
+
+
+def of_cuda(header: str) -> bool:
+    """Tell whether a header is one of CUDA's for the device: many files include some that they need not."""
+    return _OF_CUDA.fullmatch(header) is not None
+
+
+def implied(*texts: str, known: str = "") -> str:
+    """Return what nvcc's headers hold of what these texts name, and neither they nor `known` define."""
+    words = {word for text in texts for word in _WORD.findall(text)}
+    named = {name for text in texts for name in _OF_STD.findall(text)}
+    if any("using namespace std" in text for text in texts):
+        named |= words
+    made = [
+        f"#define {name} {value}"
+        for name, value in _VALUES.items()
+        if name in words and not _has((*texts, known), name)
+    ]
+    made += [
+        f"typedef {kind} {name}; namespace std {{ using ::{name}; }}"
+        for name, kind in _TYPES.items()
+        if name in words and not _has((*texts, known), name)
+    ]
+    made += [f"namespace std {{ using ::{name}; }}" for name in sorted(named) if _MATH.fullmatch(name)]
+    std = _STD.read_text(encoding="utf-8")
+    if named & set(_IN_STD.findall(std)):
+        made.append(std)
+    return "".join(f"{line}\n" for line in made)
+
+
+def _has(texts: Sequence[str], name: str) -> bool:
+    """Tell whether one of the texts defines a macro or a type."""
+    defines = re.compile(rf"#\s*define\s+{name}\b|\btypedef\b[^;{{}}]*\b{name}\s*;|\busing\s+{name}\s*=")
+    return any(map(defines.search, texts))
 
 
 def without_host(*texts: str) -> list[str]:
@@ -143,6 +211,9 @@ def _blank(text: str) -> str:
     return re.sub(r"[^\n]", " ", text)
 
 
+_WORD = re.compile(r"\b[A-Za-z_]\w*")
+_OF_STD = re.compile(r"\bstd::(\w+)")
+_IN_STD = re.compile(r"(?:struct|using|constexpr bool|T&|void) (\w+)\b")
 _OF_DEVICE = ("__device__", "__global__", "__constant__", "__shared__", "constexpr")
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", re.MULTILINE)
 _MASKED = re.compile(  # comments, strings, characters and directives
@@ -156,5 +227,5 @@ _SCOPE = re.compile(r"(^|\s)(namespace\b[^()=;]*|extern\s*)$")
 _TEMPLATE = re.compile(r"\btemplate\s*<[^{}]*?>(?=\s*[\w_])")
 _TYPE = re.compile(r"\s*(?:template\s*<[^{}]*?>\s*)*(?:typedef\s+)?(?:struct|class|union|enum)\b")
 _HOST_ONLY = re.compile(
-    r"\bstd::|\bcu(?:da|blas|rand|sparse|dnn|solver|fft)[A-Z]\w*|\bFILE\b|\b(?:at|torch|c10)::"
+    r"\bstd::|\bhip[A-Z]\w*|\bcu(?:da|blas|rand|sparse|dnn|solver|fft)[A-Z]\w*|\bFILE\b|\b(?:at|torch|c10)::"
 )

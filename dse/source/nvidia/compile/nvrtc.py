@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from dse.core.files import is_folder, read_bytes, read_text
 from dse.core.optional import install, needs
-from dse.core.processes import Stopped, compiler_limits, memory_allowed, run, scratch
+from dse.core.processes import ProcessKilled, compiler_limits, memory_allowed, run, scratch
 from dse.errors import DseError
 from dse.source.cache import key
 from dse.source.contract import STOPPED, Failure, Settings
 from dse.source.nvidia.compile.compiler_process import Answer, Request
 from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.compile.host_code import stand_in, without_host
+from dse.source.nvidia.compile.host_code import implied, of_cuda, stand_in, without_host
 from dse.source.nvidia.compile.includes import included, macro, normal, plainly_named, single
 from dse.source.nvidia.compile.kernel_names import chosen, declared_in, no_kernel
 from dse.source.nvidia.compile.options import check, split
@@ -64,6 +64,11 @@ class CudaSource:
     def compiler(self) -> str:
         """The compiler and its version."""
         return compiler()
+
+    @property
+    def known(self) -> str:
+        """What the compiler reads before the file."""
+        return ""
 
     @property
     def most_declared(self) -> float:
@@ -162,13 +167,17 @@ def compile_source(
     expression = source.kernel if not source.kernel.startswith("_Z") else ""  # else it is mangled
     try:
         made = _asked(source, defines, options, expression)
-    except Stopped as how:
+    except ProcessKilled as how:
         return _stopped(source.path, how)
     log, assembly, cubin = made.log, made.ptx, made.cubin
     if made.status == "NVRTC_ERROR_INVALID_OPTION":
         raise DseError(f"{source.path}: compiler options: {log.splitlines()[0]}")
     if made.status:
         failure = _failure(source.path, log or made.status)
+        if lacking := [header for header, _ in source.stand_ins if of_cuda(header)]:
+            headers = ", ".join(sorted(lacking, key=source.text.find))
+            message = f"{_no_header(Path(source.path).name, headers)}; without: {failure.message}"
+            return Failure(failure.reason, message)
         if "__nv_name_map" in failure.message:
             raise no_kernel(source.path, source.kernel, declared_in(*source.texts))
         return failure
@@ -189,18 +198,20 @@ def compile_source(
 def _asked(source: CudaSource, defines: Mapping[str, Any], options: list[str], expression: str) -> Answer:
     """Compile a text as it is; where that fails, without what is of the host in it and in its headers."""
     made = _with_headers(source, source.text, {}, defines, options, expression)
-    text, own = _of_device(source) if made.status else (source.text, {})
-    if own or text != source.text:
+    text, own = of_device(source) if made.status else (source.text, {})
+    if text != source.text or own:
         unmarked = "--device-as-default-execution-space"  # of what is left: methods, constant functions
         made = _with_headers(source, text, own, defines, [*options, unmarked], expression)
     return made
 
 
 @lru_cache(maxsize=16)
-def _of_device(source: CudaSource) -> tuple[str, dict[str, str]]:
-    """Return the text, and those headers that change, without what is of the host."""
+def of_device(source: CudaSource) -> tuple[str, dict[str, str]]:
+    """Return the text, and those headers that change: without what is of the host, with what nvcc adds."""
     text, *contents = without_host(*source.texts)
     blanked = zip(source.headers, contents, strict=True)
+    if names := implied(text, *contents, known=source.known):
+        text = f'{names}#line 1 "{Path(source.path).name}"\n{text}'
     return text, {name: content for (name, before), content in blanked if content != before}
 
 
@@ -255,7 +266,7 @@ def _loaded(source: CudaSource, arch: int | None) -> Compiled | Failure:
         raise DseError(f"{source.path}: .target: found none, expected .target sm_..")
     try:
         cubin, log = _assembled(source, arch or int(target[1]))
-    except Stopped as how:
+    except ProcessKilled as how:
         return _stopped(source.path, how)
     if not cubin:
         return _failure(source.path, log)
@@ -385,19 +396,23 @@ def _failure(path: str, log: str) -> Failure:
         )
         return Failure("too much shared memory" if kind == "shared" else "too much local memory", message)
     if _NO_MEMORY.search(log):
-        return _stopped(path, Stopped(f"ended: out of memory ({memory_allowed(compiler_limits())})"))
+        return _stopped(path, ProcessKilled(f"ended: out of memory ({memory_allowed(compiler_limits())})"))
     lines = log.splitlines() or ["no reason given"]
     message = next((line.strip() for line in lines if _ERROR.search(line)), lines[0].strip())
     if match := _NO_FILE.search(message):
-        message = (
-            f"{match[1]}: include: found no {match[2]} beside the file or in the folders given; "
-            "CUDA's own headers come with the packages nvidia-cuda-runtime, nvidia-cuda-cccl (cuda/, cub/) "
-            "and nvidia-cuda-crt (mma.h)"
-        )
+        message = _no_header(match[1], match[2])
     return Failure("compile error", message if name in message else f"{name}: {message}")
 
 
-def _stopped(path: str, how: Stopped) -> Failure:
+def _no_header(where: str, header: str) -> str:
+    packages = (
+        "CUDA's own headers come with the packages nvidia-cuda-runtime, nvidia-cuda-cccl (cuda/, cub/), "
+        "nvidia-cuda-crt (mma.h) and nvidia-curand"
+    )
+    return f"{where}: include: found no {header} beside the file or in the folders given; {packages}"
+
+
+def _stopped(path: str, how: ProcessKilled) -> Failure:
     return Failure(STOPPED, f"{Path(path).name}: the compiler {how}")
 
 
@@ -419,7 +434,7 @@ def _adds_shared(ptx: str, kernel: str) -> bool:
     arrays = set(_OPEN_ARRAY.findall(ptx))
     for body in _FUNCTION.split(ptx)[1:] if arrays else ():
         name = _WORD.match(body)
-        if (name is None or name[0] == kernel) and arrays & set(_WORD.findall(body)):
+        if (name is None or name[0] == kernel) and arrays & set(_OPERAND.findall(body)):
             return True
     return False
 
@@ -442,6 +457,7 @@ _BUILT = (".cubin", ".ptx", ".sass")
 _OPEN_ARRAY = re.compile(r"\.extern\s+\.shared\s[^;]*?([\w$]+)\[\]")  # of shared memory, in PTX
 _FUNCTION = re.compile(r"\.(?:entry\s+|func\b)")  # what follows begins with a name only if it is a kernel
 _WORD = re.compile(r"[\w$]+")
+_OPERAND = re.compile(r"(?<![\w$.])[\w$]+")  # an array may be called `shared`, as in st.shared
 _FROM_ELSEWHERE = {"include", "include_next", "import", "embed"}  # directives
 _PARTS = re.compile(r"##|%:%:|\w\\\r?\n\w")
 _ERROR = re.compile(r"\berror\b|\bfatal\b")

@@ -124,9 +124,10 @@ def _compute_action(bound: BoundProgram, step: Step, usual: bool | None) -> Acti
     rule, it is an error only if an address or a branch does use the result.
     """
     try:
-        evaluate, slots, reads = bound.functions[step.index] = bind(step, bound.slot_of)
+        function = bound.functions.get(step.index) or bind(step, bound.slots.of)
     except Unsupported as reason:
         return _unsupported_action(step, str(reason))
+    evaluate, slots, reads = bound.functions[step.index] = function
     reads = () if step.given else reads
     of_warps = step.opcode == "R2UR"
 

@@ -311,9 +311,10 @@ def _keep_order(
         registers.limit_trips(trips, lanes)
         return
     apart = apart - 1 if test in ("LE", "GT") else apart  # then it is a test for < 0
-    falls = np.where(change < 0, apart // np.maximum(-change, 1), FOR_EVER)
-    rises = np.where(change > 0, (-apart - 1) // np.maximum(change, 1), FOR_EVER)
-    registers.limit_trips(np.where(apart < 0, rises, falls), lanes)
+    below = apart < 0
+    room = np.where(below, -apart - 1, apart) // np.maximum(np.abs(change), 1)
+    towards = np.where(below, change > 0, change < 0)
+    registers.limit_trips(np.where(towards, room, FOR_EVER), lanes)
 
 
 RULES: dict[str, Callable[[RegisterChanges, Step, Lanes], None]] = {

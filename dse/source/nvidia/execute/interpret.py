@@ -7,7 +7,6 @@ the warps and threads that enter it, every memory instruction by what it asks fo
 """
 
 from collections.abc import Sequence
-from copy import copy
 
 import numpy as np
 
@@ -30,15 +29,18 @@ from dse.source.nvidia.sass.program import BasicBlock, SassProgram, Step
 
 
 def bind_program(
-    program: SassProgram, global_stores: bool = False, purpose: Purpose = Purpose.COUNTS
+    program: SassProgram,
+    global_stores: bool = False,
+    purpose: Purpose = Purpose.COUNTS,
+    like: BoundProgram | None = None,
 ) -> BoundProgram:
     """Make a program ready to run. With `global_stores`, loads see what the kernel itself stored in global
-    memory.
+    memory. `like` is the program bound for another purpose.
     """
     if purpose is not Purpose.COUNTS:
         program = _copied(program)  # which steps are needed is kept in them
     live = mark_needed(program, global_stores, purpose)
-    bound = BoundProgram(program, live, global_stores, purpose)
+    bound = BoundProgram(program, live, global_stores, purpose, like)
     bound.actions = [actions(bound, block) for block in program.blocks]
     return bound
 
@@ -46,13 +48,13 @@ def bind_program(
 def bound_for(bound: BoundProgram, purpose: Purpose) -> BoundProgram:
     """Return a program that is ready to run bound for another purpose, too."""
     if purpose not in bound.less:
-        bound.less[purpose] = bind_program(bound.program, bound.global_stores, purpose)
+        bound.less[purpose] = bind_program(bound.program, bound.global_stores, purpose, bound)
     return bound.less[purpose]
 
 
 def _copied(program: SassProgram) -> SassProgram:
     """Copy a program, with steps of its own."""
-    steps = [copy(step) for step in program.steps]
+    steps = [step.copied() for step in program.steps]
     blocks = [
         BasicBlock(block.index, [steps[step.index] for step in block.steps], block.successors)
         for block in program.blocks
@@ -194,8 +196,11 @@ class Scheduler:
         end(index, last, lanes)
 
     def branch(self, index: int, step: Step, lanes: Lanes) -> None:
-        """Some go to the target, the others on."""
+        """Some go to the target, the others on. **Raises:** DseError for a call that leaves the kernel."""
         taken = taking(self.machine, step, lanes)
+        if taken is not None and step.jump < 0:
+            outside = "found a call that leaves the kernel, of printf, malloc or code compiled apart"
+            raise self.machine.program.error(step, f"{outside}, expected all that runs in it")
         if taken is not None:
             self.ready.enter(step.jump, taken)
         self.ready.enter(index + 1, self.machine.rest(lanes, taken))

@@ -49,12 +49,22 @@ def addresses_of(
     """
     bound, limit = machine.bound, max(5_000, 4 * len(machine.trace))
     only_addresses, launch = bound_for(bound, Purpose.ADDRESSES), machine.launch
-    for axis in range(2):  # x and y
+    for axis in sorted(range(2), key=lambda axis: _kinds(machine, axis)):  # x and y
         try:
             return _by_rows(only_addresses, launch, blocks, limit, warps, axis)
         except Apart:
             pass
     return Addresses.of(run(only_addresses, launch, blocks, limit, LoopPolicy.SKIP, warps))
+
+
+def _kinds(machine: Machine, axis: int) -> int:
+    """Count how many kinds of blocks there are, of those that were run, in the row with most of them."""
+    counts, kinds = total_counts(machine)[: 2 * len(machine.program.blocks)], dict[Dimensions, set[bytes]]()
+    for number, block in enumerate(machine.blocks):
+        x, y, z = block
+        row = (0, y, z) if axis == 0 else (x, 0, z)
+        kinds.setdefault(row, set()).add(counts[:, number].tobytes())
+    return max(map(len, kinds.values()))
 
 
 def _by_rows(

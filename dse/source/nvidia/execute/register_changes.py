@@ -236,10 +236,8 @@ class RegisterChanges:
                 room = within.stop - 1 - value if step > 0 else value - within.start
                 self.limit_trips(room // abs(step), lanes)
             return
-        with np.errstate(all="ignore"):
-            up = np.where(change > 0, (within.stop - 1 - value) // np.maximum(change, 1), FOR_EVER)
-            down = np.where(change < 0, (value - within.start) // np.maximum(-change, 1), FOR_EVER)
-        self.limit_trips(np.minimum(up, down), lanes)
+        room = np.where(change > 0, within.stop - 1 - value, value - within.start)
+        self.limit_trips(np.where(change == 0, FOR_EVER, room // np.maximum(np.abs(change), 1)), lanes)
 
     def limit_trips(self, trips: np.ndarray, lanes: Lanes) -> None:
         """Limit the proven trips to the least number of all lanes."""

@@ -16,6 +16,7 @@ from dse.source.machine.launch import (
     constant_bank,
 )
 from dse.source.machine.memory import GlobalMemory, LocalMemory, SharedMemory
+from dse.source.machine.patterns import Patterns
 from dse.source.machine.recorded import Estimated, PhaseSpan, Stream
 from dse.source.machine.thread_set import WARP, Lanes, LaneSets
 from dse.source.nvidia.sass.operands import PT, SLOTS, UPT, Operand, P
@@ -56,6 +57,20 @@ class Purpose(Enum):
         return self is Purpose.CONTROL and (bool(step.memory) or step.pipe == "tensor")
 
 
+class ExtraSlots(dict[tuple[str, Any], int]):
+    """The slots of constants, numbers and special registers, behind those of registers."""
+
+    size = SLOTS  # of all slots
+
+    def of(self, kind: str, key: Any) -> int:
+        """Find the slot of a constant, a number or a special register; pairs take two."""
+        slot = self.get((kind, key))
+        if slot is None:
+            slot = self[kind, key] = self.size
+            self.size += 2 if kind == "pair" or (kind == "number" and key[1] == 2) else 1
+        return slot
+
+
 class BoundProgram:
     """A program whose instructions are bound to what they do, one for all launches of it.
 
@@ -63,13 +78,18 @@ class BoundProgram:
     """
 
     def __init__(
-        self, program: SassProgram, live: list[int], global_stores: bool, purpose: Purpose = Purpose.COUNTS
+        self,
+        program: SassProgram,
+        live: list[int],
+        global_stores: bool,
+        purpose: Purpose = Purpose.COUNTS,
+        like: "BoundProgram | None" = None,
     ) -> None:
+        """`like` is the same program bound for another purpose."""
         self.program, self.purpose = program, purpose
         self.live = live  # slots that are live where each basic block begins, as bits
         self.global_stores = global_stores
-        self.slots: dict[tuple[str, Any], int] = {}
-        self.size = SLOTS
+        self.slots = ExtraSlots() if like is None else like.slots
         # rows of the counters: two for each basic block, then what steps need
         self.rows = 2 * len(program.blocks)
         self.guard_rows: dict[int, int] = {}
@@ -78,18 +98,12 @@ class BoundProgram:
         self.loads_global = any(
             step.needed and step.pipe == "global" and step.targets for step in program.steps
         )
-        # (evaluate, slots written, slots read) of steps that are computed
-        self.functions: dict[int, tuple[Callable[..., list[np.ndarray]], list[int], tuple[int, ...]]] = {}
+        # (evaluate, slots written, slots read) of steps that are computed, for this purpose or that of `like`
+        self.functions: dict[int, tuple[Callable[..., list[np.ndarray]], list[int], tuple[int, ...]]] = (
+            {} if like is None else like.functions
+        )
         self.actions: list[list[tuple[Step, Action]]] = []  # of each basic block
         self.less: dict[Purpose, BoundProgram] = {}  # the same for other purposes, once they are asked for
-
-    def slot_of(self, kind: str, key: Any) -> int:
-        """Find the slot of a constant, a number or a special register; pairs take two."""
-        slot = self.slots.get((kind, key))
-        if slot is None:
-            slot = self.slots[kind, key] = self.size
-            self.size += 2 if kind == "pair" or (kind == "number" and key[1] == 2) else 1
-        return slot
 
 
 class Machine:
@@ -102,7 +116,7 @@ class Machine:
         blocks: Sequence[Dimensions],
         warps: Sequence[int] | None = None,
     ) -> None:
-        self.bound, self.launch, self.program = bound, launch, bound.program
+        self.bound, self.launch, self.program, self.blocks = bound, launch, bound.program, blocks
         self.all_warps = warps is None
         numbers = np.arange(-(-launch.threads // WARP)) if warps is None else np.array(warps)
         self.threads = (numbers[:, None] * WARP + np.arange(WARP)).ravel()  # their numbers in the block
@@ -110,12 +124,12 @@ class Machine:
         self.sets = LaneSets(self.shape)
         self.sources: list[str] = []  # of unknown data; bit n of a taint is sources[n]
         self.source_bits: dict[str, int] = {}
-        self.r: list[np.ndarray] = [np.zeros((1, 1), _U32)] * bound.size
+        self.r: list[np.ndarray] = [np.zeros((1, 1), _U32)] * bound.slots.size
         for slot in range(P, SLOTS):
             self.r[slot] = np.zeros((1, 1), bool)
         for slot in (PT, UPT):
             self.r[slot] = np.ones((1, 1), bool)
-        self.taint: list[Taint] = [0] * bound.size
+        self.taint: list[Taint] = [0] * bound.slots.size
         self._set_constants(blocks)
         for slot in range(UPT + 1, SLOTS):
             self.r[slot] = np.zeros((1, 1), _U32)
@@ -137,7 +151,7 @@ class Machine:
         self.unknown: dict[tuple[int, str], int] = {}  # (step, what of it) → taint
         self._unsupported: dict[int, tuple[Step, str]] = {}  # by their taint
         self.missed_stores = False
-        self.patterns: dict[tuple, tuple] = {}
+        self.patterns = Patterns()
         self.bases: dict[tuple, tuple] = {}
         self.followed: dict[int, tuple[Lanes, np.ndarray]] = {}  # last addresses of each step
         self.guards: dict[tuple, tuple] = {}

@@ -17,7 +17,7 @@ from dse.source.nvidia.execute.moved_blocks import alike_in_control
 from dse.source.nvidia.machine.state import BoundProgram, Machine, Purpose
 from dse.source.nvidia.profile.walk import goes_in_step, longest_warp, walk
 from dse.source.nvidia.sass.listing import Listing
-from dse.source.nvidia.sass.program import SassProgram, Step, program
+from dse.source.nvidia.sass.program import BasicBlock, SassProgram, Step, program
 from dse.source.nvidia.sass.usual import usual_guards
 from dse.source.profile.characterise import (
     Characterisation,
@@ -142,14 +142,49 @@ def _unknown(machine: Machine) -> tuple[UnknownDecision, ...]:
     for (index, what), taint in sorted(machine.unknown.items()):
         step = machine.program.steps[index]
         names = tuple(name for bit, name in enumerate(machine.sources) if taint >> bit & 1)
+        ends_loop = what == "branch" and _ends_loop(machine.program, step)
         matters = what == "address" or (what == "branch" and _parts_work(machine.program, step))
-        decisions.append(UnknownDecision(step.address, step.text, step.line, what, names, matters))
+        decisions.append(
+            UnknownDecision(step.address, step.text, step.line, what, names, matters or ends_loop, ends_loop)
+        )
     return tuple(decisions)
 
 
+def _ends_loop(program_: SassProgram, branch: Step) -> bool:
+    """Tell whether threads come to a branch again or never more, by where they go from it."""
+    (block,) = (block for block in program_.blocks if block.steps[-1] is branch)
+    ways = [block.index in _reached(program_, way) for way in _next(program_, block)]
+    return any(ways) and not all([*ways, branch.kind != "end"])
+
+
+def _reached(program_: SassProgram, start: int) -> set[int]:
+    """Collect the basic blocks that threads may come to from one, which is among them."""
+    reached, waiting = {start}, [start]
+    while waiting:
+        following = set(_next(program_, program_.blocks[waiting.pop()])) - reached
+        reached |= following
+        waiting += following
+    return reached
+
+
+def _next(program_: SassProgram, block: BasicBlock) -> tuple[int, ...]:
+    """List the basic blocks that follow in the same function: behind a call the one that it comes back to."""
+    last = block.steps[-1]
+    if last.opcode == "RET":
+        return ()
+    return (block.index + 1,) if _comes_back(program_, last) else block.successors
+
+
+def _comes_back(program_: SassProgram, step: Step) -> bool:
+    """Tell a call from a jump that is written as one."""
+    if step.opcode != "CALL" or step.jump < 0:
+        return False
+    return any(program_.blocks[index].steps[-1].opcode == "RET" for index in _reached(program_, step.jump))
+
+
 def _parts_work(program_: SassProgram, branch: Step) -> bool:
-    """Tell whether a branch may skip more than arithmetic. Calls come back, and count as arithmetic."""
-    if branch.opcode == "CALL":
+    """Tell whether a branch may skip more than arithmetic. Calls that come back count as arithmetic."""
+    if _comes_back(program_, branch):
         return False
     target = _target(program_, branch)
     skipped = program_.steps[branch.index + 1 : target]

@@ -102,6 +102,34 @@ def test_an_assertion_costs_its_comparison(tmp_path):
     assert isinstance(found, Compiled), found
 
 
+AS_NVCC_SEES_IT = """
+#include <cmath>
+#include <thrust/device_vector.h>
+using std::sqrt;
+template <class T> constexpr T most_of() { return std::numeric_limits<T>::max(); }
+__constant__ float least = -INFINITY;
+template <class T> __device__ std::enable_if_t<std::is_integral_v<T>, T> most() { return most_of<T>(); }
+__global__ void f(uint8_t *x, int64_t n, float *y) {
+  static_assert(most_of<uint8_t>() == UCHAR_MAX && most_of<int64_t>() == INT64_MAX);
+  static_assert(std::numeric_limits<int>::lowest() == INT_MIN && most_of<short>() == SHRT_MAX);
+  static_assert(std::is_same<std::decay_t<const int&>, int>::value && most_of<float>() == FLT_MAX);
+  if (threadIdx.x < n) x[threadIdx.x] = most<int>() + std::fabsf(y[2]) + std::max(y[1], (float)M_PI) + least;
+}
+int main() { thrust::device_vector<float> all(3); }
+"""
+
+
+def test_names_that_nvcc_has_without_asking(tmp_path):
+    found = made(tmp_path, AS_NVCC_SEES_IT, "f")
+    assert isinstance(found, Compiled), found
+    own = (
+        "#define INFINITY 1\ntypedef int int64_t;\n__global__ void f(int64_t n, int *x) { x[n] = INFINITY; }"
+    )
+    found = made(tmp_path, f"{own} int main() {{ return 0; }}", "f")
+    assert isinstance(found, Compiled), found
+    assert [parameter.size for parameter in found.binary.parameters] == [4, 8]
+
+
 def test_text_with_brackets_that_do_not_match_stays_or_is_blanked_whole():
     for text in (
         "int f( {",

@@ -175,10 +175,15 @@ def test_the_digest_covers_what_is_compiled(write):
     assert len({source.digest for source in sources}) == len(sources)
 
 
-def test_a_missing_header_is_explained(write):
-    failure = failed(write("#include <cooperative_groups.h>\n" + ADD), AMOUNT=1)
-    expected = "k.cu(1): include: found no cooperative_groups.h beside the file or in the folders given; "
+def test_a_missing_header_is_explained_where_it_is_needed(write):
+    failure = failed(write('#include "amounts.h"\n' + ADD), AMOUNT=1)
+    expected = "k.cu(1): include: found no amounts.h beside the file or in the folders given; "
     assert failure.message.startswith(expected)
+    uses = "#include <cub/dse.cuh>\nnamespace wide = cub;\n" + ADD
+    assert isinstance(compiled(write(uses), AMOUNT=1), Compiled)
+    failure = failed(write(uses), AMOUNT="wide::amount")
+    assert failure.message.startswith("k.cu: include: found no cub/dse.cuh beside the file")
+    assert 'no member "amount"' in failure.message
 
 
 def test_mistakes_about_all_configurations_raise(write, tmp_path: Path):
@@ -265,6 +270,10 @@ def test_shared_memory_that_the_launch_sizes(write):
         found = load(path)
         assert isinstance(found, Compiled)
         assert found.adds_shared == adds
+    of_two = f"extern __shared__ float shared[]; __global__ void k(float* s, float* a) {{ {body} }}"
+    other = "__global__ void other(float* a) { shared[threadIdx.x] = a[0]; a[1] = shared[threadIdx.y]; }"
+    both = write(f"{of_two} {other}")
+    assert [compiled(both, kernel).adds_shared for kernel in ("k", "other")] == [False, True]
 
 
 @pytest.fixture

@@ -73,3 +73,22 @@ def test_a_decision_matters_if_work_hangs_on_it(skipped, matters):
     launch = LaunchArguments((1, 1, 1), (32, 1, 1), [None])
     (branch,) = [each for each in characterise(listing, launch).unknown if each.what == "branch"]
     assert branch.matters == matters
+
+
+@pytest.mark.parametrize(
+    ("decided", "ends"),
+    [
+        ("@!P0 BRA 0x80", True),
+        ("@!P0 CALL.REL.NOINC 0x80", True),  # a jump that is written as a call
+        ("@!P0 CALL.REL.NOINC 0x90", False),  # a function comes back
+        ("@P0 EXIT", True),
+        ("@P0 BRA 0x70", False),  # passes over a part of the body
+    ],
+)
+def test_a_decision_that_ends_a_loop(decided: str, ends: bool):
+    code = ["LDG.E R4, [R2.64]", "ISETP.NE.AND P0, PT, R4, RZ, PT", "MOV R20, 0x60", "IADD3 R9, R9, 0x1, RZ"]
+    code += ["ISETP.GE.AND P1, PT, R9, 0x3, PT", decided, "FADD R5, R5, R5", "@!P1 BRA 0x0", "EXIT"]
+    listing = listing_of(*code, "FADD R5, R5, R5", "RET.REL.NODEC R20 0x0")
+    found = characterise(listing, LaunchArguments((1, 1, 1), (32, 1, 1), [None])).unknown
+    (branch,) = [each for each in found if each.what == "branch"]
+    assert branch.ends_loop == ends

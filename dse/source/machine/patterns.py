@@ -1,0 +1,74 @@
+"""Counts of accesses, kept for others that ask for the same.
+
+What a warp asks for depends on its own lanes and addresses alone, and not on how many periods of bytes these
+are away. So one count serves all accesses of the same lanes, and where every lane of a warp takes part or
+none, it serves whichever warps are there.
+"""
+
+from collections.abc import Callable, Hashable
+from operator import is_
+from typing import Any
+
+import numpy as np
+
+_MOST = 1000  # accesses that are kept
+_SHORT = 2**12  # addresses that are compared with all that were seen, others with those before
+
+
+class Patterns:
+    """Counts of accesses by their kind, lanes and addresses."""
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, tuple[tuple[object, ...], np.ndarray, np.ndarray]] = {}
+        self._asked: dict[Hashable, tuple[tuple[object, ...], Any]] = {}
+
+    def of(
+        self,
+        kind: Hashable,
+        lanes: tuple[object, ...],
+        whole: bool,
+        base: np.ndarray,
+        period: int,
+        ask: Callable[[], Any],
+        count: Callable[[Any], np.ndarray],
+    ) -> np.ndarray:
+        """Recall what was counted of a kind of access, or count it.
+
+        `lanes` are the objects that say which lanes take part, `whole` whether these are all or none of each
+        warp; `base` the addresses, of which only the place in `period` bytes matters. `ask` tells what warps
+        ask for, and `count` makes counts of that.
+        """
+        last = kind, *map(id, lanes)
+        known = self._last.get(last)
+        if known is not None and all(map(is_, known[0], lanes)) and _alike(known[1], base, period):
+            return known[2]
+        if max(len(self._last), len(self._asked)) > _MOST:
+            self._last.clear()
+            self._asked.clear()
+        asked = self._asked_for(kind, () if whole else lanes, base, period, ask)
+        counts = count(asked)
+        self._last[last] = lanes, base, counts
+        return counts
+
+    def _asked_for(
+        self, kind: Hashable, lanes: tuple[object, ...], base: np.ndarray, period: int, ask: Callable[[], Any]
+    ) -> Any:
+        if base.size > _SHORT:
+            return ask()
+        first = int(base.flat[0])
+        key = kind, *map(id, lanes), base.shape, (base - first // period * period).tobytes()
+        known = self._asked.get(key)
+        if known is None or not all(map(is_, known[0], lanes)):
+            known = self._asked[key] = lanes, ask()
+        return known[1]
+
+
+def _alike(known: np.ndarray, base: np.ndarray, period: int) -> bool:
+    """Tell whether addresses all lie as far from others, whole periods."""
+    if known is base:
+        return True
+    if known.shape != base.shape:
+        return False
+    apart = base - known
+    first = int(apart.flat[0])
+    return first % period == 0 and not (apart != first).any()
