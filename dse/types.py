@@ -43,6 +43,8 @@ def _as_int(x: Any) -> Any:
 def _as(x: Any, dtype: Any) -> Any:
     if isinstance(x, int | float | np.ndarray | np.generic):
         x = np.asarray(x, dtype)  # JAX would compile a function for each shape
+    if isinstance(x, jax.Array) and x.dtype == dtype and not x.weak_type:
+        return x  # as `asarray` would, which takes its time
     return jnp.asarray(x, dtype)
 
 
