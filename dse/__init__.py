@@ -1,13 +1,13 @@
-"""Explore the launch configurations of GPU kernels: which are fast, by model, without a GPU.
+"""Explore the launch configurations of GPU kernels: models predict which are fast, without a GPU.
 
-A configuration becomes a kernel and a launch on a GPU, a model turns that into cycles, and the rest (rank,
-sweep, search, tune, prune, fit) is what one does with millions of those. Importing `dse` itself loads nothing
-heavy: the names below are loaded when they are first used.
+A configuration becomes a kernel and a launch on a GPU, and a model predicts its cycles. Rank, sweep, search,
+tune, prune and fit work on millions of such predictions. Importing `dse` is cheap: the names below are loaded
+on first use.
 """
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # as checkers know it: `typing` would be half of what the import takes
+TYPE_CHECKING = False  # type checkers know the name; importing `typing` would double the import time
 if TYPE_CHECKING:
     from dse import models
     from dse.api import (

@@ -1,4 +1,4 @@
-"""The command line: what `dse` and `python -m dse` run. From here on an interrupt is one line."""
+"""Entry point of `dse` and `python -m dse`. From here on an interrupt prints one line."""
 
 try:
     from dse.cli.entry import main

@@ -1,7 +1,7 @@
-"""The functions that `import dse` offers, by names or files of kernels, GPUs and measured tables.
+"""The public functions of `dse`: kernels, GPUs and measured tables are given by name or file.
 
-Each is a few lines over the rooms, which take objects. A kernel, a model or a GPU of your own goes in
-wherever a name does. Nothing here prints.
+Each is a thin layer over the subpackages, which take objects. Wherever a name is accepted, so is a kernel,
+model or GPU object of your own. Nothing here prints.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,13 +45,13 @@ Parameters = Mapping[str, Number | Sequence[Number] | np.ndarray]
 
 
 def gpu(name: AnyGpu) -> GpuFile:
-    """Load a GPU by name, or by the path of a GPU file.
+    """Load a GPU by name, or from a GPU file.
 
-    **Returns:** the GPU. `.name` is its full name, `.gpu` has its numbers, `.fields` says where each is from.
-    It is a JAX tree: what `jax.grad` gives by a GPU is a GPU whose numbers are the derivatives.
-    **Units:** SI, and cycles of its clock for λ and Λ: `.gpu.clock` in Hz, `.gpu.dram_bandwidth` in B/s.
-    **Raises:** DseError if there is no such GPU (with the nearest names), or a value of the file is wrong.
-    **Source:** `dse gpus show NAME` has that of each value.
+    **Returns:** the GPU: `.name` is its full name, `.gpu` its numbers, `.fields` the source of each.
+    It is a JAX pytree: `jax.grad` with respect to a GPU returns a GPU that holds the derivatives.
+    **Units:** SI, and clock cycles for λ and Λ: `.gpu.clock` in Hz, `.gpu.dram_bandwidth` in B/s.
+    **Raises:** DseError for an unknown GPU (with the nearest names) or an invalid value in the file.
+    **Source:** `dse gpus show NAME` lists the source of each value.
     """
     return name if isinstance(name, GpuFile) else gpus.load(name)
 
@@ -59,15 +59,15 @@ def gpu(name: AnyGpu) -> GpuFile:
 def kernel(
     name: AnyKernel, *, source: bool = False, compiled: int | None = None, given: "Given | None" = None
 ) -> Counts:
-    """Load a kernel by name, or by file: kernel.toml, T1.json, .cu, .ptx, .cubin, .sass.
+    """Load a kernel by name, or from a file: kernel.toml, T1.json, .cu, .ptx, .cubin, .sass.
 
-    `source` counts what its source does and not what its description says, `compiled` configurations of it
-    being compiled and the others estimated. `given` says how a bare .cu file is launched.
+    With `source`, counts come from the kernel's source instead of its description; at most `compiled`
+    configurations are compiled and the others estimated. `given` states how a bare .cu file is launched.
 
-    **Returns:** the kernel: `.space` has its parameters and their constraints, `.problem` its sizes.
-    **Units:** what it counts are warp instructions, passes and 32-byte sectors of one warp.
-    **Raises:** DseError if there is no such kernel (with the nearest names), or the file is wrong.
-    **Source:** docs/kernels.md has the form of a description, docs/source.md how source is counted.
+    **Returns:** the kernel: `.space` holds its parameters and constraints, `.problem` its sizes.
+    **Units:** warp instructions, passes and 32-byte sectors of one warp.
+    **Raises:** DseError for an unknown kernel (with the nearest names) or an invalid file.
+    **Source:** docs/kernels.md describes the format of a description, docs/source.md counts from source.
     """
     if isinstance(name, str | Path):
         return readers.kernel(name, given, source=source, compiled=compiled)
@@ -104,24 +104,24 @@ def predict(
     sizes: Mapping[str, Number] | None = None,
     progress: Progress = silent,
 ) -> Predicted | Prediction:
-    """Predict the time of launches of a kernel on a GPU, or on several, by one model.
+    """Predict the time of launches of a kernel on one or several GPUs with one model.
 
-    `launch` has a value, or a list of values, of each parameter of the kernel; without it every valid
-    configuration is predicted. Instead of names, the objects of `dse.types` go in as well: a Kernel (the work
-    of one warp), a Gpu and a Launch; then the model is called as it is. Models themselves take the GPU first:
-    in that order both are understood, too.
+    `launch` maps each kernel parameter to a value or a list of values; without it every valid configuration
+    is predicted. Objects of `dse.types` are accepted instead of names: a Kernel (the work of one warp), a Gpu
+    and a Launch go to the model unchanged. Kernel and GPU may come in either order, since models take the GPU
+    first.
 
-    The result can be differentiated by the GPU, as long as the model is a closed form:
+    The result is differentiable with respect to the GPU if the model is a closed form:
 
         launch = {"tile": [16, 32], "rows": 8, "shared": 1, "padding": 1}
         jax.grad(lambda gpu: dse.predict("transpose", gpu, launch).seconds.sum())(dse.gpu("a100"))
 
     **Returns:** `.seconds`, `.cycles`, `.bottleneck`, `.occupancy`, `.possible`; `.rows()`, `.to_pandas()`.
-    Of objects the model's `Prediction`: `.seconds`, `.cycles`, `.terms`.
-    **Shapes:** [L] configurations; [GPUs, L] for a list of GPUs; [] where every value is one number.
+    For objects, the model's `Prediction`: `.seconds`, `.cycles`, `.terms`.
+    **Shapes:** [L] configurations; [GPUs, L] for a list of GPUs; [] if every value is a scalar.
     **Units:** s, and cycles of the GPU's clock. Infinite where a launch cannot run.
-    **Raises:** DseError for an unknown name, a parameter that is missing or not the kernel's, lists of
-    several lengths, or a simulated model where JAX asks for a gradient.
+    **Raises:** DseError for an unknown name, a missing or unknown parameter, lists of different lengths, or
+    the gradient of a simulated model.
     **Source:** the model's paper: `dse.models.get(models).about`.
     """
     if _is_gpu(kernel) or _is_kernel(gpu):
@@ -165,20 +165,20 @@ def rank(
 ) -> _rank.Ranking:
     """Rank every valid configuration of a kernel on a GPU, fastest first.
 
-    The first model decides the order. `sizes` changes problem sizes, `sample` takes this many configurations
-    at random, `measured` is a file of measured times to add as a column.
+    The first model decides the order. `sizes` changes problem sizes, `sample` ranks that many random
+    configurations, `measured` is a file of measured times to add as a column.
 
-    `cascade` ranks by models one after the other, each on what the one before it kept: a count, or a share
-    with %, as in `phase:5%,pipeline:200,source:20`; `.levels` then says what each did. `refit` orders by
-    times refitted to the measured ones, `prior` by recorded times on other GPUs too. `library` names a dense
-    product, as in `fp16:M,N,K`: the column `library_s` has what the vendor's library takes for it.
+    `cascade` ranks with one model after another, each on the candidates that the previous one kept: a count,
+    or a share with %, as in `phase:5%,pipeline:200,source:20`; `.levels` reports each stage. `refit` orders
+    by times refitted to the measured ones, `prior` by recorded times on other GPUs too. `library` names a
+    dense product, `fp16:M,N,K`: the column `library_s` holds the predicted time of the vendor's library.
 
     **Returns:** a ranking: `.best` and `[0]` are the fastest, `.rows(10)` the ten fastest,
-    `.rows(10, diverse=True)` one of each group of equals; `.to_pandas()`, `.write(path)`.
-    **Shapes:** one row a configuration; `.order` [L] has their places, fastest first.
-    **Units:** those of the columns, docs/columns.md: `time_s` is in seconds.
-    **Raises:** DseError for an unknown name, a space without a valid configuration, none that the GPU can
-    launch, a file that cannot be read, or options that exclude each other.
+    `.rows(10, diverse=True)` one of each group with equal times; `.to_pandas()`, `.write(path)`.
+    **Shapes:** one row a configuration; `.order` [L] holds their indices, fastest first.
+    **Units:** as in docs/columns.md: `time_s` is in seconds.
+    **Raises:** DseError for an unknown name, a space without a valid or launchable configuration, an
+    unreadable file, or options that exclude each other.
     **Source:** the models' papers: `dse.models.get(model).about`.
     """
     counts, file, registered = _kernel(kernel), _gpu(gpu), get_all(_models(models))
@@ -213,20 +213,19 @@ def compare(
     sizes: Mapping[str, Number] | None = None,
     progress: Progress = silent,
 ) -> Rows:
-    """Score models on a file of measured times: is their order of configurations right, and are their times?
+    """Score the order and the times that models predict against a file of measured times.
 
-    **Returns:** a list of rows, one a model, and the last for random choice; `.to_pandas()`.
-    **Shapes:** as many rows as models, and one more.
-    **Units:** errors in percent; `spearman` -1 to 1; `top_10` the share of the best measured performance that
-    measuring the first ten reaches, 0 to 1.
-    **Raises:** DseError for an unknown name, a file that cannot be read, or none of its rows having run.
+    **Returns:** one row a model, then one for random choice; `.to_pandas()`.
+    **Shapes:** one row more than models.
+    **Units:** errors in percent; `spearman` -1 to 1; `top_10`, 0 to 1, the share of the best measured
+    performance that measuring the first ten candidates reaches.
+    **Raises:** DseError for an unknown name, an unreadable file, or a file in which nothing ran.
     **Source:** Spearman 1904; Lemeire et al. for `mape_shape_percent`; docs/measured.md for the files.
     """
     counts, file = _kernel(kernel), _gpu(gpu)
     table = measured.load(measured_times, counts)
-    same = {"kernel": counts.name, "gpu": file.name}
     scored = _compare.compare(counts, file.gpu, _models(models), table, sizes, progress)
-    return Rows(same | row for row in scored)
+    return Rows({"kernel": counts.name, "gpu": file.name} | row for row in scored)
 
 
 def sweep(
@@ -238,11 +237,11 @@ def sweep(
     cluster: str | None = None,
     progress: Progress = silent,
 ) -> "Sweep":
-    """Sweep whole spaces of kernels, at each of their problem sizes, on GPUs by models.
+    """Sweep the whole spaces of kernels, at each problem size, on each GPU with each model.
 
-    Nothing is evaluated before the result is asked: `.top(k, per=["gpu", "size"])`, `.pareto("time_s",
+    Evaluation is lazy, on the first query: `.top(k, per=["gpu", "size"])`, `.pareto("time_s",
     "registers")`, `.histogram()`, `.counts()`, `.to_parquet(path)`, `.to_pandas()`, `.to_xarray()`. `workers`
-    (processes here) or `cluster` (the address of a scheduler) spread the work by Dask.
+    (local processes) or `cluster` (a scheduler's address) distribute the work with Dask.
 
     **Returns:** the sweep.
     **Shapes:** one row a kernel, size, GPU, model and configuration.
@@ -253,19 +252,16 @@ def sweep(
     from dse.explore.sweep.product import SweepProduct
     from dse.explore.sweep.sweep import Sweep
 
-    counts = [_kernel(named) for named in _list(kernels)]
-    known = {name for kernel in counts for name, _ in kernel.problem}
-    for name in sizes or ():
+    counts = list(map(_kernel, _list(kernels)))
+    sizes, known = sizes or {}, {name for kernel in counts for name, _ in kernel.problem}
+    for name in sizes:
         if name not in known:
             raise DseError(f"sizes: found {name!r}, {one_of(name, known)}")
-    kernels_and_sizes = [(kernel, _sizes(kernel, sizes or {})) for kernel in counts]
-    return Sweep(
-        SweepProduct.of(kernels_and_sizes, _gpus(gpus), get_all(_models(models))),
-        None,
-        workers,
-        cluster,
-        progress,
-    )
+    kernels_and_sizes = [
+        (kernel, {name: sizes.get(name, value) for name, value in kernel.problem}) for kernel in counts
+    ]
+    product = SweepProduct.of(kernels_and_sizes, list(map(_gpu, _list(gpus))), get_all(_models(models)))
+    return Sweep(product, None, workers, cluster, progress)
 
 
 def search(
@@ -278,15 +274,15 @@ def search(
     storage: str | None = None,
     seed: int | None = None,
 ) -> "Search":
-    """Search spaces that are too large to rank, of one kernel or of several that do the same work, by Optuna.
+    """Search spaces that are too large to rank with Optuna, of one kernel or of variants of the same work.
 
-    `objectives` is `time`, or `time,registers,shared` to keep several low; `storage` a database to continue.
+    `objectives` is `time`, or `time,registers,shared` to minimize several; `storage` a database to resume.
 
-    **Returns:** the search: `.best` is the fastest, `.rows()` has that of each kernel, `.front()` what
-    nothing beats in all objectives; `.to_pandas()`.
+    **Returns:** the search: `.best` is the fastest, `.rows()` the fastest of each kernel, `.front()` the
+    Pareto front; `.to_pandas()`.
     **Shapes:** one row a kernel.
-    **Units:** those of the columns, docs/columns.md.
-    **Raises:** DseError for an unknown name, kernels of different work, or a storage that cannot be used.
+    **Units:** as in docs/columns.md.
+    **Raises:** DseError for an unknown name, kernels of different work, or an unusable storage.
     **Source:** Optuna's samplers; `dse search --help` names them.
     """
     from dse.explore.search import study
@@ -311,15 +307,15 @@ def tune(
 ) -> "Run":
     """Find the fastest configuration with few measurements.
 
-    `measure` gets one configuration and gives its seconds, or None if it failed. Each measurement corrects
-    the predictions, and the next one is where most is expected to be gained. `journal` keeps each at once:
-    the same call continues after an interruption. `prior` are files of the kernel's times on other GPUs.
+    `measure` takes a configuration and returns its seconds, or None if it failed. Each measurement corrects
+    the predictions; the next is where the expected improvement is largest. `journal` records each at once, so
+    that the same call resumes after an interruption. `prior` are files of the kernel's times on other GPUs.
 
-    **Returns:** the run: `.best` is the fastest, `.rows()` has every measurement, in order; `.to_pandas()`.
+    **Returns:** the run: `.best` is the fastest, `.rows()` all measurements in order; `.to_pandas()`.
     **Shapes:** one row a measurement, at most `budget`.
     **Units:** `measured_s` and `fastest_s` in seconds.
-    **Raises:** DseError for an unknown name, or a journal that cannot be read or is of another space.
-    **Source:** docs/tuning.md says how the next one is chosen.
+    **Raises:** DseError for an unknown name, or a journal that is unreadable or of another space.
+    **Source:** docs/tuning.md describes how the next configuration is chosen.
     """
     from dse.explore.tune import loop
     from dse.explore.tune.candidates import of_kernel
@@ -344,15 +340,15 @@ def prune(
 ) -> Columns:
     """Keep the configurations worth measuring.
 
-    But for the stated `risk`, one of them is nearly the fastest: slower by at most the share `within`.
-    `prior` are files of the kernel's times on other GPUs.
+    With probability 1 - `risk` one of them is near-optimal: slower than the fastest by at most the share
+    `within`. `prior` are files of the kernel's times on other GPUs.
 
     **Returns:** a column for each parameter, the most promising configuration first; `.rows()`,
     `.to_pandas()`, `.write(path)`.
     **Shapes:** [kept] each.
-    **Units:** those of the kernel's parameters.
-    **Raises:** DseError for an unknown name, or a share that is not between 0 and 1.
-    **Source:** docs/tuning.md says how the risk is calibrated; Vovk, Gammerman, Shafer 2005.
+    **Units:** of the kernel's parameters.
+    **Raises:** DseError for an unknown name, or a share outside 0 to 1.
+    **Source:** docs/tuning.md describes how the risk is calibrated; Vovk, Gammerman, Shafer 2005.
     """
     from dse.explore.prune.keep import keep
     from dse.explore.tune.candidates import of_kernel
@@ -360,7 +356,7 @@ def prune(
 
     counts = _kernel(kernel)
     candidates = of_kernel(counts, _gpu(gpu), models, _rank.configurations(counts, sizes), sizes)
-    kept = keep(with_others(candidates, counts, prior), risk, within).places
+    kept = keep(with_others(candidates, counts, prior), risk, within).index
     return Columns({name: values[kept] for name, values in candidates.parameters.items()})
 
 
@@ -371,17 +367,16 @@ def fit(
     free: Sequence[str] | None = None,
     seed: int = 0,
 ) -> "Calibration":
-    """Fit the numbers of a GPU to measured times: λ (throughput), Λ (latency) and clock.
+    """Fit a GPU's λ (throughput), Λ (latency) and clock to measured times.
 
-    `measured_times` has a file for each kernel, by the kernel's name; `free` the fields to fit, as
-    `cpi.shared`, all without it.
+    `measured_times` maps kernel names to files; `free` lists fields to fit, as `cpi.shared` (default: all).
 
-    **Returns:** the fit: `.fields()` has each value with its spread, `.errors()` what they are worth on data
-    held out, `.write(path)` the GPU file; `.to_pandas()`.
+    **Returns:** the fit: `.fields()` lists the values with their spreads, `.errors()` the errors on held-out
+    data, `.write(path)` writes the GPU file; `.to_pandas()`.
     **Shapes:** one row a field.
-    **Units:** those of the GPU file, in the column `unit`; spreads in percent.
-    **Raises:** DseError for an unknown name or field, or a file that cannot be read or in which nothing ran.
-    **Source:** docs/tuning.md says how it is fitted.
+    **Units:** of the GPU file, in the column `unit`; spreads in percent.
+    **Raises:** DseError for an unknown name or field, or a file that is unreadable or in which nothing ran.
+    **Source:** docs/tuning.md describes the fit.
     """
     from dse.explore.fit.calibrate import MeasuredSpace, calibrate
 
@@ -401,24 +396,24 @@ def characterise(
     sample: int | None = None,
     given: "Given | None" = None,
 ) -> Rows:
-    """Count what a kernel's source does, without a GPU: of the first valid configuration, or of `every` one.
+    """Count the work in a kernel's source, without a GPU, for the first valid configuration or `every` one.
 
-    `parameters` fixes some of them, and sizes; `sample` takes as many of `every` at random; `given` says how
-    a bare .cu file is launched.
+    `parameters` fixes parameters and sizes; `sample` limits `every` to that many random configurations;
+    `given` states how a bare .cu file is launched.
 
-    **Returns:** a row a number, beside it what the description says, if there is one; with `every`, a row a
+    **Returns:** one row a count, beside the description's value if there is one; with `every`, one row a
     configuration.
-    **Shapes:** one row a number or a configuration.
+    **Shapes:** one row a count or a configuration.
     **Units:** instructions, sectors and passes of the average warp.
-    **Raises:** DseError for an unknown name, and for a source that cannot be compiled or executed.
-    **Source:** docs/source.md says how it is counted.
+    **Raises:** DseError for an unknown name, or a source that cannot be compiled or executed.
+    **Source:** docs/source.md describes the counting.
     """
     from dse.source.explain import counts
 
-    stated = dict(parameters or {})
+    fixed = dict(parameters or {})
     description = readers.load(kernel, given)
-    sizes = description.sizes(**{name: stated.pop(name) for name, _ in description.problem if name in stated})
-    space = description.space.with_values({name: (value,) for name, value in stated.items()})
+    sizes = description.sizes(**{name: fixed.pop(name) for name, _ in description.problem if name in fixed})
+    space = description.space.with_values({name: (value,) for name, value in fixed.items()})
     description = replace(description, space=space)
     if every:
         columns, _ = counts.of_space(description, sizes, _gpu(gpu), sample)
@@ -441,22 +436,22 @@ def simulate(
 ) -> "Simulated":
     """Simulate one configuration entry by entry, with its critical path; by default the fastest predicted.
 
-    `kernel` may be the file of a graph or, as TEG simulates them, of an instruction trace; these need no GPU.
-    `teg` simulates a kernel as TEG does, on a GT200. `what_if` are changes to simulate too: `conflicts=off`,
-    `dram.Lambda=0.5x` (`dse simulate --help` has all).
+    `kernel` may be the file of a graph or an instruction trace, which need no GPU. `teg` simulates a kernel
+    as TEG does, on a GT200. `what_if` lists changes to simulate too: `conflicts=off`, `dram.Lambda=0.5x`
+    (`dse simulate --help` lists all).
 
     **Returns:** the simulation: `.makespan`, `.ipc`, `.bottleneck`, `.what_if`, `.profile()`, and a row for
-    each subsystem; `.simulation` has the arrays.
-    **Shapes:** one row a subsystem; numbers elsewhere.
+    each subsystem; `.simulation` holds the arrays.
+    **Shapes:** one row a subsystem; scalars elsewhere.
     **Units:** cycles of the GPU's clock; `busy` and the other shares are of the makespan, 0 to 1.
-    **Raises:** DseError for an unknown name, setting or change, or a file that cannot be read.
+    **Raises:** DseError for an unknown name, setting or change, or an unreadable file.
     **Source:** the Pipeline model of Lemeire et al.; docs/simulator.md. TEG: Lai & Seznec; docs/teg.md.
     """
     from dse.evaluate import simulated
     from dse.simulator.case import trace_text
 
-    asked = {"warps": warps, "scheduler": scheduler, "order": order, "groups": groups}
-    settings = {name: value for name, value in asked.items() if value is not None}
+    options = {"warps": warps, "scheduler": scheduler, "order": order, "groups": groups}
+    settings = {name: value for name, value in options.items() if value is not None}
     path = Path(kernel) if isinstance(kernel, str | Path) else Path()
     kind = simulated.kind(path)
     if kind == "trace":
@@ -471,7 +466,7 @@ def simulate(
         trace = simulated.trace_of(counts, _gpu("gtx-280" if gpu is None else gpu), problem)
         return simulated.of_trace(trace, settings, what_if)
     if gpu is None:
-        if graph := simulated.beside(counts, "graph"):
+        if graph := simulated.companion(counts, "graph"):
             return simulated.of_graph(graph, settings, what_if)
         raise DseError("gpu: found none, expected a GPU of `dse gpus` or a GPU file")
     file = _gpu(gpu)
@@ -479,21 +474,12 @@ def simulate(
     return simulated.of_kernel(counts, file, configuration, problem, settings, what_if)
 
 
-_kernel, _gpu = kernel, gpu  # parameters above have these names
+_kernel, _gpu = kernel, gpu  # function parameters shadow these names
 
 
 def _models(models: Models) -> tuple[str | Model, ...]:
     return (models,) if isinstance(models, str) or not isinstance(models, Iterable) else tuple(models)
 
 
-def _gpus(names: AnyGpu | Sequence[AnyGpu]) -> list[GpuFile]:
-    return [_gpu(name) for name in _list(names)]
-
-
 def _list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _sizes(kernel: Counts, sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """The sizes of a kernel, with those of `sizes` that it has."""
-    return {name: sizes.get(name, value) for name, value in kernel.problem}

@@ -1,30 +1,27 @@
-"""The one exception that a user's mistake raises, and the ends of its line: what is allowed."""
+"""The exception for user mistakes, its one-line messages, and suggestions of allowed names."""
 
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-MOST_NAMES = 12  # that a message lists where it knows a near one
-MOST_QUOTED = 300  # characters without a space
+MOST_NAMES = 12  # listed in full beside a suggestion
+MOST_QUOTED = 300  # characters of a word
 MOST_CHARACTERS = 2000  # of a message
 
 
 class DseError(Exception):
-    """A mistake in what the user gave: one line that names the place, what was found, what is allowed."""
+    """A mistake in the user's input: one line with the place, the value found, and the allowed values."""
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message))
 
 
 class InputWarning(UserWarning):
-    """What the user gave contradicts itself, but can be used: one line."""
+    """Inconsistent but usable input: one line."""
 
 
 def one_of(found: str, allowed: Iterable[str], kind: str = "one of") -> str:
-    """Write the end of a message: the names that `found` could have been, and the nearest.
-
-    Of many names only the nearest is shown, if one is near.
-    """
+    """Format the end of a message: the allowed names, or only the nearest if there are many."""
     names = list(map(str, allowed))
     near = nearest(found, names)
     listed = ", ".join(names) or "none"
@@ -35,13 +32,13 @@ def one_of(found: str, allowed: Iterable[str], kind: str = "one of") -> str:
 
 
 def nearest(found: str, allowed: Iterable[str]) -> list[str]:
-    """Find the name spelled most alike, else up to three that begin so; case, - and _ matter little."""
+    """Return the most similar name, else up to three with this prefix; case, - and _ count less."""
     found, names = found[:100], list(allowed)
     if same_case := get_close_matches(found, names, 1):
         return same_case
-    by_key, wanted = {_key(name): name for name in names}, _key(found)
-    close = get_close_matches(wanted, by_key, 1)
-    close = close or [key for key in by_key if len(wanted) > 1 and key.startswith(wanted)][:3]
+    by_key, prefix = {_key(name): name for name in names}, _key(found)
+    close = get_close_matches(prefix, by_key, 1)
+    close = close or [key for key in by_key if len(prefix) > 1 and key.startswith(prefix)][:3]
     return [by_key[key] for key in close]
 
 
@@ -50,9 +47,9 @@ def _key(name: str) -> str:
 
 
 def one_line(message: str) -> str:
-    """Return a message as one line that a terminal shows as it is: what it quotes may be a stranger's.
+    """Return a message as one line that is safe to print: it may quote untrusted text.
 
-    Control characters are written out, and what is long is cut in its middle.
+    Control characters are escaped, and long words and messages are cut in the middle.
     """
     message = printable(" ".join(message.split()) if "\n" in message or "\r" in message else message)
     if len(message) > MOST_QUOTED:
@@ -61,7 +58,7 @@ def one_line(message: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Write out the characters that steer a terminal or have no shape, as Python writes them."""
+    """Escape unprintable characters as Python does."""
     if text.isprintable():
         return text
     return "".join(

@@ -1,4 +1,4 @@
-"""Triton kernels, ranked and pruned for a GPU that need not be there: `import dse.triton`.
+"""Rank and prune Triton kernels for a GPU that need not be present: `import dse.triton`.
 
     dse.triton.rank(kernel, "h100-sxm", args={"x": "*fp16", "n": n}, grid=grid, configs=configs).rows(10)
     configs = dse.triton.best_first(configs, kernel, "h100-sxm", args={"x": "*fp16", "n": n}, grid=grid)
@@ -6,8 +6,8 @@
     @triton.autotune(configs, key=["n"], prune_configs_by={"early_config_prune": prune})
     with dse.triton.record("launches.json"): layer(x)  # then: dse rank launches.json --gpu h100-sxm
 
-Nothing is launched. Configurations are compiled in several processes, so a script does its work under
-`if __name__ == "__main__"`; what comes of them is kept on disk.
+Nothing is launched. Configurations are compiled in several processes, so a script needs an
+`if __name__ == "__main__"` guard; results are cached on disk.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from dse.models.protocol import Model
 from dse.source.kernel import SourceKernel
 from dse.source.readers.triton_call import Configs, of_call
 
-__all__ = ["kernel", "prune", "rank", "record"]
+__all__ = ["best_first", "kernel", "prune", "rank", "record"]
 
 AnyGpu = str | Path | GpuFile
 
@@ -38,12 +38,12 @@ def kernel(
     configs: Configs | None = None,
     compiled: int | None = COMPILED,
 ) -> SourceKernel:
-    """Return a kernel as the functions of `dse` take it: `dse.search`, `dse.tune`, `dse.predict`.
+    """Wrap a Triton kernel for the functions of `dse`: `dse.search`, `dse.tune`, `dse.predict`.
 
-    `args` are those of a launch, see `dse.source.readers.triton_call.of_call`; `compiled` is how many
-    configurations are compiled where there are more, the others being estimated from them; None: all.
+    `args` are the launch arguments, see `dse.source.readers.triton_call.of_call`; at most `compiled`
+    configurations are compiled (None: all), and the others are estimated from these.
 
-    **Raises:** DseError for what is missing or not the kernel's.
+    **Raises:** DseError for a missing or unknown argument.
     """
     return SourceKernel(of_call(function, args, grid, configs), compiled)
 
@@ -59,7 +59,7 @@ def rank(
     compiled: int | None = COMPILED,
     progress: Progress = silent,
 ) -> _rank.Ranking:
-    """Rank the configurations of a kernel, see `kernel`; `.rows(10)` has the ten fastest."""
+    """Rank the configurations of a kernel, see `kernel`; `.rows(10)` are the ten fastest."""
     counts = kernel(function, args=args, grid=grid, configs=configs, compiled=compiled)
     file = gpu if isinstance(gpu, GpuFile) else gpus.load(gpu)
     return _rank.rank(counts, file.gpu, (models,), progress=progress, gpu_name=file.name)
@@ -75,11 +75,11 @@ def prune(
     grid: Any = None,
     compiled: int | None = COMPILED,
 ) -> CallPruner:
-    """Make a function for `early_config_prune` of `triton.autotune`; it has one for `perf_model` too.
+    """Return a function for `early_config_prune` of `triton.autotune`; it has one for `perf_model` too.
 
-    `function` is the kernel, decorated or not; or a function that returns it, since it is defined only after
-    what decorates it. Of the configurations kept, but for the `risk`, one is `within` so much of the fastest.
-    The arguments are those of the launch that tunes, and so is the grid, unless it is said here.
+    `function` is the kernel, decorated or not, or a function that returns it, for use before the kernel is
+    defined. With probability 1 - `risk`, one configuration kept is `within` this share of the fastest.
+    Arguments and grid (unless stated here) are those of the launch that triggers autotuning.
     """
     return CallPruner(function, gpu, model, risk=risk, within=within, grid=grid, compiled=compiled)
 
@@ -94,9 +94,9 @@ def best_first(
     grid: Any,
     compiled: int | None = COMPILED,
 ) -> list[Any]:
-    """Order configurations for what takes the first that launches, or has no time to try them all.
+    """Order configurations for callers that take the first that launches, or cannot try all of them.
 
-    All are returned: the fastest predicted first, last those that cannot be launched. Where there are more
-    than `compiled`, shared memory and registers of the others are estimated from this many. See `kernel`.
+    Returns all, fastest predicted first, unlaunchable ones last. Only `compiled` of them are compiled;
+    shared memory and registers of the others are estimated. See `kernel`.
     """
     return CallPruner(function, gpu, model, grid=grid, compiled=compiled).best_first(configs, args)

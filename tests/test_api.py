@@ -8,7 +8,7 @@ import pytest
 
 import dse
 from dse.errors import DseError
-from dse.evaluate.curve import laid_out
+from dse.evaluate.curve import place_launch
 from dse.types import Prediction
 
 GPU = "a100-pcie-40gb"
@@ -48,7 +48,7 @@ def test_predictions_of_a_few(toy_kernel):
 
 def test_predictions_of_objects():
     gpu, kernel = dse.gpu(GPU), dse.kernel("transpose")
-    counts, launch = laid_out(kernel, gpu.gpu, TRANSPOSE, dict(kernel.problem))
+    counts, launch = place_launch(kernel, gpu.gpu, TRANSPOSE, dict(kernel.problem))
     found = dse.predict(counts, gpu, launch, "roofline")
     assert isinstance(found, Prediction)
     assert found.seconds == pytest.approx(dse.predict(kernel, gpu, TRANSPOSE, "roofline").seconds, rel=1e-6)

@@ -20,7 +20,7 @@ import numpy as np
 
 from dse.bridges.tables import Row
 from dse.bridges.triton import OPTIONS
-from dse.core.optional import tried
+from dse.core.optional import import_tested
 from dse.errors import DseError
 from dse.evaluate.rank import rank
 from dse.hardware import occupancy
@@ -111,7 +111,7 @@ def finite_search(
     """Make an `autotuner_fn` that times the `first` of `drawn` of Helion's own candidates, as predicted."""
 
     def autotuner(bound: Any, arguments: Sequence[Any], **others: Any) -> Any:
-        search = tried(HELION, "helion.autotuner", "helion").FiniteSearch
+        search = import_tested(HELION, "helion.autotuner", "helion").FiniteSearch
         generation = bound.config_spec.create_config_generation()
         configs = [generation.unflatten(flat) for flat in generation.random_population_flat(drawn)]
         return search(bound, arguments, Predictions(gpu, bound, arguments, model).best_first(configs)[:first])
@@ -121,7 +121,7 @@ def finite_search(
 
 def launched(bound: Any, arguments: Sequence[Any], config: Any) -> list[Description]:
     """The kernels that a configuration launches, in order."""
-    tried(HELION, "helion", "helion")
+    import_tested(HELION, "helion", "helion")
     function, launches = bound.compile_config(config), []
 
     def launcher(kernel: Any, grid: tuple[int, ...], *values: Any, **options: Any) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from dse.bridges.calls import IN_BATCHES, WITH_SUM, Call, Tensor
 from dse.bridges.tables import BestConfigurations, Row
-from dse.core.optional import tried
+from dse.core.optional import import_tested
 from dse.core.version import __version__
 from dse.errors import DseError
 from dse.explore.matrix.rank import attend, predict
@@ -73,7 +73,7 @@ def choices(gpu: str | Path | GpuFile, first: int = FIRST) -> Any:
 
     **Raises:** DseError if PyTorch is missing, or of a version that this was not tried with.
     """
-    base = tried(TORCH, "torch._inductor.choices", "inductor").InductorChoices
+    base = import_tested(TORCH, "torch._inductor.choices", "inductor").InductorChoices
     file = gpu if isinstance(gpu, GpuFile) else load(gpu)
 
     class Choices(base):

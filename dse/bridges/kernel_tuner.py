@@ -139,5 +139,5 @@ def configurations(
     space = Searchspace(dict(tune_params), stated, MOST_THREADS)
     columns = dict(zip(space.param_names, zip(*space.list, strict=True), strict=True))
     candidates = predictor.candidates(columns, "tune_params")
-    order = keep(candidates, risk, within).places
+    order = keep(candidates, risk, within).index
     return {name: [values[index] for index in order] for name, values in columns.items()}

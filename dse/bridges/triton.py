@@ -84,7 +84,7 @@ class Pruner:
         candidates = self._predict([self.parameters(config) for config in configs], {**named_args, **kwargs})
         if not candidates.possible.any():
             return list(configs)
-        return [configs[index] for index in keep(candidates, self.risk, self.within).places]
+        return [configs[index] for index in keep(candidates, self.risk, self.within).index]
 
     def best_first(self, configs: Sequence[Any], named_args: Mapping[str, Any], **kwargs: Any) -> list[Any]:
         """Order all configurations: the fastest predicted first, last those that cannot be launched.

@@ -1,4 +1,4 @@
-"""The command line: a command a file, which parses, calls the library and shows what it returns.
+"""The command line: one file a command, which parses options, calls the library and shows the result.
 
-It is light to import: what is heavy is imported when a command runs.
+Importing it is cheap: heavy modules are imported when a command runs.
 """

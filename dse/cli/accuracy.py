@@ -1,4 +1,4 @@
-"""`dse accuracy`: how near models come to measured times, and tuning to the optimum."""
+"""`dse accuracy`: score models on measured times, and tuning against the optimum."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,17 +14,17 @@ from dse.errors import DseError, one_line
 from dse.models import DEFAULT, MODELS
 
 MOST_PARTS = 1_000
-SAMPLE = 300  # configurations of a table that are read from source
+SAMPLE = 300  # configurations of a table counted from source
 DESCRIBED = "measured spaces"  # section of a page
 PARTLY = "the traces were reconstructed partly from these times (docs/teg.md)"
-COUNTS = ("configurations", "failed", "unpredicted")  # of a table: the same for all models, nearly
+COUNTS = ("configurations", "failed", "unpredicted")  # of a table: nearly the same for all models
 
 
 class _FolderOrCommand(CommandGroup):
-    """A command with subcommands; what names none of them is what `spaces` is given."""
+    """A command with subcommands, `spaces` by default."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put `spaces` before what is no subcommand."""
+        """Insert `spaces` if the first argument is not a subcommand."""
         if args and args[0] not in self.commands and args[0] not in ctx.help_option_names:
             args = ["spaces", *args]
         return super().parse_args(ctx, args)
@@ -52,7 +52,7 @@ PageOption = Annotated[
     "[bold]dse accuracy tuning DIR --seeds 1[/bold]"
 )
 def accuracy() -> None:
-    """Score models on the measured spaces of a folder (`dse accuracy DIR`), or as a subcommand says."""
+    """Score models on the measured spaces of a folder (`dse accuracy DIR`), or by a subcommand."""
 
 
 @app.command(
@@ -65,9 +65,7 @@ def spaces(
     by_source: inputs.SourceOption = False,
     sample: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=1, help=f"With --source: configurations of a table, at random ({SAMPLE})."
-        ),
+        typer.Option(metavar="N", min=1, help=f"With --source: random configurations of a table ({SAMPLE})."),
     ] = None,
     changed: Annotated[
         list[str] | None,
@@ -76,16 +74,16 @@ def spaces(
         ),
     ] = None,
     only: Annotated[
-        str, typer.Option(metavar="TEXT", help="With --source: spaces or GPUs whose name holds this.")
+        str, typer.Option(metavar="TEXT", help="With --source: spaces or GPUs whose name contains this.")
     ] = "",
     json: JsonOption = False,
     page: PageOption = None,
 ) -> None:
-    """Score models on the measured spaces of a folder (as well: `dse accuracy DIR`); nothing is fitted.
+    """Score models on the measured spaces of a folder (also `dse accuracy DIR`); nothing is fitted.
 
     DIR holds a folder for each space, named as under `spaces` of a kernel.toml, with one (gzip) CSV or
     Parquet file a GPU. The scores are those of `dse compare`. With --source, counts come from the kernels'
-    CUDA source, for a sample of the configurations that ran; a page has a section for each vendor's GPUs.
+    CUDA source, for a sample of the configurations that ran; a page has one section a vendor.
     """
     _one_form(json, page, () if by_source else (DESCRIBED,))
     for option, value in (("--sample", sample), ("--set", changed), ("--only", only)):
@@ -118,9 +116,7 @@ def spaces(
         }
         best = max(ranks, key=lambda name: fmean(ranks[name]))
         finding = f"highest mean Spearman of {len(scores)} tables: {fmean(ranks[best]):.2f} by {best}"
-        conclude(
-            finding, sure="nothing was fitted", then="dse accuracy tuning DIR says what a tuner gains by it"
-        )
+        conclude(finding, sure="nothing was fitted", then="dse accuracy tuning DIR scores tuning with it")
 
 
 @app.command(
@@ -130,36 +126,35 @@ def spaces(
 def tuning(
     folder: FolderArgument,
     model: inputs.ModelOption = DEFAULT,
-    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="Runs that the means are over.")] = 10,
+    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="Runs in the means.")] = 10,
     budget: Annotated[
         int, typer.Option(metavar="N", min=5, help="Evaluations of `dse tune`, at most.")
     ] = 100,
     compiled: Annotated[
-        int, typer.Option("--compile", metavar="N", help="Of a source: compile this many configurations.")
+        int, typer.Option("--compile", metavar="N", help="From source: configurations to compile.")
     ] = 96,
-    only: Annotated[str, typer.Option(metavar="TEXT", help="Spaces or GPUs whose name holds this.")] = "",
+    only: Annotated[str, typer.Option(metavar="TEXT", help="Spaces or GPUs whose name contains this.")] = "",
     by_source: inputs.SourceOption = False,
     parts: Annotated[
         int,
         typer.Option(metavar="N", min=0, max=MOST_PARTS, help="Score N random halves of each table instead."),
     ] = 0,
     order: Annotated[
-        str, typer.Option(metavar="ORDER", help="Of predictions: predicted, reversed, or none: without them.")
+        str, typer.Option(metavar="ORDER", help="Predictions used: predicted, reversed, or none.")
     ] = "predicted",
     json: JsonOption = False,
     page: PageOption = None,
 ) -> None:
-    """Tune measured spaces with few evaluations, and tell how close to the optimum that comes.
+    """Tune measured spaces with few evaluations, and report the fraction of the optimum reached.
 
-    A kernel is read from the source that a T1.json beside the tables names, else from the description that
-    lists the folder's name, or with --source from the source of that; else a space is tuned from its
-    parameters alone (`from`: source, described or none). Fractions are of the optimum: random choice of 20,
-    exactly; the best of the model's first 20; `dse tune` after 5 to 100 evaluations. Spearman's rank
-    correlation is of the model, and of the model refitted to 5, 10 and 20 measurements taken at random, over
-    the others. Means over --seeds.
+    Counts come from the source named by a T1.json beside the tables, else from the description that lists the
+    folder's name, or with --source from its source; else a space is tuned by its parameters alone (`from`:
+    source, described or none). Fractions of the optimum are of 20 random choices, exactly; of the best of the
+    model's first 20; and of `dse tune` after 5 to 100 evaluations. Rank correlations are of the model, and of
+    the model refitted to 5, 10 and 20 random measurements, over the others. Means over --seeds.
 
-    --parts 10 asks how much of that is the luck of one optimum; --order reversed what a model costs that is
-    wrong, beside --order none.
+    --parts 10 shows the share of luck in a single optimum; --order reversed, compared with --order none, the
+    cost of a wrong model.
     """
     _one_form(json, page)
     closed_form = inputs.closed_form(model)
@@ -188,10 +183,10 @@ def tuning(
     epilog="Examples: [bold]dse accuracy teg[/bold]; [bold]dse accuracy teg --page docs/accuracy.md[/bold]"
 )
 def teg(json: JsonOption = False, page: PageOption = None) -> None:
-    """Score all models on the TEG paper's Tables 2 to 5, which come with the package: mean errors in percent.
+    """Score all models on the TEG paper's Tables 2 to 5, part of the package: mean errors in percent.
 
-    TEG gets the traces of the kernels, reconstructed as docs/teg.md says, the other models descriptions with
-    the traces' counts. JSON has every cell.
+    TEG gets the kernels' traces, reconstructed as described in docs/teg.md; the other models get descriptions
+    with the traces' counts. JSON has all cells.
     """
     _one_form(json, page, ("TEG tables",))
     from dse.accuracy import teg as tables
@@ -212,7 +207,7 @@ def teg(json: JsonOption = False, page: PageOption = None) -> None:
 
 
 def _one_form(json: bool, page: Path | None, sections: Sequence[str] = ()) -> None:
-    """Check, before the work, that JSON or a page is asked for, and that the page has these sections."""
+    """Check, before the work, that only one of JSON and a page is requested, and the page's sections."""
     if json and page:
         raise DseError("--page: found together with --json, expected one of them")
     if page and str(page) != "-":

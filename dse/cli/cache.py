@@ -1,4 +1,4 @@
-"""`dse cache`: what commands keep on disk, where, and how large; or none of it any more."""
+"""`dse cache`: location and size of the files that commands cache; or delete them."""
 
 from typing import Annotated
 
@@ -17,9 +17,9 @@ def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Delete all of it.")] = False,
     screen: Screen,
 ) -> None:
-    """Say where what was compiled and counted is kept, and how large it is; or clear it.
+    """Show the location and size of cached code and counts, or clear them.
 
-    Nothing in it is needed: the next command that wants it makes it again. DSE_CACHE names another folder.
+    Commands recreate what they need. DSE_CACHE names another folder.
     """
     from dse.report.conclusion import quantity
 

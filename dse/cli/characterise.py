@@ -1,4 +1,4 @@
-"""`dse characterise`: counts what a kernel's CUDA source makes a warp do, by executing its machine code."""
+"""`dse characterise`: count the work of a warp in a kernel's source, by executing its machine code."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode="rich")
 
-_HOTTEST = 20  # lines of the source that a table shows
+_HOTTEST = 20  # lines of source in a table
 
 
 @app.command(
@@ -36,8 +36,8 @@ def characterise(
         bool,
         typer.Option(
             "--all",
-            help="Every valid configuration, one a row. Results are kept: interrupted, it continues "
-            "where it stopped when it is started again.",
+            help="All valid configurations, one a row. Results are cached, so an interrupted run resumes "
+            "when it is started again.",
         ),
     ] = False,
     sample: inputs.SampleOption = None,
@@ -46,27 +46,26 @@ def characterise(
         bool,
         typer.Option(
             "--explain",
-            help="Where it spends what: pipes, phases, memory instructions, branches, lines of the source.",
+            help="Break counts down by pipes, phases, memory instructions, branches, lines of source.",
         ),
     ] = False,
     graph: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="FILE.svg, or - for text alone: the work flow graph of the average warp, with weights and "
+            help="FILE.svg, or - for text only: the work flow graph of the average warp, with weights and "
             "waits. FILE.toml: the instructions of one warp, loops rolled, for `dse simulate FILE.toml`.",
         ),
     ] = None,
     output: Output,
 ) -> None:
-    """Count what a kernel's source does, without a GPU.
+    """Count the work in a kernel's source, without a GPU.
 
-    KERNEL is one of `dse kernels` or a kernel.toml, whose description is then shown beside; or a T1.json; or
-    a .cu, .hip, .ptx or .cubin file or a listing of machine code (.sass), of which --block, --grid and --arg
-    say one launch.
+    KERNEL is one of `dse kernels` or a kernel.toml, compared with its description; or a T1.json; or a .cu,
+    .hip, .ptx or .cubin file or a listing of machine code (.sass), launched by --block, --grid and --arg.
 
-    The first valid configuration is taken of those that have the parameters set. Counts are of one average
-    warp: instructions, sectors, passes. Those of a phase, from a barrier to the next, are of one pass.
+    Counts are of the first valid configuration with the parameters of --set, for the average warp:
+    instructions, sectors, passes. Those of a phase, from one barrier to the next, are of one pass.
     """
     _check(every, sample, "--graph" if graph else "--explain" if explain else "", output)
     if graph is not None and str(graph) != "-" and graph.suffix.lower() not in (".svg", ".toml"):
@@ -83,7 +82,7 @@ def characterise(
     tools = toolchain(gpu_file.gpu)
     as_phases = graph is not None and graph.suffix.lower() != ".toml" and description.build is None
     if not as_phases:
-        tools.architecture(gpu_file.gpu, tools.source_of(description))  # refuse what no compiler knows first
+        tools.architecture(gpu_file.gpu, tools.source_of(description))  # reject unknown architectures first
     if every:
         columns, title = counts.of_space(description, sizes, gpu_file, sample, seed, progress)
         _present_all(columns, title, output)
@@ -127,7 +126,7 @@ def _graph(
 ) -> None:
     """Show the work flow graph, and write it as a picture; or write the instructions of one warp.
 
-    NVIDIA's machine code has a graph of its own; of AMD's, and of a description, the phases are shown.
+    The graph is of NVIDIA's machine code; for AMD's, and for a description, it is of the phases.
     """
     from dse.report.conclusion import conclude
     from dse.source import readers
@@ -172,7 +171,7 @@ def _explained(
 
 
 def _check(every: bool, sample: int | None, alone: str, output: Output) -> None:
-    """Refuse options that do not go together, before any work is done. `alone`: has its own output."""
+    """Reject options that exclude each other, before any work. `alone`: an option with its own output."""
     if sample is not None and not every:
         raise DseError("--sample: found it without --all, expected both")
     if alone and every:
@@ -188,7 +187,7 @@ def _present_all(columns: Mapping[str, Sequence[Any]], title: str, output: Outpu
         write_table(output.out, columns)
         output.conclude(title)
         return
-    if output.table:  # a table for people has room for the main columns
+    if output.table:  # only the main columns
         columns = {
             name: values
             for name, values in columns.items()

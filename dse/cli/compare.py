@@ -1,4 +1,4 @@
-"""`dse compare`: how well the models rank and time a measured space."""
+"""`dse compare`: score the models' ranking and times on a measured space."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dse.hardware.gpus import GpuFile
     from dse.kernels.counts import Counts
 
-POOR = 0.3  # of rank correlations
+POOR = 0.3  # rank correlation
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -29,7 +29,7 @@ def compare(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Measured times of the space. Without it the files in the kernel's measured/.",
+            help="Measured times of the space. Default: the files in the kernel's measured/.",
         ),
     ] = None,
     model: inputs.ModelsOption = None,
@@ -42,9 +42,9 @@ def compare(
 ) -> None:
     """Compare predictions with measured times, one row a model (all, unless --model is given).
 
-    Spearman is the rank correlation; MAPE the mean error of the times, MAPE_shape what is left of it without
-    a straight line over occupancy; top_k the fraction of the best measured time that one reaches by measuring
-    the k configurations (or that share of them) which the model puts first. The last row is random choice.
+    Spearman is the rank correlation; MAPE the mean error of the times, MAPE_shape the same after subtracting
+    a straight line over occupancy; top_k the fraction of the best performance reached by measuring the k
+    configurations (or that share of them) ranked first. The last row is random choice.
     """
     models = inputs.models(model, tuple(MODELS), simulator)
     counts, problem = inputs.kernel(kernel, inputs.settings(changed), source=source, compiled=compiled)
@@ -57,12 +57,12 @@ def compare(
     table = measured_data.load(measured or _beside(counts, gpu_file), counts)
     if sample is not None:
         table = table.rows(take_sample(table, counts, sample))
-    same = {"kernel": counts.name, "gpu": gpu_file.name}
-    rows = [same | row for row in compare_models(counts, gpu_file.gpu, models, table, problem, progress)]
+    labels = {"kernel": counts.name, "gpu": gpu_file.name}
+    rows = [labels | row for row in compare_models(counts, gpu_file.gpu, models, table, problem, progress)]
     ran = int(table.ok.sum())
     title = f"{counts.name} on {gpu_file.name}: {len(table.ok):,} configurations, "
     title += f"{ran:,} of them measured" if sample is None else "drawn from the ones that ran"
-    output.present(rows, title=title, hidden=(*same, "configurations", "failed"))
+    output.present(rows, title=title, hidden=(*labels, "configurations", "failed"))
     scored = [row for row in rows if row.get("spearman") is not None]
     if scored:
         best = max(scored, key=lambda row: row["spearman"])
@@ -76,14 +76,14 @@ def compare(
 
 
 def _beside(kernel: "Counts", gpu: "GpuFile") -> Path:
-    """Find what `dse measure` measured of a kernel on a GPU. DseError if there is nothing."""
+    """Find the times that `dse measure` stored for a kernel on a GPU. **Raises:** DseError without any."""
     from dse.measure.bench.gpu_file import MEASURED, SWEPT
 
     folder = kernel.path.parent / "measured"
-    # A GPU that was measured has a file of its own beside the one of its data sheet: it is the same card.
+    # A measured GPU has a second file, besides the one of its data sheet.
     path = folder / f"{gpu.path.stem.removesuffix(MEASURED)}.parquet"
     if path.is_file():
         return path
     known = [table.stem for table in sorted(folder.glob("*.parquet")) if not table.stem.endswith(SWEPT)]
-    there = f"; measured are {', '.join(known)}" if known else ""
-    raise DseError(f"--measured: found none, and no {path}, expected FILE{there}")
+    hint = f"; measured are {', '.join(known)}" if known else ""
+    raise DseError(f"--measured: found none, and no {path}, expected FILE{hint}")

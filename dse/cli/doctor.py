@@ -1,4 +1,4 @@
-"""`dse doctor`: what is installed here, and what is missing for what."""
+"""`dse doctor`: installed versions and extras, and what is missing."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ from dse.core.files import cache_folder, files_within, may_write
 app = typer.Typer(rich_markup_mode="rich")
 
 PACKAGE = "gpu-dse"
-EXTRAS = {  # and what each is for
+EXTRAS = {  # with their uses
     "fit": "dse fit, tune and prune",
     "plot": "charts as SVG, PNG or HTML",
     "cuda": "kernels from CUDA source (--source, .cu, .ptx, .cubin)",
@@ -40,13 +40,13 @@ PROGRAMS = {"nvidia-smi": "dse measure, which needs an NVIDIA GPU"}
 def doctor(
     *,
     devices: Annotated[
-        bool, typer.Option("--devices/--no-devices", help="Ask JAX for its devices, which takes a second.")
+        bool, typer.Option("--devices/--no-devices", help="List JAX's devices, which takes a second.")
     ] = True,
     screen: Screen,
 ) -> None:
-    """Show versions, devices, cores, caches, which extras are installed, and what is missing for what.
+    """Show versions, devices, cores, caches and installed extras, and what is missing.
 
-    Everything but what it says of the extras works without them. Paste its output into a bug report.
+    Extras are only needed for the features listed beside them. Paste the output into bug reports.
     """
     rows = [*_here(), *(_devices() if devices else ()), *extras(), _cache()]
     screen.present(rows, title=f"dse {_version(PACKAGE)}")
@@ -71,25 +71,26 @@ def _devices() -> list[dict[str, Any]]:
     try:
         import jax
 
-        found = ", ".join(f"{device.platform} ({device.device_kind})" for device in jax.devices())
-    except (RuntimeError, AssertionError, ImportError, OSError) as error:  # of settings, or JAX
-        what = str(error).partition("\n")[0] or f"JAX_PLATFORMS={os.environ.get('JAX_PLATFORMS')} finds none"
-        return [_row("devices of JAX", "broken", what)]
-    return [_row("devices of JAX", "ok", f"{found}: models run there")]
+        devices = ", ".join(f"{device.platform} ({device.device_kind})" for device in jax.devices())
+    except (RuntimeError, AssertionError, ImportError, OSError) as error:  # wrong settings, or a broken JAX
+        reason = str(error).partition("\n")[0]
+        reason = reason or f"JAX_PLATFORMS={os.environ.get('JAX_PLATFORMS')} finds none"
+        return [_row("devices of JAX", "broken", reason)]
+    return [_row("devices of JAX", "ok", f"{devices}: models run there")]
 
 
 def extras(requirements: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """A row for each extra, by what the package (or the list given instead) requires for it."""
+    """A row for each extra, by the package's requirements or the list `requirements`."""
     rows = []
     for extra, use in EXTRAS.items():
-        wanted = required(extra, requirements)
-        here = {str(requirement): _version(requirement.name) for requirement in wanted}
-        missing = [requirement.name for requirement in wanted if here[str(requirement)] is None]
+        needed = required(extra, requirements)
+        versions = {str(requirement): _version(requirement.name) for requirement in needed}
+        missing = [requirement.name for requirement in needed if versions[str(requirement)] is None]
         others = [
-            f"{requirement.name} {here_version}, expected {requirement.specifier}"
-            for requirement in wanted
-            if (here_version := here[str(requirement)])
-            and not requirement.specifier.contains(here_version, prereleases=True)
+            f"{requirement.name} {installed}, expected {requirement.specifier}"
+            for requirement in needed
+            if (installed := versions[str(requirement)])
+            and not requirement.specifier.contains(installed, prereleases=True)
         ]
         get = f"pip install '{PACKAGE}[{extra}]'"
         if missing:
@@ -99,24 +100,20 @@ def extras(requirements: Sequence[str] | None = None) -> list[dict[str, Any]]:
         else:
             rows.append(_row(extra, "ok", use))
     for name, use in BESIDE.items():
-        here_version = _version(name)
-        rows.append(
-            _row(name, "ok", f"{here_version}: {use}")
-            if here_version
-            else _row(name, "missing", f"for {use}")
-        )
+        installed = _version(name)
+        row = _row(name, "ok", f"{installed}: {use}") if installed else _row(name, "missing", f"for {use}")
+        rows.append(row)
     for name, use in PROGRAMS.items():
-        here_version = shutil.which(name)
-        rows.append(_row(name, "ok", here_version) if here_version else _row(name, "missing", f"for {use}"))
+        path = shutil.which(name)
+        rows.append(_row(name, "ok", path) if path else _row(name, "missing", f"for {use}"))
     return rows
 
 
 def required(extra: str, requirements: Sequence[str] | None = None) -> list[Requirement]:
-    """What an extra installs on this machine, by what the package itself requires."""
-    every = map(Requirement, requirements or metadata.requires(PACKAGE) or ())
+    """The requirements of an extra on this machine."""
     return [
         requirement
-        for requirement in every
+        for requirement in map(Requirement, requirements or metadata.requires(PACKAGE) or ())
         if requirement.marker
         and not requirement.marker.evaluate()
         and requirement.marker.evaluate({"extra": extra})

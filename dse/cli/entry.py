@@ -1,4 +1,4 @@
-"""The `dse` process: its standard streams, and its end when it is interrupted."""
+"""The `dse` process: standard streams, signals and exit."""
 
 import atexit
 import codecs
@@ -14,26 +14,27 @@ from contextlib import suppress
 from types import FrameType
 
 MOST_COLUMNS = 10_000  # of a terminal
-PATIENCE_SECONDS = 1.5  # from Ctrl-C on, for what has to be tidied up
+PATIENCE_SECONDS = 1.5  # for cleaning up after Ctrl-C
 
 _ENDING = ("SIGTERM", "SIGHUP", "SIGXCPU")
 _PLAIN = {"µ": "u", "·": "*", "×": "x", "−": "-", "─": "-", "…": "...", "λ": "lambda", "Λ": "Lambda"}
 
 
 def main() -> None:
-    """Run `dse`. Ctrl-C ends it with 130 and one line, whatever it is doing."""
-    code = 1  # of an exception that nothing handles
-    atexit.register(_leave, lambda: code)  # first, so last of all
-    _collect_less_garbage()
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look for some
+    """Run `dse`. Ctrl-C always ends it with 130 and one line."""
+    code = 1  # for unhandled exceptions
+    atexit.register(_leave, lambda: code)  # registered first, runs last
+    # Most objects of a command live as long as it: collecting garbage took a fifth of the time.
+    gc.set_threshold(100_000, 20, 50)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # saves a search
     try:
         _listen_for_interrupts()
-        _meet_limits()
-        _write_what_can_be_written()
+        _respect_limits()
+        _replace_unencodable()
         try:
             from dse.cli.main import run
         except (ImportError, OSError, EOFError, ValueError) as error:
-            # Without what it is made with there is no command line.
+            # A required package is broken.
             print(f"dse: cannot begin: {type(error).__name__}: {error}", file=sys.stderr)
             sys.exit(2)
         run()
@@ -42,21 +43,13 @@ def main() -> None:
         _end_now()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-        if code in (130, *_by_signals()):  # 130: what typer makes of KeyboardInterrupt
+        if code in (130, *_by_signals()):  # 130: typer's code for KeyboardInterrupt
             _end_now(code, reported=code != 130)
         raise
 
 
-def _collect_less_garbage() -> None:
-    """Most of what a command makes lives as long as it: to look it all through took a fifth of the time."""
-    gc.set_threshold(100_000, 20, 50)
-
-
 def _leave(code: Callable[[], int]) -> None:
-    """End when all else is tidied up: native threads, as Arrow's, crash if libraries are taken down now.
-
-    Nor is what is left looked through once more for garbage.
-    """
+    """Exit without unloading libraries, which crashes native threads such as Arrow's."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -64,10 +57,10 @@ def _leave(code: Callable[[], int]) -> None:
 
 
 def _listen_for_interrupts() -> None:
-    """Raise KeyboardInterrupt, as Python does, and end at once where that is lost or takes too long.
+    """Raise KeyboardInterrupt on Ctrl-C, and exit at once if it is lost or takes too long.
 
-    It is lost in callbacks, and comes late while compilers run. What asks a process to end (kill, a terminal
-    that closes, a limit of time) lets it tidy up likewise. A signal that is ignored, as by nohup, stays so.
+    It is lost in callbacks, and delayed while compilers run. Other signals that end a process (kill, a closed
+    terminal, a time limit) also let it clean up. Signals already ignored, as under nohup, stay ignored.
     """
     for name in _ENDING:
         number = getattr(signal, name, None)
@@ -75,8 +68,8 @@ def _listen_for_interrupts() -> None:
             signal.signal(number, _end_by)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _interrupt)
-    sys.unraisablehook = _end_or_tell
-    # Python's own keeper of semaphores would tell of those that worker processes leave when we end so.
+    sys.unraisablehook = _end_or_report
+    # Python's resource tracker would warn of semaphores that worker processes leave behind.
     sys.warnoptions.append("ignore::UserWarning:multiprocessing.resource_tracker")
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -91,18 +84,18 @@ def _listen_for_interrupts() -> None:
         time.sleep(PATIENCE_SECONDS)
         _end_now(128 + number)
 
-    with suppress(RuntimeError):  # of a system that has no room for another thread
+    with suppress(RuntimeError):  # no further threads possible
         threading.Thread(target=listen, daemon=True).start()
 
 
-def _meet_limits() -> None:
-    """Tell of limits rather than be killed at them, or leave half a file.
+def _respect_limits() -> None:
+    """Report resource limits instead of being killed, or leaving truncated files.
 
-    Where `ulimit -t` sets the limit of processor time one is killed at it: so it comes a second early. Python
-    keeps what it compiles of modules, also what a limit of files cuts off: nobody could import that again.
+    `ulimit -t` sets soft and hard limit, at which the process is killed: the soft one is lowered by a second.
+    A file size limit could truncate Python's bytecode files, which would break later imports.
     """
     with suppress(ImportError, OSError, ValueError):
-        import resource  # is not everywhere
+        import resource  # not on all systems
 
         soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
         if soft == hard != resource.RLIM_INFINITY and soft > 1:
@@ -116,7 +109,7 @@ def _by_signals() -> set[int]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt; amid an import, which it would leave half done, end at once."""
+    """Raise KeyboardInterrupt; during an import, which would be left half done, exit at once."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             _end_now()
@@ -125,7 +118,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _end_by(number: int, frame: FrameType | None) -> None:
-    """Unwind, so that nothing half written stays, and end as one does by this signal."""
+    """Unwind, so that no partial files stay, and exit with the signal's code."""
     del frame
     if number == getattr(signal, "SIGXCPU", None):
         print("dse: time: found the limit of processor time reached (ulimit -t)", file=sys.stderr)
@@ -133,8 +126,8 @@ def _end_by(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _end_or_tell(lost: "sys.UnraisableHookArgs") -> None:
-    """End where a callback would swallow what is to end us."""
+def _end_or_report(lost: "sys.UnraisableHookArgs") -> None:
+    """Exit if a callback would swallow an interrupt."""
     if isinstance(lost.exc_value, KeyboardInterrupt):
         _end_now()
     if isinstance(lost.exc_value, SystemExit) and lost.exc_value.code in _by_signals():
@@ -143,7 +136,7 @@ def _end_or_tell(lost: "sys.UnraisableHookArgs") -> None:
 
 
 def _forget() -> None:
-    """Be a fork: what ends it is not meant for the process that it came from."""
+    """Reset signal handling in a fork."""
     with suppress(ValueError):  # in a thread
         signal.set_wakeup_fd(-1)
         for name in _ENDING:
@@ -152,10 +145,7 @@ def _forget() -> None:
 
 
 def _end_now(code: int = 130, reported: bool = False) -> None:
-    """End without tidying up: a compiler that still runs in another thread would crash.
-
-    The line comes last, when nothing is left to go wrong.
-    """
+    """Exit without cleaning up, since a compiler in another thread would crash. Prints its line last."""
     try:
         sys.stdout.flush()
         if not reported and code == 130:
@@ -165,15 +155,15 @@ def _end_now(code: int = 130, reported: bool = False) -> None:
         os._exit(code)
 
 
-def _write_what_can_be_written() -> None:
-    """Replace characters that the encoding of the terminal or file does not have; take closed streams."""
+def _replace_unencodable() -> None:
+    """Replace characters missing in the encoding of a terminal or file; open closed streams."""
     for name in ("COLUMNS", "TERMINAL_WIDTH"):
         if not 0 < _number(os.environ.get(name, "")) <= MOST_COLUMNS:
             os.environ.pop(name, None)
     codecs.register_error("dse", _replaced)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None:  # closed by who started this
+        if stream is None:  # closed by the parent
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="dse")

@@ -1,4 +1,4 @@
-"""`dse fit`: GPU parameters from measured times."""
+"""`dse fit`: fit GPU parameters to measured times."""
 
 from pathlib import Path
 from typing import Annotated
@@ -38,35 +38,33 @@ def fit(
     model: inputs.ModelOption = DEFAULT,
     free: Annotated[
         list[str] | None,
-        typer.Option(metavar="FIELD", help="A GPU field to fit, as cpi.shared; all without it; repeatable."),
+        typer.Option(metavar="FIELD", help="A GPU field to fit, as cpi.shared; default: all; repeatable."),
     ] = None,
     shared: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FIELD", help="Of several GPUs: off the catalogue by one factor on all; repeatable."
-        ),
+        typer.Option(metavar="FIELD", help="Field with one common correction on all GPUs; repeatable."),
     ] = None,
     method: Annotated[str, typer.Option(help="lm (Levenberg-Marquardt) or bfgs.")] = "lm",
     starts: Annotated[
-        int, typer.Option(min=1, max=MOST_STARTS, help="Points to start from, the catalogue's first.")
+        int, typer.Option(min=1, max=MOST_STARTS, help="Starting points, the catalogue's first.")
     ] = 4,
     sample: inputs.SampleOption = None,
     changed: inputs.SetOption = None,
     seed: Annotated[
-        int, typer.Option(min=0, max=inputs.MOST_SEED, help="Of starts, samples, and what is held out.")
+        int, typer.Option(min=0, max=inputs.MOST_SEED, help="Of starts, samples, and held-out data.")
     ] = 0,
     screen: Screen,
 ) -> None:
-    """Fit a GPU's λ, Λ and clock to measured times, by gradient; with spreads, and errors on data held out.
+    """Fit a GPU's λ, Λ and clock to measured times, with spreads and held-out errors.
 
-    λ (`cpi.*` in GPU files) is how many cycles a pipe of an SM takes for one warp instruction before it
-    accepts the next: its throughput. Λ (`latency.*`) is how many cycles until the result is there.
+    λ (`cpi.*` in GPU files) is the cycles between two warp instructions of a pipe: its throughput. Λ
+    (`latency.*`) is the cycles until the result is available.
 
-    Each value starts from the catalogue's, which counts as much as its provenance says, and stays within what
-    the chip can do. Of a file with more than a thousand configurations that ran, as many are taken, evenly
-    over the order of their times, unless --sample says how many at random. With several GPUs, name one for
-    each file. The model's times are compared before and after, on the data fitted and on a fifth
-    held out; with several kernels also on each one, fitted to the others.
+    The fit is by gradient. Values start from the catalogue's, weighted by their provenance, and stay within
+    the chip's physical bounds. Of a file, at most a thousand configurations are used, evenly over the order
+    of their times, or --sample random ones. With several GPUs, name one for each file. Errors are shown
+    before and after, on the fitted data and on a held-out fifth; with several kernels also on each one,
+    fitted to the others.
     """
     [fitted_model] = inputs.models([model])
     if len(measured) != len(kernel):
@@ -86,8 +84,8 @@ def fit(
         calibrate.check_target(out, len(files))
     known = dict(zip(dict.fromkeys(kernel), inputs.several(kernel, inputs.settings(changed)), strict=True))
     spaces = [
-        calibrate.MeasuredSpace(*known[name], path, list(files).index(at))
-        for name, path, at in zip(kernel, measured, names, strict=True)
+        calibrate.MeasuredSpace(*known[name], path, list(files).index(gpu_name))
+        for name, path, gpu_name in zip(kernel, measured, names, strict=True)
     ]
     calibration = calibrate.calibrate(
         spaces, list(files.values()), fitted_model, free, shared or (), method, starts, sample, seed, progress
@@ -102,8 +100,8 @@ def fit(
     determined = sum(row["determined"] for row in rows)
     finding = f"{determined} of {len(rows)} fields determined by {calibration.basis}"
     finding += f"; doubtful: {', '.join(doubted)}" if doubted else ""
-    for name, untold in calibration.untold().items():
+    for name, undetermined in calibration.untold().items():
         of = f" of {name}" if len(files) > 1 else ""
-        finding += f"; not determined by the data{of}: {', '.join(untold)}" if untold else ""
+        finding += f"; not determined by the data{of}: {', '.join(undetermined)}" if undetermined else ""
     then = f"dse rank {kernel[0]} -g {out}" if out else "-o FILE.toml writes the GPU"
     screen.conclude(finding, sure=calibration.worth, wrote=out, then=then)

@@ -1,4 +1,4 @@
-"""`dse gpus`: which GPUs there are, and where each of their numbers is from."""
+"""`dse gpus`: the known GPUs, and the source of each of their numbers."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ from dse.errors import DseError, nearest
 
 app = typer.Typer(name="gpus", cls=CommandGroup, rich_markup_mode="rich")
 
-# From what a vendor says to what fits best.
+# From vendor data to fitted values.
 PROVENANCE = ("stated", "measured", "measured here", "derived", "fitted")
 
 
@@ -18,13 +18,13 @@ PROVENANCE = ("stated", "measured", "measured here", "derived", "fitted")
 def gpus(
     context: typer.Context,
     *,
-    name: Annotated[str | None, typer.Option("--name", help="Of all GPUs those with this in a name.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="All GPUs with this in a name.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All GPUs, not only those with a file.")] = False,
     output: Output,
 ) -> None:
     """List the GPUs.
 
-    Those with a file of their own; with `--name` or `--all` also those built on one (docs/gpus.md).
+    By default GPUs with their own file; `--name` and `--all` include those derived from one (docs/gpus.md).
     """
     if context.invoked_subcommand is None:
         from dse.hardware.gpus.table import known, letters
@@ -59,7 +59,7 @@ def gpus(
 
 
 def _number(text: str, unit: float = 1) -> float | None:
-    """A cell of the table in SI, rounded as it was written."""
+    """Convert a cell of the catalogue to SI, with its precision."""
     return float(f"{float(text) * unit:.6g}") if text else None
 
 
@@ -70,7 +70,7 @@ def show(
     *,
     output: Output,
 ) -> None:
-    """Show each number of a GPU with its source: what is stated, measured, derived by a rule, and fitted."""
+    """Show each number of a GPU with its source: stated, measured, derived by a rule, or fitted."""
     from dse.hardware.gpus import load
 
     file = load(name)

@@ -1,4 +1,4 @@
-"""`dse kernels`: which kernels there are, and how each is described."""
+"""`dse kernels`: the known kernels and their descriptions."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +17,7 @@ app = typer.Typer(name="kernels", cls=CommandGroup, rich_markup_mode="rich")
 @app.callback(invoke_without_command=True, epilog="Example: [bold]dse kernels[/bold]")
 @grouped
 def kernels(context: typer.Context, *, output: Output) -> None:
-    """List the kernels: the work each does, the size of its space before constraints, its other names."""
+    """List the kernels: their work, the size of the space before constraints, other names."""
     if context.invoked_subcommand is None:
         from dse.kernels import load, names
 
@@ -57,20 +57,20 @@ def show(
 def check(
     name: Annotated[str, typer.Argument(help="A kernel that `dse kernels` lists, or the path of one.")],
     gpu: inputs.GpusOption,
-    sample: Annotated[int, typer.Option(min=1, help="Configurations to look at, at random.")] = 10_000,
+    sample: Annotated[int, typer.Option(min=1, help="Random configurations to check.")] = 10_000,
     changed: inputs.SetOption = None,
 ) -> None:
-    """Evaluate a description on a sample of its space, and say which count cannot be, and where.
+    """Evaluate a description on a sample of its space, and report impossible counts.
 
-    Counts below 0, launches without threads or registers and quotients by 0 are mistakes of the description.
-    For the first valid configuration, it shows the share of warps that takes each branch, and the cost of
-    each access by subscript, also over the residues of each size in it, as if that were unknown. Of a kernel
-    that is known by its source only, a few configurations are compiled and read.
+    Negative counts, launches without threads or registers and divisions by 0 are mistakes in the description.
+    For the first valid configuration, it shows the share of warps that take each branch, and the cost of each
+    access by subscript, also over the residues of each size in it. For a kernel known only by its source, a
+    few configurations are compiled and counted.
     """
     from dse.evaluate.rank import configurations
     from dse.hardware import gpus as gpu_files
     from dse.kernels.description import check as check_description
-    from dse.kernels.description import looked_at
+    from dse.kernels.description import symbolic_rows
     from dse.report import show as table
     from dse.source import readers
 
@@ -82,7 +82,7 @@ def check(
             check_description(kernel, file.gpu, sample, **sizes)
             first = {key: values[0] for key, values in kernel.space.configurations(sizes).items()}
             at = ", ".join(f"{key}={value}" for key, value in first.items())
-            rows = list(looked_at(kernel, first, file.gpu, **sizes))
+            rows = list(symbolic_rows(kernel, first, file.gpu, **sizes))
             if rows:
                 table.show(rows, title=f"Branches and accesses of {kernel.name} on {file.name}: {at}")
         else:
@@ -91,11 +91,11 @@ def check(
     print(f"{kernel.path}: all counts are possible on {', '.join(file.name for file in files)}")
 
 
-_FEW = 4  # configurations that are compiled
+_FEW = 4  # compiled configurations
 
 
 def _description(kernel: "Description") -> Iterator[tuple[str, str, str]]:
-    """Yield what kernel.toml says, as (part, name, value), in its order."""
+    """Yield the content of kernel.toml as (part, name, value), in its order."""
     for name, size in kernel.problem:
         yield "problem", name, str(size)
     for name in kernel.space.names:

@@ -1,4 +1,4 @@
-"""`dse`: mounts the commands and turns a user's mistake into one line."""
+"""The `dse` application: global options, and errors as one line."""
 
 import errno
 import logging
@@ -27,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog="Example: [bold]dse rank convolution --gpu a100-pcie-40gb[/bold]",
 )
-OPTIONS = {  # the library's name of a field: the option that gives it
+OPTIONS = {  # field names in the library's messages: the corresponding options
     **{field: f"--{field}" for field in ("command", "free", "measured", "method", "objective", "risk")},
     **{field: f"--{field}" for field in ("cascade", "sample", "sampler", "shared", "storage", "within")},
     **{field: f"--{field}" for field in ("cluster", "columns", "order", "pareto", "per", "top", "workers")},
@@ -71,15 +71,15 @@ def main(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
     traceback: Annotated[
-        bool, typer.Option("--traceback", help="Show where dse itself went wrong, if it does.")
+        bool, typer.Option("--traceback", help="Show the traceback of an internal error.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Say what takes how long.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show how long each step takes.")] = False,
     quiet: Annotated[
         bool,
-        typer.Option("--quiet", "-q", help="Show no progress bar, and no conclusion beside JSON or CSV."),
+        typer.Option("--quiet", "-q", help="Show no progress bar, and no conclusion with JSON or CSV."),
     ] = False,
 ) -> None:
-    """Explore the launch configurations of GPU kernels, by analytical models, without a GPU."""
+    """Explore the launch configurations of GPU kernels with analytical models, without a GPU."""
     logging.basicConfig(format="dse: %(message)s")
     logging.getLogger("dse").setLevel(logging.INFO if verbose else logging.WARNING)
     if quiet and "DSE_QUIET" not in os.environ:
@@ -88,27 +88,27 @@ def main(
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
-    """Run `dse` with `arguments`, by default those of the process, and exit.
+    """Run `dse` with `arguments` (default: the process's), and exit.
 
-    Exit codes: 0 done; 1 done, and a check of the command failed; 2 the user's mistake, told in one line; 130
-    interrupted. What is none of these is a mistake of ours: one line, and 1.
+    Exit codes: 0 success; 1 a check of the command failed, or an internal error; 2 a user mistake, reported
+    in one line; 130 interrupted.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    _assumed()  # those of one that failed before, in this process
+    _assumed()  # clears those of a failed run in this process
     try:
         cache()
         with warnings.catch_warnings():
             warnings.showwarning = _show
             warnings.simplefilter("default", InputWarning)  # once each
-            # Of arithmetic, by NumPy: what is not finite is reported in words. Tests have them as errors.
+            # NumPy's, on values that are not finite; these are reported otherwise. Errors in tests.
             warnings.simplefilter("ignore", RuntimeWarning, append=True)
-            warnings.simplefilter("ignore", SyntaxWarning)  # of expressions, as Python reads them
+            warnings.simplefilter("ignore", SyntaxWarning)  # Python's, on users' expressions
             warnings.filterwarnings("ignore", DOES_WITHOUT)
             code = app(_global_first(words), standalone_mode=False)
         sys.stdout.flush()
         for assumption in _assumed():
-            _tell(f"assumed: {one_line(assumption)}")
-    except typer.TyperException as error:  # of flags; without a message where help was printed
+            _print_error(f"assumed: {one_line(assumption)}")
+    except typer.TyperException as error:  # invalid options; no message if help was printed
         message = one_line(error.format_message()).rstrip(".")
         _end(f"{message}; --help tells what is allowed" if message else "")
     except DseError as error:
@@ -116,67 +116,68 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         if error.filename is not None:
             _end(f"{error.filename}: {error.strerror}")
-        if error.errno is None:  # of a library, not of the system
-            _end_as_what_is_here(error)
-            _unforeseen(error, words)
-        _drop_output()  # a file without a name: standard output
-        if error.errno == errno.EPIPE:  # its reader has seen enough
+        if error.errno is None:  # from a library, not the system
+            _end_if_environment(error)
+            _internal_error(error, words)
+        _drop_output()  # no file name: standard output
+        if error.errno == errno.EPIPE:  # the reader closed the pipe
             sys.exit(0)
-        if "temporary directory" in str(error):  # by tempfile
+        if "temporary directory" in str(error):  # from tempfile
             _end(f"folder of temporary files: cannot write: {error.strerror}; TMPDIR names another")
-        if error.errno == errno.ENOENT:  # what has no name, and should be there
+        if error.errno == errno.ENOENT:  # the working directory was removed
             _end("current folder: found none, expected one that is still there")
         if error.errno in _SCARCE:
             _end(f"{_SCARCE[error.errno]}: found too little, expected more: {error.strerror}")
         _end(f"standard output: cannot write: {error.strerror or error}")
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # by rich, which ends with 1
+        if isinstance(end.__context__, BrokenPipeError):  # from rich, which exits with 1
             sys.exit(0)
         raise
-    except MemoryError as error:  # of arrays, whose size NumPy tells
+    except MemoryError as error:  # with the array's size, from NumPy
         _end(f"memory: found too little, expected a smaller problem: {error}".removesuffix(": "))
     except Exception as error:
-        if isinstance(error, UnicodeEncodeError):  # surrogates: Python's stand-ins for bytes of a name
-            found = error.object[max(error.start - 40, 0) : error.end + 40]
-            _end(f"name: found {found!r}, which is no UTF-8, expected a file named in UTF-8")
-        if "RESOURCE_EXHAUSTED" in str(error):  # by XLA
+        if isinstance(error, UnicodeEncodeError):  # surrogates, for undecodable bytes of a file name
+            name = error.object[max(error.start - 40, 0) : error.end + 40]
+            _end(f"name: found {name!r}, which is no UTF-8, expected a file named in UTF-8")
+        if "RESOURCE_EXHAUSTED" in str(error):  # from XLA
             _end(f"memory: found too little, expected a smaller problem: {error}")
-        _end_as_what_is_here(error)
-        _unforeseen(error, words)
+        _end_if_environment(error)
+        _internal_error(error, words)
     sys.exit(code)
 
 
 def _global_first(words: Sequence[str]) -> list[str]:
-    """Put the options of `dse` itself before the command: they may be after it as well."""
+    """Move global options before the command: they are accepted after it too."""
     end = words.index("--") if "--" in words else len(words)
     first = [word for word in words[:end] if word in GLOBAL]
     return first + [word for word in words[:end] if word not in GLOBAL] + list(words[end:])
 
 
 def _assumed() -> list[str]:
-    """Take what commands assumed of the kernels that they read, if they read any."""
-    read = sys.modules.get("dse.cli.inputs.kernels")
-    assumed = list(read.ASSUMED) if read else []
-    if read:
-        read.ASSUMED.clear()
+    """Return and clear the assumptions made about kernels."""
+    module = sys.modules.get("dse.cli.inputs.kernels")
+    assumed = list(module.ASSUMED) if module else []
+    if module:
+        module.ASSUMED.clear()
     return assumed
 
 
-def _end_as_what_is_here(error: Exception) -> None:
-    """End with one line where a setting, or a package that cannot be imported, is what went wrong."""
-    what = f"{type(error).__name__}: {error}"
-    if isinstance(error, AssertionError):  # all that JAX says of a platform without a device
-        what = f"{what}JAX_PLATFORMS finds no device"
-    for name in re.findall(r"\b(?:JAX|NUMBA|XLA)_[A-Z0-9_]+\b", what):
+def _end_if_environment(error: Exception) -> None:
+    """End with one line if an environment variable or a broken package caused the error."""
+    description = f"{type(error).__name__}: {error}"
+    if isinstance(error, AssertionError):  # JAX's only sign of a platform without a device
+        description = f"{description}JAX_PLATFORMS finds no device"
+    for name in re.findall(r"\b(?:JAX|NUMBA|XLA)_[A-Z0-9_]+\b", description):
         if name in os.environ:
-            _end(f"environment: found {name}={os.environ[name]}, expected another value, or none: {what}")
+            setting = f"{name}={os.environ[name]}"
+            _end(f"environment: found {setting}, expected another value, or none: {description}")
     if package := _broken_import(error):
-        found = f"found one that cannot be imported ({what})"
+        found = f"found one that cannot be imported ({description})"
         _end(f"{package}: {found}, expected what pip install --force-reinstall gpu-dse installs")
 
 
 def _broken_import(error: Exception) -> str:
-    """Return the package that was being imported, where the code of another raised it."""
+    """Return the third-party package whose import raised the error, if any."""
     missing = error.name or "" if isinstance(error, ImportError) else ""
     for frame, _ in walk_tb(error.__traceback__):
         module = frame.f_globals.get("__name__", "")
@@ -185,27 +186,27 @@ def _broken_import(error: Exception) -> str:
     return missing.partition(".")[0]
 
 
-def _unforeseen(error: Exception, words: Sequence[str]) -> NoReturn:
+def _internal_error(error: Exception, words: Sequence[str]) -> NoReturn:
     if "--traceback" in words:
         raise error
-    what = one_line(f"{type(error).__name__}: {error}")[:MOST_QUOTED]
+    description = one_line(f"{type(error).__name__}: {error}")[:MOST_QUOTED]
     hint = "a mistake of dse: please report it; dse --traceback COMMAND shows more"
-    print(f"dse: {what} ({hint})", file=sys.stderr)
+    print(f"dse: {description} ({hint})", file=sys.stderr)
     sys.exit(1)
 
 
 def in_options(mistake: str) -> str:
-    """Return the line with the library's name of a field replaced by the option that gives it.
+    """Replace the library's name of a field in a message by the corresponding option.
 
-    The field stands first, `sample: found …`, or last in brackets, `expected … (given.tuned)`.
+    The field is first, `sample: found …`, or last in brackets, `expected … (given.tuned)`.
     """
     return re.sub(
         r"^[\w.]+(?=: )|(?<= \()[\w.]+(?=\)$)", lambda field: OPTIONS.get(field[0], field[0]), mistake
     )
 
 
-def _tell(line: str) -> None:
-    """Write a line to standard error; on a terminal it is broken between words."""
+def _print_error(line: str) -> None:
+    """Write a line to standard error, wrapped between words on a terminal."""
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
         line = textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
@@ -213,24 +214,24 @@ def _tell(line: str) -> None:
 
 
 def _show(message: Warning | str, category: type[Warning], *where: Any) -> None:
-    """Write a warning: one line for what the user gave."""
+    """Print a warning, in one line if it is about the user's input."""
     if issubclass(category, InputWarning):
-        _tell(f"dse: warning: {one_line(str(message))}")
+        _print_error(f"dse: warning: {one_line(str(message))}")
     else:
         print(warnings.formatwarning(message, category, *where[:2]), file=sys.stderr, end="")
 
 
 def _drop_output() -> None:
-    """Write nowhere what is left for standard output, which Python would try once more at the end."""
-    with suppress(OSError, ValueError):  # where it is no file
+    """Discard buffered standard output, which Python would try to flush at exit."""
+    with suppress(OSError, ValueError):  # not a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _end(mistake: str) -> NoReturn:
     if mistake:
         try:
-            _tell(f"dse: {one_line(mistake)}")
-        except OSError:  # nobody can be told
+            _print_error(f"dse: {one_line(mistake)}")
+        except OSError:  # standard error is closed or full
             with suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     sys.exit(2)

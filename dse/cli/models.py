@@ -1,4 +1,4 @@
-"""`dse models`: which models there are, and what each takes into account and leaves out."""
+"""`dse models`: the models, and the aspects that each takes into account."""
 
 from inspect import getdoc
 from typing import TYPE_CHECKING, Annotated
@@ -32,7 +32,7 @@ def models(context: typer.Context, *, output: Output) -> None:
 def show(
     name: Annotated[str, typer.Argument(help="A model that `dse models` lists.")], *, output: Output
 ) -> None:
-    """Tell what a model reads, its equations, what it leaves out, when to use it, and where it comes from."""
+    """Show a model's inputs, equations, limitations, use and source."""
     description, about = _docstring(name), _about(name)
     row = {
         "name": name,
@@ -70,7 +70,7 @@ def show(
 @app.command(epilog="Example: [bold]dse models aspects[/bold]")
 @grouped
 def aspects(*, output: Output) -> None:
-    """Which aspects of performance each model takes into account, as in Table 7 of Lemeire et al."""
+    """Show the aspects of performance that each model takes into account, as in Table 7 of Lemeire et al."""
     from dse.models import MODELS
 
     declared = {name: _about(name).aspects for name in MODELS}

@@ -1,4 +1,4 @@
-"""`dse occupancy-curve`: throughput of one configuration against the warps resident on an SM."""
+"""`dse occupancy-curve`: throughput of one configuration against resident warps."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,11 +35,11 @@ def occupancy_curve(
     ] = None,
     screen: Screen,
 ) -> None:
-    """Throughput against resident warps by each model (all, unless --model is given), for one configuration.
+    """Show throughput against resident warps for one configuration, by all models or those of --model.
 
-    Parameters that are not --set are those of the configuration that the default model puts first. The warps
-    go from one block on an SM to as many blocks as it holds. Throughput is in warps per million cycles of one
-    SM, fill, drain and tail of the whole launch included.
+    Parameters without --set are those of the fastest configuration by the default model. Warps range from one
+    block on an SM to as many as fit. Throughput is in warps per million cycles of one SM, including fill,
+    drain and tail of the whole launch.
     """
     from dse.report.save import CHARTS, save_chart, suffix_of
 
@@ -49,10 +49,10 @@ def occupancy_curve(
     counts, problem = inputs.kernel(kernel, inputs.settings(changed))
     [gpu_file] = inputs.gpus([gpu])
     from dse.data.tables import write_rows
-    from dse.evaluate.curve import curve, fastest, laid_out  # imports jax: seconds
+    from dse.evaluate.curve import curve, fastest, place_launch  # imports jax: seconds
 
     parameters = fastest(counts, gpu_file.gpu, problem)
-    warp, launch = laid_out(counts, gpu_file.gpu, parameters, problem)
+    warp, launch = place_launch(counts, gpu_file.gpu, parameters, problem)
     rows = curve(warp, gpu_file.gpu, launch, models)
     configuration = inputs.in_words(kernel, parameters)
     title = f"{counts.name} on {gpu_file.name}"
@@ -84,7 +84,7 @@ def occupancy_curve(
 
 
 def _enough(rows: Sequence[Mapping[str, Any]], model: str) -> int:
-    """The fewest warps with which a model has 95 % of its highest throughput."""
+    """The fewest warps with 95 % of a model's highest throughput."""
     own = [row for row in rows if row["model"] == model]
     most = max(row["throughput"] for row in own)
     return min(row["warps"] for row in own if row["throughput"] >= 0.95 * most)

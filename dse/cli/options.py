@@ -1,4 +1,4 @@
-"""Options that several commands have, and the ways to print or write rows."""
+"""Options shared by commands, and printing or writing of rows."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -12,19 +12,17 @@ from typer.core import TyperGroup
 
 from dse.errors import DseError
 
-MORE = "More"  # a panel of options that --help-all explains
+MORE = "More"  # panel of options explained by --help-all
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @dataclass(frozen=True)
 class Screen:
-    """The options of rows on the screen: a table, JSON or CSV."""
+    """Options for printing rows: a table, JSON or CSV."""
 
     json: JsonOption = False
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False
-    wide: Annotated[bool, typer.Option("--wide", help="Show all columns, however wide the terminal is.")] = (
-        False
-    )
+    wide: Annotated[bool, typer.Option("--wide", help="Show all columns on any terminal.")] = False
 
     def __post_init__(self) -> None:
         if self.json and self.csv:
@@ -32,17 +30,17 @@ class Screen:
 
     @property
     def table(self) -> bool:
-        """Whether rows are shown as a table, to which more lines may be added."""
+        """Whether rows are shown as a table, so that further lines may be printed."""
         return not (self.json or self.csv)
 
     def present(self, rows: Sequence[Mapping[str, Any]], **settings: Any) -> None:
-        """Print rows; `settings` are those of `dse.report.show.show`."""
+        """Print rows with the `settings` of `dse.report.show.show`."""
         from dse.report.show import show
 
         show(rows, json=self.json, csv=self.csv, wide=self.wide, **settings)
 
     def conclude(self, finding: str, **settings: Any) -> None:
-        """Print the conclusion; `settings` are those of `dse.report.conclusion.conclude`."""
+        """Print the conclusion with the `settings` of `dse.report.conclusion.conclude`."""
         from dse.report.conclusion import conclude
 
         conclude(finding, aside=self.json or self.csv, **settings)
@@ -50,7 +48,7 @@ class Screen:
 
 @dataclass(frozen=True)
 class Output(Screen):
-    """The options of rows that are printed, or written to a file."""
+    """Options for printing rows, or writing them to a file."""
 
     out: Annotated[
         Path | None,
@@ -68,13 +66,13 @@ class Output(Screen):
 
     @property
     def table(self) -> bool:
-        """Whether rows are shown as a table, to which more lines may be added."""
+        """Whether rows are shown as a table, so that further lines may be printed."""
         return self.out is None and super().table
 
     def present(
         self, rows: Sequence[Mapping[str, Any]], *, units: Mapping[str, str] | None = None, **settings: Any
     ) -> None:
-        """Print or write rows; `settings` are those of `dse.report.show.show`."""
+        """Print rows with the `settings` of `dse.report.show.show`, or write them."""
         if self.out is None:
             super().present(rows, units=units, **settings)
         else:
@@ -83,13 +81,13 @@ class Output(Screen):
             write_rows(self.out, rows, units)
 
     def conclude(self, finding: str, **settings: Any) -> None:
-        """Print the conclusion, which names the file that was written."""
+        """Print the conclusion with the file written."""
         super().conclude(finding, wrote=self.out, **settings)
 
 
 @dataclass(frozen=True)
-class SpreadOptions:
-    """The options of work that runs on several processes or machines."""
+class ExecutorOptions:
+    """Options for running on several processes or machines."""
 
     panel: ClassVar = "On several processes or machines"
 
@@ -103,7 +101,7 @@ class SpreadOptions:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take groups of options as dataclasses: each field becomes an option of its own."""
+    """Let a command take groups of options as dataclasses: each field becomes an option."""
     signature = inspect.signature(command, eval_str=True)
     groups, parameters = {}, []
     for parameter in signature.parameters.values():
@@ -144,7 +142,7 @@ def _parameters(group: type) -> list[inspect.Parameter]:
 
 
 def flow(app: typer.Typer) -> None:
-    """Let help break lines where the terminal ends; empty lines part paragraphs."""
+    """Unwrap paragraphs of help texts, so that help wraps them to the terminal."""
     for command in app.registered_commands:
         text = inspect.getdoc(command.callback) if command.callback else None
         if text and not command.help:
@@ -155,6 +153,6 @@ def flow(app: typer.Typer) -> None:
 
 
 class CommandGroup(TyperGroup):
-    """A command with subcommands whose context is what typer says it is: it hands out the base class."""
+    """A command with subcommands whose context is a typer.Context; typer itself creates the base class."""
 
     context_class = typer.Context

@@ -1,4 +1,4 @@
-"""`dse prune`: the configurations worth measuring, with a stated risk."""
+"""`dse prune`: keep the configurations worth measuring, with a stated risk."""
 
 import warnings
 from pathlib import Path
@@ -12,7 +12,7 @@ from dse.errors import DseError, InputWarning, one_of
 
 app = typer.Typer(rich_markup_mode="rich")
 
-SUFFIXES = {  # of files, by format
+SUFFIXES = {  # by format
     "table": (".parquet", ".csv", ".json"),
     "t1": (".json",),
     "kernel-tuner": (".py", ".json"),
@@ -29,17 +29,17 @@ def prune(
     kernel: inputs.SourceArgument,
     gpu: inputs.GpuOption,
     *,
-    risk: Annotated[float, typer.Option(help="That no configuration kept is nearly the fastest.")] = 0.05,
-    within: Annotated[float, typer.Option(help="Nearly: slower than the fastest by this share.")] = 0.05,
+    risk: Annotated[float, typer.Option(help="That no configuration kept is near-optimal.")] = 0.05,
+    within: Annotated[float, typer.Option(help="Near-optimal: slower by at most this share.")] = 0.05,
     measured: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Times of some configurations, to refit by. Ten or more help."),
+        typer.Option(metavar="FILE", help="Times of some configurations, to refit; ten or more help."),
     ] = None,
     choices: inputs.ChoiceOptions,
-    top: Annotated[int, typer.Option(min=0, help="How many to show; 0 shows all.")] = 10,
+    top: Annotated[int, typer.Option(min=0, help="Configurations to show; 0 shows all.")] = 10,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Write those kept."),
+        typer.Option("--out", "-o", metavar="FILE", help="Write the configurations kept."),
     ] = None,
     form: Annotated[
         str,
@@ -50,11 +50,11 @@ def prune(
     ] = "table",
     screen: Screen,
 ) -> None:
-    """Keep the configurations among which, but for the stated risk, one is nearly the fastest.
+    """Keep the configurations worth measuring, with a stated risk of missing a near-optimum.
 
-    Without measurements by the model's times, and how far it was off in spaces that were measured; with some,
-    by how far it is off in this one, and by what they leave possible. Where the model does not explain the
-    measurements more is kept, and the command says so. What the model holds for impossible is left out.
+    Without measurements, by the model's times and its errors in measured spaces; with some, by its errors in
+    this space, and by what could still beat the measurements. If the model does not explain them, more is
+    kept and a note says so. Configurations that the model deems impossible are dropped.
     """
     if form not in SUFFIXES:
         raise DseError(f"--format: found {form!r}, {one_of(form, SUFFIXES)}")
@@ -82,39 +82,36 @@ def prune(
     candidates = with_others(candidates, counts, choices.prior or ())
     recorded = {}
     if table is not None:
-        places, seconds = candidates.places_of(table.parameters), np.where(table.ok, table.time_s, np.inf)
-        recorded = {
-            place: time for place, time in zip(places.tolist(), seconds.tolist(), strict=True) if place >= 0
-        }
+        index, seconds = candidates.places_of(table.parameters), np.where(table.ok, table.time_s, np.inf)
+        recorded = {i: time for i, time in zip(index.tolist(), seconds.tolist(), strict=True) if i >= 0}
         if not recorded:
             raise DseError(
-                f"{measured}: found no configuration of {counts.name}'s space, expected one at least"
+                f"{measured}: found no configuration of {counts.name}'s space, expected at least one"
             )
     kept = keep(candidates, risk, within, recorded)
-    parameters = {name: values[kept.places] for name, values in candidates.parameters.items()}
+    parameters = {name: values[kept.index] for name, values in candidates.parameters.items()}
     title = (
-        f"{counts.name} on {file.name}: {len(kept.places):,} of {len(candidates):,} kept ({kept.share:.1%})"
+        f"{counts.name} on {file.name}: {len(kept.index):,} of {len(candidates):,} kept ({kept.share:.1%})"
     )
     if out is not None:
         export.FORMS[form](parameters, out)
-    first = kept.places[: top or None]
+    first = kept.index[: top or None]
     shown = {name: values[first].tolist() for name, values in candidates.varying.items()}
     ranked = [
         {"rank": i} | dict(zip(shown, values, strict=True))
         for i, values in enumerate(zip(*shown.values(), strict=True), 1)
     ]
-    title += f", the {len(ranked)} most promising" if len(ranked) < len(kept.places) else ""
+    title += f", the {len(ranked)} most promising" if len(ranked) < len(kept.index) else ""
     if out is None or screen.table:
         screen.present(ranked, title=title)
-    many = len(kept.places)
-    finding = f"kept {many:,} of {len(candidates):,}" + (
-        f", of which {len(ranked)} are shown (--top 0 shows all)" if len(ranked) < many else ""
-    )
+    count = len(kept.index)
+    finding = f"kept {count:,} of {len(candidates):,}"
+    finding += f", of which {len(ranked)} are shown (--top 0 shows all)" if len(ranked) < count else ""
     by = f"{len(recorded)} measurements" if recorded else closed.name
-    sure = f"by {by}, with a chance of {1 - risk:.0%}, one of them is within {within:.0%} of the fastest"
+    sure = f"by {by}, with {1 - risk:.0%} probability, one of them is within {within:.0%} of the fastest"
     then = "measure them all, the first ones first" + ("" if out else "; -o FILE writes the list")
     if kept.reason and not screen.table:
-        warnings.warn(kept.reason, InputWarning, stacklevel=2)  # programs read no conclusion
+        warnings.warn(kept.reason, InputWarning, stacklevel=2)  # the conclusion may not be printed
     elif kept.reason:
         finding += f"; {kept.reason}"
     screen.conclude(finding, sure=sure, wrote=out, then=then)

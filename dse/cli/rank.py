@@ -1,4 +1,4 @@
-"""`dse rank`: the launch configurations of one kernel on one GPU, fastest first."""
+"""`dse rank`: rank the launch configurations of one kernel on one GPU."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import Output, SpreadOptions, grouped
+from dse.cli.options import ExecutorOptions, Output, grouped
 from dse.errors import DseError
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ def rank(
     gpu: inputs.GpuOption,
     *,
     model: inputs.ModelsOption = None,
-    top: Annotated[int, typer.Option(min=0, help="How many to show; 0 shows all.")] = 10,
+    top: Annotated[int, typer.Option(min=0, help="Configurations to show; 0 shows all.")] = 10,
     diverse: Annotated[
         bool,
-        typer.Option("--diverse", help="Of equal predictions (within 0.1 %) show one, unlike those above."),
+        typer.Option("--diverse", help="Show one of each group of ties (within 0.1 %), the most different."),
     ] = False,
     changed: inputs.SetOption = None,
     space: inputs.SpaceOption = None,
@@ -44,14 +44,14 @@ def rank(
     compiled: inputs.CompileOption = None,
     measured: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Measured times (CSV, .csv.gz, Parquet) to show beside."),
+        typer.Option(metavar="FILE", help="Measured times (CSV, .csv.gz, Parquet) to add as a column."),
     ] = None,
     refit: Annotated[
         bool,
         typer.Option(
             "--refit",
-            help="Order by times refitted to the measured ones, with 95 % intervals and the chance of each "
-            "to be the fastest, and to be within 5 % of it.",
+            help="Order by times refitted to the measured ones, with 95 % intervals and the probabilities "
+            "of being the fastest, and within 5 % of it.",
         ),
     ] = False,
     cascade: Annotated[
@@ -59,8 +59,8 @@ def rank(
         typer.Option(
             "--cascade",
             metavar="MODEL:KEEP,...",
-            help="Models one after the other, each on what the one before it kept: a count, or a share "
-            "with %: phase:5%,pipeline:200. `source` is the default model on what the source does.",
+            help="Models one after another, each on the candidates that the previous one kept: a count, or a "
+            "share with %: phase:5%,pipeline:200. `source` is the default model on counts from source.",
         ),
     ] = None,
     prior: inputs.PriorOption = None,
@@ -68,18 +68,18 @@ def rank(
         str | None,
         typer.Option(
             metavar="OPERANDS:M,N,K",
-            help="A dense product that the kernel computes, as in fp16:M,N,4096 with sizes of the problem: "
-            "what the vendor's library takes for it is shown, too.",
+            help="The dense product that the kernel computes, as in fp16:M,N,4096 with problem sizes: also "
+            "show the predicted time of the vendor's library.",
         ),
     ] = None,
-    spread: SpreadOptions,
+    execution: ExecutorOptions,
     output: Output,
 ) -> None:
     """Rank the launch configurations of a kernel on a GPU by predicted time.
 
-    By its description, or by what its CUDA source does: with --source, and for a T1.json or a .cu file, of
-    which --tune, --block, --grid and --arg say what is tried. With several models the first one decides the
-    order. Launches that cannot run come last, with the reason.
+    Counts come from its description, or from its source with --source or for a T1.json or .cu file, whose
+    launch is set by --tune, --block, --grid and --arg. With several models the first one decides the order.
+    Launches that cannot run come last, with the reason.
     """
     numbers = inputs.settings(changed)
     counts, problem = inputs.kernel(kernel, numbers, space, launch.given(numbers), source, compiled)
@@ -92,10 +92,10 @@ def rank(
         raise DseError("--prior: expected it without --diverse")
     [gpu_file] = inputs.gpus([gpu])
     from dse import api
-    from dse.core.cluster import used
+    from dse.core.cluster import executing_on
     from dse.report.show import progress
 
-    with used(spread.workers, spread.cluster):
+    with executing_on(execution.workers, execution.cluster):
         ranking = api.rank(
             counts,
             gpu_file,
@@ -112,16 +112,16 @@ def rank(
     rows = ranking.rows(top or None, diverse)
     output.present(rows, title=_title(ranking, len(rows)), units=ranking.units, hidden=ranking.hidden)
     if ranking.levels and output.table:
-        title = "Levels; spearman is with the level before, on what both saw"
+        title = "Levels; spearman is with the previous level, on shared configurations"
         output.present(ranking.levels, title=title)
     if output.table:
         from dse.report.show import bars
 
-        bars(ranking.speed_of_light, title="Share of peak at which each pipe works at rank 1, in that time")
+        bars(ranking.speed_of_light, title="Utilization of each pipe at rank 1, in the predicted time")
     sure = "a prediction" if not refit else f"{rows[0]['chance_fastest']:.0%} sure to be the fastest"
     if ranking.tied > 1 and not (diverse or refit or prior):
         others = "rank 2" if ranking.tied == 2 else f"ranks 2 to {ranking.tied:,}"
-        sure += f", as good as equal to {others} (--diverse shows one of each group)"
+        sure += f", tied with {others} (--diverse shows one of each group)"
     then = "dse tune measures the most promising, dse prune lists them"
     output.conclude(_finding(ranking, rows[0]), sure=sure, then=then)
 
@@ -152,7 +152,7 @@ def _title(ranking: "Ranking", shown: int) -> str:
 
         half, most = np.nanquantile(ranking.left_out_error, (0.5, 0.9))
         title += (
-            f"; {ranking.compiled:,} compiled, the others estimated (each of these from the rest: "
+            f"; {ranking.compiled:,} compiled, the others estimated (leave-one-out: "
             f"median error {half:.1%}, 9 in 10 within {most:.1%})"
         )
     return title

@@ -1,4 +1,4 @@
-"""`dse report`: one page of what other commands found, to look at, choose from and send."""
+"""`dse report`: one page with the results of other commands."""
 
 from dataclasses import replace
 from numbers import Real
@@ -26,35 +26,35 @@ def report(
         list[Path],
         typer.Argument(
             metavar="RESULT...",
-            help="Files of rank, sweep, compare, tune, search or prune: .parquet, .csv, .json, .jsonl.",
+            help="Output of rank, sweep, compare, tune, search or prune: .parquet, .csv, .json, .jsonl.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The .html file to write.")] = Path(
         "report.html"
     ),
     kernel: Annotated[
-        str | None, typer.Option("--kernel", help="The kernel, or its file, where results do not name it.")
+        str | None, typer.Option("--kernel", help="The kernel, or its file, if results do not name it.")
     ] = None,
     gpu: Annotated[
-        str | None, typer.Option("--gpu", "-g", help="The GPU, where results do not name it.")
+        str | None, typer.Option("--gpu", "-g", help="The GPU, if results do not name it.")
     ] = None,
 ) -> None:
-    """Draw results as one page that needs no network: a table, and charts that choose and filter together.
+    """Draw results as one offline page: a table, and linked charts.
 
-    Times, intervals, bottlenecks, occupancy, a roofline, heat maps over any two parameters, how much each
-    parameter matters, the Pareto front, where models disagree, and predicted against measured times.
+    Times, intervals, bottlenecks, occupancy, a roofline, heat maps over any two parameters, importance of
+    parameters, the Pareto front, disagreement of models, and predicted against measured times.
     """
     from dse.core.files import replacing
     from dse.report.save import suffix_of
 
     suffix_of(out, (".html",))
-    card = inputs.gpus([gpu])[0].name if gpu else None
+    gpu_name = inputs.gpus([gpu])[0].name if gpu else None
     from dse.data.results.read import read
     from dse.data.results.space import codes
     from dse.evaluate.importance import importance
     from dse.report.page import page
 
-    results = read(result, MODELS, kernel, card)
+    results = read(result, MODELS, kernel, gpu_name)
     sizes = {space.kernel: _sizes(kernel or space.kernel) for space in results.spaces}
     spaces = [part for space in results.spaces for part in space.by_size(sizes[space.kernel])]
     results = replace(results, spaces=tuple(spaces))
@@ -68,8 +68,8 @@ def report(
         for space in results.spaces
     ]
     text = page(results, shares, [_roofline(space, kernel) for space in results.spaces], DEFAULT)
-    with replacing(out) as half:
-        half.write_text(text, encoding="utf-8")
+    with replacing(out) as temporary:
+        temporary.write_text(text, encoding="utf-8")
     count = sum(space.count for space in results.spaces)
     from dse.report.conclusion import conclude
 
@@ -82,7 +82,7 @@ def report(
 
 
 def _sizes(kernel: str) -> list[str]:
-    """The names of the sizes of a kernel's problem; none where the kernel is not known."""
+    """The names of a kernel's problem sizes; none for an unknown kernel."""
     from dse.source.readers.kernel import kernel as described
 
     try:
@@ -92,7 +92,7 @@ def _sizes(kernel: str) -> list[str]:
 
 
 def _roofline(space: "ResultSpace", kernel: str | None) -> "Roofline":
-    """Compute where a space's configurations are, from the kernel's description, if it is the same one."""
+    """Place a space's configurations on the roofline, by the kernel's description if it matches."""
     import numpy as np
 
     from dse.evaluate import intensity
@@ -126,15 +126,14 @@ def _roofline(space: "ResultSpace", kernel: str | None) -> "Roofline":
             return Roofline(reason=f"the parameter {words[0]} is no number")
         if varying := [name for name, _ in counts.problem if name in space.parameters]:
             return Roofline(reason=f"the size {varying[0]} varies among the configurations")
-        launched = intensity.launch_totals(
-            counts, gpu, {k: v for k, v in parameters.items() if v is not None}, sizes
-        )
+        known = {name: values for name, values in parameters.items() if values is not None}
+        totals = intensity.launch_totals(counts, gpu, known, sizes)
     except DseError as error:
         return Roofline(reason=f"instructions and DRAM traffic are not known ({error})")
     for name in ("threads", "blocks"):
-        if name in facts and not (facts[name] == getattr(launched, name)).all():
+        if name in facts and not (facts[name] == getattr(totals, name)).all():
             return Roofline(reason=f"the described kernel has other {name}: other problem sizes, perhaps")
     note = "Both counted from the kernel's description"
     stated = ", ".join(f"{name} {value:,}" for name, value in ({**dict(counts.problem), **sizes}).items())
-    columns = {"thread_instructions": launched.instructions, "dram_bytes": launched.dram_bytes}
+    columns = {"thread_instructions": totals.instructions, "dram_bytes": totals.dram_bytes}
     return Roofline(roofs, columns, f"{note}{f' ({stated})' if stated else ''}.")

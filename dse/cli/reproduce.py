@@ -1,4 +1,4 @@
-"""`dse reproduce`: the papers' tables and worked examples beside ours."""
+"""`dse reproduce`: the papers' tables and worked examples, compared with our values."""
 
 import sys
 from typing import Annotated
@@ -9,7 +9,7 @@ from dse.cli.options import Output, grouped
 
 app = typer.Typer(rich_markup_mode="rich")
 
-SHORT = ("paper", "table", "what", "printed", "ours", "why")  # of a row that differs
+SHORT = ("paper", "table", "what", "printed", "ours", "why")  # columns of differing rows
 
 
 @app.command(
@@ -20,21 +20,21 @@ def reproduce(
     *,
     paper: Annotated[
         list[str] | None,
-        typer.Argument(help="hong-kim, baghsorkhi, kothapalli, teg or lemeire; all where none is named."),
+        typer.Argument(help="hong-kim, baghsorkhi, kothapalli, teg or lemeire; default: all."),
     ] = None,
     differing: Annotated[
-        bool, typer.Option("--differing", help="Only where ours is not the paper's.")
+        bool, typer.Option("--differing", help="Only numbers that differ from the paper's.")
     ] = False,
     only_sums: Annotated[
-        bool, typer.Option("--sums", help="Only how many numbers of each kind agree.")
+        bool, typer.Option("--sums", help="Only the count of agreeing numbers of each kind.")
     ] = False,
     output: Output,
 ) -> None:
-    """Compute the papers' tables and examples again and tell where, and why, the numbers differ.
+    """Recompute the papers' tables and examples, and show where and why numbers differ.
 
-    Ours agrees where, rounded as the paper rounds, it is what the paper prints. The sums at the end count
-    apart what a model computes and what is only looked up, declared or averaged. Exit code 1 where a number
-    differs and no reason of its own says why.
+    A number agrees if it equals the paper's after rounding as the paper does. The sums at the end separate
+    numbers computed by a model from those only looked up, declared or averaged. Exit code 1 if a number
+    differs without a stated reason.
     """
     from dse.reproduce.compare import PAPERS, compare, problems
     from dse.reproduce.papers import cells, sums
@@ -46,11 +46,11 @@ def reproduce(
     else:
         rows = [
             {"paper": name} | cells(row)
-            for name, some in papers.items()
-            for row in some
+            for name, paper_rows in papers.items()
+            for row in paper_rows
             if not (differing and row.agrees)
         ]
-        if differing:  # why is what one asks
+        if differing:
             rows = [{name: row[name] for name in SHORT} for row in rows]
         output.present(rows, title="Reproduction", section="paper")
         if output.table:

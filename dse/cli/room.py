@@ -1,4 +1,4 @@
-"""Limits of memory under which JAX aborts: checked before it starts."""
+"""Check memory limits under which JAX would abort, before it starts."""
 
 import sys
 
@@ -8,7 +8,7 @@ LEAST_BYTES = {"RLIMIT_AS": (2.0e9, "ulimit -v"), "RLIMIT_DATA": (1.0e9, "ulimit
 
 
 def check() -> None:
-    """Check the limits of this process. **Raises:** DseError, one line, for one that ends it."""
+    """Check this process's limits. **Raises:** DseError for one that is too low."""
     if sys.platform != "linux":
         return
     import resource

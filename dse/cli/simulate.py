@@ -1,4 +1,4 @@
-"""`dse simulate`: one configuration, a graph or a trace, instruction by instruction, and what binds it."""
+"""`dse simulate`: simulate a configuration, a graph or a trace instruction by instruction."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from dse.cli import inputs
 from dse.cli.options import JsonOption
 from dse.errors import DseError
 
-SHARES = {  # of the makespan, and their titles
+SHARES = {  # of the makespan, with titles
     "subsystem": "subsystem",
     "entries": "entries",
     "busy": "busy",
@@ -17,7 +17,7 @@ SHARES = {  # of the makespan, and their titles
     "latency": "bound by latency",
     "same warp": "of that, same warp",
 }
-LEAST = 0.0005  # of a share that is mentioned
+LEAST = 0.0005  # least share that is mentioned
 app = typer.Typer(rich_markup_mode="rich")
 
 
@@ -32,7 +32,7 @@ def simulate(
         typer.Argument(
             metavar="KERNEL|GRAPH.toml|TRACE.sass",
             help="A kernel of `dse kernels`, a kernel.toml, or a file with an instruction dependence graph, "
-            "or a .sass or .txt file with an instruction trace.",
+            "or (.sass, .txt) an instruction trace.",
         ),
     ],
     gpu: Annotated[
@@ -43,58 +43,57 @@ def simulate(
     ] = None,
     changed: inputs.SetOption = None,
     warps: Annotated[
-        int | None, typer.Option(min=1, metavar="W", help="Warps resident on the SM; of a graph: in a group.")
+        int | None,
+        typer.Option(min=1, metavar="W", help="Warps resident on the SM; for a graph: in a group."),
     ] = None,
     scheduler: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Which ready warp goes first: rr (default), gto or oldest."),
+        typer.Option(metavar="NAME", help="Warp scheduler: rr (default), gto or oldest."),
     ] = None,
     order: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="A warp's instructions in program order (default) or dataflow order."
-        ),
+        typer.Option(metavar="NAME", help="Order of a warp's instructions: program (default) or dataflow."),
     ] = None,
     groups: Annotated[
         int | None,
         typer.Option(
             min=1,
             metavar="N",
-            help="Blocks to simulate in all; of a kernel by default as many as one SM runs, "
-            "up to 131,072 instructions.",
+            help="Blocks to simulate in total; default for a kernel: those of one SM, up to 131,072 "
+            "instructions.",
         ),
     ] = None,
     profile: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write every entry: .json for Perfetto; .svg, .png, .html drawn."),
+        typer.Option(metavar="FILE", help="Write the timeline: .json for Perfetto; .svg, .png, .html."),
     ] = None,
     window: Annotated[
         tuple[float, float] | None,
-        typer.Option(metavar="FROM TO", help="Cycles that the drawing of --profile shows."),
+        typer.Option(metavar="FROM TO", help="Cycles drawn by --profile."),
     ] = None,
     what_if: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
             help="Simulate this change too: sfu.lambda=1, dram.Lambda=0.5x, issue_limit=4, conflicts=off, "
-            "barriers=off, uncoalesced=off, dram=off, blocks=2, scheduler=gto, order=dataflow; of a trace "
+            "barriers=off, uncoalesced=off, dram=off, blocks=2, scheduler=gto, order=dataflow; for a trace "
             "also issue, same_warp, held, dependence, divergence, in_flight, channels=off; repeatable.",
         ),
     ] = None,
     teg: Annotated[
         bool,
         typer.Option(
-            help="Simulate a kernel as TEG does, on a GT200: its trace, or one made from its description. "
-            "A trace always is."
+            help="Simulate a kernel as TEG does, on a GT200, from its trace or description. Always on for "
+            "traces."
         ),
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Simulate one configuration on one SM: cycles, IPC, how busy each pipe is, and what binds.
+    """Simulate one configuration on one SM: cycles, IPC, utilization of pipes, bottleneck.
 
-    Parameters of a kernel that are not --set are those of the configuration that the default model puts
-    first. What binds is read off the critical path: time in which something waited for a pipe to accept it
-    (throughput) or for a result (latency); all shares add up to the makespan.
+    Parameters without --set are those of the fastest configuration by the default model. The bottleneck is
+    read off the critical path: waits for a pipe to accept an instruction (throughput) or for a result
+    (latency); all shares add up to the makespan.
     """
     if profile is not None:
         from dse.report.save import CHARTS, suffix_of
@@ -112,16 +111,14 @@ def simulate(
     with progress("Simulating"):
         if kind == "kernel":
             files = "trace" if teg else "graph" if gpu is None else None
-            if numbers and files and (path := simulated.beside(api.kernel(kernel), files)):
+            if numbers and files and (path := simulated.companion(api.kernel(kernel), files)):
                 raise DseError(f"{path}: found --set with a {files}, expected none")
             counts, problem = inputs.kernel(kernel, numbers)
             parameters = fastest(counts, api.gpu(gpu).gpu, problem) if gpu is not None and not teg else None
-            counts = (
-                counts if parameters is None else api.kernel(kernel)
-            )  # whose parameters all have a choice
-            result = api.simulate(
-                counts, gpu, parameters, problem, **settings, what_if=what_if or (), teg=teg
-            )
+            if parameters is not None:
+                counts = api.kernel(kernel)  # its whole space, for the title
+            changes = what_if or ()
+            result = api.simulate(counts, gpu, parameters, problem, **settings, what_if=changes, teg=teg)
         elif numbers:
             raise DseError(f"{kernel}: found --set with a {kind}, expected none")
         else:
@@ -149,15 +146,11 @@ def simulate(
         return
     print_words(result.title)
     percent = tuple(SHARES)[2:]
-    show(
-        [
-            {
-                title: f"{row[name] or 0:.1%}" if name in percent else row[name]
-                for name, title in SHARES.items()
-            }
-            for row in result.rows()
-        ]
-    )
+    rows = result.rows()
+    show([
+        {title: f"{row[name] or 0:.1%}" if name in percent else row[name] for name, title in SHARES.items()}
+        for row in rows
+    ])  # fmt: skip
     if gains:
         shown = [row | {"gain": f"{row['gain']:.3f}x" if row["makespan"] else "-"} for row in gains]
         show(shown, title="What if")

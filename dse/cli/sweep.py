@@ -1,4 +1,4 @@
-"""`dse sweep`: kernels × problem sizes × GPUs × models, reduced to what is asked for, or all in one file."""
+"""`dse sweep`: predict kernels × problem sizes × GPUs × models, reduced, or all rows in one file."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import Screen, SpreadOptions, grouped
+from dse.cli.options import ExecutorOptions, Screen, grouped
 from dse.errors import DseError
 from dse.models import CLOSED_FORMS, DEFAULT
 
@@ -21,7 +21,7 @@ app = typer.Typer(rich_markup_mode="rich")
 EXAMPLE = (
     "Example: [bold]dse sweep gemm --gpu a100 --gpu rtx-3090 --set m=1024,2048 --top 5 --per gpu,size[/bold]"
 )
-PER = "Groups that have a result of their own: some of kernel, size, gpu, model; models always have."
+PER = "Axes with separate results: some of kernel, size, gpu, model; always model."
 
 
 @app.command(epilog=EXAMPLE)
@@ -48,19 +48,17 @@ def sweep(
             metavar="NAMES", help="The Pareto front in some of time_s, registers, shared_bytes, threads."
         ),
     ] = None,
-    histogram: Annotated[bool, typer.Option("--histogram", help="How many take how long.")] = False,
+    histogram: Annotated[bool, typer.Option("--histogram", help="A histogram of times.")] = False,
     counts: Annotated[
-        bool, typer.Option("--counts", help="How many are valid, can run, and are limited by what.")
+        bool, typer.Option("--counts", help="Numbers of valid configurations, by limiter.")
     ] = False,
     per: Annotated[str | None, typer.Option("--per", metavar="NAMES", help=PER)] = None,
     where: Annotated[
         str | None,
-        typer.Option(
-            metavar="EXPRESSION", help="Only rows for which it holds: 'time_s < 1e-3 and possible'."
-        ),
+        typer.Option(metavar="EXPRESSION", help="Keep only matching rows: 'time_s < 1e-3 and possible'."),
     ] = None,
     columns: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="The columns to write, where all rows are.")
+        str | None, typer.Option(metavar="NAMES", help="The columns to write, of all rows.")
     ] = None,
     out: Annotated[
         Path | None,
@@ -68,34 +66,33 @@ def sweep(
             "--out",
             "-o",
             metavar="FILE",
-            help="The .parquet file that all rows go into; of what is asked for also .csv or .json.",
+            help="The file to write: .parquet for all rows; reduced results also .csv or .json.",
         ),
     ] = None,
-    spread: SpreadOptions,
+    execution: ExecutorOptions,
     simulator: inputs.SimulatorOptions,
     screen: Screen,
 ) -> None:
-    """Predict every configuration of every kernel at every size on every GPU by every model.
+    """Predict all configurations of kernels at all sizes on all GPUs with all models.
 
-    With --top, --pareto, --histogram or --counts only these are kept, whatever the number of configurations;
-    else all rows are written to the file of --out. A sweep with a file that is interrupted continues where it
-    stopped when it is started again.
+    --top, --pareto, --histogram and --counts reduce the predictions while they are computed; else all rows
+    are written to --out. An interrupted sweep with --out resumes when it is started again.
 
-    Models are all closed forms where rows are written, and else phase, unless --model is given. --set
-    applies to the kernels that have such a parameter or size.
+    Default models are all closed forms if all rows are written, else phase. --set applies to the kernels with
+    such a parameter or size.
     """
-    asked = {"--top": top, "--pareto": pareto, "--histogram": histogram, "--counts": counts}
-    named = [name for name, value in asked.items() if value]
-    if len(named) > 1:
-        raise DseError(f"{named[1]}: found together with {named[0]}, expected one of them")
-    if not named and out is None:
-        raise DseError(f"--out: found none, expected a file for all rows, or one of {', '.join(asked)}")
+    reductions = {"--top": top, "--pareto": pareto, "--histogram": histogram, "--counts": counts}
+    stated = [name for name, value in reductions.items() if value]
+    if len(stated) > 1:
+        raise DseError(f"{stated[1]}: found together with {stated[0]}, expected one of them")
+    if not stated and out is None:
+        raise DseError(f"--out: found none, expected a file for all rows, or one of {', '.join(reductions)}")
     for name, value in (("--per", per), ("--json", screen.json), ("--csv", screen.csv)):
-        if value and not named:
-            raise DseError(f"{name}: found without {', '.join(asked)}, expected one of them")
-    if columns and named:
-        raise DseError(f"--columns: found together with {named[0]}, expected it where all rows are written")
-    models = inputs.models(model, (DEFAULT,) if named else CLOSED_FORMS, simulator)
+        if value and not stated:
+            raise DseError(f"{name}: found without {', '.join(reductions)}, expected one of them")
+    if columns and stated:
+        raise DseError(f"--columns: found together with {stated[0]}, expected it where all rows are written")
+    models = inputs.models(model, (DEFAULT,) if stated else CLOSED_FORMS, simulator)
     from dse.data.tables import write_rows
     from dse.explore.sweep.product import SweepProduct
     from dse.explore.sweep.run import clear, parts_of
@@ -105,22 +102,22 @@ def sweep(
 
     names = ", ".join(model.name for model in models)
     product = SweepProduct.of(_kernels(kernel, inputs.lists(changed)), inputs.gpus(gpu), models)
-    swept = Sweep(product, None, spread.workers, spread.cluster, progress)
+    swept = Sweep(product, None, execution.workers, execution.cluster, progress)
     if where is not None:
         swept = swept.filtered(where)
-    if not named:
+    if not stated:
         assert out is not None
         count = swept.to_parquet(out, _words(columns))
         screen.conclude(f"{count:,} rows of predictions by {names}", wrote=out, then=f"dse report {out}")
         return
-    rows = _reduced(swept, named[0], asked[named[0]], _words(per), out)
-    same = [name for name in ("kernel", "gpu", "model") if len({row.get(name) for row in rows}) == 1]
-    title = ", ".join(str(rows[0][name]) for name in same if rows[0].get(name)) or None
+    rows = _reduced(swept, stated[0], reductions[stated[0]], _words(per), out)
+    constant = [name for name in ("kernel", "gpu", "model") if len({row.get(name) for row in rows}) == 1]
+    title = ", ".join(str(rows[0][name]) for name in constant if rows[0].get(name)) or None
     if out is None:
-        screen.present(rows, title=title, hidden=same)
+        screen.present(rows, title=title, hidden=constant)
     else:
         write_rows(out, rows)
-        clear(parts_of(out))  # not before the file is there
+        clear(parts_of(out))  # after the file was written
     timed = [row for row in rows if row.get("time_s") is not None]
     best = min(timed, key=lambda row: row["time_s"], default=None)
     finding = f"{len(rows):,} rows by {names}"
@@ -132,9 +129,9 @@ def sweep(
 
 
 def _reduced(
-    swept: "Sweep", what: str, value: Any, per: list[str] | None, out: Path | None
+    swept: "Sweep", reduction: str, value: Any, per: list[str] | None, out: Path | None
 ) -> list[dict[str, Any]]:
-    """Reduce a sweep; what is unfinished is kept beside the file that is to be written."""
+    """Reduce a sweep, with checkpoints beside the file `out`."""
     from dse.data.tables import check_suffix
     from dse.explore.sweep.run import parts_of
 
@@ -142,11 +139,11 @@ def _reduced(
     if out is not None:
         check_suffix(out)
         folder = parts_of(out)
-    if what == "--top":
+    if reduction == "--top":
         return swept.top(value, per, folder)
-    if what == "--pareto":
+    if reduction == "--pareto":
         return swept.pareto(*(_words(value) or ()), per=per, checkpoint=folder)
-    if what == "--histogram":
+    if reduction == "--histogram":
         return swept.histogram(per, folder)
     return swept.counts(per, folder)
 
@@ -158,18 +155,17 @@ def _words(text: str | None) -> list[str] | None:
 def _kernels(
     names: Sequence[str], changed: dict[str, tuple["Number", ...]]
 ) -> list[tuple["Counts", dict[str, Any]]]:
-    """Read kernels, each with the values of its sizes. **Raises:** DseError for a name that none has."""
+    """Read kernels with the values of their sizes. **Raises:** DseError for a name unknown to all."""
     from dse.source import readers
 
     kernels, unused = [], set(changed)
     for name in dict.fromkeys(names):
         loaded, sizes = inputs.description(name, {})
-        mine = {key: values for key, values in changed.items() if key in {*loaded.space.names, *sizes}}
-        unused -= mine.keys()
-        fixed = {key: values for key, values in mine.items() if key not in sizes}
+        unused -= {*loaded.space.names, *sizes}
+        fixed = {key: values for key, values in changed.items() if key in loaded.space.names}
         if fixed:
             loaded = replace(loaded, space=inputs.with_fixed(loaded, fixed))
-        kernels.append((readers.counts_of(loaded), sizes | {key: mine[key] for key in mine if key in sizes}))
+        kernels.append((readers.counts_of(loaded), {key: changed.get(key, sizes[key]) for key in sizes}))
     if unused:
         raise DseError(f"--set: found {min(unused)!r}, expected a parameter or size of {', '.join(names)}")
     return kernels

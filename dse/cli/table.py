@@ -1,4 +1,4 @@
-"""`dse table`: the best configurations for each problem size, as files for the programs of FORMATS."""
+"""`dse table`: find the best configurations for each problem size, as files for other programs (FORMATS)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode="rich")
 
-TOKENS = "1,2,4,8,16,24,32,48,64,96,128,256,512,1024,1536,2048,3072,4096"  # as vLLM tunes
-MATRIX = (*EXPERTS, "mm")  # of which there are closed forms
+TOKENS = "1,2,4,8,16,24,32,48,64,96,128,256,512,1024,1536,2048,3072,4096"  # as tuned by vLLM
+MATRIX = (*EXPERTS, "mm")  # with closed forms
 READ_BY = ", ".join(FORMATS)
 BY_TIMES = "By measured times"  # a panel of --help-all
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-RUNS = 20  # of a command, for each batch size
+RUNS = 20  # of a command, per batch size
 
 
 @app.command(
@@ -40,8 +40,8 @@ def table(
         typer.Argument(
             metavar="KERNEL",
             help="moe or fused_moe: a layer of experts; w8a8: a block-scaled product; mm: a dense one; "
-            "product, or a format of such: products of matrices in the --shapes of a file; or any kernel of "
-            "`dse kernels` or a file, as `dse rank` takes it.",
+            "product, or a format of such: matrix products in the file of --shapes; or any kernel of "
+            "`dse kernels` or a file, as for `dse rank`.",
         ),
     ],
     gpu: inputs.GpuOption,
@@ -51,7 +51,7 @@ def table(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="moe: E, N (of one projection), K (hidden), topk; w8a8 and mm: N, K; else a size or a "
+            help="moe: E, N (of one projection), K (hidden), topk; w8a8 and mm: N, K; else a size or "
             "parameter.",
         ),
     ] = None,
@@ -60,42 +60,42 @@ def table(
         typer.Option(
             "--for",
             metavar="NAME=NUMBERS",
-            help="The rows: batch sizes M=1,2,4 of moe, w8a8 and mm, else problem sizes; repeatable.",
+            help="Rows: batch sizes M=1,2,4 of moe, w8a8 and mm, else problem sizes; repeatable.",
         ),
     ] = None,
     dtype: Annotated[
-        str, typer.Option(help="bf16, fp16, fp8_w8a8, int8_w8a8 or int8_w8a16; of mm, tf32 or fp32, too.")
+        str, typer.Option(help="bf16, fp16, fp8_w8a8, int8_w8a8 or int8_w8a16; for mm also tf32 or fp32.")
     ] = "bf16",
     block: Annotated[
         str | None,
-        typer.Option(metavar="COLUMNSxDEPTH", help="Of a scale, as 128x128, if blocks have scales."),
+        typer.Option(metavar="COLUMNSxDEPTH", help="Block of a scale, as 128x128."),
     ] = None,
     style: Annotated[
         str | None,
-        typer.Option("--format", help=f"Write the file that it reads: {READ_BY}."),
+        typer.Option("--format", help=f"Write the file read by: {READ_BY}."),
     ] = None,
     shapes: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Products: columns M, N, K, ...; or the log of torch.compile."),
     ] = None,
     first: Annotated[
-        int | None, typer.Option(min=1, help="Of --shapes: configurations of each product, best first.")
+        int | None, typer.Option(min=1, help="With --shapes: configurations of each product, best first.")
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", metavar="MODEL", help="Of kernels other than moe, w8a8 and mm."),
+        typer.Option("--model", "-m", metavar="MODEL", help="For kernels other than moe, w8a8 and mm."),
     ] = None,
     source: inputs.SourceOption = False,
     device: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="As torch.cuda.get_device_name() says, if it is another."),
+        typer.Option(metavar="NAME", help="torch.cuda.get_device_name(), if different."),
     ] = None,
     measured: Annotated[
         Path | None,
         typer.Option(
             rich_help_panel=BY_TIMES,
             metavar="FILE",
-            help="CSV or Parquet: M, parameters, seconds; corrects what is chosen.",
+            help="CSV or Parquet: M, parameters, seconds; corrects the choice.",
         ),
     ] = None,
     command: Annotated[
@@ -103,42 +103,38 @@ def table(
         typer.Option(
             rich_help_panel=BY_TIMES,
             metavar="TEXT",
-            help="Measures: {NAME} becomes a value, its last number is the time.",
+            help="Command to measure: {NAME} is a value; prints the time last.",
         ),
     ] = None,
     budget: Annotated[
         int | None,
-        typer.Option(
-            rich_help_panel=BY_TIMES, min=1, help="Of --command: runs for each batch size; 20 without it."
-        ),
+        typer.Option(rich_help_panel=BY_TIMES, min=1, help="Runs of --command per batch size; default: 20."),
     ] = None,
     unit: Annotated[
-        str, typer.Option(rich_help_panel=BY_TIMES, help="Of what the command prints: s, ms, us or ns.")
+        str, typer.Option(rich_help_panel=BY_TIMES, help="Unit of the printed time: s, ms, us or ns.")
     ] = "ms",
     journal: Annotated[
         Path | None,
         typer.Option(
             rich_help_panel=BY_TIMES,
             metavar="FILE.jsonl",
-            help="Of --command: keeps each run at once; run again to go on.",
+            help="Records each run of --command at once; run again to resume.",
         ),
     ] = None,
     screen: Screen,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", metavar="PATH", help="A file by its suffix, or a folder; else it is printed."
-        ),
+        typer.Option("--out", "-o", metavar="PATH", help="A file, or a folder; default: print."),
     ] = None,
 ) -> None:
-    """Say the best configuration of a kernel for each problem size, without a GPU.
+    """Find the best configuration of a kernel for each problem size, without a GPU.
 
-    Of Triton's matrix kernels moe and w8a8 with --format it is the file that vLLM (VLLM_TUNED_CONFIG_FOLDER)
-    or SGLang (SGLANG_MOE_CONFIG_DIR) looks for before it falls back to a default configuration; without, a
-    table with predicted times. Of products in the --shapes of a file it is that of a compiler's autotuner. Of
-    any kernel it may be json, csv, or Python source for triton.
+    For Triton's matrix kernels moe and w8a8, --format writes the file that vLLM (VLLM_TUNED_CONFIG_FOLDER) or
+    SGLang (SGLANG_MOE_CONFIG_DIR) looks for before using a default configuration; without it, predicted times
+    are printed. For products in --shapes, it writes the file of a compiler's autotuner. For any kernel, it
+    writes json, csv, or Python source for triton.
 
-    With --measured or --command, measured times correct the choice, for batch sizes without any too.
+    With --measured or --command, measured times correct the choice, also for batch sizes without any.
     """
     if unit not in UNITS:
         raise DseError(f"--unit: found {unit!r}, {one_of(unit, UNITS)}")
@@ -243,7 +239,7 @@ def _of_any(
 
 
 def _give(table: BestConfigurations, target: Format | None, out: Path | None, screen: Screen) -> None:
-    """Print rows as a table, or print or write them in a format for programs."""
+    """Print rows as a table, or print or write them in the target format."""
     sure = "by measured times" if any("by" in row for row in table.rows) else "predicted"
     finding = f"best of {table.title} for {len(table.problems):,} problem{'s' * (len(table.problems) > 1)}"
     if target is None:
@@ -267,7 +263,7 @@ def _give(table: BestConfigurations, target: Format | None, out: Path | None, sc
 
 
 def _write(content: str, out: Path, name: str) -> Path:
-    """Write `out`, if it has the file's suffix, or a file into that folder, and return its path."""
+    """Write `out` if it has the format's suffix, else a file in the folder `out`; return the path."""
     path = out if out.suffix == Path(name).suffix and not out.is_dir() else out / name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

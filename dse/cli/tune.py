@@ -1,4 +1,4 @@
-"""`dse tune`: the fastest configuration with few measurements."""
+"""`dse tune`: find the fastest configuration with few measurements."""
 
 import math
 from pathlib import Path
@@ -33,38 +33,37 @@ def tune(
     ] = None,
     command: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Measures: {NAME} becomes a value, its last number is the time."),
+        typer.Option(metavar="TEXT", help="Command to measure: {NAME} is a value; prints the time last."),
     ] = None,
-    unit: Annotated[str, typer.Option(help="Unit of what the command prints: s, ms, us or ns.")] = "ms",
+    unit: Annotated[str, typer.Option(help="Unit of the printed time: s, ms, us or ns.")] = "ms",
     limit: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="A command that has not ended by then failed.")
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Timeout of a command, which counts as failed.")
     ] = 3600.0,
     budget_seconds: Annotated[
         float,
-        typer.Option(min=0.0, metavar="S", help="End once measuring, compiling included, took this long."),
+        typer.Option(min=0.0, metavar="S", help="Time limit of all measurements, including compilation."),
     ] = math.inf,
-    batch: Annotated[int, typer.Option(min=1, help="Configurations chosen at a time, far apart.")] = 1,
-    parallel: Annotated[int, typer.Option(min=1, max=64, help="Commands that run at a time.")] = 1,
+    batch: Annotated[int, typer.Option(min=1, help="Diverse configurations chosen at a time.")] = 1,
+    parallel: Annotated[int, typer.Option(min=1, max=64, help="Concurrent commands.")] = 1,
     repeats: Annotated[
-        int, typer.Option(min=1, help="Measure what comes near the fastest this often; the median counts.")
+        int, typer.Option(min=1, help="Measurements of near-optimal configurations; the median counts.")
     ] = 1,
     pays: Annotated[
-        float, typer.Option(min=0.0, help="End once nothing is expected to gain this share of the time.")
+        float, typer.Option(min=0.0, help="Stop if no expected improvement exceeds this share of the time.")
     ] = 0.0,
     journal: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.jsonl", help="Keeps each measurement at once; run again to go on."),
+        typer.Option(metavar="FILE.jsonl", help="Records each measurement at once; run again to resume."),
     ] = None,
     choices: inputs.ChoiceOptions,
-    seed: Annotated[int, typer.Option(min=0, max=inputs.MOST_SEED, help="Of what is left to chance.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=inputs.MOST_SEED, help="Random seed.")] = 0,
     output: Output,
 ) -> None:
     """Find the fastest configuration with few measurements.
 
-    The model ranks the configurations before the first measurement, together with times on other GPUs where
-    --prior has some. Each measurement refits the GPU's parameters and what the model misses, and tells how
-    far the model is to be believed; the next configuration is the one that is expected to gain most. Failures
-    count as measurements.
+    The model ranks the configurations before the first measurement, together with times on other GPUs from
+    --prior. Each measurement refits the GPU's parameters, the model's errors and its weight; the next
+    configuration has the largest expected improvement. Failures count as measurements.
     """
     measurer = replay if command is None else command
     if measurer is None or (replay is not None and command is not None):
@@ -97,20 +96,19 @@ def tune(
         measure = loop.replayed(candidates, table.time_s)
     with progress(f"Tuning {counts.name}", budget) as advance:
         ends = {"pays": pays, "limit_s": budget_seconds}
-        tuner, ways = Tuner(candidates, seed), {"parallel": parallel, "repeats": repeats}
-        run = loop.run(tuner, measure, budget, batch, journal, advance=advance, **ends, **ways)
+        tuner, modes = Tuner(candidates, seed), {"parallel": parallel, "repeats": repeats}
+        run = loop.run(tuner, measure, budget, batch, journal, advance=advance, **ends, **modes)
     title = f"{counts.name} on {file.name}: {len(run.measured)} of {len(candidates):,} measured; {run.ended}"
-    same = {"kernel": counts.name, "gpu": file.name, **problem}
-    rows = [same | row for row in run.rows()]
-    output.present(rows, title=title, hidden=(*same, *run.hidden))
+    labels = {"kernel": counts.name, "gpu": file.name, **problem}
+    rows = [labels | row for row in run.rows()]
+    output.present(rows, title=title, hidden=(*labels, *run.hidden))
     from dse.report.conclusion import configuration, quantity
 
     ran = [row for row in rows if row["measured_s"] is not None]
-    count = f"{len(rows)} of {budget} measurements" + (
-        f", {len(rows) - len(ran)} failed" if len(ran) < len(rows) else ""
-    )
+    count = f"{len(rows)} of {budget} measurements"
+    count += f", {len(rows) - len(ran)} failed" if len(ran) < len(rows) else ""
     if not ran:
-        output.conclude(f"no configuration ran in {count}", then="look at what the command prints by hand")
+        output.conclude(f"no configuration ran in {count}", then="run the command by hand")
         return
     best = min(ran, key=lambda row: row["measured_s"])
     finding = f"fastest: {configuration(best, candidates.varying)}: {quantity(best['measured_s'])}"

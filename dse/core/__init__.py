@@ -1,1 +1,1 @@
-"""Work that is not about GPUs: files, processes, caches, precision, progress, and spaces of parameters."""
+"""Everything independent of GPUs: files, processes, caches, precision, progress, and parameter spaces."""

@@ -1,4 +1,4 @@
-"""The folders of the data that comes with the package."""
+"""The folders of the data shipped with the package."""
 
 from pathlib import Path
 from typing import Literal
@@ -7,6 +7,6 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def folder(name: Literal["gpus", "kernels"]) -> Path:
-    """Find the folder of all GPUs or of all kernels: inside an installed package, beside it in a checkout."""
+    """Return the folder of all GPUs or kernels: inside an installed package, beside it in a checkout."""
     installed = _PACKAGE / f"_{name}"
     return installed if installed.is_dir() else _PACKAGE.parent / name

@@ -1,12 +1,11 @@
-"""Work spread over threads of this process, over processes, or over the machines of a cluster by Dask.
+"""Run work in threads of this process, in local processes, or on the machines of a cluster with Dask.
 
-Work is a sequence of units, a range or a list, done some at a time, `function(some units)`; results come back
-in order. Dask does the units again that a worker had when it died. This is the one module that knows Dask
-(extra `cluster`).
+Work is a sequence of units, a range or a list, processed in batches, `function(batch)`; results come back in
+order. Dask repeats the units of a worker that died. Only this module uses Dask (extra `cluster`).
 
-Whoever reaches a scheduler runs code as its workers' user, and its answers are unpickled here. Ours listens
-on this machine alone, where others may work too: it answers only to a certificate that is made for this
-cluster and kept in the memory of its processes.
+Anyone who reaches a scheduler can run code as the workers' user, and its replies are unpickled here. Ours
+listens on this machine only and, since others may work on it, requires a certificate made for this cluster
+and kept in the memory of its processes.
 """
 
 import logging
@@ -26,49 +25,49 @@ from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 from dse.core.optional import install, needs
 from dse.errors import DseError, InputWarning
 
-SECONDS = 2.0  # that one task of a worker takes, or as long as a unit does
-PATIENCE = 5.0  # s without a result before a local cluster is looked after
-MOST_DEATHS = 100  # of workers, while they had the same task
+SECONDS = 2.0  # target duration of a worker's task, of one unit at least
+PATIENCE = 5.0  # s without a result before a local cluster is checked
+MOST_DEATHS = 100  # of workers on the same task
 R = TypeVar("R")
-U = TypeVar("U", bound=Sequence[Any])  # some units: what a slice of all of them is
+U = TypeVar("U", bound=Sequence[Any])  # a sequence of units, sliced into batches
 
 
 @runtime_checkable
-class Spread(Protocol):
-    """A way to do units of work: yields the units done and their result, in order."""
+class Executor(Protocol):
+    """Runs units of work in batches: yields each batch and its result, in order."""
 
     def __call__(self, function: Callable[[U], R], units: U) -> Iterator[tuple[U, R]]:
-        """Do all `units`, some at a time."""
+        """Run `function` on all `units`, batch by batch."""
         ...
 
 
-_IN_USE: ContextVar[Spread | None] = ContextVar("spread", default=None)
+_ACTIVE: ContextVar[Executor | None] = ContextVar("executor", default=None)
 
 
 def processors() -> int:
-    """Return the number of processors that this process may use."""
+    """Return the number of processors available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def in_threads(workers: int | None = None) -> Spread:
-    """Spread work over threads of this process: one for each core, or `count`. JAX's devices take turns."""
+def in_threads(workers: int | None = None) -> Executor:
+    """Run work in threads: one a core, or `workers`. JAX's devices are used in turn."""
     count = workers or processors()
 
-    def spread(function: Callable[[U], R], units: U) -> Iterator[tuple[U, R]]:
+    def execute(function: Callable[[U], R], units: U) -> Iterator[tuple[U, R]]:
         import jax
 
         devices = jax.local_devices()
 
-        def on_device(place: int, unit: U) -> R:
-            with jax.default_device(devices[place % len(devices)] if len(devices) > 1 else None):
+        def on_device(index: int, unit: U) -> R:
+            with jax.default_device(devices[index % len(devices)] if len(devices) > 1 else None):
                 return function(unit)
 
         with ThreadPoolExecutor(max(count, len(devices))) as pool:
             pending: deque[tuple[U, Any]] = deque()
             try:
-                for place in range(len(units)):
-                    unit = cast(U, units[place : place + 1])
-                    pending.append((unit, pool.submit(on_device, place, unit)))
+                for index in range(len(units)):
+                    unit = cast(U, units[index : index + 1])
+                    pending.append((unit, pool.submit(on_device, index, unit)))
                     if len(pending) > 2 * max(count, len(devices)):
                         done, future = pending.popleft()
                         yield done, future.result()
@@ -78,14 +77,14 @@ def in_threads(workers: int | None = None) -> Spread:
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
-    return spread
+    return execute
 
 
 @contextmanager
-def spreading(workers: int | None = None, address: str | None = None) -> Iterator[Spread]:
-    """Give a way to do work: on the cluster at `address`, on `workers` processes here, else in threads.
+def executor(workers: int | None = None, address: str | None = None) -> Iterator[Executor]:
+    """Provide an executor: the cluster at `address`, `workers` local processes, or threads by default.
 
-    **Raises:** DseError where Dask is missing, or no scheduler answers at `address`.
+    **Raises:** DseError if Dask is missing, or no scheduler answers at `address`.
     """
     if workers is None and address is None:
         yield in_threads()
@@ -95,34 +94,34 @@ def spreading(workers: int | None = None, address: str | None = None) -> Iterato
 
 
 @contextmanager
-def used(workers: int | None = None, address: str | None = None) -> Iterator[None]:
-    """Let the reading of kernels from source within the block be spread as `spreading` says.
+def executing_on(workers: int | None = None, address: str | None = None) -> Iterator[None]:
+    """Count kernels from source on `executor(workers, address)` within the block.
 
-    **Raises:** DseError as `spreading`.
+    **Raises:** DseError as `executor`.
     """
     if workers is None and address is None:
         yield
         return
-    with spreading(workers, address) as spread:
-        before = _IN_USE.set(spread)
+    with executor(workers, address) as execute:
+        before = _ACTIVE.set(execute)
         try:
             yield
         finally:
-            _IN_USE.reset(before)
+            _ACTIVE.reset(before)
 
 
-def in_use() -> Spread | None:
-    """Return how the block that we are in, see `used`, spreads work; None outside."""
-    return _IN_USE.get()
+def active_executor() -> Executor | None:
+    """Return the executor of the enclosing `executing_on` block; None outside."""
+    return _ACTIVE.get()
 
 
 @contextmanager
 def client(workers: int | None = None, address: str | None = None) -> Iterator[Any]:
     """Connect to the scheduler at `address`, or to a cluster of `workers` processes that ends with the block.
 
-    To a `tls://` address with the certificates that Dask's own settings name (`distributed.comm.tls`).
+    A `tls://` address uses the certificates in Dask's own settings (`distributed.comm.tls`).
 
-    **Raises:** DseError where Dask is missing, both are given, or no scheduler answers.
+    **Raises:** DseError if Dask is missing, both are given, or no scheduler answers.
     """
     if workers is not None and address is not None:
         raise DseError(f"workers: found {workers} together with cluster, expected one of them")
@@ -133,7 +132,7 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
     if address is not None:
         try:
             connected = Client(address, timeout="10s", set_as_default=False)
-        except Exception as error:  # each kind of address has errors of its own
+        except Exception as error:  # errors depend on the kind of address
             reason = " ".join(str(error).split())[:200]
             raise DseError(f"cluster: found no scheduler at {address}: {reason}") from None
         with connected:
@@ -143,12 +142,12 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
             yield connected
         return
     with needs("cryptography", install("cluster")):
-        own = Security.temporary()
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # which `silence_logs` comes too late for
+        certificate = Security.temporary()
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # `silence_logs` acts too late
     settings = {
         "distributed.scheduler.allowed-failures": MOST_DEATHS,
         "distributed.admin.log-format": "%(message)s",
-        "distributed.scheduler.http.routes": [],  # pages that no certificate guards
+        "distributed.scheduler.http.routes": [],  # pages without a certificate
         "distributed.worker.http.routes": [],
     }
     with (
@@ -158,7 +157,7 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
             threads_per_worker=1,
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
-            security=own,
+            security=certificate,
         ) as cluster,
         Client(cluster, set_as_default=False) as connected,
     ):
@@ -166,57 +165,57 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
 
 
 def _is_open(address: str) -> bool:
-    """Whether a scheduler listens beyond this machine, and asks nobody for a certificate."""
+    """Whether a scheduler is reachable from other machines without a certificate."""
     from distributed.comm.addressing import parse_address, parse_host_port
 
-    kind, place = parse_address(address)
-    host, _ = parse_host_port(place, 0)
+    kind, location = parse_address(address)
+    host, _ = parse_host_port(location, 0)
     try:
         return kind != "tls" and not ip_address(host).is_loopback
-    except ValueError:  # a name
+    except ValueError:  # a host name
         return kind != "tls" and host != "localhost"
 
 
-def on_cluster(connected: Any) -> Spread:
-    """Spread work over the workers of a Dask client, in tasks of about `SECONDS`."""
+def on_cluster(connected: Any) -> Executor:
+    """Run work on the workers of a Dask client, in tasks of about `SECONDS`."""
 
-    def spread(function: Callable[[U], R], units: U) -> Iterator[tuple[U, R]]:
-        import cloudpickle  # comes with Dask: pickles functions of a user's own too
+    def execute(function: Callable[[U], R], units: U) -> Iterator[tuple[U, R]]:
+        import cloudpickle  # comes with Dask; pickles user-defined functions too
 
         payload = cloudpickle.dumps(function)
         pending: deque[tuple[U, Any]] = deque()
-        start, many = 0, 1
+        start, batch_size = 0, 1
         try:
             while start < len(units) or pending:
                 ahead = 2 * max(1, sum(connected.nthreads().values()))
                 while start < len(units) and len(pending) < ahead:
-                    some = cast(U, units[start : start + many])
-                    pending.append((some, connected.submit(_done, payload, some, pure=False)))
-                    start += len(some)
-                some, future = pending.popleft()
-                seconds, result = awaited(connected, future)
-                many = max(1, min(2 * many, int(SECONDS * len(some) / max(seconds, 1e-6))))
-                yield some, result
+                    batch = cast(U, units[start : start + batch_size])
+                    pending.append((batch, connected.submit(_timed, payload, batch, pure=False)))
+                    start += len(batch)
+                batch, future = pending.popleft()
+                seconds, result = wait_for(connected, future)
+                batch_size = max(1, min(2 * batch_size, int(SECONDS * len(batch) / max(seconds, 1e-6))))
+                yield batch, result
         finally:
             connected.cancel([future for _, future in pending], force=True)
 
-    return spread
+    return execute
 
 
-def awaited(connected: Any, future: Any) -> Any:
-    """Wait for a task; meanwhile start the workers of a local cluster again that it has given up."""
+def wait_for(connected: Any, future: Any) -> Any:
+    """Wait for a task, and restart workers that a local cluster has lost."""
     while True:
         try:
             return future.result(timeout=PATIENCE)
         except TimeoutError:
-            if future.done():  # just now; or it was the task's own, which this raises
+            if future.done():  # finished just now, or the task itself raised a TimeoutError
                 return future.result()
             if (local := connected.cluster) is not None:
                 local.scale(len(local.worker_spec))
 
 
-def _done(payload: bytes, units: Sequence[Any]) -> tuple[float, Any]:
-    """Do some units on a worker: the seconds that it took, and the result."""
+def _timed(payload: bytes, units: Sequence[Any]) -> tuple[float, Any]:
+    """Run a batch on a worker; return the seconds it took, and the result."""
     start = time.monotonic()
     result = _function(payload)(units)
     return time.monotonic() - start, result
@@ -224,5 +223,5 @@ def _done(payload: bytes, units: Sequence[Any]) -> tuple[float, Any]:
 
 @lru_cache(maxsize=4)
 def _function(payload: bytes) -> Callable[[Sequence[Any]], Any]:
-    """Unpickle a function once for all of its tasks: it keeps its caches and compiled code."""
+    """Unpickle a function once for all its tasks, so that its caches and compiled code are reused."""
     return pickle.loads(payload)

@@ -1,4 +1,4 @@
-"""Write files whole or not at all, and find the folder of files that can be made again."""
+"""Atomic writes, bounded reads of text, TOML and JSON, locks, and the cache folder."""
 
 import json
 import os
@@ -24,11 +24,11 @@ HAS_LOCKS = fcntl is not None
 
 @contextmanager
 def replacing(path: Path | str, within: Path | None = None) -> Iterator[Path]:
-    """Give a path to write to; it becomes `path` if the block ends well, else vanishes.
+    """Yield a temporary path that replaces `path` if the block succeeds, and is deleted otherwise.
 
-    A reader sees the old file or the new one, never a part. The path given keeps the suffix of `path`, for
-    writers that choose a format by it, and is in the same folder, or `within` one if that is on the same
-    disk. A link is written through; a pipe or device is written directly.
+    Readers see the old file or the new one, never a part. The temporary path keeps the suffix of `path`, for
+    writers that choose a format by it, and is in the same folder, or in `within` if that is on the same
+    disk. Links are followed; a pipe or device is written directly.
 
     **Raises:** DseError as `check_target`, and if writing fails.
     """
@@ -42,7 +42,7 @@ def replacing(path: Path | str, within: Path | None = None) -> Iterator[Path]:
         folder = within
     temporary = folder / f".{secrets.token_hex(4)}-{target.name[-_END:]}"
     try:
-        temporary.touch(exist_ok=False)  # nobody else's, nor a link
+        temporary.touch(exist_ok=False)  # fails for an existing file or link
         yield temporary
         os.replace(temporary, target)
     except OSError as error:
@@ -51,11 +51,11 @@ def replacing(path: Path | str, within: Path | None = None) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-_END = 40  # characters of a name, which may be as long as the system allows
+_END = 40  # characters of the name that are kept: it may be as long as the system allows
 
 
 def check_target(path: Path) -> bool:
-    """Check that a file can be written, and return whether it is one, or none yet: no pipe or device.
+    """Check that `path` can be written; return whether it is a regular file or absent, not a pipe or device.
 
     **Raises:** DseError if the folder is missing or not writable, or `path` is a folder.
     """
@@ -68,17 +68,17 @@ def check_target(path: Path) -> bool:
     except RuntimeError:
         raise DseError(f"{path}: found a loop of links, expected a file name") from None
     if not folder.is_dir():
-        named = folder if path.is_symlink() else path.parent
-        raise DseError(f"{path}: found no folder {named}, expected one that exists")
+        missing = folder if path.is_symlink() else path.parent
+        raise DseError(f"{path}: found no folder {missing}, expected one that exists")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise DseError(f"{path}: folder {folder} is not writable")
     return True
 
 
 def locked(file: IO[Any], *, wait: bool = False) -> bool:
-    """Take the lock of an open file until it is closed, and return whether no other process has it.
+    """Lock an open file until it is closed; return False if another process holds the lock.
 
-    With `wait`, that is waited for. Where the system or the file system has no locks, nobody has one.
+    With `wait`, wait for it. Without locks in the system or file system, this always succeeds.
     """
     if fcntl is None:
         return True
@@ -92,16 +92,16 @@ def locked(file: IO[Any], *, wait: bool = False) -> bool:
 
 
 def own(path: Path) -> Path:
-    """Return the path of a file or folder that we keep beside a user's. **Raises:** DseError for a link."""
+    """Return the path of a file or folder that dse keeps beside a user's. **Raises:** DseError for a link."""
     if path.is_symlink():
         raise DseError(f"{path}: found a link, expected a file or folder of dse, or none yet")
     return path
 
 
 def open_own(path: Path) -> BinaryIO:
-    """Open a file of ours to write at its end, made where there is none, without following a link.
+    """Open a file of dse for appending, created if missing, without following links.
 
-    **Raises:** DseError for a link, and if it cannot be opened.
+    **Raises:** DseError for a link, or if it cannot be opened.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     try:
@@ -111,7 +111,7 @@ def open_own(path: Path) -> BinaryIO:
 
 
 def can_lock(file: IO[Any]) -> bool:
-    """Whether the system and the file system have locks."""
+    """Whether the system and the file system support locks."""
     if fcntl is None:
         return False
     try:
@@ -130,12 +130,12 @@ def fill(page: Path, section: str, text: str) -> None:
     **Raises:** DseError if the page cannot be read or written, or lacks the markers.
     """
     head, tail = around(page, section)
-    with replacing(page) as half:
-        half.write_text(f"{head}\n\n{text}\n\n{tail}", encoding="utf-8")
+    with replacing(page) as temporary:
+        temporary.write_text(f"{head}\n\n{text}\n\n{tail}", encoding="utf-8")
 
 
 def around(page: Path, section: str) -> tuple[str, str]:
-    """Read what stands around that section of a page, with the markers. **Raises:** DseError as `fill`."""
+    """Read a page before and after a section, with the markers. **Raises:** DseError as `fill`."""
     begin, end = (f"<!-- {section}: {mark} -->" for mark in ("begin", "end"))
     check_target(page)
     head, opened, rest = read_text(page).partition(begin)
@@ -152,12 +152,12 @@ def read_bytes(path: Path, most: int) -> bytes:
     """
     try:
         with path.open("rb") as file:  # a pipe or device need not end
-            content = bytearray()  # a part at a time: to ask for all at once takes the memory for it
+            content = bytearray()  # read in parts: one large read would allocate `most` bytes
             while part := file.read(min(_AT_ONCE, most + 1 - len(content))):
                 content += part
     except OSError as error:
         raise DseError(f"{path}: cannot read: {error.strerror or error}") from None
-    except ValueError as error:  # a path with a zero in it
+    except ValueError as error:  # a null character in the path
         raise DseError(f"{path}: cannot read: {error}") from None
     if len(content) > most:
         raise DseError(f"{path}: found more than {most:,} bytes, expected a smaller file")
@@ -165,9 +165,9 @@ def read_bytes(path: Path, most: int) -> bytes:
 
 
 def read_text(path: Path, most: int | None = None) -> str:
-    """Read a text of at most `most` bytes, by default MOST_TEXT_BYTES.
+    """Read a text file of at most `most` bytes (default: MOST_TEXT_BYTES).
 
-    **Raises:** DseError as `read_bytes`, and if it is no UTF-8.
+    **Raises:** DseError as `read_bytes`, and if it is not UTF-8.
     """
     try:
         return read_bytes(path, MOST_TEXT_BYTES if most is None else most).decode("utf-8")
@@ -176,16 +176,16 @@ def read_text(path: Path, most: int | None = None) -> str:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file of at most MOST_TOML_BYTES. **Raises:** DseError, one line, if it is none.
+    """Read a TOML file of at most MOST_TOML_BYTES. **Raises:** DseError if it is not TOML.
 
-    Integers have 64 bits, as TOML says; control characters in its texts are written out.
+    Integers have 64 bits, as in TOML's specification; control characters in strings are escaped.
     """
     text = read_text(path, MOST_TOML_BYTES)
     try:
         return _checked(tomllib.loads(text), str(path))
     except (RecursionError, MemoryError):
         raise DseError(f"{path}: is not TOML: nested too deep") from None
-    except ValueError as error:  # no TOML, or a number of too many digits
+    except ValueError as error:  # not TOML, or a number with too many digits
         raise DseError(f"{path}: is not TOML: {error}") from None
 
 
@@ -195,15 +195,15 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(text: str, where: str) -> Any:
-    """Read JSON; control characters in its texts are written out.
+    """Parse JSON; control characters in strings are escaped.
 
-    **Raises:** DseError that begins with `where` if it is none, or has integers of over 64 bits.
+    **Raises:** DseError that begins with `where` if it is not JSON, or has integers of over 64 bits.
     """
     try:
         parsed = json.loads(text, parse_int=_whole)
     except (RecursionError, MemoryError):
         raise DseError(f"{where}: is not JSON: nested too deep") from None
-    except ValueError as error:  # no JSON, or a number of too many digits
+    except ValueError as error:  # not JSON, or a number with too many digits
         raise DseError(f"{where}: is not JSON: {error}") from None
     return _checked(parsed, where) if _ESCAPED.search(text) else parsed
 
@@ -215,7 +215,7 @@ def _whole(digits: str) -> int:
 
 
 def _checked(tree: Any, where: str) -> Any:
-    """Return what was read with its texts printable. **Raises:** DseError for depth and integers."""
+    """Escape the strings of a tree. **Raises:** DseError for too many levels or too large integers."""
 
     def checked(node: Any, level: int) -> Any:
         if level > _MOST_LEVELS:
@@ -241,22 +241,22 @@ MOST_TOML_BYTES = 1 << 24
 MOST_TEXT_BYTES = 1 << 28
 _AT_ONCE = 1 << 22  # bytes
 _MOST_LEVELS = 100
-_DIGITS = 21  # of 64 bits, and a sign
-_ESCAPED = re.compile(r"\\[bfu]|[^ -~\n\r\t]")  # a control character, maybe
+_DIGITS = 21  # of a 64-bit number with a sign
+_ESCAPED = re.compile(r"\\[bfu]|[^ -~\n\r\t]")  # perhaps a control character
 
 
 def given_path(name: str | Path) -> Path:
-    """Return a path as a user gave it, with their home in place of ~; there need be nothing at it.
+    """Return a user's path with ~ expanded; nothing need exist there.
 
-    A file without the right to read it is reported where it is read.
+    Missing read permission is reported when the file is read.
 
-    **Raises:** DseError for one that no file can have.
+    **Raises:** DseError for a path that no file can have.
     """
     try:
         path = Path(name).expanduser()
         with suppress(PermissionError):
             path.exists()
-    except (OSError, RuntimeError, ValueError) as error:  # too long, with a zero, or of a user not known
+    except (OSError, RuntimeError, ValueError) as error:  # too long, a null character, or an unknown user
         reason = error.strerror if isinstance(error, OSError) else error
         shown = str(name) if len(str(name)) <= _MOST_SHOWN else f"{str(name)[:_MOST_SHOWN]}..."
         raise DseError(f"path: found {shown!r}, expected one that a file can have: {reason}") from None
@@ -267,19 +267,19 @@ _MOST_SHOWN = 100  # characters of a path
 
 
 def files_within(folder: Path) -> list[Path]:
-    """List the files of a folder and of those in it; none where there is no such folder."""
+    """List the files below a folder; none if it does not exist."""
     return [path for path in folder.rglob("*") if is_file(path)] if is_folder(folder) else []
 
 
 def is_file(path: Path) -> bool:
-    """Tell whether there is a file that we may look at: none, where none can be."""
-    return os.path.isfile(path)  # which raises nothing for a name too long, or a folder without rights
+    """Whether there is an accessible file."""
+    return os.path.isfile(path)  # unlike Path.is_file, never raises: too long a name, no permission
 
 
 def file_below(folder: Path, name: str, where: str) -> Path:
-    """Return the file that another one names, which is in a folder or below it, links followed.
+    """Return the path of file `name` in `folder` or below it, links followed.
 
-    **Raises:** DseError that begins with `where` if it is elsewhere, or there is none.
+    **Raises:** DseError that begins with `where` if it is elsewhere or missing.
     """
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()):
@@ -290,51 +290,51 @@ def file_below(folder: Path, name: str, where: str) -> Path:
 
 
 def is_folder(path: Path) -> bool:
-    """Tell whether there is a folder that we may look at."""
+    """Whether there is an accessible folder."""
     return os.path.isdir(path)
 
 
 def cache_folder() -> Path:
-    """The folder of caches: $DSE_CACHE, else the platform's place for such files."""
+    """Return the cache folder: $DSE_CACHE, else the platform's default."""
     if setting := os.environ.get("DSE_CACHE"):
         return Path(setting)
     if sys.platform == "win32" and (setting := os.environ.get("LOCALAPPDATA")):
         return Path(setting) / "dse"
     if setting := os.environ.get("XDG_CACHE_HOME"):
         return Path(setting) / "dse"
-    with suppress(RuntimeError):  # in a container: no HOME, and a user id that no list has
+    with suppress(RuntimeError):  # in a container: no HOME, and an unknown user id
         folder = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "dse"
         if may_write(folder):
             return folder
     try:
         temporary = tempfile.gettempdir()
-    except FileNotFoundError:  # nothing can be written at all: whoever keeps something will see
+    except FileNotFoundError:  # nothing is writable: reported on the first write
         temporary = "/tmp"
     return Path(temporary) / f"dse-{os.getuid()}"
 
 
 def may_write(folder: Path) -> bool:
-    """Whether we may write in a folder, or make it."""
-    there = next((parent for parent in (folder, *folder.parents) if os.path.lexists(parent)), folder)
-    return os.access(there, os.W_OK | os.X_OK)
+    """Whether we may write to a folder, or create it."""
+    existing = next((parent for parent in (folder, *folder.parents) if os.path.lexists(parent)), folder)
+    return os.access(existing, os.W_OK | os.X_OK)
 
 
 def own_folder(path: Path) -> None:
-    """Make a folder that only we write to, if there is none: its contents are trusted.
+    """Create a folder that only this user can write to: its contents are trusted.
 
-    **Raises:** DseError if it is another user's, or all may write to it; OSError if it cannot be made.
+    **Raises:** DseError if it exists and is another user's or world-writable; OSError if it cannot be made.
     """
     for folder in [*reversed(path.parents), path]:
         if not folder.exists():
             folder.mkdir(mode=0o700, exist_ok=True)
             folder.chmod(0o700)  # whatever the umask
-    if not hasattr(os, "getuid"):  # Windows keeps folders of a user from others
+    if not hasattr(os, "getuid"):  # on Windows a user's folders are private
         return
-    stated = path.stat()
-    if stated.st_uid not in (os.getuid(), 0):
-        owner = f"found user {stated.st_uid}, expected {os.getuid()}, who runs this"
+    status = path.stat()
+    if status.st_uid not in (os.getuid(), 0):
+        owner = f"found user {status.st_uid}, expected {os.getuid()}, who runs this"
         raise DseError(f"{path}: owner: {owner}; set DSE_CACHE to a folder of yours")
-    if stated.st_mode & 0o002:
+    if status.st_mode & 0o002:
         raise DseError(f"{path}: found a folder that all may write to; set DSE_CACHE to a folder of yours")
-    if stated.st_mode & 0o020 and stated.st_uid == os.getuid():
-        path.chmod(stated.st_mode & 0o755)
+    if status.st_mode & 0o020 and status.st_uid == os.getuid():
+        path.chmod(status.st_mode & 0o755)

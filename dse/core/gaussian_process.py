@@ -1,8 +1,8 @@
 """Gaussian processes: a smooth function of d features, a linear one of p others, and noise.
 
-The smooth function has a covariance that falls with the distance in all features together, and one that falls
-with a distance of its own in each, since measured times are mostly products of single parameters' effects.
-The variances of the parts and the lengths are those of the highest density after log-normal priors.
+The smooth part adds a covariance over the distance in all features to one over the distance in each feature
+alone, since measured times are mostly products of single parameters' effects. The variances and length
+scales maximize the posterior density under log-normal priors.
 
 Source: Rasmussen & Williams, Gaussian Processes for Machine Learning, 2006: Eqs. 2.23-2.25 (prediction), 2.30
 (likelihood), 4.17 and 4.18 (Matérn, ν = 5/2 and 1/2), 5.9 (its gradient), 5.10-5.12 (leave-one-out).
@@ -17,62 +17,62 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
-PARTS = 4  # whose variances a process has: together, single, linear, noise
-JITTER = 1e-8  # of the noise, at least
-STEPS = 40  # of the fit, at most
+PARTS = 4  # variances of a process: joint, additive, linear, noise
+JITTER = 1e-8  # least variance of the noise
+STEPS = 40  # iterations of the fit, at most
 
 
 def matern(squares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the correlation at a squared distance, ν = 5/2 (Eq. 4.17), and its derivative by that square."""
+    """Matérn correlation of a squared distance, ν = 5/2 (Eq. 4.17), and its derivative."""
     root = np.sqrt(5.0 * squares)
     fall = np.exp(-root)
     return (1.0 + root + root * root / 3.0) * fall, -5.0 / 6.0 * (1.0 + root) * fall
 
 
 def exponential(squares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the same for ν = 1/2 (Eq. 4.18): continuous, with corners."""
+    """Matérn correlation for ν = 1/2 (Eq. 4.18), continuous but not smooth, and its derivative."""
     root = np.sqrt(squares)
     fall = np.exp(-root)
-    return fall, -0.5 * fall / np.maximum(root, 1e-4)  # at 0 it is infinite, but taken times the square
+    return fall, -0.5 * fall / np.maximum(root, 1e-4)  # infinite at 0, but used times the square
 
 
 Correlation = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 class Smooth(NamedTuple):
-    """The variances of the two parts of a smooth function, and how fast it changes with each feature."""
+    """The variances of the joint and the additive smooth part, and the rate of each feature."""
 
-    together: float
-    single: float
+    joint: float
+    additive: float
     rates: np.ndarray  # [d], 1 / length²
     correlation: Correlation = matern
 
     def covariance(self, points: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Return the covariance between values at points [m, d] and others [k, d]: [m, k].
 
-        Features mostly have few values: what one alone decides is computed once for each.
+        Features mostly have few values, so the additive part is computed once a distinct value.
         """
-        single = np.zeros((len(points), len(others)))
+        additive = np.zeros((len(points), len(others)))
         for feature, rate in enumerate(self.rates):
             values, which = np.unique(others[:, feature], return_inverse=True)
             squares = rate * (points[:, feature, None] - values) ** 2
-            single += np.take(self.correlation(squares)[0], which, axis=1)
-        left, right = (some * np.sqrt(self.rates) for some in (points, others))
+            additive += np.take(self.correlation(squares)[0], which, axis=1)
+        left, right = points * np.sqrt(self.rates), others * np.sqrt(self.rates)
         distance = (left**2).sum(1)[:, None] + (right**2).sum(1) - 2.0 * left @ right.T
-        together = self.correlation(np.maximum(distance, 0.0))[0]
-        return self.together * together + self.single / len(self.rates) * single
+        joint = self.correlation(np.maximum(distance, 0.0))[0]
+        return self.joint * joint + self.additive / len(self.rates) * additive
 
 
-def unlikeliness(square: Any, cholesky: np.ndarray) -> float:
-    """Return minus the log of the likelihood of values y of mean 0, up to a constant (Eq. 2.30).
+def negative_log_likelihood(square: Any, cholesky: np.ndarray) -> float:
+    """Negative log likelihood of values y of mean 0, up to a constant (Eq. 2.30).
 
-    `square` is y K⁻¹ y, where `cholesky` [n, n] is the factor of their covariance K.
+    `square` is y K⁻¹ y, and `cholesky` [n, n] the factor of their covariance K.
     """
     return float(square / 2 + np.log(np.diag(cholesky)).sum())
 
 
 class Posterior(NamedTuple):
-    """A process of mean 0 whose value is known at n points, with noise."""
+    """A process of mean 0 conditioned on n noisy values."""
 
     cholesky: np.ndarray  # [n, n] lower factor of the covariance of the known points
     whitened: np.ndarray  # [n]
@@ -85,42 +85,42 @@ class Posterior(NamedTuple):
 
     @property
     def weights(self) -> np.ndarray:
-        """The weights of known values: times the covariance with others they give these their mean, [n]."""
+        """K⁻¹ y, [n]: the mean at other points is their covariance with the known ones times this."""
         return _solve(self.cholesky, self.whitened, transposed=True)
 
     def explained(self, across: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Predict other points from the covariance `across` [n, m] of known values and these.
+        """Predict m other points from their covariance `across` [n, m] with the known values.
 
-        Returns their mean [m] (Eq. 2.23), and a factor [n, m] whose square is the part of their covariance
-        that is explained (Eq. 2.24).
+        Returns their mean [m] (Eq. 2.23), and a factor [n, m] whose square is the explained part of their
+        covariance (Eq. 2.24).
         """
         factor = _solve(self.cholesky, across)
         return self.whitened @ factor, factor
 
     def left_out(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return each known value less its mean after all others, and the variance of that: [n]."""
+        """Leave-one-out residual of each known value, and its variance: [n] (Eqs. 5.10-5.12)."""
         variance = 1.0 / (_solve(self.cholesky, np.eye(len(self.whitened))) ** 2).sum(0)
         return self.weights * variance, variance  # 1 over the diagonal of K⁻¹
 
 
 def _solve(cholesky: np.ndarray, right: np.ndarray, transposed: bool = False) -> np.ndarray:
-    """The solution x of `cholesky x = right`, or of that with the factor transposed."""
+    """Solve `cholesky x = right` for x, or with the factor transposed."""
     return solve_triangular(cholesky, right, lower=True, trans=int(transposed), check_finite=False)
 
 
 class Points(NamedTuple):
-    """N points: what values are a smooth function of, and what they are linear in."""
+    """N points: the features of the smooth function, and those of the linear one."""
 
     position: np.ndarray  # [N, d]
     slopes: np.ndarray  # [N, p]
 
     def rows(self, index: np.ndarray | list[int]) -> "Points":
-        """Take some of them."""
+        """Select points by index."""
         return Points(self.position[index], self.slopes[index])
 
 
 class Hyperparameters(NamedTuple):
-    """The prior of the logs of the variances of PARTS, then of each feature's 1 / length²: normal."""
+    """Normal priors of the log variances of PARTS, then of each feature's log rate."""
 
     middles: np.ndarray  # [PARTS + d]
     widths: np.ndarray
@@ -128,7 +128,7 @@ class Hyperparameters(NamedTuple):
 
 @dataclass(frozen=True)
 class Process:
-    """A process of mean 0 that knows values at n points."""
+    """A process of mean 0 with its hyperparameters, conditioned on values at n points."""
 
     points: Points
     values: np.ndarray  # [n]
@@ -142,31 +142,28 @@ class Process:
 
     @cached_property
     def posterior(self) -> Posterior:
-        """What the values say."""
+        """The process conditioned on the values."""
         known = self.before(self.points, self.points) + self.noise * np.eye(len(self.values))
         return Posterior.of(known, self.values)
 
     def predict(self, points: Points) -> tuple[np.ndarray, np.ndarray]:
         """Predict mean and variance of the function at m other points, without noise."""
         mean, factor = self._explained(points)
-        together, single, linear = np.exp(self.settings[:3])
-        before = together + single + linear * np.einsum("ij,ij->i", points.slopes, points.slopes)
-        return mean, np.maximum(before - np.einsum("ij,ij->j", factor, factor), 0.0)
+        joint, additive, linear = np.exp(self.settings[:3])
+        prior = joint + additive + linear * np.einsum("ij,ij->i", points.slopes, points.slopes)
+        return mean, np.maximum(prior - np.einsum("ij,ij->j", factor, factor), 0.0)
 
     def covariance(self, points: Points, others: Points) -> np.ndarray:
-        """Return the covariance [m, k] of unknown points, without noise."""
-        left, right = (self._explained(some)[1] for some in (points, others))
-        return self.before(points, others) - left.T @ right
+        """Posterior covariance [m, k] of the function, without noise."""
+        return self.before(points, others) - self._explained(points)[1].T @ self._explained(others)[1]
 
     def before(self, points: Points, others: Points) -> np.ndarray:
-        """Return the covariance [m, k] of values of which none is known, without noise."""
-        linear = np.exp(self.settings[2]) * (points.slopes @ others.slopes.T)
-        return self._smooth.covariance(points.position, others.position) + linear
-
-    @property
-    def _smooth(self) -> Smooth:
-        together, single = np.exp(self.settings[:2])
-        return Smooth(together, single, np.exp(self.settings[PARTS:]), self.correlation)
+        """Prior covariance [m, k] of the function, without noise."""
+        joint, additive, linear = np.exp(self.settings[:3])
+        smooth = Smooth(joint, additive, np.exp(self.settings[PARTS:]), self.correlation)
+        return smooth.covariance(points.position, others.position) + linear * (
+            points.slopes @ others.slopes.T
+        )
 
     def _explained(self, points: Points) -> tuple[np.ndarray, np.ndarray]:
         return self.posterior.explained(self.before(self.points, points))
@@ -179,33 +176,32 @@ def fitted(
     start: np.ndarray | None = None,
     correlation: Correlation = matern,
 ) -> tuple[Process, float]:
-    """Fit the process that explains `values` [n] best; return also minus the log of its density."""
+    """Fit the hyperparameters to `values` [n]; return the process and its negative log density."""
     unit, squares = np.eye(len(values)), (points.position[:, None] - points.position) ** 2
     linear = points.slopes @ points.slopes.T
 
     def cost(settings: np.ndarray) -> tuple[float, np.ndarray]:
-        sizes, rates = np.exp(settings[:PARTS]), np.exp(settings[PARTS:])
-        together, together_slope = correlation(squares @ rates)
-        single, single_slope = correlation(squares * rates)
-        parts = together, single.mean(-1), linear, unit
-        whole = sum(size * part for size, part in zip(sizes, parts, strict=True)) + JITTER * unit
+        variances, rates = np.exp(settings[:PARTS]), np.exp(settings[PARTS:])
+        joint, joint_slope = correlation(squares @ rates)
+        additive, additive_slope = correlation(squares * rates)
+        parts = joint, additive.mean(-1), linear, unit
+        covariance = sum(v * part for v, part in zip(variances, parts, strict=True)) + JITTER * unit
         try:
-            cholesky = np.linalg.cholesky(whole)
+            cholesky = np.linalg.cholesky(covariance)
         except np.linalg.LinAlgError:
             return 1e10, np.zeros_like(settings)
-        inverse = np.linalg.inv(whole)
+        inverse = np.linalg.inv(covariance)
         weights = inverse @ values
-        pull = (inverse - np.outer(weights, weights)) / 2
-        slope = sizes[0] * together_slope[:, :, None] + sizes[1] / len(rates) * single_slope
-        off = (settings - prior.middles) / prior.widths
-        gradient = off / prior.widths
-        gradient[:PARTS] += [size * (pull * part).sum() for size, part in zip(sizes, parts, strict=True)]
-        gradient[PARTS:] += rates * np.einsum("ij,ijk,ijk->k", pull, slope, squares)
-        return unlikeliness(values @ weights, cholesky) + float(off @ off) / 2, gradient
+        outer = (inverse - np.outer(weights, weights)) / 2  # Eq. 5.9
+        slope = variances[0] * joint_slope[:, :, None] + variances[1] / len(rates) * additive_slope
+        deviation = (settings - prior.middles) / prior.widths
+        gradient = deviation / prior.widths
+        gradient[:PARTS] += [v * (outer * part).sum() for v, part in zip(variances, parts, strict=True)]
+        gradient[PARTS:] += rates * np.einsum("ij,ijk,ijk->k", outer, slope, squares)
+        likelihood = negative_log_likelihood(values @ weights, cholesky)
+        return likelihood + float(deviation @ deviation) / 2, gradient
 
     bounds = [(-12, 5)] * 3 + [(np.log(1e-7), 1)] + [(-9, 4)] * squares.shape[-1]
-    begin = prior.middles if start is None else start
-    best = minimize(
-        cost, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS, "ftol": 1e-4}
-    )
+    begin, options = prior.middles if start is None else start, {"maxiter": STEPS, "ftol": 1e-4}
+    best = minimize(cost, begin, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return Process(points, values, best.x, correlation), float(best.fun)

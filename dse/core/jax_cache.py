@@ -1,4 +1,4 @@
-"""What JAX compiles, kept on disk from one process to the next."""
+"""JAX's persistent compilation cache, shared by processes."""
 
 import hashlib
 import os
@@ -8,24 +8,24 @@ from pathlib import Path
 
 from dse.core.files import cache_folder, own_folder
 
-# How JAX warns of each file that another process cut off, or that cannot be written: it does without.
+# JAX's warning for a cache file that another process truncated, or that cannot be written: it is harmless.
 DOES_WITHOUT = "Error (reading|writing) persistent compilation cache"
 FOLDER, SHORTEST = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
 
 def cache(folder: str | Path | None = None) -> Path | None:
-    """Keep what JAX compiles, from here on in this process and in its children.
+    """Enable JAX's compilation cache for this process and its children.
 
-    Without a `folder` it is the one that commands use, in `dse.core.files.cache_folder()`, for processors
-    that can do the same. Where JAX has such a folder already, that one stays.
+    The default `folder` is the commands', in `dse.core.files.cache_folder()`, one for each set of processor
+    features. A folder that JAX already has takes precedence.
 
-    **Returns:** the folder; None where none can be made, or JAX cannot name it: then nothing is kept.
+    **Returns:** the folder; None if it cannot be created, or JAX cannot encode its name: nothing is cached.
     **Raises:** DseError for a folder that others may write to.
     """
     jax = sys.modules.get("jax")
-    known = os.environ.get(FOLDER) or (jax and jax.config.jax_compilation_cache_dir)
-    if known:
-        return Path(known)
+    configured = os.environ.get(FOLDER) or (jax and jax.config.jax_compilation_cache_dir)
+    if configured:
+        return Path(configured)
     directory = _shared() if folder is None else Path(folder).expanduser().absolute()
     try:
         str(directory).encode()
@@ -35,7 +35,7 @@ def cache(folder: str | Path | None = None) -> Path | None:
         return None
     os.environ[FOLDER] = str(directory)
     os.environ.setdefault(SHORTEST, "0.1")
-    if jax:  # it has read its environment, and may have found that there is no folder
+    if jax:  # it has read the environment already, and may have initialized without a cache
         from jax.experimental.compilation_cache import compilation_cache
 
         jax.config.update("jax_compilation_cache_dir", str(directory))
@@ -47,7 +47,7 @@ def cache(folder: str | Path | None = None) -> Path | None:
 def _shared() -> Path:
     try:
         with Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
-            # Of the first processor; there may be hundreds.
+            # Only the first processor; there may be hundreds.
             features = next(line for line in lines if line.startswith(("flags", "Features")))
     except (OSError, StopIteration):
         features = platform.processor()

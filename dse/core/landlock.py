@@ -1,6 +1,6 @@
-"""Landlock, by which Linux (5.13 and later) keeps a process to the folders that it may read.
+"""Restrict the folders a process may read, with Linux's Landlock (5.13 and later).
 
-Also a program: `python landlock.py FOLDER... -- COMMAND...` confines itself and becomes the command.
+Also a program: `python landlock.py FOLDER... -- COMMAND...` restricts itself and executes the command.
 """
 
 import ctypes
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-# Of <linux/landlock.h> and <linux/prctl.h>; system calls have these numbers on every architecture but alpha.
+# From <linux/landlock.h> and <linux/prctl.h>; the system call numbers hold on all architectures but alpha.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _READ_FILE, _READ_DIR = 1 << 2, 1 << 3
 _PATH_BENEATH = 1
@@ -31,9 +31,9 @@ SYSTEM = (
 
 
 def confine(folders: Iterable[str | Path]) -> bool:
-    """Let this process, and what it starts, read files in these folders and in no others, from here on.
+    """Restrict this process and its children to reading files in these folders.
 
-    Threads that run already stay free. False where the system has no Landlock: then nothing changes.
+    Threads that already run stay unrestricted. Returns False without Landlock: nothing changes.
     """
     if sys.platform != "linux":
         return False
@@ -43,7 +43,7 @@ def confine(folders: Iterable[str | Path]) -> bool:
     if rules < 0:
         return False
     for folder in folders:
-        with suppress(OSError):  # there is none
+        with suppress(OSError):  # no such folder
             beneath = os.open(folder, os.O_PATH | os.O_CLOEXEC)
             rights = _READ_FILE | (_READ_DIR if os.path.isdir(folder) else 0)
             libc.syscall(_ADD_RULE, rules, _PATH_BENEATH, struct.pack("=Qi", rights, beneath), 0)
@@ -55,7 +55,7 @@ def confine(folders: Iterable[str | Path]) -> bool:
 
 
 def confined(command: Iterable[str], folders: Iterable[str | Path]) -> list[str]:
-    """Return a command that runs another one, which can read files in these folders only."""
+    """Wrap a command so that it can read files in these folders only."""
     if sys.platform != "linux":
         return list(command)
     return [sys.executable, "-I", "-S", __file__, *map(str, folders), "--", *command]

@@ -1,8 +1,8 @@
-"""Functions that Numba compiles: what they promise it, and where their machine code is kept.
+"""Numba compilation: common options, and a persistent cache of machine code.
 
-Numba keeps machine code beside the function that was compiled, and compiles again when that function's file
-has changed, but not when another has whose functions are part of it. So the folder here is named after all
-sources of the function's room. Where no folder can be written to, each process compiles for itself.
+Numba recompiles a function when its own file changes, but not when the file of an inlined function does. So
+the cache folder here is named after a hash of all sources of the function's package. Without a writable
+folder, each process compiles for itself.
 """
 
 import functools
@@ -21,56 +21,56 @@ from numba.extending import intrinsic
 from dse.core.files import cache_folder, own_folder
 from dse.errors import DseError
 
-_njit, _config = cast(Any, numba.njit), cast(Any, numba.core.config)  # which have few types
+_njit, _config = cast(Any, numba.njit), cast(Any, numba.core.config)  # barely typed
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Indices are in range, and no divisor is zero: neither is looked at. Nor are references to arrays counted,
-# which took nine tenths of the simulator's time: so its functions are given all arrays, and make none.
-PROMISES: dict[str, Any] = {"boundscheck": False, "error_model": "numpy", "_nrt": False}
+# No checks of indices or zero divisors. No reference counts either, which took 90 % of the simulator's time:
+# so functions take all arrays as arguments and allocate none.
+OPTIONS: dict[str, Any] = {"boundscheck": False, "error_model": "numpy", "_nrt": False}
 
 
 def inlined(function: F) -> F:
-    """Make a function part of its callers: arguments that are constants there leave no trace."""
-    options = PROMISES | {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    """Inline a function into its callers, where constant arguments are folded."""
+    options = OPTIONS | {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return cast(F, _njit(inspect.unwrap(function), **options))
 
 
 def compiled(function: F, *, makes_arrays: bool = False) -> F:
-    """Compile a function for the types it is called with, once for all processes; it runs beside others."""
-    function = inspect.unwrap(function)  # without the checks of argument types that tests put around it
-    options = PROMISES | {"_nrt": makes_arrays, "nogil": True}
+    """Compile a function without the GIL for the types it is called with, cached for all processes."""
+    function = inspect.unwrap(function)  # without the type checks that tests add
+    options = OPTIONS | {"_nrt": makes_arrays, "nogil": True}
     folder = _folder(Path(inspect.getfile(function)).parent)
     if folder is None:
         return cast(F, _njit(function, **options))
     before, _config.CACHE_DIR = _config.CACHE_DIR, str(folder)
     try:
-        made = _njit(function, cache=True, **options)
+        dispatcher = _njit(function, cache=True, **options)
     finally:
         _config.CACHE_DIR = before
-    if files := getattr(made, "_cache", None):  # NUMBA_DISABLE_JIT leaves the function as it is
-        files._guard_against_spurious_io_errors = functools.partial(_spared, files)
-    return cast(F, made)
+    if files := getattr(dispatcher, "_cache", None):  # NUMBA_DISABLE_JIT returns the plain function
+        files._guard_against_spurious_io_errors = functools.partial(_ignore_errors, files)
+    return cast(F, dispatcher)
 
 
 @contextmanager
-def _spared(files: Any) -> Iterator[None]:
-    """Compile for this process alone where the cache is damaged or cannot be written: Numba would raise."""
+def _ignore_errors(files: Any) -> Iterator[None]:
+    """Compile without the cache if it is damaged or not writable, where Numba would raise."""
     try:
         yield
-    except Exception:  # pickles raise what they like
+    except Exception:  # unpickling can raise anything
         with suppress(Exception):
             files.flush()
 
 
 def in_llvm(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function of one that writes its LLVM instructions: `numba.extending.intrinsic`, with a type."""
+    """A typed `numba.extending.intrinsic`: the function emits its own LLVM instructions."""
     return cast(Callable[..., Any], intrinsic(inspect.unwrap(function)))
 
 
 @functools.cache
-def _folder(room: Path) -> Path | None:
-    """Return the folder of a room's machine code, None if there can be none that is ours alone."""
-    sources = [*sorted(room.glob("*.py")), Path(__file__)]
+def _folder(package: Path) -> Path | None:
+    """Return the cache folder of a package, or None if no private one can be created."""
+    sources = [*sorted(package.glob("*.py")), Path(__file__)]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     folder = cache_folder() / "loops" / digest[:16]
     try:

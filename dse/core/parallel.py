@@ -1,4 +1,4 @@
-"""Applies one function to many items, in several processes."""
+"""Map a function over items in several processes."""
 
 import gc
 import multiprocessing
@@ -15,7 +15,7 @@ from functools import partial
 from multiprocessing.context import BaseContext
 from typing import TypeVar
 
-from dse.core.cluster import Spread, in_use, processors
+from dse.core.cluster import active_executor, processors
 from dse.core.jax_cache import DOES_WITHOUT
 from dse.errors import DseError, InputWarning
 
@@ -23,23 +23,27 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def each(
+def parallel_map(
     function: Callable[[Item], Result],
     items: Sequence[Item],
     workers: int | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Result]:
-    """Apply `function` to each item, results in order. `progress` takes the number done whenever it grows.
+    """Apply `function` to each item; results in order. `progress` takes the number of items done.
 
-    `workers` is the number of processes (default: the processors that we may use); with one, or one item, all
-    is done here. Else `function`, items and results must be picklable, and a script must do its work under
-    `if __name__ == "__main__"`. Within `dse.core.cluster.used` the work goes where that says.
+    `workers` is the number of processes (default: the available processors); one worker or one item runs in
+    this process. Else `function`, items and results must be picklable, and a script needs an
+    `if __name__ == "__main__"` guard. Within `dse.core.cluster.executing_on` its executor does the work.
 
-    **Raises:** what `function` raises first, and KeyboardInterrupt, with no process left; DseError if one of
-    them ends by itself, or none can be started.
+    **Raises:** the first error of `function`, and KeyboardInterrupt, with no process left; DseError if a
+    process ends early, or none can be started.
     """
-    if (spread := in_use()) is not None:
-        return _spread(spread, function, items, progress)
+    if (execute := active_executor()) is not None:
+        results: list[Result] = []
+        for _, batch in execute(partial(_map, function), items):
+            results += batch
+            progress(len(results))
+        return results
     workers = min(workers or processors(), len(items))
     if workers <= 1:
         results = []
@@ -60,7 +64,7 @@ def each(
             pool.shutdown(wait=False, cancel_futures=True)
             ours = set(multiprocessing.active_children()) - others
             for process in ours:
-                process.terminate()  # a compilation may take long
+                process.terminate()  # a compilation may take a long time
             for process in ours:
                 process.join()
             if futures is None and isinstance(error, OSError):
@@ -75,26 +79,13 @@ def each(
         return [future.result() for future in futures]
 
 
-def _spread(
-    spread: Spread,
-    function: Callable[[Item], Result],
-    items: Sequence[Item],
-    progress: Callable[[int], None],
-) -> list[Result]:
-    results: list[Result] = []
-    for _, some in spread(partial(_each_of, function), items):
-        results += some
-        progress(len(results))
-    return results
-
-
-def _each_of(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def _map(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     return [function(item) for item in items]
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Put off an interrupt: of a process that is half started nobody would know, so that nobody ended it."""
+    """Postpone an interrupt: a process that is just being started is not known yet and would be left over."""
     received, before = list[int](), signal.getsignal(signal.SIGINT)
     if before is None or threading.current_thread() is not threading.main_thread():
         yield
@@ -109,33 +100,33 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _context() -> BaseContext:
-    """Choose how to start a process: not as a fork of this one, where JAX has threads."""
+    """Choose a start method; not fork, since JAX has threads in this process."""
     forks = "forkserver" in multiprocessing.get_all_start_methods()
     forks = forks and len(os.fsencode(tempfile.gettempdir())) < _LONGEST
     return multiprocessing.get_context("forkserver" if forks else "spawn")
 
 
-_LONGEST = 60  # bytes of a folder that a socket can lie in, whose name has 104 or 108
+_LONGEST = 60  # bytes of a folder for sockets, whose whole path has at most 104 or 108
 
 
 def _begin() -> None:
-    warnings.simplefilter("ignore", InputWarning)  # of the cache: the process that started us reports it
+    warnings.simplefilter("ignore", InputWarning)  # the parent process reports it
     warnings.filterwarnings("ignore", DOES_WITHOUT)
     collect_seldom()
     _follow_the_parent()
 
 
 def collect_seldom() -> None:
-    """Look for garbage seldom: code that is read is many small objects, and hardly any of them garbage.
+    """Run the garbage collector rarely: parsed code is many small objects, hardly any of them garbage.
 
-    Looking as often as Python does takes a third of the time.
+    With Python's defaults, collection takes a third of the time.
     """
     gc.freeze()
     gc.set_threshold(200_000, 10, 10)
 
 
 def _follow_the_parent() -> None:
-    """End a worker with its parent, and at Ctrl-C at once and in silence: it has nothing to tidy up."""
+    """End a worker with its parent, and silently on Ctrl-C: it has nothing to clean up."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     parent = multiprocessing.parent_process()
     if parent is not None:

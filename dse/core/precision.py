@@ -1,12 +1,11 @@
-"""In which precision JAX computes: the one place that decides it.
+"""The single place that selects JAX's precision.
 
-- Expressions of kernels and spaces, fits, surrogates, slopes and references compute in 64 bits, `in_64_bits`.
-- Models compute in the precision of the GPU's fields, float32 by default (`dse.hardware.gpus.load`): closed
-forms lie
-  within 1e-5 of float64 there, which the contract test of all models checks.
-- The simulator counts ticks in 32-bit integers where these are exact, else in float64.
+- Expressions of kernels and spaces, fits, surrogates, slopes and references use 64 bits, `in_64_bits`.
+- Models use the precision of the GPU's fields, float32 by default (`dse.hardware.gpus.load`), in which closed
+  forms are within 1e-5 of float64 (checked by the contract test of all models).
+- The simulator counts ticks in 32-bit integers if these are exact, else in float64.
 
-Importing `dse` changes no global setting: each of these is a context.
+Importing `dse` changes no global setting: precision is set by contexts.
 """
 
 from contextlib import AbstractContextManager
@@ -15,5 +14,5 @@ import jax
 
 
 def in_64_bits(wanted: bool = True) -> AbstractContextManager[None]:
-    """A context in which JAX keeps 64-bit numbers; with `wanted` false, one in which it has 32 bits."""
+    """Context in which JAX uses 64-bit numbers; 32-bit ones if `wanted` is false."""
     return jax.enable_x64(wanted)

@@ -1,7 +1,7 @@
-"""Other programs, run with limits of time, memory and output, and ended with this process.
+"""Run programs with limits on time, memory and output, and end them with this process.
 
-Compilers are given files of strangers: some never end, some take all memory there is. Memory and output are
-limited on Linux only, time everywhere.
+Compilers get untrusted files, on which some never end or exhaust memory. Memory and output are limited on
+Linux only, time everywhere.
 """
 
 import os
@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -22,24 +23,24 @@ from dse.errors import DseError
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """What one call of a program may take."""
+    """The limits of one call of a program."""
 
     seconds: float
     memory_bytes: int  # of its address space
-    output_bytes: int  # of each file that it writes, and of what it prints
+    output_bytes: int  # of each file it writes, and of its output
 
 
-class Stopped(Exception):
-    """A program met a limit, or ended by a signal: one phrase, `ended after 60 s (DSE_COMPILE_SECONDS)`."""
+class ProcessKilled(Exception):
+    """A program exceeded a limit or was killed: one phrase, `ended after 60 s (DSE_COMPILE_SECONDS)`."""
 
 
 class OverLimit(DseError):
-    """What was read took more than it may: with another limit it may be read."""
+    """Reading exceeded a limit; a larger limit may help."""
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a program ended, and what it printed."""
+class CompletedProcess:
+    """The exit code and output of a program."""
 
     code: int
     output: str
@@ -47,12 +48,12 @@ class Ended:
 
 
 def compiler_limits() -> ProcessLimits:
-    """Return what one compilation may take: $DSE_COMPILE_SECONDS (60) and $DSE_COMPILE_GB (4).
+    """Return the limits of a compilation: $DSE_COMPILE_SECONDS (60) and $DSE_COMPILE_GB (4).
 
-    Each file that it writes, and what it prints, has at most $DSE_COMPILE_MB (32) of text. No kernel of those
-    that we know takes a tenth of it.
+    Each file it writes, and its output, has at most $DSE_COMPILE_MB (32); known kernels need less than a
+    tenth.
 
-    **Raises:** DseError if one of them is no number above 0.
+    **Raises:** DseError if one of them is not a number above 0.
     """
     seconds, gigabytes = _number("DSE_COMPILE_SECONDS", 60.0), _number("DSE_COMPILE_GB", 4.0)
     return ProcessLimits(seconds, int(gigabytes * 1e9), int(_number("DSE_COMPILE_MB", 32.0) * 1e6))
@@ -64,11 +65,11 @@ def run(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
     text: str = "",
-) -> Ended:
-    """Run a program with `text` as its input until it ends; `limits` are by default those of compilers.
+) -> CompletedProcess:
+    """Run a program with `text` as its input; `limits` default to those of compilers.
 
-    **Raises:** Stopped if it met a limit or ended by a signal; OSError if it cannot be started. However this
-    ends, nothing of it is left running.
+    **Raises:** ProcessKilled if it exceeds a limit or dies by a signal; OSError if it cannot be started.
+    Nothing of it is left running in any case.
     """
     limits = limits or compiler_limits()
     with _temporary() as input_file, _temporary() as output, _temporary() as errors:
@@ -81,36 +82,36 @@ def run(
             stderr=errors,
             cwd=folder,
             env=environment,
-            start_new_session=True,  # so that all that it starts can be ended
+            start_new_session=True,  # so that its children can be killed too
         )
         try:
             with watched(program, limits.seconds) as late:
                 limit(program.pid, limits, alone=True)
                 program.wait()
         finally:
-            kill(program)  # or what it started and left
+            kill(program)  # and children it left behind
         if late:
-            raise Stopped(after(limits))
+            raise ProcessKilled(after(limits))
         if program.returncode < 0:
-            raise Stopped(died(program.returncode, limits))
-        return Ended(program.returncode, _text(output, limits), _text(errors, limits))
+            raise ProcessKilled(died(program.returncode, limits))
+        return CompletedProcess(program.returncode, _text(output, limits), _text(errors, limits))
 
 
 @contextmanager
 def memory_limited(what: str) -> Iterator[None]:
-    """Limit what the block adds to the memory of this process to what a compiler may take, on Linux.
+    """Limit the memory that the block adds to this process to that of a compiler, on Linux.
 
-    **Raises:** OverLimit in the place of MemoryError.
+    **Raises:** OverLimit instead of MemoryError.
     """
     limits = compiler_limits()
     if sys.platform != "linux":
         yield
         return
-    import resource  # is not everywhere
+    import resource  # not on all systems
 
     before, hard = resource.getrlimit(resource.RLIMIT_AS)
     most = _addresses() + limits.memory_bytes
-    if before != resource.RLIM_INFINITY and before <= most:  # a limit that is not ours
+    if before != resource.RLIM_INFINITY and before <= most:  # a stricter limit from outside
         yield
         return
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
@@ -124,7 +125,7 @@ def memory_limited(what: str) -> Iterator[None]:
 
 @contextmanager
 def scratch(files: Mapping[str, bytes]) -> Iterator[Path]:
-    """Give a folder of temporary files with these in it, which goes with the block.
+    """Yield a temporary folder with these files, deleted at the end of the block.
 
     **Raises:** DseError if they cannot be written.
     """
@@ -132,6 +133,7 @@ def scratch(files: Mapping[str, bytes]) -> Iterator[Path]:
         with _writing():
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dse-")))
             for name, content in files.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (folder / name).write_bytes(content)
         yield folder
 
@@ -147,11 +149,11 @@ def _writing() -> Iterator[None]:
 
 def _temporary() -> IO[bytes]:
     with _writing():
-        return tempfile.TemporaryFile(buffering=0)  # what cannot be written is not tried again at the end
+        return tempfile.TemporaryFile(buffering=0)  # a failed write is not retried on close
 
 
 def _add(file: IO[bytes], content: bytes) -> None:
-    """Write at the end. **Raises:** DseError if there is no room, nor was for what others wrote before."""
+    """Append to a file. **Raises:** DseError if the disk is full, for this or for earlier writes."""
     with _writing():
         file.seek(0, os.SEEK_END)
         while content:
@@ -159,58 +161,53 @@ def _add(file: IO[bytes], content: bytes) -> None:
 
 
 def in_fork(make: Callable[[], bytes], limits: ProcessLimits | None = None) -> bytes:
-    """Call a function in a fork of this process, which has what this one has imported; return its bytes.
+    """Call a function in a fork of this process, with its imports; return its bytes.
 
-    `limits` are by default those of compilers; memory counts on top of what this process has. Where a system
-    has no forks the function is called here, without limits.
+    `limits` default to those of compilers; memory counts on top of this process's. On systems without fork,
+    the function is called here, without limits.
 
-    **Raises:** Stopped if it met a limit, ended by a signal or raised. However this ends, nothing of it is
-    left running, also where this process is killed.
+    **Raises:** ProcessKilled if it exceeds a limit, dies by a signal or raises. Nothing of it is left running
+    in any case, even if this process is killed.
     """
     limits = limits or compiler_limits()
     if not hasattr(os, "fork"):
         return make()
     results, answer = os.pipe()
-    watching, alive = os.pipe()  # ends when we do
+    watching, alive = os.pipe()  # closed when this process ends
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of threads, whose locks it may wait for: no longer than it may take
+        warnings.simplefilter("ignore")  # a fork may deadlock on locks of other threads: the timeout ends it
         child = os.fork()
     if child == 0:
         _forked(make, limits, answer, watching, (results, alive))
     os.close(answer)
     os.close(watching)
-    late: list[bool] = []
-    timer = threading.Timer(min(limits.seconds, threading.TIMEOUT_MAX), _end_group, (child, late))
-    timer.daemon = True
-    timer.start()
     try:
-        with os.fdopen(results, "rb") as file:
+        with os.fdopen(results, "rb") as file, _timeout(limits.seconds, partial(_end_group, child)) as late:
             sent = file.read(limits.output_bytes)
     finally:
-        timer.cancel()
         _end_group(child)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         os.close(alive)
-    if sent.endswith(_WHOLE):
-        return sent.removesuffix(_WHOLE)
-    raise Stopped(after(limits) if late else died(status, limits))
+    if sent.endswith(_COMPLETE):
+        return sent.removesuffix(_COMPLETE)
+    raise ProcessKilled(after(limits) if late else died(status, limits))
 
 
 def _forked(
-    make: Callable[[], bytes], limits: ProcessLimits, answer: int, watching: int, theirs: Sequence[int]
+    make: Callable[[], bytes], limits: ProcessLimits, answer: int, watching: int, parents: Sequence[int]
 ) -> NoReturn:
-    """Be the fork: answer, and end."""
+    """Run in the child process: send the result and exit."""
     code = 1
     try:
-        os.setsid()  # so that all that it starts can be ended, and Ctrl-C is our parent's
-        for file in theirs:
+        os.setsid()  # so that its children can be killed too, and Ctrl-C goes to the parent
+        for file in parents:
             os.close(file)
         threading.Thread(target=_end_with, args=(watching,), daemon=True).start()
-        taken = _addresses()
-        limit(os.getpid(), replace(limits, memory_bytes=limits.memory_bytes + taken), alone=True)
+        memory_bytes = limits.memory_bytes + _addresses()
+        limit(os.getpid(), replace(limits, memory_bytes=memory_bytes), alone=True)
         result = make()
         with os.fdopen(answer, "wb") as file:
-            file.write(result + _WHOLE)
+            file.write(result + _COMPLETE)
         code = 0
     finally:
         os._exit(code)
@@ -221,70 +218,71 @@ def _end_with(pipe: int) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def _end_group(leader: int, late: list[bool] | None = None) -> None:
-    if late is not None:
-        late.append(True)
-    for end in (os.killpg, os.kill):  # before it leads a group it is alone
+def _end_group(leader: int) -> None:
+    for end in (os.killpg, os.kill):  # it may not lead a group yet
         with suppress(OSError):
             end(leader, signal.SIGKILL)
 
 
 def _addresses() -> int:
-    """Return how many bytes of addresses this process has."""
+    """Return the size of this process's address space in bytes."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
         return 0
 
 
-_WHOLE = b"whole"  # the end of an answer
+_COMPLETE = b"whole"  # marks the end of a result
 
 
 def limit(process: int, limits: ProcessLimits, *, alone: bool) -> None:
-    """Limit memory and files of a process, where the system can; if it is for one task `alone`, its time."""
+    """Limit memory and files of a process on Linux, and CPU time if it runs one task `alone`."""
     if sys.platform != "linux":
         return
-    import resource  # is not everywhere
+    import resource  # not on all systems
 
-    wanted = {
+    resources = {
         resource.RLIMIT_AS: limits.memory_bytes,
         resource.RLIMIT_FSIZE: limits.output_bytes,
         resource.RLIMIT_CORE: 0,
     }
-    if alone:  # ends it where we can no longer
-        wanted[resource.RLIMIT_CPU] = (int(limits.seconds) + 1) * (os.cpu_count() or 1)
-    for what, most in wanted.items():
-        with suppress(OSError, ValueError):  # it has ended, or may have less already
-            resource.prlimit(process, what, (most, most))
+    if alone:  # ends it if this process no longer can
+        resources[resource.RLIMIT_CPU] = (int(limits.seconds) + 1) * (os.cpu_count() or 1)
+    for kind, most in resources.items():
+        with suppress(OSError, ValueError):  # it has ended, or has a lower limit already
+            resource.prlimit(process, kind, (most, most))
 
 
 @contextmanager
 def watched(program: subprocess.Popen[bytes], seconds: float) -> Iterator[list[bool]]:
-    """Kill a program if the block takes longer, when the list is no longer empty, or if it raises.
+    """Kill a program if the block raises or takes longer; then the list is not empty."""
+    with _timeout(seconds, partial(kill, program)) as late:
+        try:
+            yield late
+        except BaseException:
+            kill(program)
+            program.wait()
+            raise
 
-    To wait with a timeout would be to ask again and again, up to 0.05 s apart.
+
+@contextmanager
+def _timeout(seconds: float, end: Callable[[], None]) -> Iterator[list[bool]]:
+    """Call `end` if the block takes longer; then the list is not empty.
+
+    A timer, since waiting with a timeout polls, up to 0.05 s apart.
     """
     late: list[bool] = []
-
-    def stop() -> None:
-        late.append(True)
-        kill(program)
-
-    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), stop)
+    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), lambda: (late.append(True), end()))
     timer.daemon = True
     timer.start()
     try:
         yield late
-    except BaseException:
-        kill(program)
-        program.wait()
-        raise
     finally:
         timer.cancel()
 
 
 def kill(program: subprocess.Popen[bytes]) -> None:
-    """Kill a program that leads a session of its own, and all that it started."""
+    """Kill a program that leads its own session, and its children."""
     with suppress(OSError):  # it has ended
         if hasattr(os, "killpg"):
             os.killpg(program.pid, signal.SIGKILL)
@@ -293,7 +291,7 @@ def kill(program: subprocess.Popen[bytes]) -> None:
 
 
 def died(code: int, limits: ProcessLimits) -> str:
-    """Say how a program ended that gave no result: by a signal if `code` is below 0."""
+    """Describe the exit of a program without a result; `code` is negative for a signal."""
     if sys.platform == "linux" and -code == signal.SIGXCPU:
         return after(limits)
     if sys.platform == "linux" and -code == signal.SIGXFSZ:
@@ -303,30 +301,32 @@ def died(code: int, limits: ProcessLimits) -> str:
         if ours != resource.RLIM_INFINITY and ours < limits.output_bytes:
             return f"ended: it wrote over {ours:,} bytes (ulimit -f)"
         return wrote_too_much(limits)
-    how = f"with code {code}"
+    reason = f"with code {code}"
     if code < 0:
-        how = {known.value: f"by {known.name}" for known in signal.Signals}.get(-code, f"by signal {-code}")
-    return f"ended {how} ({memory_allowed(limits)})"
+        reason = {known.value: f"by {known.name}" for known in signal.Signals}.get(
+            -code, f"by signal {-code}"
+        )
+    return f"ended {reason} ({memory_allowed(limits)})"
 
 
 def wrote_too_much(limits: ProcessLimits) -> str:
-    """Say why a program ended that wrote too much."""
+    """Describe the end of a program that exceeded its output limit."""
     return f"ended: it wrote over {limits.output_bytes / 1e6:.3g} MB (DSE_COMPILE_MB)"
 
 
 def memory_allowed(limits: ProcessLimits) -> str:
-    """Say how much memory a program may take."""
+    """Describe the memory limit."""
     return f"it may take {limits.memory_bytes / 1e9:.3g} GB, DSE_COMPILE_GB"
 
 
 def after(limits: ProcessLimits) -> str:
-    """Say why a program ended that took too long."""
+    """Describe a timeout."""
     return f"ended after {limits.seconds:g} s (DSE_COMPILE_SECONDS)"
 
 
 def _text(file: IO[bytes], limits: ProcessLimits) -> str:
     size = file.seek(0, os.SEEK_END)
-    _add(file, b"\n")  # programs do not tell that what they print was cut off
+    _add(file, b"\n")  # fails if the disk is full: programs do not report truncated output
     file.seek(0)
     return file.read(min(size, limits.output_bytes)).decode("utf-8", errors="replace")
 

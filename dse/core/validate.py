@@ -1,4 +1,4 @@
-"""Files checked against a pydantic model: their first mistake becomes one line."""
+"""Validate files with pydantic; the first mistake becomes a one-line error."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, get_args
@@ -14,21 +14,21 @@ _LONGEST = 60  # characters of a value that a message repeats
 
 
 def in_json(location: Location) -> str:
-    """Write a place in a JSON file: results[0].name."""
+    """Format a location in a JSON file: results[0].name."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
 
 
 def in_toml(location: Location) -> str:
-    """Write a place in a TOML file, tables of a list counted from 1: instruction.1.name."""
+    """Format a location in a TOML file, tables of a list counted from 1: instruction.1.name."""
     return ".".join(str(part + 1) if isinstance(part, int) else part for part in location)
 
 
 def checked(
     model: type[Model], content: Any, where: str, place: Callable[[Location], str] = in_json
 ) -> Model:
-    """Read `content` as a model; `place` writes where in it a mistake is.
+    """Validate `content` as a model; `place` formats the location of a mistake.
 
-    **Raises:** DseError `where: place: found X, expected Y`.
+    **Raises:** DseError `where: location: found X, expected Y`.
     """
     try:
         return model.model_validate(content)
@@ -43,7 +43,7 @@ def checked(
             raise DseError(
                 f"{field}: found an unknown field, {one_of(str(location[-1]), _fields(model, location))}"
             )
-        case "value_error":  # of a validator of ours, which says the rest
+        case "value_error":  # from our own validators, which phrase the rest
             raise DseError(f"{field}: {mistake['ctx']['error']}")
         case "too_short":
             expected = "at least one"
@@ -57,21 +57,19 @@ def checked(
 
 
 def shortened(value: Any) -> str:
-    """Write a value as a message repeats it."""
+    """Format a value for a message."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # a number of too many digits
+    except (ValueError, RecursionError):  # a number with too many digits
         return "a value too long to show"
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
 
 
 def _fields(model: type[BaseModel], location: Location) -> list[str]:
-    """List the names that the innermost table of a place may have."""
+    """List the field names allowed in the innermost table of a location."""
     models: list[type[BaseModel]] = [model]
     for part in location[:-1]:
-        tagged = [
-            candidate for candidate in models if candidate.__name__.removesuffix("Table").lower() == part
-        ]
+        tagged = [table for table in models if table.__name__.removesuffix("Table").lower() == part]
         inside = [
             candidate
             for table in models
@@ -80,7 +78,7 @@ def _fields(model: type[BaseModel], location: Location) -> list[str]:
             for candidate in _models(field.annotation)
         ]
         models = tagged or inside or models
-    return [field.alias or name for candidate in models for name, field in candidate.model_fields.items()]
+    return [field.alias or name for table in models for name, field in table.model_fields.items()]
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -1,1 +1,1 @@
-"""Tables: the columns of results, tables of results and of measured times, and scores."""
+"""Tables of results and measured times, their columns, and scores."""

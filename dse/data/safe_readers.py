@@ -1,7 +1,6 @@
-"""Doors for files that may hold more than their size says: gzip, zip, NumPy's, CSV and Parquet.
+"""Read untrusted gzip, zip, NumPy, CSV and Parquet files within size limits.
 
-A small file of a stranger may expand to more than all memory. Whatever one holds, what comes out is data of
-at most the size stated, or DseError of one line.
+A small file may expand to more than all memory. Readers return at most the stated size, or raise DseError.
 """
 
 import gzip
@@ -22,18 +21,18 @@ if TYPE_CHECKING:  # takes 0.1 s
     import pyarrow as pa
     import pyarrow.parquet
 
-MOST_BYTES = 1 << 28  # of a file, packed or not
+MOST_BYTES = 1 << 28  # of a file, compressed or not
 MOST_TABLE_BYTES = 1 << 30  # of a table in memory
 MOST_COLUMNS = 2000
 MOST_ROWS = 10**8
-GZIP = b"\x1f\x8b"  # how such a file begins
+GZIP = b"\x1f\x8b"  # magic bytes
 _ROWS_AT_A_TIME = 1 << 16
 
 
 def unzipped(path: Path, most: int = MOST_BYTES) -> bytes:
-    """Read a file, gzipped or not, whatever its suffix says.
+    """Read a file, gzipped or not, whatever its suffix.
 
-    **Raises:** DseError if it cannot be read, or for more than `most` bytes, packed or not.
+    **Raises:** DseError if it cannot be read, or exceeds `most` bytes, compressed or not.
     """
     content = read_bytes(path, most)
     if content.startswith(GZIP):
@@ -45,16 +44,16 @@ def unzipped(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def text(path: Path, most: int = MOST_BYTES) -> str:
-    """Read a text, gzipped or not. **Raises:** DseError as `unzipped`, and if it is no UTF-8."""
+    """Read a text file, gzipped or not. **Raises:** DseError as `unzipped`, and if it is not UTF-8."""
     with refused(path):
         return unzipped(path, most).decode("utf-8-sig")
 
 
 class Members:
-    """The files within a zip file, read by name."""
+    """The members of a zip file, read by name."""
 
     def __init__(self, path: Path, most: int = MOST_BYTES) -> None:
-        """Open a zip file whose files have together at most `most` bytes. **Raises:** DseError."""
+        """Open a zip file with at most `most` bytes in all members. **Raises:** DseError."""
         self.path = path
         content = read_bytes(path, most)
         with refused(path):
@@ -64,29 +63,29 @@ class Members:
             raise DseError(f"{path}: found more than {most:,} bytes, expected a smaller file")
 
     def read(self, name: str) -> bytes:
-        """Read a file within. **Raises:** DseError if there is none, or it is damaged."""
+        """Read a member. **Raises:** DseError if it is missing or damaged."""
         if name not in self.names:
             raise DseError(f"{self.path}: found no {name} in it, expected one")
         with refused(self.path):
-            return self._file.read(name)  # no more than it states: zipfile stops there
+            return self._file.read(name)  # zipfile stops at the stated size
 
 
 def arrays(path: Path, most: int = MOST_TABLE_BYTES) -> dict[str, np.ndarray]:
-    """Read arrays that NumPy kept together (.npz), none of which holds objects. **Raises:** DseError."""
-    within = Members(path, most)
-    members = {}
-    for name in within.names:
-        content = within.read(name)
+    """Read the arrays of a NumPy .npz file, without pickled objects. **Raises:** DseError."""
+    members = Members(path, most)
+    arrays = {}
+    for name in members.names:
+        content = members.read(name)
         with refused(path):
             array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
-        members[name.removesuffix(".npy")] = array
-    return members
+        arrays[name.removesuffix(".npy")] = array
+    return arrays
 
 
 def csv_table(path: Path, text: str) -> "pa.Table":
-    """Read cells separated by commas, tabs or semicolons; with the last, decimal commas if there are any.
+    """Read CSV separated by commas, tabs or semicolons (then with decimal commas, if it has any).
 
-    **Raises:** DseError if it has too many columns; pyarrow's errors if it is none.
+    **Raises:** DseError if it is damaged or too large.
     """
     import pyarrow as pa
     import pyarrow.csv
@@ -104,7 +103,7 @@ def csv_table(path: Path, text: str) -> "pa.Table":
 
 
 def decimal_point(text: str) -> str:
-    """Tell whether numbers of a CSV have a comma or a point."""
+    """Infer whether the numbers of a CSV have a decimal comma or point."""
     header = text.lstrip().partition("\n")[0]
     return "," if max(",;\t", key=header.count) == ";" and re.search(r"\d,\d", text) else "."
 
@@ -117,9 +116,9 @@ def parquet(
     rows: int = MOST_ROWS,
     most: int = MOST_TABLE_BYTES,
 ) -> "pa.Table":
-    """Read a Parquet file, or what it holds; `without` some of its columns.
+    """Read a Parquet file, or its `content`, `without` some columns.
 
-    **Raises:** DseError, one line, if it is none, or has more than MOST_COLUMNS, `rows` or
+    **Raises:** DseError, one line, if it is not Parquet, or has more than MOST_COLUMNS, `rows` or
     `most` bytes in memory.
     """
     import pyarrow as pa
@@ -130,36 +129,34 @@ def parquet(
         file = pyarrow.parquet.ParquetFile(source)
         check_size(path, file.metadata.num_columns, file.metadata.num_rows, rows)
         columns = [name for name in file.schema_arrow.names if name not in without] if without else None
-        schema = (
-            file.schema_arrow if columns is None else pa.schema([file.schema_arrow.field(n) for n in columns])
-        )
-        return pa.Table.from_batches(
-            _batches(path, file, columns, most), schema.with_metadata(file.schema_arrow.metadata)
-        )
+        schema = file.schema_arrow
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
+        return pa.Table.from_batches(_batches(path, file, columns, most), schema)
 
 
 def _batches(
     path: Path, file: "pyarrow.parquet.ParquetFile", columns: list[str] | None, most: int
 ) -> Iterator["pa.RecordBatch"]:
-    """Yield what a file holds, and stop when it is too much."""
-    taken = 0
+    """Yield the batches of a file. **Raises:** DseError if they exceed `most` bytes."""
+    size = 0
     for batch in file.iter_batches(_ROWS_AT_A_TIME, columns=columns):
-        taken += batch.nbytes
-        if taken > most:
+        size += batch.nbytes
+        if size > most:
             raise DseError(f"{path}: found more than {most:,} bytes, expected a smaller table")
         yield batch
 
 
 def check_size(path: Path, columns: int, rows: int, most_rows: int = MOST_ROWS) -> None:
-    """Refuse a table that is too large. **Raises:** DseError."""
-    for what, number, most in (("columns", columns, MOST_COLUMNS), ("rows", rows, most_rows)):
+    """Reject a table that is too large. **Raises:** DseError."""
+    for kind, number, most in (("columns", columns, MOST_COLUMNS), ("rows", rows, most_rows)):
         if number > most:
-            raise DseError(f"{path}: {what}: found {number:,}, expected at most {most:,}")
+            raise DseError(f"{path}: {kind}: found {number:,}, expected at most {most:,}")
 
 
 @contextmanager
 def refused(path: Path) -> Iterator[None]:
-    """Turn whatever a library raises on a damaged file into DseError: each raises what it likes."""
+    """Convert any exception of a library on a damaged file to DseError."""
     try:
         yield
     except DseError:

@@ -1,8 +1,7 @@
-"""Scores of predictions, against the measured times of the same configurations.
+"""Scores of predictions against the measured times of the same configurations.
 
-Two questions are kept apart. Are the times right (MAPE)? Is the order right (rank correlation, and
-how close to the optimum one gets by measuring only the k configurations predicted to be fastest)?
-A search needs the second only.
+Times (MAPE) and order are scored separately. Scores of the order are the rank correlation, and how close to
+the optimum measuring only the k fastest predictions gets. A search needs only the order.
 """
 
 from dataclasses import dataclass
@@ -18,11 +17,11 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Scores:
-    """The accuracy of one model on one measured space. None: not defined for these data."""
+    """The accuracy of one model on one measured space. None: undefined for these data."""
 
     configurations: int
-    failed: int  # of them, measured without success
-    unpredicted: int  # of them, predicted infinite (impossible to launch) or NaN
+    failed: int  # configurations whose measurement failed
+    unpredicted: int  # configurations predicted infinite (impossible to launch) or NaN
     spearman: float | None
     mape_percent: float | None
     mape_shape_percent: float | None
@@ -48,17 +47,17 @@ def score(
 ) -> Scores:
     """Score one list of predictions.
 
-    **Shapes:** four lists of the same length. `ok` says which configurations ran; without it, those
-    whose measured time is finite. Times of the others are not looked at.
-    **Edges:** a prediction that is infinite or NaN ranks last and is left out of the two MAPEs; a row whose
-    occupancy is NaN is left out of the second.
-    Percentages are of time; a percentage of performance comes from `mape(1 / predicted, 1 / measured)`.
+    **Shapes:** four lists of the same length. `ok` marks configurations that ran (default: finite measured
+    times). Times of the others are ignored.
+    **Edges:** an infinite or NaN prediction ranks last and is excluded from both MAPEs; a row with a NaN
+    occupancy from the second.
+    Percentages are of time; for performance, use `mape(1 / predicted, 1 / measured)`.
     **Raises:** DseError if no configuration ran; ValueError if lengths differ.
     """
     predicted, measured, ran = _same_length(predicted_s, measured_s, ok)
     finite = ran & np.isfinite(predicted)
     occupied = None if occupancy is None else np.asarray(occupancy, float)
-    shown = finite if occupied is None else finite & np.isfinite(occupied)
+    shaped = finite if occupied is None else finite & np.isfinite(occupied)
     k = budgets(predicted.size)
     return Scores(
         configurations=predicted.size,
@@ -68,15 +67,15 @@ def score(
         mape_percent=mape(predicted[finite], measured[finite]),
         mape_shape_percent=None
         if occupied is None
-        else mape_shape(predicted[shown], measured[shown], occupied[shown]),
+        else mape_shape(predicted[shaped], measured[shaped], occupied[shaped]),
         **{name: fraction_of_optimum(predicted, measured, ran, budget) for name, budget in k.items()},
     )
 
 
 def spearman(predicted: ArrayLike, measured: ArrayLike) -> float | None:
-    """Spearman's rank correlation ρ, ties sharing their mean rank; None if either is constant.
+    """Spearman's rank correlation ρ, ties with their mean rank; None if either is constant.
 
-    An infinite or NaN prediction has the last rank.
+    An infinite or NaN prediction ranks last.
     """
     from scipy.stats import rankdata  # takes half a second to import
 
@@ -87,7 +86,7 @@ def spearman(predicted: ArrayLike, measured: ArrayLike) -> float | None:
 
 
 def mape(predicted: ArrayLike, measured: ArrayLike) -> float | None:
-    """The mean absolute percentage error, in percent of the measured value; None of no values.
+    """The mean absolute percentage error, in percent of the measured value; None without values.
 
     **Source:** Lemeire et al., section on the metrics. They apply it to warps per cycle.
     """
@@ -96,10 +95,10 @@ def mape(predicted: ArrayLike, measured: ArrayLike) -> float | None:
 
 
 def mape_shape(predicted: ArrayLike, measured: ArrayLike, occupancy: ArrayLike) -> float | None:
-    """The MAPE of what is left of the error once a straight line over occupancy is taken off it.
+    """The MAPE after subtracting a straight line over occupancy from the error.
 
-    A constant offset, and one that drifts with occupancy, cost nothing: what counts is the shape of the
-    curve. Meant for configurations that differ in occupancy only. None if occupancy is constant.
+    An offset that is constant or linear in occupancy costs nothing: only the shape of the curve counts.
+    Meant for configurations that differ in occupancy only. None if occupancy is constant.
 
     **Source:** Lemeire et al., MAPE^shape: |m - r - l| / r with l the least-squares line of m - r.
     """
@@ -112,12 +111,11 @@ def mape_shape(predicted: ArrayLike, measured: ArrayLike, occupancy: ArrayLike) 
 
 
 def fraction_of_optimum(predicted_s: ArrayLike, measured_s: ArrayLike, ok: ArrayLike | None, k: int) -> float:
-    """The best measured time of all, over the best among the k that are predicted fastest.
+    """The best measured time of all, over the best among the k fastest predictions.
 
-    1 is the optimum. A failed configuration among the k is an evaluation spent for nothing; if all k
-    failed the fraction is 0. Where equal predictions straddle the k-th place, any of them may be the one
-    that is measured: the result is the exact mean over all orders of equals, so a model that predicts
-    the same for everything scores exactly as random choice does.
+    1 is the optimum. A failed configuration among the k is a wasted evaluation; if all k failed, the
+    fraction is 0. Ties at rank k are resolved by the exact mean over all their orders, so a model with a
+    constant prediction scores exactly as random choice.
     """
     predicted, measured, ran = _same_length(predicted_s, measured_s, ok)
     predicted, fraction = _last_if_unknown(predicted), _fractions(measured, ran)
@@ -137,12 +135,12 @@ def _expected_best(values: Floats, draws: int, floor: float) -> float:
     """Mean of max(floor, largest of `draws` values drawn without replacement).
 
     The i-th largest is the largest drawn if the i - 1 larger ones are missed (each with probability
-    1 - draws / values left) and it is hit (draws / values left). The running product of probabilities
-    underflows to 0 where that is the right answer, so no binomial is ever formed.
+    1 - draws / values left) and it is hit (draws / values left). A running product of probabilities avoids
+    binomials, and underflows to 0 where that is correct.
     """
     values = np.maximum(np.sort(values)[::-1], floor)
     left = values.size - np.arange(values.size)
-    missed = np.cumprod((left - draws) / left)  # stays 0 from where too few are left to miss
+    missed = np.cumprod((left - draws) / left)  # 0 once fewer values than draws are left
     best = np.concatenate([[1.0], missed[:-1]]) * (draws / left)
     return float(np.sum(best * values))
 

@@ -1,8 +1,8 @@
-"""The table that is made of every file of rows, measured times and results: one row a configuration.
+"""The table that all readers of rows, measured times and results return: one row a configuration.
 
-Columns of measured times: the parameters, `time_ms` (or `_us`, `_ns`, `_s`; `measured_s` and the like where
-times are predicted as well), and where there are such: `status` (`ok` where the configuration ran), `min_ms`
-(the fastest repetition), whatever else was measured. Rows are counted from 1.
+Columns of measured times: the parameters, `time_ms` (or `_us`, `_ns`, `_s`; `measured_s` and the like beside
+predicted times), and optionally `status` (`ok` if the configuration ran), `min_ms` (the fastest repetition)
+and other measurements. Rows are counted from 1.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -18,7 +18,7 @@ from dse.data import safe_readers
 from dse.errors import DseError
 
 MOST_ROWS = safe_readers.MOST_ROWS
-PARQUET = b"PAR1"  # how such a file begins
+PARQUET = b"PAR1"  # magic bytes
 SECONDS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "s": 1.0}
 _SPELLED = {"ms": "milli", "us": "micro", "ns": "nano", "s": ""}
 _SUFFIX = {
@@ -30,9 +30,9 @@ _TRUTH = {"true": 1.0, "false": 0.0}
 
 
 def suffix_of(unit: str, where: str) -> str:
-    """Spell a unit of time as column names do: `us` of us, usecond and Microseconds.
+    """Return the column suffix of a time unit: `us` for us, usecond and Microseconds.
 
-    **Raises:** DseError, which begins with `where`, for anything else.
+    **Raises:** DseError that begins with `where` for anything else.
     """
     suffix = _SUFFIX.get(unit.strip().lower())
     if suffix is None:
@@ -40,13 +40,19 @@ def suffix_of(unit: str, where: str) -> str:
     return suffix
 
 
+def as_integers(values: np.ndarray) -> np.ndarray:
+    """Convert numbers to int64 if all are whole, else to float64."""
+    whole = np.all((values == np.floor(values)) & (np.abs(values) < 2**63))
+    return values.astype(np.int64 if whole else np.float64)
+
+
 @dataclass(frozen=True)
 class Table:
-    """An Arrow table that answers with NumPy arrays, or with an error that names file, column and row."""
+    """An Arrow table read as NumPy arrays, with errors that name file, column and row."""
 
     path: Path
     table: pa.Table
-    decimal: str = "."  # sign of the file's numbers
+    decimal: str = "."  # decimal sign of the file's numbers
 
     def __post_init__(self) -> None:
         if not self.table.num_rows:
@@ -65,7 +71,7 @@ class Table:
         empty: bool = False,
         most_rows: int = MOST_ROWS,
     ) -> "Table":
-        """Make a table of rows that may differ in their fields; fields that none fills go, unless `empty`."""
+        """Build a table of rows with differing fields; drop fields empty in all rows, unless `empty`."""
         rows = list(rows)
         for number, row in enumerate(rows, 1):
             if not isinstance(row, Mapping):
@@ -77,7 +83,7 @@ class Table:
 
     @classmethod
     def of_csv(cls, path: Path, text: str) -> "Table":
-        """Read cells apart by commas, tabs or semicolons; with the last, decimal commas if there are any."""
+        """Read CSV, as `safe_readers.csv_table`."""
         return cls(path, safe_readers.csv_table(path, text), safe_readers.decimal_point(text))
 
     @classmethod
@@ -89,7 +95,7 @@ class Table:
         without: Collection[str] = (),
         most_rows: int = MOST_ROWS,
     ) -> "Table":
-        """Read a Parquet file or its content, `without` some columns. **Raises:** DseError if it is none."""
+        """Read a Parquet file or its content, `without` some columns. **Raises:** DseError if it is not."""
         if content is not None and not content.startswith(PARQUET):
             raise DseError(f"{path}: cannot read: found no Parquet file, expected one")
         return cls(path, safe_readers.parquet(path, content, without=without, rows=most_rows))
@@ -105,17 +111,17 @@ class Table:
         return self.table.num_rows
 
     def fail(self, field: str, message: str) -> NoReturn:
-        """Raise DseError that names the file and the field."""
+        """Raise a DseError that names the file and the field."""
         raise DseError(f"{self.path}: {field}: {message}")
 
     def is_text(self, name: str) -> bool:
         """Whether a column holds anything but numbers."""
-        kind = self.table.column(name).type
-        known = (pa.types.is_null, pa.types.is_integer, pa.types.is_boolean, pa.types.is_floating)
-        return not (any(is_one(kind) for is_one in known) or pa.types.is_decimal(kind))
+        kind, types = self.table.column(name).type, pa.types
+        numeric = (types.is_null, types.is_integer, types.is_boolean, types.is_floating, types.is_decimal)
+        return not any(test(kind) for test in numeric)
 
     def numbers(self, name: str) -> np.ndarray:
-        """Read a column as integers, or as floats with NaN where a cell is empty."""
+        """Read a column as integers, or as floats with NaN for empty cells."""
         column = self.table.column(name)
         if self.is_text(name):
             cells = enumerate(column.to_pylist(), start=1)
@@ -134,15 +140,15 @@ class Table:
         text = str(cell).strip().lower()
         if text in _TRUTH:
             return _TRUTH[text]
-        unclear = self.decimal == "," and "." in text  # 1.234 may be a thousand
+        ambiguous = self.decimal == "," and "." in text  # 1.234 may be a thousand
         try:
-            return float("unclear" if unclear else text.replace(self.decimal, "."))
+            return float("ambiguous" if ambiguous else text.replace(self.decimal, "."))
         except ValueError:
-            sign = " with a decimal comma" if unclear else ""
+            sign = " with a decimal comma" if ambiguous else ""
             self.fail(f"{name}, row {row}", f"found {str(cell)!r}, expected a number{sign}")
 
     def complete(self, name: str) -> np.ndarray:
-        """Read a column of numbers in which no cell may be empty."""
+        """Read a column of numbers without empty cells."""
         values = self.numbers(name)
         wrong = ~np.isfinite(values)
         if wrong.any():
@@ -152,7 +158,7 @@ class Table:
         return values
 
     def constant(self, name: str) -> int | float:
-        """Read a column that must have one value."""
+        """Read a column with a single value."""
         values = self.complete(name)
         other = values != values[0]
         if other.any():
@@ -161,12 +167,12 @@ class Table:
         return int(values[0]) if values[0] == np.floor(values[0]) else float(values[0])
 
     def texts(self, name: str) -> np.ndarray:
-        """Read a column as strings, empty where a cell is."""
+        """Read a column as strings, empty for empty cells."""
         cells = self.table.column(name).to_pylist()
         return np.array(["" if cell is None else str(cell).strip() for cell in cells])
 
     def values(self, name: str) -> np.ndarray:
-        """Read a column as integers, truth values, floats with NaN, or words with None."""
+        """Read a column as integers, booleans, floats with NaN, or words with None."""
         column = self.table.column(name)
         kind = column.type
         if pa.types.is_null(kind):
@@ -183,7 +189,7 @@ class Table:
         return names[np.asarray(coded.indices.fill_null(len(names) - 1))]
 
     def seconds(self, kind: str) -> tuple[str, np.ndarray] | None:
-        """Find `time_ms` or the like: its name, and its values in seconds, NaN where a cell is empty."""
+        """Return the name of `time_ms` or the like, and its values in seconds, NaN for empty cells."""
         for unit, scale in SECONDS.items():
             if f"{kind}_{unit}" in self.names:
                 return f"{kind}_{unit}", self.numbers(f"{kind}_{unit}") * scale
@@ -193,12 +199,12 @@ class Table:
 def _column(cells: list[Any]) -> pa.Array:
     try:
         return pa.array(cells)
-    except (pa.ArrowException, OverflowError):  # numbers beside words
+    except (pa.ArrowException, OverflowError):  # mixed numbers and words
         return pa.array([None if cell is None else str(cell) for cell in cells])
 
 
 def _words(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Write a column's cells as words, whatever they are."""
+    """Convert the cells of a column to words."""
     if not pa.types.is_nested(column.type) and not pa.types.is_binary(column.type):
         with suppress(pa.ArrowException):
             return column.cast(pa.string())

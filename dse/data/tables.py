@@ -1,4 +1,4 @@
-"""Tables of results: as files, as Arrow tables, as data frames, and in notebooks."""
+"""Results as rows, files, Arrow tables, data frames, and tables in notebooks."""
 
 import csv
 import io
@@ -17,39 +17,39 @@ from dse.core.optional import needs
 from dse.data.columns import heading, metadata
 from dse.errors import DseError, printable
 
-if TYPE_CHECKING:  # takes 0.1 s, which whoever writes no file need not spend
+if TYPE_CHECKING:  # takes 0.1 s
     import pyarrow as pa
 
 SHOWN = 20  # rows in a notebook
-TIMES = ("refitted_s", "measured_s", "time_s")  # of a row: the first that there is decides
+TIMES = ("refitted_s", "measured_s", "time_s")  # the first present decides
 REPR = 8  # values of a row in one line
 
 
 class Result:
-    """What a function of `dse` returns and people look at: `rows()` that go into a file or a data frame.
+    """Base class of results: `rows()`, for files, data frames and notebooks.
 
     Columns have the names and units of `dse.data.columns`.
     """
 
     @property
     def units(self) -> Mapping[str, str]:
-        """Units of columns that `dse.data.columns` does not know."""
+        """Units of columns missing in `dse.data.columns`."""
         return {}
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """Columns that a table for people can do without."""
+        """Columns omitted in displayed tables."""
         return ()
 
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
-        """Return the first `top` rows, all without it: a dictionary each, by the names of columns."""
+        """Return the first `top` rows (default: all) as dictionaries by column."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self.rows())} rows>"
 
     def to_arrow(self) -> "pa.Table":
-        """Return all rows as an Arrow table; each column notes its unit and meaning."""
+        """Return all rows as an Arrow table, with units and meanings as metadata."""
         return arrow(_columns(self.rows()), self.units)
 
     def to_pandas(self) -> Any:
@@ -73,22 +73,22 @@ class Result:
         return f"<table>{lines}</table>{more}"
 
 
-class Found(Result):
-    """A result that holds configurations: it has a length, rows by number, and the best of them."""
+class ConfigurationResult(Result):
+    """A result with one row a configuration: it has a length, rows by index, and a best one."""
 
     def __len__(self) -> int:
         return len(self.rows())
 
-    def __getitem__(self, place: int) -> dict[str, Any]:
-        """Return one row; the first is 0."""
-        return self.rows(place + 1 if place >= 0 else None)[place]
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """Return one row."""
+        return self.rows(index + 1 if index >= 0 else None)[index]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.rows())
 
     @property
     def best(self) -> dict[str, Any] | None:
-        """The row with the least time, measured where times are, None where none has one."""
+        """The row with the least time, measured if there are measured times; None without any time."""
         name = next((name for name in TIMES if name in (self.rows(1) or [{}])[0]), "time_s")
         timed = [row for row in self.rows() if row.get(name) is not None and math.isfinite(row[name])]
         return min(timed, key=lambda row: row[name], default=None)
@@ -99,18 +99,18 @@ class Found(Result):
 
 
 class Rows(Result, list[dict[str, Any]]):
-    """A list of rows that is a `Result` as well."""
+    """A `Result` that is a list of rows."""
 
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
-        """Return the first `top` rows, all without it."""
+        """Return the first `top` rows (default: all)."""
         return list(self[:top])
 
 
 class Columns(Result, dict[str, np.ndarray]):
-    """Columns of equal length, [rows] each, that are a `Result` as well."""
+    """A `Result` that is a dictionary of columns, [rows] each."""
 
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
-        """Return the first `top` rows, all without it."""
+        """Return the first `top` rows (default: all)."""
         lists = {name: values[:top].tolist() for name, values in self.items()}
         return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
 
@@ -136,10 +136,10 @@ def _cell(value: Any) -> str:
 def write_table(path: Path | str, columns: Mapping[str, Any], units: Mapping[str, str] | None = None) -> None:
     """Write columns of equal length as Parquet, CSV or JSON (a list of one object a row), by the suffix.
 
-    Values that JSON cannot hold (NaN, infinity) become null there. In Parquet each column that
-    `dse.data.columns` knows notes its unit and meaning, and `units` gives those of others.
+    NaN and infinity become null in JSON. Parquet has units and meanings as metadata, from
+    `dse.data.columns` and `units`.
 
-    **Raises:** DseError for another suffix or where the file cannot be written; ValueError if lengths differ.
+    **Raises:** DseError for another suffix or if the file cannot be written; ValueError if lengths differ.
     """
     path = Path(path)
     check_suffix(path)
@@ -153,21 +153,21 @@ def write_table(path: Path | str, columns: Mapping[str, Any], units: Mapping[str
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], units: Mapping[str, str] | None = None) -> None:
-    """Write rows as `write_table` does columns; a row may lack some."""
+    """Write rows like `write_table`; a row may lack columns."""
     write_table(path, _columns(rows), units)
 
 
 def check_suffix(path: Path) -> None:
-    """Refuse a file that `write_table` writes in no format. **Raises:** DseError."""
+    """Reject a file whose suffix `write_table` does not support. **Raises:** DseError."""
     if path.suffix.lower() not in _WRITERS:
         suffix = repr(path.suffix) if path.suffix else "no suffix"
         raise DseError(f"{path}: suffix: found {suffix}, expected {', '.join(_WRITERS)}")
 
 
 def arrow(columns: Mapping[str, Any], units: Mapping[str, str] | None = None) -> "pa.Table":
-    """Make an Arrow table of columns of equal length, with the units and meanings that are known.
+    """Build an Arrow table of columns of equal length, with units and meanings if known.
 
-    A cell that is a list becomes text, its parts after one another: CSV has none.
+    Cells that are lists become text, for CSV.
     """
     import pyarrow as pa
 
@@ -184,7 +184,7 @@ def arrow(columns: Mapping[str, Any], units: Mapping[str, str] | None = None) ->
 
 
 def field(name: str, kind: "pa.DataType", unit: str | None = None) -> "pa.Field":
-    """Describe a column as a Parquet file has it, with `unit` and `meaning` in its metadata if known."""
+    """Return the Arrow field of a column, with `unit` and `meaning` as metadata if known."""
     import pyarrow as pa
 
     return pa.field(name, kind, metadata=metadata(name, unit) or None)
@@ -197,7 +197,7 @@ def _write_parquet(table: "pa.Table", path: Path) -> None:
 
 
 def harmless(cell: Any) -> Any:
-    """Return a cell of CSV that steers no terminal, with ' before what a spreadsheet takes for a formula."""
+    """Make a CSV cell safe: escape control characters, and prefix formulas of spreadsheets with '."""
     if not isinstance(cell, str):
         return cell
     formula = cell.startswith(_FORMULA) and not _NUMBERS.fullmatch(cell)
@@ -212,9 +212,9 @@ def _write_csv(table: "pa.Table", path: Path) -> None:
     import pyarrow as pa
     import pyarrow.csv
 
-    for place, (name, kind) in enumerate(zip(table.column_names, table.schema.types, strict=True)):
+    for i, (name, kind) in enumerate(zip(table.column_names, table.schema.types, strict=True)):
         if pa.types.is_string(kind):
-            table = table.set_column(place, name, pa.array(map(harmless, table[place].to_pylist()), kind))
+            table = table.set_column(i, name, pa.array(map(harmless, table[i].to_pylist()), kind))
     header = io.StringIO(newline="")
     names = map(harmless, table.column_names)
     csv.writer(header, lineterminator="\n").writerow(names)  # pyarrow would quote every name

@@ -1,1 +1,1 @@
-"""Configurations × GPUs × models, reduced to rankings, tables and scores."""
+"""Evaluate configurations × GPUs × models, and reduce the results to rankings, tables and scores."""

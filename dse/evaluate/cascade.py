@@ -1,7 +1,7 @@
-"""A cascade: each level ranks what the level before it kept, by a model that costs more and knows more.
+"""A cascade of levels: each ranks the candidates kept by the previous one, with a costlier, better model.
 
-A closed form looks at the whole space, the simulator at the few per cent that survive, and counts from the
-kernel's source, which have to be compiled, at the last hundred.
+For example a closed form for the whole space, the simulator for the best few per cent, and counts from the
+kernel's source, which needs compilation, for the last hundred.
 """
 
 import math
@@ -25,32 +25,32 @@ from dse.models.protocol import Model
 from dse.source import readers
 from dse.types import Gpu
 
-SOURCE = "source"  # the level that counts what the source does
+SOURCE = "source"  # the level with counts from the kernel's source
 
 
 @dataclass(frozen=True)
 class Level:
-    """One level: what counts the configurations, which model times them, and how many continue."""
+    """One level: the counts, the model, and the number of candidates kept."""
 
     name: str
     kernel: Counts
     model: str | Model
     keep: float
-    percent: bool = False  # `keep` is per cent of what can run, not a count
+    percent: bool = False  # `keep` is per cent of the launchable configurations, not a count
 
     def kept(self, count: int) -> int:
-        """The number kept of `count` configurations: one at least."""
+        """The number kept of `count` configurations, at least one."""
         most = math.ceil(self.keep * count / 100) if self.percent else int(self.keep)
         return max(1, min(count, most))
 
 
 def read(text: str, kernel: Counts, default: str | Model = DEFAULT) -> list[Level]:
-    """Read `phase:5%,pipeline:200,source:20`: models, and how many each keeps.
+    """Parse `phase:5%,pipeline:200,source:20`: models, and the number each keeps.
 
-    The level `source` is `default` on what the source does; those after it count from the source too.
+    The level `source` is `default` on counts from source, which all later levels use too.
 
     **Raises:** DseError for another form, an unknown model, a level named twice, a share above 100 %, or
-    `source` where there is none.
+    `source` for a kernel without source.
     """
     levels: list[Level] = []
     for part in text.split(","):
@@ -60,8 +60,8 @@ def read(text: str, kernel: Counts, default: str | Model = DEFAULT) -> list[Leve
         name, number, percent = match.groups()
         keep = float(number)
         if not (0 < keep <= 100 if percent else keep >= 1 and keep.is_integer()):
-            wanted = "a share above 0 up to 100 %" if percent else "a whole number from 1"
-            raise DseError(f"cascade: {name}: found {number}{percent}, expected {wanted}")
+            expected = "a share above 0 up to 100 %" if percent else "a whole number from 1"
+            raise DseError(f"cascade: {name}: found {number}{percent}, expected {expected}")
         if name in (level.name for level in levels):
             raise DseError(f"cascade: found {name!r} twice, expected each level once")
         model: str | Model = name
@@ -73,7 +73,7 @@ def read(text: str, kernel: Counts, default: str | Model = DEFAULT) -> list[Leve
 
 
 def _from_source(kernel: Counts) -> Counts:
-    """Count a kernel by its source; one that is no description does so already, or has none."""
+    """Count a described kernel from its source; other kernels are unchanged."""
     if not isinstance(kernel, Description):
         return kernel
     if kernel.source is None:
@@ -89,10 +89,10 @@ def cascade(
     progress: Progress = silent,
     gpu_name: str = "",
 ) -> Ranking:
-    """Rank a space through levels, the first of which sees every valid configuration (or `sample` of them).
+    """Rank a space by levels, the first on all valid configurations (or `sample` of them).
 
-    What cannot run by any level is dropped there. The ranking is of what the last level kept, with every
-    level's times; `levels` has a row for each level.
+    Configurations that a level finds unlaunchable are dropped. The ranking has the configurations kept by the
+    last level, with the times of all levels; `levels` has a row for each.
 
     **Raises:** DseError as `rank`.
     """
@@ -100,7 +100,7 @@ def cascade(
         raise DseError("cascade: found no level, expected MODEL:COUNT or MODEL:SHARE%")
     parameters = configurations(levels[0].kernel, problem, sample)
     reports: list[dict[str, Any]] = []
-    forecasts: dict[str, Forecast] = {}  # of the levels so far, of what is left; the last one first
+    forecasts: dict[str, Forecast] = {}  # of all levels so far, the last first, for the kept configurations
     rankings: list[Ranking] = []
     for level in levels:
         ranking = ranked(level.kernel, gpu, (level.model,), parameters, problem, progress, gpu_name)
@@ -127,11 +127,11 @@ def _report(
     above: Forecast | None,
     kept: np.ndarray,
 ) -> dict[str, Any]:
-    """Report on a level that saw N configurations, of which the level before it predicted `above`.
+    """Report on a level with N configurations, for which the previous level predicted `above`.
 
-    `equal_dropped` are practically equal to the last one kept. `spearman` is with the level before, on what
-    both can run; `kept_by_both` would have been kept by that level too; the parameter `differ_by` explains
-    the share `explained` of the variance of log(time / time before).
+    `equal_dropped` configurations tied with the last one kept. `spearman` is the rank correlation with the
+    previous level on configurations launchable in both; `kept_by_both` would have been kept by that level
+    too; the parameter `differ_by` explains the share `explained` of the variance of log(time / time before).
     """
     seconds = forecast.seconds[0]
     runs = np.isfinite(seconds)
@@ -147,7 +147,7 @@ def _report(
     }
     if above is None or runs.sum() < 2:
         return report
-    # What came in is in the order of the level before.
+    # Configurations are in the order of the previous level.
     shared = int(np.sum(kept < len(kept)))
     before = above.seconds[0]
     ratio = np.log(seconds[runs] / before[runs])
@@ -157,19 +157,19 @@ def _report(
 
 
 def _explains(parameters: Mapping[str, np.ndarray], ratio: np.ndarray) -> tuple[str | None, float | None]:
-    """Find the parameter whose values explain most of the variance of `ratio`, and how much of it."""
+    """Return the parameter that explains most of the variance of `ratio`, and the share explained."""
     total = float(np.var(ratio))
     if total < 1e-12:
         return None, None
     shares = {}
     for name, values in parameters.items():
-        _, places = np.unique(values, return_inverse=True)
-        size = np.bincount(places)
-        mean = np.bincount(places, ratio) / size
-        # Less what as many groups explain by chance.
-        spare = len(ratio) - len(size)
-        if len(size) > 1 and spare > 0:
-            within = float(np.sum((ratio - mean[places]) ** 2)) / spare
+        _, codes = np.unique(values, return_inverse=True)
+        size = np.bincount(codes)
+        mean = np.bincount(codes, ratio) / size
+        # Adjusted for the variance that this number of groups explains by chance.
+        freedom = len(ratio) - len(size)
+        if len(size) > 1 and freedom > 0:
+            within = float(np.sum((ratio - mean[codes]) ** 2)) / freedom
             shares[name] = 1 - within / (total * len(ratio) / (len(ratio) - 1))
     best = max(shares, key=shares.__getitem__, default=None)
     return (best, shares[best]) if best is not None and shares[best] > 0 else (None, None)

@@ -1,6 +1,6 @@
-"""Chunks of a kernel's configurations, each on all GPUs by all closed forms in one jitted function.
+"""Evaluate chunks of a kernel's configurations on all GPUs with all models.
 
-The same function computes the launches that models on the host are given.
+Closed forms are jitted; models on the host get the launches computed here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,13 +22,13 @@ from dse.models import get_all
 from dse.models.protocol import CHUNK, Model, predict
 from dse.types import Gpu, Kernel, Launch
 
-RESOURCES = ("threads", "blocks", "registers", "shared_bytes")  # fields of Resources that are shown
+RESOURCES = ("threads", "blocks", "registers", "shared_bytes")  # displayed fields of Resources
 SIZES = (1_024, 8_192)  # of chunks: few, since models are compiled for each
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Predictions of one model for each configuration on each GPU: arrays [G, L]."""
+    """Predictions of one model: arrays [G, L] of GPUs and configurations."""
 
     cycles: np.ndarray  # infinite for a launch that cannot run
     seconds: np.ndarray
@@ -40,7 +40,7 @@ class Forecast:
         return np.array([*self.terms, ""], object)[self.bottleneck]
 
     def take(self, index: np.ndarray) -> "Forecast":
-        """Take some configurations, by their numbers."""
+        """Select configurations by index."""
         return Forecast(self.cycles[:, index], self.seconds[:, index], self.bottleneck[:, index], self.terms)
 
 
@@ -56,7 +56,7 @@ class Evaluation:
 
     @property
     def possible(self) -> np.ndarray:
-        """Whether each launch can run at all."""
+        """Whether each launch can run."""
         return self.limiter < len(occupancy.BINDING)
 
     def limited_by(self) -> np.ndarray:
@@ -64,7 +64,7 @@ class Evaluation:
         return np.array(occupancy.LIMITERS, object)[self.limiter]
 
     def take(self, index: np.ndarray) -> "Evaluation":
-        """Take some configurations, by their numbers."""
+        """Select configurations by index."""
         return Evaluation(
             {name: x[:, index] for name, x in self.resources.items()},
             self.warps_per_sm[:, index],
@@ -82,9 +82,9 @@ def evaluate(
     problem: Mapping[str, Number] | None = None,
     progress: Progress = silent,
 ) -> Evaluation:
-    """Predict the given configurations of a kernel on each GPU by each model.
+    """Predict configurations of a kernel on each GPU with each model.
 
-    `progress` is opened for what takes long: reading the kernel's source, simulating.
+    `progress` reports on slow steps: counting from source, and simulation.
 
     **Shapes:** `gpus` fields [G] (`dse.hardware.gpus.stack`), parameters [L]; results [G, L].
     **Precision:** expressions in 64 bits, models in the precision of `gpus`.
@@ -107,23 +107,23 @@ def evaluate_counted(
     progress: Progress = silent,
     sizes: Sequence[int] = SIZES,
 ) -> Evaluation:
-    """Predict, as `evaluate`, `count` configurations whose counts are known. Chunks have one of `sizes`."""
+    """Predict `count` configurations with known counts, as `evaluate`. Chunks have one of `sizes`."""
     size = next((size for size in sizes if size >= count), sizes[-1])
     traced = tuple(model for model in models if model.differentiable)
     on_host = tuple(model for model in models if not model.differentiable)
     parts = []
     with in_64_bits():
-        of_chunk = column(gpus)
+        gpu_column = column(gpus)
         for start in range(0, count, size):
             rows = min(size, count - start)
-            # The last chunk is padded with its last row, so that all have one shape.
+            # The last chunk is padded with its last row, so that all have the same shape.
             chunk = batch.take(np.minimum(np.arange(start, start + size), count - 1))
-            part = _evaluate(traced, of_chunk, chunk.on(of_chunk), bool(on_host))
+            part = _evaluate(traced, gpu_column, chunk.on(gpu_column), bool(on_host))
             parts.append(
                 jax.tree.map(lambda x, n=rows: x if isinstance(x, str) else np.asarray(x)[:, :n], part)
             )
     whole = jax.tree.map(lambda *x: x[0] if isinstance(x[0], str) else np.concatenate(x, axis=1), *parts)
-    by_model = whole.pop("forecasts")  # jit hands dictionaries back in the order of their keys
+    by_model = whole.pop("forecasts")  # jit sorts dictionaries by key
     launches = whole.pop("launches")
     if on_host:
         kernel, launch = launches
@@ -135,12 +135,11 @@ def evaluate_counted(
 
 
 def _evaluate(models: tuple[Model, ...], gpus: Gpu, chunk: KnownBatch, launches: bool) -> dict[str, Any]:
-    """Run all closed forms on one chunk; with `launches` also return what models on the host are given.
+    """Evaluate all closed forms on one chunk; with `launches` also return the inputs of models on the host.
 
-    A function is compiled for the launches and one for each model, so that any models that were once compiled
-    go together without another compilation.
+    Launches and each model are compiled separately, so that any combination of models reuses them.
     """
-    launch, possible, facts = laid_out(gpus, chunk)
+    launch, possible, facts = place_launches(gpus, chunk)
     return facts | {
         "launches": (chunk.kernel, launch) if launches else (),
         "forecasts": {model.name: forecast(model, gpus, chunk.kernel, launch, possible) for model in models},
@@ -148,8 +147,8 @@ def _evaluate(models: tuple[Model, ...], gpus: Gpu, chunk: KnownBatch, launches:
 
 
 @eqx.filter_jit
-def laid_out(gpus: Gpu, chunk: KnownBatch) -> tuple[Launch, Array, dict[str, Any]]:
-    """Lay out launches, tell which can run, and give the rest that `Evaluation` has of them: [G, L]."""
+def place_launches(gpus: Gpu, chunk: KnownBatch) -> tuple[Launch, Array, dict[str, Any]]:
+    """Return launches, which can run, and the other fields of `Evaluation` but forecasts: [G, L]."""
     launch, limiter = occupancy.launch(gpus, chunk.resources, chunk.kernel.work)
     possible = occupancy.possible(limiter)
     facts = {
@@ -163,13 +162,13 @@ def laid_out(gpus: Gpu, chunk: KnownBatch) -> tuple[Launch, Array, dict[str, Any
 
 @eqx.filter_jit
 def forecast(model: Model, gpus: Gpu, kernel: Kernel, launch: Launch, possible: Array) -> dict[str, Any]:
-    """Forecast by one closed form, as `Forecast` has it."""
+    """Evaluate one closed form; return the fields of `Forecast`."""
     prediction = predict(model, gpus, kernel, launch)
     return {
         "cycles": jnp.where(possible, prediction.cycles, jnp.inf),
         "seconds": jnp.where(possible, prediction.seconds, jnp.inf),
         "bottleneck": jnp.where(possible, prediction.bottleneck, -1),
-        "terms": tuple(prediction.terms),  # static: filter_jit hands strings through
+        "terms": tuple(prediction.terms),  # static: filter_jit passes strings through
     }
 
 
@@ -181,7 +180,7 @@ def _on_host(
     possible: np.ndarray,
     advance: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Forecast what can run at all, one GPU after the other; arrays [G, L]."""
+    """Evaluate a model on the host for launchable configurations, GPU by GPU; arrays [G, L]."""
     dtype = np.asarray(gpus.clock).dtype
     cycles, seconds = (np.full(possible.shape, np.inf, dtype) for _ in range(2))
     bottleneck, terms = np.full(possible.shape, -1, np.int32), ()

@@ -1,4 +1,4 @@
-"""Scores of each model on a measured space: one row a model, and one for random choice."""
+"""Score models on a measured space: one row a model, and one for random choice."""
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,8 +18,8 @@ from dse.models.protocol import Model
 from dse.types import Gpu
 
 RANDOM = "random choice"
-FEWEST, FEW = 30, 0.1  # sets of rows that differ in one parameter alone; the share whose times may differ
-SAME = 0.05  # log: times that differ by less are the same
+FEWEST, FEW = 30, 0.1  # least sets of rows that differ in one parameter only; share whose times may differ
+SAME = 0.05  # log ratio below which times count as equal
 
 
 def compare(
@@ -30,21 +30,22 @@ def compare(
     problem: Mapping[str, Number] | None = None,
     progress: Progress = silent,
 ) -> Iterator[dict[str, Any]]:
-    """Score each model on a measured space: rows with the fields of `dse.data.scores.Scores`, by `model`.
+    """Score each model on a measured space: rows with `model` and the fields of `dse.data.scores.Scores`.
 
-    Every row of the file is predicted, in its own parameters and problem sizes, also where they are outside
-    the kernel's space. `problem` changes sizes that the file does not state. A parameter that changes no time
-    is one that the measured kernel ignored, if one of its values in all rows tells better what failed: then
-    all is predicted with that value, and a warning says so.
+    All rows of the file are predicted with their own parameters and problem sizes, even outside of the
+    kernel's space. `problem` changes sizes that the file does not state. If a parameter affects no measured
+    time, and fixing it at one value predicts failures better, the measured kernel ignored it: all rows are
+    predicted with that value, and a warning is given.
     """
     sizes, models = {**(problem or {}), **measured.problem}, list(models)
 
-    def predicted(some: list[str | Model], **fixed: Number) -> Evaluation:
+    def predicted(models: list[str | Model], **fixed: Number) -> Evaluation:
         columns = {name: np.full(len(measured.ok), value) for name, value in fixed.items()}
         columns = {**measured.parameters, **columns}
-        return evaluate(kernel, some, stack([gpu]), columns, sizes, progress)
+        return evaluate(kernel, models, stack([gpu]), columns, sizes, progress)
 
     def explained(evaluation: Evaluation) -> float:
+        """Share of the rows whose success or failure is predicted."""
         possible = [np.isfinite(forecast.seconds[0]) for forecast in evaluation.forecasts.values()]
         return float(np.mean(possible[0] == measured.ok))
 
@@ -64,9 +65,9 @@ def compare(
 
 
 def without_effect(measured: Measured) -> list[str]:
-    """Name parameters that change no time, within SAME, in all but FEW of the rows that differ in them alone.
+    """List parameters without an effect on times, within SAME, in all but FEW sets of rows differing in them.
 
-    None where all ran: failures are to tell what the measured kernel did instead; nor of one alone.
+    None if all rows ran, since failures must show the value used; none of a single parameter.
     """
     if measured.ok.all() or len(measured.parameters) < 2:
         return []
@@ -79,24 +80,24 @@ def without_effect(measured: Measured) -> list[str]:
         slowest, fastest = np.full(len(rows), -np.inf), np.full(len(rows), np.inf)
         np.maximum.at(slowest, which.ravel(), logs)
         np.minimum.at(fastest, which.ravel(), logs)
-        apart = (slowest - fastest)[rows > 1]
-        if len(apart) >= FEWEST and np.quantile(apart, 1 - FEW) <= SAME:
+        spread = (slowest - fastest)[rows > 1]
+        if len(spread) >= FEWEST and np.quantile(spread, 1 - FEW) <= SAME:
             names.append(name)
     return names
 
 
 def sample(measured: Measured, kernel: Counts, number: int, seed: int = 1) -> np.ndarray:
-    """Draw this many configurations that ran, at random; all if there are fewer. Returns their rows.
+    """Draw the rows of `number` random configurations that ran, or all if there are fewer.
 
-    Parameters that have one value only in the kernel's space must have it.
+    Parameters with a single value in the kernel's space must have it.
 
     **Raises:** DseError if there is none.
     """
     fixed = {name: values[0] for name, values in kernel.space.values.items() if len(values) == 1}
-    wanted = np.logical_and.reduce(
+    valid = np.logical_and.reduce(
         [measured.ok, *(measured.parameters[name] == fixed[name] for name in fixed)]
     )
-    rows = np.sort(np.random.default_rng(seed).permutation(np.flatnonzero(wanted))[:number])
+    rows = np.sort(np.random.default_rng(seed).permutation(np.flatnonzero(valid))[:number])
     if not len(rows):
         raise DseError(f"{measured.path}: found no configuration of {kernel.name} that ran")
     return rows
@@ -108,7 +109,7 @@ def _rows(evaluation: Evaluation, measured: Measured) -> Iterator[dict[str, Any]
         scores = score(forecast.seconds[0], measured.time_s, measured.ok, np.asarray(occupancy, float))
         yield {"model": model} | asdict(scores)
     count = len(measured.ok)
-    reached = {
-        name: random_expectation(measured.time_s, measured.ok, k) for name, k in budgets(count).items()
-    }
-    yield {"model": RANDOM, "configurations": count, "failed": int(np.sum(~measured.ok))} | reached
+    row = {"model": RANDOM, "configurations": count, "failed": int(np.sum(~measured.ok))}
+    for name, k in budgets(count).items():
+        row[name] = random_expectation(measured.time_s, measured.ok, k)
+    yield row

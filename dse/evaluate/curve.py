@@ -1,4 +1,4 @@
-"""Throughput of one configuration against the warps resident on an SM: each model's occupancy roofline."""
+"""Occupancy roofline: throughput of one configuration against resident warps, by each model."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -21,20 +21,20 @@ from dse.types import Gpu, Kernel, Launch, Prediction
 
 
 def fastest(kernel: Counts, gpu: Gpu, problem: Mapping[str, Number]) -> dict[str, Number]:
-    """Find the configuration that the default model puts first.
+    """Return the fastest configuration by the default model.
 
-    **Raises:** DseError where the space holds no valid one, or none that the GPU can launch.
+    **Raises:** DseError if none is valid, or the GPU can launch none.
     """
     ranking = rank(kernel, gpu, (DEFAULT,), problem)
     return {name: values[ranking.order[0]].item() for name, values in ranking.parameters.items()}
 
 
-def laid_out(
+def place_launch(
     kernel: Counts, gpu: Gpu, parameters: Mapping[str, Number], problem: Mapping[str, Number]
 ) -> tuple[Kernel, Launch]:
-    """Lay out one configuration on a GPU: scalars, counts in the GPU's precision.
+    """Place one configuration on a GPU: scalars, counts in the GPU's precision.
 
-    **Raises:** DseError where it cannot be launched.
+    **Raises:** DseError if it cannot be launched.
     """
     columns = {name: np.asarray([value]) for name, value in parameters.items()}
     gpus = stack([gpu])
@@ -45,16 +45,16 @@ def laid_out(
         launch, limiter = jax.jit(occupancy.launch)(gpu, resources, counts.work)
     if not occupancy.possible(limiter):
         values = ", ".join(f"{name}={value}" for name, value in parameters.items())
-        why = occupancy.LIMITERS[int(limiter)]
-        raise DseError(f"{kernel.name}: launch: found {why} with {values}, expected one that can run")
+        reason = occupancy.LIMITERS[int(limiter)]
+        raise DseError(f"{kernel.name}: launch: found {reason} with {values}, expected one that can run")
     return counts, launch
 
 
 def curve(kernel: Kernel, gpu: Gpu, launch: Launch, models: Iterable[str | Model]) -> list[dict[str, Any]]:
-    """Return rows with `model`, `warps`, `throughput` (warps a cycle of an SM), `instructions`, `seconds`.
+    """Return rows with `model`, `warps`, `throughput` (warps a cycle of an SM), `instructions`, `time_s`.
 
-    From one resident block up to as many as the launch has; the blocks that the busiest SM runs in all stay
-    the same, so fewer of them at a time take more rounds.
+    From one resident block up to those of the launch. The busiest SM runs the same number of blocks in total,
+    so fewer resident ones take more waves.
     """
     most = int(launch.resident_blocks)
     resident = jnp.arange(1, most + 1).astype(launch.waves.dtype)
@@ -64,7 +64,8 @@ def curve(kernel: Kernel, gpu: Gpu, launch: Launch, models: Iterable[str | Model
     total = float(blocks * launch.warps_per_block)
     rows = []
     for model in get_all(models):
-        prediction = _predict(model, gpu, kernel, limited)
+        inputs = gpu, kernel, limited
+        prediction = _compiled(model, *inputs) if model.differentiable else model.predict(*inputs)
         cycles = np.broadcast_to(prediction.cycles, (most,)).astype(float)
         rows += [
             {
@@ -77,10 +78,6 @@ def curve(kernel: Kernel, gpu: Gpu, launch: Launch, models: Iterable[str | Model
             for w, c in zip(warps.tolist(), cycles.tolist(), strict=True)
         ]
     return rows
-
-
-def _predict(model: Model, *configurations: Any) -> Prediction:
-    return _compiled(model, *configurations) if model.differentiable else model.predict(*configurations)
 
 
 @eqx.filter_jit

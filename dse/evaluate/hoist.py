@@ -1,7 +1,7 @@
-"""A function of arrays that broadcast, split in two: arrays smaller than the result, and the rest.
+"""Hoist invariant computations: split a function of broadcasting arrays by the sizes of its intermediates.
 
-For a model on kernels × launches, the part that depends on the kernel alone is computed once, and not again
-for each row of launches: XLA would fuse it into the loop over all of them.
+For a model on kernels × launches, the part that depends on the kernel alone is computed once, where XLA would
+fuse it into the loop over all launches.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,14 +15,14 @@ from jaxtyping import Array
 class Split(NamedTuple):
     """`function(*arguments)` is `per_launch(*invariant(*leaves of the arguments))`, lists of arrays."""
 
-    invariant: Callable[..., list[Array]]  # all arrays that are smaller than the result
+    invariant: Callable[..., list[Array]]  # all arrays smaller than the result
     per_launch: Callable[..., list[Array]]
 
 
 def split(function: Callable[..., Sequence[Array]], *arguments: Any) -> Split:
-    """Cut `function` in two by the sizes of its arrays, for arguments of these shapes.
+    """Split `function` by the sizes of its arrays, for arguments of these shapes.
 
-    Functions jitted within it are dissolved. `invariant` may be batched by `jax.vmap`.
+    Inner jitted functions are inlined. `invariant` may be batched by `jax.vmap`.
     """
     with jax.disable_jit():
         closed = jax.make_jaxpr(function)(*arguments)
@@ -41,20 +41,20 @@ def split(function: Callable[..., Sequence[Array]], *arguments: Any) -> Split:
             per_launch.append(step)  # a constant: both compute it
         known.update(step.outvars)
     read = _variables(x for step in per_launch for x in step.invars) + _variables(jaxpr.outvars)
-    handed = [x for x in dict.fromkeys(read) if x not in known]
+    passed = [x for x in dict.fromkeys(read) if x not in known]
 
     def first(*leaves: Array) -> list[Array]:
         values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *leaves), strict=True))
-        return _run(invariant, values, handed)
+        return _run(invariant, values, passed)
 
     def second(*leaves: Array) -> list[Array]:
-        return _run(per_launch, dict(zip(handed, leaves, strict=True)), jaxpr.outvars)
+        return _run(per_launch, dict(zip(passed, leaves, strict=True)), jaxpr.outvars)
 
     return Split(first, second)
 
 
-def _run(steps: Sequence[core.JaxprEqn], values: dict[Any, Any], wanted: Iterable[Any]) -> list[Array]:
-    """Take some steps; `values` are those of the variables known so far."""
+def _run(steps: Sequence[core.JaxprEqn], values: dict[Any, Any], outputs: Iterable[Any]) -> list[Array]:
+    """Execute steps; `values` maps the known variables to arrays."""
 
     def value(x: Any) -> Array:
         return x.val if isinstance(x, core.Literal) else values[x]
@@ -62,9 +62,9 @@ def _run(steps: Sequence[core.JaxprEqn], values: dict[Any, Any], wanted: Iterabl
     for step in steps:
         settings = step.primitive.get_bind_params(step.params)
         results = step.primitive.bind(*map(value, step.invars), **settings)
-        several = results if step.primitive.multiple_results else [results]
-        values.update(zip(step.outvars, several, strict=True))
-    return [value(x) for x in wanted]
+        results = results if step.primitive.multiple_results else [results]
+        values.update(zip(step.outvars, results, strict=True))
+    return [value(x) for x in outputs]
 
 
 def _size(variable: Any) -> int:
@@ -76,7 +76,7 @@ def _variables(values: Iterable[Any]) -> list[Any]:
 
 
 def _needed(jaxpr: core.Jaxpr) -> list[core.JaxprEqn]:
-    """The steps of which a result is used."""
+    """The steps with a result that is used."""
     used, steps = set(_variables(jaxpr.outvars)), []
     for step in reversed(jaxpr.eqns):
         if not used.isdisjoint(step.outvars):

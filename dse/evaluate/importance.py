@@ -10,23 +10,23 @@ class Share(NamedTuple):
     """The share of one parameter, from 0 to 1."""
 
     first: float  # of the parameter alone
-    total: float  # with all that it does together with others; NaN where too few configurations tell
+    total: float  # including its interactions; NaN if too few configurations determine it
 
 
-FEWEST = 10  # configurations of which shares tell anything
-ENOUGH = 0.5  # of the configurations that need another one unlike them in the parameter alone
+FEWEST = 10  # configurations for meaningful shares
+ENOUGH = 0.5  # share of configurations that need another one that differs in the parameter only
 
 
 def importance(
     codes: Mapping[str, np.ndarray], times: Mapping[str, np.ndarray]
 ) -> dict[str, dict[str, Share]]:
-    """Find the share that each parameter has in the variance of log time; by name of `times`, then parameter.
+    """Compute each parameter's share of the variance of log time, by name of `times`, then parameter.
 
-    First order, Var(E[log t | x]) / Var(log t), is what goes of the variance if the parameter is known.
-    Total, E[Var(log t | all others)] / Var(log t), is what is left if all others are. They are those of Sobol
-    where the space is a full grid; constraints tie parameters together, so that shares may overlap.
+    First order, Var(E[log t | x]) / Var(log t), is the variance removed by knowing the parameter. Total,
+    E[Var(log t | all others)] / Var(log t), is the variance left by knowing all others. They are Sobol's
+    indices if the space is a full grid; constraints correlate parameters, so that shares may overlap.
 
-    **Shapes:** codes (the numbers of values) and times [L]; those not finite and positive are left out.
+    **Shapes:** codes (indices of values) and times [L]; times not finite and positive are excluded.
     **Source:** Sobol, Mathematics and Computers in Simulation 55 (2001); Homma & Saltelli, Reliability
     Engineering & System Safety 52 (1996) for the total.
     """
@@ -63,7 +63,7 @@ def importance(
 
 
 def _others(name: str, codes: Mapping[str, np.ndarray], whole: np.ndarray, stride: int | None) -> np.ndarray:
-    """Number configurations by all parameters but one."""
+    """Encode configurations by all parameters but one."""
     if stride is not None:
         return np.unique(whole - codes[name] * stride, return_inverse=True)[1]
     rest = np.stack([values for other, values in codes.items() if other != name], axis=1)
@@ -76,7 +76,7 @@ def _total(groups: np.ndarray, y: np.ndarray, variance: float) -> float:
 
 
 def _within(groups: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """The mean variance within groups, and the share of values that have another in their group."""
+    """The mean variance within groups, and the share of values in groups of several."""
     counts = np.bincount(groups)
     filled = np.maximum(counts, 1)
     means = np.bincount(groups, y) / filled

@@ -1,4 +1,4 @@
-"""Positions of configurations on a GPU's roofline: instructions and DRAM bytes of a launch, and the roofs."""
+"""Instruction roofline: instructions and DRAM bytes of launches, and the GPU's roofs."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -18,16 +18,16 @@ class LaunchTotals(NamedTuple):
 
     threads: np.ndarray  # of a block
     blocks: np.ndarray
-    instructions: np.ndarray  # of all threads; NaN for products of matrices, which do many operations in one
+    instructions: np.ndarray  # of all threads; NaN with matrix products, which do many operations in one
     dram_bytes: np.ndarray
 
 
 class Roofs(NamedTuple):
     """The roofs of an instruction roofline: a GPU's largest rates."""
 
-    instructions_per_s: float  # of threads: what the schedulers issue
+    instructions_per_s: float  # of threads: the schedulers' issue rate
     fp32_per_s: float  # of threads
-    dram_bytes_per_s: float  # what is reached, by λ of DRAM
+    dram_bytes_per_s: float  # achieved bandwidth, from λ of DRAM
     l2_bytes_per_s: float
 
 
@@ -37,7 +37,7 @@ def launch_totals(
     parameters: Mapping[str, np.ndarray],
     problem: Mapping[str, Number] | None = None,
 ) -> LaunchTotals:
-    """Count what whole launches do, of configurations [L] of a described kernel.
+    """Compute the totals of whole launches for configurations [L] of a described kernel.
 
     **Raises:** DseError as the kernel's `count`.
     """
@@ -57,7 +57,7 @@ def launch_totals(
 
 
 def roofs(gpu: Gpu) -> Roofs:
-    """Compute the roofs of a GPU: a pipe takes λ cycles of an SM for each unit of its work.
+    """Compute the roofs of a GPU: a pipe takes λ cycles of an SM per unit of work.
 
     **Source:** Ding & Williams, An Instruction Roofline Model for GPUs, PMBS 2019.
     """

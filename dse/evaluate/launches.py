@@ -1,7 +1,7 @@
-"""The launches of a grid's rows that are worth evaluating: those that can run, and of equal neighbours one.
+"""The distinct launchable launches of a grid's rows: equal neighbours are evaluated once.
 
-Registers, for one, act through occupancy alone, so that many of them give the same launch. What is left of
-a row is cut into pieces of few lengths, as each length is compiled for.
+Registers, for example, act only through occupancy, so many values give the same launch. The remaining
+launches of a row are cut into pieces of a few lengths, since each length needs a compilation.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,15 +19,15 @@ from dse.hardware import occupancy
 from dse.types import Gpu, Launch, Resources
 
 WIDE = {"xla_cpu_prefer_vector_width": 512}
-WORTH = 1 / 16  # of all work: what a further length has to save,
-LEAST = 1 << 22  # and this many configurations: it has to be compiled for
+WORTH = 1 / 16  # share of all work that a further length must save,
+LEAST = 1 << 22  # and number of configurations, to justify its compilation
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Pieces of rows, of one length, as arrays [pieces, length]; each has all kernels in common.
+    """Pieces of rows of one length, as arrays [pieces, length], shared by all kernels.
 
-    A launch represents `weight` neighbours along the row from `column` on. Those of weight 0 fill up.
+    A launch represents `weight` neighbours along the row from `column` on. Weight 0 is padding.
     """
 
     positions: np.ndarray  # [pieces], along the outer axes
@@ -48,7 +48,7 @@ class Pieces:
         return Pieces(*jax.tree.map(lambda x: x[index], arrays))
 
     def padded(self, count: int) -> "Pieces":
-        """Repeat the last one until there are as many."""
+        """Pad to `count` pieces by repeating the last."""
         return self if len(self) == count else self[np.minimum(np.arange(count), len(self) - 1)]
 
 
@@ -64,55 +64,55 @@ def pieces(
     resources: Resources,
     positions: np.ndarray,
     most: int,
-    alike: bool,
+    only_launches: bool,
     table: Callable[[int], int],
     cuts: Cuts = CUTS,
 ) -> Iterator[Pieces]:
-    """Compute the launches at some positions, `most` at most; of a length, `table` says how many at a time.
+    """Compute the launches at up to `most` positions; `table` returns the pieces of a length in a batch.
 
-    With `alike`, nothing but launches differs along a row. Else rows stay whole, and weights of 0 mark what
+    Rows in which more than launches differ (not `only_launches`) stay whole, with weight 0 for launches that
     cannot run.
     """
-    some = np.resize(positions, most)  # one shape for all calls
     with in_64_bits():
-        launch, possible = _launches(*layout.at((gpus, resources), some))
+        same_shape = np.resize(positions, most)
+        launch, possible = _launches(*layout.at((gpus, resources), same_shape))
     full = (len(positions), layout.row)
     launch = jax.tree.map(lambda x: np.asarray(x)[: len(positions)], launch)
     possible = np.broadcast_to(np.asarray(possible)[: len(positions)], full)
-    if not alike:
+    if not only_launches:
         launch = jax.tree.map(lambda x: np.broadcast_to(x, full), launch)
         columns = np.broadcast_to(np.arange(layout.row), full)
         whole = Pieces(positions, columns, possible.astype(launch.waves.dtype), launch)
-        for some in _in_parts(np.flatnonzero(possible.any(axis=1)), table(layout.row)):
-            yield whole[some]
+        for batch in _batches(np.flatnonzero(possible.any(axis=1)), table(layout.row)):
+            yield whole[batch]
         return
     first, weights = _runs(launch, possible)
-    # Group by group: its row, and its place there. Then piece by piece: where it starts, and its length.
+    # For each run: its row and column, and its index among the row's runs. For each piece: start and length.
     row, column = np.divmod(first, layout.row)
-    place = np.arange(len(first)) - np.searchsorted(row, np.arange(len(positions)))[row]
-    start = np.flatnonzero(place % cuts.lengths[-1] == 0)
+    run = np.arange(len(first)) - np.searchsorted(row, np.arange(len(positions)))[row]
+    start = np.flatnonzero(run % cuts.lengths[-1] == 0)
     count = np.diff(start, append=len(first))
     padded = padded_lengths(count, layout.rows, cuts)
     for length in np.unique(padded):
-        for some in _in_parts(np.flatnonzero(padded == length), table(int(length))):
-            end = count[some, None]
-            at = start[some, None] + np.minimum(np.arange(length), end - 1)
-            here, columns = row[at], column[at]
+        for batch in _batches(np.flatnonzero(padded == length), table(int(length))):
+            end = count[batch, None]
+            index = start[batch, None] + np.minimum(np.arange(length), end - 1)
+            rows, columns = row[index], column[index]
             yield Pieces(
-                positions[here[:, 0]],
+                positions[rows[:, 0]],
                 columns,
-                np.where(np.arange(length) < end, weights[at], 0).astype(launch.waves.dtype),
-                jax.tree.map(lambda x, i=here, j=columns: _pick(x, i, j), launch),
+                np.where(np.arange(length) < end, weights[index], 0).astype(launch.waves.dtype),
+                jax.tree.map(lambda x, i=rows, j=columns: _pick(x, i, j), launch),
             )
 
 
-def _in_parts(numbers: np.ndarray, most: int) -> Iterator[np.ndarray]:
+def _batches(numbers: np.ndarray, most: int) -> Iterator[np.ndarray]:
     for start in range(0, len(numbers), most):
         yield numbers[start : start + most]
 
 
 def _runs(launch: Launch, possible: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find where runs of equal launches begin that can run, and how long they are. All rows in one array."""
+    """Return the starts and lengths of runs of equal, launchable launches; rows are flattened."""
     new = np.ones(possible.shape, bool)
     new[:, 1:] = possible[:, 1:] != possible[:, :-1]
     for x in jax.tree.leaves(launch):
@@ -125,14 +125,14 @@ def _runs(launch: Launch, possible: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _pick(x: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Take from an array [rows or 1, columns or 1]."""
+    """Index an array [rows or 1, columns or 1]."""
     if x.shape[0] == 1:
         return x[0].take(columns if x.shape[1] > 1 else 0 * columns)
     return x.ravel().take(rows * x.shape[1] + columns if x.shape[1] > 1 else rows)
 
 
 def padded_lengths(count: np.ndarray, rows: int, cuts: Cuts = CUTS) -> np.ndarray:
-    """Choose a length of `cuts` for each piece, shared by `rows`: the next one, if that saves enough."""
+    """Choose a length of `cuts` for each piece, shared by `rows`; shorter ones only if they save enough."""
     lengths = np.array(cuts.lengths)
     padded = lengths[np.searchsorted(lengths, count)]
     kept = [padded.max(initial=lengths[0])]

@@ -1,4 +1,4 @@
-"""Division of a grid of any axes into rows of launches, kernels that share them, and positions."""
+"""Layout of a grid of any axes as rows of launches, kernels that share them, and positions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,21 +17,20 @@ Fields = tuple[Gpu, Kernel, Resources]
 
 @dataclass(frozen=True)
 class Cuts:
-    """Sizes of the parts that a grid is cut into. Results do not depend on them, time does."""
+    """Sizes of the parts of a grid; they affect time, not results."""
 
-    short_row: int = 1 << 8  # configurations: shorter rows cost time
-    long_row: int = 1 << 14  # longer ones leave the cache
-    enough: int = 1 << 6  # launches of a row, rather than that kernels or GPUs change along it
-    lengths: tuple[int, ...] = (
-        *(16, 32, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 640, 768, 1024),
-    )  # launches of a piece of a row: few lengths, since each is compiled for
-    loop: int = 1 << 18  # configurations of one loop over all of them: what it reads stays in the cache
-    kernels: int = 1 << 12  # rows of which the part that launches do not change is computed at once
-    table: int = 1 << 16  # launches handed over at once
+    short_row: int = 1 << 8  # configurations: shorter rows are slower
+    long_row: int = 1 << 14  # longer rows exceed the cache
+    enough: int = 1 << 6  # launches of a row; beyond, kernels and GPUs must not change along it
+    # Launches of a piece of a row: few lengths, since each is compiled.
+    lengths: tuple[int, ...] = (*(16, 32, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 640, 768, 1024),)
+    loop: int = 1 << 18  # configurations of one loop, so that its inputs stay in the cache
+    kernels: int = 1 << 12  # rows whose launch-invariant part is computed at once
+    table: int = 1 << 16  # launches passed at once
     results: int = 1 << 20  # rows of one call, at most
-    launches: int = 1 << 19  # of which differences are looked for at a time
-    again: int = 1 << 16  # configurations of rows that are evaluated once more at a time
-    most_tied: int = 4  # times k rows: the most that are looked at where their minima are equal
+    launches: int = 1 << 19  # compared at once, to find equal neighbours
+    again: int = 1 << 16  # configurations of rows evaluated again at once
+    most_tied: int = 4  # times k rows are evaluated if their minima are tied
 
 
 CUTS = Cuts()
@@ -39,24 +38,24 @@ CUTS = Cuts()
 
 @dataclass(frozen=True)
 class GridLayout:
-    """Rows are along the leading axes of a grid: `outer` ones, where launches change, and `inner` ones.
+    """The leading axes of a grid index its rows: launches change along `outer` ones, not along `inner` ones.
 
-    Along the inner ones kernels alone change. Fields are [*leading or 1, row or 1].
+    Along inner axes only kernels change. Fields are [*leading or 1, row or 1].
     """
 
     leading: tuple[int, ...]
     outer: tuple[int, ...]  # axes
     inner: tuple[int, ...]
     row: int  # configurations
-    groups: int = 0  # leading axes, of which each position is reduced separately
+    groups: int = 0  # leading axes whose positions are reduced separately
 
     def sizes(self, axes: Sequence[int]) -> tuple[int, ...]:
-        """The rows along some leading axes."""
+        """The sizes of leading axes."""
         return tuple(self.leading[axis] for axis in axes)
 
     @property
     def positions(self) -> int:
-        """Number of positions along the outer axes together."""
+        """Number of positions along all outer axes."""
         return prod(self.sizes(self.outer))
 
     @property
@@ -70,13 +69,13 @@ class GridLayout:
         return prod(self.leading[: self.groups])
 
     def groups_of(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Number the groups of pieces at some positions and of the rows there: their sum is the group."""
+        """Number the groups of positions and of the rows at a position: the sum is the group."""
         grouped = range(self.groups)
         strides = {axis: prod(self.leading[axis + 1 : self.groups]) for axis in grouped}
 
         def number(axes: Sequence[int], along: np.ndarray) -> np.ndarray:
-            where = dict(zip(axes, digits(along, self.sizes(axes)), strict=True))
-            parts = [strides[axis] * where[axis] for axis in axes if axis in grouped]
+            index = dict(zip(axes, digits(along, self.sizes(axes)), strict=True))
+            parts = [strides[axis] * index[axis] for axis in axes if axis in grouped]
             return sum(parts, np.zeros(len(along), int))
 
         return number(self.outer, positions), number(self.inner, np.arange(self.rows))
@@ -97,11 +96,11 @@ class GridLayout:
         return jax.tree.map(arrange, fields)
 
     def at(self, fields: Any, positions: np.ndarray) -> Any:
-        """Take fields at some positions, in the first of their rows: [positions or 1, row or 1]."""
+        """Select fields in the first rows of positions: [positions or 1, row or 1]."""
         return self.take(fields, self.row_number(positions, np.zeros_like(positions)))
 
     def take(self, fields: Any, numbers: np.ndarray) -> Any:
-        """Take fields of the rows with these numbers: [numbers or 1, row or 1]."""
+        """Select fields by row number: [numbers or 1, row or 1]."""
         position = np.unravel_index(numbers, self.leading)
 
         def take(x: np.ndarray) -> np.ndarray:
@@ -120,36 +119,35 @@ class GridLayout:
         )
 
     def index(self, numbers: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Flat indices into the grid of that shape where rows begin. The last leading axis cuts one of it."""
+        """Flat indices of rows in a grid of `shape`; the last leading axis splits one of its axes."""
         pieces = self.leading[-1]
         width = prod(shape) // prod(self.leading[:-1])  # configurations of all pieces together
         return numbers // pieces * width + numbers % pieces * self.row
 
 
 def digits(index: Any, sizes: Sequence[int]) -> list[Any]:
-    """Find positions along each of some axes, the last one varying fastest; there may be no axis."""
-    places = []
+    """Unravel flat indices along axes of these sizes, the last varying fastest; there may be no axis."""
+    positions = []
     for size in reversed(sizes):
-        places.append(index % size)
+        positions.append(index % size)
         index = index // size
-    return places[::-1]
+    return positions[::-1]
 
 
 def lay_out(
     fields: Fields, shape: tuple[int, ...], groups: int = 0, cuts: Cuts = CUTS
 ) -> tuple[Fields, GridLayout]:
-    """Cut fields that broadcast to `shape` into rows, none of which is in several groups."""
+    """Cut fields that broadcast to `shape` into rows, each within one group."""
     fields = jax.tree.map(lambda x: x.reshape((1,) * (len(shape) - x.ndim) + x.shape), fields)
     fields, leading, row = _cut(fields, shape, groups, cuts)
     launches = jax.tree.leaves((fields[0], fields[2]))
     same = [all(x.shape[axis] == 1 for x in launches) for axis in range(len(leading))]
-    outer = tuple(axis for axis in range(len(leading)) if not same[axis])
-    inner = tuple(axis for axis in range(len(leading)) if same[axis])
+    outer, inner = (tuple(axis for axis in range(len(leading)) if same[axis] == x) for x in (False, True))
     return fields, GridLayout(leading, outer, inner, row, groups)
 
 
 def _first_of_row(fields: Fields, shape: tuple[int, ...], groups: int, cuts: Cuts) -> int:
-    """The first of the trailing axes that make a row; the leading `groups` axes make none."""
+    """The first of the trailing axes that form a row, after the leading `groups` axes."""
     fixed = jax.tree.leaves(fields[:2])
     first = len(shape) - 1
     while first > groups and prod(shape[first:]) < cuts.short_row:
@@ -164,8 +162,8 @@ def _cut(
 ) -> tuple[Fields, tuple[int, ...], int]:
     """Cut fields into [*leading or 1, row or 1]; also return the leading sizes and configurations of a row.
 
-    Trailing axes together make a row; of the first of these, a row may hold a piece only. What the last piece
-    lacks are launches of no threads: impossible, so that nothing counts them.
+    The trailing axes form a row, or a piece of the first of them does. The last piece is padded with launches
+    without threads, which are impossible and do not count.
     """
     first = _first_of_row(fields, shape, groups, cuts)
     pieces = -(-prod(shape[first:]) // cuts.long_row)

@@ -1,4 +1,4 @@
-"""The least time and the sum of times of each row of kernels × launches: the loop that does all the work."""
+"""The minimum and sum of times of each row of kernels × launches: the inner loop of a grid."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from dse.evaluate.layout import CUTS, Cuts, digits
 from dse.models.protocol import Model, seconds
 from dse.types import Gpu, Kernel, Launch
 
-# Without fast math reductions are no vector instructions. To look for NaN takes a third longer.
+# Without fast math, reductions are not vectorized. Honouring NaN takes a third longer.
 COMPILER_OPTIONS = WIDE | {
     "xla_cpu_enable_fast_math": True,
     "xla_cpu_fast_math_honor_nans": False,
@@ -25,9 +25,9 @@ COMPILER_OPTIONS = WIDE | {
 
 @dataclass(frozen=True)
 class LoopSizes:
-    """Division of a call's work: a step takes `loops` times `pieces` pieces, each with `rows` kernels."""
+    """The work of a call: a step processes `loops` times `pieces` pieces, each with `rows` kernels."""
 
-    outer: tuple[int, ...]  # of the grid, where GPUs and launches change
+    outer: tuple[int, ...]  # sizes of the grid's axes along which GPUs and launches change
     blocks: int  # of rows, one step each
     rows: int
     loops: int
@@ -48,12 +48,12 @@ class LoopSizes:
 def sizes(
     outer: tuple[int, ...], rows: int, length: int, most: int | None = None, cuts: Cuts = CUTS
 ) -> LoopSizes:
-    """Cut the work for `rows` kernels and pieces of `length` launches, of which there are `most` at most."""
+    """Divide the work for `rows` kernels and at most `most` pieces of `length` launches."""
     most = cuts.results if most is None else most
     blocks = -(-rows // max(1, cuts.loop // length))
     block = -(-rows // blocks)
     pieces = max(1, min(cuts.loop // (block * length), -(-most // 2)))
-    # Two loops at least: of one alone the compiler would make none, and compute its kernels' part in it.
+    # At least two loops: the compiler would remove a single one, and fuse the invariant part into it.
     loops = max(2, min(cuts.kernels // (block * pieces), -(-most // pieces)))
     step = loops * pieces
     table = min(cuts.table // length, cuts.results // (blocks * block))
@@ -71,10 +71,10 @@ def minima_and_sums(
     weights: Array,
     steps: Array,
 ) -> dict[str, tuple[Array, Array]]:
-    """Find the least seconds of each row and their weighted sum, [table, blocks * rows] each by model.
+    """Return the minimum and weighted sum of seconds of each row by model, [table, blocks * rows] each.
 
     **Shapes:** gpus and kernels [*outer or 1, blocks * rows or 1, length or 1]; positions along the outer
-    axes [table]; launches, weights [table, length]. Only the first `steps` steps are done.
+    axes [table]; launches, weights [table, length]. Only the first `steps` steps are computed.
     """
     whole = any(x.shape[-1] > 1 for x in jax.tree.leaves((gpus, kernels)))
 
@@ -83,7 +83,7 @@ def minima_and_sums(
         at = digits(lax.dynamic_slice_in_dim(positions, piece, cut.step), cut.outer)
 
         def of_rows(x: Array) -> Array:
-            """Take [loops, pieces, rows or 1, length or 1]."""
+            """Select [loops, pieces, rows or 1, length or 1]."""
             if x.shape[-2] > 1:
                 x = lax.dynamic_slice_in_dim(x, block * cut.rows, cut.rows, axis=-2)
             if prod(x.shape[:-2]) > 1:
@@ -93,7 +93,7 @@ def minima_and_sums(
             return x.reshape(cut.loops, cut.pieces, *shape)
 
         def of_launches(x: Array) -> Array:
-            """Take [loops, pieces, 1, length]."""
+            """Select [loops, pieces, 1, length]."""
             x = lax.dynamic_slice_in_dim(x, piece, cut.step)
             return x.reshape(cut.loops, cut.pieces, 1, cut.length)
 
@@ -130,12 +130,12 @@ def _seconds(
 
 
 def _minimum_and_sum(seconds: Array, weight: Array, whole: bool) -> tuple[Array, Array]:
-    """Reduce each row once with two results: the model is evaluated once for both.
+    """Reduce each row to both results in one pass, so that the model is evaluated once.
 
-    In `whole` rows a weight of 0 marks what cannot run. Else it marks copies, which change no minimum.
+    In `whole` rows weight 0 marks impossible launches; else padding, which changes no minimum.
     """
     dtype = seconds.dtype.type
-    worst, none = dtype(jnp.finfo(dtype).max), dtype(0)  # with an infinite one the loop is not vectorised
+    worst, none = dtype(jnp.finfo(dtype).max), dtype(0)  # infinity would prevent vectorization
     weighted = seconds * weight
     if whole:
         seconds, weighted = jnp.where(weight > 0, seconds, worst), jnp.where(weight > 0, weighted, none)

@@ -1,4 +1,4 @@
-"""Predictions of one model for configurations of one kernel, which JAX can differentiate by the GPU."""
+"""Predictions of one model for configurations of one kernel, differentiable with respect to the GPU."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,9 +12,9 @@ from jaxtyping import Array
 
 from dse.core.precision import in_64_bits
 from dse.core.progress import Progress, silent
-from dse.data.tables import Found
+from dse.data.tables import ConfigurationResult
 from dse.errors import DseError, one_of
-from dse.evaluate.chunks import RESOURCES, evaluate, forecast, laid_out
+from dse.evaluate.chunks import RESOURCES, evaluate, forecast, place_launches
 from dse.evaluate.rank import configurations
 from dse.hardware import occupancy
 from dse.hardware.gpus import GpuFile, column, stack
@@ -24,11 +24,11 @@ from dse.models import get
 from dse.models.protocol import Model
 
 
-class Predicted(eqx.Module, Found):
-    """A model's predictions. Arrays [L]; with several GPUs [GPUs, L]; [] of one configuration.
+class Predicted(eqx.Module, ConfigurationResult):
+    """A model's predictions. Arrays [L]; [GPUs, L] for several GPUs; [] for one configuration.
 
-    **Units:** as the names say; `occupancy` is a share, 0 to 1; `bottleneck` an index into `terms`.
-    **Edges:** where `possible` is false, times are infinite and `bottleneck` is -1.
+    **Units:** by name; `occupancy` is a share, 0 to 1; `bottleneck` an index into `terms`.
+    **Edges:** if not `possible`, times are infinite and `bottleneck` is -1.
     """
 
     seconds: Array | np.ndarray
@@ -40,17 +40,18 @@ class Predicted(eqx.Module, Found):
     bottleneck: Array | np.ndarray
     terms: tuple[str, ...] = eqx.field(static=True)
     labels: tuple[tuple[str, Any], ...] = eqx.field(static=True)  # kernel, model, problem sizes
-    gpus: tuple[str, ...] = eqx.field(static=True)  # their names
+    gpus: tuple[str, ...] = eqx.field(static=True)  # names
     parameters: dict[str, Any]  # arrays as above
     resources: dict[str, Any]  # arrays as above
 
     def __repr__(self) -> str:
-        """Name it in one line; where JAX traces it, there are no rows yet."""
-        return "<Predicted, traced>" if isinstance(self.seconds, Tracer) else Found.__repr__(self)
+        """Summarize in one line; there are no rows while JAX traces."""
+        traced = isinstance(self.seconds, Tracer)
+        return "<Predicted, traced>" if traced else ConfigurationResult.__repr__(self)
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """Columns that a table for people can do without."""
+        """Columns omitted in displayed tables."""
         return (*dict(self.labels), "warps_per_sm", "possible", "cycles")
 
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
@@ -83,29 +84,28 @@ def predict(
     problem: Mapping[str, Number] | None = None,
     progress: Progress = silent,
 ) -> Predicted:
-    """Predict configurations of a kernel: those of `parameters`, or every valid one.
+    """Predict configurations of a kernel: `parameters`, or all valid ones.
 
-    What the kernel executes is counted on the GPU as it was read from its file, while JAX differentiates too.
+    Counts are computed on the GPU as read from its file, even while JAX differentiates.
 
     **Shapes:** parameters are scalars or [L]; results [L], [GPUs, L] for a list of GPUs, [] for scalars.
-    **Raises:** DseError as the kernel's `count`, for an unknown model, for parameters that are not the
-    kernel's, and for a model that is simulated where JAX traces.
+    **Raises:** DseError as the kernel's `count`, for an unknown model, for unknown parameters, and for a
+    simulated model while JAX traces.
     """
-    several = not isinstance(gpus, GpuFile)
     files = list(gpus) if isinstance(gpus, Sequence) else [gpus]
     registered, sizes = get(model), sizes_of(kernel, problem)
     columns = _columns(kernel, parameters) if parameters else configurations(kernel, problem)
-    of_one = bool(parameters) and all(np.ndim(x) == 0 for x in parameters.values())
-    asked = _Asked(files, kernel, columns, registered, sizes, progress)
-    predicted = _traced(asked) if any(map(traced, files)) else _known(asked)
+    scalar = bool(parameters) and all(np.ndim(x) == 0 for x in parameters.values())
+    request = _Request(files, kernel, columns, registered, sizes, progress)
+    predicted = _traced(request) if any(map(traced, files)) else _evaluated(request)
     predicted["resources"] = {name: predicted["resources"][name] for name in RESOURCES}
 
     def shaped(x: Any) -> Any:
-        x = x if several else x[0]
-        return x[..., 0] if of_one else x
+        x = x[0] if isinstance(gpus, GpuFile) else x
+        return x[..., 0] if scalar else x
 
     arrays = jax.tree.map(shaped, {name: x for name, x in predicted.items() if name != "terms"})
-    parameters = {name: values[0] if of_one else values for name, values in columns.items()}
+    parameters = {name: values[0] if scalar else values for name, values in columns.items()}
     labels = {"kernel": kernel.name, "model": registered.name} | sizes
     names = tuple(file.name for file in files)
     return Predicted(
@@ -114,17 +114,16 @@ def predict(
 
 
 def _columns(kernel: Counts, parameters: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Lay out parameters as [L] each; those of one value only need not be given."""
+    """Broadcast parameters to [L]; parameters with a single value may be omitted."""
     space = kernel.space.values
     for name in parameters:
         if space and name not in space:
             raise DseError(f"launch: {kernel.name}: found {name!r}, {one_of(name, space)}")
-    alone = {name: values[0] for name, values in space.items() if len(values) == 1}
-    named = {**alone, **parameters}
-    missing = [name for name in space if name not in named]
+    stated = {name: values[0] for name, values in space.items() if len(values) == 1} | dict(parameters)
+    missing = [name for name in space if name not in stated]
     if missing:
         raise DseError(f"launch: {kernel.name}: found no {', '.join(missing)}, expected each parameter")
-    arrays = {name: np.atleast_1d(np.asarray(named[name])) for name in (space or named)}
+    arrays = {name: np.atleast_1d(np.asarray(stated[name])) for name in (space or stated)}
     try:
         shape = np.broadcast_shapes(*(x.shape for x in arrays.values()))
     except ValueError:
@@ -133,8 +132,8 @@ def _columns(kernel: Counts, parameters: Mapping[str, Any]) -> dict[str, np.ndar
     return {name: np.broadcast_to(x, shape) for name, x in arrays.items()}
 
 
-class _Asked(NamedTuple):
-    """A request: one model on GPUs for the configurations [L] of a kernel."""
+class _Request(NamedTuple):
+    """One model on GPUs for the configurations [L] of a kernel."""
 
     files: Sequence[GpuFile]
     kernel: Counts
@@ -144,25 +143,25 @@ class _Asked(NamedTuple):
     progress: Progress
 
 
-def _known(asked: _Asked) -> dict[str, Any]:
-    """Predict on GPUs whose numbers are known: chunk by chunk, compiled once for all. Arrays [G, L]."""
-    gpus = stack([file.gpu for file in asked.files])
-    evaluation = evaluate(asked.kernel, (asked.model,), gpus, asked.columns, asked.sizes, asked.progress)
+def _evaluated(request: _Request) -> dict[str, Any]:
+    """Predict on GPUs with concrete numbers, in chunks of a compiled shape. Arrays [G, L]."""
+    gpus, model = stack([file.gpu for file in request.files]), request.model
+    evaluation = evaluate(request.kernel, (model,), gpus, request.columns, request.sizes, request.progress)
     names = ("resources", "warps_per_sm", "occupancy", "limiter", "possible")
-    return {name: getattr(evaluation, name) for name in names} | vars(evaluation.forecasts[asked.model.name])
+    return {name: getattr(evaluation, name) for name in names} | vars(evaluation.forecasts[model.name])
 
 
-def _traced(asked: _Asked) -> dict[str, Any]:
-    """The same while JAX traces the GPUs' numbers, all configurations at once."""
-    model = asked.model
+def _traced(request: _Request) -> dict[str, Any]:
+    """As `_evaluated`, while JAX traces the GPUs' numbers; all configurations at once."""
+    model = request.model
     if not model.differentiable:
         raise DseError(f"model: found {model.name}, which is simulated, expected a closed form for gradients")
-    count = len(next(iter(asked.columns.values())))
-    numbers = jax.tree.map(lambda *x: jnp.stack(x)[:, None], *(file.gpu for file in asked.files))
+    count = len(next(iter(request.columns.values())))
+    numbers = jax.tree.map(lambda *x: jnp.stack(x)[:, None], *(file.gpu for file in request.files))
     with in_64_bits(), jax.ensure_compile_time_eval():
-        known = stack([origin(file).gpu for file in asked.files])
-        counted = asked.kernel.count(asked.columns, known, asked.sizes, asked.progress)
+        known = stack([origin(file).gpu for file in request.files])
+        counted = request.kernel.count(request.columns, known, request.sizes, request.progress)
         batch = counted.batch.take(np.arange(count)).on(column(known))
     batch = jax.tree.map(jnp.asarray, batch)
-    launch, possible, facts = laid_out(numbers, batch)
+    launch, possible, facts = place_launches(numbers, batch)
     return facts | {"possible": possible} | forecast(model, numbers, batch.kernel, launch, possible)

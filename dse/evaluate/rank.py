@@ -1,4 +1,4 @@
-"""The configurations of one kernel on one GPU, fastest first."""
+"""Rank the configurations of one kernel on one GPU, fastest first."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,10 +10,10 @@ import numpy as np
 from dse.core.progress import Progress, silent
 from dse.core.space import parse
 from dse.data.columns import of_model
-from dse.data.tables import Found
+from dse.data.tables import ConfigurationResult
 from dse.errors import DseError
 from dse.evaluate import ties
-from dse.evaluate.chunks import Evaluation, evaluate_counted
+from dse.evaluate.chunks import RESOURCES, Evaluation, evaluate_counted
 from dse.evaluate.speed_of_light import speed_of_light
 from dse.hardware import occupancy
 from dse.hardware.gpus import GpuFile, stack
@@ -25,25 +25,25 @@ from dse.types import Gpu, Resources
 
 
 @dataclass(frozen=True, repr=False)
-class Ranking(Found):
-    """Configurations with what the models say of them; `order` has the fastest first."""
+class Ranking(ConfigurationResult):
+    """Configurations with the models' predictions; `order` has the fastest first."""
 
-    labels: dict[str, Any]  # what is the same for all: kernel, gpu, model, problem sizes
+    labels: dict[str, Any]  # the same in all rows: kernel, gpu, model, problem sizes
     parameters: dict[str, np.ndarray]
     evaluation: Evaluation  # of one GPU
     order: np.ndarray
-    measured_s: np.ndarray | None  # NaN where not measured
-    failures: dict[int, str] = field(default_factory=dict)  # configurations not compiled or executed, and why
-    compiled: int | None = None  # how many were, if counts come from source
-    left_out_error: np.ndarray | None = None  # of the time of each compiled one, if estimated from the others
-    runs: np.ndarray | None = None  # the chance that each runs, if that is estimated
-    further: dict[str, np.ndarray] = field(default_factory=dict)  # columns of what was learned besides
+    measured_s: np.ndarray | None  # NaN if not measured
+    failures: dict[int, str] = field(default_factory=dict)  # reasons, by configuration not counted
+    compiled: int | None = None  # number of compiled configurations, if counts come from source
+    left_out_error: np.ndarray | None = None  # leave-one-out error of the times of compiled configurations
+    runs: np.ndarray | None = None  # probability to compile and launch, if estimated
+    further: dict[str, np.ndarray] = field(default_factory=dict)  # additional columns
     levels: tuple[dict[str, Any], ...] = ()  # of a cascade, a row each
-    counted: tuple[Gpu, Batch] | None = None  # what the models were given
+    counted: tuple[Gpu, Batch] | None = None  # inputs of the models
 
     @property
     def speed_of_light(self) -> dict[str, float]:
-        """Share of peak at which each pipe works in the first row, in its predicted time; largest first."""
+        """Utilization of each pipe in the predicted time of the first row, largest first."""
         if self.counted is None:
             return {}
         gpu, batch = self.counted
@@ -71,45 +71,44 @@ class Ranking(Found):
 
     @property
     def units(self) -> dict[str, str]:
-        """Units of columns of `rows` that `dse.data.columns` does not know: times by further models."""
+        """Units of columns missing in `dse.data.columns`: times by further models."""
         return dict.fromkeys(map(of_model, list(self.evaluation.forecasts)[1:]), "s")
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """Columns that a table for people can do without."""
+        """Columns omitted in displayed tables."""
         same = [name for name, values in self.parameters.items() if not np.any(values != values[0])]
         return (*self.labels, *same, "warps_per_sm", "possible", "cycles", "library_s")
 
     @property
     def tied(self) -> int:
-        """Number of configurations predicted as fast as the fastest, within the resolution of any model."""
+        """Number of configurations tied with the fastest, within the resolution of any model."""
         return ties.tied(self._possible_s)
 
     @property
     def _possible_s(self) -> np.ndarray:
-        """Predicted seconds of those that can run, over the chance that they do, ascending."""
+        """Expected seconds (predicted over the probability to run) of launchable ones, ascending."""
         first = next(iter(self.evaluation.forecasts.values()))
         return _expected(first.seconds[0], self.runs)[self.order[: self.count - self.impossible]]
 
     def rows(self, top: int | None = None, diverse: bool = False) -> list[dict[str, Any]]:
-        """Return the first `top` as rows of the columns of `dse.data.columns`.
+        """Return the first `top` rows, with the columns of `dse.data.columns`.
 
-        With `diverse` only one of each group of equal predictions, each unlike those before it.
+        With `diverse`, only one of each group of equal predictions, as different as possible.
         """
         e = self.evaluation
-        places = np.arange(self.count)[:top]
+        ranks = np.arange(self.count)[:top]
         if diverse:
             possible = self.order[: self.count - self.impossible]
             columns = {name: values[possible] for name, values in self.parameters.items()}
-            places = ties.diverse(self._possible_s, columns, top or self.count)
-        indices = self.order[places]
+            ranks = ties.diverse(self._possible_s, columns, top or self.count)
+        indices = self.order[ranks]
         first = next(iter(e.forecasts.values()))
         limiters = e.limited_by()[0]
-        for index, why in self.failures.items():
-            limiters[index] = why
+        for index, reason in self.failures.items():
+            limiters[index] = reason
         columns = {name: values[indices] for name, values in self.parameters.items()}
-        asked = ("threads", "blocks", "registers", "shared_bytes")
-        columns |= {name: e.resources[name][0, indices] for name in asked}
+        columns |= {name: e.resources[name][0, indices] for name in RESOURCES}
         columns |= {"warps_per_sm": e.warps_per_sm[0, indices], "occupancy": e.occupancy[0, indices]}
         columns |= {"limited_by": limiters[indices], "possible": e.possible[0, indices]}
         if self.runs is not None:
@@ -123,8 +122,8 @@ class Ranking(Found):
         columns |= {name: values[indices] for name, values in self.further.items()}
         lists = {name: values.tolist() for name, values in columns.items()}
         return [
-            {"rank": place + 1, **self.labels} | {name: values[i] for name, values in lists.items()}
-            for i, place in enumerate(places.tolist())
+            {"rank": rank + 1, **self.labels} | {name: values[i] for name, values in lists.items()}
+            for i, rank in enumerate(ranks.tolist())
         ]
 
 
@@ -138,13 +137,13 @@ def rank(
     progress: Progress = silent,
     gpu_name: str = "",
 ) -> Ranking:
-    """Order every valid configuration by the first of `models`; equal times keep the space's order.
+    """Order all valid configurations by the first of `models`; equal times keep the space's order.
 
-    What may fail counts as slower: its time is taken over its chance to run.
-    `sample` is how many configurations are taken, at random; all without it.
+    Times are divided by the probability to run, if that is estimated. `sample` limits the ranking to that
+    many random configurations.
 
-    **Raises:** DseError where the space holds no valid configuration, or none that the GPU can launch, or
-    `measured` cannot be read; and as the kernel's `count`.
+    **Raises:** DseError if no configuration is valid or launchable, or `measured` cannot be read; and as the
+    kernel's `count`.
     """
     parameters = configurations(kernel, problem, sample)
     ranking = ranked(kernel, gpu, models, parameters, problem, progress, gpu_name)
@@ -160,26 +159,23 @@ def ranked(
     progress: Progress = silent,
     gpu_name: str = "",
 ) -> Ranking:
-    """Order the given configurations [L] as `rank` does."""
+    """Order configurations [L] like `rank`."""
     registered = get_all(models)
     gpus = stack([gpu])
     count = len(next(iter(parameters.values())))
     counted = kernel.count(parameters, gpus, problem, progress)
     evaluation = evaluate_counted(counted.batch, count, kernel.name, registered, gpus, progress)
     if not evaluation.possible.any():
-        raise DseError(f"{kernel.path}: launch: {_why(evaluation, gpu)}")
+        raise DseError(f"{kernel.path}: launch: {_exceeded_limit(evaluation, gpu)}")
     seconds = evaluation.forecasts[registered[0].name].seconds[0]
     order = np.argsort(_expected(seconds, counted.runs), kind="stable")
     error = None
     if counted.estimates is not None:
         batch, index = counted.estimates.batch, counted.estimates.index
         left_out = evaluate_counted(batch, len(index), kernel.name, registered[:1], gpus)
-        alone, with_others = (
-            predicted.forecasts[registered[0].name].seconds[0] for predicted in (left_out, evaluation)
-        )
-        together = with_others[index]
-        neither = np.isinf(alone) & np.isinf(together)  # of one that cannot run there is no error: ∞ / ∞
-        error = np.abs(np.where(neither, np.nan, alone) / together - 1.0)
+        estimated, exact = left_out.forecasts[registered[0].name].seconds[0], seconds[index]
+        impossible = np.isinf(estimated) & np.isinf(exact)  # no error: ∞ / ∞
+        error = np.abs(np.where(impossible, np.nan, estimated) / exact - 1.0)
     labels = {"kernel": kernel.name, "gpu": gpu_name, "model": registered[0].name}
     labels |= sizes_of(kernel, problem)
     if assumptions := getattr(kernel, "assumptions", ()):
@@ -195,9 +191,9 @@ def configurations(
     sample: int | None = None,
     seed: int = 0,
 ) -> dict[str, np.ndarray]:
-    """Return all valid ones, or this many of them at random, in order. DseError if there is none.
+    """Return all valid configurations, or a random `sample`, in order. **Raises:** DseError if there is none.
 
-    A kernel without parameters has one configuration, by the number 1.
+    A kernel without parameters has one configuration, number 1.
     """
     if not kernel.space.names:
         return {"configuration": np.ones(1, int)}
@@ -212,27 +208,30 @@ def _expected(seconds: np.ndarray, runs: np.ndarray | None) -> np.ndarray:
     return seconds if runs is None else seconds / np.maximum(runs, 1e-3)
 
 
-def _why(evaluation: Evaluation, gpu: Gpu) -> str:
-    """Say why the first configuration cannot be launched: what was found, and the GPU's limit."""
-    asked = {name: int(values[0, 0]) for name, values in evaluation.resources.items()}
+def _exceeded_limit(evaluation: Evaluation, gpu: Gpu) -> str:
+    """Describe why the first configuration cannot be launched, with the GPU's limit."""
+    requested = {name: int(values[0, 0]) for name, values in evaluation.resources.items()}
     limits = gpu.limits
     words = {
-        "too many threads in a block": (f"{asked['threads']:,} threads in a block", limits.threads_per_block),
+        "too many threads in a block": (
+            f"{requested['threads']:,} threads in a block",
+            limits.threads_per_block,
+        ),
         "too many registers a thread": (
-            f"{asked['registers']:,} registers a thread",
+            f"{requested['registers']:,} registers a thread",
             limits.registers_per_thread,
         ),
         "too many registers in a block": (
-            f"{int(occupancy.block_registers(limits, Resources(**asked))):,} registers in a block, "
-            "rounded up as the GPU hands them out",
+            f"{int(occupancy.block_registers(limits, Resources(**requested))):,} registers in a block, "
+            "rounded up to the GPU's allocation units",
             limits.registers_per_block,
         ),
         "too much shared memory": (
-            f"{asked['shared_bytes']:,} B of shared memory",
+            f"{requested['shared_bytes']:,} B of shared memory",
             limits.shared_bytes_per_block,
         ),
         "too much static shared memory": (
-            f"{asked['shared_bytes']:,} B of shared memory that the kernel declares",
+            f"{requested['shared_bytes']:,} B of shared memory that the kernel declares",
             occupancy.MOST_STATIC,
         ),
     }
@@ -241,12 +240,12 @@ def _why(evaluation: Evaluation, gpu: Gpu) -> str:
         return f"found {reason}, expected a GPU that has them"
     if reason not in words:
         return f"found {reason}, expected a launch that can run"
-    what, limit = words[reason]
-    return f"found {what}, expected at most {int(limit):,}"
+    amount, limit = words[reason]
+    return f"found {amount}, expected at most {int(limit):,}"
 
 
 def with_measured(ranking: Ranking, kernel: Counts, path: Path | None) -> Ranking:
-    """Set measured seconds beside each configuration, NaN where the file has none. DseError as it is read."""
+    """Add measured seconds to a ranking, NaN if missing. **Raises:** DseError as `measured.load`."""
     if path is None:
         return ranking
     from dse.data import measured  # imports pyarrow
@@ -260,11 +259,11 @@ def with_measured(ranking: Ranking, kernel: Counts, path: Path | None) -> Rankin
 
 
 def with_library(ranking: Ranking, gpu: GpuFile, product: str) -> Ranking:
-    """Set beside each configuration what the vendor's library takes for a dense product, in `library_s`.
+    """Add the predicted time of the vendor's library for a dense product, in `library_s`.
 
-    `product` is OPERANDS:ROWS,COLUMNS,DEPTH, each a number or an expression of the problem's sizes.
+    `product` is OPERANDS:ROWS,COLUMNS,DEPTH, each size a number or an expression of the problem's sizes.
 
-    **Raises:** DseError for another form or other operands, or where nothing is known of the GPU's library.
+    **Raises:** DseError for another form, other operands, or a GPU whose library is unknown.
     """
     from dse.models.matrix.library import library_seconds
     from dse.models.matrix.machine import Machine
@@ -279,6 +278,6 @@ def with_library(ranking: Ranking, gpu: GpuFile, product: str) -> Ranking:
     dense = Product(*(int(value) for value in values), operands=operands)
     seconds = float(library_seconds(Machine.of([gpu]), [dense])[0, 0])
     if not np.isfinite(seconds):
-        raise DseError(f"library: found {gpu.name}, of whose library nothing is known for {operands}")
+        raise DseError(f"library: found {gpu.name}, whose library is unknown for {operands}")
     further = ranking.further | {"library_s": np.full(ranking.count, seconds)}
     return replace(ranking, further=further)

@@ -1,4 +1,4 @@
-"""One configuration, graph or trace, simulated beside variants of it with one change each."""
+"""Simulate a configuration, graph or trace, and what-if variants with one change each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +11,7 @@ from dse.core.files import given_path, is_file
 from dse.data.tables import Result
 from dse.errors import DseError, one_of
 from dse.evaluate import whatif
-from dse.evaluate.curve import fastest, laid_out
+from dse.evaluate.curve import fastest, place_launch
 from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import Counts, Number
 from dse.simulator import Case, Simulation, simulate
@@ -28,7 +28,7 @@ from dse.simulator.teg import case as teg_case
 
 TEG_CAPABILITY = "1.3"  # compute capability of the GPU that TEG models
 TRACES = (".sass", ".txt")
-CHANGES = ("issue_limit", "warps", "slots", "groups", "scheduler", "order")  # of a graph or trace
+CHANGES = ("issue_limit", "warps", "slots", "groups", "scheduler", "order")  # to a graph or trace
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,9 +38,9 @@ class Simulated(Result):
     graph: NamedCase
     changes: tuple[str, ...]
     simulation: Simulation  # of the graph, then of each change
-    instructions: float  # that all warps execute
+    instructions: float  # of all warps
     title: str
-    facts: dict[str, Any] = field(repr=False)  # name, GPU, parameters, and how many warps were simulated
+    facts: dict[str, Any] = field(repr=False)  # name, GPU, parameters, and number of simulated warps
     cycle_s: float | None = None  # of the GPU's clock
 
     @property
@@ -50,7 +50,7 @@ class Simulated(Result):
 
     @property
     def ipc(self) -> float | None:
-        """Instructions a cycle; None where there are none."""
+        """Instructions a cycle; None without cycles."""
         return self.instructions / self.makespan if self.makespan else None
 
     @cached_property
@@ -66,14 +66,14 @@ class Simulated(Result):
 
     @property
     def what_if(self) -> list[dict[str, Any]]:
-        """A row for each change: its makespan in cycles, and how many times shorter that is."""
+        """A row for each change: its makespan in cycles, and the speedup."""
         return [
             {"what if": text, "makespan": cycles, "gain": self.makespan / cycles if cycles else None}
             for text, cycles in zip(self.changes, self.simulation.makespan[1:].tolist(), strict=True)
         ]
 
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
-        """Return a row for each subsystem that has entries: how busy it is, and its shares."""
+        """Return a row for each subsystem with entries: its utilization and its shares."""
         busy, bound, entries = self.simulation.busy(0), self.shares, self.graph.case.entries_of_subsystems()
         rows = [
             {
@@ -84,13 +84,13 @@ class Simulated(Result):
                 "latency": float(bound.latency[s]),
                 "same warp": float(bound.same_warp[s]),
             }
-            for s, name in enumerate(self.graph.subsystems[: len(entries)])  # a case has none behind its last
+            for s, name in enumerate(self.graph.subsystems[: len(entries)])  # a case ends with its last one
             if entries[s]
         ]
         return rows[:top]
 
     def summary(self) -> dict[str, Any]:
-        """Return everything as one object that JSON can hold."""
+        """Return everything as one JSON object."""
         return self.facts | {
             "makespan_cycles": self.makespan,
             "entries": int(self.simulation.entries[0]),
@@ -104,18 +104,18 @@ class Simulated(Result):
 
     @property
     def caption(self) -> dict[str, Any]:
-        """Caption of its timeline: the title, and the seconds of a cycle."""
+        """Arguments of its timeline: the title, and the seconds of a cycle."""
         return {"title": self.title, "cycle_s": self.cycle_s}
 
     def profile(self) -> Profile:
-        """Return every entry, with its place in time and whether it is on the critical path."""
+        """Return all entries with their times and whether they are on the critical path."""
         return profile(self.graph.case, self.graph.subsystems, self.graph.labels)
 
 
 def kind(name: str | Path) -> str:
-    """Say what a name is of: a `trace` or a `graph` where it is the path of such a file, else a `kernel`.
+    """Return `trace` or `graph` for the path of such a file, else `kernel`.
 
-    **Raises:** DseError for a path that cannot be looked at.
+    **Raises:** DseError for an impossible path.
     """
     path = given_path(str(name))
     if path.suffix in TRACES and is_file(path):
@@ -123,29 +123,29 @@ def kind(name: str | Path) -> str:
     return "graph" if path.suffix == ".toml" and is_file(path) and path.name != kernels.FILE else "kernel"
 
 
-def beside(kernel: Counts, what: str) -> Path | None:
-    """Return the trace or the graph that comes with a kernel, if one does."""
-    path = kernel.path.with_name({"trace": trace_text.FILE, "graph": "graph.toml"}[what])
+def companion(kernel: Counts, kind: str) -> Path | None:
+    """Return the trace or graph in a kernel's folder, if any."""
+    path = kernel.path.with_name({"trace": trace_text.FILE, "graph": "graph.toml"}[kind])
     return path if path.is_file() else None
 
 
 def trace_of(kernel: Counts, file: GpuFile, problem: Mapping[str, Number]) -> Trace:
-    """Return the trace that comes with a kernel, else that of its fastest configuration by its description.
+    """Return the trace in a kernel's folder, else a trace of its fastest configuration by its description.
 
     **Raises:** DseError for a GPU that TEG does not model.
     """
     if file.header.compute_capability != TEG_CAPABILITY:
         expected = f"gtx-280 or another GPU of compute capability {TEG_CAPABILITY}"
         raise DseError(f"gpu: found {file.name} with TEG, expected {expected}")
-    if path := beside(kernel, "trace"):
+    if path := companion(kernel, "trace"):
         return trace_text.load(path)
-    counts, launch = laid_out(kernel, file.gpu, fastest(kernel, file.gpu, problem), problem)
+    counts, launch = place_launch(kernel, file.gpu, fastest(kernel, file.gpu, problem), problem)
     text = kernel_trace.listing(kernel.name, file.gpu, counts, int(launch.warps_per_block))
     return trace_text.parse(text)
 
 
 def of_trace(trace: Trace, settings: Mapping[str, Any], changes: Sequence[str] = ()) -> Simulated:
-    """Simulate warps of a trace on an SM of a GT200 as TEG does; a block of them if `settings` has no warps.
+    """Simulate a trace on an SM of a GT200 as TEG does, by default with the warps of one block.
 
     `settings` may have warps, scheduler and groups. **Raises:** DseError for one or a change that TEG lacks.
     """
@@ -174,7 +174,7 @@ def of_trace(trace: Trace, settings: Mapping[str, Any], changes: Sequence[str] =
 
 
 def of_graph(path: Path, settings: Mapping[str, Any], changes: Sequence[str] = ()) -> Simulated:
-    """Simulate a graph from its file; `settings` are of the case. **Raises:** DseError for a wrong one."""
+    """Simulate a graph from its file, with changed `settings`. **Raises:** DseError for an invalid one."""
     graph = graph_file.load(path)
     try:
         case = replace(graph.case, **settings)
@@ -197,10 +197,10 @@ def of_kernel(
 ) -> Simulated:
     """Simulate a configuration of a kernel on a GPU; `settings` may have warps, scheduler, order and groups.
 
-    **Raises:** DseError where it cannot be launched, or for a wrong setting or change.
+    **Raises:** DseError if it cannot be launched, or for an invalid setting or change.
     """
     pipeline = check(settings)
-    counts, launch = laid_out(kernel, file.gpu, parameters, problem)
+    counts, launch = place_launch(kernel, file.gpu, parameters, problem)
     setup = whatif.Setup(file.gpu, counts, launch, pipeline)
     if "warps" in settings:
         block, most = int(launch.warps_per_block), int(file.gpu.limits.warps_per_sm)
@@ -216,7 +216,7 @@ def of_kernel(
             raise DseError(f"what_if: {text}: {error}" if text else str(error)) from None
 
     case, labels = made(setup)
-    # All simulate the same blocks, so that their makespans compare.
+    # Variants simulate the same blocks, so that makespans are comparable.
     setup = replace(setup, settings=replace(pipeline, groups=case.groups))
     graph = NamedCase(kernel.name, case, idg.pipes(average_warp(setup.gpu, setup.kernel)), (labels,))
     blocks = round(float(launch.resident_blocks * launch.waves))
@@ -234,10 +234,7 @@ def of_kernel(
 
 
 def check(settings: Mapping[str, Any]) -> Settings:
-    """Return scheduler, order and groups as the simulator has them.
-
-    **Raises:** DseError for an unknown name.
-    """
+    """Return the simulator's settings. **Raises:** DseError for an unknown scheduler or order."""
     for name, allowed in (("scheduler", SCHEDULERS), ("order", ORDERS)):
         if settings.get(name, allowed[0]) not in allowed:
             raise DseError(f"{name}: found {settings[name]!r}, {one_of(str(settings[name]), allowed)}")

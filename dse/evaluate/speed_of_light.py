@@ -1,4 +1,4 @@
-"""Speed of light: the share of its peak at which each pipe works while a launch takes its predicted time."""
+"""Speed of light: the utilization of each pipe in the predicted time of a launch."""
 
 from math import ceil
 
@@ -16,7 +16,7 @@ from dse.types import Gpu
 def speed_of_light(gpu: Gpu, configuration: KnownBatch, cycles: float) -> dict[str, float]:
     """Compute busy cycles of each pipe of the average SM over the cycles of the launch, largest first.
 
-    **Shapes:** `configuration` has counts of one. **Units:** shares, 0 to 1; idle pipes are absent.
+    **Shapes:** `configuration` holds one configuration. **Units:** shares, 0 to 1; idle pipes are absent.
     **Source:** Σ α λ of a pipe (Lemeire et al., Eq. L1) over T; Nsight Compute's "speed of light".
     """
     gpus = stack([gpu])

@@ -1,15 +1,15 @@
-"""Changes to a simulation: one thing made different, the rest as it is.
+"""What-if changes to a simulation, one at a time: `NAME=VALUE`.
 
-A change is `NAME=VALUE`. Of a kernel on a GPU:
+For a kernel on a GPU:
 
-- `CLASS.lambda`, `CLASS.Lambda` (fp32, sfu, dram, ...): cycles, or with a trailing x that many times as many;
-  `tensor` represents all kinds of products of matrices, and takes an x only;
+- `CLASS.lambda`, `CLASS.Lambda` (fp32, sfu, dram, ...): cycles, or a factor with a trailing x;
+  `tensor` means all kinds of matrix products, and takes a factor only;
 - `issue_limit`: instructions a cycle;
-- `conflicts=off`: each access to shared memory takes one pass; `barriers=off`: there are none;
-  `uncoalesced=off`: global accesses touch what they ask for; `dram=off`: the L2 has everything;
+- `conflicts=off`: one pass for each shared memory access; `barriers=off`: no barriers;
+  `uncoalesced=off`: global accesses move only the bytes requested; `dram=off`: all L2 accesses hit;
 - `blocks`: resident on an SM; `scheduler`, `order`.
 
-Of a graph: `SUBSYSTEM.lambda`, `SUBSYSTEM.Lambda`, `issue_limit`, `warps`, `slots`, `groups`, `scheduler`,
+For a graph: `SUBSYSTEM.lambda`, `SUBSYSTEM.Lambda`, `issue_limit`, `warps`, `slots`, `groups`, `scheduler`,
 `order`.
 """
 
@@ -33,7 +33,7 @@ CHOICES = {"scheduler": SCHEDULERS, "order": ORDERS}
 
 @dataclass(frozen=True)
 class Setup:
-    """One configuration of a kernel on a GPU, about to be simulated."""
+    """The inputs of a kernel's simulation."""
 
     gpu: Gpu
     kernel: Kernel
@@ -50,7 +50,7 @@ def split(text: str) -> tuple[str, str]:
 
 
 def of_kernel(setup: Setup, text: str) -> Setup:
-    """Apply one change to a setup. **Raises:** DseError where there is no such thing to change."""
+    """Apply one change to a setup. **Raises:** DseError for an unknown or invalid change."""
     name, value = split(text)
     name, field = (part.strip() for part in name.partition(".")[::2])
     gpu, kernel, launch = setup.gpu, setup.kernel, setup.launch
@@ -88,15 +88,15 @@ def _without(name: str, kernel: Kernel) -> Kernel:
             return replace(kernel, work=replace(work, barrier=0 * work.barrier))
         case "dram":
             return replace(kernel, work=replace(work, dram=0 * work.dram))
-    # Uncoalesced: all levels move less by what the accesses touch too much.
-    asked = kernel.mem_insts * kernel.bytes_per_access / 32
-    less = jnp.where(kernel.sectors > asked, asked / jnp.where(kernel.sectors > 0, kernel.sectors, 1.0), 1.0)
-    work = replace(work, l1=work.l1 * less, l2=work.l2 * less, dram=work.dram * less)
-    return replace(kernel, work=work, sectors=kernel.sectors * less, uncoal_insts=0 * kernel.uncoal_insts)
+    # Uncoalesced: scale the traffic of all levels to the bytes requested.
+    sectors, requested = kernel.sectors, kernel.mem_insts * kernel.bytes_per_access / 32
+    share = jnp.where(sectors > requested, requested / jnp.where(sectors > 0, sectors, 1.0), 1.0)
+    work = replace(work, l1=work.l1 * share, l2=work.l2 * share, dram=work.dram * share)
+    return replace(kernel, work=work, sectors=sectors * share, uncoal_insts=0 * kernel.uncoal_insts)
 
 
 def of_graph(case: Case, subsystems: Sequence[str], text: str) -> Case:
-    """Apply one change to a case. **Raises:** DseError where there is no such thing to change."""
+    """Apply one change to a case. **Raises:** DseError for an unknown or invalid change."""
     name, value = split(text)
     name, field = (part.strip() for part in name.partition(".")[::2])
     if field:
@@ -129,7 +129,7 @@ def of_graph(case: Case, subsystems: Sequence[str], text: str) -> Case:
 
 
 def _number(value: str, text: str, old: Array | np.ndarray, above: float | None = None) -> np.ndarray:
-    """Read a number in the shape and type of the old one, or as that many times the old one."""
+    """Parse a number, or a factor of the old one, in the shape and type of the old one."""
     times = value.endswith("x")
     try:
         number = float(value.removesuffix("x"))
@@ -138,9 +138,9 @@ def _number(value: str, text: str, old: Array | np.ndarray, above: float | None 
     if not np.isfinite(number) or number < 0 or (above is not None and number <= above):
         allowed = "0 or more" if above is None else f"above {above:g}"
         raise DseError(f"what_if: {text}: found {value}, expected a finite number, {allowed}")
-    # NumPy keeps the type of a graph's numbers, which JAX would round to its own.
-    kept = np.asarray(old)
-    return np.asarray(kept * number if times else np.full_like(kept, number), kept.dtype)
+    # In NumPy, since JAX would round a graph's numbers to its own precision.
+    old = np.asarray(old)
+    return np.asarray(old * number if times else np.full_like(old, number), old.dtype)
 
 
 def _one_of(name: str, allowed: Collection[str], text: str) -> None:

@@ -1,1 +1,1 @@
-"""Exploration of spaces of configurations: sweep, search, tune, prune, and fit."""
+"""Explore spaces of configurations: sweep, search, tune, prune, and fit."""

@@ -1,1 +1,1 @@
-"""Hardware arithmetic of a launch: occupancy, coalescing, banks, costs of an access."""
+"""Hardware rules: occupancy, coalescing, bank conflicts and memory costs; GPU files."""

@@ -1,7 +1,7 @@
-"""Counts the sectors and lines of memory that the lanes of a warp ask for together.
+"""Sectors and lines of memory accessed by the lanes of a warp.
 
-Since compute capability 3.0 memory moves in sectors of 32 bytes, four to a line of 128, and lanes that ask
-for the same one share it. Elements are aligned to their size, so each is in one sector.
+Since compute capability 3.0, memory moves in sectors of 32 bytes, four to a line of 128, shared by the lanes
+that access them. Elements are aligned to their size, so each is in one sector.
 
 Source: NVIDIA, CUDA C Programming Guide 5.0, Secs. F.4.2, F.5.2.
 """
@@ -18,7 +18,7 @@ LINE = 128
 
 
 def sectors_and_lines(address: Any, mask: Any, xp: Any = jnp) -> tuple[Any, Any]:
-    """Count the 32-byte sectors and the 128-byte lines in which accesses of a warp begin, each once.
+    """Count the distinct 32-byte sectors and 128-byte lines in which accesses of a warp begin.
 
     **Shapes:** address (in bytes) and mask [..., lanes], results [...].
     """

@@ -1,4 +1,4 @@
-"""Tells which threads of a block are in which lanes: x runs fastest, then y, then z, 32 threads at a time."""
+"""The threads of a block in the lanes of its warps: x runs fastest, then y, then z."""
 
 from typing import Any
 
@@ -7,15 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 
 WARP = 32
-_NOWHERE = np.int64(2**62)  # sorts behind every place
+_INACTIVE = np.int64(2**62)  # sorts after every address
 
 
 def threads(
     block: tuple[Any, Any, Any], warp: Any, xp: Any = jnp, lanes: int = WARP, size: Any = WARP
 ) -> tuple[dict[str, Any], Any]:
-    """Return `tx ty tz ntx nty ntz` in the lanes of a warp, and which lanes have a thread.
+    """Return `tx ty tz ntx nty ntz` in the lanes of a warp, and the mask of lanes with a thread.
 
-    `lanes` are looked at, of which a warp has `size`.
+    `lanes` is the length of the result; a warp has `size` of them.
     **Shapes:** sizes of the block, the warp's number and `size` [...] broadcast or are scalars; results [...,
     lanes].
     """
@@ -31,28 +31,27 @@ def threads(
 
 
 def _quotient(number: Any, by: Any, xp: Any) -> Any:
-    """number // by, of numbers below 2^20, several times faster than whole division: a half keeps it off
-    rounding."""
+    """number // by, exact for numbers below 2^20, and several times faster than integer division."""
     inverse = xp.asarray(1.0, xp.float32) / xp.asarray(by, xp.float32)
     return xp.asarray((xp.asarray(number, xp.float32) + xp.asarray(0.5, xp.float32)) * inverse, int)
 
 
 def _column(value: Any, xp: Any) -> Any:
-    """With an axis for the lanes; a scalar as it is."""
+    """Add an axis for the lanes, except to a scalar."""
     value = xp.asarray(value, int)
     return value[..., None] if value.ndim else value
 
 
 def warps(block: tuple[Any, Any, Any]) -> Any:
-    """Return the warps of 32 threads that a block has."""
+    """Return the number of 32-thread warps of a block."""
     x, y, z = block
     return -(-(x * y * z) // WARP)
 
 
 def first(places: Any, mask: Any, xp: Any = jnp) -> Any:
-    """Tell which lanes are the first with their place.
+    """Mark the first active lane with each place, such as a sector.
 
-    **Shapes:** places and mask [..., n], and so is the result.
+    **Shapes:** places, mask and result [..., n].
     """
     lanes = places.shape[-1]
     before = xp.tri(lanes, k=-1, dtype=bool).reshape((1,) * (places.ndim - 1) + (lanes, lanes))
@@ -61,26 +60,26 @@ def first(places: Any, mask: Any, xp: Any = jnp) -> Any:
 
 
 def sorted_places(places: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sort the places of each warp, and tell which are there for the first time: NumPy's way to `first`.
+    """Sort the places of each warp, and mark the first of each: `first` in NumPy.
 
-    Lanes that do not take part are sorted to the end and are never first. **Shapes:** as `first`.
+    Inactive lanes are sorted to the end and never marked. **Shapes:** as `first`.
     """
-    values = places if mask.all() else np.where(mask, places, _NOWHERE)
+    values = places if mask.all() else np.where(mask, places, _INACTIVE)
     steps = np.diff(values, axis=-1)
     if (steps < 0).any():
         values = np.sort(values, axis=-1)
         steps = np.diff(values, axis=-1)
-    new = np.empty(values.shape, bool)
-    new[..., 0] = values[..., 0] < _NOWHERE
-    np.logical_and(steps > 0, values[..., 1:] < _NOWHERE, out=new[..., 1:])
-    return values, new
+    firsts = np.empty(values.shape, bool)
+    firsts[..., 0] = values[..., 0] < _INACTIVE
+    np.logical_and(steps > 0, values[..., 1:] < _INACTIVE, out=firsts[..., 1:])
+    return values, firsts
 
 
 def distinct(places: Any, mask: Any, xp: Any = jnp) -> Any:
-    """Count the different places of the lanes: [...]."""
+    """Count the distinct places of the active lanes: [...]."""
     return first(places, mask, xp).sum(-1)
 
 
 def once_computed(value: Any, xp: Any = jnp) -> Any:
-    """Return the value itself, which XLA else computes again for each pair of lanes that it compares."""
+    """Return the value behind a barrier: XLA would recompute it for each pair of lanes it compares."""
     return jax.lax.optimization_barrier(value) if xp is jnp else value

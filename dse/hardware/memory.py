@@ -1,9 +1,9 @@
-"""The cost of a memory access: λ and Λ from where its sectors are served and how often it passes the banks.
+"""The cost of a memory access: λ and Λ from the levels that serve its sectors and its passes of the banks.
 
 The Pipeline paper's mapper g.
 
 Source: Lemeire, Cornelis & Konstantinidis, Sec. 6.3, extended from one cache level to two. Functions with an
-`xp` compute with jax.numpy, or with NumPy for GPUs and kernels of NumPy arrays.
+`xp` use jax.numpy, or NumPy for GPUs and kernels of NumPy arrays.
 """
 
 from typing import Any
@@ -15,16 +15,16 @@ from dse.types import MEMORY, Gpu, Kernel
 
 
 def safe_divide(a: Any, b: Any, default: float = 0.0, xp: Any = jnp) -> Any:
-    """Divide a by b, and give `default` where b is 0; its gradient is finite there too."""
+    """Divide a by b, with `default` where b is 0; the gradient is finite there too."""
     zero = b == 0
     return xp.where(zero, default, a / xp.where(zero, 1.0, b))
 
 
 def served(kernel: Kernel, xp: Any = jnp) -> tuple[Any, Any]:
-    """The shares of the requested sectors that go past the L1, and past the L2.
+    """The shares of the requested sectors that miss the L1, and the L2.
 
-    **Shapes:** broadcast. A kernel that moves more than it asks for (whole lines fetched for a part)
-    counts as asking once: the shares stay in 0..1.
+    **Shapes:** broadcast. Shares are capped at 1 for kernels that move more than they request (whole lines
+    for a part).
     """
     past_l1 = xp.minimum(safe_divide(kernel.work.l2, kernel.sectors, xp=xp), 1.0)
     past_l2 = xp.minimum(safe_divide(kernel.work.dram, kernel.sectors, xp=xp), past_l1)
@@ -32,7 +32,7 @@ def served(kernel: Kernel, xp: Any = jnp) -> tuple[Any, Any]:
 
 
 def access_latency(gpu: Gpu, kernel: Kernel) -> Array:
-    """Λ of an average global access, cycles: each level's latency by the share that it serves."""
+    """Λ of an average global access, cycles: the levels' latencies weighted by the shares they serve."""
     past_l1, past_l2 = served(kernel)
     return (
         (1.0 - past_l1) * gpu.latency.l1 + (past_l1 - past_l2) * gpu.latency.l2 + past_l2 * gpu.latency.dram
@@ -40,7 +40,7 @@ def access_latency(gpu: Gpu, kernel: Kernel) -> Array:
 
 
 def access_cpi(gpu: Gpu, kernel: Kernel, xp: Any = jnp) -> Any:
-    """λ of an average global access, cycles: the load/store units or the level that is busiest with it."""
+    """λ of an average global access, cycles, in the load/store units or the busiest memory level."""
     busy = kernel.mem_insts * gpu.lsu_cycles
     for level in MEMORY:
         busy = xp.maximum(busy, getattr(kernel.work, level) * getattr(gpu.cpi, level))

@@ -1,4 +1,4 @@
-"""The tensor pipe: what products of matrices take of it, and whether a GPU does them at all."""
+"""The tensor pipe: the cost of matrix products, and the kinds that a GPU lacks."""
 
 from functools import reduce
 
@@ -9,8 +9,9 @@ from jaxtyping import Array
 from dse.hardware.memory import safe_divide
 from dse.types import ABSENT, MMA, TENSOR, Gpu, PerClass
 
-NEVER = 1e-6 * ABSENT  # cycles: more than any number of a GPU, and ABSENT still when that is moved
-LACKS = {  # what it says of a GPU that cannot do them
+HEAT = 0.3  # more time of tensor cores that always work, by power: cuBLAS keeps 0.73 of an A100's peak
+NEVER = 1e-6 * ABSENT  # cycles: above any real number, and below ABSENT even after it was scaled
+LACKS = {  # limiters for GPUs without them
     "mma_fp16": "no tensor cores for fp16",
     "mma_fp16_fp16": "no tensor cores for fp16 with sums in fp16",
     "mma_tf32": "no tensor cores for tf32",
@@ -23,24 +24,24 @@ LACKS = {  # what it says of a GPU that cannot do them
 
 
 def tensor_cycles(gpu: Gpu, work: PerClass) -> Array:
-    """Return the cycles that work keeps the tensor pipe of an SM busy. **Shapes:** broadcast.
+    """Return the cycles that work occupies the tensor pipe of an SM. **Shapes:** broadcast.
 
-    Multiply-adds of every kind share it. Products out of registers take it as long as it is fed from there,
-    where that is longer: on Hopper they reach 63 % of what products out of shared memory do.
+    All kinds of multiply-adds share it. Products from registers are also limited by register bandwidth: on
+    Hopper they reach 63 % of the throughput of products from shared memory.
     """
     products = reduce(jnp.add, (getattr(work, name) * getattr(gpu.cpi, name) for name in MMA))
     return jnp.maximum(products, work.mma_warp * gpu.cpi.mma_warp)
 
 
 def tensor_latency(gpu: Gpu, work: PerClass) -> Array:
-    """Return Λ of a matrix instruction, cycles: the mean over the multiply-adds of all kinds, 0 of none."""
+    """Return Λ of a matrix instruction, cycles: the mean over all multiply-adds, 0 without any."""
     kinds = [(getattr(work, name), getattr(gpu.latency, name)) for name in MMA]
     total = reduce(jnp.add, (products for products, _ in kinds))
     return safe_divide(reduce(jnp.add, (products * latency for products, latency in kinds)), total)
 
 
 def lacking(gpu: Gpu, work: PerClass) -> dict[str, Array | np.ndarray]:
-    """Tell for each of TENSOR where a kernel needs products that the GPU lacks. **Shapes:** broadcast."""
+    """For each of TENSOR, whether a kernel needs products that the GPU lacks. **Shapes:** broadcast."""
 
     def absent(name: str) -> Array | np.ndarray:
         return (getattr(gpu.cpi, name) >= NEVER) | (getattr(gpu.latency, name) >= NEVER)

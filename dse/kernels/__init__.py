@@ -1,4 +1,4 @@
-"""Described kernels: a folder with a kernel.toml each, of which expressions count what a warp does."""
+"""Described kernels: a folder with a kernel.toml each, whose expressions count the work of a warp."""
 
 from dse.kernels.find import FILE, find, known, names, summaries, variants
 from dse.kernels.read import load

@@ -1,4 +1,4 @@
-"""Compilation and launch of a description's source: its [source] table, with expressions parsed."""
+"""Parse the [source] table of a description: how its source is compiled and launched."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -9,11 +9,11 @@ from dse.errors import DseError
 from dse.kernels import schema
 from dse.kernels.description import ArrayArgument, Build, DescriptorArgument
 
-TRITON = ".py"  # suffix of sources that need no description of their launch: Triton decides on it
+TRITON = ".py"  # suffix of sources without a stated block: Triton chooses it
 
 
 def read_build(path: Path, file: schema.KernelFile, allowed: Collection[str]) -> Build | None:
-    """Read how the source is compiled and launched, if the file says so."""
+    """Read how the source is compiled and launched, if stated."""
     source = file.source
     if not (source and (source.block or source.grid)):
         return None
@@ -31,8 +31,8 @@ def read_build(path: Path, file: schema.KernelFile, allowed: Collection[str]) ->
     def parsed(field: str, text: Any, *more: str) -> Expression:
         return parse(text, f"{path}: source.{field}", {*allowed, *more})
 
-    def argument(place: int, value: Any) -> Expression | ArrayArgument | DescriptorArgument:
-        field = f"arguments.{place}"
+    def argument(number: int, value: Any) -> Expression | ArrayArgument | DescriptorArgument:
+        field = f"arguments.{number}"
         if isinstance(value, schema.DescriptorTable):
             if len(value.shape) != len(value.block):
                 raise DseError(
@@ -65,7 +65,7 @@ def read_build(path: Path, file: schema.KernelFile, allowed: Collection[str]) ->
         defines=tuple((name, parsed(f"defines.{name}", text)) for name, text in defines.items()),
         block=tuple(parsed("block", text) for text in block),
         grid=tuple(parsed("grid", text) for text in source.grid),
-        arguments=tuple(argument(place, value) for place, value in enumerate(source.arguments, 1)),
+        arguments=tuple(argument(number, value) for number, value in enumerate(source.arguments, 1)),
         types=tuple(
             f"*{value.type}" if isinstance(value, schema.ArrayTable) else "" for value in source.arguments
         ),

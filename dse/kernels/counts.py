@@ -1,7 +1,7 @@
-"""A kernel's configurations and their counts: the one question that everything else asks of a kernel.
+"""The interface of kernels to everything else: a space of configurations, and their counts.
 
-A kernel that is described by expressions and one that is read from its source answer it each in its own way
-(`dse.kernels.description.Description`, `dse.source.kernel.SourceKernel`); so may a class of your own.
+Implemented by kernels described with expressions (`dse.kernels.description.Description`) and kernels counted
+from source (`dse.source.kernel.SourceKernel`); a class of your own may too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Number = int | float
 
 @dataclass(frozen=True)
 class Alias:
-    """The names under which measured tables have a kernel's parameters."""
+    """The names of a kernel's parameters in measured tables."""
 
     name: str
     rename: tuple[tuple[str, str], ...] = ()  # column → parameter or problem size
@@ -36,22 +36,22 @@ class Alias:
 
 @runtime_checkable
 class Batch(Protocol):
-    """L configurations that can be counted, a part at a time."""
+    """L configurations that can be counted in parts."""
 
     def take(self, index: np.ndarray) -> KnownBatch:
-        """Count some of them, by their numbers."""
+        """Count the configurations at `index`."""
         ...
 
 
 class KnownBatch(eqx.Module):
-    """Configurations whose counts are numbers: fields [G, L] or [1, L], in NumPy."""
+    """Evaluated counts of configurations: fields [G, L] or [1, L], in NumPy."""
 
     kernel: Kernel
     resources: Resources
 
     @staticmethod
     def of(kernel: Kernel, resources: Resources, count: int) -> KnownBatch:
-        """Lay out counts of which every field is a scalar, [L] or [G, L], with L = `count`."""
+        """Broadcast counts whose fields are scalars, [L] or [G, L], with L = `count`."""
 
         def rows(x: Any) -> np.ndarray:
             x = np.asarray(x)
@@ -60,11 +60,11 @@ class KnownBatch(eqx.Module):
         return KnownBatch(*jax.tree.map(rows, (kernel, resources)))
 
     def take(self, index: np.ndarray) -> KnownBatch:
-        """Take some of them, by their numbers."""
+        """Select configurations by index."""
         return jax.tree.map(lambda x: x[:, index], self)
 
     def on(self, gpus: Gpu) -> KnownBatch:
-        """Give the counts on GPUs of fields [G, 1]: all [G, L], floats in the precision of the GPUs."""
+        """Broadcast the counts to GPUs with fields [G, 1]: all [G, L], floats in the GPUs' precision."""
         shape = (len(gpus.clock), self.resources.threads.shape[1])
         kernel = jax.tree.map(lambda x: x.astype(gpus.clock.dtype), self.kernel)
         return KnownBatch(*jax.tree.map(lambda x: np.broadcast_to(x, shape), (kernel, self.resources)))
@@ -72,25 +72,25 @@ class KnownBatch(eqx.Module):
 
 @dataclass(frozen=True)
 class Estimates:
-    """Quality of estimated counts: known ones, estimated from one another."""
+    """Leave-one-out estimates of known counts, to assess the quality of estimates."""
 
     batch: Batch
-    index: np.ndarray  # their numbers among all configurations
+    index: np.ndarray  # of the known configurations among all
 
 
 @dataclass(frozen=True)
 class Counted:
-    """Counts of L configurations on G GPUs, and why some could not be counted."""
+    """Counts of L configurations on G GPUs, and the reasons for failures."""
 
     batch: Batch
-    failures: Mapping[int, str] = field(default_factory=dict)  # why a configuration was not counted
-    compiled: int | None = None  # how many were compiled; None where nothing is
-    estimates: Estimates | None = None  # where some were estimated from those compiled
-    runs: np.ndarray | None = None  # [L] the chance that each compiles and launches, where that is estimated
+    failures: Mapping[int, str] = field(default_factory=dict)  # reasons, by configuration
+    compiled: int | None = None  # number of compiled configurations; None if nothing is compiled
+    estimates: Estimates | None = None  # if some were estimated from compiled ones
+    runs: np.ndarray | None = None  # [L] probability to compile and launch, if estimated
 
     @staticmethod
     def known(kernel: Kernel, resources: Resources, count: int, **more: Any) -> Counted:
-        """Wrap counts that are numbers: every field is a scalar, [L] or [G, L], with L = `count`."""
+        """Wrap evaluated counts whose fields are scalars, [L] or [G, L], with L = `count`."""
         return Counted(KnownBatch.of(kernel, resources, count), **more)
 
 
@@ -98,7 +98,7 @@ class Counted:
 class Counts(Protocol):
     """A kernel with a space of configurations that can be counted.
 
-    Any object that has these is one; `OwnKernel` makes one of a function.
+    Any object with these attributes is one; `OwnKernel` wraps a function.
     """
 
     @property
@@ -108,7 +108,7 @@ class Counts(Protocol):
 
     @property
     def path(self) -> Path:
-        """The file that describes the kernel, which messages name."""
+        """The file that describes the kernel, for messages."""
         ...
 
     @property
@@ -123,12 +123,12 @@ class Counts(Protocol):
 
     @property
     def spaces(self) -> tuple[Alias, ...]:
-        """The names under which measured tables have its parameters."""
+        """The names of its parameters in measured tables."""
         ...
 
     @property
     def variant_of(self) -> str:
-        """The work that it does: kernels that share it are variants of one another."""
+        """The name of its work: kernels with the same work are variants."""
         ...
 
     def count(
@@ -140,13 +140,13 @@ class Counts(Protocol):
     ) -> Counted:
         """Count configurations on each GPU.
 
-        **Shapes:** parameters [L], GPU fields [G]. `problem` may leave out sizes, which take their defaults.
+        **Shapes:** parameters [L], GPU fields [G]. Sizes missing in `problem` take their defaults.
         """
         ...
 
 
 def sizes_of(kernel: Counts, changed: Mapping[str, Number] | None = None) -> dict[str, Number]:
-    """Return a kernel's problem sizes, some of them changed. **Raises:** DseError for an unknown size."""
+    """Return a kernel's problem sizes with changes. **Raises:** DseError for an unknown size."""
     sizes = dict(kernel.problem)
     for name in changed or ():
         if name not in sizes:
@@ -156,9 +156,9 @@ def sizes_of(kernel: Counts, changed: Mapping[str, Number] | None = None) -> dic
 
 @dataclass(frozen=True)
 class OwnKernel:
-    """A kernel that a function of yours counts.
+    """A kernel counted by a function of yours.
 
-    `counted` gets parameters [L], GPU fields [G, 1] and the problem sizes; the fields of what it returns
+    `counted` takes parameters [L], GPU fields [G, 1] and the problem sizes; the fields of its result
     broadcast against [G, L].
     """
 
@@ -170,12 +170,12 @@ class OwnKernel:
 
     @property
     def path(self) -> Path:
-        """Its name: there is no file."""
+        """Its name, since there is no file."""
         return Path(self.name)
 
     @property
     def variant_of(self) -> str:
-        """Its name: it represents itself."""
+        """Its name: it has no variants."""
         return self.name
 
     def count(

@@ -1,6 +1,6 @@
-"""A described kernel: what one warp does and what a block asks for, as expressions of the parameters.
+"""A described kernel: the work of a warp and the resources of a block, as expressions of the parameters.
 
-Evaluated in NumPy on many configurations at once: nothing is compiled but accesses that are subscripts.
+Evaluated in NumPy on many configurations at once; only subscripts of accesses are compiled.
 """
 
 import hashlib
@@ -30,22 +30,17 @@ Expressions = tuple[tuple[str, Expression], ...]
 _OF_GPU = ("l1_bytes", "l2_bytes", "memory_cache_bytes", "sm_count")
 _OF_LIMITS = ("warp_size", "registers_per_sm", "threads_per_sm")
 _OF_COMPILER = ("compiler_registers", "guard_branches", "shared_unaligned")
-GPU_NAMES = (
-    *_OF_LIMITS,
-    "amd",
-    *_OF_GPU,
-    *_OF_COMPILER,
-)  # what an expression may ask of the GPU
+GPU_NAMES = (*_OF_LIMITS, "amd", *_OF_GPU, *_OF_COMPILER)  # of the GPU, usable in expressions
 LAUNCH_FIELDS = ("threads", "blocks", "registers", "shared_bytes")
-DYNAMIC = "dynamic_shared_bytes"  # of shared_bytes, what the launch adds to what the kernel declares
-LAUNCH_NAMES = (*LAUNCH_FIELDS, DYNAMIC, "warps")  # what it may ask of the launch
+DYNAMIC = "dynamic_shared_bytes"  # the part of shared_bytes that the launch adds
+LAUNCH_NAMES = (*LAUNCH_FIELDS, DYNAMIC, "warps")  # of the launch, usable in expressions
 SHAPE_FIELDS = ("threads_x", "threads_y", "threads_z")  # of a block, for subscripts
 WARP_FIELDS = (*ARITHMETIC, *TENSOR, "barrier", "ilp", "mlp")
 WARP_DEFAULTS = {"ilp": 1, "mlp": 1}  # 0 for the rest
 
 _PIPES = ("shared", "l1", "l2", "dram")
 _INSTS = ("shared_insts", "load_insts", "store_insts", "uncoal_insts")
-_SUMS = (*_PIPES, *_INSTS, "sectors", "uncoal_sectors", "bytes")  # over the accesses of a warp
+_SUMS = (*_PIPES, *_INSTS, "sectors", "uncoal_sectors", "bytes")  # summed over the accesses of a warp
 _AT_LEAST_ONE = ("launch.threads", "launch.blocks", "launch.registers", "warp.ilp", "warp.mlp")
 _INT32 = np.iinfo(np.int32)
 _RESIDUES = 32  # of an unknown size: banks of shared memory, elements of a line
@@ -59,43 +54,41 @@ class Access:
     space: str  # "global" or "shared"
     op: str  # "load" or "store"
     fields: Expressions  # of the file: count, bytes, sectors, passes, ...
-    subscript: Subscript | None = None  # of which sectors and passes follow, where they are not given
-    loops: tuple[str, ...] = ()  # indices in it that run
-    phase: str = ""  # that it belongs to; "" for the last
+    subscript: Subscript | None = None  # determines sectors and passes that are not stated
+    loops: tuple[str, ...] = ()  # loop indices in the subscript
+    phase: str = ""  # its phase; "" for the last
 
 
 @dataclass(frozen=True)
 class PhaseExpressions:
-    """Work of a warp in one of its phases, from a barrier to the next, without its accesses."""
+    """Work of a warp in a phase, from one barrier to the next, without its accesses."""
 
     name: str
-    fields: Expressions  # those of WARP_FIELDS that were given
-    passes: Expression | None = None  # how often an average warp goes through it; None: once
+    fields: Expressions  # the stated ones of WARP_FIELDS
+    passes: Expression | None = None  # executions by an average warp; None: one
 
 
 @dataclass(frozen=True)
 class ArrayArgument:
-    """An array that a kernel is launched with."""
+    """An array argument of a kernel."""
 
     size: Expression  # elements
-    type: str  # of an element, as NumPy names it
-    values: (
-        Expression | None
-    )  # of `index` and of `random`, from 0 up to 1; None where nothing depends on them
+    type: str  # of an element, NumPy's name
+    values: Expression | None  # of `index` and of `random` in [0, 1); None if nothing depends on them
 
 
-UNKNOWN_ARRAY = ArrayArgument(parse(0, "array"), "uint8", None)  # neither its size is known nor what it holds
+UNKNOWN_ARRAY = ArrayArgument(parse(0, "array"), "uint8", None)  # of unknown size and contents
 
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """An array that a kernel is launched with, as it is."""
+    """An array argument of a kernel with its actual contents."""
 
     array: np.ndarray
 
     @property
     def digest(self) -> str:
-        """A digest that differs for different descriptions."""
+        """A hash of the contents."""
         return hashlib.sha256(np.ascontiguousarray(self.array).tobytes()).hexdigest()
 
     def __repr__(self) -> str:
@@ -104,42 +97,42 @@ class Contents:
 
 @dataclass(frozen=True)
 class DescriptorArgument:
-    """A tensor descriptor that a kernel is launched with; of its array nothing is known."""
+    """A tensor descriptor argument of a kernel; the contents of its array are unknown."""
 
-    type: str  # of an element, as Triton writes it: fp16
-    shape: tuple[Expression, ...]  # elements, the axis along which they are side by side last
+    type: str  # of an element, Triton's name: fp16
+    shape: tuple[Expression, ...]  # elements, the contiguous axis last
     strides: tuple[Expression, ...]  # elements
-    block: tuple[Expression, ...]  # elements that the kernel takes at a time
+    block: tuple[Expression, ...]  # elements loaded or stored at a time
 
 
 @dataclass(frozen=True)
 class Build:
-    """The way in which a kernel's source is compiled and launched."""
+    """How a kernel's source is compiled and launched."""
 
-    kernel: str  # the function; "" for the only one of the file
+    kernel: str  # the function; "" for the only one in the file
     defines: Expressions  # macros: the parameters in upper case, and others
     block: tuple[Expression, ...]  # threads along x, y, z
-    grid: tuple[Any, ...]  # blocks: expressions, or what is called as one
-    # A tuple has the parts of a vector or structure; None: unstated.
+    grid: tuple[Any, ...]  # blocks: expressions, or callables like them
+    # A tuple holds the members of a vector or structure; None: not stated.
     arguments: tuple[
         Expression | ArrayArgument | Contents | DescriptorArgument | tuple[Expression, ...] | None, ...
     ]
     options: tuple[str, ...] = ()  # of the compiler
-    shared_bytes: Expression | None = None  # of a block, that the launch adds; None if it was not stated
-    types: tuple[str, ...] = ()  # of the arguments as Triton writes them; "" where the value tells
+    shared_bytes: Expression | None = None  # dynamic shared memory of a block; None: not stated
+    types: tuple[str, ...] = ()  # of the arguments, Triton's names; "": inferred from the value
 
 
 @dataclass(frozen=True)
 class Description:
-    """A kernel.toml, read and checked; or what else describes a kernel, see `described`.
+    """A validated kernel.toml, or a kernel known only by its source, see `described`.
 
-    Hashable, so that it can be a static argument of a jitted function.
+    Hashable, for static arguments of jitted functions.
     """
 
     name: str
     path: Path  # of the kernel.toml or other file, for messages
     source: Path | None
-    variant_of: str  # the work it does: kernels that share it are variants
+    variant_of: str  # its work: kernels with the same work are variants
     space: Space
     summary: str = ""
     problem: tuple[tuple[str, Number], ...] = ()  # default sizes
@@ -148,21 +141,20 @@ class Description:
     warp: Expressions = ()
     accesses: tuple[Access, ...] = ()
     branches: tuple[Condition, ...] = ()
-    phases: tuple[
-        PhaseExpressions, ...
-    ] = ()  # in order; the last has what the others have not; none: not known
+    # In order; the last has the remaining work. Empty: unknown.
+    phases: tuple[PhaseExpressions, ...] = ()
     spaces: tuple[Alias, ...] = ()
     build: Build | None = None
-    shape: Expressions = ()  # threads_x, threads_y, threads_z, as far as the file has them
-    assumptions: tuple[str, ...] = ()  # where its file does not say what is needed, in words for the user
+    shape: Expressions = ()  # threads_x, threads_y, threads_z, if stated
+    assumptions: tuple[str, ...] = ()  # for information missing in the file, in words for the user
 
     @property
     def described(self) -> bool:
-        """Whether there are expressions of its launch and warps; else it is known by its source only."""
+        """Whether it has expressions of its launch and warps, and not only source."""
         return bool(self.launch)
 
     def sizes(self, **changed: Number) -> dict[str, Number]:
-        """Give the problem sizes, some of them changed. **Raises:** DseError if there is no such size."""
+        """Return the problem sizes with changes. **Raises:** DseError for an unknown size."""
         return sizes_of(self, changed)
 
     def count(
@@ -172,10 +164,10 @@ class Description:
         problem: Mapping[str, Number] | None = None,
         progress: Progress = silent,
     ) -> Counted:
-        """Count configurations by the expressions, which are evaluated where the counts are used.
+        """Count configurations by the expressions, which are evaluated when the counts are used.
 
-        **Shapes and errors:** as `dse.kernels.counts.Counts.count`; DseError for a kernel that is known by
-        its source only.
+        **Shapes and errors:** as `dse.kernels.counts.Counts.count`; DseError for a kernel known only by its
+        source.
         """
         _expect_described(self)
         return Counted(DescribedBatch(self, parameters, self.sizes(**(problem or {})), column(gpus)))
@@ -183,7 +175,7 @@ class Description:
 
 @dataclass(frozen=True)
 class DescribedBatch:
-    """Configurations of a described kernel, of which expressions are evaluated when they are taken."""
+    """Configurations of a described kernel, evaluated when they are taken."""
 
     description: Description
     parameters: Mapping[str, np.ndarray]  # [L]
@@ -191,7 +183,7 @@ class DescribedBatch:
     gpus: Gpu  # fields [G, 1]
 
     def take(self, index: np.ndarray) -> KnownBatch:
-        """Count some of them, by their numbers."""
+        """Count the configurations at `index`."""
         columns = {name: values[None, index] for name, values in self.parameters.items()}
         return KnownBatch.of(*describe(self.description, columns, self.problem, self.gpus), len(index))
 
@@ -204,14 +196,13 @@ def describe(
     **Shapes:** parameters [1, L] with GPU fields [G, 1], or [L] with scalar fields; sizes are scalars. A
     field that depends on neither stays a scalar.
     **Units:** counts of one warp; float fields have 64 bits.
-    **Edges:** `problem` may leave out sizes, which then take their defaults. Resources that are no whole
-    numbers are rounded up. Those beyond 32 bits are cut off at 2^31 - 1, which is beyond every limit of a
-    block; a grid of more blocks than that is described as if it had this many.
-    **Raises:** DseError for a kernel that is known by its source only.
+    **Edges:** sizes missing in `problem` take their defaults. Fractional resources are rounded up. Resources
+    beyond 32 bits are clipped to 2^31 - 1, above every limit of a block; so is the number of blocks.
+    **Raises:** DseError for a kernel known only by its source.
     """
     _expect_described(description)
     counts: dict[str, Any] = {name: WARP_DEFAULTS.get(name, 0) for name in WARP_FIELDS}
-    with np.errstate(all="ignore"):  # what is no number fits no GPU
+    with np.errstate(all="ignore"):  # a NaN is never launchable
         names = evaluated_names(description, parameters, problem, gpu)
         counts |= {name: expression(names, np) for name, expression in description.warp}
         accessed = [_accessed(description, access, names) for access in description.accesses]
@@ -223,17 +214,17 @@ def describe(
             kernel = replace(kernel, phases=tuple(phases))
     static = names["shared_bytes"] - names[DYNAMIC]
     with in_64_bits():
-        asked = {name: _int32(names[name]) for name in LAUNCH_FIELDS}
-        return kernel, Resources(**asked, static_shared_bytes=_int32(static))
+        fields = {name: _int32(names[name]) for name in LAUNCH_FIELDS}
+        return kernel, Resources(**fields, static_shared_bytes=_int32(static))
 
 
 def evaluated_names(
     description: Description, parameters: Mapping[str, Any], problem: Mapping[str, Any], gpu: Gpu
 ) -> dict[str, Any]:
-    """Evaluate every name that an expression of a warp or an access may use, in NumPy.
+    """Evaluate every name usable in expressions of a warp or an access, in NumPy.
 
     **Shapes:** parameters and GPU fields broadcast.
-    **Edges:** of a kernel that is known by its source only, the launch has no names.
+    **Edges:** a kernel known only by its source has no names of the launch.
     """
     names = dict(description.problem) | dict(problem) | dict(parameters)
     names |= gpu_names(gpu)
@@ -250,7 +241,7 @@ def evaluated_names(
 
 
 def gpu_names(gpu: Gpu) -> dict[str, Any]:
-    """Give GPU_NAMES their values, in the shape of the GPU's fields."""
+    """Return the values of GPU_NAMES, in the shape of the GPU's fields."""
     names = {name: getattr(gpu, name) for name in (*_OF_GPU, *_OF_COMPILER)}
     names |= {name: np.asarray(getattr(gpu.limits, name), int) for name in _OF_LIMITS}
     names["amd"] = np.asarray(gpu.compute_capability == 0, int)
@@ -258,17 +249,17 @@ def gpu_names(gpu: Gpu) -> dict[str, Any]:
 
 
 def check(description: Description, gpu: Gpu, sample: int = 10_000, **changed: Number) -> None:
-    """Evaluate a sample of the space and look for impossible counts: mistakes of who described the kernel.
+    """Evaluate a sample of the space and look for impossible counts: mistakes in the description.
 
     **Shapes:** GPU fields are scalars or [G, 1]. `changed` are problem sizes.
-    **Raises:** DseError that names the field, the value, and one configuration that gives it; or if the
-    sample holds no valid configuration, or the kernel is known by its source only.
+    **Raises:** DseError that names the field, the value, and a configuration; or if the sample has no valid
+    configuration, or the kernel is known only by its source.
     """
     _expect_described(description)
     problem = description.sizes(**changed)
     parameters = _sample(description, problem, sample)
     row = {name: values[np.newaxis] for name, values in parameters.items()}
-    with np.errstate(invalid="ignore"):  # a NaN becomes a negative integer, which is found below
+    with np.errstate(invalid="ignore"):  # a NaN becomes a negative integer, detected below
         names = evaluated_names(description, row, problem, gpu)
     fields = {f"launch.{name}": names[name] for name, _ in description.launch}
     fields |= {f"warp.{name}": expression(names, np) for name, expression in description.warp}
@@ -282,17 +273,17 @@ def check(description: Description, gpu: Gpu, sample: int = 10_000, **changed: N
         wrong = ~(np.isfinite(value) & (value >= lowest))
         if wrong.any():
             found = value[wrong][0]
-            # the last axis is that of configurations, unless the value is the same for all
+            # The last axis is that of configurations, unless the value is the same for all.
             column = np.argwhere(wrong)[0][-1] if value.ndim and value.shape[-1] > 1 else 0
             at = ", ".join(f"{key}={values[column]}" for key, values in parameters.items())
             raise DseError(f"{description.path}: {name}: found {found:g} at {at}, expected {lowest} or more")
 
 
-def looked_at(
+def symbolic_rows(
     description: Description, parameters: Mapping[str, Any], gpu: Gpu, **changed: Number
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each branch, with its share of the warps, also by Eq. 12, and rows for each access by
-    subscript: its cost at these sizes, and over the residues of each size in it.
+    """Yield the results of symbolic evaluation: for each branch its share of warps, also by Eq. 12; for each
+    access by subscript its cost at these sizes, and over the residues of each size in it.
 
     **Shapes:** scalars. **Units:** 32-byte sectors of global, passes of shared memory.
     **Source:** Baghsorkhi et al., PPoPP 2010, Secs. 3.1 and 3.3.
@@ -307,9 +298,7 @@ def looked_at(
         if access.subscript is None:
             continue
         counted = "passes" if access.space == "shared" else "sectors"
-
         cost = partial(_cost, description, access, access.subscript, counted)
-
         row = {"name": access.name, "counted": counted, "value": float(cost(names))}
         unknown = [size for size in problem if _depends(description, access.subscript.index.names, size)]
         for size in unknown:
@@ -325,11 +314,11 @@ def looked_at(
 def _cost(
     description: Description, access: Access, subscript: Subscript, counted: str, names: Mapping[str, Any]
 ) -> np.ndarray:
-    return _looked_at(access, subscript, _shape(description, names), names)[counted]
+    return _subscript_costs(access, subscript, _shape(description, names), names)[counted]
 
 
 def _depends(description: Description, names: Collection[str], size: str) -> bool:
-    """Whether an expression of these names depends on a size, by way of [let] too."""
+    """Whether an expression of these names depends on a size, directly or through [let]."""
     let = dict(description.let)
     return size in names or any(_depends(description, let[name].names, size) for name in names if name in let)
 
@@ -343,7 +332,7 @@ def _expect_described(description: Description) -> None:
 
 
 def _kernel(warp: Mapping[str, Any], accessed: Sequence[Mapping[str, Any]]) -> Kernel:
-    """Put together what a warp does separately, WARP_FIELDS, and its accesses."""
+    """Combine WARP_FIELDS and the accesses of a warp."""
     counts: dict[str, Any] = dict(warp) | {"other_insts": 0}
     counts |= {name: sum((part.get(name, 0.0) for part in accessed), np.asarray(0, float)) for name in _SUMS}
     insts = counts["load_insts"] + counts["store_insts"]
@@ -361,7 +350,7 @@ def _phases(
     warp: Mapping[str, Any],
     accessed: Sequence[Mapping[str, Any]],
 ) -> list[Kernel]:
-    """Take a warp's work apart by its phases. The last has what the others leave of `warp`."""
+    """Split a warp's work by phases. The last has what the others leave of `warp`."""
     left, parts, last = dict(warp), list[Kernel](), description.phases[-1].name
     for phase in description.phases:
         stated = {name: np.asarray(expression(names, np), float) for name, expression in phase.fields}
@@ -382,33 +371,33 @@ def _phases(
 
 
 def _accessed(description: Description, access: Access, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Count what one access of a warp adds to _SUMS."""
+    """Return the contributions of an access to _SUMS."""
     stated = {name: np.asarray(expression(names, np), float) for name, expression in access.fields}
     if access.subscript is not None:
-        stated = _looked_at(access, access.subscript, _shape(description, names), names) | stated
+        stated = _subscript_costs(access, access.subscript, _shape(description, names), names) | stated
     count = stated["count"]
-    asked = np.asarray(names["warp_size"], float) * stated.get("bytes", 4.0)  # bytes, by one warp access
+    requested = np.asarray(names["warp_size"], float) * stated.get("bytes", 4.0)  # bytes of a warp access
     if access.space == "shared":
-        passes = stated["passes"] if "passes" in stated else np.maximum(asked / 128.0, 1.0)
+        passes = stated["passes"] if "passes" in stated else np.maximum(requested / 128.0, 1.0)
         return {"shared": count * passes, "shared_insts": count}
-    coalesced = asked / 32.0
+    coalesced = requested / 32.0
     sectors = stated.get("sectors", coalesced)
-    # The L1 looks up lines, and hands each thread its bytes, 128 a pass, also where all load the same.
+    # The L1 looks up lines, and delivers 128 bytes a pass to threads, even if all load the same.
     passes = stated["passes"] if "passes" in stated else np.maximum(np.maximum(sectors, coalesced) / 4.0, 1.0)
     scattered = np.asarray(stated.get("uncoalesced", sectors > 2.0 * coalesced), float)
     l2 = stated.get("l2_sectors", count * sectors)
     counted = {f"{access.op}_insts": count, "uncoal_insts": count * scattered, "sectors": count * sectors}
-    counted |= {"uncoal_sectors": count * scattered * sectors, "bytes": count * asked}
+    counted |= {"uncoal_sectors": count * scattered * sectors, "bytes": count * requested}
     return counted | {"l1": count * passes, "l2": l2, "dram": stated.get("dram_sectors", l2)}
 
 
 def _per(count: Any, total: Any, default: float) -> np.ndarray:
-    """Divide a total by a count, and give `default` where that is 0."""
+    """Divide a total by a count, with `default` where that is 0."""
     return np.where(count == 0, default, total / np.where(count == 0, 1.0, count))
 
 
 def _shape(description: Description, names: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """Threads of a block along x, y and z: what is not given, x has where alone, else z."""
+    """Threads of a block along x, y and z; by default x has all of them, else z the rest."""
     stated = {name: _rounded_up(expression(names, np)) for name, expression in description.shape}
     threads, unit = names["threads"], np.asarray(1)
     x = stated.get("threads_x", threads)
@@ -416,16 +405,16 @@ def _shape(description: Description, names: Mapping[str, Any]) -> tuple[Any, Any
     return x, y, stated.get("threads_z", np.maximum(threads // (x * y), 1))
 
 
-def _looked_at(
+def _subscript_costs(
     access: Access, subscript: Subscript, shape: tuple[Any, Any, Any], names: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
-    """`passes` and, of global accesses, `sectors`, lane by lane."""
+    """Count `passes` and, for global accesses, `sectors`, lane by lane."""
     size = dict(access.fields).get("bytes")
     width = 4 if size is None else int(size(names, np)) if not size.names else size(names, np)
-    asked = {name: np.asarray(value) for name, value in names.items() if name in subscript.index.names}
+    used = {name: np.asarray(value) for name, value in names.items() if name in subscript.index.names}
     shared = access.space == "shared"
     with in_64_bits():
-        costs = average_access(subscript.index, access.loops, asked, shape, names["warp_size"], width, shared)
+        costs = average_access(subscript.index, access.loops, used, shape, names["warp_size"], width, shared)
     return {name: np.asarray(value) for name, value in costs.items()}
 
 
@@ -438,7 +427,7 @@ def _int32(value: Any) -> np.ndarray:
 
 
 def _sample(description: Description, problem: Mapping[str, Number], count: int) -> dict[str, np.ndarray]:
-    """Take valid configurations of a space: all of a small one, else some at random."""
+    """Draw valid configurations of a space: all of a small one, else random ones."""
     space = description.space
     rng, tries = np.random.default_rng(0), 10 * count
     for _ in range(10):

@@ -1,6 +1,5 @@
 """The kernels of the package, and the path of each kernel.toml."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 from dse.core import catalogue
@@ -11,26 +10,26 @@ FILE = "kernel.toml"
 
 
 def names() -> list[str]:
-    """The names of the kernels that come with the package."""
+    """The names of the package's kernels."""
     return sorted(path.parent.name for path in catalogue.folder("kernels").glob(f"*/{FILE}"))
 
 
 def known(name: str) -> bool:
-    """Tell whether a kernel of the package has that name, however it is spelled."""
+    """Whether the package has a kernel of that name, in any spelling."""
     return _key(name) in map(_key, names())
 
 
 def summaries() -> dict[str, str]:
-    """Read the one-line summary of each of them, by name."""
+    """Read the one-line summaries of the package's kernels, by name."""
     return {name: str(read_toml(find(name)).get("summary", "")) for name in names()}
 
 
 def find(name: str | Path) -> Path:
-    """Find the kernel.toml of a kernel: by its name (case, spaces, - and _ do not matter), or a path.
+    """Find the kernel.toml of a kernel by name (case, spaces, - and _ are ignored), or by path.
 
-    A path may be that of the file or of its folder. A name of the package's kernels comes first.
+    A path may name the file or its folder. Names of the package's kernels take precedence.
 
-    **Raises:** DseError if there is no such kernel.
+    **Raises:** DseError for an unknown kernel.
     """
     by_key = {_key(name): name for name in names()}
     if _key(str(name)) in by_key:
@@ -40,26 +39,23 @@ def find(name: str | Path) -> Path:
     if is_file(path):
         return path
     if path.suffix == ".toml" or len(path.parts) > 1:
-        raise DseError(f"{path}: found no file, expected a {FILE}, its folder, or one of {_listed(names())}")
+        kernels = ", ".join(names()) or "none"
+        raise DseError(f"{path}: found no file, expected a {FILE}, its folder, or one of {kernels}")
     raise DseError(f"kernel: found {str(name)!r}, {one_of(str(name), names(), 'a path or one of')}")
 
 
 def variants(work: str) -> list[str]:
-    """Find the kernels that do the same work (their `variant_of`), or the same as the kernel named.
+    """List the kernels with the same work (`variant_of`), given its name or that of a kernel.
 
-    **Raises:** DseError if no kernel does it.
+    **Raises:** DseError if no kernel has it.
     """
     works = {name: str(read_toml(find(name)).get("variant_of", name)) for name in names()}
-    same = {_key(work): work for work in works.values()}
-    same = {_key(name): work for name, work in works.items()} | same
-    if _key(work) not in same:
+    by_key = {_key(name): work for name, work in works.items()}
+    by_key |= {_key(work): work for work in works.values()}
+    if _key(work) not in by_key:
         raise DseError(f"work: found {work!r}, {one_of(work, sorted(set(works.values())))}")
-    return [name for name, other in works.items() if other == same[_key(work)]]
+    return [name for name, other in works.items() if other == by_key[_key(work)]]
 
 
 def _key(name: str) -> str:
     return "".join(c for c in name.lower() if c not in " -_")
-
-
-def _listed(allowed: Iterable[str]) -> str:
-    return ", ".join(allowed) or "none"

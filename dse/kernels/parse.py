@@ -1,4 +1,4 @@
-"""A description of what its file says: each expression parsed, with the names that it may use."""
+"""Parse the expressions of a kernel.toml, with the names each may use, into a `Description`."""
 
 import keyword
 from collections.abc import Collection, Mapping
@@ -28,7 +28,7 @@ _ONLY_GLOBAL = ("sectors", "l2_sectors", "dram_sectors", "uncoalesced")
 
 
 def description(path: Path, file: schema.KernelFile) -> Description:
-    """Parse what a file says, and check what takes no values to check.
+    """Parse a file, and check everything that does not depend on values.
 
     **Raises:** DseError, one line with the file, the field, what was found and what is allowed.
     """
@@ -73,7 +73,7 @@ def _expressions(path: Path, table: str, texts: Mapping[str, Any], allowed: Coll
 
 
 def _check_names(path: Path, file: schema.KernelFile) -> None:
-    """Each parameter, size and let has a name that nothing else has."""
+    """Check that the names of parameters, sizes, lets and branches are unique."""
     reserved = (*GPU_NAMES, *LAUNCH_NAMES, *FUNCTIONS)
     taken: dict[str, str] = dict.fromkeys(reserved, "the language of expressions")
     branches = [branch.name for branch in file.branch]
@@ -96,7 +96,7 @@ def _space(path: Path, file: schema.KernelFile, ours: Collection[str]) -> Space:
 
 
 def _source(path: Path, file: schema.KernelFile) -> Path | None:
-    """Find the source, which is beside the description or below."""
+    """Find the source, in the folder of the description or below."""
     source = None
     if file.source is not None:
         source = file_below(path.parent, file.source.file, f"{path}: source")
@@ -138,7 +138,7 @@ def _access(
 
 
 def _subscript(path: Path, access: schema.AccessTable, allowed: Collection[str]) -> Subscript | None:
-    """Read the element that a thread asks for, from which sectors and passes follow."""
+    """Read the element that a thread accesses, which determines sectors and passes."""
     where = f"{path}: access.{access.name}"
     if access.access is None:
         if access.loops:
@@ -152,13 +152,13 @@ def _subscript(path: Path, access: schema.AccessTable, allowed: Collection[str])
 
 
 def _check_indices(where: str, where_loops: str, loops: Collection[str], allowed: Collection[str]) -> None:
-    """Indices of threads, blocks and loops have names that nothing else has."""
+    """Check that the names of indices of threads, blocks and loops are unique."""
     for name in loops:
         if name in allowed or name in INDEX_NAMES or not name.isidentifier():
             raise DseError(f"{where_loops}: found {name!r}, expected a name that nothing else has")
     for name in INDEX_NAMES:
         if name in allowed:
-            raise DseError(f"{where}: found a parameter, size or let {name!r}, which it has for threads")
+            raise DseError(f"{where}: found a parameter, size or let {name!r}, a name reserved for indices")
 
 
 def _alias(path: Path, name: str, alias: schema.AliasTable, ours: Collection[str]) -> Alias:

@@ -1,8 +1,7 @@
-"""A phase of a described kernel: what a warp alone waits for in it, out of its counts.
+"""A phase of a described kernel: the waits and slots of a single warp, from its counts.
 
-Of its instructions and accesses one in `ilp` and one in `mlp` is waited for; the others take the time in
-which the pipe that is busiest with them takes them. It is the latency of one warp that `dse.models.volkov`
-has of a whole kernel, split by what it depends on.
+One in `ilp` instructions and one in `mlp` accesses is waited for; the others take the throughput of their
+busiest pipe. This is the single-warp latency of `dse.models.volkov`, split by pipe and memory level.
 
 Source: Lemeire, Cornelis & Konstantinidis, Eq. L2 and Sec. 6.3. In NumPy, 64 bits.
 """
@@ -18,10 +17,10 @@ from dse.types import ARITHMETIC, CLASSES, COMPUTE, Gpu, Kernel, PerClass, Phase
 
 
 def phase_of(gpu: Gpu, kernel: Kernel, passes: Any = 1.0) -> Phase:
-    """Turn the counts of a phase, all its `passes` together, into one pass through it.
+    """Convert the counts of a phase, over all its `passes`, to one pass.
 
     **Shapes:** fields and `passes` broadcast with those of the GPU.
-    **Edges:** products of matrices take their pipe, and nothing waits for them.
+    **Edges:** matrix products occupy their pipe, and nothing waits for them.
     """
     gpu, kernel = jax.tree.map(lambda x: np.asarray(x, float), (gpu, kernel))  # some have 32 bits
     work, mem_waits = kernel.work, kernel.load_insts / kernel.mlp
@@ -36,11 +35,11 @@ def phase_of(gpu: Gpu, kernel: Kernel, passes: Any = 1.0) -> Phase:
     overlapped = access_cpi(gpu, kernel, np) * (kernel.mem_insts - mem_waits)
     slots = further_passes + pipes * (1.0 - 1.0 / kernel.ilp) + overlapped
     passes = np.asarray(passes, float)
-    once = np.where(passes > 0.0, passes, 1.0)
+    divisor = np.where(passes > 0.0, passes, 1.0)
     with in_64_bits():
         waited = PerClass(**(dict.fromkeys(CLASSES, np.asarray(0.0)) | waits))
         counted = work, waited, kernel.insts, kernel.shared_insts + kernel.mem_insts, slots
-        work, waited, insts, memory_insts, slots = jax.tree.map(lambda x: np.asarray(x) / once, counted)
+        work, waited, insts, memory_insts, slots = jax.tree.map(lambda x: np.asarray(x) / divisor, counted)
         return Phase(
             work=work,
             async_work=None,

@@ -1,4 +1,4 @@
-"""Read a kernel's description, kernels/<name>/kernel.toml, and check it."""
+"""Read and validate a kernel's description, kernels/<name>/kernel.toml."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def load(name: str | Path) -> Description:
-    """Read one kernel, and check everything that can be checked without evaluating it.
+    """Read a kernel, and check everything that needs no evaluation.
 
     **Raises:** DseError, one line with the file, the field, what was found and what is allowed.
     """
@@ -30,6 +30,6 @@ def load(name: str | Path) -> Description:
     if isinstance(raw.get("source"), str):
         raw["source"] = {"file": raw["source"]}
     file = checked(schema.KernelFile, raw, f"{path}", partial(schema.place_in, raw))
-    from dse.kernels.parse import description  # which imports JAX
+    from dse.kernels.parse import description  # imports JAX
 
     return description(path, file)

@@ -1,6 +1,6 @@
-"""The tables and fields of a kernel.toml, and the names of places in one.
+"""The schema of a kernel.toml, and names of locations in one.
 
-Expressions are still text here. Validators raise ValueError with the wording of the rest of the line.
+Expressions are still text here. Validators raise ValueError with the rest of the message.
 """
 
 import math
@@ -177,11 +177,11 @@ class KernelFile(_TomlTable):
 
 
 def place_in(raw: Mapping[str, Any], place: tuple[int | str, ...]) -> str:
-    """Write a place in the file, an access by its name: access.image.count."""
+    """Format a location in the file, with names of accesses, branches and phases: access.image.count."""
     if place[:2] == ("source", "arguments"):
-        place = (*place[:3], *place[4:])  # without the form that was tried
+        place = (*place[:3], *place[4:])  # without the tag of the union
     parts = [in_toml((part,)) for part in place]
     if len(place) > 1 and place[0] in ("access", "branch", "phase") and isinstance(place[1], int):
-        access = raw[place[0]][place[1]]
-        parts[1] = str(access.get("name", parts[1])) if isinstance(access, dict) else parts[1]
+        table = raw[place[0]][place[1]]
+        parts[1] = str(table.get("name", parts[1])) if isinstance(table, dict) else parts[1]
     return ".".join(parts)

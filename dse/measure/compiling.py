@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dse.core.cluster import processors
-from dse.core.parallel import each
+from dse.core.parallel import parallel_map
 from dse.core.version import __version__
 from dse.source.cache import Cache, key
 from dse.source.contract import Failure, Settings, Source, lasting
@@ -75,10 +75,10 @@ def compiled(
     parts = [jobs[first : first + size] for first in range(0, len(jobs), size)]
     background = ThreadPoolExecutor(1)
     try:
-        running = background.submit(each, _compiled, parts[0], workers) if parts else None
+        running = background.submit(parallel_map, _compiled, parts[0], workers) if parts else None
         for part in [*parts[1:], None]:
             results = running.result() if running else []
-            running = background.submit(each, _compiled, part, workers) if part else None
+            running = background.submit(parallel_map, _compiled, part, workers) if part else None
             yield from results
     finally:
         background.shutdown(wait=False, cancel_futures=True)  # running compilations end later, and are cached
@@ -108,6 +108,6 @@ def compile_all(
 
     jobs = [_Compilation(source, arch, settings[group[0]], cache) for group in groups]
     results: dict[int, Compiled | Failure] = {}
-    for group, outcome in zip(groups, each(_compiled, jobs, workers, report), strict=True):
+    for group, outcome in zip(groups, parallel_map(_compiled, jobs, workers, report), strict=True):
         results |= dict.fromkeys(group, outcome)
     return [results[index] for index in range(len(settings))]

@@ -1,1 +1,1 @@
-"""Tables, charts and pages: this room draws results, and computes none."""
+"""Show results as tables, charts and pages; nothing is computed here."""

@@ -1,12 +1,12 @@
-"""The look that all charts share: size, colours, dashes and fonts."""
+"""The style of all charts: size, colours, dashes and fonts."""
 
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import altair
 
-WIDTH = 720  # of the axes, pixels; labels and legend bring a chart to about 900
-# Any two are at least 18 units of CIELAB apart, and 25 from black, for common vision and, by the matrices of
+WIDTH = 720  # of the axes, pixels; with labels and legend about 900
+# Any two differ by at least 18 units of CIELAB, and by 25 from black, for normal vision and, with matrices of
 # Machado et al. (2009), for protanopia, deuteranopia and tritanopia. The first few are the most distinct.
 COLOURS = (
     "#008DF9",
@@ -22,13 +22,13 @@ COLOURS = (
     "#00C2F9",
     "#117733",
 )
-DASHES = ((1, 0), (7, 3), (2, 2), (9, 3, 2, 3), (4, 4))  # 5 and 12: a look recurs after 60 series
+DASHES = ((1, 0), (7, 3), (2, 2), (9, 3, 2, 3), (4, 4))  # 5 and 12: styles repeat after 60 series
 
 _Chart = TypeVar("_Chart", bound="altair.TopLevelMixin")
 
 
 def styled(chart: _Chart) -> _Chart:
-    """Give a chart the look that all charts have."""
+    """Apply the style of all charts."""
     return (
         chart.configure_axis(
             labelFontSize=12, titleFontSize=13, titleFontWeight="normal", gridColor="#E5E5E5"

@@ -1,4 +1,4 @@
-"""The conclusion of a command: its last line, by one pattern for all."""
+"""The conclusion of a command: its last line, in the same form for all."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -15,10 +15,10 @@ from dse.report.numbers import number, plain, scale
 def conclude(
     finding: str, *, sure: str = "", wrote: Path | str | None = None, then: str = "", aside: bool = False
 ) -> None:
-    """Print a last line: what was found and by what, how sure that is, the file written, and what to do next.
+    """Print the last line: the finding, its certainty, the file written, and the next step.
 
-    On a terminal it is broken between words. `aside` prints it to standard error, where standard output has
-    JSON or CSV for programs, if that is a terminal and DSE_QUIET is not set.
+    `aside` prints it to standard error, if that is a terminal and DSE_QUIET is not set: for commands whose
+    standard output is JSON or CSV.
     """
     parts = [finding, sure, f"wrote {wrote}" if wrote else "", f"next: {then}" if then else ""]
     line = one_line("; ".join(filter(None, parts)))
@@ -29,7 +29,7 @@ def conclude(
 
 
 def print_words(text: str, style: str = "") -> None:
-    """Print a text; a terminal breaks it between words."""
+    """Print a text, wrapped between words on a terminal."""
     console = Console()
     if console.is_terminal:
         console.print(Text(text, style=style))
@@ -38,18 +38,18 @@ def print_words(text: str, style: str = "") -> None:
 
 
 def configuration(row: Mapping[str, Any], names: Collection[str]) -> str:
-    """Write the parameters of a row: `block 64, items 4`."""
+    """Format the parameters of a row: `block 64, items 4`."""
     return ", ".join(f"{name} {number_or_word(row[name])}" for name in names if row.get(name) is not None)
 
 
 def number_or_word(x: Any) -> str:
-    """Write a value as a table does."""
+    """Format a value as in tables."""
     x = plain(x)
     return number(x) if isinstance(x, int | float) and not isinstance(x, bool) else str(x)
 
 
 def quantity(x: float | None, unit: str = "s") -> str:
-    """Write a number with the prefix that suits it: `440.9 µs`."""
+    """Format a number with a suitable prefix: `440.9 µs`."""
     if x is None:
         return "no time"
     prefixed, worth = scale([x], unit)

@@ -1,7 +1,7 @@
-"""Throughput against occupancy by several models: a few lines named where they end, or a small panel a model.
+"""Charts of throughput against occupancy by several models: a few labelled lines, or a small panel a model.
 
-Lines that coincide are one line with all of their names, no colour represents two, and the axis of throughput
-is logarithmic, so that one model far above the others does not flatten them.
+Coinciding lines are merged, each line has its own colour, and the throughput axis is logarithmic, so that one
+model far above the others does not flatten them.
 """
 
 import math
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-ALIKE = 0.01  # how far lines that are said to coincide may be apart at most
-FEW = 6  # lines that one panel holds
+ALIKE = 0.01  # largest relative difference of coinciding lines
+FEW = 6  # lines in one panel
 LABEL = 17  # pixels between the middles of labels
 COLUMNS, PANEL = 4, (196, 132)  # of small panels, pixels
 OTHERS, OWN = "#D5D9DD", "#1F5FA8"
@@ -27,9 +27,9 @@ OTHERS, OWN = "#D5D9DD", "#1F5FA8"
 def occupancy_curves(
     rows: Sequence[Row], *, title: str = "", subtitle: str = ""
 ) -> "altair.LayerChart | altair.ConcatChart":
-    """Draw `throughput` against `warps`, a line for each `model` or for several that coincide.
+    """Draw `throughput` against `warps`, a line for each `model` or several coinciding ones.
 
-    Throughput is in warps per million cycles; values that are not finite and positive are left out.
+    Throughput is in warps per million cycles; values not finite and positive are omitted.
     """
     lines = _lines(rows)
     points = [
@@ -42,16 +42,16 @@ def occupancy_curves(
     most = max((point["warps"] for point in points), default=1)
     merged = any(", " in name for name in lines)
     notes = textwrap.wrap(subtitle, 130) + (
-        [f"Models that share a line lie within {ALIKE:.0%} of each other all along it."] if merged else []
+        [f"Models on one line agree within {ALIKE:.0%}."] if merged else []
     )
     draw = _together if len(lines) <= FEW else _panels
     drawn = draw(lines, points, domain, most, {"text": title, "subtitle": notes})
-    description = title or "throughput against resident warps"  # what a screen reader says
+    description = title or "throughput against resident warps"  # for screen readers
     return styled(drawn.properties(description=f"{description}; lines: {'; '.join(lines)}"))
 
 
 def _lines(rows: Sequence[Row]) -> dict[str, list[tuple[float, float]]]:
-    """Return (warps, throughput) of each line; models that coincide with an earlier one share its line."""
+    """Return (warps, throughput) of each line; coinciding models share one."""
     models: dict[str, dict[float, float]] = {}
     for row in rows:
         warps, value = plain(row["warps"]), plain(row["throughput"])
@@ -75,7 +75,7 @@ def _coincide(first: Mapping[float, float], other: Mapping[float, float]) -> boo
 def _axes(
     domain: tuple[float, float], most: float, *, size: int = 12, across: bool = True, **y_axis: Any
 ) -> tuple["altair.X", "altair.Y"]:
-    """Both axes; `across` says whether the lower one has a title, `size` how large labels are."""
+    """Both axes; `across`: whether the x axis has a title; `size`: of labels."""
     from dse.report.grammar import alt
 
     small: dict[str, Any] = {"labelFontSize": size, "titleFontSize": size}
@@ -95,7 +95,7 @@ def _axes(
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Powers of ten; with twice and five times these where there would be few."""
+    """Powers of ten, with their doubles and fivefolds if there would be few."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     multiples = (1, 2, 5) if high / low < 300 else (1,)
     return [m * 10.0**k for k in decades for m in multiples if low <= m * 10.0**k <= high]
@@ -118,7 +118,7 @@ def _together(
     most: float,
     title: dict[str, Any],
 ) -> Any:
-    """Draw all lines in one panel, each named at its end in its colour."""
+    """Draw all lines in one panel, labelled at their ends."""
     from dse.report.grammar import alt
 
     height = 400
@@ -130,10 +130,10 @@ def _together(
     chart = alt.Chart().encode(x=x, y=y, color=colour)
     ends = {name: line[-1] for name, line in lines.items() if line}
     span = math.log(domain[1] / domain[0])
-    wanted = {name: height * math.log(domain[1] / value) / span for name, (_, value) in ends.items()}
+    heights = {name: height * math.log(domain[1] / value) / span for name, (_, value) in ends.items()}
     labels = [
-        {"line": name, "throughput": domain[1] * math.exp(-at / height * span)}
-        for name, at in zip(wanted, apart(list(wanted.values()), LABEL), strict=True)
+        {"line": name, "throughput": domain[1] * math.exp(-y / height * span)}
+        for name, y in zip(heights, apart(list(heights.values()), LABEL), strict=True)
     ]
     named = (
         alt.Chart(alt.Data(values=labels))
@@ -156,19 +156,19 @@ def _panels(
     most: float,
     title: dict[str, Any],
 ) -> "altair.ConcatChart":
-    """Draw a panel for each line, with all others behind it in grey; its last value stands at its end."""
+    """Draw a panel for each line, with the others in grey, labelled with its last value."""
     from dse.report.grammar import alt
 
     width, height = PANEL
     everything = alt.Data(values=points)
     charts = []
-    for place, (name, line) in enumerate(lines.items()):
-        first = place % COLUMNS == 0
+    for i, (name, line) in enumerate(lines.items()):
+        first = i % COLUMNS == 0
         x, y = _axes(
             domain,
             most,
             size=11,
-            across=place + COLUMNS >= len(lines),
+            across=i + COLUMNS >= len(lines),
             title="warps per million cycles" if first else None,
             labels=first,
             ticks=first,
@@ -182,7 +182,7 @@ def _panels(
         dots = chart.mark_circle(size=14, color=OWN, opacity=1).encode(x=x, y=y, tooltip=_tooltip())
         layers = [behind, drawn, dots]
         if line:
-            # above the line, but below where that would leave the panel
+            # Above the line, or below if there is no room.
             up = math.log(domain[1] / line[-1][1]) / math.log(domain[1] / domain[0]) * height > 18
             end = [{"warps": line[-1][0], "throughput": line[-1][1], "label": number(line[-1][1])}]
             layers.append(
@@ -196,7 +196,7 @@ def _panels(
         charts.append(alt.layer(*layers).properties(width=width, height=height, title=heading))
     notes = [
         *title["subtitle"],
-        "Blue: the model named above; grey: all the others. The number is its last value.",
+        "Blue: the model named above; grey: all others. The number is its last value.",
     ]
     return alt.concat(*charts, columns=COLUMNS, spacing={"row": 22, "column": 18}).properties(
         title=alt.TitleParams(title["text"], subtitle=notes, offset=16)
@@ -204,18 +204,19 @@ def _panels(
 
 
 def apart(wanted: Sequence[float], room: float) -> list[float]:
-    """Move places, in order, as little as need be until each is at least `room` from the next."""
+    """Move positions as little as needed so that neighbours are at least `room` apart."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    blocks: list[tuple[float, int]] = []  # (centre, how many): places that touch move as one
+    blocks: list[tuple[float, int]] = []  # (centre, count) of labels that touch and move together
     for i in order:
         centre, count = wanted[i], 1
         while blocks and centre - blocks[-1][0] < room * (count + blocks[-1][1]) / 2:
-            last, many = blocks.pop()
-            centre, count = (centre * count + last * many) / (count + many), count + many
+            last, last_count = blocks.pop()
+            centre = (centre * count + last * last_count) / (count + last_count)
+            count += last_count
         blocks.append((centre, count))
-    placed = [0.0] * len(wanted)
-    at = iter(order)
+    positions = [0.0] * len(wanted)
+    labels = iter(order)
     for centre, count in blocks:
         for k in range(count):
-            placed[next(at)] = centre + (k - (count - 1) / 2) * room
-    return placed
+            positions[next(labels)] = centre + (k - (count - 1) / 2) * room
+    return positions

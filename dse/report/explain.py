@@ -1,4 +1,4 @@
-"""An explanation of what a kernel does and where, as tables for people or as one JSON object."""
+"""Show the explanation of a kernel's counts, as tables or as one JSON object."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from dse.report.show import show
 
 Row = Mapping[str, Any]
 
-# Parts of an explanation that are lists of rows: their titles.
+# Titles of the parts of an explanation that are lists of rows.
 _TITLES = {
     "mix": "Instructions of the average warp, by pipe",
     "phases": "Phases, from a barrier to the next: one pass of the average warp",
@@ -23,7 +23,7 @@ _TITLES = {
 def show_explanation(parts: Mapping[str, Any], title: str, json: bool) -> None:
     """Print an explanation to standard output.
 
-    `parts` has mappings of names to values, and lists of rows; what is empty is left out of the tables.
+    `parts` holds mappings of names to values, and lists of rows; tables omit empty parts.
     """
     if json:
         print(json_text(parts))
@@ -31,15 +31,15 @@ def show_explanation(parts: Mapping[str, Any], title: str, json: bool) -> None:
     print_words(title)
     for name, part in parts.items():
         if name == "phases":
-            part = _turned(part)
+            part = _transposed(part)
         if isinstance(part, Mapping) and part:
             show([part], title=name)
         elif isinstance(part, Sequence) and not isinstance(part, str) and part:
             show(_without_empty(part), title=_TITLES.get(name, name))
 
 
-def _turned(phases: Sequence[Row]) -> list[Row]:
-    """Make a row of each number, a column of each phase: there are few phases and many numbers."""
+def _transposed(phases: Sequence[Row]) -> list[Row]:
+    """Make each number a row and each phase a column: there are few phases and many numbers."""
     names = dict.fromkeys(name for phase in phases for name in phase if name != "phase")
     return [
         {"name": name.replace("_", " ")} | {f"phase {phase['phase']}": phase.get(name) for phase in phases}
@@ -48,6 +48,6 @@ def _turned(phases: Sequence[Row]) -> list[Row]:
 
 
 def _without_empty(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows without the columns that none of them fills."""
+    """Drop columns that are empty in all rows."""
     filled = {name for row in rows for name, value in row.items() if value not in (None, "")}
     return [{name: value for name, value in row.items() if name in filled} for row in rows]

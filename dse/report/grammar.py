@@ -1,4 +1,4 @@
-"""Altair, a grammar of charts, which comes with the extra `plot`: imported where a chart is drawn."""
+"""Import of Altair, from the extra `plot`, when a chart is drawn."""
 
 from dse.core.optional import install, needs
 

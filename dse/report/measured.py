@@ -1,4 +1,4 @@
-"""The curves of a measured GPU, a panel for each, on one page."""
+"""The curves of a measured GPU, a panel each, on one page."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,9 +17,9 @@ LOGARITHMIC = ("latency", "strided reads", "instruction mix")  # x doubles from 
 def curves(
     rows: Sequence[Row], charts: Mapping[str, tuple[str, str]], *, title: str = ""
 ) -> "altair.VConcatChart":
-    """Draw a panel for each name of `charts`, of the rows that have it as `chart`; a line for each `series`.
+    """Draw a panel for each of `charts` with a line for each `series` of its rows.
 
-    Rows have `chart`, `series`, `x` and `y`; the titles of both axes are in `charts`.
+    Rows have `chart`, `series`, `x` and `y`; `charts` holds the titles of both axes.
     """
     from dse.report.grammar import alt
 
@@ -29,12 +29,12 @@ def curves(
         if not own:
             continue
         order = list(dict.fromkeys(row["series"] for row in own))
-        looks = [(COLOURS[i % len(COLOURS)], list(DASHES[i % len(DASHES)])) for i in range(len(order))]
-        # A logarithmic axis has no place for 0.
+        # A logarithmic axis cannot show 0.
         scale = alt.Scale(type="log", base=2) if name in LOGARITHMIC else alt.Scale()
         x = alt.X("x:Q", title=x_title, scale=scale)
-        colours = alt.Scale(domain=order, range=[colour for colour, _ in looks])
-        dashes = alt.Scale(domain=order, range=[dash for _, dash in looks])
+        count = range(len(order))
+        colours = alt.Scale(domain=order, range=[COLOURS[i % len(COLOURS)] for i in count])
+        dashes = alt.Scale(domain=order, range=[list(DASHES[i % len(DASHES)]) for i in count])
         legend = alt.Legend(title=None, symbolType="stroke", symbolLimit=0, columns=1 + len(order) // 20)
         lines = (
             alt.Chart(alt.Data(values=[{key: row[key] for key in ("series", "x", "y")} for row in own]))

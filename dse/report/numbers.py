@@ -1,4 +1,4 @@
-"""Numbers as people read them: four digits, and a prefix that suits the whole column."""
+"""Format numbers for people: four digits, and one prefix for a whole column."""
 
 import json
 import math
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# Prefixed units and their worth, largest first; a unit that is not named here is shown as it is.
+# Prefixed units and their values, largest first; other units are shown unchanged.
 PREFIXES = {
     "s": {"s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9},
     "Hz": {"GHz": 1e9, "MHz": 1e6, "kHz": 1e3, "Hz": 1},
@@ -16,7 +16,7 @@ PREFIXES = {
 
 
 def number(x: float) -> str:
-    """Write four significant digits; whole numbers in full, very large and small ones with an exponent."""
+    """Format with four significant digits; whole numbers in full, very large and small ones in exponents."""
     if not math.isfinite(x):
         return str(x)
     if isinstance(x, int) or (abs(x - round(x)) <= 1e-6 * abs(x) and abs(x) < 1e7):  # in single precision
@@ -27,7 +27,7 @@ def number(x: float) -> str:
 
 
 def scale(values: Sequence[Any], unit: str) -> tuple[str, float]:
-    """Choose the prefixed unit that suits the median of `values`, in `unit`; return it and its worth."""
+    """Choose the prefixed unit for the median of `values`, in `unit`; return it and its value."""
     sizes = sorted(abs(x) for x in values if isinstance(x, int | float) and x and math.isfinite(x))
     if unit not in PREFIXES or not sizes:
         return unit, 1
@@ -36,9 +36,9 @@ def scale(values: Sequence[Any], unit: str) -> tuple[str, float]:
 
 
 def json_text(x: Any) -> str:
-    """Write a value as JSON that a terminal shows as it is: what it names may be a stranger's.
+    """Format a value as JSON without control characters, since names may be untrusted.
 
-    Infinity and NaN, which JSON does not know, become null.
+    Infinity and NaN become null.
     """
     text = json.dumps(_finite(plain(x)), indent=2, ensure_ascii=False, allow_nan=False)
     return re.sub(
@@ -55,7 +55,7 @@ def _finite(x: Any) -> Any:
 
 
 def plain(x: Any) -> Any:
-    """Return a value in Python's own types: arrays as lists, NumPy's and JAX's numbers as Python's."""
+    """Convert a value to Python's own types: arrays to lists, NumPy's and JAX's numbers to Python's."""
     if hasattr(x, "tolist"):
         x = x.tolist()
     if isinstance(x, Mapping):

@@ -1,4 +1,4 @@
-"""A chart as a file: SVG, PNG or a page that needs no network, whole or not at all."""
+"""Save a chart as SVG, PNG or an offline page, atomically."""
 
 import html
 import json
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import altair
 
 CHARTS = (".svg", ".png", ".html")
-ENGINE_BYTES = 80e9  # of addresses, which the JavaScript engine reserves
-SHARPNESS = 2  # PNG pixels for one of the drawing's
+ENGINE_BYTES = 80e9  # address space reserved by the JavaScript engine
+SHARPNESS = 2  # PNG pixels for each pixel of the drawing
 
 _PAGE = """\
 <!DOCTYPE html>
@@ -37,10 +37,7 @@ _OPTIONS = {
 
 
 def suffix_of(path: Path | str, allowed: Collection[str] = CHARTS) -> str:
-    """Return the suffix in lower case.
-
-    **Raises:** DseError where it is not one of `allowed`, or is a chart's and the extra `plot` is missing.
-    """
+    """Return the suffix in lower case. **Raises:** DseError if it is not one of `allowed`."""
     suffix = Path(path).suffix
     if suffix.lower() not in allowed:
         *others, last = allowed
@@ -53,11 +50,11 @@ def suffix_of(path: Path | str, allowed: Collection[str] = CHARTS) -> str:
 def save_chart(chart: "altair.TopLevelMixin", path: Path | str) -> None:
     """Write a chart as SVG, PNG or HTML, by the suffix.
 
-    **Raises:** DseError for another suffix, where the file cannot be written, or addresses are limited to
-    fewer than ENGINE_BYTES.
+    **Raises:** DseError for another suffix, if the file cannot be written, if the extra `plot` is missing, or
+    if the address space is limited to less than ENGINE_BYTES.
     """
     suffix = suffix_of(path)
-    _check_room(path)
+    _check_address_space(path)
     with needs("vl-convert-python", install("plot")):
         import vl_convert  # its JavaScript engine takes a while to start
 
@@ -69,14 +66,14 @@ def save_chart(chart: "altair.TopLevelMixin", path: Path | str) -> None:
     else:
         libraries = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
         content = _page(Path(path).stem, spec, libraries).encode()
-    with replacing(path) as half:
-        half.write_bytes(content)
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
 
 
-def _check_room(path: Path | str) -> None:
-    """Refuse a limit of addresses with which the JavaScript engine ends the process."""
+def _check_address_space(path: Path | str) -> None:
+    """Reject an address space limit with which the JavaScript engine would kill the process."""
     with suppress(ImportError):
-        import resource  # is not everywhere
+        import resource  # not on all systems
 
         soft = resource.getrlimit(resource.RLIMIT_AS)[0]
         if soft != resource.RLIM_INFINITY and soft < ENGINE_BYTES:
@@ -87,7 +84,7 @@ def _check_room(path: Path | str) -> None:
 
 
 def _page(title: str, spec: str, libraries: str) -> str:
-    # A name with </script> in it would end the script; in JSON, < is in strings only.
+    # A name with </script> would end the script; in JSON, < occurs in strings only.
     spec = spec.replace("<", "\\u003c")
     return _PAGE.format(
         title=html.escape(title), libraries=libraries, spec=spec, options=json.dumps(_OPTIONS)

@@ -1,4 +1,4 @@
-"""Rows as a table, JSON or CSV on standard output, and a bar while the work continues."""
+"""Print rows as a table, JSON or CSV, and progress bars."""
 
 import csv as csv_module
 import logging
@@ -40,13 +40,12 @@ def show(
 ) -> None:
     """Print rows to standard output: a table for people, or JSON or CSV for programs.
 
-    `rows` is a list of rows or a mapping of columns; a column is named by the row that has it first,
-    and a row may lack it. `units` gives the units of columns that `dse.data.columns` does not know: the table
-    takes one prefix for the whole column, from its median, while JSON and CSV keep the numbers as they are. A
-    line parts the rows of a table where their `section` changes. On a terminal a table has the columns that
-    there is room for; elsewhere it has all of them. Neither has those that are `hidden`: what the title says,
-    or what is the same for all. A `wide` table has all of them everywhere. Control
-    characters are written out, and CSV has a ' before what a spreadsheet would take for a formula.
+    `rows` is a list of rows, which may lack columns, or a mapping of columns. `units` are the units of
+    columns missing in `dse.data.columns`; the table uses one prefix for a whole column, from its median, JSON
+    and CSV print plain numbers. The table is divided where `section` changes. On a terminal it has the
+    columns that fit, elsewhere all of them; `hidden` columns, such as those in the title, are omitted in
+    both. A `wide` table has all columns everywhere. Control characters are escaped, and CSV cells that a
+    spreadsheet would take for a formula begin with '.
     """
     if isinstance(rows, Mapping):
         columns = list(rows)
@@ -67,7 +66,7 @@ def show(
 
 
 def bars(shares: Mapping[str, float], title: str, least: float = 0.01, width: int = 40) -> None:
-    """Print shares, 0 to 1, as bars of per cent, without those below `least`; of none, nothing."""
+    """Print shares, 0 to 1, as bars in per cent, except those below `least`."""
     shown = {name: share for name, share in shares.items() if share >= least}
     if not shown:
         return
@@ -82,10 +81,10 @@ def bars(shares: Mapping[str, float], title: str, least: float = 0.01, width: in
 
 @contextmanager
 def progress(description: str, total: float | None = None) -> Iterator[Callable[[float], None]]:
-    """Show a bar on standard error for work of `total` steps; call what it gives with the steps just done.
+    """Show a progress bar on standard error; call the function it yields with the number of steps done.
 
-    Without a `total` it says only that the work continues. It shows itself after a second, goes when the work
-    is done, and stays silent where standard error is no terminal, or DSE_QUIET is set.
+    Without a `total` it only shows activity. It appears after a second and disappears at the end; it is not
+    shown if standard error is no terminal, or DSE_QUIET is set.
     """
     console, begun = Console(stderr=True), monotonic()
     if not console.is_terminal or os.environ.get("DSE_QUIET"):
@@ -96,19 +95,19 @@ def progress(description: str, total: float | None = None) -> Iterator[Callable[
     columns = (TextColumn("{task.description}"), BarColumn(), *counted)
     bar = Progress(*columns, console=console, transient=True)
     task = bar.add_task(description, total=total)
-    after_a_second = Timer(1, bar.start)
-    after_a_second.daemon = True
-    after_a_second.start()
+    timer = Timer(1, bar.start)
+    timer.daemon = True
+    timer.start()
     try:
         yield lambda steps: bar.advance(task, steps)
     finally:
-        after_a_second.cancel()
-        after_a_second.join()
+        timer.cancel()
+        timer.join()
         if bar.live.is_started:
             bar.stop()
         logging.getLogger("dse").info("%s took %.2f s", description, monotonic() - begun)
 
 
 def _cell(x: Any) -> Any:
-    """Return a value as CSV has it: lists apart by spaces."""
+    """Return a value for CSV: lists are joined by spaces."""
     return " ".join(str(value) for value in x) if isinstance(x, list) else x

@@ -1,4 +1,4 @@
-"""Rows as a table for people, in as many columns as the terminal is wide enough for."""
+"""Print rows as a table for people, with the columns that fit into the terminal."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,18 +14,18 @@ from dse.data.columns import heading
 from dse.errors import printable
 from dse.report.numbers import number, plain, scale
 
-# The columns that a narrow table keeps first; of the others those further left.
+# Columns that a narrow table keeps first, then the others from left to right.
 FIRST = (
     *("rank", "gpu", "kernel", "model", "time_s", "predicted", "measured_s", "bottleneck", "top_10"),
-    *("determined", "note", "spread_percent", "source", "why"),  # what a fit or a list is asked for
+    *("determined", "note", "spread_percent", "source", "why"),  # of fits and lists
 )
-NARROW, LONG = 12, 32  # characters that a column of text may be cut down to, and words be broken beyond
+NARROW, LONG = 12, 32  # least characters of a text column; longest word that is not broken
 _BETWEEN = 3  # characters between two columns
 
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column as it is printed."""
+    """A printed column."""
 
     name: str
     header: str
@@ -35,7 +35,7 @@ class TableColumn:
 
     @property
     def least(self) -> int:
-        """The least width: numbers are never broken, headers and text between words."""
+        """The least width: numbers are never broken, headers and text only between words."""
         cells = max(map(len, self.cells), default=0)
         if not self.numeric:
             words = (len(word) for cell in self.cells for word in cell.split())
@@ -52,7 +52,7 @@ def print_table(
     wide: bool,
 ) -> None:
     """Print rows; see `dse.report.show.show`."""
-    made = [_column(name, rows, units) for name in columns]
+    table_columns = [_column(name, rows, units) for name in columns]
     title = None if title is None else printable(title)
     console = Console()
     if wide or not console.is_terminal:  # a file or a pipe has no width
@@ -60,17 +60,15 @@ def print_table(
         with console.capture() as drawn:
             if title is not None:
                 console.print(Text(title))
-            console.print(_drawn(made, rows, section))
+            console.print(_drawn(table_columns, rows, section))
         print("\n".join(line.rstrip() for line in drawn.get().splitlines()))
         return
-    shown, same, left_out = fit(made, console.width, section)
+    shown, same, left_out = fit(table_columns, console.width, section)
     if title is not None:
         console.print(Text(title, style="bold"))
     if same := [column for column in same if column.cells[0]]:
-        alike = Text(
-            "The same in these rows: " + ", ".join(f"{column.header} {column.cells[0]}" for column in same)
-        )
-        console.print(alike, style="dim")
+        values = ", ".join(f"{column.header} {column.cells[0]}" for column in same)
+        console.print(Text(f"The same in these rows: {values}"), style="dim")
     console.print(_drawn(shown, rows, section))
     if left_out:
         names = ", ".join(column.name for column in left_out)
@@ -82,10 +80,10 @@ def print_table(
 def fit(
     columns: Sequence[TableColumn], width: int, section: str | None = None
 ) -> tuple[list[TableColumn], list[TableColumn], list[TableColumn]]:
-    """Choose the columns that a table of this many characters has room for.
+    """Choose the columns that fit into a table of `width` characters.
 
-    **Returns:** columns that are shown, cut down to their widths; columns that are the same in all rows; and
-    columns that there is no room for.
+    **Returns:** the columns shown, with final widths; columns that are the same in all rows; and columns that
+    do not fit.
     """
     shown, same = list(columns), []
     if _total([column.width for column in shown]) <= width:
@@ -104,14 +102,14 @@ def fit(
 
 
 def _narrowed(columns: Sequence[TableColumn], width: int) -> list[TableColumn]:
-    """Take from the widest columns, one character after another, until all have room."""
+    """Shrink the widest columns, one character at a time, until all fit."""
     widths, least = [column.width for column in columns], [column.least for column in columns]
     while _total(widths) > width:
         slack = [have if have > must else 0 for have, must in zip(widths, least, strict=True)]
         if not any(slack):
             break
         widths[slack.index(max(slack))] -= 1
-    return [replace(column, width=fits) for column, fits in zip(columns, widths, strict=True)]
+    return [replace(column, width=width) for column, width in zip(columns, widths, strict=True)]
 
 
 def _total(widths: Sequence[int]) -> int:
@@ -131,7 +129,7 @@ def _column(name: str, rows: Sequence[Mapping[str, Any]], units: Mapping[str, st
 def _drawn(columns: Sequence[TableColumn], rows: Sequence[Mapping[str, Any]], section: str | None) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        # `Text` keeps rich from reading markup into it.
+        # `Text` prevents rich from interpreting markup.
         header, justify = Text(_wrapped(column.header, column.width)), "right" if column.numeric else "left"
         table.add_column(header, justify=justify, width=column.width, overflow="fold")
     for i, cells in enumerate(zip(*(column.cells for column in columns), strict=True)):
@@ -142,7 +140,7 @@ def _drawn(columns: Sequence[TableColumn], rows: Sequence[Mapping[str, Any]], se
 
 
 def _wrapped(header: str, width: int) -> str:
-    """Break a header into lines of this many characters."""
+    """Wrap a header to lines of `width` characters."""
     lines = [""]
     for piece in re.findall(r"[^ _]*[ _]*", header):
         if lines[-1] and len((lines[-1] + piece).rstrip(" ")) > width:
@@ -152,7 +150,7 @@ def _wrapped(header: str, width: int) -> str:
 
 
 def _text(x: Any, worth: float) -> str:
-    """Write a value as the table has it."""
+    """Format a value for a table."""
     if x is None:
         return ""
     if isinstance(x, bool):

@@ -1,4 +1,4 @@
-"""The execution profile of a simulated GPU core, as a trace or a drawing: each pipeline, cycle by cycle.
+"""The execution profile of a simulated SM, as a trace or a drawing of all pipelines over time.
 
 As in the Pipeline paper (Lemeire, Cornelis, Konstantinidis), Figs. 8 and 9: an instruction occupies the
 entrance of its pipeline for λ cycles, and leaves it after Λ.
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from dse.simulator.result.profile import Profile
 
-HEIGHT = 900  # pixels that all rows share when there are many
-ROW = 18  # pixels of a row when there are few
-LEGIBLE = 11  # pixels of a row from which on instructions are named
+HEIGHT = 900  # pixels of all rows, at most
+ROW = 18  # pixels of a row, at most
+LEGIBLE = 11  # least pixels of a row with names of instructions
 LETTER = 6  # pixels
 
 
@@ -40,16 +40,15 @@ def save(
     title: str = "",
     cycle_s: float | None = None,
 ) -> None:
-    """Write a profile: `.json` is a Chrome trace of everything, `.svg`, `.png` and `.html` are drawings.
+    """Write a profile: `.json` is a complete Chrome trace, `.svg`, `.png` and `.html` are drawings.
 
-    **Raises:** DseError for another suffix, an empty window, or where the file cannot be written.
+    **Raises:** DseError for another suffix, an empty window, or if the file cannot be written.
     """
     if suffix_of(path, (".json", *CHARTS)) == ".json":
-        trace = json.dumps(
-            chrome_trace(profile, critical=critical), ensure_ascii=False, separators=(",", ":")
-        )
-        with replacing(path) as half:
-            half.write_text(trace, encoding="utf-8")
+        trace = chrome_trace(profile, critical=critical)
+        text = json.dumps(trace, ensure_ascii=False, separators=(",", ":"))
+        with replacing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
     else:
         chart = draw(profile, window=window, most=most, critical=critical, title=title, cycle_s=cycle_s)
         save_chart(chart, path)
@@ -66,11 +65,10 @@ def draw(
 ) -> "altair.LayerChart":
     """Draw a bar for each entry: solid while it occupies the entrance, light until its result is ready.
 
-    Each subsystem with an entry is a band; instructions that it holds at the same time are one below the
-    other. `window` gives the first and last cycle drawn. Of more than `most` entries the first `most` are
-    drawn, and the drawing ends where the next would begin. `critical` has the numbers of the entries on the
-    critical path; of each that part is underlined for which the next one waits. `title` says what was
-    simulated, in one line or several; `cycle_s` is how long a cycle takes.
+    Each subsystem with entries is a band, with concurrent instructions below one another. `window` is the
+    first and last cycle drawn. At most `most` entries are drawn, and the drawing ends where the next would
+    begin. `critical` lists the entries on the critical path, each underlined as long as the next waits for
+    it. `title` may have several lines; `cycle_s` is the duration of a cycle.
 
     **Raises:** DseError if the window is empty.
     """
@@ -142,20 +140,19 @@ def draw(
         width=WIDTH,
         height=float(height),
         title=alt.TitleParams(heading, subtitle=subtitle),
-        description="; ".join([heading, *subtitle]),  # what a screen reader says
+        description="; ".join([heading, *subtitle]),  # for screen readers
     )
-    # thousands of rectangles, each with a description for screen readers, would be several times the size
+    # Descriptions of thousands of rectangles for screen readers would multiply the size.
     return styled(drawing.configure(aria=False))
 
 
 def chrome_trace(profile: "Profile", *, critical: Sequence[int] | np.ndarray = ()) -> dict[str, Any]:
-    """Write the profile in the Trace Event Format of Perfetto and chrome://tracing, where a µs is a cycle.
+    """Convert the profile to the Trace Event Format of Perfetto and chrome://tracing, with 1 µs for a cycle.
 
-    One process has a track for each subsystem, with slices of λ; one has the warps, with slices of Λ. Slices
-    of one track have to nest, so a warp has as many tracks as it has instructions under way at a time.
-    `critical`, the numbers of the entries on the critical path, makes a track of its own, on which each lasts
-    until the next enters. Events begin and end, none is complete in itself: however a viewer rounds times,
-    slices that touch still touch.
+    One process has a track for each subsystem, with slices of λ; another has the warps, with slices of Λ.
+    Slices of a track must nest, so a warp has a track for each concurrent instruction. `critical`, the
+    entries on the critical path, gets its own track, on which each lasts until the next enters. Begin and end
+    events are used instead of complete ones, so that rounding in a viewer leaves no gaps.
     """
     args = [
         {
@@ -189,14 +186,14 @@ def chrome_trace(profile: "Profile", *, critical: Sequence[int] | np.ndarray = (
         return pid
 
     def track(pid: int, name: str, entries: np.ndarray, ends: np.ndarray) -> None:
-        # Perfetto finds a thread by its tid alone, so tids are unique in the file, and no pid is one.
+        # Perfetto identifies a thread by its tid alone: tids are unique in the file and differ from pids.
         tid = 100 + sum(head["name"] == "thread_name" for head in heads)
         heads.extend(_heads("thread", name, tid, {"pid": pid, "tid": tid}))
         for i, end in zip(entries.tolist(), ends.tolist(), strict=True):
-            where = {"pid": pid, "tid": tid}
+            ids = {"pid": pid, "tid": tid}
             begin = float(profile.time[i])
-            slices.append({"name": names[i], "ph": "B", "ts": begin, **where, "args": args[i]})
-            slices.append({"ph": "E", "ts": max(begin, end), **where})
+            slices.append({"name": names[i], "ph": "B", "ts": begin, **ids, "args": args[i]})
+            slices.append({"ph": "E", "ts": max(begin, end), **ids})
 
     order = np.argsort(profile.time, kind="stable")
     pid = process("subsystems: λ, entrance occupied (1 µs = 1 cycle)")
@@ -211,14 +208,15 @@ def chrome_trace(profile: "Profile", *, critical: Sequence[int] | np.ndarray = (
         entries = order[profile.warp[order] == warp]
         lanes = pack(profile.time[entries], profile.done[entries])
         for lane in range(lanes.max(initial=-1) + 1):
-            here = entries[lanes == lane]
-            track(pid, f"warp {warp:0{digits}}" + f" ({lane + 1})" * (lane > 0), here, profile.done[here])
+            on_lane = entries[lanes == lane]
+            name = f"warp {warp:0{digits}}" + f" ({lane + 1})" * (lane > 0)
+            track(pid, name, on_lane, profile.done[on_lane])
 
     if len(critical):
         pid = process("critical path (1 µs = 1 cycle)")
         track(pid, "critical path", *_path(profile, critical))
 
-    slices.sort(key=lambda event: event["ts"])  # stable: a track's own order holds within one time
+    slices.sort(key=lambda event: event["ts"])  # stable: keeps a track's order at equal times
     return {
         "traceEvents": heads + slices,
         "displayTimeUnit": "ns",
@@ -227,9 +225,9 @@ def chrome_trace(profile: "Profile", *, critical: Sequence[int] | np.ndarray = (
 
 
 def pack(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Give each interval the first row that is free when it begins: no row holds two at the same time."""
+    """Assign each interval to the first row that is free when it begins."""
     rows = np.zeros(len(begin), int)
-    busy: list[tuple[float, int]] = []  # until when, which
+    busy: list[tuple[float, int]] = []  # (end, row)
     free: list[int] = []
     begins, ends = begin.tolist(), end.tolist()
     for i in np.argsort(begin, kind="stable").tolist():
@@ -241,34 +239,34 @@ def pack(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
     return rows
 
 
-def _heads(kind: str, name: str, index: int, where: dict[str, int]) -> list[dict[str, Any]]:
-    """Make the events that name a process or a thread, and say where it stands among the others."""
+def _heads(kind: str, name: str, index: int, ids: dict[str, int]) -> list[dict[str, Any]]:
+    """Return the events with the name and the sort index of a process or thread."""
     return [
-        {"name": f"{kind}_name", "ph": "M", **where, "args": {"name": name}},
-        {"name": f"{kind}_sort_index", "ph": "M", **where, "args": {"sort_index": index}},
+        {"name": f"{kind}_name", "ph": "M", **ids, "args": {"name": name}},
+        {"name": f"{kind}_sort_index", "ph": "M", **ids, "args": {"sort_index": index}},
     ]
 
 
 def _label(profile: "Profile", program: int, instruction: int) -> str:
-    """Return the instruction's name, or else its number."""
+    """Return the instruction's name, else its number."""
     names = profile.labels[program] if program < len(profile.labels) else ()
     return names[instruction] if instruction < len(names) and names[instruction] else str(instruction)
 
 
 def _layout(profile: "Profile", events: np.ndarray, leaves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find where each subsystem's band ends, [S + 1] from 0 down, and the row of each chosen entry."""
+    """Return the edges of the subsystems' bands, [S + 1] from 0 down, and the row of each event."""
     bottoms = np.zeros(len(profile.subsystems) + 1)
     rows = np.zeros(len(events))
     for k in range(len(profile.subsystems)):
-        here = profile.subsystem[events] == k
-        own = pack(profile.time[events[here]], leaves[events[here]])
-        rows[here] = bottoms[k] + 0.25 + own
-        bottoms[k + 1] = bottoms[k] + (own.max() + 1.5 if len(own) else 0.0 if len(events) else 1.5)
+        inside = profile.subsystem[events] == k
+        packed = pack(profile.time[events[inside]], leaves[events[inside]])
+        rows[inside] = bottoms[k] + 0.25 + packed
+        bottoms[k + 1] = bottoms[k] + (packed.max() + 1.5 if len(packed) else 0.0 if len(events) else 1.5)
     return bottoms, rows
 
 
 def _path(profile: "Profile", critical: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the entries of the critical path in order, and when the next one begins, or the last is done."""
+    """Return the entries of the critical path in order, with the begin of the next or the end of the last."""
     entries = np.asarray(critical, int)
     entries = entries[np.lexsort((entries, profile.time[entries]))]
     return entries, np.append(profile.time[entries[1:]], profile.makespan)
@@ -277,7 +275,7 @@ def _path(profile: "Profile", critical: Sequence[int] | np.ndarray) -> tuple[np.
 def _bars(
     profile: "Profile", events: np.ndarray, rows: np.ndarray, window: tuple[float, float]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the data of each entry's bar; nothing that occupies is thinner than a pixel."""
+    """Yield the data of each entry's bar; solid parts are at least a pixel wide."""
     begin, end = window
     pixel = (end - begin) / WIDTH  # in cycles
     for i, row in zip(events.tolist(), rows.tolist(), strict=True):
@@ -289,7 +287,7 @@ def _bars(
             "accepts": shown,
             "leaves": max(shown, done),
             "label": _label(profile, int(profile.program[i]), int(profile.instruction[i])),
-            "solid_from": max(time, begin),  # what is in sight of either part, to place the name
+            "solid_from": max(time, begin),  # visible ends of both parts, to place the name
             "solid_to": min(shown, end),
             "light_from": max(shown, begin),
             "light_to": min(max(shown, done), end),
@@ -301,7 +299,7 @@ def _bars(
 
 
 def _rectangles(across: Callable[..., Any], down: Callable[..., Any], colour: Any) -> list["altair.Chart"]:
-    """Draw the light part of each bar, and the solid one."""
+    """Draw the light and the solid part of each bar."""
     from dse.report.grammar import alt
 
     tooltip = [
@@ -330,7 +328,7 @@ def _rectangles(across: Callable[..., Any], down: Callable[..., Any], colour: An
         .encode(
             x=across("time:Q"), x2="accepts:Q", y=down("top:Q"), y2="bottom:Q", color=colour, tooltip=tooltip
         )
-        .interactive(bind_y=False),  # in a page: drag and zoom along the cycles
+        .interactive(bind_y=False),  # on a page: pan and zoom along the cycles
     ]
 
 
@@ -341,7 +339,7 @@ def _underlines(
     across: Callable[..., Any],
     down: Callable[..., Any],
 ) -> "altair.Chart":
-    """Underline the critical path, as far as its entries are drawn: the bars stay in sight."""
+    """Underline the critical path where its entries are drawn."""
     from dse.report.grammar import alt
 
     entries, ends = _path(profile, critical)
@@ -358,7 +356,7 @@ def _underlines(
 
 
 def _colour(profile: "Profile") -> Any:
-    """Choose a colour for each warp, the same in every window; where they are many, along a scale."""
+    """Choose a colour for each warp, independent of the window; for many warps, from a gradient."""
     from dse.report.grammar import alt
 
     warps = np.unique(profile.warp).tolist()
@@ -371,9 +369,9 @@ def _colour(profile: "Profile") -> Any:
 
 
 def _names(across: Callable[..., Any], down: Callable[..., Any]) -> list["altair.Chart"]:
-    """Write instructions' names in the solid part if they fit there, else in the light part if they fit.
+    """Write instructions' names into the solid part of bars, else the light part, if they fit.
 
-    Whether they do is decided where the drawing is shown, so names come up as one zooms in.
+    The viewer decides whether they fit, so names appear while zooming in.
     """
     from dse.report.grammar import alt
 

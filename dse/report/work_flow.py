@@ -1,4 +1,4 @@
-"""A work flow graph as text of 80 columns: a node a line, dependence arcs in the margin."""
+"""Print a work flow graph as text of 80 columns: a node a line, dependence arcs in the margin."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from rich.console import Console
 
 from dse.core.files import replacing
 
-_ARCS = 8  # columns of the margin: arcs that are drawn beside one another
+_ARCS = 8  # columns of the margin, for parallel arcs
 _NUMBERS = ("arc", "latency", "hidden", "waits")
 _LEGEND = """
 times: of an average warp; arc: cycles out of the node, each time; latency of a
@@ -19,24 +19,23 @@ front of the node that uses it, each time"""
 
 
 def show_work_flow(rows: Sequence[Mapping[str, Any]], title: str, svg: Path | None = None) -> None:
-    """Print a graph, and write it as a picture. **Raises:** DseError where the file cannot be written."""
+    """Print a graph, and write it as a picture. **Raises:** DseError if the file cannot be written."""
     lines = "\n".join([*text(rows), *_LEGEND.splitlines()])
     print(title, lines, sep="\n")
     if svg is not None:
         console = Console(record=True, width=82, file=StringIO())
         console.print(lines, markup=False, highlight=False)
-        drawn = re.sub(
-            r"@font-face \{.*?\}", "", console.export_svg(title=title), flags=re.DOTALL
-        )  # on a network
-        with replacing(svg) as half:
-            half.write_text(drawn, encoding="utf-8")
+        picture = console.export_svg(title=title)
+        picture = re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL)  # fonts from the network
+        with replacing(svg) as temporary:
+            temporary.write_text(picture, encoding="utf-8")
 
 
 def text(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Write a line for each row: times, dependence arcs, node, and its cycles."""
+    """Format a line for each row: times, dependence arcs, node, and its cycles."""
     margin = [[" "] * _ARCS for _ in rows]
     issued: dict[str, int] = {}
-    for number, row in [*enumerate(rows)] * 2:  # twice: a trip later a load may be used in front of it
+    for number, row in [*enumerate(rows)] * 2:  # twice: the next loop trip may use a load before it
         for name in row.get("uses", ()):
             _draw(margin, issued.get(name, -1), number)
             issued[name] = -1
@@ -46,9 +45,9 @@ def text(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _draw(margin: Sequence[list[str]], load: int, use: int) -> None:
-    """Draw an arc from a load, -1 for none, in the first column that is free; where there is none, none."""
+    """Draw an arc from a load (-1: none) in the first free column, if there is one."""
     top, bottom = sorted((load, use))
-    free = [at for at in range(_ARCS) if all(line[at] == " " for line in margin[top : bottom + 1])]
+    free = [i for i in range(_ARCS) if all(line[i] == " " for line in margin[top : bottom + 1])]
     if top < 0 or not free:
         return
     for line in margin[top : bottom + 1]:

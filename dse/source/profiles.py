@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from dse.core.cluster import processors
-from dse.core.parallel import each
+from dse.core.parallel import parallel_map
 from dse.core.processes import OverLimit
 from dse.core.version import __version__
 from dse.errors import DseError
@@ -32,7 +32,7 @@ from dse.source.profile.characterise import Barriers, Characterisation, PhaseCou
 from dse.source.warps import to_kernel
 from dse.types import Gpu, Kernel, Resources
 
-FORMAT = "24"  # to be changed with what is kept, and with how it is computed
+FORMAT = "25"  # to be changed with what is kept, and with how it is computed
 _BATCH = 16  # configurations that go through one process together, at most
 Code = TypeVar("Code")
 
@@ -140,7 +140,7 @@ class Toolchain:
             progress(now - done)
             done = now
 
-        for made in each(self.profiled, jobs, workers, batches_done):
+        for made in parallel_map(self.profiled, jobs, workers, batches_done):
             results |= made
         return [results[name] for name in keys]
 

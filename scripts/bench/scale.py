@@ -273,7 +273,7 @@ def traces(first: Any, second: Any) -> int:
 def source(scale: float, repeats: int) -> dict[str, Any]:
     """Rank configurations from source, local and by Dask, each from an empty cache; compare the rows."""
     import dse
-    from dse.core.cluster import used
+    from dse.core.cluster import executing_on
     from dse.evaluate.rank import rank
     from dse.hardware import gpus
     from dse.models import DEFAULT
@@ -287,7 +287,7 @@ def source(scale: float, repeats: int) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             os.environ["DSE_CACHE"] = folder  # of this process and its children
             start = time.perf_counter()
-            with used(workers):
+            with executing_on(workers):
                 ranking = rank(kernel, gpu.gpu, [DEFAULT], sample=number, gpu_name=gpu.name)
             durations[name] = time.perf_counter() - start
             texts[name] = json.dumps(ranking.rows())

@@ -186,7 +186,7 @@ def rows(
             ]
             row: dict[str, Any] = {"space": space.name, "gpu": space.gpu, "measured": size}
             row |= {"spearman": explained, "nearly fastest [%]": 100 * float(good.mean())}
-            row["holds"] = float(np.mean([good[x.places].any() for x in prunings]))
+            row["holds"] = float(np.mean([good[x.index].any() for x in prunings]))
             row["kept [%]"] = 100 * float(np.median([x.share for x in prunings]))
             row["with a reason"] = float(np.mean([bool(x.reason) for x in prunings]))
             table.append(row)

@@ -1,4 +1,4 @@
-"""`dse doctor` tells what is here, and what is missing for what."""
+"""`dse doctor` shows what is installed and what is missing."""
 
 import json
 

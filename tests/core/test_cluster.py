@@ -11,7 +11,7 @@ import cloudpickle
 import pytest
 
 import dse
-from dse.core.cluster import awaited, client, in_threads, on_cluster, spreading
+from dse.core.cluster import client, executor, in_threads, on_cluster, wait_for
 from dse.errors import DseError
 
 
@@ -157,13 +157,13 @@ def test_a_scheduler_that_asks_nobody_is_doubted(monkeypatch, address, doubted):
 def test_no_scheduler(address):
     with (
         pytest.raises(DseError, match=f"cluster: found no scheduler at {address}"),
-        spreading(address=address),
+        executor(address=address),
     ):
         pass
 
 
 def test_a_scheduler_beside_workers():
-    with pytest.raises(DseError, match="together with cluster"), spreading(2, "tcp://127.0.0.1:1"):
+    with pytest.raises(DseError, match="together with cluster"), executor(2, "tcp://127.0.0.1:1"):
         pass
 
 
@@ -185,6 +185,6 @@ class Late:
 
 
 def test_a_task_that_ends_at_the_last_moment_counts():
-    assert awaited(None, Late((0.1, "result"))) == (0.1, "result")
+    assert wait_for(None, Late((0.1, "result"))) == (0.1, "result")
     with pytest.raises(TimeoutError, match="of its own"):
-        awaited(None, Late(TimeoutError("of its own")))
+        wait_for(None, Late(TimeoutError("of its own")))

@@ -16,7 +16,7 @@ from dse.core.gaussian_process import (
     exponential,
     fitted,
     matern,
-    unlikeliness,
+    negative_log_likelihood,
 )
 
 N, M, D, P = 9, 5, 3, 2
@@ -71,7 +71,7 @@ def test_prediction(correlation, of):
 
 def test_likelihood():
     posterior = Posterior.of(known(), VALUES)
-    found = unlikeliness(posterior.whitened @ posterior.whitened, posterior.cholesky)
+    found = negative_log_likelihood(posterior.whitened @ posterior.whitened, posterior.cholesky)
     prior: Any = multivariate_normal  # its stubs take a number only for the covariance
     expected = -prior.logpdf(VALUES, np.zeros(N), known()) - N / 2 * np.log(2 * np.pi)
     assert found == pytest.approx(expected)

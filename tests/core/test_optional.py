@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dse.core.optional import install, needs, tried
+from dse.core.optional import import_tested, install, needs
 from dse.errors import DseError
 
 
@@ -26,10 +26,8 @@ def test_what_is_missing_or_broken(problem, found):
 
 
 def test_versions_that_were_tried():
-    assert tried("numpy>=1", "numpy", "x") is np
-    with pytest.raises(
-        DseError, match=rf"numpy: found {np.__version__}, expected ==1.0.*, which this was tried"
-    ):
-        tried("numpy==1.0.*", "numpy", "x")
+    assert import_tested("numpy>=1", "numpy", "x") is np
+    with pytest.raises(DseError, match=rf"numpy: found {np.__version__}, expected the tested ==1.0.*"):
+        import_tested("numpy==1.0.*", "numpy", "x")
     with pytest.raises(DseError, match='missing_one: found none, expected the extra "x"'):
-        tried("missing_one==1.0.*", "missing_one", "x")
+        import_tested("missing_one==1.0.*", "missing_one", "x")

@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-from dse.core.parallel import each
+from dse.core.parallel import parallel_map
 from dse.errors import DseError
 
 # What workers run they have to import, and test files are no modules: so it comes from elsewhere.
@@ -20,20 +20,20 @@ from dse.errors import DseError
 def test_results_are_in_order(workers: int | None):
     told: list[int] = []
     items = [range(200_000 * (3 - n % 4)) for n in range(8)]  # the first end last
-    assert each(sum, items, workers, told.append) == [sum(item) for item in items]
+    assert parallel_map(sum, items, workers, told.append) == [sum(item) for item in items]
     assert told == list(range(1, 9))
-    assert each(sum, [], workers) == []
+    assert parallel_map(sum, [], workers) == []
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_what_is_raised_is_raised_here(workers: int):
     with pytest.raises(ValueError, match=r"invalid literal for int.*'7x'"):
-        each(int, ["7x", "7x"], workers)
+        parallel_map(int, ["7x", "7x"], workers)
 
 
 def test_a_process_that_vanishes_is_told():
     with pytest.raises(DseError, match=r"^workers: found a process that ended early"):
-        each(os._exit, [1, 2], 2)
+        parallel_map(os._exit, [1, 2], 2)
 
 
 def test_a_long_name_of_the_folder_of_temporary_files(tmp_path, monkeypatch, run_python):
@@ -41,7 +41,7 @@ def test_a_long_name_of_the_folder_of_temporary_files(tmp_path, monkeypatch, run
     folder = tmp_path / ("x" * 100)
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
-    ran = run_python("from dse.core.parallel import each; print(each(len, ['a', 'bb'], 2))")
+    ran = run_python("from dse.core.parallel import parallel_map; print(parallel_map(len, ['a', 'bb'], 2))")
     assert (ran.out, ran.err) == ("[1, 2]\n", "")
 
 
@@ -51,7 +51,7 @@ def test_processes_that_cannot_be_started_are_told(monkeypatch):
 
     monkeypatch.setattr(ProcessPoolExecutor, "submit", scarce)
     with pytest.raises(DseError, match=r"^workers: found none that starts, .*: Too many open files$"):
-        each(len, ["a", "bb"], 2)
+        parallel_map(len, ["a", "bb"], 2)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_an_interrupt_ends_it_soon():
     threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
     before = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        each(time.sleep, [60, 60, 60], 2)
+        parallel_map(time.sleep, [60, 60, 60], 2)
     assert time.monotonic() - before < 30
     assert not multiprocessing.active_children()
 
@@ -82,7 +82,7 @@ def is_there(group: int) -> bool:
 
 @pytest.mark.slow
 def test_workers_end_with_a_parent_that_is_killed():
-    code = "import time; from dse.core.parallel import each; each(time.sleep, [99, 99], 2)"
+    code = "import time; from dse.core.parallel import parallel_map; parallel_map(time.sleep, [99, 99], 2)"
     parent = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
     time.sleep(1.5)
     parent.kill()

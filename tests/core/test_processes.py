@@ -11,8 +11,8 @@ import pytest
 
 from dse.core.processes import (
     OverLimit,
+    ProcessKilled,
     ProcessLimits,
-    Stopped,
     compiler_limits,
     died,
     in_fork,
@@ -45,7 +45,7 @@ def test_a_program_that_does_not_end(tmp_path):
     left = tmp_path / "left"
     child = f"import time; time.sleep(2); open({str(left)!r}, 'w')"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
-    with pytest.raises(Stopped, match=r"^ended after 0.5 s \(DSE_COMPILE_SECONDS\)$"):
+    with pytest.raises(ProcessKilled, match=r"^ended after 0.5 s \(DSE_COMPILE_SECONDS\)$"):
         python(code, ProcessLimits(0.5, 10**9, 10**6))
     time.sleep(max(0, started + 3 - time.monotonic()))
     assert not left.exists()  # what it had started ended with it
@@ -67,7 +67,7 @@ while True: print('x' * 1000)"""
     ],
 )
 def test_a_program_that_is_stopped(code, message):
-    with pytest.raises(Stopped, match=message):
+    with pytest.raises(ProcessKilled, match=message):
         python(code)
 
 
@@ -145,11 +145,11 @@ def test_a_fork_answers_with_what_this_process_has():
 @FORKS
 def test_a_fork_meets_its_limits():
     began = time.monotonic()
-    with pytest.raises(Stopped, match=r"^ended after 0.2 s \(DSE_COMPILE_SECONDS\)$"):
+    with pytest.raises(ProcessKilled, match=r"^ended after 0.2 s \(DSE_COMPILE_SECONDS\)$"):
         in_fork(lambda: bytes(time.sleep(60) or 0), ProcessLimits(0.2, 10**9, 10**6))
-    with pytest.raises(Stopped, match=r"^ended with code 1 \(it may take 0.1 GB, DSE_COMPILE_GB\)$"):
+    with pytest.raises(ProcessKilled, match=r"^ended with code 1 \(it may take 0.1 GB, DSE_COMPILE_GB\)$"):
         in_fork(lambda: bytes(10**9)[:3], ProcessLimits(20, 10**8, 10**6))
-    with pytest.raises(Stopped, match=r"^ended by SIGKILL"):
+    with pytest.raises(ProcessKilled, match=r"^ended by SIGKILL"):
         in_fork(lambda: bytes(os.kill(os.getpid(), signal.SIGKILL) or 0), ProcessLimits(20, 10**9, 10**6))
     assert time.monotonic() - began < 30  # less than it sleeps
 

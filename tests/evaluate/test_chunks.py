@@ -77,7 +77,7 @@ def test_chunks_do_not_matter(toy_kernel):
 def test_compiles_once_for_new_values_and_sizes(toy_kernel):
     description = kernels.load(toy_kernel)
     parameters = description.space.configurations(description.sizes())
-    compiled: tuple[Any, ...] = (module.laid_out, module.forecast)
+    compiled: tuple[Any, ...] = (module.place_launches, module.forecast)
     sizes = []
     with jax.log_compiles(False):
         for name, n in (("a100", 4096), ("rtx-3090", 8192), ("h200", 100_000)):
@@ -95,7 +95,7 @@ def test_precision_follows_the_gpu(toy_kernel):
     assert {forecast.seconds.dtype for forecast in found.forecasts.values()} == {np.dtype(np.float32)}
     column = jax.tree.map(lambda x: np.asarray(x)[:, None], gpu)
     chunk = description.count(parameters, gpu).batch.take(np.arange(2)).on(column)
-    launch, possible, _ = module.laid_out(column, chunk)
+    launch, possible, _ = module.place_launches(column, chunk)
     for model in get_all(CLOSED_FORMS):
         traced = eqx.filter_eval_shape(module.forecast, model, column, chunk.kernel, launch, possible)
         assert {traced[name].dtype for name in ("cycles", "seconds")} == {np.dtype(np.float32)}, model.name

@@ -7,7 +7,7 @@ import pytest
 
 from dse import kernels
 from dse.errors import DseError
-from dse.evaluate.curve import curve, fastest, laid_out
+from dse.evaluate.curve import curve, fastest, place_launch
 from dse.evaluate.rank import rank
 from dse.hardware import gpus
 from dse.models import DEFAULT
@@ -21,7 +21,7 @@ OF_AN_SM = -(-BLOCKS // 108)
 
 @pytest.fixture(scope="module")
 def laid(toy_kernel):
-    return laid_out(kernels.load(toy_kernel), GPU, {"block": BLOCK, "items": ITEMS}, {"n": N})
+    return place_launch(kernels.load(toy_kernel), GPU, {"block": BLOCK, "items": ITEMS}, {"n": N})
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_a_configuration_that_cannot_run_is_refused(toy_kernel):
     old = gpus.load("gtx-280").gpu
     message = "^toy: launch: found too many threads in a block with block=1024, items=1, expected one that"
     with pytest.raises(DseError, match=message):
-        laid_out(kernels.load(toy_kernel), old, {"block": 1024, "items": 1}, {"n": N})
+        place_launch(kernels.load(toy_kernel), old, {"block": 1024, "items": 1}, {"n": N})
 
 
 def test_a_row_for_each_model_and_occupancy(rows, laid):
@@ -57,7 +57,7 @@ def test_a_row_for_each_model_and_occupancy(rows, laid):
 
 
 def test_warps_are_those_of_whole_blocks(toy_kernel):
-    kernel, launch = laid_out(kernels.load(toy_kernel), GPU, {"block": 256, "items": 1}, {"n": N})
+    kernel, launch = place_launch(kernels.load(toy_kernel), GPU, {"block": 256, "items": 1}, {"n": N})
     found = curve(kernel, GPU, launch, ("roofline",))
     assert [row["warps"] for row in found] == [8, 16, 24, 32, 40, 48, 56, 64]
     work = [row["time_s"] * float(GPU.clock) * row["throughput"] for row in found]

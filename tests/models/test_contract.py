@@ -49,7 +49,7 @@ ARITHMETIC = ("work_fp32", "work_fp64", "work_int32", "work_imul32", "work_sfu")
 PRODUCTS = tuple(f"work_{name}" for name in TENSOR)
 COMPUTATION = (*ARITHMETIC, *PRODUCTS, "work_shared", "shared_insts")
 MEMORY = ("work_l1", "work_l2", "work_dram", "load_insts", "store_insts", "sectors", "uncoal_insts")
-LEFT_OUT = {
+DEFAULT_RULES = {
     "nothing": (),
     "products of matrices": PRODUCTS,
     "products out of registers": ("work_mma_warp",),
@@ -74,7 +74,7 @@ LEFT_OUT = {
 def edges(plain, as_rows):
     """Kernels that leave something out, two GPUs each, as rows and columns."""
     columns = []
-    for left_out in LEFT_OUT.values():
+    for left_out in DEFAULT_RULES.values():
         p = plain(1, 2)
         vars(p).update({name: np.zeros(2) for name in left_out})
         columns.append(as_rows(p))
@@ -135,8 +135,8 @@ def test_prediction_is_whole_at_plain_points_and_at_edges(name, plain, as_rows, 
 
 
 @MODELS
-def test_axes_broadcast(name, plain, build):
-    gpu, kernel, launch = build(plain(3, 4))
+def test_axes_broadcast(name, plain, build, as_rows):
+    gpu, kernel, launch = build(as_rows(plain(3, 4)))
     grid = jax.eval_shape(
         models.predictor(name),
         jax.tree.map(lambda x: x[:2, None, None] if x.ndim else x, gpu),

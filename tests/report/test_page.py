@@ -10,7 +10,7 @@ import numpy as np
 from dse.data.results.read import Results
 from dse.data.results.space import ResultSpace, codes
 from dse.evaluate.importance import importance
-from dse.report.page import MOST, Roofline, page, rooms
+from dse.report.page import MOST, Roofline, divided, page
 from dse.report.page.pack import KEPT_BITS, packed
 
 BOTTLENECKS = ["dram", "fp32", "latency"]
@@ -209,9 +209,9 @@ def test_of_more_rows_than_a_page_shows_the_fastest_are_kept_and_it_is_said(tmp_
 
 
 def test_small_spaces_are_kept_whole():
-    assert rooms([10, 500, 900], 400) == [10, 195, 195]
-    assert rooms([10, 500, 900], 2000) == [10, 500, 900]
-    assert rooms([], 5) == []
+    assert divided([10, 500, 900], 400) == [10, 195, 195]
+    assert divided([10, 500, 900], 2000) == [10, 500, 900]
+    assert divided([], 5) == []
 
 
 def test_names_cannot_end_the_script(tmp_path):

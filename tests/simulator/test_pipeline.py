@@ -10,7 +10,7 @@ import pytest
 
 from dse import kernels
 from dse.evaluate.chunks import evaluate
-from dse.evaluate.curve import curve, laid_out
+from dse.evaluate.curve import curve, place_launch
 from dse.hardware import gpus, occupancy
 from dse.kernels.description import describe
 from dse.models import roofline
@@ -225,7 +225,7 @@ def test_evaluated_it_is_the_same_for_all_gpus_and_launches(toy_kernel):
 
 
 def test_a_curve_simulated_at_every_occupancy(toy_kernel):
-    counts, at = laid_out(kernels.load(toy_kernel), GPU, {"block": 32, "items": 4}, {"n": 1 << 20})
+    counts, at = place_launch(kernels.load(toy_kernel), GPU, {"block": 32, "items": 4}, {"n": 1 << 20})
     rows = curve(counts, GPU, at, ("roofline", "volkov", "pipeline"))
     roof, bound, found = (
         np.array([row["throughput"] for row in rows if row["model"] == model])

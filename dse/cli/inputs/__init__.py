@@ -1,7 +1,4 @@
-"""What commands take in common: their options here, and what the library wants of them in the files beside.
-
-Kernels, GPUs, models and `--set`.
-"""
+"""Inputs shared by commands: kernels, GPUs, models and `--set`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,7 +122,7 @@ ClosedFormOption = Annotated[
 ]
 MOST_SEED = 2**32 - 1  # that NumPy takes
 SourceOption = Annotated[
-    bool, typer.Option("--source", help="Count what the CUDA source does, not what the description says.")
+    bool, typer.Option("--source", help="Take counts from the source instead of the description.")
 ]
 SampleOption = Annotated[
     int | None,
@@ -133,7 +130,7 @@ SampleOption = Annotated[
         "--sample",
         metavar="N",
         min=1,
-        help="A random sample of N configurations; with measured times, of those that ran.",
+        help="A random sample of N configurations (with measured times: that ran).",
     ),
 ]
 CompileOption = Annotated[
@@ -141,7 +138,7 @@ CompileOption = Annotated[
     typer.Option(
         "--compile",
         metavar="N",
-        help="Of a source: compile this many configurations, and estimate the others from them.",
+        help="From source: compile this many configurations, and estimate the others from them.",
     ),
 ]
 SetOption = Annotated[
@@ -153,15 +150,15 @@ SpaceOption = Annotated[
     typer.Option(
         "--space",
         metavar="FILE",
-        help="Take parameters, values and conditions from a T1 problem; or only those configurations that "
-        "a table lists, as -o writes it.",
+        help="Take parameters, values and conditions from a T1 problem, or configurations from a table as "
+        "written by -o.",
     ),
 ]
 
 
 @dataclass(frozen=True)
 class ChoiceOptions:
-    """The options of the configurations that a closed form chooses from."""
+    """Options for the candidates that a closed form chooses from."""
 
     prior: PriorOption = None
     model: ClosedFormOption = None
@@ -176,5 +173,5 @@ class ChoiceOptions:
         return settings(self.changed)
 
     def kernel(self, name: str) -> tuple["Counts", dict[str, "Number"]]:
-        """Return what counts the kernel's configurations, and its sizes; see `kernel`."""
+        """Return the kernel and its sizes; see `kernel`."""
         return kernel(name, self.values, self.space, source=self.source, compiled=self.compiled)

@@ -1,17 +1,17 @@
-"""Names of kernels, GPUs and models for the shell's completion."""
+"""Shell completion of kernels, GPUs and models."""
 
 from dse.core import catalogue
 from dse.models import MODELS
 
 
 def complete_kernels(incomplete: str) -> list[str]:
-    """The names of kernels that begin so, for the shell's completion: by their folders, nothing is read."""
+    """Kernels whose names begin with the text, from the folders' names."""
     names = (path.parent.name for path in catalogue.folder("kernels").glob("*/kernel.toml"))
     return sorted(name for name in names if name.startswith(incomplete.replace("-", "_")))
 
 
 def complete_gpus(incomplete: str) -> list[str]:
-    """The names of GPUs that begin so, of files and of the catalogue's table."""
+    """GPUs whose names begin with the text, from files and the catalogue."""
     folder = catalogue.folder("gpus")
     rows = (folder / "catalogue.csv").read_text(encoding="utf-8").splitlines()[1:]
     slugs = {path.stem for path in folder.glob("*.toml")} | {row.partition(",")[0] for row in rows}
@@ -20,5 +20,5 @@ def complete_gpus(incomplete: str) -> list[str]:
 
 
 def complete_models(incomplete: str) -> list[str]:
-    """The names of models that begin so."""
+    """Models whose names begin with the text."""
     return [name for name in MODELS if name.startswith(incomplete)]

@@ -1,4 +1,4 @@
-"""Options of a kernel's source file: its launch, macros, arguments and constants."""
+"""Options for a kernel's source file: launch, macros, arguments and constants."""
 
 import re
 from collections.abc import Mapping
@@ -19,55 +19,51 @@ _TRUTH = {"True": True, "False": False}
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """Options that say how the kernel of a source file is compiled and launched."""
+    """Options for compiling and launching the kernel of a source file."""
 
-    panel: ClassVar = "A kernel that is read from a file of source"
+    panel: ClassVar = "A kernel from a source file"
 
     function: Annotated[
         str | None,
         typer.Option(
-            "--function", metavar="NAME", help="The kernel, where a file has several: scale, scale<4>."
+            "--function", metavar="NAME", help="The kernel, if the file has several: scale, scale<4>."
         ),
     ] = None
     block: Annotated[
         str | None,
         typer.Option(
-            "--block", metavar="X[,Y[,Z]]", help="Threads of a block, where the file does not say it."
+            "--block", metavar="X[,Y[,Z]]", help="Threads of a block, if the file does not state them."
         ),
     ] = None
     grid: Annotated[
         str | None,
-        typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks, where the file does not say it."),
+        typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks, if the file does not state them."),
     ] = None
     arguments: Annotated[
         list[str] | None,
         typer.Option(
             "--arg",
             metavar="[NAME=]VALUE",
-            help="An argument: a number, SIZE[:TYPE[:VALUES]] of an array, or ? if it is not known. VALUES "
-            "is an expression of index and random. By name or in order; repeatable. Those left out are not "
-            "known.",
+            help="An argument: a number, SIZE[:TYPE[:VALUES]] of an array, or ? if unknown. VALUES is an "
+            "expression of index and random. By name or in order; repeatable. Omitted ones are unknown.",
         ),
     ] = None
     define: Annotated[
         list[str] | None,
         typer.Option(
-            "--define", "-D", metavar="NAME=VALUE", help="A macro that is no parameter; repeatable."
+            "--define", "-D", metavar="NAME=VALUE", help="A macro that is not a parameter; repeatable."
         ),
     ] = None
     shared: Annotated[
         int | None,
-        typer.Option(
-            "--shared", metavar="BYTES", min=0, help="Shared memory of a block that the launch adds."
-        ),
+        typer.Option("--shared", metavar="BYTES", min=0, help="Dynamic shared memory of a block."),
     ] = None
     tune: Annotated[
         list[str] | None,
         typer.Option(
             "--tune",
             metavar="NAME=V1,V2,...",
-            help="A macro of a .cu file and its values; --block and --grid may be expressions of it; "
-            "repeatable.",
+            help="A macro of a .cu file and its values, usable in --block and --grid; repeatable.",
         ),
     ] = None
     signature: Annotated[
@@ -75,8 +71,8 @@ class LaunchOptions:
         typer.Option(
             "--signature",
             metavar="TYPE,TYPE,...",
-            help="Of a Triton kernel: types of its arguments as Triton writes them, in order or as "
-            "NAME=TYPE: *fp16, i32, tensordesc<fp16[M,K]>, or a number that is compiled in.",
+            help="Triton: types of the arguments, in order or as NAME=TYPE: *fp16, i32, "
+            "tensordesc<fp16[M,K]>, or a number that is compiled in.",
         ),
     ] = None
     constexpr: Annotated[
@@ -84,28 +80,26 @@ class LaunchOptions:
         typer.Option(
             "--constexpr",
             metavar="NAME=V1,V2,...",
-            help="A constant of a Triton kernel and its values, or one word or type; repeatable.",
+            help="Triton: a constant and its values, or one word or type; repeatable.",
         ),
     ] = None
     num_warps: Annotated[
         str | None,
-        typer.Option("--num-warps", metavar="V1,V2,...", help="Of a Triton kernel; 4 without it."),
+        typer.Option("--num-warps", metavar="V1,V2,...", help="Triton; default: 4."),
     ] = None
     num_stages: Annotated[
         str | None,
-        typer.Option("--num-stages", metavar="V1,V2,...", help="Of a Triton kernel; 3 without it."),
+        typer.Option("--num-stages", metavar="V1,V2,...", help="Triton; default: 3."),
     ] = None
     num_ctas: Annotated[
         str | None,
-        typer.Option("--num-ctas", metavar="V1,V2,...", help="Of a Triton kernel; 1 without it."),
+        typer.Option("--num-ctas", metavar="V1,V2,...", help="Triton; default: 1."),
     ] = None
 
     def given(self, sizes: Mapping[str, "Number"] | None = None) -> "Given":
-        """Return the launch as readers of sources take it.
+        """Convert to the library's form. Numeric constants and options of Triton are tuned, like --tune.
 
-        Constants and options of Triton that have numbers are tuned, as --tune is.
-
-        **Raises:** DseError for sizes and macros of another form.
+        **Raises:** DseError for invalid sizes and macros.
         """
         from dse.source.readers.given import Given
 
@@ -144,7 +138,7 @@ def _sizes(option: str, text: str | None) -> tuple["int | str", ...]:
 
 
 def _is_word(value: str) -> bool:
-    """Return whether the value of a constant is no list of numbers: text, a type, or beyond all numbers."""
+    """Whether the value of a constant is not a list of numbers: text, a type, or beyond 64 bits."""
     try:
         numbers = [float(_TRUTH.get(part.strip(), part)) for part in value.split(",")]
     except ValueError:

@@ -1,4 +1,4 @@
-"""Kernels and GPUs by their names, with the parameters and sizes that `--set` changes."""
+"""Kernels and GPUs by name, with the parameters and sizes of `--set`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dse.kernels.description import Description
     from dse.source.readers.given import Given
 
-ASSUMED: dict[str, None] = {}  # by files of kernels that were read: said after a command that worked
+ASSUMED: dict[str, None] = {}  # assumptions about kernels, printed after a successful command
 
 
 def description(
@@ -27,10 +27,10 @@ def description(
 ) -> tuple["Description", dict[str, "Number"]]:
     """Return a kernel's description with `changed` parameters fixed, and its problem sizes.
 
-    `space` is a T1 file that takes the place of the kernel's own tuning space, or a table of the
-    configurations of it that are meant; `given` is what is said of
-    its source.
-    DseError for a name in `changed` that is neither parameter nor size.
+    `space` is a T1 file that replaces the kernel's tuning space, or a table of configurations; `given` is the
+    launch of a source file.
+
+    **Raises:** DseError for a name in `changed` that is neither parameter nor size.
     """
     loaded = _load(name, given)
     if space is not None:
@@ -54,7 +54,7 @@ def description(
 
 
 def _load(name: str, given: "Given | None" = None) -> "Description":
-    """Read a kernel. **Raises:** DseError, also for a GPU in its place."""
+    """Read a kernel. **Raises:** DseError, with a hint if it is the name of a GPU."""
     from dse.source import readers
 
     try:
@@ -64,7 +64,7 @@ def _load(name: str, given: "Given | None" = None) -> "Description":
 
 
 def _exchanged(name: str) -> DseError | None:
-    """Return the mistake of a GPU in the place of a kernel, if it is one."""
+    """Return the error for a GPU given as the kernel, if it is one."""
     from dse.hardware import gpus
 
     check_single("KERNEL", [name])
@@ -77,10 +77,10 @@ def _exchanged(name: str) -> DseError | None:
 
 
 def with_fixed(loaded: "Description", values: Mapping[str, Sequence["Number"]]) -> "Space":
-    """Return a kernel's space with other values of some parameters; those outside it are pointed out."""
-    for key, some in values.items():
+    """Return a kernel's space with other values of parameters; values outside of it are noted in ASSUMED."""
+    for key, chosen in values.items():
         own = loaded.space.values[key]
-        if outside := [value for value in some if value not in own]:
+        if outside := [value for value in chosen if value not in own]:
             listed = ", ".join(map(str, own[:MOST_NAMES])) + (", ..." if len(own) > MOST_NAMES else "")
             ASSUMED[f"{key} may be {outside[0]}, which is outside its space: {listed}"] = None
     return loaded.space.with_values(values, "--set")
@@ -94,9 +94,9 @@ def kernel(
     source: bool = False,
     compiled: int | None = None,
 ) -> tuple["Counts", dict[str, "Number"]]:
-    """Return what counts a kernel's configurations, by its description or its source; see `description`.
+    """Return a kernel counted by its description or source, and its sizes; see `description`.
 
-    **Raises:** DseError for --compile where nothing is compiled.
+    **Raises:** DseError for --compile if nothing is compiled.
     """
     from dse.source import readers
 
@@ -107,7 +107,7 @@ def kernel(
 
 
 def in_words(name: str, parameters: Mapping[str, "Number"]) -> str:
-    """Say the values of those of a kernel's parameters that have a choice."""
+    """Format the values of a kernel's parameters, except those with a single value."""
     values = description(name, {})[0].space.values
     return ", ".join(f"{key}={value}" for key, value in parameters.items() if len(values[key]) > 1)
 
@@ -115,7 +115,7 @@ def in_words(name: str, parameters: Mapping[str, "Number"]) -> str:
 def several(
     names: Sequence[str], changed: Mapping[str, "Number"]
 ) -> list[tuple["Counts", dict[str, "Number"]]]:
-    """Return what counts the configurations of several kernels; see `several_descriptions`."""
+    """Return several kernels and their sizes; see `several_descriptions`."""
     from dse.source import readers
 
     return [(readers.counts_of(loaded), sizes) for loaded, sizes in several_descriptions(names, changed)]
@@ -124,22 +124,22 @@ def several(
 def several_descriptions(
     names: Sequence[str], changed: Mapping[str, "Number"]
 ) -> list[tuple["Description", dict[str, "Number"]]]:
-    """Read several kernels, each with those of `changed` that it knows. DseError for one that none knows."""
-    kernels, unused, every = [], set(changed), dict[str, None]()
+    """Read several kernels, each with its part of `changed`. **Raises:** DseError for an unknown name."""
+    kernels, unused, known = [], set(changed), dict[str, None]()
     for name in dict.fromkeys(names):
         loaded = _load(name)
-        known = {*loaded.space.names, *dict(loaded.problem)}
-        unused -= known
-        every |= dict.fromkeys([*loaded.space.names, *dict(loaded.problem)])
-        kernels.append(description(name, {key: value for key, value in changed.items() if key in known}))
+        own = [*loaded.space.names, *dict(loaded.problem)]
+        unused -= set(own)
+        known |= dict.fromkeys(own)
+        kernels.append(description(name, {key: value for key, value in changed.items() if key in own}))
     if unused:
-        what = f"a parameter or size of {', '.join(names)}:"
-        raise DseError(f"--set: found {min(unused)!r}, {one_of(min(unused), every, what)}")
+        kind = f"a parameter or size of {', '.join(names)}:"
+        raise DseError(f"--set: found {min(unused)!r}, {one_of(min(unused), known, kind)}")
     return kernels
 
 
 def kernels_of_work(names: Sequence[str]) -> list[str]:
-    """Return the names, with that of work which several kernels do replaced by theirs."""
+    """Replace names of work by the names of its kernels."""
     from dse import kernels
 
     replaced: list[str] = []
@@ -156,7 +156,7 @@ def kernels_of_work(names: Sequence[str]) -> list[str]:
 
 
 def check_single(option: str, names: Sequence[str]) -> None:
-    """Refuse a list where an option, or a KERNEL, is one name each time. **Raises:** DseError."""
+    """Reject a comma-separated list for an option or KERNEL that takes one name. **Raises:** DseError."""
     before = "" if option == "KERNEL" else f"{option} "
     for name in names:
         if re.fullmatch(r"[\w-]+(,\s*[\w-]+)+", name) and not Path(name).exists():
@@ -165,7 +165,7 @@ def check_single(option: str, names: Sequence[str]) -> None:
 
 
 def gpus(names: Sequence[str]) -> list["GpuFile"]:
-    """Read the GPUs asked for, each once."""
+    """Read GPUs, without duplicates."""
     from dse.hardware import gpus
 
     check_single("--gpu", names)

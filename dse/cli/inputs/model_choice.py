@@ -1,4 +1,4 @@
-"""Which models a command asks for, and how they are to simulate."""
+"""Models by name, and the simulator's options."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,15 +23,13 @@ class SimulatorOptions:
 
     scheduler: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="Of pipeline: which ready warp goes first, rr (default), gto or oldest."
-        ),
+        typer.Option(metavar="NAME", help="pipeline: warp scheduler, rr (default), gto or oldest."),
     ] = None
     order: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Of pipeline: a warp's instructions in program order (default) or dataflow order.",
+            help="pipeline: order of a warp's instructions, program (default) or dataflow.",
         ),
     ] = None
     groups: Annotated[
@@ -40,8 +38,8 @@ class SimulatorOptions:
             metavar="N",
             min=1,
             max=2**31 - 1,
-            help="Of pipeline: simulate this many blocks of one SM from start to end, two rounds at least; "
-            "without it, samples are.",
+            help="pipeline: simulate this many blocks of one SM completely, at least two waves; default: "
+            "samples.",
         ),
     ] = None
 
@@ -51,23 +49,22 @@ def models(
     default: Sequence[str] = (DEFAULT,),
     simulator: SimulatorOptions | None = None,
 ) -> tuple["Model", ...]:
-    """Return the models asked for, each once, and the simulator with its options.
+    """Return models by name, without duplicates, with the simulator's options.
 
-    **Raises:** DseError for an unknown model, or for options of the simulator where nothing is simulated.
+    **Raises:** DseError for an unknown model, or for the simulator's options without the simulator.
     """
     check_single("--model", names or ())
     registered = get_all(dict.fromkeys(names or default))
-    asked = {
-        name: value for name, value in asdict(simulator or SimulatorOptions()).items() if value is not None
-    }
+    options = asdict(simulator or SimulatorOptions())
+    options = {name: value for name, value in options.items() if value is not None}
     if not any(isinstance(model, Pipeline) for model in registered):
-        for name, value in asked.items():
+        for name, value in options.items():
             shown = ", ".join(model.name for model in registered)
             raise DseError(f"--{name}: found {value} with {shown}, expected --model pipeline")
         return registered
     from dse.evaluate.simulated import check
 
-    settings = check(asked)
+    settings = check(options)
     return tuple(
         replace(model, scheduler=settings.scheduler, order=settings.order, groups=settings.groups)
         if isinstance(model, Pipeline)
@@ -77,7 +74,7 @@ def models(
 
 
 def closed_form(name: str | None) -> "Model":
-    """Return the closed form asked for, else the default model. **Raises:** DseError for another model."""
+    """Return a closed form by name, or the default model. **Raises:** DseError for another model."""
     model = get(name or DEFAULT)
     if not model.differentiable:
         raise DseError(f"--model: found {model.name}, expected a closed form")

@@ -1,4 +1,4 @@
-"""Reads texts of the form NAME=VALUE."""
+"""Parse NAME=VALUE."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -8,11 +8,11 @@ from dse.errors import DseError
 if TYPE_CHECKING:
     from dse.kernels.counts import Number
 
-MOST = 2**53  # that floats hold exactly
+MOST = 2**53  # exact as a float
 
 
 def settings(texts: Sequence[str] | None, option: str = "--set") -> dict[str, "Number"]:
-    """Read the `NAME=VALUE` of each --set. DseError for another form or a value that is no number."""
+    """Parse the `NAME=VALUE` of each --set. **Raises:** DseError for another form or no number."""
     values: dict[str, Number] = {}
     for text in texts or ():
         name, equals, value = (part.strip() for part in text.partition("="))
@@ -26,7 +26,7 @@ def _number(text: str, where: str) -> "Number":
     for kind in (int, float):
         try:
             number = kind(text)
-        except ValueError:  # also of more digits than Python reads
+        except ValueError:  # also for too many digits
             continue
         if isinstance(number, int) and abs(number) > MOST:
             raise DseError(f"{where}: found {text}, expected at most {MOST:,}")
@@ -35,7 +35,7 @@ def _number(text: str, where: str) -> "Number":
 
 
 def lists(texts: Sequence[str] | None, option: str = "--set") -> dict[str, tuple["Number", ...]]:
-    """Read the `NAME=V1,V2,...` of each --set. **Raises:** DseError for another form."""
+    """Parse the `NAME=V1,V2,...` of each --set. **Raises:** DseError for another form."""
     values: dict[str, tuple[Number, ...]] = {}
     for text in texts or ():
         name, equals, words = text.partition("=")

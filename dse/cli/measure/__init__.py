@@ -1,4 +1,4 @@
-"""`dse measure`: what only a GPU tells, by microbenchmarks and by timing our kernels on it."""
+"""`dse measure`: microbenchmarks of a GPU, and times of kernels on it."""
 
 import os
 
@@ -14,6 +14,6 @@ for command in (gpu, build, space, store):
 
 @app.callback()
 def measure() -> None:
-    """Measure a GPU, and kernels on it. Takes the extra `cuda` and NVIDIA's driver; no nvcc."""
-    # Where JAX could use the GPU, it would take most of its memory.
+    """Measure a GPU, and kernels on it. Needs the extra `cuda` and NVIDIA's driver; no nvcc."""
+    # On the GPU, JAX would allocate most of its memory.
     os.environ["JAX_PLATFORMS"] = "cpu"

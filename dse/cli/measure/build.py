@@ -1,4 +1,4 @@
-"""`dse measure build`: machine code for `dse measure space`, made where the GPU is not."""
+"""`dse measure build`: compile machine code for `dse measure space` on another machine."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,9 +36,9 @@ def build(
     cases: CasesOption = None,
     screen: Screen,
 ) -> None:
-    """Compile configurations for `dse measure space --built`, where Triton or another compiler is not.
+    """Compile configurations for `dse measure space --built` on machines without Triton or a compiler.
 
-    Needs no GPU. What FILE.zip has of other kernels and cases stays in it.
+    Needs no GPU. Other kernels and cases in FILE.zip are kept.
     """
     from dse.hardware import gpus
     from dse.measure import built

@@ -1,4 +1,4 @@
-"""`dse measure gpu`: a GPU file by microbenchmarks."""
+"""`dse measure gpu`: measure a GPU file by microbenchmarks."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ app = typer.Typer(rich_markup_mode="rich")
 
 @app.command(
     epilog="Example: [bold]dse measure gpu -o mine.toml --records mine.parquet --report mine.html[/bold]; "
-    "[bold]dse measure gpu mine.parquet -o mine.toml[/bold] works out the file again; "
+    "[bold]dse measure gpu mine.parquet -o mine.toml[/bold] derives the file again; "
     "[bold]dse measure gpu --dry-run --arch 90[/bold]"
 )
 @grouped
@@ -29,7 +29,7 @@ def gpu(
     recorded: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[RECORDS]", help="What --records wrote: nothing is measured, no GPU is needed."
+            metavar="[RECORDS]", help="Output of --records: nothing is measured, no GPU is needed."
         ),
     ] = None,
     out: Annotated[
@@ -37,7 +37,7 @@ def gpu(
     ] = None,
     records: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.parquet", help="Keep what was measured, from which all else follows."),
+        typer.Option(metavar="FILE.parquet", help="Write the raw measurements."),
     ] = None,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Draw the curves: .html, .svg or .png.")
@@ -50,11 +50,10 @@ def gpu(
 ) -> None:
     """Measure λ and Λ of each class of instructions, memory, clock and limits: a GPU file for `--gpu`.
 
-    λ is how many cycles a pipe of an SM takes for one warp instruction before it accepts the next; Λ is how
-    many cycles until the result is there.
+    λ is the cycles between two warp instructions of a pipe; Λ the cycles until the result is available.
 
-    Prints what the file has no place for: bandwidths by pattern, local memory, launches, and which classes of
-    instructions share a pipe. Measurements are repeated until they are within 1 %, or said not to.
+    Also prints values without a field in the file: bandwidths by pattern, local memory, launches, and classes
+    of instructions that share a pipe. Measurements are repeated until they agree within 1 %, or are marked.
     """
     if report is not None:
         from dse.report.save import suffix_of
@@ -102,13 +101,13 @@ def gpu(
 
 
 def _dry_run_gpu(architectures: Sequence[int]) -> list[dict[str, Any]]:
-    """Return a row for each kernel and architecture. DseError if one does not measure what it should."""
+    """Return a row for each kernel and architecture. **Raises:** DseError for one with a wrong loop."""
     from dse.measure.bench.benchmarks import check
 
     rows, problems = [], []
     for arch in architectures:
-        made = _compiled(arch)
-        for result in check(list(made), list(made.values())):
+        compiled = _compiled(arch)
+        for result in check(list(compiled), list(compiled.values())):
             loop = ", ".join(f"{count} {opcode}" for opcode, count in result.counts.items())
             row = {"arch": arch, "kernel": result.build.name, "registers": result.registers, "loop": loop}
             rows.append({**row, "problem": result.problem})
@@ -120,7 +119,7 @@ def _dry_run_gpu(architectures: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def _compiled(arch: int) -> "dict[Benchmark, Compiled | Failure]":
-    from dse.core.parallel import each
+    from dse.core.parallel import parallel_map
     from dse.measure.bench import benchmarks
     from dse.report.show import progress
 
@@ -133,12 +132,12 @@ def _compiled(arch: int) -> "dict[Benchmark, Compiled | Failure]":
             advance(count - done)
             done = count
 
-        results = each(benchmarks.compiled, [(build, arch) for build in builds], progress=now)
+        results = parallel_map(benchmarks.compiled, [(build, arch) for build in builds], progress=now)
     return dict(zip(builds, results, strict=True))
 
 
 def _measure_gpu(ordinal: int, budget: float | None, path: Path | None) -> "BenchRecording":
-    """Measure a GPU; what was measured is kept in `path` whatever happens."""
+    """Measure a GPU; measurements are always saved to `path`."""
     from dse.measure.bench import run as gpu
     from dse.measure.bench.records import BenchRecording, save
     from dse.measure.device import Device
@@ -148,15 +147,15 @@ def _measure_gpu(ordinal: int, budget: float | None, path: Path | None) -> "Benc
     with Device(ordinal) as device:
         arch, name = device.arch, device.name
         recording = BenchRecording(gpu.described(device))
-    made = {}
+    compiled = {}
     for build, result in _compiled(arch).items():
         if not isinstance(result, Compiled):
             raise DseError(f"sm_{arch}: {build.name}: {result.message}")
-        made[build] = result
-    made, problems = _sound(made)
+        compiled[build] = result
+    compiled, problems = _sound(compiled)
     try:
         with Device(ordinal) as device, progress(f"Measuring {name}", sum(gpu.planned().values())) as advance:
-            problems += gpu.measure(device, made, recording, budget, advance)
+            problems += gpu.measure(device, compiled, recording, budget, advance)
     finally:
         if path is not None and recording.records:
             save(recording, path)
@@ -165,16 +164,16 @@ def _measure_gpu(ordinal: int, budget: float | None, path: Path | None) -> "Benc
     return recording
 
 
-def _sound(made: "dict[Benchmark, Compiled]") -> "tuple[dict[Benchmark, Compiled], list[str]]":
-    """Return those whose machine code is as it should be, and what is wrong with the others."""
+def _sound(compiled: "dict[Benchmark, Compiled]") -> "tuple[dict[Benchmark, Compiled], list[str]]":
+    """Return the benchmarks whose machine code is as intended, and the problems of the others."""
     from dse.measure.bench.benchmarks import check
 
     try:
-        checked = check(list(made), list(made.values()))
-    except DseError as error:  # there is nothing to look with
-        return made, [f"machine code: not looked at: {error}"]
+        checked = check(list(compiled), list(compiled.values()))
+    except DseError as error:  # no disassembler
+        return compiled, [f"machine code: not checked: {error}"]
     problems = [f"{result.build.name}: {result.problem}" for result in checked if result.problem]
-    return {result.build: made[result.build] for result in checked if not result.problem}, problems
+    return {result.build: compiled[result.build] for result in checked if not result.problem}, problems
 
 
 def _draw(recording: "BenchRecording", path: Path) -> None:

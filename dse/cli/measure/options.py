@@ -1,4 +1,4 @@
-"""Options of several commands of `dse measure`."""
+"""Options shared by the commands of `dse measure`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 from dse.cli import inputs
 
-ARCHITECTURES = (80, 90)  # that a dry run compiles for, unless told
+ARCHITECTURES = (80, 90)  # default of a dry run
 
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Compile everything and list what would run; needs no GPU.")
@@ -17,16 +17,16 @@ ArchOption = Annotated[
     typer.Option(
         "--arch",
         metavar="N",
-        help="Of --dry-run: compute capability, 90 for 9.0; repeatable. Default: 80, 90.",
+        help="For --dry-run: compute capability, 90 for 9.0; repeatable; default: 80, 90.",
     ),
 ]
 BudgetOption = Annotated[
     float | None,
-    typer.Option(metavar="SECONDS", min=0.0, help="Stop after so long; what was measured is kept."),
+    typer.Option(metavar="SECONDS", min=0.0, help="Time limit; earlier measurements are kept."),
 ]
 DeviceOption = Annotated[int, typer.Option("--device", metavar="N", min=0, help="Which GPU, of several.")]
 KernelsArgument = Annotated[
-    list[str], typer.Argument(metavar="KERNEL...", help="Kernels of `dse kernels` that have source.")
+    list[str], typer.Argument(metavar="KERNEL...", help="Kernels of `dse kernels` with source.")
 ]
 SampleOption = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="A random sample of N configurations of each.")
@@ -36,5 +36,5 @@ SeedOption = Annotated[
 ]
 CasesOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE.csv", help="Problem sizes: a column each, a row for each case."),
+    typer.Option(metavar="FILE.csv", help="Problem sizes as columns, one row a case."),
 ]

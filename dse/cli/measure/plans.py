@@ -1,4 +1,4 @@
-"""Which configurations of which kernels are compiled or timed, and how they are called."""
+"""Plans of the configurations to compile or time, and their titles."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ def plan_all(
     gpu: "Gpu",
     cases: Path | None = None,
 ) -> "list[SpacePlan]":
-    """Plan kernels by name, at each size of the file `cases`."""
+    """Plan kernels by name, at each problem size in the file `cases`."""
     from dse.measure.cases import read
     from dse.measure.space import plan
 
@@ -39,7 +39,7 @@ def plan_built(
     gpu: "Gpu",
     arch: int,
 ) -> "list[SpacePlan]":
-    """Plan what a file of `dse measure build` has. DseError where that is for another architecture."""
+    """Plan the content of a file of `dse measure build`. **Raises:** DseError for another architecture."""
     from dse.measure.built import read
     from dse.measure.space import plan
 
@@ -54,14 +54,14 @@ def plan_built(
 
 
 def gpu_like(name: str, arch: int) -> "Gpu":
-    """Return the fields of a GPU that expressions of a kernel may ask for."""
+    """Return the fields of a GPU used in expressions of a kernel."""
     from dse.measure.bench.gpu_file import like
 
     return like(name or f"sm_{arch}", f"{arch // 10}.{arch % 10}").gpu
 
 
 def title(plan: "SpacePlan") -> str:
-    """Name a kernel, with its problem sizes where they are not the usual ones."""
+    """Name a kernel, with its problem sizes if they are not the defaults."""
     changed = {
         name: size for name, size in plan.sizes.items() if dict(plan.description.problem)[name] != size
     }
@@ -69,5 +69,5 @@ def title(plan: "SpacePlan") -> str:
 
 
 def in_words(sizes: Mapping[str, int | float]) -> str:
-    """Say sizes: n=128, k=0.5."""
+    """Format sizes: n=128, k=0.5."""
     return ", ".join(f"{name}={size:g}" for name, size in sizes.items())

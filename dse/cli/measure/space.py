@@ -1,4 +1,4 @@
-"""`dse measure space`: times of configurations on this GPU."""
+"""`dse measure space`: time configurations on this GPU."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,7 +40,7 @@ def space(
         list[str] | None,
         typer.Argument(
             metavar="KERNEL...",
-            help="Kernels of `dse kernels` that have source; with --built, all of the file.",
+            help="Kernels of `dse kernels` with source; default with --built: all in the file.",
         ),
     ] = None,
     out: Annotated[
@@ -52,8 +52,7 @@ def space(
         bool,
         typer.Option(
             "--occupancy-sweep",
-            help="Time each with all blocks that an SM holds, one fewer, and so on down to one: dynamic "
-            "shared memory takes the room of the others.",
+            help="Time each at every number of resident blocks, limited by dynamic shared memory.",
         ),
     ] = False,
     budget: BudgetOption = None,
@@ -64,7 +63,7 @@ def space(
     cases: CasesOption = None,
     built: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.zip", help="What `dse measure build` compiled: nothing else is measured."),
+        typer.Option(metavar="FILE.zip", help="Output of `dse measure build`; only its code is timed."),
     ] = None,
     device: DeviceOption = 0,
     dry_run: DryRunOption = False,
@@ -73,8 +72,8 @@ def space(
 ) -> None:
     """Time configurations of kernels on this GPU, each checked against NumPy: a table for `dse compare`.
 
-    Started again with the same FILE it continues where it stopped, whatever stopped it. With several kernels,
-    or cases of problem sizes, the table has the rows of all; `dse measure store` parts them.
+    Started again with the same FILE, it resumes. With several kernels or cases, the table has the rows of
+    all; `dse measure store` splits them.
     """
     if not names and built is None:
         raise DseError("KERNEL: found none, expected one or more, or --built FILE.zip")
@@ -143,20 +142,20 @@ def _dry_run_space(plan: "SpacePlan", arch: int) -> dict[str, Any]:
     from dse.source.contract import Failure
 
     with progress(f"Compiling {title(plan)} for sm_{arch}", len(plan.parameters)) as advance:
-        made = dry_run(plan, arch, advance)
-    reasons = Counter(failure.reason for failure in made if isinstance(failure, Failure))
+        results = dry_run(plan, arch, advance)
+    reasons = Counter(failure.reason for failure in results if isinstance(failure, Failure))
     return {
         "arch": arch,
         "kernel": title(plan),
         "configurations": plan.valid,
-        "taken": len(made),
-        "compiled": len(made) - reasons.total(),
+        "taken": len(results),
+        "compiled": len(results) - reasons.total(),
         "refused": ", ".join(f"{count} {reason}" for reason, count in reasons.items()),
     }
 
 
 def _summary(plans: "Sequence[SpacePlan]", rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sum up what there is of each kernel by now."""
+    """Summarize the rows of each kernel so far."""
     from collections import Counter
 
     table = []

@@ -1,4 +1,4 @@
-"""`dse measure store`: puts measurements where other commands find them."""
+"""`dse measure store`: store measurements where other commands find them."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,11 +15,11 @@ app = typer.Typer(rich_markup_mode="rich")
 def store(
     *,
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="What `dse measure` wrote: .toml and .parquet.")
+        list[Path], typer.Argument(metavar="FILE...", help="Output of `dse measure`: .toml and .parquet.")
     ],
     output: Output,
 ) -> None:
-    """Put measurements where `--gpu` and `dse compare` find them: gpus/ and kernels/*/measured/."""
+    """Store measurements where `--gpu` and `dse compare` find them: gpus/ and kernels/*/measured/."""
     import shutil
 
     from dse.core import catalogue

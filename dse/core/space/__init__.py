@@ -1,4 +1,4 @@
-"""Tuning spaces: parameters, constraints, and the expression language that both are written in."""
+"""Tuning spaces: parameters, constraints, and their expression language."""
 
 from dse.core.space.expression import Expression, parse
 from dse.core.space.space import Space, values_of

@@ -1,21 +1,21 @@
-"""The expression language of kernel files and tuning spaces: a small part of Python's, over arrays.
+"""The expression language of kernel files and tuning spaces: a small subset of Python, over arrays.
 
 Numbers and names; `+ - * / // % **`; comparisons, also chained, and `in (1, 2)`; `and or not`;
-`a if c else b`; `abs ceil floor log2 max min sqrt`; as Triton has them, `cdiv(a, b)`, a quotient rounded up,
-and `next_power_of_2(n)`, the first from n on; `True` and `False`. The text is parsed with `ast` and walked,
-never run.
+`a if c else b`; `abs ceil floor log2 max min sqrt`; as in Triton, `cdiv(a, b)`, the quotient rounded up,
+and `next_power_of_2(n)`, the first not below n; `True` and `False`. The text is parsed with `ast` and
+interpreted, never executed.
 
-Values are Python's, with these differences, since arrays have one type and no exceptions:
+Semantics are Python's, except that arrays have one type and no exceptions:
 
-- Integers have 64 bits and wrap (32 outside of `jax.enable_x64`); where they meet floats they are
+- Integers have 64 bits and wrap (32 outside of `jax.enable_x64`); combined with floats they are
   exact up to 2**53. `floor` and `ceil` give integers, and are exact on a quotient of integers.
-- `and`, `or`, `not` give booleans, never an operand. Every branch is evaluated, so a guard such as
-  `n != 0 and m % n == 0` decides the result but shields nothing, and has no need to:
-- by zero, `x // 0` is 0 and `x % 0` is x, for integers and floats, so that x = n * (x // n) + x % n
-  and nothing but 0 is a multiple of 0; `x / 0` is inf or nan. `sqrt` and `log2` out of range are nan
-  or -inf. `floor` and `ceil` of what no integer holds are 0.
-- An integer to a variable integer power is an integer: a negative power is cut towards 0. Written as
-  a constant (`2 ** -1`), a negative power is a float, as in Python.
+- `and`, `or`, `not` give booleans, never an operand. All branches are evaluated, so a guard such as
+  `n != 0 and m % n == 0` decides the result but prevents no evaluation. It need not:
+- `x // 0` is 0 and `x % 0` is x, for integers and floats, so that x = n * (x // n) + x % n and only 0
+  is a multiple of 0; `x / 0` is inf or nan. `sqrt` and `log2` out of range are nan or -inf. `floor`
+  and `ceil` of values beyond the integers are 0.
+- An integer to a variable integer power is an integer: a negative power is truncated towards 0. A
+  constant negative power (`2 ** -1`) is a float, as in Python.
 """
 
 import ast
@@ -33,11 +33,11 @@ from dse.errors import DseError, one_of
 
 FUNCTIONS = ("abs", "cdiv", "ceil", "floor", "log2", "max", "min", "next_power_of_2", "sqrt")
 
-_ARGUMENTS: dict[str, tuple[int, ...]] = {"min": (), "max": (), "cdiv": (2,)}  # (): any number; others: one
+_ARGUMENTS: dict[str, tuple[int, ...]] = {"min": (), "max": (), "cdiv": (2,)}  # (): any number; default: 1
 _WRITTEN_OUT = {"cdiv": "-(-a // b)", "next_power_of_2": "2 ** ceil(log2(a))"}
 
 _MOST_CHARACTERS = 4000
-_MOST_LEVELS = 100  # of nesting: each takes a few of Python's own stack frames
+_MOST_LEVELS = 100  # of nesting: each takes a few Python stack frames
 _LARGEST_POWER = 64  # of a constant exponent
 
 _UNARY: dict[type, Callable[[Any], Any]] = {ast.USub: operator.neg, ast.UAdd: operator.pos}
@@ -63,21 +63,21 @@ _LOGICAL: dict[type, Callable[[Any, Any], Any]] = {ast.And: operator.and_, ast.O
 
 @dataclass(frozen=True)
 class Expression:
-    """A parsed expression. Two with the same text are equal."""
+    """A parsed expression, compared by its text."""
 
     text: str
     names: frozenset[str] = field(compare=False, repr=False)
     tree: ast.expr = field(compare=False, repr=False)
 
     def __call__(self, values: Mapping[str, Any], xp: Any = jnp) -> Any:
-        """Evaluate the expression, given a value of each name.
+        """Evaluate the expression with a value for each name.
 
-        **Shapes:** names broadcast; under `jax_numpy_rank_promotion="raise"` all but scalars need one
+        **Shapes:** names broadcast; under `jax_numpy_rank_promotion="raise"` all but scalars need the same
         rank. An expression without names is a scalar.
         **Types:** booleans, and the default integer and float of `xp`, which is numpy or jax.numpy.
-        **Errors:** DseError where a name has no value, or a value of 2^31 or more makes integers wrap.
+        **Errors:** DseError if a name has no value, or a value of 2^31 or more makes integers wrap.
         """
-        with np.errstate(all="ignore"):  # untaken branches may divide by zero
+        with np.errstate(all="ignore"):  # branches not taken may divide by zero
             result = _evaluate(self.tree, values, xp)
             if xp is np and result.dtype.kind == "i" and any(map(_is_large, values.values())):
                 floats = {name: np.asarray(values[name], float) for name in self.names}
@@ -93,10 +93,10 @@ class Expression:
 
 
 def parse(text: Any, where: str, allowed: Collection[str] | None = None) -> Expression:
-    """Read an expression; `where` (file: field) begins every message.
+    """Parse an expression; `where` (file: field) begins every message.
 
     **Errors:** DseError for anything outside of the language, for a name not in `allowed` (None: any
-    name), and for constants that divide by zero or that 64 bits do not hold.
+    name), and for constants that divide by zero or exceed 64 bits.
     """
     if not isinstance(text, str | int | float):
         raise DseError(f"{where}: found {text!r}, expected a number or an expression")
@@ -123,9 +123,9 @@ def parse(text: Any, where: str, allowed: Collection[str] | None = None) -> Expr
 
 
 class _Checker(ast.NodeTransformer):
-    """Lets only the language through, folds arithmetic on constants, and collects names.
+    """Rejects anything outside of the language, folds constants, and collects names.
 
-    Folding is what makes `10 ** 40` a clear message and `2 ** -1` Python's 0.5.
+    Folding makes `10 ** 40` a clear message and `2 ** -1` Python's 0.5.
     """
 
     def __init__(self) -> None:
@@ -180,7 +180,7 @@ class _Checker(ast.NodeTransformer):
         node.left = self.visit(node.left)
         for i, (op, right) in enumerate(zip(node.ops, node.comparators, strict=True)):
             if isinstance(op, ast.In | ast.NotIn):
-                # Only at the end: a longer chain would compare the list itself.
+                # Only last in a chain: otherwise the list itself would be compared.
                 if not isinstance(right, ast.Tuple | ast.List | ast.Set) or i + 1 < len(node.ops):
                     raise ValueError("'in' needs a list of numbers after it, as in 'x in (1, 2)'")
                 right.elts = [self.visit(element) for element in right.elts]
@@ -208,7 +208,7 @@ class _Checker(ast.NodeTransformer):
 
 
 class _Filled(ast.NodeTransformer):
-    """Puts arguments in the place of the names of a function that is written out."""
+    """Substitutes arguments for the names in a function's definition."""
 
     def __init__(self, arguments: Mapping[str, ast.expr]) -> None:
         self.arguments = arguments
@@ -238,7 +238,7 @@ def _evaluate(node: ast.AST, values: Mapping[str, Any], xp: Any) -> Any:
             array = xp.asarray(values[name])
             try:
                 return xp.asarray(array, {"b": bool, "i": int, "u": int}.get(array.dtype.kind, float))
-            except (TypeError, ValueError):  # words, as files of others have them
+            except (TypeError, ValueError):  # words, as in third-party files
                 raise DseError(f"{name}: found {str(array.ravel()[:1])[:40]}, expected numbers") from None
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return ~_truth(value_of(operand))
@@ -296,7 +296,7 @@ def _is_float(x: Any) -> bool:
 
 
 def _numbers(xp: Any, *arrays: Any) -> list[Any]:
-    """Make all floats if one is, else all integers: strict promotion leaves that to us."""
+    """Convert all to floats if one is, else to integers: strict promotion does not."""
     common = float if any(_is_float(array) for array in arrays) else int
     return [xp.asarray(array, common) for array in arrays]
 
@@ -316,9 +316,9 @@ def _plain(op: ast.operator) -> Callable[[Any, Any, Any], Any]:
 
 def _divide(xp: Any, x: Any, y: Any) -> Any:
     x, y = xp.asarray(x, float), xp.asarray(y, float)
-    # XLA turns a division by a broadcast scalar into a product with its reciprocal, and 5 / 49 and
-    # many others come out one bit off: enough to undo `x % (y / 49) == 0`. This divisor is the same
-    # number (a nan in x gives nan either way), but no broadcast.
+    # XLA turns division by a broadcast scalar into multiplication by its reciprocal: 5 / 49 and many
+    # others are off by one bit, enough to break `x % (y / 49) == 0`. This divisor has the same value
+    # (a nan in x gives nan either way), but is no broadcast.
     return x / xp.where(x == x, y, x)
 
 
@@ -336,7 +336,7 @@ def _power(xp: Any, x: Any, y: Any) -> Any:
     if _is_float(x):
         return x**y
     magnitude = x ** xp.maximum(y, xp.zeros_like(y))
-    # 1 and -1 keep their size under a negative power, whose parity gives the sign.
+    # 1 and -1 keep their magnitude under a negative power, whose parity gives the sign.
     unit = xp.where(y % 2 == 0, xp.ones_like(x), x)
     return xp.where(y >= 0, magnitude, xp.where(xp.abs(x) == 1, unit, xp.zeros_like(x)))
 
@@ -358,7 +358,7 @@ def _to_integer(xp: Any, name: str, x: Any) -> Any:
 
 
 def _log2(xp: Any, x: Any) -> Any:
-    """Return log2, exact at powers of two: log(x) / log(2), as jax.numpy has it, is often one bit off."""
+    """Log2, exact at powers of two, where jax.numpy's log(x) / log(2) is often off by one bit."""
     fraction, exponent = xp.frexp(x)  # fraction in [1/2, 1)
     exponent = exponent - xp.asarray(fraction < math.sqrt(0.5), exponent.dtype)
     return xp.log2(xp.ldexp(x, -exponent)) + xp.asarray(exponent, float)

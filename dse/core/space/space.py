@@ -1,9 +1,9 @@
-"""A tuning space: parameters with their values, and constraints that say which combinations count."""
+"""A tuning space: parameters with their values, and constraints on their combinations."""
 
 import functools
 import keyword
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -12,28 +12,28 @@ import jax.numpy as jnp
 import numpy as np
 
 from dse.core.space.expression import FUNCTIONS, Expression, parse
-from dse.core.space.listed import Listed
+from dse.core.space.listed import AllowedRows
 from dse.errors import DseError, one_of
 
 MOST_VALUES = 1_000_000  # of one parameter
-MOST_CONFIGURATIONS = 10**7  # that are listed at once
-_DRAWN = 2**16  # indices at a time
+MOST_CONFIGURATIONS = 10**7  # listed at once
+_DRAWN = 2**16  # random indices drawn at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """The product of the parameters' values, of which the valid combinations satisfy every constraint.
+    """The product of the parameters' values; valid combinations satisfy every constraint.
 
-    A configuration has an index from 0 to `size` - 1: a number in mixed radix, whose last digit, that
-    of the last parameter, changes fastest. Equal and hashed by content and order, so a space can be
-    a static argument of a jitted function; leave `values` as it is.
+    A configuration has an index from 0 to `size` - 1: a mixed-radix number whose last digit, that of
+    the last parameter, changes fastest. Spaces compare and hash by content and order, so one can be a
+    static argument of a jitted function; do not modify `values`.
 
-    **Errors:** DseError for a name that no expression could use, for values that `values_of` refuses,
-    and for 2**63 configurations or more, which no index counts.
+    **Errors:** DseError for a name that no expression could use, for values that `values_of` rejects,
+    and for 2**63 configurations or more.
     """
 
-    values: Mapping[str, Any]  # name → numbers, spelled in any way that `values_of` reads; kept as tuples
-    constraints: Any = ()  # expressions or lists; texts are read: "block * items <= 1024"
+    values: Mapping[str, Any]  # name → numbers in any form that `values_of` accepts; stored as tuples
+    constraints: Any = ()  # expressions or AllowedRows; text is parsed: "block * items <= 1024"
 
     def __post_init__(self) -> None:
         for name in self.values:
@@ -43,11 +43,8 @@ class Space:
         object.__setattr__(self, "values", values)
         if isinstance(self.constraints, str):
             raise DseError(f"constraints: found {self.constraints!r}, expected a list of them")
-        read = [
-            parse(constraint, "constraints") if isinstance(constraint, str) else constraint
-            for constraint in self.constraints
-        ]
-        object.__setattr__(self, "constraints", tuple(read))
+        constraints = [parse(c, "constraints") if isinstance(c, str) else c for c in self.constraints]
+        object.__setattr__(self, "constraints", tuple(constraints))
         if self.size >= 2**63:
             raise DseError(f"parameters: found {self.size:.1e} configurations, expected fewer than 2^63")
 
@@ -58,60 +55,59 @@ class Space:
 
     @property
     def size(self) -> int:
-        """How many configurations there are, valid or not."""
+        """The number of configurations, valid or not."""
         return math.prod(map(len, self.values.values()))
 
     def decode(self, index: Any, xp: Any = jnp) -> dict[str, Any]:
         """Return the parameters of the configurations at `index`.
 
-        **Shapes:** each has that of `index`.
-        **Types:** the default integer of `xp`, or its float where a list has a fraction in it.
-        **Errors:** DseError if the type of `index` is too narrow for the space. An index outside of the
-        space counts on around it.
+        **Shapes:** that of `index`.
+        **Types:** the default integer of `xp`, or its float if a parameter has fractions.
+        **Errors:** DseError if the type of `index` is too narrow for the space. An index beyond the
+        space wraps around.
         """
         rest = xp.asarray(index)
         if self.size - 1 > xp.iinfo(rest.dtype).max:
             raise DseError(f"index: found {rest.dtype}, expected room for {self.size} configurations")
         parameters = {}
         for name, values in tuple(self.values.items())[::-1]:
-            # Dividing by one list's length at a time keeps every number within the type of the index.
+            # Dividing by one length at a time stays within the type of the index.
             rest, digit = rest // len(values), rest % len(values)
             parameters[name] = xp.take(xp.asarray(values, type(values[0])), digit, mode="clip")
         return {name: parameters[name] for name in self.values}
 
     def index(self, parameters: Mapping[str, Any]) -> np.ndarray:
-        """Find the indices of configurations, -1 where a value is not in its list; constraints do not matter.
+        """Return the indices of configurations, valid or not; -1 for values outside of the space.
 
-        **Shapes:** parameters broadcast, as NumPy's do; other names are passed over.
+        **Shapes:** parameters broadcast as in NumPy; other names are ignored.
         **Errors:** DseError if a parameter is missing.
         """
-        index, known = np.asarray(0), np.asarray(True)
+        index, inside = np.asarray(0), np.asarray(True)
         for name, values in self.values.items():
             if name not in parameters:
                 raise DseError(f"{name}: found no value, expected one of {_shortened(values)}")
-            wanted, order = np.asarray(parameters[name]), np.argsort(values)
-            position = np.searchsorted(np.asarray(values)[order], wanted)
+            column, order = np.asarray(parameters[name]), np.argsort(values)
+            position = np.searchsorted(np.asarray(values)[order], column)
             digit = order[np.minimum(position, len(values) - 1)]
-            index, known = index * len(values) + digit, known & (np.asarray(values)[digit] == wanted)
-        return np.asarray(np.where(known, index, -1), np.int64)
+            index, inside = index * len(values) + digit, inside & (np.asarray(values)[digit] == column)
+        return np.asarray(np.where(inside, index, -1), np.int64)
 
     def valid(self, parameters: Mapping[str, Any], constants: Mapping[str, Any], xp: Any = jnp) -> Any:
         """Test which configurations satisfy every constraint; `constants` are the problem's sizes.
 
         **Shapes:** the parameters' common shape; constants are scalars, or broadcast with them.
         """
-        known = {**constants, **parameters}
+        values = {**constants, **parameters}
         shape = np.broadcast_shapes(*(np.shape(parameters[name]) for name in self.values))
-        every = (constraint.holds(known, xp) for constraint in self.constraints)
-        return functools.reduce(lambda x, y: x & y, every, xp.ones(shape, bool))
+        masks = (constraint.holds(values, xp) for constraint in self.constraints)
+        return functools.reduce(lambda x, y: x & y, masks, xp.ones(shape, bool))
 
     def indices(self, constants: Mapping[str, Any] | None = None, chunk: int = 2**20) -> np.ndarray:
-        """Find the indices of all valid configurations, ascending; int64. `constants` are scalars.
+        """Return the indices of all valid configurations, ascending; int64. `constants` are scalars.
 
         **Errors:** DseError if more than MOST_CONFIGURATIONS are valid.
         """
-        pieces = self.pieces(0, self.size, constants, chunk)
-        return np.concatenate([np.empty(0, np.int64), *self._bounded(pieces)])
+        return np.concatenate([np.empty(0, np.int64), *self._bounded(constants, chunk)])
 
     def pieces(
         self, start: int, stop: int, constants: Mapping[str, Any] | None = None, chunk: int = 2**20
@@ -119,126 +115,122 @@ class Space:
         """Yield the indices of the valid configurations from `start` up to `stop`, ascending; int64.
 
         The product is built up one parameter at a time, about `chunk` rows at once, and each constraint
-        drops rows as soon as all its parameters are there: a space much larger than memory will do if
-        few enough are valid. `constants` are scalars.
+        drops rows as soon as all its parameters are known: the space may be much larger than memory if
+        few configurations are valid. `constants` are scalars.
         """
         position = {name: i for i, name in enumerate(self.values)}
-        checks: list[list[Expression | Listed]] = [
-            [] for _ in range(len(position) + 1)
-        ]  # [-1]: no parameter at all
+        checks: list[list[Expression | AllowedRows]] = [[] for _ in (*position, "no parameter")]
         for constraint in self.constraints:
-            checks[max((position[name] for name in constraint.names if name in position), default=-1)] += [
-                constraint
-            ]
+            last = max((position[name] for name in constraint.names if name in position), default=-1)
+            checks[last].append(constraint)
         constants = constants or {}
         if all(constraint.holds(constants, np) for constraint in checks.pop()):
             yield from self._extend(np.zeros(1, np.int64), {}, checks, constants, chunk, (start, stop))
 
-    def _bounded(self, pieces: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """Yield the same, and stop when they are too many to be held at once."""
+    def _bounded(self, constants: Mapping[str, Any] | None, chunk: int) -> Iterator[np.ndarray]:
+        """Yield all valid indices. **Errors:** DseError if there are more than MOST_CONFIGURATIONS."""
         valid = 0
-        for piece in pieces:
+        for piece in self.pieces(0, self.size, constants, chunk):
             valid += len(piece)
             if valid > MOST_CONFIGURATIONS:
                 stated = f"over {MOST_CONFIGURATIONS:,} valid configurations of {self.size:,}"
-                raise DseError(f"parameters: found {stated}, expected fewer, or to take some (sample)")
+                raise DseError(f"parameters: found {stated}, expected fewer, or a sample")
             yield piece
 
     def sample(
         self, count: int, constants: Mapping[str, Any] | None = None, seed: int = 0, tries: int = 2**24
     ) -> np.ndarray:
-        """Find the indices of `count` valid configurations at random, ascending; fewer if there are no more.
+        """Return the indices of `count` random valid configurations, ascending; fewer if there are no more.
 
-        Nothing is listed where `tries` indices that are drawn hold enough of them.
+        A large space is not listed if `tries` random indices hold enough valid ones.
 
-        **Errors:** as `indices`, where too few are valid to be drawn and too many to be listed.
+        **Errors:** as `indices`, if too few are valid to be drawn and too many to be listed.
         """
         random, constants = np.random.default_rng(seed), constants or {}
-        drawn_valid = np.empty(0, np.int64)
+        valid = np.empty(0, np.int64)
         for _ in range(tries // _DRAWN if self.size > MOST_CONFIGURATIONS >= count else 0):
             drawn = random.integers(0, self.size, _DRAWN)
-            parameters = self.decode(drawn, np)
-            drawn_valid = np.unique(
-                np.concatenate([drawn_valid, drawn[self.valid(parameters, constants, np)]])
-            )
-            if len(drawn_valid) >= count:
-                return np.sort(random.permutation(drawn_valid)[:count])
-        drawn_valid = self.indices(constants)
-        if count >= len(drawn_valid):
-            return drawn_valid
-        return drawn_valid[np.sort(np.random.default_rng(seed).permutation(len(drawn_valid))[:count])]
+            valid = np.union1d(valid, drawn[self.valid(self.decode(drawn, np), constants, np)])
+            if len(valid) >= count:
+                return np.sort(random.permutation(valid)[:count])
+        valid = self.indices(constants)
+        if count >= len(valid):
+            return valid
+        return valid[np.sort(np.random.default_rng(seed).permutation(len(valid))[:count])]
 
     def _extend(
         self,
         index: np.ndarray,
         columns: Mapping[str, np.ndarray],
-        checks: list[list[Expression | Listed]],
+        checks: list[list[Expression | AllowedRows]],
         constants: Mapping[str, Any],
         chunk: int,
         ends: tuple[int, int],
     ) -> Iterator[np.ndarray]:
-        """Yield the indices of the valid configurations between `ends` that begin with one of the rows.
+        """Yield the valid indices between `ends` whose leading parameters are one of the rows `index`.
 
-        A row has values for the first parameters only: `checks` has an entry for each of the others.
-        `columns` keeps those values that are still to be checked.
+        `checks` has an entry for each remaining parameter; `columns` holds the values that they need.
         """
         if not checks:
             yield index
             return
         name, values = list(self.values.items())[-len(checks)]
         below = math.prod(map(len, list(self.values.values())[len(self.values) - len(checks) + 1 :]))
-        first, last = ends[0] // below, -(-ends[1] // below)  # of the longer rows
+        first, last = ends[0] // below, -(-ends[1] // below)  # of the extended rows
         later = set[str]().union(*(constraint.names for check in checks[1:] for constraint in check))
         rows = max(1, chunk // len(values))
         for start in range(0, len(index), rows):
             piece = slice(start, start + rows)
-            longer = (index[piece, None] * len(values) + np.arange(len(values))).ravel()
+            extended = (index[piece, None] * len(values) + np.arange(len(values))).ravel()
             known = {key: np.repeat(column[piece], len(values)) for key, column in columns.items()}
-            known[name] = np.tile(np.asarray(values), len(longer) // len(values))
-            keep = (longer >= first) & (longer < last)
+            known[name] = np.tile(np.asarray(values), len(extended) // len(values))
+            keep = (extended >= first) & (extended < last)
             for constraint in checks[0]:
                 keep &= constraint.holds({**constants, **known}, np)
             kept = {key: column[keep] for key, column in known.items() if key in later}
-            yield from self._extend(longer[keep], kept, checks[1:], constants, chunk, ends)
+            yield from self._extend(extended[keep], kept, checks[1:], constants, chunk, ends)
 
     def emptiness(self, name: str, constants: Mapping[str, Any] | None = None) -> DseError:
-        """Return the error that says why no configuration of the kernel `name` is valid."""
-        why = self.emptied_by(constants)
-        return DseError(f"{name}: constraints: found no valid configuration ({why}), expected at least one")
+        """Return the error for a kernel `name` without a valid configuration."""
+        reason = self.unsatisfiable(constants)
+        return DseError(
+            f"{name}: constraints: found no valid configuration ({reason}), expected at least one"
+        )
 
-    def emptied_by(self, constants: Mapping[str, Any] | None = None) -> str:
-        """Say why no configuration is valid: the constraint that none fulfils, alone or with those before.
+    def unsatisfiable(self, constants: Mapping[str, Any] | None = None) -> str:
+        """Name the constraint that no configuration satisfies, alone or with the constraints before it.
 
-        Parameters that have one value only are named with it.
+        Constants and parameters with a single value are listed with it.
         """
-        known = constants or {}
         alone = [(constraint,) for constraint in self.constraints]
         together = [self.constraints[:count] for count in range(2, len(self.constraints) + 1)]
-        for some in (*alone, *together):
-            names = set().union(*(constraint.names for constraint in some))
-            space = Space({name: values for name, values in self.values.items() if name in names}, some)
-            if any(piece.size for piece in space.pieces(0, space.size, known)):
-                continue
-            single = {name: values[0] for name, values in space.values.items() if len(values) == 1} | dict(
-                known
+        for constraints in (*alone, *together):
+            names = set().union(*(constraint.names for constraint in constraints))
+            space = Space(
+                {name: values for name, values in self.values.items() if name in names}, constraints
             )
-            fixed = [f"{name}={value}" for name, value in single.items() if name in some[-1].names]
-            at = f" at {', '.join(fixed)}" if fixed else ""
-            return f"none fulfils {some[-1].text!r}{at}{', beside the others' if len(some) > 1 else ''}"
-        return "the space has none"
+            if any(piece.size for piece in space.pieces(0, space.size, constants)):
+                continue
+            fixed = {name: values[0] for name, values in space.values.items() if len(values) == 1}
+            fixed |= constants or {}
+            last = constraints[-1]
+            stated = [f"{name}={value}" for name, value in fixed.items() if name in last.names]
+            at = f" at {', '.join(stated)}" if stated else ""
+            return f"none satisfies {last.text!r}{at}{', with the others' if len(constraints) > 1 else ''}"
+        return "the space is empty"
 
     def configurations(
         self, constants: Mapping[str, Any] | None = None, chunk: int = 2**20
     ) -> dict[str, np.ndarray]:
-        """Return all valid configurations in ascending order of index, a column for each parameter."""
+        """Return all valid configurations as columns, one a parameter, in ascending order of index."""
         return self.decode(self.indices(constants, chunk), np)
 
     def with_values(self, values: Mapping[str, Any], where: str = "values") -> "Space":
-        """Return the space with other values for some of its parameters, in any way that `values_of` reads.
+        """Return the space with other values for some parameters, in any form that `values_of` accepts.
 
-        They need not have been in the lists, so one can look beyond them; order and constraints stay.
+        Values need not have been in the space before; order and constraints stay.
 
-        **Errors:** DseError, which begins with `where`, for an unknown parameter.
+        **Errors:** DseError that begins with `where` for an unknown parameter.
         """
         for name in values:
             if name not in self.values:
@@ -254,11 +246,11 @@ class Space:
 
     @property
     def _content(self) -> tuple[Any, ...]:
-        return tuple(self.values.items()), self.constraints  # dicts are equal in any order, spaces are not
+        return tuple(self.values.items()), self.constraints  # as tuples: order matters
 
 
 def holds(number: Any) -> bool:
-    """Return whether a parameter can have this value: what 64 bits hold, and no NaN."""
+    """Whether a parameter can have this value: within 64 bits, not NaN."""
     return bool(-(2**63) <= number < 2**63)
 
 
@@ -293,7 +285,7 @@ def values_of(spec: Any, where: str) -> tuple[int, ...] | tuple[float, ...]:
         if not holds(number):
             raise DseError(f"{where}: found {number}, expected a number of 64 bits")
     whole = all(number == int(number) for number in numbers)
-    # One type for all: 1 and 1.0 are equal, so that spaces that are equal must have equal types too.
+    # One type for all: 1 == 1.0, but equal spaces must have equal types too.
     values = tuple(int(number) if whole else float(number) for number in numbers)
     if len(set(values)) < len(values):
         seen: set[float] = set()

@@ -1,4 +1,4 @@
-"""Measured times of tuning spaces: a reader for each format, and how predictions score against them."""
+"""Measured times of tuning spaces: a reader for each format."""
 
 from dse.data.measured.read import Measured, load, load_space
 

@@ -1,4 +1,4 @@
-"""A file of measured times before its format is known: unpacked, and decoded when it is asked for."""
+"""A file of measured times before its format is known: unzipped, and decoded on demand."""
 
 import re
 from dataclasses import dataclass
@@ -24,33 +24,30 @@ class File:
 
     @classmethod
     def of(cls, path: Path, most: int = MOST_BYTES) -> "File":
-        """Read a file, gzipped or not, whatever its suffix says.
-
-        **Raises:** DseError if it cannot be read, or for more than `most` bytes, packed or not.
-        """
+        """Read a file, gzipped or not; see `dse.data.safe_readers.unzipped`."""
         return cls(path, unzipped(path, most))
 
     @cached_property
     def text(self) -> str:
-        """The content as text in UTF-8, or in UTF-16 where it says so; control characters are written out."""
+        """The content decoded as UTF-8, or UTF-16 with a byte order mark; control characters are escaped."""
         text = self.content.decode("utf-16" if self.content.startswith(_UTF16) else "utf-8-sig")
         return _CONTROL.sub(lambda match: printable(match[0]), text)
 
     @property
     def is_json(self) -> bool:
-        """Whether the content begins as a JSON object does."""
+        """Whether the content begins like a JSON object."""
         return self.text.lstrip().startswith("{")
 
     @property
     def is_list(self) -> bool:
-        """Whether the content begins as a JSON list does."""
+        """Whether the content begins like a JSON list."""
         return self.text.lstrip().startswith("[")
 
     @cached_property
     def json(self) -> Any:
         """The JSON object or list.
 
-        **Raises:** DseError if the content is none, and no cache that was left open.
+        **Raises:** DseError if the content is neither JSON nor an unclosed Kernel Tuner cache.
         """
         try:
             return parse_json(self.text, str(self.path))

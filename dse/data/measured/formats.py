@@ -1,4 +1,4 @@
-"""The formats of measured times: each is a row of FORMATS, and a module that makes a table of such a file."""
+"""The registry of formats of measured times: a row of FORMATS and a reader module each."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +13,10 @@ from dse.errors import DseError
 
 
 class MeasuredFormat(NamedTuple):
-    """A format: what tells it from others, and how it is read."""
+    """A format: its detection and its reader."""
 
     name: str
-    sign: str | Callable[[File], bool]  # a key at the top of a JSON object, or whether a file is of it
+    sign: str | Callable[[File], bool]  # a key at the top of a JSON object, or a test of the file
     read: Callable[[File], Table]
 
     def fits(self, file: File) -> bool:
@@ -34,26 +34,26 @@ def _is_report(file: File) -> bool:
     return file.path.suffix.lower() in (".ncu-rep", ".ncu-repz")
 
 
-def _is_nsight(file: File) -> bool:
-    return nsight.is_one(file.text)
-
-
-FORMATS = (  # the first that fits is taken
+FORMATS = (  # the first that fits wins
     MeasuredFormat("Parquet", _is_parquet, lambda file: Table.of_parquet(file.path, file.content)),
     MeasuredFormat("Nsight Compute's report", _is_report, lambda file: nsight.read_report(file.path)),
     MeasuredFormat("Kernel Tuner", "cache", lambda file: kernel_tuner.read(file.path, file.json)),
     MeasuredFormat("KTT", "Results", lambda file: ktt.read(file.path, file.json)),
     MeasuredFormat("T4", "results", lambda file: t4.read(file.path, file.json)),
-    MeasuredFormat("Nsight Compute", _is_nsight, lambda file: nsight.read(file.path, file.text)),
+    MeasuredFormat(
+        "Nsight Compute",
+        lambda file: nsight.header(file.text) is not None,
+        lambda file: nsight.read(file.path, file.text),
+    ),
     MeasuredFormat("JSON rows", lambda file: file.is_list, lambda file: Table.of_rows(file.path, file.json)),
     MeasuredFormat("CSV", lambda file: not file.is_json, lambda file: Table.of_csv(file.path, file.text)),
 )
 
 
 def read(path: Path) -> Table:
-    """Read a file of any of these formats.
+    """Read a file in any of the FORMATS.
 
-    **Raises:** DseError, one line, if it cannot be read or has none of the formats.
+    **Raises:** DseError, one line, if it cannot be read or has another format.
     """
     try:
         file = File.of(path)

@@ -1,11 +1,11 @@
-"""Read the cache file of Kernel Tuner: each configuration that it tried, with times in milliseconds.
+"""Read Kernel Tuner's cache file: the configurations it tried, with times in milliseconds.
 
-Follows the schema of its caches, version 1.1.0 (kernel_tuner/schema/cache/1.1.0/schema.json), which 1.0.0 and
-the files without a `schema_version` differ from in nothing that is read here. `time` of a configuration that
-failed is the name of an error; before there were such names it was 1e20. `times` are the repetitions.
+Follows the cache schema, version 1.1.0 (kernel_tuner/schema/cache/1.1.0/schema.json); 1.0.0 and files without
+a `schema_version` agree in all fields read here. `time` of a failed configuration is the name of an error, or
+1e20 in older files. `times` are the repetitions.
 
-Kernel Tuner appends entries while it tunes and closes the file in the end: after an interruption the closing
-braces are missing, and the last entry may be cut off (`process_cache` and `close_cache` in its util.py).
+Kernel Tuner appends entries while it tunes and closes the file at the end: after an interruption the closing
+braces are missing, and the last entry may be truncated (`process_cache` and `close_cache` in its util.py).
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ from dse.core.validate import checked
 from dse.data.table import Table
 from dse.errors import DseError
 
-# as Kernel Tuner itself words them in T4 files (get_configuration_validity in its file_utils.py)
+# Kernel Tuner's own words in T4 files (get_configuration_validity in its file_utils.py)
 STATUS = {
     "InvalidConfig": "constraints",
     "CompilationFailedConfig": "compile",
@@ -34,7 +34,7 @@ class _KernelTunerFile(BaseModel):
 
 
 def closed(text: str) -> Any:
-    """Parse a file that was never closed, without an entry that is cut off; None for another file."""
+    """Parse an unclosed cache, without a truncated last entry; None for any other file."""
     if '"cache"' not in text:
         return None
     whole_lines = text.rpartition("\n")[0]  # an entry is a line
@@ -50,8 +50,8 @@ def closed(text: str) -> Any:
 def read(path: Path, content: Any) -> Table:
     """Read the entries of a cache, one a row.
 
-    **Edges:** parameters that an entry does not repeat are taken from its key, the values joined by commas.
-    Without `time` the mean of `times` is taken.
+    **Edges:** parameters missing in an entry come from its key, their values joined by commas. Without
+    `time`, the mean of `times` is used.
     **Raises:** DseError, one line.
     """
     file = checked(_KernelTunerFile, content, f"{path}")

@@ -1,7 +1,7 @@
 """Read KTT's own JSON results: configurations, times, and counters where it profiled.
 
-Follows KTT 2.1 to 2.3 (Source/Output/JsonConverters.cpp): `Metadata.TimeUnit` is the unit of all times of the
-file, `TotalDuration` that of a configuration with all the kernels it launches.
+Follows KTT 2.1 to 2.3 (Source/Output/JsonConverters.cpp): `Metadata.TimeUnit` is the unit of all times in the
+file, `TotalDuration` the time of a configuration with all kernels it launches.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from dse.core.validate import checked
 from dse.data.table import Table, suffix_of
 from dse.errors import DseError
 
-# as KTT itself words them in T4 files (JsonT4Converters.h)
+# KTT's own words in T4 files (JsonT4Converters.h)
 STATUS = {
     "Ok": "ok",
     "ComputationFailed": "runtime",
@@ -61,11 +61,11 @@ class _KttFile(BaseModel):
 
 
 def read(path: Path, content: Any) -> Table:
-    """Read the results, one a row: counters by KTT's names, registers and bytes by those of a kernel.toml.
+    """Read the results, one a row: counters under KTT's names, registers and bytes under a kernel.toml's.
 
-    **Edges:** a configuration that launches several kernels has a time but no counters: what they add up
-    to depends on the counter.
-    **Raises:** DseError, one line; also if the file holds the results of several kernels.
+    **Edges:** a configuration that launches several kernels has a time but no counters, not all of which can
+    be summed.
+    **Raises:** DseError, one line; also if the file holds results of several kernels.
     """
     file = checked(_KttFile, content, f"{path}")
     kernels = list(dict.fromkeys(result.KernelName for result in file.Results))
@@ -80,14 +80,13 @@ def _row(result: _KttResult, unit: str) -> dict[str, Any]:
     if len(result.ComputationResults) == 1:
         [computation] = result.ComputationResults
         row |= {counter.Name: counter.Value for counter in computation.ProfilingData.Counters}
-        if computed := computation.CompilationData:
+        if compilation := computation.CompilationData:
             row |= {
-                "registers": computed.RegistersCount,
-                "shared_bytes": computed.LocalMemorySize,
-                "local_bytes": computed.PrivateMemorySize,
+                "registers": compilation.RegistersCount,
+                "shared_bytes": compilation.LocalMemorySize,
+                "local_bytes": compilation.PrivateMemorySize,
             }
-    status = STATUS.get(result.Status, result.Status)
-    row |= {"status": status}
-    if status == "ok":
+    row["status"] = STATUS.get(result.Status, result.Status)
+    if row["status"] == "ok":
         row[f"time_{unit}"] = result.TotalDuration
     return row | {pair.Name: pair.Value for pair in result.Configuration}

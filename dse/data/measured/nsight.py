@@ -1,13 +1,12 @@
-"""Read what Nsight Compute printed as CSV: each launch with its time and counters.
+"""Read Nsight Compute's CSV output and reports: each launch with its time and counters.
 
-Both forms that `ncu --csv` has (NVIDIA, Nsight Compute CLI user manual, "Output Pages" and "Metrics and
+Both forms of `ncu --csv` are read (NVIDIA, Nsight Compute CLI user manual, "Output Pages" and "Metrics and
 Units"): one line a metric (`Metric Name`, `Metric Unit`, `Metric Value`), and with `--page raw` one line a
-launch, with a line of units below the header. What the profiled program printed before is passed over. The
-parameters of a launch are columns that were added, else its block and grid have to tell.
+launch, with a line of units below the header. Output of the profiled program above is skipped. A launch's
+parameters are in added columns, or are inferred from its block and grid.
 
-Numbers are written as the locale has them: 1,205.34, 1.205,34, or a space between thousands. Units are
-scaled to fit each number: here all become s, byte and so on. The time is that of `gpu__time_duration.sum`.
-Reports themselves are read where NVIDIA's `ncu_report` is installed.
+Numbers depend on the locale: 1,205.34, 1.205,34, or a space between thousands. Scaled units become s, byte
+and so on. The time is `gpu__time_duration.sum`. Reports need NVIDIA's `ncu_report`.
 """
 
 import csv
@@ -32,23 +31,18 @@ TIMES = ("gpu__time_duration.sum", "gpu__time_duration.avg", "Duration")  # the 
 BLOCK, GRID, KERNEL = "Block Size", "Grid Size", "Kernel Name"
 _LONG = ("Metric Name", "Metric Unit", "Metric Value")
 _OF_A_METRIC = (*_LONG, "Section Name")
-_OF_A_RULE = ("Rule", "Estimated Speedup")  # columns that begin so
+_OF_A_RULE = ("Rule", "Estimated Speedup")  # prefixes of columns
 
 _SCALES = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _SCALED = re.compile(r"([numKMGT])(second|s|byte|B|hz|Hz)")
 
 _SPACES = re.compile(r"[\s\u00a0\u202f']")  # between thousands
 _NUMBER = re.compile(r"-?\d[\d.,]*|-?[.,]\d+")
-_GROUP = re.compile(r"-?[1-9]\d{0,2}[.,]\d{3}")  # 1,205 or 1.205: read alone it may be either
+_GROUP = re.compile(r"-?[1-9]\d{0,2}[.,]\d{3}")  # 1,205 or 1.205: ambiguous on its own
 
 
-def is_one(text: str) -> bool:
-    """Whether this is what Nsight Compute printed."""
-    return _header(text) is not None
-
-
-def _header(text: str) -> int | None:
-    """Find where the header line begins; None in the output of another program."""
+def header(text: str) -> int | None:
+    """Return the offset of the header line in Nsight Compute's output; None for any other text."""
     start = 0
     for line in text.splitlines(keepends=True):
         if _LONG[0] in line or KERNEL in line:
@@ -60,31 +54,32 @@ def _header(text: str) -> int | None:
 
 
 def read(path: Path, text: str) -> Table:
-    """Read the launches, one a row: `time_s`, each metric, and every other column of the file.
+    """Read the launches, one a row: `time_s`, each metric, and all other columns of the file.
 
-    **Units:** seconds, bytes, hertz, and what divides them; percentages stay.
+    **Units:** seconds, bytes, hertz, and their quotients; percentages stay.
     **Raises:** DseError, one line.
     """
-    text = text[_header(text) or 0 :]
+    text = text[header(text) or 0 :]
     lines = csv.reader(text.splitlines(), delimiter=_delimiter(text.partition("\n")[0]))
     names = next(lines)
-    cells = [line for line in lines if len(line) == len(names)]  # not what the program printed in between
+    cells = [line for line in lines if len(line) == len(names)]  # without interleaved program output
     if all(name in names for name in _LONG):
         launches = list(_long(path, (dict(zip(names, line, strict=True)) for line in cells)))
     else:
         launches = list(_wide(path, names, cells))
     decimal = _decimal(path, (metric for _, measured in launches for metric in measured.values()))
     units: dict[str, str] = {}
-    rows = []
-    for row, (own, measured) in enumerate(launches, start=1):
-        rows.append(own | _numbers(measured, decimal, units, f"{path}: row {row}"))
+    rows = [
+        own | _numbers(measured, decimal, units, f"{path}: row {row}")
+        for row, (own, measured) in enumerate(launches, start=1)
+    ]
     return Table.of_rows(path, rows, decimal)
 
 
 def read_report(path: Path) -> Table:
-    """Read the launches of a report (.ncu-rep) by Nsight Compute's own module, in the form of `read`.
+    """Read the launches of a report (.ncu-rep) with Nsight Compute's own module, in the form of `read`.
 
-    **Raises:** DseError, one line: also where that module is not installed.
+    **Raises:** DseError, one line; also if that module is not installed.
     """
     printed = f"ncu --import {path} --csv --page raw > times.csv"
     with needs("ncu_report", f"that of Nsight Compute's extras/python, or: {printed}"):
@@ -106,11 +101,11 @@ def read_report(path: Path) -> Table:
     return Table.of_rows(path, rows)
 
 
-Launch = tuple[dict[str, Any], dict[str, tuple[str, str]]]  # its own cells, and metric → value and unit
+Launch = tuple[dict[str, Any], dict[str, tuple[str, str]]]  # its cells, and metric → value and unit
 
 
 def _long(path: Path, lines: Iterable[dict[str, str]]) -> Iterator[Launch]:
-    """Join the lines of one launch, which have the same cells but for the metric."""
+    """Join the lines of a launch, which differ in the metric only."""
     launches: dict[tuple[str, ...], Launch] = {}
     for line in lines:
         name, unit, value = (line.pop(key) for key in _LONG)
@@ -129,7 +124,7 @@ def _long(path: Path, lines: Iterable[dict[str, str]]) -> Iterator[Launch]:
 
 
 def _wide(path: Path, names: list[str], lines: list[list[str]]) -> Iterator[Launch]:
-    """Read one line a launch, below a line that has units and no kernel."""
+    """Read one line a launch, below the line of units, which has no kernel."""
     if not lines or lines[0][names.index(KERNEL)]:
         raise DseError(f"{path}: units: found no line of units below the header, expected one")
     units = dict(zip(names, lines[0], strict=True))
@@ -143,7 +138,7 @@ def _wide(path: Path, names: list[str], lines: list[list[str]]) -> Iterator[Laun
 def _numbers(
     metrics: dict[str, tuple[str, str]], decimal: str, units: dict[str, str], where: str
 ) -> dict[str, float]:
-    """The metrics of one launch in unscaled units; `units` keeps each one's, which must not change."""
+    """Convert the metrics of a launch to unscaled units; `units` records them, for a consistency check."""
     numbers: dict[str, float] = {}
     for name, (text, unit) in metrics.items():
         text = _SPACES.sub("", text)
@@ -172,10 +167,10 @@ def _unscaled(unit: str) -> tuple[float, str]:
 
 
 def _decimal(path: Path, metrics: Iterable[tuple[str, str]]) -> str:
-    """Find the decimal sign of the file by the numbers that can be read in one way only.
+    """Infer the decimal sign of the file from its unambiguous numbers.
 
-    Failing those, three digits behind a sign are thousands where a unit has no fractions: nanoseconds, and
-    with a comma all that are not scaled; and a point is a decimal point.
+    Without any, three digits after a sign are thousands in units without fractions (nanoseconds, and unscaled
+    units with a comma), and a point is a decimal point.
     """
     sure: dict[str, str] = {}
     likely: dict[str, str] = {}
@@ -199,7 +194,7 @@ def _decimal(path: Path, metrics: Iterable[tuple[str, str]]) -> str:
         both = f"{signs_seen['.']} and {signs_seen[',']}"
         raise DseError(f"{path}: numbers: found {both}, expected one decimal sign")
     if not signs_seen and unsure:
-        raise DseError(f"{path}: numbers: found {unsure}, a thousand or a fraction, expected one that tells")
+        raise DseError(f"{path}: numbers: found {unsure}, a thousand or a fraction, expected a clear one")
     return next(iter(signs_seen), ".")
 
 
@@ -208,12 +203,12 @@ def _delimiter(line: str) -> str:
 
 
 def with_parameters(table: Table, kernel: Counts) -> Table:
-    """Add the parameters of each launch to a table, found by its block and grid.
+    """Add the parameters of each launch to a table, inferred from its block and grid.
 
-    Only launches of this kernel are kept, if the file has others. They are compared along x, y, z where the
-    kernel's source says how it is launched, else by the threads of a block and the blocks in all.
+    Launches of other kernels are dropped. Block and grid are compared along x, y, z if the kernel's source
+    states its launch, else by threads of a block and number of blocks.
 
-    **Raises:** DseError if that does not tell, with what is needed.
+    **Raises:** DseError if that is ambiguous, with the columns needed.
     """
     names = ", ".join(kernel.space.names)
     needed = f"expected columns {names} beside the metrics"
@@ -228,48 +223,45 @@ def with_parameters(table: Table, kernel: Counts) -> Table:
     parameters = description.space.configurations(problem)
     sizes = _launches(description, {"warp_size": 32} | problem | parameters)
     if sizes is None:
-        table.fail(
-            "columns", f"found no {names}, and the launch of {description.name} does not tell, {needed}"
-        )
+        found = f"found no {names}, nor a launch of {description.name} that they follow from"
+        table.fail("columns", f"{found}, {needed}")
     shape = next(iter(parameters.values())).shape
     of_launch: dict[tuple[int, ...], list[int]] = {}
     for i, launch in enumerate(zip(*(np.broadcast_to(x, shape).tolist() for x in sizes), strict=True)):
         of_launch.setdefault(launch, []).append(i)
 
-    places = []
+    indices = []
     for row, cells in enumerate(zip(table.texts(BLOCK), table.texts(GRID), strict=True), start=1):
         block, grid = ([int(n) for n in re.findall(r"\d+", cell)] for cell in cells)
         launch = (*block, *grid) if len(sizes) == 6 else (math.prod(block), math.prod(grid))
-        fitting = of_launch.get(launch, [])
-        if len(fitting) != 1:
-            count = f"{len(fitting)} configurations" if fitting else "no configuration"
+        matches = of_launch.get(launch, [])
+        if len(matches) != 1:
+            count = f"{len(matches)} configurations" if matches else "no configuration"
             found = f"found {cells[1]} with blocks of {cells[0]}, which {count} of {description.name} have"
             table.fail(f"{GRID}, row {row}", f"{found}, {needed}")
-        places += fitting
+        indices += matches
     columns = table.table
     for name, values in parameters.items():
-        columns = columns.append_column(name, pa.array(values[places]))
+        columns = columns.append_column(name, pa.array(values[indices]))
     return replace(table, table=columns)
 
 
 def _launches(description: Description, known: dict[str, Any]) -> list[Any] | None:
-    """The block along x, y, z and the grid; or threads and blocks; None if they depend on the GPU."""
+    """Block and grid along x, y, z; or threads and blocks; None if they depend on the GPU."""
     for name, expression in description.let:
         if expression.names <= known.keys():
             known[name] = expression(known, np)
     build, launch = description.build, dict(description.launch)
-    wanted = [launch[name] for name in ("threads", "blocks") if name in launch]
+    sizes = [launch[name] for name in ("threads", "blocks") if name in launch]
     if build is not None:
-        wanted = [
-            size for sizes in (build.block, build.grid) for size in (*sizes, *[None] * (3 - len(sizes)))
-        ]
-    if not wanted or not all(size is None or size.names <= known.keys() for size in wanted):
+        sizes = [size for axes in (build.block, build.grid) for size in (*axes, *[None] * (3 - len(axes)))]
+    if not sizes or not all(size is None or size.names <= known.keys() for size in sizes):
         return None
-    return [1 if size is None else np.ceil(size(known, np)).astype(int) for size in wanted]
+    return [1 if size is None else np.ceil(size(known, np)).astype(int) for size in sizes]
 
 
 def _of_kernel(table: Table, description: Description) -> Table:
-    """Keep the launches of one kernel: the only one in the file, or that with the description's name."""
+    """Keep the launches of one kernel: the only one in the file, or the one named by the description."""
     if KERNEL not in table.names:
         return table
     own = {description.name, description.build.kernel if description.build else ""}

@@ -1,7 +1,6 @@
 """Read measured times of a tuning space: one row a configuration, its parameters and its time.
 
-`dse.data.measured.formats` has the formats of such files. Here their columns become those of a kernel's
-space.
+`dse.data.measured.formats` reads the files; here their columns are matched to a kernel's parameters.
 """
 
 from __future__ import annotations
@@ -16,42 +15,41 @@ import pyarrow as pa
 
 from dse.data.measured import nsight
 from dse.data.measured.formats import read
-from dse.data.table import SECONDS, Table
+from dse.data.table import SECONDS, Table, as_integers
 from dse.errors import DseError, InputWarning
 from dse.kernels.counts import Alias, Counts
 
 OCCUPANCY = {"occupancy": 1.0, "sm__warps_active.avg.pct_of_peak_sustained_active": 1e-2}  # to 0..1
 
 
-LONGEST_SECONDS = 1e9  # tuners write 1e20 ms and the like for what failed
-PREDICTED = "bottleneck"  # the column that says that `time_s` beside it is predicted
+LONGEST_SECONDS = 1e9  # tuners write 1e20 ms and the like for failures
+PREDICTED = "bottleneck"  # a column of predictions only: `time_s` in the same file is predicted
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The measured configurations of a kernel. Every array has one entry a row of the file, in its order."""
+    """The measured configurations of a kernel. All arrays have one entry a row of the file, in its order."""
 
     path: Path
-    space: str  # under whose names the file has the parameters: one of the kernel's spaces, or its own name
-    parameters: dict[str, np.ndarray]  # by our names, in the order of the kernel's space, constants too;
-    # numbers, of a space without a description also words
-    problem: dict[str, int | float]  # the problem sizes that the file or its space states
+    space: str  # whose parameter names the file uses: one of the kernel's spaces, or the kernel itself
+    parameters: dict[str, np.ndarray]  # by the kernel's names, in its order, constants too; numbers, or words
+    # in a space without a description
+    problem: dict[str, int | float]  # problem sizes stated by the file or its space
     time_s: np.ndarray  # the tuner's result, for scoring; NaN where the configuration failed
     min_s: np.ndarray | None  # the fastest repetition, for fitting; NaN likewise
     ok: np.ndarray
-    status: np.ndarray  # "ok", "compile", "runtime", ... as the file words it
+    status: np.ndarray  # "ok", "compile", "runtime", ... as in the file
     occupancy: np.ndarray | None  # measured, 0..1; NaN where unknown
-    counters: dict[str, np.ndarray] = field(
-        default_factory=dict
-    )  # other numbers, by the file's names; or NaN
+    # Other numbers, by the file's names; NaN where missing.
+    counters: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def fastest_s(self) -> np.ndarray:
-        """`min_s` where the file has it, else `time_s`: a cold first repetition inflates the mean."""
+        """`min_s` if the file has it, else `time_s`: a cold first repetition inflates the mean."""
         return self.time_s if self.min_s is None else self.min_s
 
     def rows(self, index: np.ndarray) -> Measured:
-        """Take some of the rows, by their numbers."""
+        """Select rows by index."""
         arrays = {"time_s": self.time_s, "ok": self.ok, "status": self.status}
         arrays |= {"min_s": self.min_s, "occupancy": self.occupancy}
         return replace(
@@ -62,27 +60,26 @@ class Measured:
         )
 
     def where(self, values: Mapping[str, float]) -> Measured:
-        """Take the rows in which parameters have these values; names that are no parameter do not matter.
+        """Select the rows with these parameter values; other names are ignored.
 
         **Raises:** DseError if there is none.
         """
-        wanted = np.ones(len(self.ok), bool)
+        selected = np.ones(len(self.ok), bool)
         for name in values.keys() & self.parameters.keys():
-            wanted &= self.parameters[name] == values[name]
-        if not wanted.any():
-            said = ", ".join(f"{name}={value}" for name, value in values.items())
-            raise DseError(f"{self.path}: found no row with {said}, expected one at least")
-        return self.rows(np.flatnonzero(wanted))
+            selected &= self.parameters[name] == values[name]
+        if not selected.any():
+            stated = ", ".join(f"{name}={value}" for name, value in values.items())
+            raise DseError(f"{self.path}: found no row with {stated}, expected at least one")
+        return self.rows(np.flatnonzero(selected))
 
 
 def load(path: str | Path, description: Counts) -> Measured:
-    """Read one file, under whichever of the kernel's `spaces` its columns are named by.
+    """Read a file whose columns are named as in one of the kernel's `spaces`.
 
-    Of several spaces that fit, the one that the folder is named after is taken, else the one that takes
-    most from the file. Without a `status` column a configuration ran if it has a time. Rows in messages
-    are counted from 1, the header left out.
+    If several spaces fit, the folder's name decides, else the number of columns used. Without a `status`
+    column, configurations with a time ran. Messages count rows from 1, without the header.
 
-    **Units:** seconds, by the suffix of the time column or what the format states.
+    **Units:** seconds, from the suffix of the time column or as the format states.
     **Raises:** DseError, one line that names the file and the column, and the row of a bad cell.
     """
     table = _only_measured(read(Path(path)))
@@ -106,7 +103,7 @@ def load(path: str | Path, description: Counts) -> Measured:
         else:
             values = table.complete(columns[name])
             whole = all(isinstance(value, int) for value in allowed)
-            parameters[name] = _whole(values) if whole else values.astype(np.float64)
+            parameters[name] = as_integers(values) if whole else values.astype(np.float64)
 
     problem = {}
     for name, _ in description.problem:
@@ -118,10 +115,10 @@ def load(path: str | Path, description: Counts) -> Measured:
 
 
 def load_space(path: str | Path, names: Sequence[str]) -> Measured:
-    """Read one file of a space that is known by the names of its parameters only, as a T1 file has them.
+    """Read a file of a space known only by its parameter names, as in a T1 file.
 
-    Without names, the columns that stand before the first time or status are its parameters.
-    A parameter that is not a number everywhere is kept as words. `space` is the name of the file.
+    Without names, the columns before the first time or status are the parameters. A parameter with
+    non-numeric values is kept as words. `space` is the name of the file.
 
     **Raises:** DseError, as `load`.
     """
@@ -153,7 +150,7 @@ def _measured(
     problem: dict[str, int | float],
     used: set[str],
 ) -> Measured:
-    """Collect the times and all else that was measured, beside the parameters that were read from `used`."""
+    """Add times and all other measurements to the parameters, which were read from the columns `used`."""
     time_s, status = _times(table)
     ok = np.isfinite(time_s)
     occupancy = next((name for name in OCCUPANCY if name in table.names), None)
@@ -177,21 +174,16 @@ def _measured(
 
 
 def _only_measured(table: Table) -> Table:
-    """Leave out what a file of predictions, with measured times beside some, has no measured time of."""
+    """Drop rows without a measured time from a file of predictions."""
     timed = table.seconds("measured")
     if timed is None or "status" in table.names or PREDICTED not in table.names:
         return table
     return replace(table, table=table.table.filter(pa.array(np.isfinite(timed[1]))))
 
 
-def _whole(values: np.ndarray) -> np.ndarray:
-    whole = np.all((values == np.floor(values)) & (np.abs(values) < 2**63))
-    return values.astype(np.int64 if whole else np.float64)
-
-
 def _numbers_or_words(table: Table, name: str) -> np.ndarray:
     try:
-        return _whole(table.complete(name))
+        return as_integers(table.complete(name))
     except DseError:
         words = table.texts(name)
         if not np.all(words != ""):
@@ -201,7 +193,7 @@ def _numbers_or_words(table: Table, name: str) -> np.ndarray:
 
 
 def _times(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Read times in seconds, NaN where a configuration failed, and each one's status."""
+    """Read times in seconds, NaN where a configuration failed, and statuses."""
     timed = table.seconds("measured")
     if timed is None and PREDICTED in table.names:
         table.fail("columns", f"found predicted times only (there is {PREDICTED!r}), expected measured_s")
@@ -212,7 +204,7 @@ def _times(table: Table) -> tuple[np.ndarray, np.ndarray]:
     absurd = np.isfinite(time_s) & (time_s > LONGEST_SECONDS)
     if absurd.any():
         found = f"{column}: found {absurd.sum()} of {len(absurd)} rows with a time of over 30 years"
-        warnings.warn(f"{table.path}: {found}, which are taken to have failed", InputWarning, stacklevel=2)
+        warnings.warn(f"{table.path}: {found}, treated as failed", InputWarning, stacklevel=2)
         time_s = np.where(absurd, np.nan, time_s)
     has_time = np.isfinite(time_s)
     if "status" in table.names:
@@ -232,14 +224,14 @@ def _times(table: Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _columns(alias: Alias, description: Counts) -> dict[str, str]:
-    """The column of each parameter and problem size that the space does not fix."""
+    """Map each parameter and problem size not fixed by the space to its column."""
     columns = {name: name for name in (*description.space.values, *dict(description.problem))}
     columns |= {target: column for column, target in alias.rename}
     return {name: column for name, column in columns.items() if name not in dict(alias.set)}
 
 
 def _fitting(table: Table, description: Counts) -> tuple[Alias, list[str]]:
-    """Find the space whose columns the file has, or lacks fewest of; and the columns that it lacks."""
+    """Return the space with the fewest columns missing in the file, and these columns."""
 
     def missing(alias: Alias) -> list[str]:
         columns = _columns(alias, description)
@@ -249,15 +241,12 @@ def _fitting(table: Table, description: Counts) -> tuple[Alias, list[str]]:
 
     folder = table.path.resolve().parent.name
 
-    def taken(alias: Alias) -> int:
+    def used(alias: Alias) -> int:
         return len(set(_columns(alias, description).values()).intersection(table.names))
 
-    # of equals the first is taken: the kernel's own names come last
+    # The first of equals wins: the kernel's own names come last.
     aliases = (*description.spaces, own := Alias(description.name))
-    if not any(map(taken, aliases)):
+    if not any(map(used, aliases)):
         return own, missing(own)
-    best = min(
-        aliases,
-        key=lambda alias: (len(missing(alias)), alias.name != folder, -taken(alias)),
-    )
+    best = min(aliases, key=lambda alias: (len(missing(alias)), alias.name != folder, -used(alias)))
     return best, missing(best)

@@ -1,8 +1,8 @@
-"""Read results in T4 form, the JSON that auto-tuners share: Kernel Tuner and KTT write it.
+"""Read results in T4, the JSON format shared by auto-tuners; Kernel Tuner and KTT write it.
 
-Follows the results schema 1.0.0 (kernel_tuner/schema/T4/1.0.0/results-schema.json) and what the two writers
-make of it: Kernel Tuner's times are milliseconds, stated or not (`store_output_file` in its file_utils.py);
-KTT states one unit a file in `metadata.timeunit` and has parameters as text (JsonT4Converters.cpp).
+Follows the results schema 1.0.0 (kernel_tuner/schema/T4/1.0.0/results-schema.json) and the two writers:
+Kernel Tuner's times are milliseconds, stated or not (`store_output_file` in its file_utils.py); KTT states
+one unit a file in `metadata.timeunit` and writes parameters as text (JsonT4Converters.cpp).
 """
 
 from pathlib import Path
@@ -45,10 +45,10 @@ class _T4File(BaseModel):
 
 
 def read(path: Path, content: Any) -> Table:
-    """Read the results, one a row; measurements that are numbers become columns too.
+    """Read the results, one a row; numeric measurements become columns too.
 
-    **Units:** milliseconds, where neither a measurement of time nor the file says otherwise.
-    **Edges:** without a measurement of time, the mean of the run times is taken.
+    **Units:** milliseconds unless a time measurement or the file states another unit.
+    **Edges:** without a time measurement, the mean of the run times is used.
     **Raises:** DseError, one line.
     """
     file = checked(_T4File, content, f"{path}")

@@ -1,1 +1,1 @@
-"""Result files of every command, read back: configurations with a forecast for each model, and scores."""
+"""Read back the result files of all commands: configurations with a forecast a model, and scores."""

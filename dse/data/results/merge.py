@@ -1,4 +1,4 @@
-"""What several files say of the same configurations, put together."""
+"""Merge forecasts and measurements of the same configurations from several files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,11 +9,11 @@ from dse.data.results.space import ResultSpace
 from dse.data.results.vocabulary import MEASURED, NO_GPU
 
 
-def put(spaces: list[ResultSpace], new: ResultSpace, notes: list[str]) -> None:
-    """Add a space, or put its forecasts beside another file's of the same configurations.
+def merge_forecasts(spaces: list[ResultSpace], new: ResultSpace, notes: list[str]) -> None:
+    """Add a space, or merge its forecasts into a space of the same configurations from another file.
 
-    By other models these are all of the old one's. By a model that the old one has it is a second run: its
-    times of the old one's configurations become a forecast of their own, and a note says how they differ.
+    Forecasts by other models must cover all of the old configurations. A forecast by the same model is a
+    second run: it becomes a forecast of its own, and a note describes the differences.
     """
     for i, old in enumerate(spaces):
         again = sorted(set(old.forecasts) & set(new.forecasts))
@@ -21,32 +21,32 @@ def put(spaces: list[ResultSpace], new: ResultSpace, notes: list[str]) -> None:
             continue
         if set(old.parameters) != set(new.parameters):
             continue
-        place = _match(new.parameters, old.parameters)
-        if place is None or 2 * (place >= 0).sum() < new.count:
+        index = _match(new.parameters, old.parameters)
+        if index is None or 2 * (index >= 0).sum() < new.count:
             continue
-        if not again and (old.count != new.count or (place < 0).any()):
+        if not again and (old.count != new.count or (index < 0).any()):
             continue
-        moved = new.rows(place)
+        aligned = new.rows(index)
         forecasts = dict(old.forecasts)
-        for model, columns in moved.forecasts.items():
+        for model, columns in aligned.forecasts.items():
             name = f"{model} ({new.source})" if again else model
             forecasts[name] = {
-                key: np.where(place >= 0, values, np.array(None if values.dtype == object else np.nan))
+                key: np.where(index >= 0, values, np.array(None if values.dtype == object else np.nan))
                 for key, values in columns.items()
             }
         if len(forecasts) < len(old.forecasts) + len(new.forecasts):  # a third file of the same name
             continue
         notes += [
-            _difference(model, old, new, moved.forecasts[model]["time_s"], place >= 0) for model in again
+            _difference(model, old, new, aligned.forecasts[model]["time_s"], index >= 0) for model in again
         ]
-        facts = old.facts if again else {**moved.facts, **old.facts}
+        facts = old.facts if again else {**aligned.facts, **old.facts}
         spaces[i] = replace(old, source=f"{old.source}, {new.source}", facts=facts, forecasts=forecasts)
         return
     spaces.append(new)
 
 
 def _difference(model: str, old: ResultSpace, new: ResultSpace, times: np.ndarray, both: np.ndarray) -> str:
-    """Say how the times of a second run, [L], where it has them, differ from those of the first."""
+    """Describe how the times of a second run, [L], differ from the first in the configurations of `both`."""
     before = old.forecasts[model]["time_s"][both]
     known = np.isfinite(before) & np.isfinite(times[both]) & (before > 0)
     ratios = times[both][known] / before[known]
@@ -55,7 +55,7 @@ def _difference(model: str, old: ResultSpace, new: ResultSpace, times: np.ndarra
         counts += f" ({', '.join(alone)})"
     if not len(ratios):
         return f"{model}, {new.source} beside {old.source}: {counts}, none with a time in both."
-    other = np.abs(np.log(np.maximum(ratios, 1e-300))) > 1e-6  # beyond what text or float32 rounds away
+    other = np.abs(np.log(np.maximum(ratios, 1e-300))) > 1e-6  # beyond rounding of text or float32
     if not other.any():
         return f"{model}, {new.source} beside {old.source}: {counts}; all times are the same."
     times, before = times[both][known], before[known]
@@ -67,54 +67,57 @@ def _difference(model: str, old: ResultSpace, new: ResultSpace, times: np.ndarra
     )
 
 
-def _match(known: Mapping[str, np.ndarray], asked: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """Find where each configuration asked for is among those known, -1 where it is not; by `known`'s names.
+def _match(table: Mapping[str, np.ndarray], queries: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """Return the row of each query in a table, -1 if missing, compared by the table's columns.
 
-    None where `asked` lacks one of these, or a configuration is known twice.
+    None if `queries` lacks a column, or the table has a row twice.
     """
-    if not known or any(name not in asked for name in known):
+    if not table or any(name not in queries for name in table):
         return None
-    lines = list(zip(*(values.tolist() for values in known.values()), strict=True))
-    at = {line: i for i, line in enumerate(lines)}
-    if len(at) < len(lines):
+    rows = list(zip(*(values.tolist() for values in table.values()), strict=True))
+    index = {row: i for i, row in enumerate(rows)}
+    if len(index) < len(rows):
         return None
-    wanted = zip(*(asked[name].tolist() for name in known), strict=True)
-    return np.array([at.get(line, -1) for line in wanted], np.int64)
+    return np.array(
+        [index.get(row, -1) for row in zip(*(queries[name].tolist() for name in table), strict=True)],
+        np.int64,
+    )
 
 
-def stand_beside(spaces: Sequence[ResultSpace], notes: list[str]) -> list[ResultSpace]:
-    """Put what one file measured or kept beside what another predicted, where only one fits."""
+def attach_measurements(spaces: Sequence[ResultSpace], notes: list[str]) -> list[ResultSpace]:
+    """Attach measured times or kept configurations of one file to the only predictions that fit."""
     kept = list(spaces)
     for other in spaces:
         measured = set(other.forecasts) == {MEASURED}
         if other.forecasts and not measured:
             continue
-        fitting = [(space, *placed) for space in kept if (placed := _place(other, space)) is not None]
-        best = max((shared for *_, shared in fitting), default=0)
-        fitting = [(space, place) for space, place, shared in fitting if shared == best]
-        if len(fitting) != 1:
+        matches = [(space, *match) for space in kept if (match := _align(other, space)) is not None]
+        best = max((shared for *_, shared in matches), default=0)
+        matches = [(space, index) for space, index, shared in matches if shared == best]
+        if len(matches) != 1:
             continue
-        [(space, place)] = fitting
-        here, forecasts = place >= 0, dict(space.forecasts)
+        [(space, index)] = matches
+        present, forecasts = index >= 0, dict(space.forecasts)
         if measured:
-            times = np.where(here, other.forecasts[MEASURED]["time_s"][place], np.nan)
+            times = np.where(present, other.forecasts[MEASURED]["time_s"][index], np.nan)
             facts, forecasts[MEASURED] = {"measured_s": times}, {"time_s": times}
-            what = "Measured times"
+            content = "Measured times"
         else:
-            facts, what = {"kept": np.array(["no", "yes"], object)[here.astype(int)]}, "Configurations"
+            facts = {"kept": np.array(["no", "yes"], object)[present.astype(int)]}
+            content = "Configurations"
             kept.remove(other)
         kept[kept.index(space)] = replace(space, facts={**space.facts, **facts}, forecasts=forecasts)
         notes.append(
-            f"{what} of {other.source} stand beside the predictions of {space.kernel} on {space.gpu}."
+            f"{content} of {other.source} were added to the predictions of {space.kernel} on {space.gpu}."
         )
     return kept
 
 
-def _place(other: ResultSpace, space: ResultSpace) -> tuple[np.ndarray, int] | None:
-    """Find where each configuration of a predicted space is in another, -1 where it does not.
+def _align(other: ResultSpace, space: ResultSpace) -> tuple[np.ndarray, int] | None:
+    """Return the row in `other` of each configuration of a predicted space, -1 if missing.
 
-    Also tells how many parameters both have. None where the other is of another GPU, leaves parameters of the
-    space open, or has no configuration of it.
+    Also returns the number of shared parameters. None if `other` is of another GPU, lacks parameters of the
+    space, or has none of its configurations.
     """
     fact = "measured_s" if other.forecasts else "kept"
     if not set(space.forecasts) - {MEASURED} or fact in space.facts:
@@ -125,6 +128,5 @@ def _place(other: ResultSpace, space: ResultSpace) -> tuple[np.ndarray, int] | N
     both = {name: values for name in names if (values := space.parameter(name)) is not None}
     if not set(other.parameters) <= set(both):
         return None
-    known = {name: values for name in both if (values := other.parameter(name)) is not None}
-    place = _match(known, both)
-    return (place, len(both)) if place is not None and (place >= 0).any() else None
+    index = _match({name: values for name in both if (values := other.parameter(name)) is not None}, both)
+    return (index, len(both)) if index is not None and (index >= 0).any() else None

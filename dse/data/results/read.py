@@ -1,7 +1,7 @@
-"""Result files read back: what rank, sweep, compare, tune, search and prune write, in one vocabulary.
+"""Read back the result files of rank, sweep, compare, tune, search and prune.
 
-Whatever the file (Parquet, CSV, JSON, JSON lines), configurations come as a `ResultSpace` for each kernel and
-GPU, with a forecast for each model; scores of models come as rows.
+Parquet, CSV, JSON and JSON lines all give a `ResultSpace` for each kernel and GPU, with a forecast for each
+model; scores of models are rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,9 +11,9 @@ from typing import Any
 
 from dse.core.files import parse_json, read_json, read_text
 from dse.data.columns import of_model
-from dse.data.results.merge import put, stand_beside
+from dse.data.results.merge import attach_measurements, merge_forecasts
 from dse.data.results.space import ResultSpace
-from dse.data.results.split import cut
+from dse.data.results.split import split_by_kernel_and_gpu
 from dse.data.results.vocabulary import SCORES, UNREAD
 from dse.data.safe_readers import text
 from dse.data.table import Table
@@ -25,21 +25,21 @@ MOST_ROWS = 4_000_000  # of a file: about 3 GB of memory
 
 @dataclass(frozen=True)
 class Results:
-    """What result files hold."""
+    """The content of result files."""
 
     spaces: tuple[ResultSpace, ...]
     scores: tuple[Mapping[str, Any], ...] = ()  # rows of `dse compare`
-    notes: tuple[str, ...] = ()  # what a reader has to know of how files were read
+    notes: tuple[str, ...] = ()  # remarks on how files were read
 
 
 def read(
     paths: Sequence[Path], models: Iterable[str] = (), kernel: str | None = None, gpu: str | None = None
 ) -> Results:
-    """Read result files. `kernel` and `gpu` name what files do not; `models` are names that columns may have.
+    """Read result files. `kernel` and `gpu` are defaults for files without them; `models` name columns.
 
-    Files that tell of the same configurations are put together: different models, or two runs of one model.
+    Files of the same configurations are merged: different models, or two runs of one model.
 
-    **Raises:** DseError, one line, where a file cannot be read or is no result.
+    **Raises:** DseError, one line, if a file cannot be read or is not a result.
     """
     spaces, scores, notes = list[ResultSpace](), list[Mapping[str, Any]](), list[str]()
     known = {column: model for model in models for column in (model, of_model(model))}
@@ -48,13 +48,13 @@ def read(
         if "model" in table.names and any(name in table.names for name in SCORES):
             scores += [{"file": path.name} | row for row in table.table.to_pylist()]
             continue
-        for space in cut(path, table, known, kernel, gpu, notes):
-            put(spaces, space, notes)
-    return Results(tuple(stand_beside(spaces, notes)), tuple(scores), tuple(notes))
+        for space in split_by_kernel_and_gpu(path, table, known, kernel, gpu, notes):
+            merge_forecasts(spaces, space, notes)
+    return Results(tuple(attach_measurements(spaces, notes)), tuple(scores), tuple(notes))
 
 
 def read_table(path: Path, most_rows: int = MOST_ROWS) -> Table:
-    """Read a file's rows. **Raises:** DseError for none, and for two columns of one name."""
+    """Read a file's rows. **Raises:** DseError without any, and for two columns of one name."""
     name = path.name.lower()
     if name.endswith(".parquet"):
         return Table.of_parquet(path, without=UNREAD, most_rows=most_rows)
@@ -74,7 +74,7 @@ def read_table(path: Path, most_rows: int = MOST_ROWS) -> Table:
 
 
 def _of_journal(line: Any, number: int) -> Any:
-    """Read a line of a journal of `dse tune`, which has the parameters in a table of their own."""
+    """Read a line of a `dse tune` journal, where the parameters are a nested object."""
     if isinstance(line, dict) and isinstance(line.get("parameters"), dict):
         return {"number": number} | line["parameters"] | {"measured_s": line.get("seconds")}
     return line

@@ -1,4 +1,4 @@
-"""A table cut into the spaces that it covers: a kernel's configurations on a GPU, a forecast a model."""
+"""Split a table into spaces: a kernel's configurations on a GPU, with a forecast for each model."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -20,11 +20,11 @@ from dse.data.results.vocabulary import (
     UNREAD,
     WORDS,
 )
-from dse.data.table import Table
+from dse.data.table import Table, as_integers
 from dse.errors import DseError
 
 
-def cut(
+def split_by_kernel_and_gpu(
     path: Path,
     table: Table,
     models: Mapping[str, str],
@@ -32,7 +32,7 @@ def cut(
     gpu: str | None,
     notes: list[str],
 ) -> Iterable[ResultSpace]:
-    """Cut a file into the configurations of each kernel and GPU."""
+    """Yield the configurations of each kernel and GPU in a file."""
 
     def coded(name: str, absent: str | None) -> tuple[np.ndarray, list[Any]]:
         if name in table.names:
@@ -47,15 +47,15 @@ def cut(
     others = [name for name in table.names if name not in ("kernel", "gpu", "model")]
     for i in np.argsort(first):  # in the order of the file
         rows = np.flatnonzero(number == i)
-        some = table.table.select(others).take(pa.array(rows))  # a part at a time: files may be large
-        part = replace(table, table=some)
-        here = {name: _checked(path, name, part.values(name), models) for name in others}
-        name, card = kernel_names[pairs[i] // len(gpu_names)], gpu_names[pairs[i] % len(gpu_names)]
-        yield _space(path, name, card, here, model[rows], model_names, models, notes)
+        part = table.table.select(others).take(pa.array(rows))  # one part at a time: files may be large
+        part = replace(table, table=part)
+        columns = {name: _checked(path, name, part.values(name), models) for name in others}
+        kernel_name, gpu_name = kernel_names[pairs[i] // len(gpu_names)], gpu_names[pairs[i] % len(gpu_names)]
+        yield _space(path, kernel_name, gpu_name, columns, model[rows], model_names, models, notes)
 
 
 def _checked(path: Path, name: str, values: np.ndarray, models: Mapping[str, str]) -> np.ndarray:
-    """Return a column of numbers or words, as its name says. **Raises:** DseError where it is not."""
+    """Return a column of numbers or words, as its name implies. **Raises:** DseError for words as numbers."""
     if name in WORDS and values.dtype != object:
         return np.array([str(value) for value in values.tolist()], object)
     if (
@@ -85,46 +85,45 @@ def _space(
     models: Mapping[str, str],
     notes: list[str],
 ) -> ResultSpace:
-    """Make one line a configuration of one line a configuration and model."""
-    beside = {
-        name: columns[name] for name in columns if name in models
-    }  # of `dse rank -m a -m b`, those of b
-    own = {
-        name: values
+    """Pivot rows of configuration and model into one row a configuration."""
+    further = {name: columns[name] for name in columns if name in models}  # model b of `dse rank -m a -m b`
+    parameters = {
+        name: _whole(values)
         for name, values in columns.items()
-        if name not in (*OF_A_MODEL, *FACTS, *UNREAD, REFIT, *beside) and not _missing(values).all()
+        if name not in (*OF_A_MODEL, *FACTS, *UNREAD, REFIT, *further) and not _missing(values).all()
     }
-    own = {name: _whole(values) for name, values in own.items()}
-    varying = {name: values for name, values in own.items() if len(codes(values)[1]) > 1}
-    fixed = {name: plain(values[0]) for name, values in own.items() if name not in varying}
+    varying = {name: values for name, values in parameters.items() if len(codes(values)[1]) > 1}
+    fixed = {name: plain(values[0]) for name, values in parameters.items() if name not in varying}
     present = np.unique(model)
-    of = [np.flatnonzero(model == number) for number in present]
-    first = of[0]
-    alike = all(
+    rows_of_models = [np.flatnonzero(model == number) for number in present]
+    first = rows_of_models[0]
+    same_order = all(
         len(rows) == len(first)
         and all(np.array_equal(values[rows], values[first]) for values in varying.values())
-        for rows in of[1:]
+        for rows in rows_of_models[1:]
     )
-    if alike:
-        places = [np.arange(len(first))] * len(of)
+    if same_order:
+        indices = [np.arange(len(first))] * len(rows_of_models)
         lead, count = first, len(first)
     else:
         keys = np.stack([codes(values)[0] for values in (model * 0, *varying.values())], axis=1)
         _, lead, index = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         rank = np.argsort(np.argsort(lead))  # configurations in the order of the file
         index, lead, count = rank[index.ravel()], np.sort(lead), len(lead)
-        places = [index[rows] for rows in of]
-        if any(len(np.unique(place)) < len(place) for place in places):
-            notes.append(f"{path.name}: configurations that come twice are shown once, by their last row.")
+        indices = [index[rows] for rows in rows_of_models]
+        if any(len(np.unique(index)) < len(index) for index in indices):
+            notes.append(f"{path.name}: duplicate configurations are shown once, by their last row.")
     forecasts: dict[str, dict[str, np.ndarray]] = {}
-    for number, rows, place in zip(present, of, places, strict=True):
-        forecast = {name: _at(columns[name][rows], place, count) for name in OF_A_MODEL if name in columns}
+    for number, rows, index in zip(present, rows_of_models, indices, strict=True):
+        forecast = {
+            name: _scatter(columns[name][rows], index, count) for name in OF_A_MODEL if name in columns
+        }
         if REFIT in columns:  # the interval is of the refitted time
             interval = {name: forecast.pop(name) for name in ("low_s", "high_s") if name in forecast}
-            forecasts[REFITTED] = {"time_s": _at(columns[REFIT][rows], place, count)} | interval
+            forecasts[REFITTED] = {"time_s": _scatter(columns[REFIT][rows], index, count)} | interval
         if "time_s" in forecast:
             forecasts[model_names[number] or PREDICTED] = forecast
-    for name, values in beside.items():
+    for name, values in further.items():
         forecasts[models[name]] = {"time_s": values[lead].astype(float)}
     facts = {name: columns[name][lead] for name in FACTS if name in columns}
     if "measured_s" in facts:
@@ -136,7 +135,7 @@ def _space(
 
 
 def _finite(forecasts: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, dict[str, np.ndarray]]:
-    """Infinite times, of what cannot run, become NaN."""
+    """Replace infinite times, of impossible launches, by NaN."""
 
     def finite(values: np.ndarray) -> np.ndarray:
         if values.dtype == object:
@@ -149,11 +148,11 @@ def _finite(forecasts: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, dict
     }
 
 
-def _at(values: np.ndarray, places: np.ndarray, count: int) -> np.ndarray:
-    if len(values) == count and np.array_equal(places, np.arange(count)):
+def _scatter(values: np.ndarray, index: np.ndarray, count: int) -> np.ndarray:
+    if len(values) == count and np.array_equal(index, np.arange(count)):
         return values
     full = np.full(count, None, object) if values.dtype == object else np.full(count, np.nan)
-    full[places] = values
+    full[index] = values
     return full
 
 
@@ -162,6 +161,5 @@ def _missing(values: np.ndarray) -> np.ndarray:
 
 
 def _whole(values: np.ndarray) -> np.ndarray:
-    """Whole numbers that came as floats, as empty cells of other kernels make them."""
-    whole = values.dtype.kind == "f" and np.isfinite(values).all() and np.all(values == np.floor(values))
-    return values.astype(np.int64) if whole else values
+    """Restore integers read as floats because other kernels' rows have empty cells."""
+    return as_integers(values) if values.dtype.kind == "f" else values

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from dse.core.gaussian_process import Posterior, Smooth, matern, unlikeliness
+from dse.core.gaussian_process import Posterior, Smooth, matern, negative_log_likelihood
 
 COMMON, OF_TOKENS, NOISE = 1.0, 0.3, 0.02  # standard deviations of a, b and ε, as logs
 MISSED = (0.05, 0.1, 0.2, 0.4)  # of g, of which one is chosen ...
@@ -103,7 +103,7 @@ class Correction:
         for missed in MISSED:
             covariance = self._covariance(like, self._log_tokens, missed) + NOISE**2 * np.eye(len(off))
             posterior = Posterior.of(covariance, off)
-            unlikely = unlikeliness(posterior.whitened @ posterior.whitened, posterior.cholesky)
+            unlikely = negative_log_likelihood(posterior.whitened @ posterior.whitened, posterior.cholesky)
             unlikely += 0.5 * (np.log(missed / EXPECTED) / WIDTH) ** 2
             if unlikely < least:
                 least, self._missed, self._posterior = unlikely, missed, posterior

@@ -1,1 +1,1 @@
-"""The configurations worth measuring, with a stated risk of leaving out the fastest ones."""
+"""Select the configurations worth measuring, with a stated risk of missing the fastest ones."""

@@ -1,14 +1,13 @@
-"""Measured spaces, and how far from the first one had to reach in them: pruning's risk rests on that.
+"""Calibration of pruning's risk: the margins that measured spaces needed to keep a near-optimum.
 
-calibration.toml has these spaces; `scripts/studies/calibrate_pruning.py DIR --calibration FILE` writes it.
+calibration.toml holds these spaces; `scripts/studies/calibrate_pruning.py DIR --calibration FILE` writes it.
 
-Each space counts with many slices of itself. Of each slice the distance of its first nearly fastest
-configuration is kept in two units: `margins`, how much slower than the fastest prediction it was predicted,
-over the spread of the model's errors; and `spreads`, how far its time was below the refitted surrogate's
-mean, over the surrogate's deviation. Spaces differ most by how much their
-times vary, and what the model misses, its `spread`, is a like share of how much it predicts them to vary.
-The known spaces are few. So one more is counted among them that needs UNSEEN spreads, or UNSEEN_DEVIATIONS of
-the surrogate: below 1 / risk spaces in all, that much is always kept.
+Each space is represented by many random slices. For the first near-optimal configuration of a slice, two
+distances are recorded: `margins`, its predicted slowdown over the fastest prediction, over the spread of the
+model's errors; and `spreads`, the depth of its time below the refitted surrogate's mean, over the surrogate's
+deviation. Spaces differ most in the variation of their times; the spread of the model's errors is a similar
+share of the variation it predicts. Since known spaces are few, one more is assumed that needs UNSEEN
+spreads, or UNSEEN_DEVIATIONS of the surrogate: with fewer than 1 / risk spaces, that much is always kept.
 """
 
 import json
@@ -24,43 +23,43 @@ from dse.core.files import read_toml
 
 FILE = Path(__file__).with_name("calibration.toml")
 LEVELS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 1.0)
-UNSEEN = 2.2  # spreads that one more space may need; 98 % of the slices of each known one need 2.1 at most
-UNSEEN_DEVIATIONS = 8.0  # of a refitted surrogate, which knows less than it says: its scales are fitted too
-SCATTER = 0.3  # of the logs of those shares, as it is over known ones
-QUANTILES = 200  # of the spread of a space that nothing was measured of
+UNSEEN = 2.2  # spreads needed by the assumed space; known ones need at most 2.1 in 98 % of their slices
+UNSEEN_DEVIATIONS = 8.0  # of a refitted surrogate, overconfident since its scales are fitted too
+SCATTER = 0.3  # prior standard deviation of the log share of errors, as over known spaces
+QUANTILES = 200  # of the spread in a space without measurements
 
 
 @dataclass(frozen=True)
 class KnownSpace:
-    """A measured space, and what was found in its slices: quantiles at LEVELS."""
+    """A measured space, with quantiles over its slices at LEVELS."""
 
     space: str
     kernel: str  # whose description predicted it
     gpu: str
     configurations: int
     spearman: float  # of the model
-    predicted: float  # standard deviation of the predictions, as a log
-    spread: float  # ... of what the model misses
+    predicted: float  # standard deviation of the predicted log times
+    spread: float  # standard deviation of the model's log errors
     margins: tuple[float, ...]
     spreads: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class KnownSpaces:
-    """Measured spaces that tell how far to reach in another one."""
+    """Measured spaces from which margins in another one are derived."""
 
     model: str
-    within: float  # of the optimum: what counts as nearly fastest
+    within: float  # tolerance of a near-optimum
     slices: int  # of each space
     spaces: tuple[KnownSpace, ...]
 
     def margin(self, risk: float, predicted: float) -> float:
-        """How far to reach in another space whose predictions vary by so much, as a log of predicted time.
+        """Predicted-time margin (log) that keeps a near-optimum with this risk, without measurements.
 
-        What the model misses there is a share of that, lognormal by the mean and the scatter of those known
-        (normal, not Student's t, which has no bound where two are known). Few tell the scatter badly, so
-        SCATTER counts among it once. Where predictions vary less than in any known space, that they do not is
-        not believed.
+        `predicted` is the standard deviation of its predicted log times. The model's errors are a share of
+        that, lognormal with the mean and scatter of known spaces (normal, not Student's t, which is unbounded
+        for two). SCATTER is a prior observation of the scatter. Predictions that vary less than in any known
+        space are treated as varying as much as in the least.
         """
         logs, count = np.log([space.spread / space.predicted for space in self.spaces]), len(self.spaces)
         scatter = np.sqrt((SCATTER**2 + np.sum((logs - logs.mean()) ** 2)) / count)
@@ -70,11 +69,11 @@ class KnownSpaces:
         return _exceeded(self._margins(), risk, 1.0 / shares) * varying
 
     def margin_in_spreads(self, risk: float) -> float:
-        """How far to reach in another space, over the spread of what the model misses there."""
+        """Margin in another space, over the spread of the model's errors there."""
         return _exceeded(self._margins(), risk, np.ones(1))
 
     def spreads(self, risk: float) -> float:
-        """How many deviations below a refitted mean a time may be."""
+        """Deviations that a near-optimal time may be below the refitted mean."""
         known = [space.spreads for space in self.spaces]
         return _exceeded([*known, (UNSEEN_DEVIATIONS,) * len(LEVELS)], risk, np.ones(1))
 
@@ -82,12 +81,12 @@ class KnownSpaces:
         return [*(space.margins for space in self.spaces), (UNSEEN,) * len(LEVELS)]
 
     def apart_from(self, kernel: str, gpu: str) -> "KnownSpaces":
-        """Keep the spaces of other kernels on other GPUs."""
+        """Return the spaces of other kernels on other GPUs."""
         others = tuple(space for space in self.spaces if space.kernel != kernel and space.gpu != gpu)
         return KnownSpaces(self.model, self.within, self.slices, others)
 
     def text(self) -> str:
-        """Write them as a TOML file has them."""
+        """Format the spaces as TOML."""
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
@@ -104,7 +103,7 @@ class KnownSpaces:
 
 @cache
 def load(path: Path = FILE) -> KnownSpaces:
-    """Read them from a file, by default the one that comes with the package."""
+    """Read spaces from a file, by default the package's."""
     content = read_toml(path)
     spaces = tuple(
         KnownSpace(**space | {name: tuple(space[name]) for name in ("margins", "spreads")})
@@ -114,7 +113,7 @@ def load(path: Path = FILE) -> KnownSpaces:
 
 
 def _exceeded(quantiles: Sequence[Sequence[float]], risk: float, units: np.ndarray) -> float:
-    """Return what another space exceeds with that risk, spaces and `units` [U] being equally likely."""
+    """Return the value exceeded with this risk, with equally likely spaces and `units` [U]."""
 
     def share(value: float) -> float:
         below = [np.interp(value * units, known, LEVELS, left=0.0, right=1.0) for known in quantiles]

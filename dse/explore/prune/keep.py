@@ -1,21 +1,21 @@
-"""The smallest set of configurations that holds a nearly fastest one, but for a stated risk.
+"""The smallest set of configurations that holds a near-optimal one with a stated risk.
 
-Two things speak for a configuration:
+Two criteria select a configuration:
 
-- **It is predicted to be nearly the fastest**, within a margin. How wide that is comes from measured spaces,
-  which calibration.toml names: as many spreads of what the model misses as their fastest ones needed. That
-  spread is one of the measurements, if there are, as wide as so few leave it possible; without, it is as
-  large a share of the spread of the predictions as it is in measured spaces.
-- **It could still win.** With measurements, the surrogate gives each a mean and a deviation, and what counts
-  is whether its lower end is below what would beat the best measured one by more than `within`. The lower
-  end is as many deviations down as the fastest ones of measured spaces needed, or as measurements here are
-  below what the others say of them (the conformal quantile), whichever is more.
+- **It is predicted near-optimal**, within a margin calibrated on the measured spaces of calibration.toml: the
+  number of spreads of the model's errors that their fastest configurations needed. The spread is an upper
+  bound from the measurements of this space, or else the share of the predictions' spread that it is in
+  measured spaces.
+- **It could still win.** With measurements, the surrogate gives a mean and a deviation; the lower bound must
+  beat the best measured time by more than `within`. The bound is as many deviations below the mean as the
+  fastest configurations of measured spaces needed, or as measurements here are below their leave-one-out
+  means (the conformal quantile), whichever is more.
 
-Where the model explains the measurements, both must speak for it, each at half the risk. Where it does not,
-one will do: neither can then be relied on to leave out what the other would keep.
+If the model explains the measurements, both criteria must hold, each at half the risk. Otherwise either
+suffices, since neither is reliable enough to exclude configurations that the other selects.
 
 Source: Vovk, Gammerman, Shafer 2005 (conformal prediction); Rasmussen & Williams 2006, Eqs. 5.10-5.12
-(leaving one out).
+(leave-one-out).
 """
 
 from collections.abc import Mapping
@@ -30,101 +30,100 @@ from dse.explore.prune.calibration import KnownSpaces, load
 from dse.explore.tune.candidates import Candidates
 from dse.explore.tune.tuner import Tuner
 
-FEWEST = 10  # measurements from which on they are used
-EXPLAINS = 0.5  # of the variance of measurements, from which on a model explains a space
-MUCH = 0.4  # a share of the space that asks for a reason
+FEWEST = 10  # least measurements that are used
+EXPLAINS = 0.5  # least share of the variance of measurements with which a model explains a space
+MUCH = 0.4  # share of the space above which a reason is given
 
 
 @dataclass(frozen=True)
 class PrunedSpace:
-    """The configurations that are worth measuring."""
+    """The configurations worth measuring."""
 
-    places: np.ndarray  # among the candidates, the most promising first
+    index: np.ndarray  # into the candidates, the most promising first
     share: float
-    margin: float | None  # a log: of slower than the fastest prediction, for what is kept; None: no model
-    spreads: float | None  # that the lower end is down; None without measurements
-    reason: str = ""  # why many are kept, or no fewer can be; "" where there is nothing to say
+    margin: float | None  # log of the slowdown over the fastest prediction; None without a model
+    spreads: float | None  # deviations of the lower bound below the mean; None without measurements
+    reason: str = ""  # why many are kept, if so
 
 
 def keep(
     candidates: Candidates,
     risk: float = 0.05,
     within: float = 0.05,
-    told: Mapping[int, float] | None = None,
+    measured: Mapping[int, float] | None = None,
     calibration: KnownSpaces | None = None,
 ) -> PrunedSpace:
-    """Keep the configurations that may be the fastest; never none, equals are kept or left out together.
+    """Keep the configurations that may be the fastest: at least one, and ties all or none.
 
-    `told` are measured seconds by place, infinite where it failed. Without a model they are needed. What the
-    model holds for impossible is left out unless it ran, what failed too, and what is estimated to run with a
-    chance below the risk. `calibration` is of measured spaces, by default those of the package.
+    `measured` maps candidates to seconds, infinite for failures; required without a model. Excluded are
+    failures, configurations that the model deems impossible unless they ran, and those with a probability to
+    run below the risk. `calibration` defaults to the package's.
 
-    **Raises:** DseError for a risk or a tolerance that is not between 0 and 1, or if there is neither a model
-    nor FEWEST measurements that ran.
+    **Raises:** DseError for a risk or tolerance outside 0 to 1, or with neither a model nor FEWEST successful
+    measurements.
     """
     check(risk, within)
-    told = dict(told or {})
-    ran = [index for index, seconds in told.items() if np.isfinite(seconds)]
+    measured = dict(measured or {})
+    ran = [index for index, seconds in measured.items() if np.isfinite(seconds)]
     refit = len(ran) >= FEWEST
     if not (candidates.informed or refit):
         raise DseError(f"measurements: found {len(ran)} that ran and no model, expected {FEWEST} or more")
     runs = np.broadcast_to(candidates.runs, len(candidates))
     out = ~candidates.possible | (runs < risk)
-    for index in told:  # what ran is possible, whatever the model says
-        out[index] = not np.isfinite(told[index])
+    for index in measured:  # overrides the model
+        out[index] = not np.isfinite(measured[index])
     if out.all():
         raise DseError("configurations: found none that is possible, expected at least one")
     known = calibration or load()
     log_s, kept = candidates.expected, np.ones(len(candidates), bool)
     order, margin, spreads, explained = np.where(out, np.inf, log_s), None, None, None
-    held = [index for index in ran if candidates.possible[index]]
-    if candidates.informed and len(held) >= FEWEST:
-        explained = Explained.of(log_s[held], np.log([told[index] for index in held]))
+    predicted = [index for index in ran if candidates.possible[index]]
+    if candidates.informed and len(predicted) >= FEWEST:
+        explained = Explained.of(log_s[predicted], np.log([measured[index] for index in predicted]))
         margin = known.margin_in_spreads(risk / 2) * explained.spread_at_most(risk)
     elif candidates.informed:
         margin = known.margin(risk, float(np.std(log_s[candidates.possible])))
-    if margin is not None:  # from the fastest that is likely to run, if there is one
+    if margin is not None:  # from the fastest that is likely to run, if any
         likely = order[(runs >= 0.5) & ~out]
         kept = order <= likely.min(initial=order.max(where=~out, initial=-np.inf)) + margin
     if refit:
-        tuner = Tuner(candidates, told=told)
+        tuner = Tuner(candidates, told=measured)
         mean, deviation = tuner.predict()
         spreads = max(known.spreads(risk / 2), conformal(-tuner.surrogate.left_out(), risk / 2))
         order = np.where(out, np.inf, mean - spreads * deviation)
-        best = min(ran, key=lambda index: told[index])
-        winning = order <= max(np.log(told[best] / (1 + within)), order.min())
+        best = min(ran, key=lambda index: measured[index])
+        winning = order <= max(np.log(measured[best] / (1 + within)), order.min())
         both = margin is None or (explained is not None and explained.share >= EXPLAINS)
         kept = kept & winning if both else kept | winning
         kept[best] = True
     kept &= ~out
-    places = np.flatnonzero(kept)
-    places = places[np.argsort(order[places], kind="stable")]
-    share = len(places) / len(candidates)
-    return PrunedSpace(
-        places, share, margin, spreads, _reason(candidates, share, margin, explained, len(ran))
-    )
+    index = np.flatnonzero(kept)
+    index = index[np.argsort(order[index], kind="stable")]
+    share = len(index) / len(candidates)
+    reason = _reason(candidates, share, margin, explained, len(ran))
+    return PrunedSpace(index, share, margin, spreads, reason)
 
 
 @dataclass(frozen=True)
 class Explained:
-    """How far a model explains measured times."""
+    """How well a model explains measured times."""
 
     count: int
-    share: float  # of the variance of their logs; below 0 where the model is worse than none
-    spread: float  # standard deviation of what it misses
+    share: float  # of the variance of log times; negative if the model is worse than none
+    spread: float  # standard deviation of log errors
     rank: float  # rank correlation
 
     @classmethod
     def of(cls, log_s: np.ndarray, measured: np.ndarray) -> "Explained":
         """Compare predictions and measurements, logs of n times each."""
-        missed, total = np.var(measured - log_s), np.var(measured)
-        share = float(1 - missed / total) if total > 0 else 0.0
+        unexplained, total = np.var(measured - log_s), np.var(measured)
+        share = float(1 - unexplained / total) if total > 0 else 0.0
         count = len(measured)
-        spread = float(np.sqrt(missed * count / max(count - 1, 1)))
+        spread = float(np.sqrt(unexplained * count / max(count - 1, 1)))
         return cls(count, share, spread, spearman(log_s, measured) or 0.0)
 
     def spread_at_most(self, risk: float) -> float:
-        """What the spread exceeds with that risk, of normal times: few measurements tell it badly."""
+        """Upper confidence bound of the spread, for normal errors."""
         freedom = max(self.count - 1, 1)
         return self.spread * float(np.sqrt(freedom / chi2.ppf(risk, freedom)))
 
@@ -137,7 +136,7 @@ def check(risk: float, within: float) -> None:
 
 
 def conformal(values: np.ndarray, risk: float) -> float:
-    """The value that another one exceeds with that risk at most; the largest where these are too few."""
+    """The conformal quantile: another value exceeds it with at most this risk; the largest if too few."""
     rank = int(np.ceil((1 - risk) * (len(values) + 1)))
     return float(np.sort(values)[min(rank, len(values)) - 1])
 
@@ -145,7 +144,7 @@ def conformal(values: np.ndarray, risk: float) -> float:
 def _reason(
     candidates: Candidates, share: float, margin: float | None, explained: Explained | None, measured: int
 ) -> str:
-    """Word why this many are kept."""
+    """Explain why many configurations are kept."""
     if explained is not None and explained.share < EXPLAINS:
         evidence = f"{max(explained.share, 0):.0%} of the variance of {explained.count} measurements"
         evidence = f"{evidence}, rank correlation {explained.rank:.2f}"

@@ -1,1 +1,1 @@
-"""Searches of spaces that are too large to sweep, and of variants against one another, by Optuna."""
+"""Search spaces that are too large to sweep, and compare variants, with Optuna."""

@@ -1,8 +1,8 @@
-"""A sampler whose time grows with the cube of the trials, kept to some of them, asked once for several.
+"""Bound the cost of a sampler that is cubic in the number of trials: fewer trials and fewer fits.
 
-It sees the best trials and the latest, in a study of its own: objectives as logarithms, as times are mostly
-products of what single parameters do, and what cannot run as slow as the slowest. Between two fits it gives
-the same suggestion again, in whose place `dse.explore.search.feasible` puts its neighbours.
+The sampler sees only the best and the latest trials, in its own study: objectives as logarithms, since times
+are mostly products of parameters' effects, and impossible launches as slow as the slowest. Between fits it
+repeats its suggestion, which `dse.explore.search.feasible` replaces by neighbours.
 """
 
 import math
@@ -15,13 +15,13 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-BEST, LATEST = 70, 30  # trials that are fitted
-EVERY = 20  # trials, after which it is fitted again
+BEST, LATEST = 70, 30  # trials in a fit
+EVERY = 20  # trials between fits
 LEAST = 20  # trials before the first fit
 
 
 class Bounded(BaseSampler):
-    """Asks `inner`, every some trials, with what some of the trials found."""
+    """Asks `inner` every EVERY trials, with a selection of trials."""
 
     def __init__(self, inner: BaseSampler) -> None:
         self.inner = inner
@@ -30,23 +30,23 @@ class Bounded(BaseSampler):
         self._next = LEAST
 
     def reseed_rng(self) -> None:
-        """As Optuna has it, before another process or thread continues."""
+        """Reseed `inner`, before another process or thread continues."""
         self.inner.reseed_rng()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """The parameters that all trials have."""
+        """The parameters common to all trials."""
         return self._space.calculate(study)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Suggest what the last fit found, or fit again; nothing as long as there are few trials."""
+        """Return the suggestion of the last fit, or fit again; nothing while there are few trials."""
         done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         if len(done) < self._next or not search_space:
             return self._suggested
-        sampled = _some(done)
+        selected = _selected(done)
         worst = [
-            max(values) for values in zip(*(_logs(past) for past in sampled if _finite(past)), strict=True)
+            max(values) for values in zip(*(_logs(past) for past in selected if _finite(past)), strict=True)
         ]
         if not worst:
             return {}
@@ -57,7 +57,7 @@ class Bounded(BaseSampler):
                 distributions=search_space,
                 values=_logs(past) if _finite(past) else worst,
             )
-            for past in sampled
+            for past in selected
         )
         self._suggested, self._next = own.ask(search_space).params, len(done) + EVERY
         return self._suggested
@@ -65,11 +65,11 @@ class Bounded(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """As the sampler within has it."""
+        """As `inner`."""
         return self.inner.sample_independent(study, trial, param_name, param_distribution)
 
 
-def _some(trials: list[FrozenTrial]) -> list[FrozenTrial]:
+def _selected(trials: list[FrozenTrial]) -> list[FrozenTrial]:
     """The best trials and the latest of the others."""
     ordered = sorted(trials, key=lambda trial: trial.values[0])
     late = sorted(ordered[BEST:], key=lambda trial: trial.number)

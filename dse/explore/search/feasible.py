@@ -1,10 +1,10 @@
-"""Any sampler of Optuna's, kept to configurations that are valid and new.
+"""Restrict any Optuna sampler to configurations that are valid and new.
 
-Constraints are known in closed form, and a model gives the same time each time: a trial of what breaks a
-constraint, or was tried before, would teach nothing. What a sampler suggests of either kind makes way for a
-neighbour, and where it has nothing to go by yet, a valid configuration is drawn. Samplers that learn are
-asked for half of the trials only: the others are neighbours of good ones, for samplers find the region of an
-optimum sooner than the optimum. Half of these are of a family that began elsewhere.
+Constraints are known in closed form and models are deterministic, so invalid and repeated trials are wasted.
+Such suggestions are replaced by a neighbour, and before a sampler has any data, valid configurations are
+drawn. Samplers that learn suggest only half of the trials; the others are neighbours of good trials, since
+samplers find the region of an optimum sooner than the optimum. Half of these belong to a family with a
+separate start.
 """
 
 import heapq
@@ -21,17 +21,17 @@ from optuna.trial import FrozenTrial, TrialState
 from dse.explore.search.neighbours import Neighbours, Point
 from dse.explore.search.variants import VARIANT, Variant
 
-LEAST = 20  # trials before any is refined
-PATIENCE = 60  # trials of a family without a better one, after which another begins
+LEAST = 20  # trials before refinement starts
+PATIENCE = 60  # trials without improvement after which a new family starts
 
 
 class Feasible(BaseSampler):
-    """Suggests a variant, where there are several, and the places of its parameters' values in their lists.
+    """Suggests a variant, if there are several, and the indices of its parameters' values.
 
     Attributes:
-        inner: the sampler that it asks.
+        inner: the sampler it asks.
         refine: whether half of the trials are neighbours of good ones.
-        variant: the one that the next suggestion is to be of; None leaves it to `inner`.
+        variant: the variant of the next suggestion; None: `inner` decides.
     """
 
     def __init__(self, inner: BaseSampler, variants: Mapping[str, Variant], seed: int | None) -> None:
@@ -50,11 +50,11 @@ class Feasible(BaseSampler):
             ranges = (IntDistribution(0, len(values) - 1) for values in variant.free.values())
             self._space |= zip(self._parameters[name], ranges, strict=True)
         self._tried: dict[str, set[Point]] = {name: set() for name in variants}
-        self._family: set[tuple[str, Point]] = set()  # begun from draws, in which only its own have heirs
-        self._read = 0  # trials of the study that were looked at
+        self._family: set[tuple[str, Point]] = set()  # drawn points and their descendants
+        self._read = 0  # trials of the study read so far
 
     def reseed_rng(self) -> None:
-        """As Optuna has it, before another process or thread continues."""
+        """Reseed `inner`, before another process or thread continues."""
         self.inner.reseed_rng()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -64,7 +64,7 @@ class Feasible(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Suggest a configuration; nothing for a trial that somebody enqueued."""
+        """Suggest a configuration; nothing for an enqueued trial."""
         if "fixed_params" in trial.system_attrs:
             return {}
         self._note(study, trial)
@@ -76,9 +76,9 @@ class Feasible(BaseSampler):
         return sampled | dict(zip(self._parameters[name], point, strict=True))
 
     def _suggested(self, study: Study, trial: FrozenTrial) -> tuple[str, Point]:
-        """What the sampler within suggests, or what is near it."""
-        asked = self.inner.infer_relative_search_space(study, trial)
-        suggested = self.inner.sample_relative(study, trial, asked)
+        """The suggestion of `inner`, or a neighbour."""
+        space = self.inner.infer_relative_search_space(study, trial)
+        suggested = self.inner.sample_relative(study, trial, space)
         name = self.variant or suggested.get(VARIANT) or str(self._random.choice(list(self._parameters)))
         parameters, neighbours, tried = self._parameters[name], self._neighbours[name], self._tried[name]
         if parameters and suggested.keys() >= set(parameters):
@@ -89,7 +89,7 @@ class Feasible(BaseSampler):
         return name, neighbours.near(drawn, tried) or drawn
 
     def _refined(self, study: Study) -> tuple[str | None, Point | None]:
-        """Half of the time, a neighbour of a good trial: of any, or of one of the family."""
+        """Half of the time, a neighbour of a good trial, in or outside of the family."""
         if len(study.directions) > 1 or self._random.random() < 0.5:
             return None, None
         done = [
@@ -100,21 +100,21 @@ class Feasible(BaseSampler):
         ]
         if len(done) < LEAST:
             return None, None
-        return self._heir(done) if self._random.random() < 0.5 else self._of_family(done)
+        return self._descendant(done) if self._random.random() < 0.5 else self._of_family(done)
 
     def _of_family(self, done: list[FrozenTrial]) -> tuple[str, Point | None]:
-        """A neighbour within the family: trials that began with some that were drawn, and their heirs.
+        """A neighbour within the family: random trials and their descendants.
 
-        A new one begins where the last has found nothing better for long. It may end in another region than
-        the one in which all others of the best trials soon are.
+        A new family starts if the last has not improved for long. It may end in another region than the one
+        where the other good trials concentrate.
         """
-        mine = [trial for trial in done if self._place(trial) in self._family]
-        lately, before = mine[-PATIENCE:], mine[:-PATIENCE]
-        if before and min(map(_time, lately)) >= min(map(_time, before)):
+        family = [trial for trial in done if self._point(trial) in self._family]
+        recent, before = family[-PATIENCE:], family[:-PATIENCE]
+        if before and min(map(_time, recent)) >= min(map(_time, before)):
             self._family.clear()
-            mine = []
-        if len(mine) >= LEAST:
-            name, point = self._heir(mine)
+            family = []
+        if len(family) >= LEAST:
+            name, point = self._descendant(family)
         else:
             name = self.variant or str(self._random.choice(list(self._parameters)))
             point = self._neighbours[name].near(self._neighbours[name].anywhere(), self._tried[name])
@@ -122,35 +122,35 @@ class Feasible(BaseSampler):
             self._family.add((name, point))
         return name, point
 
-    def _place(self, trial: FrozenTrial) -> tuple[str, Point]:
+    def _point(self, trial: FrozenTrial) -> tuple[str, Point]:
         name = trial.params.get(VARIANT, next(iter(self._parameters)))
         return name, tuple(trial.params[key] for key in self._parameters[name])
 
-    def _heir(self, trials: list[FrozenTrial]) -> tuple[str, Point | None]:
-        """A neighbour of one of some trials; the better, the likelier."""
+    def _descendant(self, trials: list[FrozenTrial]) -> tuple[str, Point | None]:
+        """A neighbour of one of the trials, preferably of good ones."""
         rank = int(len(trials) ** self._random.random())  # log-uniform: 1 to 10 as often as 10 to 100
         trial = heapq.nsmallest(rank, trials, key=_time)[-1]
-        name, point = self._place(trial)
+        name, point = self._point(trial)
         return name, self._neighbours[name].near(point, self._tried[name])
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        """Suggest one parameter separately: of a trial that was enqueued without it."""
+        """Suggest one parameter, missing in an enqueued trial."""
         return self.inner.sample_independent(study, trial, param_name, param_distribution)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """As the sampler within has it."""
+        """As `inner`."""
         self.inner.before_trial(study, trial)
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
-        """As the sampler within has it."""
+        """As `inner`."""
         self.inner.after_trial(study, trial, state, values)
 
     def _note(self, study: Study, asking: FrozenTrial) -> None:
-        """Look at trials that came since: enqueued ones, and those of other processes."""
+        """Record new trials: enqueued ones, and those of other processes."""
         trials = study.get_trials(deepcopy=False)
         for trial in trials[self._read :]:
             name = trial.params.get(VARIANT, next(iter(self._parameters)))

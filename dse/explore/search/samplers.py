@@ -1,4 +1,4 @@
-"""Optuna's samplers by name, and the one that suits a search."""
+"""Optuna's samplers by name, and the automatic choice."""
 
 import warnings
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ from dse.errors import DseError, one_of
 from dse.explore.search.bounded import Bounded
 
 SAMPLERS = ("tpe", "gp", "nsga2", "nsga3", "cmaes", "qmc", "random", "auto")
-STARTUP = 100  # trials at random before TPE's own, at most, and at most a tenth
-FEW = 300  # trials up to which `auto` takes Gaussian processes, which take longest for a suggestion
+STARTUP = 100  # random trials before TPE's own, at most, and at most a tenth
+FEW = 300  # most trials for which `auto` chooses Gaussian processes, the slowest
 
 
 def constrained(sampler: BaseSampler) -> bool:
@@ -33,7 +33,7 @@ def constrained(sampler: BaseSampler) -> bool:
 
 
 def suitable(name: str, trials: int = FEW, goals: int = 1, variants: int = 1) -> str:
-    """Return the name of a sampler for a search; that of `auto` goes by trials, objectives and variants.
+    """Return the name of a sampler; `auto` chooses by trials, objectives and variants.
 
     **Raises:** DseError for another name, one whose package is missing, or CMA-ES with several objectives.
     """
@@ -49,16 +49,15 @@ def suitable(name: str, trials: int = FEW, goals: int = 1, variants: int = 1) ->
 
 
 def sampler(name: str, seed: int | None, trials: int = FEW, known: Sequence[FrozenTrial] = ()) -> BaseSampler:
-    """Make the Optuna sampler of a name that `suitable` returned.
+    """Create the Optuna sampler of a name that `suitable` returned.
 
-    Samplers that learn look at the trials of their study. CMA-ES has a state besides, which Optuna pickles:
-    ours begins with the mean and the covariance of the best of the complete trials that are `known` (Nomura
-    et al., AAAI 2021).
+    CMA-ES has a state besides its study's trials, which Optuna pickles; instead of reading that, it starts
+    with the mean and covariance of the best of the `known` complete trials (Nomura et al., AAAI 2021).
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         match name:
-            case "tpe":  # group: a model of its own for each variant; constant_liar: batches spread out
+            case "tpe":  # group: one model a variant; constant_liar: diverse batches
                 return TPESampler(
                     multivariate=True,
                     group=True,
@@ -87,7 +86,7 @@ def sampler(name: str, seed: int | None, trials: int = FEW, known: Sequence[Froz
 
 
 def _suitable(trials: int, goals: int, variants: int) -> str:
-    """Name the sampler for a search: what learns most from few trials, while it is not too slow."""
+    """Choose the sampler that learns most from few trials without being too slow."""
     if goals > 1:
         return "nsga3" if goals > 3 else "nsga2" if trials > 1_000 else "tpe"
     if trials <= FEW and variants == 1:
@@ -99,4 +98,4 @@ def _suitable(trials: int, goals: int, variants: int) -> str:
 
 def _expect_torch() -> None:
     with needs("torch", "for the sampler gp " + install("gp")):
-        import_module("torch")  # as Optuna will, for its Gaussian processes
+        import_module("torch")  # used by Optuna's Gaussian processes

@@ -1,9 +1,8 @@
-"""Studies that Optuna stores, which several processes may make and fill at the same time.
+"""Optuna studies in storage, shared by concurrent processes.
 
-In a database (`sqlite:///study.db`, or another URL of SQLAlchemy), in a journal (`journal:study.log`), which
-lives on network file systems where SQLite does not, or behind Optuna's gRPC proxy (`grpc://HOST:PORT`), which
-spares a database thousands of connections. A study may be a stranger's: it is read as data, and nothing of it
-is unpickled.
+Storage is a database (`sqlite:///study.db`, or another URL of SQLAlchemy), a journal (`journal:study.log`),
+which works on network file systems where SQLite does not, or Optuna's gRPC proxy (`grpc://HOST:PORT`), which
+saves a database thousands of connections. Studies are untrusted: they are read as data, never unpickled.
 """
 
 import copy
@@ -33,40 +32,40 @@ from dse.core.optional import install, needs
 from dse.errors import DseError
 from dse.explore.search.values import Lists
 
-ANSWER = 10  # seconds that a gRPC proxy has
-ATTEMPTS = 50  # to make what another makes: a damaged database never lets us
-PROCESS = "process"  # the attribute of a trial that says which process added it
-WAIT = 60.0  # seconds that we wait for other processes: SQLite has one writer at a time
+ANSWER = 10  # seconds for a gRPC proxy to answer
+ATTEMPTS = 50  # to create tables that another process creates too; a damaged database always fails
+PROCESS = "process"  # attribute of a trial: the process that added it
+WAIT = 60.0  # seconds to wait for other processes: SQLite has one writer at a time
 
 
 @dataclass
 class StoredStudy:
-    """A study in a database, which holds values where a search has places in `lists`.
+    """A study in storage, which holds values where a search has indices into `lists`.
 
-    DseError of one line for whatever the database raises.
+    All errors of the storage become one-line DseErrors.
     """
 
     url: str
     study: optuna.Study
     lists: Lists
-    process: str = field(default_factory=lambda: uuid.uuid4().hex[:12])  # marks our own trials
-    read: set[int] = field(default_factory=set)  # numbers of trials that were read
+    process: str = field(default_factory=lambda: uuid.uuid4().hex[:12])  # marks this process's trials
+    read: set[int] = field(default_factory=set)  # numbers of trials already read
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other processes from writing while we count and add; a server's studies have no such lock."""
+        """Keep other processes from writing during the block; not for studies on a server."""
         path = _file(self.url)
         if path is None:
             yield
             return
         with _one_line(self.url):
-            lock = open_own(Path(f"{path}.dse-lock"))  # closed below: what the block raises is its own
+            lock = open_own(Path(f"{path}.dse-lock"))  # closed below, outside of _one_line
         with lock:
             locked(lock, wait=True)
             yield
 
     def news(self) -> list[FrozenTrial]:
-        """Read finished trials that are neither read nor ours. DseError for those of other lists."""
+        """Read new finished trials of other processes. **Raises:** DseError for other lists of values."""
         with _one_line(self.url):
             trials = [
                 trial
@@ -76,15 +75,15 @@ class StoredStudy:
                 and trial.user_attrs.get(PROCESS) != self.process
             ]
             self.read.update(trial.number for trial in trials)
-            return [self.lists.with_places(_plain(trial)) for trial in trials]
+            return [self.lists.with_indices(_plain(trial)) for trial in trials]
 
     def fill(self, study: optuna.Study) -> None:
-        """Put all trials of the database into a study in memory. DseError where they are no trials."""
+        """Copy all trials into a study in memory. **Raises:** DseError if they are damaged."""
         with _one_line(self.url):
             study.add_trials(self.news())
 
     def add(self, trials: Sequence[FrozenTrial]) -> None:
-        """Write trials."""
+        """Write trials to the storage."""
         with _one_line(self.url):
             self.study.add_trials(_marked(self.lists.with_values(trial), self.process) for trial in trials)
 
@@ -96,7 +95,7 @@ def _marked(trial: FrozenTrial, process: str) -> FrozenTrial:
 
 
 def _plain(trial: FrozenTrial) -> FrozenTrial:
-    """Return a trial without what samplers keep with it for themselves: Optuna unpickles some of that.
+    """Drop samplers' private attributes of a trial, some of which Optuna would unpickle.
 
     Numbers stay: constraints, and the generations of genetic algorithms.
     """
@@ -113,22 +112,21 @@ _KEPT = re.compile(r"constraints:.*|NSGAI+Sampler:generation")
 
 
 def _file(url: str) -> str | None:
-    """The file that a study is kept in, if it is one."""
+    """The file of a study, if it is in one."""
     if url.startswith("journal:"):
         return url.removeprefix("journal:").removeprefix("//")
     return make_url(url).database if url.startswith("sqlite:") else None
 
 
 def load(url: str, name: str, metrics: Sequence[str], lists: Lists) -> StoredStudy:
-    """Load the study of that name, or make it; it keeps `metrics` low. DseError where that fails."""
+    """Load or create a study that minimizes `metrics`. **Raises:** DseError if that fails."""
     with _one_line(url):
-        return StoredStudy(
-            url, make(metrics, study_name=name, storage=_open(url), load_if_exists=True), lists
-        )
+        study = make(metrics, study_name=name, storage=_open(url), load_if_exists=True)
+        return StoredStudy(url, study, lists)
 
 
 def make(metrics: Sequence[str], **options: Any) -> optuna.Study:
-    """Make a study that keeps named metrics low, with other options of Optuna's `create_study`."""
+    """Create a study that minimizes named metrics, with further options of Optuna's `create_study`."""
     study = optuna.create_study(directions=[StudyDirection.MINIMIZE] * len(metrics), **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -137,7 +135,7 @@ def make(metrics: Sequence[str], **options: Any) -> optuna.Study:
 
 
 def _open(url: str) -> BaseStorage:
-    """Open what the URL names: a journal, a gRPC proxy, or a database."""
+    """Open a journal, a gRPC proxy, or a database, by URL."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         if url.startswith("journal:"):
@@ -148,7 +146,7 @@ def _open(url: str) -> BaseStorage:
 
 
 def _journal(path: str) -> JournalStorage:
-    """Open a journal, without the part of an entry that a process may have left when it had no room."""
+    """Open a journal, after removing a partial entry that a process left on a full disk."""
     if os.path.exists(path) and not os.path.isfile(path):  # a device may have no end
         raise DseError("found no file but a folder, pipe or device, expected a file, or none yet")
     with open(path, "ab+") as file:
@@ -163,7 +161,7 @@ def _journal(path: str) -> JournalStorage:
 
 
 class _Lock(JournalFileOpenLock):
-    """A lock that goes with the process that has it: Optuna's own outlives one that is killed by 30 s."""
+    """A lock released when its process dies; Optuna's own outlives a killed process by 30 s."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -181,40 +179,40 @@ _LONGEST = 1 << 24  # bytes of an entry
 
 
 def _proxy(url: str) -> GrpcStorageProxy:
-    """Connect to a server of `optuna.storages.run_grpc_proxy_server`; it has some seconds to answer."""
+    """Connect to a server of `optuna.storages.run_grpc_proxy_server`."""
     parts = urlsplit(url)
     with needs("grpcio", install("grpc")):
-        import_module("grpc")  # as Optuna will
+        import_module("grpc")  # used by Optuna
     if not parts.hostname or not parts.port:
         raise DseError("found no host and port, expected grpc://HOST:PORT")
     proxy = GrpcStorageProxy(host=parts.hostname, port=parts.port)
     try:
         proxy.wait_server_ready(timeout=ANSWER)
-    except Exception as problem:  # of grpc, which names no common base
+    except Exception as problem:  # grpc's errors have no common base
         raise DseError(f"found no answer in {ANSWER} s, expected Optuna's gRPC proxy there") from problem
     return proxy
 
 
 def _tables(url: str) -> RDBStorage:
-    """Open the database, with Optuna's tables in it.
+    """Open a database with Optuna's tables.
 
-    Optuna looks whether a table is there, then makes it: of two processes that do so at once, one fails. It
-    finds at its next attempt what the other has made.
+    Optuna checks for a table, then creates it, so one of two concurrent processes fails; it retries and finds
+    the other's table.
     """
     options = {"connect_args": {"timeout": WAIT}} if url.startswith("sqlite") else {}
     end, attempts = time.monotonic() + WAIT, 0
     while True:
         try:
             return RDBStorage(url, engine_kwargs=options)
-        except Exception as problem:  # each driver has errors of its own
+        except Exception as problem:  # errors depend on the driver
             attempts += 1
-            if not _made_meanwhile(problem) or attempts > ATTEMPTS or time.monotonic() > end:
+            if not _is_race(problem) or attempts > ATTEMPTS or time.monotonic() > end:
                 raise
         time.sleep(random.uniform(0.02, 0.2))
 
 
-def _made_meanwhile(problem: Exception) -> bool:
-    """Whether another process made, or makes, the table or the row that we were about to make."""
+def _is_race(problem: Exception) -> bool:
+    """Whether another process created the same table or row at the same time."""
     text = f"{problem} {problem.__cause__}".lower()
     return re.search(r"already exists|unique constraint|duplicate (entry|key)|locked", text) is not None
 
@@ -223,17 +221,17 @@ def _made_meanwhile(problem: Exception) -> bool:
 def _one_line(url: str) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # Optuna's, of what a damaged study holds
+            warnings.simplefilter("ignore", UserWarning)  # Optuna's, on damaged studies
             yield
     except DseError as problem:
         raise DseError(f"storage: {url}: {problem}") from None
-    except Exception as problem:  # SQLAlchemy and its drivers raise what they like
+    except Exception as problem:  # SQLAlchemy and its drivers can raise anything
         if not re.match(r"\w+(\+\w+)?:", url):
             kinds = f"sqlite:///{url}, journal:{url}, another database's URL, or none"
             raise DseError(f"storage: found {url!r}, expected {kinds}") from None
-        cause = problem.__cause__ or problem  # the driver's own words are shorter
+        cause = problem.__cause__ or problem  # the driver's own message is shorter
         reason = next(iter(str(cause).splitlines()), type(cause).__name__)
-        if isinstance(cause, (AssertionError, AttributeError, LookupError, TypeError)):  # Optuna's, reading
+        if isinstance(cause, (AssertionError, AttributeError, LookupError, TypeError)):  # in Optuna's reader
             found = f"found a damaged study ({type(cause).__name__}: {reason})"
             raise DseError(f"storage: {url}: {found}, expected one of Optuna") from None
         raise DseError(f"storage: {url}: cannot use: {reason}") from None

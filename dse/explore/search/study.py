@@ -1,11 +1,11 @@
-"""Optuna over one or several kernels that do the same work, asked and told in batches.
+"""Optuna studies over one kernel or several variants of the same work, in batches.
 
-A categorical choice picks the variant, and below it stand that variant's own parameters, so that variants
-are ranked by the best that each can reach. Parameters are suggested as places in their lists of values, of
-configurations that hold all constraints (`dse.explore.search.feasible`). What cannot run, and what was
-enqueued and breaks constraints, is given back to the sampler without a time: as a complete trial that breaks
-Optuna's constraints, where the sampler learns from those, else as a pruned one. Every other suggestion goes
-to the variant tried least, so that a slower variant is searched too and its rank is fair.
+A categorical parameter selects the variant, with the variant's own parameters below it, so that variants are
+ranked by their best configurations. Parameters are suggested as indices of values, in configurations that
+satisfy all constraints (`dse.explore.search.feasible`). Impossible launches, and enqueued configurations that
+violate constraints, are reported without a time: as complete trials that violate Optuna's constraints, if the
+sampler learns from those, else as pruned ones. Every other suggestion is for the variant tried least, so that
+slower variants are searched too and ranked fairly.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ import optuna
 from optuna.trial import Trial, TrialState
 
 from dse.data.columns import SHORT
-from dse.data.tables import Found
+from dse.data.tables import ConfigurationResult
 from dse.errors import DseError, one_of
 from dse.evaluate.chunks import evaluate
 from dse.explore.search import storage as stored
@@ -39,29 +39,28 @@ from dse.types import Gpu
 OBJECTIVES = {"time": "s", "registers": "1", "shared": "B"}
 COLUMN = {name: SHORT.get(name, name) for name in OBJECTIVES}  # of each objective
 BATCH = 20
-EXHAUSTIVE = 200_000  # configurations up to which the optimum is found by looking at all of them
-EXHAUSTIVE_SIMULATED = 5_000  # of a simulated model: some seconds
+EXHAUSTIVE = 200_000  # most configurations that are enumerated to find the optimum
+EXHAUSTIVE_SIMULATED = 5_000  # with a simulated model: some seconds
 
-Asked = tuple[Trial, str, dict[str, Number]]  # a trial, its variant, and its parameters' values
+Suggestion = tuple[Trial, str, dict[str, Number]]  # a trial, its variant, and its parameters' values
 _WHY = "why not"
 _BROKEN, _IMPOSSIBLE = "breaks a constraint", "cannot run"
 
 
 @dataclass
 class Shares:
-    """Where the time of a search went, in seconds."""
+    """The time of a search by part, in seconds."""
 
     model: float = 0.0
     optuna: float = 0.0
 
 
 @dataclass(repr=False)
-class Search(Found):
-    """A study and what it has cost so far.
+class Search(ConfigurationResult):
+    """A study and its cost so far.
 
-    The sampler works on a study in memory, of places in lists; `kept` is its copy in storage, of values,
-    written once a batch, since a database takes longer over each step of a trial than a model over a
-    thousand configurations.
+    The sampler works on a study in memory, of indices; `kept` is its copy in storage, of values, written once
+    a batch, since a database is slower for one trial than a model for a thousand configurations.
     """
 
     study: optuna.Study
@@ -70,18 +69,18 @@ class Search(Found):
     variants: dict[str, Variant]
     objectives: tuple[str, ...]
     shares: Shares = field(default_factory=Shares)
-    asked: Counter[str] = field(default_factory=Counter)  # suggestions of each variant, in this run
-    first: list[dict[str, Any]] = field(default_factory=list)  # parameters of trials to try before others
-    told: set[int] = field(default_factory=set)  # numbers of trials that the storage has not yet
+    suggested: Counter[str] = field(default_factory=Counter)  # suggestions of each variant, in this run
+    enqueued: list[dict[str, Any]] = field(default_factory=list)  # parameters of trials to try first
+    unsaved: set[int] = field(default_factory=set)  # numbers of finished trials not yet in the storage
 
     def evaluated(self) -> list[optuna.trial.FrozenTrial]:
-        """Trials that got as far as the model."""
+        """Trials that were evaluated by the model."""
         states = (TrialState.COMPLETE, TrialState.PRUNED)
         done = self.study.get_trials(deepcopy=False, states=states)
         return [trial for trial in done if trial.user_attrs.get(_WHY) != _BROKEN]
 
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
-        """Return the fastest trial of each variant, fastest variant first; one without a trial comes last."""
+        """Return the fastest trial of each variant, fastest first; variants without a trial come last."""
         fastest: dict[str, optuna.trial.FrozenTrial] = {}
         done = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         for trial in done:
@@ -92,19 +91,18 @@ class Search(Found):
                 fastest[name] = trial
         rows = [self._row(name, trial) for name, trial in fastest.items()]
         rows.sort(key=lambda row: row["time_s"])
-        return (rows + [{"kernel": name, "time_s": None} for name in self.variants if name not in fastest])[
-            :top
-        ]
+        rows += [{"kernel": name, "time_s": None} for name in self.variants if name not in fastest]
+        return rows[:top]
 
     def front(self) -> list[dict[str, Any]]:
-        """Return trials that no other beats in all objectives, each configuration once, fastest first."""
+        """Return the Pareto front, each configuration once, fastest first."""
         rows = [self._row(self._variant_of(trial), trial) for trial in self.study.best_trials]
         unique = {tuple(row.items()): row for row in rows}
         return sorted(unique.values(), key=lambda row: row["time_s"])
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """Columns that a table for people can do without: problem sizes, and parameters of one value."""
+        """Columns omitted in displayed tables: problem sizes, and parameters with a single value."""
         variants = self.variants.values()
         free = {name for variant in variants for name in variant.free}
         names = (name for variant in variants for name in (*variant.problem, *variant.kernel.space.names))
@@ -123,7 +121,7 @@ class Search(Found):
 
 
 def variants(kernels: Iterable[tuple[Counts, Mapping[str, Number]]]) -> dict[str, Variant]:
-    """Name the kernels to choose among. DseError where they do not do the same work."""
+    """Name the kernels to choose from. **Raises:** DseError if their work differs."""
     named = {kernel.name: Variant(kernel, problem) for kernel, problem in kernels}
     works = sorted({variant.kernel.variant_of for variant in named.values()})
     if len(works) > 1:
@@ -134,7 +132,7 @@ def variants(kernels: Iterable[tuple[Counts, Mapping[str, Number]]]) -> dict[str
 
 
 def objectives(text: str) -> tuple[str, ...]:
-    """Read `time` or `time,registers,shared`, or their columns. DseError for others; time comes first."""
+    """Parse `time` or `time,registers,shared`, or their columns; time first. **Raises:** DseError."""
     goals = {column: goal for goal, column in COLUMN.items()}
     names = (name.strip() for name in text.split(","))
     names = tuple(dict.fromkeys(goals.get(name, name) for name in names))
@@ -158,9 +156,9 @@ def start(
 ) -> Search:
     """Start a study, or load the one in `storage` of the same kernels, sizes, GPU, model and objectives.
 
-    `trials` is how many there will be, by which the sampler `auto` is chosen.
+    `trials` is their planned number, for the sampler `auto`.
 
-    **Raises:** DseError where the storage cannot be used, or has this study with other lists of values.
+    **Raises:** DseError if the storage cannot be used, or has this study with other lists of values.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     key = repr([(repr(v.kernel), sorted(v.problem.items())) for v in choices.values()])
@@ -178,41 +176,39 @@ def start(
 
 
 def _lists(choices: Mapping[str, Variant]) -> Lists:
-    """The values of all parameters that trials have: `matmul_tiled.rows`."""
-    free = ((name, variant.free) for name, variant in choices.items())
+    """The values of all parameters of trials: `matmul_tiled.rows`."""
     return Lists(
-        {f"{name}.{parameter}": values for name, these in free for parameter, values in these.items()}
+        {f"{name}.{key}": values for name, variant in choices.items() for key, values in variant.free.items()}
     )
 
 
 def enqueue(search: Search, rows: Iterable[Mapping[str, Any]], source: str) -> int:
-    """Try these configurations before others: rows with a value for each parameter that has a choice.
+    """Enqueue configurations to try first: rows with a value for each parameter that has a choice.
 
-    With several variants a row names its own under `variant` or `kernel`. Other columns are left alone. A
-    configuration that comes twice is tried once; one that the study has already is not tried again.
-    Returns how many are to be tried.
+    With several variants, a row names its own as `variant` or `kernel`. Other columns are ignored.
+    Duplicates, and configurations already in the study, are skipped. Returns the number enqueued.
 
-    **Raises:** DseError naming `source` for a variant, a parameter or a value that there is not.
+    **Raises:** DseError naming `source` for an unknown variant, or a missing or unknown value.
     """
-    had = {tuple(sorted(trial.params.items())) for trial in search.evaluated()}
+    known = {tuple(sorted(trial.params.items())) for trial in search.evaluated()}
     for number, row in enumerate(rows, 1):
-        place = f"{source}: row {number}"
+        where = f"{source}: row {number}"
         name = row.get(VARIANT) or row.get("kernel") or next(iter(search.variants))
         if name not in search.variants:
-            raise DseError(f"{place}: variant: found {name!r}, {one_of(str(name), search.variants)}")
+            raise DseError(f"{where}: variant: found {name!r}, {one_of(str(name), search.variants)}")
         parameters: dict[str, Any] = {VARIANT: name} if len(search.variants) > 1 else {}
         for parameter, choices in search.variants[name].free.items():
             if row.get(parameter) is None:
-                raise DseError(f"{place}: {parameter}: found none, expected a value")
+                raise DseError(f"{where}: {parameter}: found none, expected a value")
             if row[parameter] not in choices:
                 expected = f"one of {', '.join(map(str, choices))}"
-                raise DseError(f"{place}: {parameter}: found {row[parameter]}, expected {expected}")
+                raise DseError(f"{where}: {parameter}: found {row[parameter]}, expected {expected}")
             parameters[f"{name}.{parameter}"] = choices.index(row[parameter])
         key = tuple(sorted(parameters.items()))
-        if key not in had:
-            had.add(key)
-            search.first.append(parameters)
-    return len(search.first)
+        if key not in known:
+            known.add(key)
+            search.enqueued.append(parameters)
+    return len(search.enqueued)
 
 
 def run(
@@ -223,58 +219,60 @@ def run(
     advance: Callable[[int], None] = lambda steps: None,
     batch: int = BATCH,
 ) -> None:
-    """Ask and tell until the study has `trials` evaluated trials.
+    """Run the study until it has `trials` evaluated trials, including those of an interrupted run.
 
-    Each batch is one vectorised model call for each variant in it. Trials of an interrupted run count.
-    **Raises:** DseError where constraints leave nothing.
+    Each batch is one vectorised model call a variant.
+    **Raises:** DseError if no configuration is valid.
     """
     done = len(search.evaluated())
     advance(min(done, trials))
     while done < trials:
-        asked: list[Asked] = []
-        while len(asked) < min(batch, trials - done):
-            asked += _ask(search)
-        values = _evaluate(search, gpu, model, asked)
+        suggestions: list[Suggestion] = []
+        while len(suggestions) < min(batch, trials - done):
+            suggestions += _ask(search)
+        values = _evaluate(search, gpu, model, suggestions)
         begun = time.perf_counter()
-        _told(search, asked, values, trials)
+        _report(search, suggestions, values, trials)
         search.shares.optuna += time.perf_counter() - begun
         before, done = done, len(search.evaluated())
         advance(min(done, trials) - before)
 
 
-def _told(search: Search, asked: Sequence[Asked], values: Sequence[Sequence[float]], trials: int) -> None:
-    """Tell what a batch found, and exchange it with the storage, which gets no more than this many trials."""
+def _report(
+    search: Search, suggestions: Sequence[Suggestion], values: Sequence[Sequence[float]], trials: int
+) -> None:
+    """Report a batch to the sampler, and synchronize with the storage, up to `trials` trials."""
     kept = search.kept
     with kept.alone() if kept is not None else nullcontext():
         if kept is not None:
             search.study.add_trials(kept.news())
         room = max(0, trials - len(search.evaluated()))
-        for (trial, _, _), value in zip(asked[:room], values, strict=False):
+        for (trial, _, _), value in zip(suggestions[:room], values, strict=False):
             if math.isfinite(value[0]):
                 _tell(search, trial, value)
             else:
                 trial.set_user_attr(_WHY, _IMPOSSIBLE)
                 _tell(search, trial, None, impossible=1)
-            search.told.add(trial.number)
-        for trial, _, _ in asked[room:]:  # other processes were faster
+            search.unsaved.add(trial.number)
+        for trial, _, _ in suggestions[room:]:  # other processes were faster
             search.study.tell(trial, state=TrialState.FAIL)
         if kept is not None:
-            every = search.study.get_trials(deepcopy=False)
-            kept.add([trial for trial in every if trial.number in search.told])
-        search.told.clear()
+            all_trials = search.study.get_trials(deepcopy=False)
+            kept.add([trial for trial in all_trials if trial.number in search.unsaved])
+        search.unsaved.clear()
 
 
-def _ask(search: Search) -> list[Asked]:
-    """Ask for one suggestion: none where one that was enqueued breaks a constraint."""
+def _ask(search: Search) -> list[Suggestion]:
+    """Ask for one suggestion; none if an enqueued configuration violates a constraint."""
     begun = time.perf_counter()
     names = list(search.variants)
-    if search.first:
-        search.study.enqueue_trial(search.first.pop(0))
-    every_other = len(names) > 1 and sum(search.asked.values()) % 2
-    search.sampler.variant = min(names, key=lambda name: search.asked[name]) if every_other else None
+    if search.enqueued:
+        search.study.enqueue_trial(search.enqueued.pop(0))
+    every_other = len(names) > 1 and sum(search.suggested.values()) % 2
+    search.sampler.variant = min(names, key=lambda name: search.suggested[name]) if every_other else None
     trial = search.study.ask()
     name = trial.suggest_categorical(VARIANT, names) if len(names) > 1 else names[0]
-    search.asked[name] += 1
+    search.suggested[name] += 1
     variant = search.variants[name]
     values = {parameter: choices[0] for parameter, choices in variant.kernel.space.values.items()}
     for parameter, choices in variant.free.items():
@@ -283,7 +281,7 @@ def _ask(search: Search) -> list[Asked]:
     broken = sum(not constraint.holds(known, np) for constraint in variant.kernel.space.constraints)
     if broken:
         trial.set_user_attr(_WHY, _BROKEN)
-        search.told.add(trial.number)
+        search.unsaved.add(trial.number)
         _tell(search, trial, None, broken=broken)
     search.shares.optuna += time.perf_counter() - begun
     return [] if broken else [(trial, name, values)]
@@ -292,7 +290,7 @@ def _ask(search: Search) -> list[Asked]:
 def _tell(
     search: Search, trial: Trial, values: Sequence[float] | None, broken: int = 0, impossible: int = 0
 ) -> None:
-    """Tell the sampler the objectives; None of what cannot be, with the number of constraints it breaks."""
+    """Tell the sampler the objectives, or None with the number of violated constraints."""
     if constrained(search.sampler.inner):
         trial.set_constraint("broken", broken)
         trial.set_constraint("impossible", impossible)
@@ -303,15 +301,17 @@ def _tell(
         search.study.tell(trial, state=TrialState.PRUNED)
 
 
-def _evaluate(search: Search, gpu: Gpu, model: str | Model, asked: Sequence[Asked]) -> list[list[float]]:
-    """Return the objectives of each configuration asked for; time is infinite where it cannot run."""
+def _evaluate(
+    search: Search, gpu: Gpu, model: str | Model, suggestions: Sequence[Suggestion]
+) -> list[list[float]]:
+    """Return the objectives of each suggestion; time is infinite if it cannot run."""
     begun = time.perf_counter()
-    values: list[list[float]] = [[] for _ in asked]
+    values: list[list[float]] = [[] for _ in suggestions]
     for name, variant in search.variants.items():
-        places = [i for i, (_, kernel_name, _) in enumerate(asked) if kernel_name == name]
-        if not places:
+        indices = [i for i, (_, kernel_name, _) in enumerate(suggestions) if kernel_name == name]
+        if not indices:
             continue
-        configurations = [asked[i][2] for i in places]
+        configurations = [suggestions[i][2] for i in indices]
         parameters = {key: np.array([c[key] for c in configurations]) for key in configurations[0]}
         evaluation = evaluate(variant.kernel, (model,), stack([gpu]), parameters, variant.problem)
         columns = {
@@ -319,14 +319,14 @@ def _evaluate(search: Search, gpu: Gpu, model: str | Model, asked: Sequence[Aske
             "registers": evaluation.resources["registers"][0],
             "shared": evaluation.resources["shared_bytes"][0],
         }
-        for row, i in enumerate(places):
+        for row, i in enumerate(indices):
             values[i] = [float(columns[goal][row]) for goal in search.objectives]
     search.shares.model += time.perf_counter() - begun
     return values
 
 
 def optimum(variant: Variant, gpu: Gpu, model: str | Model) -> float | None:
-    """Find a variant's best time by looking at every configuration; None where there are too many."""
+    """Return a variant's best time over all configurations; None if there are too many."""
     if variant.kernel.space.size > 50 * EXHAUSTIVE:
         return None
     parameters = variant.kernel.space.configurations(variant.problem)

@@ -1,4 +1,4 @@
-"""Configurations of one kernel at one point of its sizes, on all GPUs, and what models say of them."""
+"""Predictions for configurations of one kernel at one problem size, on all GPUs by all models."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,30 +23,32 @@ class Chunk:
     index: np.ndarray  # [L] in the kernel's space
     parameters: Mapping[str, np.ndarray]  # [L]
     evaluation: Evaluation  # [G, L]
-    wanted: Mapping[str, np.ndarray]  # by model, [G, L]: where the filter holds
+    wanted: Mapping[str, np.ndarray]  # by model, [G, L]: whether the filter holds
 
-    def entries(self, per: frozenset[str], columns: Sequence[str], some: Mapping[str, np.ndarray]) -> Entries:
-        """Return `some` predictions, [G, L] by model, as entries with further columns."""
-        several = []
+    def entries(self, per: frozenset[str], columns: Sequence[str], mask: Mapping[str, np.ndarray]) -> Entries:
+        """Return the predictions of a `mask` [G, L] by model, as entries with further columns."""
+        parts = []
         for m, (model, forecast) in enumerate(self.evaluation.forecasts.items()):
-            gpu, place = np.nonzero(some[model])
-            where: dict[str, Any] = {"model": m, "kernel": self.kernel, "size": self.size}
-            where = {name: np.full(len(gpu), number) for name, number in where.items()}
-            where |= {"gpu": gpu, "index": self.index[place]}
-            where["time_s"] = forecast.seconds[gpu, place].astype(float)
-            where["group"] = self.product.group(per, self.kernel, where["size"], gpu, where["model"])
-            where |= {name: self.evaluation.resources[name][gpu, place].astype(int) for name in columns}
-            several.append(where)
-        return entries.joined(several)
+            gpu, row = np.nonzero(mask[model])
+            part: dict[str, Any] = {"model": m, "kernel": self.kernel, "size": self.size}
+            part = {name: np.full(len(gpu), number) for name, number in part.items()}
+            part |= {"gpu": gpu, "index": self.index[row]}
+            part["time_s"] = forecast.seconds[gpu, row].astype(float)
+            part["group"] = self.product.group(per, self.kernel, part["size"], gpu, part["model"])
+            part |= {name: self.evaluation.resources[name][gpu, row].astype(int) for name in columns}
+            parts.append(part)
+        return entries.joined(parts)
 
 
 def chunk_of(
     product: SweepProduct, kernel: int, size: int, index: np.ndarray, where: Filter | None = None
 ) -> Chunk:
-    """Evaluate some configurations, by their indices in the kernel's space."""
+    """Evaluate configurations by their indices in the kernel's space."""
     problem, parameters = product.point(kernel, size), product.parameters(kernel, index)
     counts = product.kernels[kernel]
     evaluation = evaluate(counts, product.models, product.stacked, parameters, problem)
-    every = {model: np.ones(evaluation.limiter.shape, bool) for model in evaluation.forecasts}
-    wanted = where.holds(parameters, problem, evaluation) if where else every
+    if where:
+        wanted = where.holds(parameters, problem, evaluation)
+    else:
+        wanted = {model: np.ones(evaluation.limiter.shape, bool) for model in evaluation.forecasts}
     return Chunk(product, kernel, size, index, parameters, evaluation, wanted)

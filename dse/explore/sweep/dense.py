@@ -1,8 +1,8 @@
-"""Counts of a described kernel along axes: GPUs × sizes × a list of the first parameters × all of the others.
+"""Counts of a described kernel as a dense grid: GPUs × sizes × valid prefixes × the other parameters.
 
-An expression is evaluated along those axes only that it depends on, so that 10^9 configurations may take a
-few thousand numbers of each. Parameters behind the last one that a constraint names have an axis each; those
-before it are listed, with what constraints forbid left out.
+An expression is evaluated only along the axes it depends on, so 10^9 configurations may need a few thousand
+numbers of each. Parameters after the last constrained one have an axis each; valid combinations of those up
+to it, the prefixes, are listed along one axis.
 """
 
 import math
@@ -22,13 +22,16 @@ from dse.kernels.description import Description, describe, gpu_names
 from dse.types import Gpu, Kernel, Resources
 
 WIDTH = 1 << 19  # numbers in one array of counts, at most
-NUMBERS = 1 << 22  # in all of them together, at most
+NUMBERS = 1 << 22  # in all arrays together, at most
 CELLS = 1 << 28  # configurations of one part, on all GPUs
-SIZE, GPU = "size of the problem", "number of the GPU"  # names that no parameter has
+SIZE, GPU = (
+    "size of the problem",
+    "number of the GPU",
+)  # axes; not identifiers, so no parameter has these names
 
 
 def can_be_dense(kernel: Counts) -> bool:
-    """Whether a kernel's counts can be had along axes: it is described, and no access by its subscript."""
+    """Whether a kernel's counts form a dense grid: it is described, without accesses by subscript."""
     if not isinstance(kernel, Description) or not kernel.described or not kernel.space.names:
         return False
     return all(access.subscript is None for access in kernel.accesses)
@@ -36,20 +39,20 @@ def can_be_dense(kernel: Counts) -> bool:
 
 @dataclass(frozen=True)
 class Dense:
-    """How a described kernel is cut: parts of equal shape, [G, points, rows, *the last parameters]."""
+    """A described kernel cut into parts of equal shape, [G, points, rows, *the last parameters]."""
 
     kernel: Description
     sizes: Space
     gpus: Gpu  # fields [G], NumPy
-    listed: int  # of the first parameters, which come as a list
-    points: int  # sizes of a part
-    rows: int  # of the list, in a part
-    raw: int  # of the list, before constraints, in a unit
-    filled: bool  # whether a part may have to be filled up
+    listed: int  # number of parameters in a prefix
+    points: int  # problem sizes of a part
+    rows: int  # prefixes of a part
+    raw: int  # prefixes of a unit, valid or not
+    filled: bool  # whether parts may need padding
 
     @cached_property
     def prefix(self) -> Space:
-        """The space of the first parameters; every constraint is among them."""
+        """The space of the first parameters, with all constraints."""
         names = self.kernel.space.names[: self.listed]
         values = {name: self.kernel.space.values[name] for name in names}
         return Space(values, self.kernel.space.constraints)
@@ -61,7 +64,7 @@ class Dense:
 
     @property
     def below(self) -> int:
-        """How many configurations one of the list has."""
+        """The number of configurations with the same prefix."""
         return math.prod(map(len, self.last.values()))
 
     @property
@@ -72,9 +75,9 @@ class Dense:
     def fields(
         self, points: Sequence[Mapping[str, Number]], index: np.ndarray
     ) -> tuple[Gpu, Kernel, Resources]:
-        """Count one part: at most `points` sizes and `rows` of the list; it is filled up by what cannot run.
+        """Count one part: at most `points` sizes and `rows` prefixes, padded with impossible launches.
 
-        **Shapes:** every field has all axes of `shape`, those that it does not depend on of size 1.
+        **Shapes:** fields have all axes of `shape`, of size 1 where they do not depend on them.
         """
         rank = len(self.shape)
 
@@ -90,9 +93,9 @@ class Dense:
         repeated = [points[min(i, len(points) - 1)] for i in range(self.points)]
         problem = {name: _along(1, rank, [point[name] for point in repeated]) for name in self.sizes.names}
         gpus = jax.tree.map(lambda x: _along(0, rank, x), self.gpus)
-        asked = jax.tree.map(lambda x: along(0, x), self.gpus)
+        compact = jax.tree.map(lambda x: along(0, x), self.gpus)
         with np.errstate(all="ignore"):
-            kernel, resources = describe(self.kernel, columns, problem, asked)
+            kernel, resources = describe(self.kernel, columns, problem, compact)
         dtype = gpus.clock.dtype
 
         def whole(x: Any) -> np.ndarray:
@@ -101,21 +104,21 @@ class Dense:
 
         kernel = jax.tree.map(lambda x: whole(x).astype(dtype), kernel)
         resources = jax.tree.map(whole, resources)
-        kept = np.ones((1,) * rank, bool)
+        valid = np.ones((1,) * rank, bool)
         if self.filled:
-            kept = _along(2, rank, np.arange(self.rows) < len(index))
+            valid = _along(2, rank, np.arange(self.rows) < len(index))
         unknown = [np.isnan(x) for x in jax.tree.leaves(kernel)]
-        if any(x.any() for x in unknown):  # what is no number cannot run
+        if any(x.any() for x in unknown):  # NaN cannot run
             for x in unknown:
-                kept = kept & ~x
+                valid = valid & ~x
             kernel = jax.tree.map(lambda x: np.nan_to_num(x, nan=0.0), kernel)
-        if kept.size > 1:
-            threads = np.where(kept, resources.threads, 0).astype(np.int32)
+        if valid.size > 1:
+            threads = np.where(valid, resources.threads, 0).astype(np.int32)
             resources = eqx.tree_at(lambda r: r.threads, resources, threads)
         return gpus, kernel, resources
 
     def index(self, listed: np.ndarray, flat: np.ndarray) -> np.ndarray:
-        """Return indices in the kernel's space of what is at places [rows, *last] of a part, flattened."""
+        """Convert flat indices into [rows, *last] of a part to indices in the kernel's space."""
         row, column = np.divmod(flat, self.below)
         return listed[row] * self.below + column
 
@@ -125,7 +128,7 @@ def _along(axis: int, rank: int, values: Any) -> np.ndarray:
 
 
 def cut(kernel: Description, sizes: Space, gpus: Gpu) -> Dense:
-    """Choose how a described kernel is cut, by what its expressions depend on."""
+    """Choose the parts of a described kernel by the dependences of its expressions."""
     space, count = kernel.space, len(gpus.clock)
     names = list(space.names)
     lengths = {name: len(values) for name, values in space.values.items()} | {GPU: count}
@@ -159,7 +162,7 @@ def cut(kernel: Description, sizes: Space, gpus: Gpu) -> Dense:
 
 
 def _arrays(kernel: Description, sizes: Space, gpus: Gpu) -> list[frozenset[str]]:
-    """What each array depends on that is computed on the way: names of parameters, SIZE and GPU."""
+    """The dependences of each intermediate array: names of parameters, SIZE and GPU."""
     known: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in kernel.space.names}
     known |= {name: frozenset((SIZE,)) for name in sizes.names}
     for name, values in gpu_names(gpus).items():

@@ -1,4 +1,4 @@
-"""A filter of rows: an expression of parameters, sizes and what was predicted."""
+"""A filter of rows: an expression of parameters, sizes and predictions."""
 
 import re
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ NUMBERS = (*RESOURCES, "warps_per_sm", "occupancy", "possible", "cycles", "time_
 
 @dataclass(frozen=True)
 class Filter:
-    """Which rows are wanted. A kernel without a parameter or size that it names has 0 for it."""
+    """A condition on rows. Parameters and sizes that a kernel lacks are 0."""
 
     expression: Expression
 
     @staticmethod
     def of(text: str, product: SweepProduct) -> "Filter":
-        """Read a filter. **Raises:** DseError for another form, or a name that no kernel of `product` has."""
+        """Parse a filter. **Raises:** DseError for another form, or a name unknown to all kernels."""
         if unit := re.search(r"\b\d[\d.e-]*\s*([mun]?s|µs)\b", text):
             raise DseError(f"where: found the unit {unit[1]} in {text!r}, expected seconds: time < 1e-3")
         names = {name for kernel in product.kernels for name in kernel.space.names}
@@ -38,7 +38,7 @@ class Filter:
     def holds(
         self, parameters: Mapping[str, np.ndarray], problem: Mapping[str, Any], evaluation: Evaluation
     ) -> dict[str, np.ndarray]:
-        """Tell where it holds, by model: [G, L] each."""
+        """Evaluate the filter by model: [G, L] each."""
         shape = evaluation.limiter.shape
         known: dict[str, Any] = dict.fromkeys(self.expression.names, np.asarray(0)) | dict(problem)
         known |= {name: values[None] for name, values in parameters.items()}
@@ -46,6 +46,6 @@ class Filter:
         known |= {name: getattr(evaluation, name) for name in ("warps_per_sm", "occupancy", "possible")}
         columns = {}
         for model, forecast in evaluation.forecasts.items():
-            mine = known | {"cycles": forecast.cycles, "time_s": forecast.seconds}
-            columns[model] = np.broadcast_to(self.expression.holds(mine, np), shape)
+            values = known | {"cycles": forecast.cycles, "time_s": forecast.seconds}
+            columns[model] = np.broadcast_to(self.expression.holds(values, np), shape)
         return columns

@@ -1,7 +1,7 @@
-"""A sweep cut into units of work, each made separately from its number.
+"""A sweep cut into units of work, each determined by its number.
 
-A kernel whose counts can be had along axes (`dense`) is reduced by `dse.evaluate.grid` where only the fastest
-or counts are asked for; everything else goes through `dse.evaluate.chunks`, configuration by configuration.
+Kernels with a dense grid of counts (`dense`) are reduced by `dse.evaluate.grid` if only the fastest or counts
+are requested; everything else goes through `dse.evaluate.chunks`, configuration by configuration.
 """
 
 import math
@@ -31,34 +31,34 @@ from dse.kernels.description import Description
 from dse.models.protocol import Model, predict
 from dse.types import Gpu, Kernel, PerClass, Resources
 
-CONFIGURATIONS = 1 << 14  # of a unit whose configurations are evaluated one by one
-PREDICTIONS = 1 << 21  # of such a unit: by all models, on all GPUs
-FEW = 1 << 22  # predictions of a part that are kept in memory
-DENSE = 1 << 22  # configurations on all GPUs, from which on it pays to compile for a kernel's axes
+CONFIGURATIONS = 1 << 14  # of a unit that is not dense
+PREDICTIONS = 1 << 21  # of such a unit, by all models on all GPUs
+FEW = 1 << 22  # predictions of a part that fit in memory
+DENSE = 1 << 22  # least configurations on all GPUs for which compiling a dense grid pays
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How one kernel of a product is cut."""
+    """The units of one kernel of a product."""
 
-    points: int  # sizes of a unit
-    raw: int  # configurations of a unit, valid or not; of a dense one, of its list
+    points: int  # problem sizes of a unit
+    raw: int  # configurations of a unit, valid or not; prefixes of a dense one
     of_sizes: int  # units along the sizes
-    of_space: int  # and along the space
+    of_space: int  # units along the space
     dense: Dense | None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep does: its product, what is wanted of it, and the units that it is cut into."""
+    """A sweep's product, its reduction, and its units."""
 
     product: SweepProduct
-    reduction: Reduction | None  # None: rows are wanted
+    reduction: Reduction | None  # None: all rows
     where: Filter | None = None
 
     @cached_property
     def cuts(self) -> tuple[Cut, ...]:
-        """How each kernel is cut."""
+        """The units of each kernel."""
         return tuple(self._cut(k) for k in range(len(self.product.kernels)))
 
     def _cut(self, k: int) -> Cut:
@@ -84,36 +84,36 @@ class Plan:
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
-        """The number of the first unit of each kernel, and that of all units."""
+        """The number of the first unit of each kernel, and of all units."""
         counts = [cut.of_sizes * cut.of_space for cut in self.cuts]
         return tuple(np.cumsum([0, *counts]).tolist())
 
     @property
     def units(self) -> int:
-        """How many units there are."""
+        """The number of units."""
         return self.starts[-1]
 
     def place(self, unit: int) -> tuple[int, int, int]:
-        """Return the kernel of a unit, and its places along the kernel's sizes and space."""
+        """Return the kernel of a unit, and its positions along the kernel's sizes and space."""
         kernel = int(np.searchsorted(self.starts, unit, side="right")) - 1
         along_sizes, along_space = divmod(unit - self.starts[kernel], self.cuts[kernel].of_space)
         return kernel, along_sizes, along_space
 
     def reduced(self, units: range) -> dict[str, Entries]:
-        """Do some units, and reduce them: the results by bucket, groups of which no other bucket has."""
+        """Process units; return reduced results by bucket. Buckets share no groups."""
         reduction = self.reduction
         assert reduction is not None
         parts: dict[str, list[Entries]] = {}
         for unit in units:
             for name, part in self._reduced(unit, reduction):
                 parts.setdefault(name, []).append(part)
-        return {name: reduction.merged(some) for name, some in parts.items()}
+        return {name: reduction.merged(entries) for name, entries in parts.items()}
 
     def _reduced(self, unit: int, reduction: Reduction) -> Iterator[tuple[str, Entries]]:
         kernel, along_sizes, _ = self.place(unit)
-        apart = "kernel" in reduction.per or len(self.cuts) == 1
-        own = "size" in reduction.per and apart and self.cuts[kernel].of_sizes > 1
-        name = f"{kernel}.{along_sizes}" if own else ""
+        kernels_are_groups = "kernel" in reduction.per or len(self.cuts) == 1
+        own_bucket = "size" in reduction.per and kernels_are_groups and self.cuts[kernel].of_sizes > 1
+        name = f"{kernel}.{along_sizes}" if own_bucket else ""
         if self.cuts[kernel].dense is not None:
             for part in self._dense(unit, reduction):
                 yield name, part
@@ -122,7 +122,7 @@ class Plan:
             yield name, reduction.of(chunk)
 
     def chunks(self, unit: int) -> Iterator[Chunk]:
-        """Evaluate the configurations of a unit one by one."""
+        """Yield the evaluated configurations of a unit that is not dense."""
         product = self.product
         k, size, along = self.place(unit)
         kernel, cut = product.kernels[k], self.cuts[k]
@@ -159,11 +159,11 @@ class Plan:
         models, k_best = self.product.models, min(top.k, math.prod(dense.shape[2:]))
         best = fastest_of_few if math.prod(dense.shape) <= FEW else fastest_of_many
         columns: dict[str, list[np.ndarray]] = {name: [] for name in COLUMNS}
-        for m, (seconds, places) in enumerate(best(models, fields, dense.shape, k_best)):
-            gpu, size, rank = np.nonzero(places[:, : len(sizes)] >= 0)
+        for m, (seconds, flat) in enumerate(best(models, fields, dense.shape, k_best)):
+            gpu, size, rank = np.nonzero(flat[:, : len(sizes)] >= 0)
             model = np.full(len(gpu), m)
             columns["time_s"].append(seconds[gpu, size, rank].astype(float))
-            columns["index"].append(dense.index(index, places[gpu, size, rank]))
+            columns["index"].append(dense.index(index, flat[gpu, size, rank]))
             columns["model"].append(model)
             columns["kernel"].append(np.full(len(gpu), k))
             columns["size"].append(sizes.start + size)
@@ -172,53 +172,48 @@ class Plan:
         return top.merged([{name: np.concatenate(parts) for name, parts in columns.items()}])
 
 
-Best = Iterator[tuple[np.ndarray, np.ndarray]]  # by model: seconds and places, [*the first two axes, k]
+Best = Iterator[tuple[np.ndarray, np.ndarray]]  # by model: seconds and flat indices, [*the first two axes, k]
 
 
 def fastest_of_many(models: tuple[Model, ...], fields: Any, shape: tuple[int, ...], k: int) -> Best:
-    """Find the k fastest along the first two axes of a grid, much of which is alike; -1 if there is none."""
+    """Yield the k fastest for each position of the first two axes, by `reduce_groups`; index -1 if fewer."""
     by_model = reduce_groups(models, *fields, groups=2, k=k, threads=1, shape=shape)
     for summaries in by_model.values():
         arrays = [(summary.seconds, summary.index) for summary in summaries]
-        seconds, places = (np.stack(field).reshape(*shape[:2], k) for field in zip(*arrays, strict=True))
-        yield seconds, places
+        seconds, indices = (np.stack(field).reshape(*shape[:2], k) for field in zip(*arrays, strict=True))
+        yield seconds, indices
 
 
 def fastest_of_few(models: tuple[Model, ...], fields: Any, shape: tuple[int, ...], k: int) -> Best:
-    """Find the same with every prediction in memory."""
+    """As `fastest_of_many`, with all predictions in memory."""
     gpus, kernels, resources = fields
     lacks = reduce(or_, lacking(gpus, kernels.work).values())
     for model in models:
         with in_64_bits():
             seconds = np.asarray(_seconds(model, shape, gpus, kernels, resources, lacks))
         seconds = seconds.reshape(*shape[:2], -1)
-        places = np.broadcast_to(np.arange(seconds.shape[-1]), seconds.shape)
         if k < seconds.shape[-1]:
-            places = np.argpartition(seconds, k - 1)[..., :k]
-            last = np.take_along_axis(seconds, places, -1).max(-1, keepdims=True)
-            yield from [_lowest(seconds, last, k)]
+            yield _lowest(seconds, np.partition(seconds, k - 1)[..., k - 1], k)
         else:
-            yield seconds, np.where(seconds < np.inf, places, -1)
+            yield seconds, np.where(seconds < np.inf, np.arange(seconds.shape[-1]), -1)
 
 
 def _lowest(seconds: np.ndarray, last: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of [G, S, N] take the k that are as small as `last`; of equals those that come first."""
-    times, places = (
-        np.full((*seconds.shape[:2], k), np.inf, seconds.dtype),
-        np.full((*seconds.shape[:2], k), -1),
-    )
-    for at in np.ndindex(*seconds.shape[:2]):
-        near = np.flatnonzero((seconds[at] <= last[at]) & (seconds[at] < np.inf))
-        near = near[np.argsort(seconds[at][near], kind="stable")][:k]
-        times[at][: len(near)], places[at][: len(near)] = seconds[at][near], near
-    return times, places
+    """The k smallest of [G, S, N] up to `last` [G, S]; the first of equals."""
+    times = np.full((*seconds.shape[:2], k), np.inf, seconds.dtype)
+    indices = np.full((*seconds.shape[:2], k), -1)
+    for cell in np.ndindex(*seconds.shape[:2]):
+        near = np.flatnonzero((seconds[cell] <= last[cell]) & (seconds[cell] < np.inf))
+        near = near[np.argsort(seconds[cell][near], kind="stable")][:k]
+        times[cell][: len(near)], indices[cell][: len(near)] = seconds[cell][near], near
+    return times, indices
 
 
 @partial(jax.jit, static_argnames=("model", "shape"), compiler_options=WIDE)
 def _seconds(
     model: Model, shape: tuple[int, ...], gpus: Gpu, kernels: Kernel, resources: Resources, lacks: Array
 ) -> Array:
-    """Predict a whole grid; infinite for what cannot run."""
+    """Predict a whole grid; infinite if a launch cannot run."""
     launch, limiter = occupancy.launch(gpus, resources)
     seconds = predict(model, gpus, kernels, launch).seconds
     runs = occupancy.possible(limiter) & ~lacks
@@ -229,14 +224,14 @@ NO_THREADS = occupancy.LIMITERS.index("no threads")
 
 
 def limiters(gpus: Gpu, kernels: Kernel, resources: Resources, shape: tuple[int, ...]) -> np.ndarray:
-    """Count what limits the launches of a grid: [*the first two axes, limiters].
+    """Count the limiters of launches in a grid: [*the first two axes, limiters].
 
-    **Shapes:** fields have all axes of `shape`, the first two are GPUs and sizes.
+    **Shapes:** fields have all axes of `shape`; the first two are GPUs and sizes.
     """
     lacks = np.any(reduce(or_, lacking(gpus, kernels.work).values()))
     with in_64_bits():
         code = np.asarray(_limiter(gpus, resources, kernels.work if lacks else None))
-    multiple = math.prod(shape[2:]) // math.prod(code.shape[2:])  # configurations that one launch represents
+    multiple = math.prod(shape[2:]) // math.prod(code.shape[2:])  # configurations with the same launch
     code = np.broadcast_to(code, (*shape[:2], *code.shape[2:])).reshape(*shape[:2], -1)
     counts = [[np.bincount(codes, minlength=len(occupancy.LIMITERS)) for codes in row] for row in code]
     return np.asarray(counts, np.int64) * multiple

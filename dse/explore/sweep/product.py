@@ -1,4 +1,4 @@
-"""The product that is swept: kernels × problem sizes × GPUs × configurations, by each model."""
+"""The product of a sweep: kernels × problem sizes × GPUs × configurations × models."""
 
 import hashlib
 import math
@@ -18,16 +18,16 @@ from dse.kernels.counts import Counts, Number
 from dse.models.protocol import Model
 from dse.types import Gpu
 
-GROUPS = ("kernel", "size", "gpu", "model")  # by which the best can be kept
-COUNTED = 1 << 18  # configurations, valid or not, of a space of which the valid ones are counted before
+GROUPS = ("kernel", "size", "gpu", "model")  # axes for separate results
+COUNTED = 1 << 18  # largest space whose valid configurations are counted in advance
 
 
 @dataclass(frozen=True)
 class SweepProduct:
-    """What is swept. A number of a kernel, size, GPU or model is its place here."""
+    """The axes of a sweep. Kernels, sizes, GPUs and models are numbered by their index here."""
 
     kernels: tuple[Counts, ...]
-    sizes: tuple[Space, ...]  # of each kernel: all values of its problem sizes, a point for each combination
+    sizes: tuple[Space, ...]  # of each kernel: its problem sizes, a point for each combination
     gpus: tuple[GpuFile, ...]
     models: tuple[Model, ...]
 
@@ -37,13 +37,13 @@ class SweepProduct:
         gpus: Sequence[GpuFile],
         models: Sequence[Model],
     ) -> "SweepProduct":
-        """Make the product of kernels, each with values of its problem sizes: a number or several.
+        """Build the product of kernels with their problem sizes, each a number or several.
 
-        **Raises:** DseError for a value twice, or what is no number.
+        **Raises:** DseError for a duplicate or non-numeric value.
         """
-        for what, several in (("kernels", kernels), ("gpus", gpus), ("models", models)):
-            if not several:
-                raise DseError(f"sweep: {what}: found none, expected at least one")
+        for name, axis in (("kernels", kernels), ("gpus", gpus), ("models", models)):
+            if not axis:
+                raise DseError(f"sweep: {name}: found none, expected at least one")
         sizes = tuple(Space(dict(values)) for _, values in kernels)
         return SweepProduct(tuple(kernel for kernel, _ in kernels), sizes, tuple(gpus), tuple(models))
 
@@ -54,7 +54,7 @@ class SweepProduct:
 
     @property
     def raw(self) -> int:
-        """How many configurations there are, valid or not, on all GPUs and by all models."""
+        """The number of predictions: configurations, valid or not, on all GPUs by all models."""
         pairs = zip(self.kernels, self.sizes, strict=True)
         by_kernel = sum(kernel.space.size * points.size for kernel, points in pairs)
         return by_kernel * len(self.gpus) * len(self.models)
@@ -64,13 +64,13 @@ class SweepProduct:
         return {name: value.item() for name, value in self.sizes[kernel].decode(np.asarray(size), np).items()}
 
     def parameters(self, kernel: int, index: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the parameters of configurations; one without any has one configuration, by the number 1."""
+        """Return the parameters of configurations; a kernel without any has one configuration, number 1."""
         space = self.kernels[kernel].space
         return space.decode(index, np) if space.names else {"configuration": np.ones(len(index), int)}
 
     @cached_property
     def _alike(self) -> tuple[int, ...]:
-        """For each kernel the first one that has the same sizes."""
+        """For each kernel, the first one with the same sizes."""
         return tuple(self.sizes.index(points) for points in self.sizes)
 
     @cached_property
@@ -82,18 +82,18 @@ class SweepProduct:
         return kernels, most * len(self.gpus), len(self.gpus)
 
     def group(self, per: frozenset[str], kernel: int, size: Any, gpu: Any, model: Any) -> np.ndarray:
-        """Number the group of `per` that each of some predictions belongs to.
+        """Return the group number of predictions, for groups by `per`.
 
-        Kernels that are in one group share the groups of their sizes where these are the same.
+        Kernels in one group share the groups of equal sizes.
         """
         models, kernels, points = self._strides
         size = np.asarray(size) * ("size" in per)
         gpu = np.asarray(gpu) * ("gpu" in per)
-        place = kernel if "kernel" in per else self._alike[kernel] if "size" in per else 0
-        return (np.asarray(model) * ("model" in per)) * models + place * kernels + size * points + gpu
+        kernel = kernel if "kernel" in per else self._alike[kernel] if "size" in per else 0
+        return (np.asarray(model) * ("model" in per)) * models + kernel * kernels + size * points + gpu
 
     def named(self, per: frozenset[str], group: int) -> dict[str, object]:
-        """Return the columns that tell what a group is."""
+        """Return the columns that identify a group."""
         models, kernels, points = self._strides
         model, rest = divmod(int(group), models)
         kernel, rest = divmod(rest, kernels)
@@ -109,7 +109,7 @@ class SweepProduct:
 
     @property
     def key(self) -> str:
-        """A hash that changes when anything does that a result depends on."""
+        """A hash of everything that a result depends on."""
         parts = [__version__]
         parts += [repr(tuple(points.values.items())) for points in self.sizes]
         parts += [repr(part) for part in (*self.models, *self.kernels)]
@@ -118,9 +118,9 @@ class SweepProduct:
 
 
 def groups(per: Sequence[str] | None, default: Sequence[str] = ("model",)) -> frozenset[str]:
-    """Read what shall have groups of its own; models always do, as their times say nothing of one another.
+    """Return the axes of groups, always with models, whose times are not comparable.
 
-    **Raises:** DseError for a word that is none of GROUPS.
+    **Raises:** DseError for a word not in GROUPS.
     """
     axes = frozenset(default if per is None else per)
     for word in sorted(axes):
@@ -130,11 +130,11 @@ def groups(per: Sequence[str] | None, default: Sequence[str] = ("model",)) -> fr
 
 
 def density(space: Space, constants: Mapping[str, Number], seed: int = 0) -> float:
-    """Return the share of a space that is valid: exact up to COUNTED, else of a sample. Never 0."""
+    """Return the valid share of a space: exact up to COUNTED, else of a sample. Never 0."""
     if not space.constraints:
         return 1.0
     if space.size <= COUNTED:
-        count = sum(len(some) for some in space.pieces(0, space.size, constants))
+        count = sum(len(piece) for piece in space.pieces(0, space.size, constants))
         return max(count, 1) / space.size
     index = np.random.default_rng(seed).integers(0, space.size, COUNTED // 4)
     valid = np.broadcast_to(space.valid(space.decode(index, np), constants, np), index.shape)
@@ -142,5 +142,5 @@ def density(space: Space, constants: Mapping[str, Number], seed: int = 0) -> flo
 
 
 def evenly(size: int, most: int) -> int:
-    """Cut `size` into as few equal parts as have `most` at most: how many one part has."""
+    """Return the size of a part if `size` is cut into the fewest equal parts of at most `most`."""
     return math.ceil(size / math.ceil(size / max(most, 1)))

@@ -1,4 +1,4 @@
-"""Predictions as rows of Arrow tables, in one vocabulary of columns."""
+"""Predictions as rows of Arrow tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from dse.explore.sweep.product import SweepProduct
 from dse.hardware import occupancy
 from dse.kernels.counts import KnownBatch
 
-AT_ONCE = 1 << 13  # configurations that are evaluated once more
+AT_ONCE = 1 << 13  # configurations evaluated again together
 WORD = pa.dictionary(pa.int16(), pa.string())
 
 
 def schema(product: SweepProduct, columns: Sequence[str] | None = None) -> pa.Schema:
-    """Return the columns of a sweep, or those chosen; what a kernel lacks is null in its rows.
+    """Return the schema of a sweep, or of chosen columns; parameters that a kernel lacks are null.
 
-    **Raises:** DseError for a column that there is not.
+    **Raises:** DseError for an unknown column.
     """
     lists = [dict(space.values) for kernel in product.kernels for space in (kernel.space,)]
     lists += [dict(sizes.values) for sizes in product.sizes]
@@ -62,7 +62,7 @@ def table(chunk: Chunk, columns: pa.Schema) -> pa.Table:
         common: dict[str, Any] = {name: values[g] for name, values in evaluation.resources.items()}
         common |= {name: getattr(evaluation, name)[g] for name in ("warps_per_sm", "occupancy", "possible")}
         for model, forecast in evaluation.forecasts.items():
-            some = np.flatnonzero(chunk.wanted[model][g])
+            wanted = np.flatnonzero(chunk.wanted[model][g])
             row = common | dict(chunk.parameters)
             row |= {"cycles": forecast.cycles[g], "time_s": forecast.seconds[g]}
             words = {
@@ -73,26 +73,26 @@ def table(chunk: Chunk, columns: pa.Schema) -> pa.Table:
                 "bottleneck": (forecast.terms, forecast.bottleneck[g]),
             }
 
-            def column(field: pa.Field, row: Mapping = row, words: Mapping = words, some: Any = some) -> Any:
+            def column(field: pa.Field, row: Mapping = row, words: Mapping = words, at: Any = wanted) -> Any:
                 if field.name in words:
                     names, codes = words[field.name]
-                    codes = np.broadcast_to(np.asarray(codes, np.int16), len(chunk.index))[some]
+                    codes = np.broadcast_to(np.asarray(codes, np.int16), len(chunk.index))[at]
                     codes = pa.array(codes, mask=codes < 0)
                     return pa.DictionaryArray.from_arrays(codes, pa.array(names, pa.string()))
                 if field.name in row:
-                    return pa.array(np.asarray(row[field.name])[some]).cast(field.type)
+                    return pa.array(np.asarray(row[field.name])[at]).cast(field.type)
                 if field.name in problem:
-                    return pa.array(np.full(len(some), problem[field.name])).cast(field.type)
-                return pa.nulls(len(some), field.type)
+                    return pa.array(np.full(len(at), problem[field.name])).cast(field.type)
+                return pa.nulls(len(at), field.type)
 
             batches.append(pa.RecordBatch.from_arrays([column(field) for field in columns], schema=columns))
     return pa.Table.from_batches(batches, columns)
 
 
 def of_entries(product: SweepProduct, entries: Entries) -> list[dict[str, Any]]:
-    """Return what was kept as rows, group by group, fastest first, each with its `rank` in its group.
+    """Return kept entries as rows, group by group, fastest first, with their `rank` in the group.
 
-    Their times are those of `dse.evaluate.chunks`, as in a table of all rows.
+    Their times are recomputed by `dse.evaluate.chunks`, as in a table of all rows.
     """
     if not len(entries["kernel"]):
         return []
@@ -100,18 +100,19 @@ def of_entries(product: SweepProduct, entries: Entries) -> list[dict[str, Any]]:
     ends = np.cumsum(np.bincount(pair, minlength=pairs.shape[1]))[:-1]
     of_pairs = np.split(np.argsort(pair, kind="stable"), ends)
     time = np.empty(len(pair))
-    pieces: list[tuple[np.ndarray, dict[str, Any]]] = []  # places in `found`, and columns
-    for (kernel, size), mine in zip(pairs.T.tolist(), of_pairs, strict=True):
-        index, place = np.unique(entries["index"][mine], return_inverse=True)
+    pieces: list[tuple[np.ndarray, dict[str, Any]]] = []  # indices of entries, and columns
+    for (kernel, size), of_pair in zip(pairs.T.tolist(), of_pairs, strict=True):
+        index, row = np.unique(entries["index"][of_pair], return_inverse=True)
         for start in range(0, len(index), AT_ONCE):
-            here = np.flatnonzero((place >= start) & (place < start + AT_ONCE))
-            at, some = mine[here], place[here] - start
-            known = _Known.of(product, kernel, size, index[start : start + AT_ONCE])
-            for model in np.unique(entries["model"][at]).tolist():
-                which = np.flatnonzero(entries["model"][at] == model)
-                columns = known.columns(model, entries["gpu"][at[which]], some[which])
-                time[at[which]] = columns["time_s"]
-                pieces.append((at[which], columns))
+            inside = np.flatnonzero((row >= start) & (row < start + AT_ONCE))
+            entry, local_row = of_pair[inside], row[inside] - start
+            batch = _CountedBatch.of(product, kernel, size, index[start : start + AT_ONCE])
+            for model in np.unique(entries["model"][entry]).tolist():
+                of_model = np.flatnonzero(entries["model"][entry] == model)
+                at = entry[of_model]
+                columns = batch.columns(model, entries["gpu"][at], local_row[of_model])
+                time[at] = columns["time_s"]
+                pieces.append((at, columns))
     order = np.lexsort((*(entries[name] for name in reversed(PLACE)), time, entries["group"]))
     group = entries["group"][order]
     rank = np.empty(len(pair), int)
@@ -126,8 +127,8 @@ def of_entries(product: SweepProduct, entries: Entries) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class _Known:
-    """Configurations of one kernel and size whose counts are known."""
+class _CountedBatch:
+    """Counted configurations of one kernel and size."""
 
     product: SweepProduct
     kernel: int
@@ -136,25 +137,26 @@ class _Known:
     batch: KnownBatch
 
     @staticmethod
-    def of(product: SweepProduct, kernel: int, size: int, index: np.ndarray) -> "_Known":
-        """Count configurations, by their indices in the kernel's space."""
+    def of(product: SweepProduct, kernel: int, size: int, index: np.ndarray) -> "_CountedBatch":
+        """Count configurations by their indices in the kernel's space."""
         parameters = product.parameters(kernel, index)
         counted = product.kernels[kernel].count(parameters, product.stacked, product.point(kernel, size))
-        return _Known(product, kernel, size, parameters, counted.batch.take(np.arange(len(index))))
+        batch = counted.batch.take(np.arange(len(index)))
+        return _CountedBatch(product, kernel, size, parameters, batch)
 
-    def columns(self, model: int, gpus: np.ndarray, place: np.ndarray) -> dict[str, np.ndarray]:
-        """Predictions by one model, by their GPUs and places here: models rarely agree on what is fast."""
+    def columns(self, model: int, gpus: np.ndarray, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Predict rows on GPUs by one model, only those it needs: models rarely agree on what is fast."""
         product, kernel = self.product, self.product.kernels[self.kernel].name
-        own, at = np.unique(place, return_inverse=True)
-        batch, models = self.batch.take(own), product.models[model : model + 1]
-        evaluation = evaluate_counted(batch, len(own), kernel, models, product.stacked)
+        distinct, at = np.unique(rows, return_inverse=True)
+        batch, models = self.batch.take(distinct), product.models[model : model + 1]
+        evaluation = evaluate_counted(batch, len(distinct), kernel, models, product.stacked)
         [(name, forecast)] = evaluation.forecasts.items()
-        columns: dict[str, Any] = {"kernel": np.full(len(place), kernel, object)}
+        columns: dict[str, Any] = {"kernel": np.full(len(rows), kernel, object)}
         columns["gpu"] = np.array([file.name for file in product.gpus], object)[gpus]
-        columns["model"] = np.full(len(place), name, object)
+        columns["model"] = np.full(len(rows), name, object)
         problem = product.point(self.kernel, self.size)
-        columns |= {size: np.full(len(place), value) for size, value in problem.items()}
-        columns |= {parameter: values[place] for parameter, values in self.parameters.items()}
+        columns |= {size: np.full(len(rows), value) for size, value in problem.items()}
+        columns |= {parameter: values[rows] for parameter, values in self.parameters.items()}
         columns |= {resource: values[gpus, at] for resource, values in evaluation.resources.items()}
         columns |= {field: getattr(evaluation, field)[gpus, at] for field in ("warps_per_sm", "occupancy")}
         columns["limited_by"] = np.array(occupancy.LIMITERS, object)[evaluation.limiter[gpus, at]]

@@ -1,4 +1,4 @@
-"""A sweep that does nothing until it is asked for something."""
+"""A lazy sweep: its methods evaluate what they return."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from dse.core.cluster import spreading
+from dse.core.cluster import executor
 from dse.core.optional import needs
 from dse.core.progress import Progress, silent
 from dse.data.columns import SHORT
@@ -32,10 +32,10 @@ Per = Sequence[str] | None
 
 @dataclass(frozen=True, repr=False)
 class Sweep:
-    """Kernels × problem sizes × GPUs × models: nothing is evaluated before one of its methods is called.
+    """Kernels × problem sizes × GPUs × models, evaluated when a method is called.
 
-    With `workers` it runs on this many processes of this machine, with `cluster` on the Dask cluster at this
-    address, else on all cores in this process; results are the same to the bit.
+    Runs on `workers` local processes, on the Dask cluster at the address `cluster`, or else in threads on all
+    cores; results are bit-identical.
     """
 
     product: SweepProduct
@@ -50,16 +50,16 @@ class Sweep:
         return f"<Sweep of {counts}>"
 
     def filtered(self, where: str) -> "Sweep":
-        """Return a sweep of those rows alone for which an expression holds. **Raises:** DseError."""
+        """Return a sweep of the rows for which an expression holds. **Raises:** DseError."""
         return replace(self, where=Filter.of(where, self.product))
 
     def top(self, k: int = 10, per: Per = None, checkpoint: Path | None = None) -> Rows:
-        """Find the k fastest of each model, and of each kernel, size and GPU that `per` names.
+        """Return the k fastest of each model, and of each kernel, size and GPU in `per`.
 
-        Of equally fast ones those with the lowest number in the product are taken. Rows are in the order of
-        the groups, fastest first. Exact but for times that differ in their last digits.
+        Ties are resolved by position in the product. Rows are in the order of the groups, fastest first.
+        Exact up to times that differ in their last digits.
 
-        **Raises:** DseError for a `k` below 1, or a word in `per` that names nothing.
+        **Raises:** DseError for a `k` below 1, or an unknown word in `per`.
         """
         if k < 1:
             raise DseError(f"top: found {k}, expected 1 or more")
@@ -71,17 +71,17 @@ class Sweep:
         per: Per = None,
         checkpoint: Path | None = None,
     ) -> Rows:
-        """Find the ones that no other dominates in the objectives: without any, time_s and registers.
+        """Return the Pareto front of the objectives, by default time_s and registers.
 
-        **Raises:** DseError for an objective that is none of `dse.explore.sweep.reductions.OBJECTIVES`.
+        **Raises:** DseError for an objective not in `dse.explore.sweep.reductions.OBJECTIVES`.
         """
         names = tuple(SHORT.get(name, name) for name in objectives or ("time_s", "registers"))
         return self._kept(Pareto(names, groups(per)), checkpoint)
 
     def histogram(self, per: Per = None, checkpoint: Path | None = None) -> Rows:
-        """Count predictions by their time: rows with `from_s`, `to_s` and `count`, none for empty bins."""
+        """Count predictions by time: rows with `from_s`, `to_s` and `count`, without empty bins."""
         per_groups = groups(per)
-        buckets = self._found(Histogram(per_groups), checkpoint)
+        buckets = self._reduced(Histogram(per_groups), checkpoint)
         edges = [0.0, *EDGES.tolist(), float("inf")]
         table = Rows()
         for group, counts in _tally(buckets):
@@ -93,13 +93,13 @@ class Sweep:
         return table
 
     def counts(self, per: Per = None, checkpoint: Path | None = None) -> Rows:
-        """Count configurations by what limits them: `limited_by`, `possible`, `count`; `valid` of the group.
+        """Count configurations by limiter: `limited_by`, `possible`, `count`; `valid` is of the group.
 
-        Groups are kernels and GPUs unless `per` names others; models do not matter.
+        Groups are by default kernels and GPUs; models do not matter.
         """
         per_groups = groups(per, ("kernel", "gpu")) - {"model"}
         plan = Plan(replace(self.product, models=self.product.models[:1]), None, self.where)
-        buckets = self._found(LimiterCounts(per_groups), checkpoint, plan)
+        buckets = self._reduced(LimiterCounts(per_groups), checkpoint, plan)
         table = Rows()
         for group, counts in _tally(buckets):
             named = self.product.named(per_groups, group) | {"valid": int(counts.sum())}
@@ -110,34 +110,35 @@ class Sweep:
         return table
 
     def to_parquet(self, path: str | Path, columns: Iterable[str] | None = None) -> int:
-        """Write all rows, or those columns of them; return their number.
+        """Write all rows, or only some columns; return the number of rows.
 
-        Interrupted, it continues where it stopped when it is called again. **Raises:** DseError.
+        After an interruption, the same call resumes. **Raises:** DseError.
         """
         names = None if columns is None else list(columns)
-        with spreading(self.workers, self.cluster) as spread:
-            return run.written(Plan(self.product, None, self.where), Path(path), spread, names, self.progress)
+        with executor(self.workers, self.cluster) as execute:
+            plan = Plan(self.product, None, self.where)
+            return run.written(plan, Path(path), execute, names, self.progress)
 
     def to_arrow(self, columns: Iterable[str] | None = None) -> pa.Table:
-        """Return all rows, or those columns of them, as a table in memory."""
+        """Return all rows, or only some columns, as a table in memory."""
         names = None if columns is None else list(columns)
-        with spreading(self.workers, self.cluster) as spread:
+        with executor(self.workers, self.cluster) as execute:
             plan = Plan(self.product, None, self.where)
-            return pa.concat_tables(run.tables(plan, spread, names)).unify_dictionaries()
+            return pa.concat_tables(run.tables(plan, execute, names)).unify_dictionaries()
 
     def to_pandas(self, columns: Iterable[str] | None = None) -> "pandas.DataFrame":
-        """Return all rows, or those columns of them, as a data frame."""
+        """Return all rows, or only some columns, as a data frame."""
         with needs("pandas", "pip install pandas"):
-            import_module("pandas")  # as pyarrow will
+            import_module("pandas")  # used by pyarrow
         return self.to_arrow(columns).to_pandas()
 
     def to_xarray(self) -> "xarray.Dataset":
-        """Return the predictions of one kernel along GPUs, models, sizes and parameters; NaN where not valid.
+        """Return the predictions of one kernel along GPUs, models, sizes and parameters; NaN if invalid.
 
         Sizes and parameters with one value are attributes. **Raises:** DseError for several kernels.
         """
         with needs("xarray", "pip install xarray"):
-            import_module("xarray")  # as pandas will
+            import_module("xarray")  # used by pandas
         if len(self.product.kernels) > 1:
             raise DseError(f"sweep: found {len(self.product.kernels)} kernels, expected one for xarray")
         frame = self.to_pandas()
@@ -152,15 +153,15 @@ class Sweep:
         return dataset.assign_attrs(kernel=kernel.name, **fixed)
 
     def _kept(self, reduction: Reduction, checkpoint: Path | None) -> Rows:
-        buckets = self._found(reduction, checkpoint)
+        buckets = self._reduced(reduction, checkpoint)
         return Rows() if buckets is None else Rows(rows.of_entries(self.product, buckets))
 
-    def _found(
+    def _reduced(
         self, reduction: Reduction, checkpoint: Path | None, plan: Plan | None = None
     ) -> Entries | None:
         plan = replace(plan or Plan(self.product, None, self.where), reduction=reduction)
-        with spreading(self.workers, self.cluster) as spread:
-            return run.reduced(plan, spread, checkpoint, self.progress)
+        with executor(self.workers, self.cluster) as execute:
+            return run.reduced(plan, execute, checkpoint, self.progress)
 
 
 def _tally(entries: Entries | None) -> list[tuple[int, np.ndarray]]:

@@ -25,7 +25,7 @@ import numpy as np
 
 from dse.core.files import locked, parse_json, read_text
 from dse.core.processes import watched
-from dse.data.tables import Found
+from dse.data.tables import ConfigurationResult
 from dse.errors import DseError, InputWarning, one_of
 from dse.explore.tune.candidates import Candidates
 from dse.explore.tune.tuner import Tuner
@@ -49,7 +49,7 @@ class Trial:
 
 
 @dataclass(frozen=True, repr=False)
-class Run(Found):
+class Run(ConfigurationResult):
     """The measurements of a run, in order, and why it ended."""
 
     tuner: Tuner

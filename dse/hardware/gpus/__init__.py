@@ -1,6 +1,6 @@
-"""GPU files: one TOML a GPU, each value with its unit and source, read, checked and written.
+"""GPU files: one TOML a GPU, each value with its unit and source; reading, validation and writing.
 
-Listing and finding them imports no JAX; a GPU is a tree of JAX, so the other names load it when first used.
+Listing and finding GPUs imports no JAX; the other names do, on first use, since a GPU is a pytree.
 """
 
 from importlib import import_module

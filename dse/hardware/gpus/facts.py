@@ -1,4 +1,4 @@
-"""The quantities of a GPU file: each with its value and unit, or what it follows from, and its source."""
+"""The quantities of a GPU file: each has a value and unit, or a rule, and a source."""
 
 import warnings
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from dse.errors import DseError, InputWarning, one_of
 from dse.hardware.gpus import rules
 from dse.hardware.gpus.rules import Rule
 
-_SI = {  # unit of a field: the units it may be given in
+_SI = {  # unit of a field: the units accepted in files
     "Hz": {"Hz": 1, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9},
     "s": {"s": 1, "ms": 1e-3, "us": 1e-6},
     "B/s": {"B/s": 1, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12},
@@ -25,13 +25,13 @@ _MAY_BE_ZERO = (
     "limits.registers_by_block",
     "limits.shared_bytes_reserved",
 )
-_SMALLEST, _LARGEST = 1e-30, 1e30  # what single precision holds with room to spare
-_EQUAL = 0.01  # a stated value and the one that its rule gives, relative
+_SMALLEST, _LARGEST = 1e-30, 1e30  # safely within single precision
+_EQUAL = 0.01  # relative tolerance between a stated value and its rule
 _ABOVE_0 = "a number above 0"
 
 
 class FieldEntry(BaseModel):
-    """A table of a GPU file: one quantity, by its value or by a key of `dse.hardware.gpus.rules`."""
+    """A table of a GPU file: one quantity, given as a value or by a rule of `dse.hardware.gpus.rules`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -50,8 +50,8 @@ class FieldEntry(BaseModel):
     rule: str | None = Field(None, pattern=r"^[^\n]+$", description="one line on how it was derived")
     spread: float | None = Field(None, ge=0, description="of what it comes from, relative, 0 or more")
 
-    def follows(self) -> list[Rule]:
-        """List the rules that it states."""
+    def stated_rules(self) -> list[Rule]:
+        """List the rules stated in the table."""
         note = self.rule or ""
         keys = [key for key in rules.ALLOWED if getattr(self, key) is not None]
         stated = [Rule(key, getattr(self, key), note=note) for key in keys]
@@ -60,9 +60,9 @@ class FieldEntry(BaseModel):
 
 @dataclass(frozen=True)
 class Fact:
-    """A quantity of a GPU as its file has it; names of tables are joined by dots, as in cpi.fp32.
+    """A quantity of a GPU as in its file; names of tables are joined by dots, as in cpi.fp32.
 
-    Where the file states what it follows from, `value`, `unit` and `rule` are computed from that.
+    If it `follows` from a rule, `value`, `unit` and `rule` are computed.
     """
 
     field: str
@@ -76,30 +76,30 @@ class Fact:
 
     @property
     def free(self) -> str | None:
-        """The name of the number that may be changed here: the field, or of a rule also its key."""
+        """The name of the number that may be changed: the field, or the key of its rule."""
         if self.follows is None:
             return self.field
         return f"{self.field}.{self.follows.key}" if self.follows.key in rules.ALLOWED else None
 
     def table(self) -> dict[str, Any]:
-        """What its table in a file has, in order."""
-        said = {"source": self.source, "provenance": self.provenance}
+        """The keys and values of its table in a file, in order."""
         if (rule := self.follows) is None:
-            said = {"value": self.value, "unit": self.unit, **said, "rule": self.rule or None}
+            cells: dict[str, Any] = {"value": self.value, "unit": self.unit}
         elif rule.key == "like":
-            said = {"like": rule.field, "times": rule.number, **said, "rule": rule.note or None}
+            cells = {"like": rule.field, "times": rule.number}
         else:
-            said = {rule.key: rule.number, **said, "rule": rule.note or None}
-        said["spread"] = self.spread
-        return {key: x for key, x in said.items() if x is not None and (key, x) != ("times", 1)}
+            cells = {rule.key: rule.number}
+        cells |= {"source": self.source, "provenance": self.provenance}
+        cells |= {"rule": (rule.note if rule else self.rule) or None, "spread": self.spread}
+        return {key: x for key, x in cells.items() if x is not None and (key, x) != ("times", 1)}
 
 
 class FieldQuantities:
-    """The quantities of one file, which may follow from one another.
+    """The quantities of one file, which may be derived from one another.
 
-    A stated value counts more than a rule beside it.
+    A stated value takes precedence over a rule in the same table.
 
-    **Raises:** DseError, one line, for a rule that may not stand there, or a value that cannot be.
+    **Raises:** DseError, one line, for a rule that the field does not allow, or an impossible value.
     """
 
     def __init__(self, entries: Mapping[str, FieldEntry], units: Mapping[str, str], path: Path) -> None:
@@ -120,9 +120,9 @@ class FieldQuantities:
         return self._numbers[field]
 
     def fact(self, field: str) -> Fact:
-        """Return what is known of a field."""
+        """Return the fact of a field."""
         if field not in self.entries:
-            rule, unit = rules.LEFT_OUT[field], self.units[field]
+            rule, unit = rules.DEFAULT_RULES[field], self.units[field]
             words = rules.in_words(rule, field, self.number)
             return Fact(field, self.number(field), unit, "this file", "derived", words, None, rule)
         entry = self.entries[field]
@@ -134,28 +134,28 @@ class FieldQuantities:
         return Fact(field, entry.value, entry.unit, source, provenance, entry.rule, spread)
 
     def warn(self) -> None:
-        """Warn of values that contradict others of the file: one line each."""
+        """Warn of values that contradict others in the file: one line each."""
         for field, rule in self.rules.items():
-            stated, worked_out = self.entries[field].value, rules.cycles(rule, field, self.number)
-            if stated is not None and abs(self.number(field) / worked_out - 1) > _EQUAL:
+            stated, computed = self.entries[field].value, rules.cycles(rule, field, self.number)
+            if stated is not None and abs(self.number(field) / computed - 1) > _EQUAL:
                 words = rules.in_words(rule, field, self.number)
-                self._doubt(f"{field}: found {stated:g}, and {words}, which is {worked_out:.4g}")
+                self._warn(f"{field}: found {stated:g}, and {words}, which is {computed:.4g}")
         share, (lowest, highest) = rules.bandwidth_share(self.number), rules.SHARES
         if not lowest <= share <= highest:
             bandwidth, cycles = self.number("dram_bandwidth") / 1e9, self.number("cpi.dram")
             reached = f"{cycles:.4g} cycles, {share * bandwidth:.4g} GB/s"
-            self._doubt(
+            self._warn(
                 f"cpi.dram: found {reached}, beside a dram_bandwidth of {bandwidth:.4g} GB/s, expected"
                 f" {lowest:g} to 1 of it"
             )
 
-    def _doubt(self, what: str) -> None:
-        field = what.split(":", 1)[0]
-        warnings.warn(f"{self.path}: {what}; the value of {field} counts", InputWarning, stacklevel=4)
+    def _warn(self, conflict: str) -> None:
+        field = conflict.split(":", 1)[0]
+        warnings.warn(f"{self.path}: {conflict}; the value of {field} counts", InputWarning, stacklevel=4)
 
     def _number(self, field: str) -> float:
         if field not in self.entries:
-            return rules.cycles(rules.LEFT_OUT[field], field, self.number)
+            return rules.cycles(rules.DEFAULT_RULES[field], field, self.number)
         entry = self.entries[field]
         if entry.value is not None:
             return _si(entry, entry.value, self.units[field], self.path, field)
@@ -166,38 +166,39 @@ class FieldQuantities:
         return number
 
     def _rule(self, field: str) -> Rule | None:
-        """Return the rule that is in a table, if it may."""
+        """Return the rule of a table, if any, and check that the field allows it."""
         entry, allowed, where = self.entries[field], rules.keys_of(field), f"{self.path}: {field}"
-        own_rules = entry.follows()
-        for rule in own_rules:
+        stated_rules = entry.stated_rules()
+        for rule in stated_rules:
             if rule.key not in allowed:
                 stated = " or ".join(("value", *allowed))
                 raise DseError(f"{where}.{rule.key}: found {rule.number!r}, expected {stated} instead")
             known = [other for other in self.entries if "like" in rules.keys_of(other) and other != field]
             if rule.field and rule.field not in known:
                 raise DseError(f"{where}.like: found {rule.field!r}, {one_of(rule.field, known)}")
-        if len(own_rules) > 1:
-            raise DseError(f"{where}: found {own_rules[0].key} and {own_rules[1].key}, expected one of them")
-        if entry.value is None and not own_rules:
+        if len(stated_rules) > 1:
+            first, second, *_ = stated_rules
+            raise DseError(f"{where}: found {first.key} and {second.key}, expected one of them")
+        if entry.value is None and not stated_rules:
             raise DseError(f"{where}.value: missing, expected a number")
         if entry.value is not None and entry.unit is None:
             raise DseError(f"{where}.unit: missing, expected a unit")
-        return own_rules[0] if own_rules else None
+        return stated_rules[0] if stated_rules else None
 
 
 def _si(entry: FieldEntry, value: int | float, unit: str, path: Path, field: str) -> float:
-    """Convert a value to the unit of `dse.types`, if it can be one of that field."""
+    """Convert a value to the unit of `dse.types`. **Raises:** DseError if the field does not allow it."""
     allowed = _SI.get(unit, {unit: 1})
     if entry.unit not in allowed:
         raise DseError(f"{path}: {field}.unit: found {entry.unit!r}, expected {' or '.join(allowed)}")
-    if entry.provenance == "derived" and entry.rule is None and not entry.follows():
+    if entry.provenance == "derived" and entry.rule is None and not entry.stated_rules():
         raise DseError(f"{path}: {field}.rule: missing, expected one line on how the value was derived")
-    zero, count = field in _MAY_BE_ZERO, field.startswith("limits.")
-    what = "a number" if entry.unit == "1" else entry.unit
+    zero, is_count = field in _MAY_BE_ZERO, field.startswith("limits.")
+    kind = "a number" if entry.unit == "1" else entry.unit
     lowest = "of 0 or more" if zero else "above 0"
     if not (_SMALLEST < value < _LARGEST or (zero and value == 0)):
-        raise DseError(f"{path}: {field}: found {value!r}, expected {what} {lowest}, in single precision")
+        raise DseError(f"{path}: {field}: found {value!r}, expected {kind} {lowest}, in single precision")
     number = value * allowed[entry.unit]
-    if count and not (number == int(number) and number < 2**31):
-        raise DseError(f"{path}: {field}: found {value!r}, expected a whole number of {what} below 2^31")
+    if is_count and not (number == int(number) and number < 2**31):
+        raise DseError(f"{path}: {field}: found {value!r}, expected a whole number of {kind} below 2^31")
     return number

@@ -1,7 +1,4 @@
-"""Fields that a GPU file may have, with their units and defaults, and the check of what it states.
-
-Importing this imports no JAX.
-"""
+"""The fields of a GPU file with their units and defaults, and its validation. Imports no JAX."""
 
 from collections.abc import Container
 from dataclasses import MISSING, fields
@@ -14,11 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dse.errors import DseError, one_of
 
 GROUPS = ("limits", "cpi", "latency")
-_OF_HEADER = ("compute_capability", "gfx")  # fields of a Gpu that the header of its file has
+_OF_HEADER = ("compute_capability", "gfx")  # fields of a Gpu from the header of its file
 
 
 class Header(BaseModel):
-    """The head of a GPU file: all before its first table."""
+    """The header of a GPU file: everything before its first table."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -31,17 +28,17 @@ class Header(BaseModel):
 
     @property
     def capability(self) -> int:
-        """The compute capability as one number: 80 for 8.0, and 0 where there is none."""
+        """The compute capability as one number: 80 for 8.0, 0 without one."""
         return int((self.compute_capability or "0").replace(".", ""))
 
     @property
     def gfx(self) -> int:
-        """The target of AMD's compiler as one number: 0x90a for gfx90a, and 0 where there is none."""
+        """The target of AMD's compiler as one number: 0x90a for gfx90a, 0 without one."""
         return int((self.gfx_name or "gfx0").removeprefix("gfx"), 16)
 
 
 def absent(stated: Container[str]) -> list[str]:
-    """List λ and Λ of the matrix products that a GPU cannot do: its file has neither."""
+    """List λ and Λ of the matrix products that a GPU lacks: its file has neither."""
     from dse.types import TENSOR
 
     pairs = ([f"cpi.{name}", f"latency.{name}"] for name in TENSOR)
@@ -50,7 +47,7 @@ def absent(stated: Container[str]) -> list[str]:
 
 @cache
 def optional() -> dict[str, float]:
-    """The fields that a file need not have, with the value that they then have."""
+    """The optional fields of a file with their defaults."""
     from dse.types import Gpu
 
     defaults = {field.name: field.default for field in fields(Gpu) if field.name not in _OF_HEADER}
@@ -59,7 +56,7 @@ def optional() -> dict[str, float]:
 
 @cache
 def units() -> dict[str, str]:
-    """The unit in `dse.types` of each field that a file may have."""
+    """The unit in `dse.types` of each field of a file."""
     from dse.types import Gpu, Limits, PerClass
 
     by_field: dict[str, str] = {}
@@ -77,7 +74,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def checked(model: type[_Model], values: Any, path: Path, field: str = "") -> _Model:
-    """Check what was given against a model; its first mistake is one line."""
+    """Validate values against a model; the first mistake is one line."""
     try:
         return model.model_validate(values)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Read GPU files, gpus/<name>.toml, and the rows of the table that are built on one."""
+"""Read GPU files, gpus/<name>.toml, and catalogue rows that borrow from one."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from dse.core.files import read_toml
 from dse.errors import DseError, one_of
 from dse.hardware.gpus.facts import FieldEntry
 from dse.hardware.gpus.fields import GROUPS, Header, absent, checked, optional, units
-from dse.hardware.gpus.rules import LEFT_OUT
+from dse.hardware.gpus.rules import DEFAULT_RULES
 from dse.hardware.gpus.table import SOURCE, CatalogueRow, find, known, path_of, row_of
 from dse.hardware.gpus.tree import GpuFile, build
 
@@ -21,16 +21,18 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
     """
     path = find(name)
     row = row_of(path)
-    return load_row(row, path_of(known()[row.like]), dtype) if row else _made(path, *_tables(path), dtype)
+    return (
+        load_row(row, path_of(known()[row.like]), dtype) if row else _validated(path, *_tables(path), dtype)
+    )
 
 
 def load_row(row: CatalogueRow, lender: Path, dtype: Any = np.float32) -> GpuFile:
-    """Make a GPU of a row of the table and the file that lends what the row has not. As `load`."""
-    return _made(path_of(row), *_built_on(row, *_tables(lender)), dtype)
+    """Build a GPU from a catalogue row and the file that lends the missing values. As `load`."""
+    return _validated(path_of(row), *_borrowed(row, *_tables(lender)), dtype)
 
 
 def _tables(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the head and the tables of a file, their names joined by dots."""
+    """Read the header and the tables of a file, their names joined by dots."""
     tables = read_toml(path)
     head = {key: tables.pop(key) for key in Header.model_fields if key in tables}
     for group in GROUPS:
@@ -41,24 +43,24 @@ def _tables(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return head, tables
 
 
-def _made(path: Path, head: dict[str, Any], tables: dict[str, Any], dtype: Any) -> GpuFile:
+def _validated(path: Path, head: dict[str, Any], tables: dict[str, Any], dtype: Any) -> GpuFile:
     for field in tables:
         if field not in units():
             group = field.rpartition(".")[0]
-            here = [] if group else [*Header.model_fields, *GROUPS]
-            here += [other for other in units() if other.rpartition(".")[0] == group]
-            raise DseError(f"{path}: {field}: unknown field, {one_of(field, here)}")
-    needless = (*absent(tables), *LEFT_OUT, *optional())
+            allowed = [] if group else [*Header.model_fields, *GROUPS]
+            allowed += [other for other in units() if other.rpartition(".")[0] == group]
+            raise DseError(f"{path}: {field}: unknown field, {one_of(field, allowed)}")
+    not_required = (*absent(tables), *DEFAULT_RULES, *optional())
     for field in units():
-        if field not in tables and field not in needless:
+        if field not in tables and field not in not_required:
             raise DseError(f"{path}: {field}: missing, expected a table [{field}]")
     header = checked(Header, head, path)
     entries = {field: checked(FieldEntry, tables[field], path, field) for field in units() if field in tables}
     return build(path, header, entries, dtype)
 
 
-def _built_on(row: CatalogueRow, head: Any, tables: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Head and tables of a GPU without a file: those of the file that lends them, and its own."""
+def _borrowed(row: CatalogueRow, head: Any, tables: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Header and tables of a GPU without a file: those of the lending file, updated with its own."""
     target = "compute_capability" if "compute_capability" in head else "gfx_name"
     lent = f"as on {head['name']}"
     own = {"name": row.name, "aliases": [], "architecture": row.architecture, target: row.target}

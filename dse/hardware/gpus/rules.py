@@ -1,15 +1,15 @@
-"""Numbers of a GPU that follow from others in its file: what is edited moves all that depends on it.
+"""Numbers of a GPU derived from others in its file, so that edits propagate.
 
-A table of a GPU file states a value, or one of these keys in its place:
+A table of a GPU file states a value, or one of these keys instead:
 
 - `lanes`, of an arithmetic pipe, a barrier or a load/store unit: threads of a warp / lanes;
-- `bytes_per_cycle`, of shared memory and L1 (passes of 128 bytes) and of L2 (sectors of 32): bytes / what an
-  SM takes in a cycle;
+- `bytes_per_cycle`, of shared memory and L1 (passes of 128 bytes) and of L2 (sectors of 32): bytes / bytes an
+  SM transfers in a cycle;
 - `bandwidth_share`, of DRAM: 32 bytes x SMs x clock / (share x DRAM bandwidth);
 - `per_cycle`, of matrix products: 1 / multiply-adds of an SM in a cycle;
 - `like`, and `times`: another field's value, times a number.
 
-Without a table of `issue_cycles` it is the larger of 1 / issue_limit and cpi.fp32.
+`issue_cycles` defaults to the larger of 1 / issue_limit and cpi.fp32.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,23 +17,22 @@ from functools import cache
 from typing import Any, NamedTuple
 
 SECTOR_BYTES, PASS_BYTES = 32, 128
-SHARES = 0.5, 1.02  # of the DRAM bandwidth that streaming reaches: beyond these a file contradicts itself
+SHARES = 0.5, 1.02  # plausible shares of the DRAM bandwidth reached by streaming
 
-Number = Callable[
-    [str], Any
-]  # the value of another field, in the unit of `dse.types`: also one that JAX traces
+# Returns the value of another field, in the unit of `dse.types`; it may be a JAX tracer.
+Number = Callable[[str], Any]
 
 
 class Rule(NamedTuple):
-    """How a value follows from others."""
+    """A derivation of a value from others."""
 
     key: str
-    number: float  # with `like`, how many times
-    field: str = ""  # with `like`
-    note: str = ""  # of the file: where the number is from
+    number: float  # the factor, for `like`
+    field: str = ""  # for `like`
+    note: str = ""  # the file's remark on the number
 
 
-ALLOWED: Mapping[str, tuple[str, ...]] = {  # beside `like`
+ALLOWED: Mapping[str, tuple[str, ...]] = {  # besides `like`
     "lanes": (
         *(f"cpi.{pipe}" for pipe in ("fp32", "fp64", "int32", "imul32", "sfu", "barrier")),
         "lsu_cycles",
@@ -46,19 +45,19 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {  # beside `like`
 }
 
 
-LEFT_OUT = {"issue_cycles": Rule("left out", 1.0, "cpi.fp32")}  # what a file need not have
+DEFAULT_RULES = {"issue_cycles": Rule("left out", 1.0, "cpi.fp32")}  # of fields missing in a file
 
 
 @cache
 def keys_of(field: str) -> tuple[str, ...]:
-    """List the keys that may be in place of a field's value."""
+    """List the rules that a field allows instead of a value."""
     keys = tuple(key for key, fields in ALLOWED.items() if field in fields)
     in_cycles = field.startswith(("cpi.", "latency.")) or field.endswith("_cycles")
     return (*keys, "like") if in_cycles else keys
 
 
 def cycles(rule: Rule, field: str, number: Number, larger: Callable[[Any, Any], Any] = max) -> Any:
-    """Compute the value of a field; `larger` of two numbers is JAX's where it traces. **Units:** cycles."""
+    """Compute the value of a field; pass JAX's maximum as `larger` while it traces. **Units:** cycles."""
     match rule.key:
         case "lanes":
             return number("limits.warp_size") / rule.number
@@ -75,7 +74,7 @@ def cycles(rule: Rule, field: str, number: Number, larger: Callable[[Any, Any], 
 
 
 def in_words(rule: Rule, field: str, number: Number) -> str:
-    """Say how the value of a field follows."""
+    """Describe the derivation of a field's value."""
     return _formula(rule, field, number) + (f": {rule.note}" if rule.note else "")
 
 
@@ -99,12 +98,12 @@ def _formula(rule: Rule, field: str, number: Number) -> str:
 
 
 def bandwidth_share(number: Number) -> float:
-    """Return the share of the DRAM bandwidth that λ of DRAM amounts to."""
+    """Return the share of the DRAM bandwidth that λ of DRAM corresponds to."""
     return _at_full_bandwidth(number) / number("cpi.dram")
 
 
 def _at_full_bandwidth(number: Number) -> Any:
-    """Cycles of one SM for a sector, if streaming reached all of the bandwidth."""
+    """Cycles of one SM for a sector at full DRAM bandwidth."""
     return SECTOR_BYTES * number("sm_count") * number("clock") / number("dram_bandwidth")
 
 

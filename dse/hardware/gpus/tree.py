@@ -1,7 +1,7 @@
-"""A GPU as its file states it, which is a tree of JAX: `jax.grad` differentiates by the numbers of the file.
+"""A GPU file as a JAX pytree: `jax.grad` differentiates with respect to the numbers of the file.
 
-The leaves are the `numbers` of a GPU, by their names; λ and what else follows from them by the rules of its
-file is computed of whatever JAX makes of them. Limits, which are integers, stay as they are.
+The leaves are the `numbers` of a GPU by name; λ and other values derived by the file's rules are recomputed
+from them. Limits, which are integers, are constant.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from dse.types import ABSENT, Gpu, Limits, PerClass
 
 @dataclass(frozen=True)
 class GpuFile:
-    """A GPU, and where its numbers are from. JAX takes it for a tree whose leaves are its `numbers`."""
+    """A GPU with the sources of its numbers. A pytree whose leaves are its `numbers`."""
 
     path: Path
     header: Header
@@ -44,10 +44,10 @@ class GpuFile:
 
     @cached_property
     def numbers(self) -> dict[str, Any]:
-        """The numbers from which all others follow, by name, in SI: what `replace` and JAX may change.
+        """The independent numbers by name, in SI, which `replace` and JAX may change.
 
-        A field that its file states has its own name (`dram_bandwidth`, `latency.dram`); of one that follows
-        from others it is the rule's number (`cpi.dram.bandwidth_share`, `cpi.fp32.lanes`).
+        A stated field has its own name (`dram_bandwidth`, `latency.dram`); a derived one has the number of
+        its rule (`cpi.dram.bandwidth_share`, `cpi.fp32.lanes`).
         """
         dtype = np.asarray(self.gpu.clock).dtype
         free = [fact for fact in self.fields if fact.free and not fact.field.startswith("limits.")]
@@ -59,24 +59,26 @@ class GpuFile:
         }
 
     def replace(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> "GpuFile":
-        """Return this GPU with other numbers, and all that follows from them by its rules.
+        """Return this GPU with other numbers and all values derived from them.
 
         `gpu.replace(dram_bandwidth=2e12)`, `gpu.replace({"latency.dram": 500})`: names of fields, or of
-        `numbers`. A field that followed from others is then a number of its own. JAX differentiates by them.
+        `numbers`. A derived field becomes an independent one. Differentiable.
 
-        **Units:** SI, cycles. **Raises:** DseError for an unknown name or a number that cannot be.
+        **Units:** SI, cycles. **Raises:** DseError for an unknown name or an impossible number.
         """
         return changed(self, {**(changes or {}), **more})
 
 
 def build(path: Path, header: Header, entries: Mapping[str, FieldEntry], dtype: Any = np.float32) -> GpuFile:
-    """Make a GPU of the tables of its file. **Raises:** DseError for values that cannot be."""
+    """Build a GPU from the tables of its file. **Raises:** DseError for impossible values."""
     missing = absent(entries)
     quantities = FieldQuantities(entries, units(), path)
-    stated = [field for field in units() if field not in missing and field in (*entries, *rules.LEFT_OUT)]
+    stated = [
+        field for field in units() if field not in missing and field in (*entries, *rules.DEFAULT_RULES)
+    ]
 
     arrays: dict[str, dict[str, Any]] = {group: {} for group in ("", *GROUPS)}
-    with in_64_bits():  # else float64 would be cut to float32
+    with in_64_bits():  # else float64 would become float32
         for field in missing:
             group, _, last = field.rpartition(".")
             arrays[group][last] = np.asarray(ABSENT, dtype)
@@ -86,6 +88,7 @@ def build(path: Path, header: Header, entries: Mapping[str, FieldEntry], dtype: 
             arrays[group][last] = np.asarray(
                 quantities.number(field), np.int32 if group == "limits" else dtype
             )
+        arrays = jax.device_put(arrays)  # all at once
         gpu = Gpu(
             **arrays[""],
             cpi=PerClass(**arrays["cpi"]),
@@ -99,25 +102,25 @@ def build(path: Path, header: Header, entries: Mapping[str, FieldEntry], dtype: 
 
 
 def of(gpu: Gpu, field: str) -> Any:
-    """Return a field of a GPU, by its name in files, as in `cpi.fp32`."""
+    """Return a field of a GPU by its name in files, such as `cpi.fp32`."""
     group, dot, last = field.partition(".")
     return getattr(getattr(gpu, group), last) if dot else getattr(gpu, field)
 
 
 def stack(gpus: Sequence[Gpu]) -> Gpu:
-    """Make several GPUs one, on a new leading axis."""
+    """Stack GPUs on a new leading axis."""
     with in_64_bits():
-        # By NumPy: JAX would compile a function for each number of GPUs.
+        # In NumPy: JAX would compile a function for each number of GPUs.
         return jax.tree.map(lambda *leaves: jax.device_put(np.stack(leaves)), *gpus)
 
 
 def column(gpus: Gpu) -> Gpu:
-    """Make GPUs of fields [G] ones of fields [G, 1], in NumPy: configurations have the second axis."""
+    """Reshape GPU fields [G] to [G, 1], in NumPy: the second axis is that of configurations."""
     return jax.tree.map(lambda x: np.asarray(x)[:, None], gpus)
 
 
 class Changed(GpuFile):
-    """A GPU file whose numbers JAX has changed, or is about to; `origin` is the file as it was read."""
+    """A GPU file whose numbers were replaced or are traced by JAX; `origin` is the file as read."""
 
     def __init__(self, origin: GpuFile, numbers: dict[str, Any]) -> None:
         vars(self).update(path=origin.path, header=origin.header, fields=origin.fields)
@@ -150,35 +153,35 @@ class Changed(GpuFile):
 
 
 class _Origin:
-    """What JAX does not differentiate: the file. Equal if it says the same."""
+    """The static part of a GPU pytree: the file, compared by content."""
 
     def __init__(self, file: GpuFile) -> None:
         self.file = file
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Origin) and (self.file is other.file or self._said == other._said)
+        return isinstance(other, _Origin) and (self.file is other.file or self._content == other._content)
 
     def __hash__(self) -> int:
         return hash(self.file.path)
 
     @property
-    def _said(self) -> tuple[Any, ...]:
+    def _content(self) -> tuple[Any, ...]:
         numbers = tuple(np.asarray(x).tobytes() for x in jax.tree.leaves(self.file.gpu))
         return self.file.path, self.file.header, self.file.fields, numbers
 
 
 def origin(file: GpuFile) -> GpuFile:
-    """Return a GPU as it was read from its file, whose numbers are known while JAX traces."""
+    """Return the GPU as read from its file, whose numbers are concrete while JAX traces."""
     return file.origin if isinstance(file, Changed) else file
 
 
 def traced(file: GpuFile) -> bool:
-    """Whether JAX is about to differentiate, compile or vectorise what this GPU goes into."""
+    """Whether JAX traces the numbers of this GPU, to differentiate, compile or vectorise."""
     return any(isinstance(x, Tracer) for x in file.numbers.values())
 
 
 def changed(file: GpuFile, changes: Mapping[str, Any]) -> GpuFile:
-    """Return a GPU with other numbers: what `GpuFile.replace` does."""
+    """Return a GPU with other numbers, see `GpuFile.replace`."""
     facts = {fact.field: fact for fact in file.fields}
     known = dict.fromkeys((*facts, *optional(), *file.numbers))
     for name, value in changes.items():
@@ -203,7 +206,7 @@ def changed(file: GpuFile, changes: Mapping[str, Any]) -> GpuFile:
             facts[field] = replace(
                 facts[field], source="replaced", follows=rules.Rule(key, float(number)), spread=None
             )
-    stated = [fact for fact in facts.values() if fact.follows != rules.LEFT_OUT.get(fact.field, ())]
+    stated = [fact for fact in facts.values() if fact.follows != rules.DEFAULT_RULES.get(fact.field, ())]
     entries = {fact.field: checked(FieldEntry, fact.table(), file.path, fact.field) for fact in stated}
     return build(file.path, file.header, entries, file.gpu.clock.dtype)
 
@@ -213,13 +216,13 @@ def _flatten(file: GpuFile) -> tuple[tuple[dict[str, Any]], _Origin]:
 
 
 def _with_names(file: GpuFile) -> tuple[list[tuple[Any, dict[str, Any]]], _Origin]:
-    [numbers], kept = _flatten(file)
-    return [(GetAttrKey("numbers"), numbers)], kept
+    [numbers], static = _flatten(file)
+    return [(GetAttrKey("numbers"), numbers)], static
 
 
-def _unflatten(kept: _Origin, children: Any) -> Changed:
+def _unflatten(static: _Origin, children: Any) -> Changed:
     [numbers] = children
-    return Changed(kept.file, numbers)
+    return Changed(static.file, numbers)
 
 
 for kind in (GpuFile, Changed):

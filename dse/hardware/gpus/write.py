@@ -1,4 +1,4 @@
-"""Write GPU files, as `dse.hardware.gpus.read` reads them."""
+"""Write GPU files."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -8,11 +8,11 @@ from dse.core.files import replacing
 from dse.hardware.gpus.facts import Fact
 from dse.hardware.gpus.fields import Header
 from dse.hardware.gpus.read import load
-from dse.hardware.gpus.rules import LEFT_OUT
+from dse.hardware.gpus.rules import DEFAULT_RULES
 
 
 def write(path: Path, header: Header, records: Sequence[Fact], comments: Sequence[str] = ()) -> None:
-    """Write a GPU file and read it back: a mistake is to be found here, not by who uses it.
+    """Write a GPU file and read it back, so that a mistake shows here and not when it is used.
 
     **Raises:** DseError if it cannot be written.
     """
@@ -31,7 +31,7 @@ def _lines(header: Header, records: Sequence[Fact], comments: Sequence[str]) -> 
     for key, value in header.model_dump(exclude_none=True).items():
         yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
     for record in records:
-        if record.follows == LEFT_OUT.get(record.field, ()):
+        if record.follows == DEFAULT_RULES.get(record.field, ()):
             continue
         yield ""
         yield f"[{record.field}]"
@@ -42,5 +42,5 @@ def _lines(header: Header, records: Sequence[Fact], comments: Sequence[str]) -> 
 def _text(key: str, value: str | float) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
-    digits = {"value": 6, "spread": 3}.get(key, 9)  # of a rule so many that single precision loses nothing
+    digits = {"value": 6, "spread": 3}.get(key, 9)  # numbers of rules are exact in single precision
     return str(value) if key == "value" and isinstance(value, int) else f"{value:.{digits}g}"

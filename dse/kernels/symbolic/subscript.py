@@ -1,4 +1,4 @@
-"""A subscript as a kernel's source has it, `A[(by * 16 + ty) * n + k * 16 + tx]`, or an expression alone."""
+"""Subscripts as in a kernel's source: `A[(by * 16 + ty) * n + k * 16 + tx]`."""
 
 import re
 from collections.abc import Collection
@@ -15,16 +15,16 @@ INDEX_NAMES = (*THREAD_NAMES, *BLOCK_NAMES, *SIZE_NAMES)
 
 @dataclass(frozen=True)
 class Subscript:
-    """An element of an array, by thread and block."""
+    """An array element, indexed by thread and block."""
 
     array: str
     index: Expression
 
 
 def parse_subscript(text: str, where: str, allowed: Collection[str] | None = None) -> Subscript:
-    """Read `array[index]`; the index may use INDEX_NAMES and `allowed` (None: any name).
+    """Parse `array[index]`; the index may use INDEX_NAMES and `allowed` (None: any name).
 
-    **Errors:** DseError, as of `parse`.
+    **Errors:** DseError, as `parse`.
     """
     match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*\[(.*)\]\s*", str(text), re.DOTALL)
     if not match:

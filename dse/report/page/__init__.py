@@ -1,4 +1,4 @@
-"""One page that needs no network: figures and a table of configurations, which choose and filter together."""
+"""A page that works offline: linked figures and a table of configurations."""
 
 import html
 import json
@@ -16,14 +16,14 @@ from dse.data.results.space import ResultSpace
 from dse.data.results.vocabulary import MEASURED, NO_GPU, PREDICTED, REFITTED
 from dse.report.page.pack import packed
 
-MOST = 100_000  # configurations that a page shows
+MOST = 100_000  # configurations on a page
 BINS = 24  # of the small histogram of each space
 SCRIPTS = ("data.js", "state.js", "plot.js", "charts.js", "table.js", "main.js")
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """Positions of a space's configurations on a roofline, or the reason why there are none."""
+    """Positions of a space's configurations on a roofline, or the reason for their absence."""
 
     roofs: Mapping[str, float] = field(default_factory=dict)  # of the GPU: instructions and bytes a second
     columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # thread_instructions, dram_bytes, [L]
@@ -38,10 +38,10 @@ def page(
     first_model: str = "",
     most: int = MOST,
 ) -> str:
-    """Write the page: HTML with its data, style and script within.
+    """Return the page: HTML with embedded data, style and script.
 
-    `importance` and `rooflines` belong to the spaces of `results`, one each. Of more than `most`
-    configurations the fastest are kept, and others at random; the page says so.
+    `importance` and `rooflines` have an entry for each space of `results`. With more than `most`
+    configurations, the fastest and a random sample of the others are shown, with a note.
     """
     total = sum(space.count for space in results.spaces)
     notes = list(results.notes)
@@ -53,18 +53,18 @@ def page(
         "notes": notes,
     }
     names = [(space.kernel, space.gpu, space.size) for space in results.spaces]
-    room = rooms([space.count for space in results.spaces], most)
-    for space, shares, roofline, own in zip(results.spaces, importance, rooflines, room, strict=True):
+    limits = divided([space.count for space in results.spaces], most)
+    for space, shares, roofline, limit in zip(results.spaces, importance, rooflines, limits, strict=True):
         name = f"{space.kernel}, {space.size}" if space.size else space.kernel
         if names.count((space.kernel, space.gpu, space.size)) > 1:
             name = f"{name} ({space.source})"
         columns = {**roofline.columns}
-        rows = _chosen(space, own)
+        rows = _chosen(space, limit)
         if len(rows) < space.count:
             columns = {name: values[rows] for name, values in columns.items()}
             notes.append(
                 f"{space.kernel} on {space.gpu}: {len(rows):,} of {space.count:,} configurations are "
-                "shown, the fastest ones and others at random. Importance and the overview are of all."
+                "shown, the fastest and a random sample. Importance and the overview cover all."
             )
         head = {
             "kernel": name,
@@ -75,8 +75,8 @@ def page(
             "fixed": dict(space.fixed),
             "models": list(space.forecasts),
             "importance": {
-                model: {name: {"first": first, "total": rest} for name, (first, rest) in of.items()}
-                for model, of in shares.items()
+                model: {name: {"first": first, "total": total} for name, (first, total) in by_name.items()}
+                for model, by_name in shares.items()
             },
             "roofline": {"note": roofline.note, "reason": roofline.reason}
             | ({"roofs": dict(roofline.roofs)} if roofline.roofs else {}),
@@ -128,17 +128,17 @@ def _about(results: Results, total: int) -> str:
     return f"{', '.join(parts)}. Written by dse {__version__}." if parts else f"Written by dse {__version__}."
 
 
-def rooms(counts: Sequence[int], most: int) -> list[int]:
+def divided(counts: Sequence[int], most: int) -> list[int]:
     """Divide `most` among spaces: small ones are kept whole, large ones get equal parts of the rest."""
-    room, left = [0] * len(counts), most
-    for place, i in enumerate(sorted(range(len(counts)), key=lambda i: counts[i])):
-        room[i] = min(counts[i], left // (len(counts) - place))
-        left -= room[i]
-    return room
+    limits, left = [0] * len(counts), most
+    for done, i in enumerate(sorted(range(len(counts)), key=lambda i: counts[i])):
+        limits[i] = min(counts[i], left // (len(counts) - done))
+        left -= limits[i]
+    return limits
 
 
 def _chosen(space: ResultSpace, most: int) -> np.ndarray:
-    """The numbers of the configurations that are shown: half of them the fastest, others at random."""
+    """Indices of the configurations shown: half of them the fastest, the others random."""
     most = max(most, 1)
     if space.count <= most:
         return np.arange(space.count)
@@ -149,7 +149,7 @@ def _chosen(space: ResultSpace, most: int) -> np.ndarray:
 
 
 def _summary(columns: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
-    """The overview's summary of a model's times; None where there is none."""
+    """The overview's summary of a model's times; None without any."""
     times = columns["time_s"]
     known = np.log(times[np.isfinite(times) & (times > 0)])
     if not len(known):
@@ -165,7 +165,7 @@ def _summary(columns: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
 
 
 def _plain(x: Any) -> Any:
-    """Python's own types, with None for what JSON cannot hold."""
+    """Convert to Python's own types, with None for NaN and infinity."""
     if isinstance(x, Mapping):
         return {str(key): _plain(value) for key, value in x.items()}
     if isinstance(x, list | tuple):

@@ -1,4 +1,4 @@
-"""Columns made small for a page: numbers of few values by their numbers, all of it deflated."""
+"""Compress the columns of a page: dictionary encoding of columns with few values, then deflate."""
 
 import base64
 import zlib
@@ -9,16 +9,16 @@ import numpy as np
 
 from dse.data.results.space import ResultSpace, codes
 
-FEW = 256  # values of a column that a byte can number
-MANY = 65_536  # and two bytes
-KEPT_BITS = 14  # of a float's 23: errors up to 3e-5, below the four digits that are shown
+FEW = 256  # values encoded in one byte
+MANY = 65_536  # and in two bytes
+KEPT_BITS = 14  # of a float's 23: errors up to 3e-5, below the four digits shown
 UNITS = {"shared_bytes": "B", "dram_bytes": "B"}
 
 
 def packed(space: ResultSpace, more: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Pack a space's columns, and `more` of them: `columns` says how each is laid out, `blob` is base64.
+    """Pack the columns of a space and `more`: `columns` describes their layout, `blob` is base64.
 
-    Bytes are plane by plane (all first bytes of a column, then all second ones), as that deflates better.
+    Bytes are stored in planes (all first bytes of a column, then all second ones), which compresses better.
     A column of a model is named `time_s|phase`.
     """
     arrays: dict[str, np.ndarray] = dict(space.parameters) | dict(space.facts) | dict(more)
@@ -36,16 +36,16 @@ def packed(space: ResultSpace, more: Mapping[str, np.ndarray]) -> dict[str, Any]
 
 
 def _column(values: np.ndarray, grid: bool) -> tuple[dict[str, Any], np.ndarray]:
-    """Choose how a column is laid out. A parameter with few values keeps them as they are, in order."""
+    """Choose the encoding of a column. A parameter with few values keeps them exactly, in order."""
     if values.dtype == object:
         index, names = codes(values)
         if len(names) > MANY:
             index, names = np.minimum(index, MANY - 1), [*names[: MANY - 1], "…"]
         order = sorted(range(len(names)), key=lambda i: (names[i] is None, str(names[i])))
-        place = np.argsort(order)
+        rank = np.argsort(order)
         width = np.uint8 if len(names) <= FEW else np.uint16
         names = [names[i] if names[i] is None else str(names[i]) for i in order]
-        return {"type": _TYPES[width], "word": True, "values": names}, place[index].astype(width)
+        return {"type": _TYPES[width], "word": True, "values": names}, rank[index].astype(width)
     values = values.astype(np.int64) if values.dtype == bool else values
     distinct = np.unique(values) if grid or len(values) > FEW else np.empty(FEW + 1)
     if len(distinct) <= FEW:
@@ -58,7 +58,7 @@ def _column(values: np.ndarray, grid: bool) -> tuple[dict[str, Any], np.ndarray]
 
 
 def _short(values: np.ndarray) -> np.ndarray:
-    """Round floats to `KEPT_BITS` of their fraction, to the nearest; equal ones stay equal."""
+    """Round floats to `KEPT_BITS` of their fraction; equal ones stay equal."""
     dropped = 23 - KEPT_BITS
     bits = values.view("<u4")
     rounded = (bits + np.uint32(1 << (dropped - 1))) & np.uint32(~((1 << dropped) - 1) & 0xFFFFFFFF)

@@ -128,10 +128,10 @@ def rank_warps(state: State, n: Place) -> None:
         Index(counts[n + at.SLOTS]),
         Index(counts[n + at.SCHEDULER]),
     )
-    for place in range(slots):
-        slot = Index(counts[n + at.BY_AGE + place])
+    for position in range(slots):
+        slot = Index(counts[n + at.BY_AGE + position])
         for j in range(warps):
-            w, rank = slot * warps + j, place * warps + j + ONE
+            w, rank = slot * warps + j, position * warps + j + ONE
             counts[n + at.RANK + w] = rank
             counts[n + at.WARP_AT + rank] = w
             counts[n + at.KEY + w] = w if scheduler == of.RR else rank
@@ -162,14 +162,14 @@ def _sort_by_age(state: State, t: Place, n: Place, slot: Place, start: Any) -> N
     """Move a slot to its position by the start of its group, then by its number."""
     counts = state.counts
     by_age, slots = n + at.BY_AGE, Index(counts[n + at.SLOTS])
-    place = ZERO
-    while counts[by_age + place] != slot:
-        place += ONE
-    while place + ONE < slots:  # a later start only moves it back
-        other = Index(counts[by_age + place + ONE])
+    position = ZERO
+    while counts[by_age + position] != slot:
+        position += ONE
+    while position + ONE < slots:  # a later start only moves it back
+        other = Index(counts[by_age + position + ONE])
         starts = state.times[t + at.START + other]
         if starts > start or (starts == start and other > slot):
             break
-        counts[by_age + place] = other
-        place += ONE
-    counts[by_age + place] = slot
+        counts[by_age + position] = other
+        position += ONE
+    counts[by_age + position] = slot

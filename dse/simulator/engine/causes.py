@@ -71,11 +71,11 @@ def note_entry(
         counts[n + at.GROUP_END_ID + slot] = entry
     if counts[n + at.CAP + s] > ZERO:
         ring = (Index(counts[n + at.LANE]) * of.MOST_SUBSYSTEMS + s) * state.ring
-        place = Index(counts[n + at.PLACE + s])
-        following = ZERO if place + Index(1) == counts[n + at.CAP + s] else place + Index(1)
-        state.flying_ids[ring + place] = entry
-        times[t + at.OLDEST + s] = done if following == place else state.flying[ring + following]
-        counts[n + at.OLDEST_ID + s] = state.flying_ids[ring + following]
+        oldest = Index(counts[n + at.PLACE + s])
+        next_oldest = ZERO if oldest + Index(1) == counts[n + at.CAP + s] else oldest + Index(1)
+        state.flying_ids[ring + oldest] = entry
+        times[t + at.OLDEST + s] = done if next_oldest == oldest else state.flying[ring + next_oldest]
+        counts[n + at.OLDEST_ID + s] = state.flying_ids[ring + next_oldest]
     if barrier:
         if done > times[t + at.RELEASE + slot] or counts[n + at.MET + slot] == ZERO:
             counts[n + at.RELEASE_ID + slot] = entry

@@ -230,15 +230,15 @@ def _simulate(
             for s in range(subsystems):
                 if rows.keys[keys + GATES + s] <= threshold:
                     opened |= Index(graph.members[members + s])
-            place = row + block * SIZE
-            warp = lowest_bit(early(rows.may, place, threshold) & opened)
+            block_row = row + block * SIZE
+            warp = lowest_bit(early(rows.may, block_row, threshold) & opened)
             i, first = block * SIZE + warp, Index(counts[n + FIRST + w])
             j = first + i
             word = Index(words[j * FOUR + of.WORD])
             s = word & of.SUBSYSTEM_MASK
-            rest = Index(graph.members[members + s]) & ~(ONE << warp)
-            rows.least[row_of_blocks + s * blocks + block] = least(rows.may, place, never, rest)
-            rows.may[place + warp] = never
+            others = Index(graph.members[members + s]) & ~(ONE << warp)
+            rows.least[row_of_blocks + s * blocks + block] = least(rows.may, block_row, never, others)
+            rows.may[block_row + warp] = never
 
             done, wake = now + terms[j * FOUR + of.LATENCY], now + terms[j * FOUR + of.SAME_WARP]
             if recording:

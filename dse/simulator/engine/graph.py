@@ -60,15 +60,15 @@ def _rounded_up(counts: np.ndarray) -> np.ndarray:
 
 
 @compiled
-def _fill(first: Any, barrier: Any, graph: Any, place: Any) -> None:
+def _fill(first: Any, barrier: Any, graph: Any, next_edge: Any) -> None:
     """Reverse the edges, and find the barriers."""
     block = 0
     for program in range(len(first) - 1):
         begin, end = first[program], first[program + 1]
         graph.first_block[begin] = block
         for i in range(begin, end):
-            at = (block + (i - begin) // BLOCK) * MOST_SUBSYSTEMS + graph.subsystem[i]
-            graph.members[at] |= 1 << (i - begin) % BLOCK
+            member = (block + (i - begin) // BLOCK) * MOST_SUBSYSTEMS + graph.subsystem[i]
+            graph.members[member] |= 1 << (i - begin) % BLOCK
         block += -((begin - end) // BLOCK)
         graph.length[begin] = end - begin
         stop = end - begin
@@ -76,15 +76,15 @@ def _fill(first: Any, barrier: Any, graph: Any, place: Any) -> None:
             if barrier[i]:
                 stop = i - begin
             graph.stop[i] = stop
-        for at in range(graph.pred_first[begin], graph.pred_first[end]):
-            graph.succ_first[begin + graph.pred[at] + 1] += 1
+        for edge in range(graph.pred_first[begin], graph.pred_first[end]):
+            graph.succ_first[begin + graph.pred[edge] + 1] += 1
     for i in range(first[-1]):
         graph.succ_first[i + 1] += graph.succ_first[i]
-        place[i] = graph.succ_first[i]
+        next_edge[i] = graph.succ_first[i]
     for program in range(len(first) - 1):
         begin, end = first[program], first[program + 1]
         for i in range(begin, end):
-            for at in range(graph.pred_first[i], graph.pred_first[i + 1]):
-                source = begin + graph.pred[at]
-                graph.succ[place[source]] = i - begin
-                place[source] += 1
+            for edge in range(graph.pred_first[i], graph.pred_first[i + 1]):
+                source = begin + graph.pred[edge]
+                graph.succ[next_edge[source]] = i - begin
+                next_edge[source] += 1

@@ -181,21 +181,21 @@ def _fill(
     for n in range(len(programs)):
         begin, end, row, scale = first[programs[n]], first[programs[n] + 1], into[n], scales[n]
         straight, ring = loop_counts[programs[n]] == 0, places[programs[n]]
-        place = 0
+        in_ring = 0
         for i in range(begin, end):
-            slot = place if straight else slots[i]
+            slot = in_ring if straight else slots[i]
             word = subsystem[i] | (slot + 1) << _SLOT_AT
             if barrier[i]:
                 word |= _BARRIER
             if i == end - 1:
                 word |= _LAST
-            for at in range(pred_first[i], pred_first[i + 1]):
-                nth = at - pred_first[i]
+            for edge in range(pred_first[i], pred_first[i + 1]):
+                nth = edge - pred_first[i]
                 if straight:
-                    need = place - (i - begin - pred[at])
+                    need = in_ring - (i - begin - pred[edge])
                     need += 1 + (ring if need < 0 else 0)
                 else:
-                    need = slots[begin + pred[at]] + 1
+                    need = slots[begin + pred[edge]] + 1
                 if nth < NEEDS:
                     words[row, 1 + nth // 2] |= np.uint32(need << (_NEED_AT * (nth % 2)))
                     continue
@@ -211,7 +211,7 @@ def _fill(
             terms[row, 1] = latency_cycles[i] * scale
             terms[row, 2] = same_warp[i] * scale
             row += 1
-            place = place + 1 if place + 1 < ring else 0
+            in_ring = in_ring + 1 if in_ring + 1 < ring else 0
 
 
 @compiled
@@ -221,10 +221,10 @@ def _fill_loops(
     row = 0
     for n in range(len(programs)):
         begin, end = loop_first[programs[n]], loop_first[programs[n] + 1]
-        for at in range(begin, end):  # outer loops first
-            start, stop, trips = columns[at]
+        for number in range(begin, end):  # outer loops first
+            start, stop, trips = columns[number]
             depth = 0
-            for outer in range(begin, at):
+            for outer in range(begin, number):
                 depth += columns[outer, 0] <= start < columns[outer, 1]
             row += 1
             last = into[n] + stop - 1

@@ -129,14 +129,14 @@ def _same_in_flight(state: State, n: Place, now: Any, then: Any, never: Any) -> 
     counts = state.counts
     for s in range(of.MOST_SUBSYSTEMS):
         cap = Index(counts[n + at.CAP + s])
-        here, there = Index(counts[n + at.PLACE + s]), Index(counts[TO_COUNTS + n + at.PLACE + s])
+        index, before = Index(counts[n + at.PLACE + s]), Index(counts[TO_COUNTS + n + at.PLACE + s])
         ring = (Index(counts[n + at.LANE]) * of.MOST_SUBSYSTEMS + s) * state.ring
         other = ring + at.LANES * of.MOST_SUBSYSTEMS * state.ring
         for _ in range(cap):
-            if not _alike(state.flying[ring + here], now, state.flying[other + there], then, never):
+            if not _alike(state.flying[ring + index], now, state.flying[other + before], then, never):
                 return False
-            here = ZERO if here + ONE == cap else here + ONE
-            there = ZERO if there + ONE == cap else there + ONE
+            index = ZERO if index + ONE == cap else index + ONE
+            before = ZERO if before + ONE == cap else before + ONE
     return True
 
 

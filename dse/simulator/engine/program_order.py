@@ -86,16 +86,16 @@ def _simulate(
                 after, event = around_loops(state, inputs, n, w, j)
                 over = over and not event
             needs = Index(words[after + of.NEEDS])
-            own = max(results[first + (needs & of.NEED_MASK)], results[first + (needs >> of.NEED_AT)])
-            own = max(own, now)
+            ready = max(results[first + (needs & of.NEED_MASK)], results[first + (needs >> of.NEED_AT)])
+            ready = max(ready, now)
             if general and flags & of.HAS_SAME_WARP:
-                own = max(own, now + terms[j + of.SAME_WARP])
+                ready = max(ready, now + terms[j + of.SAME_WARP])
             if general and flags & of.HAS_MANY:
-                own = further_needs(state, inputs, first, after, own)
+                ready = further_needs(state, inputs, first, after, ready)
             if recording:
                 note_needs(state, inputs, t, n, w, first, after)
             # `never` retires a warp at its end without a branch.
-            times[t + at.OWN + w] = never if over else own
+            times[t + at.OWN + w] = never if over else ready
             counts[n + at.SUBSYSTEM + w] = words[after + of.WORD] & of.SUBSYSTEM_MASK
             counts[n + at.NEXT + w] = after
 

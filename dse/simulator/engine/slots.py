@@ -62,8 +62,8 @@ def _lifetimes(pred_first: Any, pred: Any, loops: Any, begin: Any, end: Any) -> 
     for i in range(length):
         begin[i], end[i] = i, -1
     for i in range(length):
-        for at in range(pred_first[i], pred_first[i + 1]):
-            j, last = pred[at], i
+        for edge in range(pred_first[i], pred_first[i + 1]):
+            j, last = pred[edge], i
             for n in range(len(loops)):  # outer loops come first
                 inside = loops[n, 0] <= i < loops[n, 1]
                 both = inside and loops[n, 0] <= j < loops[n, 1]

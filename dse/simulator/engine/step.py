@@ -27,18 +27,18 @@ def around_loops(state: State, inputs: Inputs, n: Place, w: Place, j: Place) -> 
 
 
 @inlined
-def further_needs(state: State, inputs: Inputs, first: Place, after: Place, own: Any) -> Any:
+def further_needs(state: State, inputs: Inputs, first: Place, after: Place, ready: Any) -> Any:
     """Return when an instruction may enter, by its needs from the third on and `own`."""
     results, row = state.results, after // Index(4)
     needs = Index(inputs.words[row, of.NEEDS_2])
-    own = max(own, results[first + (needs & of.NEED_MASK)])
-    own = max(own, results[first + (needs >> of.NEED_AT)])
+    ready = max(ready, results[first + (needs & of.NEED_MASK)])
+    ready = max(ready, results[first + (needs >> of.NEED_AT)])
     if inputs.words[row, of.WORD] & of.FURTHER:
         k = Index(inputs.words[row, of.FURTHER_AT])
         while inputs.further[k] != ZERO:
-            own = max(own, results[first + inputs.further[k]])
+            ready = max(ready, results[first + inputs.further[k]])
             k += ONE
-    return own
+    return ready
 
 
 @inlined
@@ -66,12 +66,12 @@ def into_ring(state: State, n: Place, s: Place, done: Any) -> Any:
     without a limit is written at its first element and read at its second, which stays 0.
     """
     counts = state.counts
-    place, cap = Index(counts[n + at.PLACE + s]), Index(counts[n + at.CAP + s])
+    oldest, cap = Index(counts[n + at.PLACE + s]), Index(counts[n + at.CAP + s])
     ring = (Index(counts[n + at.LANE]) * of.MOST_SUBSYSTEMS + s) * state.ring
-    state.flying[ring + place] = done
-    place = place + ONE if place + ONE < cap else ZERO
-    counts[n + at.PLACE + s] = place
-    return state.flying[ring + place + Index(cap == ZERO)]
+    state.flying[ring + oldest] = done
+    oldest = oldest + ONE if oldest + ONE < cap else ZERO
+    counts[n + at.PLACE + s] = oldest
+    return state.flying[ring + oldest + Index(cap == ZERO)]
 
 
 @inlined

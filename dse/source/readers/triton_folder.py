@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dse.core.space.expression import parse
-from dse.core.space.listed import Listed
+from dse.core.space.listed import AllowedRows
 from dse.core.space.space import Space
 from dse.errors import DseError
 from dse.kernels.description import GPU_NAMES, Build, Description
@@ -37,7 +37,7 @@ def load(path: Path, given: Given) -> Description:
         variant_of=source.kernel,
         space=Space(
             {name: sorted(set(values)) for name, values in columns.items()},
-            (Listed(tuple(columns), tuple(rows)),),
+            (AllowedRows(tuple(columns), tuple(rows)),),
         ),
         problem=tuple(sizes.items()),
         build=Build(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dse.core.space.expression import Expression, parse
-from dse.core.space.listed import Listed
+from dse.core.space.listed import AllowedRows
 from dse.core.space.space import Space
 from dse.errors import DseError, one_line, one_of
 from dse.kernels.counts import Number
@@ -64,7 +64,9 @@ def describe(jitted: Function, stated: Stated) -> Description:
         if name not in stated.values and name not in stated.constants
     }
     several = tuple(name for name, values in tuned.items() if len(values) > 1)
-    listed = [Listed(several, tuple(dict.fromkeys(tuple(row[name] for name in several) for row in rows)))]
+    listed = [
+        AllowedRows(several, tuple(dict.fromkeys(tuple(row[name] for name in several) for row in rows)))
+    ]
     tuned |= {name: [_number(value) for value in values] for name, values in stated.values.items()}
     _known([*tuned, *stated.constants], [*constexprs, *OPTIONS], "given.constexprs")
     space: dict[str, Any] = {}

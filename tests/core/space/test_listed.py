@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dse.core.space.listed import Listed
+from dse.core.space.listed import AllowedRows
 from dse.core.space.space import Space
 
 ROWS = ((64, 4), (128, 4), (128, 8))
@@ -10,7 +10,7 @@ ROWS = ((64, 4), (128, 4), (128, 8))
 
 def test_a_space_of_what_is_listed():
     space = Space(
-        {"block": [64, 128], "stages": [2, 3], "warps": [4, 8]}, (Listed(("block", "warps"), ROWS),)
+        {"block": [64, 128], "stages": [2, 3], "warps": [4, 8]}, (AllowedRows(("block", "warps"), ROWS),)
     )
     found = space.configurations()
     rows = set(zip(found["block"].tolist(), found["warps"].tolist(), found["stages"].tolist(), strict=True))
@@ -19,4 +19,4 @@ def test_a_space_of_what_is_listed():
 
 
 def test_it_says_what_it_is():
-    assert Listed(("block", "warps"), ROWS).text == "one of 3 listed combinations of block, warps"
+    assert AllowedRows(("block", "warps"), ROWS).text == "one of 3 listed combinations of block, warps"

@@ -284,6 +284,6 @@ def test_constraints_may_be_texts():
 
 def test_why_a_space_is_empty():
     space = Space({"bx": (8,), "by": (1, 2)}, ("bx * by >= 32",))
-    assert space.emptied_by() == "none fulfils 'bx * by >= 32' at bx=8"
+    assert space.unsatisfiable() == "none satisfies 'bx * by >= 32' at bx=8"
     space = Space({"bx": (8, 16), "by": (2,)}, ("bx > 8", "bx * by < n"))
-    assert space.emptied_by({"n": 20}) == "none fulfils 'bx * by < n' at by=2, n=20, beside the others"
+    assert space.unsatisfiable({"n": 20}) == "none satisfies 'bx * by < n' at by=2, n=20, with the others"

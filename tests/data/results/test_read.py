@@ -101,7 +101,7 @@ def test_a_journal_of_tuning_stands_beside_the_space_that_it_fits(tmp_path):
     assert np.isnan(times[:5]).all()
     assert MEASURED not in two.forecasts  # it has no `tile`
     assert (run.gpu, run.fixed, run.facts["number"].tolist()) == (NO_GPU, {"tile": 2}, [1, 2])
-    assert any("run.jsonl stand beside the predictions of one" in note for note in results.notes)
+    assert any("run.jsonl were added to the predictions of one" in note for note in results.notes)
 
 
 def test_what_was_kept_is_marked_in_the_ranking(tmp_path):

@@ -75,10 +75,10 @@ def test_a_nearly_fastest_one_is_kept_whatever_the_model_is_worth(spaces, kind):
     for predicted, true, places in spaces:
         log_s = distort(predicted, true)
         kept = keep(candidates(predicted), risk, 0.05, measured(log_s, places), calibration)
-        holds.append(log_s[kept.places].min() <= log_s.min() + np.log(1.05))
+        holds.append(log_s[kept.index].min() <= log_s.min() + np.log(1.05))
         shares.append(kept.share)
         reasons.append(f": keeping {kept.share:.0%}" in kept.reason)
-        assert kept.share == len(kept.places) / N
+        assert kept.share == len(kept.index) / N
     assert np.mean(holds) >= promised
     assert np.mean(reasons) >= explained
     assert np.mean(shares) < 0.5 or explained  # and that by leaving out most
@@ -95,7 +95,7 @@ def expected(some, told, kept):
     widest = off.std(ddof=1) * np.sqrt((TELL - 1) / chi2.ppf(0.1, TELL - 1))
     assert kept.margin == pytest.approx(load().margin_in_spreads(0.05) * widest)
     lower = mean - spreads * deviation
-    assert np.all(np.diff(lower[kept.places]) >= 0)  # the most promising first
+    assert np.all(np.diff(lower[kept.index]) >= 0)  # the most promising first
     best = min(told, key=lambda place: told[place])
     promising = some.log_s <= some.log_s.min() + kept.margin
     return promising, lower <= max(np.log(told[best] / 1.05), lower.min()), np.arange(N) == best
@@ -107,7 +107,7 @@ def test_where_the_model_explains_what_is_kept_is_promising_and_could_win(spaces
         near, told = candidates(predicted + 0.9 * (true - predicted)), measured(true, range(0, N, N // TELL))
         kept = keep(near, 0.1, 0.05, told)
         promising, winning, best = expected(near, told, kept)
-        assert set(kept.places) == set(np.flatnonzero((promising & winning) | best))
+        assert set(kept.index) == set(np.flatnonzero((promising & winning) | best))
         assert "model does not explain" not in kept.reason
         fewer += kept.share < min(promising.mean(), winning.mean())
     assert fewer
@@ -119,7 +119,7 @@ def test_where_it_does_not_one_of_both_is_enough(spaces):
         turned, told = candidates(-predicted - 14), measured(true, places)
         kept = keep(turned, 0.1, 0.05, told)
         promising, winning, best = expected(turned, told, kept)
-        assert set(kept.places) == set(np.flatnonzero(promising | winning | best))
+        assert set(kept.index) == set(np.flatnonzero(promising | winning | best))
         assert "model does not explain this space (" in kept.reason
         more += kept.share > min(promising.mean(), winning.mean())
     assert more >= 2
@@ -135,7 +135,7 @@ def test_few_measurements_make_the_margin_wider():
 def test_a_smaller_risk_keeps_more(spaces):
     predicted, true, places = spaces[1]
     for told in (None, measured(true, places)):
-        sets = [set(keep(candidates(predicted), risk, 0.05, told).places) for risk in (0.01, 0.2, 0.9)]
+        sets = [set(keep(candidates(predicted), risk, 0.05, told).index) for risk in (0.01, 0.2, 0.9)]
         for more, less in itertools.pairwise(sets):
             assert more >= less
         assert len(sets[0]) > len(sets[-1]) >= 1
@@ -148,9 +148,9 @@ def test_without_measurements_those_predicted_within_the_margin():
     assert kept.margin == load().margin(0.05, float(log_s.std()))
     inside = log_s <= log_s.min() + kept.margin
     assert 1 < inside.sum() < N
-    np.testing.assert_array_equal(kept.places, np.argsort(log_s)[: inside.sum()])
+    np.testing.assert_array_equal(kept.index, np.argsort(log_s)[: inside.sum()])
     few = dict.fromkeys(range(FEWEST - 1), 1.0)
-    np.testing.assert_array_equal(keep(candidates(log_s), 0.05, 0.05, few).places, kept.places)
+    np.testing.assert_array_equal(keep(candidates(log_s), 0.05, 0.05, few).index, kept.index)
 
 
 def test_what_hardly_runs_is_left_out_and_sets_no_margin():
@@ -159,39 +159,39 @@ def test_what_hardly_runs_is_left_out_and_sets_no_margin():
     kept = keep(replace(candidates(log_s), runs=runs))
     assert kept.margin is not None
     inside = (log_s <= log_s[10] + kept.margin) & (runs >= 0.05)
-    np.testing.assert_array_equal(np.sort(kept.places), np.flatnonzero(inside))
-    assert {8, 9, 10} <= set(kept.places)
+    np.testing.assert_array_equal(np.sort(kept.index), np.flatnonzero(inside))
+    assert {8, 9, 10} <= set(kept.index)
 
 
 def test_equal_predictions_are_kept_or_left_out_together():
     steps = np.repeat(np.arange(8.0), 8)
     for risk in (0.01, 0.05, 0.3, 0.9):
         kept = keep(candidates(steps), risk)
-        assert len(kept.places) % 8 == 0
-        assert len(kept.places) >= 8
-    assert len(keep(candidates(np.zeros(N)), 0.9).places) == N
+        assert len(kept.index) % 8 == 0
+        assert len(kept.index) >= 8
+    assert len(keep(candidates(np.zeros(N)), 0.9).index) == N
 
 
 def test_what_cannot_run_or_failed_is_left_out(spaces):
     predicted, true, places = spaces[2]
     best = int(predicted.argmin())
-    assert best not in keep(candidates(predicted, np.arange(N) != best), 0.01).places
+    assert best not in keep(candidates(predicted, np.arange(N) != best), 0.01).index
     told = measured(true, places)
-    failed = next(place for place in keep(candidates(predicted), told=told).places if place not in told)
-    after = keep(candidates(predicted), told=told | {int(failed): np.inf}).places
+    failed = next(place for place in keep(candidates(predicted), measured=told).index if place not in told)
+    after = keep(candidates(predicted), measured=told | {int(failed): np.inf}).index
     assert failed not in after
     assert len(after)
     with pytest.raises(DseError, match="configurations: found none that is possible"):
         keep(candidates(predicted, np.zeros(N, bool)))
     with pytest.raises(DseError, match="found none"):
-        keep(candidates(predicted), told=dict.fromkeys(range(N), np.inf))
+        keep(candidates(predicted), measured=dict.fromkeys(range(N), np.inf))
 
 
 def test_the_fastest_that_ran_is_kept_whatever_the_model_holds(spaces):
     predicted, true, places = spaces[3]
     best = min(places, key=lambda place: true[place])
     told = measured(true, places) | {best: 0.5 * float(np.exp(true[best]))}
-    assert best in keep(candidates(predicted, np.arange(N) != best), told=told).places
+    assert best in keep(candidates(predicted, np.arange(N) != best), measured=told).index
 
 
 def test_without_a_model_measurements_are_needed(spaces):
@@ -199,10 +199,10 @@ def test_without_a_model_measurements_are_needed(spaces):
     blind, told = candidates(np.zeros(N), modelled=False), measured(true, places)
     few = measured(true, [place for place in places if place != 63][: FEWEST - 1]) | {63: np.inf}
     with pytest.raises(DseError, match=f"found {FEWEST - 1} that ran and no model, expected 10"):
-        keep(blind, told=few)
-    kept = keep(blind, told=told)
+        keep(blind, measured=few)
+    kept = keep(blind, measured=told)
     assert 0 < kept.share < 1
-    assert min(told, key=lambda place: told[place]) in kept.places
+    assert min(told, key=lambda place: told[place]) in kept.index
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])

@@ -39,10 +39,10 @@ def test_values_stand_in_the_place_of_places():
 
 
 def test_there_and_back():
-    back = LISTS.with_places(LISTS.with_values(PLACES))
+    back = LISTS.with_indices(LISTS.with_values(PLACES))
     assert back == PLACES
 
 
 def test_places_are_not_taken_for_values():
     with pytest.raises(DseError, match=r"k\.block: found a list"):
-        LISTS.with_places(PLACES)
+        LISTS.with_indices(PLACES)

@@ -18,7 +18,7 @@ def killing(connected, after):
     """Spread over a cluster, and kill one of its workers when so many units are done."""
     spread, pids, killed = on_cluster(connected), list(connected.run(os.getpid).values()), []
 
-    def spreading(function, units):
+    def executor(function, units):
         for some, result in spread(function, units):
             if some.start <= after < some.stop:
                 killed.append(pids[0])
@@ -26,7 +26,7 @@ def killing(connected, after):
             yield some, result
         assert killed
 
-    return spreading
+    return executor
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from dse.errors import DseError
 from dse.hardware import gpus
 from dse.hardware.banks import passes
 from dse.hardware.coalescing import sectors_and_lines
-from dse.kernels.description import describe, looked_at
+from dse.kernels.description import describe, symbolic_rows
 from dse.kernels.symbolic.average import SAMPLES, average_access
 from dse.kernels.symbolic.conditions import Condition, published, share
 from dse.kernels.symbolic.subscript import parse_subscript
@@ -49,7 +49,7 @@ def test_an_index_of_a_fourier_transform():
 def test_costs_over_the_residues_of_an_unknown_size():
     description, gpu = kernels.load("transpose"), gpus.load("a100-pcie-40gb", np.float64).gpu
     configuration = {"tile": 16, "rows": 1, "shared": 1, "padding": 0}
-    rows = {row["name"]: row for row in looked_at(description, configuration, gpu, width=1000)}
+    rows = {row["name"]: row for row in symbolic_rows(description, configuration, gpu, width=1000)}
     costs = []
     for width in range(992, 1024):  # the residues of 32 from the size on
         sectors = []

@@ -6,7 +6,7 @@ import pytest
 from dse import kernels
 from dse.core import catalogue
 from dse.errors import DseError
-from dse.evaluate.curve import laid_out
+from dse.evaluate.curve import place_launch
 from dse.hardware import gpus
 from dse.simulator.case import trace_text
 from dse.simulator.case.kernel_trace import listing
@@ -155,7 +155,7 @@ def test_descriptions_count_what_the_traces_have(name):
     trace = trace_text.load(KERNELS / name / trace_text.FILE)
     description = kernels.load(name)
     parameters = {key: values[0] for key, values in description.space.values.items()}
-    kernel, launch = laid_out(description, GTX280, parameters, description.sizes())
+    kernel, launch = place_launch(description, GTX280, parameters, description.sizes())
     runs = runs_of(trace)
 
     def count(*kinds, shared=False):
@@ -180,7 +180,7 @@ def _by_register(each):
 
 def test_a_trace_of_a_described_kernel():
     description = kernels.load("mat_tiled")
-    kernel, launch = laid_out(description, GTX280, {"tile": 16}, description.sizes())
+    kernel, launch = place_launch(description, GTX280, {"tile": 16}, description.sizes())
     text = listing("mat_tiled", GTX280, kernel, int(launch.warps_per_block))
     trace = read(text)
     runs = runs_of(trace)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dse.core.cluster import in_use, used
+from dse.core.cluster import active_executor, executing_on
 from dse.hardware import gpus
 from dse.source import readers
 from dse.source.cache import Cache
@@ -21,10 +21,10 @@ def test_a_ranking_is_the_same_and_is_kept_here(tmp_path, monkeypatch):
         name: values[::7] for name, values in description.space.configurations(description.sizes()).items()
     }
     here = SourceKernel(description, cache=Cache(tmp_path / "here")).read(parameters, gpu)
-    with used(workers=2):
-        assert in_use() is not None
+    with executing_on(workers=2):
+        assert active_executor() is not None
         there = SourceKernel(description, cache=Cache(tmp_path / "there")).read(parameters, gpu)
-    assert in_use() is None
+    assert active_executor() is None
     assert [*map(pack, there)] == [*map(pack, here)]
     told: list[int] = []
     monkeypatch.setattr("dse.source.nvidia.source.compiled", told.append)

@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -79,18 +79,24 @@ class Ran:
     stopped: bool = False  # by a limit or a signal: it may go well the next time
 
 
-def run(arguments: Sequence[str], text: str, folders: Sequence[str | Path] = ()) -> Ran:
+def run(
+    arguments: Sequence[str],
+    text: str,
+    folders: Sequence[str | Path] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Ran:
     """Compile a text from the standard input to the standard output, within the limits of compilers.
 
-    Besides its own files the compiler can read those in `folders` only.
+    Besides its own files the compiler can read those in `folders` only. `headers` are put where it starts.
     """
     command = clang().command
     own = Path(shutil.which(command[0]) or command[0]).resolve().parent
-    with processes.scratch({}) as folder:
+    made = {name: content.encode() for name, content in (headers or {}).items()}
+    with processes.scratch(made) as folder:
         try:
             whole = confined([*command, *arguments, "-o", "-", "-"], [own, own.parent, folder, *folders])
             ended = processes.run(whole, folder=folder, text=text)
-        except processes.Stopped as how:
+        except processes.ProcessKilled as how:
             return Ran("", f"the compiler {how}", stopped=True)
     limits, how = processes.compiler_limits(), ""
     if "File too large" in ended.errors:  # it takes the signal of the limit for an error of its own
@@ -105,6 +111,6 @@ def run(arguments: Sequence[str], text: str, folders: Sequence[str | Path] = ())
 def _asked(command: Sequence[str]) -> str:
     try:
         ended = processes.run(command)
-    except (OSError, processes.Stopped):
+    except (OSError, processes.ProcessKilled):
         return ""
     return ended.output + ended.errors

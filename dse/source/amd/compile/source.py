@@ -1,7 +1,7 @@
 """CUDA and HIP files as the compiler for AMD GPUs takes them: `prelude.h` replaces hip_runtime.h."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,11 @@ class HipSource(nvrtc.CudaSource):
         return clang().version
 
     @property
+    def known(self) -> str:
+        """The names of device code."""
+        return PRELUDE.read_text(encoding="utf-8")
+
+    @property
     def most_declared(self) -> float:
         """No limit of its own: what the GPU has for a block."""
         return float("inf")
@@ -69,7 +74,16 @@ def read_source(
     translated = tuple(options.for_clang(given))
     prelude = PRELUDE.read_text(encoding="utf-8")
     digest = key("amd", read.digest, prelude, *translated)
-    return HipSource(read.path, read.text, kernel, read.folders, translated, digest, headers=read.headers)
+    return HipSource(
+        read.path,
+        read.text,
+        kernel,
+        read.folders,
+        translated,
+        digest,
+        headers=read.headers,
+        stand_ins=read.stand_ins,
+    )
 
 
 def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, Any]]) -> Built | Failure:
@@ -79,20 +93,26 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
     """
     if not knows(arch):
         raise DseError(f"gfx{arch:x}: architecture: {clang().version} compiles for none such")
-    text, name = source.text, Path(source.path).name
-    if "<" in source.kernel:  # of a template: the named instance is made
-        text += f'\n#line 1 "kernel"\nauto* const dse_kernel = &{source.kernel};\n'
+    name = Path(source.path).name
     macros = [macro(macro_name, value, source.path) for macro_name, value in defines]
     width = () if Path(source.path).suffix == ".hip" else (f"-DDSE_WIDTH={CUDA_SHUFFLES}",)
     arguments = [
         *("-x", "hip", "--cuda-device-only", f"--offload-arch=gfx{arch:x}", "-nogpuinc", "-nogpulib"),
         *("-nostdlibinc", "-std=c++17", "-O3", "-fdeclspec", "-fno-math-errno", "-S", "-gline-tables-only"),
         *("-fuse-cuid=none", "-Wno-everything", "-fno-caret-diagnostics", "-ferror-limit=1"),
-        *("-include", str(PRELUDE), f"-I{HEADERS}", *(f"-I{folder}" for folder in source.folders)),
+        *("-include", str(PRELUDE), f"-I{HEADERS}", "-I.", *(f"-I{folder}" for folder in source.folders)),
         *(() if clang().version < "clang 14" else ("-mcode-object-version=5",)),
         *(*width, *(f"-D{name}={value}" for name, value in macros), *source.options),
     ]
-    ran = run(arguments, text, [HERE, *source.folders])
+    instance = (
+        f'\n#line 1 "kernel"\nauto* const dse_kernel = &{source.kernel};\n' if "<" in source.kernel else ""
+    )
+    folders = [HERE, *source.folders]
+    ran = run(arguments, source.text + instance, folders, _inside(dict(source.stand_ins)))
+    if not (ran.stopped or ran.code):  # without what is of the host
+        text, own = nvrtc.of_device(source)
+        text = f"#pragma clang force_cuda_host_device begin\n#line 1\n{text}"
+        ran = run(arguments, text + instance, folders, _inside(dict(source.stand_ins) | own))
     if ran.stopped:
         return Failure(STOPPED, f"{name}: {ran.log}")
     if not ran.code:
@@ -100,6 +120,15 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
     if ".amdhsa_kernel" not in ran.code:
         raise no_kernel(source.path, source.kernel, declared_in(*source.texts) if source.kernel else [])
     return Built(without_debug(ran.code), clang().version)
+
+
+def _inside(headers: Mapping[str, str]) -> dict[str, str]:
+    """Leave out headers that their names put elsewhere than in or below the folder."""
+    return {
+        name: content
+        for name, content in headers.items()
+        if not Path(name).is_absolute() and ".." not in Path(name).parts
+    }
 
 
 def without_debug(code: str) -> str:

@@ -88,11 +88,12 @@ _OF_CPP = (
 _LIBRARIES = re.compile(  # of the host: its system's, CUDA's, PyTorch's
     r"(unistd|omp|mpi|getopt|helper_\w+|cuda|cuda_runtime|cuda_runtime_api|device_launch_parameters|driver_types"
     r"|cuda_profiler_api|cublas\w*|cudnn\w*|cusparse\w*|cusolver\w*|cufft\w*|curand|nvToolsExt)\.h"
+    r"|(hip|roc)(blas|sparse|solver|fft|dnn|rand)\w*(/.*)?\.h"
     r"|(sys|thrust|torch|ATen|c10|pybind11|boost|gtest|benchmark|nvtx3)/.*"
 )
 _OF_CUDA = re.compile(
     r"(cooperative_groups|mma|math_constants|vector_types|cuComplex|curand_\w+|cuda_(?!runtime|profiler)\w+)\.h"
-    r"|(cooperative_groups|cub|cuda)/.*"
+    r"|(cooperative_groups|cub|cuda|hip|hipcub|rocprim)/.*"
 )
 _SCOPES = (
     "namespace cooperative_groups {} namespace cub {} namespace cuda { namespace std {} }\n"
@@ -115,8 +116,8 @@ def of_cuda(header: str) -> bool:
     return _OF_CUDA.fullmatch(header) is not None
 
 
-def implied(*texts: str) -> str:
-    """Return what nvcc's headers hold of what these texts name, and none of them defines."""
+def implied(*texts: str, known: str = "") -> str:
+    """Return what nvcc's headers hold of what these texts name, and neither they nor `known` define."""
     words = {word for text in texts for word in _WORD.findall(text)}
     named = {name for text in texts for name in _OF_STD.findall(text)}
     if any("using namespace std" in text for text in texts):
@@ -124,12 +125,12 @@ def implied(*texts: str) -> str:
     made = [
         f"#define {name} {value}"
         for name, value in _VALUES.items()
-        if name in words and not _has(texts, name)
+        if name in words and not _has((*texts, known), name)
     ]
     made += [
         f"typedef {kind} {name}; namespace std {{ using ::{name}; }}"
         for name, kind in _TYPES.items()
-        if name in words and not _has(texts, name)
+        if name in words and not _has((*texts, known), name)
     ]
     made += [f"namespace std {{ using ::{name}; }}" for name in sorted(named) if _MATH.fullmatch(name)]
     std = _STD.read_text(encoding="utf-8")
@@ -226,5 +227,5 @@ _SCOPE = re.compile(r"(^|\s)(namespace\b[^()=;]*|extern\s*)$")
 _TEMPLATE = re.compile(r"\btemplate\s*<[^{}]*?>(?=\s*[\w_])")
 _TYPE = re.compile(r"\s*(?:template\s*<[^{}]*?>\s*)*(?:typedef\s+)?(?:struct|class|union|enum)\b")
 _HOST_ONLY = re.compile(
-    r"\bstd::|\bcu(?:da|blas|rand|sparse|dnn|solver|fft)[A-Z]\w*|\bFILE\b|\b(?:at|torch|c10)::"
+    r"\bstd::|\bhip[A-Z]\w*|\bcu(?:da|blas|rand|sparse|dnn|solver|fft)[A-Z]\w*|\bFILE\b|\b(?:at|torch|c10)::"
 )

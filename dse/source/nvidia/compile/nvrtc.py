@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dse.core.files import is_folder, read_bytes, read_text
 from dse.core.optional import install, needs
-from dse.core.processes import Stopped, compiler_limits, memory_allowed, run, scratch
+from dse.core.processes import ProcessKilled, compiler_limits, memory_allowed, run, scratch
 from dse.errors import DseError
 from dse.source.cache import key
 from dse.source.contract import STOPPED, Failure, Settings
@@ -64,6 +64,11 @@ class CudaSource:
     def compiler(self) -> str:
         """The compiler and its version."""
         return compiler()
+
+    @property
+    def known(self) -> str:
+        """What the compiler reads before the file."""
+        return ""
 
     @property
     def most_declared(self) -> float:
@@ -162,7 +167,7 @@ def compile_source(
     expression = source.kernel if not source.kernel.startswith("_Z") else ""  # else it is mangled
     try:
         made = _asked(source, defines, options, expression)
-    except Stopped as how:
+    except ProcessKilled as how:
         return _stopped(source.path, how)
     log, assembly, cubin = made.log, made.ptx, made.cubin
     if made.status == "NVRTC_ERROR_INVALID_OPTION":
@@ -193,7 +198,7 @@ def compile_source(
 def _asked(source: CudaSource, defines: Mapping[str, Any], options: list[str], expression: str) -> Answer:
     """Compile a text as it is; where that fails, without what is of the host in it and in its headers."""
     made = _with_headers(source, source.text, {}, defines, options, expression)
-    text, own = _of_device(source) if made.status else (source.text, {})
+    text, own = of_device(source) if made.status else (source.text, {})
     if text != source.text or own:
         unmarked = "--device-as-default-execution-space"  # of what is left: methods, constant functions
         made = _with_headers(source, text, own, defines, [*options, unmarked], expression)
@@ -201,11 +206,11 @@ def _asked(source: CudaSource, defines: Mapping[str, Any], options: list[str], e
 
 
 @lru_cache(maxsize=16)
-def _of_device(source: CudaSource) -> tuple[str, dict[str, str]]:
+def of_device(source: CudaSource) -> tuple[str, dict[str, str]]:
     """Return the text, and those headers that change: without what is of the host, with what nvcc adds."""
     text, *contents = without_host(*source.texts)
     blanked = zip(source.headers, contents, strict=True)
-    if names := implied(text, *contents):
+    if names := implied(text, *contents, known=source.known):
         text = f'{names}#line 1 "{Path(source.path).name}"\n{text}'
     return text, {name: content for (name, before), content in blanked if content != before}
 
@@ -261,7 +266,7 @@ def _loaded(source: CudaSource, arch: int | None) -> Compiled | Failure:
         raise DseError(f"{source.path}: .target: found none, expected .target sm_..")
     try:
         cubin, log = _assembled(source, arch or int(target[1]))
-    except Stopped as how:
+    except ProcessKilled as how:
         return _stopped(source.path, how)
     if not cubin:
         return _failure(source.path, log)
@@ -391,7 +396,7 @@ def _failure(path: str, log: str) -> Failure:
         )
         return Failure("too much shared memory" if kind == "shared" else "too much local memory", message)
     if _NO_MEMORY.search(log):
-        return _stopped(path, Stopped(f"ended: out of memory ({memory_allowed(compiler_limits())})"))
+        return _stopped(path, ProcessKilled(f"ended: out of memory ({memory_allowed(compiler_limits())})"))
     lines = log.splitlines() or ["no reason given"]
     message = next((line.strip() for line in lines if _ERROR.search(line)), lines[0].strip())
     if match := _NO_FILE.search(message):
@@ -407,7 +412,7 @@ def _no_header(where: str, header: str) -> str:
     return f"{where}: include: found no {header} beside the file or in the folders given; {packages}"
 
 
-def _stopped(path: str, how: Stopped) -> Failure:
+def _stopped(path: str, how: ProcessKilled) -> Failure:
     return Failure(STOPPED, f"{Path(path).name}: the compiler {how}")
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from dse.core.processes import (
+    ProcessKilled,
     ProcessLimits,
-    Stopped,
     after,
     compiler_limits,
     died,
@@ -28,7 +28,7 @@ from dse.source.nvidia.compile.compiler_process import LENGTH_BYTES, Answer, Req
 def ask(request: Request, folders: Sequence[str] | None = None) -> Answer:
     """Compile or assemble, within the limits of compilers, which can read files in `folders` only.
 
-    **Raises:** Stopped if that ended the compiler: the next call starts another.
+    **Raises:** ProcessKilled if that ended the compiler: the next call starts another.
     """
     limits = compiler_limits()
     with _lock:
@@ -47,10 +47,10 @@ def ask(request: Request, folders: Sequence[str] | None = None) -> Answer:
             return msgspec.msgpack.decode(answer, type=Answer)
         _stop(program)
         if length > limits.output_bytes:
-            raise Stopped(wrote_too_much(limits))
+            raise ProcessKilled(wrote_too_much(limits))
         if late:
-            raise Stopped(after(limits))
-        raise Stopped(died(program.returncode, limits))
+            raise ProcessKilled(after(limits))
+        raise ProcessKilled(died(program.returncode, limits))
 
 
 def _running(limits: ProcessLimits, folders: tuple[str, ...] | None) -> subprocess.Popen[bytes]:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dse.core.files import read_text
-from dse.core.processes import Stopped, in_fork
+from dse.core.processes import ProcessKilled, in_fork
 from dse.errors import DseError, one_line
 from dse.source.cache import key
 from dse.source.contract import STOPPED, Failure, Launched, Passed, Settings
@@ -173,7 +173,7 @@ class TritonSource:
         try:
             with _silence():
                 packed = in_fork(lambda: _answer(kernel.jit, target, dict(settings)))
-        except Stopped as how:
+        except ProcessKilled as how:
             return Failure(STOPPED, f"{where}: the compiler {how}")
         made = msgspec.msgpack.decode(packed, type=_Made)
         if made.refused:

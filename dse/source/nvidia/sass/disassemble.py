@@ -14,7 +14,7 @@ from itertools import accumulate, groupby
 from pathlib import Path
 
 from dse.core.optional import install
-from dse.core.processes import OverLimit, Stopped, memory_limited, run, scratch
+from dse.core.processes import OverLimit, ProcessKilled, memory_limited, run, scratch
 from dse.errors import DseError
 from dse.source.nvidia.sass import elf, listing
 from dse.source.nvidia.sass.elf import Binary
@@ -107,7 +107,7 @@ def _nvdisasm(options: list[str], code: bytes, where: str) -> str:
         path = folder / "code"
         try:
             ended = run([_tool(), *options, path])
-        except Stopped as how:
+        except ProcessKilled as how:
             raise OverLimit(f"{where}: nvdisasm {how}") from None
     if ended.code:
         reason = next(iter(ended.errors.split("\n")), "").replace(str(path), where)

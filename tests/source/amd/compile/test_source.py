@@ -76,6 +76,38 @@ def test_a_template_is_made_of_its_arguments(write):
     assert ".amdhsa_kernel _Z5scaleILi4EEvPf" in built(read_source(write(text), "scale<4>")).text
 
 
+def test_a_file_is_compiled_as_it_ships(write):
+    header = (
+        "#include <iostream>\nvoid say() { std::cout << 1; }\n__device__ int most() { return INT_MAX; }\n"
+    )
+    text = """
+    #include <cassert>
+    #include <chrono>
+    #include <vector>
+    #include <hip/hip_runtime.h>
+    #include <rocblas/rocblas.h>
+    #include "own.h"
+    struct Pair { int first; int sum() const { return first + most(); } };
+    template <class T> __global__ void f(T* x, Pair pair) {
+        assert(pair.first > 0);
+        x[threadIdx.x] = std::numeric_limits<T>::max() + std::max(pair.sum(), 3) + std::fabs(M_PI);
+    }
+    int main() {
+        std::vector<float> all(3);
+        hipMalloc(nullptr, 3);
+        f<float><<<1, 64>>>(all.data(), Pair{1});
+    }
+    """
+    write(header, "own.h")
+    made = built(read_source(write(text, "own.hip"), "f<float>"))
+    assert "_Z1fIfEvPT_4Pair" in made.text
+    wrong = compile_source(
+        read_source(write(text.replace("pair.sum", "pair.all"), "own.hip"), "f<float>"), GFX90A, ()
+    )
+    assert isinstance(wrong, Failure)
+    assert wrong.message.startswith("own.hip:11:")
+
+
 def test_lines_are_those_of_the_file(write):
     code = built(read_source(write('extern "C" __global__ void f(int* x)\n{\n    *x = 3;\n}\n'))).text
     assert "<stdin>:3:" in code
