@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import equinox as eqx
@@ -31,14 +31,18 @@ def along(axis, values, dtype=float):
     return np.asarray(values, dtype).reshape([-1 if name == axis else 1 for name in AXES])
 
 
+@cache
+def stacked(dtype):
+    return gpus.stack([gpus.load(name, dtype).gpu for name in NAMES])
+
+
 def made(dtype=np.float64, order=AXES, registers=REGISTERS):
     """Fields along `order`. Some launches cannot run.
 
     Kernel 0 has no memory accesses, kernel 2 nothing else; 1 and 3, the fastest, are the same.
     """
     rng = np.random.default_rng(1)
-    stacked = gpus.stack([gpus.load(name, dtype).gpu for name in NAMES])
-    gpu = jax.tree.map(lambda x: along("G", x, x.dtype), stacked)
+    gpu = jax.tree.map(lambda x: along("G", x, x.dtype), stacked(dtype))
 
     def per_kernel(low, high):
         values = rng.uniform(low, high, 5)

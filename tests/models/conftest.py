@@ -394,7 +394,7 @@ def equals_reference() -> Callable[..., None]:
     and what it knows of the prediction. Every case has to be reached.
     """
 
-    def run(predict: Any, reference: Any, cases: set[str], examples: int = 50) -> None:
+    def run(predict: Any, reference: Any, cases: set[str], examples: int = 25) -> None:
         number, reached, skipped = 32, set(), 0
 
         @settings(max_examples=examples, deadline=None, database=None, derandomize=True)

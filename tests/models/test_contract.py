@@ -135,8 +135,8 @@ def test_prediction_is_whole_at_plain_points_and_at_edges(name, plain, as_rows, 
 
 
 @MODELS
-def test_axes_broadcast(name, plain, build):
-    gpu, kernel, launch = build(plain(3, 4))
+def test_axes_broadcast(name, plain, build, as_rows):
+    gpu, kernel, launch = build(as_rows(plain(3, 4)))
     grid = jax.eval_shape(
         models.predictor(name),
         jax.tree.map(lambda x: x[:2, None, None] if x.ndim else x, gpu),

@@ -56,7 +56,7 @@ class Surrogate:
 
     def __call__(self, points: Points) -> tuple[np.ndarray, np.ndarray]:
         """Predict mean and standard deviation of log t - log f of n configurations, without what is rough."""
-        mean, variance = self.process.predict(points)
+        mean, variance = self.process.predict(self._taken(points))
         return self.level + mean, np.sqrt(np.maximum(variance, 1e-12))
 
     @property
@@ -66,7 +66,8 @@ class Surrogate:
 
     def drawn(self, points: Points, draws: int, random: np.random.Generator) -> np.ndarray:
         """Draw how far n configurations are off their means, together: [draws, n]."""
-        covariance = self.process.covariance(points, points) + JITTER * np.eye(len(points.position))
+        taken = self._taken(points)
+        covariance = self.process.covariance(taken, taken) + JITTER * np.eye(len(points.position))
         factor = np.linalg.cholesky(covariance)
         return random.normal(size=(draws, len(factor))) @ factor.T
 
@@ -77,22 +78,39 @@ class Surrogate:
         The expectation knows no more of what it is off by than that mean.
         """
         n, values = len(self.process.values), self.process.values
-        off, alone = self.process.posterior.left_out()[0], (values - values.mean()) * n
-        return n > 2 and float(off @ off) * (n - 1) ** 2 < float(alone @ alone)
+        return n > 2 and self.missed * (n - 1) ** 2 < n**2 * float(np.sum((values - values.mean()) ** 2))
+
+    @property
+    def missed(self) -> float:
+        """The sum of squares of how far each measurement, left out, is off what the others say."""
+        return float(np.sum(self.process.posterior.left_out()[0] ** 2))
 
     def left_out(self) -> np.ndarray:
         """Return how many standard deviations each measurement is above what the others say."""
         above, variance = self.process.posterior.left_out()
         return above / np.sqrt(variance)
 
+    def _taken(self, points: Points) -> Points:
+        return Points(points.position, points.slopes[:, : self.process.points.slopes.shape[1]])
+
 
 def learnt(
-    seen: Points, off: np.ndarray, absolute: bool = False, scales: np.ndarray | None = None, fit: bool = True
+    seen: Points,
+    off: np.ndarray,
+    absolute: bool = False,
+    scales: np.ndarray | None = None,
+    fit: bool = True,
+    doubted: int = 0,
 ) -> Surrogate:
     """Learn from measurements, whose logs are `off` what was expected by [m].
 
     `absolute`: their level was expected too. Scales are sought from `scales`, or with `fit` False are these.
+    The last `doubted` slopes count only where they bring three measurements or more, left out, nearer.
     """
+    if doubted:
+        fewer = Points(seen.position, seen.slopes[:, :-doubted])
+        without, whole = (learnt(points, off, absolute, scales, fit) for points in (fewer, seen))
+        return whole if len(off) > 2 and whole.missed < without.missed else without
     middle = float(np.median(off))
     held = np.minimum(off, middle + max(SLOW, 3 * 1.4826 * np.median(np.abs(off - middle))))
     level = 0.0 if absolute else middle

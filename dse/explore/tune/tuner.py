@@ -170,7 +170,8 @@ class Tuner:
     def _from(self, ran: list[int], logs: np.ndarray, before: Surrogate | None, fit: bool) -> Surrogate:
         c = self.candidates
         scales = None if before is None else before.process.settings
-        return learnt(c.points.rows(ran), logs - c.expected[ran], c.modelled, scales, fit)
+        doubted = 0 if c.others is None or not c.modelled else c.others.shape[1]
+        return learnt(c.points.rows(ran), logs - c.expected[ran], c.modelled, scales, fit, doubted)
 
     def _predicted(self, surrogate: Surrogate) -> tuple[np.ndarray, np.ndarray]:
         mean, deviation = surrogate(self.candidates.points)

@@ -88,6 +88,7 @@ def build(path: Path, header: Header, entries: Mapping[str, FieldEntry], dtype: 
             arrays[group][last] = np.asarray(
                 quantities.number(field), np.int32 if group == "limits" else dtype
             )
+        arrays = jax.device_put(arrays)  # all at once
         gpu = Gpu(
             **arrays[""],
             cpi=PerClass(**arrays["cpi"]),

@@ -8,7 +8,9 @@ from typing import Any
 
 from dse.core.processes import OverLimit, memory_limited
 from dse.errors import DseError
+from dse.hardware.coalescing import SECTOR
 from dse.kernels.description import Build, Description
+from dse.source.caches.cache_model import Traffic, latency_of_slowest
 from dse.source.contract import Failure, Source
 from dse.source.launches import (
     Argument,
@@ -190,7 +192,11 @@ def counted(
     """Count what the blocks of a sample did, with the caches and latencies of a GPU (scalars)."""
     asked, touched = resources(made, configuration), touched_bytes(machine, made.binary.stack_bytes)
     traffic, of_load = moved(machine, sample, gpu, asked, touched, partial(addresses_of, machine))
-    return summary(machine, sample, timing(gpu, of_load), traffic)
+    loaded = sum(step.bytes for step in machine.program.steps if step.pipe == "global" and not step.stores)
+    slowest = latency_of_slowest(
+        sum(traffic.values(), Traffic()), gpu, loaded * machine.launch.threads / SECTOR
+    )
+    return summary(machine, sample, timing(gpu, of_load), traffic, timing(gpu, slowest))
 
 
 def run_launch(made: Compiled, listing: Listing, configuration: Configuration) -> tuple[Machine, Sample]:

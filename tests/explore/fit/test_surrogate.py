@@ -66,6 +66,19 @@ def test_it_tells_more_where_each_is_nearer_to_what_the_others_say_than_to_their
     assert not learnt(SEEN.rows([0, 1]), off[:2], scales=SCALES, fit=False).tells_more  # two say nothing
 
 
+@pytest.mark.parametrize(("slope", "taken"), [(0, False), (P - 1, True)])
+def test_slopes_that_are_doubted_count_only_where_they_bring_others_nearer(slope, taken):
+    off = SEEN.slopes[:, slope]
+    found = learnt(SEEN, off, scales=SCALES, fit=False, doubted=1)
+    without = Points(SEEN.position, SEEN.slopes[:, :-1]), Points(OTHERS.position, OTHERS.slopes[:, :-1])
+    whole, fewer = (learnt(seen, off, scales=SCALES, fit=False) for seen in (SEEN, without[0]))
+    assert (whole.missed < fewer.missed) == taken
+    for one, other in zip(found(OTHERS), whole(OTHERS) if taken else fewer(without[1]), strict=True):
+        np.testing.assert_allclose(one, other)
+    two = learnt(SEEN.rows([0, 1]), off[:2], scales=SCALES, fit=False, doubted=1)
+    assert two.process.points.slopes.shape == (2, P - 1)
+
+
 def test_a_parameter_that_a_model_has_wrong_is_learnt():
     """Twice the slope of what moves times: of others it is predicted."""
     off = SEEN.slopes @ [1.0, 0.0, 0.0]

@@ -252,9 +252,9 @@ def test_data_sheets(name, sms, bandwidth, l2_mib, tflops):
         ("mi210", 1700, {"fp16": 181, "int8": 181, "fp32": 45.3, "fp64": 45.3}),
         ("mi250x", 1700, {"fp16": 191.5, "fp32": 47.9, "fp64": 47.9}),  # one of two dies
         ("mi300x", 2100, {"fp16": 1307.4, "tf32": 653.7, "fp32": 163.4, "fp8": 2614.9, "fp64": 163.4}),
-        # The next two are remembered figures of data sheets, not looked up again.
-        ("mi325x", 2100, {"fp16": 1307.4, "tf32": 653.7, "fp8": 2614.9, "int8": 2614.9}),
-        ("mi355x", 2400, {"fp16": 2516.6, "fp8": 5033.2, "int8": 5033.2, "fp32": 157.3, "fp64": 78.6}),
+        # ROCm/rocm-blogs, Matrix Core Programming on AMD CDNA3 and CDNA4 architecture (30 Sep 2025)
+        ("mi325x", 2100, {"fp16": 1307.4, "fp8": 2614.9, "fp32": 163.4, "fp64": 163.4}),
+        ("mi355x", 2400, {"fp16": 2500, "fp8": 5000, "fp32": 157.3, "fp64": 78.6}),
         ("radeon_pro_w7800", 2525, {"fp16": 90.5, "int8": 90.5}),
         # GPUOpen, Using the Matrix Cores of AMD RDNA 4: 1,024 and 2,048 a cycle and CU
         ("rx_9070_xt", 2970, {"fp16": 194.6, "fp8": 389.3, "int8": 389.3}),
