@@ -188,6 +188,8 @@ class Phase(_Quantities):
     insts: Quantity = quantity("1")  # issue slots: all instructions, or those of the commonest kind (AMD)
     memory_insts: Quantity = quantity("1")  # instructions that use the load/store units
     slots: Quantity = quantity("cycles")
+    # Further cycles of a block whose warps go in step: what they wait for one another at its pipes.
+    async_slots: Quantity = quantity("cycles", default=0.0)
 
 
 class Kernel(_Quantities):
@@ -204,6 +206,7 @@ class Kernel(_Quantities):
     ilp: Quantity = quantity("1")  # instructions over the longest dependence chain
     mlp: Quantity = quantity("1")  # loads in flight at the first wait
     other_insts: Quantity = quantity("1", default=0.0)  # take an issue slot and no pipe: branches
+    dram_runs: Quantity = quantity("1", default=0.0)  # of adjacent sectors from DRAM; 0: long ones
     phases: tuple[Phase, ...] = several("1", default=())  # in order; empty if unknown
 
     @property

@@ -9,6 +9,7 @@ from jaxtyping import Array
 from dse.hardware.memory import safe_divide
 from dse.types import ABSENT, MMA, TENSOR, Gpu, PerClass
 
+HEAT = 0.3  # more time of tensor cores that always work, by power: cuBLAS keeps 0.73 of an A100's peak
 NEVER = 1e-6 * ABSENT  # cycles: above any real number, and below ABSENT even after it was scaled
 LACKS = {  # limiters for GPUs without them
     "mma_fp16": "no tensor cores for fp16",

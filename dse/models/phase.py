@@ -5,11 +5,12 @@ busy, whichever is longer; phases follow one another, and waves do, the last of 
 phases that are gone through again and again the blocks of an SM drift apart: one loads while another
 computes. Such a loop takes as long as one block alone, or as all blocks keep the pipe that is busiest over
 its phases together. What a block computes while its asynchronous copies are under way hides them; but no
-block takes less than one of its warps that waits for all its copies. DRAM is shared by all SMs and all
-phases: a launch takes no less than what it moves there. Where two such times come close, both are felt: their
-power mean is taken, which also makes the model smooth. So with the arithmetic, the L1 and the L2 of NVIDIA's
-SM, whose schedulers issue one instruction a cycle for all of them; AMD's issue one of each kind, and what is
-busiest decides.
+block takes less than one of its warps that waits for its copies and, where that is known, for the others
+that go in step with it. DRAM is shared by all SMs and all phases: a launch takes no less than what it moves
+there, nor than DRAM takes to turn to the rows where short runs lie. Tensor cores at work lower their clock.
+Where two such times come close, both are felt: their power mean is taken, which also makes the model smooth.
+So with the arithmetic, the L1 and the L2 of NVIDIA's SM, whose schedulers issue one instruction a cycle for
+all of them; AMD's issue one of each kind, and what is busiest decides.
 
 Where a kernel's phases are not known, it is taken to be one.
 """
@@ -24,7 +25,7 @@ import numpy as np
 from jaxtyping import Array
 
 from dse.hardware.memory import safe_divide
-from dse.hardware.tensor import tensor_cycles
+from dse.hardware.tensor import HEAT, tensor_cycles
 from dse.models.about import About
 from dse.models.roofline import busy_cycles
 from dse.models.volkov import latency_of_one_warp
@@ -36,7 +37,7 @@ ABOUT = About(
     equations={
         "L2": "Λ of a phase = Σ waits Λ + slots",
         "L3": "a wave's phase takes the power mean of Λ and the busiest pipes' Σ α λ",
-        "L4": "Λ with copies = Λ + Σ async waits Λ; in loops it bounds a block, not each of its phases",
+        "L4": "Λ with copies = Λ + Σ async waits Λ + async slots; in loops it bounds a block, not each phase",
     },
     inputs=(
         "λ and Λ of each pipe, issue limit, sub-partitions",
@@ -57,6 +58,7 @@ ABOUT = About(
     bounded=True,
 )
 SHARPNESS = 4.0  # exponent of the power mean: to square and to take roots is faster than other powers
+ROW = 3.25  # sectors that DRAM could give in the time that it takes to turn to another row: A100, HBM2e
 APART = 4  # phases up to which each is computed separately: compilers make one loop of them, 70 times faster
 
 IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "vector", "issue")  # each sub-partition of the SM has its own
@@ -72,7 +74,7 @@ class _Phases(NamedTuple):
 
     passes: Array
     alone: Array  # Λ
-    copies: Array  # Λ of the asynchronous copies that are waited for besides
+    copies: Array  # cycles that asynchronous copies are waited for besides, and the block's other warps
     pipes: dict[str, Array]  # busy cycles of a warp
     holding: dict[str, Array]  # of these, what a block that has the SM for itself cannot run ahead of
 
@@ -91,11 +93,11 @@ def latency(gpu: Gpu, phase: Phase) -> Array:
 
 
 def copy_latency(gpu: Gpu, phase: Phase) -> Array:
-    """Return the cycles that a warp alone waits besides, for asynchronous copies."""
+    """Return the cycles that a warp waits besides, for asynchronous copies and the warps in step with it."""
     if phase.async_waits is None:
         return jnp.zeros_like(phase.slots)
     waits = (getattr(phase.async_waits, name) * getattr(gpu.latency, name) for name in MEMORY)
-    return reduce(jnp.add, waits)
+    return reduce(jnp.add, waits, phase.async_slots)
 
 
 def busy(gpu: Gpu, phase: Phase) -> dict[str, Array]:
@@ -143,7 +145,9 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
         for cycles, cause in (_wave(bound, resident) for bound in bounds):
             pieces.append(_Piece(_first_axis(waves, dimensions) * cycles, cause))
     phases_alone = reduce(jnp.add, (jnp.sum(piece.cycles, axis=0) for piece in pieces))
-    dram = kernel.work.dram * gpu.cpi.dram * launch.warps_per_sm * launch.waves
+    warps = launch.warps_per_sm * launch.waves
+    dram = _power_mean(kernel.work.dram, ROW * kernel.dram_runs) * gpu.cpi.dram * warps
+    heat = jnp.where(gpu.gfx > 0, 0.0, HEAT * tensor_cycles(gpu, kernel.work)) * warps
     cycles = _power_mean(phases_alone, dram)
     by_phases = phases_alone > dram
     scale = jnp.where(by_phases, safe_divide(cycles, phases_alone), 0.0)
@@ -151,6 +155,8 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     cycles_of = _by_cause([CAUSES.index(name) for name in names], pieces)
     terms = {name: scale * of_cause for name, of_cause in zip(names, cycles_of, strict=True)}
     terms["dram"] = jnp.where(by_phases, 0.0, cycles)
+    terms["tensor"] += heat
+    cycles = cycles + heat
     alone = (jnp.sum(some.passes * (some.alone + some.copies), axis=0) for some in phases)
     details = {"latency_of_one_warp": reduce(jnp.add, alone)}
     return Prediction(cycles=cycles, seconds=cycles / gpu.clock, terms=terms, details=details)

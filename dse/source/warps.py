@@ -16,7 +16,7 @@ from dse.types import CLASSES, Kernel, PerClass, Phase
 def _template(phases: int) -> Kernel:
     work = PerClass(*[0.0] * len(CLASSES))
     plain = {name: 0.0 for name in Kernel.__dataclass_fields__ if name not in ("work", "phases")}
-    phase = Phase(work, work, work, work, *[0.0] * 4)
+    phase = Phase(work, work, work, work, *[0.0] * 5)
     return Kernel(work, phases=(phase,) * phases, **plain)
 
 

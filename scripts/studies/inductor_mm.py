@@ -1,7 +1,7 @@
-"""A product of matrices after PyTorch Inductor's template of mid-2024, with its compile-time constants.
+"""A product of matrices after PyTorch Inductor's template of mid-2024, with what it fills in as constants.
 
-It has the order of blocks, hints, masks and loop of torch/_inductor/kernel/mm.py (PyTorch 2.4) as remembered:
-it was not compared with that file.
+It has the order of blocks, hints, masks, conversion and loop of torch/_inductor/kernel/mm.py: held against
+published versions of that file from before and after PyTorch 2.4.
 """
 
 import triton
@@ -27,7 +27,7 @@ def product(
 
     rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    # Inductor's hint for operands without gaps.
+    # What Inductor says where operands have no gaps.
     if (a_row == 1 and a_column == M) or (a_row == K and a_column == 1):
         a_rows = tl.max_contiguous(tl.multiple_of(rows % M, BLOCK_M), BLOCK_M)
     else:

@@ -30,6 +30,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from dse.hardware.tensor import HEAT
 from dse.models.matrix.case import BACK_TO_BACK, Case, Timing
 from dse.models.matrix.configuration import Configuration
 from dse.models.matrix.constants import Constants
@@ -53,7 +54,6 @@ CHAIN = 4.5  # cycles of an instruction there: branches of remainders keep them 
 SETUP = 7.0  # copies whose addresses take as long as all else that a block does before its loop
 STORING = 22.0  # registers beside sums that leave tensor memory
 PORT = 64.0  # B a cycle that an SM takes from L2 at most
-HEAT = 0.3  # more time of tensor cores that always work, by power: cuBLAS keeps 0.73 of an A100's peak
 EMPTIED = 256e6  # B that are written between launches so that L2 holds none of the operands
 RUN = 1024.0  # B of a row asked for at a time, to which losses of pages are relative
 

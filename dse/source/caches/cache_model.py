@@ -39,6 +39,10 @@ _CARVE_OUTS = {
 }
 
 
+# The last of a block's copies from DRAM takes so much longer than one alone: A100, few blocks, two stages.
+SLOWEST = 1.35
+
+
 @dataclass(frozen=True)
 class Caches:
     """The caches as one launch finds them."""
@@ -80,6 +84,7 @@ class Traffic:
     loads_past_l2: float = 0.0
     stores: float = 0.0  # all go past the L1
     stores_past_l2: float = 0.0
+    runs_past_l2: float = 0.0  # of loads: sectors side by side that a block asks for together
 
     @property
     def l2_sectors(self) -> float:
@@ -99,6 +104,12 @@ class Traffic:
         past_l1, past_l2 = self.loads_past_l1 / self.loads, self.loads_past_l2 / self.loads
         return 1.0 - past_l1, past_l1 - past_l2, past_l2
 
+    def slowest(self, sectors: float) -> tuple[float, float, float]:
+        """Return the chances that the furthest of so many sectors comes from L1, L2 or DRAM."""
+        in_l1, in_l2, _ = self.served
+        hits = in_l1**sectors, (in_l1 + in_l2) ** sectors
+        return hits[0], hits[1] - hits[0], 1.0 - hits[1]
+
     def __add__(self, other: "Traffic") -> "Traffic":
         return Traffic(*(getattr(self, name) + getattr(other, name) for name in Traffic.__dataclass_fields__))
 
@@ -110,6 +121,12 @@ def latency(traffic: Traffic, gpu: Gpu) -> float:
     """Return the cycles of an average load, by where its sectors come from; GPU fields are scalars."""
     levels = gpu.latency.l1, gpu.latency.l2, gpu.latency.dram
     return sum(share * float(level) for share, level in zip(traffic.served, levels, strict=True))
+
+
+def latency_of_slowest(traffic: Traffic, gpu: Gpu, sectors: float) -> float:
+    """Return the cycles until the last of so many sectors is there, that are asked for together."""
+    levels = gpu.latency.l1, gpu.latency.l2, SLOWEST * gpu.latency.dram
+    return sum(share * float(level) for share, level in zip(traffic.slowest(sectors), levels, strict=True))
 
 
 def misses(
@@ -141,10 +158,10 @@ def misses(
     again, again_evenly = _again(loads, caches, _loading(machine, loads, block), reuses[0])
     l1_chance, nowhere = loaded.chance(caches.l1_bytes, caches.sm_count), np.zeros(len(stored.distance))
     own = (1.0 - crowded) * np.isin(loaded.sector, _stored_first(machine, sample, block, both))
-    of_l1, of_l2 = loaded.first(
+    of_l1, of_l2, runs = loaded.first(
         sample, weights * _relative(asked, "loads", block), l1_chance, back, wave, own
     )
-    _, written = stored.first(sample, weights * _relative(asked, "stores", block), nowhere, back, wave)
+    _, written, _ = stored.first(sample, weights * _relative(asked, "stores", block), nowhere, back, wave)
     traffic: dict[tuple[int, int], Traffic] = {}
     for key, per in asked.items():
         mean = {kind: float(counts @ weights) for kind, counts in per.items()}
@@ -157,9 +174,10 @@ def misses(
         if not scale:  # only blocks that were not looked into load here
             past_l1 = past_l2 = mean["loads"]
         past_stores = min(float(written[numbers].sum()), mean["stores"] + mean["bypassing"])
-        traffic[key] = Traffic(mean["loads"], past_l1, past_l2, mean["stores"], past_stores) + _local(
-            mean["local loads"], mean["local stores"], machine, caches
-        )
+        of_runs = min(float(runs[numbers].sum()), past_l2)
+        traffic[key] = Traffic(
+            mean["loads"], past_l1, past_l2, mean["stores"], past_stores, of_runs
+        ) + _local(mean["local loads"], mean["local stores"], machine, caches)
     return traffic
 
 

@@ -37,6 +37,7 @@ ROUNDS = 50  # after which a rate that depends on itself is taken as settled
 _MOST_BLOCKS = 2**13
 _TRIED_RUNS = 16
 _NEVER = 2**40  # blocks ago
+_FETCHED = 2  # sectors that DRAM gives at a time, at least
 
 
 @dataclass
@@ -76,6 +77,7 @@ class Footprint:
         self.sector, self.phase, self.times = (
             column[first] for column in (accesses.sector, accesses.phase, accesses.times)
         )
+        self.of_run = _of_run(self.sector, accesses.turn[first])
         self.cached = np.zeros(len(first), bool)
         self.cached[np.searchsorted(self.sector, accesses.sector[accesses.cached])] = True
         before, distance = _before(grid)
@@ -136,13 +138,14 @@ class Footprint:
         back: float,
         wave: int,
         own: float | np.ndarray = 0.0,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Count the sectors that blocks touch first, in the L1 of their SM and in the L2: both [phases].
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Count the sectors that blocks touch first, in the L1 of their SM and in the L2, and runs of these:
+        all [phases].
 
         Each block of the sample touches this footprint, moved to its place in the grid, times its weight.
         `own` is the chance that the block itself has put a sector in the L2 in another way: [sectors].
         """
-        of_l1, of_l2 = np.zeros(self.phases), np.zeros(self.phases)
+        of_l1, of_l2, runs = np.zeros((3, self.phases))
         times = self.evenly * self.times * (1.0 - own)
         for block, weight in zip(sample.blocks, weights.tolist(), strict=True):
             if not weight:
@@ -152,11 +155,23 @@ class Footprint:
             alone = self._found(np.where(there, l1_chance, 0.0)) * self.cached
             before, after = (self._new(nearest, back, wave) for nearest in self._nearest(there))
             of_l1 += weight * np.bincount(self.phase, self.times * alone, minlength=self.phases)
-            of_l2 += weight * np.bincount(self.phase, times * (before + after) / 2, minlength=self.phases)
+            new = times * (before + after) / 2
+            of_l2 += weight * np.bincount(self.phase, new, minlength=self.phases)
+            runs += weight * np.bincount(self.phase, new * self.of_run, minlength=self.phases)
         if self.reuse is not None:
             followed = self.reuse.new(back)
             of_l2[: len(followed)] += float(np.sum(weights)) * followed
-        return of_l1, of_l2
+            runs[: len(followed)] += float(np.sum(weights)) * followed * self._runs_followed(len(followed))
+        return of_l1, of_l2, runs
+
+    def _runs_followed(self, phases: int) -> np.ndarray:
+        """Return the runs of a sector among those that are followed: [phases]."""
+        sectors = self.times * (1.0 - self.evenly)
+        of_all, of_runs = (
+            np.bincount(self.phase, weights, minlength=phases)[:phases]
+            for weights in (sectors, sectors * self.of_run)
+        )
+        return of_runs / np.maximum(of_all, 1e-300)
 
     def _new(self, nearest: np.ndarray, back: float, wave: int) -> np.ndarray:
         """Return the chance that no block has put a sector in the L2, or that it is gone since: [sectors].
@@ -245,6 +260,18 @@ def _runs(families: Sequence[Family]) -> tuple[np.ndarray, np.ndarray]:
     )
     order = np.argsort(start, kind="stable")
     return merged(start[order], end[order])
+
+
+def _of_run(sector: np.ndarray, turn: np.ndarray) -> np.ndarray:
+    """Return the share that each sector, in order, has of its run: those beside it, touched in the same turn.
+
+    DRAM gives two sectors at least: the second is in the L2 when another turn asks for it.
+    """
+    if not len(sector):
+        return np.zeros(0)
+    apart = (np.diff(sector) != 1) | (np.diff(turn) != 0)
+    run = np.append(0, np.cumsum(apart))
+    return 1.0 / np.maximum(np.bincount(run)[run], _FETCHED)
 
 
 def _before(grid: Dimensions) -> tuple[np.ndarray, np.ndarray]:

@@ -34,6 +34,7 @@ class Family:
     steps: set[int] = field(default_factory=set)  # their instructions
     offset: list[np.ndarray] = field(default_factory=list)  # of each execution
     tick: list[np.ndarray] = field(default_factory=list)
+    turn: list[np.ndarray] = field(default_factory=list)  # round through the code
     phase: list[np.ndarray] = field(default_factory=list)
     cached: list[np.ndarray] = field(default_factory=list)
     times: list[np.ndarray] = field(default_factory=list)  # executions that each represents
@@ -46,6 +47,7 @@ class SectorAccesses:
     families: list[Family]
     sector: np.ndarray
     tick: np.ndarray  # executions before this one
+    turn: np.ndarray  # rounds through the code before this one
     phase: np.ndarray
     cached: np.ndarray  # whether it goes through the L1
     times: np.ndarray
@@ -61,18 +63,20 @@ class SectorAccesses:
 
 def _executions(
     streams: Sequence[Stream], sizes: Sequence[int | None], most: int
-) -> Iterator[tuple[Stream, np.ndarray, np.ndarray, float]]:
-    """(stream, its offsets, its ticks, executions that each represents). Streams of one skipped loop take
-    turns. Those without a size only take time.
+) -> Iterator[tuple[Stream, np.ndarray, np.ndarray, np.ndarray, float]]:
+    """(stream, its offsets, its ticks, its turns, executions that each represents). Streams of one skipped
+    loop take turns. Those without a size only take time.
     """
-    tick, left = 0, most
+    tick, turn, left = 0, 0, most
     for trips, loop in groupby(zip(streams, sizes, strict=True), key=lambda pair: pair[0].trips):
         members = list(loop)
+        round_of, rounds = _rounds([stream.step for stream, _ in members])
         if trips == _ONCE:
-            for stream, size in members:
+            for (stream, size), own in zip(members, round_of, strict=True):
                 if size is not None:
-                    yield stream, np.array([stream.offset]), np.array([tick]), 1.0
+                    yield stream, np.array([stream.offset]), np.array([tick]), np.array([turn + own]), 1.0
                 tick += 1
+            turn += rounds
             continue
         whole = sum(size or 0 for _, size in members)
         taken = min(len(trips), max(_FEWEST_TRIPS, left // max(1, whole)))
@@ -80,8 +84,23 @@ def _executions(
         for position, (stream, size) in enumerate(members):
             ticks = tick + np.arange(taken) * len(members) + position
             if size is not None:
-                yield stream, stream.offsets(taken), ticks, len(trips) / taken
+                turns = turn + np.arange(taken) * rounds + round_of[position]
+                yield stream, stream.offsets(taken), ticks, turns, len(trips) / taken
         tick += len(trips) * len(members)
+        turn += len(trips) * rounds
+
+
+def _rounds(steps: Sequence[int]) -> tuple[list[int], int]:
+    """Return each step's round through the code, which begins where one comes again, and their number."""
+    rounds: list[int] = []
+    seen: set[int] = set()
+    current = 0
+    for step in steps:
+        if step in seen:
+            current, seen = current + 1, set()
+        seen.add(step)
+        rounds.append(current)
+    return rounds, current + 1
 
 
 def accesses(
@@ -118,10 +137,11 @@ def accesses(
             sizes.append(-(-families[key].size // every))
     executions = _executions(kept, sizes, most)
     ticks = 0 if steps is None else sum(stream.repeats for stream in kept)
-    for family, (stream, offsets, at, times) in zip(members, executions, strict=True):
+    for family, (stream, offsets, at, turns, times) in zip(members, executions, strict=True):
         count = len(offsets)
         family.offset.append(offsets)
         family.tick.append(at)
+        family.turn.append(turns)
         family.steps.add(stream.step)
         family.phase.append(np.full(count, stream.phase[block]))
         family.cached.append(np.full(count, not bypasses_l1(machine.program.steps[stream.step])))
@@ -133,12 +153,15 @@ def accesses(
         np.zeros(0, int),
         np.zeros(0, int),
         np.zeros(0, int),
+        np.zeros(0, int),
         np.zeros(0, bool),
         np.zeros(0),
         np.zeros(0, int),
     )
-    sector, tick, phase, cached, times, family = map(np.concatenate, zip(empty, *parts, strict=True))
-    return SectorAccesses(used, sector, tick, phase, cached, times, family, ticks, len(machine.phases), every)
+    sector, tick, turn, phase, cached, times, family = map(np.concatenate, zip(empty, *parts, strict=True))
+    return SectorAccesses(
+        used, sector, tick, turn, phase, cached, times, family, ticks, len(machine.phases), every
+    )
 
 
 def _family(machine: Recorded, sample: Sample, block: int, stream: Stream) -> Family:
@@ -167,7 +190,7 @@ def merged(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _expanded(family: Family, number: int, every: int) -> tuple[np.ndarray, ...]:
-    """List the sectors of all executions: sector, tick, phase, cached, times, family."""
+    """List the sectors of all executions: sector, tick, turn, phase, cached, times, family."""
     offset = np.concatenate(family.offset)[:, None]
     low, high = family.start + offset >> 5, family.end + offset - 1 >> 5  # [executions, runs]
     low[:, 1:] = np.maximum(low[:, 1:], high[:, :-1] + 1)  # neighbours may end in one sector
@@ -175,7 +198,7 @@ def _expanded(family: Family, number: int, every: int) -> tuple[np.ndarray, ...]
         low, high = -(-low // every), high // every
     counts = high - low + 1
     sector = ranges(low.ravel(), counts.ravel()) * every
-    columns = (family.tick, family.phase, family.cached, family.times)
+    columns = (family.tick, family.turn, family.phase, family.cached, family.times)
     of_each = counts.sum(axis=1)
     return (
         sector,

@@ -8,7 +8,9 @@ from typing import Any
 
 from dse.core.processes import OverLimit, memory_limited
 from dse.errors import DseError
+from dse.hardware.coalescing import SECTOR
 from dse.kernels.description import Build, Description
+from dse.source.caches.cache_model import Traffic, latency_of_slowest
 from dse.source.contract import Failure, Source
 from dse.source.launches import (
     Argument,
@@ -24,6 +26,7 @@ from dse.source.nvidia.arguments import as_launched, launch_of
 from dse.source.nvidia.compile import nvrtc, triton, triton_cache
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.declared import parameters_of
+from dse.source.nvidia.compile.triton import numpy_type
 from dse.source.nvidia.execute.moved_blocks import addresses_of
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile.characterise import prepare, run_sample, summary, touched_bytes
@@ -143,7 +146,8 @@ def unstated_array(counts: Characterisation, made: Compiled, source: Any) -> str
             place = passed[at].argument if passed else at
             if passed:
                 whole = not passed[at].fractions
-                kind = "int32" if whole else "float32"
+                types = getattr(source, "types", ())  # a folder of Triton's cache has none
+                kind = numpy_type(types[place]) if types and place is not None else "int32"
             else:  # that an address depends on it says as much as its type
                 whole = decision.what == "address" or any(
                     parameter.whole for parameter in declared[at : at + 1]
@@ -188,7 +192,11 @@ def counted(
     """Count what the blocks of a sample did, with the caches and latencies of a GPU (scalars)."""
     asked, touched = resources(made, configuration), touched_bytes(machine, made.binary.stack_bytes)
     traffic, of_load = moved(machine, sample, gpu, asked, touched, partial(addresses_of, machine))
-    return summary(machine, sample, timing(gpu, of_load), traffic)
+    loaded = sum(step.bytes for step in machine.program.steps if step.pipe == "global" and not step.stores)
+    slowest = latency_of_slowest(
+        sum(traffic.values(), Traffic()), gpu, loaded * machine.launch.threads / SECTOR
+    )
+    return summary(machine, sample, timing(gpu, of_load), traffic, timing(gpu, slowest))
 
 
 def run_launch(made: Compiled, listing: Listing, configuration: Configuration) -> tuple[Machine, Sample]:

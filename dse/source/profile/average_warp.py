@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from dse.errors import DseError
 from dse.hardware.coalescing import SECTOR
-from dse.source.caches.cache_model import Traffic
+from dse.source.caches.cache_model import SLOWEST, Traffic
 from dse.source.profile.characterise import AccessCounts, Characterisation, PhaseCounts
 from dse.source.profile.single_warp import SOURCES, Walk
 from dse.source.warps import row
@@ -46,7 +46,8 @@ def warp_counts(
         )
     warps = counts.warps
     traffic = [phase.traffic * phase.passes for phase in counts.phases if phase.traffic is not None]
-    served = sum(traffic, Traffic()).served
+    moved = sum(traffic, Traffic())
+    slowest = moved.slowest(max((phase.copies.sectors for phase in counts.phases), default=0.0))
     work = [_work(phase, warps) for phase in counts.phases]
     numbers = {}
     for place, phase in enumerate(counts.phases):
@@ -58,7 +59,8 @@ def warp_counts(
             **_by_class("work", work[place]),
             **_by_class("async_work", _async_work(phase, warps)),
             **_by_class("waits", _waits(phase)),
-            **_by_class("async_waits", _async_waits(phase, served)),
+            **_by_class("async_waits", _async_waits(phase, slowest)),
+            "async_slots": _async_slots(phase),
         }
         numbers |= {f"phases.{place}.{name}": number for name, number in of_phase.items()}
 
@@ -86,6 +88,7 @@ def warp_counts(
         "sectors": total("sectors", *_GLOBAL, *_LOCAL),
         "other_insts": max(whole(all_insts(phase) / warps for phase in counts.phases) - counted, 0.0),
         "uncoal_insts": uncoal_insts,
+        "dram_runs": moved.runs_past_l2 / warps,
         "transactions_per_uncoal": _quotient(uncoal_sectors, uncoal_insts, 1.0),
         "bytes_per_access": _quotient(total("bytes", *_GLOBAL, *_LOCAL), loads + stores, 0.0),
         "ilp": max(1.0, _quotient(sum(path.insts for path in walks), chain, 1.0)),
@@ -168,11 +171,19 @@ def _waits(phase: PhaseCounts) -> dict[str, float]:
     return waits
 
 
-def _async_waits(phase: PhaseCounts, served: tuple[float, float, float]) -> dict[str, float]:
-    """Count the asynchronous copies waited for, by where they come from, in shares of the whole launch."""
-    copies = 0.0 if phase.walk is None else _waited(phase.walk)["copy"]
-    shares = zip(("l1", "l2", "dram"), served, strict=True)
-    return dict.fromkeys(CLASSES, 0.0) | {level: copies * share for level, share in shares}
+def _async_waits(phase: PhaseCounts, slowest: tuple[float, float, float]) -> dict[str, float]:
+    """Count the asynchronous copies waited for, by where the `slowest` of some together comes from."""
+    path = phase.in_step or phase.walk
+    copies = 0.0 if path is None else _waited(path)["copy"]
+    waits = dict(zip(("l1", "l2", "dram"), (copies * share for share in slowest), strict=True))
+    return dict.fromkeys(CLASSES, 0.0) | waits | {"dram": waits["dram"] * SLOWEST}
+
+
+def _async_slots(phase: PhaseCounts) -> float:
+    """Return the cycles that a warp in step with others takes besides, without copies that it waits for."""
+    if phase.in_step is None or phase.walk is None:
+        return 0.0
+    return (phase.in_step.cycles - phase.in_step.copied) - (phase.walk.cycles - phase.walk.copied)
 
 
 def _waited(walk: Walk) -> dict[str, float]:

@@ -50,6 +50,7 @@ class PhaseCounts:
     new_sectors: Mapping[str, float]  # "load", "store": of global memory, not touched before by the block
     traffic: Traffic | None  # between the caches; None where no caches were looked at
     walk: Walk | None  # one warp alone, one pass; None where its latencies are not known
+    in_step: Walk | None = None  # the same among the other warps of its block; None: as if alone
     # Asynchronous copies, among the loads of global memory; their passes are those of shared memory.
     copies: AccessCounts = AccessCounts()
     # Products of matrices: work by dse.types.TENSOR, and "shared": passes of operands in shared memory.
@@ -89,6 +90,7 @@ class Tally:
         path: Walk | None,
         traffic: Traffic | None,
         new_sectors: Mapping[str, float],
+        in_step: Walk | None = None,
     ) -> PhaseCounts:
         """Return the counts of one pass of `passes`; `key` has the barriers before and after."""
         if round(passes) > 0 and abs(passes - round(passes)) < 1e-9:  # but for rounding of weights
@@ -112,6 +114,7 @@ class Tally:
             tensor={name: work / passes for name, work in self.tensor.items()},
             new_sectors={way: sectors / passes for way, sectors in new_sectors.items()},
             walk=None if path is None else path * (1 / path.passes),
+            in_step=None if in_step is None else in_step * (1 / in_step.passes),
             traffic=None if traffic is None else traffic * (1 / passes),
         )
 
@@ -195,13 +198,15 @@ def average_block(
     touches: Mapping[tuple[Barriers, str], float] | None = None,
     usually: Mapping[int, bool] | None = None,
     warp_size: int = WARP,
+    in_step: Mapping[Barriers, Walk] | None = None,
     **known: Any,
 ) -> Characterisation:
     """Average what was counted in the blocks of a sample.
 
     `counts` are the counters of each phase, the last row its passes. By the barriers around a phase: the walk
-    of one warp, what the caches move, and the sectors that are touched first (left out: none). `usually` says
-    which guards that are not known mostly hold, and `known` are other fields of a Characterisation.
+    of one warp, alone and `in_step`, what the caches move, and the sectors that are touched first (left out:
+    none). `usually` says which guards that are not known mostly hold, and `known` are other fields of a
+    Characterisation.
     """
     launch, program, weights = machine.launch, machine.program, sample_weights(machine, sample)
     sums = by_phase(machine.phases, counts)
@@ -212,7 +217,13 @@ def average_block(
         touched = {way: (touches or {}).get((key, way), 0.0) for way in ("load", "store")}
         phases.append(
             _phase(machine, mean, usually or {}).one_pass(
-                key, float(mean[-1]), warp_size, walks.get(key), traffic.get(key), touched
+                key,
+                float(mean[-1]),
+                warp_size,
+                walks.get(key),
+                traffic.get(key),
+                touched,
+                (in_step or {}).get(key),
             )
         )
     return Characterisation(

@@ -48,6 +48,7 @@ class IssueCode(NamedTuple):
     loads: np.ndarray  # 1: from global memory
     chains: np.ndarray  # 1: chains of instructions that need one another go through it
     group: np.ndarray  # [n, 5] what it does to groups, see GroupChange
+    queued: np.ndarray  # 1: it waits for its pipe by itself, and the warp for its result
 
 
 class GroupChange(NamedTuple):
@@ -137,8 +138,9 @@ def issue(code: IssueCode, ways: Ways, first: int, last: int, fetch: float, stan
             arrived |= of_load
         queue, starts = code.group[step, 0], code.group[step, 1] > 0
         posted = ways.posts and starts
+        queued = posted or code.queued[step] > 0
         entered = start
-        if posted:
+        if queued:
             entered = max(start, free[pipe])
         elif free[pipe] > time and free[pipe] >= start:
             start = entered = free[pipe]
@@ -146,7 +148,7 @@ def issue(code: IssueCode, ways: Ways, first: int, last: int, fetch: float, stan
                 waited[:] = standing.free_path[pipe]
         free[pipe] = entered + code.interval[step]
         standing.free_path[pipe] = waited
-        late = (free[pipe] if posted else start) + code.latency[step]
+        late = (free[pipe] if queued else start) + code.latency[step]
         if arrived:
             now[WAITS] += 1
             flying[:] = False

@@ -29,6 +29,8 @@ class Timing:
     interval: Mapping[str, float]  # until the warp's next instruction can enter the same pipe
     # Until a sub-partition is done with one unit of work, by TENSOR.
     products: Mapping[str, float] = field(default_factory=dict)
+    partitions: float = 1.0  # of an SM: warps are spread over them evenly
+    barrier: float = 0.0  # until the last warp's arrival lets the others go on
 
 
 @dataclass
@@ -45,6 +47,7 @@ class Walk:
     # `Timing.latency`), and the rest, in which instructions are fetched, issued or wait for a pipe.
     latencies: np.ndarray = field(default_factory=lambda: np.zeros(len(SOURCES)), compare=False)
     slots: float = 0.0
+    copied: float = 0.0  # of `cycles`, those waited for asynchronous copies
 
     def __add__(self, other: "Walk") -> "Walk":
         return Walk(*(a + b for a, b in zip(_values(self), _values(other), strict=True)))
@@ -71,6 +74,7 @@ class WalkedStep(NamedTuple):
     chains: bool = True  # whether chains of instructions that need one another go through it
     group: "GroupChange | None" = None
     waits: Sequence[tuple[int, int]] = ()  # (queue, groups that may stay in flight)
+    queued: bool = False  # whether it waits for its pipe by itself, while the warp goes on
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,8 @@ def _walk_of(counts: np.ndarray, latency: np.ndarray) -> Walk:
     cycles, chain, waits, loads, insts = counts[:5].tolist()
     waited = counts[5:-1]
     slots = cycles - float(waited @ latency)
-    return Walk(float(counts[-1]), cycles, insts, loads, waits, chain, waited, slots)
+    copied = float(waited[PLACE_OF["copy"]] * latency[PLACE_OF["copy"]])
+    return Walk(float(counts[-1]), cycles, insts, loads, waits, chain, waited, slots, copied)
 
 
 class _Walker:
@@ -268,4 +273,5 @@ def _side_by_side(steps: Sequence[WalkedStep]) -> Any:
         loads=np.array([step.load for step in steps], np.int64),
         chains=np.array([step.chains for step in steps], np.int64),
         group=np.array([step.group or GroupChange() for step in steps], np.int64).reshape(-1, 5),
+        queued=np.array([step.queued for step in steps], np.int64),
     )

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from dse.hardware.gpus import load
 from dse.source.caches.cache_model import (
+    SLOWEST,
     Caches,
     Traffic,
     caches_of,
     fill_rate,
     kept_at_random,
     latency,
+    latency_of_slowest,
     misses,
 )
 from dse.source.machine.blocks import representative
@@ -146,6 +148,14 @@ def test_latency_by_where_sectors_come_from():
     l1, l2, dram = float(levels.l1), float(levels.l2), float(levels.dram)
     assert latency(Traffic(8.0, 4.0, 1.0), gpu("a100")) == pytest.approx(l1 / 2 + l2 * 3 / 8 + dram / 8)
     assert latency(Traffic(), gpu("a100")) == l1
+
+
+def test_who_waits_for_several_waits_for_the_furthest():
+    levels, traffic = gpu("a100").latency, Traffic(8.0, 4.0, 1.0)
+    one, many = (latency_of_slowest(traffic, gpu("a100"), sectors) for sectors in (1, 1000))
+    l1, l2, dram = float(levels.l1), float(levels.l2), SLOWEST * float(levels.dram)
+    assert one == pytest.approx(l1 / 2 + l2 * 3 / 8 + dram / 8)
+    assert many == pytest.approx(dram)
 
 
 @pytest.mark.parametrize("name", ["walk", "grid_stride"])

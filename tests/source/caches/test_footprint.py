@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.sass_code import ran
 
 from dse.source.caches.cache_model import Caches, Traffic, misses
 from dse.source.machine.blocks import representative
@@ -66,3 +67,16 @@ def test_gathered_sectors_are_shared_by_chance(launched):
     # bounds of rows, columns and values, and x: 512 sectors, of which each block touches nearly all
     expected = 4096 * 4 / 32 + 2 * 8 * 4096 * 4 / 32 + 4096 * 4 / 32
     assert 16 * sum(found.values(), Traffic()).loads_past_l2 == pytest.approx(expected, rel=0.1)
+
+
+@pytest.mark.parametrize(("apart", "runs"), [(4, 1), (32, 1), (64, 16), (128, 16)])
+def test_dram_turns_to_a_row_for_each_run(apart, runs):
+    """32 threads load words that are so many bytes apart; DRAM gives two sectors at least."""
+    machine = ran(
+        f"S2R R0, SR_TID.X; IMAD R0, R0, {apart}, RZ; IMAD.WIDE R2, R0, 0x1, c[0x0][0x160]",
+        "LDG.E R4, [R2.64]; EXIT",
+        threads=32,
+        arguments=(None,),
+    )
+    (traffic,) = misses(machine, representative((1, 1, 1)), LARGE).values()
+    assert traffic.runs_past_l2 == pytest.approx(runs)

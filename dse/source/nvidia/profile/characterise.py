@@ -11,10 +11,11 @@ from dse.source.machine.alike import Boxes
 from dse.source.machine.blocks import Sample, sampled
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.machine.recorded import cost_of_accesses, total_counts
+from dse.source.machine.thread_set import WARP
 from dse.source.nvidia.execute.interpret import bind_program, bound_for, run
 from dse.source.nvidia.execute.moved_blocks import alike_in_control
 from dse.source.nvidia.machine.state import BoundProgram, Machine, Purpose
-from dse.source.nvidia.profile.walk import longest_warp, walk
+from dse.source.nvidia.profile.walk import goes_in_step, longest_warp, walk
 from dse.source.nvidia.sass.listing import Listing
 from dse.source.nvidia.sass.program import BasicBlock, SassProgram, Step, program
 from dse.source.nvidia.sass.usual import usual_guards
@@ -85,12 +86,16 @@ def summary(
     sample: Sample,
     times: Timing | None = None,
     traffic: Mapping[tuple[int, int], Traffic] | None = None,
+    in_step: Timing | None = None,
 ) -> Characterisation:
     """Average what was counted in the blocks of a sample. The machine keeps the addresses, in `streams`.
 
-    `traffic` is that of its phases by `dse.source.caches.cache_model.misses`.
+    `traffic` is that of its phases by `dse.source.caches.cache_model.misses`. Of code whose warps go
+    `in_step` one among the others of its block is followed too, by times of its own.
     """
     block, program_ = sample.typical, machine.program
+    warp = longest_warp(machine, block)
+    warps = -(-machine.launch.threads // WARP)
     usually: dict[int, bool] = {}
     for basic_block in program_.blocks:
         usually |= usual_guards(basic_block)
@@ -102,7 +107,8 @@ def summary(
         machine,
         sample,
         passing,
-        walks={} if times is None else walk(machine, block, longest_warp(machine, block), times),
+        walks={} if times is None else walk(machine, block, warp, times),
+        in_step=walk(machine, block, warp, in_step, warps) if in_step and goes_in_step(machine) else None,
         traffic=traffic or {},
         touches=first_touched(machine, sample_weights(machine, sample)),
         usually=usually,

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import get_args
 
+import numpy as np
+
 from dse.source.caches.cache_model import kept_at_random
 from dse.source.machine.products import Mma
-from dse.source.machine.recorded import PIPES
+from dse.source.machine.recorded import MEMORY_COUNTS, PIPES, total_counts
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile.async_groups import COMMIT, Queue, role
 from dse.source.nvidia.sass.operands import SLOTS
@@ -23,6 +25,7 @@ from dse.types import MMA, TENSOR, Gpu
 
 _CODE_CACHE, _CODE_LINE = 16 * 1024, 128  # bytes
 _QUEUES = {name: number for number, name in enumerate(get_args(Queue))}
+_PORT = 2.0  # sectors a cycle that an SM takes from the L2 at most
 _STEADY = 4  # times that a block is walked in a row before its time is taken as settled
 
 
@@ -55,7 +58,8 @@ def timing(gpu: Gpu, global_latency: float | None = None) -> Timing:
         "global": float(gpu.lsu_cycles),
         "local": float(gpu.lsu_cycles),
     }
-    return Timing(latency, interval, {name: parts * float(getattr(gpu.cpi, name)) for name in TENSOR})
+    products = {name: parts * float(getattr(gpu.cpi, name)) for name in TENSOR}
+    return Timing(latency, interval, products, parts, float(gpu.latency.barrier))
 
 
 def visits(machine: Machine) -> list[Visit]:
@@ -69,8 +73,10 @@ def longest_warp(machine: Machine, block: int) -> int:
     return single_warp.longest_warp(visits(machine), machine.repeats, lengths, block)
 
 
-def walk(machine: Machine, block: int, warp: int, times: Timing) -> dict[tuple[int, int], Walk]:
-    """Walk one warp, see `single_warp.walk`."""
+def walk(
+    machine: Machine, block: int, warp: int, times: Timing, in_step: int = 1
+) -> dict[tuple[int, int], Walk]:
+    """Walk one warp, see `single_warp.walk`; with others `in_step`, each pipe serves all of them in turn."""
     from dse.source.profile.issue import Ways  # imports Numba
 
     program = machine.program
@@ -80,9 +86,17 @@ def walk(machine: Machine, block: int, warp: int, times: Timing) -> dict[tuple[i
     cached = _CodeCache([len(block.steps) * program.spacing for block in program.blocks], path)
     # Cycles that an instruction waits if its line has to be fetched: its part of that.
     fetch = times.latency["constant"] * program.spacing / _CODE_LINE
+    counts = total_counts(machine).sum(axis=1) if in_step > 1 else None
+
+    def walked(step: Step) -> WalkedStep:
+        alone = _walked(step, times)
+        return (
+            alone if counts is None else _among(alone, step, times, in_step, _passes(machine, step, counts))
+        )
+
     code = WalkedCode(
         blocks=[
-            [_walked(step, times) for step in block.steps] if block.index in executed else []
+            [walked(step) for step in block.steps] if block.index in executed else []
             for block in program.blocks
         ],
         barriers=[_barrier(block) for block in program.blocks],
@@ -160,6 +174,33 @@ def _walked(step: Step, times: Timing) -> WalkedStep:
         group=group,
         waits=waits,
     )
+
+
+def goes_in_step(machine: Machine) -> bool:
+    """Tell whether code is one whose warps wait for one another: it copies ahead, or multiplies matrices."""
+    return any(step.kind == "copy" or step.product is not None for step in machine.program.steps)
+
+
+def _among(alone: WalkedStep, step: Step, times: Timing, warps: int, passes: float) -> WalkedStep:
+    """Let as many warps of a block as it has do the same at a time: each pipe serves one after the other."""
+    share = -(-warps // times.partitions)  # of a sub-partition
+    cycles = alone.cycles * share
+    if step.opcode == "BAR":
+        return alone._replace(cycles=cycles + times.barrier)
+    if step.memory:  # warps go on while their accesses queue up
+        busy = max(times.interval.get(step.pipe, 1.0), passes) * warps
+        return alone._replace(cycles=cycles, interval=busy, queued=True)
+    others = alone.interval * (share - 1.0)
+    return alone._replace(cycles=cycles, interval=alone.interval * share, latency=alone.latency + others)
+
+
+def _passes(machine: Machine, step: Step, counts: np.ndarray) -> float:
+    """Return the passes of a request through the banks; of a copy, through the port to the L2, if more."""
+    row = machine.bound.memory_rows.get(step.index)
+    if row is None or not counts[row]:
+        return 0.0
+    requests, sectors, passes, *_ = counts[row : row + len(MEMORY_COUNTS)]
+    return float(sectors / _PORT if step.kind == "copy" else passes) / requests
 
 
 def _interval(product: Mma, times: Timing) -> float:

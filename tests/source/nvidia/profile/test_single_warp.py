@@ -145,3 +145,18 @@ def test_products_out_of_registers_wait_for_their_sums():
     apart = [f"HMMA.16816.F32 R{4 * n}, R40, R44, R{4 * n}" for n in range(1, 5)]
     (found,) = walked(*apart, "EXIT").values()
     assert found.cycles == 3 * 8 + 1 + 1
+
+
+def test_warps_in_step_take_turns():
+    """Of three warps two share a sub-partition; the SM's banks serve all, one access after the other."""
+    shared = Timing(LATENCY, {"fp32": 2.0}, partitions=2.0, barrier=9.0)
+
+    def in_step(*code: str) -> float:
+        machine = ran(*code, threads=96, arguments=(1000,))
+        return sum(found.cycles for found in walk(machine, 0, 0, shared, 3).values())
+
+    assert in_step(*(f"FADD R{n}, R20, R21" for n in range(4)), "EXIT") == 3 * (2 * 2) + 2 + 2
+    assert in_step("FADD R1, R20, R21", "IADD3 R2, R1, R1, RZ", "EXIT") == (5 + 2) + 2 + 2
+    assert in_step("BAR.SYNC 0x0", "EXIT") == (2 + 9) + 2
+    # Neither load holds the warp up: the second is served after all of the first, 3 cycles later.
+    assert in_step("LDS R1, [RZ]; LDS R2, [RZ]; IADD3 R3, R1, R2, RZ; EXIT") == 2 * 3 + 5 + 2 + 2
