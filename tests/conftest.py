@@ -58,9 +58,10 @@ for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _usual)
 
-# Nor do they touch what their user has kept. What Numba compiles takes half of the time with no
-# optimisations; .ci/run asks for all of them once. What came of executing kernels is computed again.
-os.environ.setdefault("NUMBA_OPT", "0")
+# Nor do they touch what their user has kept. What Numba compiles takes two thirds of the time with few
+# optimisations, and with none it could not be kept; .ci/run asks for all of them once. What came of executing
+# kernels is computed again.
+os.environ.setdefault("NUMBA_OPT", "1")
 CHECKED = "-checked" if os.environ.get("NUMBA_BOUNDSCHECK") else ""  # of which Numba keeps no account
 os.environ["DSE_CACHE"] = str(KEPT / f"dse-{os.environ['NUMBA_OPT']}{CHECKED}")
 if "PYTEST_XDIST_WORKER" not in os.environ:
