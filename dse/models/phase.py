@@ -146,7 +146,8 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
             pieces.append(_Piece(_first_axis(waves, dimensions) * cycles, cause))
     phases_alone = reduce(jnp.add, (jnp.sum(piece.cycles, axis=0) for piece in pieces))
     warps = launch.warps_per_sm * launch.waves
-    dram = _power_mean(kernel.work.dram, ROW * kernel.dram_runs) * gpu.cpi.dram * warps
+    runs = kernel.dram_runs.astype(kernel.work.dram.dtype)  # a default is of double precision
+    dram = _power_mean(kernel.work.dram, ROW * runs) * gpu.cpi.dram * warps
     heat = jnp.where(gpu.gfx > 0, 0.0, HEAT * tensor_cycles(gpu, kernel.work)) * warps
     cycles = _power_mean(phases_alone, dram)
     by_phases = phases_alone > dram

@@ -32,7 +32,7 @@ from dse.source.profile.characterise import Barriers, Characterisation, PhaseCou
 from dse.source.warps import to_kernel
 from dse.types import Gpu, Kernel, Resources
 
-FORMAT = "25"  # to be changed with what is kept, and with how it is computed
+FORMAT = "26"  # to be changed with what is kept, and with how it is computed
 _BATCH = 16  # configurations that go through one process together, at most
 Code = TypeVar("Code")
 

@@ -140,7 +140,7 @@ def test_axes_broadcast(name, plain, build, as_rows):
     grid = jax.eval_shape(
         models.predictor(name),
         jax.tree.map(lambda x: x[:2, None, None] if x.ndim else x, gpu),
-        jax.tree.map(lambda x: x[None, :3, None], kernel),
+        jax.tree.map(lambda x: x[None, :3, None] if x.ndim else x, kernel),
         jax.tree.map(lambda x: x[None, None, :], launch),
     )
     assert {x.shape for x in (grid.cycles, grid.seconds, *grid.terms.values())} == {(2, 3, 4)}

@@ -49,6 +49,7 @@ PIPES = 6  # exponent: pipes of one block that overlap nearly wholly
 TENSOR_ROWS = 128.0  # of tensor memory: as many rows are multiplied at a time, fewer take as long
 TENSOR_COLUMNS = 512.0  # of it, a block's sums take a power of two
 BEFORE = 2.15  # as much code of each before the loop: a remainder of 64 bits
+WIDEST = 16.0  # B of an asynchronous copy: a narrower one takes shared memory as long
 CHAIN = 4.5  # cycles of an instruction there: branches of remainders keep them in order
 SETUP = 7.0  # copies whose addresses take as long as all else that a block does before its loop
 STORING = 22.0  # registers beside sums that leave tensor memory
@@ -273,7 +274,9 @@ def _pass(
     multiply, reads = _multiply(machine, case, tile, block, k)
     mma = multiply * bk
     reads = reads * jnp.where(tile.pack == 1.0, 1.0 + k.short_reads, 1.0)
-    shared = (reads * bk + block.tile_bytes) / machine.shared_bandwidth / k.shared
+    asynchronous = (block.copies - block.scattered - block.stepping) * (1.0 - machine.amd)
+    as_wide = WIDEST * asynchronous * block.threads
+    shared = (reads * bk + jnp.maximum(block.tile_bytes, as_wide)) / machine.shared_bandwidth / k.shared
     by_warp = bk * a / 32.0 * (bm / block.warp_rows / 16.0)
     by_warp = by_warp * (jnp.maximum(bn / block.warp_columns, machine.smallest) / machine.smallest)
     by_warps = (bm * block.warp_columns + bn * block.warp_rows) * bk  # elements, each as often as warps need

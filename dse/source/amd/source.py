@@ -17,7 +17,7 @@ from dse.source.amd.profile.characterise import ExecutedLaunch, counted, issue_s
 from dse.source.amd.text import KernelArgument, Listing, parse
 from dse.source.contract import Failure
 from dse.source.launches import Configuration, build_of, no_contents, unstated, unstated_numbers
-from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.launch import REGION_BITS, LaunchArguments
 from dse.source.nvidia.arguments import arguments_of, as_launched
 from dse.source.nvidia.compile.declared import Declared, parameters_of
 from dse.source.nvidia.compile.triton import has_fractions, with_scratch
@@ -25,7 +25,7 @@ from dse.source.nvidia.sass.elf import Parameter
 from dse.source.profiles import Job, KernelProfile, Toolchain, asked_of, compiled, executed_each
 from dse.types import Gpu, Resources
 
-RULES = "7"  # to be changed with how counts are computed from what was compiled: they are kept
+RULES = "8"  # to be changed with how counts are computed from what was compiled: they are kept
 
 
 def source_of(description: Description) -> HipSource | HipTritonSource:
@@ -119,10 +119,14 @@ def check_stated(ran: ExecutedLaunch, declared: Sequence[Declared], configuratio
     numbers = unstated_numbers(configuration.arguments)
     if numbers and (needed := _needed(ran, numbers, configuration)):
         raise DseError(unstated(kernel, [parameter.name for parameter in declared], needed))
-    for parameter, argument in zip(declared, configuration.arguments, strict=False):
-        reads = "says where others are read"
-        if ran.missing.what == "address" and parameter.whole and parameter.pointer and argument is None:
-            raise DseError(no_contents(kernel, parameter.name, reads, parameter.kind or "int32"))
+    steps = ran.record.program.steps
+    loads = [stream for stream in ran.record.streams if not steps[stream.step].stores]
+    loaded = {(int(stream.base.flat[0]) >> REGION_BITS) - 1 for stream in loads if stream.base.size}
+    addresses = ran.missing.what == "address"
+    does = "says where others are read" if addresses else "ends or skips work"
+    for place, (parameter, argument) in enumerate(zip(declared, configuration.arguments, strict=False)):
+        if parameter.whole and parameter.pointer and argument is None and (addresses or place in loaded):
+            raise DseError(no_contents(kernel, parameter.name, does, parameter.kind or "int32"))
 
 
 def _needed(ran: ExecutedLaunch, numbers: Sequence[int], configuration: Configuration) -> list[int]:

@@ -26,6 +26,7 @@ from dse.source.nvidia.arguments import as_launched, launch_of
 from dse.source.nvidia.compile import nvrtc, triton, triton_cache
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.declared import parameters_of
+from dse.source.nvidia.compile.triton import numpy_type
 from dse.source.nvidia.execute.moved_blocks import addresses_of
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile.characterise import prepare, run_sample, summary, touched_bytes
@@ -145,7 +146,8 @@ def unstated_array(counts: Characterisation, made: Compiled, source: Any) -> str
             place = passed[at].argument if passed else at
             if passed:
                 whole = not passed[at].fractions
-                kind = "int32" if whole else "float32"
+                types = getattr(source, "types", ())  # a folder of Triton's cache has none
+                kind = numpy_type(types[place]) if types and place is not None else "int32"
             else:  # that an address depends on it says as much as its type
                 whole = decision.what == "address" or any(
                     parameter.whole for parameter in declared[at : at + 1]

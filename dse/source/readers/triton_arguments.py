@@ -7,7 +7,7 @@ from dse.core.space.expression import parse
 from dse.errors import DseError, one_of
 from dse.kernels.counts import Number
 from dse.kernels.description import UNKNOWN_ARRAY, ArrayArgument, DescriptorArgument
-from dse.source.nvidia.compile.triton import TYPES, canonical
+from dse.source.nvidia.compile.triton import TYPES, canonical, numpy_type
 from dse.source.readers.argument_types import type_of
 from dse.source.readers.triton_kernel import Argument
 
@@ -82,6 +82,9 @@ def _array(kind: str, text: str, where: str, allowed: Collection[str]) -> tuple[
         name = known[0] if known else _NUMPY.get(canonical(more[0]), "")
         if not name:
             raise DseError(f"{where}: type: found {more[0]!r}, expected one of {', '.join(TYPES)}")
+    wanted = numpy_type(kind) if kind else name
+    if more and "int" in wanted and wanted.removeprefix("u") != name.removeprefix("u"):
+        raise DseError(f"{where}: type: found {more[0]!r}, expected {wanted}, as the signature has it")
     values = parse(more[1], f"{where}: values", {*allowed, "index", "random"}) if len(more) > 1 else None
     return kind or canonical(f"*{name}"), ArrayArgument(parse(size, f"{where}: size", allowed), name, values)
 

@@ -34,6 +34,7 @@ def load(path: Path, given: Given) -> Description:
     values |= {name: (number,) for name, number in fixed.items() if name not in (*values, *names)}
     others = {*values, *OPTIONS, *jitted.constexprs}
     sizes = sized(types, texts, [(name, size) for name, size in given.sizes if name not in others])
+    sizes |= {name: number for name, number in fixed.items() if types.get(name) == "constexpr"}
     allowed = {*jitted.constexprs, *OPTIONS, *sizes, *GPU_NAMES}
     arguments: dict[str, Argument] = {}
     for name in names:

@@ -20,6 +20,8 @@ from dse.source.kernel import SourceKernel
 from dse.source.launches import configurations
 from dse.source.nvidia.source import CUDA
 from dse.source.profiles import KernelProfile
+from dse.source.readers import cuda_file
+from dse.source.readers.given import Given
 from dse.source.readers.kernel import counts_of
 from dse.source.toolchain import toolchain
 
@@ -115,6 +117,25 @@ def test_what_does_not_compile_is_a_failure_of_its_own(tmp_path: Path):
     [failed] = AMD.characterise_all(source, architecture(MI250X.gpu), wanted, MI250X.gpu, cache, 1)
     assert isinstance(failed, Failure)
     assert failed.message == "own.hip:1:71: error: use of undeclared identifier 'nothing'"
+
+
+def test_whole_numbers_that_skip_work_are_asked_for(tmp_path: Path):
+    """Of those that are loaded: what is stored, or has fractions, is not."""
+    path = tmp_path / "sums.cu"
+    loop = "for (int k = starts[i]; k < starts[i + 1]; ++k) sum += x[k];"
+    path.write_text(
+        "__global__ void f(int* out, const float* x, const int* starts) {"
+        f" int i = blockIdx.x * 64 + threadIdx.x; float sum = 0; {loop} out[i] = sum; }}"
+    )
+    for contents in (("starts=65:int:index * 3",), ()):
+        kernel = cuda_file.load(path, Given(block=(64,), grid=(1,), arguments=contents))
+        [wanted] = configurations(kernel, {}, {}, MI250X.gpu)
+        [made] = AMD.characterise_all(
+            source_of(kernel), 0x90A, [wanted], MI250X.gpu, Cache(tmp_path / "cache"), 1
+        )
+        assert isinstance(made, KernelProfile if contents else Failure), made
+    assert isinstance(made, Failure)
+    assert "starts: found no contents of the array, which ends or skips work" in made.message
 
 
 def test_mangled_names_are_found():

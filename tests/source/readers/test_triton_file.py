@@ -84,6 +84,13 @@ def test_a_signature_of_all_parameters_holds_constants():
     assert str(told("gather", words)["SCALE"]) == "fp32"
 
 
+def test_a_number_of_the_signature_is_known_to_expressions():
+    stated = replace(GATHER, signature=(*GATHER.signature[:4], "1000"), sizes=())
+    assert [each.grid for each in configured("gather", stated)[1]] == [
+        each.grid for each in configured("gather", GATHER)[1]
+    ]
+
+
 def test_a_number_that_is_not_stated():
     given = replace(GATHER, grid=("8",), sizes=(), arguments=("ids=8:int32:index", "count=1:int32:8"))
     assert configured("gather", given)[1][0].arguments[-1] == Unstated.NUMBER
@@ -140,6 +147,11 @@ def test_a_hook_that_fails_is_passed_over_and_that_is_said():
         ("gather", {"signature": ("out=*fp15",)}, r"given.signature: out: found '\*fp15', expected \*TYPE"),
         ("gather", {"signature": ("out=*fp16",)}, r"given.signature: .*gather: found no type of x, expected"),
         ("gather", {"arguments": ("ids=8:int31",)}, r"given.arguments: ids: type: found 'int31', expected"),
+        (
+            "gather",
+            {"arguments": ("ids=8:int64:index",)},
+            r"ids: type: found 'int64', expected int32, as the",
+        ),
         ("gather", {"arguments": ("index=8",)}, r"given.arguments: found 'index', expected one of out"),
         ("gather", {"arguments": ("1",) * 6}, r"given.arguments: found 6 arguments, expected at most 5"),
         ("move", {"arguments": ("rows,64", "rows")}, r"given.arguments: x: found rows, expected the 2 sizes"),
@@ -176,6 +188,7 @@ def test_arrays_that_decide_are_asked_for(monkeypatch, tmp_path):
         failed = counted(left)
         assert isinstance(failed, Failure)
         assert f"gather: {name}: found no contents of the array, which {why}" in failed.message
+        assert f"expected {name}=SIZE:int32:VALUES" in failed.message
 
 
 def test_what_heuristics_decide_is_known_to_the_grid_and_as_options(tmp_path):

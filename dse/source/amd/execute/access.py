@@ -79,7 +79,7 @@ def _global(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
         base = machine.base(keys, pairs)
         if base is None:
             raise NeedsData(step, "address")
-        spaces = _flat_spaces(machine, base, offset) if flat else None
+        spaces = _flat_spaces(machine, base) if flat else None
         if spaces is not None:
             for space, lanes in spaces:
                 machine.note(index, base, offset, lanes, space)
@@ -152,11 +152,8 @@ def _zeros(accessed: MemoryAccess) -> list[np.ndarray]:
 U16 = np.uint32(0xFFFF)  # of the second word of a descriptor: the base's upper bits
 
 
-def _flat_spaces(
-    machine: MemoryMachine, base: np.ndarray, offset: int
-) -> list[tuple[str, np.ndarray]] | None:
+def _flat_spaces(machine: MemoryMachine, base: np.ndarray) -> list[tuple[str, np.ndarray]] | None:
     """Lanes by the memory that they access, None if all access global memory."""
-    del offset
     high = base >> 32
     shared, private = high == SHARED_BASE, high == PRIVATE_BASE
     if not (shared.any() or private.any()):

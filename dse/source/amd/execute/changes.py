@@ -70,7 +70,7 @@ class ChangeRules(LinearRules):
                 raise Irregular("the mask of its lanes changes")
             result = NON_LINEAR if any(change is not None for change in changes) else None
             if result is NON_LINEAR and len(written) == 1:
-                result = self._bits(step, row)
+                result = self._bits(step)
             if result is NON_LINEAR and EXEC in written:
                 raise Irregular("the mask of its lanes changes")
             return [*((slot, result) for slot in written), (SCC, NON_LINEAR if result is not None else None)]

@@ -1,5 +1,6 @@
 """Instructions whose results change evenly where their operands do."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ class LinearRules(TripState):
             self._compared(kind, values, changes)
             return [None]
         if name in ("v_or_b32", "v_and_b32", "s_or_b32", "s_and_b32"):
-            return [self._bits(step, row), *[NON_LINEAR] * (len(results) - 1)]
+            return [self._bits(step), *[NON_LINEAR] * (len(results) - 1)]
         if name in ("v_ashrrev_i32", "s_ashr_i32"):
             value, by = (1, 0) if name.startswith("v") else (0, 1)
             if changes[by] is None and bool((values[by] == 31).all()):  # the sign alone
@@ -74,7 +75,7 @@ class LinearRules(TripState):
         if "min_" in name or "max_" in name:
             self._compared(sources[0][0], values, changes)
         if any(kind in "UI" for kind, _ in sources) or results[0] in "UI":
-            return self._wide(step, row, results, sources, values, changes)
+            return self._wide(row, results, sources, values, changes)
         carries = any(part in step.opcode for part in _CARRIES)
         if carries:
             self._carry(name, values, changes)
@@ -95,9 +96,8 @@ class LinearRules(TripState):
         rest = [None if carries else NON_LINEAR] * (len(results) - 1)
         return [change if change.any() else None, *rest]
 
-    def _bits(self, step: Instruction, row: OpcodeRow) -> Any:
+    def _bits(self, step: Instruction) -> Any:
         """Logic of a moving word with a fixed one: even where other bits move than those of the fixed one."""
-        del row
         name = step.opcode.split("_")[1]
         if name not in ("and", "or") or len(step.operands) < 3:
             return NON_LINEAR
@@ -139,7 +139,7 @@ class LinearRules(TripState):
         return [changes[value] // step, *[NON_LINEAR] * (results - 1)]
 
     def _wide(
-        self, step: Instruction, row: OpcodeRow, results: str, sources: list[tuple[str, Any]],
+        self, row: OpcodeRow, results: str, sources: list[tuple[str, Any]],
         values: list[Any], changes: list[Any],
     ) -> list[Any]:  # fmt: skip
         """Results of 64 bits: their low words must not run over."""
@@ -170,7 +170,6 @@ class LinearRules(TripState):
         high = (change - low) >> 32
         self.limit_to_range(first.view(I64) & 0xFFFFFFFF, low, 0, 1 << 32)
         halves = (low if low.any() else None, high if high.any() else None)
-        del step
         return [
             halves if any(half is not None for half in halves) else None,
             *[NON_LINEAR] * (len(results) - 1),
@@ -196,17 +195,12 @@ class LinearRules(TripState):
         return self.machine.words(place.slot) if isinstance(place, Register) else None
 
 
+@cache
 def _renamed(name: str) -> str:
     """An opcode's name as older targets have it."""
     row = opcode(name)
-    if row is not None:
-        for known in _EVEN_ROWS:
-            if _EVEN_ROWS[known] is row and name != known:
-                return known
-    return name
-
-
-_EVEN_ROWS = {name: row for name in _EVEN if (row := opcode(name)) is not None}
+    same = (known for known in _EVEN if row is not None and opcode(known) is row and known != name)
+    return next(same, name)
 
 
 def _lowest_bit(change: np.ndarray) -> np.ndarray:

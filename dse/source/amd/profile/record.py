@@ -250,8 +250,6 @@ class _Recorder:
         for number, rows in counters.items():
             rows[row : row + len(MEMORY_COUNTS)] += counts * (phase == number)
         if pipe == "global" and access.lanes.any():  # none where all point behind their buffer
-            trips = getattr(access, "trips", range(1))
-            stride = getattr(access, "stride", 0)
             self.record.streams.append(
                 Stream(
                     step=access.index,
@@ -260,8 +258,8 @@ class _Recorder:
                     base=self._base(access.base),
                     offset=access.offset,
                     size=step.bytes,
-                    trips=trips,
-                    stride=stride,
+                    trips=access.trips,
+                    stride=access.stride,
                 )
             )
 

@@ -8,15 +8,20 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+from packaging.version import Version
+
 # Properties of every machine that a kernel is read for; all others are absent.
 _KNOWN = {
     "torch.version.hip": None,
     "torch.version.xpu": None,
+    "torch.__version__": "2.9.0",  # which came with Triton 3.5
     "torch.cuda.is_available()": True,
+    "torch.cuda.device_count()": 1,
     "driver.get_current_target().backend": "cuda",
     "driver.get_current_target().warp_size": 32,
     "driver.get_current_device()": 0,
 }
+_VERSIONS = ("Version", "LooseVersion", "parse_version")  # of a text: packages have them from one another
 noted: dict[str, None] = {}  # conditions that were false by absence, in order
 
 
@@ -55,6 +60,8 @@ class Absent:
             and (hasattr(arguments[0], "__code__") or isinstance(arguments[0], type))
         ):
             return arguments[0]
+        if self._name.rpartition(".")[2] in _VERSIONS and [*map(type, arguments)] == [str]:
+            return Version(arguments[0])
         return self._part("()")
 
     def __getitem__(self, key: Any) -> Any:
@@ -78,6 +85,8 @@ class Absent:
 
     def __len__(self) -> int:
         return int(self._no())
+
+    __index__ = __len__
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, bool | int | float | str | tuple) and self._no())

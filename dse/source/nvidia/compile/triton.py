@@ -225,6 +225,12 @@ def canonical(kind: str) -> str:
     return pointer + TYPES.get(name.removeprefix("torch."), name) + hint
 
 
+def numpy_type(kind: str) -> str:
+    """Return NumPy's or PyTorch's name of the elements of an array, of its type as Triton writes it."""
+    element = kind.removeprefix("*").removeprefix("k").partition(":")[0]
+    return next((name for name, theirs in TYPES.items() if theirs == element), "int32")
+
+
 def has_fractions(kind: str) -> bool:
     """Return whether a type, as Triton writes it, is of an array of numbers with fractions."""
     return re.match(r"\*\w*(fp|bf)\d", kind) is not None

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from dse.errors import DseError
+from dse.source.nvidia.compile import absent
 from dse.source.nvidia.compile.triton_function import function, names_in
 
 pytest.importorskip("triton")
@@ -127,6 +129,14 @@ def test_a_decorator_that_fails_is_passed_over_and_named(package):
     found = function(package / "pkg/ops/layer.py", "untuned")
     assert found.configs == ()
     assert any("triton.autotune(" in note and "'nowhere' is not defined" in note for note in found.notes)
+
+
+def test_versions_are_compared_as_such():
+    assert absent.Absent("utils.Version")("2.10.0") > absent.Absent("Version")("2.9")
+    assert absent.Absent("parse_version")(absent.stand_in("torch").__version__) >= Version("2.0")
+    absent.noted.clear()
+    assert list(range(absent.Absent("devices"))) == []
+    assert list(absent.noted) == ["devices, which is not there, counts as false"]
 
 
 def test_an_edited_file_of_the_package_is_read_again(package):
