@@ -57,7 +57,7 @@ class CudaSource:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """No names: unstated contents of arrays count as 0."""
+        """Empty, so that no contents of arrays are requested: unknown ones count as 0."""
         return ()
 
     @property

@@ -91,5 +91,5 @@ def _stop_ours() -> None:
         _stop(_kept[2])
 
 
-_kept: tuple[int, tuple[ProcessLimits, tuple[str, ...]], subprocess.Popen[bytes]] | None = None  # the process of its owner
+_kept: tuple[int, tuple[ProcessLimits, tuple[str, ...]], subprocess.Popen[bytes]] | None = None  # owner first
 _lock = threading.Lock()
