@@ -1,4 +1,4 @@
-"""What a module asks of packages and machines that are not there: stand-ins that say no, and are noted."""
+"""Placeholders for missing packages and GPUs: conditions on them are false, and are recorded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from packaging.version import Version
 
-# What is known of any machine that a kernel is read for; all else that is asked of it is not there.
+# Properties of every machine that a kernel is read for; all others are absent.
 _KNOWN = {
     "torch.version.hip": None,
     "torch.version.xpu": None,
@@ -22,14 +22,14 @@ _KNOWN = {
     "driver.get_current_device()": 0,
 }
 _VERSIONS = ("Version", "LooseVersion", "parse_version")  # of a text: packages have them from one another
-noted: dict[str, None] = {}  # questions that were answered by no, in order
+noted: dict[str, None] = {}  # conditions that were false by absence, in order
 
 
 class Absent:
-    """A thing that is not there, or a part of it, by its name in the module.
+    """A missing object, or a part of it, by its name in the module.
 
-    What is done with it gives another one. Where a condition asks, the answer is no, which is noted: it is
-    false, equals nothing, holds nothing and has no elements. A function that it decorates stays as it is.
+    Operations on it return another one. In conditions it is false, equal to nothing and without elements,
+    which is recorded. Functions that it decorates are unchanged.
     """
 
     __triton_builtin__ = True  # so that kernels may name it
@@ -119,7 +119,7 @@ class Absent:
 
 
 def stand_in(name: str) -> ModuleType:
-    """Return a module that is not there."""
+    """Return a placeholder for a missing module."""
     module = ModuleType(name)
     vars(module)["__getattr__"] = Absent(name).__getattr__
     return module
@@ -127,7 +127,7 @@ def stand_in(name: str) -> ModuleType:
 
 @contextmanager
 def no_driver(runtime: Any) -> Iterator[None]:
-    """Answer what code asks of Triton's driver, meanwhile, by what is known of any NVIDIA GPU."""
+    """Replace Triton's driver in this block by properties of any NVIDIA GPU."""
     kept = runtime.driver._active
     runtime.driver.set_active(Absent("driver"))
     try:

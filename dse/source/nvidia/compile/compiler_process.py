@@ -1,7 +1,7 @@
-"""NVRTC and nvJitLink, as a process of their own: started by `outside`, not imported.
+"""NVRTC and nvJitLink in a process of their own: started by `outside`, not imported.
 
-What they are given may be a stranger's: it may take all memory there is, never end, or crash them. Requests
-are read from standard input and answered on standard output, each as msgpack with its length before it.
+Sources are not trusted: they may take all memory, never end, or crash the compiler. Requests are read from
+standard input and answered on standard output, each as msgpack preceded by its length.
 """
 
 import os
@@ -28,14 +28,14 @@ class Request(NamedTuple):
     text: str
     name: str  # of the file, for messages
     options: list[str]
-    expression: str = ""  # a C++ expression for the kernel, whose name in the code is wanted
-    headers: tuple[tuple[str, str], ...] = ()  # name and text of headers that no folder has
+    expression: str = ""  # a C++ expression for the kernel, whose mangled name is needed
+    headers: tuple[tuple[str, str], ...] = ()  # name and text of headers that are in no folder
 
 
 class Answer(NamedTuple):
-    """What came of it."""
+    """The compiler's result."""
 
-    status: str  # "" if all went well
+    status: str  # "" on success
     log: str
     cubin: bytes = b""
     ptx: str = ""
@@ -45,9 +45,9 @@ class Answer(NamedTuple):
 def main() -> None:
     """Answer requests until standard input ends; then end at once, even while compiling."""
     requests, answers = os.fdopen(0, "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what compilers print is no answer
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # compilers' output is discarded
     packages = [*site.getsitepackages(), site.getusersitepackages(), sys.prefix, sys.base_prefix]
-    for name in ("nvrtc", "nvjitlink"):  # which may be elsewhere, with their libraries
+    for name in ("nvrtc", "nvjitlink"):  # their libraries may be elsewhere
         with suppress(ImportError):
             packages.append(str(Path(str(import_module(f"cuda.bindings.{name}").__file__)).parents[2]))
     confine([*SYSTEM, *packages, *sys.argv[1:]])
@@ -114,7 +114,7 @@ def _assembled(request: Request) -> Answer:
 
 
 def _checked(result: tuple[Any, ...]) -> Any:
-    """Return what a call gives besides its status, which must be success."""
+    """Return a call's results, after checking its status."""
     status, *values = result
     if status.value:
         raise RuntimeError(f"NVRTC: {status}")

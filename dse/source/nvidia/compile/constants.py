@@ -1,8 +1,8 @@
-"""The whole numbers that a CUDA source computes while it is compiled, for many configurations at once.
+"""The whole numbers that a CUDA source computes at compile time, for many configurations at once.
 
-Macros and `const` or `constexpr` variables are followed from top to bottom, through `#if`, and the extents of
-arrays in shared memory. What is not understood (functions, templates, other files) is left out, so a caller
-holds the results against compiled configurations. Whole numbers are 64 bits long here, whatever their type.
+Macros, `const` and `constexpr` variables and the extents of arrays in shared memory are evaluated from top to
+bottom, through `#if`. Functions, templates and other files are not understood and left out, so callers
+compare the results with compiled configurations. Whole numbers have 64 bits here, whatever their type.
 """
 
 import re
@@ -17,8 +17,8 @@ import numpy as np
 class Constants:
     """The constants of a source for L configurations: arrays [L]."""
 
-    values: dict[str, np.ndarray]  # by name; an array's extents as "tile[0]"; 0 where there is no such
-    shared_bytes: np.ndarray | None  # all arrays in shared memory together; None if some are not understood
+    values: dict[str, np.ndarray]  # by name; an array's extents as "tile[0]"; 0 if not defined
+    shared_bytes: np.ndarray | None  # of all arrays in shared memory; None if some are not understood
 
 
 def constants(text: str, defines: Mapping[str, Any], count: int) -> Constants:
@@ -43,14 +43,14 @@ class _NotUnderstood(Exception):
 
 
 class _Reader:
-    """Where the text stands. A mask [L] tells in which configurations a line is there."""
+    """State of the preprocessor. A mask [L] has the configurations that contain a line."""
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self.known: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # name → (value, where it has one)
+        self.known: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # name → (value, mask)
         self.types = dict(_TYPES)
-        self.conditions: list[tuple[np.ndarray, np.ndarray]] = []  # of each #if: (mask, where none was yet)
-        self.pending = ""  # text under the conditions that hold now
+        self.conditions: list[tuple[np.ndarray, np.ndarray]] = []  # of each #if: (mask, no branch taken yet)
+        self.pending = ""  # text under the present conditions
         self.shared_bytes, self.lost = np.zeros(count, np.int64), False
 
     def active(self) -> np.ndarray:
@@ -71,7 +71,7 @@ class _Reader:
             self.known[name] = np.where(where, 0, value), there & ~where
 
     def evaluate(self, expression: str, where: np.ndarray, absent: bool = False) -> np.ndarray:
-        """Evaluate an expression: [L]; with `absent`, names that are not known are 0, as they are in an #if.
+        """Evaluate an expression: [L]; with `absent`, unknown names are 0, as in an #if.
 
         **Raises:** _NotUnderstood.
         """
@@ -125,7 +125,7 @@ class _Reader:
             return np.zeros(self.count, bool)
 
     def finish(self) -> None:
-        """Take what the pending text declares."""
+        """Process the declarations of the pending text."""
         where, text, self.pending = self.active(), self.pending, ""
         if not where.any():
             return
@@ -162,7 +162,7 @@ class _Reader:
 
 
 class _Parser:
-    """A constant expression of C, by precedence; names are computed as they come."""
+    """Evaluates a constant expression of C, by precedence."""
 
     def __init__(self, text: str, value: Any, defined: Any) -> None:
         self.tokens, self.place = _TOKEN.findall(text), 0
@@ -257,7 +257,7 @@ class _Parser:
 
 
 def _quotient(a: Any, b: Any) -> Any:
-    """Cut towards 0, and 0 by 0."""
+    """Divide, rounding towards 0; x / 0 is 0."""
     return np.where(b == 0, 0, np.sign(a) * np.sign(b) * (np.abs(a) // np.maximum(np.abs(b), 1)))
 
 
@@ -317,7 +317,7 @@ def _lines(text: str) -> Sequence[str]:
 
 
 def _parted(text: str) -> list[str]:
-    """Split at the commas outside of brackets."""
+    """Split at commas outside of brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "([{") - (letter in ")]}")

@@ -1,4 +1,4 @@
-"""What compiling a kernel for an NVIDIA GPU gives."""
+"""The result of compiling a kernel for an NVIDIA GPU."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class Compiled:
     ptx: str | None
     log: str  # warnings
     compiler: str  # and its version
-    spill_bytes: int | None  # that one thread's spilled registers move if each such instruction runs once
-    adds_shared: bool = False  # whether it uses shared memory whose size only the launch says
-    listing: Listing | None = None  # in the place of code
-    launched: Launched | None = None  # how it is launched, where its compiler decides that
+    spill_bytes: int | None  # moved by a thread's spills if each such instruction runs once
+    adds_shared: bool = False  # whether it uses dynamic shared memory
+    listing: Listing | None = None  # instead of code
+    launched: Launched | None = None  # how it is launched, if its compiler decides that

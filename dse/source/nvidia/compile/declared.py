@@ -1,4 +1,4 @@
-"""What a file declares, without compiling it: its kernels, and the parameters of one."""
+"""The kernels that a file declares, and their parameters, without compiling it."""
 
 import re
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from dse.source.nvidia.sass import elf, listing
 class Declared:
     """A parameter of a kernel, as its source has it."""
 
-    name: str  # "" where the source does not tell
-    pointer: bool  # to an array, else a number or a structure
+    name: str  # "" if the source has none
+    pointer: bool  # to an array; else a number or a structure
     floating: bool = False  # a number with a fraction
     whole: bool = False  # a whole number, by the name of its type
-    kind: str = ""  # the type of a number, or of an array's elements, in the words of the source
+    kind: str = ""  # the type of a number, or of an array's elements, as in the source
 
 
 def kernels_in(source: CudaSource) -> list[str]:
-    """List the kernels of a file; of a CUDA file what its text declares, whatever macros leave."""
+    """List the kernels of a file; of a CUDA file all that its text declares, regardless of macros."""
     if cubin := source.cubin:
         return list(elf.read(cubin, source.path))
     if Path(source.path).suffix == ".sass":
@@ -32,9 +32,9 @@ def kernels_in(source: CudaSource) -> list[str]:
 
 
 def parameters_of(source: CudaSource) -> tuple[Declared, ...] | None:
-    """Return the parameters of its kernel, or of the only one that there is; None if they are not found.
+    """Return the parameters of the source's kernel, or of its only one; None if they are not found.
 
-    What a macro makes is not seen. Those of PTX and of a cubin are taken for pointers if they have 8 bytes.
+    Declarations by macros are not seen. Parameters of PTX and cubins with 8 bytes count as pointers.
 
     **Raises:** DseError if a cubin lacks the kernel, or has several and none is named.
     """

@@ -1,7 +1,7 @@
-"""CUDA files as they ship, with code for the host beside the kernels: NVRTC compiles for the device alone.
+"""Remove code for the host from CUDA files, since NVRTC compiles for the device only.
 
 Functions without `__device__` or `__global__`, and declarations that need the host's libraries, are blanked
-out, line by line; headers of the host have stand-ins, of what device code takes from them.
+out, line by line; headers of the host are replaced by the parts that device code needs.
 """
 
 import math
@@ -85,7 +85,7 @@ _OF_CPP = (
         "vector",
     ),
 )
-_LIBRARIES = re.compile(  # of the host: its system's, CUDA's, PyTorch's
+_LIBRARIES = re.compile(  # headers for the host: of the system, CUDA and PyTorch
     r"(unistd|omp|mpi|getopt|helper_\w+|cuda|cuda_runtime|cuda_runtime_api|device_launch_parameters|driver_types"
     r"|cuda_profiler_api|cublas\w*|cudnn\w*|cusparse\w*|cusolver\w*|cufft\w*|curand|nvToolsExt)\.h"
     r"|(hip|roc)(blas|sparse|solver|fft|dnn|rand)\w*(/.*)?\.h"
@@ -102,7 +102,7 @@ _SCOPES = (
 
 
 def stand_in(header: str) -> str | None:
-    """Return what a header that is missing is replaced by: of the host or of CUDA; None if it is neither."""
+    """Return the replacement of a missing header of the host or of CUDA; None for other headers."""
     plain = (
         f"c{header.removesuffix('.h')}" if header.removesuffix(".h") in _OF_C and "." in header else header
     )
@@ -112,12 +112,12 @@ def stand_in(header: str) -> str | None:
 
 
 def of_cuda(header: str) -> bool:
-    """Tell whether a header is one of CUDA's for the device: many files include some that they need not."""
+    """Return whether a header is one of CUDA's for the device; many files include some without need."""
     return _OF_CUDA.fullmatch(header) is not None
 
 
 def implied(*texts: str, known: str = "") -> str:
-    """Return what nvcc's headers hold of what these texts name, and neither they nor `known` define."""
+    """Return nvcc's definitions of names that these texts use, unless they or `known` define them."""
     words = {word for text in texts for word in _WORD.findall(text)}
     named = {name for text in texts for name in _OF_STD.findall(text)}
     if any("using namespace std" in text for text in texts):
@@ -140,15 +140,15 @@ def implied(*texts: str, known: str = "") -> str:
 
 
 def _has(texts: Sequence[str], name: str) -> bool:
-    """Tell whether one of the texts defines a macro or a type."""
+    """Return whether one of the texts defines a macro or a type."""
     defines = re.compile(rf"#\s*define\s+{name}\b|\btypedef\b[^;{{}}]*\b{name}\s*;|\busing\s+{name}\s*=")
     return any(map(defines.search, texts))
 
 
 def without_host(*texts: str) -> list[str]:
-    """Blank out what only the host compiles, of a file and its headers.
+    """Blank out the code for the host in a file and its headers.
 
-    Lines keep their numbers, and the preprocessor's stay.
+    Line numbers do not change, and the preprocessor's lines stay.
     """
     macros = [macro for text in texts for macro in _device_macros(text)]
     device = re.compile(rf"\b({'|'.join((*_OF_DEVICE, *macros))})\b")
@@ -173,7 +173,7 @@ def _without_host(text: str, device: re.Pattern[str]) -> str:
 
 
 def _host_spans(code: str, start: int, end: int, device: re.Pattern[str]) -> Iterator[tuple[int, int]]:
-    """Yield where declarations of a namespace stand that are of the host."""
+    """Yield the spans of a namespace's declarations for the host."""
     while start < end:
         stop = _closed(code, start, end, ";{")
         head = code[start:stop]
@@ -193,7 +193,7 @@ def _host_spans(code: str, start: int, end: int, device: re.Pattern[str]) -> Ite
 
 
 def _closed(code: str, start: int, end: int, wanted: str) -> int:
-    """Return the place of the first of some characters outside of brackets; the end if there is none."""
+    """Return the index of the first `wanted` character outside of brackets; `end` if there is none."""
     depth = 0
     for bracket in _BRACKET.finditer(code, start, end):
         letter = bracket[0]

@@ -1,4 +1,4 @@
-"""The files that a kernel's source includes: from its folder and those named, whatever it asks for."""
+"""The files that a kernel's source includes, from its own folder and given ones only."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,9 +10,9 @@ from dse.errors import DseError
 
 
 def normal(content: str, where: str) -> str:
-    """Return a source in the one form that is scanned and compiled: without a mark, lines ended by LF.
+    """Normalise a source before it is scanned and compiled: without byte-order mark, lines ended by LF.
 
-    **Raises:** DseError for any other control character but tab, which compilers take for what they like.
+    **Raises:** DseError for other control characters except tabs, since compilers interpret them differently.
     """
     text = content.removeprefix("\ufeff").replace("\r\n", "\n")
     if control := _CONTROL.search(text):
@@ -23,9 +23,9 @@ def normal(content: str, where: str) -> str:
 
 
 def single(text: str, where: str) -> str:
-    """Return a text that is put into a source, or beside it, after the scan.
+    """Check and return a text that is added to a source after the scan.
 
-    **Raises:** DseError for one with control characters: it could begin a line of its own.
+    **Raises:** DseError for control characters, which could begin a new line.
     """
     if _CONTROL.search(text) or "\n" in text:
         raise DseError(f"{where}: found {text!r}, expected no control characters")
@@ -33,7 +33,7 @@ def single(text: str, where: str) -> str:
 
 
 def macro(name: str, value: Any, where: str) -> tuple[str, str]:
-    """Return a macro as compilers take it, on one line; True and False are 1 and 0.
+    """Return the name and value of a macro, on one line; True and False are 1 and 0.
 
     **Raises:** DseError as `single` for its name.
     """
@@ -42,12 +42,12 @@ def macro(name: str, value: Any, where: str) -> tuple[str, str]:
 
 
 def included(text: str, source: str, folders: Sequence[str]) -> Iterator[tuple[str, Path, str]]:
-    """Yield name, path and text of every file that `text` includes, directly or not, each once.
+    """Yield name, path and text of every file that `text` includes, directly or indirectly, each once.
 
-    Of those that are found nowhere the compiler may have its own.
+    Files that are not found may be built into the compiler.
 
-    **Raises:** DseError, one line that does not quote the file, for a file outside of the folders, and where
-    a macro names the file in `source` or in what is in the first of the folders.
+    **Raises:** DseError, one line that does not quote the file, for a file outside of the folders, and if a
+    macro names the file in `source` or in a file of the first folder.
     """
     waiting = [(name, folders, source) for name in _names(text, source)]
     inside = [Path(folder).resolve() for folder in folders]
@@ -62,7 +62,7 @@ def included(text: str, source: str, folders: Sequence[str]) -> Iterator[tuple[s
                 expected = f"expected a file in {inside[0]} or below it"
                 raise DseError(f"{where}: include: found {name!r}, {expected}")
             text = read_bytes(path, MOST_BYTES).decode("utf-8", errors="replace")
-            own = path.resolve().is_relative_to(inside[0])  # what is installed may name files by macros
+            own = path.resolve().is_relative_to(inside[0])  # installed headers may name files by macros
             text = normal(text, str(path)) if own else text
             yield name, path, text
             inner = _names(text, str(path)) if own else _PLAIN.findall(text)
@@ -70,23 +70,23 @@ def included(text: str, source: str, folders: Sequence[str]) -> Iterator[tuple[s
 
 
 def plainly_named(*texts: str) -> set[str]:
-    """Collect what directives on lines of their own include."""
+    """Collect the files included by directives on lines of their own."""
     return {name for text in texts for name in _PLAIN.findall(text)}
 
 
 def _candidates(name: str, folders: Sequence[str]) -> list[Path]:
-    """List the files that a name may mean: compilers search in orders of their own.
+    """List the files that a name may refer to, since compilers differ in their order of search.
 
-    Some append a name to a folder whatever it begins with: `"//x.h"` is `FOLDER//x.h`.
+    Some append any name to a folder: `"//x.h"` is `FOLDER//x.h`.
     """
     paths = (path for folder in folders for path in (Path(folder, name), Path(f"{folder}/{name}")))
     return [path for path in paths if is_file(path)] or [path for path in [Path(name)] if is_file(path)]
 
 
 def _names(text: str, where: str) -> list[str]:
-    """List what a file includes, however the directive is written.
+    """List the files that a text includes, in all spellings of the directive.
 
-    One in a comment or a string counts too: to tell it from others would take all of the language.
+    Directives in comments and strings count too, since to exclude them would take a full parser.
     """
     names, text = [], _SPLICE.sub("", text)
     for directive in _DIRECTIVE.finditer(text):
@@ -106,16 +106,16 @@ def _names(text: str, where: str) -> list[str]:
 
 
 def _is_first(text: str, place: int) -> bool:
-    """Tell whether nothing but comments stands before a place on its line."""
+    """Return whether only comments precede an index on its line."""
     before = text[text.rfind("\n", 0, place) + 1 : place]
     return re.search(r"(?:^|\*/)[\s\u180e]*$", before) is not None
 
 
-MOST_BYTES = 1 << 26  # of a file that is included
+MOST_BYTES = 1 << 26  # of an included file
 _COMMENT = 1000
 _SPLICE = re.compile(r"(?:\\|\?\?/)[ \t]*+\r?\n")
 _BLANK = rf"(?:[^\S\n]++|\u180e|/\*(?:(?!\*/).){{0,{_COMMENT}}}+\*/)*+"
-_DIRECTIVE = re.compile(  # a comment that does not end; its file, or a macro
+_DIRECTIVE = re.compile(  # an unclosed comment; the file, or a macro
     rf"(?:#|%:|\?\?=){_BLANK}(?:(/\*)|(?:include_next|include|import|embed)\b{_BLANK}"
     r'(?:"([^"\n]+)"|<([^>\n]+)>|(\w+|[^\n]*)))',
     re.DOTALL,

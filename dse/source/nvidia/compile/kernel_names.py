@@ -1,4 +1,4 @@
-"""The kernels that a file declares, and the one of them that is meant."""
+"""The kernels that a file declares, and the choice of one by name."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ def chosen(kernels: Mapping[str, Kernel], where: str, kernel: str) -> Kernel:
 
 
 def no_kernel(where: str, kernel: str, found: Sequence[str]) -> DseError:
-    """Make the error of a file that lacks a kernel, or of which none was chosen."""
+    """Return the error for a file that lacks a kernel, or has several of which none was chosen."""
     if kernel in found:
         return DseError(f"{where}: kernel: found {kernel} without template arguments, expected {kernel}<...>")
     stated = f"no {kernel}" if kernel else "several" if found else "none"
@@ -31,19 +31,19 @@ def no_kernel(where: str, kernel: str, found: Sequence[str]) -> DseError:
 
 
 def names(wanted: str, kernel: str) -> bool:
-    """Tell whether a name, an expression or a mangled name means the kernel declared as `kernel`."""
+    """Return whether a name, an expression or a mangled name refers to the kernel declared as `kernel`."""
     plain = re.sub(r"<.*", "", wanted, flags=re.DOTALL).split("::")[-1].strip()
     return plain == kernel or (wanted.startswith("_Z") and f"{len(kernel)}{kernel}" in wanted)
 
 
 def declared_in(text: str, *headers: str) -> list[str]:
-    """List the kernels that CUDA code declares; those of its headers where it has none itself."""
+    """List the kernels that CUDA code declares or, if there are none, its headers."""
     own = list(dict.fromkeys(KERNEL.findall(plain(text))))
     return own or [kernel for header in headers for kernel in declared_in(header)]
 
 
 def plain(text: str) -> str:
-    """Leave out comments, and annotations of functions that have brackets."""
+    """Remove comments, and annotations of functions with brackets."""
     return _ANNOTATION.sub(" ", _COMMENT.sub(" ", text))
 
 

@@ -1,10 +1,10 @@
-"""Python modules of which only what is asked for is evaluated, so that a kernel is read as it stands.
+"""Evaluate only the needed statements of a Python module, so that kernels are read from unchanged packages.
 
-A package imports what only the machine of a GPU has, and a kernel needs little of it: kernels, constants,
-and what its decorators name. Of a module those statements are run that bind a name which is asked for, with
-those that bind what they look up, in order and where their conditions hold. Other modules of the package
-are read in the same way; of the rest only `IMPORTED` is imported. PyTorch has a stand-in, and so has what a
-statement that fails would have bound (`Absent`).
+A package may import modules that exist only on machines with a GPU, but a kernel needs little of it: other
+kernels, constants, and the names in its decorators. So only statements that bind a needed name are run, with
+those that bind the names they use, in order and where their conditions hold. Other modules of the package
+are evaluated in the same way; of the rest only `IMPORTED` is imported. PyTorch, and names whose statements
+fail, are placeholders (`Absent`).
 """
 
 import __future__
@@ -37,7 +37,7 @@ from dse.source.nvidia.compile.statements import (
     statements,
 )
 
-# What computes and does nothing else.
+# Modules without side effects.
 IMPORTED = (
     *("triton", "numpy", "packaging", "__future__", "abc", "bisect", "cmath", "collections", "contextlib"),
     *("copy", "dataclasses", "enum", "fractions", "functools", "hashlib", "inspect", "itertools", "json"),
@@ -45,19 +45,19 @@ IMPORTED = (
     *("typing", "typing_extensions", "warnings"),
 )
 REFUSED = ("open", "exec", "eval", "compile", "input", "breakpoint", "exit", "quit", "help")
-_OF_TUNING = ("key", "reset_to_zero", "restore_value")  # the autotuner checks them, nothing here needs them
+_OF_TUNING = ("key", "reset_to_zero", "restore_value")  # checked by the autotuner, not needed here
 _MOST_DECORATORS = 16
 MOST_LEVELS = 500  # of nested syntax: half of what Python compiles
 _NOTHING = Absent("nothing")
 
 
 class Module:
-    """A module, of which names are bound when they are asked for."""
+    """A module whose names are bound on demand."""
 
     def __init__(self, path: Path, name: str, modules: dict[Path, "Module"]) -> None:
         self.path, self.modules = path, modules
-        self.stamp = stamp(path)  # of the time when it was read
-        self.notes: dict[str, None] = {}  # what was not known, in order: kept by who asks
+        self.stamp = stamp(path)  # at the time of reading
+        self.notes: dict[str, None] = {}  # unknown conditions and names, in order
         modules[path] = self
         text = read_text(path) if path.suffix == ".py" else ""
         try:
@@ -78,7 +78,7 @@ class Module:
             for bound in leaf.binds - (imported - plainly_bound(leaf.node)):
                 self.of[bound].append(leaf)
         self._asked: set[str] = set()
-        self._triton: set[str] = set()  # names that are bound to what Triton has
+        self._triton: set[str] = set()  # names bound to those of Triton
         self._done: dict[Leaf, bool] = {}
         self._conditions: dict[ast.expr, bool | None] = {}
         self.space = ModuleType(name)
@@ -87,7 +87,7 @@ class Module:
         vars(self.space).update(__file__=str(path), __getattr__=self.get, __builtins__=allowed)
 
     def get(self, name: str) -> Any:
-        """Return what a name is bound to, or a module below. **Raises:** AttributeError without either."""
+        """Return the value of a name, or a submodule. **Raises:** AttributeError if there is neither."""
         if not name.startswith("__"):
             self.need([name])
         if name in vars(self.space):
@@ -98,7 +98,7 @@ class Module:
         raise AttributeError(f"{self.path} binds no {name}")
 
     def need(self, names: Iterable[str]) -> None:
-        """Run what binds some names, and what that takes."""
+        """Run the statements that bind some names, and those they depend on."""
         marked, waiting = set(), list(names)
         while waiting:
             if (name := waiting.pop()) in self._asked:
@@ -112,25 +112,25 @@ class Module:
                 self._from_star(name)
         self._take_triton(marked)
         self._run(self.tree.body, {leaf.node: leaf for leaf in self.leaves if leaf in marked})
-        for leaf in self.leaves:  # what no condition let run is better than nothing
+        for leaf in self.leaves:  # a statement under a false condition is better than none
             if leaf in marked and leaf not in self._done and not leaf.binds & vars(self.space).keys():
                 self._ran(leaf)
 
     def _take_triton(self, marked: set[Leaf]) -> None:
-        """Bind what is imported from Triton, or its replacement where a package does without."""
+        """Bind imports from Triton, even where a package replaces them if Triton is missing."""
         for leaf in self.leaves:
             if leaf in marked and leaf.imports and of_triton(leaf.node) and self._import(leaf.node) is None:
                 self._triton |= leaf.binds
 
     def _run(self, body: Sequence[ast.stmt], marked: dict[ast.stmt, Leaf]) -> bool:
-        """Run the marked statements of a body. Returns whether all of them could be."""
+        """Run the marked statements of a body. Returns whether all succeeded."""
         whole = True
         for node in body:
             match node:
                 case ast.If():
                     branches = [branch for branch in (node.body, node.orelse) if _marked_in(branch, marked)]
                     holds = self._holds(node.test) if branches else None
-                    if holds is None:  # not known: the branch with kernels, or that binds what is asked for
+                    if holds is None:  # unknown: take the branch with kernels, or with needed names
                         kernels = [
                             branch for branch in branches if any(map(says_jit, _marked_in(branch, marked)))
                         ]
@@ -152,7 +152,7 @@ class Module:
         return whole
 
     def _holds(self, test: ast.expr) -> bool | None:
-        """Return whether a condition holds; None where that depends on what is not there."""
+        """Return whether a condition holds; None if that depends on missing objects."""
         if test not in self._conditions:
             before = len(noted)
             try:
@@ -185,9 +185,9 @@ class Module:
             return error
 
     def _define(self, node: ast.FunctionDef) -> None:
-        """Define a function, and decorate it from the inside out; decorators that fail are passed over."""
+        """Define a function, and decorate it from the inside out; decorators that fail are skipped."""
         plain = copy(node)
-        if node.decorator_list:  # the code begins where the first of them stands
+        if node.decorator_list:  # the code begins with the first of them
             same = ast.copy_location(ast.Name("_same", ast.Load()), node.decorator_list[0])
             plain.decorator_list = [same]
         vars(self.space)["_same"] = lambda function: function
@@ -221,7 +221,7 @@ class Module:
         noted[f"{self.path}:{getattr(node, 'lineno', 0)}: {what}: {_reason(error)}"] = None
 
     def _import(self, node: Any) -> ImportError | None:
-        """Bind those names of an import that are asked for. Returns why one of them cannot be."""
+        """Bind the needed names of an import. Returns the error if one of them is missing."""
         failed, space = None, vars(self.space)
         for alias in node.names:
             bound = alias.asname or alias.name.partition(".")[0]
@@ -255,7 +255,7 @@ class Module:
         names: Sequence[str] | None = (),
         level: int = 0,
     ) -> Any:
-        """Import as a function's own import statement asks for it."""
+        """Import a module for an import statement inside a function."""
         imported = self._imported(name, level)
         for imported_name in names or ():
             if imported_name != "*":
@@ -263,7 +263,7 @@ class Module:
         return imported if names else self._imported(name.partition(".")[0], level)
 
     def _imported(self, name: str, level: int) -> Any:
-        """Find a module. **Raises:** ImportError if it is neither of the package nor one that is imported."""
+        """Find a module. **Raises:** ImportError if it is neither of the package nor in `IMPORTED`."""
         top, *parts = name.split(".")
         about = self._about_python()
         if level:
@@ -287,7 +287,7 @@ class Module:
         raise ImportError(f"{name} is not of the package")
 
     def _about_python(self) -> dict[str, Any]:
-        """What modules of Python that could do more tell of the machine."""
+        """Return replacements for modules of Python that could do more than describe the machine."""
 
         def spec(name: str) -> object | None:
             try:
@@ -321,7 +321,7 @@ class Module:
 
 
 def stamp(path: Path) -> tuple[int, int] | None:
-    """Return time and size of a file, by which an edited one is known."""
+    """Return time and size of a file, by which edits are recognised."""
     try:
         return (stat := path.stat()).st_mtime_ns, stat.st_size
     except OSError:
@@ -329,7 +329,7 @@ def stamp(path: Path) -> tuple[int, int] | None:
 
 
 def dotted(path: Path) -> str:
-    """Return a module's name for Python: that of the file, after those of folders that are packages."""
+    """Return the dotted name of a module: its packages' folders and the file."""
     parts = [] if path.name == "__init__.py" else [path.stem]
     folder = path.parent
     while is_file(folder / "__init__.py"):
@@ -342,7 +342,7 @@ def _marked_in(body: Iterable[ast.AST], marked: dict[ast.stmt, Leaf]) -> list[as
 
 
 def _member(module: Any, name: str) -> Any:
-    """Return what is imported from a module. **Raises:** ImportError if it has no such name."""
+    """Return a name of a module. **Raises:** ImportError if it has no such name."""
     try:
         return getattr(module, name)
     except AttributeError as error:
@@ -352,7 +352,7 @@ def _member(module: Any, name: str) -> Any:
 
 
 def jit_of(kernel: Any) -> Any:
-    """Return Triton's function within its decorators; None if there is none."""
+    """Return Triton's function without its decorators; None if there is none."""
     jit = import_module("triton").runtime.jit.JITFunction
     for _ in range(_MOST_DECORATORS):
         if isinstance(kernel, jit) or kernel is None:

@@ -1,6 +1,6 @@
-"""Counts what memory instructions ask for.
+"""Count the requests, sectors, passes and threads of memory instructions.
 
-Each function adds the requests, sectors, passes and threads of one execution to the counters of a machine.
+Each function adds those of one execution to the counters of a machine.
 """
 
 from collections.abc import Callable, Hashable
@@ -28,10 +28,10 @@ def _count(
     period: int,
     ask: Callable[[np.ndarray, np.ndarray], tuple[Any, np.ndarray]],
 ) -> None:
-    """Add to the counters in `row` and behind it.
+    """Add to the counters from `row` on.
 
-    `ask` tells (sectors, passes) of warps from their addresses and lanes, [1 or blocks, warps, 32] both.
-    `kind` says what else that depends on, and `period` in how many bytes the addresses' place matters.
+    `ask` returns (sectors, passes) of warps from their addresses and lanes, both [1 or blocks, warps, 32].
+    They depend on `kind` too, and on the addresses modulo `period` bytes.
     """
 
     def by_warp() -> tuple[Any, np.ndarray]:
@@ -51,16 +51,16 @@ def _count(
 def _count_global(
     machine: Machine, step: Step, row: int, base: np.ndarray, offset: int, lanes: Lanes
 ) -> None:
-    """Count the sectors and lines of global memory, and keep the addresses."""
+    """Count the sectors and lines of global memory, and record the addresses."""
     phase, words = offset % LINE, max(1, step.bytes // 4)
 
     def ask(addresses: np.ndarray, mask: np.ndarray) -> tuple[Any, np.ndarray]:
-        if base.shape[1] == 1:  # all threads ask for the same
+        if base.shape[1] == 1:  # one address for all threads
             return 1, np.full((1, 1), words)
         addresses = addresses + phase
         sectors, passes = sectors_and_lines(addresses, mask, np)
-        if words > 1:  # the data of several registers may take longer than its lines
-            # The L1 returns each thread's bytes, 128 a pass, also where all threads load the same: on an
+        if words > 1:  # the data of several registers may take more passes than its lines
+            # The L1 returns each thread's bytes, 128 a pass, even if all threads load the same: on an
             # RTX 3090 3.5 to 4.5 cycles for 16 bytes, 2 for 8 (gemm without shared memory).
             returned = mask.reshape(*mask.shape[:-1], words, -1).any(-1).sum(-1)
             banks = bank_passes(addresses, mask, step.bytes, np)
@@ -78,7 +78,7 @@ def _count_shared(
     matrices, phase = step.opcode in _MATRICES, offset % 4
 
     def ask(addresses: np.ndarray, mask: np.ndarray) -> tuple[Any, np.ndarray]:
-        if matrices:  # each of the first 8, 16 or 32 lanes tells where a row of 8 halves is
+        if matrices:  # each of the first 8, 16 or 32 lanes has the address of a row of 8 halves
             return 0, bank_passes(addresses + phase, mask & (np.arange(WARP) < 2 * step.bytes), 16, np)
         if step.atomic:
             return 0, passes_of_atomics(addresses + phase, mask)
@@ -101,7 +101,7 @@ def _count_local(machine: Machine, step: Step, row: int, base: np.ndarray, offse
 
 
 def _span(before: LocalSpan | None, step: Step, base: np.ndarray, offset: int, lanes: Lanes) -> LocalSpan:
-    """Widen the span of an instruction by where it goes now."""
+    """Extend the span of an instruction by its present addresses."""
     there = base
     if base.size > 1:
         there = np.broadcast_to(base, lanes.shape)[np.broadcast_to(lanes.mask, lanes.shape)]
@@ -112,7 +112,7 @@ def _span(before: LocalSpan | None, step: Step, base: np.ndarray, offset: int, l
     return LocalSpan(min(now.start, before.start), max(now.end, before.end), moves)
 
 
-# (machine, step, row of its counters, base and offset of the addresses, threads that take part)
+# (machine, step, row of its counters, base and offset of the addresses, active threads)
 COUNT: dict[str, Callable[[Machine, Step, int, np.ndarray, int, Lanes], None]] = {
     "global": _count_global,
     "shared": _count_shared,

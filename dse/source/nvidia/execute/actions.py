@@ -1,4 +1,4 @@
-"""Actions: a function of the machine for each step of a basic block that has to be counted or evaluated."""
+"""Actions: functions of the machine for the steps of a basic block that are counted or evaluated."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ _U32 = np.uint32
 
 
 def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]:
-    """Return the actions for the steps of a block, in order; most need none."""
+    """Return the actions of a block's steps, in order; most steps have none."""
     made: list[tuple[Step, Action]] = []
     counting = bound.purpose is Purpose.COUNTS
     for step in block.steps:
@@ -50,7 +50,7 @@ def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]
 
 
 def _usual_test(bound: BoundProgram, block: BasicBlock, step: Step) -> bool | None:
-    """As `usual_test`; None where a loop might then never end, as one until a number is 0."""
+    """Return `usual_test`, but None where a loop might then never end, such as one until a number is 0."""
     usual = usual_test(step)
     if usual is None or not step.has("EQ", "NE", "NEU", "EQU"):
         return usual
@@ -60,7 +60,7 @@ def _usual_test(bound: BoundProgram, block: BasicBlock, step: Step) -> bool | No
 
 
 def _reached(blocks: Sequence[BasicBlock], start: int) -> set[int]:
-    """Find the blocks that may be executed from one on, itself among them."""
+    """Find the blocks reachable from one, itself included."""
     reached, left = {start}, [start]
     while left:
         new = set(blocks[left.pop()].successors) - reached
@@ -92,7 +92,7 @@ def _warp_guard_action(step: Step, row: int) -> Action:
 
 
 def _describe_action(step: Step) -> Action:
-    """Find out what a product of matrices multiplies whose shape is in a register."""
+    """Find the product of an instruction whose shape is in a register."""
     operands = step.sources
     slot = descriptor_slot(step)
 
@@ -118,10 +118,10 @@ def _describe_action(step: Step) -> Action:
 
 
 def _compute_action(bound: BoundProgram, step: Step, usual: bool | None) -> Action:
-    """Write what the instruction's rule gives, and what unknown data it depends on.
+    """Write the instruction's results and their taints.
 
-    A comparison of unknown data has the result that it has for `usual` numbers, if stated. Where there is no
-    rule, it is an error only if an address or a branch does use the result.
+    Comparisons of unknown data have the result `usual`, if stated. An instruction that is not supported is an
+    error only if an address or a branch uses its result.
     """
     try:
         function = bound.functions.get(step.index) or bind(step, bound.slots.of)
@@ -141,7 +141,7 @@ def _compute_action(bound: BoundProgram, step: Step, usual: bool | None) -> Acti
         if step.guard >= 0:
             taint = taint | taints[step.guard]
         written = guarded
-        if of_warps:  # the value of one lane is that of its warp
+        if of_warps:  # one lane determines its warp's value
             taint, written = union(taint, guarded), machine.sets.whole_warps(guarded)
         values = evaluate(machine.r, guarded)
         if usual is not None and not (isinstance(taint, int) and not taint):
@@ -158,7 +158,7 @@ def _compute_action(bound: BoundProgram, step: Step, usual: bool | None) -> Acti
 
 
 def _combined(machine: Machine, step: Step, test: np.ndarray) -> np.ndarray:
-    """Combine a test with the predicate that a comparison names last."""
+    """Combine a test with a comparison's last predicate."""
     if len(step.sources) < 3:
         return test
     operand = step.sources[2]
@@ -167,7 +167,7 @@ def _combined(machine: Machine, step: Step, test: np.ndarray) -> np.ndarray:
 
 
 def _unsupported_action(step: Step, reason: str) -> Action:
-    """Write zeros that nothing which counts may depend on."""
+    """Write zeros, on which no address or branch may depend."""
 
     def lose(machine: Machine, lanes: Lanes) -> None:
         guarded = machine.under_guard(step, lanes)
@@ -199,7 +199,7 @@ def _bmov_action(step: Step) -> Action:
 
 
 def _bssy_action(step: Step) -> Action:
-    """The active threads will meet at this barrier."""
+    """Register the active threads at a convergence barrier."""
     slot = step.sources[0].slot
 
     def open_(machine: Machine, lanes: Lanes) -> None:
@@ -211,7 +211,7 @@ def _bssy_action(step: Step) -> Action:
 
 
 def _break_action(step: Step) -> Action:
-    """The active threads will not come: take them out of the barrier, for all threads of their warps."""
+    """Remove the active threads from a barrier, in the mask of all threads of their warps."""
     slot = next(operand.slot for operand in step.sources if operand.kind == "barrier")
 
     def leave(machine: Machine, lanes: Lanes) -> None:
@@ -229,7 +229,7 @@ _BARRIER_MOVES = {"BMOV": _bmov_action, "BSSY": _bssy_action, "BREAK": _break_ac
 
 
 def _moved_on(machine: Machine, step: Step, lanes: Lanes, base: np.ndarray, offset: int) -> Stream:
-    """Write addresses down as those of the execution before, moved on, if they all move by the same."""
+    """Record addresses as those of the previous execution, moved, if all move by the same."""
     before = machine.followed.get(step.index)
     if before is not None and before[0] is lanes and before[1].shape == base.shape:
         apart = int(base.flat[0]) - int(before[1].flat[0])
@@ -240,7 +240,7 @@ def _moved_on(machine: Machine, step: Step, lanes: Lanes, base: np.ndarray, offs
 
 
 def _memory_action(bound: BoundProgram, step: Step) -> Action:
-    """Count what an access asks for, and do it if something depends on it."""
+    """Count an access, and execute it if something depends on it."""
     row = bound.memory_rows.get(step.index, -1)
     address = step.memory[-1]
     counting, followed = bound.purpose is Purpose.COUNTS, step.pipe in bound.purpose.value
@@ -264,13 +264,13 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
         machine.note_unknown(step, "address", address_taint, guarded)
         base = machine.base(step, address, step.pipe == "global")
         read: Lanes | None = guarded
-        for operand in copied:  # where it does not hold, zeros are stored
+        for operand in copied:  # where the predicate does not hold, zeros are stored
             read = machine.where(operand.slot, operand.negate, read) if read is not None else None
         if read is not None and counting:
             count(machine, step, row, base, address.offset, read)
         elif read is not None and followed and step.pipe == "global":
             machine.streams.append(_moved_on(machine, step, read, base, address.offset))
-        if step.kind == "copy" and counting:  # stores what it loads to shared memory
+        if step.kind == "copy" and counting:  # it also stores to shared memory
             to = step.memory[0]
             shared_row, shared_base = row + len(MEMORY_COUNTS), machine.base(step, to, False)
             COUNT["shared"](machine, step, shared_row, shared_base, to.offset, guarded)

@@ -1,7 +1,7 @@
-"""Waits at barriers in shared memory (mbarriers): somebody must arrive there.
+"""Check that each mbarrier (barrier in shared memory) that threads wait at has arrivals.
 
-A wait is taken to succeed at once, whatever the phase: threads that run before those that they wait for lose
-nothing that counts. So nothing is seen of a barrier that nobody arrives at, but for this check.
+Waits succeed at once, whatever the phase, which does not change the counts. A barrier without arrivals would
+go unnoticed without this check.
 """
 
 import numpy as np
@@ -10,14 +10,14 @@ from dse.source.machine.recorded import total_counts
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.program import Step
 
-# What arrives besides SYNCS: copies and products that are over.
+# Arrivals besides SYNCS: of finished copies and products.
 _ARRIVING = ("UTMALDG", "UBLKCP", "UTCBAR", "ARRIVES")
 
 
 def check_arrivals(machine: Machine) -> None:
-    """Check that in each block that waits at barriers in shared memory somebody arrives at one.
+    """Check that each block that waits at mbarriers has an arrival.
 
-    **Raises:** DseError that names the first wait for nothing.
+    **Raises:** DseError that names the first wait without one.
     """
     steps = [step for step in machine.program.steps if step.opcode in (*_ARRIVING, "SYNCS")]
     waits = [step for step in steps if step.has("PHASECHK")]
@@ -27,7 +27,7 @@ def check_arrivals(machine: Machine) -> None:
     block_of = {step.index: block.index for block in machine.program.blocks for step in block.steps}
 
     def executed(step: Step) -> np.ndarray:
-        """Number of threads of each block that arrived: [blocks]."""
+        """Count the threads of each block that executed a step: [blocks]."""
         rows = machine.bound.guard_rows
         memory = machine.bound.memory_rows
         row = rows.get(step.index, memory.get(step.index, 2 * block_of[step.index] + 1))

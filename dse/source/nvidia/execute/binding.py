@@ -1,7 +1,7 @@
-"""Binds an instruction to what its row of the table of opcodes computes: operands read, function, results.
+"""Bind an instruction to the function of its row in the table of opcodes, with its operands and results.
 
 Registers hold uint32 arrays, predicates bool arrays, each of a shape that broadcasts to [blocks, threads]:
-what is the same for all threads, or for all blocks, is computed once. A 64-bit value takes two registers.
+values equal in all threads, or all blocks, are computed once. A 64-bit value takes two registers.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,28 +31,28 @@ from dse.source.nvidia.sass.semantics import (
 
 Registers = list[np.ndarray]
 Reader = Callable[[Registers], Any]
-_WORDS = "uifsUIDw"  # kinds of results that go to a register
+_WORDS = "uifsUIDw"  # kinds of results in registers
 _COMBINE = {"AND": np.logical_and, "OR": np.logical_or, "XOR": np.logical_xor}
 
 
 class Unsupported(Exception):
-    """What an opcode, or this form of it, gives is not computed; says why."""
+    """An opcode, or a form of it, that is not computed; the text says why."""
 
 
 class Bound(NamedTuple):
-    """What an instruction does."""
+    """An instruction as a function of registers."""
 
-    evaluate: Callable[[Registers, Lanes], list[np.ndarray]]  # a value for each of `writes`
+    evaluate: Callable[[Registers, Lanes], list[np.ndarray]]  # a value per slot of `writes`
     writes: list[int]  # slots
-    reads: tuple[int, ...]  # slots, constants included
+    reads: tuple[int, ...]  # slots, including constants
 
 
 def bind(step: Step, slot_of: Callable[[str, Any], int]) -> Bound:
-    """Find what `step` computes, and from what.
+    """Bind `step` to its function, results and sources.
 
-    `slot_of` gives the slot of a constant, a number or a special register by its kind and key.
+    `slot_of` returns the slot of a constant, a number or a special register by kind and key.
 
-    **Raises:** Unsupported if that is not known of the opcode, or of this form of it.
+    **Raises:** Unsupported if the opcode, or this form of it, has no function.
     """
     tests = [target.slot for target in step.targets if target.kind == "predicate"]
     carries = any(slot not in (PT, UPT) for slot in tests)
@@ -101,12 +101,12 @@ def _bound(step: Step, form: str, function: Any, tests: list[int], operands: "_O
 
         return Bound(compare, writes, reads)
     kind = next((kind for kind in results if kind in _WORDS), "")
-    write = _writer(kind, step) if words else lambda value: ()  # it is discarded
+    write = _writer(kind, step) if words else lambda value: ()  # discarded
     if set(results).isdisjoint("cPb"):
         if places:
             raise Unsupported("a test beside what it computes")
         return Bound(lambda r, lanes: [*write(compute(r, lanes))], writes, reads)
-    first = 1 if kind else 0  # of the tests, which come behind the word
+    first = 1 if kind else 0  # of the tests, which follow the word
 
     def with_tests(r: Registers, lanes: Lanes) -> list[np.ndarray]:
         computed = compute(r, lanes)
@@ -118,12 +118,12 @@ def _bound(step: Step, form: str, function: Any, tests: list[int], operands: "_O
 
 
 def _wanted(result: Any) -> Any:
-    """A result, some of which are computed only where they are wanted."""
+    """Return a result, computed now if it is a function."""
     return result() if callable(result) else result
 
 
 def _writer(kind: str, step: Step) -> Callable[[Any], Any]:
-    """The function that makes words of a result."""
+    """Return the function that converts a result to words."""
     if kind in "UI":
         return halves
     if kind == "D":
@@ -137,21 +137,21 @@ def _writer(kind: str, step: Step) -> Callable[[Any], Any]:
 
 
 def _word(value: np.ndarray) -> np.ndarray:
-    """The lower 32 bits of integers, or those of floats."""
+    """Return the lower 32 bits of integers, or the bits of floats."""
     return value.view(U32) if value.dtype in (I32, F32) else value.astype(U32)
 
 
 class _Operands:
-    """Makes the functions that read an instruction's sources, one after the other."""
+    """Makes the functions that read an instruction's sources, in order."""
 
     def __init__(self, step: Step, slot_of: Callable[[str, Any], int]) -> None:
         self.step, self.slot_of = step, slot_of
         self.values = [operand for operand in step.sources if operand.kind != "predicate"]
         self.conditions = iter([operand for operand in step.sources if operand.kind == "predicate"])
-        self.slots = set(step.reads)  # that are read
+        self.slots = set(step.reads)
 
     def readers(self, kinds: tuple[str, ...]) -> Iterator[Reader]:
-        """The functions that read the operands of these kinds."""
+        """Yield the functions that read operands of these kinds."""
         left = iter(self.values)
         for kind in kinds:
             if kind == "p*":
@@ -167,7 +167,7 @@ class _Operands:
                         yield reader
 
     def reader(self, kind: str, operand: Operand) -> Reader | None:
-        """The function that reads a source as one of a kind; None if there is nothing to read."""
+        """Return the function that reads a source as a kind; None if there is nothing to read."""
         if kind in _MAKERS:
             return _MAKERS[kind](self, operand)
         if kind == ".":
@@ -189,7 +189,7 @@ class _Operands:
         return lambda r: number
 
     def slot(self, operand: Operand, words: int = 1, real: bool = False) -> int:
-        """The first slot of an operand. Numbers have the type that the instruction works on."""
+        """Return the first slot of an operand. Numbers have the instruction's type."""
         if operand.kind == "register":
             return operand.slot
         if operand.kind == "constant":
@@ -208,7 +208,7 @@ class _Operands:
         return slots[0]
 
     def word(self, operand: Operand) -> Reader:
-        """A word, or a byte (B0 to B3) or a half (H0, H1) of one."""
+        """Read a word, or a byte (B0 to B3) or a half (H0, H1) of one."""
         slot, part = self.slot(operand), operand.part
         if part and part not in ("64", "U32", "S32", "F32"):
             if operand.negate or operand.invert or part[:1] not in "BH" or not part[1:2].isdigit():
@@ -225,7 +225,7 @@ class _Operands:
         return itemgetter(slot)
 
     def pair(self, operand: Operand) -> Reader:
-        """An integer of 64 bits."""
+        """Read an integer of 64 bits."""
         slot = self.slot(operand, 2)
         if operand.negate:
             return lambda r: np.negative(joined(r[slot], r[slot + 1]))
@@ -234,7 +234,7 @@ class _Operands:
         return lambda r: joined(r[slot], r[slot + 1])
 
     def real(self, operand: Operand) -> Reader:
-        """A float32."""
+        """Read a float32."""
         slot, flush = self.slot(operand, real=True), self.step.has("FTZ")
 
         def read(r: Registers) -> np.ndarray:
@@ -246,7 +246,7 @@ class _Operands:
         return read
 
     def double(self, operand: Operand) -> Reader:
-        """A float64."""
+        """Read a float64."""
         slot = self.slot(operand, 2, real=True)
 
         def read(r: Registers) -> np.ndarray:
@@ -257,14 +257,14 @@ class _Operands:
         return read
 
     def half(self, operand: Operand) -> Reader:
-        """A float16 in a half of a register."""
+        """Read a float16 in a half of a register."""
         if operand.part[:1] != "H":
             raise Unsupported("arithmetic in half precision")
         read = self.word(operand)
         return lambda r: read(r).astype(np.uint16).view(np.float16)
 
     def term(self, operand: Operand) -> Reader:
-        """A term of a sum with carry: a negated one is its complement, plus one in the low word."""
+        """Read a term of a sum with carry: negated, its complement, plus one in the low word."""
         read = self.word(operand)
         if operand.negate and operand.slot != RZ:
             carry = U64(not self.step.has("X"))
@@ -272,19 +272,19 @@ class _Operands:
         return lambda r: read(r).astype(U64)
 
     def truth(self, default: bool) -> Reader:
-        """The next predicate, or `default` where there are fewer."""
+        """Read the next predicate; `default` if there is none."""
         operand = next(self.conditions, None)
         constant = np.full((1, 1), default)
         return self.predicate(operand) if operand is not None else lambda r: constant
 
     def predicate(self, operand: Operand) -> Reader:
-        """Whether a predicate holds."""
+        """Read a predicate."""
         slot = operand.slot
         self.slots.add(slot)
         return (lambda r: ~r[slot]) if operand.negate else itemgetter(slot)
 
     def predicates(self, operand: Operand) -> Reader:
-        """The predicates that the instruction's mask picks, as bits."""
+        """Read the predicates that the instruction's mask selects, as bits."""
         if operand.text != "PR" or any(value.part for value in self.values):
             raise Unsupported("part of a register")
         mask = int(self.values[-1].text, 0)
@@ -299,13 +299,13 @@ class _Operands:
         return read
 
     def special(self, operand: Operand) -> Reader:
-        """A special register, such as the number of the thread; SRZ is always zero."""
+        """Read a special register, such as the thread's number; SRZ is always zero."""
         slot = RZ if operand.text == "SRZ" else self.slot_of("special", operand.text)
         self.slots.add(slot)
         return itemgetter(slot)
 
     def constant(self, operand: Operand) -> Reader:
-        """Words of a constant bank, at an address that is written in the instruction or in a register."""
+        """Read words of a constant bank, at an address in the instruction or in a register."""
         count, first = divmod(self.step.bytes, 4), operand.offset
         if operand.kind != "constant" or count[1]:
             raise Unsupported("a constant that is no whole word")
@@ -334,14 +334,14 @@ _MAKERS: dict[str, Callable[[_Operands, Operand], Reader]] = {
 
 
 def _half(operand: Operand) -> np.ndarray:
-    """A number as the bits of a half."""
+    """Return a number as the bits of a half."""
     if operand.kind != "number":
         raise Unsupported("arithmetic in half precision")
     return np.full((1, 1), np.array(float(operand.text), np.float16).view(np.uint16), U32)
 
 
 def _bits(text: str, words: int, real: bool) -> int:
-    """The bits of a number as printed. Floats are printed in decimal, integers in hexadecimal."""
+    """Return the bits of a printed number. Floats are printed in decimal, integers in hexadecimal."""
     if not real or "0x" in text:
         return int(text, 0) & (0xFFFFFFFF if words == 1 else 0xFFFFFFFFFFFFFFFF)
     value = float(text.upper().replace("QNAN", "NAN").replace("SNAN", "NAN"))

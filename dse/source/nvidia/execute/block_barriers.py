@@ -1,4 +1,4 @@
-"""Threads of a block that wait for each other at a barrier."""
+"""Barriers at which the threads of a block wait for each other."""
 
 import numpy as np
 
@@ -9,16 +9,16 @@ from dse.source.nvidia.sass.program import Step
 
 
 class BlockBarriers:
-    """Threads that wait at the barriers in the ends of basic blocks (BAR)."""
+    """Threads that wait at barriers (BAR), which end basic blocks."""
 
     def __init__(self, machine: Machine, ready: ReadyThreads) -> None:
         self.machine, self.ready = machine, ready
-        self.arrived: dict[int, Lanes] = {}  # by the basic block
+        self.arrived: dict[int, Lanes] = {}  # by basic block
         self._parted = any(step.opcode == "SYNCS" for step in machine.program.steps)
-        self._signalled: dict[str, np.ndarray] = {}  # barrier → threads of each block that did not wait there
+        self._signalled: dict[str, np.ndarray] = {}  # barrier → threads of each block that did not wait
 
     def arrive(self, index: int, step: Step, lanes: Lanes) -> None:
-        """Let threads wait at the end of a basic block, or signal that they were there."""
+        """Let threads wait at the end of a basic block, or arrive without waiting."""
         machine = self.machine
         arriving = machine.under_guard(step, lanes)
         self.ready.enter(index + 1, machine.rest(lanes, arriving))
@@ -35,9 +35,9 @@ class BlockBarriers:
             self.release()
 
     def release(self) -> bool:
-        """Release the blocks whose threads have all arrived; False if there are none."""
+        """Release the blocks whose threads have all arrived; return False if there are none."""
         machine = self.machine
-        places: dict[tuple[str, int], list[int]] = {}  # barrier, its threads if it says so → basic blocks
+        places: dict[tuple[str, int], list[int]] = {}  # barrier, its thread count if stated → basic blocks
         for index in self.arrived:
             places.setdefault(_barrier(machine.program.blocks[index].steps[-1]), []).append(index)
         alive = machine.live_threads()
@@ -48,7 +48,7 @@ class BlockBarriers:
                 waiting = waiting + self.arrived[index].threads
             signals = self._signalled.get(name, np.zeros(machine.shape[0]))
             enough = (waiting + signals >= members) if members else (waiting >= alive)
-            done = (waiting > 0) & (enough | (not machine.all_warps))  # the others are taken to be there
+            done = (waiting > 0) & (enough | (not machine.all_warps))  # warps not executed count as arrived
             if not done.any():
                 continue
             released = True
@@ -62,7 +62,7 @@ class BlockBarriers:
         return released
 
     def _let_go(self, index: int, blocks: np.ndarray) -> None:
-        """Release the threads of these blocks from the barrier that ends a basic block."""
+        """Release these blocks from the barrier at the end of a basic block."""
         machine = self.machine
         lanes = self.arrived.pop(index)
         going = lanes if blocks.all() else machine.sets.of(lanes.mask & blocks[:, None])
@@ -73,7 +73,7 @@ class BlockBarriers:
 
 
 def _barrier(step: Step) -> tuple[str, int]:
-    """(name of the barrier, how many threads it waits for, 0: those of the block)."""
+    """Return (name of the barrier, number of threads that it waits for, 0: the whole block)."""
     numbers = [operand.text for operand in step.sources if operand.kind == "number"]
     name = step.sources[0].text if step.sources else "0x0"
     return name, int(numbers[1], 0) if len(numbers) > 1 else 0

@@ -1,7 +1,7 @@
-"""Copies of boxes of a tensor between global and shared memory (TMA), of which one thread issues one.
+"""Copies of a tensor's box between global and shared memory (TMA), each issued by one thread.
 
-A descriptor among the kernel's parameters tells the tensor; registers hold the place of the box. What is
-outside the tensor is not read or written; shared memory takes the whole box.
+A descriptor among the kernel's parameters describes the tensor; registers hold the box's coordinates.
+Elements outside the tensor are not read or written; in shared memory the box is complete.
 """
 
 from collections.abc import Iterator
@@ -20,21 +20,21 @@ from dse.source.nvidia.machine.state import Action, BoundProgram, Machine, Purpo
 from dse.source.nvidia.sass.program import Step
 
 _PASS = 128  # bytes of shared memory
-_UNIT = 16  # bytes that addresses and strides are multiples of
+_UNIT = 16  # bytes; alignment of addresses and strides
 _PLAIN = {"1D", "2D", "3D", "4D", "5D", "ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR"}
 
 
 @dataclass(frozen=True)
 class _Issue:
-    """The boxes that one warp of each block asks for."""
+    """The boxes that one warp of each block copies."""
 
-    blocks: np.ndarray  # [blocks] bool: those whose warp does
-    threads: np.ndarray  # [blocks] the thread that does
+    blocks: np.ndarray  # [blocks] bool: whether its warp copies one
+    threads: np.ndarray  # [blocks] the issuing thread
     argument: int
     tensor: TensorMap
 
     def of_thread(self, value: np.ndarray) -> np.ndarray:
-        """Take the value of the issuing threads: [blocks]."""
+        """Return the values of the issuing threads: [blocks]."""
         rows = np.arange(len(self.threads)) if value.shape[0] > 1 else 0
         return np.broadcast_to(
             value[rows, self.threads if value.shape[1] > 1 else 0], self.threads.shape
@@ -42,7 +42,7 @@ class _Issue:
 
 
 def box_action(bound: BoundProgram, step: Step) -> Action:
-    """Count what a copy of a box asks for, and keep its addresses."""
+    """Count the requests of a box's copy, and record its addresses."""
     row = bound.memory_rows.get(step.index, -1)
     known: dict[tuple[int, int], tuple[Machine, np.ndarray, np.ndarray, Stream]] = {}
 
@@ -55,7 +55,7 @@ def box_action(bound: BoundProgram, step: Step) -> Action:
         for slot in step.bases:
             machine.note_unknown(step, "address", machine.taint[slot], guarded)
         for warp, issue in _issues(machine, step, guarded):
-            if not machine.all_warps:  # the box moves as a whole: its first row tells where it is
+            if not machine.all_warps:  # the box moves as a whole: its first row is enough
                 row_of_box = (*(1 for _ in issue.tensor.box[:-1]), issue.tensor.box[-1])
                 issue = replace(issue, tensor=replace(issue.tensor, box=row_of_box))
             base, mask, size = _places(machine, step, issue)
@@ -64,7 +64,7 @@ def box_action(bound: BoundProgram, step: Step) -> Action:
                 counts = machine.counts
                 counts[row : row + len(MEMORY_COUNTS)] += _of_global(base, mask, size, issue.blocks)
                 counts[row + len(MEMORY_COUNTS) : row + 2 * len(MEMORY_COUNTS)] += _of_shared(issue)
-            # Boxes of one shape in other places have the same addresses, moved on.
+            # Boxes of one shape elsewhere have the same addresses, moved.
             seen = known.get((warp, size))
             if seen is not None and seen[0] is machine and np.array_equal(seen[2], mask):
                 apart = (base - seen[1])[mask]
@@ -92,9 +92,9 @@ def box_action(bound: BoundProgram, step: Step) -> Action:
 
 
 def _issues(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, _Issue]]:
-    """The boxes that are asked for, by the warp's number in its block.
+    """Yield the boxes copied by each warp, with its number in the block.
 
-    **Raises:** DseError if they are of no tensor among the arguments, or not boxes of tiles.
+    **Raises:** DseError if their tensor is no argument, or not in tiled mode.
     """
     if not step.coordinates or not set(step.modifiers) <= _PLAIN:
         raise machine.program.error(step, "found a box that is no tile, expected 1D to 5D")
@@ -120,9 +120,9 @@ def _issues(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, _
 
 
 def _places(machine: Machine, step: Step, issue: _Issue) -> tuple[np.ndarray, np.ndarray, int]:
-    """(address [blocks, places], whether that is inside the tensor, bytes of each place) of the boxes.
+    """Return (addresses [blocks, places], whether inside the tensor, bytes per place) of boxes.
 
-    A place is a part of a row of the box, one sector or half of one; there are places for whole warps.
+    A place is a sector or half a sector of a row of the box; there are places for whole warps.
     """
     tensor = issue.tensor
     inner_bytes = tensor.box[-1] * tensor.element_bytes
@@ -153,7 +153,7 @@ def _places(machine: Machine, step: Step, issue: _Issue) -> tuple[np.ndarray, np
 
 
 def _of_global(base: np.ndarray, mask: np.ndarray, size: int, blocks: np.ndarray) -> np.ndarray:
-    """Requests, sectors, passes through the L1 (none) and bytes: [4, blocks]."""
+    """Return requests, sectors, passes through the L1 (none) and bytes: [4, blocks]."""
     sector = base // SECTOR
     again = np.zeros(mask.shape, bool)
     again[:, 1:] = mask[:, :-1] & (sector[:, 1:] == sector[:, :-1])
@@ -162,7 +162,7 @@ def _of_global(base: np.ndarray, mask: np.ndarray, size: int, blocks: np.ndarray
 
 
 def _of_shared(issue: _Issue) -> np.ndarray:
-    """Requests, sectors (none), passes through the banks and bytes: [4, blocks]."""
+    """Return requests, sectors (none), passes through the banks and bytes: [4, blocks]."""
     size = prod(issue.tensor.box) * issue.tensor.element_bytes
     return np.outer([1.0, 0.0, -(-size // _PASS), size], issue.blocks)
 
@@ -180,9 +180,9 @@ def _arrive(machine: Machine, step: Step, issue: _Issue) -> None:
 
 
 def box_stride(registers: RegisterChanges, machine: Machine, step: Step, lanes: Lanes) -> int:
-    """Bytes that a box moves on by in each trip of a loop, for as long as it stays inside the tensor.
+    """Return the stride in bytes of a box from trip to trip, while it is inside the tensor.
 
-    **Raises:** Irregular if its warps do not move on alike.
+    **Raises:** Irregular if the warps' strides differ.
     """
     if why := registers.why_erratic(step.bases, lanes):
         raise Irregular(why)
@@ -211,5 +211,5 @@ def box_stride(registers: RegisterChanges, machine: Machine, step: Step, lanes: 
 
 
 def _rows(machine: Machine, issue: _Issue) -> Lanes:
-    """The issuing blocks as a set of threads."""
+    """Return the issuing blocks as a set of threads."""
     return machine.sets.of(np.broadcast_to(issue.blocks[:, None], machine.shape))

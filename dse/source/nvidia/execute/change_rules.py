@@ -1,8 +1,8 @@
-"""Rules by opcode for the change of an instruction's result.
+"""Rules by opcode for the change of an instruction's result from trip to trip of a loop.
 
-Each rule turns the changes of an instruction's sources into that of its result (sums, multiples), or cuts
-them off (shifts, compares), and says for how many trips more this holds. It raises `Irregular` where the
-result does not change by the same in every trip.
+Each rule derives the change of the result from those of the sources (sums, multiples), or shows that there is
+none (shifts, comparisons), and limits the trips for which this holds. It raises `Irregular` if the change is
+not the same in every trip.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,34 +28,34 @@ from dse.source.nvidia.sass.operands import RZ, URZ, Operand, P
 from dse.source.nvidia.sass.program import Step
 from dse.source.nvidia.sass.semantics import FALSE, ZERO, joined, logic, total
 
-_PAIRS = range(-(2**61), 2**61)  # 64-bit values whose trips are computed
+_PAIRS = range(-(2**61), 2**61)  # 64-bit values that are followed
 _INSIDE_TOO = "it changes in a loop inside too"
 
 
 def _values(step: Step) -> list[Operand]:
-    """The sources that are no predicates."""
+    """Return the sources other than predicates."""
     return [operand for operand in step.sources if operand.kind != "predicate"]
 
 
 def _condition(step: Step) -> Operand:
-    """The first predicate among the sources."""
+    """Return the first predicate among the sources."""
     return next(operand for operand in step.sources if operand.kind == "predicate")
 
 
 def _carries(step: Step) -> bool:
-    """Whether a carry goes out to a predicate."""
+    """Return whether a carry is written to a predicate."""
     return any(target.text[-1] != "T" for target in step.targets[1:])
 
 
 def _integers(step: Step) -> range:
-    """The integers that the sources are read as."""
+    """Return the range of the sources' integer type."""
     return UINT32 if step.has("U32") else INT32
 
 
 def _linear(registers: RegisterChanges, step: Step, lanes: Lanes, kept: Sequence[Operand] = ()) -> None:
-    """A result that is a sum: it changes by what it differs by in two places that are the change apart.
+    """Linear results: the change is the difference of the results for sources that differ by their changes.
 
-    What does not change is zero there, as it makes no difference, but for what is `kept`.
+    Sources without change are set to zero, as they do not affect the difference, except those in `kept`.
     """
     values = [(operand, registers.change(operand)) for operand in _values(step)]
     slots_kept = [operand.slot for operand in kept]
@@ -72,7 +72,7 @@ def _linear(registers: RegisterChanges, step: Step, lanes: Lanes, kept: Sequence
     if not pair:
         registers.set(step.targets[0], after[0].astype(np.int64) - before[0], lanes)
         return
-    # No source may overflow, and no low word: the high word would not take the carry.
+    # No source or low word may overflow: the carry into the high word would be lost.
     _, kinds = step.row.kinds(step.modifiers)
     for place, (operand, change) in enumerate(values):
         if change is not None:
@@ -83,7 +83,7 @@ def _linear(registers: RegisterChanges, step: Step, lanes: Lanes, kept: Sequence
 
 
 def _to_uniform(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
-    """The lowest active lane's change is that of its warp."""
+    """R2UR: the change of the lowest active lane is that of its warp."""
     change = registers.change(_values(step)[0])
     if change is not None and change.shape[1] > 1:
         blocks, threads = lanes.shape
@@ -101,7 +101,7 @@ def _add(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
 
 
 def _keep_carry(registers: RegisterChanges, terms: list[tuple[np.ndarray, Change]], lanes: Lanes) -> None:
-    """No term and no sum may overflow, or the carry would change."""
+    """Limit the trips to those in which no term or sum overflows, which would change the carry."""
     for value, change in terms:
         registers.limit(value, change, UINT32, lanes)
     # an incoming carry may add one
@@ -177,9 +177,9 @@ def _shifted_high_word(
     integers: range,
     lanes: Lanes,
 ) -> Change:
-    """Find the change of the high word of a pair shifted left, while its low word does not overflow.
+    """Return the change of the high word of a pair shifted left, while its low word does not overflow.
 
-    Where no high word is named, the low one is read as one of `integers`.
+    Without a high word, the low one is extended as one of `integers`.
     """
     operands = [operand for operand in (low, high) if operand is not None]
     if high is not None and registers.change(high) is not None and registers.change_inside(*operands):
@@ -199,10 +199,10 @@ def _select(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
 
 
 def _logic(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
-    """Logic of a word that changes with others that do not passes some of its bits on.
+    """Logic of one changing word with constant words passes some of its bits on.
 
-    If those are all from the lowest that changes up to some bit, the result changes as the word does, until
-    they overflow; if they are higher, it stays until those below them do.
+    If these are all bits from the lowest changing one up to some bit, the result changes like the word until
+    they overflow; if they are higher, it is constant until the bits below overflow.
     """
     *operands, lut = _values(step)
     moving = [place for place, operand in enumerate(operands) if registers.change(operand) is not None]
@@ -221,7 +221,7 @@ def _logic(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     field = passed | below
     whole = (turned == 0) & (field & (field + 1) == 0)
     depends = passed | turned
-    field = np.where(whole, field, (depends & -depends) - 1)  # else bits that the result has nothing of
+    field = np.where(whole, field, (depends & -depends) - 1)  # else the bits below, not in the result
     if (lanes.mask & ~whole & (np.abs(change) > field)).any():
         raise Irregular("other bits than the lowest that change are passed on")
     low = words[place] & field
@@ -277,7 +277,7 @@ def _compare(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
 
 
 def _pair(registers: RegisterChanges, operand: Operand) -> np.ndarray:
-    """A 64-bit source that is a register, as int64."""
+    """Return a 64-bit source register as int64."""
     if operand.slot in (RZ, URZ):
         return np.zeros((1, 1), np.int64)
     low, high = registers.machine.r[operand.slot], registers.machine.r[operand.slot + 1]
@@ -293,9 +293,7 @@ def _keep_order(
     integers: range,
     lanes: Lanes,
 ) -> None:
-    """Two values with their changes: all is known only as long as a test of them comes out the same, and none
-    of them overflows.
-    """
+    """Limit the trips to those in which a test of two values has the same result and neither overflows."""
     (left_value, left_change), (right_value, right_change) = left, right
     registers.limit(left_value, left_change, integers, lanes)
     registers.limit(right_value, right_change, integers, lanes)
@@ -310,7 +308,7 @@ def _keep_order(
         trips = np.where((apart == 0) & (change != 0), 0, trips)
         registers.limit_trips(trips, lanes)
         return
-    apart = apart - 1 if test in ("LE", "GT") else apart  # then it is a test for < 0
+    apart = apart - 1 if test in ("LE", "GT") else apart  # makes it a test for < 0
     below = apart < 0
     room = np.where(below, -apart - 1, apart) // np.maximum(np.abs(change), 1)
     towards = np.where(below, change > 0, change < 0)

@@ -1,4 +1,4 @@
-"""Threads of a warp that wait for each other where ways meet again."""
+"""Convergence points, at which diverged threads of a warp wait for each other."""
 
 import numpy as np
 
@@ -9,11 +9,11 @@ from dse.source.nvidia.sass.program import Step
 
 
 class ConvergencePoints:
-    """Threads held at the convergence points in the ends of basic blocks (BSYNC, WARPSYNC)."""
+    """Threads held at convergence points (BSYNC, WARPSYNC), which end basic blocks."""
 
     def __init__(self, machine: Machine, ready: ReadyThreads) -> None:
         self.machine, self.ready = machine, ready
-        self.held: dict[int, Lanes] = {}  # by the basic block
+        self.held: dict[int, Lanes] = {}  # by basic block
 
     def arrive(self, index: int, step: Step, lanes: Lanes) -> None:
         """Hold threads at the end of a basic block until their warps are complete."""
@@ -27,11 +27,11 @@ class ConvergencePoints:
             arriving = machine.sets.of(arriving.mask | others.mask)
         if self._complete(step, arriving) is arriving:
             self.ready.enter(index + 1, arriving)
-        else:  # all wait while others may still join them
+        else:  # hold all, since others may still join them
             self.held[index] = arriving
 
     def release(self) -> bool:
-        """Release the threads of complete warps from the first point that holds any; False if none does."""
+        """Release complete warps from the first point that holds any; return False if none does."""
         machine = self.machine
         for index in sorted(self.held):
             lanes = self.held[index]
@@ -46,7 +46,7 @@ class ConvergencePoints:
         return False
 
     def _complete(self, step: Step, lanes: Lanes) -> Lanes | None:
-        """Those of `lanes` who wait for nobody."""
+        """Return those of `lanes` whose warps are complete."""
         machine = self.machine
         operand = next((operand for operand in step.sources if operand.slot >= 0), None)
         if operand is not None:

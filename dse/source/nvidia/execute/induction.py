@@ -1,10 +1,10 @@
-"""Follows one trip of a loop and finds for how many further trips all changes are even.
+"""Follow one trip of a loop, and prove for how many further trips all changes are constant.
 
-The change of every register is carried through the trip, instruction by instruction. If each register comes
-out with the change that it went in with, the next trips are known as well: where threads go, and by how much
-each address moves on. What has no rule, data that are loaded for one, is erratic: then the next trips are not
-known, unless they may be estimated. In that case such values may be addresses, but no branch, no guard, and
-nothing that lives on in the next trip may depend on them.
+The change of every register is propagated through the trip, instruction by instruction. If each register ends
+with the change that it began with, the next trips are known as well: their branches, and the strides of all
+addresses. Values without a rule, such as loaded data, are erratic: then the next trips are unknown, unless
+they may be estimated. In that case erratic values may be addresses, but no branch, no guard, and no value
+that is live in the next trip may depend on them.
 """
 
 from copy import copy
@@ -33,7 +33,7 @@ BARRIER_MOVES = ("BSSY", "BREAK", "BMOV")
 
 
 class Examination:
-    """One trip of a loop, followed while it is executed: what changes in it, and whether that is even."""
+    """One trip of a loop, followed during its execution: its changes, and whether they are constant."""
 
     rules = RULES
 
@@ -48,20 +48,20 @@ class Examination:
     ) -> None:
         """Examine a trip that is about to begin.
 
-        `went_in` says by how much each slot changed in the trip before; `header` and `last` are the first and
-        the last basic block of the loop.
+        `went_in` has the changes of slots in the previous trip; `header` and `last` are the first and the
+        last basic block of the loop.
         """
         self.machine, self.header, self.last, self.lanes = machine, header, last, lanes
         self.went_in, self.may_estimate = went_in, may_estimate
         self.registers = RegisterChanges(machine, dict(went_in))
         self.period = 1  # trips after which addresses have the same offsets within a line
-        self.strides: dict[int, int | None] = {}  # by memory instruction; None: not by the same everywhere
-        self.why_estimated = ""  # why counts are not the same in every trip; empty if they are
-        self._stores = False  # whether something is stored that is loaded again
+        self.strides: dict[int, int | None] = {}  # by memory instruction; None: they differ among threads
+        self.why_estimated = ""  # why counts differ among trips; empty if they do not
+        self._stores = False  # whether it stores values that are loaded again
         self._stored_before = _stored(machine)
 
     def tiled(self, wide: Machine, tiling: Tiling) -> "Examination":
-        """Return the same for trips of a loop inside that are run side by side."""
+        """Return the examination for an inner loop's trips that are run side by side."""
         made = copy(self)
         made.machine, made.strides = wide, dict(self.strides)
         made.lanes = wide.sets.of(tiling.of(self.lanes.mask))
@@ -69,12 +69,12 @@ class Examination:
         return made
 
     def take(self, wide: "Examination", tiling: Tiling) -> None:
-        """Take over what those trips show."""
+        """Take over the results of those trips."""
         self.strides, self.period, self.why_estimated = wide.strides, wide.period, wide.why_estimated
         self.registers.take(wide.registers, tiling)
 
     def follow(self, step: Step, lanes: Lanes) -> None:
-        """Compute how what `step` writes will change. Before it is executed.
+        """Compute the changes of the results of `step`, before it is executed.
 
         **Raises:** Irregular
         """
@@ -114,7 +114,7 @@ class Examination:
             self._compute(step, guarded)
 
     def end(self, step: Step, lanes: Lanes) -> None:
-        """Check that threads go the same way in every trip where a basic block ends with `step`.
+        """Check that the branch `step`, which ends a basic block, goes the same way in every trip.
 
         **Raises:** Irregular
         """
@@ -125,7 +125,7 @@ class Examination:
             raise Irregular(f"0x{step.address:x} goes to different places")
 
     def why_uneven(self) -> str:
-        """Say, once the trip is over, why the next is not known to be like it; empty if it is."""
+        """Return, after the trip, why the next one may differ; empty if it cannot."""
         registers = self.registers
         live = self.machine.bound.live[self.header]
         for slot in {*registers.by_slot, *registers.erratic, *self.went_in}:
@@ -144,11 +144,11 @@ class Examination:
     # Instructions
 
     def _steered_by(self, step: Step) -> bool:
-        """Whether more than the results of a step depends on its guard."""
+        """Return whether more than the results of a step depends on its guard."""
         return bool(step.memory) or not step.needed or step.opcode in BARRIER_MOVES
 
     def _compute(self, step: Step, lanes: Lanes) -> None:
-        """A result of what changes."""
+        """Compute the change of a result."""
         rule = self.rules.get(step.opcode)
         if rule is None:
             self._lose(step, lanes, f"{step.opcode} of what changes")
@@ -162,18 +162,18 @@ class Examination:
             self.registers.no_longer_erratic(slot, self._written(step, lanes))
 
     def _written(self, step: Step, lanes: Lanes) -> Lanes:
-        """The threads that get what some write: R2UR writes for whole warps."""
+        """Return the threads whose registers are written: R2UR writes for whole warps."""
         return self.machine.sets.whole_warps(lanes) if step.opcode == "R2UR" else lanes
 
     def _lose(self, step: Step, lanes: Lanes, why: str) -> None:
-        """Take what `step` writes for erratic."""
+        """Mark the results of `step` as erratic."""
         why = f"0x{step.address:x} {why}"
         if not self.may_estimate:
             raise Irregular(why)
         self.registers.set_erratic(step.writes, lanes, why)
 
     def _address(self, step: Step, lanes: Lanes) -> None:
-        """The addresses of a memory instruction must all move on by the same."""
+        """Check that all addresses of a memory instruction have the same stride."""
         if step.of_box:
             self._box(step, lanes)
             return
@@ -194,14 +194,14 @@ class Examination:
         self.strides[step.index] = stride
 
     def _box(self, step: Step, lanes: Lanes) -> None:
-        """A box of a tensor must move on by the same, inside the tensor."""
+        """Check that a tensor's box has a constant stride inside the tensor."""
         stride = box_stride(self.registers, self.machine, step, lanes)
         if self.strides.setdefault(step.index, stride) != stride:
             raise Irregular(_moves_differently(step))
         self.period = lcm(self.period, SECTOR // gcd(SECTOR, stride))
 
     def _stride(self, step: Step, address: Operand, lanes: Lanes) -> tuple[int | None, str]:
-        """(bytes that an address moves on by, why it is not known)"""
+        """Return (stride of an address in bytes, why it is unknown)."""
         registers = self.registers
         total: Change = None
         wide = step.pipe == "global" and address is step.memory[-1]
@@ -221,7 +221,7 @@ class Examination:
         return stride, ""
 
     def _load(self, step: Step, lanes: Lanes) -> None:
-        """A load from places that change. Memory of unknown contents holds the same everywhere."""
+        """Compute the change of a load from moving addresses. Unknown contents are the same everywhere."""
         empty = step.pipe == "shared" and not self.machine.shared.words.any()
         if empty or (step.pipe == "global" and self._same_everywhere(step, lanes)):
             self.registers.set_same(step.writes, lanes)
@@ -232,7 +232,7 @@ class Examination:
             self._lose(step, lanes, "loads from different places")
 
     def _same_everywhere(self, step: Step, lanes: Lanes) -> bool:
-        """Whether no contents are known, or none of the arguments that this step stays inside."""
+        """Return whether the contents of memory, or of all arguments accessed here, are unknown."""
         regions = self.machine.memory.regions
         if all(contents is None for contents in regions.values()):
             return True
@@ -247,14 +247,14 @@ class Examination:
         return True
 
     def _touched(self, step: Step, lanes: Lanes) -> tuple[np.ndarray, list[int]]:
-        """(addresses in global memory, the regions of memory that they are in)."""
+        """Return (addresses in global memory, their regions of memory)."""
         address = self.machine.base(step, step.memory[-1], True) + step.memory[-1].offset
         address = np.broadcast_to(address, np.broadcast_shapes(address.shape, lanes.mask.shape))
         regions = np.unique((address >> REGION_BITS)[np.broadcast_to(lanes.mask, address.shape)])
         return address, regions.tolist()
 
     def _of_evenly_filled(self, step: Step, lanes: Lanes) -> np.ndarray | None:
-        """The change of a word that is loaded from an argument whose words are evenly apart."""
+        """Return the change of a word loaded from an argument with evenly spaced contents."""
         stride, whole = self.strides.get(step.index), step.pipe == "global" and step.bytes == 4
         if stride is None or stride % 4 or not whole or not step.targets:
             return None
@@ -268,7 +268,7 @@ class Examination:
         return np.full((1, 1), apart * (stride // 4))
 
     def _store(self, step: Step, lanes: Lanes, changes: bool) -> None:
-        """The same is stored in the same places in every trip, or nothing in memory that holds nothing."""
+        """Check that every trip stores the same in the same places, or in memory of unknown contents."""
         registers = self.registers
         if step.atomic or (step.pipe == "global" and step.kind != "copy"):
             raise Irregular(f"0x{step.address:x} stores what is loaded again")
@@ -289,16 +289,16 @@ class Examination:
 
 
 def _conditions(step: Step) -> list[int]:
-    """The slots of the predicates among the sources."""
+    """Return the slots of the predicates among the sources."""
     return [operand.slot for operand in step.sources if operand.kind == "predicate"]
 
 
 def _moves_differently(step: Step) -> str:
-    """Say that the threads of a memory instruction do not move on together."""
+    """Say that the strides of a memory instruction differ among threads."""
     return f"0x{step.address:x} moves on by different distances"
 
 
 def _stored(machine: Machine) -> list[np.ndarray]:
-    """Copy what was stored so far in shared and in local memory."""
+    """Copy the contents of shared and local memory."""
     local = machine.local.words
     return [machine.shared.words.copy(), *(local[address] for address in sorted(local))]

@@ -1,9 +1,9 @@
-"""Runs the threads of a few blocks through a kernel's machine code, all of them as one vector.
+"""Interpret a kernel's machine code for the threads of a few blocks, as one vector.
 
-Threads that are at the same instruction are executed together, those at the lowest address first, so that
-they meet again as early as they can; at convergence points and barriers they wait for each other as on
-hardware. Only what addresses and branches depend on is computed. The rest is counted: every basic block by
-the warps and threads that enter it, every memory instruction by what it asks for.
+Threads at the same instruction are executed together, those at the lowest address first, so that they
+converge as early as possible; at convergence points and barriers they wait for each other as on hardware.
+Only values on which addresses and branches depend are computed. The rest is counted: the warps and threads
+that enter a basic block, and the requests of memory instructions.
 """
 
 from collections.abc import Sequence
@@ -34,11 +34,11 @@ def bind_program(
     purpose: Purpose = Purpose.COUNTS,
     like: BoundProgram | None = None,
 ) -> BoundProgram:
-    """Make a program ready to run. With `global_stores`, loads see what the kernel itself stored in global
-    memory. `like` is the program bound for another purpose.
+    """Bind a program. With `global_stores`, loads return what the kernel itself stored in global memory.
+    `like` is the program bound for another purpose.
     """
     if purpose is not Purpose.COUNTS:
-        program = _copied(program)  # which steps are needed is kept in them
+        program = _copied(program)  # since steps have `needed`
     live = mark_needed(program, global_stores, purpose)
     bound = BoundProgram(program, live, global_stores, purpose, like)
     bound.actions = [actions(bound, block) for block in program.blocks]
@@ -46,14 +46,14 @@ def bind_program(
 
 
 def bound_for(bound: BoundProgram, purpose: Purpose) -> BoundProgram:
-    """Return a program that is ready to run bound for another purpose, too."""
+    """Return a bound program, bound for another purpose."""
     if purpose not in bound.less:
         bound.less[purpose] = bind_program(bound.program, bound.global_stores, purpose, bound)
     return bound.less[purpose]
 
 
 def _copied(program: SassProgram) -> SassProgram:
-    """Copy a program, with steps of its own."""
+    """Copy a program and its steps."""
     steps = [step.copied() for step in program.steps]
     blocks = [
         BasicBlock(block.index, [steps[step.index] for step in block.steps], block.successors)
@@ -72,12 +72,11 @@ def run(
 ) -> Machine:
     """Run these blocks of a launch to their end; trips of steady loops are counted without running them.
 
-    `loops` says which trips. Loops whose addresses depend on data, as far as no branch does, are estimated
-    from some of their trips: `Machine.estimated` says which, and how far those trips differ.
+    `loops` selects these trips. Loops in which addresses, but no branches, depend on data are estimated from
+    some of their trips: `Machine.estimated` has them, and how much those trips differ.
 
-    **Raises:** DseError if a form of an instruction that matters is not supported, if threads wait for others
-    that never come, or after `step_limit` basic blocks: an endless loop, or one that depends on data not
-    stated.
+    **Raises:** DseError if a needed instruction is not supported, if threads wait forever, or after
+    `step_limit` basic blocks: an endless loop, or one that depends on data not stated.
     """
     with np.errstate(all="ignore"):
         machine = Machine(bound, launch, blocks, warps)
@@ -97,7 +96,7 @@ def run(
 
 
 class Scheduler:
-    """Executes basic blocks, one after another, until no thread is left."""
+    """Executes basic blocks, one after another, until all threads have ended."""
 
     def __init__(self, machine: Machine, step_limit: int, loops: LoopPolicy) -> None:
         self.machine, self.step_limit, self.policy = machine, step_limit, loops
@@ -131,14 +130,14 @@ class Scheduler:
         machine.close_phase(np.ones(machine.shape[0], bool), -1)
 
     def count(self, index: int, lanes: Lanes) -> None:
-        """Write down that threads execute a basic block."""
+        """Record that threads execute a basic block."""
         machine = self.machine
         machine.trace.append((index, lanes))
         machine.counts[2 * index] += lanes.warps
         machine.counts[2 * index + 1] += lanes.threads
 
     def watch(self, index: int, lanes: Lanes, came_from: int) -> None:
-        """Skip trips of the loop that begins with a basic block which threads are about to enter."""
+        """Skip trips of a loop whose first basic block threads are about to enter."""
         if index > came_from:
             self.loops.enter_from_above(index, lanes)
             return
@@ -153,9 +152,7 @@ class Scheduler:
     def follow(
         self, wide: Machine, path: Path, tiling: Tiling, examined: Sequence[Examination]
     ) -> np.ndarray:
-        """Let a machine whose rows are trips of a loop go along a path, back to its first block: [rows]
-        whether they do.
-        """
+        """Run a machine whose rows are trips of a loop along a path; return which rows follow it: [rows]."""
         good = np.ones(wide.shape[0], bool)
         scheduler = Scheduler(wide, 0, LoopPolicy.RUN)
         scheduler.loops.examined += examined
@@ -174,7 +171,7 @@ class Scheduler:
         return good
 
     def execute(self, index: int, lanes: Lanes) -> None:
-        """Execute the steps of a basic block, and let threads go where its end says."""
+        """Execute the steps of a basic block, and send threads to their next blocks."""
         machine, loops = self.machine, self.loops
         if loops.examined:
             before = None
@@ -196,7 +193,7 @@ class Scheduler:
         end(index, last, lanes)
 
     def branch(self, index: int, step: Step, lanes: Lanes) -> None:
-        """Some go to the target, the others on. **Raises:** DseError for a call that leaves the kernel."""
+        """Send threads to a branch's target, or on. **Raises:** DseError for a call out of the kernel."""
         taken = taking(self.machine, step, lanes)
         if taken is not None and step.jump < 0:
             outside = "found a call that leaves the kernel, of printf, malloc or code compiled apart"
@@ -213,7 +210,7 @@ class Scheduler:
         self.ready.enter(index + 1, self.machine.rest(lanes, gone))
 
     def jump(self, index: int, step: Step, lanes: Lanes) -> None:
-        """Some go to addresses in a register, the others on."""
+        """Send threads to addresses in a register, or on."""
         jumping = self.machine.under_guard(step, lanes)
         self.ready.enter(index + 1, self.machine.rest(lanes, jumping))
         if jumping is not None:
@@ -221,9 +218,9 @@ class Scheduler:
                 self.ready.enter(target, going)
 
     def release(self) -> bool:
-        """Release satisfied barriers. Return False when no thread is left.
+        """Release satisfied barriers. Return False when all threads have ended.
 
-        **Raises:** DseError if all that are left wait for others.
+        **Raises:** DseError for a deadlock.
         """
         if self.convergence.release() or self.barriers.release():
             return True
@@ -235,7 +232,7 @@ class Scheduler:
         return False
 
     def still_running(self, index: int) -> DseError:
-        """The error of a kernel that reaches the limit, or is known to."""
+        """Return the error of a kernel that reaches the limit, or is known to."""
         program = self.machine.program
         taint = 0
         for bits in self.machine.unknown.values():

@@ -1,4 +1,4 @@
-"""Branches: the threads that take one, and where those go that jump to an address in a register."""
+"""Branches: the threads that take one, and the targets of jumps to an address in a register."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from dse.source.nvidia.sass.program import Step
 
 
 def taking(machine: Machine, step: Step, lanes: Lanes) -> Lanes | None:
-    """Find those of `lanes` that take a branch; None if there are none."""
+    """Return those of `lanes` that take a branch; None if empty."""
     taken = machine.under_guard(step, lanes)
     taint = machine.taint[step.guard] if step.guard >= 0 else 0
     for operand in step.sources:
@@ -27,7 +27,7 @@ def taking(machine: Machine, step: Step, lanes: Lanes) -> Lanes | None:
 
 
 def _diverged(machine: Machine, step: Step, lanes: Lanes) -> Lanes | None:
-    """BRA.DIV goes where the active threads are not those of the mask, as far as these still run."""
+    """BRA.DIV: taken where the active threads are not those of the mask that still run."""
     mask = step.sources[0]
     expected = ~machine.r[mask.slot] if mask.invert else machine.r[mask.slot]
     live = machine.sets.of(machine.live_mask)
@@ -37,11 +37,11 @@ def _diverged(machine: Machine, step: Step, lanes: Lanes) -> Lanes | None:
 
 
 def targets(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, Lanes]]:
-    """Find the basic blocks that threads jump to, and which threads do.
+    """Yield the basic blocks that threads jump to, and the threads.
 
-    RET goes to an address in a register; BRX adds the one of the next instruction, and a number.
+    RET jumps to an address in a register; BRX adds a number and the address of the next instruction.
 
-    **Raises:** DseError if there is no basic block at an address.
+    **Raises:** DseError if no basic block begins at an address.
     """
     slot = next(operand.slot for operand in step.sources if operand.kind == "register")
     offset = 0

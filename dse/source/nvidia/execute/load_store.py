@@ -1,4 +1,4 @@
-"""Does the loads and stores that an address or a branch depends on."""
+"""Execute the loads and stores that an address or a branch depends on."""
 
 from collections.abc import Callable, Iterable
 from functools import reduce
@@ -16,7 +16,7 @@ _U32 = np.uint32
 
 
 def _data(machine: Machine, step: Step) -> tuple[list[np.ndarray], list[Taint]]:
-    """The registers that a store or an atomic takes its data from, in order, and their taints."""
+    """Return the data of a store or an atomic, by register, and their taints."""
     slots: list[int] = []
     for operand, words in zip(step.sources, step.source_words, strict=True):
         if operand.kind == "register":
@@ -31,12 +31,12 @@ def _data(machine: Machine, step: Step) -> tuple[list[np.ndarray], list[Taint]]:
 
 
 def _of_all(taints: Iterable[Taint]) -> Taint:
-    """Join the unknown sources of several values."""
+    """Join the taints of several values."""
     return reduce(or_, taints, 0)
 
 
 def _flat(machine: Machine, lanes: Lanes, address: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(mask [blocks, threads], block and address of each thread in it)."""
+    """Return (mask [blocks, threads], block and address of each thread in it)."""
     mask = np.broadcast_to(lanes.mask, machine.shape)
     block = np.nonzero(mask)[0]
     return mask, block, np.broadcast_to(address, machine.shape)[mask]
@@ -45,7 +45,7 @@ def _flat(machine: Machine, lanes: Lanes, address: np.ndarray) -> tuple[np.ndarr
 def _put(
     machine: Machine, step: Step, lanes: Lanes, mask: np.ndarray, words: list[np.ndarray], taint: Taint
 ) -> None:
-    """Write loaded words, one value for each thread of `mask`, to the destination registers."""
+    """Write loaded words, one value per thread of `mask`, to the destination registers."""
     first = next((target for target in step.targets if target.kind == "register"), None)
     if first is None or first.slot in (RZ, URZ):
         return
@@ -64,7 +64,7 @@ def _extended(word: np.ndarray, step: Step) -> np.ndarray:
 
 
 def _load_global(machine: Machine, address: np.ndarray, size: int) -> tuple[list[np.ndarray], int]:
-    """(words of each access, their taint)."""
+    """Return (words of each access, their taint)."""
     words, unknown, outside = machine.memory.load(address, size)
     taint = machine.source("global memory outside the arguments") if outside else 0
     for region in unknown:
@@ -101,7 +101,7 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
 
 
 def _copied(machine: Machine, step: Step, lanes: Lanes) -> np.ndarray:
-    """Whether each thread reads what it copies; the others store zeros: [blocks, threads]."""
+    """Return whether each thread reads what it copies, or stores zeros: [blocks, threads]."""
     read: Lanes | None = lanes
     for operand in step.sources:
         if operand.kind == "predicate" and read is not None:
@@ -122,7 +122,7 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     words = memory.load(block, flat, step.bytes)
     stored = memory.taint(block, flat, step.bytes)
     if step.atomic and step.has("ARRIVE"):
-        words[1] = words[1] ^ _PHASE  # the phase of which it tells is over when it is waited for
+        words[1] = words[1] ^ _PHASE  # waits succeed: the phase has ended
     elif step.atomic:
         words, new = _atomic(step, flat + (block << 32), words[0], values)
         memory.store(block, flat, 4, [new], stored | union(data_taint, lanes))
@@ -160,7 +160,7 @@ _ATOMIC = {
 def _atomic(
     step: Step, address: np.ndarray, old: np.ndarray, values: list[np.ndarray]
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return (the word that each thread gets back, the contents afterwards); threads take turns in order."""
+    """Return (the old word that each thread gets, the contents afterwards); threads go in order."""
     unit = values[0] if values else np.ones(old.shape, _U32)
     name = next((name for name in step.modifiers if name in _ATOMIC), "")
     if step.has("CAS"):
@@ -188,7 +188,7 @@ def _atomic(
     return [back], new
 
 
-# (machine, step, addresses, threads that take part, taint of the addresses)
+# (machine, step, addresses, active threads, taint of the addresses)
 PERFORM: dict[str, Callable[[Machine, Step, np.ndarray, Lanes, Taint], None]] = {
     "global": _access_global,
     "shared": _access_shared,

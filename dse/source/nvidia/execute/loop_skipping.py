@@ -1,20 +1,19 @@
-"""Skips the trips of a loop that are known to do the same again, and counts them as done.
+"""Skip the trips of a loop that are known to do the same again, and count them as executed.
 
-A loop is skipped where its state is affine: each register that lives from one trip to the next changes by the
-same amount every time. That is not guessed from a few trips but proven: one trip is executed with the change
-of every register carried along (`induction`), which says for how many trips more all branches go the same way
-and all addresses move on evenly. So counts repeat: exactly, with a period where addresses move by less than a
-line of the cache (128 trips at most).
+A loop is skipped if its state is affine: each register that is live from trip to trip changes by the same
+amount every time. That is not guessed from a few trips but proven: one trip is executed together with the
+change of every register (`induction`), which yields the number of trips in which all branches go the same way
+and all strides are constant. So counts repeat exactly, with a period (at most 128 trips) if addresses move by
+less than a cache line.
 
-A loop is estimated where the same holds but for addresses that depend on data: it is then still proven that
-all branches go the same way, and what lives from trip to trip is known in every one. Some trips, spread over
-the loop, are executed, and each represents those up to the next. Estimated are the sectors, lines and
-passes of accesses to such addresses; instructions and requests are exact.
+A loop is estimated if this holds except for addresses that depend on data: it is still proven that all
+branches go the same way, and values live from trip to trip are known. Some trips, spread over the loop, are
+executed, and each represents those up to the next. Only the sectors, lines and passes of accesses to such
+addresses are estimated; instructions and requests are exact.
 
-Loops may hold barriers, and loops that are skipped themselves.
+Loops may contain barriers, and loops that are skipped themselves.
 
-Where stages of a pipeline take turns, registers repeat only after several trips. A trip, in all that is said
-here, is then the number of trips after which they were seen to repeat.
+Where pipeline stages alternate, registers repeat only after several trips. These then count as one trip.
 """
 
 from dataclasses import dataclass, field
@@ -42,21 +41,21 @@ from dse.source.nvidia.sass.operands import SLOTS, P
 from dse.source.nvidia.sass.program import Step
 
 _FIRST_TRY = 6  # trips after which a loop counts as long
-_FEW = 16  # trips that are estimated from one of them
+_FEW = 16  # trips estimated from one of them
 _WORTH = 1000  # instructions that an estimate must save
 _LATER_SAMPLES = range(4, 7)  # where the loop was estimated before
 _MOST_TURNS = 16  # trips after which the registers of a loop may repeat
-_MOST_REFUTED = 5  # numbers of turns that are tried for a loop
+_MOST_REFUTED = 5  # numbers of turns tried for a loop
 
 Path = list[tuple[int, Lanes]]  # basic blocks in the order of execution
 
 
 class LoopPolicy(Enum):
-    """A choice of the trips of a loop that are skipped."""
+    """Which trips of a loop are skipped."""
 
     RUN = "run"  # none
-    SKIP = "skip"  # those of which all is known before
-    ESTIMATE = "estimate"  # also those of which all is known but addresses that depend on data
+    SKIP = "skip"  # those known exactly
+    ESTIMATE = "estimate"  # also those known except for addresses that depend on data
 
 
 class Endless(Exception):
@@ -65,19 +64,19 @@ class Endless(Exception):
 
 @dataclass
 class _Proof:
-    """An examined trip, and what it must be compared with; once it is over, what follows from it."""
+    """An examined trip, the data to compare it with and, after it, the result."""
 
     examination: Examination
-    path: Path  # of the trip before
+    path: Path  # of the previous trip
     streams: list[Stream]  # likewise
-    outer: list[tuple[Examination, dict[int, np.ndarray]]]  # of loops around this one, and their changes then
-    trips_left: int = 0  # that are known
+    outer: list[tuple[Examination, dict[int, np.ndarray]]]  # of enclosing loops, with their changes then
+    trips_left: int = 0  # known ones
     totals: list[float] = field(default_factory=list)  # sectors and passes of single trips, from `path` on
 
 
 @dataclass
 class _Recording:
-    """A whole period of trips is executed, after which the next periods are like it."""
+    """A plan to execute one period of trips, which the next periods repeat."""
 
     period: int
     starts: list[Mark] = field(default_factory=list)  # of the trips executed so far
@@ -85,7 +84,7 @@ class _Recording:
 
 @dataclass
 class _Sampling:
-    """Some of the trips are executed, each in the middle of the stretch of trips that it represents."""
+    """A plan to execute some trips, each in the middle of the stretch of trips that it represents."""
 
     samples: int
     stretch: int
@@ -93,36 +92,36 @@ class _Sampling:
 
     @staticmethod
     def of(trips: int, estimated_before: bool) -> "_Sampling":
-        """Cover a loop's trips with the number of samples that leaves fewest trips over."""
+        """Choose the number of samples that leaves the fewest trips unrepresented."""
         numbers = _LATER_SAMPLES if estimated_before else SAMPLES
         return _Sampling(*stretches(trips, numbers if trips >= _FEW else (1,)))
 
     @property
     def earlier(self) -> int:
-        """Trips of a stretch that come before the one that is executed."""
+        """Trips of a stretch before the executed one."""
         return before_middle(self.stretch)
 
 
 @dataclass
 class _Loop:
-    """A loop that is watched, by its header: the basic block that its trips begin with.
+    """A watched loop. Its header is the first basic block of its trips.
 
-    Its trips are first only counted; then one is examined, which gives a `proof`; then, if more than that one
-    must be executed, there is a `plan` of which.
+    Trips are first only counted; then one is examined, which gives a `proof`; then, if more trips must be
+    executed, there is a `plan`.
     """
 
     header: int
     lanes: Lanes
-    since: Mark  # this trip's start
-    registers: list[np.ndarray] | None  # then; None if they are not wanted
+    since: Mark  # start of this trip
+    registers: list[np.ndarray] | None  # at that time; None if not needed
     trips: int = 0
     next_try: int = _FIRST_TRY  # trips after which it may be examined
     proof: _Proof | None = None
     plan: _Recording | _Sampling | None = None
-    turns: int = 1  # trips of the loop that are taken for one
-    turn: int = 0  # those of this one that are over
-    restarts: bool = False  # where its next trip begins
-    history: list[list[np.ndarray]] = field(default_factory=list)  # registers as each turn found them
+    turns: int = 1  # trips of the loop that count as one
+    turn: int = 0  # finished ones of the present trip
+    restarts: bool = False  # when its next trip begins
+    history: list[list[np.ndarray]] = field(default_factory=list)  # registers at the start of each turn
 
     def watch_from(self, next_try: int) -> None:
         """Only count trips up to this number."""
@@ -131,35 +130,34 @@ class _Loop:
 
 
 class LoopSkipper:
-    """Watches the loops of a machine while it runs, and skips trips of theirs."""
+    """Watches the loops of a running machine, and skips trips."""
 
     def __init__(self, machine: Machine, may_estimate: bool) -> None:
         self.machine, self.may_estimate = machine, may_estimate
-        self.examined: list[Examination] = []  # of trips that are being executed, those of outer loops first
+        self.examined: list[Examination] = []  # of trips in execution, outer loops first
         self._loops: dict[int, _Loop] = {}
         self._headers: set[int] = set()  # of all loops
         self._skipped: set[int] = set()  # headers of loops that were long before
         self._turns: dict[int, int] = {}  # of loops that repeat after several trips
-        self._refuted: dict[int, set[int]] = {}  # where they do not, though they seemed to
+        self._refuted: dict[int, set[int]] = {}  # numbers of turns that proved wrong
         self._may_take_turns = any(step.pipe == "tensor" or step.of_box for step in machine.program.steps)
         columns = [MEMORY_COUNTS.index(name) for name in ("sectors", "passes")]
         rows = machine.bound.memory_rows.values()
         self._work_rows = np.array([row + column for row in rows for column in columns], int)
 
-    # What the scheduler tells
+    # Events from the scheduler
 
     def enter_from_above(self, index: int, lanes: Lanes) -> None:
-        """Take note that threads are about to enter a basic block behind the one executed before."""
+        """Note that threads are about to enter a basic block after the one executed before."""
         self._put_off_those_left(index)
         if index in self._headers and index not in self.machine.irregular:
             self._begin(index, lanes)
 
     def enter_from_below(self, index: int, lanes: Lanes, others: int) -> None:
-        """Take note that threads are about to enter a basic block not behind the one executed before.
+        """Note that threads are about to enter a basic block that is not after the one executed before.
 
-        If it begins a loop, a trip of that is over, and others may be skipped.
-
-        `others` is the first block that other threads are to enter.
+        If it begins a loop, a trip has ended, and others may be skipped. `others` is the first block that
+        other threads are to enter.
 
         **Raises:** Endless
         """
@@ -191,7 +189,7 @@ class LoopSkipper:
                 self._give_up(examination.header, str(reason))
 
     def end(self, step: Step, lanes: Lanes) -> None:
-        """Examine the end of a basic block, of which threads have executed all steps."""
+        """Examine the end of a basic block, after threads have executed its steps."""
         for examination in self.examined[:]:
             try:
                 examination.end(step, lanes)
@@ -208,7 +206,7 @@ class LoopSkipper:
             loop.turns, loop.next_try = self._turns[header], 2
 
     def _takes_turns(self, loop: _Loop) -> bool:
-        """Whether a loop repeats after several trips, as far as is seen; then it will be watched again."""
+        """Return whether a loop seems to repeat after several trips; then it will be watched again."""
         live = self.machine.bound.live[loop.header]
         if loop.turns > 1 or not self._may_take_turns:
             return False
@@ -224,20 +222,20 @@ class LoopSkipper:
         return False
 
     def _put_off_those_left(self, index: int) -> None:
-        """Threads that enter this basic block are no more in some of the loops that are examined."""
+        """Put off examined loops that threads leave by entering this basic block."""
         for examination in self.examined[:]:
             if not examination.header <= index <= examination.last:
                 self._put_off(self._loops[examination.header])
 
     def _put_off(self, loop: _Loop) -> None:
-        """Look at a loop again after some more trips."""
+        """Examine a loop again after some more trips."""
         self._stop_examining(loop.header)
         later = min(2 * loop.trips + 2, loop.trips + _FIRST_TRY) if loop.history else 2 * loop.trips + 2
         loop.watch_from(max(_FIRST_TRY, later))
         loop.registers, loop.since = None, Mark.now(self.machine)
 
     def _give_up(self, header: int, why: str) -> None:
-        """Run all trips of a loop. Its first ones may be unlike the others."""
+        """Run all trips of a loop, or try again later, since its first trips may differ from the others."""
         loop = self._loops.get(header)
         if loop is not None and self._takes_turns(loop):
             return
@@ -259,7 +257,7 @@ class LoopSkipper:
             self._put_off(loop)
 
     def _stop_examining(self, header: int) -> None:
-        """Forget the trip of a loop that is being examined, if one is."""
+        """Drop the examination of a loop's trip, if there is one."""
         ended = [examination.registers for examination in self.examined if examination.header == header]
         for outer in self.examined if ended else ():
             inner = outer.registers.inner
@@ -269,7 +267,7 @@ class LoopSkipper:
     # Trips
 
     def _trip_is_over(self, loop: _Loop, others: int) -> None:
-        """Go on with a loop, one trip of which was executed."""
+        """Continue with a loop after the execution of a trip."""
         machine = self.machine
         if loop.proof is None and loop.trips < loop.next_try - 1 and not self._worth_an_early_try(loop):
             loop.registers, loop.since = None, Mark.now(machine)
@@ -292,19 +290,19 @@ class LoopSkipper:
         loop.since = Mark.now(machine)
 
     def _worth_an_early_try(self, loop: _Loop) -> bool:
-        """Whether a loop was long before, or has a long body."""
+        """Return whether a loop was long before, or has a long body."""
         return loop.next_try == _FIRST_TRY and (
             loop.header in self._skipped or loop.since.instructions(self.machine) > _WORTH // 2
         )
 
     def _memory_work(self, since: Mark) -> float:
-        """Sectors and passes of all memory instructions since then."""
+        """Return the sectors and passes of all memory instructions since a mark."""
         return since.counted(self.machine, self._work_rows)
 
     def _examine_next(self, loop: _Loop, before: list[np.ndarray], path: Path) -> None:
-        """See by how much each register has changed in a trip, and carry that along the next trip.
+        """Compute the change of each register in a trip, and propagate it through the next one.
 
-        `before` are the registers as that trip found them, `path` is what it executed.
+        `before` are the registers at the start of that trip, `path` is what it executed.
         """
         machine = self.machine
         live = machine.bound.live[loop.header]
@@ -336,7 +334,7 @@ class LoopSkipper:
         self.examined.append(examination)
 
     def _conclude(self, loop: _Loop, proof: _Proof, path: Path) -> None:
-        """The examined trip is over: if each change came out as it went in, the next trips are known."""
+        """After an examined trip: if each change ended as it began, the next trips are known."""
         examination, machine = proof.examination, self.machine
         self._stop_examining(loop.header)
         why = examination.why_uneven()
@@ -368,13 +366,13 @@ class LoopSkipper:
             loop.plan = _Recording(examination.period)
 
     def _run_those_left(self, loop: _Loop, trips: int) -> None:
-        """Too few trips are left: look again when they are over."""
+        """Run the few remaining trips, and watch the loop again afterwards."""
         if self._takes_turns(loop):
             return
         loop.watch_from(loop.trips + trips + _FIRST_TRY)
 
     def _go_on(self, loop: _Loop, proof: _Proof, plan: _Recording | _Sampling) -> None:
-        """A planned trip was executed: skip the others, or those up to the next that is planned."""
+        """After a planned trip: skip the others, or those up to the next planned one."""
         plan.starts.append(loop.since)
         if isinstance(plan, _Recording):
             if len(plan.starts) == plan.period:
@@ -390,9 +388,7 @@ class LoopSkipper:
             self._repeat(loop, proof, plan.starts, Repetition(others, earlier=plan.earlier))
 
     def _repeat(self, loop: _Loop, proof: _Proof, starts: list[Mark], repetition: Repetition) -> None:
-        """Repeat what was done since each of these marks. Of all but the last, the counts are repeated
-        already.
-        """
+        """Repeat the work since each of these marks. Counts are repeated only for the last."""
         machine, examination = self.machine, proof.examination
         times = repetition.times
         check_size(machine, starts[-1], times)
@@ -411,7 +407,7 @@ class LoopSkipper:
         loop.watch_from(loop.trips + _FIRST_TRY)
 
     def _note_estimate(self, header: int, skipped: int, totals: list[float], no_address: float) -> None:
-        """So many trips of a loop are estimated, by those with `totals`."""
+        """Record that `skipped` trips of a loop are estimated from those with `totals`."""
         known = self.machine.estimated.get(header, Estimated(0, 0.0, 0.0))
         mean = sum(totals) / len(totals)
         spread = (max(totals) - min(totals)) / mean if mean else 0.0
@@ -424,8 +420,8 @@ class LoopSkipper:
     def _check_outer(self, loop: _Loop, outer: Examination, changes: dict[int, np.ndarray]) -> None:
         """Check that the changes of an outer loop are the same before and after the skipped trips.
 
-        Since no rule lets both loops change the same product or the bits that are shifted out, it then is so
-        in all of them; and tests that come out alike in the first and the last trip do so in between.
+        Since no rule lets both loops change the same product or the bits that are shifted out, they then are
+        the same in all trips; and tests with equal results in the first and last trip have them in between.
         """
         live = self.machine.bound.live[loop.header]
         registers = outer.registers
@@ -437,7 +433,7 @@ class LoopSkipper:
 
 
 def _evenly(loop: _Loop, slot: int, turns: int) -> bool:
-    """Whether a slot changed by the same in the last `turns` turns and in as many before them."""
+    """Return whether a slot changed by the same in the last `turns` turns and in those before."""
     first, middle, last = (loop.history[-1 - back * turns][slot] for back in (2, 1, 0))
     if first is middle is last:
         return True

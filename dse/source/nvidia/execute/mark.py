@@ -1,4 +1,4 @@
-"""Marks: how much a machine had recorded at some time, to tell what it did since then."""
+"""Marks: the lengths of a machine's records at some time, which delimit its work since then."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from dse.source.nvidia.machine.state import Machine
 class Mark:
     """Lengths of a machine's records at some time."""
 
-    trace: int  # lengths of these
+    trace: int  # lengths
     repeats: int
     streams: int
     phases: int
@@ -20,7 +20,7 @@ class Mark:
 
     @staticmethod
     def now(machine: Machine) -> "Mark":
-        """Mark the present."""
+        """Mark the present state."""
         return Mark(
             trace=len(machine.trace),
             repeats=len(machine.repeats),
@@ -36,12 +36,12 @@ class Mark:
         return [number for number in sorted(numbers) if machine.phase_counts[number] is not None]
 
     def instructions(self, machine: Machine) -> int:
-        """Count the instructions of the basic blocks that were executed since then."""
+        """Count the instructions of the basic blocks executed since then."""
         blocks = machine.program.blocks
         return sum(len(blocks[index].steps) for index, _ in machine.trace[self.trace :])
 
     def counted(self, machine: Machine, rows: np.ndarray) -> float:
-        """Sum up what was counted since then in some rows of the counters."""
+        """Sum up some rows of the counters since then."""
         total = (machine.counts - self.counts)[rows].sum()
         for number in self.closed_phases(machine):
             counts = machine.phase_counts[number]

@@ -1,11 +1,11 @@
-"""Runs some warps of many blocks, for their addresses in global memory alone: a row of blocks as one of them.
+"""Run some warps of many blocks for their global addresses alone, executing one block per row of blocks.
 
-Blocks in a row, along x or y, that do the same, but for addresses that move on evenly from block to block,
-are known by the first. As with the trips of a loop that is not guessed but proven: the number of the block is
-a register that changes by one, and the change is carried through all that the first block does (`induction`),
-which says for how many blocks more all branches go the same way. Where that cannot be shown each is run.
+In a row of blocks along x or y that do the same, except for addresses with a constant stride, the first block
+determines the others. As for the trips of a loop, that is not guessed but proven: the block's number is a
+register that changes by one, and this change is propagated through the first block (`induction`), which
+yields the number of blocks in which all branches go the same way. Without a proof, each block is run.
 
-In the same way a whole grid is cut into boxes of blocks that are proven to execute the same.
+In the same way a whole grid is cut into boxes of blocks that provably execute the same.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,17 +35,17 @@ from dse.source.nvidia.sass.operands import Operand
 from dse.source.nvidia.sass.program import Step
 
 _NUMBERS = "SR_CTAID.X", "SR_CTAID.Y", "SR_CTAID.Z"  # of a block along each dimension of the grid
-_HEADER = -1  # in place of the first basic block of a loop
+_HEADER = -1  # instead of the first basic block of a loop
 _ATTEMPTS = 4  # to cut rows where blocks begin to differ
-_SHORTEST = 4  # blocks in a row, mean, that are worth it
+_SHORTEST = 4  # mean blocks in a row that make this worthwhile
 
 
 def addresses_of(
     machine: Machine, blocks: Sequence[Dimensions], warps: Sequence[int] | None = None
 ) -> Addresses:
-    """Run some warps of other blocks of a launch that was run; no trips of loops are estimated.
+    """Run some warps of other blocks of an executed launch; no trips of loops are estimated.
 
-    **Raises:** DseError as `run`, and if they do far more than the blocks that were run before.
+    **Raises:** DseError as `run`, and if they execute far more than the blocks before.
     """
     bound, limit = machine.bound, max(5_000, 4 * len(machine.trace))
     only_addresses, launch = bound_for(bound, Purpose.ADDRESSES), machine.launch
@@ -58,7 +58,7 @@ def addresses_of(
 
 
 def _kinds(machine: Machine, axis: int) -> int:
-    """Count how many kinds of blocks there are, of those that were run, in the row with most of them."""
+    """Count the kinds of executed blocks in the row with most of them."""
     counts, kinds = total_counts(machine)[: 2 * len(machine.program.blocks)], dict[Dimensions, set[bytes]]()
     for number, block in enumerate(machine.blocks):
         x, y, z = block
@@ -96,9 +96,9 @@ def _by_rows(
 
 
 def _rows(blocks: np.ndarray, axis: int, last: int) -> list[np.ndarray]:
-    """List the stretches of blocks [blocks, 3] that follow each other along a dimension, by their indices.
+    """List the indices of consecutive blocks [blocks, 3] along a dimension.
 
-    The last block of the grid, which mostly differs, is not among those before it.
+    The last block of the grid, which mostly differs, is a row of its own.
     """
     others = [other for other in (2, 1, 0) if other != axis]
     order = np.lexsort((blocks[:, axis], *(blocks[:, other] for other in others[::-1])))
@@ -110,15 +110,15 @@ def _rows(blocks: np.ndarray, axis: int, last: int) -> list[np.ndarray]:
 
 
 def _cut(row: np.ndarray, more: int) -> list[np.ndarray]:
-    """Cut a row where blocks are no more known to do what its first block does.
+    """Cut a row after the blocks known to do the same as the first.
 
-    What ends that mostly comes again after as many blocks, but a single block may be one at an edge.
+    The row mostly differs again after as many blocks, but a single block may be one at an edge.
     """
     return np.split(row, range(more + 1, len(row), more + 1) if more else [1] if len(row) > 1 else [])
 
 
 def _run(machine: Machine, limit: int, axes: Sequence[int]) -> "list[_OfBlocks]":
-    """Run blocks to see how the next along each of these dimensions differs.
+    """Run blocks to find how the next ones along each of these dimensions differ.
 
     **Raises:** Apart; DseError as `run`.
     """
@@ -134,9 +134,9 @@ def _run(machine: Machine, limit: int, axes: Sequence[int]) -> "list[_OfBlocks]"
 
 
 def alike_in_control(bound: BoundProgram, launch: LaunchArguments, limit: int, most: int) -> Boxes | str:
-    """Cut a grid into at most this many boxes whose blocks execute the same; say why not if it is not proven.
+    """Cut a grid into at most `most` boxes whose blocks execute the same; return the reason if not proven.
 
-    `bound` is for the purpose of control; `limit` the basic blocks that may be executed.
+    `bound` is for the purpose of control; `limit` is that of executed basic blocks.
     """
     numbers = {operand.text for step in bound.program.steps if step.needed for operand in step.sources}
     axes = [axis for axis in range(3) if launch.grid[axis] > 1 and _NUMBERS[axis] in numbers]
@@ -157,51 +157,51 @@ def alike_in_control(bound: BoundProgram, launch: LaunchArguments, limit: int, m
 
 
 class _Changes(RegisterChanges):
-    """Changes from block to block, as some of the threads see them."""
+    """Changes from block to block, of some of the threads."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine, {})
         self.lanes = machine.sets.of(machine.live_mask)  # that execute the present step
-        self.more = np.full(machine.shape[0], FOR_EVER)  # blocks for which all moves are known to be even
+        self.more = np.full(machine.shape[0], FOR_EVER)  # further blocks with proven changes
 
     def tiled(self, wide: Machine, tiling: Tiling) -> "_Changes":
-        """Return the same for a machine whose rows are trips of a loop."""
+        """Return the changes for a machine whose rows are trips of a loop."""
         made = super().tiled(wide, tiling)
         assert isinstance(made, _Changes)
         made.more = np.tile(self.more, tiling.trips)
         return made
 
     def take(self, wide: RegisterChanges, tiling: Tiling) -> None:
-        """Take over what those trips show."""
+        """Take over the results of those trips."""
         assert isinstance(wide, _Changes)
         super().take(wide, tiling)
         self.more = wide.more.reshape(tiling.trips, -1).min(axis=0)
 
     def change(self, operand: Operand) -> Change:
-        """Find the change of a 32-bit source; none if it is that of other threads."""
+        """Return the change of a 32-bit source; none if only other threads have one."""
         return super().change(operand) if self.any_changes((slot_of(operand),)) else None
 
     def any_changes(self, slots: Iterable[int]) -> bool:
-        """Tell whether one of these slots changes in some of the threads."""
+        """Return whether any of these slots changes in some of the threads."""
         changes = [self.by_slot[slot] for slot in slots if slot in self.by_slot]
         everyone = self.lanes.total == self.machine.live
         return any(everyone or (self.lanes.mask & (change != 0)).any() for change in changes)
 
     def limit_trips(self, trips: np.ndarray, lanes: Lanes) -> None:
-        """Limit the proven blocks to the least number of the lanes of each."""
+        """Limit the proven blocks to the minimum over lanes."""
         least = np.where(lanes.mask, trips, FOR_EVER).min(axis=1)
         self.more = np.minimum(self.more, np.maximum(least, 0))
 
 
 class _OfBlocks(Examination):
-    """All that the first blocks of some rows do, followed while they are run."""
+    """The execution of the first blocks of rows, followed while they are run."""
 
     rules = BLOCK_RULES
 
     def __init__(self, machine: Machine, number: str) -> None:
         """`number` is the special register that grows by one from block to block."""
         everyone, last = machine.sets.of(machine.live_mask), len(machine.program.blocks)
-        for_control = machine.bound.purpose is Purpose.CONTROL  # where addresses lie does not matter
+        for_control = machine.bound.purpose is Purpose.CONTROL  # addresses do not matter
         super().__init__(machine, _HEADER, last, everyone, {}, may_estimate=for_control)
         self.numbered = {
             step.index
@@ -211,7 +211,7 @@ class _OfBlocks(Examination):
         self.registers = _Changes(machine)
         self.others: list[_OfBlocks] = []  # along other dimensions, followed after this
         self.mixed = False  # whether a value depends on the block's numbers along two dimensions
-        self.exact = True  # whether no guard depends on what is not followed
+        self.exact = True  # whether no guard depends on erratic values
 
     @property
     def changes(self) -> _Changes:
@@ -221,11 +221,11 @@ class _OfBlocks(Examination):
 
     @property
     def more(self) -> list[int]:
-        """Blocks behind the first of each row that do the same."""
+        """The number of blocks after the first of each row that do the same."""
         return self.changes.more.tolist()
 
     def follow(self, step: Step, lanes: Lanes) -> None:
-        """Compute how what `step` writes differs in the next block.
+        """Compute the changes of the results of `step` to the next block.
 
         **Raises:** Apart
         """
@@ -235,7 +235,7 @@ class _OfBlocks(Examination):
             self.mixed = sum(not slots.isdisjoint((*step.reads, step.guard)) for slots in moved) > 1
         aside = step.memory or step.index in self.numbered or step.pipe in ("control", "tensor")
         if not aside and changing.isdisjoint((*step.reads, *step.writes, step.guard)):
-            return  # mostly: nothing that it reads or writes differs
+            return  # the usual case: it reads and writes no changing slot
         self.changes.lanes = lanes
         try:
             if step.index not in self.numbered:
@@ -248,14 +248,14 @@ class _OfBlocks(Examination):
             raise Apart(str(reason)) from None
 
     def _steered_by(self, step: Step) -> bool:
-        """For control, what an erratic guard turns off is a matter of its own count."""
+        """Return as `Examination`; for control, an erratic guard affects only its own count."""
         if not self.may_estimate:
             return super()._steered_by(step)
         self.exact = False
         return step.opcode in BARRIER_MOVES or (step.needed and (step.stores or step.atomic or step.of_box))
 
     def _address(self, step: Step, lanes: Lanes) -> None:
-        """For control, loads alone matter; that their places differ matters where contents are known."""
+        """Check addresses; for control, only those of loads matter, if contents are known."""
         if self.machine.bound.purpose is not Purpose.CONTROL:
             super()._address(step, lanes)
         elif step.needed and not step.of_box:

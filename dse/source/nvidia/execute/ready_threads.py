@@ -1,11 +1,11 @@
-"""Threads that can run, by the basic block that they enter next."""
+"""Runnable threads by the next basic block."""
 
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.machine.state import Machine
 
 
 class ReadyThreads:
-    """Threads that can run: one set for each basic block that they enter next."""
+    """Runnable threads: a set per basic block to enter."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -15,8 +15,7 @@ class ReadyThreads:
         return bool(self._waiting)
 
     def enter(self, index: int, lanes: Lanes | None) -> None:
-        """Let threads, if there are any, enter a basic block, together with those that are to enter it
-        already.
+        """Let threads, if any, enter a basic block, together with those that are to enter it already.
 
         **Raises:** DseError if there is no such basic block.
         """
@@ -29,11 +28,11 @@ class ReadyThreads:
         self._waiting[index] = lanes if others is None else self.machine.sets.of(lanes.mask | others.mask)
 
     def take_lowest(self) -> tuple[int, Lanes]:
-        """Take out the threads that are to enter the first basic block, and its number."""
+        """Remove and return the threads that are to enter the first basic block, with its number."""
         index = min(self._waiting)
         return index, self._waiting.pop(index)
 
     @property
     def lowest(self) -> int:
-        """The first basic block that threads are to enter; behind the last one if there is none."""
+        """The first basic block that threads are to enter; above all numbers if there is none."""
         return min(self._waiting, default=len(self.machine.program.blocks))

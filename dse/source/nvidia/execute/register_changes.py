@@ -1,8 +1,6 @@
-"""By how much registers change from one trip of a loop to the next, and for how many trips more that is
-known.
+"""Changes of registers from one trip of a loop to the next, and the number of trips with the same changes.
 
-A change is the same in every trip: after n trips a register holds its value plus n times its change.
-What changes in another way is erratic.
+After n trips a register holds its value plus n times its change. Registers that change otherwise are erratic.
 """
 
 from collections.abc import Iterable
@@ -18,14 +16,14 @@ from dse.source.nvidia.sass.program import Step
 
 FOR_EVER = 2**40  # trips
 BITS_32 = 2**32
-INT32 = range(-(2**31), 2**31)  # as which a register may be read
+INT32 = range(-(2**31), 2**31)  # values of a signed register
 UINT32 = range(BITS_32)
 
-Change = np.ndarray | None  # int64, of one trip; None: none
+Change = np.ndarray | None  # int64, per trip; None: no change
 
 
 class Irregular(Exception):
-    """A loop whose trips cannot be foreseen; the message says why."""
+    """A loop whose trips cannot be predicted; the message says why."""
 
 
 def plus(a: Change, b: Change) -> Change:
@@ -34,42 +32,42 @@ def plus(a: Change, b: Change) -> Change:
 
 
 def times(a: Change, factor: "int | np.ndarray") -> Change:
-    """Multiply a change by what stays the same."""
+    """Multiply a change by a constant."""
     return None if a is None else a * factor
 
 
 def signed(change: np.ndarray) -> np.ndarray:
-    """Read the low 32 bits of a change as a signed number."""
+    """Return the low 32 bits of a change as a signed number."""
     return ((change + 2**31) & 0xFFFFFFFF) - 2**31
 
 
 def or_zero(change: Change) -> np.ndarray:
-    """Make an array of a change: zero if there is none."""
+    """Return a change as an array: zero if there is none."""
     return np.zeros((1, 1), np.int64) if change is None else change
 
 
 def slot_of(operand: Operand) -> int:
-    """Find the slot of a register; -1 for numbers, constants and the zero registers, which do not change."""
+    """Return the slot of a register; -1 for numbers, constants and zero registers, which do not change."""
     return operand.slot if operand.kind == "register" and operand.slot not in (RZ, URZ) else -1
 
 
 class RegisterChanges:
-    """The change of every register from one trip to the next, as far as a trip has been followed.
+    """The change of every register from trip to trip, at the present point of a followed trip.
 
-    A slot that is neither in `by_slot` nor in `erratic` holds the same in every trip.
+    A slot that is neither in `by_slot` nor in `erratic` is the same in every trip.
     """
 
     def __init__(self, machine: Machine, by_slot: dict[int, np.ndarray]) -> None:
         self.machine = machine
         self.by_slot = by_slot  # int64
         self.erratic: dict[int, tuple[str, np.ndarray]] = {}  # slot → why, in which threads
-        self.trips = FOR_EVER  # for which all changes are known to be even
-        self.inner: list[RegisterChanges] = []  # of loops inside this one that are examined now
+        self.trips = FOR_EVER  # with proven changes
+        self.inner: list[RegisterChanges] = []  # of inner loops under examination
 
-    # Trips of a loop inside that are run side by side
+    # Trips of an inner loop that are run side by side
 
     def tiled(self, wide: Machine, tiling: Tiling) -> "RegisterChanges":
-        """Return the same for a machine whose rows are those trips."""
+        """Return the changes for a machine whose rows are those trips."""
         made = copy(self)
         made.machine, made.inner = wide, []
         made.by_slot = {slot: tiling.of(change) for slot, change in self.by_slot.items()}
@@ -77,7 +75,7 @@ class RegisterChanges:
         return made
 
     def same(self, wide: "RegisterChanges", tiling: Tiling, lanes: Lanes, live: int) -> bool:
-        """Tell whether all those trips leave the slots that live as they were."""
+        """Return whether all those trips leave the changes of live slots as they were."""
         start, mask = self.tiled(wide.machine, tiling), tiling.of(lanes.mask)
         nowhere = "", np.zeros((1, 1), bool)
         for slot in {*start.by_slot, *wide.by_slot, *start.erratic, *wide.erratic}:
@@ -89,24 +87,24 @@ class RegisterChanges:
         return True
 
     def take(self, wide: "RegisterChanges", tiling: Tiling) -> None:
-        """Take over what those trips show."""
+        """Take over the results of those trips."""
         self.trips = wide.trips
         self.by_slot = {
             slot: tiling.last(change, self.by_slot.get(slot, change)) for slot, change in wide.by_slot.items()
         }
         self.erratic = {slot: (why, tiling.by_trip(mask)[-1]) for slot, (why, mask) in wide.erratic.items()}
 
-    # What is read
+    # Reading
 
     @property
     def slots(self) -> set[int]:
-        """The slots that change, evenly or not."""
+        """The slots that change, regularly or not."""
         return self.by_slot.keys() | self.erratic.keys() if self.erratic else {*self.by_slot}
 
     def change(self, operand: Operand) -> Change:
-        """Find the change of a 32-bit source, its sign taken in.
+        """Return the change of a 32-bit source, with its sign.
 
-        **Raises:** Irregular if only a part of the register is read, and that changes.
+        **Raises:** Irregular if only a part of a changing register is read.
         """
         change = self.by_slot.get(slot_of(operand))
         if change is None:
@@ -116,7 +114,7 @@ class RegisterChanges:
         return -change if operand.negate or operand.invert else change
 
     def pair_change(self, operand: Operand) -> Change:
-        """Find the change of a 64-bit source."""
+        """Return the change of a 64-bit source."""
         slot = slot_of(operand)
         if slot < 0:
             return None
@@ -124,15 +122,15 @@ class RegisterChanges:
         return times(total, -1) if operand.negate or operand.invert else total
 
     def change_of_slots(self, slot: int) -> Change:
-        """Find the change of the 64 bits in a slot and the next."""
+        """Return the change of the 64 bits in a slot and the next."""
         return plus(self.by_slot.get(slot), times(self.by_slot.get(slot + 1), BITS_32))
 
     def any_changes(self, slots: Iterable[int]) -> bool:
-        """Tell whether one of these slots changes."""
+        """Return whether any of these slots changes."""
         return any(slot in self.by_slot for slot in slots)
 
     def value(self, operand: Operand, integers: range) -> np.ndarray:
-        """Read a 32-bit source as it is in this trip, as one of `INT32` or `UINT32`: int64."""
+        """Return a 32-bit source in this trip, as one of `INT32` or `UINT32`: int64."""
         if operand.kind == "number":
             raw = np.full((1, 1), int(operand.text, 0) & 0xFFFFFFFF, np.uint32)
         elif operand.kind == "constant":
@@ -143,7 +141,7 @@ class RegisterChanges:
         return raw.view(np.int32).astype(np.int64) if integers is INT32 else raw.astype(np.int64)
 
     def why_erratic(self, slots: Iterable[int], lanes: Lanes) -> str:
-        """Say why one of these slots is erratic in some of these threads; empty if none is."""
+        """Return why one of these slots is erratic in some of these threads; empty if none is."""
         for slot in slots:
             if slot in self.erratic:
                 why, mask = self.erratic[slot]
@@ -152,18 +150,18 @@ class RegisterChanges:
         return ""
 
     def change_inside(self, *operands: Operand) -> bool:
-        """Tell whether a loop inside this one changes one of these too."""
+        """Return whether an inner loop changes one of these too."""
         slots = [slot for slot in map(slot_of, operands) if slot >= 0]
         return any(slot in loop.by_slot or slot in loop.erratic for loop in self.inner for slot in slots)
 
     def differs(self, slot: int, change: Change, lanes: Lanes) -> bool:
-        """Tell whether a slot changes by something else in one of these threads."""
+        """Return whether a slot has another change in one of these threads."""
         return bool((lanes.mask & (or_zero(change) != or_zero(self.by_slot.get(slot)))).any())
 
-    # What is written
+    # Writing
 
     def set(self, operand: Operand, change: Change, lanes: Lanes) -> None:
-        """Let a 32-bit destination change by so much in these threads."""
+        """Set the change of a 32-bit destination in these threads."""
         slot = slot_of(operand)
         if slot < 0:
             return
@@ -182,7 +180,7 @@ class RegisterChanges:
             self.by_slot[slot] = change
 
     def set_pair(self, step: Step, change: Change, low: np.ndarray, lanes: Lanes) -> None:
-        """Let a 64-bit destination change by so much, for as long as its low word does not overflow."""
+        """Set the change of a 64-bit destination while its low word does not overflow."""
         target = step.targets[0]
         upper = Operand("register", target.text, target.slot + 1)
         if target.slot in (RZ, URZ):
@@ -197,13 +195,13 @@ class RegisterChanges:
         self.set(upper, (change - low_change) >> 32, lanes)
 
     def set_same(self, slots: Iterable[int], lanes: Lanes) -> None:
-        """Let these slots hold the same in every trip."""
+        """Mark these slots as the same in every trip."""
         for slot in slots:
             self._set_slot_same(slot, lanes)
             self.no_longer_erratic(slot, lanes)
 
     def set_erratic(self, slots: Iterable[int], lanes: Lanes, why: str) -> None:
-        """Let these slots change in a way that is not followed."""
+        """Mark these slots as erratic."""
         for slot in slots:
             self._set_slot_same(slot, lanes)
             mask = self.erratic[slot][1] | lanes.mask if slot in self.erratic else lanes.mask
@@ -214,7 +212,7 @@ class RegisterChanges:
             self.set(Operand("register", "", slot), None, lanes)
 
     def no_longer_erratic(self, slot: int, lanes: Lanes) -> None:
-        """Forget what a slot held in these threads, as it is written."""
+        """Unmark a slot that is overwritten in these threads."""
         if slot in self.erratic:
             why, mask = self.erratic[slot]
             left = mask & ~lanes.mask
@@ -223,10 +221,10 @@ class RegisterChanges:
             else:
                 del self.erratic[slot]
 
-    # For how many trips
+    # Limits of trips
 
     def limit(self, value: np.ndarray, change: Change, within: range, lanes: Lanes) -> None:
-        """Limit the proven trips to those with value + trips * change inside a range, in all lanes."""
+        """Limit the proven trips to those with value + trips * change in a range, in all lanes."""
         if change is None:
             return
         value = value.astype(np.int64)
@@ -240,6 +238,6 @@ class RegisterChanges:
         self.limit_trips(np.where(change == 0, FOR_EVER, room // np.maximum(np.abs(change), 1)), lanes)
 
     def limit_trips(self, trips: np.ndarray, lanes: Lanes) -> None:
-        """Limit the proven trips to the least number of all lanes."""
+        """Limit the proven trips to the minimum over lanes."""
         least = int(np.where(lanes.mask, trips, FOR_EVER).min())
         self.trips = min(self.trips, max(least, 0))

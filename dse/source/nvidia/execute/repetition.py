@@ -1,6 +1,6 @@
-"""Records the repetition of a machine's work: counts, order of execution and addresses.
+"""Record the repetition of a machine's work: counts, order of execution and addresses.
 
-The part of the records between two marks is one trip of a loop, or a whole period of them.
+The records between two marks are those of one trip of a loop, or of a whole period.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,22 +15,22 @@ from dse.source.nvidia.execute.mark import Mark
 from dse.source.nvidia.execute.register_changes import Irregular
 from dse.source.nvidia.machine.state import Machine
 
-_MOST = 500_000  # phases, basic blocks or addresses that may be written down one by one
+_MOST = 500_000  # phases, basic blocks or addresses that may be recorded one by one
 
 
 @dataclass(frozen=True)
 class Repetition:
-    """Number of repetitions of each executed part."""
+    """The number of repetitions of each executed part."""
 
     times: int
     trips: int = 1  # of the loop, in each part
-    earlier: int = 0  # of the times, those that come before the part that was executed
+    earlier: int = 0  # repetitions before the executed part
 
 
 def check_size(machine: Machine, since: Mark, times: int) -> None:
-    """Check how much cannot be written down as a repetition.
+    """Check the size of the records that must be repeated one by one.
 
-    **Raises:** Irregular if it is too much.
+    **Raises:** Irregular if it is too large.
     """
     entries = len(since.closed_phases(machine))
     if len(machine.repeats) > since.repeats:
@@ -49,9 +49,9 @@ def move_on(machine: Machine, changes: Mapping[int, np.ndarray], trips: int) -> 
 
 
 def repeat_counts(machine: Machine, since: Mark, times: int) -> None:
-    """Repeat the counts made since a mark.
+    """Repeat the counts since a mark.
 
-    **Raises:** Irregular if that began and ended in phases which other barriers opened.
+    **Raises:** Irregular if its phase and the present one began at different barriers.
     """
     closed = since.closed_phases(machine)
     if not closed:
@@ -70,7 +70,7 @@ def repeat_counts(machine: Machine, since: Mark, times: int) -> None:
 
 
 def check_phases_alike(machine: Machine, since: Mark) -> None:
-    """Check that open phases have the counts that they had at a mark, if any have ended since.
+    """Check that open phases have the same counts as at a mark, if any have ended since.
 
     **Raises:** Irregular
     """
@@ -82,10 +82,9 @@ def check_phases_alike(machine: Machine, since: Mark) -> None:
 
 
 def repeat_trace(machine: Machine, marks: Sequence[Mark], times: int) -> None:
-    """Repeat the basic blocks between the first mark and the last, those from mark to mark one after the
-    other.
+    """Repeat the basic blocks between successive marks, in order.
 
-    Those of a loop inside that was skipped are written down every time.
+    Those of an inner loop that was skipped are recorded every time.
     """
     trace, repeats = machine.trace, machine.repeats
     first, last = marks[0], marks[-1]
@@ -120,11 +119,10 @@ def repeat_streams(
     strides: Mapping[int, int | None],
     before: Iterable[Stream],
 ) -> float:
-    """Repeat the addresses asked for between the marks, and return the share of requests without any.
+    """Repeat the addresses between the marks, and return the share of requests without any.
 
-    Addresses move on by `strides` bytes in each trip, by memory instruction. Where that is None they move on
-    as they do on average from one part to the next, or since `before`, the trip before the first part;
-    requests whose threads do not move on together are left out.
+    `strides` are bytes per trip, by memory instruction. If None, the mean from one part to the next is taken,
+    or since `before`, the trip before the first part; requests whose threads move differently are left out.
     """
     streams = machine.streams
     parts = [streams[mark.streams : after.streams] for mark, after in pairwise(marks)]
@@ -158,7 +156,7 @@ def repeat_streams(
 
 
 def _moved(streams: Sequence[tuple[Stream, float]], times: range) -> Iterator[Stream]:
-    """Repeat these streams, each time moved by the bytes given beside them: whole numbers are exact."""
+    """Repeat these streams, each time moved by their bytes, which are exact if whole."""
     if all(stream.repeats == 1 for stream, _ in streams):
         if times:
             yield from (replace(stream, trips=times, stride=stride) for stream, stride in streams)
@@ -170,9 +168,7 @@ def _moved(streams: Sequence[tuple[Stream, float]], times: range) -> Iterator[St
 
 
 def _drift(before: Iterable[Stream], after: Iterable[Stream], trips: int) -> dict[int, float]:
-    """Bytes that each memory instruction moves on by in a trip, on average; those whose threads move on
-    together.
-    """
+    """Return the mean stride per trip of each memory instruction whose threads have the same, in bytes."""
     drift: dict[int, float] = {}
     earlier, later = _ends(before), _ends(after)
     for step in earlier.keys() & later.keys():
@@ -193,7 +189,7 @@ def _drift(before: Iterable[Stream], after: Iterable[Stream], trips: int) -> dic
 
 
 def _ends(streams: Iterable[Stream]) -> dict[int, tuple[Stream, Stream]]:
-    """The first and the last execution of each memory instruction."""
+    """Return the first and the last execution of each memory instruction."""
     ends: dict[int, tuple[Stream, Stream]] = {}
     for stream in streams:
         first = ends[stream.step][0] if stream.step in ends else stream

@@ -1,9 +1,8 @@
-"""Runs trips of a loop side by side, as if they were blocks: where data decide on addresses, but not on the
-way.
+"""Run trips of a loop side by side, as if they were blocks, if data affect addresses but not branches.
 
-That this may be done is not proven before but checked after. Several trips begin with the registers that they
-have if each trip changes those as the last one did. If each goes the same way, and ends with the registers
-that the next one began with, that is what they do one after another.
+This is not proven before but checked afterwards. Several trips begin with the registers that they have if
+each trip changes them as the last one did. If each trip goes the same way, and ends with the registers that
+the next one began with, the result is that of consecutive trips.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,21 +21,21 @@ from dse.source.nvidia.execute.tiling import Tiling
 from dse.source.nvidia.machine.state import Machine, Purpose, Taint
 from dse.source.nvidia.sass.operands import SLOTS, P
 
-_FIRST = 8  # trips that are run side by side where none were before
+_FIRST = 8  # trips to run side by side in a first attempt
 _MOST = 2**16  # threads of all of them
-_FAILURES = 4  # in vain, after which a loop's trips are run one after another
+_FAILURES = 4  # after which a loop's trips are run one after another
 _U32 = np.uint32
 
 Path = list[tuple[int, Lanes]]  # basic blocks in the order of execution
 
 
-# Lets a machine of many rows go along a path, with examinations of it; returns which rows do: [rows].
+# Runs a machine of many rows along a path, with examinations; returns which rows follow it: [rows].
 Follow = Callable[[Machine, Path, Tiling, Sequence[Examination]], np.ndarray]
 
 
 @dataclass
 class _Trip:
-    """A trip that begins."""
+    """The start of a trip."""
 
     lanes: Lanes
     trace: int  # lengths of the machine's records
@@ -51,15 +50,15 @@ class SideBySide:
     def __init__(self, machine: Machine, loops: LoopSkipper, follow: Follow) -> None:
         self.machine, self.loops, self.follow = machine, loops, follow
         self._trips: dict[int, _Trip] = {}  # by the first basic block of a loop
-        self._expected: dict[int, int] = {}  # trips, as before
+        self._expected: dict[int, int] = {}  # trips, from the previous execution
         self._failures: dict[int, int] = {}
-        self._wait: dict[int, int] = {}  # trips that are run one after another first
+        self._wait: dict[int, int] = {}  # trips to run one after another first
 
     def enter(self, header: int, lanes: Lanes, others: int, most: int) -> int:
-        """Run trips of a loop that threads are about to begin again, if they can be.
+        """Run trips of a loop that threads are about to begin again, if possible.
 
-        `others` is the first block that other threads are to enter. Returns how many basic blocks were
-        executed, `most` at most.
+        `others` is the first block that other threads are to enter. Returns the number of executed basic
+        blocks, at most `most`.
         """
         machine, trip, executed = self.machine, self._trips.get(header), 0
         if machine.bound.purpose is not Purpose.ADDRESSES or self._failures.get(header, 0) > _FAILURES:
@@ -77,7 +76,7 @@ class SideBySide:
         return executed
 
     def _run(self, header: int, trip: _Trip, path: Path, most: int) -> int:
-        """Run as many trips as can be; return the basic blocks."""
+        """Run as many trips as possible; return the number of basic blocks."""
         machine, done, known = self.machine, 0, self._expected.get(header, 0)
         streams = machine.streams[trip.streams :]
         changes = self._changes(header, trip)
@@ -102,7 +101,7 @@ class SideBySide:
         return done * len(path)
 
     def _alike(self, index: int) -> bool:
-        """Whether a basic block only computes, loads from global memory and branches."""
+        """Return whether a basic block only computes, loads from global memory and branches."""
         return not any(
             step.stores
             or step.atomic
@@ -114,7 +113,7 @@ class SideBySide:
         )
 
     def _changes(self, header: int, trip: _Trip) -> dict[int, np.ndarray] | None:
-        """By how much a trip changed each slot that lives on; None if predicates are among them."""
+        """Return the change of each live slot in a trip; None if predicates are among them."""
         machine, changes = self.machine, {}
         live = machine.bound.live[header]
         for slot in range(SLOTS):
@@ -141,7 +140,7 @@ class SideBySide:
         changes: dict[int, np.ndarray],
         trips: int,
     ) -> int:
-        """Run this many trips. Keep what they did if all are as expected, else return how many are."""
+        """Run this many trips. Keep their results if all are as expected, else return how many are."""
         machine = self.machine
         tiling = Tiling(trips, machine.shape[0])
         wide = _tiled(machine, tiling, changes)
@@ -150,7 +149,7 @@ class SideBySide:
         examined = [examination.tiled(wide, tiling) for examination in outer]
         try:
             good = self.follow(wide, path, tiling, examined)
-        except (DseError, Apart):  # perhaps in trips that there are not
+        except (DseError, Apart):  # perhaps in trips beyond the last
             return 0
         live, mask = machine.bound.live[header], tiling.of(lanes.mask)
         for slot in range(SLOTS):
@@ -186,7 +185,7 @@ class SideBySide:
         path: Path,
         streams: Sequence[Stream],
     ) -> None:
-        """Let the machine have done what the trips did."""
+        """Add the results of the trips to the machine."""
         machine = self.machine
         for slot, value in enumerate(wide.r):
             if value is not start[slot]:
@@ -226,7 +225,7 @@ def _tiled(machine: Machine, tiling: Tiling, changes: Mapping[int, np.ndarray]) 
 
 
 def _by_trip(machine: Machine, before: Stream, after: Stream, tiling: Tiling) -> list[Stream]:
-    """The addresses of each trip; as long as they all move by the same, they have one base."""
+    """Return the addresses of each trip; while all have the same stride, they share one base."""
     known = before.base
     bases = tiling.by_trip(after.base)[:, : len(known)]
     bases = np.broadcast_to(bases, (tiling.trips, *bases.shape[1:]))

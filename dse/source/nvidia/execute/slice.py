@@ -1,8 +1,8 @@
-"""Finds the instructions that must be evaluated: those that addresses, predicates and branches depend on.
+"""Find the instructions that must be evaluated: those that addresses, predicates and branches depend on.
 
-A backward slice, by a fixed point of liveness over the basic blocks. Sets of slots are the bits of a Python
-integer. Memory is a slot too, one for shared, one for global; a thread's own (local) memory has one for each
-word that is addressed from the stack pointer alone, so that a spilled accumulator pulls nothing in.
+This is a backward slice, from a fixed point of liveness over the basic blocks. Sets of slots are bits of a
+Python integer. Shared and global memory are one slot each; local memory has one for each word addressed from
+the stack pointer alone, so that a spilled accumulator adds nothing to the slice.
 """
 
 from collections.abc import Iterable
@@ -18,26 +18,25 @@ _SHARED = 1 << SLOTS
 _GLOBAL = 1 << (SLOTS + 1)
 _ANYWHERE = 1 << (SLOTS + 2)  # local memory at addresses computed at run time
 _WORDS = SLOTS + 3  # first word of local memory
-_STEERING = ("control", "barrier")  # pipes of what decides where threads go
+_STEERING = ("control", "barrier")  # pipes of control flow
 _VARYING = ~(1 << PT | 1 << UPT)
 _UNIFORM = ((1 << URZ) - 1) & ~((1 << UR) - 1)
 _OF_OTHER_LANES = ("SHFL", "VOTE", "VOTEU", "MATCH", "REDUX", "CREDUX")
 _SPACES = {"shared": _SHARED, "global": _GLOBAL}
 
-# What is wanted, as bits of slots, under each guard (predicate, negated): of threads in which it holds. None:
-# in any case.
+# Live slots, as bits, under each guard (predicate, negated): in threads where it holds. None: always.
 Wanted = dict[tuple[int, bool] | None, int]
-# By R2UR's index: uniform predicates that say whether a guard holds in any thread of the warp.
+# By R2UR's index: uniform predicates for whether a guard holds in any thread of the warp.
 Votes = dict[int, dict[int, tuple[int, bool]]]
 
 
 def mark_needed(
     program: SassProgram, global_stores: bool = False, purpose: Purpose = Purpose.COUNTS
 ) -> list[int]:
-    """Set `needed` of each step, and return the slots that are live where each block begins, as bits.
+    """Set `needed` of each step, and return the slots live at the start of each block, as bits.
 
-    With `global_stores`, loads from global memory see what the kernel itself stored there. `purpose` says
-    which addresses are wanted even where nothing depends on the contents.
+    With `global_stores`, loads return what the kernel itself stored in global memory. `purpose` has the
+    memories whose addresses are needed even if nothing depends on the contents.
     """
     memory = _Memory(program, global_stores, purpose)
     predecessors: list[list[int]] = [[] for _ in program.blocks]
@@ -47,13 +46,13 @@ def mark_needed(
     under_guards = any(step.pipe == "tensor" or step.of_box for step in program.steps)
     votes = _votes(program, predecessors) if under_guards else {}
     facts = [[_facts(step, memory) for step in block.steps] for block in program.blocks]
-    # Warps in different code exchange words of shared memory, if they wait for each other by barriers there.
+    # Warps in different code exchange words of shared memory, if they synchronise by barriers there.
     parted = any(step.opcode == "SYNCS" for step in program.steps)
     exchanged = 0
     live: list[Wanted] = [{} for _ in program.blocks]
 
     def before(block: BasicBlock, mark: bool) -> Wanted:
-        """Slots wanted at the beginning of a basic block."""
+        """Return the live slots at the start of a basic block."""
         wanted: Wanted = {None: exchanged}
         for successor in block.successors:
             for guard, bits in live[successor].items():
@@ -82,7 +81,7 @@ def mark_needed(
 def _step_back(
     wanted: Wanted, fact: tuple[int, int, int, int, Step], votes: Votes, under_guards: bool
 ) -> bool:
-    """Update the set of wanted values from behind a step to before it; return whether the step is needed."""
+    """Update the live slots from after a step to before it; return whether the step is needed."""
     always, wanted_by, kills, reads, step = fact
     if len(wanted) > 1:
         _guards_are_written(wanted, step, votes)
@@ -97,7 +96,7 @@ def _step_back(
         elif step.pipe not in ("tensor", "texture") and not step.stores:
             written = _bits(step.writes)
             wanted[guard] = wanted.get(guard, 0) & ~written
-            if step.opcode == "R2UR":  # a warp has one such register: it is written if any thread does
+            if step.opcode == "R2UR":  # writes the warp's register if any thread executes it
                 for vote, of in votes.get(step.index, {}).items():
                     if of == guard and (vote, False) in wanted:
                         wanted[vote, False] &= ~written
@@ -106,7 +105,7 @@ def _step_back(
         wanted[reader] = wanted.get(reader, 0) | reads
     if guard is None:
         wanted[None] |= always
-    else:  # of the guard itself every thread wants to know
+    else:  # the guard itself is needed in every thread
         of_guard = (reads | always) & 1 << step.guard if askers or always else 0
         wanted[None] |= of_guard
         wanted[guard] = wanted.get(guard, 0) | (always & ~of_guard)
@@ -119,9 +118,9 @@ def _step_back(
 
 
 def _guards_are_written(wanted: Wanted, step: Step, votes: Votes) -> None:
-    """Where a guard is written, values wanted under it are wanted before without condition.
+    """Where a guard is written, slots live under it become live without condition.
 
-    A vote that says whether a guard holds in any thread hands on what of the whole warp is wanted.
+    A vote on whether a guard holds in any thread passes on the live slots of the whole warp.
     """
     for guard in [condition for condition in wanted if condition is not None and condition[0] in step.writes]:
         bits = wanted.pop(guard)
@@ -133,7 +132,7 @@ def _guards_are_written(wanted: Wanted, step: Step, votes: Votes) -> None:
 
 
 def _voted(step: Step) -> tuple[int, bool] | None:
-    """The guard of which a vote says whether it holds in any thread; None if it is no such vote."""
+    """Return the guard of a vote on whether it holds in any thread; None if it is no such vote."""
     if step.opcode != "VOTEU" or not step.has("ANY") or step.guard >= 0 or len(step.targets) != 1:
         return None
     (source,) = step.sources
@@ -162,7 +161,7 @@ def _votes(program: SassProgram, predecessors: list[list[int]]) -> Votes:
 
 def _mark_known_guards(program: SassProgram, predecessors: list[list[int]]) -> None:
     """Set `guard_known`: false where the predicate may have been written by a step that is not evaluated."""
-    stale = [0] * len(program.blocks)  # where each block ends
+    stale = [0] * len(program.blocks)  # at the end of each block
     waiting = list(range(len(program.blocks)))[::-1]
     effects = []
     for block in program.blocks:
@@ -200,7 +199,7 @@ def _mark_known_guards(program: SassProgram, predecessors: list[list[int]]) -> N
 
 
 class _Memory:
-    """The bits of the memory that an access may read or write."""
+    """The bits of memory that an access may read or write."""
 
     def __init__(self, program: SassProgram, global_stores: bool, purpose: Purpose) -> None:
         self.global_stores, self.purpose = global_stores, purpose
@@ -212,7 +211,7 @@ class _Memory:
                 self.local |= self.words(step)
 
     def words(self, step: Step) -> int:
-        """Of an access at the stack pointer plus a constant, its words; 0 otherwise."""
+        """Return the words of an access at the stack pointer plus a constant; else 0."""
         (address,) = step.memory
         if not self.steady_stack or [base[0] for base in address.bases] != [STACK] or address.offset < 0:
             return 0
@@ -220,7 +219,7 @@ class _Memory:
 
 
 def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
-    """(bits it always needs, bits that make it needed, bits it kills, bits it then needs, the step)."""
+    """Return (bits always needed, bits that make it needed, bits it kills, bits it then needs, the step)."""
     wanted_by = kills = _bits(step.writes)
     reads = 0 if step.given else _bits(step.reads)
     always = 0
@@ -229,7 +228,7 @@ def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
     addressed = bool(step.memory) and (step.of_box or step.pipe in memory.purpose.value)
     if addressed:
         always |= _bits(step.bases)
-    if step.kind == "copy":  # a predicate tells whether global memory is read
+    if step.kind == "copy":  # a predicate decides whether global memory is read
         always |= _bits([operand.slot for operand in step.sources if operand.kind == "predicate"]) & _VARYING
     if (slot := descriptor_slot(step)) >= 0:
         always |= 1 << slot
@@ -262,7 +261,7 @@ def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
 
 
 def _bits(slots: Iterable[int]) -> int:
-    """Make a set of slots."""
+    """Return slots as a set of bits."""
     bits = 0
     for slot in slots:
         bits |= 1 << slot

@@ -1,8 +1,8 @@
 """Asynchronous work of a warp, and the instructions that wait for it.
 
-Asynchronous copies, and products of a warp group or a block, are closed into groups that are waited for
-(`dse.source.nvidia.profile.async_groups` has the instructions that do so). A group may be empty, but on an
-mbarrier. Source: PTX ISA, cp.async.commit_group and wgmma.commit_group.
+Asynchronous copies, and products of a warp group or a block, are committed in groups, which other
+instructions wait for (`dse.source.nvidia.profile.async_groups`). Groups may be empty, except on an mbarrier.
+Source: PTX ISA, cp.async.commit_group and wgmma.commit_group.
 """
 
 from bisect import bisect_left
@@ -13,19 +13,19 @@ from dse.source.nvidia.graphs.rolled_trace import RolledLoop, bodies_repeated, u
 from dse.source.nvidia.profile.async_groups import Role, role
 from dse.source.nvidia.sass.program import Step
 
-# (waiting instruction, instruction that it waits for) → which of its runs, from 1, the latest
+# (waiting instruction, instruction that it waits for) → which run, counted back from 1, the latest
 Waits = Mapping[tuple[int, int], int]
 
 
 def adds_up(step: Step, before: Step) -> bool:
-    """Tell whether a product of a warp group continues with another's sums, which it does not wait for."""
+    """Return whether a product of a warp group adds to the sums of another, without waiting for it."""
     roles = role(step), role(before)
     products = all(part is not None and part.starts and part.queue == "products" for part in roles)
     return products and step.writes == before.writes
 
 
 def in_bulk(step: Step) -> bool:
-    """Tell whether one instruction moves a box or an array between global and shared memory."""
+    """Return whether an instruction copies a box or an array between global and shared memory."""
     step_role = role(step)
     return (
         step_role is not None
@@ -38,10 +38,10 @@ def in_bulk(step: Step) -> bool:
 def with_waits(
     steps: list[Step], loops: list[RolledLoop], most: int
 ) -> tuple[list[Step], list[RolledLoop], Waits]:
-    """Repeat the bodies of loops until all that is waited for is of an instruction's latest run.
+    """Repeat the bodies of loops until each wait is for the latest run of an instruction.
 
-    A dependence names no other run. Where that takes more than `most` instructions, bodies are repeated as
-    often as fit: what is waited for is then of later trips than it is in truth.
+    Dependences can name no other run. If that takes more than `most` instructions, bodies are repeated as
+    often as fits, and some waits are for later trips than in truth.
     """
     waited = waits(steps, loops)
     needed: dict[RolledLoop, int] = {}
@@ -58,12 +58,12 @@ def with_waits(
 
 
 def _times(least: int, trips: int) -> int:
-    """Choose how often to repeat a body, so that with the trips left over it is written least often."""
+    """Choose the repetitions of a body that, with those for the remaining trips, make the least code."""
     return min(range(least, 2 * least), key=lambda times: times + trips % times)
 
 
 def waits(steps: Sequence[Step], loops: Sequence[RolledLoop]) -> Waits:
-    """Find all that is waited for, once each loop has run until it continues the same way."""
+    """Find all waits, once the waits of each loop's trips repeat."""
     roles = {i: step_role for i, step in enumerate(steps) if (step_role := role(step)) is not None}
     events = list(roles)
     left = max((step_role.left or 0 for step_role in roles.values()), default=0)
@@ -79,13 +79,13 @@ def waits(steps: Sequence[Step], loops: Sequence[RolledLoop]) -> Waits:
 
 
 def _among(events: Sequence[int], loop: RolledLoop) -> RolledLoop | None:
-    """Return a loop by the numbers of the events in it; None if it has none."""
+    """Return a loop as a range of the events in it; None if it has none."""
     first, stop = bisect_left(events, loop.first), bisect_left(events, loop.last + 1)
     return RolledLoop(first, stop - 1, loop.trips) if first < stop else None
 
 
 class _UnderWay:
-    """The groups that were not waited for, oldest first; of each what began, as (instruction, run)."""
+    """The groups in flight, oldest first, each with its work as (instruction, run)."""
 
     def __init__(self) -> None:
         self.open: dict[str, list[tuple[int, int]]] = {}

@@ -13,35 +13,34 @@ from dse.source.nvidia.machine.state import Machine
 
 @dataclass(frozen=True)
 class BranchProfile:
-    """A branch under a condition, over all warps of the blocks that were run, each visit separately."""
+    """A conditional branch: statistics of all visits by warps of the executed blocks."""
 
     address: int
     text: str
     line: int | None
     block: int  # that it ends
-    target: int  # block that it goes to; -1 for EXIT
-    meets: int  # first block that all ways gone from here led to; -1: the end of the kernel
+    target: int  # block that it jumps to; -1 for EXIT
+    meets: int  # first block on all executed paths from here; -1: the end of the kernel
     visits: float  # of an average warp
-    active: float  # share of a visiting warp's lanes that come, mean
+    active: float  # mean share of active lanes in a visiting warp
     jumping: float  # share of these lanes that take it
-    taken: float  # share of the visits in which a lane or more takes it
-    passed: float  # ... continues behind it
+    taken: float  # share of visits in which any lane takes it
+    passed: float  # ... does not take it
     diverged: float  # ... both: the warp splits
-    lanes_taken: float  # lanes on either side of a warp that splits, mean
+    lanes_taken: float  # mean lanes on either side of a warp that splits
     lanes_passed: float
 
 
 def branches(machine: Machine, weights: Sequence[float] | None = None) -> tuple[BranchProfile, ...]:
-    """Profile all branches under a condition that warps came to, in the order of addresses.
+    """Profile all executed conditional branches, by address, except jumps to an address in a register.
 
-    `weights` says how many blocks of the grid each block that was run represents (`Sample.weights`); else all
-    count the same. Jumps to an address in a register are not among them.
+    `weights` are the blocks of the grid that each executed block represents (`Sample.weights`), or equal.
     """
     return profiled(ControlFlow(machine, weights))
 
 
 def profiled(control: ControlFlow) -> tuple[BranchProfile, ...]:
-    """Profile the branches that warps came to, by where they went from there."""
+    """Profile the executed branches by where warps went from them."""
     behind = dominators([END, *control.executed], control.before, END)
     profiles = []
     for index in control.executed:
@@ -51,7 +50,7 @@ def profiled(control: ControlFlow) -> tuple[BranchProfile, ...]:
         if last.opcode not in DIRECT or last.jump == index + 1 or not may_pass:
             continue
         visits, threads = control.demand.entering(index)
-        if not visits:  # only blocks came here that weigh nothing
+        if not visits:  # visited only by blocks of weight 0
             continue
         (taken, jumping), (passed, _) = (control.along(index, target) for target in (last.jump, index + 1))
         split, lanes_taken, lanes_passed = np.broadcast_to(control.splits.get(index, 0.0), 3).tolist()

@@ -1,7 +1,4 @@
-"""The basic blocks that were executed, and how often warps went from one to another.
-
-This is read from the order in which a machine executed them.
-"""
+"""The executed basic blocks, and how often warps went from one to another, from a machine's trace."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,12 +16,10 @@ DIRECT = ("BRA", "JMP", "CALL", "EXIT")
 
 
 class ControlFlow:
-    """The basic blocks that were executed and how often an average warp went along each edge between them."""
+    """The executed basic blocks, and how often an average warp took each edge between them."""
 
     def __init__(self, machine: Machine, weights: Sequence[float] | None) -> None:
-        """`weights` says how many blocks of the grid each that was run represents; all count the same if
-        None.
-        """
+        """`weights` are the blocks of the grid that each executed block represents; None: equal."""
         self.machine = machine
         shares = np.ones(machine.shape[0]) if weights is None else np.asarray(weights, float)
         self.weights = shares / (shares.sum() * (machine.shape[1] // WARP))  # to the average warp
@@ -44,16 +39,16 @@ class ControlFlow:
         self.dominators = dominators(self.executed, self.after, 0)
 
     def along(self, source: int, target: int) -> tuple[float, float]:
-        """Count the (warps, lanes) of an average warp that went along an edge."""
+        """Return the (warps, lanes) per average warp that took an edge."""
         warps, lanes = self.edges.get((source, target), np.zeros(2)).tolist()
         return warps, lanes
 
     def starting(self) -> float:
-        """Count the warps that the kernel starts with, of an average warp."""
+        """Return the warps that start the kernel, per average warp."""
         return float(self.machine.trace[0][1].warps @ self.weights)
 
     def _follow(self, place: int, index: int, lanes: Lanes, times: float, splitting: "_Splitting") -> None:
-        """Count where the threads of one execution of a basic block go, the one at `place` of the trace."""
+        """Count where the threads of the basic block at `place` of the trace go next."""
         last = self.machine.program.blocks[index].steps[-1]
         if last.opcode in INDIRECT:
             for target, going in splitting.scattered(place, lanes):
@@ -62,8 +57,7 @@ class ControlFlow:
         if last.opcode not in DIRECT or last.jump == index + 1:
             self._count(index, index + 1, lanes, times)
             return
-        # The lower address is executed next, so those that go there are in the next entry, and nobody else
-        # of these.
+        # The lower address is executed next, so the next entry has exactly the lanes that go there.
         target = last.jump
         near = index + 1 if not 0 <= target <= index else target
         first, second = splitting.next_at(place, near, lanes)
@@ -74,14 +68,14 @@ class ControlFlow:
             self.splits[index] = self.splits.get(index, 0.0) + times * splitting.warps_in_both(taken, passed)
 
     def _count(self, source: int, target: int, lanes: Lanes | None, times: float) -> None:
-        """Count threads that go along an edge."""
+        """Count threads that take an edge."""
         if lanes is not None:
             total = self.edges.setdefault((source, target), np.zeros(2))
             total += times * np.array([lanes.warps @ self.weights, lanes.threads @ self.weights])
 
 
 class _Splitting:
-    """Divergence of threads after a basic block, by the sets that are executed afterwards."""
+    """Divergence of threads after a basic block, from the entries of the trace that follow."""
 
     def __init__(self, machine: Machine, weights: np.ndarray) -> None:
         self.machine, self.weights = machine, weights
@@ -89,7 +83,7 @@ class _Splitting:
         self._in_both: dict[tuple[int, int], np.ndarray] = {}
 
     def next_at(self, place: int, near: int, lanes: Lanes) -> tuple[Lanes | None, Lanes | None]:
-        """(those of `lanes` that are next at block `near`, the others)."""
+        """Return (those of `lanes` whose next block is `near`, the others)."""
         trace = self.machine.trace
         if place + 1 == len(trace) or trace[place + 1][0] != near:
             return None, lanes
@@ -104,7 +98,7 @@ class _Splitting:
         return self._parted[key][1:]
 
     def scattered(self, place: int, lanes: Lanes) -> Iterator[tuple[int, Lanes]]:
-        """The blocks where these threads are met again, wherever they went, and which threads are."""
+        """Yield the next blocks of these threads, and the threads in each."""
         left: Lanes | None = lanes
         for index, others in self.machine.trace[place + 1 :]:
             here = self.machine.sets.of(left.mask & others.mask)
@@ -115,7 +109,7 @@ class _Splitting:
                     return
 
     def warps_in_both(self, taken: Lanes, passed: Lanes) -> np.ndarray:
-        """Warps that have lanes in both, and how many in each: of an average warp."""
+        """Return the warps with lanes in both sets, and their lanes in each, per average warp."""
         key = (id(taken), id(passed))
         if key not in self._in_both:
             a, b = (np.count_nonzero(lanes.by_warp, axis=-1) for lanes in (taken, passed))

@@ -1,12 +1,11 @@
-"""The instruction dependence graph (IDG) of what one warp of a launch executed, with loops rolled.
+"""The instruction dependence graph (IDG) of the instructions executed by one warp, with loops rolled.
 
-The basic blocks that the warp executed are rolled to loops (`rolled_trace`) and written out, each loop's body
-once. An instruction needs those that last wrote the registers which it reads, its guard among them, and those
-which it writes, as in `dse.source.nvidia.profile.walk`. Where the first trip of a loop takes a value
-from before the loop and later ones from the trip before, it needs both: the later of the two waits for the
-earlier, so that this asks for nothing more. An instruction that waits for asynchronous copies or products of
-matrices needs those; where they began several trips before, the body is there as many times, for as many
-fewer trips (`asynchronous`).
+The executed basic blocks are rolled into loops (`rolled_trace`), each body written once. An instruction needs
+the last writers of the registers that it reads (including its guard) or writes, as in
+`dse.source.nvidia.profile.walk`. If a loop's first trip reads a value from before the loop and later trips
+one from the previous trip, it needs both writers; the later one waits for the earlier, so this adds no wait.
+An instruction that waits for asynchronous copies or products of matrices needs those; if they began several
+trips before, the body is repeated as often, for fewer trips (`asynchronous`).
 
 Source: Lemeire, Cornelis & Konstantinidis, Sec. 3.
 """
@@ -25,25 +24,25 @@ from dse.source.nvidia.graphs.rolled_trace import RolledLoop, RolledTrace, unrol
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.program import Step
 
-MOST_INSTRUCTIONS = 4_095  # of a dependence graph, loops rolled: as many as the simulator takes
-MOST_NESTED = 4  # loops, one in another: likewise
+MOST_INSTRUCTIONS = 4_095  # of a dependence graph, loops rolled: the simulator's limit
+MOST_NESTED = 4  # depth of nested loops: likewise
 
 
 @dataclass(frozen=True)
 class GraphInstruction:
-    """One instruction of a warp; what it asks memory for is of one issue, the mean over the block's warps."""
+    """One instruction of a warp; its memory requests are of one issue, means over the block's warps."""
 
     address: int
     text: str
     line: int | None
     pipe: str  # one of dse.source.nvidia.sass.opcodes.PIPES
     kind: str  # "compute", "memory" or "barrier"
-    needs: tuple[int, ...]  # those waited for; of later ones, or itself: the run before, in a loop with it
+    needs: tuple[int, ...]  # instructions waited for; of later ones, or itself: the previous trip
     writes: bool  # whether it has a result that others could wait for
-    requests: float = 0.0  # share of the issues in which a thread or more takes part
+    requests: float = 0.0  # share of the issues with an active thread
     sectors: float = 0.0  # of 32 bytes; global and local memory
-    passes: float = 0.0  # lines of 128 bytes; shared: through the banks, shuffles take one
-    shared_passes: float = 0.0  # of a copy from global to shared memory, beside its lines
+    passes: float = 0.0  # lines of 128 bytes; shared: passes through the banks, one per shuffle
+    shared_passes: float = 0.0  # of a copy from global to shared memory, besides its lines
     product: Mma | None = None  # of matrices, of one issue; None: unknown, or no product
 
 
@@ -57,7 +56,7 @@ class DependenceGraph:
     loops: tuple[RolledLoop, ...]  # outer ones before those inside
 
     def order(self, most_trips: int | None = None) -> list[int]:
-        """List the numbers of the instructions as they run, each loop `most_trips` times at most."""
+        """List the instructions in order of execution, with at most `most_trips` trips per loop."""
         return unrolled(0, len(self.instructions), self.loops, most_trips)
 
     @cached_property
@@ -85,9 +84,9 @@ def dependence_graph(
     most: int = MOST_INSTRUCTIONS,
     nested: int = MOST_NESTED,
 ) -> DependenceGraph:
-    """Make the graph of one warp of one of the blocks that were run, by their numbers.
+    """Make the graph of one warp of an executed block, by their numbers.
 
-    Where loops are in one another deeper than `nested`, the outer ones are unrolled.
+    Where loops are nested deeper than `nested`, the outer ones are unrolled.
 
     **Raises:** DseError if there are more than `most` instructions, or none.
     """
@@ -119,9 +118,7 @@ def dependence_graph(
 
 
 def _needs(steps: Sequence[Step], loops: Sequence[RolledLoop]) -> list[set[int]]:
-    """Find what each instruction waits for. From its second trip on, a loop finds what the last trip
-    left.
-    """
+    """Find what each instruction waits for, including values from a loop's previous trip."""
     needs: list[set[int]] = [set() for _ in steps]
     written: dict[int, int] = {}
     for i in unrolled(0, len(steps), loops, 2):

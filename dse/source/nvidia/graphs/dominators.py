@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 def dominators(
     nodes: Sequence[int], after: Mapping[int, Sequence[int]], start: int
 ) -> dict[int, frozenset[int]]:
-    """Find for each node the nodes on all ways to it from the start, itself among them.
+    """Find the dominators of each node: the nodes on all paths from the start to it, itself included.
 
-    `after` holds the nodes behind each.
+    `after` has the successors of each node.
     """
     before: dict[int, list[int]] = {node: [] for node in nodes}
     for node in nodes:
@@ -32,6 +32,6 @@ def dominators(
 def nearest_dominator(
     node: int, dominating: Mapping[int, frozenset[int]], without: Iterable[int] = (), none: int = -1
 ) -> int:
-    """Find the last of the nodes that are on all ways to a node, others than itself; else `none`."""
+    """Return the immediate dominator of a node, except `without`; `none` if it has none."""
     others = dominating.get(node, frozenset()) - {node, *without}
     return max(others, key=lambda other: len(dominating[other]), default=none)

@@ -1,6 +1,6 @@
-"""The work flow graph (WFG) of what the average warp of a launch executed, by basic blocks.
+"""The work flow graph (WFG) of a launch's average warp, by basic blocks.
 
-It comes from the static program, with the counts of all blocks that were run.
+It is the static program with the counts of all executed blocks.
 
 Source: Baghsorkhi et al. 2010, Sec. 3.
 """
@@ -18,16 +18,16 @@ from dse.source.nvidia.sass.program import BasicBlock, Step
 
 @dataclass(frozen=True)
 class FlowNode:
-    """Instructions of a basic block that belong together; counts are of an average warp."""
+    """Instructions of a basic block that form a node; counts are of an average warp."""
 
     kind: str  # "compute": any number; "memory", "shared", "barrier": one instruction
     block: int
     first: int  # address
     last: int
-    insts: Mapping[str, int]  # by pipe; control and others that only take an issue slot too
-    chain: int  # instructions that each need the one before, at most
-    weight: float  # how often a warp executes it
-    lanes: float  # that take part, mean over the times
+    insts: Mapping[str, int]  # by pipe, including those that only take an issue slot
+    chain: int  # length of the longest dependence chain
+    weight: float  # executions per warp
+    lanes: float  # mean active lanes
     requests: float = 0.0  # of memory and shared: as in GraphInstruction
     sectors: float = 0.0
     passes: float = 0.0
@@ -40,23 +40,23 @@ class FlowNode:
 
     @property
     def ilp(self) -> float:
-        """Instructions that can be executed at a time, on average (instruction-level parallelism)."""
+        """Instruction-level parallelism: the mean number of instructions that can execute at a time."""
         return self.count / self.chain if self.chain else 1.0
 
 
 @dataclass(frozen=True)
 class Arc:
-    """An arc from a node to one that follows it."""
+    """An arc between successive nodes."""
 
     source: int
     target: int
-    weight: float  # how often lanes of an average warp leave along it; they may wait before the target
-    lanes: float  # each time, mean
+    weight: float  # times that an average warp takes it; its lanes may wait before the target
+    lanes: float  # mean lanes each time
 
 
 @dataclass(frozen=True)
 class Dependence:
-    """The need of a node for what a memory node loads, being the first to use it on some way."""
+    """A node's use of a loaded value, the first use on some path."""
 
     source: int
     target: int
@@ -65,21 +65,21 @@ class Dependence:
 
 @dataclass(frozen=True)
 class FlowLoop:
-    """Basic blocks that jump back to the first, all ways into them leading through it."""
+    """A natural loop: basic blocks that jump back to the first, their only entry."""
 
     header: int
     blocks: tuple[int, ...]  # ascending
-    trips: float  # mean, each time that a warp comes in
+    trips: float  # mean per entry
     entries: float  # of an average warp
 
 
 @dataclass(frozen=True)
 class FlowGraph:
-    """The average warp of a launch, by basic blocks that were executed.
+    """The average warp of a launch, by executed basic blocks.
 
-    The first node is where the kernel starts; what a function does that is called in several places is there
-    once. Both sides of a branch have arcs with their own weights, which add up to more than one where warps
-    split; `branches` has the shares. A loop that is entered in more than one place is not among `loops`.
+    The first node is the kernel's start; a function called in several places appears once. The weights of a
+    branch's arcs add up to more than one where warps split; `branches` has the shares. Loops with several
+    entries are not in `loops`.
     """
 
     kernel: str
@@ -87,12 +87,12 @@ class FlowGraph:
     nodes: tuple[FlowNode, ...]
     arcs: tuple[Arc, ...]
     dependences: tuple[Dependence, ...]
-    loops: tuple[FlowLoop, ...]  # outer ones before those inside
+    loops: tuple[FlowLoop, ...]  # outer ones first
     branches: tuple[BranchProfile, ...]
 
 
 def flow_graph(machine: Machine, weights: Sequence[float] | None = None) -> FlowGraph:
-    """Make the flow graph of the blocks that were run; `weights` as in `branches`."""
+    """Make the flow graph of the executed blocks; `weights` as in `branches`."""
     control = ControlFlow(machine, weights)
     blocks = [machine.program.blocks[index] for index in control.executed]
     nodes: list[FlowNode] = []
@@ -113,7 +113,7 @@ def flow_graph(machine: Machine, weights: Sequence[float] | None = None) -> Flow
 
 
 def _pieces(block: BasicBlock) -> Iterator[tuple[str, list[Step]]]:
-    """(kind, steps) of each node that a basic block is cut into."""
+    """Yield (kind, steps) of the nodes of a basic block."""
     computing: list[Step] = []
     for step in block.steps:
         kind = "shared" if step.pipe == "shared" else kind_of(step)
@@ -129,7 +129,7 @@ def _pieces(block: BasicBlock) -> Iterator[tuple[str, list[Step]]]:
 
 
 def _node(kind: str, block: int, steps: Sequence[Step], demand: MemoryDemand) -> FlowNode:
-    """Make the node of some steps of a basic block."""
+    """Make a node from steps of a basic block."""
     warps, threads = demand.entering(block)
     insts: dict[str, int] = {}
     for step in steps:
@@ -149,7 +149,7 @@ def _node(kind: str, block: int, steps: Sequence[Step], demand: MemoryDemand) ->
 
 
 def _longest_chain(steps: Sequence[Step]) -> int:
-    """Count how many of these steps need each the one before, at most."""
+    """Return the length of the longest dependence chain of these steps."""
     depth: dict[int, int] = {}  # slot → length of the chain that ends in it
     longest = 0
     for step in steps:
@@ -160,7 +160,7 @@ def _longest_chain(steps: Sequence[Step]) -> int:
 
 
 def _arcs(nodes: Sequence[FlowNode], node_of: Mapping[int, int], control: ControlFlow) -> Iterator[Arc]:
-    """From node to node within a basic block, and along the edges."""
+    """Yield the arcs within basic blocks and along their edges."""
     for number, (node, following) in enumerate(pairwise(nodes)):
         if node.block == following.block:
             yield Arc(number, number + 1, node.weight, node.lanes)
@@ -172,7 +172,7 @@ def _arcs(nodes: Sequence[FlowNode], node_of: Mapping[int, int], control: Contro
 
 
 def natural_loops(control: ControlFlow) -> list[FlowLoop]:
-    """Find the loops whose header is on all ways into them, large ones first."""
+    """Find the natural loops, large ones first."""
     back: dict[int, list[int]] = {}  # header → blocks that jump back to it
     for source, target in control.edges:
         if target in control.dominators[source]:
@@ -194,7 +194,7 @@ def natural_loops(control: ControlFlow) -> list[FlowLoop]:
 
 
 def _dependences(node_of: Mapping[int, int], control: ControlFlow) -> list[Dependence]:
-    """Follow every load along all ways until it is used or written over."""
+    """Follow every load along all paths until its value is used or overwritten."""
     dependences: set[tuple[int, int, bool]] = set()
     for index in control.executed:
         for place, step in enumerate(control.machine.program.blocks[index].steps):
@@ -205,9 +205,9 @@ def _dependences(node_of: Mapping[int, int], control: ControlFlow) -> list[Depen
 
 
 def _first_uses(control: ControlFlow, index: int, place: int, slots: frozenset[int]) -> set[tuple[int, bool]]:
-    """(step, whether in a later trip of a loop) of the first instructions on their way to use slots.
+    """Return (step, whether in a later trip of a loop) of the first uses of slots.
 
-    Ways begin at a place in a basic block.
+    Paths begin at position `place` in a basic block.
     """
     uses: set[tuple[int, bool]] = set()
     ways = [(index, place, slots, False)]

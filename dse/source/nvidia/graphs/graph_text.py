@@ -1,7 +1,4 @@
-"""Write an instruction dependence graph as a file that `dse.simulator.case.graph_file` reads.
-
-The graph is of what a warp of a kernel's source executed.
-"""
+"""Write the instruction dependence graph of a kernel's warp for `dse.simulator.case.graph_file`."""
 
 import json
 import math
@@ -24,25 +21,25 @@ from dse.source.nvidia.sass.products import needs_descriptor
 from dse.types import ABSENT, ARITHMETIC, Gpu, Kernel
 
 ISSUE = 1.0  # cycles in which a warp issues one instruction
-_BANKS_BYTES = 128  # of one pass through the banks of shared memory
+_BANKS_BYTES = 128  # per pass through the banks of shared memory
 _PIPES = {name: name for name in (*ARITHMETIC, "shared", "barrier")} | {  # the subsystem of each pipe
     "fp16": "fp32",
     "global": "memory",
     "local": "memory",
     "tensor": "tensor",
-}  # what only takes an issue slot: "issue"
+}  # instructions that only take an issue slot: "issue"
 
 
 @dataclass(frozen=True)
 class Hits:
-    """Shares of the sectors asked of global memory that the L1 and the L2 serve; DRAM serves the others."""
+    """Shares of the requested sectors of global memory that L1 and L2 serve; DRAM serves the rest."""
 
     l1: float = 0.0
     l2: float = 0.0
 
     @staticmethod
     def of(kernel: Kernel) -> "Hits":
-        """Take those of a kernel whose fields are scalars."""
+        """Return those of a kernel with scalar fields."""
         past_l1, past_l2 = map(float, served(kernel))
         return Hits(1.0 - past_l1, past_l1 - past_l2)
 
@@ -61,12 +58,12 @@ def of_source(
     slots: int = 1,
     groups: int | None = None,
 ) -> NamedCase:
-    """Make a simulator's graph, with λ and Λ of a GPU whose fields are scalars, and the SM that runs it.
+    """Make a simulator case with λ and Λ of a GPU with scalar fields.
 
-    A warp issues an instruction a cycle at most. `warps` of a block, `slots` blocks at a time, `groups`
-    blocks in all (as many as slots, if not given), all alike.
+    A warp issues at most one instruction a cycle. The SM runs `groups` equal blocks (default: `slots`) of
+    `warps`, `slots` at a time.
 
-    **Raises:** DseError as `terms`, or if it has more than a simulator's case may have.
+    **Raises:** DseError as `terms`, or if it exceeds the limits of a simulator case.
     """
     cycles = [terms(instruction, gpu, hits or Hits(), graph.kernel) for instruction in graph.instructions]
     return assembled(graph, cycles, float(gpu.issue_limit), warps, slots, groups)
@@ -75,13 +72,12 @@ def of_source(
 def terms(instruction: GraphInstruction, gpu: Gpu, hits: Hits, kernel: str = "graph") -> tuple[float, float]:
     """Compute λ and Λ of one instruction, cycles.
 
-    The λ are those of the whole SM. An access keeps the load/store units busy or, where that is longer, the
-    banks, the L1, or its share of the L2 or of the DRAM; an asynchronous copy as a load does. A product of
-    matrices takes the tensor pipe as in `dse.hardware.tensor`, or as long as its operands take through the
-    banks; no Λ is below the time for which its sub-partition's pipe works on it. Where nothing can wait for a
-    result, Λ is λ. No Λ is below the cycle of issue.
+    λ is that of the whole SM. An access, also an asynchronous copy, occupies the slowest of the load/store
+    units, the banks, the L1, and its share of the L2 or of DRAM. A product of matrices occupies the tensor
+    pipe as in `dse.hardware.tensor`, or the banks for its operands if that is longer; its Λ is at least the
+    time in its sub-partition's pipe. Without a result to wait for, Λ is λ. Λ is at least the cycle of issue.
 
-    **Raises:** DseError for textures, and for products that the GPU has no pipe for or that are not known.
+    **Raises:** DseError for textures, and for products that are unknown or not supported by the GPU.
     """
     pipe, passes = instruction.pipe, instruction.passes
     if pipe == "tensor":
@@ -91,7 +87,7 @@ def terms(instruction: GraphInstruction, gpu: Gpu, hits: Hits, kernel: str = "gr
     cpi, latency, lsu = gpu.cpi, gpu.latency, instruction.requests * float(gpu.lsu_cycles)
     from_dram = 1.0 - hits.l1 - hits.l2
     average = hits.l1 * latency.l1 + hits.l2 * latency.l2 + from_dram * latency.dram
-    in_bulk = instruction.kind == "memory" and pipe == "other"  # past the load/store units
+    in_bulk = instruction.kind == "memory" and pipe == "other"  # bypasses the load/store units
     latency_cycles = timing(gpu, float(average)).latency["global" if in_bulk else pipe]
     if pipe in ARITHMETIC or pipe == "fp16":
         throughput_cycles = float(getattr(cpi, _PIPES[pipe]))
@@ -132,7 +128,7 @@ def _product_terms(instruction: GraphInstruction, gpu: Gpu, kernel: str) -> tupl
     throughput_cycles = max(tensor, product.shared_bytes / _BANKS_BYTES * float(gpu.cpi.shared))
     parts = (
         1.0 if needs_descriptor(name) else float(gpu.limits.sub_partitions)
-    )  # those work on a block's alike
+    )  # these all work on the product of a block
     own = parts * tensor
     return throughput_cycles, max(float(getattr(gpu.latency, product.kind)), own, ISSUE)
 
@@ -145,9 +141,9 @@ def assembled(
     slots: int = 1,
     groups: int | None = None,
 ) -> NamedCase:
-    """Make a simulator's graph, given λ and Λ of each instruction.
+    """Make a simulator case, given λ and Λ of each instruction.
 
-    **Raises:** DseError if it has more than a simulator's case may have.
+    **Raises:** DseError if it exceeds the limits of a simulator case.
     """
     pipes = [
         "memory" if instruction.kind == "memory" else _PIPES.get(instruction.pipe, "issue")
@@ -175,7 +171,7 @@ def assembled(
 
 
 def _labels(graph: DependenceGraph) -> tuple[str, ...]:
-    """Name the instructions: such as "LDG.E.64 1a0", or "LDG.E.64 1a0 #2" where it comes again."""
+    """Name the instructions: "LDG.E.64 1a0", or "LDG.E.64 1a0 #2" if repeated."""
     times: Counter[int] = Counter()
     labels = []
     for instruction in graph.instructions:
@@ -195,9 +191,9 @@ def write_graph(path: Path | str, graph: NamedCase, summary: str = "") -> None:
 
 
 def text(graph: NamedCase, summary: str = "") -> str:
-    """Write a graph as TOML, from which `dse.simulator.case.graph_file.load` makes the same again.
+    """Write a graph as TOML for `dse.simulator.case.graph_file.load`.
 
-    An instruction names its λ and Λ where they differ from those of most of its subsystem.
+    λ and Λ of an instruction are written where they differ from the most frequent ones of its subsystem.
     """
     case = graph.case
     core = [(name, getattr(case, name)) for name in ("warps", "slots", "groups", "order", "scheduler")]
@@ -236,7 +232,7 @@ def _program(
     usual: dict[int, tuple[float, float]],
     prefix: str,
 ) -> Iterator[str]:
-    """Write the instructions and loops of one program, line by line."""
+    """Yield the lines of one program's instructions and loops."""
     kinds = {"c": "compute", "m": "memory", "b": "barrier"}
     for i, label in enumerate(labels):
         s = int(program.subsystem[i])
@@ -260,12 +256,12 @@ def _program(
 
 
 def _value(value: str | float | Sequence) -> str:
-    """Write a string, a number or a list of them; JSON writes all of these as TOML does."""
+    """Format a string, a number or a list of them; JSON and TOML agree on these."""
     if isinstance(value, float) and value == int(value) and value < 2**53:
         value = int(value)
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _key(name: str) -> str:
-    """Write a key, in quotes where it needs them."""
+    """Format a key, quoted if necessary."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)

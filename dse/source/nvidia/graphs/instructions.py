@@ -1,4 +1,4 @@
-"""The kinds of the instructions of a graph, and what each asks memory for."""
+"""The kinds of the instructions of a graph, and their memory requests."""
 
 from dataclasses import replace
 
@@ -13,40 +13,40 @@ WAITED_FOR = ("global", "local", "texture")  # pipes with a latency that warps w
 
 
 def kind_of(step: Step) -> str:
-    """Tell the kind of an instruction: "memory", "barrier" or "compute"."""
+    """Return the kind of an instruction: "memory", "barrier" or "compute"."""
     if step.pipe in WAITED_FOR:
         return "memory"
     return "barrier" if _waits_for_block(step) else "compute"
 
 
 def _waits_for_block(step: Step) -> bool:
-    """Tell whether threads wait for the others of their block."""
+    """Return whether threads wait for their block."""
     return step.opcode == "BAR" and not step.has("ARV")
 
 
 class MemoryDemand:
-    """The requests of instructions to memory, by the counts of all phases."""
+    """The memory requests of instructions, from the counts of all phases."""
 
     def __init__(self, machine: Machine, weights: np.ndarray) -> None:
-        """`weights` is how much each block that was run counts: [blocks]"""
+        """`weights` are those of the executed blocks: [blocks]"""
         self.counts = total_counts(machine) @ weights  # rows as Machine.counts
         self._rows, self._product_rows = machine.bound.memory_rows, machine.bound.product_rows
         self._block_of = {step.index: block.index for block in machine.program.blocks for step in block.steps}
 
     def entering(self, block: int) -> tuple[float, float]:
-        """Count the (warps, threads) that entered a basic block."""
+        """Return the (warps, threads) that entered a basic block."""
         warps, threads = self.counts[2 * block : 2 * block + 2].tolist()
         return warps, threads
 
     def of(self, step: Step) -> dict[str, float]:
-        """Say what one issue asks for. One that moves data between the lanes of a warp takes a pass."""
+        """Return the requests of one issue. Exchanges between the lanes of a warp take one pass."""
         row = self._rows.get(step.index)
         if row is None:
             shuffles = step.pipe == "shared"
             return {"requests": 1.0, "passes": 1.0} if shuffles else {}
         issues = max(float(self.counts[2 * self._block_of[step.index]]), 1e-300)
         requests, sectors, passes, _ = (self.counts[row : row + len(MEMORY_COUNTS)] / issues).tolist()
-        if step.has("BYPASS"):  # past the L1
+        if step.has("BYPASS"):  # bypasses the L1
             passes = 0.0
         demand = {"requests": requests, "sectors": sectors, "passes": passes}
         if len(step.memory) > 1:
@@ -54,7 +54,7 @@ class MemoryDemand:
         return demand
 
     def product(self, step: Step) -> Mma | None:
-        """Say what one issue multiplies: under a guard, warps may multiply nothing."""
+        """Return the mean product of one issue: under a guard, some warps may multiply nothing."""
         row = self._product_rows.get(step.index)
         if step.product is None or row is None:
             return step.product

@@ -1,6 +1,6 @@
 """The basic blocks that a warp executed, with loops rolled.
 
-They are a word; a stretch of it that follows itself becomes a loop, again and again, so that loops nest.
+They form a word; repeated adjacent parts are folded into loops until none are left, so that loops nest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from dse.source.nvidia.profile.walk import visits
 from dse.source.nvidia.sass.program import Step
 from dse.source.profile.single_warp import segments
 
-_LONGEST = 128  # basic blocks and inner loops in the body of a loop; loops with more are not seen
+_LONGEST = 128  # basic blocks and inner loops in the body of a loop; longer ones are not detected
 
 
 @dataclass(frozen=True)
 class RolledLoop:
-    """Instructions first..last, which run `trips` times, one time after another."""
+    """Instructions first..last, which run `trips` times."""
 
     first: int
     last: int
@@ -27,11 +27,11 @@ class RolledLoop:
 class RolledTrace:
     """The basic blocks of a warp as a word with loops.
 
-    A token of the word is a basic block's number, or beyond those a loop's: equal loops have equal numbers.
+    A token is the number of a basic block or, above those, of a loop; equal loops have equal numbers.
     """
 
     def __init__(self, machine: Machine, block: int, warp: int, nested: int) -> None:
-        """Loops that are in one another deeper than `nested` are unrolled when the word is written out."""
+        """Loops nested deeper than `nested` are unrolled when the word is written out."""
         self._blocks = machine.program.blocks
         self._nested = nested
         self._loops: dict[int, tuple[tuple[int, ...], int]] = {}  # token → body, trips
@@ -53,7 +53,7 @@ class RolledTrace:
         return sum(map(self._size, self._word))
 
     def written_out(self) -> tuple[list[Step], list[RolledLoop]]:
-        """Its instructions, those of a loop once, and its loops, outer ones before those inside."""
+        """Return the instructions, those of a loop once, and the loops, outer ones first."""
         steps: list[Step] = []
         loops: list[RolledLoop] = []
         for token in self._word:
@@ -61,8 +61,8 @@ class RolledTrace:
         return steps, sorted(loops, key=lambda loop: (loop.first, -loop.last))
 
     def _loop(self, body: tuple[int, ...], trips: int) -> int:
-        """The token of a loop."""
-        if len(body) == 1 and body[0] in self._loops:  # of a loop alone: that loop for longer
+        """Return the token of a loop."""
+        if len(body) == 1 and body[0] in self._loops:  # a loop of a loop alone: merge them
             body, inner = self._loops[body[0]]
             trips *= inner
         token = self._tokens.setdefault((body, trips), len(self._blocks) + len(self._tokens))
@@ -70,13 +70,13 @@ class RolledTrace:
         return token
 
     def _add(self, word: list[int], token: int) -> None:
-        """Append a token to a word, and roll the word's end."""
+        """Append a token to a word, and fold its end."""
         word.append(token)
         while self._fold(word):
             pass
 
     def _fold(self, word: list[int]) -> bool:
-        """Let the end of the word become a loop, or go into the one before it."""
+        """Fold the end of the word into a new loop, or into the loop before it."""
         last = word[-1]
         if last in self._loops:
             body, trips = self._loops[last]
@@ -94,7 +94,7 @@ class RolledTrace:
                 if len(body) == length and tuple(word[-length:]) == body:
                     word[-1 - length :] = [self._loop(body, trips + 1)]
                     return True
-            # One trip follows another by a jump back: else the body would begin somewhere in its middle.
+            # Trips are connected by a jump back: otherwise the body would begin in the middle of a loop.
             if before == last and self._entry(word[-length]) <= self._exit(last):
                 body = tuple(word[-length:])
                 if tuple(word[-2 * length : -length]) == body:
@@ -103,25 +103,25 @@ class RolledTrace:
         return False
 
     def _entry(self, token: int) -> int:
-        """The basic block that a token begins with."""
+        """Return the first basic block of a token."""
         while token in self._loops:
             token = self._loops[token][0][0]
         return token
 
     def _exit(self, token: int) -> int:
-        """The basic block that a token ends with."""
+        """Return the last basic block of a token."""
         while token in self._loops:
             token = self._loops[token][0][-1]
         return token
 
     def _depth(self, token: int) -> int:
-        """Depth of nested loops."""
+        """Return the depth of nested loops."""
         if token not in self._loops:
             return 0
         return 1 + max(map(self._depth, self._loops[token][0]))
 
     def _size(self, token: int) -> int:
-        """Instructions of a token once it is written out."""
+        """Return the number of instructions of a token, written out."""
         if token not in self._loops:
             return len(self._blocks[token].steps)
         body, trips = self._loops[token]
@@ -144,7 +144,7 @@ class RolledTrace:
 
 
 def unrolled(first: int, stop: int, loops: Sequence[RolledLoop], most_trips: int | None) -> list[int]:
-    """Numbers of the instructions first..stop-1 as they run, each of the loops `most_trips` times at most."""
+    """List instructions first..stop-1 in order of execution, with at most `most_trips` trips per loop."""
     numbers: list[int] = []
     i, rest = first, list(loops)
     while i < stop:
@@ -167,9 +167,7 @@ _Item = TypeVar("_Item")
 def bodies_repeated(
     steps: Sequence[_Item], loops: Sequence[RolledLoop], times: Mapping[RolledLoop, int]
 ) -> tuple[list[_Item], list[RolledLoop]]:
-    """Write the bodies of some loops several times, for as many fewer trips; behind each loop, the trips that
-    are left over.
-    """
+    """Repeat the bodies of some loops, with fewer trips; remaining trips follow each loop."""
     written: list[_Item] = []
     written_loops: list[RolledLoop] = []
 

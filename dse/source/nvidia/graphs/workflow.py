@@ -1,10 +1,8 @@
-"""The graph of basic blocks of a launch as a work flow graph with loops and branches, for the model of that
-name.
+"""The graph of a launch's basic blocks as a work flow graph with loops and branches, for that model.
 
-A loop is its basic blocks, as often as its header is come to; where one leaves it, or continues to the next
-trip, the rest of the body has the share of those that go there. A branch ends where its ways meet; blocks on
-both ways that are no such place stand on each. Shares of a branch add up to more than one where warps split:
-`serial` of the model.
+A loop's trips are the visits to its header; after an exit or a jump to the next trip, the rest of the body
+has the share of warps that reach it. A branch ends where its paths meet; other blocks on both paths appear in
+each. Shares of a branch add up to more than one where warps split: `serial` of the model.
 
 Source: Baghsorkhi et al., PPoPP 2010, Secs. 2.1, 2.2.
 """
@@ -21,10 +19,9 @@ _MOST_NODES = 10_000
 
 
 def work_flow(flow: FlowGraph, pass_cycles: float = 1.0) -> wfg.WorkFlow:
-    """Nest a flow graph. Weights are of the average warp; one pass through the banks of shared memory takes
-    `pass_cycles`.
+    """Nest a flow graph, with weights of the average warp and `pass_cycles` per pass through shared memory.
 
-    **Raises:** DseError for a basic block that more than two others follow, as where functions return.
+    **Raises:** DseError for a basic block with more than two successors, as where functions return.
     """
     return _Structure(flow, pass_cycles).sequence(0, END, None)
 
@@ -58,12 +55,11 @@ class _Structure:
         self.made = 0
 
     def name(self, node: int) -> str:
-        """The name of a load: its address."""
+        """Return the name of a load: its address."""
         return f"{self.flow.nodes[node].first:#x}"
 
     def following(self, region: FlowLoop | None) -> Callable[[int], list[int]]:
-        """Blocks behind a block, within one trip of a loop or the whole kernel, loops inside being left at
-        once."""
+        """Return the successors of blocks within one trip of a loop, or the kernel, skipping inner loops."""
         inner = [loop for loop in self.flow.loops if loop is not region]
 
         def after(block: int) -> list[int]:
@@ -82,7 +78,7 @@ class _Structure:
         return after
 
     def meets(self, block: int, region: FlowLoop | None, without: tuple[int, ...]) -> int:
-        """The first block that all ways lead to."""
+        """Return the first block on all paths."""
         key = region.header if region else None
         if key not in self.behind:
             members = region.blocks if region else tuple(self.nodes)
@@ -95,7 +91,7 @@ class _Structure:
         return nearest_dominator(block, self.behind[key], without)
 
     def sequence(self, block: int, stop: int, region: FlowLoop | None) -> wfg.WorkFlow:
-        """Nest the blocks from one until `stop`, within one trip of a loop or the whole kernel."""
+        """Nest the blocks from `block` until `stop`, within one trip of a loop or the kernel."""
         nodes: list[wfg.Node] = []
         while block not in (stop, END):
             loop = self.loops.get(block)
@@ -116,11 +112,11 @@ class _Structure:
         return tuple(nodes)
 
     def body(self, loop: FlowLoop) -> wfg.WorkFlow:
-        """One trip of a loop."""
+        """Return one trip of a loop."""
         return self.sequence(loop.header, END, loop)
 
     def ways(self, block: int, region: FlowLoop | None) -> dict[int, float]:
-        """Where one goes within the region, END for out of it; and the shares of the warps that do."""
+        """Return the successors within the region, END for its exit, with the shares of warps."""
         ways: dict[int, float] = {}
         for target, share in self.shares[block].items():
             inside = region is None or (target in region.blocks and target != region.header)
@@ -129,7 +125,7 @@ class _Structure:
         return ways
 
     def leaf(self, number: int) -> wfg.Leaf:
-        """A node as the model takes it."""
+        """Return a node in the model's form."""
         self.made += 1
         if self.made > _MOST_NODES:
             raise DseError(f"{self.flow.kernel}: found no nested loops and branches, expected them")

@@ -1,4 +1,4 @@
-"""The state of the blocks that are run: registers, memory, who is alive, what was counted."""
+"""The state of executed blocks: registers, memory, live threads, counts."""
 
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -24,46 +24,46 @@ from dse.source.nvidia.sass.program import SassProgram, Step
 
 _U32 = np.uint32
 
-# Which unknown data a value depends on, a bit for each: of all threads, or [1 or blocks, 1 or threads].
+# The unknown data that a value depends on, one bit each: for all threads, or [1 or blocks, 1 or threads].
 Taint = Any  # int or int64 array
 
-MOST_PHASE_BYTES = 1 << 28  # of the counters of all phases: thousands of them, and more where they are alike
+MOST_PHASE_BYTES = 1 << 28  # of the counters of all phases: enough for thousands
 
 
 class LocalSpan(NamedTuple):
-    """Range of the threads' own memory that an instruction accessed."""
+    """Range of local memory that an instruction accessed."""
 
     start: int  # byte
     end: int
-    moves: bool = False  # whether its executions went to different places
+    moves: bool = False  # whether its executions had different addresses
 
 
 def union(taint: Taint, lanes: Lanes) -> int:
-    """Collect the unknown data that some of `lanes` depend on."""
+    """Join the taints of `lanes`."""
     if isinstance(taint, int):
         return taint
     return int(np.bitwise_or.reduce(np.where(lanes.mask, taint, 0), axis=None))
 
 
 class Purpose(Enum):
-    """What is followed when a program is run: memory whose addresses are wanted, beside control."""
+    """What is evaluated besides control flow: the memories whose addresses are needed."""
 
-    COUNTS = ("global", "shared", "local")  # of all that is executed
+    COUNTS = ("global", "shared", "local")  # all counts
     ADDRESSES = ("global",)
     CONTROL = ()  # and guards of accesses and products of matrices
 
     def decides(self, step: Step) -> bool:
-        """Tell whether the guard of a step is followed as a branch around it would be."""
+        """Return whether the guard of a step is evaluated like a branch around it."""
         return self is Purpose.CONTROL and (bool(step.memory) or step.pipe == "tensor")
 
 
 class ExtraSlots(dict[tuple[str, Any], int]):
-    """The slots of constants, numbers and special registers, behind those of registers."""
+    """The slots of constants, numbers and special registers, after those of registers."""
 
     size = SLOTS  # of all slots
 
     def of(self, kind: str, key: Any) -> int:
-        """Find the slot of a constant, a number or a special register; pairs take two."""
+        """Return the slot of a constant, a number or a special register; pairs take two."""
         slot = self.get((kind, key))
         if slot is None:
             slot = self[kind, key] = self.size
@@ -72,7 +72,7 @@ class ExtraSlots(dict[tuple[str, Any], int]):
 
 
 class BoundProgram:
-    """A program whose instructions are bound to what they do, one for all launches of it.
+    """A program with a function for each instruction, for all of its launches.
 
     `dse.source.nvidia.execute.interpret.bind_program` makes it.
     """
@@ -87,27 +87,27 @@ class BoundProgram:
     ) -> None:
         """`like` is the same program bound for another purpose."""
         self.program, self.purpose = program, purpose
-        self.live = live  # slots that are live where each basic block begins, as bits
+        self.live = live  # slots live at the start of each basic block, as bits
         self.global_stores = global_stores
         self.slots = ExtraSlots() if like is None else like.slots
-        # rows of the counters: two for each basic block, then what steps need
+        # rows of the counters: two per basic block, then those of steps
         self.rows = 2 * len(program.blocks)
         self.guard_rows: dict[int, int] = {}
-        self.product_rows: dict[int, int] = {}  # of products of matrices under a guard: warps
+        self.product_rows: dict[int, int] = {}  # of warps in products of matrices under a guard
         self.memory_rows: dict[int, int] = {}
         self.loads_global = any(
             step.needed and step.pipe == "global" and step.targets for step in program.steps
         )
-        # (evaluate, slots written, slots read) of steps that are computed, for this purpose or that of `like`
+        # (evaluate, slots written, slots read) of computed steps, for this purpose or that of `like`
         self.functions: dict[int, tuple[Callable[..., list[np.ndarray]], list[int], tuple[int, ...]]] = (
             {} if like is None else like.functions
         )
         self.actions: list[list[tuple[Step, Action]]] = []  # of each basic block
-        self.less: dict[Purpose, BoundProgram] = {}  # the same for other purposes, once they are asked for
+        self.less: dict[Purpose, BoundProgram] = {}  # bound for other purposes, on demand
 
 
 class Machine:
-    """The state of the blocks that are run; of some `warps` of each only, if they are given."""
+    """The state of executed blocks, with all or only the given `warps` of each."""
 
     def __init__(
         self,
@@ -138,18 +138,18 @@ class Machine:
         self.counts = np.zeros((bound.rows, len(blocks)))
         self.phases = [PhaseSpan(-1)]
         self.phase = np.zeros(len(blocks), int)
-        self.phase_counts: list[np.ndarray | None] = [None]  # as counts, of phases that are over
+        self.phase_counts: list[np.ndarray | None] = [None]  # counts of finished phases
         self.kept_bytes = 0  # by them
-        self.last_counts: dict[tuple[int, int], np.ndarray] = {}  # of a phase between these barriers
+        self.last_counts: dict[tuple[int, int], np.ndarray] = {}  # of the last phase between two barriers
         self.shared, self.local, self.memory = SharedMemory(len(blocks)), LocalMemory(), GlobalMemory(launch)
         self.streams: list[Stream] = []
         self.local_spans: dict[int, LocalSpan] = {}  # by step
         self.trace: list[tuple[int, Lanes]] = []  # basic blocks in the order of execution
-        self.repeats: list[tuple[int, int, int]] = []  # of the trace: (from, to, times more)
+        self.repeats: list[tuple[int, int, int]] = []  # of the trace: (start, end, more times)
         self.estimated: dict[int, Estimated] = {}  # by the first basic block of a loop
-        self.irregular: dict[int, str] = {}  # loops that cannot be skipped, by their first block, and why
+        self.irregular: dict[int, str] = {}  # first block of a loop that cannot be skipped → reason
         self.unknown: dict[tuple[int, str], int] = {}  # (step, what of it) → taint
-        self._unsupported: dict[int, tuple[Step, str]] = {}  # by their taint
+        self._unsupported: dict[int, tuple[Step, str]] = {}  # by taint
         self.missed_stores = False
         self.patterns = Patterns()
         self.bases: dict[tuple, tuple] = {}
@@ -157,7 +157,7 @@ class Machine:
         self.guards: dict[tuple, tuple] = {}
 
     def _set_constants(self, blocks: Sequence[Dimensions]) -> None:
-        """Fill the slots of numbers, constants and special registers."""
+        """Set the slots of numbers, constants and special registers."""
         launch = self.launch
         bank = constant_bank(self.program.kernel, self.program.arch, launch)
         self.owners, self.parameters = bank.owners, bank.parameters
@@ -195,7 +195,7 @@ class Machine:
                     self.r[slot + word], self.taint[slot + word] = self._constant(bank, number, offset)
 
     def _constant(self, bank: ConstantBank, number: int, offset: int) -> tuple[np.ndarray, int]:
-        """(word, taint) of one place in constant memory."""
+        """Return (word, taint) at an address in constant memory."""
         if number == 0:
             owner = bank.owners.get(offset, -1)
             taint = 0
@@ -210,7 +210,7 @@ class Machine:
         return np.full((1, 1), int.from_bytes(content[offset : offset + 4], "little"), _U32), 0
 
     def _bank(self, bank: ConstantBank, number: int) -> tuple[np.ndarray, int]:
-        """(words [1, n], taint) of a whole bank of constant memory."""
+        """Return (words [1, n], taint) of a bank of constant memory."""
         if number == 0:
             words = np.zeros((1, max(bank.words) // 4 + 1), _U32)
             for offset, word in bank.words.items():
@@ -223,18 +223,18 @@ class Machine:
         return np.frombuffer(content + bytes(-len(content) % 4), _U32)[None, :], 0
 
     def argument_at(self, address: int) -> int:
-        """Find the argument that an address among the parameters means; -1 if it means none."""
+        """Return the argument at an address of the parameters; -1 if there is none."""
         return self.owners.get(address - PARAMETERS + self.parameters, -1)
 
     def source(self, name: str) -> int:
-        """Find the taint of a source of unknown data."""
+        """Return the taint of a source of unknown data."""
         if name not in self.source_bits:
             self.source_bits[name] = 1 << len(self.sources)
             self.sources.append(name)
         return self.source_bits[name]
 
     def unsupported(self, step: Step, reason: str) -> int:
-        """Find the taint of the result of an instruction that is not evaluated."""
+        """Return the taint of the result of an unsupported instruction."""
         bit = self.source(f"results of {step.opcode}")
         self._unsupported.setdefault(bit, (step, reason))
         return bit
@@ -242,7 +242,7 @@ class Machine:
     # Registers
 
     def write(self, slot: int, value: np.ndarray, taint: Taint, lanes: Lanes) -> None:
-        """Write a slot in some threads; the others keep what they have."""
+        """Write a slot in some threads; the others keep their values."""
         if lanes.total == self.live:
             self.r[slot] = value
             self.taint[slot] = taint
@@ -253,13 +253,13 @@ class Machine:
                 self.taint[slot] = np.where(lanes.mask, np.int64(taint), np.int64(old))
 
     def under_guard(self, step: Step, lanes: Lanes) -> Lanes | None:
-        """Find those of `lanes` whose guard holds; None if there are none."""
+        """Return those of `lanes` whose guard holds; None if empty."""
         if step.guard < 0:
             return lanes
         return self.where(step.guard, step.guard_negated, lanes)
 
     def where(self, slot: int, negated: bool, lanes: Lanes) -> Lanes | None:
-        """Find those of `lanes` where a predicate holds; None if there are none."""
+        """Return those of `lanes` where a predicate holds; None if empty."""
         predicate = self.r[slot]
         if predicate.size == 1:
             return lanes if bool(predicate.flat[0]) != negated else None
@@ -275,7 +275,7 @@ class Machine:
         return known[2]
 
     def rest(self, lanes: Lanes, taken: Lanes | None) -> Lanes | None:
-        """Find those of `lanes` that are not in `taken`; None if there are none."""
+        """Return those of `lanes` that are not in `taken`; None if empty."""
         if taken is None:
             return lanes
         if taken.total == lanes.total:
@@ -283,17 +283,17 @@ class Machine:
         return self.sets.of(lanes.mask & ~taken.mask)
 
     def note_unknown(self, step: Step, what: str, taint: Taint, lanes: Lanes) -> None:
-        """Keep in mind that something of a step depends on unknown data.
+        """Record that a step depends on unknown data.
 
-        **Raises:** DseError if it is an address or a branch that depends on a result that is not computed;
-        results of tensor cores and in half precision are data as any, which branches may depend on.
+        **Raises:** DseError if an address or a branch depends on an unsupported result. Results of tensor
+        cores and in half precision count as unknown data instead.
         """
         if isinstance(taint, np.ndarray):
             taint = union(taint, lanes)
         if taint:
             for bit, (unsupported, reason) in self._unsupported.items():
                 data = what == "branch" and unsupported.pipe in ("tensor", "fp16")
-                if taint & bit and what != "guard" and not data:  # a guard decides on one access alone
+                if taint & bit and what != "guard" and not data:  # a guard affects only one access
                     raise self.program.error(
                         unsupported, f"found {reason}, expected what an address or a branch may depend on"
                     )
@@ -324,7 +324,7 @@ class Machine:
     # Control
 
     def exit(self, lanes: Lanes) -> None:
-        """Let these threads end."""
+        """End these threads."""
         self.live_mask = self.live_mask & ~lanes.mask
         self.live -= lanes.total
 
@@ -333,14 +333,14 @@ class Machine:
         return np.broadcast_to(np.count_nonzero(self.live_mask, axis=1), self.shape[:1])
 
     def close_phase(self, blocks: np.ndarray, address: int) -> None:
-        """End the phase of these blocks at a barrier, which opens the next; -1: at the kernel's end."""
+        """End the phase of these blocks at a barrier, which starts the next; -1: at the kernel's end."""
         if self.bound.purpose is Purpose.CONTROL and address >= 0:
-            return  # many blocks are counted, but as a whole
+            return  # many blocks are counted without phases
         for number in np.unique(self.phase[blocks]).tolist():
             members = blocks & (self.phase == number)
             counted = np.where(members, self.counts, 0.0)
             phase = self.phases[number]
-            if members.sum() < (self.phase == number).sum():  # others are still in it
+            if members.sum() < (self.phase == number).sum():  # other blocks are still in it
                 self.phases.append(PhaseSpan(phase.opened))
                 self.phase_counts.append(None)
                 moved = self.phase.copy()
@@ -348,7 +348,7 @@ class Machine:
                 self.phase, phase = moved, self.phases[number]
             span = (phase.opened, address)
             if np.array_equal(counted, last := self.last_counts.get(span, np.empty(0))):
-                counted = last  # as in each trip of a loop
+                counted = last  # equal phases, as of a loop's trips, share one array
             else:
                 self.kept_bytes += counted.nbytes
                 self.last_counts[span] = counted
@@ -367,8 +367,8 @@ class Machine:
                 self.phase = moved
 
     def sources_of(self, taint: int) -> tuple[str, ...]:
-        """Name the unknown data in a taint."""
+        """Return the names of the unknown data in a taint."""
         return tuple(name for bit, name in enumerate(self.sources) if taint >> bit & 1)
 
 
-Action = Callable[[Machine, Lanes], None]  # what is done for one step of a basic block
+Action = Callable[[Machine, Lanes], None]  # executes one step of a basic block

@@ -1,8 +1,8 @@
-"""Makes listings of machine code, with nvdisasm.
+"""Disassemble machine code with nvdisasm.
 
-To start nvdisasm takes a quarter of a second of CPU, whatever it is given; one kernel's code takes a tenth of
-that. So many kernels go through one process: their code, back to back, is read as one piece of raw code and
-cut up again. Raw code has no source lines; where those are wanted, each kernel takes a process of its own.
+Starting nvdisasm takes a quarter of a second of CPU; a kernel's code takes a tenth of that. So one process
+disassembles the concatenated code of many kernels as raw code, and its output is split again. Raw code has no
+source lines; where they are needed, each kernel takes a process of its own.
 """
 
 import importlib.metadata
@@ -22,7 +22,7 @@ from dse.source.nvidia.sass.listing import Listing, SassInstruction
 
 
 def disassemble(binaries: Sequence[Binary]) -> list[Listing]:
-    """List kernels as `disassemble_each`. **Raises:** also OverLimit, for the first that meets a limit."""
+    """Disassemble as `disassemble_each`. **Raises:** also OverLimit, for the first kernel over a limit."""
     listings: list[Listing] = []
     for listed in disassemble_each(binaries):
         if isinstance(listed, OverLimit):
@@ -32,12 +32,12 @@ def disassemble(binaries: Sequence[Binary]) -> list[Listing]:
 
 
 def disassemble_each(binaries: Sequence[Binary]) -> list[Listing | OverLimit]:
-    """List the code of each kernel, in order. No source lines, and no labels but the kernel's own.
+    """Disassemble each kernel, in order. No source lines, and no labels but the kernel's own.
 
-    What meets a limit is that error in the place of its listing.
+    Kernels over a limit have the error instead of a listing.
 
     **Raises:** DseError if nvdisasm is missing or does not know the architecture or the code, and for code
-    that waits for addresses from loading it.
+    whose addresses are known only after loading.
     """
     listings: dict[int, Listing | OverLimit] = {}
     order = sorted(range(len(binaries)), key=lambda index: binaries[index].arch)
@@ -50,7 +50,7 @@ def disassemble_each(binaries: Sequence[Binary]) -> list[Listing | OverLimit]:
 
 
 def with_lines(cubin: bytes, kernel: str, where: str) -> Listing:
-    """List the code of one kernel with labels, and with source lines if it was compiled with -lineinfo.
+    """Disassemble one kernel with labels, and with source lines if it was compiled with -lineinfo.
 
     **Raises:** DseError as `disassemble`, and if the cubin has no such kernel.
     """
@@ -62,7 +62,7 @@ def with_lines(cubin: bytes, kernel: str, where: str) -> Listing:
 
 
 def _listed(arch: int, binaries: Sequence[Binary]) -> list[Listing | OverLimit]:
-    """List kernels together, and if that is too much, one by one."""
+    """Disassemble kernels together or, if that meets a limit, one by one."""
     try:
         with memory_limited(binaries[0].kernel):
             return [*_raw(arch, binaries)]
@@ -73,7 +73,7 @@ def _listed(arch: int, binaries: Sequence[Binary]) -> list[Listing | OverLimit]:
 
 
 def _raw(arch: int, binaries: Sequence[Binary]) -> list[Listing]:
-    """List kernels of one architecture, which go through one process."""
+    """Disassemble kernels of one architecture in one process."""
     for binary in binaries:
         if binary.relocated:
             raise DseError(f"{binary.kernel}: code: found addresses left open for loading, expected none")
@@ -93,7 +93,7 @@ def _raw(arch: int, binaries: Sequence[Binary]) -> list[Listing]:
 
 
 def _moved(instruction: SassInstruction, base: int) -> SassInstruction:
-    """The instruction as if the code began at `base`: branch targets count from what nvdisasm was given."""
+    """Return the instruction with its address and branch target relative to `base`."""
     operands = instruction.operands
     if operands and instruction.opcode.split(".", 1)[0] in _TARGETS and operands[-1].startswith("0x"):
         operands = (*operands[:-1], hex(int(operands[-1], 16) - base))
@@ -117,7 +117,7 @@ def _nvdisasm(options: list[str], code: bytes, where: str) -> str:
 
 @cache
 def _tool() -> str:
-    """Find nvdisasm: in its package, else on the PATH."""
+    """Return the path of nvdisasm: in its package, else on the PATH."""
     try:
         files = importlib.metadata.files("nvidia-cuda-nvdisasm") or []
     except importlib.metadata.PackageNotFoundError:
@@ -131,7 +131,7 @@ def _tool() -> str:
     raise DseError(f"nvdisasm: found none, expected {install('cuda')}")
 
 
-_BATCH = 64  # kernels of one process
+_BATCH = 64  # kernels per process
 _TARGETS = frozenset(
     {"BRA", "BRX", "BSSY", "CALL", "JMP", "LEPC", "PBK", "PCNT", "PRET", "RET", "SSY", "CAL", "JCAL"}
 )

@@ -1,9 +1,8 @@
-"""Reads what a cubin says of its kernels: registers, memory, parameters, constants, machine code.
+"""Read the kernels of a cubin: registers, memory, parameters, constants, machine code.
 
 A cubin is an ELF file. The code of a kernel is in section `.text.NAME`; attributes are in `.nv.info` (those
 that name a symbol) and `.nv.info.NAME`, each a format, a number and a value. NVIDIA does not document them:
-formats and numbers are those that nvdisasm prints (as `EIATTR_...`), and the values are held against ptxas in
-the tests.
+formats and numbers are those that nvdisasm prints (as `EIATTR_...`); tests compare the values with ptxas.
 """
 
 import io
@@ -40,11 +39,11 @@ class Binary:
     kernel: str  # mangled
     arch: int  # 80 for sm_80
     code: bytes
-    relocated: bool  # whether some instructions wait for addresses that only loading gives
+    relocated: bool  # whether some instructions hold addresses known only after loading
     registers: int  # of a thread
-    shared_bytes: int  # of a block: what is declared with its size, not what a launch adds
-    stack_bytes: int | None  # of a thread: local arrays, spilled registers, calls; None if recursion hides it
-    barriers: int  # numbered ones that it uses
+    shared_bytes: int  # of a block: static, without what a launch adds
+    stack_bytes: int | None  # of a thread: local arrays, spills, calls; None if unknown due to recursion
+    barriers: int  # number of named barriers
     max_threads: tuple[int, int, int] | None  # of a block, from __launch_bounds__
     parameters: tuple[Parameter, ...]
     banks: Mapping[int, bytes]  # constant banks as loaded
@@ -73,7 +72,7 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
         shared_attributes = list(_attributes(sections[".nv.info"].data()))
 
         def of_symbol(number: int, kernel: str) -> int | None:
-            """The value of an attribute that names its symbol."""
+            """Return the value of an attribute that names its symbol."""
             for attribute, value in shared_attributes:
                 if attribute == number:
                     symbol, figure = struct.unpack("<II", value)
@@ -87,7 +86,7 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
         for name, section in sections.items():
             kernel = name.removeprefix(".text.")
             if kernel == name or f".nv.constant0.{kernel}" not in sections:
-                continue  # a function without parameters of its own is no kernel
+                continue  # a function without parameter bank is no kernel
             own = list(_attributes(sections[f".nv.info.{kernel}"].data()))
             stack = of_symbol(_MIN_STACK_SIZE, kernel) or of_symbol(_FRAME_SIZE, kernel) or 0
             shared = sections.get(f".nv.shared.{kernel}")
@@ -102,7 +101,7 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
                 code=section.data(),
                 relocated=any(table is not None and table["sh_size"] for table in relocations),
                 registers=registers,
-                # From 9.0 on the section begins with what the system keeps for itself.
+                # From 9.0 on the section begins with memory reserved for the system.
                 shared_bytes=max(0, shared_bytes - _RESERVED_BYTES) if arch >= 90 else shared_bytes,
                 stack_bytes=None if stack == _UNKNOWN_STACK else stack,
                 barriers=next((value[0] for number, value in own if number == _NUM_BARRIERS), 0),
@@ -114,7 +113,7 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
                 constants=constants,
                 pointers=pointers,
             )
-    except Exception as error:  # of any type: what else it is made of, the library for ELF follows blindly
+    except Exception as error:  # of any type: the ELF library does not validate its input
         what = str(error) if isinstance(error, ELFError) else type(error).__name__
         raise DseError(
             f"{where}: found no cubin that can be read ({what}), expected what nvcc -cubin writes"
@@ -123,7 +122,7 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
 
 
 def _attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Read the number and value of each: two or fewer bytes in place, or as many as a length says."""
+    """Yield the number and value of each: up to two bytes in place, else with a length."""
     position = 0
     while position < len(content):
         form, number, value = struct.unpack_from("<BBH", content, position)
@@ -162,7 +161,7 @@ def _constants(elf, symbols) -> tuple[list[tuple[int, str, bytes]], tuple[Consta
 
 
 def _pointers(sections, names: list[str]) -> dict[int, str]:
-    """Read the global variables whose addresses bank 4 will hold, by offset."""
+    """Read the global variables whose addresses are in bank 4, by offset."""
     for prefix in (".rel", ".rela"):
         if table := sections.get(f"{prefix}.nv.constant4"):
             addresses = (
@@ -173,7 +172,7 @@ def _pointers(sections, names: list[str]) -> dict[int, str]:
 
 
 _MOST_REGISTERS = 255  # of a thread
-_SIZED = 4  # format: the value's length stands before it
+_SIZED = 4  # format: the value is preceded by its length
 _MAX_THREADS = 0x05
 _PARAM_CBANK = 0x0A
 _FRAME_SIZE = 0x11

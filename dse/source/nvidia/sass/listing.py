@@ -1,8 +1,8 @@
-"""Reads the machine code of kernels, as nvdisasm and cuobjdump print it, into instructions.
+"""Parse the machine code of kernels as nvdisasm and cuobjdump print it.
 
-Both print one instruction a line, behind its address in a comment. What differs is what stands around them:
-nvdisasm opens a kernel with its section `.text.NAME`, cuobjdump with `Function : NAME`; both may put labels
-between, nvdisasm also the source line. Branches name labels or addresses; here they always are addresses.
+Both print one instruction per line, after its address in a comment. A kernel begins with its section
+`.text.NAME` in nvdisasm, with `Function : NAME` in cuobjdump; labels may be in between, of nvdisasm also
+source lines. Branches name labels or addresses; the parsed ones always addresses.
 """
 
 import re
@@ -27,22 +27,22 @@ class SassInstruction:
 
 @dataclass(frozen=True)
 class Listing:
-    """The code of one kernel, device functions that it calls included."""
+    """The code of one kernel, including the device functions that it calls."""
 
     kernel: str  # mangled
     arch: int  # 80 for sm_80
     instructions: tuple[SassInstruction, ...]
-    labels: dict[str, int]  # address of each; the kernel's own name is one
+    labels: dict[str, int]  # addresses, including that of the kernel's name
 
 
 def parse(text: str, where: str) -> list[Listing]:
-    """Read the kernels that `nvdisasm FILE.cubin` or `cuobjdump -sass FILE` printed, in its order.
+    """Parse the output of `nvdisasm FILE.cubin` or `cuobjdump -sass FILE`, kernel by kernel.
 
-    With nvdisasm's `-gi`, instructions have their source line; where code was inlined from another file, the
-    line that it was inlined at.
+    With nvdisasm's `-gi`, instructions have their source line: of code inlined from another file, the line of
+    the call.
 
-    **Raises:** DseError that names `where` and the line, if an instruction cannot be read, its label is
-    missing, the architecture is not named, or there is no kernel; OverLimit if that takes too much memory.
+    **Raises:** DseError that names `where` and the line, if an instruction cannot be parsed, its label is
+    missing, the architecture is not named, or there is no kernel; OverLimit if it takes too much memory.
     """
     with memory_limited(where):
         return _parse(text, where)
@@ -51,7 +51,7 @@ def parse(text: str, where: str) -> list[Listing]:
 def _parse(text: str, where: str) -> list[Listing]:
     arch = None
     listings: list[Listing] = []
-    reader: _KernelReader | None = None  # of the kernel that we are in, None in other sections
+    reader: _KernelReader | None = None  # of the current kernel, None in other sections
     for number, line in enumerate(text.splitlines(), 1):
         if match := _ARCH.search(line):
             arch = int(match[1])
@@ -77,7 +77,7 @@ def _parse(text: str, where: str) -> list[Listing]:
 
 
 def instructions(text: str, where: str) -> Iterator[SassInstruction]:
-    """Read the text that `nvdisasm -b` printed of raw code: no kernels, no labels."""
+    """Parse the output of `nvdisasm -b` for raw code: no kernels, no labels."""
     for number, line in enumerate(text.splitlines(), 1):
         if match := _INSTRUCTION.match(line):
             try:
@@ -89,10 +89,10 @@ def instructions(text: str, where: str) -> Iterator[SassInstruction]:
 
 
 def resources(text: str, kernel: Listing) -> tuple[int, int]:
-    """Find (registers of a thread, declared shared memory of a block in bytes) of a kernel in the text.
+    """Find (registers of a thread, static shared memory of a block in bytes) of a kernel in the text.
 
-    **Edges:** where the text does not tell the registers, they are those up to the highest one that an
-    instruction names; shared memory that it does not tell of is 0.
+    **Edges:** if the text does not state the registers, all up to the highest one in an instruction count;
+    shared memory that is not stated is 0.
     """
     name = re.escape(kernel.kernel)
     attribute = re.search(_REGISTERS.format(name=name), text)
@@ -114,12 +114,12 @@ def resources(text: str, kernel: Listing) -> tuple[int, int]:
         found = f"found {registers}, expected at most {_MOST_REGISTERS}"
         raise DseError(f"{kernel.kernel}: registers: {found}")
     shared_bytes = int(shared[1], 0) if shared is not None else 0
-    # From 9.0 on the section begins with what the system keeps for itself.
+    # From 9.0 on the section begins with memory reserved for the system.
     return registers, max(0, shared_bytes - _RESERVED_BYTES) if kernel.arch >= 90 else shared_bytes
 
 
 class _KernelReader:
-    """Reads the lines of one kernel. Labels may be behind their use, so they are put in at the end."""
+    """Parser of the lines of one kernel. Labels may follow their use, so they are resolved at the end."""
 
     def __init__(self, kernel: str, arch: int, where: str) -> None:
         self.kernel, self.arch, self.where = kernel, arch, where
@@ -127,12 +127,12 @@ class _KernelReader:
         self.labels: dict[str, int] = {kernel: 0}
         self.waiting: list[str] = []  # labels of the next address
         self.uses: list[tuple[int, int]] = []  # instructions that name labels, and their lines in the text
-        self.source = ""  # file that holds the kernel: the one of its first instruction
+        self.source = ""  # the kernel's file: that of its first instruction
         self.line: int | None = None
-        self.located = False  # whether the comments above the next instruction gave its line
+        self.located = False  # whether the line of the next instruction is known
 
     def read(self, line: str, number: int) -> None:
-        """Take in one line of the kernel's text."""
+        """Parse one line of the kernel's text."""
         if match := _INSTRUCTION.match(line):
             try:
                 instruction = _instruction(match, self.line)
@@ -155,7 +155,7 @@ class _KernelReader:
             raise _unreadable(line, self.where, number)
 
     def _locate(self, line: str) -> None:
-        """Note the source line: of comments, from the innermost call outwards, the first in our file."""
+        """Set the source line: the first one in the kernel's file, from the innermost call outwards."""
         source_lines = _SOURCE_LINE.findall(line)
         if not self.source and source_lines:
             self.source = source_lines[-1][0]
@@ -164,7 +164,7 @@ class _KernelReader:
                 self.line, self.located = int(number), True
 
     def listing(self) -> Listing:
-        """The kernel as read so far, with addresses in place of labels."""
+        """Return the kernel as parsed so far, with addresses for labels."""
         if not self.instructions:
             raise DseError(f"{self.where}: {self.kernel}: found no instructions, expected some")
         end = self.instructions[-1].address + _spacing(self.instructions)
@@ -177,7 +177,7 @@ class _KernelReader:
         return Listing(self.kernel, self.arch, tuple(self.instructions), self.labels)
 
     def _resolved(self, operand: str, number: int) -> str:
-        """`(.L_x_1) and 32@lo((kernel + .L_x_1@srel)) as addresses. Names of data are left as they are."""
+        """Replace `(.L_x_1) and 32@lo((kernel + .L_x_1@srel)) by addresses; keep names of data."""
         if match := _BRANCH.fullmatch(operand):
             label = match[1]
             if label not in self.labels:
@@ -192,7 +192,7 @@ class _KernelReader:
 
 
 def _instruction(match: re.Match[str], line: int | None) -> SassInstruction:
-    """Read an instruction. **Raises:** ValueError as `dse.source.nvidia.sass.operands`."""
+    """Parse an instruction. **Raises:** ValueError as `dse.source.nvidia.sass.operands`."""
     address, predicate, opcode, text = match.groups()
     operands = _operands(text)
     for word in operands:
@@ -201,9 +201,9 @@ def _instruction(match: re.Match[str], line: int | None) -> SassInstruction:
 
 
 def _operands(text: str) -> tuple[str, ...]:
-    """Split at commas and blanks outside brackets: "R20 `(f)" are two operands."""
+    """Split at commas and blanks outside brackets: "R20 `(f)" is two operands."""
     if "(" in text or "{" in text:
-        return tuple(_OPERAND.findall(text.split("(*", 1)[0]))  # there, nvdisasm lists where a branch may go
+        return tuple(_OPERAND.findall(text.split("(*", 1)[0]))  # "(*": nvdisasm lists a branch's targets
     return tuple(text.replace(",", " ").split())
 
 
@@ -225,7 +225,7 @@ _LABEL = re.compile(r"^\s*(?!\.text\.)([.$\w]+):\s*$")
 _SOURCE_LINE = re.compile(r'"([^"]*)", line (\d{1,9})')
 _SHOWN = 200  # characters of a line
 _ADDRESS = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/")
-# Braces mark instructions issued together before Volta; a comment with the encoding may be behind.
+# Braces mark instructions issued together before Volta; a comment with the encoding may follow.
 _INSTRUCTION = re.compile(
     r"^\s*/\*([0-9a-f]{4,8})\*/\s+(?:\{\s*)?(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)([^;]*);\s*\}?\s*(?:/\*.*\*/\s*)?$"
 )

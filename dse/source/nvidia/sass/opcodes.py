@@ -1,28 +1,28 @@
-"""The opcodes of NVIDIA machine code since Turing: one row an opcode, with all that is known of it.
+"""Table of the opcodes of NVIDIA machine code since Turing.
 
-A row is of an opcode, or of one with some modifiers: the row with most of an instruction's modifiers is the
-one of it. Its form lists what is written and what is read, `U=iiU` a pair of two words and a pair. Kinds are
+A row is for an opcode, optionally with modifiers; an instruction has the row that matches most of its
+modifiers. The form lists results and sources: `U=iiU` writes a pair, from two words and a pair. Kinds are
 
     u i      a word: unsigned, signed             U I    the same of 64 bits, in two registers
     f s      float32: as float64, rounded to      D      float64
-             float32 when written; as it is       h H    a half of a register; a number in half precision
+             float32 when written; unchanged      h H    a half of a register; a number in half precision
     v        `u`, of .64 `U`                      t      the integer that a modifier names, else `i`
     r        `f`, of .F64 `D`                     e g    the same by the first modifier; the others
     n        a number                             .      an operand that is not read
-    k        a term of a sum with carry           p q    a predicate; true, false if there is none
-    P        a predicate that is written          c ?    tests beside what is written; not computed
-    b        the registers and predicates that    K      a sum in 64 bits, and its carries as tests
-             stand before anything else           C      a comparison, combined with a predicate, and its
-    B        the predicates that a mask picks            opposite
-    o        a place in constant memory           z      a special register
+    k        a term of a sum with carry           p q    a predicate; true, false if absent
+    P        a predicate that is written          c ?    tests beside the result; not computed
+    b        all leading registers and            K      a sum in 64 bits, and its carries as tests
+             predicates                           C      a comparison, combined with a predicate, and its
+    B        the predicates that a mask selects          opposite
+    o        an address in constant memory        z      a special register
     w x y    registers of an access, of matrices, of tensor memory
     0        a register that must be RZ
 
-and a kind before `*` is that of all sources that follow; the last kind is, too, where nothing is computed.
-A function takes and gives arrays of lanes, the written word before the tests; a test that is a function is
-computed where it is wanted. `m` first in a form: the function makes that for modifiers; `l`: it takes the
-threads. Where the function is missing, no address or branch may depend on the result. `CO` is the modifier of
-a sum whose carry goes to a predicate.
+and a kind before `*` holds for all further sources, as does the last kind of rows without a function.
+Functions map arrays of lanes to arrays of lanes, the result before the tests; a test that is a function is
+computed on demand. `m` first in a form: the function gets the modifiers and returns the function of lanes;
+`l`: it also gets the threads. Without a function, no address or branch may depend on the result. `CO` is the
+modifier of a sum whose carry is written to a predicate.
 
 Source: the instruction set tables of NVIDIA's CUDA binary utilities; pipes after Nsight Compute's.
 """
@@ -45,25 +45,25 @@ Kind = Literal[
     "",  # computes
     "load",
     "store",
-    "atomic",  # gives back the old value
-    "reduction",  # an atomic operation that gives nothing back
+    "atomic",  # returns the old value
+    "reduction",  # an atomic operation without result
     "copy",  # from global to shared memory
-    "box load",  # the same of a box of a tensor, by one thread
+    "box load",  # copy of a box of a tensor, by one thread
     "box store",  # of a box of a tensor, from shared to global memory
-    "branch",  # to an address that it names
+    "branch",  # to a literal address
     "indirect branch",
     "end",  # of the thread or the function
-    "meeting",  # threads wait there for each other
+    "meeting",  # threads wait for each other
 ]
 
 
 @dataclass(frozen=True)
 class Opcode:
-    """One row of the table: an opcode, with the modifiers that it is about, without operands."""
+    """One row of the table: an opcode, with the modifiers of the row."""
 
     name: str
     modifiers: frozenset[str]
-    pipe: Pipe  # that an instruction keeps busy
+    pipe: Pipe  # that executes it
     form: str = "u?=u"
     function: Callable[..., Any] | None = None
     kind: Kind = ""
@@ -78,8 +78,8 @@ class Opcode:
         if "c" not in results and "?" not in results and results != "K":
             no_mask = results == "uP" and kinds[0] != "register"
             return {"B": 0, "C": 2}.get(results, len(results) - no_mask)
-        # A carry or a test goes to predicates before the register (LOP3) or behind it (IADD3), which are
-        # plain; predicates that are read come after the other sources.
+        # Carries and tests are written to predicates before the register (LOP3) or after it (IADD3), never
+        # negated; predicates that are read come after the other sources.
         if kinds[:2] == ["predicate", "register"]:
             return 2
         count = min(1, len(kinds))
@@ -88,18 +88,18 @@ class Opcode:
         return count
 
     def kinds(self, modifiers: Modifiers) -> tuple[str, tuple[str, ...]]:
-        """What is written, and what is read, of an instruction with these modifiers."""
+        """Return the kinds of results and sources of an instruction with these modifiers."""
         return kinds_of(self.form, modifiers)
 
     def widths(self, modifiers: Modifiers, sources: int) -> tuple[int, list[int]]:
-        """Registers of the (first) destination, and of each of this many source operands."""
+        """Return the number of registers of the (first) destination, and of each source."""
         written, read = _widths(self.form, modifiers)
         return written, [*read[:sources], *[read[-1]] * (sources - len(read))]
 
     def data(self, modifiers: Modifiers) -> int:
-        """Bytes that one thread loads or stores, of a type or a width that is named; else 4.
+        """Bytes that one thread loads or stores, by a modifier of type or width; else 4.
 
-        Of a box the instruction does not tell the bytes: they are counted one by one.
+        Of boxes 1: their size is not in the instruction.
         """
         if self.of_box:
             return 1
@@ -110,18 +110,18 @@ class Opcode:
 
     @property
     def accesses_memory(self) -> bool:
-        """Whether operands are addresses of memory that is read or written; constants are no memory."""
+        """Whether it reads or writes memory other than constants."""
         return self.kind in ("load", "store", "atomic", "reduction", "copy", "box load", "box store")
 
     @property
     def of_box(self) -> bool:
-        """Whether a box of a tensor is moved."""
+        """Whether it moves a box of a tensor."""
         return self.kind in ("box load", "box store")
 
 
 @cache
 def kinds_of(form: str, modifiers: Modifiers) -> tuple[str, tuple[str, ...]]:
-    """The kinds of results and of operands, those that modifiers name put in."""
+    """Return the kinds of results and sources, with types named by modifiers filled in."""
     integer = next((_INTEGERS[name] for name in modifiers if name in _INTEGERS), "i")
     real = "D" if "F64" in modifiers else "f"
     first, later = ("D" if "F64" in some else "f" for some in (modifiers[:1], modifiers[1:]))
@@ -133,7 +133,7 @@ def kinds_of(form: str, modifiers: Modifiers) -> tuple[str, tuple[str, ...]]:
 
 @cache
 def _widths(form: str, modifiers: Modifiers) -> tuple[int, list[int]]:
-    """Registers of the destination, and of the sources that the form names, the last for all further ones."""
+    """Return the registers of the destination and of each source; the last holds for all further ones."""
     results, sources = kinds_of(form, modifiers)
     read = [_registers(kind[0], modifiers) for kind in sources]
     return max((_registers(kind, modifiers) for kind in results), default=1), read or [1]
@@ -143,7 +143,7 @@ def _registers(kind: str, modifiers: Modifiers) -> int:
     """Registers of an operand."""
     if kind == "w":
         return next((int(modifier) // 32 for modifier in modifiers if modifier in ("64", "128", "256")), 1)
-    if kind == "x":  # one for each matrix of 8 x 8 halves
+    if kind == "x":  # one register per matrix of 8 x 8 halves
         return next((int(modifier) for modifier in modifiers if modifier in ("2", "4")), 1)
     if kind == "y":  # .x4 takes 4 registers of each lane's 32 bits
         count = next((int(name[1:]) for name in modifiers if re.fullmatch(r"x\d+", name)), 1)
@@ -153,13 +153,13 @@ def _registers(kind: str, modifiers: Modifiers) -> int:
 
 
 _INTEGERS = {"U32": "u", "U64": "U", "S64": "I"}
-OPCODES: dict[str, Opcode] = {}  # by opcode, with the modifiers that a row is about
+OPCODES: dict[str, Opcode] = {}  # by opcode, with the modifiers of the row
 _ROWS: dict[str, list[Opcode]] = {}  # of each opcode
 
 
 @cache
 def opcode(text: str) -> Opcode | None:
-    """Find the row of an opcode with its modifiers; None if it is not known."""
+    """Return the row of an opcode with its modifiers; None if unknown."""
     name, *modifiers = text.split(".")
     rows = [row for row in _ROWS.get(name, ()) if row.modifiers.issubset(modifiers)]
     return max(rows, key=lambda row: len(row.modifiers), default=None)
@@ -190,7 +190,7 @@ _row("FSETP UFSETP", "int32", "C=mss", s.float_test)
 _row("FCHK", "int32", "P=ss", s.hard_to_divide)
 _row("FMNMX3 FSET UFSET F2FP UF2FP", "int32")
 
-# Pairs of halves: constants that the compiler writes as a product of zeros, and halves that it widens.
+# Pairs of halves: constants, written by the compiler as a product of zeros, and conversions to float32.
 _row("HFMA2", "fp16", "u=00HH", lambda high, low: high << 16 | low)
 _row("HADD2 HADD2_32I HFMA2_32I HMUL2 HMUL2_32I", "fp16")
 _row("HADD2.F32", "fp16", "s=0h", lambda half: half.astype(np.float32))
@@ -203,7 +203,7 @@ _row("DMUL", "fp64", "D=DD", lambda a, b: s.longer(a) * b)
 _row("DFMA", "fp64", "D=DDD", lambda a, b, c: s.longer(a) * b + c)
 _row("DSETP", "fp64", "C=mDD", s.float_test)
 
-# Adds, minima, compares, selections and moves. IMAD also where it only moves, adds or shifts.
+# Sums, minima, comparisons, selections and moves. The compiler also uses IMAD to move, add or shift.
 _row("IADD IADD3 UIADD3 IADD32I VIADD UVIADD", "int32", "vc=v*", s.total)
 _row("IADD.CO IADD3.CO UIADD3.CO", "int32", "K=k*", s.total)
 _row("IADD3.X UIADD3.X IADD3.X.CO UIADD3.X.CO", "int32", "K=k*p*", s.total)
@@ -236,7 +236,7 @@ _row(
 )
 _row("CSETP", "int32", "PP=u")
 
-# Logic on bits and on predicates, shifts, and what counts or moves bits.
+# Logic on bits and on predicates, shifts, and bit counts and permutations.
 _row("LOP3 ULOP3", "int32", "uc=muuunq", s.logic_and_test)
 _row("LOP3.64 ULOP3.64", "int32", "U?=U")
 _row("PLOP3 UPLOP3", "int32", "PP=pppnn", s.predicate_logic)
@@ -271,7 +271,7 @@ _row("S2UR", "uniform", "u=z", lambda value: value)
 _row("CS2R", "int32", "U=z", s.wide)
 _row("CS2R.32", "int32", "u=z", lambda value: value)
 
-# Between the threads of a warp; SHFL and MOVM take the way of shared memory.
+# Between the threads of a warp; SHFL and MOVM use the pipe of shared memory.
 _row("VOTE", "int32", "uP=mlp", warp.vote)
 _row("VOTEU", "uniform", "uP=mlp", warp.vote)
 _row("ELECT", "control", "Pu=l", warp.elect)
@@ -282,7 +282,7 @@ _row("MATCH.U64", "sfu")
 _row("REDUX CREDUX", "sfu", "u?=mlu", warp.reduce)
 _row("MOVM", "shared")
 
-# Products of matrices; `products` tells their registers.
+# Products of matrices; `products` has their registers.
 _row("BMMA DMMA HMMA IMMA OMMA QMMA BGMMA HGMMA IGMMA QGMMA", "tensor")
 _row("UTCHMMA UTCIMMA UTCOMMA UTCQMMA", "tensor", "=u")
 
@@ -315,8 +315,8 @@ _row("BRX BRXU JMX JMXU", "control", "=u", kind="indirect branch")
 _row("EXIT RET", "control", "=u", kind="end")
 _row("BPT BREAK BSSY ENDCOLLECTIVE KILL NANOSLEEP NOP PREEXIT YIELD", "control", "=u")
 
-# Issue only: fences, asynchronous copies, tensor memory. What is asked for is there, and what is copied has
-# come when it is waited for; `dse.source.nvidia.execute.arrivals` checks that somebody sends it.
+# Issue only: fences, asynchronous copies, tensor memory. Requests succeed at once, and copies are complete
+# when they are waited for; `dse.source.nvidia.execute.arrivals` checks that each wait has a sender.
 _row("SYNCS USETMAXREG", "other", "b=")
 _row("SYNCS.EXCH.64", "other", "b=uU")
 _row("SYNCS.PHASECHK USETMAXREG.TRY_ALLOC", "other", "b=", lambda: s.TRUE)

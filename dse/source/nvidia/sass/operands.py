@@ -1,15 +1,15 @@
 """Operands of machine instructions: registers, predicates, constants, addresses, numbers.
 
 Every register of a thread has a number, its slot: the general registers first, then the uniform ones,
-predicates and barriers of both. A slot holds 32 bits; a 64-bit value is in two that follow each other.
+predicates and barriers of both. A slot holds 32 bits; a 64-bit value takes two consecutive slots.
 """
 
 import re
 from dataclasses import dataclass
 from functools import cache
 
-RZ = 255  # reads as zero, and so does the slot behind it, for pairs
-RPC = 257  # a return address of 64 bits, which also keeps what is spilled
+RZ = 255  # reads as zero, and so does the next slot, for pairs
+RPC = 257  # a return address of 64 bits; also used for spills
 UR = 264  # first uniform register
 URZ = UR + 255
 P = URZ + 9  # first predicate
@@ -22,7 +22,7 @@ SLOTS = B + 32  # of registers; constants and numbers get slots from here on
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One operand. `kind` says which of the other fields mean something."""
+    """One operand. `kind` decides which of the other fields are set."""
 
     kind: str  # "register", "predicate", "barrier", "constant", "address", "descriptor", "number", "name"
     text: str  # without reuse hints
@@ -30,7 +30,7 @@ class Operand:
     negate: bool = False  # "-R1", and "!P0"
     invert: bool = False  # "~R1"
     absolute: bool = False  # "|R1|"
-    part: str = ""  # ".64", ".H0_H0", ".B1", ".X4": what of the register is meant
+    part: str = ""  # ".64", ".H0_H0", ".B1", ".X4": part of the register
     bank: int = 0  # constant
     offset: int = 0  # constant, address: bytes
     bases: tuple[
@@ -39,9 +39,9 @@ class Operand:
 
 
 def register_slot(name: str) -> int | None:
-    """The slot of "R12", "URZ", "UP3", "PT" or "B6"; None if that is no register.
+    """Return the slot of "R12", "URZ", "UP3", "PT" or "B6"; None if that is no register.
 
-    **Raises:** ValueError for one that there is not, such as "R300".
+    **Raises:** ValueError for numbers out of range, such as "R300".
     """
     match = _REGISTER.fullmatch(name)
     if not match:
@@ -57,9 +57,9 @@ def register_slot(name: str) -> int | None:
 
 @cache
 def operand(text: str) -> Operand:
-    """Read one operand as it is printed.
+    """Parse one printed operand.
 
-    **Raises:** ValueError if it names a register that there is not, or a number of over 64 bits.
+    **Raises:** ValueError for a register out of range, or a number of over 64 bits.
     """
     text = text.replace(".reuse", "").strip()
     if match := _ADDRESS.fullmatch(text):
@@ -100,7 +100,7 @@ def operand(text: str) -> Operand:
 
 
 def _address(text: str, inside: str) -> Operand:
-    """[R2.64+UR4+0x10] is the sum of its terms; .X4 multiplies a register, .U32 says that it is no pair."""
+    """Parse [R2.64+UR4+0x10]: a sum of terms; .X4 multiplies a register, .U32 marks a single register."""
     bases, offset = [], 0
     for term in inside.split("+"):
         name, *parts = term.strip().split(".")
@@ -121,7 +121,7 @@ def _hexadecimal(text: str) -> int:
 
 
 def _check_number(text: str) -> None:
-    """Refuse what is printed like a number, but is none: 1.2.3, 0x of over 64 bits."""
+    """Reject malformed numbers: 1.2.3, hexadecimal ones of over 64 bits."""
     if len(text) > _SHOWN:
         raise ValueError("found a number of over 64 bits")
     if "0x" in text.lower():
@@ -135,7 +135,7 @@ _DIGITS, _SHOWN = 3, 40
 _BANK_BYTES = 1 << 16
 _REGISTER = re.compile(r"(UR|R|UP|P|B)(\d+|Z|T)")
 _ADDRESS = re.compile(r"(?:g?desc\[\w+\])?\[([^\]]*)\]")
-# What tensor cores take: matrices in shared memory, tensor memory, shape and types of a product.
+# Operands of tensor cores: matrices in shared memory, tensor memory, shape and types of a product.
 _DESCRIPTOR = re.compile(r"(?:gdesc|tmem|idesc)\[(\w+)(?:\+[^\]]*)?\][.\w]*")
 _CONSTANT = re.compile(r"c\[0x(\w+)\]\[([^\]]*)\](?:\.(\w+))?")
 _NUMBER = re.compile(r"[-+]?(?:0x[0-9a-f]+|\d[\d.]*(?:e[-+]?\d+)?|INF|QNAN|SNAN)", re.IGNORECASE)

@@ -1,12 +1,12 @@
-"""Products of matrices: what one warp's instruction on tensor cores multiplies, and where its operands are.
+"""Products of matrices on tensor cores: shape, types and operands of an instruction.
 
-Three families. HMMA, IMMA, QMMA and DMMA take all operands out of a warp's registers. HGMMA, IGMMA and QGMMA
-(compute capability 9.0) are of a warp group, four warps that take a quarter each: B, and A where it is no
-register, come from shared memory. UTCHMMA, UTCIMMA and UTCQMMA (10.0) are issued once for a block, with sums
-in tensor memory; their shape and types are in a register, the instruction descriptor.
+There are three families. HMMA, IMMA, QMMA and DMMA have all operands in a warp's registers. HGMMA, IGMMA and
+QGMMA (compute capability 9.0) are executed by a warp group, a quarter by each of its four warps: B, and A
+unless it is a register, are in shared memory. UTCHMMA, UTCIMMA and UTCQMMA (10.0) are issued once per block,
+with sums in tensor memory; their shape and types are in a register, the instruction descriptor.
 
-Source: PTX ISA 8.8, sections on mma, wgmma and tcgen05.mma ("Instruction descriptor"), against what ptxas
-makes of each form.
+Source: PTX ISA 8.8, sections on mma, wgmma and tcgen05.mma ("Instruction descriptor"), compared with the
+machine code that ptxas generates for each form.
 """
 
 import re
@@ -20,12 +20,12 @@ _GROUP = 4  # warps of a warp group
 
 
 class UnknownProductError(Exception):
-    """An instruction on matrices that no class of work fits; says what of it."""
+    """A product of matrices that fits no class of work; the text says why."""
 
 
 @dataclass(frozen=True)
 class _Type:
-    """A type of operands: bits of one, its class with sums in 32 bits and with sums in half precision."""
+    """A type of operands: bits of an element, class with sums in 32 bits and in half precision."""
 
     bits: int
     kind: str
@@ -38,14 +38,14 @@ _TYPES = {
     "TF32": _Type(32, "mma_tf32"),
     "S8": _Type(8, "mma_int8"),
     "U8": _Type(8, "mma_int8"),
-    # Narrower floats are in bytes too, and take as long.
+    # Narrower floats take a byte and as much time.
     **dict.fromkeys(("E4M3", "E5M2", "E2M3", "E3M2", "E2M1"), _Type(8, "mma_fp8", "mma_fp8")),
 }
-_DEFAULTS = {"H": _HALF, "D": _Type(64, "mma_fp64")}  # of families whose type need not be named
+_DEFAULTS = {"H": _HALF, "D": _Type(64, "mma_fp64")}  # types without modifier
 _WARP = re.compile(r"([HIQD])MMA")
 _WARP_GROUP = re.compile(r"([HIQ])GMMA")
 _BLOCK = re.compile(r"UTC([HIQ])MMA")
-_SHAPES = {  # as they are printed
+_SHAPES = {  # as printed
     "884": (8, 8, 4),
     "1684": (16, 8, 4),
     "1688": (16, 8, 8),
@@ -57,21 +57,21 @@ _SHAPES = {  # as they are printed
 
 
 def is_product(opcode: str) -> bool:
-    """Tell whether an opcode multiplies matrices."""
+    """Return whether an opcode multiplies matrices."""
     return opcode.endswith("MMA")
 
 
 def needs_descriptor(opcode: str) -> bool:
-    """Tell whether shape and types are in a register: use `described`."""
+    """Return whether shape and types are in a register: see `described`."""
     return opcode.startswith("UTC") and is_product(opcode)
 
 
 def product(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> Mma | None:
-    """Tell what an instruction multiplies; None if it multiplies no matrices, or if a register tells.
+    """Return the product of an instruction; None if it is no product or needs a descriptor.
 
-    Of sparse products (.SP), only half of the pairs along K are multiplied, and A is as short.
+    Sparse products (.SP) multiply half of the pairs along K, and A has half the size.
 
-    **Raises:** UnknownProductError for types or shapes that no class of work fits.
+    **Raises:** UnknownProductError for types or shapes that fit no class of work.
     """
     if not is_product(opcode) or needs_descriptor(opcode):
         return None
@@ -86,16 +86,16 @@ def product(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]) 
     if _WARP_GROUP.fullmatch(opcode):
         shared = b_bytes + (0.0 if _a_in_registers(operands) else a_bytes)
         return Mma(kind, multiply_adds / _GROUP, 0.0, shared / _GROUP)
-    quads = 4 if (opcode, m) == ("HMMA", 8) else 1  # Volta's: one product for each quad of lanes, in steps
+    quads = 4 if (opcode, m) == ("HMMA", 8) else 1  # Volta: one product per quad of lanes, in steps
     steps = (2 if _half_sums(modifiers) else 4) if quads == 4 else 1
     share = quads / steps
     return Mma(kind, multiply_adds * share, (a_bytes + b_bytes) * share / UNIT_BYTES, 0.0)
 
 
 def described(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand], descriptor: int) -> Mma:
-    """Tell what an instruction multiplies whose shape and types are in the 32 bits of a descriptor.
+    """Return the product of an instruction whose shape and types are in a descriptor of 32 bits.
 
-    **Raises:** UnknownProductError for types that no class of work fits, and for products of two blocks.
+    **Raises:** UnknownProductError for types that fit no class of work, and for products of two blocks.
     """
     family = _BLOCK.fullmatch(opcode)
     if not family or "2CTA" in modifiers:
@@ -117,7 +117,7 @@ def described(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]
 
 
 def product_words(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> tuple[int, ...]:
-    """Count the registers of the destination and of each source, of products that are not `described`.
+    """Count the registers of the destination and of each source of products without descriptor.
 
     **Raises:** UnknownProductError as `product`.
     """
@@ -130,7 +130,7 @@ def product_words(opcode: str, modifiers: Sequence[str], operands: Sequence[Oper
     def words(elements: int, bits: int) -> int:
         return max(1, elements * bits // 32 // threads)
 
-    if opcode == "HMMA" and m == 8:  # one step of a product for each quad
+    if opcode == "HMMA" and m == 8:  # one step of a product per quad
         d, a, b = 2, 2, 2
     else:
         d, a, b = words(m * n, sum_bits), words(m * k // sparse, of.bits), words(n * k, of.bits)
@@ -139,14 +139,14 @@ def product_words(opcode: str, modifiers: Sequence[str], operands: Sequence[Oper
         return (d, *[a, b, d, *(1 for _ in sources[3:])][: len(sources)])
     counts: list[int] = []
     for number, source in enumerate(sources):
-        if source.kind == "descriptor":  # 64 bits for each matrix
+        if source.kind == "descriptor":  # 64 bits per matrix
             counts.append(2 if _a_in_registers(operands) else 4)
         elif source.kind == "register":
             counts.append(a if number == 0 else d)
         else:
             counts.append(1)
         if len(counts) > 2 + _a_in_registers(operands) and source.kind == "register":
-            counts[-1] = 1  # which of the pairs a sparse product takes
+            counts[-1] = 1  # pairs selected by a sparse product
     return (d, *counts)
 
 
@@ -155,12 +155,12 @@ def _a_in_registers(operands: Sequence[Operand]) -> bool:
 
 
 def _half_sums(modifiers: Sequence[str]) -> bool:
-    """Whether sums are of half precision: the first type that is named is the sums'."""
+    """Return whether sums have half precision: the first type modifier is that of the sums."""
     return next((name for name in modifiers if name in ("F16", "F32")), "") == "F16"
 
 
 def _type(opcode: str, modifiers: Sequence[str]) -> _Type:
-    """The type of A and B. Where they differ, both have the same width."""
+    """Return the type of A and B. Where they differ, both have the same width."""
     family = _WARP.fullmatch(opcode) or _WARP_GROUP.fullmatch(opcode)
     if family and "SF" not in modifiers:
         named = [_TYPES[name] for name in modifiers if name in _TYPES]
@@ -172,7 +172,7 @@ def _type(opcode: str, modifiers: Sequence[str]) -> _Type:
 
 
 def _shape(modifiers: Sequence[str]) -> tuple[int, int, int]:
-    """(m, n, k) of "16816", or of "64x128x16"."""
+    """Return (m, n, k) of "16816" or "64x128x16"."""
     for name in modifiers:
         if name in _SHAPES:
             return _SHAPES[name]

@@ -1,6 +1,6 @@
-"""A listing made ready to run: operands read, registers numbered, branches resolved, cut into basic blocks.
+"""Executable programs from listings: parsed operands, numbered registers, resolved branches, basic blocks.
 
-A basic block ends where threads may part or must meet: at branches, barriers and points of convergence.
+A basic block ends where threads may diverge or must wait: at branches, barriers and points of convergence.
 """
 
 from bisect import bisect_right
@@ -23,12 +23,12 @@ from dse.source.nvidia.sass.products import (
 _CONSTANTS = frozenset((RZ, RZ + 1, URZ, URZ + 1, PT, UPT))
 _PREDICATES = range(7)
 _WHOLE_FP64 = (60, 70, 72, 80, 90, 100)  # architectures with 16 float64 operations a cycle or more
-_OF_MBARRIERS = ("SYNCS", "UTCBAR", "ARRIVES")  # addresses of theirs are in shared memory
+_OF_MBARRIERS = ("SYNCS", "UTCBAR", "ARRIVES")  # their addresses are in shared memory
 
 
 @dataclass(eq=False, slots=True)
 class Step:
-    """One instruction, its operands read."""
+    """One instruction with parsed operands."""
 
     index: int
     address: int
@@ -39,38 +39,38 @@ class Step:
     pipe: Pipe
     kind: Kind  # of access, or of branch
     line: int | None
-    guard: int  # slot of the predicate under which it executes; -1 if always
+    guard: int  # slot of the predicate; -1 if it always executes
     guard_negated: bool
     targets: tuple[Operand, ...]  # destinations
     sources: tuple[Operand, ...]
     source_words: tuple[int, ...]  # registers of each source
     writes: tuple[int, ...]  # slots
-    reads: tuple[int, ...]  # slots; the guard's is not among them
+    reads: tuple[int, ...]  # slots, without that of the guard
     memory: tuple[Operand, ...]  # addresses; LDGSTS has two
-    bases: tuple[int, ...]  # slots that addresses are made of
+    bases: tuple[int, ...]  # slots of registers in addresses
     bytes: int  # that one thread loads or stores
-    partial: bool  # may leave some of `writes` as they were
-    product: Mma | None  # of matrices; where a register tells which, only after it was run
-    jump: int = -1  # index of the basic block that it goes to, if it names one
+    partial: bool  # may leave some of `writes` unchanged
+    product: Mma | None  # of matrices; with a descriptor, known only after execution
+    jump: int = -1  # index of the target basic block; -1 if it has none
     needed: bool = False  # whether addresses or branches depend on it
     guard_known: bool = True  # whether the guard is evaluated
 
     def copied(self) -> "Step":
-        """Return a copy, whose `needed` may be another; several times faster than `copy`."""
+        """Return a copy, so that `needed` may differ; several times faster than `copy`."""
         return Step(*_FIELDS(self))
 
     @property
     def text(self) -> str:
-        """The instruction as it is printed, without its guard."""
+        """The instruction as printed, without its guard."""
         return f"{self.instruction.opcode} {', '.join(self.instruction.operands)}".strip()
 
     def has(self, *modifiers: str) -> bool:
-        """Whether it is modified by any of these."""
+        """Return whether it has any of these modifiers."""
         return any(modifier in self.modifiers for modifier in modifiers)
 
     @property
     def stores(self) -> bool:
-        """Whether it writes memory and gives nothing back."""
+        """Whether it writes memory and has no result."""
         return self.kind in ("store", "reduction", "box store")
 
     @property
@@ -80,7 +80,7 @@ class Step:
 
     @property
     def given(self) -> bool:
-        """Whether what it writes depends on no operand: waits and requests that succeed."""
+        """Whether its result depends on no operand: waits and requests, which succeed."""
         return self.opcode in ("SYNCS", "USETMAXREG", "UTCATOMSWS")
 
     @property
@@ -90,17 +90,17 @@ class Step:
 
     @property
     def coordinates(self) -> tuple[Operand, ...]:
-        """Of a box, the registers that hold its place in the tensor, innermost dimension first."""
+        """The registers with a box's coordinates in the tensor, innermost dimension first."""
         return box_coordinates(self.opcode, self.modifiers, self.memory)
 
     @property
     def atomic(self) -> bool:
-        """Whether it changes memory in one step, with or without its old value given back."""
+        """Whether it changes memory atomically, with or without result."""
         return self.kind in ("atomic", "reduction")
 
     @property
     def branches(self) -> bool:
-        """Whether the next instruction may be elsewhere, or none."""
+        """Whether it may jump or end the thread."""
         return self.kind in ("branch", "indirect branch", "end")
 
     @property
@@ -114,7 +114,7 @@ _FIELDS = attrgetter(*Step.__dataclass_fields__)
 
 @dataclass(eq=False, slots=True)
 class BasicBlock:
-    """Instructions that are executed together, and the blocks that may follow."""
+    """Instructions that are executed together, and the blocks that may follow them."""
 
     index: int
     steps: list[Step]
@@ -123,13 +123,13 @@ class BasicBlock:
 
 @dataclass(eq=False)
 class SassProgram:
-    """A kernel ready to be sliced and run."""
+    """An executable kernel."""
 
     kernel: str
     arch: int
     steps: list[Step]
     blocks: list[BasicBlock]
-    block_at: dict[int, int] = field(repr=False)  # address → the block that begins there
+    block_at: dict[int, int] = field(repr=False)  # first address → block
 
     @property
     def spacing(self) -> int:
@@ -137,14 +137,14 @@ class SassProgram:
         return self.steps[1].address - self.steps[0].address if len(self.steps) > 1 else 16
 
     def error(self, step: Step, problem: str) -> DseError:
-        """A one-line error that names the kernel and the instruction."""
+        """Return a one-line error that names the kernel and the instruction."""
         return DseError(f"{self.kernel}: instruction 0x{step.address:x} ({step.text}): {problem}")
 
 
 def program(listing: Listing) -> SassProgram:
-    """Make a listing ready to be sliced and run.
+    """Make an executable program from a listing.
 
-    **Raises:** DseError that names the first opcode that is not known, or a branch that leads nowhere.
+    **Raises:** DseError that names the first unknown opcode, or a branch without valid target.
     """
     steps = [_read(listing, index, instruction) for index, instruction in enumerate(listing.instructions)]
     addresses = [step.address for step in steps]
@@ -176,7 +176,7 @@ def program(listing: Listing) -> SassProgram:
 
 
 def _read(listing: Listing, index: int, instruction: SassInstruction) -> Step:
-    """Read the operands of an instruction. **Raises:** DseError if they are not those of its opcode."""
+    """Parse the operands of an instruction. **Raises:** DseError if they do not fit its opcode."""
     try:
         return _step(listing, index, instruction)
     except (ValueError, IndexError, KeyError, TypeError) as error:
@@ -245,9 +245,9 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
 
 
 def _pipe(row: Opcode, modifiers: tuple[str, ...], arch: int) -> Pipe:
-    """Name the pipe that an instruction keeps busy: of conversions with 64 bits the slower of two.
+    """Return the pipe that executes an instruction; of conversions with 64 bits the slower of two.
 
-    Their rate is 16 a cycle, that of the special function units, where float64 has a whole pipe, else that of
+    Their rate is 16 a cycle, that of the special function units, on GPUs with fast float64, else that of
     float64, 2 or 4 (CUDA C++ Programming Guide, arithmetic throughput, conversions of 64-bit types).
     """
     wide = row.pipe == "sfu" and max(row.widths(modifiers, 1)[0], *row.widths(modifiers, 1)[1]) > 1
@@ -267,7 +267,7 @@ def _target_slots(targets: tuple[Operand, ...], words: int) -> list[int]:
 
 
 def _source_slots(sources: tuple[Operand, ...], source_words: list[int]) -> list[int]:
-    """The slots of all sources but addresses."""
+    """Return the slots of all sources except addresses."""
     slots: list[int] = []
     for read, words in zip(sources, source_words, strict=True):
         if read.slot in (RZ, URZ):
@@ -280,7 +280,7 @@ def _source_slots(sources: tuple[Operand, ...], source_words: list[int]) -> list
 
 
 def descriptor_slot(step: Step) -> int:
-    """The slot of the register that tells what a product of matrices multiplies; -1 if none does."""
+    """Return the slot of the instruction descriptor of a product of matrices; -1 if it has none."""
     if not needs_descriptor(step.opcode):
         return -1
     return next(operand.slot for operand in step.sources if operand.text.startswith("idesc"))
@@ -289,9 +289,9 @@ def descriptor_slot(step: Step) -> int:
 def box_coordinates(
     opcode: str, modifiers: tuple[str, ...], addresses: tuple[Operand, ...]
 ) -> tuple[Operand, ...]:
-    """The registers of a box's coordinates: they follow that of its address in shared memory.
+    """Return the registers of a box's coordinates, which follow that of its address in shared memory.
 
-    A load has the address of its mbarrier in between. Empty if the box is not one of tiles.
+    A load has the address of its mbarrier in between. Empty if the box is not in tiled mode.
     """
     dimensions = next((int(name[0]) for name in modifiers if name in ("1D", "2D", "3D", "4D", "5D")), 0)
     if not addresses or not addresses[0].bases:
@@ -301,7 +301,7 @@ def box_coordinates(
 
 
 def _bases(addresses: tuple[Operand, ...], in_global: bool) -> list[int]:
-    """The slots that addresses are made of. Of a copy, the last address is the one in global memory."""
+    """Return the slots of registers in addresses. The last address of a copy is in global memory."""
     slots: list[int] = []
     for address in addresses:
         for slot, _, narrow in address.bases:
@@ -313,7 +313,7 @@ def _bases(addresses: tuple[Operand, ...], in_global: bool) -> list[int]:
 def _add_implied(
     opcode: str, modifiers: tuple[str, ...], sources: tuple[Operand, ...], writes: list[int], reads: list[int]
 ) -> None:
-    """Add the slots that an instruction writes and reads without naming them as such an operand."""
+    """Add the slots that an instruction writes and reads implicitly."""
     if opcode in ("P2R", "R2P"):
         mask = int(sources[-1].text, 0)
         predicates = [P + bit for bit in _PREDICATES if mask >> bit & 1]
@@ -330,7 +330,7 @@ def _add_implied(
 
 
 def _guard(predicate: str) -> tuple[int, bool]:
-    """The slot of the predicate under which an instruction executes, -1 if always; whether it is negated."""
+    """Return the slot of a guard predicate, -1 if always true, and whether it is negated."""
     if not predicate:
         return -1, False
     condition = operand(predicate[1:])
@@ -339,12 +339,12 @@ def _guard(predicate: str) -> tuple[int, bool]:
 
 
 def _variable(slots: list[int]) -> tuple[int, ...]:
-    """Leave out the slots that always hold the same value."""
+    """Leave out slots of constant value."""
     return tuple([slot for slot in slots if slot not in _CONSTANTS])
 
 
 def _jump(listing: Listing, step: Step) -> int | None:
-    """The address that a branch names; None if it names none, as a call that leaves the kernel."""
+    """Return the target address of a branch; None if it has none, as a call that leaves the kernel."""
     if step.kind != "branch":
         return None
     target = step.sources[-1] if step.sources else None
@@ -359,10 +359,10 @@ def _jump(listing: Listing, step: Step) -> int | None:
 
 
 def _connect(steps: list[Step], blocks: list[BasicBlock]) -> None:
-    """Fill in which blocks may follow each."""
+    """Set the successors of the blocks."""
     after_calls = tuple(block.index + 1 for block in blocks if block.steps[-1].opcode == "CALL")
     entered = {step.jump for step in steps if step.jump >= 0}
-    # An indirect branch may go wherever a block begins that no other way leads into, or that has a label.
+    # An indirect branch may go to any block that is a jump target or is not reached from the previous block.
     loose = tuple(
         block.index
         for block in blocks[1:]

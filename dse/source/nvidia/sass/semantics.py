@@ -1,7 +1,7 @@
-"""Functions of the table of opcodes, over arrays of lanes; those that end in `(modifiers)` make one for them.
+"""Functions of the table of opcodes, over arrays of lanes; those with the argument `modifiers` return one.
 
-Float32 is computed in float64, where sums are rounded before they are again and products are exact; float64
-with more bits behind it. Only divisions and conversions in addresses need floats.
+Float32 is computed in float64, in which products are exact and sums are rounded twice; float64 with a longer
+mantissa. Only divisions and conversions in addresses need floats.
 """
 
 from collections.abc import Callable
@@ -15,23 +15,23 @@ F32, F64 = np.float32, np.float64
 HIGH, ONE = U64(32), U64(1)
 ZERO, TRUE, FALSE = np.zeros((1, 1), U32), np.ones((1, 1), bool), np.zeros((1, 1), bool)
 Array = Any
-Test = Callable[[], Array]  # computed where it is wanted
+Test = Callable[[], Array]  # computed on demand
 Modifiers = tuple[str, ...]
-OTHER_PERMUTATIONS = ("F4E", "B4E", "RC8", "ECL", "ECR", "RC16")  # that `permute` is not about
+OTHER_PERMUTATIONS = ("F4E", "B4E", "RC8", "ECL", "ECR", "RC16")  # modes not covered by `permute`
 
 
 def wide(a: Array) -> Array:
-    """Words as 64 bits, unsigned."""
+    """Convert words to 64 bits, unsigned."""
     return a.astype(U64)
 
 
 def joined(low: Array, high: Array) -> Array:
-    """The 64-bit value that two registers hold."""
+    """Return the 64-bit value of two registers."""
     return low.astype(U64) | (high.astype(U64) << HIGH)
 
 
 def halves(value: Array) -> tuple[Array, Array]:
-    """A 64-bit value as the two registers that hold it."""
+    """Split a 64-bit value into two registers."""
     value = value.view(U64)
     return value.astype(U32), (value >> HIGH).astype(U32)
 
@@ -45,12 +45,12 @@ def total(*terms: Array) -> Array:
 
 
 def multiply_add(a: Array, b: Array, c: Array) -> Array:
-    """The product of two, and a third added."""
+    """Return a * b + c."""
     return a * b + c
 
 
 def wide_product(a: Array, b: Array, c: Array, carry: Array = None) -> tuple[Array, Test]:
-    """(64 bits of a product and an addend, whether they overflow)."""
+    """Return (64 bits of a * b + c, whether they overflow)."""
     kind = I64 if a.dtype == I32 else U64
     result = (a.astype(kind) * b.astype(kind)).view(U64) + c
     if carry is None:
@@ -60,7 +60,7 @@ def wide_product(a: Array, b: Array, c: Array, carry: Array = None) -> tuple[Arr
 
 
 def high_product(*factors: Array) -> tuple[Array, Test]:
-    """The same of the high word."""
+    """Return the high word of `wide_product`, and its overflow."""
     result, over = wide_product(*factors)
     return result >> HIGH, over
 
@@ -78,7 +78,7 @@ def scaled_add_high(a: Array, b: Array, c: Array, shift: int, carry: Array = Non
 
 
 def scaled_add_signed(a: Array, b: Array, shift: int, carry: Array = None) -> Array:
-    """LEA.HI.SX32: the same of a signed word."""
+    """LEA.HI.SX32: `scaled_add_high` of a signed word."""
     result = (a.astype(I64).view(U64) << U64(shift & 63) >> HIGH) + b
     return result if carry is None else result + carry
 
@@ -106,7 +106,7 @@ def integer_test(modifiers: Modifiers) -> Callable[..., Array]:
 
 
 def extended_test(modifiers: Modifiers) -> Callable[..., Array]:
-    """ISETP.EX: of the high words of two pairs, with the same test of the low words."""
+    """ISETP.EX: a test of the high words of two pairs, given the same test of the low words."""
     name = next(name for name in modifiers if name in COMPARE)
     if name == "NE":
         return lambda a, b, low: (a != b) | low
@@ -117,7 +117,7 @@ def extended_test(modifiers: Modifiers) -> Callable[..., Array]:
 
 
 def shift(modifiers: Modifiers) -> Callable[..., Array]:
-    """SHF: the pair of the third and the first source, shifted by the second; its low or its high word."""
+    """SHF: the low or high word of the pair (third, first source), shifted by the second."""
     long, signed = "U64" in modifiers or "S64" in modifiers, "S32" in modifiers or "S64" in modifiers
     left, take_high, count = "L" in modifiers, "HI" in modifiers, limited(modifiers, 63 if long else 32)
 
@@ -135,7 +135,7 @@ def shift(modifiers: Modifiers) -> Callable[..., Array]:
 
 
 def limited(modifiers: Modifiers, most: int = 32) -> Callable[[Array], Array]:
-    """Numbers of bits in 64 bits: with .W modulo 32 or 64, else at most so many."""
+    """Return shift counts as 64 bits: with .W modulo `most`, else at most that."""
     if "W" in modifiers:
         return lambda count: wide(count) & U64(63 if most == 63 else 31)
     return lambda count: np.minimum(wide(count), U64(most))
@@ -162,7 +162,7 @@ _TABLES: dict[int, Callable[[Any, Any, Any], Any]] = {
 
 
 def logic(a: Array, b: Array, c: Array, table: int) -> Array:
-    """The bits that a truth table of three words or predicates gives."""
+    """Apply a truth table to the bits of three words or predicates."""
     if table in _TABLES:
         return _TABLES[table](a, b, c)
     cases = [case for case in range(8) if table >> case & 1]
@@ -187,7 +187,7 @@ def predicate_logic(a: Array, b: Array, c: Array, first: int, second: int) -> tu
 
 
 def permute(low: Array, selector: Array, high: Array) -> Array:
-    """PRMT: each nibble of the selector picks a byte of the pair; its top bit spreads that byte's sign."""
+    """PRMT: each nibble of the selector selects a byte of the pair; its top bit replicates the sign."""
     pair, selected = joined(low, high), wide(selector)
     value = U64(0)
     for position in range(4):
@@ -199,7 +199,7 @@ def permute(low: Array, selector: Array, high: Array) -> Array:
 
 
 def highest_bit(modifiers: Modifiers) -> Callable[[Array], tuple[Array, Test]]:
-    """FLO: where the highest one is (of a negative number: zero); .SH: the shift that brings it up."""
+    """FLO: position of the highest 1 (of negative numbers: 0); .SH: the shift that makes it the top bit."""
 
     def found(value: Array) -> tuple[Array, Test]:
         value = np.where(value < 0, ~value, value)
@@ -236,7 +236,7 @@ def extend_sign(modifiers: Modifiers) -> Callable[..., Array]:
 
 
 def picked_bits(value: Array, mask: int) -> tuple[Array, ...]:
-    """R2P: the bits of a register that a mask picks."""
+    """R2P: the bits of a register that a mask selects."""
     return tuple((value & U32(1 << bit)) != 0 for bit in range(7) if mask >> bit & 1)
 
 
@@ -244,17 +244,17 @@ def picked_bits(value: Array, mask: int) -> tuple[Array, ...]:
 
 
 def longer(a: Array) -> Array:
-    """A float64 with more bits behind it."""
+    """Return a float64 with a longer mantissa."""
     return a.astype(np.longdouble)
 
 
 def flushed(value: Array) -> Array:
-    """Floats with zeros, of the same sign, in place of subnormal ones."""
+    """Flush subnormal floats to zeros of the same sign."""
     return np.where(np.abs(value) < np.finfo(F32).tiny, np.copysign(F32(0), value), value)
 
 
 def float_bits(modifiers: Modifiers) -> Callable[[Array], Array]:
-    """The bits of a float32, rounded the way that an instruction says."""
+    """The bits of a float32, rounded as the modifiers say."""
     names = set(modifiers)
     up, down, inwards = names & {"RP", "CEIL"}, names & {"RM", "FLOOR"}, names & {"RZ", "TRUNC"}
     if not (up or down or inwards or names & {"SAT", "FTZ"}):
@@ -278,7 +278,7 @@ def float_bits(modifiers: Modifiers) -> Callable[[Array], Array]:
 
 
 def double_words(modifiers: Modifiers) -> Callable[[Array], tuple[Array, Array]]:
-    """The registers of a float64, rounded the way that is said; towards zero is taken for downwards."""
+    """The registers of a float64, rounded as the modifiers say; towards zero counts as downwards."""
     up, down = "RP" in modifiers, "RM" in modifiers or "RZ" in modifiers
 
     def rounded(exact: Array) -> tuple[Array, Array]:
@@ -298,7 +298,7 @@ def float_minimum(a: Array, b: Array, smaller: Array) -> Array:
 
 
 def float_test(modifiers: Modifiers) -> Callable[..., Array]:
-    """LT, LTU (or not comparable), NUM (both are numbers), NAN, F, T."""
+    """FSETP: LT, LTU (or unordered), NUM (both are numbers), NAN, F, T."""
     name = modifiers[0]
     if name in ("F", "T"):
         return lambda a, b: np.full((1, 1), name == "T")
@@ -311,7 +311,7 @@ def float_test(modifiers: Modifiers) -> Callable[..., Array]:
 
 
 def hard_to_divide(a: Array, b: Array) -> Array:
-    """FCHK: whether a / b needs more than Newton's steps, by the exponents of both and of the quotient."""
+    """FCHK: whether a / b needs more than Newton steps, by the exponents of both and of the quotient."""
     above, below = ((value.view(I32) >> 23) & 255 for value in (a, b))
     return (below == 0) | (below >= 253) | (above == 255) | (above < 24) | (np.abs(above - below) > 125)
 
@@ -329,12 +329,12 @@ _MUFU: dict[str, Callable[[Any], Any]] = {
 
 
 def transcendental(modifiers: Modifiers) -> Callable[[Array], Array]:
-    """Rounded correctly; hardware is off by up to an ulp or two, which divisions make up for."""
+    """MUFU: correctly rounded; the hardware's error of an ulp or two is corrected in divisions."""
     return _MUFU[modifiers[0]]
 
 
 def upper_transcendental(modifiers: Modifiers) -> Callable[[Array], Array]:
-    """The same of the upper word of a float64."""
+    """MUFU of the upper word of a float64."""
     function = _MUFU[modifiers[0][:3]]
     return lambda high: function((wide(high) << HIGH).view(F64)).view(U64) >> HIGH
 
@@ -346,19 +346,19 @@ _INTEGERS: dict[str, Any] = {
 
 
 def _integer(modifiers: Modifiers) -> Any:
-    """The type of an integer that a conversion names."""
+    """Return the integer type of a conversion."""
     return next((_INTEGERS[name] for name in modifiers if name in _INTEGERS), I32)
 
 
 def to_float(modifiers: Modifiers) -> Callable[[Array], Array]:
-    """I2F: of 8 to 64 bits; to 53 bits of mantissa, or to 64."""
+    """I2F: from 8 to 64 bits; to a mantissa of 53 bits, or of 64."""
     kind = _integer(modifiers)
     exact = np.longdouble if kind in (I64, U64) else F64
     return lambda value: value.astype(kind).astype(exact)
 
 
 def to_integer(modifiers: Modifiers) -> Callable[[Array], Array]:
-    """F2I: to 32 or 64 bits; what does not fit becomes the nearest that does, NaN becomes zero."""
+    """F2I: to 32 or 64 bits; values out of range saturate, NaN becomes zero."""
     kind, whole = _integer(modifiers), to_whole(modifiers)
     limits = np.iinfo(kind)
     low, above = F64(limits.min), F64(limits.max + 1)  # both exact, and so is every step below
@@ -376,6 +376,6 @@ def to_integer(modifiers: Modifiers) -> Callable[[Array], Array]:
 
 
 def to_whole(modifiers: Modifiers) -> Callable[[Array], Array]:
-    """Rounding to a whole number: by a modifier, else to the nearest."""
+    """Round to a whole number: as a modifier says, else to the nearest."""
     ways = {"TRUNC": np.trunc, "FLOOR": np.floor, "CEIL": np.ceil}
     return next((function for name, function in ways.items() if name in modifiers), np.rint)

@@ -1,9 +1,9 @@
-"""Comparisons of usual numbers: finite, not close to zero, equal to no constant by chance.
+"""Comparisons of usual numbers: finite, not close to zero, not equal to a constant by chance.
 
-Functions that are rounded correctly (division, sqrtf, rsqrtf, logf, powf) have code of their own for numbers
-at the edges of their format, which scales them or is called. Data that is not known hardly ever needs it.
+Correctly rounded functions (division, sqrtf, rsqrtf, logf, powf) have separate code for numbers at the edges
+of their format. Unknown data hardly ever needs it.
 
-Source: the machine code that NVRTC 13 makes of these functions for compute capability 7.5 to 9.0.
+Source: the machine code that NVRTC 13 generates for these functions for compute capability 7.5 to 9.0.
 """
 
 import struct
@@ -12,25 +12,24 @@ from math import inf
 from dse.source.nvidia.sass.operands import PT
 from dse.source.nvidia.sass.program import BasicBlock, Step
 
-# Numbers that are compared with, and on which side of them usual ones are: 1 above, -1 below.
+# Constants in comparisons, and the side of usual numbers: 1 above, -1 below.
 _SIDES = {2.0**-126: 1, -126.0: 1, 126.0: -1, 128.0: -1, inf: -1, -inf: 1}
-_SIDES[105615.0] = -1  # from here on sines have to be reduced with more digits
-# The upper words of double precision as if they were single: the smallest, also of what is divided, and where
-# exp overflows.
+_SIDES[105615.0] = -1  # from here on the argument reduction of sines needs more digits
+# Upper words of doubles, read as floats: the smallest, also of dividends, and where exp overflows.
 _SIDES |= {2.0**-129: 1, 7 * 2.0**-123: 1, 4.1917929649353027344: -1, 4.2275390625: -1}
-# The same of words as they are: infinity, a square root's exponent less that of the smallest, a reciprocal's.
+# Words as integers: infinity, a square root's exponent less that of the smallest, a reciprocal's.
 _SIDES_OF_BITS = {"0x7f800000": -1, "0x727fffff": -1, "0x1ffffff": 1}
 # In double precision a square root's, a reciprocal root's, and two of a logarithm's.
 _SIDES_OF_BITS |= {"0x7ca00000": -1, "0x7fe00000": -1, "0xfffff": 1, "0x7fefffff": -1}
-_HOLDS = {"LT": -1, "LE": -1, "GT": 1, "GE": 1}  # on which side each comparison holds
+_HOLDS = {"LT": -1, "LE": -1, "GT": 1, "GE": 1}  # side on which each comparison holds
 
 
 def usual_test(step: Step) -> bool | None:
-    """Tell what a comparison, before it is combined with a predicate, gives for usual numbers.
+    """Return the result of a comparison for usual numbers, before it is combined with a predicate.
 
-    None where that cannot be told, and of other instructions.
+    None if unknown, and for other instructions.
     """
-    if step.opcode == "FCHK":  # whether a division needs more than Newton's steps
+    if step.opcode == "FCHK":  # whether a division needs more than Newton steps
         return False
     if step.opcode not in ("FSETP", "DSETP", "ISETP") or len(step.sources) < 3 or not step.modifiers:
         return None
@@ -45,12 +44,12 @@ def usual_test(step: Step) -> bool | None:
 
 
 def usual_guards(block: BasicBlock) -> dict[int, bool]:
-    """Tell of steps under a predicate that is not evaluated whether they usually execute, by their index.
+    """Return whether steps under a predicate that is not evaluated usually execute, by index.
 
-    Only of those whose predicate such a comparison alone sets, before them in their basic block.
+    Only steps whose predicate is set by such a comparison alone, earlier in their basic block.
     """
     usually: dict[int, bool] = {}
-    values: dict[int, bool | None] = {}  # of predicates, by slot
+    values: dict[int, bool | None] = {}  # predicates by slot
     for step in block.steps:
         holds = values.get(step.guard)
         if holds is not None and not step.guard_known:
@@ -63,5 +62,5 @@ def usual_guards(block: BasicBlock) -> dict[int, bool]:
 
 
 def _single(text: str) -> float:
-    """Return the number as one of single precision."""
+    """Round the number to single precision."""
     return struct.unpack("f", struct.pack("f", float(text)))[0]

@@ -1,4 +1,4 @@
-"""Functions of the table of opcodes for a warp's threads together: votes, shuffles, reductions."""
+"""Functions of the table of opcodes across a warp's threads: votes, shuffles, reductions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,13 +14,13 @@ _LANE = np.arange(32, dtype=U32)
 
 
 def _warps(value: Array, lanes: Lanes) -> np.ndarray:
-    """Values of threads as [blocks, warps, 32]."""
+    """Reshape values of threads to [blocks, warps, 32]."""
     blocks, threads = lanes.shape
     return np.broadcast_to(value, lanes.shape).reshape(blocks, threads // 32, 32)
 
 
 def _threads(value: Array, lanes: Lanes) -> np.ndarray:
-    """Back from [blocks, warps, 32 or 1]."""
+    """Reshape [blocks, warps, 32 or 1] to values of threads."""
     blocks, threads = lanes.shape
     return np.broadcast_to(value, (blocks, threads // 32, 32)).reshape(lanes.shape)
 
@@ -31,7 +31,7 @@ def _ballot(value: Array) -> np.ndarray:
 
 
 def vote(modifiers: Modifiers) -> Callable[..., Any]:
-    """VOTE: (in which of the active lanes a predicate holds; whether in any, all, or all or none of them)."""
+    """VOTE: (active lanes in which a predicate holds; whether it holds in any, in all, or in all or none)."""
 
     def voted(lanes: Lanes, condition: Array) -> tuple[Array, Array]:
         active, holds = _warps(lanes.mask, lanes), _warps(condition, lanes)
@@ -44,7 +44,7 @@ def vote(modifiers: Modifiers) -> Callable[..., Any]:
 
 
 def elect(lanes: Lanes) -> tuple[Array, Array]:
-    """ELECT: (the lowest of the active lanes, whether a lane is that)."""
+    """ELECT: (the lowest active lane, whether a lane is the lowest)."""
     lowest = _warps(lanes.mask, lanes).argmax(-1)[..., None].astype(U32)
     return _threads(lowest, lanes), _threads(lowest == _LANE, lanes)
 
@@ -58,7 +58,7 @@ def to_uniform(lanes: Lanes, values: Array) -> Array:
 
 
 def shuffle(modifiers: Modifiers) -> Callable[..., Any]:
-    """SHFL: (the value of another lane, true); outside the segment one's own, and false."""
+    """SHFL: (the value of another lane, true); outside the segment the own value, and false."""
     mode = modifiers[0]
 
     def shuffled(lanes: Lanes, value: Array, distance: Array, clamp: Array) -> tuple[Array, Array]:
@@ -82,7 +82,7 @@ def shuffle(modifiers: Modifiers) -> Callable[..., Any]:
 
 
 def match(modifiers: Modifiers) -> Callable[..., Any]:
-    """MATCH: the lanes that hold the same value; .ALL: all if they all do, and whether they do."""
+    """MATCH: the lanes with the same value; .ALL: all lanes if all agree, and whether they do."""
 
     def matched(lanes: Lanes, value: Array) -> Any:
         values, active = _warps(value, lanes), _warps(lanes.mask, lanes)
@@ -95,7 +95,7 @@ def match(modifiers: Modifiers) -> Callable[..., Any]:
     return matched
 
 
-_REDUCE: dict[str, tuple[Any, int, int]] = {  # function, neutral element if unsigned, if signed
+_REDUCE: dict[str, tuple[Any, int, int]] = {  # function, unsigned and signed neutral element
     "SUM": (np.add, 0, 0),
     "MAX": (np.maximum, 0, -(2**31)),
     "MIN": (np.minimum, 2**32 - 1, 2**31 - 1),
