@@ -134,7 +134,8 @@ def read_source(
         for name, file, content in files
         if not any(file.resolve().is_relative_to(folder) for folder in installed)
     )
-    asked = plainly_named(text, *(content for _, content in headers)) - {name for name, _, _ in files}
+    compiles = {name for name, _, _ in files if not name.startswith("thrust/")}  # which NVRTC cannot compile
+    asked = plainly_named(text, *(content for _, content in headers)) - compiles
     stand_ins = tuple((name, made) for name in sorted(asked) if (made := stand_in(name)))
     return CudaSource(
         str(path), text, kernel, searched, tuple(options), digest, headers=headers, stand_ins=stand_ins

@@ -140,3 +140,20 @@ def test_text_with_brackets_that_do_not_match_stays_or_is_blanked_whole():
         "#define A {\n__global__ void k() {}",
     ):
         assert len(without_host(text)[0]) == len(text)
+
+
+HALVES = """
+#include <cuda_fp16.h>
+#include <cooperative_groups.h>
+#include <mma.h>
+#include <cub/block/block_reduce.cuh>
+__global__ void f(half2 *x) {
+  auto rank = cooperative_groups::this_thread_block().thread_rank();
+  x[rank] = __hmul2(x[rank], __float2half2_rn(2.0f));
+}
+"""
+
+
+def test_headers_of_cuda_come_with_the_compiler(tmp_path):
+    found = made(tmp_path, HALVES, "f")
+    assert isinstance(found, Compiled), found
