@@ -1,8 +1,8 @@
-"""Keeps results on disk, each under a digest of what it was computed from.
+"""A cache of results on disk, by digests of their inputs.
 
-One SQLite file: reading 4,000 entries of 16 KB takes 0.1 s, a file each takes four times that. Writes are
-atomic, several processes may read and write at a time, and every call opens the file again, so that a `Cache`
-can be handed to other processes.
+It is one SQLite file: reading 4,000 entries of 16 KB takes 0.1 s, four times less than with a file each.
+Writes are atomic, several processes may read and write at a time, and every call opens the file again, so
+that a `Cache` can be passed to other processes.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from dse.errors import InputWarning
 
 
 def key(*parts: str) -> str:
-    """Return a digest that is the same only for the same parts."""
+    """Return a digest that is equal only for equal parts."""
     digest = hashlib.sha256()
     for part in parts:
         encoded = part.encode()
@@ -29,10 +29,10 @@ def key(*parts: str) -> str:
 
 @dataclass(frozen=True)
 class Cache:
-    """A cache of bytes by key, in one file, which the first `put` makes.
+    """A cache of bytes by key, in one file, which the first `put` creates.
 
-    Where the file cannot be used (a disk that is full or not to be written, a damaged file) nothing is kept:
-    `get` warns of it and finds nothing.
+    If the file cannot be used (a full or read-only disk, a damaged file) nothing is kept: `get` warns and
+    returns nothing.
 
     **Raises:** DseError, in every call, for a folder that others may write to.
     """
@@ -40,7 +40,7 @@ class Cache:
     path: Path = field(default_factory=lambda: cache_folder() / "kernels.sqlite")
 
     def get(self, keys: Iterable[str]) -> dict[str, bytes]:
-        """Return those of the entries that there are."""
+        """Return the existing entries."""
         entries: dict[str, bytes] = {}
         try:
             if not os.path.lexists(self.path):
@@ -61,7 +61,7 @@ class Cache:
         return entries
 
     def put(self, entries: Mapping[str, bytes]) -> None:
-        """Add entries, all or none, in the place of those with the same keys."""
+        """Add entries, all or none, replacing those with the same keys."""
         if not entries:
             return
         with suppress(_Unusable), self._open() as database, database:
@@ -72,15 +72,15 @@ class Cache:
         try:
             own_folder(self.path.parent)
             with closing(sqlite3.connect(self.path, timeout=_PATIENCE_SECONDS)) as database:
-                with suppress(sqlite3.OperationalError):  # of two that turn to this mode, one is refused
-                    database.execute("PRAGMA journal_mode = WAL")  # readers need not wait for a writer
+                with suppress(sqlite3.OperationalError):  # if two processes set this mode, one fails
+                    database.execute("PRAGMA journal_mode = WAL")  # readers do not wait for writers
                 database.execute("PRAGMA synchronous = NORMAL")
                 database.execute("CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value BLOB)")
                 yield database
         except OSError as error:
             raise _Unusable(f"{error.strerror}; set DSE_CACHE to a folder of yours") from None
         except sqlite3.ProgrammingError:
-            raise  # a mistake of the caller
+            raise  # an error of the caller
         except sqlite3.OperationalError as error:
             raise _Unusable(f"{error}; set DSE_CACHE to a folder of yours") from None
         except sqlite3.DatabaseError as error:

@@ -1,15 +1,15 @@
-"""What a kernel's source is to those who read it, whichever compiler it has, and what compiling it gives."""
+"""The interface of kernel sources for all compilers, and the results of compilation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 STOPPED: Literal["compiler stopped"] = "compiler stopped"  # a reason: it met a limit, or crashed
-Settings = tuple[tuple[str, Any], ...]  # by name; equal ones give the same code
+Settings = tuple[tuple[str, Any], ...]  # by name; equal settings give the same code
 
 
 class Source(Protocol):
-    """A kernel that can be compiled, one configuration at a time. Picklable: other processes do it."""
+    """A kernel that can be compiled, one configuration at a time. Picklable, for other processes."""
 
     @property
     def path(self) -> str:
@@ -23,12 +23,12 @@ class Source(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the arguments; () where nobody asks for what they hold."""
+        """The names of the arguments; () if their contents are never requested."""
         ...
 
     @property
     def digest(self) -> str:
-        """A digest of all that the code depends on besides settings, architecture and compiler."""
+        """A digest of everything that the code depends on except settings, architecture and compiler."""
         ...
 
     @property
@@ -38,51 +38,51 @@ class Source(Protocol):
 
     @property
     def most_declared(self) -> float:
-        """The most bytes of shared memory that its code may declare; what a launch adds is apart."""
+        """The limit of static shared memory in its code, in bytes."""
         ...
 
     def architectures(self) -> tuple[int, ...]:
-        """List what it can be compiled for: 80 for sm_80."""
+        """List the architectures it can be compiled for: 80 for sm_80."""
         ...
 
     def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
-        """Return what the code of a configuration depends on."""
+        """Return the settings that the code of a configuration depends on."""
         ...
 
     def compile(self, arch: int, settings: Settings) -> "Any | Failure":
-        """Compile one configuration. **Raises:** DseError for what is wrong with all."""
+        """Compile one configuration. **Raises:** DseError for errors of all configurations."""
         ...
 
     def constants(self, defines: Mapping[str, Any], count: int) -> Any:
-        """Compute what the source says of `count` configurations before they are compiled."""
+        """Compute the source's constants for `count` configurations without compiling them."""
         ...
 
 
 if not TYPE_CHECKING:
-    Source = Any  # to check at run time is to ask for the compiler, which may be missing
+    Source = Any  # a check at run time would need the compiler, which may be missing
 
 
 @dataclass(frozen=True)
 class Passed:
-    """What a parameter of the code takes."""
+    """The argument of a parameter of the code."""
 
-    argument: int | None = None  # the place of the kernel's argument; None: an array of the compiler's own
+    argument: int | None = None  # index of the kernel's argument; None: an array of the compiler's own
     part: Literal["all", "map", "pointer", "shape", "stride", "flag"] = "all"  # of a tensor descriptor
     axis: int = 0  # of a shape or a stride
-    box: tuple[int, ...] = ()  # elements that one copy by a map takes
-    fractions: bool = False  # whether it is an array of numbers with fractions, on which seldom work hangs
-    swizzle: int = 0  # of a map: how the bytes are in shared memory, by the driver's number; 0: as in a row
+    box: tuple[int, ...] = ()  # elements of one copy by a map
+    fractions: bool = False  # whether it is an array of floats, which rarely affect the work
+    swizzle: int = 0  # of a map: layout of the bytes in shared memory, by the driver's number; 0: linear
 
 
 @dataclass(frozen=True)
 class Launched:
-    """How code is launched, where its compiler decides that."""
+    """How code is launched, if its compiler decides that."""
 
     threads: int  # of a block
-    shared_bytes: int  # of a block, that the launch adds
-    cluster: int = 1  # blocks of the hardware for one of the grid's
+    shared_bytes: int  # of a block, added by the launch
+    cluster: int = 1  # hardware blocks per block of the grid
     scratch_bytes: int = 0  # of device memory, for each block of the grid, in the compiler's own arrays
-    passed: tuple[Passed, ...] | None = None  # what each parameter takes; None: the arguments, in order
+    passed: tuple[Passed, ...] | None = None  # by parameter; None: the arguments, in order
 
 
 @dataclass(frozen=True)
@@ -96,5 +96,5 @@ class Failure:
 
 
 def lasting(result: Any) -> bool:
-    """Return whether a result is the same each time, and may be kept: not where the compiler met a limit."""
+    """Return whether a result is reproducible and may be cached: not if the compiler met a limit."""
     return not (isinstance(result, Failure) and result.reason == STOPPED)

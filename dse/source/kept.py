@@ -1,4 +1,4 @@
-"""Results as the cache keeps them: data of known types, checked when they are read, and never code."""
+"""Serialised results for the cache: data of known types, validated when read, and never code."""
 
 import hashlib
 import warnings
@@ -13,20 +13,20 @@ from dse.errors import InputWarning
 
 Kept = TypeVar("Kept")
 
-_ARRAY = 1  # the extension that holds a NumPy array: its type, its shape, its bytes
+_ARRAY = 1  # the extension type of a NumPy array: its type, its shape, its bytes
 _DIGEST_BYTES = 8
-_LARGEST_BYTES = 1 << 30  # of a record that is unpacked
+_LARGEST_BYTES = 1 << 30  # of an unpacked record
 
 
 def pack(value: Any, *, smaller: bool = False) -> bytes:
-    """Write a dataclass of numbers, texts, arrays and others like it; `smaller` ones are compressed."""
+    """Serialise a dataclass of numbers, strings, arrays and such dataclasses; `smaller`: compressed."""
     content = _encoder().encode((type(value).__name__, value))
     content = b"z" + zlib.compress(content, 1) if smaller else b"-" + content
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest() + content
 
 
 def unpack(data: Any, *kinds: type[Kept]) -> Kept | None:
-    """Read one of `kinds`. What is no such record, cut off or of another version gives None and a warning."""
+    """Read one of `kinds`. Other, truncated and outdated records give None and a warning."""
     try:
         digest, content = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
         if hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest() != digest:

@@ -1,4 +1,4 @@
-"""Kernels read from their source: configurations that are compiled and executed, or estimated from such."""
+"""Kernels counted from their source: configurations are compiled and executed, or estimated from others."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,12 +28,12 @@ from dse.types import Gpu, Kernel, Resources
 
 
 def of_cuda(gpu: Gpu) -> Toolchain:
-    """Return CUDA's, whatever the GPU."""
+    """Return the toolchain of CUDA for all GPUs."""
     return CUDA
 
 
 def warn_of_blocks(name: str, read: Iterable[KernelProfile | Failure]) -> None:
-    """Warn how far running some blocks leaves counts uncertain, if that is much, and of blocks not known."""
+    """Warn of counts with a large sampling error, and of blocks that are not known."""
     counts = [result.counts for result in read if isinstance(result, KernelProfile)]
     spreads = [launch.spread for launch in counts]
     if unseen := [launch for launch in counts if launch.doubtful]:
@@ -49,10 +49,10 @@ def warn_of_blocks(name: str, read: Iterable[KernelProfile | Failure]) -> None:
 
 @dataclass(frozen=True)
 class SourceKernel:
-    """A kernel by what its source does, see `dse.kernels.counts.Counts`.
+    """A kernel counted from its source, see `dse.kernels.counts.Counts`.
 
-    `compiled` is how many configurations are compiled, the others being estimated from them; None: all.
-    `toolchain` chooses what compiles and counts for a GPU.
+    `compiled` configurations are compiled, and the others estimated from them; None: all are compiled.
+    `toolchain` chooses the tools for a GPU.
     """
 
     description: Description
@@ -83,17 +83,17 @@ class SourceKernel:
 
     @property
     def spaces(self) -> tuple[Alias, ...]:
-        """The names under which measured tables have its parameters."""
+        """The names of its parameters in measured tables."""
         return self.description.spaces
 
     @property
     def variant_of(self) -> str:
-        """The work that it does."""
+        """The name of the work that it does."""
         return self.description.variant_of
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Assumptions where its file does not say what is needed, in words for the user."""
+        """Assumptions made where its file lacks facts, as texts for the user."""
         return self.description.assumptions
 
     def count(
@@ -106,8 +106,8 @@ class SourceKernel:
         """Compile and execute configurations for each GPU: all, or `compiled` of them.
 
         **Shapes:** as `dse.kernels.counts.Counts.count`.
-        **Raises:** DseError as `Toolchain.characterise_all`; if `compiled` is too few, if no
-        configuration can be read, or if nothing compiles for a GPU.
+        **Raises:** DseError as `Toolchain.characterise_all`; if `compiled` is too small, if no
+        configuration can be read, or if none compiles for a GPU.
         """
         by_gpu = [
             self._on_one(parameters, jax.tree.map(lambda x, g=g: x[g], gpus), problem, progress)
@@ -159,7 +159,7 @@ class SourceKernel:
         problem: Mapping[str, Number] | None,
         progress: Progress,
     ) -> Counted:
-        """Compile `compiled` configurations, chosen so that they tell most of the others; estimate these."""
+        """Compile the `compiled` most informative configurations, and estimate the others."""
         from dse.source.estimate.active_sampling import choose  # imports SciPy: a third of a second
         from dse.source.estimate.estimate import estimate
         from dse.source.estimate.features import known
@@ -206,7 +206,7 @@ class SourceKernel:
 
 
 def _together(by_gpu: list[Counted]) -> Counted:
-    """Join several GPUs to one batch, [G, L]. Phases that a kernel lacks on some of them are empty there."""
+    """Join several GPUs to one batch, [G, L]. Phases that a kernel lacks on some GPUs are empty there."""
     batches = [counted.batch for counted in by_gpu if isinstance(counted.batch, KnownBatch)]
     most = max(len(batch.kernel.phases) for batch in batches)
     padded = [KnownBatch(_with_phases(batch.kernel, most), batch.resources) for batch in batches]
@@ -216,7 +216,7 @@ def _together(by_gpu: list[Counted]) -> Counted:
 
 
 def _with_phases(kernel: Kernel, count: int) -> Kernel:
-    """Return the kernel with empty phases at its end."""
+    """Append empty phases to a kernel."""
     missing = count - len(kernel.phases)
     empty = jax.tree.map(np.zeros_like, kernel.phases[:1])
     return eqx.tree_at(lambda k: k.phases, kernel, kernel.phases + empty * missing)
@@ -231,12 +231,12 @@ def _messages(read: Mapping[int, KernelProfile | Failure]) -> Iterator[str]:
 
 
 def knows_blocks(source: Source) -> bool:
-    """Whether a source tells the compiler how large blocks are, so that it keeps to registers for them."""
+    """Return whether a source states the size of blocks, so that the compiler limits registers."""
     return "__launch_bounds__" in source.text
 
 
 def stack_profiles(found: Sequence[KernelProfile | Failure]) -> tuple[Kernel, Resources]:
-    """Join results to arrays [L]; a failure has no threads, so that no model takes it for a launch."""
+    """Join results to arrays [L]; failures have no threads, which marks them as no launches."""
     profiles = [result if isinstance(result, KernelProfile) else None for result in found]
     warps = [profile.numbers if profile else NOTHING for profile in profiles]
     fields: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Options and launch of each configuration of a kernel, by its description's [source]."""
+"""Options and launches of a kernel's configurations, from its description's [source]."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,37 +37,37 @@ class Array:
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A tensor descriptor: of an array of which nothing is known."""
+    """A tensor descriptor, of an array of unknown contents."""
 
-    type: str  # of an element, as Triton writes it: fp16
-    shape: tuple[int, ...]  # elements, the axis along which they are side by side last
+    type: str  # of an element, in Triton's notation: fp16
+    shape: tuple[int, ...]  # elements, the contiguous axis last
     strides: tuple[int, ...]  # elements
-    block: tuple[int, ...]  # elements that the kernel takes at a time
+    block: tuple[int, ...]  # elements that the kernel accesses at a time
 
 
 class Unstated(Enum):
-    """A number that the kernel's description does not state."""
+    """Numbers that the kernel's description does not state."""
 
     NUMBER = 0
 
 
 Argument = (
     Number | Array | Contents | Descriptor | Unstated | tuple[Number, ...] | None
-)  # a tuple: the parts of a vector or structure; None: an array of which nothing is known
+)  # a tuple: the parts of a vector or structure; None: an array of unknown contents
 
 
 def unstated_numbers(arguments: Sequence[Argument]) -> list[int]:
-    """Return the places of the numbers that are not stated."""
+    """Return the indices of unstated numbers."""
     return [place for place, argument in enumerate(arguments) if argument is Unstated.NUMBER]
 
 
 def name_of(names: Sequence[str], place: int) -> str:
-    """Name an argument, by its place where the source has no name for it."""
+    """Return the name of an argument, or its number if the source has no name."""
     return names[place] if place < len(names) and names[place] else f"argument {place}"
 
 
 def unstated(kernel: str, names: Sequence[str], places: Iterable[int | None]) -> str:
-    """Say that a launch depends on numbers that are not stated."""
+    """Return the message that a launch depends on unstated numbers."""
     found = [name_of(names, place) for place in places if place is not None] or ["a number"]
     values = " and ".join(f"{name}=VALUE" for name in found)
     what = "addresses, trips or branches depend"
@@ -77,7 +77,7 @@ def unstated(kernel: str, names: Sequence[str], places: Iterable[int | None]) ->
 
 
 def no_contents(kernel: str, name: str, does: str, kind: str = "int32") -> str:
-    """Say that a launch depends on an array, of elements of a `kind`, whose contents are not stated."""
+    """Return the message that a launch depends on an array of unstated contents, of elements of a `kind`."""
     how = f"{name}=SIZE:{kind}:VALUES, an expression of index and random (given.arguments)"
     return f"{kernel}: {name}: found no contents of the array, which {does}, expected {how}"
 
@@ -90,13 +90,13 @@ class Configuration:
     grid: Dimensions
     block: Dimensions
     arguments: tuple[Argument, ...]
-    shared_bytes: int | None = None  # of a block, that the launch adds; None if it was not stated
+    shared_bytes: int | None = None  # of a block, added by the launch; None if not stated
 
 
 def configurations(
     description: Description, parameters: Mapping[str, Any], problem: Mapping[str, Number], gpu: Gpu
 ) -> list[Configuration]:
-    """Compute what a kernel's source is compiled and launched with, as its [source] table says.
+    """Compute the macros and launches of a kernel's configurations from its [source] table.
 
     **Shapes:** parameters [L] or scalars, GPU fields scalars; L configurations.
     **Raises:** DseError if the kernel has no such table, or a block or grid has no threads or blocks.
@@ -173,9 +173,9 @@ def configurations(
 
 
 def check_threads(name: str, wanted: Sequence[Configuration], gpu: Gpu) -> None:
-    """Refuse launches of which none can run for the threads of its blocks.
+    """Check that some launch has no more threads per block than the GPU allows.
 
-    **Raises:** DseError that says if block and grid look exchanged.
+    **Raises:** DseError that says if block and grid seem to be exchanged.
     """
     fewest = min(wanted, key=lambda configuration: prod(configuration.block))
     threads, most = prod(fewest.block), int(gpu.limits.threads_per_block)
@@ -185,12 +185,12 @@ def check_threads(name: str, wanted: Sequence[Configuration], gpu: Gpu) -> None:
 
 
 def _bytes(of_shared_memory: float) -> int:
-    """Shared memory of a block as what counts with 32 bits takes it; no GPU has a thousandth of the most."""
+    """Return the shared memory of a block, limited to 32 bits, a thousand times that of any GPU."""
     return min(int(of_shared_memory), 2**30)
 
 
 def build_of(description: Description) -> tuple[Path, Build]:
-    """Return a kernel's source and how it is built. **Raises:** DseError if the description has neither."""
+    """Return a kernel's source file and build. **Raises:** DseError if the description has none."""
     if description.source is None or description.build is None:
         if description.source is None and description.described:
             known = [name for name in kernels.names() if kernels.load(name).source is not None]

@@ -1,7 +1,7 @@
-"""Compiles and executes configurations of a kernel's source, and keeps on disk what that gives.
+"""Compile and execute configurations of a kernel's source, with a cache on disk.
 
-Several configurations go through one process together, since starting a compiler's tools costs more than one
-of them. Machine code and what comes of executing it are kept apart.
+One process handles several configurations together, since starting a compiler's tools costs more than one of
+them. Machine code and the results of its execution are cached separately.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,8 +32,8 @@ from dse.source.profile.characterise import Barriers, Characterisation, PhaseCou
 from dse.source.warps import to_kernel
 from dse.types import Gpu, Kernel, Resources
 
-FORMAT = "26"  # to be changed with what is kept, and with how it is computed
-_BATCH = 16  # configurations that go through one process together, at most
+FORMAT = "26"  # change this whenever the cached data or their computation change
+_BATCH = 16  # maximum configurations per process at a time
 Code = TypeVar("Code")
 
 
@@ -44,9 +44,9 @@ class KernelProfile:
     registers: int  # of a thread
     shared_bytes: int  # of a block
     stack_bytes: int | None  # of a thread; None if recursion hides it
-    spill_bytes: int | None  # that a thread moves if each such instruction runs once; None if not known
+    spill_bytes: int | None  # moved by a thread if each such instruction runs once; None if unknown
     compiler: str
-    counts: Characterisation  # `executed` is left out: it is as long as the code
+    counts: Characterisation  # without `executed`, which is as long as the code
     numbers: np.ndarray  # of the average warp, a row as in `dse.source.warps`
 
     @staticmethod
@@ -58,7 +58,7 @@ class KernelProfile:
         spill_bytes: int | None,
         issued: Callable[[PhaseCounts], float] = all_insts,
     ) -> "KernelProfile":
-        """Average what was counted over warps, `issued` as in `average_warp.warp_counts`."""
+        """Average counts over warps, `issued` as in `average_warp.warp_counts`."""
         return KernelProfile(
             registers=int(asked.registers),
             shared_bytes=int(asked.shared_bytes),
@@ -71,13 +71,13 @@ class KernelProfile:
 
     @property
     def warp(self) -> Kernel:
-        """The average warp: fields are NumPy scalars."""
+        """The average warp, with NumPy scalars as fields."""
         return to_kernel(self.numbers)
 
 
 @dataclass(frozen=True)
 class Job:
-    """Some configurations, by their keys."""
+    """Configurations by key."""
 
     source: Source
     arch: int
@@ -93,7 +93,7 @@ class Toolchain:
     source_of: Callable[[Description], Any]  # a Source
     architecture: Callable[[Gpu, Any], int]  # that a source is compiled for
     profiled: Callable[[Job], dict[str, KernelProfile | Failure]]  # compiles and executes, by the job's keys
-    rules: str = ""  # to be changed with how its counts are computed from what was compiled: they are kept
+    rules: str = ""  # changed whenever the computation of counts changes, since they are cached
 
     def characterise_all(
         self,
@@ -105,14 +105,14 @@ class Toolchain:
         workers: int | None = None,
         progress: Callable[[int], None] = lambda steps: None,
     ) -> list[KernelProfile | Failure]:
-        """Profile each configuration, or take it from the cache. `progress` gets the steps just done.
+        """Profile each configuration, or take it from the cache. `progress` gets the finished steps.
 
-        With a `gpu`, whose fields are scalars, its caches and latencies are taken into account.
+        With a `gpu`, of scalar fields, its caches and latencies are taken into account.
 
-        What stands against one configuration is its result: that the compiler refuses it, that an instruction
-        is not supported, that it does not end.
+        An error of one configuration is its result: a compiler's error, an unsupported instruction, an
+        endless loop.
 
-        **Raises:** DseError for what is wrong with all: as its `compile`, the disassembler, and of the cache.
+        **Raises:** DseError for errors of all: of `compile`, the disassembler, and the cache.
         """
         cache = cache or Cache()
         gpu = None if gpu is None else jax.tree.map(np.asarray, gpu)
@@ -146,14 +146,14 @@ class Toolchain:
 
 
 def _compiled_by(source: Source, arch: int) -> tuple[str, ...]:
-    """Return what the code of all configurations depends on."""
+    """Return the properties that the code of all configurations depends on."""
     return source.digest, str(arch), source.compiler, __version__, FORMAT
 
 
 def compiled(job: Job, kind: type[Code]) -> dict[str, Code | Failure]:
-    """Compile, or take from the cache: apart from what is computed, since it serves every GPU of a kind.
+    """Compile, or take code from the cache: separate from counts, since GPUs of one architecture share it.
 
-    `kind` is what the compiler of the source makes.
+    `kind` is the result type of the source's compiler.
     """
     settings = {
         name: job.source.settings(configuration.defines, configuration.arguments)
@@ -177,7 +177,7 @@ def compiled(job: Job, kind: type[Code]) -> dict[str, Code | Failure]:
 def executed_each(
     job: Job, made: Mapping[str, Code | Failure], execute: Callable[[str, Code], KernelProfile]
 ) -> dict[str, KernelProfile | Failure]:
-    """Profile what was compiled, by its keys, and keep the results that are the same each time."""
+    """Profile compiled configurations by key, and cache reproducible results."""
     results: dict[str, KernelProfile | Failure] = {}
     for name, code in made.items():
         try:
@@ -189,7 +189,7 @@ def executed_each(
 
 
 def asked_of(configuration: Configuration, registers: int, declared_bytes: int) -> Resources:
-    """Return what a launch asks for; `declared_bytes` of shared memory are those that the code declares."""
+    """Return the resources of a launch; `declared_bytes` is the static shared memory of the code."""
     fields: dict[str, Any] = {
         "threads": prod(configuration.block),
         "blocks": prod(configuration.grid),
@@ -207,9 +207,9 @@ def moved(
     local_bytes: int | None,
     probe: Probe | None = None,
 ) -> tuple[dict[Barriers, Traffic], float]:
-    """Return (what moves between the caches of a GPU in each phase, the cycles of an average load).
+    """Return (the traffic between the caches of a GPU in each phase, the cycles of an average load).
 
-    A thread goes to `local_bytes` of its own memory; `probe` as in `dse.source.caches.cache_model.misses`.
+    A thread accesses `local_bytes` of its own memory; `probe` as in `dse.source.caches.cache_model.misses`.
     """
     resident = int(_resident_blocks(gpu, asked))
     traffic = misses(machine, sample, caches_of(gpu, int(asked.shared_bytes), resident, local_bytes), probe)
@@ -218,5 +218,5 @@ def moved(
 
 @jax.jit
 def _resident_blocks(gpu: Gpu, asked: Resources) -> jax.Array:
-    """Return the blocks of a launch that the busiest SM holds at a time."""
+    """Return the resident blocks of a launch on the busiest SM."""
     return occupancy.launch(gpu, asked)[0].resident_blocks

@@ -1,4 +1,4 @@
-"""Chooses what compiles and counts a kernel for a GPU: CUDA's compilers for NVIDIA's, clang for AMD's."""
+"""Choose the tools that compile and count a kernel: CUDA's compilers for NVIDIA GPUs, clang for AMD's."""
 
 from dse.source.nvidia.source import CUDA
 from dse.source.profiles import Toolchain
@@ -6,7 +6,7 @@ from dse.types import Gpu
 
 
 def toolchain(gpu: Gpu) -> Toolchain:
-    """Return the one of a GPU, whose fields are scalars."""
+    """Return the toolchain of a GPU with scalar fields."""
     if not int(gpu.gfx):
         return CUDA
     from dse.source.amd.source import AMD  # some 30 modules

@@ -1,6 +1,6 @@
 """The average warps of launches as rows of numbers: a column for each leaf of a `Kernel`, phases last.
 
-Rows are what is kept, joined and estimated; a `Kernel` whose leaves are NumPy arrays is a view of them.
+Rows are cached, joined and estimated; a `Kernel` whose leaves are NumPy arrays is a view of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ def _template(phases: int) -> Kernel:
 
 @cache
 def column_names(phases: int) -> list[str]:
-    """Name the columns of rows with this number of phases, as `phases.0.work.fp32`."""
+    """Return the names of columns for a number of phases, such as `phases.0.work.fp32`."""
     leaves = jax.tree_util.tree_flatten_with_path(_template(phases))[0]
     return [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
 
@@ -32,7 +32,7 @@ _PHASE = len(column_names(1)) - _WHOLE
 
 
 def row(numbers: Mapping[str, float], phases: int) -> np.ndarray:
-    """Lay out the numbers of one launch, by `column_names`."""
+    """Return the row of one launch from numbers by `column_names`."""
     return np.array([numbers[name] for name in column_names(phases)])
 
 
@@ -47,12 +47,12 @@ def to_kernel(rows: np.ndarray) -> Kernel:
     return jax.tree.unflatten(structure, np.moveaxis(rows, -1, 0))
 
 
-# The average warp of a launch that could not be counted.
+# The average warp of launches that could not be counted.
 NOTHING = row(dict.fromkeys(column_names(0), 0.0) | {"ilp": 1.0, "mlp": 1.0}, 0)
 
 
 def stacked(launches: Sequence[np.ndarray]) -> np.ndarray:
-    """Join launches, a row or several rows each, to [L, numbers]; empty phases fill up the shorter ones."""
+    """Join launches, of one or several rows each, to [L, numbers], padded with empty phases."""
     parts = [np.atleast_2d(launch) for launch in launches]
     most = max((part.shape[1] for part in parts), default=_WHOLE)
     padded = [np.pad(part, ((0, 0), (0, most - part.shape[1]))) for part in parts]

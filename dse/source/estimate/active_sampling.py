@@ -1,8 +1,8 @@
-"""Chooses which configurations of a kernel to compile, so that they tell most of the others.
+"""Choose the configurations to compile from which the others are estimated best.
 
-By what is known of them without a compiler the first ones are near to as many others as they can: corners of
-a space are often special, as sizes are that divide a problem. The others are those whose registers are least
-sure, so that the border between those with few and with far more is found.
+The first ones are near to as many others as possible, in features known without a compiler: corners of a
+space are often special, as are sizes that divide a problem. The rest are those with the most uncertain
+registers, to find the border between those with few and with far more.
 """
 
 from collections.abc import Mapping
@@ -17,17 +17,17 @@ from dse.source.estimate.partition import variants
 from dse.source.estimate.regression import FittedProcess
 from dse.source.profiles import KernelProfile
 
-_ROUNDS = 4  # in which the second half of them is chosen
+_ROUNDS = 4  # in which the second half is chosen
 _MOST_POINTS = 2048
-_LEAST = 1e-9  # variance: what is as sure as that tells nothing more
+_LEAST = 1e-9  # variance below which a configuration adds no information
 
 
-@threadpool_limits.wrap(limits=1)  # on small matrices threads cost more than they save
+@threadpool_limits.wrap(limits=1)  # threads do not pay on small matrices
 def choose(known: KnownFacts, count: int, results: Mapping[int, KernelProfile | Failure]) -> list[int]:
     """Choose which configurations to compile next, until `count` of them are read; then none.
 
-    The first half are near to as many others as they can. Then come those whose registers are least sure, or
-    whether they compile at all, in several rounds. Those that declare too much shared memory come last.
+    The first half are near to as many others as possible. Then come, in several rounds, those with the most
+    uncertain registers or success of compilation. Those that declare too much shared memory come last.
     """
     total = len(known.threads)
     count = min(count, total)
@@ -55,7 +55,7 @@ def choose(known: KnownFacts, count: int, results: Mapping[int, KernelProfile | 
 
 
 class _Uncertainty:
-    """The variance of a number, now and after configurations are compiled that are yet to be."""
+    """The variance of a number, before and after further configurations are compiled."""
 
     def __init__(
         self, process: FittedProcess, points: np.ndarray, variance: np.ndarray | None = None
@@ -66,7 +66,7 @@ class _Uncertainty:
         self.columns: list[np.ndarray] = []
 
     def learn(self, index: int) -> None:
-        """Take that one as known, by one step of a Cholesky decomposition of the covariance."""
+        """Condition on a configuration, by one step of a Cholesky decomposition of the covariance."""
         if self.left[index] <= _LEAST:
             return
         column = self.process.covariance(self.points, self.points[[index]])[:, 0]
@@ -95,9 +95,9 @@ def _doubts(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -
 
 
 def _amid(points: np.ndarray, count: int) -> list[int]:
-    """Choose each so that the mean distance from any to the nearest chosen one falls most.
+    """Choose points greedily to minimise the mean distance from all points to the nearest chosen one.
 
-    Of many points, some at random represent all.
+    Many points are represented by a random sample.
     """
     if len(points) > _MOST_POINTS:
         some = np.sort(np.random.default_rng(0).choice(len(points), _MOST_POINTS, replace=False))

@@ -1,8 +1,8 @@
-"""Finds how threads of a warp are in the banks of shared memory from the passes that their accesses take.
+"""Infer the access pattern of a warp in the banks of shared memory from the passes of its accesses.
 
-Thread (x, y) of a block is taken to ask for word `a x + b y`, where a and b are 0, 1, a parameter, a constant
-of the source, or a product of two of these. An access pattern that agrees with all compiled configurations
-tells the passes of the others; one that agrees with none exactly may still tell them apart.
+Thread (x, y) of a block is assumed to access word `a x + b y`, where a and b are 0, 1, a parameter, a
+constant of the source, or a product of two of these. A pattern that agrees with all compiled configurations
+gives the passes of the others; one that agrees with none exactly may still distinguish them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,13 +13,13 @@ import numpy as np
 from dse.hardware.banks import passes as bank_passes
 
 _CLOSE = 1e-3  # relative; blocks at the edge of a grid may differ from the others
-_TRIED = 12  # compiled configurations that every pattern is held against; the best then against all
+_TRIED = 12  # compiled configurations compared with every pattern; the best patterns with all
 _MOST_NAMES = 24
 _AT_A_TIME = 2**22  # threads
 
 
 def passes_per_request(block: np.ndarray, x: np.ndarray, y: np.ndarray, size: int) -> np.ndarray:
-    """Count the passes of an access of `size` bytes where neighbours along x, y are `x`, `y` elements apart.
+    """Count the passes of an access of `size` bytes with strides of `x` and `y` elements along x and y.
 
     **Shapes:** block [L, 3], x and y [L]; result [L], the mean over the warps of a block.
     """
@@ -41,7 +41,7 @@ def passes_per_request(block: np.ndarray, x: np.ndarray, y: np.ndarray, size: in
 def conflicts(
     block: np.ndarray, names: Mapping[str, np.ndarray], size: int, compiled: np.ndarray, passes: np.ndarray
 ) -> tuple[np.ndarray, bool]:
-    """Return the passes of one request by the pattern that fits best, [L], and whether it fits exactly.
+    """Return the passes of one request in the best pattern, [L], and whether it fits exactly.
 
     **Shapes:** block [L, 3], names [L]; `passes` [n] were found in the configurations `compiled` [n].
     """
@@ -68,7 +68,7 @@ def _off(estimated: np.ndarray, counted: np.ndarray) -> np.ndarray:
 def _strides(
     names: Mapping[str, np.ndarray], compiled: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (along x, along y), the plainest first, each once as far as compiled ones tell them apart."""
+    """Yield (along x, along y), the simplest first, each once if compiled ones distinguish them."""
     count = len(next(iter(names.values())))
     zero, ones = np.zeros(count, np.int64), np.ones(count, np.int64)
     single: list[np.ndarray] = []

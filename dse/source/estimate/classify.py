@@ -1,6 +1,4 @@
-"""Tells two kinds of configurations apart from some that are known: those that compile or fail, that spill or
-not, that have few registers or far more.
-"""
+"""Classify configurations from known ones: compiled or failed, spilling or not, few registers or many."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,12 +11,12 @@ from dse.source.estimate.features import KnownFacts
 from dse.source.estimate.regression import FittedProcess, fitted
 from dse.source.profiles import KernelProfile
 
-_JUMP = 0.4  # in the logarithm of registers, between two kinds
+_JUMP = 0.4  # in the logarithm of registers, between the two kinds
 
 
 @dataclass(frozen=True)
 class Kinds:
-    """A guess of which of two kinds configurations are of."""
+    """A classifier of configurations into two kinds."""
 
     process: FittedProcess  # of +1 for one, -1 for the other
 
@@ -27,7 +25,7 @@ class Kinds:
         return ndtr(self.process.estimate(points) / np.sqrt(self.process.variance(points) + 1e-3))
 
     def likely(self, points: np.ndarray) -> np.ndarray:
-        """Tell which points are more likely of the first kind, [m]."""
+        """Return which points are more likely of the first kind, [m]."""
         return self.process.estimate(points) > 0.0
 
     def doubt(self, points: np.ndarray) -> np.ndarray:
@@ -43,7 +41,7 @@ class Kinds:
 
 @dataclass(frozen=True)
 class Registers:
-    """The registers of a thread: as most configurations have them, or far more."""
+    """The registers of a thread: usual, or far more."""
 
     found: np.ndarray  # [n]
     points: np.ndarray  # [n, d]
@@ -64,7 +62,7 @@ class Registers:
         return Registers(values, points, border, kinds, fitted(points[low], np.log(values[low])))
 
     def is_high(self, points: np.ndarray) -> np.ndarray:
-        """Tell which points are likely to have far more registers, [m]."""
+        """Return which points are likely to have far more registers, [m]."""
         return np.zeros(len(points), bool) if self.kinds is None else self.kinds.likely(points)
 
     @property
@@ -90,7 +88,7 @@ class Registers:
         return self._nearest(logs)
 
     def within(self, points: np.ndarray, most: np.ndarray) -> np.ndarray:
-        """Return the chance that points have at most this many registers, both [m]."""
+        """Return the probability that points have at most `most` registers, [m]."""
         logs, deviation = self.process.estimate(points), np.sqrt(self.process.variance(points) + 1e-6)
         low = ndtr((np.log(most + 0.5) - logs) / deviation)
         if self.kinds is None:
@@ -99,7 +97,7 @@ class Registers:
         return high * (self.high <= np.log(most + 0.5)) + (1.0 - high) * low
 
     def _nearest(self, logs: np.ndarray) -> np.ndarray:
-        """Return the nearest of the numbers that were found, since compilers keep to few."""
+        """Return the nearest known numbers, since compilers use only a few."""
         values = np.unique(self.found)
         return values[np.abs(np.log(values) - logs[:, None]).argmin(1)]
 
@@ -122,16 +120,16 @@ def registers_of(points: np.ndarray, results: Mapping[int, KernelProfile | Failu
 
 
 def too_large(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -> np.ndarray:
-    """Tell which configurations declare more shared memory than compilers let one: [L].
+    """Return which configurations declare more shared memory than compilers allow: [L].
 
-    None, unless the text tells the shared memory of all that were read, but for a constant.
+    None do, unless the text gives the shared memory of all compiled ones, up to a constant.
     """
     right = all(isinstance(results[index], Failure) for index in results if known.too_large[index])
     return known.too_large & (right and shared_beyond_text(known, results) is not None)
 
 
 def shared_beyond_text(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -> int | None:
-    """Return the bytes that compiled ones have beside what the text tells; None unless all have as many."""
+    """Return the bytes of compiled configurations beyond the text's; None unless all have the same."""
     if known.shared_bytes is None:
         return None
     beyond = {
@@ -149,5 +147,5 @@ def fails(points: np.ndarray, results: Mapping[int, KernelProfile | Failure]) ->
 
 
 def spills(profile: KernelProfile) -> bool:
-    """Tell whether a configuration goes through local memory."""
+    """Return whether a configuration uses local memory."""
     return any("local" in kind for phase in profile.counts.phases for kind in phase.accesses)

@@ -1,10 +1,9 @@
-"""Estimates configurations of a kernel from a few that were compiled.
+"""Estimate configurations of a kernel from a few compiled ones.
 
-The launch is exact, and so is shared memory if the text of the source tells that of the compiled ones. The
-numbers of the average warp follow from Gaussian processes over the parameters and what else is known of all,
-for each variant of the kernel separately.
-Registers come in two kinds, since they jump where a compiler gives up on its limit: first which kind, then
-how many.
+The launch is exact, and so is shared memory if the source's text gives that of the compiled ones. The numbers
+of the average warp come from Gaussian processes over the parameters and other known features, separately for
+each variant of the kernel. Registers are first classified into two kinds, since they jump where a compiler
+gives up on its limit, and then estimated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,26 +35,26 @@ from dse.source.warps import NOTHING, column_names, phases_of, stacked, to_kerne
 from dse.types import CLASSES, Limits, Resources
 
 _EXACT = 1e-6  # relative
-_BEYOND = 0.7  # estimates may be so far outside of what was found, in logs
+_BEYOND = 0.7  # maximum distance of estimates from the range of known values, in logs
 _SHARED = ("shared load", "shared store")
 _WORK = [column_names(0).index(f"work.{name}") for name in CLASSES]
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Numbers of L configurations, of which n were compiled and are kept as they were read."""
+    """Numbers of L configurations, of which n were compiled and are exact."""
 
-    warps: Float[np.ndarray, "L numbers"]  # rows as in `dse.source.warps`; empty where it does not compile
-    resources: dict[str, np.ndarray]  # [L]: threads (0 where it fails), blocks, registers, shared_bytes
-    fails: np.ndarray  # [L]: does not compile; of those not compiled, is not likely to
-    runs: np.ndarray  # [L] the chance that it compiles and its registers let the launch run
+    warps: Float[np.ndarray, "L numbers"]  # rows as in `dse.source.warps`; empty for failures
+    resources: dict[str, np.ndarray]  # [L]: threads (0 for failures), blocks, registers, shared_bytes
+    fails: np.ndarray  # [L]: does not compile, or is not likely to
+    runs: np.ndarray  # [L] the probability that it compiles and its registers let the launch run
     compiled: np.ndarray  # [n] which were compiled, without failures
-    exact_patterns: frozenset[str]  # of shared memory: accesses whose bank conflicts follow from the source
-    left_out: Float[np.ndarray, "n numbers"]  # each of the compiled ones as estimated from the others
+    exact_patterns: frozenset[str]  # accesses to shared memory whose bank conflicts follow from the source
+    left_out: Float[np.ndarray, "n numbers"]  # each compiled one estimated from the others
     left_out_registers: np.ndarray  # [n]
 
     def errors(self) -> dict[str, np.ndarray]:
-        """Return how far each compiled one is off when estimated from the others, relative: [n] by number."""
+        """Return the relative errors of each compiled one estimated from the others: [n] by number."""
         registers = self.left_out_registers / self.resources["registers"][self.compiled] - 1.0
         compiled = self.warps[self.compiled]
         scale = np.where(compiled > 0.0, compiled, np.maximum(compiled.mean(0), 1e-300))
@@ -69,8 +68,8 @@ def estimate(
 ) -> Estimate:
     """Estimate all configurations from those that were read, in `results`, by their indices.
 
-    Whether a launch runs is for a GPU with these `limits` (scalars). Where the compiler knows of the
-    block's size (`held`, by `__launch_bounds__`), registers are at most what lets the launch run.
+    Whether a launch runs is for a GPU with these `limits` (scalars). If the compiler knows the block's size
+    (`held`, by `__launch_bounds__`), registers are limited so that the launch runs.
 
     **Raises:** ValueError if fewer than two of these compiled.
     """
@@ -132,7 +131,7 @@ def _of_one_variant(
     sums = _sums(parts, read)
     fits = _Fits(points, known.names, compiled, spilling)
     estimated, left_out = _estimated(parts, fits, patterns, sums)
-    # After the estimates stand those that compiled and one of nothing, for those that failed.
+    # The estimates are followed by the compiled ones, and an empty row for failures.
     row = np.arange(len(high))
     row[compiled] = len(row) + np.arange(len(compiled))
     row[[index for index in results if index not in by_index]] = len(row) + len(compiled)
@@ -141,12 +140,12 @@ def _of_one_variant(
     asked: dict[str, Any] = {"threads": known.threads, "blocks": known.blocks, "registers": count}
     asked["shared_bytes"] = shared_bytes
     most = np.asarray(occupancy.most_registers(limits, Resources(**asked)))
-    few_enough = np.where(most > 0, registers.within(features, most), 1.0)  # others fail, whatever they have
+    few_enough = np.where(most > 0, registers.within(features, most), 1.0)  # others fail in any case
     if held:
         count, few_enough = np.where(most > 0, np.minimum(count, most), count), np.ones(len(most))
         left_out_registers = np.minimum(left_out_registers, np.maximum(most[compiled], registers.found))
     runs = compiles * few_enough
-    runs[list(results)] = ~failing[list(results)]  # what is known of these needs no estimate
+    runs[list(results)] = ~failing[list(results)]  # known, not estimated
     count[compiled] = registers.found
     return Estimate(
         warps=warps,
@@ -166,7 +165,7 @@ def _shared_bytes(
     read: np.ndarray,
     fits: "_Fits",
 ) -> np.ndarray:
-    """Estimate them: by the source's text, if that tells those of all compiled ones but for a constant."""
+    """Estimate shared memory: from the source's text, if right for all compiled ones up to a constant."""
     beyond = shared_beyond_text(known, results)
     if beyond is not None and known.shared_bytes is not None:
         return known.shared_bytes + beyond
@@ -176,7 +175,7 @@ def _shared_bytes(
 
 
 class _Fits:
-    """Estimates of numbers. Configurations that spill are as others times a factor, their mean one."""
+    """Estimates of numbers. Those of spilling configurations have an additional, mean factor."""
 
     def __init__(
         self, points: np.ndarray, names: Mapping[str, np.ndarray], compiled: np.ndarray, spills: np.ndarray
@@ -188,7 +187,7 @@ class _Fits:
         self.products = np.array([*varying, *pairs, np.zeros(len(points))])
 
     def estimates(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Estimate many numbers [n, ...] as `estimate` does one: ([L, ...], [n, ...])."""
+        """Apply `estimate` to many numbers [n, ...]: ([L, ...], [n, ...])."""
         shape, columns = values.shape[1:], values.reshape(len(values), -1).T
         of_all, left_out = np.empty((len(columns), len(self.points))), np.empty(columns.shape)
         for number, column in enumerate(columns):
@@ -196,19 +195,19 @@ class _Fits:
         return of_all.T.reshape(len(self.points), *shape), left_out.T.reshape(values.shape)
 
     def estimate(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Estimate (all [L], each compiled one from the others [n]), given those of the compiled ones [n].
+        """Estimate (all [L], each compiled one from the others [n]) from the values of compiled ones [n].
 
-        Either as they are or over the product of two known numbers that they follow best, whichever is
+        Either the values or their ratios to the best product of two known numbers are estimated, whichever is
         explained better.
         """
         lowest, odd = values.min(), self.spills[self.compiled]
         if np.ptp(values) <= _EXACT * abs(lowest):
             return np.full(len(self.points), values[0]), values
-        # Where there are zeros, a logarithm that is straight around them.
+        # If there are zeros, a logarithm that is linear around them.
         unit = 0.0
         if lowest <= 0.0:
             unit = float(np.median(values[values > 0.0])) if values.max() > 0.0 else 0.0
-            if unit + lowest <= 0.0:  # cycles waited for a pipe may be below zero in a phase
+            if unit + lowest <= 0.0:  # cycles of waiting for a pipe may be negative in a phase
                 unit -= 2.0 * lowest
         logs, usual = np.log(values + unit), self.compiled[~odd]
         rest = logs[~odd] - self.products[:, usual]
@@ -239,7 +238,7 @@ class _Fits:
 
 
 def _spilling(points: np.ndarray, compiled: np.ndarray, profiles: Sequence[KernelProfile]) -> np.ndarray:
-    """Tell which go through local memory, or are likely to, if some do and some do not: [L]."""
+    """Return which use local memory, or are likely to, if some do and some do not: [L]."""
     known = np.array([spills(profile) for profile in profiles])
     spilling = np.zeros(len(points), bool)
     if known.any() and np.sum(~known) > len(known) / 2:
@@ -250,15 +249,15 @@ def _spilling(points: np.ndarray, compiled: np.ndarray, profiles: Sequence[Kerne
 
 @dataclass(frozen=True)
 class _Parts:
-    """The numbers that are estimated: accesses to shared memory by requests and passes of one."""
+    """The estimated numbers: accesses to shared memory are split into requests and passes per request."""
 
     warps: Float[np.ndarray, "n numbers"]  # without loads and stores in the phases' work on shared memory
     requests: np.ndarray  # [n, phases, 2] loads and stores of shared memory
-    passes: np.ndarray  # [n, phases, 2] of one request
+    passes: np.ndarray  # [n, phases, 2] per request
 
 
 def _shared_columns(rows: np.ndarray) -> list[int]:
-    """The columns with the work on shared memory, a phase each."""
+    """Return the columns with the work on shared memory, one per phase."""
     names = column_names(phases_of(rows))
     return [names.index(f"phases.{number}.work.shared") for number in range(phases_of(rows))]
 
@@ -281,7 +280,7 @@ def _taken_apart(read: np.ndarray, profiles: Sequence[KernelProfile]) -> _Parts:
 
 
 def _joined(parts: _Parts, sums: np.ndarray) -> np.ndarray:
-    """Join the numbers of warps; the work of classes that are `sums` [classes] is that of the phases."""
+    """Join the numbers of warps; the work of classes in `sums` [classes] is that of the phases."""
     warps = parts.warps.copy()
     warps[:, _shared_columns(warps)] += (parts.requests * parts.passes).sum(-1)
     warps[:, _WORK] = np.where(sums, _over_phases(warps), warps[:, _WORK])
@@ -297,13 +296,13 @@ def _over_phases(rows: np.ndarray) -> np.ndarray:
 
 
 def _sums(parts: _Parts, read: np.ndarray) -> np.ndarray:
-    """Tell of which classes the work is the sum over the phases on all compiled ones: [classes]."""
+    """Return the classes whose work is the sum over the phases in all compiled ones: [classes]."""
     total = _over_phases(_joined(parts, np.zeros(len(CLASSES), bool)))
     return np.all(np.isclose(total, read[:, _WORK], rtol=_EXACT, atol=0.0), axis=0)
 
 
 def _estimated(parts: _Parts, fits: "_Fits", patterns: np.ndarray, sums: np.ndarray) -> tuple[_Parts, _Parts]:
-    """Estimate (all configurations [L], the compiled from each other [n]); work that is a sum is left out."""
+    """Estimate (all configurations [L], compiled ones from each other [n]), without work that is a sum."""
     alone = parts.warps.copy()
     alone[:, _WORK] = np.where(sums, 0.0, alone[:, _WORK])
     numbers, requests = fits.estimates(alone), fits.estimates(parts.requests)
@@ -317,7 +316,7 @@ def _estimated(parts: _Parts, fits: "_Fits", patterns: np.ndarray, sums: np.ndar
 def _patterns(
     known: KnownFacts, parts: _Parts, profiles: Sequence[KernelProfile], compiled: np.ndarray
 ) -> tuple[np.ndarray, frozenset[str]]:
-    """Return the passes of one request that the source tells [L, phases, 2], else 1, and which are exact."""
+    """Return the passes per request known from the source [L, phases, 2], else 1, and which are exact."""
     patterns, exact = np.ones((len(known.threads), *parts.passes.shape[1:])), set()
     for phase, way in np.ndindex(*parts.passes.shape[1:]):
         there, passes = parts.requests[:, phase, way] > 0.0, parts.passes[:, phase, way]
@@ -336,7 +335,7 @@ def _patterns(
 
 
 def _bytes_of_a_thread(profiles: Sequence[KernelProfile], phase: int, kind: str) -> int:
-    """Return the bytes that a thread asks for in one access; 0 if they are of several sizes."""
+    """Return the bytes of a thread's access; 0 if there are several sizes."""
     sizes = set()
     for profile in profiles:
         access = profile.counts.phases[phase].accesses[kind]

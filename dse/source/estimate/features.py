@@ -1,6 +1,6 @@
-"""Collects what is known of a kernel's configurations before any is compiled.
+"""Collect the facts known of a kernel's configurations before any is compiled.
 
-The launch, the constants of the source and with them its shared memory are computed exactly.
+The launch, the constants of the source and, from these, its shared memory are exact.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,14 @@ class KnownFacts:
     threads: np.ndarray  # [L] of a block
     blocks: np.ndarray  # [L] of the grid
     block: np.ndarray  # [L, 3] threads along x, y, z
-    shared_bytes: np.ndarray | None  # [L] of a block: by the source's text, and what the launch adds
-    too_large: np.ndarray  # [L] by the text, arrays in shared memory of more than compilers let one declare
+    shared_bytes: np.ndarray | None  # [L] of a block: static, from the source's text, and dynamic
+    too_large: np.ndarray  # [L] whether, by the text, static shared memory is above the compiler's limit
     names: dict[str, np.ndarray]  # [L] parameters, and whole numbers that the source computes
-    code: np.ndarray  # [L, c] parameters that vary and how much a thread has to do, standardised
+    code: np.ndarray  # [L, c] parameters that vary and the work of a thread, standardised
 
     @property
     def flags(self) -> list[np.ndarray]:
-        """For each of `names` that has two values, which configurations have the larger one: [L]."""
+        """For each of `names` with two values, which configurations have the larger one: [L]."""
         return [
             values == values.max()
             for values in self.names.values()
@@ -36,7 +36,7 @@ class KnownFacts:
 
     @property
     def features(self) -> np.ndarray:
-        """The columns of `code` and of the flags, which often decide what a compiler does: [L, f]."""
+        """The columns of `code` and of the flags, which often affect the generated code: [L, f]."""
         return _apart([*self.code.T, *(flag.astype(float) for flag in self.flags)])
 
     def rows(self, places: np.ndarray) -> "KnownFacts":
@@ -58,7 +58,7 @@ def known(
     wanted: Sequence[Configuration],
     names: Mapping[str, Any] | None = None,
 ) -> KnownFacts:
-    """Collect what launches and the source's text tell, and `names`: what a description says of sizes.
+    """Collect the facts from launches and the source's text, with `names`: a description's sizes.
 
     **Shapes:** parameters and names [L] or scalars, L configurations.
     """
@@ -91,7 +91,7 @@ def _standard(columns: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _apart(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """Keep the columns that vary, each once, with mean 0 and deviation 1: [L, c]."""
+    """Keep the distinct columns that vary, with mean 0 and deviation 1: [L, c]."""
     kept: list[np.ndarray] = []
     for values in columns:
         if np.ptp(values) > 1e-9:

@@ -1,7 +1,7 @@
-"""Parts configurations that are kernels of their own: with shared memory or without, say.
+"""Partition configurations into code variants, for example with and without shared memory.
 
-What one does tells little of another, so each is chosen from and estimated separately. What tells them apart
-is found on the compiled ones: flags, names of two values that decide on phases and kinds of access.
+Variants say little about each other, so each is sampled and estimated separately. They are identified from
+the compiled ones, by flags: names of two values that decide on phases and kinds of access.
 """
 
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from dse.source.contract import Failure
 from dse.source.estimate.features import KnownFacts
 from dse.source.profiles import KernelProfile
 
-FEWEST = 8  # configurations to compile; fewer tell nothing of the others
+FEWEST = 8  # configurations to compile; fewer do not suffice for estimates
 
 
 @dataclass(frozen=True)
 class CodeVariant:
-    """Some of the configurations, whose code has one structure."""
+    """Configurations whose code has the same structure."""
 
     indices: np.ndarray  # [l] among all
     known: KnownFacts  # [l]
@@ -26,7 +26,7 @@ class CodeVariant:
 
 
 def variants(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -> list[CodeVariant]:
-    """Part the configurations into one variant or more, each with enough that are compiled."""
+    """Partition the configurations into variants, each with enough compiled ones."""
     labels = _labels(known, results)
     parts = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
     if len(parts) == 1:
@@ -40,7 +40,7 @@ def variants(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) 
 
 
 def _labels(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -> np.ndarray:
-    """Label alike, from 0 on, those with the same values of the names that tell structures apart: [L]."""
+    """Return labels, from 0 on, by the values of the names that distinguish structures: [L]."""
     structures = {
         index: _structure(result) for index, result in results.items() if isinstance(result, KernelProfile)
     }
@@ -58,7 +58,7 @@ def _labels(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -
 
 
 def _structure(profile: KernelProfile) -> tuple[frozenset[str], ...]:
-    """Return the kinds of access of each phase; what is spilled does not count."""
+    """Return the kinds of access of each phase, without spills."""
     return tuple(
         frozenset(kind for kind in phase.accesses if "local" not in kind) for phase in profile.counts.phases
     )
@@ -69,7 +69,7 @@ def _enough(labels: np.ndarray, compiled: np.ndarray) -> bool:
 
 
 def _mixed(labels: np.ndarray, structure: np.ndarray) -> float:
-    """Sum the entropy of the structures within each label: 0 where these tell them."""
+    """Sum the entropy of the structures within each label: 0 if labels determine them."""
     table = np.zeros((labels.max() + 1, structure.max() + 1))
     np.add.at(table, (labels, structure), 1.0)
     share = table / table.sum(1, keepdims=True).clip(1.0)

@@ -1,4 +1,4 @@
-"""Estimates a number of configurations from others, and how sure that is: a Gaussian process.
+"""Estimate a number of configurations, and its uncertainty, from others: a Gaussian process.
 
 It is smooth in the features, or linear; features and numbers are standardised, and the priors are weak.
 """
@@ -16,7 +16,7 @@ _RATE, _RATE_WIDTH = 0.3, 2.0  # 1 / length², and the width of its log
 
 @dataclass(frozen=True)
 class FittedProcess:
-    """A process that knows one number at n points of d features."""
+    """A process conditioned on one number at n points of d features."""
 
     mean: float
     scale: float
@@ -30,7 +30,7 @@ class FittedProcess:
         return self.mean + self.scale * (across @ self.standardised.posterior.weights)
 
     def covariance(self, points: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Return the covariance [m, k] of what is not known yet; its noise is left out."""
+        """Return the posterior covariance [m, k], without noise."""
         return self.scale**2 * self.standardised.covariance(_points(points), _points(others))
 
     def variance(self, points: np.ndarray) -> np.ndarray:
@@ -39,7 +39,7 @@ class FittedProcess:
 
     @property
     def left_out(self) -> np.ndarray:
-        """Each number less its estimate from all others, [n]."""
+        """Each number minus its estimate from all others, [n]."""
         return self.scale * self.standardised.posterior.left_out()[0]
 
 

@@ -1,4 +1,4 @@
-"""Explains where one configuration of a kernel spends what on an AMD GPU: tables of plain rows."""
+"""Explain the costs of one configuration of a kernel on an AMD GPU: tables of plain rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from dse.source.profile.characterise import Characterisation
 
 @dataclass(frozen=True)
 class _Run:
-    """One configuration that was compiled and run, as tables are made of it."""
+    """One compiled and executed configuration, in the form for tables."""
 
     source: HipSource | HipTritonSource
     machine: BlockRecord

@@ -21,7 +21,7 @@ from dse.source.toolchain import toolchain
 from dse.source.warps import column_names
 from dse.types import CLASSES, TENSOR, Kernel, Resources
 
-Row = dict[str, Any]  # part, name, value by the source, value by the description
+Row = dict[str, Any]  # part, name, value from the source, value from the description
 
 _WARP = ("fp32", "fp64", "int32", "imul32", "sfu", "barrier")
 _GLOBAL = ("load_insts", "store_insts", "uncoal_insts", "sectors", "l1", "l2", "dram")
@@ -42,9 +42,9 @@ def of_configuration(
     sizes: Mapping[str, Any],
     gpu: GpuFile,
 ) -> tuple[list[Row], str]:
-    """Return what one configuration does, a number a row, and the compiler.
+    """Return the counts of one configuration, a number per row, and the compiler.
 
-    Each row has what the source does and, where the kernel is described, what the description says of it.
+    Each row has the value from the source and, if the kernel is described, that from the description.
 
     **Raises:** DseError if it cannot be compiled or executed.
     """
@@ -102,7 +102,7 @@ def _whole(ours: Kernel, theirs: Kernel | None) -> Iterator[Row]:
 
 
 def _details(profile: KernelProfile) -> Iterator[Row]:
-    """Yield rows of what only the source tells."""
+    """Yield rows of values that only the source has."""
 
     counts = profile.counts
     yield _row("all phases", "instructions", counts.insts() / counts.warps)
@@ -130,7 +130,7 @@ def of_space(
     seed: int = 0,
     progress: Progress = silent,
 ) -> tuple[dict[str, list[Any]], str]:
-    """Return what each configuration does, or a random `sample` of them, one a row; and a title.
+    """Return the counts of each configuration, or of a random `sample`, one per row; and a title.
 
     **Raises:** DseError if none is valid.
     """
@@ -160,7 +160,7 @@ def of_space(
         else:
             why = impossible[index]
             measured = {"status": "cannot run" if why else "ok", "message": why} | _flat(result)
-        # A parameter keeps its name; what is found under the same one is told apart.
+        # A parameter keeps its name; counts of the same name are renamed.
         rows.append(row | {f"found.{name}" if name in row else name: x for name, x in measured.items()})
         of_phases.append([] if isinstance(result, Failure) else phases(result.counts))
     names = dict.fromkeys(name for row in rows for name in row)
@@ -173,7 +173,7 @@ def of_space(
 
 
 def _columns_of_phases(of_phases: Sequence[Sequence[Row]]) -> dict[str, list[Any]]:
-    """Join phase by phase. What a configuration does not do in a phase is 0; in one that it lacks, None."""
+    """Join phase by phase. Missing counts of a phase are 0; those of missing phases None."""
     columns: dict[str, list[Any]] = {}
     for number in range(max(map(len, of_phases), default=0)):
         rows = [phases[number] if number < len(phases) else None for phases in of_phases]
@@ -184,7 +184,7 @@ def _columns_of_phases(of_phases: Sequence[Sequence[Row]]) -> dict[str, list[Any
 
 
 def _cannot_run(results: Sequence[KernelProfile | Failure], gpu: GpuFile) -> list[str]:
-    """Say why each could not be launched on the GPU, "" if it can or was not counted."""
+    """Return why each cannot be launched on the GPU, "" if it can or was not counted."""
 
     code = resident_blocks(gpu.gpu.limits, stack_profiles(results)[1])[1]
     codes, fine = np.asarray(code).tolist(), np.asarray(possible(code)).tolist()
@@ -192,11 +192,11 @@ def _cannot_run(results: Sequence[KernelProfile | Failure], gpu: GpuFile) -> lis
 
 
 def _flat(profile: KernelProfile) -> Row:
-    """Return resources and the average warp, by the names of columns."""
+    """Return resources and the average warp by column."""
 
     row: Row = {str(fact["name"]): fact["source"] for fact in _resources(profile, None)}
     row["insts"] = profile.counts.insts() / profile.counts.warps
-    row |= zip(column_names(0), profile.numbers.tolist(), strict=False)  # those of phases come after
+    row |= zip(column_names(0), profile.numbers.tolist(), strict=False)  # those of phases follow
     row["spread"] = profile.counts.spread
     row["estimated_trips"] = sum(loop.trips for loop in profile.counts.estimated.values())
     row["estimated_spread"] = max((loop.spread for loop in profile.counts.estimated.values()), default=0.0)

@@ -1,6 +1,4 @@
-"""Explains where one configuration of a kernel spends what: tables of plain rows, or a graph of its
-instructions for the simulator.
-"""
+"""Explain the costs of one configuration: tables of plain rows, or a graph for the simulator."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -33,12 +31,12 @@ from dse.source.warps import to_kernel
 Row = dict[str, Any]
 
 
-_WITH_TEXT = (".cu", ".hip", ".py")  # files of which lines are shown
+_WITH_TEXT = (".cu", ".hip", ".py")  # files whose lines are shown
 
 
 @dataclass(frozen=True)
 class Executed:
-    """One configuration that was compiled with source lines, and run."""
+    """One configuration, compiled with source lines and executed."""
 
     parameters: Mapping[str, Number]
     gpu: GpuFile
@@ -77,7 +75,7 @@ def execute(
 def configured(
     description: Description, parameters: Mapping[str, Number], problem: Mapping[str, Number], gpu: GpuFile
 ) -> Configuration:
-    """Return what one configuration is compiled and launched with.
+    """Return the macros and launch of one configuration.
 
     **Raises:** DseError if its blocks are too large.
     """
@@ -87,7 +85,7 @@ def configured(
 
 
 def failed(description: Description, failure: Failure, parameters: Mapping[str, Number]) -> DseError:
-    """Return an error that says in one line why a configuration has no counts."""
+    """Return an error of one line with the reason why a configuration has no counts."""
     at = ", ".join(f"{name}={value}" for name, value in parameters.items())
     return DseError(
         f"{description.name}: {failure.reason}: {failure.message}" + (f" (at {at})" if at else "")
@@ -95,7 +93,7 @@ def failed(description: Description, failure: Failure, parameters: Mapping[str, 
 
 
 def write_graph(path: Path, ran: Executed) -> DependenceGraph:
-    """Write the instructions of the longest warp of the typical block, on the GPU as it is."""
+    """Write the instructions of the longest warp of the typical block, with the GPU's own values."""
     gpu, block = ran.gpu.gpu, ran.sample.typical
     dependences = dependence_graph(ran.machine, block, longest_warp(ran.machine, block))
     kernel = to_kernel(warp_counts(ran.counts))
@@ -127,7 +125,7 @@ def explained(ran: Executed) -> dict[str, Any]:
 
 
 def tables(ran: Any, branches: Sequence[Row] = ()) -> dict[str, Any]:
-    """Return what is counted of a run, on a GPU of either vendor, as lists of rows."""
+    """Return the counts of a run, on a GPU of either vendor, as lists of rows."""
     return {
         "mix": _mix(ran.counts),
         "phases": [{"phase": number} | phase for number, phase in enumerate(phases(ran.counts), 1)],
@@ -149,7 +147,7 @@ def _mix(counts: Characterisation) -> list[Row]:
 
 
 def phases(counts: Characterisation) -> list[dict[str, float]]:
-    """Describe one pass of the average warp through each phase: a row a phase."""
+    """Describe one pass of the average warp through each phase: a row per phase."""
     rows = []
     for phase in counts.phases:
         row = {"passes": phase.passes, "lanes_active": phase.active}
@@ -164,7 +162,7 @@ def phases(counts: Characterisation) -> list[dict[str, float]]:
                 row[f"global {way}: new sectors"] = sectors / counts.warps
         if phase.traffic is not None:
             for name, sectors in asdict(phase.traffic).items():
-                if "past" in name:  # the others stand among the accesses
+                if "past" in name:  # the others are listed with the accesses
                     row[name] = sectors / (phase.passes * counts.warps)
         rows.append(row)
     return rows

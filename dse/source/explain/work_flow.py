@@ -1,4 +1,4 @@
-"""The work flow graph of one configuration, of its machine code or phases: a row a node, with its weights.
+"""The work flow graph of one configuration, from machine code or phases: a row per node, with its weights.
 
 Source: Baghsorkhi et al., PPoPP 2010, Sec. 2.
 """
@@ -38,9 +38,9 @@ _OF_PHASES = {**_LABELS, wfg.Compute: "C", wfg.Memory: "M"}  # whose weights are
 
 
 def work_flow_rows(ran: Executed) -> tuple[list[Row], Latency]:
-    """Return a row for each node, and what the average warp takes on an SM that the launch fills.
+    """Return a row for each node, and the time of the average warp on an SM that the launch fills.
 
-    λ and Λ of computation are the kernel's means, and bytes take as long as its accesses do on average.
+    λ and Λ of computation are the kernel's means, and bytes take the mean time of its accesses.
     **Raises:** DseError where code has no nested loops and branches.
     """
     flow, kernel = flow_graph(ran.machine, ran.sample.weights), to_kernel(warp_counts(ran.counts))
@@ -63,7 +63,7 @@ def work_flow_rows(ran: Executed) -> tuple[list[Row], Latency]:
 def phase_rows(
     counts: Counts, configuration: Mapping[str, Number], sizes: Mapping[str, Number], gpu_file: GpuFile
 ) -> tuple[list[Row], Latency]:
-    """Return the same of a kernel's phases, or of its counts if these are all there is.
+    """Return the rows of a kernel's phases or, without phases, of its counts.
 
     **Raises:** DseError if the configuration cannot be counted.
     """
@@ -104,7 +104,7 @@ def _rows(
     hiding: tuple[float, float, float],
     labels: Mapping[type, str],
 ) -> Iterator[Row]:
-    """Yield rows of the nodes that are executed.
+    """Yield rows of the executed nodes.
 
     `hiding`: latency of a load, warps, and the cycles of it that one more warp hides.
     """
@@ -136,11 +136,9 @@ def _rows(
 
 
 def joined(graph: wfg.WorkFlow) -> wfg.WorkFlow:
-    """Join computations, and accesses to shared memory, between which nothing else is: weights of a sequence
-    add up. The ILP of joined computations is that of their chains one after the other.
-    """
+    """Join adjacent computations, and accesses to shared memory: weights add up, chains are sequential."""
     nodes: list[Any] = []
-    stretch = 0  # where it begins, in `nodes`
+    stretch = 0  # its first index in `nodes`
     node: Any
     for node in graph:
         if isinstance(node, wfg.WfgLoop):

@@ -1,4 +1,4 @@
-"""Global addresses of many blocks, derived from the blocks that were run."""
+"""Global addresses of many blocks, derived from executed blocks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,19 +9,19 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Addresses:
-    """Global addresses of blocks: a machine that ran some, and the one that each block is like."""
+    """Global addresses of blocks, each moved from those of a block in a machine."""
 
     machine: Any
-    row: np.ndarray  # [blocks] that of the block in the machine
-    ahead: np.ndarray  # [blocks] how many blocks further along the row
-    strides: Mapping[int, int | None] = field(default_factory=dict)  # bytes a block, by memory instruction
+    row: np.ndarray  # [blocks] row of the machine
+    ahead: np.ndarray  # [blocks] distance in blocks from that one
+    strides: Mapping[int, int | None] = field(default_factory=dict)  # bytes per block, by memory instruction
 
     @staticmethod
     def of(machine: Any) -> "Addresses":
-        """Take a machine that ran all of its blocks."""
+        """Return the addresses of a machine's own blocks."""
         count = machine.shape[0]
         return Addresses(machine, np.arange(count), np.zeros(count, int))
 
     def moved(self, step: int) -> np.ndarray:
-        """Tell how far the addresses of an instruction are from those in the machine: [blocks] bytes."""
+        """Return the distance of an instruction's addresses from those in the machine: [blocks] bytes."""
         return self.ahead * (self.strides.get(step) or 0)

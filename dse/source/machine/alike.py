@@ -1,8 +1,8 @@
-"""Cuts a grid into boxes of blocks that are proven to execute the same, by what follows from single blocks.
+"""Cut a grid into boxes of blocks that provably execute the same code, from the execution of single blocks.
 
 The number of a block along a dimension of the grid is a register that changes by one from block to block. The
-change is carried through all that a block executes, which says for how many blocks more all branches go the
-same way. Where a box ends the next begins, until boxes make up the grid.
+change is propagated through the execution of a block, which yields the number of blocks in which all branches
+go the same way. Where a box ends the next begins, until boxes make up the grid.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,31 +14,31 @@ import numpy as np
 from dse.source.machine.launch import Dimensions
 
 _ROUNDS = 8  # of blocks run to cut a grid into boxes
-_ONE_BY_ONE = 3  # rounds in which what is left of a box is one box; then it is cut as its first part was
+_ONE_BY_ONE = 3  # rounds in which the rest of a box is one box; then it is cut like its first part
 
 
 class Apart(Exception):
-    """Blocks in a row that do not do the same, or are not known to; the message says why."""
+    """Consecutive blocks that are not known to execute the same code; the message says why."""
 
 
 class Boxes(NamedTuple):
-    """Boxes that make up a grid, of blocks that execute the same; none if all blocks of the grid do."""
+    """Boxes that make up a grid, of blocks that execute the same code; none if all blocks do."""
 
     firsts: np.ndarray  # [boxes, 3], a block of each
     sizes: np.ndarray  # [boxes], blocks
     counts: np.ndarray  # [pieces, boxes], how often a block executes each piece of code
-    exact: bool  # whether instructions that predicates turn off are the same, too
+    exact: bool  # whether predicated instructions are the same, too
 
     @staticmethod
     def alike(pieces: int) -> "Boxes":
-        """Return those of a grid whose blocks all execute the same."""
+        """Return the boxes of a grid whose blocks all execute the same code."""
         return Boxes(np.zeros((0, 3), int), np.zeros(0), np.zeros((pieces, 0)), exact=True)
 
 
 class Followed(NamedTuple):
-    """What follows from blocks about the next ones along some dimensions."""
+    """What the execution of blocks implies for the next ones along some dimensions."""
 
-    more: np.ndarray  # [dimensions, blocks] behind each that execute the same
+    more: np.ndarray  # [dimensions, blocks] next ones that execute the same code
     mixed: bool  # whether a value depends on the block's numbers along two dimensions
     counts: np.ndarray  # [pieces, blocks]
     exact: bool
@@ -49,9 +49,9 @@ Follow = Callable[[Sequence[Dimensions], np.ndarray], Followed]
 
 
 def boxes_of(grid: Dimensions, axes: Sequence[int], follow: Follow, most: int) -> Boxes:
-    """Cut a grid into at most this many boxes, none of which spans its corners, edges or inside.
+    """Cut a grid into at most `most` boxes, each within its corners, edges or inside.
 
-    `axes` are the dimensions along which blocks may differ, and those that `follow` follows.
+    `axes` are the dimensions along which blocks may differ, which `follow` follows.
 
     **Raises:** Apart if that is not proven, or as `follow`.
     """
@@ -99,7 +99,7 @@ def _cells(grid: Dimensions) -> np.ndarray:
 
 
 def _cut(boxes: np.ndarray, axis: int, step: np.ndarray) -> np.ndarray:
-    """Cut boxes [boxes, (start, size), 3] along a dimension into slices, those of each as wide as stated."""
+    """Cut boxes [boxes, (start, size), 3] along a dimension into slices of the given width for each."""
     slices = -(-boxes[:, 1, axis] // step)
     cut, step = np.repeat(boxes, slices, axis=0), np.repeat(step, slices)
     before = (np.arange(len(cut)) - np.repeat(np.cumsum(slices) - slices, slices)) * step

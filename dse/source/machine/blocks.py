@@ -1,15 +1,13 @@
-"""Chooses the blocks of a grid that are run, and how many of the others each represents.
+"""Choose the blocks of a grid to execute, and the number of blocks that each represents.
 
+First comes a census: the control flow of many random blocks is executed, which is cheap. If all blocks of the
+grid's inside, of an edge or of a corner execute the same code, one represents the others. Otherwise blocks
+that execute the same are a stratum, and one of each is run in full. Some more of the largest are compared
+with it: if they differ in the accessed sectors and banks, more blocks are run until the mean is known.
 
-First a census: many blocks, drawn at random, are run as far as control needs it, which is cheap. Where all
-blocks of the inside of the grid, of an edge or of a corner execute the same, one represents the others. Where
-not, blocks that execute alike are a stratum, and one of each is run in full. Some more of the largest are
-compared with it: if they differ in the sectors and banks that they access, more blocks are run, as many as
-make their mean known.
-
-A census that leaves blocks out may miss a few that do far more. So boxes of blocks that are proven to execute
-the same (`alike`), if they make up the grid, tell how many blocks are of each stratum. Where that is not
-proven, and those that were looked at are no strata either, it is stated.
+A census that leaves blocks out may miss a few that do far more. So boxes of blocks that provably execute the
+same (`alike`), if they make up the grid, give the number of blocks of each stratum. Without a proof, and
+without strata in the census, a warning says so.
 
 Source: Cochran, Sampling Techniques, 1977, sections 5.5 and 12.2 (strata, two phases); McKay, Beckman &
 Conover, Technometrics 21, 1979 (Latin hypercubes); Wolter, Introduction to Variance Estimation, 2007, section
@@ -27,35 +25,35 @@ import numpy as np
 from dse.source.machine.alike import Boxes
 from dse.source.machine.launch import Dimensions
 
-TOLERANCE = 0.02  # standard error of what is counted, relative: more blocks are run while it is larger
-_FIRST = 32  # blocks of the first census, which tells what more of them cost
+TOLERANCE = 0.02  # relative standard error of counts: more blocks are run while it is larger
+_FIRST = 32  # blocks of the first census, which measures the cost of more
 _MOST = 2**12  # blocks of a census
-_WORK = 2**23, 2**25, 2**27  # threads times basic blocks executed, of a census; more where a spread is left
+_WORK = 2**23, 2**25, 2**27  # threads times basic blocks executed, of a census; more if a spread remains
 _BYTES = 2**31  # of memory, of a census
-_STRATA = 16  # blocks that execute in more ways are ordered by their instructions, and cut into this many
+_STRATA = 16  # blocks of more kinds are ordered by their instructions, and cut into this many
 _CHECKS = 6  # blocks whose accesses are compared
-_MEMBERS = 32  # blocks run where accesses differ; more where these leave a spread
+_MEMBERS = 32  # blocks run if accesses differ; more if a spread remains
 _MOST_MEMBERS = 2**9
 
 Ran = TypeVar("Ran")
-# Runs blocks as far as control needs it: (how often each executes each piece of code, [pieces, blocks];
-# instructions of a piece; pieces executed one after another; bytes that were held).
+# Runs the control flow of blocks: (how often each executes each piece of code, [pieces, blocks];
+# instructions of a piece; pieces executed one after another; bytes of memory).
 Control = Callable[[Sequence[Dimensions]], tuple[np.ndarray, np.ndarray, int, int]]
-# Proves which blocks execute the same, from the pieces that one executes and the most blocks to run: their
-# boxes, none spanning cells of the grid, or why not; nothing where it was not tried.
+# Proves which blocks execute the same, given the pieces that one executes and the most blocks to run: their
+# boxes, each within a cell of the grid, or why not; None if not tried.
 Proof = Callable[[int, int], Boxes | str]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Blocks to run, and their weights; those that weigh nothing are run to compare their accesses."""
+    """Blocks to run, and their weights; those of weight 0 are run to compare their accesses."""
 
     blocks: tuple[Dimensions, ...]
     weights: tuple[float, ...]  # they add up to the blocks of the grid
-    typical: int  # index of the block that is looked into for all
-    spread: float = 0.0  # standard error of what is counted that is left by running no more blocks, relative
-    unseen: int = 0  # blocks of which it is not proven how much they execute
-    doubtful: bool = False  # whether those looked at do not explain that either
+    typical: int  # index of the block that represents all in detailed views
+    spread: float = 0.0  # relative standard error of the counts from these blocks
+    unseen: int = 0  # blocks without a proof of how much they execute
+    doubtful: bool = False  # whether the census does not explain that either
 
 
 def representative(grid: Dimensions, inside: int = 1) -> Sample:
@@ -73,7 +71,7 @@ def representative(grid: Dimensions, inside: int = 1) -> Sample:
 
 
 def _along(size: int, inside: int) -> list[tuple[int, float]]:
-    """(index, how many it represents) of those taken along one dimension."""
+    """Return (index, number represented) of blocks along one dimension."""
     if size <= inside + 2:
         return [(index, 1.0) for index in range(size)]
     apart = (size - 2) / inside
@@ -90,8 +88,8 @@ def sampled(
 ) -> tuple[Ran, Sample]:
     """Run blocks that represent a grid of blocks of this many threads.
 
-    `accessed` sums what the accesses of each block cost, [ways, blocks]. What `control` leaves out of a large
-    grid `prove` may know.
+    `accessed` returns the costs of each block's accesses, [ways, blocks]. `prove` may cover the blocks of a
+    large grid that `control` leaves out.
 
     **Raises:** DseError as `control` and `run`.
     """
@@ -110,9 +108,9 @@ def sampled(
 
 
 def _spread(costs: np.ndarray, strata: np.ndarray, weights: Sequence[float]) -> float:
-    """Return the standard error of the mean cost, relative: the largest of all ways.
+    """Return the relative standard error of the mean cost: the largest of all ways.
 
-    **Shapes:** costs [ways, blocks], strata [blocks]: -1 for blocks of none.
+    **Shapes:** costs [ways, blocks], strata [blocks]: -1 for no stratum.
     """
     weighed, variance = np.array(weights), np.zeros(len(costs))
     for stratum in range(strata.max(initial=-1) + 1):
@@ -125,7 +123,7 @@ def _spread(costs: np.ndarray, strata: np.ndarray, weights: Sequence[float]) -> 
 
 
 class _Census:
-    """What many blocks of a grid execute. Arrays are [blocks], those of `corners` among them."""
+    """The code executed by many blocks of a grid. Arrays are [blocks], including those of `corners`."""
 
     def __init__(self, grid: Dimensions, threads: int, control: Control, prove: Proof) -> None:
         self.grid, self.corners, self.count = grid, representative(grid), int(np.prod(grid))
@@ -149,10 +147,10 @@ class _Census:
                 self.doubtful = bool(boxes) and (self.count > 2 * _MOST or not few_kinds)
 
     def _take(self, count: int, control: Control) -> int:
-        """Run this many blocks, or all if there are no more; return the pieces of code executed."""
+        """Run this many blocks, at most all; return the pieces of code executed."""
         drawn = _drawn(self.grid, count, self.random)
         self.places, _, where = self._distinct([*drawn, *self.corners.blocks])
-        self.corner = where[len(drawn) :]  # places of the corners
+        self.corner = where[len(drawn) :]  # indices of the corners
         self.drawn = np.bincount(where[: len(drawn)], minlength=len(self.places))  # how often
         self.counts, self.lengths, steps, held = control(_as_blocks(self.places))
         self.bytes = max(held, 1) / len(self.places)  # of a block
@@ -162,9 +160,9 @@ class _Census:
         return max(steps, 1)
 
     def _compare(self) -> None:
-        """Tell how much each of the places executes, and which are alike."""
+        """Compute how much each block executes, and which blocks execute the same."""
         self.insts = self.lengths @ self.counts
-        differing = self.counts[(self.counts != self.counts[:, :1]).any(1)]  # most often none or few
+        differing = self.counts[(self.counts != self.counts[:, :1]).any(1)]  # mostly none or few
         self.kind = (
             np.unique(differing, axis=1, return_inverse=True)[1].ravel()
             if len(differing)
@@ -174,9 +172,9 @@ class _Census:
         self.cell = (2 * first + last) @ np.array([1, 4, 16])
 
     def _take_over(self, boxes: Boxes) -> None:
-        """Let boxes tell how many blocks execute what, unless what was drawn tells the same.
+        """Take the numbers of blocks from proven boxes, unless the drawn blocks agree with them.
 
-        Of few blocks most were drawn: they represent the others well enough if the mean is right.
+        Most blocks of a small grid were drawn: they represent the others well enough if the mean is right.
         """
         own = self.places, self.counts
         places, index, where = self._distinct([*self.places, *boxes.firsts])
@@ -195,7 +193,7 @@ class _Census:
     def _distinct(
         self, blocks: Sequence[np.ndarray | Dimensions]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the distinct ones of some blocks in order, where each is first, and which each block is."""
+        """Return the distinct blocks in order, the first index of each, and the inverse."""
         places = np.array(blocks).reshape(-1, 3)
         _, y, z = self.grid
         numbers = (places[:, 0] * y + places[:, 1]) * z + places[:, 2]  # faster than to compare rows
@@ -204,14 +202,14 @@ class _Census:
 
     @property
     def alike(self) -> bool:
-        """Whether blocks within the inside, each edge and each corner execute the same."""
+        """Whether the blocks of the inside, of each edge and of each corner execute the same."""
         return len(np.unique(self.kind * 64 + self.cell)) == len(np.unique(self.cell))
 
     @property
     def error(self) -> float:
-        """Standard error of the mean instructions of a block, relative.
+        """Relative standard error of a block's mean instructions.
 
-        Draws are in strata along each dimension; neighbours along the one that matters most differ by chance.
+        Draws are in strata along each dimension; neighbours along the most important one differ by chance.
         """
         if self.proven or self.drawn.sum() == self.count:
             return 0.0
@@ -224,9 +222,9 @@ class _Census:
         return float(np.sqrt(variance / len(insts)) / max(self.mean, 1.0))
 
     def sample(self, members: int) -> tuple[Sample, np.ndarray]:
-        """Choose blocks, and say which stratum each is of, -1: none.
+        """Choose blocks, and return the stratum of each, -1: none.
 
-        One block of each stratum is taken, or `members` of all together.
+        One block of each stratum is chosen, or `members` of all strata together.
         """
         alike = self.alike
         if alike:
@@ -249,17 +247,17 @@ class _Census:
             for place, block in zip(chosen, _as_blocks(self.places[list(chosen)]), strict=True)
         }
         (here,) = _as_blocks(self.places[[typical]])
-        for block in _in_line(here, self.grid):  # they say how far addresses move from block to block
+        for block in _in_line(here, self.grid):  # for the strides of addresses from block to block
             taken.setdefault(block, (0.0, -1))
         blocks = sorted(taken)
         weights, numbers = zip(*(taken[block] for block in blocks), strict=True)
         return Sample(tuple(blocks), weights, blocks.index(here)), np.array(numbers)
 
     def _strata(self) -> np.ndarray:
-        """Number the strata of blocks: by what they execute, or by how much if that is of many kinds."""
+        """Number the strata of blocks by the code that they execute or, if there are many, by its amount."""
         if self.kind.max() < _STRATA:
             return self.kind
-        if self.proven:  # by shares of all instructions: few blocks with many of them are a stratum
+        if self.proven:  # by shares of all instructions: a few blocks with many of them are a stratum
             order = np.argsort(self.insts, kind="stable")
             share = np.cumsum((self.insts * self.weights)[order]) / (self.mean * self.count)
             bounds = self.insts[order][np.searchsorted(share, np.arange(1, _STRATA) / _STRATA)]
@@ -268,7 +266,7 @@ class _Census:
         return np.searchsorted(bounds, self.insts)
 
     def _chosen(self, strata: np.ndarray, sizes: np.ndarray, members: int) -> dict[int, float]:
-        """Choose some blocks of each stratum: {place: weight}, so that the mean instructions come out."""
+        """Choose some blocks of each stratum: {index: weight}, with the right mean instructions."""
         chosen: dict[int, float] = {}
         for stratum in np.flatnonzero(sizes).tolist():
             fellows = self.random.permutation(np.flatnonzero(strata == stratum))
@@ -298,7 +296,7 @@ def _as_blocks(places: np.ndarray) -> list[Dimensions]:
 
 
 def _drawn(grid: Dimensions, count: int, random: np.random.Generator) -> np.ndarray:
-    """Draw this many blocks, each in its own stratum along each dimension; all, if half are wanted."""
+    """Draw this many blocks, each in its own stratum along each dimension; all, if half or more are drawn."""
     if 2 * count >= math.prod(grid):
         return np.stack(np.meshgrid(*map(np.arange, grid), indexing="ij"), axis=-1).reshape(-1, 3)
     ranks = np.stack([random.permutation(count) for _ in grid], axis=-1)

@@ -1,4 +1,4 @@
-"""The grid, block and arguments of a launch, and the constant memory where a kernel finds them.
+"""The grid, block and arguments of a launch, and the constant memory with them.
 
 Source of the layouts: what nvcc 13.0 emits for compute capabilities 7.5 to 12.0.
 """
@@ -19,23 +19,23 @@ Dimensions = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class UnknownArgument:
-    """An argument whose value is not stated: counts that depend on it are reported as such."""
+    """An argument of unstated value: counts that depend on it are reported."""
 
     bytes: int = 4
 
 
 @dataclass(frozen=True)
 class Pointer:
-    """A pointer to global memory; `contents` are what is there, if that is known."""
+    """A pointer to global memory; `contents` are those of the memory, if known."""
 
     contents: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A tensor in global memory and the boxes that are copied of it: a descriptor of 128 bytes, by value.
+    """A tensor in global memory and the shape of copied boxes: a descriptor of 128 bytes, by value.
 
-    Elements, outermost dimension first. Its global memory is a region of its own, as that of a pointer.
+    Sizes are in elements, outermost dimension first. Its global memory is a separate region, as of a pointer.
     """
 
     element_bytes: int
@@ -47,7 +47,7 @@ class TensorMap:
 
 
 # Python's int is a 32-bit integer, its float a single; NumPy scalars have their own size. An array is a
-# pointer to it, None a pointer to what is not stated, bytes a structure passed by value.
+# pointer to it, None a pointer to unstated contents, bytes a structure passed by value.
 Argument = Any
 
 
@@ -55,9 +55,8 @@ Argument = Any
 class LaunchArguments:
     """One launch of a kernel.
 
-    `offsets` are where the arguments are in constant bank 0 (bytes), if not where their sizes put them;
-    `banks` the contents of other constant banks: 2 and 4 come from the compiler, 3 holds `__constant__`
-    variables.
+    `offsets` are those of the arguments in constant bank 0 (bytes; default: by their sizes); `banks` are the
+    contents of other constant banks: 2 and 4 come from the compiler, 3 has `__constant__` variables.
     """
 
     grid: Dimensions
@@ -79,13 +78,13 @@ class LaunchArguments:
 
 @dataclass(frozen=True)
 class _Layout:
-    """Offsets of what constant bank 0 holds."""
+    """Offsets in constant bank 0."""
 
     block: int
     grid: int
     stack: int
     parameters: int
-    parameters_address: int = -1  # where the address of the parameters is, for descriptors among them
+    parameters_address: int = -1  # of the parameters' address, for descriptors among them
 
 
 _LAYOUTS = (  # from this compute capability on
@@ -99,7 +98,7 @@ STACK_TOP = 0xFFFDC0
 
 @dataclass
 class ConstantBank:
-    """Words of constant bank 0 by their offset, and which argument each belongs to (-1: none)."""
+    """Words of constant bank 0 by offset, with the argument of each (-1: none)."""
 
     words: dict[int, int]
     owners: dict[int, int]
@@ -107,7 +106,7 @@ class ConstantBank:
 
 
 def pointers(launch: LaunchArguments) -> dict[int, np.ndarray | None]:
-    """List the contents of the pointer arguments, by the argument's index; None where they are not stated."""
+    """Return the contents of pointer arguments by index; None if not stated."""
     contents: dict[int, np.ndarray | None] = {}
     for index, argument in enumerate(launch.arguments):
         if argument is None or isinstance(argument, np.ndarray):
@@ -118,15 +117,15 @@ def pointers(launch: LaunchArguments) -> dict[int, np.ndarray | None]:
 
 
 def address_of(index: int) -> int:
-    """Tell where the pointer in argument `index` points to."""
+    """Return the address to which argument `index` points."""
     return ((index + 1) << REGION_BITS) + MIDDLE
 
 
-PARAMETERS = address_of(-1)  # where addresses of the parameters themselves point to
+PARAMETERS = address_of(-1)  # address of the parameters themselves
 
 
 def constant_bank(kernel: str, arch: int, launch: LaunchArguments) -> ConstantBank:
-    """Lay out constant bank 0 as a kernel of compute capability `arch` / 10 expects it.
+    """Lay out constant bank 0 for compute capability `arch` / 10.
 
     **Raises:** DseError if the architecture is too old, or an argument of a type that cannot be passed.
     """
@@ -157,7 +156,7 @@ def constant_bank(kernel: str, arch: int, launch: LaunchArguments) -> ConstantBa
 
 
 def _raw(kernel: str, index: int, argument: Argument) -> bytes:
-    """The bytes of an argument as they are passed."""
+    """Return the bytes of an argument."""
     match argument:
         case None | Pointer() | np.ndarray():
             return address_of(index).to_bytes(8, "little")

@@ -1,6 +1,4 @@
-"""The contents of memory as far as addresses and branches need them: shared, local and what is stated of
-global.
-"""
+"""The contents of shared, local and stated global memory that addresses and branches need."""
 
 from collections.abc import Iterator
 
@@ -14,14 +12,14 @@ _RESERVED_ADDRESS_BITS = 0xFFFFFF  # of shared memory; those above name a block 
 
 
 class SharedMemory:
-    """Shared memory: 32-bit words, one row a block, as far as it is used."""
+    """Shared memory: 32-bit words, one row per block, up to the highest one used."""
 
     def __init__(self, rows: int) -> None:
         self.words = np.zeros((rows, 1024), _U32)
-        self.taints: np.ndarray | None = None  # unknown sources that each word depends on, if any does
+        self.taints: np.ndarray | None = None  # unknown sources that each word depends on, if any
 
     def taint(self, row: np.ndarray, address: np.ndarray, size: int) -> int:
-        """The unknown sources that the words of some accesses depend on."""
+        """Return the unknown sources that the words of accesses depend on."""
         if self.taints is None or not len(address):
             return 0
         self._reach(int(address.max()) // 4 + size // 4)
@@ -31,7 +29,7 @@ class SharedMemory:
         return taint
 
     def _reach(self, highest: int) -> None:
-        """Have at least this many words."""
+        """Extend the memory to this many words."""
         rows, size = self.words.shape
         if highest >= size:
             grown = np.zeros((rows, max(2 * size, highest + 1)), _U32)
@@ -41,7 +39,7 @@ class SharedMemory:
                 self.taints = np.pad(self.taints, ((0, 0), (0, grown.shape[1] - size)))
 
     def load(self, row: np.ndarray, address: np.ndarray, size: int) -> list[np.ndarray]:
-        """Load the words of each access; those of fewer than 4 bytes are not extended by their sign."""
+        """Load the words of each access; those of fewer than 4 bytes are not sign extended."""
         self._reach(int(address.max(initial=0)) // 4 + size // 4)
         if size < 4:
             return [_narrow(self.words[row, address >> 2], address, size)]
@@ -50,7 +48,7 @@ class SharedMemory:
     def store(
         self, row: np.ndarray, address: np.ndarray, size: int, values: list[np.ndarray], taint: int = 0
     ) -> None:
-        """Store the words of each access, which takes place in a row; they depend on unknown sources."""
+        """Store the words of each access, with its row and their unknown sources."""
         self._reach(int(address.max(initial=0)) // 4 + size // 4)
         if taint and self.taints is None:
             self.taints = np.zeros(self.words.shape, np.int64)
@@ -68,15 +66,15 @@ class SharedMemory:
 
 
 class LocalMemory:
-    """Each thread's own memory. Threads mostly ask for the same word: it is kept as a register is."""
+    """Each thread's own memory. Threads mostly access the same word: words have the form of registers."""
 
     def __init__(self) -> None:
         self.words: dict[int, np.ndarray] = {}  # [1 or blocks, 1 or threads] by address
-        # Unknown sources that each word depends on, if any: of all threads, or by thread as words.
+        # Unknown sources that each word depends on, if any: for all threads, or by thread like words.
         self.taints: dict[int, int | np.ndarray] = {}
 
     def taint(self, mask: np.ndarray, address: np.ndarray, size: int) -> int | np.ndarray:
-        """The unknown sources that some words depend on."""
+        """Return the unknown sources that words depend on."""
         taint: int | np.ndarray = 0
         for word in range(max(size // 4, 1)) if self.taints else ():
             for at, _ in distinct_addresses((address & ~3) + 4 * word, mask):
@@ -84,7 +82,7 @@ class LocalMemory:
         return taint
 
     def load(self, mask: np.ndarray, address: np.ndarray, size: int) -> list[np.ndarray]:
-        """Load words. `mask` and `address` broadcast to [blocks, threads], and so do the words."""
+        """Load words. `mask`, `address` and the words broadcast to [blocks, threads]."""
         words = []
         for word in range(max(size // 4, 1)):
             value = np.zeros((1, 1), _U32)
@@ -103,7 +101,7 @@ class LocalMemory:
         taint: int | np.ndarray = 0,
         by_all: bool = False,
     ) -> None:
-        """Store words, of the same shapes; they depend on unknown sources. `by_all`: all live threads do."""
+        """Store words of the same shapes, with their unknown sources. `by_all`: in all live threads."""
         for word, value in enumerate(values):
             for at, there in distinct_addresses((address & ~3) + 4 * word, mask):
                 before = self.taints.get(at, 0)
@@ -122,7 +120,7 @@ class LocalMemory:
 
 
 def distinct_addresses(address: np.ndarray, mask: np.ndarray) -> Iterator[tuple[int, np.ndarray | None]]:
-    """The different addresses, and where each is meant: None if it is the only one."""
+    """Yield the distinct addresses with their threads: None if there is only one."""
     if address.size == 1:
         yield int(address.flat[0]), None
         return
@@ -133,7 +131,7 @@ def distinct_addresses(address: np.ndarray, mask: np.ndarray) -> Iterator[tuple[
 
 
 class GlobalMemory:
-    """Contents of what the pointer arguments point to, as far as they were stated."""
+    """The stated contents of pointer arguments."""
 
     def __init__(self, launch: LaunchArguments) -> None:
         self.regions: dict[int, np.ndarray | None] = {}
@@ -141,7 +139,7 @@ class GlobalMemory:
             raw = None
             if contents is not None:
                 raw = np.ascontiguousarray(contents).reshape(-1).view(np.uint8)
-                if len(raw) % 4:  # whole words are read of it
+                if len(raw) % 4:  # it is read in whole words
                     raw = np.concatenate([raw, np.zeros(-len(raw) % 4, np.uint8)])
             self.regions[index + 1] = raw
         self.sizes = {
@@ -149,10 +147,10 @@ class GlobalMemory:
         }
         self.written: set[int] = set()  # regions that the kernel stored to
         self._apart: dict[int, int | None] = {}
-        self._copied: set[int] = set()  # whose contents are no more those of the arguments
+        self._copied: set[int] = set()  # whose contents are copies of those of the arguments
 
     def load(self, address: np.ndarray, size: int) -> tuple[list[np.ndarray], set[int], bool]:
-        """Load (words of each access, regions of unknown contents, whether some are in no region)."""
+        """Return (words of each access, regions of unknown contents, whether some are in no region)."""
         words = [np.zeros(address.shape, _U32) for _ in range(max(size // 4, 1))]
         unknown: set[int] = set()
         outside = False
@@ -177,13 +175,13 @@ class GlobalMemory:
         return words, unknown, outside
 
     def apart(self, number: int) -> int | None:
-        """Tell by how much each word of a region differs from the one before; None if not by the same."""
+        """Return the difference between successive words of a region; None if it is not constant."""
         contents = self.regions.get(number)
         if contents is None or number in self._copied:
             return None
         if number not in self._apart:
             words = contents[: self.sizes[number] // 4 * 4].view(_U32)
-            for some in (words[:_FEW], words):  # mostly the first tell
+            for some in (words[:_FEW], words):  # mostly the first are enough
                 apart = some[1:] - some[:-1]
                 even = len(apart) > 0 and bool((apart == apart[0]).all())
                 self._apart[number] = int(apart[0]) if even else None
@@ -192,7 +190,7 @@ class GlobalMemory:
         return self._apart[number]
 
     def store(self, address: np.ndarray, size: int, values: list[np.ndarray]) -> None:
-        """Store words; to regions whose contents are not known nothing is stored."""
+        """Store words, except in regions of unknown contents."""
         region = address >> REGION_BITS
         for number in regions_of(address):
             contents = self.regions.get(number)
@@ -210,7 +208,7 @@ class GlobalMemory:
 
 
 def regions_of(address: np.ndarray) -> list[int]:
-    """List the regions of global memory that addresses are in: mostly one."""
+    """List the regions of global memory that contain addresses: mostly one."""
     if not address.size:
         return []
     lowest, highest = int(address.min()) >> REGION_BITS, int(address.max()) >> REGION_BITS

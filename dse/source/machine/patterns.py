@@ -1,8 +1,7 @@
-"""Counts of accesses, kept for others that ask for the same.
+"""Counts of accesses, reused for equal access patterns.
 
-What a warp asks for depends on its own lanes and addresses alone, and not on how many periods of bytes these
-are away. So one count serves all accesses of the same lanes, and where every lane of a warp takes part or
-none, it serves whichever warps are there.
+The requests of a warp depend only on its lanes and on its addresses, modulo a period of bytes. So one count
+serves all accesses of the same lanes and, if each warp has all or no lanes active, of any warps.
 """
 
 from collections.abc import Callable, Hashable
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 _MOST = 1000  # accesses that are kept
-_SHORT = 2**12  # addresses that are compared with all that were seen, others with those before
+_SHORT = 2**12  # addresses that are compared with all earlier ones; longer arrays with the last
 
 
 class Patterns:
@@ -32,11 +31,11 @@ class Patterns:
         ask: Callable[[], Any],
         count: Callable[[Any], np.ndarray],
     ) -> np.ndarray:
-        """Recall what was counted of a kind of access, or count it.
+        """Return the counts of a kind of access, counted now or before.
 
-        `lanes` are the objects that say which lanes take part, `whole` whether these are all or none of each
-        warp; `base` the addresses, of which only the place in `period` bytes matters. `ask` tells what warps
-        ask for, and `count` makes counts of that.
+        `lanes` are the objects with the active lanes, `whole` says whether these are all or none of each
+        warp; `base` are the addresses, of which only the value modulo `period` bytes matters. `ask` returns
+        the requests of warps, and `count` their counts.
         """
         last = kind, *map(id, lanes)
         known = self._last.get(last)
@@ -64,7 +63,7 @@ class Patterns:
 
 
 def _alike(known: np.ndarray, base: np.ndarray, period: int) -> bool:
-    """Tell whether addresses all lie as far from others, whole periods."""
+    """Return whether addresses differ from others by the same number of whole periods."""
     if known is base:
         return True
     if known.shape != base.shape:

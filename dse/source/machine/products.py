@@ -1,4 +1,4 @@
-"""Products of matrices: what one instruction of a warp multiplies."""
+"""Products of matrices by one instruction of a warp."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ UNIT_BYTES = (16 * 16 + 16 * 8) * 2  # operands of `mma_warp`: 16 x 16 by 16 x 8
 
 @dataclass(frozen=True)
 class Mma:
-    """Product of matrices of one warp's instruction."""
+    """The product of matrices of one warp's instruction."""
 
     kind: str  # one of dse.types.MMA
     multiply_adds: float

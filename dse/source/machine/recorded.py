@@ -1,4 +1,4 @@
-"""Records of the blocks that were run, whichever machine ran them: their phases, counters and addresses."""
+"""Records of executed blocks, for all machines: their phases, counters and addresses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dse.hardware.coalescing import SECTOR
 from dse.source.machine.launch import LaunchArguments
 from dse.source.machine.thread_set import Lanes
 
-# What an instruction goes through.
+# The pipes that execute instructions.
 Pipe = Literal[
     "fp32",
     "fp16",
@@ -30,28 +30,28 @@ Pipe = Literal[
     "other",
 ]
 PIPES: tuple[Pipe, ...] = get_args(Pipe)
-# What is counted of a memory instruction, in this order: warps that execute it with a thread or more; sectors
-# of global and local memory; passes through the banks of shared memory, or lines of the others; threads.
+# The counters of a memory instruction, in order: warps that execute it with any thread; sectors of global and
+# local memory; passes through the banks of shared memory, or lines of the others; threads.
 MEMORY_COUNTS = ("requests", "sectors", "passes", "threads")
 
 
 @dataclass(eq=False)
 class Stream:
-    """Addresses that one execution of a memory instruction asked for, or one that was repeated.
+    """Addresses of one execution of a memory instruction, or of repeated ones.
 
-    A loop that is skipped makes trips before and after the one that was executed, which is number 0: in each
-    the addresses lie `stride` bytes on.
+    A skipped loop has trips before and after the executed one, number 0; addresses advance by `stride` bytes
+    from trip to trip.
     """
 
     step: int
     phase: np.ndarray  # [blocks], see Recorded.phases
-    lanes: Lanes  # of a box of a tensor: of the places in it, in place of threads
+    lanes: Lanes  # of a tensor's box: places in it instead of threads
     base: np.ndarray  # [1 or blocks, 1 or threads] bytes
     offset: int
-    size: int = 4  # bytes at each address
+    size: int = 4  # bytes per address
     trips: range = range(1)
     stride: float = 0
-    issuer: int = -1  # of a box, the warp that asked for it
+    issuer: int = -1  # of a box, the issuing warp
 
     @property
     def repeats(self) -> int:
@@ -59,16 +59,14 @@ class Stream:
         return len(self.trips)
 
     def offsets(self, most: int | None = None) -> np.ndarray:
-        """List how far the addresses of each execution lie from `base`: [repeats] bytes; of the first `most`
-        only.
-        """
+        """Return the distances of each execution's addresses from `base`: [repeats or `most`] bytes."""
         return self.offset + distance(np.array(self.trips[:most]), self.stride)
 
 
 def distance(trips: np.ndarray, stride: float) -> np.ndarray:
-    """Tell how many bytes addresses move on by in this many trips.
+    """Return the distance in bytes of addresses after this many trips.
 
-    A stride that is estimated is a float: then it is whole sectors, so that many are alike.
+    An estimated stride is a float: then the distance is rounded to sectors, so that many are equal.
     """
     if isinstance(stride, int):
         return trips * stride
@@ -77,17 +75,17 @@ def distance(trips: np.ndarray, stride: float) -> np.ndarray:
 
 @dataclass
 class PhaseSpan:
-    """A stretch of some blocks between two barriers; -1 represents the start and the end of the kernel."""
+    """The phase of some blocks between two barriers; -1 is the start or the end of the kernel."""
 
     opened: int  # address of the barrier
     closed: int = -1
 
 
 class Estimated(NamedTuple):
-    """Trips of a loop that were not executed, and whose accesses depend on data."""
+    """Trips of a loop that were not executed, with accesses that depend on data."""
 
     trips: int
-    spread: float  # of sectors and passes of the trips that were, largest less smallest over their mean
+    spread: float  # of sectors and passes of executed trips: (largest - smallest) / mean
     no_address: float  # share of the requests to global memory that are not in the streams
 
 
@@ -96,18 +94,18 @@ class Recorded(Protocol):
     """Counters and addresses of the blocks of a launch; see `dse.source.nvidia.machine.state.Machine`."""
 
     launch: LaunchArguments
-    program: Any  # steps, and basic blocks of them
+    program: Any  # steps, and their basic blocks
     bound: Any  # the rows of the counters
     shape: tuple[int, int]  # blocks, threads
 
     @property
     def phases(self) -> Sequence[Any]:
-        """The stretches between two barriers."""
+        """The phases between two barriers."""
         ...
 
     @property
     def phase_counts(self) -> Sequence[np.ndarray | None]:
-        """The counters of each."""
+        """The counters of each phase."""
         ...
 
     @property
@@ -117,12 +115,12 @@ class Recorded(Protocol):
 
 
 def total_counts(machine: Recorded) -> np.ndarray:
-    """Sum the counters of all phases: [rows, blocks]"""
+    """Sum the counters of all phases: [rows, blocks]."""
     return np.asarray(sum(counts for counts in machine.phase_counts if counts is not None))
 
 
 def cost_of_accesses(machine: Recorded) -> np.ndarray:
-    """Sum the sectors, and the passes, of all accesses of each block: [2, blocks]"""
+    """Sum the sectors, and the passes, of all accesses of each block: [2, blocks]."""
     at = np.array([*machine.bound.memory_rows.values()], int)
     counts = [counts for counts in machine.phase_counts if counts is not None]
     return np.array(

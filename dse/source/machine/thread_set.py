@@ -1,4 +1,4 @@
-"""Sets of threads that execute together, and what is counted of them."""
+"""Sets of threads that execute together, and their counts."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ _BITS = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
 
 
 class Lanes:
-    """A set of threads of the blocks that are run. Equal sets are one object while they are in use."""
+    """A set of threads of executed blocks. Equal sets are one object while they are in use."""
 
     __slots__ = ("_bits", "_warps", "_warps_here", "_whole", "mask", "shape", "threads", "total")
 
@@ -29,14 +29,14 @@ class Lanes:
 
     @property
     def warps_here(self) -> np.ndarray:
-        """Tell which warps have a thread here: [1 or blocks, warps]"""
+        """Whether each warp has a thread in the set: [1 or blocks, warps]."""
         if self._warps_here is None:
             self._warps_here = np.asarray(self.by_warp.any(-1))
         return self._warps_here
 
     @property
     def warps(self) -> np.ndarray:
-        """Warps of each block that have a thread here: [blocks]"""
+        """The number of warps of each block with a thread in the set: [blocks]."""
         if self._warps is None:
             counts = np.count_nonzero(self.warps_here, axis=1)
             self._warps = np.broadcast_to(counts, self.shape[:1]).astype(float)
@@ -44,14 +44,14 @@ class Lanes:
 
     @property
     def whole(self) -> bool:
-        """Tell whether of each warp all threads are here or none."""
+        """Whether the set has all or no threads of each warp."""
         if self._whole is None:
             self._whole = bool(self.total == WARP * int(self.warps.sum()))
         return self._whole
 
     @property
     def bits(self) -> np.ndarray:
-        """The threads here of each thread's warp, as a mask of 32 bits: [1 or blocks, threads]"""
+        """The set's threads of each thread's warp, as a mask of 32 bits: [1 or blocks, threads]."""
         if self._bits is None:
             ballot = np.bitwise_or.reduce(np.where(self.by_warp, _BITS, np.uint32(0)), axis=-1)
             self._bits = np.repeat(ballot, WARP, axis=1)
@@ -59,7 +59,7 @@ class Lanes:
 
 
 class LaneSets:
-    """Hands out one `Lanes` for each set."""
+    """Returns one `Lanes` object for each set."""
 
     def __init__(self, shape: tuple[int, int]) -> None:
         self.shape = shape
@@ -68,7 +68,7 @@ class LaneSets:
         self._whole: dict[int, tuple[Lanes, Lanes]] = {}
 
     def of(self, mask: np.ndarray) -> Lanes:
-        """Give the set of the threads where `mask` is true; it broadcasts to [blocks, threads]."""
+        """Return the set of threads where `mask` is true; it broadcasts to [blocks, threads]."""
         if mask.shape[1] != self.shape[1]:
             mask = np.broadcast_to(mask, (mask.shape[0], self.shape[1]))
         key = (mask.shape[0], mask.tobytes())
@@ -80,7 +80,7 @@ class LaneSets:
         return lanes
 
     def whole_warps(self, lanes: Lanes) -> Lanes:
-        """Give all lanes of the warps that have a thread in a set."""
+        """Return all lanes of the warps with a thread in a set."""
         known = self._whole.get(id(lanes))
         if known is None or known[0] is not lanes:
             mask = np.repeat(lanes.by_warp.any(-1), WARP, axis=1)
@@ -88,7 +88,7 @@ class LaneSets:
         return known[1]
 
     def within(self, inner: Lanes, outer: Lanes) -> bool:
-        """Tell whether all threads of one set are in another, too."""
+        """Return whether all threads of one set are in another."""
         key = (id(inner), id(outer))
         known = self._inside.get(key)
         if known is None or known[0] is not inner or known[1] is not outer:

@@ -1,4 +1,4 @@
-"""Every way in which a kernel comes in: by name, as kernel.toml, T1 problem, CUDA source or machine code."""
+"""Readers of kernels: by name, from kernel.toml, T1 problems, CUDA source or machine code."""
 
 from dse.source.readers.given import Given
 from dse.source.readers.kernel import counts_of, kernel

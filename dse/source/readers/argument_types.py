@@ -1,6 +1,6 @@
-"""Types of a kernel's arguments, as tuners and CUDA name them."""
+"""Types of a kernel's arguments, by the names of tuners and CUDA."""
 
-# NumPy's name of one part, and how many parts a value has.
+# NumPy's name of a part, and the number of parts of a value.
 TYPES = {
     "bool": ("uint8", 1),
     "char": ("int8", 1),
@@ -31,5 +31,5 @@ TYPES = {
 
 
 def type_of(name: str) -> tuple[str, int] | None:
-    """Look up NumPy's name of one part of a value, and its number of parts; None of an unknown type."""
+    """Return NumPy's name of a part of a value, and the number of parts; None for an unknown type."""
     return TYPES.get(name.lower().removesuffix("_t"))

@@ -1,4 +1,4 @@
-"""Kernels in a CUDA file, in PTX, in a cubin or in a listing: the caller says how they are launched."""
+"""Kernels in a CUDA file, in PTX, in a cubin or in a listing; the caller states the launch."""
 
 import keyword
 import re
@@ -20,10 +20,10 @@ from dse.source.readers.given import Given, build_with, refuse
 
 
 def load(path: Path, given: Given) -> Description:
-    """Read a kernel from such a file: one launch, or several that are tried.
+    """Read a kernel from such a file, with one launch or several.
 
-    Arguments that are not given are arrays of which nothing is known, and numbers that are not stated. Those
-    that are given as numbers are sizes of the problem, which block and grid may be expressions of.
+    Arguments not given are arrays of unknown contents and unstated numbers. Those given as numbers are sizes
+    of the problem, which expressions for block and grid may use.
 
     **Raises:** DseError if the file cannot be read, has several kernels and none is named, or if block or
     grid are missing or an argument cannot be read.
@@ -64,7 +64,7 @@ def load(path: Path, given: Given) -> Description:
 
 
 def _assumptions(build: Build, declared: Sequence[Declared]) -> tuple[str, ...]:
-    """Name the numbers that are not stated: they are 0 if nothing depends on them, else an error."""
+    """Name the unstated numbers: they are 0 if nothing depends on them, else an error."""
     unstated = [
         parameter.name or f"argument {place}"
         for place, (parameter, value) in enumerate(zip(declared, build.arguments, strict=False))
@@ -74,14 +74,14 @@ def _assumptions(build: Build, declared: Sequence[Declared]) -> tuple[str, ...]:
 
 
 def _or_instead(path: Path) -> str:
-    """Name the files beside it that say how it is launched."""
+    """Name the files beside it that state its launch."""
     beside = [kernels.FILE, *sorted(file.name for file in path.parent.glob("*T1*.json"))]
     files = [str(path.with_name(name)) for name in beside if path.with_name(name).is_file()]
     return f"; or give {' or '.join(files)} in its place" if files else ""
 
 
 def _placed(texts: Sequence[str], declared: Sequence[Declared] | None) -> dict[int, str]:
-    """Place the arguments given, by name or in order."""
+    """Return the given arguments by index, placed by name or in order."""
     if declared is None:
         if named := next((text for text in texts if re.match(r"\s*[A-Za-z_]\w*\s*=(?!=)", text)), None):
             known = "names are known of kernels that the file declares"
@@ -110,7 +110,7 @@ def _placed(texts: Sequence[str], declared: Sequence[Declared] | None) -> dict[i
 def _numbers(
     placed: Mapping[int, str], declared: Sequence[Declared], tuned: Sequence[str]
 ) -> dict[str, Number]:
-    """Find the arguments that are numbers, by names that expressions can use."""
+    """Return the arguments that are numbers, by names for expressions."""
     numbers: dict[str, Number] = {}
     for place, parameter in enumerate(declared):
         name, text = parameter.name or "", placed.get(place, "?")
@@ -126,7 +126,7 @@ def _numbers(
 def _arguments(
     placed: Mapping[int, str], declared: Sequence[Declared] | None, problem: Mapping[str, Number]
 ) -> tuple[Expression | ArrayArgument | tuple[Expression, ...] | None, ...]:
-    """Read the arguments: sizes of the problem by name; an argument without a value is unknown."""
+    """Parse the arguments: sizes of the problem by name; an argument without a value is unknown."""
     if declared is None:
         return tuple(_given_argument(text, None) for text in placed.values())
     return tuple(
@@ -138,14 +138,14 @@ def _arguments(
 
 
 def _form(kind: str) -> tuple[int, bool]:
-    """Tell the bytes of a number, and whether it has a fraction: what decides how it is read."""
+    """Return the bytes of a number and whether it is a float, which determine how it is parsed."""
     return np.dtype(kind).itemsize, np.dtype(kind).kind == "f"
 
 
 def _given_argument(
     text: str, declared: Declared | None
 ) -> Expression | ArrayArgument | tuple[Expression, ...] | None:
-    """Read `?`, a number, or `SIZE[:TYPE[:VALUES]]`; for a pointer a number is the size of its array.
+    """Parse `?`, a number, or `SIZE[:TYPE[:VALUES]]`; for a pointer a number is the size of its array.
 
     `PART,PART` has the parts of a vector or structure, all of one size.
     """

@@ -1,4 +1,4 @@
-"""Facts of a kernel that its file does not hold: the caller gives them."""
+"""Facts of a kernel given by the caller, as its file lacks them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -10,31 +10,31 @@ from dse.kernels.description import Build, Description
 
 @dataclass(frozen=True)
 class Given:
-    """The part of how a kernel is compiled and launched that its file does not say."""
+    """Facts of a kernel's compilation and launch that its file lacks."""
 
     function: str = ""
-    block: tuple[int | str, ...] = ()  # threads along x, y, z: numbers, or expressions of what is tuned
+    block: tuple[int | str, ...] = ()  # threads along x, y, z: numbers, or expressions of parameters
     grid: tuple[int | str, ...] = ()  # blocks
-    arguments: tuple[str, ...] = ()  # a number, or SIZE[:TYPE[:VALUES]]; NAME= may be before
+    arguments: tuple[str, ...] = ()  # a number, or SIZE[:TYPE[:VALUES]], optionally after NAME=
     defines: tuple[tuple[str, str], ...] = ()  # macros; constants of Triton that are no numbers
-    shared_bytes: int | None = None  # of a block, that the launch adds
-    tuned: tuple[tuple[str, tuple[int | float, ...]], ...] = ()  # macros, and the values that are tried
+    shared_bytes: int | None = None  # of a block, added by the launch
+    tuned: tuple[tuple[str, tuple[int | float, ...]], ...] = ()  # macros, and their values
     signature: tuple[str, ...] = ()  # of Triton: types of the arguments, in order or as NAME=TYPE
-    sizes: tuple[tuple[str, int | float], ...] = ()  # numbers by name, of which a file may make sizes
+    sizes: tuple[tuple[str, int | float], ...] = ()  # numbers by name, which a file may use as sizes
 
 
 def refuse(given: Given, fields: Iterable[str], why: str) -> None:
-    """Check that some facts are not given. **Raises:** DseError that says why the first of them is not."""
+    """Check that facts are not given. **Raises:** DseError with the reason, for the first given one."""
     for field in fields:
         if getattr(given, field) not in ((), None):
             raise DseError(f"given.{field}: found it with {why}")
 
 
 def with_given(description: Description, given: Given, name: str) -> Description:
-    """Change the kernel of a file that says how it is launched by what else may be given.
+    """Change the kernel of a file that states its launch by the other given facts.
 
-    **Raises:** DseError for a launch, which the file says, or a macro that a parameter defines; or if the
-    file says no launch after all. `name` is the file's in messages.
+    **Raises:** DseError for a launch, which the file states, or a macro that a parameter defines; or if the
+    file states no launch after all. `name` is the file's in messages.
     """
     says = f"{name}, expected none: the file says how it is launched"
     refuse(given, ("block", "grid", "arguments", "tuned", "signature"), says)
@@ -49,7 +49,7 @@ def with_given(description: Description, given: Given, name: str) -> Description
 
 
 def build_with(build: Build, given: Given) -> Build:
-    """Put the function, macros and shared memory that are given into a build."""
+    """Set the given function, macros and shared memory of a build."""
     shared = given.shared_bytes
     return replace(
         build,

@@ -1,4 +1,4 @@
-"""A kernel, however it is known, as what counts its configurations."""
+"""Load a kernel of any kind as counts of its configurations."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from dse.source.readers.read import load
 def kernel(
     name: str | Path, given: Given | None = None, *, source: bool = False, compiled: int | None = None
 ) -> Counts:
-    """Load a kernel by name or file, see `load`: by its description, or by what its source does.
+    """Load a kernel by name or file, see `load`, with counts from its description or its source.
 
     **Raises:** DseError as `load` and `counts_of`.
     """
@@ -20,9 +20,9 @@ def kernel(
 
 
 def counts_of(description: Description, source: bool = False, compiled: int | None = None) -> Counts:
-    """Count a kernel by its source if that is asked for, or if nothing else describes it.
+    """Count a kernel from its source if `source`, or if it has no other description.
 
-    `compiled` is how many configurations are compiled, the others being estimated from them; None: all.
+    `compiled` configurations are compiled, and the others estimated from them; None: all are compiled.
 
     **Raises:** DseError if `compiled` is given for a kernel that is not read from source.
     """

@@ -15,7 +15,7 @@ from dse.source.readers.given import Given, with_given
 
 
 class Kind(NamedTuple):
-    """A kind of file: its suffixes, how one is read, and what the suffixes do not tell of it."""
+    """A kind of file: its suffixes, its reader, and a note for readers of the list."""
 
     suffixes: tuple[str, ...]
     load: Callable[[Path, Given], Description]
@@ -23,7 +23,7 @@ class Kind(NamedTuple):
 
 
 def _by(module: str) -> Callable[[Path, Given], Description]:
-    """Read with the `load` of a module of this room, which is imported for the first such file."""
+    """Return the `load` of a module of this room, imported for the first such file."""
     return lambda path, given: import_module(f"dse.source.readers.{module}").load(path, given)
 
 
@@ -48,12 +48,12 @@ KINDS = (
 def load(name: str | Path, given: Given | None = None) -> Description:
     """Read a kernel by its name as `dse.kernels.load`, else from a file by its suffix.
 
-    `FILE:FUNCTION` names one of several kernels of a file. A folder without kernel.toml is of Triton's cache.
+    `FILE:FUNCTION` names one of several kernels in a file. A folder without kernel.toml is Triton's cache.
 
-    **Raises:** DseError, one line with the file, the field, what was found and what is allowed.
+    **Raises:** DseError, one line with the file, the field, the value found and the allowed ones.
     """
     given = given or Given()
-    if isinstance(name, str) and kernels.known(name):  # whatever is in the current folder
+    if isinstance(name, str) and kernels.known(name):  # even if the current folder has such a file
         return with_given(kernels.load(name), given, name)
     path = given_path(name)
     named = re.fullmatch(r"(.+):([\w<>, :]+)", str(name))

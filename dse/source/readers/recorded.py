@@ -1,4 +1,4 @@
-"""Launches of Triton kernels as `dse.triton.record` writes them: shapes and types of real calls."""
+"""Launches of Triton kernels recorded by `dse.triton.record`: shapes and types of real calls."""
 
 import base64
 import sys
@@ -21,22 +21,22 @@ from dse.source.nvidia.compile.triton_function import function
 from dse.source.readers.given import Given, refuse
 from dse.source.readers.triton_call import of_call
 
-MOST_CONTENTS_BYTES = 2**26  # of an array that is recorded with what it holds
+MOST_CONTENTS_BYTES = 2**26  # of an array recorded with its contents
 
 
 class RecordedContents(BaseModel):
-    """An array of whole numbers, and what it holds."""
+    """An array of whole numbers, with its contents."""
 
     type: Annotated[str, Field(pattern=r"u?int(8|16|32|64)|bool")]
-    zlib: str  # its bytes, packed, in base 64
+    zlib: str  # its bytes, compressed, in base 64
 
     @classmethod
     def of(cls, array: np.ndarray) -> "RecordedContents":
-        """Pack an array."""
+        """Compress an array."""
         return cls(type=array.dtype.name, zlib=base64.b64encode(zlib.compress(array.tobytes())).decode())
 
     def array(self, where: str) -> np.ndarray:
-        """Unpack it. **Raises:** DseError if it is damaged or too large."""
+        """Decompress it. **Raises:** DseError if it is damaged or too large."""
         unpacker = zlib.decompressobj()
         try:
             content = unpacker.decompress(base64.b64decode(self.zlib), MOST_CONTENTS_BYTES)
@@ -57,31 +57,31 @@ class Tile(BaseModel):
 
 
 class RecordedRow(BaseModel):
-    """A configuration that the launch could have, and the blocks that it would have."""
+    """A possible configuration of the launch, and its grid."""
 
-    constants: dict[str, str]  # written as Python writes them; options too
+    constants: dict[str, str]  # in Python's notation, with options
     grid: Annotated[list[Annotated[int, Field(ge=1, lt=2**31)]], Field(min_length=1, max_length=3)]
 
 
 class RecordedLaunch(BaseModel):
-    """A launch. An argument is a number, the type of an unknown one, or what an array or descriptor holds."""
+    """A launch. An argument is a number, the type of an unknown one, an array or a descriptor."""
 
     kernel: str  # the function
     file: str
-    module: str = ""  # the file below the folder of its package
+    module: str = ""  # the file, relative to the folder of its package
     arguments: dict[str, bool | int | float | str | RecordedContents | Tile]
     rows: Annotated[list[RecordedRow], Field(min_length=1)]
-    times: int = 1  # that it was launched
+    times: int = 1  # number of launches
 
 
 class RecordedFile(BaseModel):
-    """The launches of a run, each of them once."""
+    """The distinct launches of a run."""
 
     launches: list[RecordedLaunch]
 
 
 def load(path: Path, given: Given) -> Description:
-    """Read a launch of such a file, by the kernel's name or its number from 1; the only one without either.
+    """Read a launch of such a file, by the kernel's name or its number from 1; else the only one.
 
     **Raises:** DseError for a file of another form, for none or several such launches, or if the kernel's
     file cannot be read.
@@ -125,7 +125,7 @@ def _argument(value: Any, where: str) -> Any:
 
 
 def _file(launch: RecordedLaunch, path: Path) -> Path:
-    """Find the kernel's file: where it was, else below the record's folder or where Python finds packages."""
+    """Find the kernel's file: at its old path, in the record's folder or on Python's path."""
     places = [Path(launch.file), *(Path(folder, launch.module) for folder in (path.parent, *sys.path))]
     existing = next((place for place in places if is_file(place)), None)
     if existing is None:

@@ -1,8 +1,8 @@
 """Read tuning problems in T1 form, the JSON that Kernel Tuner, KTT and BAT share.
 
-The grid is ceil(problem size / product of the grid divisors) in each dimension, as Kernel Tuner has it; there
-`GlobalSize` does not always fit the problem's size, and is not read. Without a `ProblemSize`, as KTT writes
-it, `GlobalSize` is the grid, in blocks, or in threads where `GlobalSizeType` or the language is OpenCL.
+The grid is ceil(problem size / product of the grid divisors) in each dimension, as in Kernel Tuner, whose
+`GlobalSize` does not always fit the problem's size and is not read. Without a `ProblemSize`, as in KTT,
+`GlobalSize` is the grid, in blocks, or in threads if `GlobalSizeType` or the language is OpenCL.
 """
 
 import ast
@@ -23,7 +23,7 @@ from dse.errors import DseError
 
 @dataclass(frozen=True)
 class T1Argument:
-    """One argument of the kernel, in the file's own words; None where it does not say."""
+    """One argument of the kernel, with the file's own values; None if not stated."""
 
     name: str
     type: str
@@ -31,27 +31,27 @@ class T1Argument:
     access: str | None  # ReadOnly, WriteOnly or ReadWrite
     size: Any  # elements: a number, or an expression in the file's own language
     fill: str | None = None  # Constant, Random, ...
-    value: Any = None  # of a constant fill; below which random numbers are
-    constant: bool = False  # whether it is a `__constant__` variable and not passed
+    value: Any = None  # of a constant fill; upper limit of random numbers
+    constant: bool = False  # whether it is a `__constant__` variable, not passed
 
 
 @dataclass(frozen=True)
 class T1Problem:
-    """The content of a T1 file; expressions are over the parameters of `space`."""
+    """The contents of a T1 file; expressions are in the parameters of `space`."""
 
     name: str
     space: Space
-    problem_size: tuple[int | Expression, ...]  # an expression where parameters decide it
+    problem_size: tuple[int | Expression, ...]  # an expression if it depends on parameters
     threads: Expression  # of a block
     grid: Expression  # blocks
-    grid_div: tuple[tuple[Expression, ...], ...]  # by which each problem size is divided
-    blocks: tuple[Expression, ...]  # along x, y, z, where there is no problem size
-    shared_memory: Expression  # bytes of a block that are asked for at the launch
+    grid_div: tuple[tuple[Expression, ...], ...]  # divisors of each problem size
+    blocks: tuple[Expression, ...]  # along x, y, z, without a problem size
+    shared_memory: Expression  # bytes of a block, added by the launch
     language: str
     kernel_name: str
     arguments: tuple[T1Argument, ...]
     path: Path
-    kernel_file: str | None  # as written there
+    kernel_file: str | None  # as written in the file
     options: tuple[str, ...]  # of the compiler
     block: tuple[Expression, ...]  # threads of a block along x, y, z
 
@@ -183,7 +183,7 @@ def load(path: str | Path) -> T1Problem:
 
 
 def _is_constant(argument: _Argument) -> bool:
-    """Whether the file means a `__constant__` variable: Kernel Tuner's word for it, or KTT's."""
+    """Return whether it is a `__constant__` variable, by Kernel Tuner's field or KTT's."""
     return (argument.MemType or "").lower() == "constant" or (argument.MemoryType or "").lower() == "symbol"
 
 
@@ -217,7 +217,7 @@ def _problem_size(stated: Any, where: str, names: Sequence[str]) -> tuple[int | 
 
 
 def _size(expression: Expression) -> int | float | Expression:
-    """Return the number that an expression without names is, a whole one as an integer."""
+    """Return the value of an expression without names, if whole as an integer."""
     if expression.names:
         return expression
     number = np.asarray(expression({}, np)).item()
@@ -225,7 +225,7 @@ def _size(expression: Expression) -> int | float | Expression:
 
 
 def text_of(size: int | Expression) -> str:
-    """Write a problem size as it is in an expression."""
+    """Return a problem size as text for an expression."""
     return f"({size.text})" if isinstance(size, Expression) else str(size)
 
 
@@ -234,7 +234,7 @@ def _product(factors: list[Expression]) -> str:
 
 
 def _numbers(text: str, where: str) -> list[Any]:
-    """Find the list that a piece of Python represents by walking its tree: the text is never run."""
+    """Return the list that a piece of Python represents, by walking its tree: the text is never run."""
     try:
         return _list(ast.parse(text.strip(), mode="eval").body, where)
     except SyntaxError as error:
@@ -255,7 +255,7 @@ def _list(node: ast.expr, where: str) -> list[Any]:
             items = _list(inner, where)
         case ast.Call(func=ast.Name(id="range"), args=[_, *_] as ends, keywords=[]) if len(ends) <= 3:
             numbers = range(*(_whole(end, where) for end in ends))
-            items = list(numbers[: MOST_VALUES + 1])  # one too many is enough to be refused
+            items = list(numbers[: MOST_VALUES + 1])  # one more than allowed is enough for the error
         case ast.ListComp(
             elt=element,
             generators=[ast.comprehension(target=ast.Name(id=name), iter=source, ifs=conditions, is_async=0)],

@@ -1,4 +1,4 @@
-"""Kernels of tuning problems in T1 form: read from the source that it names, or with its space in another."""
+"""Kernels of T1 tuning problems: read from the source they name, or another kernel with their space."""
 
 import ast
 import re
@@ -21,12 +21,12 @@ from dse.source.readers.argument_types import type_of
 from dse.source.readers.given import Given, with_given
 from dse.source.readers.t1 import T1Argument, T1Problem
 
-# What nvcc takes and NVRTC does not, or what is said by the GPU that a command names.
+# Options of nvcc that NVRTC lacks, or that follow from the command's GPU.
 _OF_NVCC = ("-O", "-arch", "-gencode", "--gpu-architecture", "-Xcompiler", "-lineinfo", "-cubin", "-ptx")
 
 
 class _OwnLanguage(ast.NodeTransformer):
-    """Reads sizes and values in the file's own language: parameters, and what Kernel Tuner adds to them.
+    """Parses sizes and values in the file's own language: parameters, and Kernel Tuner's additions.
 
     `ProblemSize[0]` is the size along x; `max(parameter)` and `min(parameter)` are over its values; a scalar
     argument represents its value.
@@ -48,7 +48,7 @@ class _OwnLanguage(ast.NodeTransformer):
         ]
 
     def read(self, value: Any, where: str) -> Expression:
-        """Read a size or value as an expression. **Raises:** DseError that begins with `where`."""
+        """Parse a size or value as an expression. **Raises:** DseError that begins with `where`."""
         if not isinstance(value, str):
             return parse(value, where, self.known)
         try:
@@ -137,7 +137,7 @@ def of_problem(problem: T1Problem) -> Description:
 def _macros(
     problem: T1Problem, blocks: tuple[Expression, ...], where: str
 ) -> tuple[tuple[str, Expression], ...]:
-    """Define the parameters, and before them what Kernel Tuner defines, whose files have a problem size.
+    """Define the parameters, after the macros of Kernel Tuner, whose files have a problem size.
 
     Sources have defaults of parameters under `#ifndef kernel_tuner`.
     """
@@ -152,9 +152,9 @@ def _macros(
 
 
 def _passed(problem: T1Problem, source: Path, where: str) -> list[int]:
-    """Choose the arguments that the kernel takes: what is said to be constant too, if it is a parameter.
+    """Choose the arguments passed to the kernel: constant ones too, if they are parameters.
 
-    **Raises:** DseError that names what is missing, if the kernel has more parameters.
+    **Raises:** DseError that names the missing ones, if the kernel has more parameters.
     """
     text = read_source(source, problem.kernel_name)
     declared = [parameter.name for parameter in parameters_of(text) or ()]
@@ -177,7 +177,7 @@ def _passed(problem: T1Problem, source: Path, where: str) -> list[int]:
 def _argument(
     argument: T1Argument, language: _OwnLanguage, where: str
 ) -> tuple[Expression | ArrayArgument | None, str | None]:
-    """Read an argument, and state what is assumed of it where the file does not say it."""
+    """Return an argument, and the assumptions made where the file states too little."""
     kind, parts = type_of(argument.type) or (None, 1)
     if (argument.memory or "").lower() == "scalar" or (argument.memory is None and argument.size is None):
         random = (argument.fill or "Constant").lower() != "constant"
@@ -211,7 +211,7 @@ def _argument(
 
 
 def _options(problem: T1Problem) -> tuple[str, ...]:
-    """Choose the options that its compiler takes; folders are relative to the file.
+    """Choose the options for its compiler; folders are relative to the file.
 
     **Raises:** DseError for an option that a file may not set, or a folder that is not below it.
     """
@@ -230,18 +230,18 @@ _OPTIONS_OF = {"CUDA": of_cuda, "HIP": of_hip}
 
 
 def with_space(description: Description, problem: T1Problem) -> Description:
-    """Give a kernel the parameters, values and conditions of a T1 problem in place of its own space.
+    """Replace a kernel's space by the parameters, values and conditions of a T1 problem.
 
-    Names are matched as those of measured tables are: by one of the kernel's `spaces`, or as they stand. A
-    parameter that the kernel does not know changes no prediction and is left out.
+    Names are matched like those of measured tables: by one of the kernel's `spaces`, or unchanged. Parameters
+    unknown to the kernel do not affect predictions and are left out.
 
-    **Raises:** DseError if the problem lacks a parameter of the kernel, or has a condition on one that the
-    kernel does not know and that has several values.
+    **Raises:** DseError if the problem lacks a parameter of the kernel, or has a condition on an unknown one
+    with several values.
     """
     own, sizes = description.space.names, dict(description.problem)
 
     def named(alias: Alias) -> tuple[dict[str, Any], list[str], list[str]]:
-        """Values by our names; what is missing; what is unknown."""
+        """Return values by the kernel's names, missing names and unknown names."""
         ours = {dict(alias.rename).get(name, name): values for name, values in problem.space.values.items()}
         ours |= {name: (value,) for name, value in alias.set}
         missing = [name for name in own if name not in ours]
@@ -263,7 +263,7 @@ def with_space(description: Description, problem: T1Problem) -> Description:
         raise DseError(f"{problem.name}: parameters: found {wrong}, expected {', '.join(own)}")
 
     def ours(text: str) -> str:
-        """A condition in our names, constants by their values."""
+        """Return a condition in the kernel's names, with constants replaced by values."""
         known = renamed | {name: str(choices[0]) for name, choices in constants.items() if name not in sizes}
         return re.sub(r"[A-Za-z_]\w*", lambda word: known.get(word[0], word[0]), text)
 

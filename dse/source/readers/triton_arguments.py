@@ -1,4 +1,4 @@
-"""Arguments of a Triton kernel as a command line gives them."""
+"""Arguments of a Triton kernel from a command line."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +13,7 @@ from dse.source.readers.triton_kernel import Argument
 
 
 def placed(texts: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Place arguments by name or in order. **Raises:** DseError for one too many, or an unknown name."""
+    """Place arguments by name or in order. **Raises:** DseError for too many, or an unknown name."""
     by_name: dict[str, str] = {}
     for text in texts:
         named = re.match(r"\s*([A-Za-z_]\w*)\s*=(?!=)(.*)", text, re.DOTALL)
@@ -30,7 +30,7 @@ def placed(texts: Sequence[str], names: Sequence[str]) -> dict[str, str]:
 def sized(
     types: Mapping[str, str], texts: Mapping[str, str], sizes: Sequence[tuple[str, Number]]
 ) -> dict[str, Number]:
-    """Return numbers by name: those of arguments that are no arrays, and all that are given besides."""
+    """Return numbers by name: arguments that are no arrays, and further given ones."""
     numbers = {name: number_of(text) for name, text in texts.items()}
     plain = {
         name: number
@@ -43,7 +43,7 @@ def sized(
 def stated(
     name: str, kind: str, texts: Mapping[str, str], sizes: Mapping[str, Number], allowed: Collection[str]
 ) -> tuple[str, Argument]:
-    """Return an argument's type, "" where its value tells, and its statement."""
+    """Return an argument's type, "" if its value determines it, and its statement."""
     where = f"given.arguments: {name}"
     if name in sizes:
         return kind, parse(name, where, sizes)
@@ -55,7 +55,7 @@ def stated(
 
 
 def number_of(text: str) -> Number | None:
-    """Read a number, or return None."""
+    """Parse a number, or return None."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -70,7 +70,7 @@ def split(text: str) -> list[str]:
 
 
 def _array(kind: str, text: str, where: str, allowed: Collection[str]) -> tuple[str, Argument]:
-    """Read `SIZE[:TYPE[:VALUES]]`, or an expression for a number; `?` is not known."""
+    """Parse `SIZE[:TYPE[:VALUES]]`, or an expression for a number; `?` is unknown."""
     size, *more = (part.strip() for part in text.split(":", 2))
     if text == "?":
         return kind, UNKNOWN_ARRAY if kind.startswith("*") else None
@@ -90,7 +90,7 @@ def _array(kind: str, text: str, where: str, allowed: Collection[str]) -> tuple[
 
 
 def _descriptor(kind: str, text: str | None, where: str, allowed: Collection[str]) -> DescriptorArgument:
-    """Read the shape of a tensor descriptor, `ROWS,COLUMNS`: its rows are one after the other."""
+    """Parse the shape of a tensor descriptor, `ROWS,COLUMNS`, in row-major order."""
     match = re.fullmatch(r"tensordesc<(\w+)\[(.+)\]>", kind)
     if match is None:
         raise DseError(f"given.signature: found {kind!r}, expected one such as tensordesc<fp16[64, 64]>")

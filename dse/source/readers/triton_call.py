@@ -1,4 +1,4 @@
-"""A Triton kernel with the arguments of a launch, as a program that launches it has them."""
+"""A Triton kernel with the arguments of a launch in a program."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,12 +34,12 @@ def of_call(
 ) -> Description:
     """Describe a kernel by the arguments of a launch, of which some may be constants.
 
-    An argument is a number, a tensor, a tensor descriptor, or a type in the place of a tensor: `"*fp16"`. Of
-    tensors of whole numbers the contents count, as those of indices do. `grid` is as Triton takes it, numbers
+    An argument is a number, a tensor, a tensor descriptor, or a type instead of a tensor: `"*fp16"`. The
+    contents of tensors of whole numbers are used, as they may be indices. `grid` is in Triton's form, numbers
     or a function of the configuration; or expressions. `configs` are `triton.Config` objects, mappings, or
     lists of values by name; by default those of `triton.autotune`.
 
-    **Raises:** DseError for what is missing or not the kernel's.
+    **Raises:** DseError for missing arguments and names that are not the kernel's.
     """
     jitted = unwrapped(kernel)
     remember(jitted)
@@ -73,7 +73,7 @@ def of_call(
 
 @dataclass(frozen=True, eq=False)
 class GridOf:
-    """One axis of a grid that is a function of the configuration; it goes where an expression does."""
+    """One axis of a grid that is a function of the configuration, used like an expression."""
 
     function: Callable[[dict[str, Any]], Sequence[int]]
     axis: int
@@ -89,7 +89,7 @@ class GridOf:
 
 
 def grid_axis(sizes: Any, axis: int) -> int:
-    """Return the blocks along an axis, of as many sizes as Triton is given."""
+    """Return the blocks along an axis of a grid of up to three sizes, as in Triton."""
     sizes = sizes if isinstance(sizes, tuple | list) else (sizes,)
     return int(sizes[axis]) if axis < len(sizes) else 1
 
@@ -111,7 +111,7 @@ def _number(value: Any) -> Number:
 
 
 def _array(name: str, value: Any) -> tuple[str, Argument]:
-    """Return the type of a tensor or descriptor, and what is known of it."""
+    """Return the type of a tensor or descriptor, and its known properties."""
     where = f"args: {name}"
     if value is None or isinstance(value, str):
         kind = canonical(str(value))
@@ -132,7 +132,7 @@ def _element(value: Any, where: str) -> str:
 
 
 def contents_of(value: Any) -> np.ndarray | None:
-    """Return the contents of an array of whole numbers, where it has some and not too many."""
+    """Return the contents of an array of whole numbers, if present and not too large."""
     if not canonical(str(value.dtype)).startswith(("i", "u")) or not hasattr(value, "shape"):
         return None
     if hasattr(value, "detach"):

@@ -1,4 +1,4 @@
-"""Triton kernels in a Python file: the caller says what is tried, and how it is launched."""
+"""Triton kernels in a Python file; the caller states the space and the launch."""
 
 import re
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from dse.source.readers.triton_kernel import Argument, Stated, describe, of_deco
 def load(path: Path, given: Given) -> Description:
     """Read a kernel of such a file.
 
-    Arrays that are not given are ones of which nothing is known. Numbers have the values that are given for
-    their names, or those are not stated.
+    Arrays that are not given have unknown contents. Numbers have the values given for their names, or are
+    unstated.
 
     **Raises:** DseError if the file cannot be imported, has no such kernel, or something is missing.
     """
@@ -55,7 +55,7 @@ def load(path: Path, given: Given) -> Description:
 
 
 def _signature(entries: Sequence[str], jitted: Function) -> tuple[dict[str, str], dict[str, Number]]:
-    """Place types by name or in order, of all parameters or of all but the constants.
+    """Place types by name or in order, of all parameters or all except the constants.
 
     Returns types, and numbers that replace types.
     """

@@ -1,4 +1,4 @@
-"""Folders of Triton's cache: every cubin is a configuration; the caller says how they are launched."""
+"""Folders of Triton's cache: every cubin is a configuration; the caller states the launch."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from dse.source.readers.triton_arguments import placed, sized, stated
 
 
 def load(path: Path, given: Given) -> Description:
-    """Read the cubins of a kernel, numbered by `binary` in the order of their paths.
+    """Read the cubins of a kernel, numbered by `binary` in order of paths.
 
     **Raises:** DseError if there is none, or several kernels and none is named; if the grid is missing.
     """

@@ -1,4 +1,4 @@
-"""A Triton kernel as a description: its space, its arguments, and how it is launched."""
+"""A Triton kernel as a description: its space, arguments and launch."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -29,18 +29,18 @@ Argument = Expression | ArrayArgument | Contents | DescriptorArgument | None
 class Stated:
     """Facts of a kernel besides its function."""
 
-    types: Mapping[str, str] = field(default_factory=dict)  # of arguments, as Triton or NumPy writes them
+    types: Mapping[str, str] = field(default_factory=dict)  # of arguments, in Triton's or NumPy's notation
     arguments: Mapping[str, Argument] = field(default_factory=dict)
     sizes: Mapping[str, Number] = field(default_factory=dict)  # numbers that expressions may name
-    values: Mapping[str, Sequence[Number]] = field(default_factory=dict)  # that are tried
-    rows: Sequence[Mapping[str, Number]] = ()  # configurations; together with each of `values`
-    constants: Mapping[str, str] = field(default_factory=dict)  # that are no numbers, as text
+    values: Mapping[str, Sequence[Number]] = field(default_factory=dict)  # of parameters
+    rows: Sequence[Mapping[str, Number]] = ()  # configurations, combined with all of `values`
+    constants: Mapping[str, str] = field(default_factory=dict)  # other than numbers, as text
     grid: Sequence[Expression | Callable[..., Any]] = ()
     assumptions: tuple[str, ...] = ()
 
 
 def describe(jitted: Function, stated: Stated) -> Description:
-    """Describe a kernel by its function and what else is said of it.
+    """Describe a kernel by its function and the stated facts.
 
     **Raises:** DseError if a constant or a type is missing, or is not the kernel's.
     """
@@ -128,7 +128,7 @@ def describe(jitted: Function, stated: Stated) -> Description:
 def _of_heuristics(
     jitted: Function, stated: Stated, types: Mapping[str, str], space: Mapping[str, Sequence[Number]]
 ) -> dict[str, Number]:
-    """Return the numbers that `triton.heuristics` gives the only configuration, which a grid may name."""
+    """Return the numbers from `triton.heuristics` for the only configuration, which a grid may name."""
     values = {name: seen(name, kind, stated.sizes.get(name)) for name, kind in types.items()}
     values |= {name: constant(text) for name, text in stated.constants.items()}
     values |= {name: allowed[0] for name, allowed in space.items()}
@@ -137,7 +137,7 @@ def _of_heuristics(
         if name not in values:
             try:
                 values[name] = by_rule(rule, values, name)
-            except DseError:  # it is asked again with all arguments, and then says so
+            except DseError:  # it is evaluated again with all arguments, and then reported
                 continue
             if isinstance(values[name], int | float):
                 numbers[name] = values[name]
@@ -145,7 +145,7 @@ def _of_heuristics(
 
 
 def with_configs(jitted: Function, stated: Stated, configs: Sequence[Mapping[str, Any]]) -> Stated:
-    """Say which configurations there are; what is no number must be the same in all."""
+    """Add the configurations; constants other than numbers must be the same in all."""
     if not configs:
         raise DseError(f"{jitted.path}: {jitted.name}: configs: found none, expected one at least")
     words = {name: value for name, value in configs[0].items() if not isinstance(value, int | float)}
@@ -160,11 +160,11 @@ def with_configs(jitted: Function, stated: Stated, configs: Sequence[Mapping[str
 
 
 def of_decorators(jitted: Function, stated: Stated, arguments: Mapping[str, Any]) -> Stated:
-    """Take the configurations of `triton.autotune`, if there are, pruned by its hook.
+    """Add the configurations of `triton.autotune`, if any, pruned by its hook.
 
-    `arguments` are values by name; those of arrays are tensors, or replace them. A hook that fails is
-    passed over, and that is stated. Values that are given take the place of those that the configurations
-    set; where they are of all its constants, of the configurations too.
+    `arguments` are values by name; those of arrays are tensors or replacements. A hook that fails is skipped,
+    with a note. Given values replace those of the configurations; if they cover all its constants, the
+    configurations too.
     """
     assumptions = (*stated.assumptions, *jitted.notes)
     constants = {name for config in jitted.configs for name in config.kwargs}
@@ -172,7 +172,7 @@ def of_decorators(jitted: Function, stated: Stated, arguments: Mapping[str, Any]
         return replace(stated, assumptions=assumptions)
     try:
         configs = pruned(jitted, arguments)
-    except Exception as error:  # of any type: it is the user's function
+    except Exception as error:  # of any type: the user's function
         configs, reason = jitted.configs, one_line(f"{type(error).__name__}: {error}")
         assumptions += (f"early_config_prune of {jitted.name} is not asked, since it fails: {reason}",)
     return with_configs(
@@ -188,7 +188,7 @@ def pruned(jitted: Function, arguments: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def settings(config: Any) -> dict[str, Any]:
-    """Return all that a `triton.Config` sets; no limit of registers is 0."""
+    """Return the settings of a `triton.Config`; 0 for no limit of registers."""
     options = {name: getattr(config, name, None) for name in OPTIONS}
     return {**{name: value or 0 for name, value in options.items()}, **config.kwargs}
 
@@ -202,7 +202,7 @@ def _number(value: Any) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Write a constant that is no number as `dse.source.nvidia.compile.triton.read_source` reads it."""
+    """Return a constant other than a number as text for `dse.source.nvidia.compile.triton.read_source`."""
     value = getattr(value, "value", value)  # of a constexpr
     kind = getattr(value, "name", None)  # of a Triton type
     return f"tl.{kind}" if kind and not isinstance(value, str) else repr(value)
