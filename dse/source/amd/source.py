@@ -1,4 +1,4 @@
-"""Compiles and executes configurations of a kernel for an AMD GPU."""
+"""Compile and execute configurations of a kernel for an AMD GPU."""
 
 import re
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from dse.source.nvidia.sass.elf import Parameter
 from dse.source.profiles import Job, KernelProfile, Toolchain, asked_of, compiled, executed_each
 from dse.types import Gpu, Resources
 
-RULES = "8"  # to be changed with how counts are computed from what was compiled: they are kept
+RULES = "8"  # change this whenever the computation of counts changes, since they are cached
 
 
 def source_of(description: Description) -> HipSource | HipTritonSource:
@@ -42,7 +42,7 @@ def source_of(description: Description) -> HipSource | HipTritonSource:
 def architecture(gpu: Gpu, source: HipSource | HipTritonSource | None = None) -> int:
     """Return the target to compile for: 0x90a for gfx90a.
 
-    **Raises:** DseError for one that the compiler does not know.
+    **Raises:** DseError for a target that the compiler does not know.
     """
     target = int(gpu.gfx)
     of_triton = isinstance(source, HipTritonSource)
@@ -56,7 +56,7 @@ def _profiled(job: Job) -> dict[str, KernelProfile | Failure]:
     """Compile and execute some configurations."""
     source: Any = job.source
     gpu = job.gpu
-    assert gpu is not None  # its turns and latencies time each wave
+    assert gpu is not None  # needed for the times of waves
     return executed_each(
         job, compiled(job, Built), lambda name, made: executed(made, job.wanted[name], gpu, source)
     )
@@ -67,7 +67,7 @@ def run_launch(
 ) -> tuple[Listing, Configuration, ExecutedLaunch]:
     """Read the code, and execute blocks that represent the launch, which the code completes.
 
-    **Raises:** DseError if they cannot be read or executed, or take more memory than a compiler may.
+    **Raises:** DseError if they cannot be read or executed, or take more memory than compilers may.
     """
     with memory_limited(source.kernel or source.path):
         listing = listing_of(made, source.kernel)
@@ -93,7 +93,7 @@ def executed(
 
 
 def declared_of(source: HipSource | HipTritonSource, made: Built) -> Sequence[Declared]:
-    """Return the parameters of the compiled code, as the source has them."""
+    """Return the parameters of the compiled code, as declared in the source."""
     if not isinstance(source, HipTritonSource):
         return parameters_of(source) or ()
     taken = [passed.argument for passed in made.launched.passed or ()] if made.launched else []
@@ -109,7 +109,7 @@ def _of_triton(source: HipTritonSource, place: int | None) -> Declared:
 
 
 def check_stated(ran: ExecutedLaunch, declared: Sequence[Declared], configuration: Configuration) -> None:
-    """Refuse a launch that depends on numbers, or on whole numbers in arrays, that are not stated.
+    """Reject a launch that depends on unstated numbers, or on unstated whole numbers in arrays.
 
     **Raises:** DseError that names them.
     """
@@ -130,7 +130,7 @@ def check_stated(ran: ExecutedLaunch, declared: Sequence[Declared], configuratio
 
 
 def _needed(ran: ExecutedLaunch, numbers: Sequence[int], configuration: Configuration) -> list[int]:
-    """Return the places of those numbers without which blocks cannot run, all where arrays hide which."""
+    """Return which of these numbers the blocks need; all if that cannot be decided due to arrays."""
 
     def missing(unknown: int | None) -> object:
         arguments = [
@@ -146,34 +146,34 @@ def _needed(ran: ExecutedLaunch, numbers: Sequence[int], configuration: Configur
 
 
 def joins(compiler: str, gpu: Gpu) -> bool:
-    """Tell whether the GPU's own compiler joins loads of neighbours in the LDS, which this one leaves apart.
+    """Return whether the GPU's own compiler merges adjacent loads from the LDS, unlike this one.
 
-    LLVM joined them before version 15; the GPU's file says whether its compiler is as old.
+    LLVM merged them before version 15; the GPU's file says whether its compiler is as old.
     """
     version = re.match(r"clang (\d+)", compiler)
     return float(gpu.shared_unaligned) > 1.0 and version is not None and int(version[1]) >= 15
 
 
 def listing_of(made: Built, kernel: str) -> Listing:
-    """Read the assembly of the kernel with that name, mangled or not; "": of the only one."""
+    """Parse the assembly of the kernel with that name, mangled or not; "": of the only one."""
     names = re.findall(r"^\s+\.amdhsa_kernel (\S+)", made.text, re.MULTILINE)
     wanted = [name for name in names if not kernel or name == kernel or names_kernel(kernel, name)]
     return parse(made.text, wanted[0] if len(wanted) == 1 else kernel or None)
 
 
 def names_kernel(kernel: str, symbol: str) -> bool:
-    """Tell whether a mangled symbol is that of a kernel's name, which may be a template's with arguments."""
+    """Return whether a mangled symbol is that of a kernel's name, possibly with template arguments."""
     plain = re.sub(r"<.*", "", kernel, flags=re.DOTALL).split("::")[-1].strip()
     return symbol.startswith("_Z") and f"{len(plain)}{plain}" in symbol
 
 
 def resources(listing: Listing, configuration: Configuration) -> Resources:
-    """Return what a launch asks for."""
+    """Return the resources of a launch."""
     return asked_of(configuration, listing.vgprs, listing.lds_bytes)
 
 
 def launched(made: Built, listing: Listing, configuration: Configuration) -> Configuration:
-    """Return a configuration with the launch that its compiler decided on, if it did."""
+    """Return a configuration with its compiler's launch, if there is one."""
     if made.launched is None:
         return configuration
     padded = with_scratch(made.launched, len(_own_arguments(listing)))
@@ -186,14 +186,14 @@ def _own_arguments(listing: Listing) -> list[KernelArgument]:
 
 @dataclass(frozen=True)
 class _KernelParameters:
-    """Parameters of a kernel, as CUDA's arguments are laid out for it."""
+    """Parameters of a kernel, in the form for the layout of CUDA's arguments."""
 
     kernel: str
     parameters: tuple[Parameter, ...]
 
 
 def launch_of(listing: Listing, configuration: Configuration) -> LaunchArguments:
-    """Return a launch as the interpreter takes it.
+    """Return a launch for the interpreter.
 
     **Raises:** DseError if the arguments do not fit the kernel.
     """

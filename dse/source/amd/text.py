@@ -1,4 +1,4 @@
-"""AMDGCN assembly as clang prints it: one kernel's instructions, labels and resources.
+"""Parse AMDGCN assembly by clang: one kernel's instructions, labels and resources.
 
 Source of the syntax: LLVM, "User Guide for AMDGPU Backend" and "AMDGPU Instruction Syntax" (LLVM 20).
 """
@@ -14,16 +14,16 @@ _ENCODING = re.compile(r"_(?:e32|e64|dpp8|dpp|sdwa|e64_dpp)$")
 _LOC = re.compile(r"\.loc\s+\d+ (\d+) \d+.*?; (.*)")
 _PLACE = re.compile(
     r"(?<!\S)(\S+?):(\d+):\d+"
-)  # where a word begins: else long ones are looked through again
+)  # only where a word begins, since long words would be scanned repeatedly
 _NUMBER = re.compile(r"-?\d+$")
 
 
 @dataclass(frozen=True, eq=False)
 class Instruction:
-    """One instruction; of two that are issued together, `second` is the other."""
+    """One instruction; of two issued together, `second` is the other."""
 
     index: int
-    opcode: str  # without what names its encoding: v_add_f32, not v_add_f32_e32
+    opcode: str  # without encoding: v_add_f32, not v_add_f32_e32
     operands: tuple[str, ...]
     modifiers: Mapping[str, str]  # "offset" → "16"; those without a value → ""
     line: int | None  # of the kernel's source
@@ -39,23 +39,23 @@ class Instruction:
 
 @dataclass(frozen=True)
 class KernelArgument:
-    """An argument, or what the runtime adds to them, in the kernel's argument segment."""
+    """An argument, by the user or the runtime, in the kernel's argument segment."""
 
     offset: int  # bytes
     size: int
-    kind: str  # as the metadata has it: "global_buffer", "by_value", "hidden_block_count_x", ...
+    kind: str  # as in the metadata: "global_buffer", "by_value", "hidden_block_count_x", ...
 
 
 @dataclass(frozen=True)
 class Listing:
-    """One kernel's machine code, and the numbers that its metadata states."""
+    """One kernel's machine code, with the numbers of its metadata."""
 
     name: str
     target: str  # "gfx90a"
     wave_size: int
     instructions: tuple[Instruction, ...]
-    labels: Mapping[str, int]  # index of the instruction behind each
-    vgprs: int  # of a lane, accumulation registers included
+    labels: Mapping[str, int]  # index of the next instruction
+    vgprs: int  # of a lane, including accumulation registers
     sgprs: int  # of a wave
     agprs: int
     vgpr_spills: int
@@ -63,18 +63,18 @@ class Listing:
     lds_bytes: int  # of a block, stated in the source
     scratch_bytes: int  # of a lane
     kernarg_bytes: int
-    arguments: tuple[KernelArgument, ...]  # the runtime's own are last
+    arguments: tuple[KernelArgument, ...]  # those of the runtime are last
     max_threads: int  # of a block
     directives: Mapping[str, int]  # of .amdhsa_kernel, without `.amdhsa_`
     symbols: Mapping[str, int] = field(default_factory=dict)  # bytes of each variable in memory
-    occupancy: int = 0  # waves of a SIMD, by registers and LDS, as the compiler works it out; 0: not stated
+    occupancy: int = 0  # waves of a SIMD, by registers and LDS, according to the compiler; 0: not stated
 
 
 def parse(listing: str, kernel: str | None = None) -> Listing:
-    """Read one kernel of an assembly text: the one with that name, else the only one.
+    """Parse one kernel of an assembly text, by name, else the only one.
 
-    **Raises:** DseError if the text has no such kernel, or is not AMDGCN of clang: a source may contain
-    assembly of its own.
+    **Raises:** DseError if the text has no such kernel, or is not AMDGCN by clang, since a source may contain
+    inline assembly.
     """
     try:
         return _parse(listing.splitlines(), kernel)
@@ -99,7 +99,7 @@ def _parse(lines: Sequence[str], kernel: str | None) -> Listing:
     instructions, labels = _code(lines, kernel)
     stated = _directives(lines, kernel)
     scratch_bytes = _int(numbers, ".private_segment_fixed_size", MOST_SCRATCH)
-    if scratch_bytes and stated.get("user_sgpr_private_segment_buffer"):  # else the registers are free
+    if scratch_bytes and stated.get("user_sgpr_private_segment_buffer"):  # otherwise the registers are free
         instructions = tuple(_with_scratch(instructions))
     return Listing(
         name=kernel,
@@ -125,7 +125,7 @@ def _parse(lines: Sequence[str], kernel: str | None) -> Listing:
 
 _TARGET = re.compile(r'-(gfx[0-9a-f]{3,4})(?:[:"]|$)')
 
-# What is more than any GPU has.
+# Limits above those of any GPU.
 MOST_REGISTERS, MOST_LDS, MOST_ARGUMENTS, MOST_THREADS = 1024, 1 << 20, 1 << 16, 1 << 12
 MOST_SCRATCH = 1 << 24  # bytes of a lane
 
@@ -149,7 +149,7 @@ def _arguments(items: object) -> Iterator[KernelArgument]:
 
 
 def _code(lines: Sequence[str], kernel: str) -> tuple[tuple[Instruction, ...], dict[str, int]]:
-    """Return the instructions between a kernel's label and its end, and the places of its labels."""
+    """Return the instructions between a kernel's label and its end, and the indices of its labels."""
     start = next((number for number, line in enumerate(lines) if line.startswith(f"{kernel}:")), None)
     if start is None:
         raise DseError(f"assembly: found no label {kernel}:, expected one")
@@ -182,10 +182,10 @@ _DISTANCE = re.compile(r"\((\.L\w+)-(\.L\w+)\)")  # of labels
 
 
 def _with_branches(instructions: list[Instruction]) -> Iterator[Instruction]:
-    """Write branches that are too far for one instruction as plain ones.
+    """Turn far branches, which take several instructions, into plain ones.
 
-    The compiler makes four of each: it reads the program counter, adds the two halves of a distance of
-    labels, and jumps there. What they cost stays.
+    The compiler makes four instructions: it reads the program counter, adds the two halves of a distance of
+    labels, and jumps there. Their cost remains.
     """
     target = ""
     for step in instructions:
@@ -200,7 +200,7 @@ def _with_branches(instructions: list[Instruction]) -> Iterator[Instruction]:
 
 
 def _main_file(lines: Sequence[str], start: int) -> str:
-    """Return the name of the file that the kernel is in: the outermost place of its first locations."""
+    """Return the name of the kernel's file: the outermost one of its first locations."""
     for text in lines[start:]:
         if text.startswith("\t.loc") and (match := _LOC.search(text)):
             return PurePath(_PLACE.findall(match[2])[-1][0]).name
@@ -208,7 +208,7 @@ def _main_file(lines: Sequence[str], start: int) -> str:
 
 
 def _line(text: str, main: str) -> int | None:
-    """Return the innermost line of the kernel's own file that a location names."""
+    """Return the innermost line of a location in the kernel's own file."""
     match = _LOC.search(text)
     for path, line in _PLACE.findall(match[2]) if match else ():
         if PurePath(path).name == main:
@@ -222,13 +222,13 @@ def _instruction(text: str, index: int, line: int | None) -> Instruction:
     opcode, _, written = first.partition(" ")
     operands, modifiers = _operands(opcode, written.strip())
     opcode = _ENCODING.sub("", opcode).replace("v_dual_", "v_")
-    if opcode.startswith("buffer_load_") and "lds" in modifiers:  # written as of global memory
+    if opcode.startswith("buffer_load_") and "lds" in modifiers:  # in the form of loads from global memory
         opcode = opcode.replace("load_", "load_lds_", 1)
     return Instruction(index, opcode, operands, modifiers, line, second)
 
 
 def _with_scratch(instructions: Sequence[Instruction]) -> Iterator[Instruction]:
-    """Name buffer accesses to scratch as such: by the descriptor that waves start with, or its copy."""
+    """Rename buffer accesses to scratch: those with the initial descriptor of waves, or a copy of it."""
     copies = [step.operands[0] for step in instructions if step.operands[1:] == ("s[0:1]",)]
     starts = [0, *(int(match[1]) for copy in copies if (match := re.match(r"s\[(\d+):", copy)))]
     descriptors = {f"s[{start}:{start + 3}]" for start in starts}
@@ -237,7 +237,7 @@ def _with_scratch(instructions: Sequence[Instruction]) -> Iterator[Instruction]:
         yield replace(step, opcode=f"scratch_{step.opcode}") if scratch else step
 
 
-_WORDS = ("s_waitcnt", "s_delay_alu", "s_sendmsg", "s_clause")  # whose operands are not values
+_WORDS = ("s_waitcnt", "s_delay_alu", "s_sendmsg", "s_clause")  # their operands are not values
 
 
 def _operands(opcode: str, written: str) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -258,16 +258,16 @@ def _operands(opcode: str, written: str) -> tuple[tuple[str, ...], dict[str, str
 
 
 def _split(written: str) -> list[str]:
-    """Split at commas outside of parentheses, in which they are held back meanwhile."""
+    """Split at commas outside of parentheses."""
     held = re.sub(r"\([^()]*\)", lambda inside: inside[0].replace(",", "\0"), written)
     return [part.replace("\0", ",") for part in held.split(", ")]
 
 
-# What is stated of the kernel
+# Metadata of the kernel
 
 
 def _metadata(lines: Sequence[str]) -> list[dict[str, object]]:
-    """Read the list of kernels of the metadata, in the form of YAML that LLVM writes."""
+    """Parse the metadata's list of kernels, in LLVM's form of YAML."""
     kernels: list[dict[str, object]] = []
     inside = False
     for text in lines:
@@ -299,7 +299,7 @@ def _metadata(lines: Sequence[str]) -> list[dict[str, object]]:
 
 
 def _directives(lines: Sequence[str], kernel: str) -> dict[str, int]:
-    """Read the numbers of the kernel's descriptor."""
+    """Parse the numbers of the kernel's descriptor."""
     numbers: dict[str, int] = {}
     inside = False
     for text in lines:
@@ -314,7 +314,7 @@ def _directives(lines: Sequence[str], kernel: str) -> dict[str, int]:
 
 
 def _symbols(lines: Sequence[str]) -> dict[str, int]:
-    """List the variables in memory, and their bytes."""
+    """Return the sizes in bytes of variables in memory."""
     objects = {
         text.split()[1].split(",")[0] for text in lines if text.startswith("\t.type") and "@object" in text
     }
@@ -328,7 +328,7 @@ def _symbols(lines: Sequence[str]) -> dict[str, int]:
 
 
 def _occupancy(lines: Sequence[str], kernel: str) -> int:
-    """Return the waves of a SIMD that the compiler states behind the kernel; 0 if it states none."""
+    """Return the waves of a SIMD that the compiler states after the kernel; 0 if not stated."""
     reached = False
     for text in lines:
         reached |= text.startswith(f"{kernel}:")

@@ -1,4 +1,4 @@
-"""Launches as the interpreter takes them: arguments of a configuration, as its compiler passes them."""
+"""Launches for the interpreter, with a configuration's arguments as its compiler passes them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _ELEMENTS_AT_A_TIME = 2**20
 
 
 def as_launched(made: Any, configuration: Configuration) -> Configuration:
-    """Return a configuration with the launch that its compiler decided on, if it did: `made.launched`.
+    """Return a configuration with its compiler's launch, if there is one: `made.launched`.
 
     **Raises:** DseError if the code takes more arguments than there are.
     """
@@ -50,7 +50,7 @@ def as_launched(made: Any, configuration: Configuration) -> Configuration:
 
 
 def _taken(passed: Passed, arguments: Sequence[Argument]) -> Argument:
-    """Return what a parameter takes."""
+    """Return the argument of a parameter."""
     argument = None if passed.argument is None else arguments[passed.argument]
     if not isinstance(argument, Descriptor) or passed.part == "pointer":
         return None if isinstance(argument, Descriptor) else argument
@@ -64,12 +64,12 @@ def _taken(passed: Passed, arguments: Sequence[Argument]) -> Argument:
 
 
 def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
-    """Return a launch as the interpreter takes it.
+    """Return a launch for the interpreter.
 
     **Raises:** DseError if the arguments do not fit the kernel.
     """
     binary, arguments = made.binary, configuration.arguments
-    if made.listing is not None:  # it does not tell of parameters: numbers are taken to have 32 bits
+    if made.listing is not None:  # it does not state parameters: numbers are assumed to have 32 bits
         sizes = [8 if argument is None or isinstance(argument, Array) else 4 for argument in arguments]
         binary = replace(binary, parameters=tuple(Parameter(0, size) for size in sizes))
     return LaunchArguments(
@@ -82,7 +82,7 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
 
 
 def arguments_of(binary: Any, values: Sequence[Argument]) -> list[Any]:
-    """Return the arguments as the interpreter takes them; numbers get the size that the parameters have.
+    """Return the arguments for the interpreter; numbers have the sizes of the parameters.
 
     `binary` has the name of the kernel, and its `parameters` with their sizes.
     """
@@ -127,7 +127,7 @@ def arguments_of(binary: Any, values: Sequence[Argument]) -> list[Any]:
 
 
 def _tensor_map(descriptor: Descriptor) -> Any:
-    """Return a tensor map as the interpreter takes it."""
+    """Return a tensor map for the interpreter."""
     bits = re.search(r"\d+", descriptor.type)
     return TensorMap(int(bits[0]) // 8 if bits else 1, descriptor.shape, descriptor.strides, descriptor.block)
 

@@ -1,4 +1,4 @@
-"""Compiles and executes configurations of a kernel for an NVIDIA GPU."""
+"""Compile and execute configurations of a kernel for an NVIDIA GPU."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ from dse.types import Gpu, Resources
 
 
 def source_of(description: Description) -> Any:  # a Source, whose compiler may be missing
-    """Read the source file of a kernel, as its compiler does.
+    """Read the source file of a kernel for its compiler.
 
     **Raises:** DseError if it has none or cannot be read.
     """
@@ -63,7 +63,7 @@ _READERS: Mapping[str, Callable[[Path, Build], Source]] = {".py": _triton}  # ot
 def architecture(gpu: Gpu, source: Source | None = None) -> int:
     """Return the architecture to compile for: 80 for a GPU of compute capability 8.0.
 
-    **Raises:** DseError for one that the compiler of the source, by default NVRTC, does not know.
+    **Raises:** DseError for one that the compiler of the source (default: NVRTC) does not know.
     """
     arch = int(gpu.compute_capability)
     known_ones = nvrtc.architectures() if source is None else source.architectures()
@@ -78,7 +78,7 @@ def architecture(gpu: Gpu, source: Source | None = None) -> int:
 
 
 def _profiled(job: Job) -> dict[str, KernelProfile | Failure]:
-    """Compile and execute some configurations, which are disassembled together."""
+    """Compile, disassemble together and execute some configurations."""
     made_by_key = compiled(job, Compiled)
     unread = {
         name: made.binary
@@ -107,7 +107,7 @@ def _profiled(job: Job) -> dict[str, KernelProfile | Failure]:
 
 
 def _refused(made: Compiled, configuration: Configuration) -> str:
-    """Say why code cannot be executed, whatever it does; "" if it can."""
+    """Return why code cannot be executed at all; "" if it can."""
     kernel = made.binary.kernel
     if made.adds_shared and configuration.shared_bytes is None:
         stated = "shared memory whose size only the launch says"
@@ -120,10 +120,10 @@ def _refused(made: Compiled, configuration: Configuration) -> str:
 def unstated_number(
     counts: Characterisation, made: Compiled, source: Any, arguments: Sequence[Argument]
 ) -> str:
-    """Say which number that is not stated the counts depend on: zero in its place counts less; "" if none."""
+    """Return the unstated number that the counts depend on, for which zero counts too little; "" if none."""
     passed = made.launched.passed if made.launched is not None else None
     for what in (what for decision in counts.unknown for what in decision.depends_on):
-        if what == "arguments":  # one of them, by an index
+        if what == "arguments":  # one of them, by a computed index
             return unstated(made.binary.kernel, names_of(source), unstated_numbers(arguments))
         if number := _NUMBER.match(what):
             place = int(number[1])
@@ -133,10 +133,10 @@ def unstated_number(
 
 
 def unstated_array(counts: Characterisation, made: Compiled, source: Any) -> str:
-    """Say which array the counts depend on whose contents are not stated; "" if none.
+    """Return the array of unstated contents that the counts depend on; "" if none.
 
-    Where zeros end work early, or send all accesses to one place, they would count for less than they do.
-    Arrays of numbers with fractions are taken to hold zeros, unless they say how long a loop goes on.
+    Zeros that end work early, or send all accesses to one address, would count too little. Arrays of floats
+    are assumed to hold zeros, unless they determine the trips of a loop.
     """
     passed = made.launched.passed if made.launched is not None else None
     declared = () if passed else parameters_of(source) or ()
@@ -148,7 +148,7 @@ def unstated_array(counts: Characterisation, made: Compiled, source: Any) -> str
                 whole = not passed[at].fractions
                 types = getattr(source, "types", ())  # a folder of Triton's cache has none
                 kind = numpy_type(types[place]) if types and place is not None else "int32"
-            else:  # that an address depends on it says as much as its type
+            else:  # addresses depend on whole numbers
                 whole = decision.what == "address" or any(
                     parameter.whole for parameter in declared[at : at + 1]
                 )
@@ -161,7 +161,7 @@ def unstated_array(counts: Characterisation, made: Compiled, source: Any) -> str
 
 
 def _with_names(message: str, made: Compiled, source: Any) -> str:
-    """Put names in the places of arguments that a message says something depends on."""
+    """Replace numbers of arguments in a message by their names."""
     passed = made.launched.passed if made.launched is not None else None
 
     def name(match: re.Match[str]) -> str:
@@ -173,7 +173,7 @@ def _with_names(message: str, made: Compiled, source: Any) -> str:
 
 
 def names_of(source: Any) -> Sequence[str]:
-    """Name the arguments of a kernel, as far as its source does."""
+    """Return the names of a kernel's arguments that its source has."""
     return source.names or [parameter.name for parameter in parameters_of(source) or ()]
 
 
@@ -182,14 +182,14 @@ _CONTENTS = re.compile(r"contents of argument (\d+)")
 
 
 def resources(made: Compiled, configuration: Configuration) -> Resources:
-    """Return what a launch asks for."""
+    """Return the resources of a launch."""
     return asked_of(configuration, made.binary.registers, made.binary.shared_bytes)
 
 
 def counted(
     machine: Machine, sample: Sample, made: Compiled, configuration: Configuration, gpu: Gpu
 ) -> Characterisation:
-    """Count what the blocks of a sample did, with the caches and latencies of a GPU (scalars)."""
+    """Count the work of a sample's blocks, with the caches and latencies of a GPU (scalars)."""
     asked, touched = resources(made, configuration), touched_bytes(machine, made.binary.stack_bytes)
     traffic, of_load = moved(machine, sample, gpu, asked, touched, partial(addresses_of, machine))
     loaded = sum(step.bytes for step in machine.program.steps if step.pipe == "global" and not step.stores)
@@ -202,7 +202,7 @@ def counted(
 def run_launch(made: Compiled, listing: Listing, configuration: Configuration) -> tuple[Machine, Sample]:
     """Execute blocks that represent a launch.
 
-    **Raises:** DseError if they cannot be executed, or take more memory than a compiler may.
+    **Raises:** DseError if they cannot be executed, or take more memory than compilers may.
     """
     with memory_limited(made.binary.kernel):
         return run_sample(prepare(listing), launch_of(made, configuration))

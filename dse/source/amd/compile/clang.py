@@ -1,10 +1,10 @@
-"""A clang that compiles for AMD GPUs: $DSE_CLANG's, ROCm's, that of the wheel `ziglang` or the system's.
+"""A clang that compiles for AMD GPUs: that of $DSE_CLANG, ROCm, the wheel `ziglang` or the system.
 
-Which instructions a kernel becomes, and how many registers it takes, depends on the compiler's version: where
-times were or will be measured with a ROCm of some year, name its clang.
+A kernel's instructions and registers depend on the compiler's version: to compare with times measured with
+some ROCm, name its clang.
 
-It runs in a process of its own, which may take no more than `dse.core.processes` says. It reads the source
-from its standard input, and finds headers in the folders that it is given and in none of the system's.
+It runs in a process of its own, within the limits of `dse.core.processes`. It reads the source from its
+standard input, and headers only from given folders, not from the system's.
 """
 
 import os
@@ -44,7 +44,7 @@ def clang() -> Clang:
     if named := os.environ.get(NAMED):
         try:
             command = tuple(shlex.split(named))
-        except ValueError:  # a quotation without an end
+        except ValueError:  # an unclosed quotation
             command = (named,)
         if not (match := re.search(_VERSION, _asked((*command, "--version")))):
             raise DseError(f"{NAMED}: found {named!r}, expected the path of a clang")
@@ -65,18 +65,18 @@ def clang() -> Clang:
 
 @cache
 def knows(target: int) -> bool:
-    """Tell whether it compiles for a target: 0x90a for gfx90a."""
+    """Return whether it compiles for a target: 0x90a for gfx90a."""
     ran = run(["-x", "c", "--target=amdgcn-amd-amdhsa", f"-mcpu=gfx{target:x}", "-nogpulib", "-S"], "")
     return bool(ran.code)
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a run of the compiler gave."""
+    """The result of a run of the compiler."""
 
-    code: str  # "" where it failed
+    code: str  # "" if it failed
     log: str
-    stopped: bool = False  # by a limit or a signal: it may go well the next time
+    stopped: bool = False  # by a limit or a signal: it may succeed next time
 
 
 def run(
@@ -87,7 +87,7 @@ def run(
 ) -> Ran:
     """Compile a text from the standard input to the standard output, within the limits of compilers.
 
-    Besides its own files the compiler can read those in `folders` only. `headers` are put where it starts.
+    Besides its own files the compiler can read only those in `folders`. It starts in a folder with `headers`.
     """
     command = clang().command
     own = Path(shutil.which(command[0]) or command[0]).resolve().parent
@@ -99,9 +99,9 @@ def run(
         except processes.ProcessKilled as how:
             return Ran("", f"the compiler {how}", stopped=True)
     limits, how = processes.compiler_limits(), ""
-    if "File too large" in ended.errors:  # it takes the signal of the limit for an error of its own
+    if "File too large" in ended.errors:  # it reports the signal of the limit as its own error
         how = processes.wrote_too_much(limits)
-    elif ended.code and "frontend command failed" in ended.errors:  # its part that compiles has crashed
+    elif ended.code and "frontend command failed" in ended.errors:  # its subprocess has crashed
         how = f"ended by a crash ({processes.memory_allowed(limits)})"
     if how:
         return Ran("", f"the compiler {how}", stopped=True)

@@ -1,6 +1,6 @@
-"""The options that a kernel's file may state for AMD GPUs: those of clang, and NVRTC's in clang's words.
+"""The options that a kernel's file may state for AMD GPUs: those of clang, and of NVRTC, translated.
 
-What only NVIDIA's compiler knows, and what changes no meaning of the code, is left out.
+Options of NVIDIA's compiler alone that do not change the code's meaning are left out.
 """
 
 import re
@@ -20,7 +20,7 @@ _FAST = ("-use_fast_math", "--use_fast_math")
 
 
 def check(options: Sequence[str], where: str) -> None:
-    """Refuse what neither compiler may be asked for. **Raises:** DseError that begins with `where`."""
+    """Reject options allowed for neither compiler. **Raises:** DseError that begins with `where`."""
     for option in options:
         single(option, where)
         if option.partition("=")[0] not in ALLOWED and not _DEFINED.fullmatch(option):
@@ -28,7 +28,7 @@ def check(options: Sequence[str], where: str) -> None:
 
 
 def for_clang(options: Sequence[str]) -> list[str]:
-    """Return checked options as clang takes them."""
+    """Return checked options in clang's form."""
     translated = []
     for option in options:
         name, _, value = option.partition("=")
@@ -44,5 +44,5 @@ def for_clang(options: Sequence[str]) -> list[str]:
 
 
 def refused(option: str) -> DseError:
-    """Make the error of an option that this clang does not know."""
+    """Return the error for an option that this clang does not know."""
     return DseError(f"compiler options: found {option!r}, expected one of {', '.join(ALLOWED)}")

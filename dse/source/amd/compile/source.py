@@ -1,4 +1,4 @@
-"""CUDA and HIP files as the compiler for AMD GPUs takes them: `prelude.h` replaces hip_runtime.h."""
+"""Compile CUDA and HIP files for AMD GPUs: `prelude.h` replaces hip_runtime.h."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from dse.source.nvidia.compile.options import split
 HERE = Path(__file__).parent
 PRELUDE, HEADERS = HERE / "prelude.h", HERE / "include"
 SUFFIXES = (".cu", ".cuh", ".hip")
-CUDA_SHUFFLES = 32  # threads among which a CUDA file's shuffles move values unless they say otherwise
+CUDA_SHUFFLES = 32  # default width of a CUDA file's shuffles, threads
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Built:
 
     text: str  # with the lines of the source, without the sections of debug information
     compiler: str
-    launched: Launched | None = None  # how it is launched, where its compiler decides that
+    launched: Launched | None = None  # how it is launched, if its compiler decides that
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class HipSource(nvrtc.CudaSource):
 
     @property
     def most_declared(self) -> float:
-        """No limit of its own: what the GPU has for a block."""
+        """No limit besides that of the GPU."""
         return float("inf")
 
     def compile(self, arch: int, settings: Settings) -> Built | Failure:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -58,7 +58,7 @@ class HipSource(nvrtc.CudaSource):
 def read_source(
     path: Path, kernel: str = "", folders: Sequence[Path | str] = (), given: Sequence[str] = ()
 ) -> HipSource:
-    """Read a .cu or .hip file. Files beside it and in `folders` may be included.
+    """Read a .cu or .hip file, which may include files beside it and in `folders`.
 
     **Raises:** DseError as `dse.source.nvidia.compile.nvrtc.read_source`, and for an option of neither
     compiler.
@@ -109,7 +109,7 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
     )
     folders = [HERE, *source.folders]
     ran = run(arguments, source.text + instance, folders, _inside(dict(source.stand_ins)))
-    if not (ran.stopped or ran.code):  # without what is of the host
+    if not (ran.stopped or ran.code):  # retry without code for the host
         text, own = nvrtc.of_device(source)
         text = f"#pragma clang force_cuda_host_device begin\n#line 1\n{text}"
         ran = run(arguments, text + instance, folders, _inside(dict(source.stand_ins) | own))
@@ -123,7 +123,7 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
 
 
 def _inside(headers: Mapping[str, str]) -> dict[str, str]:
-    """Leave out headers that their names put elsewhere than in or below the folder."""
+    """Leave out headers whose names lead out of the folder."""
     return {
         name: content
         for name, content in headers.items()
@@ -132,7 +132,7 @@ def _inside(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_debug(code: str) -> str:
-    """Leave out the sections of debug information, which nobody reads."""
+    """Remove the sections of debug information, which are not needed."""
     kept, there = [], True
     for line in code.splitlines():
         if line.startswith("\t.section") or line in ("\t.text", "\t.data", "\t.bss", "\t.amdgpu_metadata"):

@@ -1,4 +1,4 @@
-"""Triton kernels to AMDGPU assembly, by the AMD backend that Triton's package brings along."""
+"""Compile Triton kernels to AMDGPU assembly, with the AMD backend in Triton's package."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -8,7 +8,7 @@ from dse.source.amd.compile.source import Built, without_debug
 from dse.source.contract import Failure, Settings
 from dse.source.nvidia.compile import triton
 
-# Targets whose matrix instructions Triton's backend knows, and RDNA2, which has none.
+# Targets whose matrix instructions Triton's backend supports, and RDNA2, which has none.
 TARGETS = (0x908, 0x90A, 0x942, 0x950, 0x1030, 0x1032, 0x1100, 0x1101, 0x1102, 0x1150, 0x1151, 0x1200, 0x1201)
 
 
@@ -17,7 +17,7 @@ class HipTritonSource(triton.TritonSource):
     """A Triton kernel, to be compiled for AMD GPUs."""
 
     def architectures(self) -> tuple[int, ...]:
-        """List what it can be compiled for: 0x942 for gfx942."""
+        """List the targets it can be compiled for: 0x942 for gfx942."""
         return TARGETS
 
     def compile(self, arch: int, settings: Settings) -> Built | Failure:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -1,4 +1,4 @@
-"""Instructions that access memory: their addresses, and the words loaded or stored where known."""
+"""Memory accesses: their addresses, and the words loaded or stored if known."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,14 +18,14 @@ _RETURNS = ("glc", "sc0")
 
 
 def bind(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
-    """Make the action of an instruction that accesses memory."""
+    """Return the action of an instruction that accesses memory."""
     by_descriptor = step.opcode.startswith("buffer")
     action = (_buffer if by_descriptor else _BINDERS[accessed.space])(binder, step, accessed)
     return _if_known(binder, step, accessed, action) if binder.watched(step.opcode) else action
 
 
 def _if_known(binder: Any, step: Instruction, accessed: MemoryAccess, action: Action) -> Action:
-    """The same; where a watch looks for what parts blocks, what lies at unknown addresses is left out."""
+    """Return the action; with a watch for differences of blocks, it skips unknown addresses."""
     loads = accessed.kind == "load" and not accessed.to_lds
     target = binder.registers(step.operands[0]) if loads else Register(0, 0)
     write = MemoryMachine.write_scalar if accessed.space == "smem" else MemoryMachine.write_vector
@@ -51,7 +51,7 @@ def _imm(step: Instruction) -> int:
 
 
 def _parts(step: Instruction, accessed: MemoryAccess) -> tuple[str | None, list[str], str | None]:
-    """(destination, address, data) among the operands."""
+    """Return the operands (destination, address, data)."""
     operands = list(step.operands)
     if accessed.to_lds:
         return None, operands, None
@@ -105,10 +105,10 @@ def _global(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
 
 
 def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
-    """Global memory by a buffer's descriptor: base, and bytes from there on that may be accessed.
+    """Access global memory by a buffer's descriptor: its base and size in bytes.
 
-    Lanes beyond them load zeros and store nothing, which is how compilers write masks. Descriptors with
-    strides or swizzles are not known.
+    Lanes out of bounds load zeros and store nothing; compilers use this for masks. Descriptors with strides
+    or swizzles are not supported.
     """
     data_text, place_text, descriptor, moved_text = ["off"] * accessed.to_lds + list(step.operands)
     if "idxen" in step.modifiers:
@@ -153,7 +153,7 @@ U16 = np.uint32(0xFFFF)  # of the second word of a descriptor: the base's upper 
 
 
 def _flat_spaces(machine: MemoryMachine, base: np.ndarray) -> list[tuple[str, np.ndarray]] | None:
-    """Lanes by the memory that they access, None if all access global memory."""
+    """Return lanes by the memory that they access; None if all access global memory."""
     high = base >> 32
     shared, private = high == SHARED_BASE, high == PRIVATE_BASE
     if not (shared.any() or private.any()):
@@ -225,7 +225,7 @@ def _scratch(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
         of_wave = None if moved is None else moved(machine)
         if base is None or (moved is not None and of_wave is None):
             raise NeedsData(step, "address")
-        if of_wave is not None:  # in bytes of all lanes
+        if of_wave is not None:  # in bytes for all lanes
             base = base + (of_wave.astype(np.int64) // size)
         machine.note(index, base, offset)
         if load:
@@ -255,7 +255,7 @@ def _scalar(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
         if offset is not None:
             signed = offset.size == 1 and step.operands[2].startswith(("0x", "-"))
             where = where + (offset.view(np.int32) if signed else offset).astype(np.int64)
-        machine.note(index, where, 0, machine.running.mask)  # whichever lanes are on
+        machine.note(index, where, 0, machine.running.mask)  # regardless of active lanes
         words = machine.load_scalar(where, accessed)
         for word in range(accessed.words):
             machine.write_scalar(target + word, None if words is None else words[word])

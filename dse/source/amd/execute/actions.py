@@ -1,4 +1,4 @@
-"""Actions: a function of the machine for each instruction that computes or accesses memory."""
+"""Actions: functions of the machine for instructions that compute or access memory."""
 
 from collections.abc import Callable
 from functools import cache
@@ -25,8 +25,8 @@ from dse.source.amd.execute.results import (
 from dse.source.amd.execute.slots import SCC, VCC, AmdOperand, Register, beyond, operand
 from dse.source.amd.text import Instruction
 
-# The low words of their results need no more than the low words of their operands: the compiler may leave
-# anything in the others.
+# The low words of their results depend only on the low words of their operands; the compiler may leave
+# the high words undefined.
 _LOW_FROM_LOW = (
     "v_mad_u64_u32", "v_mad_i64_i32", "v_mad_co_u64_u32", "v_mad_co_i64_i32", "v_lshlrev_b64",
     "v_lshl_add_u64", "v_add_u64", "v_sub_u64", "s_lshl_b64", "s_add_nc_u64", "s_sub_nc_u64", "s_mul_u64",
@@ -38,9 +38,9 @@ class Binder(OperandReaders):
     """Makes the actions of a listing's instructions."""
 
     def check(self, step: Instruction) -> None:
-        """Refuse an opcode that is not known, and registers that no GPU has.
+        """Check opcode and registers.
 
-        **Raises:** DseError for either.
+        **Raises:** DseError if the opcode is unknown, or for registers that no GPU has.
         """
         for half in (step, step.second):
             if half is not None and not _is_known(half.opcode):
@@ -52,7 +52,7 @@ class Binder(OperandReaders):
     def actions(self, step: Instruction) -> list[Action]:
         """Return the actions of an instruction, mostly one.
 
-        **Raises:** DseError if the instruction, or a form of it, is not known.
+        **Raises:** DseError if the instruction, or this form of it, is unknown.
         """
         try:
             if step.second is not None:
@@ -66,7 +66,7 @@ class Binder(OperandReaders):
             raise self.error(step, f"unknown form ({problem})") from None
 
     def _together(self, first: Instruction, second: Instruction) -> list[Action]:
-        """Two instructions that are issued together: both read before either writes."""
+        """Return the actions of two instructions issued together: both read before either writes."""
         one, other = self._of_one(first), self._of_one(second)
         if not one or not other:
             return one + other
@@ -104,7 +104,7 @@ class Binder(OperandReaders):
         return [self._compute(step, row)]
 
     def _compute(self, step: Instruction, row: OpcodeRow) -> Action:
-        """Read operands, compute, write."""
+        """Return the action that reads operands, computes and writes."""
         results, _, sources = row.form.partition("=")
         operands = [operand(text) for text in step.operands]
         explicit = sum(kind in "uifUIDwshPmM" for kind in results)

@@ -1,7 +1,7 @@
-"""Changes of registers from one trip of a loop to the next, carried through the instructions of one trip.
+"""Changes of registers from one trip of a loop to the next, propagated through the instructions of a trip.
 
-A register that is `moving` changes by the same in every trip. What an instruction makes of it is proven: it
-moves on evenly again, or a test of it has the same result for a number of trips, or it is `NON_LINEAR`.
+A register that is `moving` changes by the same in every trip. It is proven for each instruction whether its
+result is moving too, whether a test has the same result for a number of trips, or else it is `NON_LINEAR`.
 """
 
 from typing import Any
@@ -17,10 +17,10 @@ from dse.source.amd.text import Instruction
 
 
 class ChangeRules(LinearRules):
-    """Follows the changes of one trip through its instructions."""
+    """The changes of one trip, followed through its instructions."""
 
     def follow(self, step: Instruction) -> list[tuple[Any, Any]]:
-        """Changes of the results of an instruction that is about to be executed, by slot."""
+        """Return the changes of the results of an instruction about to be executed, by slot."""
         if step.second is None:
             return self._of_one(step)
         return self._of_one(step) + self._of_one(step.second)
@@ -38,7 +38,7 @@ class ChangeRules(LinearRules):
         return self._computed(step, row)
 
     def _slots(self, step: Instruction) -> tuple[list[int], list[int]]:
-        """(written, read) slots, one for each word of the named registers."""
+        """Return (written, read) slots, one per word of the registers."""
         places = [operand(text).place for text in step.operands if text != "off"]
         registers = [place for place in places if isinstance(place, Register)]
         if not registers:
@@ -53,7 +53,7 @@ class ChangeRules(LinearRules):
         return written, read
 
     def _plain(self, step: Instruction) -> list[tuple[Any, Any]]:
-        """Results are loop-invariant if all sources are, else unknown."""
+        """Return changes of results: none if no source changes, else unknown."""
         written, read = self._slots(step)
         changes = [self.read(slot) for slot in read]
         moves = any(change is not None for change in changes)
@@ -134,7 +134,7 @@ class ChangeRules(LinearRules):
             assert isinstance(place, Register)
             written.append((place.slot, kind))
             if place.half or kind in "wsh":
-                self.read(place.slot)  # the other half stays
+                self.read(place.slot)  # the other half is kept
         if into >= 0:
             written.append((into, "M"))
         sources: list[tuple[str, Any]] = []
@@ -173,9 +173,9 @@ class ChangeRules(LinearRules):
     # Memory
 
     def access(self, step: Instruction, performed: range, known: bool) -> list[tuple[Any, Any]]:
-        """Stride of a performed access, and the changes of its results.
+        """Record the stride of a performed access, and return the changes of its results.
 
-        `performed` are the numbers of its records; `known` says whether it loaded words that are known.
+        `performed` are the numbers of its records; `known` says whether it loaded known words.
         """
         accessed = memory_access(step.opcode)
         assert accessed is not None
@@ -216,7 +216,7 @@ class ChangeRules(LinearRules):
         ]
 
     def _stay_in_buffer(self, step: Instruction) -> None:
-        """Lanes have to stay within the bytes of a buffer's descriptor, or beyond them."""
+        """Limit the trips to those in which lanes stay within a buffer's bounds, or out of them."""
         place, descriptor = (operand(text).place for text in step.operands[-3:-1])
         assert isinstance(place, Register)
         assert isinstance(descriptor, Register)
@@ -272,7 +272,7 @@ class ChangeRules(LinearRules):
         return [], [slot for slots in of[0 if len(of) == 1 else 1 :] for slot in slots]
 
     def _scratch(self, step: Instruction, accessed: Any, moves: bool) -> list[tuple[Any, Any]]:
-        """Scratch is followed as registers are, by address."""
+        """Follow words of scratch like registers, by address."""
         address = self.machine.accesses[-1].base + self.machine.accesses[-1].offset
         load = accessed.kind == "load"
         text = step.operands[0] if load or "buffer" in step.opcode else step.operands[1]
@@ -293,7 +293,7 @@ class ChangeRules(LinearRules):
 
 
 def _descriptor_base(text: str) -> str:
-    """The registers of a buffer's base: s[4:5] of s[4:7]."""
+    """Return the registers of a buffer's base: s[4:5] of s[4:7]."""
     first = int(text[2:].partition(":")[0])
     return f"s[{first}:{first + 1}]"
 
@@ -303,7 +303,7 @@ def _loads(step: Instruction) -> bool:
 
 
 def _uniform(change: Any, lanes: np.ndarray) -> int | None:
-    """The one change that all lanes have; None if they have several."""
+    """Return the change common to all lanes; None if they differ."""
     shape = np.broadcast_shapes(change.shape, lanes.shape)
     active = np.broadcast_to(change, shape)[np.broadcast_to(lanes, shape)]
     if not active.size:

@@ -1,4 +1,4 @@
-"""A listing cut into stretches of instructions that the same lanes execute from first to last."""
+"""A listing cut into stretches: instructions that the same lanes execute from first to last."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ BARRIERS = ("s_barrier", "s_barrier_wait")
 
 @dataclass(eq=False)
 class Stretch:
-    """Instructions in a row. Its last one may branch, end, wait at a barrier or change the mask of lanes."""
+    """Consecutive instructions. The last may branch, end, wait at a barrier or change the mask of lanes."""
 
     index: int
     steps: list[Instruction]
@@ -31,13 +31,13 @@ class Stretch:
 
     @cached_property
     def actions(self) -> list[tuple[Instruction, Action]]:
-        """Actions in order, made when waves first come here."""
+        """The actions in order, made on the first execution."""
         return [(step, action) for step in self.steps for action in self.binder.actions(step)]
 
 
 @dataclass(frozen=True)
 class Code:
-    """A listing ready to run."""
+    """An executable listing."""
 
     listing: Listing
     stretches: list[Stretch]
@@ -45,11 +45,11 @@ class Code:
 
 
 def code_of(listing: Listing, watched: Callable[[str], bool] = lambda opcode: False) -> Code:
-    """Cut a listing up, and bind its instructions to what they do.
+    """Cut a listing into stretches, and bind its instructions to actions.
 
-    The machine's `watch` sees what those take whose opcodes are `watched`.
+    The machine's `watch` sees the operands of `watched` opcodes.
 
-    **Raises:** DseError if an instruction or a form of one is not known: its opcode, or all of it.
+    **Raises:** DseError if an instruction or a form of one is unknown: its opcode, or all of it.
     """
     starts = {0, *listing.labels.values()}
     for step in listing.instructions:
@@ -82,7 +82,7 @@ def code_of(listing: Listing, watched: Callable[[str], bool] = lambda opcode: Fa
 
 
 def _changes_lanes(step: Instruction) -> bool:
-    """Whether an instruction changes the mask of the lanes that execute."""
+    """Return whether an instruction changes the mask of active lanes."""
     if "saveexec" in step.opcode or "wrexec" in step.opcode or step.opcode.startswith("v_cmpx"):
         return True
     if not step.operands or not step.operands[0].startswith("exec"):

@@ -1,4 +1,4 @@
-"""Loads and stores of the machine, as far as the contents of memory are known."""
+"""Loads and stores of the machine, with the known contents of memory."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,10 +14,10 @@ from dse.source.amd.text import Instruction
 from dse.source.machine.launch import MIDDLE, REGION_BITS
 from dse.source.machine.memory import distinct_addresses, regions_of
 
-Words = list[Any] | None  # of each access; None: not known
+Words = list[Any] | None  # of each access; None: unknown
 
-# What is followed. Words in LDS are only where an address or a branch turned out to need them; then, if that
-# does not suffice, memory of unknown contents is taken to hold zeros.
+# Words in LDS are followed only if an address or a branch turns out to need them; if that is not enough,
+# memory of unknown contents is assumed to hold zeros.
 FEWEST, LDS, ZEROS = range(3)
 
 
@@ -25,21 +25,21 @@ class PerformedAccess(NamedTuple):
     """One execution of an instruction that accesses memory."""
 
     index: int  # of the instruction  # pyright: ignore[reportIncompatibleMethodOverride]
-    space: str  # "": as its name says
+    space: str  # "": that of its name
     base: np.ndarray  # bytes, broadcasts to [blocks, waves, lanes]
     offset: int
-    lanes: np.ndarray  # that take part
+    lanes: np.ndarray  # active ones
     waves: Waves
-    at: int  # place in the trace
+    at: int  # index in the trace
     part: int  # of an instruction with two addresses
-    # A loop that is skipped makes trips before and after the one that was executed, which is number 0: in
-    # each the addresses are `stride` bytes further.
+    # A skipped loop has trips before and after the executed one, number 0; addresses advance by `stride`
+    # bytes from trip to trip.
     trips: range = range(1)
     stride: float = 0
 
 
 class MemoryMachine(WaveMachine):
-    """A machine with contents of memory."""
+    """A machine with memory."""
 
     def __init__(self, *launch: Any, lds_bytes: int, follow: int, watch: Any = None) -> None:
         super().__init__(*launch)
@@ -47,13 +47,13 @@ class MemoryMachine(WaveMachine):
         self.watch = watch  # of `dse.source.amd.profile.alike`
         self.accesses: list[PerformedAccess] = []
         self.trace: list[tuple[int, Waves, np.ndarray]] = []  # stretches in the order of execution
-        self.repeats: list[tuple[int, int, int]] = []  # of the trace: (from, to, times more)
+        self.repeats: list[tuple[int, int, int]] = []  # of the trace: (start, end, more times)
         self.estimated: dict[int, int] = {}  # trips not executed whose accesses depend on data, by stretch
-        self.irregular: dict[int, str] = {}  # loops that cannot be skipped, by their first stretch, and why
+        self.irregular: dict[int, str] = {}  # first stretch of a loop that cannot be skipped → reason
         self.lds = np.zeros((self.shape[0], -(-lds_bytes // 4) + 4), U32)
         self.lds_unknown: np.ndarray | None = None
-        self.scratch: dict[int, Any] = {}  # words by address, as a register is kept
-        self.scratch_lost = False  # whether words were stored whose address is not one
+        self.scratch: dict[int, Any] = {}  # words by address, in the form of registers
+        self.scratch_lost = False  # whether words were stored at several addresses at once
         self._bases: dict[tuple[int, ...], tuple[list[Any], np.ndarray]] = {}
         self._rows = np.arange(self.shape[0]).reshape(-1, 1, 1)
         self._uniform: dict[int, tuple[np.ndarray, Words]] = {}
@@ -61,7 +61,7 @@ class MemoryMachine(WaveMachine):
     # Addresses
 
     def base(self, slots: Sequence[int], pairs: Sequence[bool]) -> np.ndarray | None:
-        """Add up registers (pairs have 64 bits) to an address; None if it is not known."""
+        """Add up registers (pairs have 64 bits) to an address; None if unknown."""
         key = tuple(slots)
         values = [self.r[slot] for slot in slots if slot >= 0]
         values += [self.r[slot + 1] for slot, pair in zip(slots, pairs, strict=True) if pair and slot >= 0]
@@ -90,7 +90,7 @@ class MemoryMachine(WaveMachine):
 
     @contextmanager
     def only(self, lanes: np.ndarray) -> Iterator[None]:
-        """Execute with these lanes meanwhile."""
+        """Execute with only these lanes in this block."""
         before, self.active = self.active, lanes
         try:
             yield
@@ -106,20 +106,20 @@ class MemoryMachine(WaveMachine):
         space: str = "",
         part: int = 0,
     ) -> None:
-        """Keep an access in mind."""
+        """Record an access."""
         taking_part = self.lanes() if lanes is None else lanes
         self.accesses.append(
             PerformedAccess(index, space, base, offset, taking_part, self.running, len(self.trace), part)
         )
 
     def crossbar(self, step: Instruction) -> None:
-        """Keep a move between lanes through the LDS in mind."""
+        """Record a move between lanes through the LDS."""
         self.note(step.index, _NOWHERE, 0)
 
     # Registers
 
     def data(self, slot: int, accessed: MemoryAccess) -> Words:
-        """The words that are stored; None if one of them is not known."""
+        """Return the words to store; None if any is unknown."""
         words = []
         for word in range(accessed.words):
             value = self.words(slot + word)
@@ -129,14 +129,14 @@ class MemoryMachine(WaveMachine):
         return words
 
     def is_unknown(self, slot: Any) -> bool:
-        """Whether nothing is known of a register in all lanes that execute."""
+        """Return whether a register is unknown in all active lanes."""
         value = self.scratch.get(slot[1]) if isinstance(slot, tuple) else self.r[slot]
         if value is None or value.__class__ is not MaskedWords:
             return value is None
         return not (self.lanes() & ~value.unknown).any()
 
     def write_loaded(self, slot: int, words: Words, accessed: MemoryAccess) -> None:
-        """Write what was loaded."""
+        """Write loaded words to registers."""
         if words is None:
             for word in range(accessed.words):
                 self.write_vector(slot + word, None)
@@ -157,7 +157,7 @@ class MemoryMachine(WaveMachine):
     # Global memory
 
     def _unstated(self, base: np.ndarray, offset: int, lanes: np.ndarray) -> bool:
-        """Whether all that is accessed is of unknown contents, told fast where nothing is stated."""
+        """Return whether all accessed contents are unknown; fast if no contents are stated."""
         if self.stated:
             return False
         return self.follow < ZEROS and int(base.flat[0] + offset) >> REGION_BITS not in (
@@ -185,7 +185,7 @@ class MemoryMachine(WaveMachine):
         return [_placed(word, active) for word in words]
 
     def _differs(self, address: np.ndarray, lanes: np.ndarray) -> bool:
-        """Whether a watch must not take what is loaded for even: it may differ by block in any way."""
+        """Return whether loaded words may differ by block in any way, for a watch."""
         if self.watch is None or address.shape[0] == 1:
             return False
         shape = np.broadcast_shapes(address.shape, lanes.shape)
@@ -232,7 +232,7 @@ class MemoryMachine(WaveMachine):
         return None if flat is None else [word.reshape(address.shape) for word in flat]
 
     def _arguments_around(self, address: np.ndarray, accessed: MemoryAccess) -> Words:
-        """Load words of which some belong to arguments that are not stated."""
+        """Load words of which some belong to unstated arguments."""
         flat = self.memory.load(address.reshape(-1), accessed.bytes)[0]
         words: list[Any] = []
         for word, value in enumerate(flat):
@@ -244,7 +244,7 @@ class MemoryMachine(WaveMachine):
     def store_global(
         self, base: np.ndarray, offset: int, accessed: MemoryAccess, words: Words, spaces: Any = None
     ) -> None:
-        """Store words, where contents are followed."""
+        """Store words, if contents are followed."""
         lanes = self.lanes()
         if spaces is not None:
             before = self.active
@@ -271,11 +271,11 @@ class MemoryMachine(WaveMachine):
         self.memory.store(address, accessed.bytes, [np.broadcast_to(word, shape)[active] for word in words])
 
     def atomic_global(self, base: np.ndarray, offset: int, accessed: MemoryAccess, words: Words) -> Words:
-        """Change words one lane after the other; return what they were."""
+        """Change words lane by lane; return their old values."""
         lanes = self.lanes()
         if not self.stated:
             return None
-        active = np.broadcast_to(lanes, self.shape)  # each block counts, also where they are alike
+        active = np.broadcast_to(lanes, self.shape)  # for each block, even if they are equal
         address = np.broadcast_to(base + offset, self.shape)[active]
         regions = regions_of(address)
         known = all(self.memory.regions.get(region) is not None for region in regions)
@@ -290,7 +290,7 @@ class MemoryMachine(WaveMachine):
             first_address = address[here][:1]
             self.memory.store(
                 first_address, 4, self.memory.load(first_address, 4)[0]
-            )  # contents become the machine's own
+            )  # a copy of the contents for this machine
             contents = self.memory.regions[region]
             assert contents is not None
             old[here] = _atomic(contents.view(U32), place, values[here], accessed)
@@ -299,7 +299,7 @@ class MemoryMachine(WaveMachine):
     # LDS
 
     def _lds_places(self, base: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(lanes that take part, their rows, their addresses)"""
+        """Return (active lanes, their rows, their addresses)."""
         lanes = self.lanes()
         shape = np.broadcast_shapes(base.shape, lanes.shape, (self.shape[0], 1, 1))
         active = np.broadcast_to(lanes, shape)
@@ -313,7 +313,7 @@ class MemoryMachine(WaveMachine):
         return active, row, address
 
     def load_lds(self, base: np.ndarray, offset: int, accessed: MemoryAccess) -> Words:
-        """Load words, known if words in LDS are followed."""
+        """Load words, which are known if words in LDS are followed."""
         if self.follow < LDS or accessed.transposed:
             return None
         active, row, address = self._lds_places(base, offset)
@@ -349,7 +349,7 @@ class MemoryMachine(WaveMachine):
                 self.lds_unknown[row, (address >> 2) + word] = False
 
     def store_behind_m0(self, accessed: MemoryAccess, words: Words, offset: int) -> None:
-        """Store what lanes loaded side by side in the LDS, from where M0 says on."""
+        """Store the words loaded by adjacent lanes in the LDS, from the address in M0 on."""
         if self.follow < LDS:
             return
         start = self.words(M0)
@@ -361,7 +361,7 @@ class MemoryMachine(WaveMachine):
     def atomic_lds(
         self, base: np.ndarray, offset: int, accessed: MemoryAccess, operands: list[Words]
     ) -> Words:
-        """Change words one lane after the other; return what they were."""
+        """Change words lane by lane; return their old values."""
         if self.follow < LDS:
             return None
         active, row, address = self._lds_places(base, offset)
@@ -422,13 +422,13 @@ def _kept(old: Any, value: np.ndarray | None, lanes: np.ndarray | None) -> Any:
 
 
 def _first(values: np.ndarray, where: np.ndarray) -> Any:
-    """One of the values that are meant."""
+    """Return one of the selected values."""
     shape = np.broadcast_shapes(values.shape, where.shape)
     return np.broadcast_to(values, shape)[np.broadcast_to(where, shape)][0]
 
 
 def _placed(values: np.ndarray, active: np.ndarray) -> np.ndarray:
-    """Put the values of chosen places where they belong."""
+    """Scatter values to the active lanes."""
     full = np.zeros(active.shape, U32)
     full[active] = values
     return full
@@ -442,7 +442,7 @@ _COMMUTING = {"add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": 
 
 
 def _atomic(words: np.ndarray, place: np.ndarray, values: np.ndarray, accessed: MemoryAccess) -> np.ndarray:
-    """Change words in the order of lanes; return what each lane found."""
+    """Change words in the order of lanes; return the old value for each lane."""
     name, kind = accessed.operation.split()
     old = np.zeros(len(place), U32)
     if kind == "f":

@@ -1,4 +1,4 @@
-"""Instructions whose results change evenly where their operands do."""
+"""Instructions whose results have constant changes if their operands do."""
 
 from functools import cache
 from typing import Any
@@ -27,7 +27,7 @@ _CARRIES = ("_co_", "s_add_u32", "s_addc_u32", "s_sub_u32", "s_subb_u32", "_co_c
 
 
 class LinearRules(TripState):
-    """Tells what the results of instructions change by, from what their operands do."""
+    """Derives the changes of results from those of operands."""
 
     def _evenly(
         self,
@@ -37,13 +37,13 @@ class LinearRules(TripState):
         sources: list[tuple[str, Any]],
         changes: list[Any],
     ) -> list[Any]:
-        """Changes of results; NON_LINEAR where they are not known to be linear in the trip."""
+        """Return the changes of results; NON_LINEAR unless they are known to be linear in the trip."""
         lost = [NON_LINEAR] * len(results)
         name = _renamed(step.opcode)
         if any(kind in "fDhP" for kind, _ in sources) and not name.startswith("v_mov"):
             return lost
         values: list[Any] = [self._number_of(kind, place) for kind, place in sources]
-        if any(value is None for value in values):  # the result is not known either
+        if any(value is None for value in values):  # the result is unknown too
             return [None] * len(results)
         if results in ("M", "c") and len(sources) == 2:
             kind = sources[0][0]
@@ -53,7 +53,7 @@ class LinearRules(TripState):
             return [self._bits(step), *[NON_LINEAR] * (len(results) - 1)]
         if name in ("v_ashrrev_i32", "s_ashr_i32"):
             value, by = (1, 0) if name.startswith("v") else (0, 1)
-            if changes[by] is None and bool((values[by] == 31).all()):  # the sign alone
+            if changes[by] is None and bool((values[by] == 31).all()):  # only the sign
                 self._compared("i", [values[value], np.zeros((1, 1, 1), I64)], [changes[value], None])
                 return [None] * len(results)
         if name in ("v_lshrrev_b32", "s_lshr_b32", "v_ashrrev_i32", "s_ashr_i32"):
@@ -97,7 +97,7 @@ class LinearRules(TripState):
         return [change if change.any() else None, *rest]
 
     def _bits(self, step: Instruction) -> Any:
-        """Logic of a moving word with a fixed one: even where other bits move than those of the fixed one."""
+        """Return the change of `and`, `or` of a moving word with a fixed one, if their bits do not mix."""
         name = step.opcode.split("_")[1]
         if name not in ("and", "or") or len(step.operands) < 3:
             return NON_LINEAR
@@ -119,12 +119,12 @@ class LinearRules(TripState):
         if name == "or":
             return change if bool((value.astype(I64) < lowest).all()) else NON_LINEAR
         if bool((value.astype(I64) < lowest).all()):
-            return None  # the bits that are kept do not move
+            return None  # the bits kept do not move
         kept = ~value.astype(I64) & 0xFFFFFFFF
         return change if bool((kept < lowest).all()) else NON_LINEAR
 
     def _shift_moves(self, name: str, changes: list[Any]) -> bool:
-        """Whether the distance of a shift changes."""
+        """Return whether the distance of a shift changes."""
         at = 0 if "lshlrev" in name else 2 if "add_lshl" in name else 1
         return not name.startswith(("s_lshl1", "s_lshl2", "s_lshl3", "s_lshl4")) and changes[at] is not None
 
@@ -142,7 +142,7 @@ class LinearRules(TripState):
         self, row: OpcodeRow, results: str, sources: list[tuple[str, Any]],
         values: list[Any], changes: list[Any],
     ) -> list[Any]:  # fmt: skip
-        """Results of 64 bits: their low words must not run over."""
+        """Return the changes of results of 64 bits, while their low words do not overflow."""
         for (kind, _), value, change in zip(sources, values, changes, strict=True):
             if change is None:
                 continue
@@ -176,7 +176,7 @@ class LinearRules(TripState):
         ]
 
     def _carry(self, name: str, values: list[Any], changes: list[Any]) -> None:
-        """The carry of a sum, or the borrow of a difference, has to stay."""
+        """Limit the trips to those with the same carry of a sum, or borrow of a difference."""
         for value, change in zip(values[:2], changes[:2], strict=True):
             self.limit_to_range(value & 0xFFFFFFFF, change, 0, 1 << 32)
         a, b = values[0] & 0xFFFFFFFF, values[1] & 0xFFFFFFFF
@@ -197,14 +197,14 @@ class LinearRules(TripState):
 
 @cache
 def _renamed(name: str) -> str:
-    """An opcode's name as older targets have it."""
+    """Return an opcode's name on older targets."""
     row = opcode(name)
     same = (known for known in _EVEN if row is not None and opcode(known) is row and known != name)
     return next(same, name)
 
 
 def _lowest_bit(change: np.ndarray) -> np.ndarray:
-    """The lowest bit that moves."""
+    """Return the lowest moving bit."""
     return np.where(change == 0, np.int64(FOR_EVER), change & -change)
 
 
@@ -213,7 +213,7 @@ def _first(result: Any) -> Any:
 
 
 def _typed(kind: str, value: Any) -> Any:
-    """A value as functions of the table take it."""
+    """Convert a value for functions of the table."""
     if kind in "mMc":
         return value != 0
     if kind == "U":

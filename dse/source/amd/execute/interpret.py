@@ -1,5 +1,5 @@
-"""Runs waves through code. Those at the same place execute together, those at the lowest first, so that they
-meet again as early as they can; at barriers they wait for the others of their block.
+"""Execute code with waves. Those at the same address execute together, the lowest address first, so that they
+converge as early as possible; at barriers they wait for the others of their block.
 """
 
 import gc
@@ -30,10 +30,10 @@ def execute(
     step_limit: int = STEP_LIMIT,
     watch: Any = None,
 ) -> tuple[MemoryMachine, NeedsData | None]:
-    """Run these blocks of a launch to their end: (the machine, what depended on data that are not stated).
+    """Run these blocks of a launch to their end; return (the machine, what depends on unstated data).
 
-    Words are followed as far as addresses, branches and masks of lanes need them. A `watch` sees what
-    comparisons take, see `dse.source.amd.profile.alike`.
+    Words are followed as far as addresses, branches and masks of lanes need them. A `watch` sees the operands
+    of comparisons, see `dse.source.amd.profile.alike`.
 
     **Raises:** DseError for an argument that does not fit, or if code runs on after `step_limit` stretches.
     """
@@ -62,7 +62,7 @@ def execute(
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Let no cycles be looked for: many objects are made, in none, and looking took half of the time."""
+    """Disable garbage collection, which took half of the time: the many objects form no cycles."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -73,14 +73,14 @@ def _uncollected() -> Iterator[None]:
 
 
 class Scheduler:
-    """Executes stretches of code, one after another, until no wave is left."""
+    """Executes stretches of code, one after another, until all waves have ended."""
 
     def __init__(self, code: Code, machine: MemoryMachine, skip_loops: bool, step_limit: int) -> None:
         from dse.source.amd.execute.loops import WaveLoopSkipper
 
         self.code, self.machine, self.step_limit = code, machine, step_limit
         self.ready: dict[int, Waves] = {}
-        self.held: dict[int, Waves] = {}  # at a barrier, by the stretch that they continue with
+        self.held: dict[int, Waves] = {}  # at a barrier, by their next stretch
         self.loops = WaveLoopSkipper(machine, code) if skip_loops else None
         self.conditions: dict[str, Callable[[], np.ndarray | None]] = {
             "scc1": machine.condition,
@@ -124,7 +124,7 @@ class Scheduler:
             self.end(stretch, waves)
 
     def enter(self, index: int, waves: Waves) -> None:
-        """Make waves ready for a stretch."""
+        """Let waves enter a stretch next."""
         if index >= len(self.code.stretches):
             raise DseError(
                 f"{self.code.listing.name}: found waves behind the last instruction, expected s_endpgm"
@@ -133,7 +133,7 @@ class Scheduler:
         self.ready[index] = waves if there is None else self.machine.set_of(there.mask | waves.mask)
 
     def end(self, stretch: Stretch, waves: Waves) -> None:
-        """Let waves go where the end of a stretch says."""
+        """Send waves to their next stretches, from the end of one."""
         machine, end, following = self.machine, stretch.end, stretch.index + 1
         if not end:
             self.enter(following, waves)
@@ -163,14 +163,14 @@ class Scheduler:
                 self.enter(following, machine.set_of(waves.mask & ~going))
 
     def release(self) -> bool:
-        """Release the waves at barriers, as no other can run. Return False if none is left."""
+        """Release the waves at barriers, as no others can run. Return False if there are none."""
         for index, waves in self.held.items():
             self.enter(index, waves)
         self.held = {}
         return bool(self.ready)
 
     def still_running(self, index: int) -> DseError:
-        """The error of code that reaches the limit."""
+        """Return the error of code that reaches the limit."""
         step = self.code.stretches[index].steps[0]
         return DseError(
             f"{self.code.listing.name}: still running after {self.step_limit} stretches, at {step}:"

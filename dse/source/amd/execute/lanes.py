@@ -18,7 +18,7 @@ Action = Callable[[MemoryMachine], None]
 
 
 def moved(step: Instruction, word: Reader, size: int) -> Reader:
-    """Read a word from other lanes, as DPP says; 0 where there is none."""
+    """Read a word from other lanes by DPP; 0 if there is none."""
     source, there = dpp_source(step, size)
 
     def read(machine: MemoryMachine) -> Any:
@@ -32,7 +32,7 @@ def moved(step: Instruction, word: Reader, size: int) -> Reader:
 
 
 def without_source(step: Instruction, size: int) -> np.ndarray | None:
-    """The lanes that an instruction with DPP leaves as they are, None if there are none."""
+    """Return the lanes that an instruction with DPP does not write; None if there are none."""
     if "bound_ctrl" in step.modifiers:
         return None
     there = dpp_source(step, size)[1]
@@ -40,7 +40,7 @@ def without_source(step: Instruction, size: int) -> np.ndarray | None:
 
 
 def dpp_source(step: Instruction, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """(the lane that each lane reads, whether there is one) of an instruction with DPP."""
+    """Return (the lane that each lane reads, whether it exists) of an instruction with DPP."""
     lane = np.arange(size)
     row, place = lane // 16 * 16, lane % 16
     there = np.ones(size, bool)
@@ -135,7 +135,7 @@ def _first_active(machine: MemoryMachine) -> np.ndarray:
 
 
 def _readfirstlane(binder: Any, step: Instruction) -> Action:
-    """Read the first lane that executes."""
+    """Read the first active lane."""
     target = binder.registers(step.operands[0]).slot
     source = binder.words(step.operands[1])
 
@@ -184,7 +184,7 @@ def _readlane(binder: Any, step: Instruction) -> Action:
 
 
 def _writelane(binder: Any, step: Instruction) -> Action:
-    """Write one lane, whichever execute."""
+    """Write one lane, active or not."""
     target = binder.registers(step.operands[0]).slot
     source, number = binder.words(step.operands[1]), binder.words(step.operands[2])
     lanes = np.arange(binder.listing.wave_size, dtype=U32)
@@ -275,7 +275,7 @@ def _swap(binder: Any, step: Instruction) -> Action:
 
 
 def _bitop(binder: Any, step: Instruction) -> Action:
-    """Look each bit up in a table of eight, by the bits of three words, or of two and 0."""
+    """Apply a truth table to the bits of three words, or of two and 0."""
     target = binder.registers(step.operands[0]).slot
     readers = [binder.words(text) for text in step.operands[1:]]
     table = int(step.modifiers.get("bitop3", "0"), 0)
@@ -300,7 +300,7 @@ def _bitop(binder: Any, step: Instruction) -> Action:
 
 
 def _getreg(binder: Any, step: Instruction) -> Action:
-    """Read a register of the hardware: nothing is known of it."""
+    """Read a hardware register, whose contents are unknown."""
     target = binder.registers(step.operands[0]).slot
     return lambda machine: machine.write_scalar(target, None)
 
@@ -324,7 +324,7 @@ SPECIAL: dict[str, Callable[[Any, Instruction], Action]] = {
 
 
 def _bpermute(binder: Any, step: Instruction) -> Action:
-    """Read the lane that each lane names, in bytes; lanes that do not execute give 0."""
+    """Read the lane that each lane names, in bytes; inactive lanes give 0."""
     target = binder.registers(step.operands[0]).slot
     address, value = binder.words(step.operands[1]), binder.words(step.operands[2])
     offset = int(step.modifiers.get("offset", "0"), 0)
@@ -384,7 +384,7 @@ def _swizzle(binder: Any, step: Instruction) -> Action:
 
 
 def swizzle_source(text: str, size: int) -> np.ndarray:
-    """The lane that each lane reads, by the pattern of ds_swizzle_b32."""
+    """Return the lane that each lane reads, by the pattern of ds_swizzle_b32."""
     lane = np.arange(size)
     if text.startswith("swizzle("):
         kind, *numbers = text[8:-1].split(",")

@@ -1,11 +1,10 @@
-"""Skips the trips of a loop that are known to do the same again, and counts them as done.
+"""Skip the trips of a loop that are known to do the same again, and count them as executed.
 
-One trip is executed with the change of every register carried along (`dse.source.amd.execute.changes`), which
-says for how many trips more all branches go the same way and all addresses move on evenly. Where addresses
-move by less than a line of the cache, a whole period of trips is executed and then repeated. Where addresses
-depend on data, as far as no branch does, some trips are executed, spread over the loop, and each represents
-those around it: instructions are then exact, and where the accesses go is estimated. A loop around one that
-is skipped is run.
+One trip is executed together with the change of every register (`dse.source.amd.execute.changes`), which
+yields the number of trips in which all branches go the same way and all strides are constant. If addresses
+move by less than a cache line, a whole period of trips is executed and then repeated. If addresses, but no
+branches, depend on data, some trips are executed, spread over the loop, and each represents those around it:
+instructions are then exact, and addresses estimated. A loop around a skipped one is run.
 """
 
 from dataclasses import dataclass, field
@@ -24,10 +23,10 @@ from dse.source.amd.execute.state import MaskedWords, Waves
 from dse.source.amd.text import Instruction
 from dse.source.machine.sampling import SAMPLES, before_middle, stretches
 
-LINE = 128  # bytes of the longest line of a cache
+LINE = 128  # bytes of the longest cache line
 _FIRST_TRY = 2  # trips before one is examined
 _MOST_TRIES = 5
-_MOST_ROUNDS = 4  # of a loop that are one trip: software pipelines take turns at that many buffers
+_MOST_ROUNDS = 4  # of a loop that count as one trip: the buffers of software pipelines
 _LONGEST = 20_000  # stretches of a trip that may be skipped
 _SHORT = 40  # trips
 _WORTH = 300  # instructions that must be saved
@@ -48,17 +47,17 @@ class _Mark:
 
 @dataclass
 class _Loop:
-    """A loop that is watched, by the stretch that its trips begin with."""
+    """A watched loop, by the first stretch of its trips."""
 
     header: int
     waves: Waves
-    since: _Mark  # this trip's start
-    registers: list[Any] | None = None  # then
+    since: _Mark  # start of this trip
+    registers: list[Any] | None = None  # at that time
     scratch: dict[int, Any] = field(default_factory=dict)
-    rounds: int = 1  # through the loop, that make a trip
+    rounds: int = 1  # of the loop that count as one trip
     round: int = 0
     trips: int = 0
-    made: int = 0  # trips, those that were skipped too
+    made: int = 0  # trips, including skipped ones
     next_try: int = _FIRST_TRY
     tries: int = 0
     examined: ChangeRules | None = None
@@ -68,10 +67,10 @@ class _Loop:
 
 @dataclass
 class _Plan:
-    """Trips that are executed before others are taken to be like them."""
+    """Trips to execute before the others are skipped."""
 
     parts: int  # executed
-    stretch: int  # trips that each represents, if it is an estimate; else all trips left
+    stretch: int  # trips that each represents, if estimated; else all remaining trips
     estimate: bool
     changes: dict[Any, Any]
     strides: list[int | None]
@@ -79,25 +78,23 @@ class _Plan:
 
     @property
     def earlier(self) -> int:
-        """Trips of a stretch that come before the one that is executed."""
+        """Trips of a stretch before the executed one."""
         return before_middle(self.stretch)
 
 
 class WaveLoopSkipper:
-    """Watches the loops of a machine while it runs, and skips trips of theirs."""
+    """Watches the loops of a running machine, and skips trips."""
 
     def __init__(self, machine: MemoryMachine, code: Code) -> None:
         self.machine, self.code = machine, code
         self.examined: _Loop | None = None
         self._loops: dict[int, _Loop] = {}
-        self._short: set[int] = (
-            set()
-        )  # loops that make few trips, again and again: one around them is skipped
+        self._short: set[int] = set()  # loops with few trips that are repeated: a loop around them is skipped
 
-    # What the scheduler tells
+    # Events from the scheduler
 
     def trip(self, index: int, waves: Waves, others: int) -> None:
-        """Take note that waves are about to enter a stretch that is not behind the one executed before.
+        """Note that waves are about to enter a stretch that is not after the one executed before.
 
         `others` is the first stretch that other waves are to enter.
         """
@@ -108,7 +105,7 @@ class WaveLoopSkipper:
         if loop is None or loop.waves is not waves:
             self._begin(index, waves)
             return
-        if any(at < index for at, _, _ in machine.trace[loop.since.trace :]):  # it was left and entered again
+        if any(at < index for at, _, _ in machine.trace[loop.since.trace :]):  # left and entered again
             (self._short.add if loop.made <= _SHORT else self._short.discard)(index)
             self._begin(index, waves, loop.tries)
             return
@@ -130,7 +127,7 @@ class WaveLoopSkipper:
         loop.since = _Mark.now(machine)
 
     def _alone(self, loop: _Loop, others: int) -> bool:
-        """Whether only the waves of a loop were in its last trip, and others do not wait for them there."""
+        """Return whether the last trip had all waves of the loop, and no others wait inside it."""
         path = self.machine.trace[loop.since.trace :]
         if len(path) > _LONGEST:
             loop.tries += _MOST_TRIES
@@ -140,7 +137,7 @@ class WaveLoopSkipper:
         return max(places) < others and not any((waves.mask & ~loop.waves.mask).any() for waves in strangers)
 
     def follow(self, stretch: Stretch) -> None:
-        """Execute a stretch with the changes of registers."""
+        """Execute a stretch together with the changes of registers."""
         machine, loop = self.machine, self.examined
         assert loop is not None
         assert loop.examined is not None
@@ -164,7 +161,7 @@ class WaveLoopSkipper:
                     raise Irregular(failed)
                 if accesses:
                     results = self._accessed(changes, step, range(before, len(machine.accesses)), registers)
-                else:  # moves between lanes through the LDS, which have no address
+                else:  # moves between lanes through the LDS, without address
                     changes.strides += [0] * (len(machine.accesses) - before)
                 for slot, change in results:
                     if slot != NULL:
@@ -177,7 +174,7 @@ class WaveLoopSkipper:
     def _accessed(
         self, changes: ChangeRules, step: Instruction, performed: range, registers: list[Any]
     ) -> list[tuple[Any, Any]]:
-        """Follow an access that was performed; `registers` are those before."""
+        """Follow a performed access; `registers` are those before it."""
         machine = self.machine
         targets, data_slots = changes.data_slots(step)
         loaded = any(machine.words(slot) is not None for slot in targets)
@@ -210,7 +207,7 @@ class WaveLoopSkipper:
         self._loops[header] = _Loop(header, waves, _Mark.now(self.machine), tries=tries)
 
     def _put_off(self, loop: _Loop, why: str) -> None:
-        """Look at a loop again after some more trips, or not at all."""
+        """Examine a loop again after some more trips, or not at all."""
         if self.examined is loop:
             self.examined = None
         loop.examined = loop.plan = loop.registers = None
@@ -223,7 +220,7 @@ class WaveLoopSkipper:
             self.machine.irregular[loop.header] = why
 
     def _with_more_rounds(self, loop: _Loop) -> bool:
-        """Let a trip have one round more, and examine that next; back to one where it has the most."""
+        """Add a round to a trip and examine it next; return to one round after the maximum."""
         loop.rounds = loop.rounds % _MOST_ROUNDS + 1
         loop.next_try = loop.trips + 2
         return loop.rounds > 1
@@ -242,7 +239,7 @@ class WaveLoopSkipper:
             loop.registers, loop.scratch = machine.r[:], dict(machine.scratch)
 
     def _examine(self, loop: _Loop) -> None:
-        """See by how much each register has changed in a trip, and carry that along the next trip."""
+        """Compute the change of each register in a trip, and propagate it through the next one."""
         machine = self.machine
         if len(machine.repeats) > loop.since.repeats:
             raise Irregular("a loop inside is skipped")
@@ -266,7 +263,7 @@ class WaveLoopSkipper:
         self.examined = loop
 
     def _conclude(self, loop: _Loop, changes: ChangeRules) -> None:
-        """The examined trip is over: if each change came out as it went in, the next trips are known."""
+        """After an examined trip: if each change ended as it began, the next trips are known."""
         machine = self.machine
         self.examined, loop.examined = None, None
         if len(machine.repeats) > loop.since.repeats:
@@ -303,12 +300,12 @@ class WaveLoopSkipper:
             loop.next_try = loop.trips + trips + 2
 
     def _in_lines(self, access: PerformedAccess) -> bool:
-        """Whether an access goes to memory that caches keep by lines."""
+        """Return whether an access is to memory that is cached by lines."""
         accessed = memory_access(self.code.listing.instructions[access.index].opcode)
         return accessed is not None and accessed.space in ("vmem", "flat", "smem") and access.space != "lds"
 
     def _go_on(self, loop: _Loop, plan: _Plan) -> None:
-        """A planned trip was executed: skip the others, or those up to the next that is planned."""
+        """After a planned trip: skip the others, or those up to the next planned one."""
         machine = self.machine
         if len(machine.accesses) - loop.since.accesses != len(plan.strides):
             raise Irregular("trips are not alike")
@@ -347,7 +344,7 @@ class WaveLoopSkipper:
     def _repeat(
         self, since: _Mark, times: int, changes: dict[Any, Any], parts: int, strides: list[int | None]
     ) -> None:
-        """Repeat the work done since a mark `times` times more."""
+        """Repeat the work since a mark `times` times."""
         machine = self.machine
         if times <= 0:
             return
@@ -360,7 +357,7 @@ class WaveLoopSkipper:
             machine.accesses[number] = access._replace(trips=range(times + 1), stride=int(stride) * parts)
 
     def _loops_made(self, since: _Mark, trips: int) -> None:
-        """Count trips as made of the loop that begins with the stretch at a mark."""
+        """Count trips of the loop that begins at a mark."""
         loop = self._loops.get(self.machine.trace[since.trace][0])
         if loop is not None:
             loop.made += trips
@@ -381,7 +378,7 @@ class WaveLoopSkipper:
                 )
 
     def _drift(self, marks: list[_Mark], number: int, place: int, stretch: int) -> float:
-        """Bytes that an access moves on by in a trip, on average from one executed trip to the next."""
+        """Return the mean stride of an access per trip between executed trips, in bytes."""
         other = number + 1 if number + 2 < len(marks) else number - 1
         if other < 0:
             return 0.0
@@ -400,7 +397,7 @@ def _named(slot: Any) -> str:
 
 
 def _change(before: Any, after: Any, lanes: np.ndarray) -> Any:
-    """Change of a register: None for none, NON_LINEAR if not by one number."""
+    """Return the change of a register: None for none, NON_LINEAR if it is no number."""
     if before is None and after is None:
         return None
     if before.__class__ is tuple or after.__class__ is tuple:

@@ -1,4 +1,4 @@
-"""Scalar instructions that move masks of lanes and combine them, and others that select the active lanes."""
+"""Scalar instructions that move and combine masks of lanes, and others that select the active lanes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ _MASK_LOGIC: dict[str, Callable[..., Any]] = {
 
 
 def _is_mask(binder: OperandReaders, step: Instruction) -> bool:
-    """Whether an instruction's operands are as long as a mask of lanes."""
+    """Return whether an instruction's operands have the size of a mask of lanes."""
     return step.opcode.endswith("64" if binder.wide else "32")
 
 
@@ -88,7 +88,7 @@ def _select(binder: OperandReaders, step: Instruction) -> Action:
 
 
 def _logic(binder: OperandReaders, step: Instruction) -> Action:
-    """Logic of scalars, by bits: of masks of lanes where it is one."""
+    """Bitwise logic of scalars, which may be masks of lanes."""
     function = _MASK_LOGIC[step.opcode[2:].rpartition("_b")[0].replace("_not1", "n2").replace("_not0", "n1")]
     target = binder.registers(step.operands[0]).slot
     two = step.opcode.endswith("64")
@@ -123,7 +123,7 @@ def _logic(binder: OperandReaders, step: Instruction) -> Action:
 
 
 def _saveexec(binder: OperandReaders, step: Instruction) -> Action:
-    """Change the mask of lanes, and keep it as it was; of `wrexec` as it then is."""
+    """Change the mask of active lanes, and save its old value; with `wrexec` its new value."""
     keeps_new = "_wrexec" in step.opcode
     name = step.opcode[2:].partition("_wrexec" if keeps_new else "_saveexec")[0]
     function = _MASK_LOGIC[name.replace("_not1", "n2").replace("_not0", "n1")]
@@ -143,7 +143,7 @@ def _saveexec(binder: OperandReaders, step: Instruction) -> Action:
 
 
 def compare_into_exec(binder: OperandReaders, step: Instruction, row: OpcodeRow) -> Action:
-    """Compare, and keep only the lanes active for which it holds."""
+    """Compare, and deactivate the lanes for which the comparison fails."""
     kinds = row.form.partition("=")[2]
     operands = [operand(text) for text in step.operands]
     target = operands.pop(0).place if len(operands) > len(kinds) else None
@@ -166,7 +166,7 @@ def compare_into_exec(binder: OperandReaders, step: Instruction, row: OpcodeRow)
 
 
 def _mask_of(machine: MemoryMachine, low: int, high: int) -> np.ndarray | None:
-    """A mask of lanes that may be a constant."""
+    """Return a mask of lanes, which may be a constant."""
     if low < CONSTANTS:
         return machine.mask(low)
     first = machine.r[low]

@@ -1,4 +1,4 @@
-"""Memory accesses by the names of instructions.
+"""Memory accesses from the names of instructions.
 
 Source: AMD, "RDNA3" and "CDNA3 Instruction Set Architecture", the chapters on memory instructions.
 """
@@ -32,19 +32,19 @@ _ATOMIC = re.compile(
 
 @dataclass(frozen=True)
 class MemoryAccess:
-    """Access of each lane."""
+    """The access of a lane."""
 
     space: str  # "vmem", "flat", "scratch", "lds", "smem"
     kind: str  # "load", "store", "atomic"
     bytes: int  # of an element
     signed: bool = False
-    half: str = ""  # "lo", "hi": a load that writes half of its register, a store of it
+    half: str = ""  # "lo", "hi": half of a register that is loaded or stored
     elements: int = 1  # not adjacent
     stride: int = 1  # of their offsets, in elements
     operation: str = ""  # of an atomic
     returns: bool = False
-    to_lds: bool = False  # a load of global memory that goes to the LDS and to no register
-    transposed: bool = False  # a load that hands lanes what others address: its words are not followed
+    to_lds: bool = False  # a load from global memory to the LDS instead of a register
+    transposed: bool = False  # a load across lanes, whose words are not followed
 
     @property
     def words(self) -> int:
@@ -54,7 +54,7 @@ class MemoryAccess:
 
 @cache
 def memory_access(name: str) -> MemoryAccess | None:
-    """Tell what an instruction accesses; None if it is not known to access memory."""
+    """Return the access of an instruction; None if it is not known to access memory."""
     match = _NAME.match(name)
     if match:
         space, kind, rest = _SPACES[match[1].removesuffix("_buffer")], match[2], match[3].strip("_")

@@ -1,4 +1,4 @@
-"""Changes of registers and scratch in a trip of a loop, and the number of trips for which they hold."""
+"""Changes of registers and scratch in a trip of a loop, and the number of trips with these changes."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from dse.source.amd.execute.state import U32
 
 I64, U64 = np.int64, np.uint64
 FOR_EVER = 1 << 40
-NON_LINEAR = "lost"  # a change that is not even
+NON_LINEAR = "lost"  # a change that is not constant
 RANGES = {"u": (0, 1 << 32), "i": (-(1 << 31), 1 << 31), "w": (0, 1 << 16), "s": (-(1 << 15), 1 << 15)}
 
 
 class Irregular(Exception):
-    """A loop whose next trips are not known."""
+    """A loop whose next trips cannot be predicted."""
 
 
 class TripState:
@@ -23,23 +23,23 @@ class TripState:
 
     def __init__(self, machine: MemoryMachine, moving: dict[Any, Any]) -> None:
         self.machine = machine
-        self.moving = dict(moving)  # by slot, or ("scratch", address): what it changes by in a trip
+        self.moving = dict(moving)  # slot, or ("scratch", address) → change in a trip
         self.lanes = machine.lanes()  # of the loop; others do not matter
         self.waves = machine.running.mask
-        self.exposed: set[Any] = set()  # slots that are read before they are written
+        self.exposed: set[Any] = set()  # slots read before they are written
         self.written: set[Any] = set()
-        self.trips = FOR_EVER  # more that go the same way
-        self.strides: list[int | None] = []  # of each access; None: lanes do not move on together
+        self.trips = FOR_EVER  # further ones that go the same way
+        self.strides: list[int | None] = []  # of each access; None: they differ among lanes
         self._full: dict[int, tuple[Any, bool]] = {}
 
     def read(self, slot: Any) -> Any:
-        """The change of a slot: None if it does not change."""
+        """Return the change of a slot: None if it does not change."""
         if slot not in self.written and (not isinstance(slot, int) or slot < CONSTANTS):
             self.exposed.add(slot)
         return self.moving.get(slot)
 
     def write(self, slot: Any, change: Any) -> None:
-        """Note what a slot changes by, now that it is written."""
+        """Set the change of a slot that is written."""
         whole = not isinstance(slot, int) or slot < V or self._covers()
         if not whole:
             before = self.read(slot)
@@ -54,7 +54,7 @@ class TripState:
             self.moving[slot] = change
 
     def _covers(self) -> bool:
-        """Whether all lanes of the loop execute."""
+        """Return whether all lanes of the loop are active."""
         active = self.machine.active
         if active is None:
             return True
@@ -64,8 +64,8 @@ class TripState:
         return known[1]
 
     def limit_trips(self, trips: np.ndarray) -> None:
-        """Lower the number of provable trips to the least of all lanes."""
-        scalar = trips.shape[-1] == 1  # or alike in all lanes
+        """Limit the proven trips to the minimum over lanes."""
+        scalar = trips.shape[-1] == 1  # or equal in all lanes
         lanes = self.waves if scalar else self.machine.lanes()
         alike = tuple(axis for axis, size in enumerate(trips.shape) if size < lanes.shape[axis])
         lanes = lanes.any(axis=alike, keepdims=True) if alike else lanes
@@ -82,7 +82,7 @@ class TripState:
         return 2 if kind in "UIDP" or (kind in "mM" and self.machine.shape[2] == 64) else 1
 
     def _change(self, kind: str, place: Any) -> Any:
-        """The change of an operand."""
+        """Return the change of an operand."""
         if not isinstance(place, Register):
             return None
         if kind in "mM":
@@ -98,7 +98,7 @@ class TripState:
         return number(high) * (1 << 32) + number(low)
 
     def _number_of(self, kind: str, place: Any) -> np.ndarray | None:
-        """The value of an operand as an integer of 64 bits."""
+        """Return the value of an operand as an integer of 64 bits."""
         if kind == "c":
             condition = self.machine.condition()
             return None if condition is None else condition.astype(I64)
@@ -121,7 +121,7 @@ class TripState:
                 return None
             if kind in "UI":
                 high = self.machine.words(place.slot + 1)
-                # where the high word is not known, the low one of the result may be nevertheless
+                # if the high word is unknown, the low word of the result may still be known
                 return low.astype(I64) if high is None else low.astype(I64) | high.astype(I64) << 32
             value = low
         else:
@@ -129,7 +129,7 @@ class TripState:
         return value.view(np.int32).astype(I64) if kind == "i" else value.astype(I64)
 
     def _compared(self, kind: str, values: list[Any], changes: list[Any]) -> None:
-        """A test has to come out the same: the difference of its operands keeps its sign."""
+        """Limit the trips to those with the same result of a test: the sign of the operands' difference."""
         if kind in RANGES:
             for value, change in zip(values, changes, strict=True):
                 self.limit_to_range(value, change, *RANGES[kind])
@@ -149,10 +149,10 @@ class TripState:
 
 
 def number(change: Any) -> Any:
-    """A change as a number: 0 of what does not change."""
+    """Return a change as a number: 0 for no change."""
     return 0 if change is None else change
 
 
 def low_word(change: Any) -> Any:
-    """The low word of a change of 64 bits, signed."""
+    """Return the low word of a change of 64 bits, signed."""
     return ((change & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000

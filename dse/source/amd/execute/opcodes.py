@@ -1,15 +1,15 @@
-"""One table of opcodes: what each costs, what it reads and writes, and what it computes.
+"""Table of opcodes: pipe, operands and function of each.
 
-A row's form lists results and sources, results first: `u=uu` is a word of two words. Kinds are
+A row's form lists results and sources: `u=uu` writes a word, from two words. Kinds are
 
     u i f    a word: unsigned, signed, single precision      U I D    the same of 64 bits, in two registers
     w s h    the lower half of a word                        P        two numbers in two registers
     j k      16 bits in the instruction, signed or not
     m        a mask of lanes                                 c        the scalar condition, not written
-    M        a mask of the lanes that execute                d        the destination's old value, likewise
+    M        a mask of the active lanes                      d        the destination's old value, likewise
 
-Where the function is missing, the result is not computed: an address or a branch that needs it is an error.
-Accesses of memory are read from their names (`memory_names`); control and waits have no form.
+Without a function, the result is not computed: an address or a branch that needs it is an error. Accesses of
+memory are derived from their names (`memory_names`); control and waits have no form.
 
 Source: AMD, "CDNA2", "CDNA3", "RDNA2", "RDNA3" and "RDNA4 Instruction Set Architecture", and LLVM's AMDGPU
 target for the names that differ between them.
@@ -36,8 +36,8 @@ class OpcodeRow:
     form: str = ""
     function: Callable[..., Any] | None = None
     operations: int = 0  # of each lane
-    kind: str = ""  # what they compute with: "fp16", "fp32", "fp64", "int"
-    special: str = ""  # not computed by a function: see `dse.source.amd.execute.actions`
+    kind: str = ""  # their type: "fp16", "fp32", "fp64", "int"
+    special: str = ""  # for rows without function: see `dse.source.amd.execute.actions`
 
 
 # valu: a vector instruction of one pass; valu64: with numbers of 64 bits; packed: two operations a lane;
@@ -420,12 +420,12 @@ _row("s_trunc_f32", "salu", "f=f", np.trunc, 1)
 _row("s_rndne_f32", "salu", "f=f", np.rint, 1)
 for _name, _function in _FLOAT_ORDER.items():
     _row(f"s_cmp_{_name}_f32", "salu", "c=ff", _function, 1)
-_row("s_getpc_b64", "salu", "U=", lambda: np.zeros((1, 1, 1), U64))  # symbols are relative to it
+_row("s_getpc_b64", "salu", "U=", lambda: np.zeros((1, 1, 1), U64))  # symbols are relative to the counter
 _row("s_getreg_b32", "salu", special="getreg")
 _row("s_setreg_b32 s_setreg_imm32_b32 s_round_mode s_denorm_mode s_setprio s_sethalt", "other")
 _row("s_memtime s_memrealtime", "smem", "U=", lambda: np.zeros((1, 1, 1), U64))
 
-# Control, and what waits
+# Control and waits
 
 _row(
     "s_branch s_cbranch_scc0 s_cbranch_scc1 s_cbranch_vccz s_cbranch_vccnz s_cbranch_execz s_cbranch_execnz",
@@ -458,7 +458,7 @@ _row(
 )
 _row("global_inv global_wb global_wbinv", "other")
 
-# Names that newer targets use
+# Names on newer targets
 
 _NEW = (
     (re.compile(r"^v_(add|sub|subrev)_nc_(\w+)$"), r"v_\1_\2"),
@@ -489,7 +489,7 @@ _row("v_wmma v_swmmac", "matrix", special="matrix")
 
 @cache
 def opcode(name: str) -> OpcodeRow | None:
-    """Find the row of an instruction that does not access memory; None if there is none."""
+    """Return the row of an instruction that does not access memory; None if there is none."""
     row = TABLE.get(name)
     if row is None:
         for pattern, replacement in _NEW:

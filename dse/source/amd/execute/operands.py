@@ -1,4 +1,4 @@
-"""Operands: functions of the machine that read and write them as values of some kind."""
+"""Operands: functions of the machine that read and write values of some kind."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,22 +30,22 @@ _MOVED = ("quad_perm", "row_", "wave_", "dpp8")
 
 
 class OperandReaders:
-    """Reads and writes what a listing's instructions name, and gathers the constants that they read."""
+    """Makes readers and writers of operands, and collects the constants of a listing."""
 
     def __init__(self, listing: Listing, watched: Callable[[str], bool]) -> None:
         self.listing, self.watched = listing, watched
         self.wide = listing.wave_size == 64
-        self.constants: list[np.ndarray] = []  # in places behind those of registers
+        self.constants: list[np.ndarray] = []  # in slots after those of registers
         self._places: dict[int, int] = {}
         self._readers: dict[tuple[AmdOperand, str], Reader] = {}
         self._writers: dict[tuple[int, str], Writer] = {}
 
     def error(self, step: Instruction, found: str) -> DseError:
-        """An error that names the instruction."""
+        """Return an error that names the instruction."""
         return DseError(f"{self.listing.name} ({self.listing.target}): {step}: {found}")
 
     def place(self, bits: int) -> int:
-        """Find the slot of a constant."""
+        """Return the slot of a constant."""
         bits &= 0xFFFFFFFF
         if bits not in self._places:
             self._places[bits] = CONSTANTS + len(self.constants)
@@ -61,14 +61,14 @@ class OperandReaders:
         return self.reader(operand(text), "U")
 
     def registers(self, text: str) -> Register:
-        """The registers that an operand names."""
+        """Return the registers of an operand."""
         place = operand(text).place
         if not isinstance(place, Register):
             raise DseError(f"found operand {text!r}, expected registers")
         return place
 
     def slots(self, source: AmdOperand, kind: str) -> tuple[int, int]:
-        """The slots of the words of an operand; the second only counts if it has two."""
+        """Return the slots of an operand's words; the second counts only if it has two."""
         place = source.place
         if isinstance(place, Register):
             return place.slot, place.slot + 1
@@ -87,7 +87,7 @@ class OperandReaders:
     def reader(
         self, source: AmdOperand, kind: str, step: Instruction | None = None, number: int = 0
     ) -> Reader:
-        """A function that reads an operand as values of a kind; it gives None where they are not known."""
+        """Return a function that reads an operand as values of a kind, None if they are unknown."""
         if isinstance(source.place, Symbol):
             assert step is not None
             return self.symbol(source.place, step)
@@ -128,10 +128,10 @@ class OperandReaders:
         return _modified(read, source)
 
     def symbol(self, symbol: Symbol, step: Instruction) -> Reader:
-        """Read the distance to a variable from the program counter, which is 0 where it was read.
+        """Read the distance of a variable from the program counter, which is 0 where it was read.
 
-        What is written counts from the literal itself: behind the instructions of 4 bytes, or 8 with a
-        literal, since then.
+        Literals are relative to their own address: after the instructions since then, of 4 bytes, or 8 with
+        a literal.
         """
         at, shift = 4, 32 if symbol.part == "hi" else 0
         for before in reversed(self.listing.instructions[: step.index]):
@@ -148,7 +148,7 @@ class OperandReaders:
         return read
 
     def writer(self, target: AmdOperand, kind: str, step: Instruction) -> Writer:
-        """A function that writes values of a kind, or that they are not known."""
+        """Return a function that writes values of a kind, or None for unknown ones."""
         place = target.place
         if not isinstance(place, Register):
             raise self.error(step, "found no register to write to, expected one")
@@ -223,7 +223,7 @@ class OperandReaders:
 
 
 class Pair:
-    """Two arrays on which a function of numbers acts one by one."""
+    """Two arrays, to which functions are applied separately."""
 
     __slots__ = ("high", "low")
 
@@ -231,7 +231,7 @@ class Pair:
         self.low, self.high = low, high
 
     def view(self, kind: Any) -> np.ndarray:
-        """The two as words of 64 bits."""
+        """Return both joined to words of 64 bits."""
         low, high = np.broadcast_arrays(self.low, self.high)
         return low.view(U32).astype(kind) | high.view(U32).astype(kind) << U64(32)
 
@@ -289,18 +289,18 @@ def _sel_of(step: Instruction, number: int) -> bool:
 
 
 def between_lanes(step: Instruction) -> bool:
-    """Whether the first operand comes from other lanes."""
+    """Return whether the first operand comes from other lanes."""
     return any(name.startswith(_MOVED) for name in step.modifiers)
 
 
 def listed(step: Instruction, name: str, number: int, default: int) -> int:
-    """A number of a list among the modifiers."""
+    """Return a number of a list among the modifiers."""
     listed = step.modifiers.get(name)
     return default if listed is None else int(listed.strip("[]").split(",")[number])
 
 
 def _modified(read: Reader, source: AmdOperand) -> Reader:
-    """Take the absolute value, or the negative one."""
+    """Read the absolute or negated value of an operand, by its modifiers."""
     if not (source.negated or source.absolute):
         return read
 

@@ -1,4 +1,4 @@
-"""Computation of an instruction's function from its operands, and writing of its results."""
+"""Apply an instruction's function to its operands, and write its results."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ Action = Callable[[MemoryMachine], None]
 
 
 def one_result(function: Callable[..., Any], readers: list[Reader], write: Any) -> Action:
-    """Compute what has one result; it is not known where an operand is not."""
+    """Compute one result, unknown if an operand is."""
     if len(readers) == 1:
         (read,) = readers
 
@@ -51,7 +51,7 @@ def one_result(function: Callable[..., Any], readers: list[Reader], write: Any) 
 
 
 def results_of(function: Callable[..., Any], readers: list[Reader], writers: list[Any]) -> Action:
-    """Compute what has several results; none is known where an operand is not."""
+    """Compute several results, all unknown if an operand is."""
 
     def compute(machine: MemoryMachine) -> None:
         values = []
@@ -82,7 +82,7 @@ def or_low_word(
     writers: list[Any],
     target: Any,
 ) -> Action:
-    """The same; but where only high words are not known, the low word of the result is."""
+    """Extend an action: if only high words are unknown, the low word of the result is known."""
 
     def act(machine: MemoryMachine) -> None:
         values = [read(machine) for read in readers]
@@ -109,7 +109,7 @@ def or_low_word(
 
 
 def watching(action: Action, readers: Sequence[Reader], step: Instruction) -> Action:
-    """The same; the machine's watch sees what is taken."""
+    """Extend an action: the machine's watch sees its operands."""
 
     def act(machine: MemoryMachine) -> None:
         if machine.watch is not None:
@@ -120,7 +120,7 @@ def watching(action: Action, readers: Sequence[Reader], step: Instruction) -> Ac
 
 
 def without_lanes(action: Action, kept: np.ndarray) -> Action:
-    """The same, but for some lanes, which stay as they are."""
+    """Restrict an action: some lanes are not written."""
 
     def act(machine: MemoryMachine) -> None:
         before = machine.active
@@ -149,7 +149,7 @@ def finisher(step: Instruction, kind: str) -> Callable[[Any], Any] | None:
 
 
 def then(function: Callable[..., Any], finish: Callable[[Any], Any], several: bool) -> Callable[..., Any]:
-    """A function, and behind it what finishes its result: of several the first."""
+    """Compose a function with one of its result, or the first of several."""
     if not several:
         return lambda *values: finish(function(*values))
 

@@ -13,7 +13,7 @@ Array = Any
 
 
 def wide(a: Array) -> Array:
-    """Words as 64 bits, unsigned."""
+    """Convert words to 64 bits, unsigned."""
     return a.astype(U64)
 
 
@@ -53,12 +53,12 @@ def sub_overflow(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def swapped(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same with its first two operands exchanged."""
+    """Return the function with its first two operands exchanged."""
     return lambda a, b, *more: function(b, a, *more)
 
 
 def tested(function: Callable[..., Array]) -> Callable[..., Any]:
-    """The same, and whether its result is not zero."""
+    """Return the function with a second result: whether the first is not zero."""
 
     def both(*values: Array) -> tuple[Array, Array]:
         result = function(*values)
@@ -101,7 +101,7 @@ def mul_hi24(a: Array, b: Array) -> Array:
 
 
 def mad64(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
-    """(a * b + c, carry): words, of 64 bits the sum."""
+    """(a * b + c, carry): of words, with a sum of 64 bits."""
     signed = a.dtype == I32
     product = (a.astype(I64) * b.astype(I64)).view(U64) if signed else wide(a) * wide(b)
     total = product + c
@@ -119,7 +119,7 @@ def shift_right(a: Array, b: Array) -> Array:
 
 
 def bit_field(a: Array, at: Array, width: Array) -> Array:
-    """Some bits of words; of signed ones with their sign."""
+    """A bit field of words, sign extended if they are signed."""
     at, width = at & at.dtype.type(31), width & width.dtype.type(31)
     if a.dtype == I32:
         up = I32(32) - width.astype(I32)
@@ -129,30 +129,30 @@ def bit_field(a: Array, at: Array, width: Array) -> Array:
 
 
 def packed_bit_field(a: Array, b: Array) -> Array:
-    """`bit_field` with place and width in one word, of words or of 64 bits; signed where `a` is."""
+    """`bit_field` of 32 or 64 bits, with position and width in one word; signed if `a` is."""
     size = a.dtype.itemsize * 8
     at, width = (b & U32(size - 1)).astype(a.dtype), np.minimum(b >> U32(16) & U32(0x7F), U32(size))
-    above = (size - width).astype(a.dtype)  # moved out and back, signed fields bring their sign along
+    above = (size - width).astype(a.dtype)  # shifting left and back extends the sign of signed fields
     return np.where(width == 0, a.dtype.type(0), (a >> at) << above >> above)
 
 
 def insert_bits(mask: Array, a: Array, b: Array) -> Array:
-    """Bits of one word where the mask has ones, else of the other."""
+    """The bits of `a` where the mask has ones, else of `b`."""
     return (mask & a) | (~mask & b)
 
 
 def align_bits(a: Array, b: Array, c: Array) -> Array:
-    """A word out of two, moved by bits."""
+    """A word from a pair, shifted by bits."""
     return ((wide(a) << U64(32) | wide(b)) >> wide(c & U32(31))).astype(U32)
 
 
 def align_bytes(a: Array, b: Array, c: Array) -> Array:
-    """A word out of two, moved by bytes."""
+    """A word from a pair, shifted by bytes."""
     return align_bits(a, b, (c & U32(3)) << U32(3))
 
 
 def permute_bytes(a: Array, b: Array, select: Array) -> Array:
-    """Four bytes, each chosen of the eight of two words (those of `a` are the upper ones)."""
+    """Four bytes, each selected from the eight of two words (those of `a` are the upper ones)."""
     both = wide(a) << U64(32) | wide(b)
     result = np.zeros(np.broadcast_shapes(both.shape, select.shape), U32)
     for byte in range(4):
@@ -168,18 +168,18 @@ def permute_bytes(a: Array, b: Array, select: Array) -> Array:
 
 
 def count_ones(a: Array) -> Array:
-    """The ones among the bits."""
+    """The number of ones."""
     return np.bitwise_count(a).astype(U32)
 
 
 def first_one(a: Array) -> Array:
-    """The place of the lowest one; all ones if there is none."""
+    """The position of the lowest one; all ones if there is none."""
     lowest = np.bitwise_count((a & (~a + a.dtype.type(1))) - a.dtype.type(1)).astype(U32)
     return np.where(a == 0, U32(0xFFFFFFFF), lowest)
 
 
 def leading_zeros(a: Array) -> Array:
-    """The zeros above the highest one; all ones if there is none."""
+    """The number of zeros above the highest one; all ones if there is none."""
     for shift in (1, 2, 4, 8, 16, 32):
         if shift < a.dtype.itemsize * 8:
             a = a | a >> a.dtype.type(shift)
@@ -187,24 +187,24 @@ def leading_zeros(a: Array) -> Array:
 
 
 def leading_signs(a: Array) -> Array:
-    """The place from above of the first bit unlike the sign; all ones if there is none."""
+    """The position, from the top, of the first bit that differs from the sign; all ones if there is none."""
     return leading_zeros((a ^ (a >> a.dtype.type(31))).view(U32))
 
 
 def reversed_bits(a: Array) -> Array:
-    """The bits in reverse."""
+    """The bits in reverse order."""
     for shift, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF)):
         a = (a >> U32(shift) & U32(mask)) | (a & U32(mask)) << U32(shift)
     return a >> U32(16) | a << U32(16)
 
 
 def absolute_difference(a: Array, b: Array, c: Array) -> Array:
-    """The distance of two words, and a third added."""
+    """|a - b| + c."""
     return np.where(a > b, a - b, b - a) + c
 
 
 def median(a: Array, b: Array, c: Array) -> Array:
-    """The middle one of three."""
+    """The median of three."""
     return np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
 
 
@@ -222,7 +222,7 @@ def smallest(a: Array, b: Array, c: Array) -> Array:
 
 
 def multiply_add(a: Array, b: Array, c: Array) -> Array:
-    """Multiply and add, rounded once (but for results half way between two in double precision)."""
+    """Multiply and add, rounded once (except for ties in double precision)."""
     if a.dtype == F64:
         return a * b + c  # rounded twice
     return (a.astype(F64) * b + c).astype(a.dtype)
@@ -232,7 +232,7 @@ def float_to(kind: type, low: float, high: float) -> Callable[[Array], Array]:
     """Conversion to an integer, towards zero, within its range; NaN becomes 0."""
 
     def convert(a: Array) -> Array:
-        if a.size and a.min() >= low and a.max() < high:  # which no NaN is
+        if a.size and a.min() >= low and a.max() < high:  # false for NaN
             return a.astype(I64).astype(kind)
         value = np.clip(np.nan_to_num(np.trunc(a.astype(F64)), nan=0.0, posinf=high, neginf=low), low, high)
         return value.astype(I64).astype(kind)
@@ -245,7 +245,7 @@ to_uint = float_to(U32, 0.0, 2.0**32 - 1)
 
 
 def class_of(a: Array, wanted: Array) -> Array:
-    """Whether floating-point numbers are of one of the wanted classes, a bit for each."""
+    """Whether floating-point numbers are of one of the given classes, one bit each."""
     tiny = np.finfo(a.dtype).tiny
     zero, negative = a == 0, np.signbit(a)
     small, finite = (np.abs(a) < tiny) & ~zero, np.isfinite(a)
@@ -259,12 +259,12 @@ def class_of(a: Array, wanted: Array) -> Array:
 
 
 def exponent(a: Array) -> Array:
-    """The exponent, of a significand from 1/2 up to 1."""
+    """The exponent, for a significand in [1/2, 1)."""
     return np.frexp(a)[1].astype(I32)
 
 
 def significand(a: Array) -> Array:
-    """The significand, from 1/2 up to 1."""
+    """The significand, in [1/2, 1)."""
     return np.frexp(a)[0].astype(a.dtype)
 
 
@@ -274,7 +274,7 @@ def scale(a: Array, b: Array) -> Array:
 
 
 def fraction(a: Array) -> Array:
-    """Fraction above the next lower integer."""
+    """The difference from the next lower integer."""
     return a - np.floor(a)
 
 

@@ -1,7 +1,7 @@
-"""The registers of a wave as places in one list, and what an operand's text names of them.
+"""The registers of a wave as slots of one list, and the parsing of operands.
 
 Scalar registers come first, then vector registers, accumulation registers, and constants. A pair of scalar
-registers that holds a mask of lanes begins at an even place.
+registers that holds a mask of lanes begins at an even slot.
 
 Source: LLVM, "AMDGPU Operand Syntax"; AMD, "RDNA3" and "CDNA3 Instruction Set Architecture", Sec. 3.
 """
@@ -25,7 +25,7 @@ _NAMED = {
     "flat_scratch_hi": (FLAT_SCRATCH + 1, 1),
     "xnack_mask": (XNACK, 2), "xnack_mask_lo": (XNACK, 1), "xnack_mask_hi": (XNACK + 1, 1),
 }  # fmt: skip
-_FILES = {"s": (0, VCC), "v": (V, 256), "a": (A, 256), "ttmp": (TTMP, 16)}  # first place, and how many
+_FILES = {"s": (0, VCC), "v": (V, 256), "a": (A, 256), "ttmp": (TTMP, 16)}  # first slot, number
 _REGISTER = re.compile(r"(ttmp|[sva])(?:(\d{1,4})|\[(\d{1,4}):(\d{1,4})\]|\[(\d{1,4})\])(\.[lh])?$")
 _NUMBERED = re.compile(r"(?<![\w.$@])(ttmp|[sva])(\d+(?![\w@$])|\[[^\]]*\]?)")
 _SYMBOL = re.compile(r"([A-Za-z_.$][\w.$]*)@rel32@(lo|hi)([+-]\d+)?$")
@@ -46,12 +46,12 @@ class Register:
 
 @dataclass(frozen=True)
 class ConstantOperand:
-    """A number written in the instruction."""
+    """A literal number."""
 
     bits: int  # of 32; a smaller type takes the lower ones
-    wide: int  # the same as an integer of 64 bits
-    double: int  # the same as a double's bits
-    half: int = 0  # the same as a half's bits
+    wide: int  # the number as an integer of 64 bits
+    double: int  # as a double's bits
+    half: int = 0  # as a half's bits
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class AmdOperand:
 
 
 def register(text: str) -> Register | None:
-    """Read the name of registers; None if it is none."""
+    """Parse the name of registers; None if it is none."""
     if text in _NAMED:
         return Register(*_NAMED[text])
     match = _REGISTER.match(text)
@@ -86,7 +86,7 @@ def register(text: str) -> Register | None:
 
 @lru_cache(maxsize=10_000)
 def beyond(text: str) -> bool:
-    """Tell whether an operand names registers that no GPU has, or in a form that is not known."""
+    """Return whether an operand names registers that no GPU has, or has an unknown form."""
     for name, numbers in _NUMBERED.findall(text):
         after = register(f"{name}{numbers}")
         if after is None or after.count < 1 or after.slot + after.count > sum(_FILES[name]):
@@ -96,7 +96,7 @@ def beyond(text: str) -> bool:
 
 @lru_cache(maxsize=10_000)
 def operand(text: str) -> AmdOperand:
-    """Read an operand.
+    """Parse an operand.
 
     **Raises:** DseError if it is none.
     """
@@ -122,7 +122,7 @@ def operand(text: str) -> AmdOperand:
 
 def _constant(text: str) -> ConstantOperand:
     try:
-        if text.startswith(("0x", "-0x")):  # a literal: of a double it is the high word
+        if text.startswith(("0x", "-0x")):  # a literal; for a double, its high word
             bits = int(text, 16)
             return ConstantOperand(
                 bits & 0xFFFFFFFF, bits & (1 << 64) - 1, (bits & 0xFFFFFFFF) << 32, bits & 0xFFFF
@@ -134,5 +134,5 @@ def _constant(text: str) -> ConstantOperand:
             return ConstantOperand(bits, bits, double, struct.unpack("<H", struct.pack("<e", value))[0])
         wide = int(text) & (1 << 64) - 1
         return ConstantOperand(wide & 0xFFFFFFFF, wide, wide, wide & 0xFFFF)
-    except (ValueError, OverflowError, struct.error):  # no number, or one that is too large
+    except (ValueError, OverflowError, struct.error):  # no number, or too large
         raise DseError(f"found operand {text!r}, expected a register or a number") from None

@@ -1,8 +1,8 @@
-"""The state of the waves that are run: registers, memory, who is where.
+"""The state of executed waves: registers, memory, active lanes.
 
-A register is an array of words that broadcasts to [blocks, waves, lanes]; a scalar register has one lane, and
-what is alike everywhere has one of all. A pair of scalar registers that holds a mask of lanes is one array of
-bool, in both places. None marks unknown words.
+A register is an array of words that broadcasts to [blocks, waves, lanes]; scalar registers have one lane, and
+values equal everywhere have one of all. A pair of scalar registers that holds a mask of lanes is one array of
+bool, in both slots. None marks unknown words.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ Value = Any  # np.ndarray | Partial | None
 
 
 class NeedsData(Exception):
-    """An address, a branch or a mask of lanes depends on words that are not known."""
+    """An address, a branch or a mask of lanes depends on unknown words."""
 
     def __init__(self, step: Instruction, what: str) -> None:
         super().__init__(f"{what} of {step}")
@@ -34,7 +34,7 @@ class NeedsData(Exception):
 
 
 class MaskedWords:
-    """Words with unknown lanes."""
+    """Words that are unknown in some lanes."""
 
     __slots__ = ("unknown", "value")
 
@@ -54,7 +54,7 @@ class Waves:
 
 
 class WaveMachine:
-    """The state of the blocks that are run."""
+    """The state of executed blocks."""
 
     def __init__(
         self,
@@ -78,8 +78,8 @@ class WaveMachine:
         self.alive = self.set_of(np.ones((len(blocks), waves, 1), bool))
         self.steered_by_block = False  # whether a branch may depend on the block's number
         self.running = self.alive
-        self.waves: np.ndarray | None = None  # waves that execute; None: all that are alive
-        self.active: np.ndarray | None = self.exists  # lanes that execute, None: all that exist
+        self.waves: np.ndarray | None = None  # active waves; None: all live ones
+        self.active: np.ndarray | None = self.exists  # active lanes; None: all that exist
         self._active: dict[tuple[int, int], tuple[np.ndarray, np.ndarray | None]] = {}
         self._any: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._masks: dict[tuple[tuple[int, ...], bytes], np.ndarray] = {}
@@ -90,7 +90,7 @@ class WaveMachine:
     # Start
 
     def _set_arguments(self, symbols: Mapping[str, np.ndarray]) -> None:
-        """Lay out memory: what arguments point to, the arguments themselves, the packet, variables."""
+        """Lay out memory: arrays of arguments, the arguments themselves, the packet, variables."""
         listing, launch = self.listing, self.launch
         extra = [*listing.symbols]
         count = len(launch.arguments)
@@ -112,10 +112,10 @@ class WaveMachine:
             for region, contents in self.memory.regions.items()
             if region not in (count + 1, count + 2)
         )
-        self.poisoned: set[int] = set()  # regions to which words were stored that are not known
+        self.poisoned: set[int] = set()  # regions with unknown words stored
 
     def _kernarg(self) -> np.ndarray:
-        """The bytes of the segment of arguments."""
+        """Return the bytes of the arguments' segment."""
         listing, launch = self.listing, self.launch
         own = [place for place in listing.arguments if not place.kind.startswith("hidden_")]
         if len(own) != len(launch.arguments):
@@ -134,7 +134,7 @@ class WaveMachine:
         return segment
 
     def _packet(self) -> np.ndarray:
-        """The packet that launched the kernel: HSA's `hsa_kernel_dispatch_packet_t`."""
+        """Return the packet that launched the kernel: HSA's `hsa_kernel_dispatch_packet_t`."""
         words = np.zeros(16, U32)
         x, y, z = self.launch.block
         words[1], words[2] = x | y << 16, z
@@ -142,7 +142,7 @@ class WaveMachine:
         return words
 
     def _set_registers(self, blocks: Sequence[Dimensions], thread: np.ndarray) -> None:
-        """Fill the registers that the hardware fills before a wave starts.
+        """Set the registers that the hardware sets before a wave starts.
 
         Source: LLVM, "User Guide for AMDGPU Backend", "Initial Kernel Execution State".
         """
@@ -193,14 +193,14 @@ class WaveMachine:
     # Waves
 
     def set_of(self, mask: np.ndarray) -> Waves:
-        """Give the set of some waves: [blocks, waves, 1]"""
+        """Return waves as a set, from a mask [blocks, waves, 1]."""
         key = mask.tobytes()
         if key not in self._sets:
             self._sets[key] = Waves(mask)
         return self._sets[key]
 
     def execute_in(self, waves: Waves) -> None:
-        """Let these waves execute what comes next, with the lanes that are on in them."""
+        """Make these waves active, with their active lanes."""
         self.running = waves
         self.waves = None if waves is self.alive else waves.mask
         mask = self.mask(EXEC)
@@ -218,7 +218,7 @@ class WaveMachine:
         self.active = known[1]
 
     def _one_object(self, mask: np.ndarray) -> np.ndarray:
-        """Keep equal masks of lanes as one object, so that facts about a mask are computed once."""
+        """Share one object among equal masks of lanes, so that their properties are computed once."""
         if self._last is mask:
             return mask
         key = (mask.shape, mask.tobytes())
@@ -231,11 +231,11 @@ class WaveMachine:
         return kept
 
     def lanes(self) -> np.ndarray:
-        """The lanes that execute."""
+        """Return the active lanes."""
         return self.exists if self.active is None else self.active
 
     def end(self, waves: Waves) -> None:
-        """Let these waves end."""
+        """End these waves."""
         self.alive = self.set_of(self.alive.mask & ~waves.mask)
         self.exists = self.exists & self.alive.mask
         self._active.clear()
@@ -243,7 +243,7 @@ class WaveMachine:
     # Reading
 
     def known(self, slot: int, value: Value) -> np.ndarray | None:
-        """The words of a register that is not simply known; None if some that execute are not."""
+        """Return the words of a partly known register; None if any is unknown in active lanes."""
         if value is None:
             return None
         if value.__class__ is MaskedWords:
@@ -254,7 +254,7 @@ class WaveMachine:
         return value
 
     def words(self, slot: int) -> np.ndarray | None:
-        """The words of any register."""
+        """Return the words of any register."""
         value = self.r[slot]
         if value is None or value.__class__ is MaskedWords:
             value = self.known(slot, value)
@@ -270,7 +270,7 @@ class WaveMachine:
         return words[:, :, place : place + 1]
 
     def mask(self, slot: int) -> np.ndarray | None:
-        """The mask of lanes in a register, or in a pair."""
+        """Return the mask of lanes in a register, or in a pair."""
         value = self.r[slot]
         wide = self.shape[2] == 64
         if value.__class__ is np.ndarray and value.dtype is _BOOL and (not wide or self.r[slot + 1] is value):
@@ -294,7 +294,7 @@ class WaveMachine:
         return np.concatenate([_bits(low, full=True), _bits(high, full=True)], axis=-1)
 
     def any_lane(self, mask: np.ndarray) -> np.ndarray:
-        """Whether a mask has a lane, wave by wave: [1 or blocks, 1 or waves, 1]"""
+        """Return whether a mask has any lane in each wave: [1 or blocks, 1 or waves, 1]."""
         known = self._any.get(id(mask))
         if known is None or known[0] is not mask:
             if len(self._any) > 500:
@@ -303,16 +303,16 @@ class WaveMachine:
         return known[1]
 
     def condition(self) -> np.ndarray | None:
-        """The scalar condition code."""
+        """Return the scalar condition code."""
         value = self.r[SCC]
-        if value.__class__ is tuple:  # a mask of lanes of which it says whether it has one
+        if value.__class__ is tuple:  # whether a mask has any lane
             value = self.r[SCC] = self.any_lane(value[0])
         return self.known(SCC, value)
 
     # Writing
 
     def write_vector(self, slot: int, value: np.ndarray | None) -> None:
-        """Write a vector register in the lanes that execute."""
+        """Write a vector register in active lanes."""
         active = self.active
         if active is None:
             self.r[slot] = value
@@ -320,7 +320,7 @@ class WaveMachine:
             self.r[slot] = _written(self.r[slot], value, active)
 
     def write_scalar(self, slot: int, value: np.ndarray | None) -> None:
-        """Write a scalar register, words or a condition, in the waves that execute."""
+        """Write a scalar register, words or a condition, in active waves."""
         waves = self.waves
         if waves is None:
             self.r[slot] = value
@@ -331,12 +331,12 @@ class WaveMachine:
         self.r[slot] = _written(old, value, waves)
 
     def write_mask(self, slot: int, mask: np.ndarray | None) -> None:
-        """Write a mask of lanes, to a register or a pair, in the waves that execute."""
+        """Write a mask of lanes, to a register or a pair, in active waves."""
         pair = [slot, slot + 1] if self.shape[2] == 64 else [slot]
         if self.waves is not None:
             old = self.r[slot]
             is_mask = old.__class__ is np.ndarray and old.dtype is _BOOL and self.r[pair[-1]] is old
-            if mask is None or (not is_mask and old is not None):  # other waves keep what they have
+            if mask is None or (not is_mask and old is not None):  # other waves keep their values
                 for half in pair:
                     self.write_scalar(half, None if mask is None else self._packed(mask, half))
                 return
@@ -345,7 +345,7 @@ class WaveMachine:
             self.r[half] = mask
 
     def set_condition_to_any(self, mask: np.ndarray | None) -> None:
-        """Let the condition say whether a mask has a lane."""
+        """Set the condition to whether a mask has any lane."""
         if mask is None:
             self.write_scalar(SCC, None)
         elif self.waves is None:
@@ -355,7 +355,7 @@ class WaveMachine:
 
 
 def _written(old: Value, value: np.ndarray | None, where: np.ndarray) -> Value:
-    """Value of a register of which only some lanes were written."""
+    """Return the value of a register after writing some lanes."""
     if value is None:
         if old is None:
             return None
@@ -382,7 +382,7 @@ def _bits(words: np.ndarray, full: bool = False) -> np.ndarray:
 
 
 def _bytes(kernel: str, index: int, argument: Any, size: int) -> bytes:
-    """The bytes of an argument as the code expects them."""
+    """Return the bytes of an argument as the code expects them."""
     if argument is None or isinstance(argument, Pointer | np.ndarray):
         raw = address_of(index).to_bytes(8, "little")
     elif isinstance(argument, UnknownArgument):
@@ -405,7 +405,7 @@ def _bytes(kernel: str, index: int, argument: Any, size: int) -> bytes:
 
 
 def _hidden(kind: str, launch: LaunchArguments) -> int:
-    """A number that the runtime adds to the arguments."""
+    """Return a number that the runtime adds to the arguments."""
     name, _, axis = kind.removeprefix("hidden_").rpartition("_")
     if axis in ("x", "y", "z"):
         number = "xyz".index(axis)

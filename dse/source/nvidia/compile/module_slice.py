@@ -358,7 +358,7 @@ def jit_of(kernel: Any) -> Any:
         if isinstance(kernel, jit) or kernel is None:
             return kernel
         kernel = getattr(kernel, "fn", None)
-    return None  # it has every attribute
+    return None  # it seems to have every attribute
 
 
 def _untuned(decorator: ast.expr) -> ast.expr:

@@ -1,9 +1,9 @@
-"""CUDA source to machine code, for one configuration at a time, without a GPU and without a toolkit.
+"""Compile CUDA source to machine code, one configuration at a time, without a GPU or a toolkit.
 
-NVRTC compiles in a process of its own (`outside`), with limits. It takes a hundredth of a second to some
-seconds, so what comes of it is worth keeping (`cache`) and many configurations are worth several processes
-(`parallel`). A configuration that does not compile is a result like any other; only what is wrong with all of
-them raises. A file of PTX, a cubin or a listing goes the same way, but has no macros.
+NVRTC runs in a process of its own (`outside`), with limits. It takes a hundredth of a second to some seconds,
+so results are cached (`cache`) and many configurations use several processes (`parallel`). A configuration
+that does not compile is a result; only errors of all configurations raise. PTX, cubins and listings are
+handled in the same way, without macros.
 """
 
 import importlib.metadata
@@ -38,26 +38,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CudaSource:
-    """A CUDA file, a file of PTX, a cubin or a listing, and what all its configurations share."""
+    """A CUDA file, a file of PTX, a cubin or a listing, with the properties that its configurations share."""
 
-    path: str  # for messages; its suffix tells what it is
+    path: str  # for messages; its suffix is the type
     text: str
     kernel: str  # its name, or a C++ expression for a template: "scale<4>"; "" for the only one
-    folders: tuple[str, ...]  # where included files are looked for
+    folders: tuple[str, ...]  # searched for included files
     options: tuple[str, ...]  # further ones, of NVRTC
     digest: str  # of all this and of the files that it includes
-    cubin: bytes = b""  # in the place of text
-    headers: tuple[tuple[str, str], ...] = ()  # name and text of what it includes, unless that is installed
-    stand_ins: tuple[tuple[str, str], ...] = ()  # for those of the host that are missing
+    cubin: bytes = b""  # instead of text
+    headers: tuple[tuple[str, str], ...] = ()  # name and text of included files that are not installed
+    stand_ins: tuple[tuple[str, str], ...] = ()  # replacements of missing headers of the host
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its text, and those of its headers."""
+        """The source's text and those of its headers."""
         return (self.text, *(text for _, text in self.headers))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Ask for no array: what is not known of one counts as 0."""
+        """Empty, so that no contents of arrays are requested: unknown ones count as 0."""
         return ()
 
     @property
@@ -67,20 +67,20 @@ class CudaSource:
 
     @property
     def known(self) -> str:
-        """What the compiler reads before the file."""
+        """The text that the compiler reads before the file."""
         return ""
 
     @property
     def most_declared(self) -> float:
-        """The bytes of shared memory that ptxas lets a kernel declare, whatever the GPU has."""
+        """The bytes of shared memory that ptxas lets a kernel declare, independent of the GPU."""
         return MOST_DECLARED
 
     def architectures(self) -> tuple[int, ...]:
-        """List what it can be compiled for."""
+        """List the architectures it can be compiled for."""
         return architectures()
 
     def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
-        """Return what the code of a configuration depends on: the macros that the text may name."""
+        """Return the macros that the text may use, on which a configuration's code depends."""
         named = None if self.options else _words(self.text)
         if named is None:
             return defines
@@ -91,7 +91,7 @@ class CudaSource:
         return compile_source(self, arch, dict(settings))
 
     def constants(self, defines: Mapping[str, Any], count: int) -> "Constants":
-        """Compute what the text says of `count` configurations."""
+        """Compute the text's constants for `count` configurations."""
         from dse.source.nvidia.compile.constants import constants  # imports NumPy
 
         return constants(self.text, defines, count)
@@ -102,10 +102,10 @@ def read_source(
 ) -> CudaSource:
     """Read a CUDA file. Files beside it, in `folders` and among the installed CUDA headers may be included.
 
-    A `.ptx`, a `.cubin` or a `.sass` is read too; options are then passed over.
+    A `.ptx`, a `.cubin` or a `.sass` is read too; options are then ignored.
 
-    **Edges:** the digest covers every file that an `#include` names and that is found, whether or not a
-    configuration reads it; not one that is named by a macro.
+    **Edges:** the digest covers every file found for an `#include`, whether or not a configuration reads it,
+    but no file named by a macro.
     **Raises:** DseError if the file cannot be read, an option is not one of
     `dse.source.nvidia.compile.options`, or a file outside of these folders is included.
     """
@@ -147,14 +147,14 @@ def compile_source(
 ) -> Compiled | Failure:
     """Compile one configuration to machine code for compute capability `arch` / 10, with line information.
 
-    `defines` are macros; True and False become 1 and 0. A cubin is taken as it is, PTX is assembled.
+    `defines` are macros; True and False become 1 and 0. PTX is assembled; a cubin is already compiled.
 
     **Raises:** DseError if NVRTC is missing or does not know the architecture or an option; if the file lacks
-    the kernel, or has several and none is asked for; of PTX and a cubin, as `load`.
+    the kernel, or has several and none is named; of PTX and a cubin, as `load`.
     """
     if Path(source.path).suffix in _BUILT:
         return _loaded(source, arch)
-    _nvrtc()  # or say that it is missing
+    _nvrtc()  # raises if it is missing
     if arch not in architectures():
         known = ", ".join(map(str, architectures()))
         raise DseError(f"sm_{arch}: architecture: {compiler()} compiles for {known}")
@@ -165,7 +165,7 @@ def compile_source(
         *source.options,
         *(f"--include-path={folder}" for folder in source.folders),
     ]
-    expression = source.kernel if not source.kernel.startswith("_Z") else ""  # else it is mangled
+    expression = source.kernel if not source.kernel.startswith("_Z") else ""  # mangled
     try:
         made = _asked(source, defines, options, expression)
     except ProcessKilled as how:
@@ -197,18 +197,18 @@ def compile_source(
 
 
 def _asked(source: CudaSource, defines: Mapping[str, Any], options: list[str], expression: str) -> Answer:
-    """Compile a text as it is; where that fails, without what is of the host in it and in its headers."""
+    """Compile a text unchanged or, if that fails, without the code for the host in it and its headers."""
     made = _with_headers(source, source.text, {}, defines, options, expression)
     text, own = of_device(source) if made.status else (source.text, {})
     if text != source.text or own:
-        unmarked = "--device-as-default-execution-space"  # of what is left: methods, constant functions
+        unmarked = "--device-as-default-execution-space"  # applies to the rest: methods, constant functions
         made = _with_headers(source, text, own, defines, [*options, unmarked], expression)
     return made
 
 
 @lru_cache(maxsize=16)
 def of_device(source: CudaSource) -> tuple[str, dict[str, str]]:
-    """Return the text, and those headers that change: without what is of the host, with what nvcc adds."""
+    """Return the text and changed headers, without code for the host, with nvcc's own definitions."""
     text, *contents = without_host(*source.texts)
     blanked = zip(source.headers, contents, strict=True)
     if names := implied(text, *contents, known=source.known):
@@ -224,7 +224,7 @@ def _with_headers(
     options: list[str],
     expression: str,
 ) -> Answer:
-    """Compile a text, with stand-ins for those headers of the host that it asks for and that are missing."""
+    """Compile a text, with replacements of missing headers of the host."""
     name, headers = Path(source.path).name, dict(source.stand_ins) | dict(own)
     whole = _with_macros(text, name, defines)
     while True:
@@ -237,12 +237,11 @@ def _with_headers(
 
 
 def load(path: Path | str, kernel: str = "", arch: int | None = None) -> Compiled | Failure:
-    """Load a ready `.cubin`; a `.ptx`, which is assembled for `arch` (default: the one that it targets); or a
-    `.sass`, the listing of machine code that nvdisasm or cuobjdump printed, which tells less.
+    """Load a `.cubin`; a `.ptx`, which is assembled for `arch` (default: its target); or a `.sass`, a listing
+    printed by nvdisasm or cuobjdump, which has less information.
 
-    Code for an older GPU of the same major number is taken too.
-
-    NVRTC cannot read PTX: that takes nvJitLink, of the extra, or ptxas on the PATH.
+    Code for an older GPU of the same major number is accepted. PTX needs nvJitLink, of the extra, or ptxas on
+    the PATH.
 
     **Raises:** DseError if the file is none of these or cannot be read, if an assembler is missing, if the
     code is for other GPUs, and if there is no such kernel, or several and none is named.
@@ -256,7 +255,7 @@ def load(path: Path | str, kernel: str = "", arch: int | None = None) -> Compile
 def _loaded(source: CudaSource, arch: int | None) -> Compiled | Failure:
     if cubin := source.cubin:
         binary = _fitting(chosen(elf.read(cubin, source.path), source.path, source.kernel), source, arch)
-        # Beside line information there is the PTX, its lines parted by zeros.
+        # With line information the cubin contains the PTX, its lines separated by zeros.
         ptx = cubin.replace(b"\0", b"\n").decode("ascii", errors="replace")
         adds_shared = _adds_shared(ptx, binary.kernel)
         return Compiled(binary, source.cubin, None, "", _assembler(source.cubin), None, adds_shared)
@@ -284,7 +283,7 @@ def _loaded(source: CudaSource, arch: int | None) -> Compiled | Failure:
 
 
 def _listed(source: CudaSource, arch: int | None) -> Compiled:
-    """Take from a listing what it tells; of the rest nothing is known."""
+    """Return the information of a listing; the rest is unknown."""
     listings = {code.kernel: code for code in listing.parse(source.text, source.path)}
     code = chosen(listings, source.path, source.kernel)
     registers, shared_bytes = listing.resources(source.text, code)
@@ -307,14 +306,14 @@ def _listed(source: CudaSource, arch: int | None) -> Compiled:
 
 
 def _fitting(binary: Binary, source: CudaSource, arch: int | None) -> Binary:
-    """Return the same, if a GPU of this architecture executes it."""
+    """Return the binary if a GPU of this architecture can execute it."""
     if arch is not None and not (binary.arch // 10 == arch // 10 and binary.arch <= arch):
         raise DseError(f"{source.path}: architecture: found sm_{binary.arch}, expected sm_{arch}")
     return binary
 
 
 def _assembled(source: CudaSource, arch: int) -> tuple[bytes, str]:
-    """Assemble PTX: a cubin, which is empty if it is refused, and what the assembler says."""
+    """Assemble PTX; return the cubin, empty on errors, and the assembler's messages."""
     try:
         linker = import_module("cuda.bindings.nvjitlink")
         linker.version()
@@ -326,7 +325,7 @@ def _assembled(source: CudaSource, arch: int) -> tuple[bytes, str]:
 
 
 def _assembled_outside(source: CudaSource, arch: int) -> tuple[bytes, str]:
-    """Assemble the same by ptxas."""
+    """Assemble PTX with ptxas."""
     assembler = shutil.which("ptxas")
     if assembler is None:
         found = "found no nvidia-nvjitlink and no ptxas"
@@ -342,7 +341,7 @@ def _assembled_outside(source: CudaSource, arch: int) -> tuple[bytes, str]:
 
 @cache
 def compiler() -> str:
-    """Return name and version of the compiler: "NVRTC 13.5.37", or "NVRTC 13.5" where only that is known."""
+    """Return name and version of the compiler: "NVRTC 13.5.37", or "NVRTC 13.5" if only that is known."""
     version = "{}.{}".format(*_nvrtc().nvrtcVersion()[1:])
     for distribution in ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"):
         try:
@@ -356,7 +355,7 @@ def compiler() -> str:
 
 @cache
 def architectures() -> tuple[int, ...]:
-    """List what the compiler can compile for: 80 for sm_80."""
+    """List the architectures that the compiler supports: 80 for sm_80."""
     return tuple(_nvrtc().nvrtcGetSupportedArchs()[1])
 
 
@@ -366,22 +365,22 @@ def _nvrtc() -> Any:
         nvrtc = import_module("cuda.bindings.nvrtc")
     try:
         nvrtc.nvrtcVersion()
-    except RuntimeError:  # the binding is there, the library is not
+    except RuntimeError:  # the binding is present, the library is not
         raise DseError(f"nvidia-cuda-nvrtc: found none, expected {install('cuda')}") from None
     return nvrtc
 
 
 @lru_cache(maxsize=16)
 def _words(text: str) -> frozenset[str] | None:
-    """List the words of a text; None if it may have more: of other files, or put together from parts."""
+    """List the words of a text; None if it may have more, from other files or by concatenation."""
     words = frozenset(_WORD.findall(text))
     return None if words & _FROM_ELSEWHERE or _PARTS.search(text) else words
 
 
 def _with_macros(text: str, path: str, defines: Mapping[str, Any]) -> str:
-    """Define macros before the text: as options they would break NVRTC's header, which has a T and a pad.
+    """Define macros before the text: as options they would break NVRTC's header, which uses T and pad.
 
-    So are the types that nvcc has of the host's system.
+    The types that nvcc takes from the host's system are defined too.
     """
     macros = (macro(name, value, path) for name, value in defines.items())
     lines = [f"#define {name} {value}\n" for name, value in macros]
@@ -425,13 +424,13 @@ def _spill_bytes(log: str, kernel: str) -> int | None:
 
 
 def _assembler(cubin: bytes) -> str:
-    """Return the ptxas that made a cubin, by the note that it leaves since CUDA 12."""
+    """Return the ptxas that made a cubin, from the note that it contains since CUDA 12."""
     match = re.search(rb"release [\d.]+, V([\d.]+)", cubin)
     return f"ptxas {match[1].decode()}" if match else "ptxas"
 
 
 def _adds_shared(ptx: str, kernel: str) -> bool:
-    """Tell whether a kernel, or a function that it may call, names an array whose size the launch gives."""
+    """Return whether a kernel, or a function that it may call, uses dynamic shared memory."""
     arrays = set(_OPEN_ARRAY.findall(ptx))
     for body in _FUNCTION.split(ptx)[1:] if arrays else ():
         name = _WORD.match(body)
@@ -441,7 +440,7 @@ def _adds_shared(ptx: str, kernel: str) -> bool:
 
 
 def _installed_headers() -> list[Path]:
-    """List the folder that NVIDIA's packages share for their headers, and the one below it of CCCL."""
+    """List the header folders of NVIDIA's packages: the shared one, and that of CCCL in it."""
     try:
         files = importlib.metadata.files("nvidia-cuda-nvrtc") or []
     except importlib.metadata.PackageNotFoundError:
@@ -451,14 +450,14 @@ def _installed_headers() -> list[Path]:
 
 
 MOST_BYTES = 1 << 26  # of a source, or of code
-# CUDA programming guide, technical specifications: what a kernel declares; a launch may add more.
+# CUDA programming guide, technical specifications: for static shared memory; a launch may add more.
 MOST_DECLARED = 48 * 1024
 _SYSTEM_TYPES = "typedef unsigned short ushort; typedef unsigned int uint;\n"
 _BUILT = (".cubin", ".ptx", ".sass")
 _OPEN_ARRAY = re.compile(r"\.extern\s+\.shared\s[^;]*?([\w$]+)\[\]")  # of shared memory, in PTX
-_FUNCTION = re.compile(r"\.(?:entry\s+|func\b)")  # what follows begins with a name only if it is a kernel
+_FUNCTION = re.compile(r"\.(?:entry\s+|func\b)")  # followed by a name only if it is a kernel
 _WORD = re.compile(r"[\w$]+")
-_OPERAND = re.compile(r"(?<![\w$.])[\w$]+")  # an array may be called `shared`, as in st.shared
+_OPERAND = re.compile(r"(?<![\w$.])[\w$]+")  # not the `shared` of st.shared, which may be an array's name
 _FROM_ELSEWHERE = {"include", "include_next", "import", "embed"}  # directives
 _PARTS = re.compile(r"##|%:%:|\w\\\r?\n\w")
 _ERROR = re.compile(r"\berror\b|\bfatal\b")

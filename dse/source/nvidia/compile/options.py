@@ -1,4 +1,4 @@
-"""The compiler options that a kernel's own file may state: those that change its code and nothing else.
+"""The compiler options that a kernel's file may state: only those that change its code.
 
 NVRTC also has options that write files (precompiled headers, timings, traces) or read any folder.
 """
@@ -15,20 +15,20 @@ ALLOWED = (
     *("device-int128", "device-float128", "default-device", "device-as-default-execution-space"),
     *("ftemplate-backtrace-limit", "disable-warnings", "w", "diag-suppress", "dopt", "lineinfo", "G"),
 )
-_JOINED = ("D", "U")  # their value stands right behind
+_JOINED = ("D", "U")  # their value follows without a space
 
 
 _FOLDER = re.compile(r"(?:-I|--?include-path=)(.+)")
 
 
 def split(options: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Part the options from the folders of includes that some of them name."""
+    """Separate options from include folders."""
     folders = [folder[1].strip() for option in options if (folder := _FOLDER.fullmatch(option))]
     return [option for option in options if not _FOLDER.fullmatch(option)], folders
 
 
 def check(options: Sequence[str], where: str) -> None:
-    """Refuse any other. **Raises:** DseError that begins with `where`."""
+    """Reject all other options. **Raises:** DseError that begins with `where`."""
     for option in options:
         single(option, where)
         name = option.lstrip("-").partition("=")[0]

@@ -1,4 +1,4 @@
-"""Asks the process that NVIDIA's compilers run in, of which this one has one at most, started when needed."""
+"""Requests to the process of NVIDIA's compilers: at most one per process, started on demand."""
 
 import atexit
 import os
@@ -26,9 +26,9 @@ from dse.source.nvidia.compile.compiler_process import LENGTH_BYTES, Answer, Req
 
 
 def ask(request: Request, folders: Sequence[str] | None = None) -> Answer:
-    """Compile or assemble, within the limits of compilers, which can read files in `folders` only.
+    """Compile or assemble, within the limits of compilers and reading files in `folders` only.
 
-    **Raises:** ProcessKilled if that ended the compiler: the next call starts another.
+    **Raises:** ProcessKilled if a limit ended the compiler: the next call starts another.
     """
     limits = compiler_limits()
     with _lock:
@@ -54,14 +54,14 @@ def ask(request: Request, folders: Sequence[str] | None = None) -> Answer:
 
 
 def _running(limits: ProcessLimits, folders: tuple[str, ...] | None) -> subprocess.Popen[bytes]:
-    """Return our process, with these limits and folders; None: whichever it has."""
+    """Return the compiler process, with these limits and folders; None: any."""
     global _kept
     if _kept is not None:
         owner, settings, program = _kept
         wanted = (limits, settings[1] if folders is None else folders)
         if owner == os.getpid() and settings == wanted and program.poll() is None:
             return program
-        if owner == os.getpid():  # else it is our parent's, of which we are a fork
+        if owner == os.getpid():  # otherwise it belongs to the parent of this fork
             _stop(program)
     program = subprocess.Popen(
         [sys.executable, "-P", str(Path(__file__).with_name("compiler_process.py")), *(folders or ())],
@@ -69,7 +69,7 @@ def _running(limits: ProcessLimits, folders: tuple[str, ...] | None) -> subproce
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        start_new_session=True,  # Ctrl-C is ours: we end it
+        start_new_session=True,  # so that Ctrl-C reaches only this process, which ends it
     )
     limit(program.pid, limits, alone=False)
     _kept = os.getpid(), (limits, folders or ()), program
@@ -80,7 +80,7 @@ def _stop(program: subprocess.Popen[bytes]) -> None:
     kill(program)
     for stream in (program.stdin, program.stdout):
         if stream is not None:
-            with suppress(OSError):  # what is still to be written
+            with suppress(OSError):  # from unwritten output
                 stream.close()
     program.wait()
 
@@ -91,5 +91,5 @@ def _stop_ours() -> None:
         _stop(_kept[2])
 
 
-_kept: tuple[int, tuple[ProcessLimits, tuple[str, ...]], subprocess.Popen[bytes]] | None = None  # whose it is
+_kept: tuple[int, tuple[ProcessLimits, tuple[str, ...]], subprocess.Popen[bytes]] | None = None  # owner first
 _lock = threading.Lock()

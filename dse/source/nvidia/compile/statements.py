@@ -1,4 +1,4 @@
-"""The statements of a Python module: which names each of them binds, and which it looks up."""
+"""The statements of a Python module, with the names that they bind and use."""
 
 import ast
 from collections.abc import Iterator, Sequence
@@ -11,12 +11,12 @@ class Leaf:
 
     node: ast.stmt
     binds: frozenset[str]  # names that it binds or changes
-    uses: frozenset[str]  # names that it, and the conditions that it stands under, may look up
+    uses: frozenset[str]  # names that it and its enclosing conditions may use
     imports: bool
 
 
 def leaves(body: Sequence[ast.stmt], above: frozenset[str] = frozenset()) -> Iterator[Leaf]:
-    """Yield the statements of a body that are run as a whole; `above` is what their conditions look up."""
+    """Yield the statements of a body that are run as a whole; `above` are the names their conditions use."""
     for node in body:
         match node:
             case ast.If():
@@ -33,7 +33,7 @@ def leaves(body: Sequence[ast.stmt], above: frozenset[str] = frozenset()) -> Ite
 
 
 def statements(node: ast.AST) -> Iterator[ast.stmt]:
-    """Yield a statement and those within it, but for those of functions and classes."""
+    """Yield a statement and those inside it, except those of functions and classes."""
     if isinstance(node, ast.stmt):
         yield node
     if isinstance(node, ast.If | ast.Try | ast.With | ast.ExceptHandler):
@@ -42,7 +42,7 @@ def statements(node: ast.AST) -> Iterator[ast.stmt]:
 
 
 def levels(node: ast.AST) -> int:
-    """Count how deep syntax is nested, without a call a level."""
+    """Return the depth of nested syntax, without recursion."""
     count, level = 0, [node]
     while level:
         count, level = count + 1, [child for above in level for child in ast.iter_child_nodes(above)]
@@ -54,7 +54,7 @@ def _looked_up(node: ast.AST) -> frozenset[str]:
 
 
 def _bound(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement binds, and those of what it changes."""
+    """Yield the names that a statement binds or modifies."""
     match node:
         case ast.FunctionDef() | ast.ClassDef() | ast.AsyncFunctionDef():
             yield node.name
@@ -80,7 +80,7 @@ def _bound(node: ast.stmt) -> Iterator[str]:
 
 
 def plainly_bound(node: ast.stmt) -> set[str]:
-    """List the names that a statement binds, not those of what it changes."""
+    """List the names that a statement binds, without those it modifies."""
     stored = {
         inner.id
         for inner in ast.walk(node)

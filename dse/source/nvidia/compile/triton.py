@@ -1,9 +1,9 @@
-"""Triton kernels to machine code, for one configuration at a time, for any GPU and without one.
+"""Compile Triton kernels to machine code, one configuration at a time, for any GPU and without one.
 
-A configuration is what Triton would compile for a launch: constants, options such as `num_warps`, and what it
-makes of the arguments' values: a number that is 1 becomes a constant, one divisible by 16 is known to be so,
-and so are addresses, unless a type says otherwise. How the code is launched, its warps and its shared memory,
-is what Triton says of it, and so is which arguments it still takes.
+A configuration is a specialisation by Triton for a launch: constants, options such as `num_warps`, and
+properties of the arguments: the number 1 becomes a constant; divisibility by 16 is used where it holds, and
+for addresses unless a type says otherwise. Triton's metadata have the launch's warps, shared memory and
+remaining arguments.
 
 Checked with Triton 3.9.0, whose cache holds the compiled code, too.
 """
@@ -37,15 +37,15 @@ from dse.source.nvidia.sass import elf
 
 CUDA_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 HIP_OPTIONS = ("num_warps", "num_stages", "num_ctas", "waves_per_eu", "matrix_instr_nonkdim", "kpack")
-OPTIONS = {"num_warps": 4, "num_stages": 0, "num_ctas": 1}  # and Triton's defaults; 0: its backend's, 3 or 2
+OPTIONS = {"num_warps": 4, "num_stages": 0, "num_ctas": 1}  # with Triton's defaults; 0: its backend's, 3 or 2
 OPTIONS |= dict.fromkeys((*CUDA_OPTIONS[3:], *HIP_OPTIONS[3:]))
 TRUTH = ":bool"  # of an option
 NONE = "None"  # the type of a pointer that is not passed
-ALIGNED = 16  # bytes, and what numbers are divided by
+ALIGNED = 16  # bytes; also the divisor of numbers
 ARCHITECTURES = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
 _OF_ASSEMBLER = re.compile(r"; error\s*:\s*(.+)")  # of ptxas, whose log ends with the command
 
-# Triton's names of types, by those of NumPy and PyTorch.
+# Triton's names of types by those of NumPy and PyTorch.
 TYPES = {
     "bool": "i1",
     "float8_e4m3fn": "fp8e4nv",
@@ -58,41 +58,41 @@ TYPES = {
 
 
 class Specialised(NamedTuple):
-    """What Triton knows of an argument when it compiles."""
+    """The properties of an argument known to Triton at compile time."""
 
-    type: str  # as Triton writes it
+    type: str  # in Triton's notation
     divisible: bool  # by 16
 
 
 class Tensor(NamedTuple):
-    """The type of a tensor descriptor, as Triton takes it."""
+    """The type of a tensor descriptor, in Triton's form."""
 
     type: str  # of an element
     block: tuple[int, ...]
 
 
 class Target(NamedTuple):
-    """A GPU that Triton compiles for, in the words of Triton's backend."""
+    """A GPU that Triton compiles for, as its backend names it."""
 
     backend: str  # "cuda" or "hip"
     arch: int | str  # 80 or "gfx942"
     warp_size: int
-    options: tuple[str, ...]  # that the backend takes
+    options: tuple[str, ...]  # of the backend
     code: str  # name of the compiled code: "cubin" or "amdgcn"
 
 
 @dataclass(frozen=True)
 class TritonSource:
-    """A Triton kernel, and what all its configurations share."""
+    """A Triton kernel, with the properties that its configurations share."""
 
     path: str
     kernel: str
     text: str
     names: tuple[str, ...]  # of the arguments, in order
-    types: tuple[str, ...]  # of the arguments as Triton writes them; "" where the value tells
-    fixed: Settings  # constants that no configuration varies
-    digest: str  # of the kernel, of all that it calls, and of the rest
-    truths: tuple[str, ...] = ()  # constants that are True or False, where configurations have 1 or 0
+    types: tuple[str, ...]  # of the arguments in Triton's notation; "" if the value determines it
+    fixed: Settings  # constants equal in all configurations
+    digest: str  # of the kernel, of all functions that it calls, and of the other fields
+    truths: tuple[str, ...] = ()  # constants that are True or False where configurations have 1 or 0
 
     @property
     def compiler(self) -> str:
@@ -105,20 +105,20 @@ class TritonSource:
         return float("inf")
 
     def architectures(self) -> tuple[int, ...]:
-        """List what it can be compiled for."""
+        """List the architectures it can be compiled for."""
         return ARCHITECTURES
 
     def constants(self, defines: Mapping[str, Any], count: int) -> Constants:
-        """Tell nothing: what Triton computes is not in the text."""
+        """No constants: they cannot be read from the text."""
         return Constants({}, None)
 
     def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
-        """Return constants, options, and what is known of each argument.
+        """Return constants, options, and the specialisation of each argument.
 
         `arguments` are numbers, or objects with the `type` and `block` of a tensor descriptor; others are
-        arrays or numbers that are not stated.
+        arrays or unstated numbers.
 
-        **Raises:** DseError if there are too few or too many, or the type of one is not known.
+        **Raises:** DseError if there are too few or too many, or one has an unknown type.
         """
         kernel = function(Path(self.path), self.kernel)
         where = f"{self.path}: {self.kernel}"
@@ -164,7 +164,7 @@ class TritonSource:
         )
 
     def run_compiler(self, target: "Target", settings: Settings) -> tuple[bytes, Launched] | Failure:
-        """Compile one configuration in a process of its own: its code, and how that is launched.
+        """Compile one configuration in a process of its own; return its code and launch.
 
         **Raises:** DseError as `compile`.
         """
@@ -186,8 +186,8 @@ class TritonSource:
 def read_source(
     path: Path, kernel: str = "", types: Sequence[str] = (), options: Sequence[str] = ()
 ) -> TritonSource:
-    """Find a kernel of a Python file. `types` are of its arguments; `options` constants, as `NAME=VALUE`, and
-    names of those that are True or False, as `NAME:bool`.
+    """Find a kernel of a Python file. `types` are those of its arguments; `options` are constants, as
+    `NAME=VALUE`, and names of those that are True or False, as `NAME:bool`.
 
     **Raises:** DseError as `dse.source.nvidia.compile.triton_function.function`; if a constant is not the
     kernel's.
@@ -210,7 +210,7 @@ def read_source(
         code = jitted.jit.cache_key
     except RecursionError:
         raise DseError(f"{path}: {jitted.name}: found code nested too deeply for Triton to read") from None
-    except Exception as error:  # of any type: it is Triton's word on what the kernel names
+    except Exception as error:  # of any type: Triton's error for names in the kernel
         raise DseError(f"{path}: {jitted.name}: {one_line(str(error))}") from None
     digest = key(code, text, repr(known), repr(sorted(fixed.items())), *truths)
     constants = tuple(sorted(fixed.items()))
@@ -218,7 +218,7 @@ def read_source(
 
 
 def canonical(kind: str) -> str:
-    """Write a type as Triton does: `*float16` is `*fp16`."""
+    """Return a type in Triton's notation: `*float16` is `*fp16`."""
     match = re.fullmatch(r"(\*?k?)(.*?)(:\d+)?", kind.strip(), re.DOTALL)
     assert match is not None  # each part may be empty
     pointer, name, hint = match.groups("")
@@ -232,14 +232,14 @@ def numpy_type(kind: str) -> str:
 
 
 def has_fractions(kind: str) -> bool:
-    """Return whether a type, as Triton writes it, is of an array of numbers with fractions."""
+    """Return whether a type, in Triton's notation, is an array of floating-point numbers."""
     return re.match(r"\*\w*(fp|bf)\d", kind) is not None
 
 
 def specialised(parameter: Any, kind: str, argument: Any, where: str) -> Specialised | Tensor | Any:
-    """Return what Triton knows of an argument when it compiles; a number where that becomes a constant.
+    """Return the properties of an argument known at compile time; a number if it becomes a constant.
 
-    **Raises:** DseError if the type is not known.
+    **Raises:** DseError if the type is unknown.
     """
     name, _, hint = kind.partition(":")
     if hasattr(argument, "block"):
@@ -261,14 +261,14 @@ def specialised(parameter: Any, kind: str, argument: Any, where: str) -> Special
 
 
 def launched_as(metadata: LaunchMetadata) -> Launched:
-    """Return how code is launched by what Triton says of it."""
+    """Return the launch of code from Triton's metadata."""
     scratch_bytes = metadata.global_scratch_size * metadata.num_ctas
     threads = metadata.warp_size * metadata.num_warps
     return Launched(threads, metadata.shared, metadata.num_ctas, scratch_bytes)
 
 
 def with_scratch(launched: Launched, parameters: int) -> Launched:
-    """Pass memory that Triton itself asks for to the last of this many parameters of the code."""
+    """Pass memory that Triton itself allocates as the last of this many parameters of the code."""
     passed = launched.passed or ()
     return replace(launched, passed=passed + (Passed(),) * (parameters - len(passed)))
 
@@ -282,9 +282,9 @@ def _type_of(number: bool | int | float) -> str:
 
 
 class _Made(NamedTuple):
-    """What came of a compilation."""
+    """The result of a compilation."""
 
-    refused: str  # why there is no code
+    refused: str  # the reason if there is no code
     code: bytes = b""
     metadata: str = ""
 
@@ -295,7 +295,7 @@ def _answer(jit: Any, target: Target, settings: Mapping[str, Any]) -> bytes:
         metadata = LaunchMetadata.model_validate(made.metadata, from_attributes=True)
         code = made.asm[target.code]
         answer = _Made("", code.encode() if isinstance(code, str) else code, metadata.model_dump_json())
-    except Exception as error:  # of any type: it is the compiler's word on this configuration
+    except Exception as error:  # of any type: the compiler's error for this configuration
         answer = _Made(_reason(error))
     return msgspec.msgpack.encode(answer)
 
@@ -322,7 +322,7 @@ def _compiled(jit: Any, target: Target, settings: Mapping[str, Any]) -> Any:
 
 
 def _passed(jitted: Function, settings: Mapping[str, Any], maps: Sequence[Box]) -> tuple[Passed, ...]:
-    """Return what the parameters take, but for those at the end that Triton itself adds."""
+    """Return the arguments of the parameters, except those that Triton adds at the end."""
     passed: list[Passed] = []
     waiting = list(maps)
     for place, parameter in enumerate(jitted.arguments):
@@ -337,25 +337,25 @@ def _passed(jitted: Function, settings: Mapping[str, Any], maps: Sequence[Box]) 
         if waiting:
             like = waiting.pop(0)
             passed.append(Passed(place, "map", box=like.block_size, swizzle=like.swizzle))
-        else:  # code without maps takes the descriptor apart
+        else:  # code without maps takes the descriptor's parts
             passed += [Passed(place, "pointer"), *shapes, Passed(place, "flag"), Passed(place, "flag")]
         passed += shapes
     return tuple(passed)
 
 
 def seen(name: str, kind: str, argument: Any) -> Any:
-    """Return an argument as heuristics and hooks see it: None where there is no array, else a stand-in."""
+    """Return an argument as heuristics and hooks see it: None for no array, a placeholder for an array."""
     if kind == NONE:
         return None
     return Absent(name) if kind.startswith("*") or hasattr(argument, "block") else argument
 
 
 def by_rule(rule: Any, arguments: Mapping[str, Any], where: str) -> Any:
-    """Ask a heuristic for its constant. **Raises:** DseError that begins with `where` if it fails."""
+    """Evaluate a heuristic. **Raises:** DseError that begins with `where` if it fails."""
     try:
         with no_driver(triton().runtime):
             result = rule(dict(arguments))
-    except Exception as error:  # of any type: it is the user's function
+    except Exception as error:  # of any type: the user's function
         raise DseError(f"{where}: {type(error).__name__}: {one_line(str(error))}") from None
     if isinstance(result, Absent):
         raise DseError(f"{where}: found {result!r}, expected a value")
@@ -363,7 +363,7 @@ def by_rule(rule: Any, arguments: Mapping[str, Any], where: str) -> Any:
 
 
 def constant(text: str) -> Any:
-    """Read a constant: a number, True, None, a type as `tl.float16` or `tl.fp16`; else it is a word."""
+    """Parse a constant: a number, True, None, or a type such as `tl.float16` or `tl.fp16`; else a string."""
     name, dtype = text.removeprefix("tl."), triton().language.dtype
     if name != text:
         value = getattr(triton().language, name, None)
@@ -378,7 +378,7 @@ def constant(text: str) -> Any:
 
 
 def _reason(error: BaseException) -> str:
-    """Return what the innermost error says, and the line of the kernel at which the compiler stopped."""
+    """Return the innermost error's message, and the line of the kernel at which the compiler stopped."""
     place = _line_of(error)
     while error.__cause__ is not None:
         error = error.__cause__
@@ -398,7 +398,7 @@ def _line_of(error: BaseException) -> str:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keep what the compiler warns of, and what its libraries write to standard error, to themselves."""
+    """Suppress the compiler's warnings, and its libraries' output to standard error."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:

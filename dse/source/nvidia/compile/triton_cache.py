@@ -1,4 +1,4 @@
-"""Folders of machine code as Triton keeps it: beside each cubin what Triton says of it."""
+"""Folders of Triton's cache: cubins, each with Triton's metadata."""
 
 import hashlib
 import re
@@ -19,11 +19,11 @@ from dse.source.nvidia.compile.triton import CUDA_OPTIONS, has_fractions, launch
 from dse.source.nvidia.compile.triton_metadata import Metadata, read
 from dse.source.nvidia.sass import elf
 
-BINARY = "binary"  # the parameter: number of a cubin in the order of their paths, from 1
+BINARY = "binary"  # the parameter: number of a cubin in order of paths, from 1
 
 
 class DeclaredParameter(NamedTuple):
-    """A parameter of the code, as Triton's own assembly names it."""
+    """A parameter of the code, as named in Triton's assembly."""
 
     name: str  # of the kernel's argument
     part: str  # "", or of a tensor descriptor: shape.0, stride.1
@@ -32,21 +32,21 @@ class DeclaredParameter(NamedTuple):
 
 @dataclass(frozen=True)
 class CachedKernel:
-    """One cubin, and what Triton says of it."""
+    """One cubin, with Triton's metadata."""
 
     cubin: Path
     metadata: Metadata
-    parameters: tuple[DeclaredParameter, ...]  # () where the assembly was not kept
+    parameters: tuple[DeclaredParameter, ...]  # () if there is no assembly
     digest: str  # of the contents of these files
 
     @property
     def options(self) -> dict[str, int]:
-        """The options that it was compiled with; no limit of registers is 0."""
+        """The options that it was compiled with; 0 for no limit of registers."""
         return {name: getattr(self.metadata, name) for name in CUDA_OPTIONS}
 
     @property
     def arch(self) -> int:
-        """The architecture that it is for: 80 for sm_80."""
+        """Its architecture: 80 for sm_80."""
         return self.metadata.target.arch
 
 
@@ -62,7 +62,7 @@ class TritonCache:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the arguments, those that every cubin has first."""
+        """The names of the arguments, first those that all cubins have."""
         return tuple(arguments_of(self.entries))
 
     @property
@@ -76,15 +76,15 @@ class TritonCache:
         return float("inf")
 
     def architectures(self) -> tuple[int, ...]:
-        """List what there are cubins for."""
+        """List the architectures of the cubins."""
         return tuple(sorted({entry.arch for entry in self.entries}))
 
     def constants(self, defines: Mapping[str, Any], count: int) -> Constants:
-        """Tell nothing: cubins are ready."""
+        """No constants: cubins are compiled already."""
         return Constants({}, None)
 
     def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
-        """Return which cubin it is."""
+        """Return the number of the cubin."""
         return ((BINARY, dict(defines)[BINARY]),)
 
     def compile(self, arch: int, settings: Settings) -> Compiled | Failure:
@@ -108,7 +108,7 @@ class TritonCache:
 
 
 def read_source(path: Path, kernel: str = "") -> TritonCache:
-    """Read a folder of Triton's cache: cubins in it, or in its folders, with a .json beside each.
+    """Read a folder of Triton's cache: cubins in it or in its subfolders, each with a .json file.
 
     **Raises:** DseError if there is none, or several kernels and none is named.
     """
@@ -127,7 +127,7 @@ def read_source(path: Path, kernel: str = "") -> TritonCache:
 
 
 def arguments_of(entries: Sequence[CachedKernel]) -> dict[str, str]:
-    """Name the kernel's arguments, with their types; of numbers that Triton compiled in nothing is known."""
+    """Return the types of the kernel's arguments by name; numbers compiled into the code are unknown."""
     most = max(entries, key=lambda entry: len(entry.parameters))
     every = (parameter for entry in (most, *entries) for parameter in entry.parameters if not parameter.part)
     texts: dict[str, str] = {}
@@ -155,7 +155,7 @@ def _passed(entry: CachedKernel, names: Sequence[str]) -> tuple[Passed, ...]:
 
 
 def _stamps(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """Tell by time and size which files a folder has: those that are edited are read again."""
+    """Return the files of a folder with time and size, by which edits are recognised."""
     files = [*folder.glob("*.*"), *folder.glob("*/*.*")]
     kept = sorted(file for file in files if file.suffix in (".cubin", ".json", ".ttir") and is_file(file))
     return tuple((str(file), (status := file.stat()).st_mtime_ns, status.st_size) for file in kept)
@@ -195,7 +195,7 @@ def _parted(name: str) -> tuple[str, str]:
 
 
 def _type(kind: str) -> str:
-    """Write a type of the assembly as Triton's signatures have it."""
+    """Return a type of the assembly in the notation of Triton's signatures."""
     match = re.fullmatch(r"!tt\.(ptr|tensordesc)<(?:((?:\d+x)+))?(\w+).*>", kind)
     if match is None:
         return _SHORT.get(kind, kind)

@@ -1,7 +1,7 @@
-"""Finds a Triton kernel in a Python file, and what its decorators say.
+"""Find a Triton kernel in a Python file, with its decorators.
 
 Of the file, and of other modules of its package, only what the kernel needs is evaluated (`module_slice`).
-Nothing is launched, so no GPU is asked for.
+Nothing is launched, so no GPU is needed.
 """
 
 import inspect
@@ -21,13 +21,13 @@ from dse.source.nvidia.compile.statements import says_jit
 
 @dataclass(frozen=True)
 class Function:
-    """A kernel, and what its decorators say of it."""
+    """A kernel, with the contents of its decorators."""
 
     jit: Any  # triton.JITFunction
     configs: tuple[Any, ...] = ()  # of `triton.autotune`
     prune: Callable[..., Sequence[Any]] | None = None  # its early_config_prune
     heuristics: Mapping[str, Callable[[Mapping[str, Any]], Any]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()  # what of its module could not be evaluated
+    notes: tuple[str, ...] = ()  # parts of its module that could not be evaluated
 
     @property
     def name(self) -> str:
@@ -36,17 +36,17 @@ class Function:
 
     @property
     def path(self) -> Path:
-        """The file that it is in."""
+        """The function's file."""
         return Path(inspect.getsourcefile(self.jit.fn) or self.jit.fn.__code__.co_filename)
 
     @property
     def constexprs(self) -> dict[str, Any]:
-        """The parameters that are constants, and their defaults; `inspect.Parameter.empty` without one."""
+        """The constant parameters with their defaults; `inspect.Parameter.empty` without one."""
         return {parameter.name: parameter.default for parameter in self.jit.params if parameter.is_constexpr}
 
     @property
     def arguments(self) -> list[Any]:
-        """The other parameters, as Triton has them."""
+        """The other parameters, as Triton's objects."""
         return [parameter for parameter in self.jit.params if not parameter.is_constexpr]
 
 
@@ -57,7 +57,7 @@ def triton() -> ModuleType:
 
 
 def names_in(path: Path) -> list[str]:
-    """List the kernels that a file defines, and the functions of theirs, as its text has them."""
+    """List the kernels, and the functions they call, that a file's text defines."""
     jit = (name for leaf in module(path).leaves if says_jit(leaf.node) for name in sorted(leaf.binds))
     return list(dict.fromkeys(jit))
 
@@ -91,7 +91,7 @@ def function(path: Path, name: str = "") -> Function:
 
 
 def unwrapped(kernel: Any) -> Function:
-    """Take the decorators off a kernel. **Raises:** DseError if it is none, or its `configs` are none."""
+    """Remove the decorators of a kernel. **Raises:** DseError if it is none, or its `configs` are none."""
     if isinstance(kernel, Function):
         return kernel
     jit = jit_of(kernel)
@@ -112,7 +112,7 @@ def unwrapped(kernel: Any) -> Function:
 
 
 def remember(kernel: Function) -> None:
-    """Let `function` find a kernel that this process has already, so that its file is not imported again."""
+    """Let `function` return a kernel that this process has already, without importing its file again."""
     _given[str(kernel.path.resolve()), kernel.name] = kernel
 
 
@@ -120,7 +120,7 @@ _given: dict[tuple[str, str], Function] = {}
 
 
 def module(path: Path) -> Module:
-    """Read a module, or take the one that was read if none of its files has changed."""
+    """Read a module, or return the one read before if none of its files has changed."""
     path = path.resolve()
     read = _read.get(path)
     if read is None or any(stamp(file) != imported.stamp for file, imported in read.modules.items()):

@@ -1,4 +1,4 @@
-"""What Triton says of a kernel that it has compiled: of it in memory, and in the .json beside a cubin."""
+"""Triton's metadata of a compiled kernel, in memory and in the .json file of a cubin."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,24 +9,24 @@ from dse.core.files import read_json
 from dse.core.validate import checked
 
 Count = Annotated[int, Field(ge=0, lt=2**31)]
-Options = Annotated[Count, BeforeValidator(lambda value: 0 if value is None else value)]  # unset is 0
+Options = Annotated[Count, BeforeValidator(lambda value: 0 if value is None else value)]  # 0: unset
 
 
 class Box(BaseModel):
-    """What one copy by a tensor descriptor takes."""
+    """The box that one copy by a tensor descriptor moves."""
 
     block_size: tuple[Annotated[int, Field(ge=1, le=256)], ...]  # elements along each axis
-    swizzle: Count = 0  # how the bytes are in shared memory, by the driver's number
+    swizzle: Count = 0  # layout of the bytes in shared memory, by the driver's number
 
 
 class CompileTarget(BaseModel):
-    """The GPU that it is for."""
+    """The GPU that code was compiled for."""
 
     arch: Count  # 80 for sm_80
 
 
 class LaunchMetadata(BaseModel):
-    """How compiled code is launched, under Triton's own names."""
+    """The launch of compiled code, under Triton's names."""
 
     name: str
     num_warps: Annotated[int, Field(ge=1, le=64)]
@@ -42,11 +42,11 @@ class LaunchMetadata(BaseModel):
 
 
 class Metadata(LaunchMetadata):
-    """The metadata of compiled code in a file, which names the GPU, too."""
+    """The metadata of compiled code in a file, which also names the GPU."""
 
     target: CompileTarget
 
 
 def read(path: Path) -> Metadata:
-    """Read such a .json. **Raises:** DseError, one line, if there is none or it has another form."""
+    """Read such a .json file. **Raises:** DseError, one line, if there is none or it is malformed."""
     return checked(Metadata, read_json(path), f"{path}")
