@@ -23,7 +23,7 @@ def expected(toy_kernel):
     ]
     columns: Any = dict(zip(("block", "items"), np.array(rows).T, strict=True))
     candidates = Predictor(toy_kernel, "a100-pcie-40gb", "roofline").candidates(columns, "here")
-    kept = {rows[place]: candidates.log_s[place] for place in keep(candidates, 0.5, 0.1).places}
+    kept = {rows[place]: candidates.log_s[place] for place in keep(candidates, 0.5, 0.1).index}
     assert 0 < len(kept) < len(rows)
     return kept
 

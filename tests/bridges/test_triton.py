@@ -62,7 +62,7 @@ def predicted(toy_kernel):
 def test_early_config_prune(pruned, predicted, toy_kernel):
     prune = bridge.pruner(toy_kernel, "a100-pcie-40gb", **SETTINGS)
     kept = pruned(early_config_prune=prune)
-    assert kept == [CONFIGS[place] for place in keep(predicted, 0.3).places]
+    assert kept == [CONFIGS[place] for place in keep(predicted, 0.3).index]
     assert kept
     of_both_stages = {(one.kwargs["BLOCK"], one.kwargs["items"], one.num_stages) for one in kept}
     assert {(block, items, 4 - stages) for block, items, stages in of_both_stages} == of_both_stages
@@ -101,7 +101,7 @@ def test_a_function_says_what_the_parameters_are(predicted, toy_kernel):
         parameters=lambda config: {"block": 32 * config.num_warps, "items": config.kwargs["items"]},
     )
     kept = prune(configs, {"n": ARGUMENTS["size"]})
-    assert kept == [configs[place] for place in keep(predicted, 0.3).places]
+    assert kept == [configs[place] for place in keep(predicted, 0.3).index]
 
 
 def test_where_nothing_is_possible_all_are_kept(toy_kernel):
