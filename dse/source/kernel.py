@@ -235,9 +235,9 @@ def knows_blocks(source: Source) -> bool:
     return "__launch_bounds__" in source.text
 
 
-def stack_profiles(found: Sequence[KernelProfile | Failure]) -> tuple[Kernel, Resources]:
+def stack_profiles(results: Sequence[KernelProfile | Failure]) -> tuple[Kernel, Resources]:
     """Join results to arrays [L]; failures have no threads, which marks them as no launches."""
-    profiles = [result if isinstance(result, KernelProfile) else None for result in found]
+    profiles = [result if isinstance(result, KernelProfile) else None for result in results]
     warps = [profile.numbers if profile else NOTHING for profile in profiles]
     fields: dict[str, Any] = {
         "threads": np.array([prod(profile.counts.block) if profile else 0 for profile in profiles]),

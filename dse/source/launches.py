@@ -58,7 +58,7 @@ Argument = (
 
 def unstated_numbers(arguments: Sequence[Argument]) -> list[int]:
     """Return the indices of unstated numbers."""
-    return [place for place, argument in enumerate(arguments) if argument is Unstated.NUMBER]
+    return [index for index, argument in enumerate(arguments) if argument is Unstated.NUMBER]
 
 
 def name_of(names: Sequence[str], place: int) -> str:
@@ -68,7 +68,7 @@ def name_of(names: Sequence[str], place: int) -> str:
 
 def unstated(kernel: str, names: Sequence[str], places: Iterable[int | None]) -> str:
     """Return the message that a launch depends on unstated numbers."""
-    found = [name_of(names, place) for place in places if place is not None] or ["a number"]
+    found = [name_of(names, index) for index in places if index is not None] or ["a number"]
     values = " and ".join(f"{name}=VALUE" for name in found)
     what = "addresses, trips or branches depend"
     return (

@@ -160,7 +160,7 @@ def compiled(job: Job, kind: type[Code]) -> dict[str, Code | Failure]:
         for name, configuration in job.wanted.items()
     }
     same = ("compiled", *_compiled_by(job.source, job.arch))
-    digests = {name: key(*same, repr(some)) for name, some in settings.items()}
+    digests = {name: key(*same, repr(values)) for name, values in settings.items()}
     kept = job.cache.get(set(digests.values()))
     made: dict[str, Any] = {}  # by digest
     for name, digest in digests.items():

@@ -97,7 +97,7 @@ def declared_of(source: HipSource | HipTritonSource, made: Built) -> Sequence[De
     if not isinstance(source, HipTritonSource):
         return parameters_of(source) or ()
     taken = [passed.argument for passed in made.launched.passed or ()] if made.launched else []
-    return [_of_triton(source, place) for place in taken]
+    return [_of_triton(source, index) for index in taken]
 
 
 def _of_triton(source: HipTritonSource, place: int | None) -> Declared:
@@ -124,8 +124,8 @@ def check_stated(ran: ExecutedLaunch, declared: Sequence[Declared], configuratio
     loaded = {(int(stream.base.flat[0]) >> REGION_BITS) - 1 for stream in loads if stream.base.size}
     addresses = ran.missing.what == "address"
     does = "says where others are read" if addresses else "ends or skips work"
-    for place, (parameter, argument) in enumerate(zip(declared, configuration.arguments, strict=False)):
-        if parameter.whole and parameter.pointer and argument is None and (addresses or place in loaded):
+    for index, (parameter, argument) in enumerate(zip(declared, configuration.arguments, strict=False)):
+        if parameter.whole and parameter.pointer and argument is None and (addresses or index in loaded):
             raise DseError(no_contents(kernel, parameter.name, does, parameter.kind or "int32"))
 
 
@@ -134,15 +134,15 @@ def _needed(ran: ExecutedLaunch, numbers: Sequence[int], configuration: Configur
 
     def missing(unknown: int | None) -> object:
         arguments = [
-            0 if place in numbers and place != unknown else argument
-            for place, argument in enumerate(configuration.arguments)
+            0 if index in numbers and index != unknown else argument
+            for index, argument in enumerate(configuration.arguments)
         ]
         launch = launch_of(ran.listing, replace(configuration, arguments=tuple(arguments)))
         return execute(ran.code, launch, ran.sample.blocks, configuration.shared_bytes or 0)[1]
 
     if missing(None) is not None:
         return list(numbers)
-    return [place for place in numbers if missing(place) is not None]
+    return [index for index in numbers if missing(index) is not None]
 
 
 def joins(compiler: str, gpu: Gpu) -> bool:
@@ -181,7 +181,7 @@ def launched(made: Built, listing: Listing, configuration: Configuration) -> Con
 
 
 def _own_arguments(listing: Listing) -> list[KernelArgument]:
-    return [place for place in listing.arguments if not place.kind.startswith("hidden_")]
+    return [argument for argument in listing.arguments if not argument.kind.startswith("hidden_")]
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def launch_of(listing: Listing, configuration: Configuration) -> LaunchArguments
 
     **Raises:** DseError if the arguments do not fit the kernel.
     """
-    parameters = tuple(Parameter(place.offset, place.size) for place in _own_arguments(listing))
+    parameters = tuple(Parameter(argument.offset, argument.size) for argument in _own_arguments(listing))
     arguments = arguments_of(_KernelParameters(listing.name, parameters), configuration.arguments)
     return LaunchArguments(configuration.grid, configuration.block, arguments)
 

@@ -141,8 +141,8 @@ def _arguments(items: object) -> Iterator[KernelArgument]:
     if not isinstance(items, list):
         raise DseError("assembly: .args: found no list, expected one")
     for item in items:
-        place, size = (_int(item, name, MOST_ARGUMENTS) for name in (".offset", ".size"))
-        yield KernelArgument(place, size, str(item[".value_kind"]))
+        offset, size = (_int(item, name, MOST_ARGUMENTS) for name in (".offset", ".size"))
+        yield KernelArgument(offset, size, str(item[".value_kind"]))
 
 
 # Code

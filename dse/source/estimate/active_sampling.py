@@ -100,8 +100,8 @@ def _amid(points: np.ndarray, count: int) -> list[int]:
     Many points are represented by a random sample.
     """
     if len(points) > _MOST_POINTS:
-        some = np.sort(np.random.default_rng(0).choice(len(points), _MOST_POINTS, replace=False))
-        return some[_amid(points[some], count)].tolist()
+        sample = np.sort(np.random.default_rng(0).choice(len(points), _MOST_POINTS, replace=False))
+        return sample[_amid(points[sample], count)].tolist()
     squares = (points**2).sum(1)
     apart = np.sqrt(np.maximum(squares[:, None] + squares - 2.0 * points @ points.T, 0.0))
     nearest, picked = apart.max(1), list[int]()

@@ -43,7 +43,7 @@ class Kinds:
 class Registers:
     """The registers of a thread: usual, or far more."""
 
-    found: np.ndarray  # [n]
+    known: np.ndarray  # [n]
     points: np.ndarray  # [n, d]
     border: float  # between the two kinds; infinite if there is one
     kinds: Kinds | None
@@ -68,7 +68,7 @@ class Registers:
     @property
     def high(self) -> float:
         """The mean logarithm of the high ones."""
-        return float(np.log(self.found[self.found > self.border]).mean())
+        return float(np.log(self.known[self.known > self.border]).mean())
 
     def estimate(self, points: np.ndarray) -> np.ndarray:
         """Estimate the registers at points, [m]."""
@@ -79,9 +79,9 @@ class Registers:
 
     def left_out(self) -> np.ndarray:
         """Estimate each of the known ones from the others, [n]."""
-        low = self.found < self.border
+        low = self.known < self.border
         logs = self.process.estimate(self.points)
-        logs[low] = np.log(self.found[low]) - self.process.left_out
+        logs[low] = np.log(self.known[low]) - self.process.left_out
         if self.kinds is not None:
             signs = np.where(low, -1.0, 1.0) - self.kinds.process.left_out
             logs = np.where(signs > 0.0, self.high, logs)
@@ -98,7 +98,7 @@ class Registers:
 
     def _nearest(self, logs: np.ndarray) -> np.ndarray:
         """Return the nearest known numbers, since compilers use only a few."""
-        values = np.unique(self.found)
+        values = np.unique(self.known)
         return values[np.abs(np.log(values) - logs[:, None]).argmin(1)]
 
     def variance(self, points: np.ndarray) -> np.ndarray:

@@ -87,20 +87,20 @@ def _joined_estimates(parts: Sequence[CodeVariant], estimates: Sequence[Estimate
         return estimates[0]
     order = np.argsort(np.concatenate([part.indices for part in parts]))
     resources = {
-        name: np.concatenate([one.resources[name] for one in estimates])[order]
+        name: np.concatenate([result.resources[name] for result in estimates])[order]
         for name in estimates[0].resources
     }
     return Estimate(
-        warps=stacked([one.warps for one in estimates])[order],
+        warps=stacked([result.warps for result in estimates])[order],
         resources=resources,
-        fails=np.concatenate([one.fails for one in estimates])[order],
-        runs=np.concatenate([one.runs for one in estimates])[order],
+        fails=np.concatenate([result.fails for result in estimates])[order],
+        runs=np.concatenate([result.runs for result in estimates])[order],
         compiled=np.concatenate(
-            [part.indices[one.compiled] for part, one in zip(parts, estimates, strict=True)]
+            [part.indices[result.compiled] for part, result in zip(parts, estimates, strict=True)]
         ),
-        exact_patterns=frozenset[str]().union(*(one.exact_patterns for one in estimates)),
-        left_out=stacked([one.left_out for one in estimates]),
-        left_out_registers=np.concatenate([one.left_out_registers for one in estimates]),
+        exact_patterns=frozenset[str]().union(*(result.exact_patterns for result in estimates)),
+        left_out=stacked([result.left_out for result in estimates]),
+        left_out_registers=np.concatenate([result.left_out_registers for result in estimates]),
     )
 
 
@@ -112,7 +112,7 @@ def _of_one_variant(
     points, registers = features, registers_of(features, results)
     count, left_out_registers = registers.estimate(points), registers.left_out()
     high = registers.is_high(points)
-    high[compiled] = registers.found > registers.border
+    high[compiled] = registers.known > registers.border
     spilling = _spilling(points, compiled, profiles)
     if high.any() and not high.all():
         points = np.c_[points, 2.0 * high]
@@ -136,17 +136,17 @@ def _of_one_variant(
     row[compiled] = len(row) + np.arange(len(compiled))
     row[[index for index in results if index not in by_index]] = len(row) + len(compiled)
     warps = stacked([_joined(estimated, sums), read, NOTHING])[row]
-    shared_bytes = _shared_bytes(known, results, np.array([one.shared_bytes for one in profiles]), fits)
+    shared_bytes = _shared_bytes(known, results, np.array([result.shared_bytes for result in profiles]), fits)
     asked: dict[str, Any] = {"threads": known.threads, "blocks": known.blocks, "registers": count}
     asked["shared_bytes"] = shared_bytes
     most = np.asarray(occupancy.most_registers(limits, Resources(**asked)))
     few_enough = np.where(most > 0, registers.within(features, most), 1.0)  # others fail in any case
     if held:
         count, few_enough = np.where(most > 0, np.minimum(count, most), count), np.ones(len(most))
-        left_out_registers = np.minimum(left_out_registers, np.maximum(most[compiled], registers.found))
+        left_out_registers = np.minimum(left_out_registers, np.maximum(most[compiled], registers.known))
     runs = compiles * few_enough
     runs[list(results)] = ~failing[list(results)]  # known, not estimated
-    count[compiled] = registers.found
+    count[compiled] = registers.known
     return Estimate(
         warps=warps,
         resources=asked | {"threads": np.where(failing, 0, known.threads), "registers": count},

@@ -77,11 +77,11 @@ def boxes_of(grid: Dimensions, axes: Sequence[int], follow: Follow, most: int) -
             rest = np.stack([starts, sizes], axis=1)
             rest[:, 0, axis] += proven[:, axis]
             rest[:, 1, axis] -= proven[:, axis]
-            some = rest[:, 1, axis] > 0
-            step = proven[some, axis] if attempt >= _ONE_BY_ONE else rest[some, 1, axis]
-            if (rest[some, 1, axis] // step).sum() > most:
-                step = rest[some, 1, axis]
-            rests.append(_cut(rest[some], axis, step))
+            remaining = rest[:, 1, axis] > 0
+            step = proven[remaining, axis] if attempt >= _ONE_BY_ONE else rest[remaining, 1, axis]
+            if (rest[remaining, 1, axis] // step).sum() > most:
+                step = rest[remaining, 1, axis]
+            rests.append(_cut(rest[remaining], axis, step))
             sizes = sizes.copy()
             sizes[:, axis] = proven[:, axis]
         left = np.concatenate(rests)

@@ -237,14 +237,14 @@ class _Census:
             typical = int(self.corner[self.corners.typical])
         else:
             chosen = self._chosen(strata, sizes, members)
-            typical = min(chosen, key=lambda place: abs(self.insts[place] - self.mean))
+            typical = min(chosen, key=lambda index: abs(self.insts[index] - self.mean))
         if not members:
             fellows = np.setdiff1d(np.flatnonzero(strata == strata[typical]), list(chosen))
             checks = self.random.choice(fellows, min(_CHECKS, len(fellows)), replace=False)
             chosen |= dict.fromkeys(checks.tolist(), 0.0)
         taken = {
-            block: (chosen[place], strata[place])
-            for place, block in zip(chosen, _as_blocks(self.places[list(chosen)]), strict=True)
+            block: (chosen[index], strata[index])
+            for index, block in zip(chosen, _as_blocks(self.places[list(chosen)]), strict=True)
         }
         (here,) = _as_blocks(self.places[[typical]])
         for block in _in_line(here, self.grid):  # for the strides of addresses from block to block

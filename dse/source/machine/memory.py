@@ -54,8 +54,8 @@ class SharedMemory:
             self.taints = np.zeros(self.words.shape, np.int64)
         if self.taints is not None:
             for word in range(max(size // 4, 1)):
-                place = (address >> 2) + word
-                self.taints[row, place] = taint | (self.taints[row, place] if size < 4 else 0)
+                word_index = (address >> 2) + word
+                self.taints[row, word_index] = taint | (self.taints[row, word_index] if size < 4 else 0)
         if size < 4:
             as_bytes = self.words.view(np.uint8)
             for byte in range(size):
@@ -181,8 +181,8 @@ class GlobalMemory:
             return None
         if number not in self._apart:
             words = contents[: self.sizes[number] // 4 * 4].view(_U32)
-            for some in (words[:_FEW], words):  # mostly the first are enough
-                apart = some[1:] - some[:-1]
+            for part in (words[:_FEW], words):  # mostly the first are enough
+                apart = part[1:] - part[:-1]
                 even = len(apart) > 0 and bool((apart == apart[0]).all())
                 self._apart[number] = int(apart[0]) if even else None
                 if not even:

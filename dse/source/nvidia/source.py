@@ -126,8 +126,8 @@ def unstated_number(
         if what == "arguments":  # one of them, by a computed index
             return unstated(made.binary.kernel, names_of(source), unstated_numbers(arguments))
         if number := _NUMBER.match(what):
-            place = int(number[1])
-            places = [passed[place].argument if passed else place]
+            index = int(number[1])
+            places = [passed[index].argument if passed else index]
             return unstated(made.binary.kernel, names_of(source), places)
     return ""
 
@@ -143,18 +143,18 @@ def unstated_array(counts: Characterisation, made: Compiled, source: Any) -> str
     for decision in (decision for decision in counts.unknown if decision.matters):
         for array in filter(None, map(_CONTENTS.match, decision.depends_on)):
             at = int(array[1])
-            place = passed[at].argument if passed else at
+            index = passed[at].argument if passed else at
             if passed:
                 whole = not passed[at].fractions
                 types = getattr(source, "types", ())  # a folder of Triton's cache has none
-                kind = numpy_type(types[place]) if types and place is not None else "int32"
+                kind = numpy_type(types[index]) if types and index is not None else "int32"
             else:  # addresses depend on whole numbers
                 whole = decision.what == "address" or any(
                     parameter.whole for parameter in declared[at : at + 1]
                 )
                 kind = next((parameter.kind for parameter in declared[at : at + 1]), "") or "int32"
             if whole or decision.ends_loop:
-                name = "Triton's own memory" if place is None else name_of(names_of(source), place)
+                name = "Triton's own memory" if index is None else name_of(names_of(source), index)
                 does = "ends or skips work" if decision.what == "branch" else "says where others are read"
                 return no_contents(made.binary.kernel, name, does, kind)
     return ""

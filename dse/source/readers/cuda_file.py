@@ -66,8 +66,8 @@ def load(path: Path, given: Given) -> Description:
 def _assumptions(build: Build, declared: Sequence[Declared]) -> tuple[str, ...]:
     """Name the unstated numbers: they are 0 if nothing depends on them, else an error."""
     unstated = [
-        parameter.name or f"argument {place}"
-        for place, (parameter, value) in enumerate(zip(declared, build.arguments, strict=False))
+        parameter.name or f"argument {index}"
+        for index, (parameter, value) in enumerate(zip(declared, build.arguments, strict=False))
         if value is None
     ]
     return (f"{', '.join(unstated)}: 0, since no value is stated",) if unstated else ()
@@ -95,15 +95,15 @@ def _placed(texts: Sequence[str], declared: Sequence[Declared] | None) -> dict[i
             raise DseError(
                 f"given.arguments: found {named[1]!r}, {one_of(named[1], list(filter(None, names)))}"
             )
-        place = next(n for n in range(len(texts) + len(names)) if n not in placed)
+        index = next(n for n in range(len(texts) + len(names)) if n not in placed)
         if named is not None:
-            place, text = names.index(named[1]), named[2]
-        if place >= len(names):
+            index, text = names.index(named[1]), named[2]
+        if index >= len(names):
             which = f" ({', '.join(names)})" if any(names) else ""
             raise DseError(
                 f"given.arguments: found {len(texts)} arguments, expected at most {len(names)}{which}"
             )
-        placed[place] = text
+        placed[index] = text
     return placed
 
 
@@ -112,8 +112,8 @@ def _numbers(
 ) -> dict[str, Number]:
     """Return the arguments that are numbers, by names for expressions."""
     numbers: dict[str, Number] = {}
-    for place, parameter in enumerate(declared):
-        name, text = parameter.name or "", placed.get(place, "?")
+    for index, parameter in enumerate(declared):
+        name, text = parameter.name or "", placed.get(index, "?")
         usable = name.isidentifier() and not keyword.iskeyword(name) and name not in (*FUNCTIONS, *tuned)
         if not usable or parameter.pointer is not False or text.strip() == "?":
             continue
@@ -132,8 +132,8 @@ def _arguments(
     return tuple(
         parse(known.name, "given.arguments", problem)
         if known.name in problem
-        else _given_argument(placed.get(place, "?"), known)
-        for place, known in enumerate(declared)
+        else _given_argument(placed.get(index, "?"), known)
+        for index, known in enumerate(declared)
     )
 
 

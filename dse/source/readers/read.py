@@ -15,7 +15,7 @@ from dse.source.readers.given import Given, with_given
 
 
 class Kind(NamedTuple):
-    """A kind of file: its suffixes, its reader, and a note for readers of the list."""
+    """A kind of file: its suffixes, its reader, and a note for messages."""
 
     suffixes: tuple[str, ...]
     load: Callable[[Path, Given], Description]

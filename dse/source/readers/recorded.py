@@ -89,14 +89,14 @@ def load(path: Path, given: Given) -> Description:
     says = f"{path}: the recorded launch says it"
     refuse(given, ("block", "grid", "arguments", "shared_bytes", "signature", "tuned", "defines"), says)
     launches = checked(RecordedFile, read_json(path), f"{path}").launches
-    places = {str(place): launch for place, launch in enumerate(launches, 1)}
+    places = {str(number): launch for number, launch in enumerate(launches, 1)}
     wanted = given.function
     matching = [
-        recorded for place, recorded in places.items() if not wanted or wanted in (place, recorded.kernel)
+        recorded for number, recorded in places.items() if not wanted or wanted in (number, recorded.kernel)
     ]
     if len(matching) != 1:
         stated = "several" if matching else f"no {wanted}" if wanted else "none"
-        listed = ", ".join(f"{place} {recorded.kernel}" for place, recorded in places.items())
+        listed = ", ".join(f"{number} {recorded.kernel}" for number, recorded in places.items())
         raise DseError(
             f"{path}: launch: found {stated}, expected the number of one: {listed or 'none there'}"
         )
@@ -127,7 +127,7 @@ def _argument(value: Any, where: str) -> Any:
 def _file(launch: RecordedLaunch, path: Path) -> Path:
     """Find the kernel's file: at its old path, in the record's folder or on Python's path."""
     places = [Path(launch.file), *(Path(folder, launch.module) for folder in (path.parent, *sys.path))]
-    existing = next((place for place in places if is_file(place)), None)
+    existing = next((candidate for candidate in places if is_file(candidate)), None)
     if existing is None:
         raise DseError(f"{path}: file: found no {launch.file}, nor {launch.module} below {path.parent}")
     return existing

@@ -111,8 +111,8 @@ def of_problem(problem: T1Problem) -> Description:
     known = {*names, *sizes}
     blocks = tuple(parse(text, f"{where}.ProblemSize", known) for text in grid)
     read = [
-        _argument(problem.arguments[place], language, f"{where}.Arguments[{place}]")
-        for place in _passed(problem, source, f"{where}.Arguments")
+        _argument(problem.arguments[index], language, f"{where}.Arguments[{index}]")
+        for index in _passed(problem, source, f"{where}.Arguments")
     ]
     return Description(
         name=problem.name,
@@ -159,8 +159,8 @@ def _passed(problem: T1Problem, source: Path, where: str) -> list[int]:
     text = read_source(source, problem.kernel_name)
     declared = [parameter.name for parameter in parameters_of(text) or ()]
     places = [
-        place
-        for place, argument in enumerate(problem.arguments)
+        index
+        for index, argument in enumerate(problem.arguments)
         if not argument.constant or argument.name in declared
     ]
     between = re.search(rf"\b{re.escape(problem.kernel_name)}\s*\(([^)]*)", text.text)

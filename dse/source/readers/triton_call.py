@@ -118,7 +118,7 @@ def _array(name: str, value: Any) -> tuple[str, Argument]:
         return kind, UNKNOWN_ARRAY if kind.startswith("*") else None
     if hasattr(value, "block_shape"):
         sizes = (value.shape, value.strides, value.block_shape)
-        shape, strides, block = (tuple(parse(int(size), where) for size in some) for some in sizes)
+        shape, strides, block = (tuple(parse(int(size), where) for size in extents) for extents in sizes)
         return "", DescriptorArgument(_element(value.base, where), shape, strides, block)
     kind = f"*{_element(value, where)}"
     contents = contents_of(value)

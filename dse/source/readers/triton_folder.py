@@ -27,7 +27,7 @@ def load(path: Path, given: Given) -> Description:
     types = arguments_of(source.entries)
     texts = placed(given.arguments, list(types))
     sizes = sized(types, texts, given.sizes)
-    rows = [(place, *entry.options.values()) for place, entry in enumerate(source.entries, 1)]
+    rows = [(number, *entry.options.values()) for number, entry in enumerate(source.entries, 1)]
     columns = dict(zip((BINARY, *CUDA_OPTIONS), zip(*rows, strict=True), strict=True))
     allowed = {*columns, *sizes, *GPU_NAMES}
     return Description(

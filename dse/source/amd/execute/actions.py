@@ -67,24 +67,24 @@ class Binder(OperandReaders):
 
     def _together(self, first: Instruction, second: Instruction) -> list[Action]:
         """Return the actions of two instructions issued together: both read before either writes."""
-        one, other = self._of_one(first), self._of_one(second)
-        if not one or not other:
-            return one + other
+        actions, other_actions = self._of_one(first), self._of_one(second)
+        if not actions or not other_actions:
+            return actions + other_actions
         written = operand(first.operands[0]).place
         reads = {name for name in second.operands[1:] if name == first.operands[0]}
         if not reads or not isinstance(written, Register):
-            return one + other
+            return actions + other_actions
         slot = written.slot
         if first.operands[0] not in second.operands[1:] or second.operands[0] not in first.operands[1:]:
-            return other + one
+            return other_actions + actions
 
         def both(machine: MemoryMachine) -> None:
             before = machine.r[slot]
-            for action in one:
+            for action in actions:
                 action(machine)
             after = machine.r[slot]
             machine.r[slot] = before
-            for action in other:
+            for action in other_actions:
                 action(machine)
             machine.r[slot] = after
 

@@ -248,14 +248,14 @@ class MemoryMachine(WaveMachine):
         lanes = self.lanes()
         if spaces is not None:
             before = self.active
-            for space, some in spaces:
-                self.active = some
+            for space, mask in spaces:
+                self.active = mask
                 if space == "lds":
                     self.store_lds(base & 0xFFFFFFFF, offset, accessed, words)
                 elif space == "scratch":
                     self.store_scratch(base & 0xFFFFFFFF, offset, accessed, words)
                 else:
-                    self.store_global(np.where(some, base, _first(base, some)), offset, accessed, words)
+                    self.store_global(np.where(mask, base, _first(base, mask)), offset, accessed, words)
             self.active = before
             return
         if not self.stated:
@@ -286,14 +286,14 @@ class MemoryMachine(WaveMachine):
         old = np.zeros(len(address), U32)
         for region in regions:
             here = address >> REGION_BITS == region
-            place = (address[here] - (region << REGION_BITS) - MIDDLE) >> 2
+            word_index = (address[here] - (region << REGION_BITS) - MIDDLE) >> 2
             first_address = address[here][:1]
             self.memory.store(
                 first_address, 4, self.memory.load(first_address, 4)[0]
             )  # a copy of the contents for this machine
             contents = self.memory.regions[region]
             assert contents is not None
-            old[here] = _atomic(contents.view(U32), place, values[here], accessed)
+            old[here] = _atomic(contents.view(U32), word_index, values[here], accessed)
         return [_placed(old, active)]
 
     # LDS
@@ -355,8 +355,8 @@ class MemoryMachine(WaveMachine):
         start = self.words(M0)
         if start is None:
             raise DseError("found a place in the LDS that is not computed, expected one in M0")
-        place = (start & U32(0xFFFF)).astype(np.int64) + accessed.bytes * np.arange(self.shape[2])
-        self.store_lds(place, offset, accessed, words)
+        address = (start & U32(0xFFFF)).astype(np.int64) + accessed.bytes * np.arange(self.shape[2])
+        self.store_lds(address, offset, accessed, words)
 
     def atomic_lds(
         self, base: np.ndarray, offset: int, accessed: MemoryAccess, operands: list[Words]
@@ -370,10 +370,10 @@ class MemoryMachine(WaveMachine):
             self.store_lds(base, offset, accessed, None)
             return None
         values = np.broadcast_to(words[0], active.shape)[active]
-        place = row * self.lds.shape[1] + (address >> 2)
-        if self.lds_unknown is not None and self.lds_unknown.reshape(-1)[place].any():
+        word_index = row * self.lds.shape[1] + (address >> 2)
+        if self.lds_unknown is not None and self.lds_unknown.reshape(-1)[word_index].any():
             return None
-        return [_placed(_atomic(self.lds.reshape(-1), place, values, accessed), active)]
+        return [_placed(_atomic(self.lds.reshape(-1), word_index, values, accessed), active)]
 
     # Scratch
 
@@ -403,16 +403,16 @@ class MemoryMachine(WaveMachine):
         active = self.active
         for at, here in distinct_addresses(address, self.lanes()):
             for word in range(accessed.words):
-                place = at + 4 * word & ~3
+                word_address = at + 4 * word & ~3
                 value = None if words is None else words[word]
                 if accessed.bytes < 4 and value is not None:
-                    old = self.scratch.get(place)
+                    old = self.scratch.get(word_address)
                     old = np.zeros((1, 1, 1), U32) if old is None or old.__class__ is not np.ndarray else old
                     shift = U32(8 * (at & 3))
                     bits = U32((1 << 8 * accessed.bytes) - 1) << shift
                     value = old & ~bits | value << shift & bits
                 lanes = active if here is None else here & self.lanes()
-                self.scratch[place] = _kept(self.scratch.get(place), value, lanes)
+                self.scratch[word_address] = _kept(self.scratch.get(word_address), value, lanes)
 
 
 def _kept(old: Any, value: np.ndarray | None, lanes: np.ndarray | None) -> Any:

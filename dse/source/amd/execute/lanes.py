@@ -42,7 +42,7 @@ def without_source(step: Instruction, size: int) -> np.ndarray | None:
 def dpp_source(step: Instruction, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (the lane that each lane reads, whether it exists) of an instruction with DPP."""
     lane = np.arange(size)
-    row, place = lane // 16 * 16, lane % 16
+    row, in_row = lane // 16 * 16, lane % 16
     there = np.ones(size, bool)
     for name, text in step.modifiers.items():
         if name in ("quad_perm", "dpp8"):
@@ -57,15 +57,15 @@ def dpp_source(step: Instruction, size: int) -> tuple[np.ndarray, np.ndarray]:
         elif name.startswith(("row_", "wave_")) and name not in ("row_mask",):
             number = int(text or "0", 0)
             if name == "row_shl":
-                source, there = lane + number, place + number < 16
+                source, there = lane + number, in_row + number < 16
             elif name == "row_shr":
-                source, there = lane - number, place >= number
+                source, there = lane - number, in_row >= number
             elif name == "row_ror":
-                source = row + (place - number) % 16
+                source = row + (in_row - number) % 16
             elif name in ("row_share", "row_newbcast"):
                 source = row + number
             elif name == "row_xmask":
-                source = row + (place ^ number)
+                source = row + (in_row ^ number)
             elif name == "wave_shr":
                 source, there = lane - 1, lane > 0
             elif name == "wave_shl":
@@ -291,7 +291,7 @@ def _bitop(binder: Any, step: Instruction) -> Action:
             if table >> number & 1:
                 bits = bits | np.bitwise_and.reduce(
                     np.broadcast_arrays(
-                        *(word if number >> (2 - place) & 1 else ~word for place, word in enumerate(words))
+                        *(word if number >> (2 - bit) & 1 else ~word for bit, word in enumerate(words))
                     )
                 )
         machine.write_vector(target, bits)

@@ -334,8 +334,8 @@ class WaveLoopSkipper:
         if not trips:
             return
         for slot, change in changes.items():
-            place = machine.scratch.get(slot[1]) if isinstance(slot, tuple) else machine.r[slot]
-            moved = _moved(place, change, trips)
+            register = machine.scratch.get(slot[1]) if isinstance(slot, tuple) else machine.r[slot]
+            moved = _moved(register, change, trips)
             if isinstance(slot, tuple):
                 machine.scratch[slot[1]] = moved
             else:

@@ -106,18 +106,18 @@ def _logic(binder: OperandReaders, step: Instruction) -> Action:
             machine.write_mask(target, mask)
             machine.set_condition_to_any(mask)
             return
-        some: Any = False
+        nonzero: Any = False
         results = []
         for word in range(2 if two else 1):
             words = [machine.words(slots[word]) for slots in sources]
             result = None if any(value is None for value in words) else function(*words)
             results.append(result)
-            some = None if result is None or some is None else some | (result != 0)
+            nonzero = None if result is None or nonzero is None else nonzero | (result != 0)
             if machine.watch is not None and result is not None and len(result) > 1:
                 machine.watch.bits(words)
         for word, result in enumerate(results):
             machine.write_scalar(target + word, result)
-        machine.write_scalar(SCC, some)
+        machine.write_scalar(SCC, nonzero)
 
     return compute
 

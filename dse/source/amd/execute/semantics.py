@@ -159,7 +159,7 @@ def permute_bytes(a: Array, b: Array, select: Array) -> Array:
         which = select >> U32(8 * byte) & U32(0xFF)
         value = (both >> (wide(which & U32(7)) << U64(3)) & U64(0xFF)).astype(U32)
         signs = [both >> U64(bit) & U64(1) for bit in (15, 31, 47, 63)]
-        sign = np.select([which == 8 + place for place in range(4)], signs, U64(0)).astype(U32) * U32(0xFF)
+        sign = np.select([which == 8 + at for at in range(4)], signs, U64(0)).astype(U32) * U32(0xFF)
         value = np.where(
             which < 8, value, np.where(which < 12, sign, np.where(which == 12, U32(0), U32(0xFF)))
         )
@@ -254,7 +254,7 @@ def class_of(a: Array, wanted: Array) -> Array:
         np.zeros(a.shape, bool), np.isnan(a), np.isinf(a) & negative, normal & negative, small & negative,
         zero & negative, zero & ~negative, small & ~negative, normal & ~negative, np.isinf(a) & ~negative,
     ]  # fmt: skip
-    class_bits = sum(bit.astype(U32) << U32(place) for place, bit in enumerate(bits))
+    class_bits = sum(bit.astype(U32) << U32(position) for position, bit in enumerate(bits))
     return class_bits & wanted != 0
 
 

@@ -117,20 +117,20 @@ class WaveMachine:
     def _kernarg(self) -> np.ndarray:
         """Return the bytes of the arguments' segment."""
         listing, launch = self.listing, self.launch
-        own = [place for place in listing.arguments if not place.kind.startswith("hidden_")]
+        own = [entry for entry in listing.arguments if not entry.kind.startswith("hidden_")]
         if len(own) != len(launch.arguments):
             raise DseError(f"{listing.name}: arguments: found {len(launch.arguments)}, expected {len(own)}")
         size = max(
-            [listing.kernarg_bytes, *(place.offset + place.size for place in listing.arguments)], default=0
+            [listing.kernarg_bytes, *(entry.offset + entry.size for entry in listing.arguments)], default=0
         )
         segment = np.zeros(-(-size // 4) * 4 + 64, np.uint8)
-        for index, (place, argument) in enumerate(zip(own, launch.arguments, strict=True)):
-            raw = _bytes(listing.name, index, argument, place.size)
-            segment[place.offset : place.offset + place.size] = np.frombuffer(raw, np.uint8)
-        for place in listing.arguments:
-            if place.kind.startswith("hidden_"):
-                raw = _hidden(place.kind, launch).to_bytes(8, "little")[: place.size]
-                segment[place.offset : place.offset + len(raw)] = np.frombuffer(raw, np.uint8)
+        for index, (entry, argument) in enumerate(zip(own, launch.arguments, strict=True)):
+            raw = _bytes(listing.name, index, argument, entry.size)
+            segment[entry.offset : entry.offset + entry.size] = np.frombuffer(raw, np.uint8)
+        for entry in listing.arguments:
+            if entry.kind.startswith("hidden_"):
+                raw = _hidden(entry.kind, launch).to_bytes(8, "little")[: entry.size]
+                segment[entry.offset : entry.offset + len(raw)] = np.frombuffer(raw, np.uint8)
         return segment
 
     def _packet(self) -> np.ndarray:
@@ -175,8 +175,8 @@ class WaveMachine:
         at = stated.get("user_sgpr_count", at)
         if not 0 <= at < VCC - 3:
             raise DseError(f"{listing.name}: .amdhsa_user_sgpr_count: found {at}, expected at most {VCC - 4}")
-        place = np.array(blocks, U32).reshape(len(blocks), 3)
-        indices = [place[:, axis].reshape(-1, 1, 1) for axis in range(3)]
+        coordinates = np.array(blocks, U32).reshape(len(blocks), 3)
+        indices = [coordinates[:, axis].reshape(-1, 1, 1) for axis in range(3)]
         for axis, name in enumerate("xyz"):
             if stated.get(f"system_sgpr_workgroup_id_{name}"):
                 self.r[at] = indices[axis]

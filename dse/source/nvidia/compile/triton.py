@@ -305,14 +305,14 @@ def _compiled(jit: Any, target: Target, settings: Mapping[str, Any]) -> Any:
     gpu = triton().backends.compiler.GPUTarget(target.backend, target.arch, target.warp_size)
     signature, constants = {}, {}
     attributes: dict[tuple[int], list[list[Any]]] = {}
-    for place, name in enumerate(jit.arg_names):
+    for index, name in enumerate(jit.arg_names):
         match settings[name]:
             case Specialised(kind, divisible):
                 signature[name] = kind
                 if divisible:
-                    attributes[place,] = [["tt.divisibility", ALIGNED]]
+                    attributes[index,] = [["tt.divisibility", ALIGNED]]
                 if target.backend == "hip" and kind.startswith("*"):  # an array below 2 GiB, as most are
-                    attributes.setdefault((place,), []).append(["tt.pointer_range", 32])
+                    attributes.setdefault((index,), []).append(["tt.pointer_range", 32])
             case Tensor(kind, block):
                 signature[name] = f"tensordesc<{kind}[{', '.join(map(str, block))}]>"
             case value:
@@ -325,20 +325,20 @@ def _passed(jitted: Function, settings: Mapping[str, Any], maps: Sequence[Box]) 
     """Return the arguments of the parameters, except those that Triton adds at the end."""
     passed: list[Passed] = []
     waiting = list(maps)
-    for place, parameter in enumerate(jitted.arguments):
+    for index, parameter in enumerate(jitted.arguments):
         known = settings[parameter.name]
         if isinstance(known, Specialised):
-            passed.append(Passed(place, fractions=has_fractions(known.type)))
+            passed.append(Passed(index, fractions=has_fractions(known.type)))
         if not isinstance(known, Tensor):
             continue
         axes = range(len(known.block))
-        shapes = [Passed(place, "shape", axis) for axis in axes]
-        shapes += [Passed(place, "stride", axis) for axis in axes]
+        shapes = [Passed(index, "shape", axis) for axis in axes]
+        shapes += [Passed(index, "stride", axis) for axis in axes]
         if waiting:
             like = waiting.pop(0)
-            passed.append(Passed(place, "map", box=like.block_size, swizzle=like.swizzle))
+            passed.append(Passed(index, "map", box=like.block_size, swizzle=like.swizzle))
         else:  # code without maps takes the descriptor's parts
-            passed += [Passed(place, "pointer"), *shapes, Passed(place, "flag"), Passed(place, "flag")]
+            passed += [Passed(index, "pointer"), *shapes, Passed(index, "flag"), Passed(index, "flag")]
         passed += shapes
     return tuple(passed)
 
@@ -379,16 +379,16 @@ def constant(text: str) -> Any:
 
 def _reason(error: BaseException) -> str:
     """Return the innermost error's message, and the line of the kernel at which the compiler stopped."""
-    place = _line_of(error)
+    location = _line_of(error)
     while error.__cause__ is not None:
         error = error.__cause__
-        place = _line_of(error) or place
+        location = _line_of(error) or location
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = lines[-1] if lines else type(error).__name__
     if assembler := _OF_ASSEMBLER.search(str(error)):
         return assembler[1]
     said = f"{type(error).__name__}: {said}" if isinstance(error, LookupError) else said
-    return f"{said}, at `{place}`" if place else said
+    return f"{said}, at `{location}`" if location else said
 
 
 def _line_of(error: BaseException) -> str:

@@ -140,17 +140,17 @@ def _passed(entry: CachedKernel, names: Sequence[str]) -> tuple[Passed, ...]:
     boxes = list(entry.metadata.tensordesc_meta)
     passed = []
     for name, part, kind in entry.parameters:
-        place, (what, _, axis) = names.index(name), part.partition(".")
+        index, (what, _, axis) = names.index(name), part.partition(".")
         if what == "shape" or what == "stride":
-            passed.append(Passed(place, what, int(axis)))
+            passed.append(Passed(index, what, int(axis)))
         elif part:
-            passed.append(Passed(place, "flag"))
+            passed.append(Passed(index, "flag"))
         elif kind.startswith("tensordesc") and boxes:
             box = boxes.pop(0)
-            passed.append(Passed(place, "map", box=box.block_size, swizzle=box.swizzle))
+            passed.append(Passed(index, "map", box=box.block_size, swizzle=box.swizzle))
         else:
             part = "pointer" if kind.startswith("*") else "all"
-            passed.append(Passed(place, part, fractions=has_fractions(kind)))
+            passed.append(Passed(index, part, fractions=has_fractions(kind)))
     return tuple(passed)
 
 

@@ -41,7 +41,7 @@ def _count(
         return ask(addresses, np.ones(shape, bool) if lanes.whole else np.broadcast_to(lanes.by_warp, shape))
 
     def counts(asked: tuple[Any, np.ndarray]) -> np.ndarray:
-        summed = ((some * lanes.warps_here).sum(-1) for some in asked)
+        summed = ((totals * lanes.warps_here).sum(-1) for totals in asked)
         return np.array([lanes.warps, *(np.broadcast_to(x, lanes.shape[:1]) for x in summed), lanes.threads])
 
     known = machine.patterns.of(kind, (lanes,), lanes.whole, base, period, by_warp, counts)

@@ -80,8 +80,8 @@ def _bound(step: Step, form: str, function: Any, tests: list[int], operands: "_O
 
     register = next((target.slot for target in step.targets if target.kind == "register"), RZ)
     words = [] if register in (RZ, URZ) else [slot for slot in step.writes if slot < P]
-    places = [place for place, slot in enumerate(tests) if slot not in (PT, UPT)]
-    writes = [*words, *(tests[place] for place in places)]
+    places = [index for index, slot in enumerate(tests) if slot not in (PT, UPT)]
+    writes = [*words, *(tests[index] for index in places)]
     reads = tuple(sorted(operands.slots))
     if results == "B":
         return Bound(lambda r, lanes: [*compute(r, lanes)], list(step.writes), reads)
@@ -89,7 +89,7 @@ def _bound(step: Step, form: str, function: Any, tests: list[int], operands: "_O
 
         def add(r: Registers, lanes: Lanes) -> list[np.ndarray]:
             total = compute(r, lanes)
-            return [total.astype(U32)] * len(words) + [total >> HIGH > U64(place) for place in places]
+            return [total.astype(U32)] * len(words) + [total >> HIGH > U64(index) for index in places]
 
         return Bound(add, writes, reads)
     if other is not None:
@@ -97,7 +97,7 @@ def _bound(step: Step, form: str, function: Any, tests: list[int], operands: "_O
 
         def compare(r: Registers, lanes: Lanes) -> list[np.ndarray]:
             holds, with_ = compute(r, lanes), other(r)
-            return [combine(~holds if place else holds, with_) for place in places]
+            return [combine(~holds if index else holds, with_) for index in places]
 
         return Bound(compare, writes, reads)
     kind = next((kind for kind in results if kind in _WORDS), "")
@@ -112,7 +112,7 @@ def _bound(step: Step, form: str, function: Any, tests: list[int], operands: "_O
         computed = compute(r, lanes)
         computed = computed if isinstance(computed, tuple) else (computed,)
         written = write(_wanted(computed[0])) if words else ()
-        return [*written, *(_wanted(computed[first + place]) for place in places)]
+        return [*written, *(_wanted(computed[first + index]) for index in places)]
 
     return Bound(with_tests, writes, reads)
 
@@ -315,8 +315,8 @@ class _Operands:
 
             def read(r: Registers) -> tuple[np.ndarray, ...]:
                 bank = r[table][0]
-                place = (r[operand.slot].astype(np.int64) + first) >> 2
-                return tuple(bank[np.minimum(place + word, len(bank) - 1)] for word in range(count[0]))
+                word_index = (r[operand.slot].astype(np.int64) + first) >> 2
+                return tuple(bank[np.minimum(word_index + word, len(bank) - 1)] for word in range(count[0]))
 
             return read
         if first % 4:

@@ -108,7 +108,7 @@ def _issues(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, _
         of_warp = np.broadcast_to(address[rows, threads if address.shape[1] > 1 else 0], threads.shape)[
             blocks
         ]
-        owners = {machine.argument_at(place) for place in np.unique(of_warp).tolist()}
+        owners = {machine.argument_at(base) for base in np.unique(of_warp).tolist()}
         argument = owners.pop() if len(owners) == 1 else -1
         tensor = machine.launch.arguments[argument] if argument >= 0 else None
         if not isinstance(tensor, TensorMap) or len(tensor.shape) != len(step.coordinates):
@@ -143,8 +143,8 @@ def _places(machine: Machine, step: Step, issue: _Issue) -> tuple[np.ndarray, np
     for count, unit, stride, first, extent in along:
         index = np.arange(count) * unit
         offset = (offset[:, None] + index * stride).reshape(-1)
-        place = first[:, None] + index
-        within = (place >= 0) & (place < extent)
+        coordinate = first[:, None] + index
+        within = (coordinate >= 0) & (coordinate < extent)
         inside = (inside[:, :, None] & within[:, None, :]).reshape(len(inside), -1)
     padding = -len(offset) % WARP
     offset = np.concatenate([offset, np.zeros(padding, np.int64)])
@@ -170,9 +170,9 @@ def _of_shared(issue: _Issue) -> np.ndarray:
 def _arrive(machine: Machine, step: Step, issue: _Issue) -> None:
     """Mark the contents of shared memory as unknown."""
     size = prod(issue.tensor.box) * issue.tensor.element_bytes
-    place = in_block(issue.of_thread(machine.base(step, step.memory[0], False) + step.memory[0].offset))
+    address = in_block(issue.of_thread(machine.base(step, step.memory[0], False) + step.memory[0].offset))
     rows = np.flatnonzero(issue.blocks)
-    words = place[rows][:, None] + np.arange(0, size, 4)
+    words = address[rows][:, None] + np.arange(0, size, 4)
     taint = machine.source(f"contents of argument {issue.argument}")
     machine.shared.store(
         np.repeat(rows, words.shape[1]), words.ravel(), 4, [np.zeros(words.size, np.uint32)], taint
@@ -200,8 +200,8 @@ def box_stride(registers: RegisterChanges, machine: Machine, step: Step, lanes: 
             if change is None:
                 continue
             moved = issue.of_thread(change)
-            place = issue.of_thread(machine.r[operand.slot])
-            registers.limit(place[:, None], moved[:, None], range(extent - box + 1), _rows(machine, issue))
+            start = issue.of_thread(machine.r[operand.slot])
+            registers.limit(start[:, None], moved[:, None], range(extent - box + 1), _rows(machine, issue))
             total = plus(total, times(moved, stride * tensor.element_bytes))
         moves = np.zeros(1, np.int64) if total is None else total[issue.blocks]
         strides |= set(np.unique(moves).tolist())

@@ -74,9 +74,9 @@ def _linear(registers: RegisterChanges, step: Step, lanes: Lanes, kept: Sequence
         return
     # No source or low word may overflow: the carry into the high word would be lost.
     _, kinds = step.row.kinds(step.modifiers)
-    for place, (operand, change) in enumerate(values):
+    for index, (operand, change) in enumerate(values):
         if change is not None:
-            integers = INT32 if kinds[place : place + 1] == ("i",) else UINT32
+            integers = INT32 if kinds[index : index + 1] == ("i",) else UINT32
             registers.limit(registers.value(operand, integers), change, integers, lanes)
     change = (joined(*after[:2]) - joined(*before[:2])).view(np.int64)
     registers.set_pair(step, change, evaluate(registers.machine.r, lanes)[0], lanes)
@@ -205,14 +205,14 @@ def _logic(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     they overflow; if they are higher, it is constant until the bits below overflow.
     """
     *operands, lut = _values(step)
-    moving = [place for place, operand in enumerate(operands) if registers.change(operand) is not None]
+    moving = [index for index, operand in enumerate(operands) if registers.change(operand) is not None]
     if len(moving) != 1 or registers.change_inside(*operands):
         raise Irregular("more than one of the words changes")
-    (place,) = moving
-    change, words = or_zero(registers.change(operands[place])), [registers.value(x, UINT32) for x in operands]
+    (index,) = moving
+    change, words = or_zero(registers.change(operands[index])), [registers.value(x, UINT32) for x in operands]
 
     def result(word: np.ndarray) -> np.ndarray:
-        a, b, c = [*words[:place], word, *words[place + 1 :]]
+        a, b, c = [*words[:index], word, *words[index + 1 :]]
         return np.asarray(logic(a, b, c, int(lut.text, 0))) & 0xFFFFFFFF
 
     off, on = result(np.zeros((1, 1), np.int64)), result(np.full((1, 1), 0xFFFFFFFF))
@@ -224,14 +224,14 @@ def _logic(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     field = np.where(whole, field, (depends & -depends) - 1)  # else the bits below, not in the result
     if (lanes.mask & ~whole & (np.abs(change) > field)).any():
         raise Irregular("other bits than the lowest that change are passed on")
-    low = words[place] & field
+    low = words[index] & field
     room = np.where(change > 0, (field - low) // np.maximum(change, 1), low // np.maximum(-change, 1))
     limited = (change != 0) & (depends != 0) & (field != 0xFFFFFFFF)
     registers.limit_trips(np.where(limited, room, FOR_EVER), lanes)
     changed = np.where(whole & (passed != 0), change, 0)
     if step.targets[0].kind == "predicate":
         nothing = np.zeros((1, 1), np.int64), None
-        _keep_order(registers, "NE", (result(words[place]), changed), nothing, UINT32, lanes)
+        _keep_order(registers, "NE", (result(words[index]), changed), nothing, UINT32, lanes)
     for target in step.targets:
         if target.kind != "predicate":
             registers.set(target, changed, lanes)

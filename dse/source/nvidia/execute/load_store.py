@@ -137,9 +137,9 @@ def _access_local(machine: Machine, step: Step, address: np.ndarray, lanes: Lane
     if step.kind == "store":
         by_all = lanes.total == machine.live
         for number, (word, unknown) in enumerate(zip(*_data(machine, step), strict=True)):
-            size, place = min(step.bytes, 4), address + 4 * number
+            size, word_address = min(step.bytes, 4), address + 4 * number
             stored: Taint = taint | unknown
-            memory.store(lanes.mask, place, size, [word], stored, by_all)
+            memory.store(lanes.mask, word_address, size, [word], stored, by_all)
         return
     first = step.targets[0].slot
     for number, word in enumerate(memory.load(lanes.mask, address, step.bytes)):

@@ -68,7 +68,7 @@ class SideBySide:
             path = machine.trace[trip.trace :]
             indices = [index for index, _ in path]
             once = indices.count(header) == 1 and max(indices) < others
-            if once and all(machine.sets.within(some, lanes) for _, some in path):
+            if once and all(machine.sets.within(entered, lanes) for _, entered in path):
                 executed = self._run(header, trip, path, most)
         self._trips[header] = _Trip(
             lanes, len(machine.trace), len(machine.streams), len(machine.repeats), machine.r[:]

@@ -141,7 +141,7 @@ def _voted(step: Step) -> tuple[int, bool] | None:
 
 def _votes(program: SassProgram, predecessors: list[list[int]]) -> Votes:
     """Find the votes that still hold at each R2UR, through barriers too."""
-    found: Votes = {}
+    votes: Votes = {}
     ends: dict[int, dict[int, tuple[int, bool]]] = {}
     for block in program.blocks:
         entered = predecessors[block.index]
@@ -149,14 +149,14 @@ def _votes(program: SassProgram, predecessors: list[list[int]]) -> Votes:
         known = dict(ends[block.index - 1]) if straight else {}
         for step in block.steps:
             if step.opcode == "R2UR":
-                found[step.index] = dict(known)
+                votes[step.index] = dict(known)
             known = {
                 vote: of for vote, of in known.items() if vote not in step.writes and of[0] not in step.writes
             }
             if (of := _voted(step)) is not None:
                 known[step.targets[0].slot] = of
         ends[block.index] = known
-    return found
+    return votes
 
 
 def _mark_known_guards(program: SassProgram, predecessors: list[list[int]]) -> None:

@@ -28,8 +28,8 @@ class ControlFlow:
         self.edges: dict[tuple[int, int], np.ndarray] = {}  # from, to → warps, lanes
         self.splits: dict[int, np.ndarray] = {}  # block → visits that split, and their lanes on either side
         times = times_of(len(machine.trace), machine.repeats).tolist()
-        for place, (index, lanes) in enumerate(machine.trace):
-            self._follow(place, index, lanes, times[place], splitting)
+        for position, (index, lanes) in enumerate(machine.trace):
+            self._follow(position, index, lanes, times[position], splitting)
         self.executed = sorted({0, *(target for _, target in self.edges if target >= 0)})
         self.after: dict[int, list[int]] = {index: [] for index in self.executed}
         self.before: dict[int, list[int]] = {index: [] for index in (END, *self.executed)}

@@ -197,9 +197,9 @@ def _dependences(node_of: Mapping[int, int], control: ControlFlow) -> list[Depen
     """Follow every load along all paths until its value is used or overwritten."""
     dependences: set[tuple[int, int, bool]] = set()
     for index in control.executed:
-        for place, step in enumerate(control.machine.program.blocks[index].steps):
+        for position, step in enumerate(control.machine.program.blocks[index].steps):
             if step.pipe in WAITED_FOR and step.writes:
-                for use, carried in _first_uses(control, index, place + 1, frozenset(step.writes)):
+                for use, carried in _first_uses(control, index, position + 1, frozenset(step.writes)):
                     dependences.add((node_of[step.index], node_of[use], carried))
     return [Dependence(*dependence) for dependence in sorted(dependences)]
 

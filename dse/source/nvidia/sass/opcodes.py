@@ -124,7 +124,7 @@ def kinds_of(form: str, modifiers: Modifiers) -> tuple[str, tuple[str, ...]]:
     """Return the kinds of results and sources, with types named by modifiers filled in."""
     integer = next((_INTEGERS[name] for name in modifiers if name in _INTEGERS), "i")
     real = "D" if "F64" in modifiers else "f"
-    first, later = ("D" if "F64" in some else "f" for some in (modifiers[:1], modifiers[1:]))
+    first, later = ("D" if "F64" in names else "f" for names in (modifiers[:1], modifiers[1:]))
     word = "U" if "64" in modifiers else "u"
     named = str.maketrans({"v": word, "t": integer, "r": real, "e": first, "g": later})
     results, _, sources = form.translate(named).partition("=")
