@@ -1,4 +1,4 @@
-"""Averages the counts of a launch over its warps, in the fields of a `dse.types.Kernel`."""
+"""Average the counts of a launch over its warps, in the fields of a `dse.types.Kernel`."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -13,12 +13,12 @@ from dse.source.profile.single_warp import SOURCES, Walk
 from dse.source.warps import row
 from dse.types import ARITHMETIC, CLASSES, MMA, TENSOR
 
-# Pipes that represent more than one kind of instruction; `uniform` takes issue slots, as `control` does.
+# Pipes with several kinds of instructions; `uniform` takes issue slots, as `control` does.
 _WORK = {name: (name,) for name in ("fp64", "int32", "imul32", "sfu", "barrier")} | {"fp32": ("fp32", "fp16")}
 _LOADS, _STORES = ("global load", "local load"), ("global store", "local store")
 _GLOBAL, _LOCAL = ("global load", "global store"), ("local load", "local store")
 _SHARED = ("shared load", "shared store")
-# The class of what a warp waits for, by SOURCES; loads and copies have one for each memory.
+# The class of awaited results, by SOURCES; loads and copies have one for each memory.
 _LATENCY_OF = {
     "fp32": "fp32", "fp16": "fp32", "fp64": "fp64", "int32": "int32", "uniform": "int32", "imul32": "imul32",
     "sfu": "sfu", "shared": "shared", "constant": "shared", "other": "shared",
@@ -38,7 +38,7 @@ def warp_counts(
 
     `issued` counts the issue slots that the warps of a block take in one pass of a phase.
 
-    **Raises:** DseError if the kernel uses textures, which no model knows.
+    **Raises:** DseError if the kernel uses textures, which no model supports.
     """
     if counts.insts("texture"):
         raise DseError(
@@ -65,7 +65,7 @@ def warp_counts(
         numbers |= {f"phases.{place}.{name}": number for name, number in of_phase.items()}
 
     def whole(of_phases: Iterable[float]) -> float:
-        """Sum over all passes numbers that each phase has in one."""
+        """Sum numbers of one pass of each phase over all passes."""
         return sum(phase.passes * number for phase, number in zip(counts.phases, of_phases, strict=True))
 
     def total(field: str, *kinds: str) -> float:
@@ -119,12 +119,12 @@ def _memory(phase: PhaseCounts) -> float:
 
 
 def _shuffles(phase: PhaseCounts, warps: int) -> float:
-    """Count shuffles: they go through the same pipe as accesses to shared memory, one pass each."""
+    """Count shuffles, which take the pipe of shared memory, one pass each."""
     return (_shared(phase) + phase.copies.requests - _total(phase, "requests", *_SHARED)) / warps
 
 
 def _scattered(phase: PhaseCounts) -> list[AccessCounts]:
-    """List the accesses to global memory that touch more than twice the sectors that their bytes fill."""
+    """List the accesses to global memory that touch more than twice the sectors that their bytes need."""
     accesses = [phase.accesses[kind] for kind in _GLOBAL if kind in phase.accesses]
     return [access for access in accesses if access.sectors * SECTOR > 2 * access.bytes]
 
@@ -159,7 +159,7 @@ def _async_work(phase: PhaseCounts, warps: int) -> dict[str, float]:
 
 
 def _waits(phase: PhaseCounts) -> dict[str, float]:
-    """Count the results that a warp waits for, by class."""
+    """Count the awaited results of a warp, by class."""
     waits: dict[str, float] = dict.fromkeys(CLASSES, 0.0)
     if phase.walk is not None:
         waited = _waited(phase.walk)
@@ -172,7 +172,7 @@ def _waits(phase: PhaseCounts) -> dict[str, float]:
 
 
 def _async_waits(phase: PhaseCounts, slowest: tuple[float, float, float]) -> dict[str, float]:
-    """Count the asynchronous copies waited for, by where the `slowest` of some together comes from."""
+    """Count the awaited asynchronous copies, by the memory of the `slowest` of a group."""
     path = phase.in_step or phase.walk
     copies = 0.0 if path is None else _waited(path)["copy"]
     waits = dict(zip(("l1", "l2", "dram"), (copies * share for share in slowest), strict=True))
@@ -180,19 +180,19 @@ def _async_waits(phase: PhaseCounts, slowest: tuple[float, float, float]) -> dic
 
 
 def _async_slots(phase: PhaseCounts) -> float:
-    """Return the cycles that a warp in step with others takes besides, without copies that it waits for."""
+    """Return the additional cycles of a warp in step with others, without those of awaited copies."""
     if phase.in_step is None or phase.walk is None:
         return 0.0
     return (phase.in_step.cycles - phase.in_step.copied) - (phase.walk.cycles - phase.walk.copied)
 
 
 def _waited(walk: Walk) -> dict[str, float]:
-    """Return the results waited for, by where they come from."""
+    """Return the awaited results by source."""
     return dict(zip(SOURCES, walk.latencies.tolist(), strict=True))
 
 
 def _without_caches(phase: PhaseCounts) -> Traffic:
-    """Return the traffic if a block finds again what it touched before, and nothing else."""
+    """Return the traffic if a block hits only in the sectors that it touched before."""
 
     def asked(kind: str) -> float:
         return phase.accesses[kind].sectors if kind in phase.accesses else 0.0

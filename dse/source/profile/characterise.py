@@ -1,6 +1,6 @@
-"""Counts what the average block of a launch does, phase by phase between its barriers.
+"""Count the work of a launch's average block, phase by phase between its barriers.
 
-Numbers of the sampled blocks are weighted by how many blocks each represents.
+Sampled blocks are weighted by the number of blocks that each represents.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +17,11 @@ from dse.source.machine.recorded import MEMORY_COUNTS, PIPES, Estimated, PhaseSp
 from dse.source.machine.thread_set import WARP
 from dse.source.profile.single_warp import Walk
 
-Barriers = tuple[int, int]  # around a phase: the addresses of those before and after it
+Barriers = tuple[int, int]  # addresses of the barriers before and after a phase
 _PASS = 128  # bytes of shared memory
-# Of what moves data between global and shared memory, what it does to shared memory.
+# Accesses to shared memory by instructions that move data between global and shared memory.
 _OTHER_END = {"copy": "shared store", "box load": "shared store", "box store": "shared load"}
-# What distinguishes accesses; an atomic counts as a store if nothing is returned, else as a load.
+# Kinds of accesses; an atomic counts as a store if it has no result, else as a load.
 ACCESSES = ("global load", "global store", "shared load", "shared store", "local load", "local store")
 
 
@@ -30,9 +30,9 @@ class AccessCounts:
     """The accesses of one kind that an average block makes in one pass of a phase."""
 
     requests: float = 0.0  # warp instructions with at least one thread
-    sectors: float = 0.0  # of 32 bytes, each request separately; global and local
+    sectors: float = 0.0  # of 32 bytes, summed over requests; global and local
     passes: float = 0.0  # shared: through the banks; global, local: lines of 128 bytes
-    bytes: float = 0.0  # asked for by threads
+    bytes: float = 0.0  # requested by threads
 
 
 @dataclass(frozen=True)
@@ -41,24 +41,24 @@ class PhaseCounts:
 
     opened: int  # address of the barrier, -1: start of the kernel
     closed: int  # -1: its end
-    passes: float  # how often an average block goes through it
+    passes: float  # of an average block
     insts: Mapping[str, float]  # warp instructions by pipe
-    active: float  # share of a warp's lanes that execute, mean over its instructions
+    active: float  # mean share of active lanes, over instructions
     fp32_ops: float  # adds, multiplies, multiply-adds, of threads whose predicate holds
     fp32_ops_unsure: float  # those under predicates that depend on computed data; not in fp32_ops
     accesses: Mapping[str, AccessCounts]  # by ACCESSES
-    new_sectors: Mapping[str, float]  # "load", "store": of global memory, not touched before by the block
-    traffic: Traffic | None  # between the caches; None where no caches were looked at
-    walk: Walk | None  # one warp alone, one pass; None where its latencies are not known
-    in_step: Walk | None = None  # the same among the other warps of its block; None: as if alone
-    # Asynchronous copies, among the loads of global memory; their passes are those of shared memory.
+    new_sectors: Mapping[str, float]  # "load", "store": of global memory, first touched by the block
+    traffic: Traffic | None  # between the caches; None without caches
+    walk: Walk | None  # one warp alone, one pass; None if latencies are unknown
+    in_step: Walk | None = None  # a warp among the others of its block; None: as if alone
+    # Asynchronous copies, which are also loads of global memory; their passes are those of shared memory.
     copies: AccessCounts = AccessCounts()
     # Products of matrices: work by dse.types.TENSOR, and "shared": passes of operands in shared memory.
     tensor: Mapping[str, float] = field(default_factory=dict)
 
 
 class Tally:
-    """Sums over all passes of an average block through a phase, of which `one_pass` makes PhaseCounts."""
+    """Sums over all passes of an average block through a phase; `one_pass` returns PhaseCounts."""
 
     def __init__(self) -> None:
         self.insts: dict[str, float] = dict.fromkeys(PIPES, 0.0)
@@ -93,7 +93,7 @@ class Tally:
         in_step: Walk | None = None,
     ) -> PhaseCounts:
         """Return the counts of one pass of `passes`; `key` has the barriers before and after."""
-        if round(passes) > 0 and abs(passes - round(passes)) < 1e-9:  # but for rounding of weights
+        if round(passes) > 0 and abs(passes - round(passes)) < 1e-9:  # up to rounding of weights
             passes = float(round(passes))
         passes = max(passes, 1e-300)
         total = sum(self.insts.values())
@@ -121,7 +121,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class UnknownDecision:
-    """A decision that depends on data that was not stated."""
+    """A decision that depends on unstated data."""
 
     address: int
     instruction: str
@@ -140,16 +140,16 @@ class Characterisation:
     arch: int
     grid: Dimensions
     block: Dimensions
-    sampled: int  # blocks that were run
+    sampled: int  # blocks that were executed
     phases: tuple[PhaseCounts, ...]
     executed: Mapping[int, float]  # address of an instruction → warps that issue it, over the grid
-    spread: float  # standard error of counts that running some blocks only leaves, relative
+    spread: float  # relative standard error of counts, from sampling blocks
     unknown: tuple[UnknownDecision, ...]
-    unskipped: Mapping[int, str]  # loops that were run in full, and why
-    estimated: Mapping[int, Estimated]  # loops whose sectors and passes are those of some trips, by address
+    unskipped: Mapping[int, str]  # loops that were run in full, with the reason
+    estimated: Mapping[int, Estimated]  # loops with sectors and passes from some trips, by address
     warp_size: int = WARP
-    unseen: int = 0  # blocks of which it is not proven how much they execute
-    doubtful: bool = False  # whether those looked at do not explain that either
+    unseen: int = 0  # blocks without a proof of how much they execute
+    doubtful: bool = False  # whether the census does not explain that either
 
     @property
     def blocks(self) -> int:
@@ -162,9 +162,9 @@ class Characterisation:
         return -(-int(np.prod(self.block)) // self.warp_size)
 
     def total(self, kind: str, field: str) -> float:
-        """Add up a field of one kind of access over all phases of an average block.
+        """Sum a field of one kind of access over all phases of an average block.
 
-        `total("shared load", "passes")`, say.
+        For example `total("shared load", "passes")`.
         """
         return sum(
             phase.passes * getattr(phase.accesses[kind], field)
@@ -179,10 +179,10 @@ class Characterisation:
 
     @property
     def fp32_ops(self) -> float:
-        """Single-precision operations of the grid, of data that is finite and of the normal range.
+        """Single-precision operations of the grid, for finite data in the normal range.
 
-        Half of those whose predicates depend on computed data: what represents both branches of an `if` has
-        each of its predicates and its opposite.
+        Half of those whose predicates depend on computed data, since an `if` compiled to predicates has each
+        predicate and its opposite.
         """
         return self.blocks * sum(
             phase.passes * (phase.fp32_ops + phase.fp32_ops_unsure / 2) for phase in self.phases
@@ -201,11 +201,11 @@ def average_block(
     in_step: Mapping[Barriers, Walk] | None = None,
     **known: Any,
 ) -> Characterisation:
-    """Average what was counted in the blocks of a sample.
+    """Average the counts of a sample's blocks.
 
     `counts` are the counters of each phase, the last row its passes. By the barriers around a phase: the walk
-    of one warp, alone and `in_step`, what the caches move, and the sectors that are touched first (left out:
-    none). `usually` says which guards that are not known mostly hold, and `known` are other fields of a
+    of one warp, alone and `in_step`, the traffic of caches, and the sectors that are touched first (default:
+    none). `usually` says which unknown guards mostly hold, and `known` are other fields of a
     Characterisation.
     """
     launch, program, weights = machine.launch, machine.program, sample_weights(machine, sample)
@@ -245,12 +245,12 @@ def average_block(
 
 
 def sample_weights(machine: Recorded, sample: Sample) -> np.ndarray:
-    """Return the share of the grid's blocks that each block of a sample represents."""
+    """Return the share of the grid that each block of a sample represents."""
     return np.array(sample.weights) / machine.launch.blocks
 
 
 def by_phase(spans: Sequence[PhaseSpan], counts: Iterable[np.ndarray | None]) -> dict[Barriers, np.ndarray]:
-    """Add up the counters [rows, blocks] of phases between the same two barriers."""
+    """Sum the counters [rows, blocks] of phases between the same two barriers."""
     sums: dict[Barriers, np.ndarray] = {}
     for span, counters in zip(spans, counts, strict=True):
         if counters is not None:
@@ -260,13 +260,13 @@ def by_phase(spans: Sequence[PhaseSpan], counts: Iterable[np.ndarray | None]) ->
 
 
 def access_kind(step: Any) -> str:
-    """Return which of ACCESSES an instruction makes."""
+    """Return the kind of an instruction's access, one of ACCESSES."""
     stores = step.stores or (step.atomic and not step.writes)
     return f"{step.pipe} {'store' if stores else 'load'}"
 
 
 def _phase(machine: Recorded, counts: np.ndarray, usually: Mapping[int, bool]) -> Tally:
-    """Sum up a phase by its counters, of the average block over all its passes."""
+    """Sum a phase over all passes of the average block, from its counters."""
     ready, tally = machine.bound, Tally()
     for block in machine.program.blocks:
         warps, threads = counts[2 * block.index : 2 * block.index + 2].tolist()
@@ -288,7 +288,7 @@ def _phase(machine: Recorded, counts: np.ndarray, usually: Mapping[int, bool]) -
             if step.memory:
                 row = ready.memory_rows[step.index]
                 requests, sectors, through, active = counts[row : row + len(MEMORY_COUNTS)]
-                if step.has("BYPASS"):  # a copy past the L1 goes through it as a store to shared memory only
+                if step.has("BYPASS"):  # such a copy counts in the L1 only as a store to shared memory
                     through = 0.0
                 tally.accesses[access_kind(step)] += (requests, sectors, through, active * step.bytes)
                 if step.kind in _OTHER_END:
@@ -303,7 +303,7 @@ def _phase(machine: Recorded, counts: np.ndarray, usually: Mapping[int, bool]) -
 
 
 def first_touched(machine: Recorded, weights: np.ndarray) -> dict[tuple[Barriers, str], float]:
-    """Count the sectors of global memory that an average block touches first, by phase and way."""
+    """Count the sectors of global memory that an average block touches first, by phase and direction."""
     from dse.source.profile.first_touches import first_touches  # imports Numba
 
     ways = [access_kind(step).rsplit(" ", 1)[1] for step in machine.program.steps]

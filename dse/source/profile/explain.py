@@ -1,7 +1,7 @@
-"""Finds where in the code a launch spends its instructions and its memory accesses.
+"""Instructions and memory accesses of a launch by place in the code.
 
-Numbers are of the average block of the launch, from start to end. `dse.source.nvidia.graphs.branches` tells
-where its lanes part.
+Numbers are of the average block of the launch, from start to end. `dse.source.nvidia.graphs.branches` has the
+divergence of its lanes.
 """
 
 from collections.abc import Iterator
@@ -26,15 +26,15 @@ class InstructionAccesses:
     space: str  # global, shared or local
     op: str  # load, store or atomic
     bytes: int  # of one thread
-    requests: float  # warps that execute it with a thread or more
-    threads: float  # of a request
-    # Of a request: global and local, sectors of 32 bytes that it touches; shared, passes through the banks.
+    requests: float  # warps that execute it with any thread
+    threads: float  # per request
+    # Per request: sectors of 32 bytes in global and local memory; passes through the banks of shared memory.
     pieces: float
-    ideal: float  # the fewest for threads that each ask for bytes of their own
+    ideal: float  # the minimum for threads with distinct bytes
 
     @property
     def degree(self) -> float:
-        """Pieces over the ideal: of shared memory the conflict degree. 1 where threads share."""
+        """Pieces over the ideal, in shared memory the conflict degree. 1 where threads share."""
         return max(1.0, self.pieces / self.ideal)
 
 
@@ -42,19 +42,19 @@ class InstructionAccesses:
 class LineCounts:
     """The instructions and accesses of one line of the source.
 
-    Lanes that a predicate turns off count as active where it was not evaluated: nothing depends on it.
+    Lanes disabled by a predicate count as active if it was not evaluated, as nothing depends on it.
     """
 
-    line: int | None  # None: code that comes from no line
+    line: int | None  # None: code without a line
     insts: float  # warp instructions
-    active: float  # share of their lanes that execute
+    active: float  # share of active lanes
     pipes: dict[str, float]  # warp instructions by pipe
     sectors: float  # global and local
     passes: float  # through the banks of shared memory
 
 
 def accesses(machine: Recorded, sample: Sample) -> list[InstructionAccesses]:
-    """List the memory instructions that were executed, in the order of the code."""
+    """List the executed memory instructions, in the order of the code."""
     counts = _counts(machine, sample)
     rows = []
     for block in machine.program.blocks:
@@ -83,7 +83,7 @@ def accesses(machine: Recorded, sample: Sample) -> list[InstructionAccesses]:
 
 
 def lines(machine: Recorded, sample: Sample, warp: int = WARP) -> list[LineCounts]:
-    """List what was executed by lines of the source, most instructions first; None for code of no line.
+    """List executed instructions by line of the source, most first; None for code without a line.
 
     `warp` is the number of lanes of a warp.
     """
@@ -116,7 +116,7 @@ def _counts(machine: Recorded, sample: Sample) -> np.ndarray:
 
 
 def _rows(machine: Recorded, step: Any) -> Iterator[tuple[str, int]]:
-    """Find the memory that an instruction asks, and the first row of its counters there."""
+    """Yield the memories that an instruction accesses, with the first row of its counters there."""
     if not step.memory or step.index not in machine.bound.memory_rows:
         return
     row = machine.bound.memory_rows[step.index]
@@ -126,7 +126,7 @@ def _rows(machine: Recorded, step: Any) -> Iterator[tuple[str, int]]:
 
 
 def _threads(machine: Recorded, step: Any, entered: float, counts: np.ndarray) -> float:
-    """Count the threads in its basic block whose predicate holds, where that was counted."""
+    """Return the threads in its basic block whose predicate holds, if counted."""
     for _, row in _rows(machine, step):
         return float(counts[row + MEMORY_COUNTS.index("threads")])
     row = machine.bound.guard_rows.get(step.index)

@@ -1,4 +1,4 @@
-"""Counts the sectors of global memory that blocks touch for the first time, by the phase in which they do."""
+"""Count the sectors of global memory that blocks touch for the first time, by phase."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -10,15 +10,15 @@ from dse.core.numba_cache import compiled
 from dse.hardware.coalescing import SECTOR
 from dse.source.machine.recorded import Recorded, Stream
 
-_BLOCK_SHIFT = 48  # the number of the block is in the highest bits of a sector's
+_BLOCK_SHIFT = 48  # the block's number is in the highest bits of a sector's
 _ONCE = range(1)
 _FREE = np.iinfo(np.int64).min
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 over the golden ratio: multiples of it spread evenly
 
 
 def first_touches(machine: Recorded, streams: Sequence[Stream]) -> np.ndarray:
-    """Count the sectors that each block touches first, by the number of its phase: [phases, blocks]."""
-    places: dict[tuple[int, int, int, int], int] = {}  # streams of equal bases touch the same, moved on
+    """Count the sectors that each block touches first, by phase: [phases, blocks]."""
+    places: dict[tuple[int, int, int, int], int] = {}  # streams of equal bases touch the same sectors, moved
     sectors: list[np.ndarray] = []
     phases: dict[int, int] = {}
     of_phase: list[np.ndarray] = []
@@ -45,7 +45,7 @@ def first_touches(machine: Recorded, streams: Sequence[Stream]) -> np.ndarray:
 
 
 def _sectors(machine: Recorded, stream: Stream, offset: int) -> np.ndarray:
-    """List the sectors touched at an offset, with the block's number in the highest bits; some twice."""
+    """List the sectors touched at an offset, with the block's number in the highest bits; may repeat."""
     blocks = np.arange(machine.shape[0], dtype=np.int64)[:, None] << _BLOCK_SHIFT
     shape = stream.lanes.shape
     sector = np.broadcast_to((stream.base + offset) >> 5, shape) + blocks
@@ -88,7 +88,7 @@ def _count(
 
 @partial(compiled, makes_arrays=True)
 def _slot(table: Any, key: Any) -> Any:
-    """Find the slot of a key in a hash table, or the first free one from its own on."""
+    """Return the slot of a key in a hash table, or the first free one from its own on."""
     mask = len(table) - 1
     slot = np.int64((np.uint64(key) * _SPREAD) >> np.uint64(32)) & mask
     while table[slot] != key and table[slot] != _FREE:

@@ -1,11 +1,11 @@
-"""Issues instructions of one warp, one after another, each once its registers are there and its pipe is free.
+"""Issue the instructions of one warp in order, each when its registers are ready and its pipe is free.
 
-What fills no register that is watched is under way in groups, which later instructions wait for by name: a
-group is closed, and one waits until this many groups at most are in flight. NVIDIA's asynchronous copies and
-products are such, and all accesses to memory on AMD's GPUs, each a group of its own.
+Results without a watched register are in flight in groups, which later instructions wait for: a group is
+closed, and a wait ends when at most some number of groups are in flight. These are NVIDIA's asynchronous
+copies and products, and all memory accesses on AMD GPUs, each a group of its own.
 
-Compiled: a walk through unrolled code issues tens of thousands. Where a warp stands is in the arrays of
-`Standing`, which are changed in place.
+The code is compiled, since a walk through unrolled code issues tens of thousands of instructions. The state
+of a warp is in the arrays of `Standing`, which are changed in place.
 """
 
 from functools import partial
@@ -15,24 +15,24 @@ import numpy as np
 
 from dse.core.numba_cache import compiled
 
-TIME, CHAIN, WAITS, LOADS = range(4)  # places in `Standing.now`
-ANY_LEFT = -1  # in place of the groups that may stay in flight: all but the oldest
-_MOST = 64  # groups of a queue that are kept apart; more are not told apart by any instruction
+TIME, CHAIN, WAITS, LOADS = range(4)  # indices in `Standing.now`
+ANY_LEFT = -1  # as the number of groups that may stay in flight: all but the oldest
+_MOST = 64  # separate groups of a queue; no instruction distinguishes more
 
 
 class Ways(NamedTuple):
     """How a vendor's warps wait."""
 
-    # Whether accesses wait for their memory's pipe by themselves, while the warp goes on; then a wait for
-    # another pipe is no wait for results, and each wait for groups with a load counts as one.
+    # Whether accesses queue for their memory's pipe while the warp continues; then a wait for another pipe
+    # is no wait for results, and each wait for groups with a load counts as one.
     posts: bool = False
-    copies: int = -1  # queue of which a wait counts as a share of one, by the groups in flight
-    steady: int = 0  # times that a block is walked in a row before its time is taken as settled; 0: any
-    settles: bool = False  # whether trips are walked again before others are taken to be as they were
+    copies: int = -1  # queue whose waits count as a share of one, by the groups in flight
+    steady: int = 0  # successive walks of a block before its time counts as settled; 0: any
+    settles: bool = False  # whether trips are walked again before the others are assumed to be equal
 
 
 class IssueCode(NamedTuple):
-    """Instructions, one after another: [n], of slots a flat list and where those of each begin, [n + 1]."""
+    """Instructions in order: [n]; slots are flat lists with the start of each instruction's, [n + 1]."""
 
     needs: np.ndarray  # slots that it waits for
     needs_from: np.ndarray
@@ -44,36 +44,36 @@ class IssueCode(NamedTuple):
     cycles: np.ndarray  # until the next can be issued
     latency: np.ndarray  # cycles
     interval: np.ndarray  # cycles until the pipe can be entered again
-    source: np.ndarray  # where its result comes from: number of it
+    source: np.ndarray  # number of its result's source
     loads: np.ndarray  # 1: from global memory
-    chains: np.ndarray  # 1: chains of instructions that need one another go through it
-    group: np.ndarray  # [n, 5] what it does to groups, see GroupChange
-    queued: np.ndarray  # 1: it waits for its pipe by itself, and the warp for its result
+    chains: np.ndarray  # 1: part of dependence chains
+    group: np.ndarray  # [n, 5] its effect on groups, see GroupChange
+    queued: np.ndarray  # 1: it queues for its pipe, while the warp waits only for its result
 
 
 class GroupChange(NamedTuple):
-    """What an instruction does to the groups of a queue."""
+    """The effect of an instruction on the groups of a queue."""
 
     queue: int = -1
     starts: bool = False  # adds its result to the open group
     closes: bool = False  # ends the open group
-    of_none: bool = False  # whether a group without results is a group too, done at once
-    into: int = -1  # queue in which closed groups are waited for, if another
+    of_none: bool = False  # whether a group without results counts as a group, done at once
+    into: int = -1  # queue of the closed groups, if another
 
 
 class Standing(NamedTuple):
-    """Position of a warp."""
+    """The state of a warp."""
 
     now: np.ndarray  # [4]: time, longest chain, waits for loads, loads
-    waited: np.ndarray  # [sources] results waited for until now
+    waited: np.ndarray  # [sources] awaited results so far
     written: np.ndarray  # [slots] bool
     ready: np.ndarray  # [slots] when it can be read
-    path: np.ndarray  # [slots, sources] results waited for until then
+    path: np.ndarray  # [slots, sources] awaited results until then
     depth: np.ndarray  # [slots] length of the chain that ends in it
-    flying: np.ndarray  # [slots] bool, that wait for global memory
-    free: np.ndarray  # [pipes] when it can be entered
+    flying: np.ndarray  # [slots] bool, waiting for global memory
+    free: np.ndarray  # [pipes] when it is free
     free_path: np.ndarray  # [pipes, sources]
-    # Groups in a ring of `_MOST` places a queue, behind them the open one.
+    # Groups in a ring of `_MOST` places per queue, followed by the open one.
     oldest: np.ndarray  # [queues] place of the first
     closed: np.ndarray  # [queues] number of them
     is_open: np.ndarray  # [queues] bool
@@ -84,7 +84,7 @@ class Standing(NamedTuple):
 
     @staticmethod
     def at_start(slots: int, pipes: int, sources: int, queues: int) -> "Standing":
-        """Stand before the first instruction."""
+        """Return the state before the first instruction."""
         return Standing(
             now=np.zeros(4),
             waited=np.zeros(sources),
@@ -105,7 +105,7 @@ class Standing(NamedTuple):
         )
 
     def postpone(self, cycles: float, results: np.ndarray, chain: float) -> None:
-        """Let all that was written, entered or is under way come so much later."""
+        """Delay all results, pipes and groups by `cycles`."""
         self.ready[self.written] += cycles
         self.path[self.written] += results
         self.depth[self.written] += chain
@@ -117,7 +117,7 @@ class Standing(NamedTuple):
 
 @partial(compiled, makes_arrays=True)
 def issue(code: IssueCode, ways: Ways, first: int, last: int, fetch: float, standing: Standing) -> None:
-    """Issue the instructions from `first` up to `last`; each takes `fetch` cycles to come."""
+    """Issue the instructions from `first` up to `last`; each takes `fetch` cycles to fetch."""
     now, waited, ready, depth = standing.now, standing.waited, standing.ready, standing.depth
     flying, free = standing.flying, standing.free
     for step in range(first, last):
@@ -174,7 +174,7 @@ def issue(code: IssueCode, ways: Ways, first: int, last: int, fetch: float, stan
 
 @partial(compiled, makes_arrays=True)
 def _wait(ways: Ways, queue: int, left: int, start: float, standing: Standing) -> tuple[float, bool]:
-    """Wait until `left` groups at most are in flight: (when that is, whether one with a load arrived)."""
+    """Wait until at most `left` groups are in flight: (time, whether one with a load arrived)."""
     if left == ANY_LEFT and not standing.closed[queue]:
         _close(queue, False, standing)
     in_flight = standing.closed[queue]
@@ -198,7 +198,7 @@ def _wait(ways: Ways, queue: int, left: int, start: float, standing: Standing) -
 
 @partial(compiled, makes_arrays=True)
 def _start(queue: int, late: float, source: int, of_load: bool, standing: Standing) -> None:
-    """Add a result to the open group: the latest is what is waited for."""
+    """Add a result to the open group, which arrives with its latest result."""
     if not standing.is_open[queue] or late >= standing.arrival[queue, _MOST]:
         standing.arrival[queue, _MOST] = late
         standing.arrival_path[queue, _MOST] = standing.waited
@@ -209,7 +209,7 @@ def _start(queue: int, late: float, source: int, of_load: bool, standing: Standi
 
 @partial(compiled, makes_arrays=True)
 def _close(queue: int, of_none: bool, standing: Standing) -> None:
-    """End the open group; if it has no results there is none, or one that is done at once."""
+    """Close the open group; without results there is none, or one that is done at once."""
     if not standing.is_open[queue]:
         if not of_none:
             return
@@ -220,7 +220,7 @@ def _close(queue: int, of_none: bool, standing: Standing) -> None:
 
 @partial(compiled, makes_arrays=True)
 def _append(queue: int, of: int, place: int, standing: Standing) -> None:
-    """Add a closed group to a queue, that of a place in a queue. The two oldest of too many become one."""
+    """Add the closed group at a place of a queue to a queue. If it is full, its two oldest are merged."""
     if standing.closed[queue] == _MOST:
         oldest = standing.oldest[queue]
         second = (oldest + 1) % _MOST
@@ -239,7 +239,7 @@ def _append(queue: int, of: int, place: int, standing: Standing) -> None:
 
 @partial(compiled, makes_arrays=True)
 def _move(queue: int, into: int, standing: Standing) -> None:
-    """Let closed groups be waited for in another queue."""
+    """Move closed groups to another queue."""
     while standing.closed[queue]:
         _append(into, queue, standing.oldest[queue], standing)
         standing.oldest[queue] = (standing.oldest[queue] + 1) % _MOST

@@ -1,6 +1,4 @@
-"""Times one warp alone: it issues its instructions in order, each waiting for the registers that it needs, or
-for groups of accesses that it names.
-"""
+"""Time one warp alone, which issues its instructions in order, waiting for registers or accesses."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -15,7 +13,7 @@ from dse.types import MMA
 if TYPE_CHECKING:
     from dse.source.profile.issue import GroupChange, Ways
 
-# Where a result comes from that is waited for: a pipe, of products their kind, of asynchronous copies "copy".
+# Sources of awaited results: a pipe, the kind of a product, or "copy" for asynchronous copies.
 SOURCES = (*PIPES, *MMA, "copy")
 PLACE_OF = {name: number for number, name in enumerate(SOURCES)}
 Phases = dict[tuple[int, int], np.ndarray]
@@ -27,27 +25,27 @@ class Timing:
 
     latency: Mapping[str, float]  # until the result can be used, by SOURCES
     interval: Mapping[str, float]  # until the warp's next instruction can enter the same pipe
-    # Until a sub-partition is done with one unit of work, by TENSOR.
+    # Of a sub-partition for one unit of work, by TENSOR.
     products: Mapping[str, float] = field(default_factory=dict)
     partitions: float = 1.0  # of an SM: warps are spread over them evenly
-    barrier: float = 0.0  # until the last warp's arrival lets the others go on
+    barrier: float = 0.0  # from the last warp's arrival until the others continue
 
 
 @dataclass
 class Walk:
-    """The walk of one warp between two barriers, one pass through it or the sum of several."""
+    """The walk of one warp between two barriers, one pass or the sum of several."""
 
     passes: float = 0.0
     cycles: float = 0.0
     insts: float = 0.0
     loads: float = 0.0  # from global memory
-    waits: float = 0.0  # times that it waits for loads; those in flight then arrive together
-    chain: float = 0.0  # instructions that each need the one before
-    # What `cycles` consists of: results waited for one after the other, by SOURCES (each takes its
+    waits: float = 0.0  # for loads, of which those in flight arrive together
+    chain: float = 0.0  # length of the longest dependence chain
+    # The parts of `cycles`: results awaited one after the other, by SOURCES (each takes its
     # `Timing.latency`), and the rest, in which instructions are fetched, issued or wait for a pipe.
     latencies: np.ndarray = field(default_factory=lambda: np.zeros(len(SOURCES)), compare=False)
     slots: float = 0.0
-    copied: float = 0.0  # of `cycles`, those waited for asynchronous copies
+    copied: float = 0.0  # of `cycles`, those of waits for asynchronous copies
 
     def __add__(self, other: "Walk") -> "Walk":
         return Walk(*(a + b for a, b in zip(_values(self), _values(other), strict=True)))
@@ -61,25 +59,25 @@ def _values(walk: Walk) -> Iterable[Any]:
 
 
 class WalkedStep(NamedTuple):
-    """An instruction as the walk takes it. Slots are registers, or what else can be waited for, by number."""
+    """An instruction for the walk. Slots are numbers of registers and other awaited results."""
 
     needs: Sequence[int]  # slots that it waits for
     writes: Sequence[int]
-    source: int  # where its result comes from: a place in SOURCES
-    latency: float  # cycles until its result is there
+    source: int  # of its result: an index in SOURCES
+    latency: float  # cycles until its result is ready
     pipe: int = 0
     interval: float = 0.0  # cycles until its pipe can be entered again
     cycles: float = 1.0  # until the next instruction
     load: bool = False  # from global memory
-    chains: bool = True  # whether chains of instructions that need one another go through it
+    chains: bool = True  # whether it is part of dependence chains
     group: "GroupChange | None" = None
     waits: Sequence[tuple[int, int]] = ()  # (queue, groups that may stay in flight)
-    queued: bool = False  # whether it waits for its pipe by itself, while the warp goes on
+    queued: bool = False  # whether it queues for its pipe while the warp continues
 
 
 @dataclass(frozen=True)
 class WalkedCode:
-    """Code as the walk takes it: steps of basic blocks."""
+    """Code for the walk: steps of basic blocks."""
 
     blocks: Sequence[Sequence[WalkedStep]]
     barriers: Sequence[int]  # address of the barrier at the end of each; -1 if there is none
@@ -88,7 +86,7 @@ class WalkedCode:
     slots: int
     pipes: int
     queues: int
-    fetched: Callable[[int], float] = lambda index: 0.0  # cycles that a block's instructions take to come
+    fetched: Callable[[int], float] = lambda index: 0.0  # cycles of fetching a block's instructions
 
 
 class Visit(NamedTuple):
@@ -98,11 +96,11 @@ class Visit(NamedTuple):
     warps: np.ndarray  # [1 or blocks, warps] bool
 
 
-Repeats = Sequence[tuple[int, int, int]]  # of visits: (from, to, times more)
+Repeats = Sequence[tuple[int, int, int]]  # of visits: (start, end, more times)
 
 
 def times_of(visits: int, repeats: Repeats) -> np.ndarray:
-    """Count the executions of each visit; loops that were skipped count with all their trips."""
+    """Count the executions of each visit, including all trips of skipped loops."""
     times = np.ones(visits)
     for start, end, more in repeats:
         times[start:end] += more
@@ -120,7 +118,7 @@ def longest_warp(visits: Sequence[Visit], repeats: Repeats, lengths: Sequence[in
 def segments(
     visits: Sequence[Visit], repeats: Repeats, block: int, warp: int
 ) -> Iterable[tuple[list[int], int]]:
-    """Yield (basic blocks of a warp in order, how often they follow again)."""
+    """Yield (basic blocks of a warp in order, their further repetitions)."""
     bounds = sorted({0, len(visits), *(place for start, end, _ in repeats for place in (start, end))})
     more = {(start, end): times for start, end, times in repeats}
     here: dict[int, bool] = {}
@@ -137,9 +135,7 @@ def segments(
 
 
 def walk(code: WalkedCode, parts: Iterable[tuple[Sequence[int], int]]) -> dict[tuple[int, int], Walk]:
-    """Walk one warp through `segments`; its phases by the addresses of the barriers around them, -1: start,
-    end.
-    """
+    """Walk one warp through `segments`; phases are by the addresses of their barriers, -1: start, end."""
     walker = _Walker(code)
     for blocks, more in parts:
         before = walker.mark() if more else None
@@ -160,8 +156,8 @@ def _walk_of(counts: np.ndarray, latency: np.ndarray) -> Walk:
 
 
 class _Walker:
-    """Walks one warp through basic blocks. What it did is kept as numbers: those of `Standing.now`,
-    instructions, and results waited for by SOURCES; of a phase, its passes too.
+    """Walks one warp through basic blocks. Totals are numbers: those of `Standing.now`, instructions, and
+    awaited results by SOURCES; of a phase, its passes too.
     """
 
     def __init__(self, code: WalkedCode) -> None:
@@ -169,7 +165,7 @@ class _Walker:
 
         self.of, self.issue = code, issue
         ends = np.cumsum([len(steps) for steps in code.blocks]).tolist()
-        self.places = list(pairwise([0, *ends]))  # of the first step of each block, and behind the last
+        self.places = list(pairwise([0, *ends]))  # of each block: its first step, and that after its last
         self.code = _side_by_side([step for steps in code.blocks for step in steps])
         self.position = Standing.at_start(code.slots, code.pipes, len(SOURCES), code.queues)
         self.insts = 0.0
@@ -178,7 +174,7 @@ class _Walker:
         self.last, self.in_a_row, self.settled = -1, 0, self.since
 
     def standing(self) -> np.ndarray:
-        """Count what was done since the start."""
+        """The totals since the start."""
         return np.array([*self.position.now, self.insts, *self.position.waited])
 
     def block(self, index: int) -> None:
@@ -186,7 +182,7 @@ class _Walker:
         steady, position = self.of.ways.steady, self.position
         self.in_a_row = self.in_a_row + 1 if index == self.last else 0
         self.last = index
-        if steady and self.in_a_row > steady and not position.most_in_flight[0]:  # continues as it did
+        if steady and self.in_a_row > steady and not position.most_in_flight[0]:  # continues as before
             self._advance(self.settled)
         else:
             before = self.standing() if steady and self.in_a_row == steady else None
@@ -199,7 +195,7 @@ class _Walker:
             self.close(self.of.barriers[index])
 
     def _advance(self, more: np.ndarray) -> None:
-        """Do as much as in `more`; all that the warp waits for comes as much later."""
+        """Add the totals `more`, and delay all that the warp waits for."""
         self.position.now[:] += more[:4]
         self.position.waited[:] += more[5:]
         self.insts += float(more[4])

@@ -1,9 +1,9 @@
-"""Cuts a grid into boxes of blocks that execute alike on an AMD GPU, by what their comparisons take.
+"""Cut a grid into boxes of blocks that execute the same on an AMD GPU, from the operands of comparisons.
 
-Blocks part where a comparison, or a minimum or maximum, comes out otherwise. What these take is looked at in
-some blocks of each box, its first and last and others drawn at random. Where it moves evenly with the block's
-number along each dimension, the block where the comparison turns follows. Where it does not, or depends on
-what is loaded by the block's number, nothing is known of the other blocks.
+Blocks differ where a comparison, or a minimum or maximum, has another result. Their operands are watched in
+some blocks of each box: its first, its last and random ones. If an operand is linear in the block's number
+along each dimension, the block where the comparison changes follows. If it is not, or depends on data loaded
+by the block's number, nothing is known of the other blocks.
 """
 
 import re
@@ -23,7 +23,7 @@ from dse.source.amd.text import Instruction, Listing
 from dse.source.machine.alike import Apart, Boxes, Followed, boxes_of
 from dse.source.machine.launch import Dimensions, LaunchArguments
 
-_FEWEST = 2**13  # blocks of grids that are cut: of smaller ones most are looked at
+_FEWEST = 2**13  # blocks of grids that are cut: most blocks of smaller ones are executed
 _MEMBERS = 3  # blocks drawn in each box
 _SEED = 3  # of the draw: the same blocks every time
 _FOR_EVER = 2**40
@@ -32,23 +32,23 @@ _WATCHED = re.compile(r"[vs]_(cmpx?|cmpk|bitcmp[01]|min|max|min3|max3|med3|minma
 
 
 def watched(opcode: str) -> bool:
-    """Tell whether what an instruction takes may part blocks, or its address may not be known."""
+    """Return whether blocks may differ by an instruction's operands, or its address may be unknown."""
     return _WATCHED.match(opcode) is not None or memory_access(opcode) is not None
 
 
 class Watch:
-    """What comparisons take in blocks that are run: the first of each box, and others of the boxes."""
+    """The operands of comparisons in executed blocks: the first of each box, and others of the boxes."""
 
     def __init__(self, blocks: np.ndarray, starts: int, sizes: np.ndarray) -> None:
         """`blocks` [blocks, 3], the first of `starts` boxes of `sizes` [starts, 3] before others."""
         self.blocks, self.starts, self.sizes = blocks, starts, sizes
-        self.more = np.full((3, starts), _FOR_EVER)  # blocks behind the first along each dimension, alike
-        self.mixed = False  # whether a comparison turns by the block's numbers along two dimensions
-        self._taken: dict[int, tuple[int, np.ndarray]] = {}  # by instruction: place in the trace, sides
-        self._turning: list[tuple[int, int]] = []  # places of the trace between which these change
+        self.more = np.full((3, starts), _FOR_EVER)  # blocks like the first after it along each dimension
+        self.mixed = False  # whether a comparison depends on the block's numbers along two dimensions
+        self._taken: dict[int, tuple[int, np.ndarray]] = {}  # by instruction: index in the trace, sides
+        self._turning: list[tuple[int, int]] = []  # indices in the trace between which sides change
 
     def compare(self, machine: MemoryMachine, step: Instruction, values: Sequence[Any]) -> None:
-        """Follow a comparison from block to block. **Raises:** Apart where what it takes moves unevenly."""
+        """Follow a comparison from block to block. **Raises:** Apart if its operands are not linear."""
         if any(value is None for value in values) or all(value.shape[0] == 1 for value in values):
             return
         name = _NAME.match(step.opcode)
@@ -86,15 +86,15 @@ class Watch:
         self.more[axis] = np.minimum(self.more[axis], more)
 
     def bits(self, words: Sequence[np.ndarray]) -> None:
-        """Refuse logic of words that differ from block to block, but of masks. **Raises:** Apart"""
+        """Reject logic of words that differ from block to block, except masks. **Raises:** Apart"""
         if any(len(word) > 1 and not np.isin(word, (0, 0xFFFFFFFF)).all() for word in words):
             raise Apart("branches may go by bits that differ from block to block")
 
     def _slopes(self, apart: np.ndarray, lanes: np.ndarray) -> np.ndarray:
-        """Return by how much what is taken moves from block to block along each dimension: [starts, 3].
+        """Return the change of an operand from block to block along each dimension: [starts, 3].
 
-        Where blocks of several boxes do not move alike each box is looked at. Nothing is known of the blocks
-        behind a first one where this does not move evenly with others of its box, or too few take part.
+        If the changes of boxes differ, each box is fitted separately. Nothing is known of the blocks after a
+        first one if its box is not linear, or too few of its blocks are active.
         """
         everywhere = self._fitted(apart, lanes, np.arange(len(apart)))
         if everywhere is not None:
@@ -109,7 +109,7 @@ class Watch:
         return slopes
 
     def _fitted(self, apart: np.ndarray, lanes: np.ndarray, rows: np.ndarray) -> np.ndarray | None:
-        """Return the change from block to block in some of the blocks, [3]; None if it is uneven."""
+        """Return the change from block to block in some of the blocks, [3]; None if not linear."""
         rows = rows[lanes[rows].any(1)]
         if not len(rows):
             return np.zeros(3, np.int64)
@@ -126,9 +126,9 @@ class Watch:
         return slopes
 
     def _note(self, index: int, place: int, sides: np.ndarray) -> None:
-        """Note the stretches of the trace in which a comparison turns from one execution to the next.
+        """Record the stretches of the trace in which a comparison changes from one execution to the next.
 
-        Where it does not turn for the first block nor the last, it does not in even trips between, either.
+        If it does not change for the first and the last block, it does not in linear trips between, either.
         """
         before = self._taken.get(index)
         if before is not None and not np.array_equal(before[1], sides):
@@ -136,7 +136,7 @@ class Watch:
         self._taken[index] = place, sides
 
     def check_loops(self, machine: MemoryMachine) -> None:
-        """Refuse trips that were not executed in which a comparison may turn for other blocks.
+        """Reject skipped trips in which a comparison may change for other blocks.
 
         **Raises:** Apart
         """
@@ -146,7 +146,7 @@ class Watch:
 
 
 def _blocks_ahead(apart: np.ndarray, slopes: np.ndarray, equal: bool) -> np.ndarray:
-    """Return how many blocks more compare alike: below 0 or not, or equal to 0 or not."""
+    """Return the number of further blocks with the same result: below 0 or not, or equal to 0 or not."""
     step = np.where(slopes == 0, 1, slopes)
     if equal:
         turn = np.where(apart % step == 0, -apart // step, 0)
@@ -159,9 +159,9 @@ def _blocks_ahead(apart: np.ndarray, slopes: np.ndarray, equal: bool) -> np.ndar
 
 
 def alike_in_control(listing: Listing, launch: LaunchArguments, shared_bytes: int, most: int) -> Boxes | str:
-    """Cut a large grid into at most this many boxes whose blocks execute alike; say why not if that fails.
+    """Cut a large grid into at most `most` boxes whose blocks execute the same; else return the reason.
 
-    What is not tried gives "".
+    "" if not tried.
     """
     if prod(launch.grid) <= _FEWEST:
         return ""

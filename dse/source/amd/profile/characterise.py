@@ -1,4 +1,4 @@
-"""Counts what the average block of a launch does on an AMD GPU, phase by phase between its barriers."""
+"""Count the work of a launch's average block on an AMD GPU, phase by phase between its barriers."""
 
 from collections.abc import Sequence
 
@@ -21,13 +21,13 @@ from dse.source.profile.characterise import Characterisation, PhaseCounts, avera
 from dse.source.profiles import moved
 from dse.types import Gpu, Resources
 
-# Of the pipes, by names that all GPUs share: those of the vector unit of a SIMD, and of its scalar unit.
+# The common names of the pipes of a SIMD's vector unit, and of its scalar unit.
 _VECTOR = ("fp32", "fp64", "int32", "imul32", "sfu", "tensor")
 _SCALAR = ("uniform", "constant", "control", "barrier")
 
 
 class ExecutedLaunch:
-    """One launch of which some blocks were run."""
+    """One launch, with some executed blocks."""
 
     def __init__(
         self, listing: Listing, launch: LaunchArguments, shared_bytes: int, gpu: Gpu, joins: bool = False
@@ -54,9 +54,7 @@ class ExecutedLaunch:
             if isinstance(boxes, str):
                 return boxes
             counts, *_ = control([(x, y, z) for x, y, z in boxes.firsts.tolist()])
-            return boxes._replace(
-                counts=counts
-            )  # what a watch leaves out may make trips be estimated otherwise
+            return boxes._replace(counts=counts)  # with a watch, other trips may be estimated
 
         def run(blocks: Sequence[Dimensions]) -> tuple[MemoryMachine, NeedsData | None, BlockRecord]:
             machine, missing = execute(self.code, launch, blocks, shared_bytes)
@@ -69,7 +67,7 @@ class ExecutedLaunch:
 
 
 def counted(ran: ExecutedLaunch, asked: Resources) -> Characterisation:
-    """Average what was counted in the blocks of a sample."""
+    """Average the counts of a sample's blocks."""
     sample, noted = ran.sample, ran.record
     traffic, of_load = moved(noted, sample, ran.gpu, asked, ran.listing.scratch_bytes)
     times = timing(ran.gpu, ran.turns, of_load)

@@ -31,9 +31,9 @@ class InstructionKind:
 
 
 def kind_of(step: Instruction, wide_rate: bool) -> InstructionKind:
-    """Tell what an instruction is. With `wide_rate` words of 64 bits are shifted and added at the full rate.
+    """Return the kind of an instruction. With `wide_rate`, 64-bit shifts and sums have the full rate.
 
-    **Raises:** DseError for an opcode that is not known.
+    **Raises:** DseError for an unknown opcode.
     """
     row = opcode(step.opcode)
     if row is None:
@@ -69,15 +69,15 @@ class Turns:
     """The cycles of a SIMD's turns."""
 
     turn: float  # from one instruction of a wave to its next
-    branch: float  # until the instruction behind a branch comes
+    branch: float  # until the instruction after a branch
     mask: float  # from a vector instruction to a scalar one that reads its mask
     line: int  # bytes of a line of the vector cache
-    unaligned: int  # lanes that a pass of the LDS serves, of a wide access that is not aligned to its width
-    runs: float  # in a pass of the vector cache, of neighbours among four lanes; infinite: they cost nothing
+    unaligned: int  # lanes per pass of the LDS, of wide accesses not aligned to their width
+    runs: float  # of adjacent addresses among four lanes, per pass of the vector cache; infinite: no cost
 
 
 def turns(listing: Listing) -> Turns:
-    """Return those of a target: GCN and CDNA give each SIMD a turn every 4 cycles, RDNA every cycle."""
+    """Return the turns of a target: GCN and CDNA give each SIMD a turn every 4 cycles, RDNA every cycle."""
     if listing.target.startswith("gfx9") or len(listing.target) == 6:
         since_cdna2 = listing.target.startswith(("gfx90a", "gfx94", "gfx95"))
         since_cdna3 = listing.target.startswith(("gfx94", "gfx95"))

@@ -1,4 +1,4 @@
-"""Products of matrices: what one wave's MFMA or WMMA multiplies, by its name.
+"""Products of matrices by a wave's MFMA or WMMA, from its name.
 
 `v_mfma_f32_16x16x16_f16`, or `...16x16x16f16` before CDNA3: sums, M x N x K, operands. Small ones multiply
 several pairs of matrices at once, as many as fill the operands' registers. Sparse ones (smfmac, swmmac) leave
@@ -25,9 +25,9 @@ _KINDS = {  # class and bits of operands
 
 
 def product(step: Instruction, wave_size: int) -> Mma:
-    """Tell what an instruction multiplies.
+    """Return the product of an instruction.
 
-    **Raises:** DseError for types that no class of work fits.
+    **Raises:** DseError for types that fit no class of work.
     """
     named = _NAME.fullmatch(step.opcode)
     kind, bits = _KINDS.get(named["type"], ("", 0)) if named else ("", 0)

@@ -1,7 +1,6 @@
-"""Counters by phase and addresses of accesses of a few blocks, laid out as NVIDIA's are.
+"""Counters by phase and addresses of a few blocks, in the layout of NVIDIA's.
 
-Caches and explanations then work on either. A thread of a block is a lane of its waves, one wave after the
-other.
+So caches and explanations work on both. The threads of a block are the lanes of its waves, in order.
 """
 
 from collections.abc import Iterator
@@ -35,7 +34,7 @@ _QUAD = 4  # lanes
 
 @dataclass(frozen=True)
 class CountedStep:
-    """An instruction as counters and explanations look at it."""
+    """An instruction for counters and explanations."""
 
     index: int
     opcode: str
@@ -50,7 +49,7 @@ class CountedStep:
     fp32_ops: int
     instruction: Instruction
     product: Mma | None = None  # of matrices
-    joined: bool = False  # loads of neighbours, which compilers before LLVM 15 make one wide load
+    joined: bool = False  # adjacent loads, which compilers before LLVM 15 merge into one wide load
     of_box = False
     kind = ""
     guard_known = True
@@ -62,17 +61,17 @@ class CountedStep:
 
     @property
     def text(self) -> str:
-        """The instruction as it is written."""
+        """The instruction's text."""
         return str(self.instruction)
 
     def has(self, *modifiers: str) -> bool:
-        """None of NVIDIA's modifiers."""
+        """False: it has none of NVIDIA's modifiers."""
         return False
 
 
 @dataclass
 class BlockRecord:
-    """The counters and addresses of the blocks that were run. Names as in `dse.source.nvidia.machine`."""
+    """The counters and addresses of executed blocks. Names as in `dse.source.nvidia.machine`."""
 
     launch: LaunchArguments
     program: Any  # its blocks are stretches of code, with steps
@@ -85,9 +84,9 @@ class BlockRecord:
 
 
 def record(code: Code, machine: MemoryMachine, turns: Turns, wide_rate: bool, joins: bool) -> BlockRecord:
-    """Count what was executed, phase by phase.
+    """Count the executed instructions, phase by phase.
 
-    With `joins`, loads of neighbours in the LDS are one wide load.
+    With `joins`, adjacent loads from the LDS are one wide load.
     """
     return _Recorder(code, machine, turns, wide_rate, joins).record
 
@@ -107,7 +106,7 @@ def _entering(waves: Waves, lanes: np.ndarray) -> np.ndarray:
 
 
 def steps_of(code: Code, wide_rate: bool, joins: bool) -> list[CountedStep]:
-    """Return the steps of a listing, as counters see them."""
+    """Return the steps of a listing for counters."""
     wave_size = code.listing.wave_size
     return [_step(step, kind_of(step, wide_rate), joins, wave_size) for step in code.listing.instructions]
 
@@ -134,7 +133,7 @@ def _step(step: Instruction, kind: InstructionKind, joins: bool, wave_size: int)
 
 
 def _neighbours(step: Instruction) -> bool:
-    """Tell whether an instruction loads two adjacent words of the LDS."""
+    """Return whether an instruction loads two adjacent words of the LDS."""
     if step.opcode not in ("ds_read2_b32", "ds_load_2addr_b32"):
         return False
     first, second = (int(step.modifiers.get(name, "0"), 0) for name in ("offset0", "offset1"))
@@ -204,7 +203,7 @@ class _Recorder:
             opened = np.where(spans >= 0, spans, opened)
 
     def _spans(self) -> Iterator[tuple[int, int, np.ndarray]]:
-        """Cut the trace where waves leave a barrier: (start, end, the barrier that blocks reach)."""
+        """Cut the trace where waves leave a barrier: (start, end, the next barrier of blocks)."""
         machine, stretches = self.machine, self.code.stretches
         barriers = {
             stretch.index: stretch.steps[-1].index for stretch in stretches if stretch.end in BARRIERS
@@ -222,7 +221,7 @@ class _Recorder:
         yield first, len(machine.trace), reached
 
     def _phase_numbers(self, opened: np.ndarray, closed: np.ndarray) -> np.ndarray:
-        """Number the phases that blocks are in: [blocks]."""
+        """Return the numbers of the blocks' phases: [blocks]."""
         known = {(span.opened, span.closed): number for number, span in enumerate(self.record.phases)}
         numbers = []
         for key in zip(opened.tolist(), closed.tolist(), strict=True):
@@ -249,7 +248,7 @@ class _Recorder:
             counts = counts * np.array([[0.0], [1.0], [0.0 if step.joined else 1.0], [1.0]])
         for number, rows in counters.items():
             rows[row : row + len(MEMORY_COUNTS)] += counts * (phase == number)
-        if pipe == "global" and access.lanes.any():  # none where all point behind their buffer
+        if pipe == "global" and access.lanes.any():  # none if all are out of their buffer's bounds
             self.record.streams.append(
                 Stream(
                     step=access.index,
@@ -264,7 +263,7 @@ class _Recorder:
             )
 
     def _pattern(self, access: PerformedAccess, size_of_lane: int, pipe: str) -> np.ndarray:
-        """Requests, sectors, passes and lanes of one execution: [4, blocks]."""
+        """Return requests, sectors, passes and lanes of one execution: [4, blocks]."""
         shift = access.offset % _PASS
         whole, threads = self._by_wave(access.lanes)
 
@@ -289,7 +288,7 @@ class _Recorder:
         return self.patterns.of(kind, lanes, whole, access.base, _PASS, by_wave, counts)
 
     def _by_wave(self, lanes: np.ndarray) -> tuple[bool, np.ndarray]:
-        """Return (whether of each wave all lanes take part or none, lanes of each wave)."""
+        """Return (whether each wave has all or no lanes active, lanes of each wave)."""
         known = self.waves.get(id(lanes))
         if known is None:
             size = self.machine.shape[2]
@@ -299,9 +298,9 @@ class _Recorder:
         return known[1:]
 
     def _banks(self, address: np.ndarray, mask: np.ndarray, size: int) -> tuple[Any, np.ndarray]:
-        """No sectors, and passes: by banks, but no more than 128 bytes a pass, which is what comes back.
+        """Return no sectors, and the passes: by banks, of at most 128 bytes each.
 
-        Wide accesses that are not aligned are served a few lanes at a time.
+        Unaligned wide accesses are served a few lanes at a time.
         """
         halves = (*address.shape[:2], address.shape[2] // _HALF, _HALF)
         address, mask = address.reshape(halves), mask.reshape(halves)
@@ -314,7 +313,7 @@ class _Recorder:
         return 0.0, passes.sum(-1)
 
     def _lines(self, address: np.ndarray, mask: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """Sectors of 32 bytes, and passes: as long as addresses, lines or the words that lanes get take."""
+        """Return sectors of 32 bytes, and the passes that addresses, lines or the lanes' words take."""
         runs = _runs(address, mask, size) / self.turns.runs
         words = max(size // 4, 1)
         if words > 1:
@@ -357,7 +356,7 @@ class _Recorder:
 def _runs(address: np.ndarray, mask: np.ndarray, size: int) -> np.ndarray:
     """Count the runs of neighbouring elements in groups of four lanes: [..., lanes] to [...].
 
-    Addresses are worked on four lanes at a time, if these ask for the same or for one after the other.
+    Addresses are processed four lanes at a time, if these are equal or consecutive.
     """
     apart = np.diff(address, axis=-1, prepend=address[..., :1])
     joined = (np.abs(apart) <= size) & np.roll(mask, 1, axis=-1)

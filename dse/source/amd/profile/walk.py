@@ -1,9 +1,9 @@
-"""One wave of an AMD GPU alone: the latencies and slots of its instructions, and what it waits for.
+"""One wave of an AMD GPU alone: the latencies and slots of its instructions, and its waits.
 
-Accesses to memory are under way until a counter (vmcnt, lgkmcnt, vscnt; on gfx12 one for each kind) has come
-down to what a wait names; those of one counter come back in order, except scalar loads, for all of which the
-compiler waits at once. Results of vector instructions are there some cycles later, and the hardware holds
-back what needs them.
+Memory accesses are in flight until a counter (vmcnt, lgkmcnt, vscnt; on gfx12 one per kind) has fallen to the
+number in a wait; those of one counter return in order, except scalar loads, for all of which the compiler
+waits at once. Results of vector instructions are ready some cycles later, and the hardware stalls those that
+need them.
 
 Source: AMD's instruction set guides of CDNA2, RDNA2 and RDNA3, sections on data dependency resolution.
 """
@@ -22,7 +22,7 @@ from dse.source.profile import single_warp
 from dse.source.profile.single_warp import PLACE_OF, SOURCES, Timing, Visit, Walk, WalkedCode, WalkedStep
 from dse.types import MMA, Gpu
 
-_COUNTERS = {"vm": 0, "vs": 1, "lgkm": 2}  # of accesses under way, each with a pipe of its own
+_COUNTERS = {"vm": 0, "vs": 1, "lgkm": 2}  # of accesses in flight, each with a pipe of its own
 _MATRIX, _NO_PIPE = 3, 4
 
 
@@ -75,7 +75,7 @@ def walk(
 
 
 class _Cost:
-    """The cost of instructions for a wave of a block that is alone."""
+    """The cost of instructions for a wave of a block alone."""
 
     def __init__(self, code: Code, record: BlockRecord, block: int, times: Timing, turns: Turns) -> None:
         self.record, self.times, self.turns = record, times, turns
@@ -85,7 +85,7 @@ class _Cost:
         self.stores_apart = not target.startswith("gfx9") and len(target) > 6
 
     def step(self, inst: Instruction) -> WalkedStep:
-        """Tell what an instruction costs."""
+        """Return the cost of an instruction."""
         from dse.source.profile.issue import GroupChange
 
         times, turn, step = self.times, self.turns.turn, self.record.program.steps[inst.index]
@@ -132,7 +132,7 @@ class _Cost:
         return [self.slots[name] for name in reads], [self.slots[name] for name in writes]
 
     def _passes(self, step: CountedStep) -> float:
-        """Passes of one request of the block."""
+        """Return the passes of one request of the block."""
         row = self.record.bound.memory_rows.get(step.index)
         if row is None or not self.counts[row]:
             return 0.0
@@ -140,7 +140,7 @@ class _Cost:
 
 
 def _pause(inst: Instruction, turn: float) -> float:
-    """Cycles of what only waits or hints."""
+    """Return the cycles of an instruction that only waits or hints."""
     if inst.opcode == "s_nop" and inst.operands:
         return turn * (int(inst.operands[0], 0) + 1)
     return 0.0
@@ -154,7 +154,7 @@ _NAMED = re.compile(r"(vmcnt|lgkmcnt)\((\d+)\)")
 
 
 def _waits(inst: Instruction) -> tuple[tuple[str, int], ...]:
-    """Return the counters that an instruction waits for, and to what they have to come down."""
+    """Return the counters that an instruction waits for, and the numbers to which they must fall."""
     if not inst.opcode.startswith(("s_waitcnt", "s_wait_")) or not inst.operands:
         return ()
     text = ", ".join(inst.operands)

@@ -1,8 +1,8 @@
-"""Groups of asynchronous copies and matrix products: what a warp waits for by name, and not by register.
+"""Groups of asynchronous copies and matrix products, which a warp waits for without registers.
 
-A group is closed, and a later instruction waits until this many groups at most are in flight. Barriers in
-shared memory (mbarriers), on which bulk copies arrive, are taken to be waited for in the order in which they
-were armed. Source: PTX ISA, asynchronous copies, `wgmma` and `mbarrier`.
+A group is closed, and a later instruction waits until at most some number of groups are in flight. Waits for
+barriers in shared memory (mbarriers), on which bulk copies arrive, are assumed to be in the order in which
+these were armed. Source: PTX ISA, asynchronous copies, `wgmma` and `mbarrier`.
 """
 
 from dataclasses import dataclass, replace
@@ -15,17 +15,17 @@ Queue = Literal["copies", "stores", "products", "mbarrier"]
 
 @dataclass(frozen=True)
 class Role:
-    """Effect of an instruction on the groups of a queue."""
+    """The effect of an instruction on the groups of a queue."""
 
     queue: Queue
     starts: bool = False  # adds a result to the open group
     closes: bool = False  # ends the open group
     waits: bool = False
     left: int | None = None  # groups that may stay in flight after the wait; None: all but the oldest
-    into: Queue | None = None  # queue in which the closed group is waited for, if another
+    into: Queue | None = None  # queue of the closed group, if another
 
 
-COMMIT = Role("copies", closes=True)  # without copies there is a group too, done at once (PTX ISA)
+COMMIT = Role("copies", closes=True)  # a group without copies is done at once (PTX ISA)
 _ROLES = {
     "LDGSTS": Role("copies", starts=True),
     "LDGDEPBAR": COMMIT,
@@ -39,7 +39,7 @@ _ROLES = {
 
 
 def role(step: Step) -> Role | None:
-    """Tell what an instruction does to asynchronous groups; None if nothing."""
+    """Return the effect of an instruction on asynchronous groups; None if it has none."""
     known = _ROLES.get(step.opcode)
     texts = [operand.text for operand in step.sources]
     if known is not None:
@@ -49,7 +49,7 @@ def role(step: Step) -> Role | None:
             return Role("stores" if step.modifiers[:1] == ("G",) else "mbarrier", starts=True)
         case "ARRIVES" if step.has("LDGSTSBAR"):
             return Role("copies", closes=True, into="mbarrier")
-        case "DEPBAR" if step.has("LE"):  # of a scoreboard; behind it may be others, as in {4,3,1}
+        case "DEPBAR" if step.has("LE"):  # of a scoreboard; others may follow, as in {4,3,1}
             return Role("copies", waits=True, left=int(texts[1], 0))
         case "WARPGROUP" if step.has("DEPBAR"):
             return Role("products", waits=True, left=int(texts[-1], 0))

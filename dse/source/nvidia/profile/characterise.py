@@ -1,4 +1,4 @@
-"""Runs blocks of a launch on an NVIDIA GPU, and counts what the average block does."""
+"""Execute blocks of a launch for an NVIDIA GPU, and count the work of the average block."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -32,7 +32,7 @@ _PARTING = ("end", "indirect branch")
 
 
 def prepare(listing: Listing) -> BoundProgram:
-    """Make a listing ready to run: keep it where one kernel is launched in several ways."""
+    """Bind a listing, for all launches of a kernel."""
     return bind_program(program(listing))
 
 
@@ -43,9 +43,9 @@ def characterise(
     step_limit: int = 200_000,
     sample: Sample | None = None,
 ) -> Characterisation:
-    """Run blocks of a launch that represent all and count.
+    """Run blocks that represent a launch, and count.
 
-    With `times`, one warp's critical path is computed too. `sample` says which blocks to run, if not those
+    With `times`, one warp's critical path is computed too. `sample` has the blocks to run; default: those
     that `run_sample` chooses.
 
     **Raises:** as `dse.source.nvidia.execute.interpret.run`.
@@ -71,7 +71,7 @@ def run_sample(
         lengths = np.zeros(machine.bound.rows)
         for block in machine.program.blocks:
             lengths[2 * block.index] = len(block.steps)
-        return total_counts(machine), lengths, len(machine.trace), 0  # for control no addresses are kept
+        return total_counts(machine), lengths, len(machine.trace), 0  # for control no addresses are recorded
 
     def prove(steps: int, most: int) -> Boxes | str:
         limit = min(step_limit, max(5_000, 4 * steps))
@@ -88,10 +88,10 @@ def summary(
     traffic: Mapping[tuple[int, int], Traffic] | None = None,
     in_step: Timing | None = None,
 ) -> Characterisation:
-    """Average what was counted in the blocks of a sample. The machine keeps the addresses, in `streams`.
+    """Average the counts of a sample's blocks. The machine has the addresses, in `streams`.
 
-    `traffic` is that of its phases by `dse.source.caches.cache_model.misses`. Of code whose warps go
-    `in_step` one among the others of its block is followed too, by times of its own.
+    `traffic` is that of its phases by `dse.source.caches.cache_model.misses`. If warps go `in_step`, one
+    among the others of its block is walked too, with its own times.
     """
     block, program_ = sample.typical, machine.program
     warp = longest_warp(machine, block)
@@ -123,10 +123,10 @@ def summary(
 
 
 def touched_bytes(machine: Machine, stack_bytes: int | None) -> int | None:
-    """Return the bytes that a thread goes to of its own memory: all, where some addresses were not seen.
+    """Return the bytes of local memory that a thread accesses: all, if some addresses are unknown.
 
-    The compiler may set apart far more than a launch uses, for arrays that are made for the largest case.
-    Loops that are skipped continue evenly, so that their first and last trip, which are executed, tell all.
+    The compiler may reserve far more than a launch uses, for arrays of the largest case. Skipped loops have
+    constant strides, so that their first and last trips, which are executed, are enough.
     """
     spans = machine.local_spans
     unseen = any((step, "address") in machine.unknown for step in spans)
@@ -151,14 +151,14 @@ def _unknown(machine: Machine) -> tuple[UnknownDecision, ...]:
 
 
 def _ends_loop(program_: SassProgram, branch: Step) -> bool:
-    """Tell whether threads come to a branch again or never more, by where they go from it."""
+    """Return whether a branch decides if threads come to it again."""
     (block,) = (block for block in program_.blocks if block.steps[-1] is branch)
     ways = [block.index in _reached(program_, way) for way in _next(program_, block)]
     return any(ways) and not all([*ways, branch.kind != "end"])
 
 
 def _reached(program_: SassProgram, start: int) -> set[int]:
-    """Collect the basic blocks that threads may come to from one, which is among them."""
+    """Return the basic blocks reachable from one, itself included."""
     reached, waiting = {start}, [start]
     while waiting:
         following = set(_next(program_, program_.blocks[waiting.pop()])) - reached
@@ -168,7 +168,7 @@ def _reached(program_: SassProgram, start: int) -> set[int]:
 
 
 def _next(program_: SassProgram, block: BasicBlock) -> tuple[int, ...]:
-    """List the basic blocks that follow in the same function: behind a call the one that it comes back to."""
+    """List the successors in the same function: after a call the block that it returns to."""
     last = block.steps[-1]
     if last.opcode == "RET":
         return ()

@@ -84,7 +84,7 @@ def walk(
     path = [index for blocks, _ in parts for index in blocks]
     executed = set(path)
     cached = _CodeCache([len(block.steps) * program.spacing for block in program.blocks], path)
-    # Cycles that an instruction waits if its line has to be fetched: its part of that.
+    # Cycles of an instruction whose line has to be fetched: its share of the fetch.
     fetch = times.latency["constant"] * program.spacing / _CODE_LINE
     counts = total_counts(machine).sum(axis=1) if in_step > 1 else None
 
@@ -111,7 +111,7 @@ def walk(
 
 
 class _CodeCache:
-    """The code of basic blocks as it comes and goes in the cache of a sub-partition."""
+    """The code of basic blocks in the cache of a sub-partition."""
 
     def __init__(self, sizes: Sequence[int], path: Sequence[int]) -> None:
         self.sizes = sizes
@@ -120,7 +120,7 @@ class _CodeCache:
         self.fits = sum(sizes[index] for index in self.recent) <= _CODE_CACHE
 
     def missed(self, index: int) -> float:
-        """Return the share of a basic block that has to be fetched, now that it is executed again."""
+        """Execute a basic block; return the share of it that has to be fetched."""
         if self.fits:
             return 0.0
         position = self.recent.index(index)
@@ -135,7 +135,7 @@ def _missed(size: int) -> float:
 
 
 def _barrier(block: BasicBlock) -> int:
-    """Return the address of the barrier at its end; -1 if there is none."""
+    """Return the address of the barrier at a block's end; -1 if there is none."""
     last = block.steps[-1]
     return last.address if last.opcode == "BAR" else -1
 
@@ -177,17 +177,17 @@ def _walked(step: Step, times: Timing) -> WalkedStep:
 
 
 def goes_in_step(machine: Machine) -> bool:
-    """Tell whether code is one whose warps wait for one another: it copies ahead, or multiplies matrices."""
+    """Return whether warps of the code wait for one another: it copies ahead, or multiplies matrices."""
     return any(step.kind == "copy" or step.product is not None for step in machine.program.steps)
 
 
 def _among(alone: WalkedStep, step: Step, times: Timing, warps: int, passes: float) -> WalkedStep:
-    """Let as many warps of a block as it has do the same at a time: each pipe serves one after the other."""
-    share = -(-warps // times.partitions)  # of a sub-partition
+    """Return the step if all warps of a block execute it at a time: each pipe serves them in turn."""
+    share = -(-warps // times.partitions)  # per sub-partition
     cycles = alone.cycles * share
     if step.opcode == "BAR":
         return alone._replace(cycles=cycles + times.barrier)
-    if step.memory:  # warps go on while their accesses queue up
+    if step.memory:  # warps continue while their accesses are queued
         busy = max(times.interval.get(step.pipe, 1.0), passes) * warps
         return alone._replace(cycles=cycles, interval=busy, queued=True)
     others = alone.interval * (share - 1.0)
@@ -195,7 +195,7 @@ def _among(alone: WalkedStep, step: Step, times: Timing, warps: int, passes: flo
 
 
 def _passes(machine: Machine, step: Step, counts: np.ndarray) -> float:
-    """Return the passes of a request through the banks; of a copy, through the port to the L2, if more."""
+    """Return the passes of a request through the banks; of a copy, those of the port to the L2, if more."""
     row = machine.bound.memory_rows.get(step.index)
     if row is None or not counts[row]:
         return 0.0
@@ -204,7 +204,7 @@ def _passes(machine: Machine, step: Step, counts: np.ndarray) -> float:
 
 
 def _interval(product: Mma, times: Timing) -> float:
-    """Return the cycles for which a matrix instruction keeps the tensor pipe of a sub-partition busy."""
+    """Return the cycles for which a matrix instruction occupies the tensor pipe of a sub-partition."""
     products = product.multiply_adds * times.products[product.kind]
     return max(products, product.from_registers * times.products["mma_warp"])
 
