@@ -1,14 +1,13 @@
-"""Tells which sectors that a launch asks for are in the L1 of an SM, in the L2, or come from DRAM.
+"""Predict which requested sectors of a launch hit in the L1 of an SM, hit in the L2, or come from DRAM.
 
 This is computed from the addresses of one block, the one that represents most others. Within it, a line of
-the L1, 128 bytes filled sector by sector, has to make room for another one with the same chance at any time,
-as where a cache replaces lines at random. What the block and those that are resident beside it fill says how
-large that chance is. What the block touches for the first time may still be there from other blocks: that is
-`dse.source.caches.footprint`.
+the L1, 128 bytes filled sector by sector, is replaced with the same probability at any time, as in a cache
+with random replacement. The probability follows from the lines that the resident blocks fill. Sectors that
+the block touches for the first time may be there from other blocks: see `dse.source.caches.footprint`.
 
-Stores are written through the L1, leave it as it is, and are gathered in the L2, where the block that
-made them finds them. Atomics and loads that ask for it go past the L1. Local memory, which keeps no
-addresses, hits as far as what the resident blocks have of it fits.
+Stores are written through the L1 without changing it, and are collected in the L2, where the storing block
+hits them. Atomics and loads with such a modifier bypass the L1. Local memory, whose addresses are not
+recorded, hits as far as that of the resident blocks fits.
 
 Source: sectors, lines and carve-outs after the CUDA programming guide; Jia et al., arXiv:1804.06826 and
 1903.07486, found that the L1 of Volta and Turing does not replace what was used longest ago. Counters of an
@@ -29,7 +28,7 @@ from dse.source.machine.blocks import Sample
 from dse.source.machine.recorded import MEMORY_COUNTS, Recorded
 from dse.types import Gpu
 
-# KiB that can be set apart as shared memory, by the most of it that an SM has.
+# Possible sizes of shared memory in KiB, by the maximum of an SM.
 _CARVE_OUTS = {
     64: (32, 64),
     96: (0, 8, 16, 32, 64, 96),
@@ -39,26 +38,26 @@ _CARVE_OUTS = {
 }
 
 
-# The last of a block's copies from DRAM takes so much longer than one alone: A100, few blocks, two stages.
+# The last of a block's copies from DRAM takes this much longer than one alone: A100, few blocks, two stages.
 SLOWEST = 1.35
 
 
 @dataclass(frozen=True)
 class Caches:
-    """The caches as one launch finds them."""
+    """The caches available to a launch."""
 
-    l1_bytes: float  # of an SM, beside its shared memory
-    l2_bytes: float  # or of the memory's own cache, where that is larger
+    l1_bytes: float  # of an SM, without its shared memory
+    l2_bytes: float  # or of the memory's own cache, if larger
     sm_count: int
     resident_blocks: int  # of an SM
-    local_bytes: int = 0  # that a thread goes to of its own memory
+    local_bytes: int = 0  # of local memory that a thread accesses
 
 
 def caches_of(gpu: Gpu, shared_bytes: int, resident_blocks: int, local_bytes: int | None = 0) -> Caches:
-    """Return what a launch has of the caches of a GPU (scalars). `shared_bytes` are of a block.
+    """Return the caches of a GPU (scalars) available to a launch. `shared_bytes` are of a block.
 
-    Where one memory serves as L1 and as shared memory, the smallest part that all resident blocks fit in is
-    set apart for them.
+    If L1 and shared memory share one memory, shared memory takes the smallest part that all resident blocks
+    fit in.
     """
     l1_bytes = float(gpu.l1_bytes)
     if float(gpu.l1_with_shared):
@@ -77,14 +76,14 @@ def caches_of(gpu: Gpu, shared_bytes: int, resident_blocks: int, local_bytes: in
 
 @dataclass(frozen=True)
 class Traffic:
-    """Sectors that an average block moves in a phase, over all its passes; of global and local memory."""
+    """Sectors that an average block moves in a phase, in all its passes; of global and local memory."""
 
-    loads: float = 0.0  # asked for, each request separately
+    loads: float = 0.0  # requested, summed over requests
     loads_past_l1: float = 0.0
     loads_past_l2: float = 0.0
-    stores: float = 0.0  # all go past the L1
+    stores: float = 0.0  # all reach the L2
     stores_past_l2: float = 0.0
-    runs_past_l2: float = 0.0  # of loads: sectors side by side that a block asks for together
+    runs_past_l2: float = 0.0  # of loads: adjacent sectors that a block requests together
 
     @property
     def l2_sectors(self) -> float:
@@ -98,14 +97,14 @@ class Traffic:
 
     @property
     def served(self) -> tuple[float, float, float]:
-        """Shares of what loads ask for that L1, L2 and DRAM give; all from the L1 if there are none."""
+        """Shares of loads served by L1, L2 and DRAM; all by the L1 if there are none."""
         if not self.loads:
             return 1.0, 0.0, 0.0
         past_l1, past_l2 = self.loads_past_l1 / self.loads, self.loads_past_l2 / self.loads
         return 1.0 - past_l1, past_l1 - past_l2, past_l2
 
     def slowest(self, sectors: float) -> tuple[float, float, float]:
-        """Return the chances that the furthest of so many sectors comes from L1, L2 or DRAM."""
+        """Return the probabilities that the slowest of this many sectors comes from L1, L2 or DRAM."""
         in_l1, in_l2, _ = self.served
         hits = in_l1**sectors, (in_l1 + in_l2) ** sectors
         return hits[0], hits[1] - hits[0], 1.0 - hits[1]
@@ -118,13 +117,13 @@ class Traffic:
 
 
 def latency(traffic: Traffic, gpu: Gpu) -> float:
-    """Return the cycles of an average load, by where its sectors come from; GPU fields are scalars."""
+    """Return the cycles of an average load, by the sources of its sectors; GPU fields are scalars."""
     levels = gpu.latency.l1, gpu.latency.l2, gpu.latency.dram
     return sum(share * float(level) for share, level in zip(traffic.served, levels, strict=True))
 
 
 def latency_of_slowest(traffic: Traffic, gpu: Gpu, sectors: float) -> float:
-    """Return the cycles until the last of so many sectors is there, that are asked for together."""
+    """Return the cycles until the last of this many sectors, requested together, arrives."""
     levels = gpu.latency.l1, gpu.latency.l2, SLOWEST * gpu.latency.dram
     return sum(share * float(level) for share, level in zip(traffic.slowest(sectors), levels, strict=True))
 
@@ -132,11 +131,11 @@ def latency_of_slowest(traffic: Traffic, gpu: Gpu, sectors: float) -> float:
 def misses(
     machine: Recorded, sample: Sample, caches: Caches, probe: Probe | None = None
 ) -> dict[tuple[int, int], Traffic]:
-    """Count what an average block moves, by the addresses of the barriers around each of its phases.
+    """Return the traffic of an average block, by the addresses of the barriers around its phases.
 
-    **Edges:** addresses that depend on data that is not stated are what the machine took them for. Streams
-    whose addresses do not move evenly from block to block are looked at in many blocks, which `probe` runs;
-    without it they count as not shared between blocks.
+    **Edges:** addresses that depend on unstated data are those that the machine assumed. Streams without a
+    constant stride from block to block are followed in many blocks, which `probe` runs; without it they count
+    as not shared between blocks.
     """
     weights = np.array(sample.weights) / machine.launch.blocks
     block = sample.typical
@@ -171,7 +170,7 @@ def misses(
         cached = mean["loads"] - mean["bypassing"]
         past_l1 = min(repeated + float(of_l1[numbers].sum()), cached) + mean["bypassing"]
         past_l2 = min(followed * crowded + float(of_l2[numbers].sum()), past_l1)
-        if not scale:  # only blocks that were not looked into load here
+        if not scale:  # only blocks that were not analysed load here
             past_l1 = past_l2 = mean["loads"]
         past_stores = min(float(written[numbers].sum()), mean["stores"] + mean["bypassing"])
         of_runs = min(float(runs[numbers].sum()), past_l2)
@@ -190,7 +189,7 @@ def _stores(step: Any) -> bool:
 
 
 def _asked(machine: Recorded) -> dict[tuple[int, int], dict[str, np.ndarray]]:
-    """Sum the sectors of all requests, by phase and kind: [blocks]; `bypassing` are among `loads`."""
+    """Sum the sectors of all requests, by phase and kind: [blocks]; `loads` include `bypassing`."""
     rows: dict[str, list[int]] = {
         kind: [] for kind in ("loads", "bypassing", "stores", "local loads", "local stores")
     }
@@ -213,7 +212,7 @@ def _asked(machine: Recorded) -> dict[tuple[int, int], dict[str, np.ndarray]]:
 
 
 def _relative(asked: dict[tuple[int, int], dict[str, np.ndarray]], kind: str, block: int) -> np.ndarray:
-    """Return how much blocks ask for, over what one of them does: [blocks]."""
+    """Return the sectors of blocks relative to those of one of them: [blocks]."""
     total = np.sum([per[kind] for per in asked.values()], axis=0)
     return total / total[block] if total[block] else np.zeros_like(total)
 
@@ -222,7 +221,7 @@ def _relative(asked: dict[tuple[int, int], dict[str, np.ndarray]], kind: str, bl
 
 
 def _loading(machine: Recorded, loads: SectorAccesses, block: int) -> float:
-    """Return the share of a block's instructions that are in phases which load."""
+    """Return the share of a block's instructions that are in phases with loads."""
     lengths = np.array([len(block_of_code.steps) for block_of_code in machine.program.blocks])
     insts = np.array(
         [
@@ -236,7 +235,7 @@ def _loading(machine: Recorded, loads: SectorAccesses, block: int) -> float:
 def _stored_first(
     machine: Recorded, sample: Sample, block: int, both: tuple[SectorAccesses, SectorAccesses]
 ) -> np.ndarray:
-    """List the sectors that the block stores to before it loads any of them: the L2 has these."""
+    """List the sectors that the block stores before it loads them, which are in the L2."""
     if not len(np.intersect1d(both[0].sector, both[1].sector)):
         return np.zeros(0, int)
     sectors, ticks = [], []
@@ -254,15 +253,15 @@ def _stored_first(
 def _again(
     loads: SectorAccesses, caches: Caches, loading: float, reuse: Reuse | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Count the sectors that the block loads past the L1 although it had them before: all, and those that
-    `reuse` does not follow, [phases] both.
+    """Count the block's L1 misses on sectors that it had before: all, and those not followed by `reuse`,
+    [phases] both.
 
-    Of the other resident blocks a share `loading` loads meanwhile, and takes room.
+    A share `loading` of the other resident blocks loads at the same time, and takes room.
     """
     through = loads.cached
     sector, tick, times = loads.sector[through], loads.tick[through], loads.times[through]
     line = sector // IN_LINE
-    if caches.resident_blocks * len(np.unique(line)) * LINE <= caches.l1_bytes:  # all have room
+    if caches.resident_blocks * len(np.unique(line)) * LINE <= caches.l1_bytes:  # all fit
         return np.zeros(loads.phases), np.zeros(loads.phases)
     room = caches.l1_bytes / LINE / (1.0 + (caches.resident_blocks - 1) * loading)
     rate = fill_rate(line, tick, times, loads.ticks, room)
@@ -277,17 +276,17 @@ def _again(
 
 
 def _waits(place: np.ndarray, tick: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (accesses to a place that was touched before, ticks since then)."""
+    """Return (accesses to a place touched before, ticks since then)."""
     order = np.lexsort((tick, place))
     same = np.flatnonzero(np.diff(place[order]) == 0) + 1
     return order[same], tick[order[same]] - tick[order[same - 1]]
 
 
 def fill_rate(line: np.ndarray, tick: np.ndarray, times: np.ndarray, ticks: int, room: float) -> float:
-    """Return the lines filled in a tick over the `room` for lines: each line's chance to have to make room.
+    """Return the lines filled per tick over the `room` for lines: the rate at which a line is replaced.
 
-    A line that waits for n ticks is still there with chance exp(-rate n), and is filled again if not. The
-    rate is the smallest that agrees with the fills that it causes.
+    A line that waits for n ticks is still there with probability exp(-rate n), and is filled again if not.
+    The rate is the smallest consistent with the fills that it causes.
 
     **Shapes:** line, tick, times [n]; ticks are in 0 .. ticks - 1, and lines touched in one do not wait.
     """
@@ -307,9 +306,7 @@ def fill_rate(line: np.ndarray, tick: np.ndarray, times: np.ndarray, ticks: int,
 
 
 def _local(loads: float, stores: float, machine: Recorded, caches: Caches) -> Traffic:
-    """Local memory: stores are written through, loads hit as far as there is room for what blocks have of
-    it.
-    """
+    """Return the traffic of local memory: stores are written through, loads hit as far as the data fit."""
     threads = machine.shape[1]
     of_sm = caches.local_bytes * threads * caches.resident_blocks
     of_all = of_sm * min(caches.sm_count, machine.launch.blocks)
@@ -322,12 +319,10 @@ def _local(loads: float, stores: float, machine: Recorded, caches: Caches) -> Tr
 
 
 def kept_at_random(needed: float) -> float:
-    """Return the share of hits where data of `needed` times a cache's size are gone through again and again.
+    """Return the share of hits for cyclic accesses to data of `needed` times a cache's size.
 
-    What has to make room is chosen at random.
-
-    Between two touches of a line (1 - hits) * needed * lines others come in; it outlives all with chance
-    exp(-(1 - hits) * needed).
+    Replacement is random. Between two touches of a line (1 - hits) * needed * lines others are filled; it
+    survives all with probability exp(-(1 - hits) * needed).
     """
     if needed <= 1.0:
         return 1.0

@@ -1,14 +1,13 @@
-"""Tells which sectors of a block other blocks of the grid touch too: before it on the same SM, or anywhere.
+"""Find the sectors of a block that other blocks of the grid touch too: earlier on the same SM, or anywhere.
 
-Addresses move on evenly with the block's place in the grid, so the footprints of other blocks are that of
-this one, moved. For each of its sectors it is then known how many blocks ago it was touched last. Blocks go
-to any SM with equal chance, which says how many of those before ran on the same SM. The L2 sees all of them,
-as far back as their footprints together fit; blocks that run at the same time find what others loaded.
-Addresses that do not move evenly are followed through many blocks (`dse.source.caches.reuse`), or,
-where that does not help, taken to be anywhere in their array.
+Addresses are linear in the block's position in the grid, so the footprints of other blocks are that of this
+one, moved. So it is known for each sector how many blocks ago it was last touched. Blocks run on any SM with
+equal probability, which gives the number of earlier blocks on the same SM. The L2 holds the sectors of all
+blocks as far back as their footprints fit together; blocks that run at the same time share what they load.
+Addresses that are not linear are followed through many blocks (`dse.source.caches.reuse`) or, if that is
+impossible, assumed to be anywhere in their array.
 
-Source: how footprints grow with the window that is looked at, after Xiang, Ding, Luo & Bao, HOTL, ASPLOS
-2013.
+Source: growth of footprints with the window, after Xiang, Ding, Luo & Bao, HOTL, ASPLOS 2013.
 """
 
 from collections.abc import Sequence
@@ -30,33 +29,33 @@ from dse.source.caches.sectors import (
 from dse.source.machine.blocks import Sample
 from dse.source.machine.launch import REGION_BITS, Dimensions
 
-ROUNDS = 50  # after which a rate that depends on itself is taken as settled
+ROUNDS = 50  # of a fixed-point iteration
 
-# What bounds the work: blocks looked back at, and runs of their footprint that are tried first. Kernels that
-# reach them lose sharing between blocks far apart.
+# Limits of the work: earlier blocks considered, and runs of their footprint that are tried first. Kernels
+# above them lose sharing between distant blocks.
 _MOST_BLOCKS = 2**13
 _TRIED_RUNS = 16
 _NEVER = 2**40  # blocks ago
-_FETCHED = 2  # sectors that DRAM gives at a time, at least
+_FETCHED = 2  # minimum sectors per fetch from DRAM
 
 
 @dataclass
 class _Cover:
-    """The parts of a footprint that other blocks, moved by one step, touch: pairs of a sector and a shift."""
+    """The parts of a footprint that other blocks, moved by a shift, touch: pairs of a sector and a shift."""
 
-    sector: np.ndarray  # [pairs] place in the footprint
+    sector: np.ndarray  # [pairs] index in the footprint
     shift: np.ndarray  # [pairs]
     of_block: np.ndarray  # [blocks] shift of each other block; -1 if it touches nothing
     shifts: int
 
     def count(self, amounts: np.ndarray, sectors: int) -> np.ndarray:
-        """Sum the `amounts` of the blocks that touch each sector: [sectors]"""
+        """Sum the `amounts` of the blocks that touch each sector: [sectors]."""
         there = self.of_block >= 0
         of_shift = np.bincount(self.of_block[there], amounts[there], minlength=self.shifts)
         return np.bincount(self.sector, of_shift[self.shift], minlength=sectors)
 
     def least(self, amounts: np.ndarray, covered: np.ndarray) -> None:
-        """Lower `covered` to the least of `amounts` among the blocks that touch each sector."""
+        """Lower `covered` to the minimum of `amounts` over the blocks that touch each sector."""
         of_shift = np.full(self.shifts, _NEVER)
         there = self.of_block >= 0
         np.minimum.at(of_shift, self.of_block[there], amounts[there])
@@ -64,10 +63,10 @@ class _Cover:
 
 
 class Footprint:
-    """The sectors of a block, each once, and which other blocks touch them too.
+    """The distinct sectors of a block, and the other blocks that touch them too.
 
-    Blocks after it are looked at as well as those before: in a chain of blocks that share a sector one is the
-    first, and one the last. Each alone would depend on where in its sectors this block happens to be.
+    Both later and earlier blocks are considered: in a chain of blocks that share a sector one is the first,
+    and one the last. Either direction alone would depend on this block's position in the chain.
     """
 
     def __init__(self, accesses: SectorAccesses, grid: Dimensions, reuse: Reuse | None = None) -> None:
@@ -97,7 +96,7 @@ class Footprint:
         self.later = (np.arange(len(moves)) >= len(before))[reached]
         self.scattered = _scattered(accesses.families, accesses.family[first], self.times)
         self.nearest = self._nearest(np.ones(len(self.moves), bool))
-        self.reuse, self.evenly = reuse, np.ones(len(first))  # 1 for the sectors that are looked at here
+        self.reuse, self.evenly = reuse, np.ones(len(first))  # 1 for the sectors handled here
         if reuse is not None:
             self.evenly[accesses.of(reuse.steps)[first]] = 0.0
 
@@ -113,19 +112,19 @@ class Footprint:
         return distances[0], distances[1]
 
     def _found(self, amounts: np.ndarray) -> np.ndarray:
-        """Return the chance that no block that touches a sector left it, by each one's chance: [sectors]."""
+        """Return the probability that no block left a sector, by the probability of each block: [sectors]."""
         total = np.zeros(len(self.sector))
         for cover in self.covers:
             total += cover.count(amounts, len(total))
-        return np.exp(-total / 2)  # those before and those after
+        return np.exp(-total / 2)  # earlier and later ones
 
     def chance(self, l1_bytes: float, sm_count: int) -> np.ndarray:
-        """Return the chance that a block was on the same SM and is still in its L1: [blocks]"""
+        """Return the probability that a block ran on the same SM and is still in its L1: [blocks]."""
         if int(np.prod(self.grid)) <= sm_count:  # each block has an SM of its own
             return np.zeros(len(self.distance))
         lines = len(np.unique(self.sector // IN_LINE)) / max(l1_bytes / LINE, 1e-9)
         new, chance = 1.0, np.zeros(len(self.distance))
-        for _ in range(ROUNDS if len(self.sector) else 0):  # what is found fills no line
+        for _ in range(ROUNDS if len(self.sector) else 0):  # hits fill no line
             chance = np.exp(-self.distance * (new * lines / sm_count)) / sm_count
             new = float(self._found(chance).mean())
         return chance
@@ -139,11 +138,11 @@ class Footprint:
         wave: int,
         own: float | np.ndarray = 0.0,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Count the sectors that blocks touch first, in the L1 of their SM and in the L2, and runs of these:
+        """Count the first touches of sectors, in the L1 of their SM and in the L2, and runs of these:
         all [phases].
 
-        Each block of the sample touches this footprint, moved to its place in the grid, times its weight.
-        `own` is the chance that the block itself has put a sector in the L2 in another way: [sectors].
+        Each block of the sample touches this footprint, moved to its position in the grid, times its weight.
+        `own` is the probability that the block itself has stored a sector in the L2 before: [sectors].
         """
         of_l1, of_l2, runs = np.zeros((3, self.phases))
         times = self.evenly * self.times * (1.0 - own)
@@ -165,7 +164,7 @@ class Footprint:
         return of_l1, of_l2, runs
 
     def _runs_followed(self, phases: int) -> np.ndarray:
-        """Return the runs of a sector among those that are followed: [phases]."""
+        """Return the runs per sector of the followed ones: [phases]."""
         sectors = self.times * (1.0 - self.evenly)
         of_all, of_runs = (
             np.bincount(self.phase, weights, minlength=phases)[:phases]
@@ -174,10 +173,10 @@ class Footprint:
         return of_runs / np.maximum(of_all, 1e-300)
 
     def _new(self, nearest: np.ndarray, back: float, wave: int) -> np.ndarray:
-        """Return the chance that no block has put a sector in the L2, or that it is gone since: [sectors].
+        """Return the probability that a sector is not in the L2, or no longer: [sectors].
 
-        Blocks of one wave run together and find what the others loaded. If the L2 does not hold what a wave
-        touches, nothing is left from the wave before.
+        Blocks of one wave run together and share what they load. If the L2 cannot hold what a wave touches,
+        nothing is left of the previous wave.
         """
         if back < wave:
             return np.where(
@@ -190,7 +189,7 @@ class Footprint:
         return np.where(self.scattered > 0, anywhere, nearest > back)
 
     def grown(self, blocks: float) -> float:
-        """Return the sectors that this many blocks in a row touch together."""
+        """Return the number of distinct sectors that this many consecutive blocks touch."""
         before, after = (np.minimum(nearest, blocks) for nearest in self.nearest)
         anywhere = blocks * _mean_new(self.scattered, blocks)
         apiece = np.where(self.scattered > 0, anywhere, (before + after) / 2)
@@ -199,17 +198,17 @@ class Footprint:
 
 
 def _cover(sector: np.ndarray, shift: np.ndarray, start: np.ndarray, end: np.ndarray) -> _Cover:
-    """Find what runs of bytes [start, end) cover of a footprint, moved by the shift of each block."""
+    """Find the sectors of a footprint covered by runs of bytes [start, end), moved by each block's shift."""
     shifts, of_block = np.unique(shift, return_inverse=True)
 
     def reached(runs: np.ndarray, by: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (first sector, how many): [shifts, runs]."""
+        """Return (first sector, number of sectors): [shifts, runs]."""
         low, high = start[runs] + by[:, None] >> 5, end[runs] + by[:, None] - 1 >> 5
         low = np.searchsorted(sector, low)
         return low, np.maximum(np.searchsorted(sector, high, side="right") - low, 0)
 
     near = np.flatnonzero(np.abs(shifts) < end[-1] - start[0] + SECTOR)
-    # Shifts by which none of the runs that are tried reaches a sector are taken to have none that does.
+    # Shifts by which none of the tried runs reaches a sector are assumed to reach none with the others.
     tried = np.linspace(0, len(start) - 1, min(len(start), _TRIED_RUNS)).astype(int)
     near = near[reached(tried, shifts[near])[1].any(axis=1)]
     closest = np.argsort(np.abs(shifts[near]), kind="stable")
@@ -226,9 +225,9 @@ def _cover(sector: np.ndarray, shift: np.ndarray, start: np.ndarray, end: np.nda
 
 
 def _scattered(families: Sequence[Family], family: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """Return the chance that any other block touches a sector, where their addresses are unrelated, else 0.
+    """Return the probability that another block touches a sector if their addresses are unrelated, else 0.
 
-    They are taken to be anywhere in the part of an array that the blocks which were run use.
+    They are assumed to be anywhere in the part of an array that the executed blocks use.
 
     **Shapes:** family, times [sectors], and so is the result.
     """
@@ -246,7 +245,7 @@ def _scattered(families: Sequence[Family], family: np.ndarray, times: np.ndarray
 
 
 def _mean_new(chance: np.ndarray, blocks: float) -> np.ndarray:
-    """Return the chance that no block before touched a sector, mean over the first this many blocks."""
+    """Return the mean probability, over the first `blocks`, that no earlier block touched a sector."""
     touches = np.maximum(chance * blocks, 1e-12)
     return -np.expm1(-touches) / touches
 
@@ -263,9 +262,9 @@ def _runs(families: Sequence[Family]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _of_run(sector: np.ndarray, turn: np.ndarray) -> np.ndarray:
-    """Return the share that each sector, in order, has of its run: those beside it, touched in the same turn.
+    """Return the share of each sector, in order, in its run: adjacent ones touched in the same turn.
 
-    DRAM gives two sectors at least: the second is in the L2 when another turn asks for it.
+    DRAM fetches at least two sectors: the second is in the L2 when another turn requests it.
     """
     if not len(sector):
         return np.zeros(0)
@@ -275,7 +274,7 @@ def _of_run(sector: np.ndarray, turn: np.ndarray) -> np.ndarray:
 
 
 def _before(grid: Dimensions) -> tuple[np.ndarray, np.ndarray]:
-    """List where the blocks before a block can be, seen from it: ([n, 3], how many blocks before [n])."""
+    """List the positions of earlier blocks relative to a block: ([n, 3], number of blocks before [n])."""
     x, y, _ = grid
     back = np.arange(1, min(int(np.prod(grid)), _MOST_BLOCKS + 1))
     moves, distances = [], []
@@ -292,9 +291,9 @@ def _before(grid: Dimensions) -> tuple[np.ndarray, np.ndarray]:
 
 
 def blocks_back(footprints: Sequence[Footprint], room: float, blocks: int) -> float:
-    """Return how many blocks in a row, of all `blocks`, fit in a `room` of this many sectors together.
+    """Return how many consecutive blocks, of all `blocks`, fit together in a `room` of sectors.
 
-    Parts of a block count where touches are followed in time.
+    The result may be fractional if touches are followed in time.
     """
 
     def fits(some: float) -> bool:

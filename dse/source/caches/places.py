@@ -1,9 +1,8 @@
-"""Finds where many blocks of a grid touch what one of them touches: how far each is from it, whatever order
-their tiles come in.
+"""Find the distances of many blocks' addresses from those of one block, for any order of their tiles.
 
-Some warps of consecutive blocks are run, and only as far as addresses need it. A family of streams moves as a
-whole from block to block; where the lanes of a warp move apart, blocks at the very same addresses still share
-them, and others are taken to share nothing.
+The addresses of some warps of consecutive blocks are executed. A family of streams moves as a whole from
+block to block; if the lanes of a warp move differently, blocks with the very same addresses still share them,
+and others are assumed to share nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,14 +19,14 @@ from dse.source.machine.launch import Dimensions
 from dse.source.machine.recorded import Stream
 from dse.source.machine.thread_set import WARP
 
-# What bounds the work: blocks that are run, and those times the executions of memory instructions.
+# Limits of the work: executed blocks, and these times the executions of memory instructions.
 MOST_BLOCKS = 2**11
 MOST_EXECUTIONS = 2**20
 _MOST_WARPS = 4  # of a block
-_BLOCKS_ALIKE = 4  # at the same addresses, mean; if fewer, blocks share by chance rather than by tiles
-_FAR = 2**45  # sectors: further than any two arrays are apart
+_BLOCKS_ALIKE = 4  # mean with the same addresses; if fewer, blocks share by chance rather than by tiles
+_FAR = 2**45  # sectors; above the distance of any two arrays
 
-# Runs some warps, None: all, of some blocks of the launch: (blocks, warps) → where they access memory.
+# Runs some warps (None: all) of some blocks of the launch: (blocks, warps) → addresses.
 Probe = Callable[[Sequence[Dimensions], Sequence[int] | None], Addresses]
 
 
@@ -36,13 +35,13 @@ class Group:
     """Families that move together from block to block."""
 
     families: tuple[int, ...]  # their numbers among those of the accesses
-    shift: np.ndarray  # [blocks] sectors from the block that was looked into
+    shift: np.ndarray  # [blocks] sectors from the analysed block
     there: np.ndarray  # [blocks] whether the block touches them at all
 
 
 @dataclass(frozen=True)
 class Window:
-    """Consecutive blocks of the grid that are run."""
+    """Consecutive blocks of the grid that are executed."""
 
     start: int
     blocks: int
@@ -50,13 +49,13 @@ class Window:
     whole: bool  # whether these are all blocks of the grid
 
     def places(self, grid: Dimensions) -> list[Dimensions]:
-        """List where these blocks are in the grid."""
+        """List the positions of these blocks in the grid."""
         x, y, _ = grid
         return [(i % x, i // x % y, i // (x * y)) for i in range(self.start, self.start + self.blocks)]
 
     @property
     def waves(self) -> np.ndarray:
-        """The wave of each block, from 0 on: [blocks]"""
+        """The wave of each block, from 0 on: [blocks]."""
         return np.arange(self.blocks) // self.wave
 
 
@@ -76,10 +75,10 @@ def window(blocks: int, wave: int, executions: int = 1) -> Window:
 def groups(
     machine: Any, block: int, families: Sequence[Sequence[Family]], at: Sequence[Dimensions], probe: Probe
 ) -> list[list[Group]]:
-    """Place the families of a block, of several lists of them, in the blocks `at`; the first is that block.
+    """Locate the families of a block, of several lists of them, in the blocks `at`, of which it is the first.
 
-    **Edges:** no group has those of an instruction that cannot be placed: which the probe does not reach, or
-    whose lanes move apart, and are at the same addresses in few blocks only.
+    **Edges:** no group has families of instructions that cannot be located: which the probe does not reach,
+    or whose lanes move differently, with the same addresses in few blocks only.
     **Raises:** DseError if the blocks cannot be run.
     """
     warps = [[_first_warp(family.stream, block) for family in members] for members in families]
@@ -125,7 +124,7 @@ class _Executions:
         self.rows = machine.shape[0]
         self.streams = [s for s in machine.streams if s.step == step and s.issuer in (-1, first_warp)]
         self.number = {id(stream): number for number, stream in enumerate(self.streams)}
-        # of boxes their first places, else the lanes of the warp
+        # the lanes of the warp; of boxes their first places
         self.lanes = [
             slice(WARP) if s.issuer >= 0 else slice(WARP * warp, WARP * (warp + 1)) for s in self.streams
         ]
@@ -138,7 +137,7 @@ class _Executions:
         times = [s.repeats * there[id(s.lanes), s.issuer >= 0] for s in self.streams]
         self.ends = np.cumsum(np.reshape(times, (len(times), self.rows)), axis=0)  # [streams, rows]
         self.starts = self.ends - np.reshape(times, (len(times), self.rows))
-        self.in_step = bool((self.ends == self.ends[:, :1]).all())  # all execute it equally often
+        self.in_step = bool((self.ends == self.ends[:, :1]).all())  # all rows execute it equally often
         self.known: dict[tuple, tuple[np.ndarray, np.ndarray] | None] = {}
 
     def before(self, stream: Stream, block: int) -> int:
@@ -146,7 +145,7 @@ class _Executions:
         return int(self.starts[self.number[id(stream)], block])
 
     def shifts(self, before: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Tell how far blocks are apart in the execution with this many before it, as `_shifts`."""
+        """Return the distances of blocks, as `_shifts`, in the execution after `before` others."""
         if self.in_step:
             execution = int(np.searchsorted(self.ends[:, 0], before, side="right"))
             here = {execution: np.ones(self.rows, bool)} if execution < len(self.ends) else {}
@@ -163,7 +162,7 @@ class _Executions:
         return self.known[key]
 
     def _addresses(self, here: Mapping[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the addresses of the streams in which rows are `here`, and their threads: [rows, 32]."""
+        """Return the addresses in the streams of rows `here`, and their threads: [rows, 32]."""
         base, mask = np.zeros((self.rows, WARP), np.int64), np.zeros((self.rows, WARP), bool)
         for execution, now in here.items():
             stream, lanes = self.streams[execution], self.lanes[execution]
@@ -175,10 +174,10 @@ class _Executions:
 def _shifts(
     base: np.ndarray, mask: np.ndarray, row: np.ndarray, moved: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Tell how many sectors each block is from the first one, and which touch anything: [blocks - 1] both.
+    """Return the distance in sectors of each block from the first, and which touch any: [blocks - 1] both.
 
-    None where that cannot be told. **Shapes:** base, mask [rows, 32]; row, moved [blocks], bytes that a block
-    is from its row.
+    None if there is no such distance. **Shapes:** base, mask [rows, 32]; row, moved [blocks], distance of a
+    block from its row in bytes.
     """
     common = mask & mask[row[0]]
     others, moved = row[1:], moved[1:] - moved[0]
@@ -203,9 +202,9 @@ def _shifts(
 
 
 def _fewest_kinds(base: np.ndarray, common: np.ndarray, row: np.ndarray, moved: np.ndarray) -> int:
-    """Count how many kinds of blocks there are at least, by the addresses that they touch.
+    """Return a lower bound of the number of different blocks, by the addresses that they touch.
 
-    Blocks of one row that are moved are all at different ones; blocks at the same have the same sum of them.
+    Moved blocks of one row all have different addresses; blocks with the same addresses have the same sum.
     """
     if moved.any():
         return int(np.bincount(row).max())

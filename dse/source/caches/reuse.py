@@ -1,13 +1,13 @@
-"""Tells how long ago sectors were touched, from the places of many blocks, and what a cache keeps that long.
+"""Reuse times of sectors in many blocks, and the sectors that a cache keeps that long.
 
-Blocks of one wave start together and keep step, so an access has a time: its wave, and how far its block is
-by then. Of all sectors every k-th is followed through all blocks. The times between touches of it say how
-many sectors are touched in a stretch of time, so which stretch fills a cache; what was not touched for longer
-is gone.
+Blocks of one wave start together and stay in step, so an access has a time: its wave, and the progress of its
+block. Every k-th sector is followed through all blocks. The times between its touches give the number of
+sectors touched in an interval, and so the interval that fills a cache; sectors not touched for longer are
+evicted.
 
-Source: how many sectors a stretch of time touches, from the times between touches, is the footprint of Xiang,
-Ding, Luo & Bao, HOTL, ASPLOS 2013; that data outlives what fills a cache is the working set of Denning, CACM
-1968; to follow few addresses but those in every block is Waldspurger et al., SHARDS, FAST 2015.
+Source: footprints from reuse times: Xiang, Ding, Luo & Bao, HOTL, ASPLOS 2013; eviction after the interval
+that fills a cache: the working set of Denning, CACM 1968; following a sample of addresses in every block:
+Waldspurger et al., SHARDS, FAST 2015.
 """
 
 from collections.abc import Sequence, Set
@@ -21,13 +21,13 @@ from dse.source.caches.sectors import APART, IN_LINE, SectorAccesses, accesses, 
 from dse.source.machine.blocks import Sample
 from dse.source.machine.recorded import Stream
 
-# What bounds the work: accesses of all blocks that are followed, lines of one block that they are taken from.
+# Limits of the work: followed accesses of all blocks, and lines of one block from which they are sampled.
 _FOLLOWED = 2**16
 _MOST_LINES = 2**20
 
 
 class Reuse:
-    """The touches of those sectors whose addresses move unevenly from block to block."""
+    """The touches of sectors whose addresses are not linear in the block's number."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Reuse:
         blocks: int | None = None,
         phases: np.ndarray | None = None,
     ) -> None:
-        """`blocks` are those of the grid; `phases` number the phases of the accesses again."""
+        """`blocks` are those of the grid; `phases` renumber the phases of the accesses."""
         self.window, self.blocks = loads, blocks or loads.blocks
         phases = np.arange(accesses.phases) if phases is None else phases
         self.phases = int(phases.max()) + 1
@@ -69,26 +69,26 @@ class Reuse:
             for member, group in zip(members, groups, strict=True)
         )
         weight = times[access] * (exact / max(float(times[access].sum()), 1e-300))
-        weight = weight[self.first][np.cumsum(self.first) - 1]  # that of the first touch, for all of a sector
+        weight = weight[self.first][np.cumsum(self.first) - 1]  # that of its sector's first touch
         end = self.ticks * (int(loads.waves[-1]) + 1)
         since = np.where(self.first, time, np.append(0, np.diff(time))[: len(time)])
         self.since, self.weight, self.end = since, weight, end
-        # Stretches without a touch: before the first one, between two, and after the last. From the longest
-        # on, how many sectors they are of, and their lengths added up.
+        # Intervals without a touch: before the first one, between two, and after the last. In descending
+        # order, the cumulated numbers of sectors and lengths.
         gaps, of_gaps = np.append(since, end - time[last]), np.append(weight, weight[last])
         order = np.argsort(-gaps)
         self.gaps = -gaps[order]
         self.gap_sectors, self.gap_sums = (
             np.append(0.0, np.cumsum(column[order])) for column in (of_gaps, of_gaps * gaps)
         )
-        # Of a part of the grid, blocks in its first half are there for others to look back to.
+        # If the window is a part of the grid, its first half is only the past of the second.
         warm = 0 if loads.whole else (int(loads.waves[-1]) + 1) // 2
         self.counted = loads.waves[block] >= warm
         self.counted_blocks = int(np.count_nonzero(loads.waves >= warm))
         self.phase = phases[accesses.phase[access]]
 
     def grown(self, blocks: float) -> float:
-        """Return the sectors touched while this many blocks run, one after another; mean over the window."""
+        """Return the sectors touched while this many blocks run in order; mean over the window."""
         window = self.window
         if blocks >= window.blocks:
             whole = float(self.weight[self.first].sum())
@@ -99,10 +99,10 @@ class Reuse:
         return float(self.weight[self.first].sum() - missed)
 
     def new(self, back: float) -> np.ndarray:
-        """Count the sectors of an average block that none touched while the last `back` blocks ran: [phases].
+        """Count the sectors of an average block not touched while the last `back` blocks ran: [phases].
 
-        Of a part of the grid, the blocks after its first half tell; but all of the grid touch as many sectors
-        for the first time as that half and those before it.
+        If the window is a part of the grid, only its second half counts; blocks outside the window are assumed
+        to touch as many sectors first.
         """
         span = back / self.window.wave * self.ticks
         gone = self.counted & (self.first | (self.since > span) & (back < self.window.blocks))
@@ -122,7 +122,7 @@ def follow(
     wave: int,
     probe: Probe,
 ) -> list[Reuse | None]:
-    """Follow those accesses of a block whose addresses move unevenly: of several lists, None where none do.
+    """Follow the accesses of a block that are not linear: of several lists, None where all are linear.
 
     `wave` is the number of blocks that run at the same time.
     """
@@ -136,7 +136,7 @@ def follow(
         return nothing
     seen, here = window(blocks, wave, max(len(machine.streams), 1)), sample.blocks[block]
     try:
-        if machine.estimated:  # not all trips of some loops were run
+        if machine.estimated:  # some loops were not run in full
             exact, block = probe([here], None).machine, 0
             sample = Sample((here,), (1.0,), 0)
         else:
@@ -145,7 +145,7 @@ def follow(
         touched = [_thinned(exact, sample, block, streams, steps) for steps in uneven]
         at = [here, *seen.places(machine.launch.grid)]
         placed = groups(exact, block, [member.families for member in touched], at, probe)
-    except DseError:  # threads that wait for warps that are not run, or too much to run
+    except DseError:  # threads wait for warps that are not run, or there is too much to run
         return nothing
     numbers = {(phase.opened, phase.closed): n for n, phase in enumerate(machine.phases)}
     phases = np.array([numbers.get((phase.opened, phase.closed), 0) for phase in exact.phases])
@@ -158,7 +158,7 @@ def follow(
 def _thinned(
     machine: Any, sample: Sample, block: int, streams: Sequence[Stream], steps: Set[int]
 ) -> SectorAccesses:
-    """List what a block touches; one sector of each line, if that is much: tiles begin with a line."""
+    """List the sectors of a block; if there are many, one per line, since tiles begin with a line."""
     touched = accesses(machine, sample, block, streams, steps=steps)
     if touched.times.max(initial=1.0) > 1.0:  # some represent others
         touched = accesses(machine, sample, block, streams, IN_LINE, _MOST_LINES, steps)
@@ -168,7 +168,7 @@ def _thinned(
 def _followed(
     accesses: SectorAccesses, members: np.ndarray, group: Group, apart: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """List the accesses of all blocks to every so-manieth sector: (sector, access, block), [n] each."""
+    """List the accesses of all blocks to sampled sectors: (sector, access, block), [n] each."""
     sector = accesses.sector[members]
     order = np.argsort(sector % apart, kind="stable")
     rest = sector[order] % apart
@@ -181,7 +181,7 @@ def _followed(
 
 
 def _prime(least: int) -> int:
-    """Find the first prime not below a number, or 1: sectors a prime apart take part in no pattern."""
+    """Return the first prime not below a number, or 1: multiples of a prime follow no pattern."""
     number = max(least, 1)
     while any(number % divisor == 0 for divisor in range(2, int(number**0.5) + 1)):
         number += 1

@@ -1,4 +1,4 @@
-"""Follows the sectors of global memory that one block touches, and how far they move from block to block."""
+"""List the sectors of global memory that one block touches, and their strides from block to block."""
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from dse.source.machine.blocks import Sample
 from dse.source.machine.recorded import Recorded, Stream
 
 IN_LINE = LINE // SECTOR  # sectors
-MOST_ACCESSES = 2**18  # of a block that are followed; bounds the work
+MOST_ACCESSES = 2**18  # followed accesses of a block
 APART = (2**40, 1_779_033_703_913, 2_658_455_991_569)  # bytes: steps that lead to no other block's footprint
 
 _BYPASS_L1 = ("STRONG", "BYPASS")  # modifiers: volatile and atomic loads, asynchronous copies of 16 bytes
@@ -23,13 +23,13 @@ _ONCE = range(1)
 
 @dataclass
 class Family:
-    """Streams whose addresses differ by a constant: byte runs, and how far they move from block to block."""
+    """Streams whose addresses differ by a constant: byte runs, and their stride from block to block."""
 
     start: np.ndarray  # [n] bytes, sorted
     end: np.ndarray
     step: tuple[int, int, int]  # bytes for each dimension of the grid
-    span: tuple[int, int]  # lowest and highest address of all blocks that were run
-    size: int  # sectors of one execution, or some more
+    span: tuple[int, int]  # lowest and highest address of all executed blocks
+    size: int  # sectors of one execution, or slightly more
     stream: Stream  # the first of them
     steps: set[int] = field(default_factory=set)  # their instructions
     offset: list[np.ndarray] = field(default_factory=list)  # of each execution
@@ -42,7 +42,7 @@ class Family:
 
 @dataclass
 class SectorAccesses:
-    """The sectors that one block touches, in order, each once in an execution of an instruction: [n]."""
+    """The sectors that one block touches, in order, distinct per execution of an instruction: [n]."""
 
     families: list[Family]
     sector: np.ndarray
@@ -57,15 +57,15 @@ class SectorAccesses:
     every: int = 1  # only sectors whose number is a multiple of it
 
     def of(self, steps: Set[int]) -> np.ndarray:
-        """Tell which are of families that are all of these instructions: [n]"""
+        """Return which are of families whose instructions are all among these: [n]."""
         return np.isin(self.family, [n for n, member in enumerate(self.families) if member.steps <= steps])
 
 
 def _executions(
     streams: Sequence[Stream], sizes: Sequence[int | None], most: int
 ) -> Iterator[tuple[Stream, np.ndarray, np.ndarray, np.ndarray, float]]:
-    """(stream, its offsets, its ticks, its turns, executions that each represents). Streams of one skipped
-    loop take turns. Those without a size only take time.
+    """Yield (stream, its offsets, its ticks, its turns, executions that each represents). Streams of one
+    skipped loop alternate. Those without a size only take time.
     """
     tick, turn, left = 0, 0, most
     for trips, loop in groupby(zip(streams, sizes, strict=True), key=lambda pair: pair[0].trips):
@@ -91,7 +91,7 @@ def _executions(
 
 
 def _rounds(steps: Sequence[int]) -> tuple[list[int], int]:
-    """Return each step's round through the code, which begins where one comes again, and their number."""
+    """Return each step's round through the code, which begins where a step repeats, and their number."""
     rounds: list[int] = []
     seen: set[int] = set()
     current = 0
@@ -112,11 +112,11 @@ def accesses(
     most: int = MOST_ACCESSES,
     steps: Set[int] | None = None,
 ) -> SectorAccesses:
-    """List what the block with that index in the sample touches by some of the machine's streams.
+    """List the sectors that the block with that index in the sample touches in some of the machine's streams.
 
-    Of the sectors only those are listed whose number is a multiple of `every`. If there are more than `most`,
-    the first trips of each loop represent all. With `steps`, only accesses of these instructions
-    are listed; the other streams take time.
+    Only sectors whose number is a multiple of `every` are listed. If there are more than `most`, the first
+    trips of each loop represent all. With `steps`, only accesses of these instructions are listed; the other
+    streams take time.
     """
     families: dict[tuple[int, int, int], Family] = {}
     kept: list[Stream] = []
@@ -214,10 +214,10 @@ def ranges(start: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _block_step(machine: Recorded, sample: Sample, block: int, stream: Stream) -> tuple[int, int, int]:
-    """Return the bytes by which addresses move from block to block, along each dimension of the grid.
+    """Return the stride of addresses from block to block in bytes, along each dimension of the grid.
 
-    Found from blocks of the sample that differ in one dimension only. `APART` where not all threads move
-    alike, or where the sample does not tell.
+    It comes from blocks of the sample that differ in one dimension only. `APART` if the strides of threads
+    differ, or the sample has no such blocks.
     """
     if len(stream.base) == 1:
         return 0, 0, 0
@@ -238,12 +238,12 @@ def _block_step(machine: Recorded, sample: Sample, block: int, stream: Stream) -
 
 @lru_cache(maxsize=64)
 def _in_line(sample: Sample, block: int, axis: int) -> list[tuple[int, float]]:
-    """List the blocks that are elsewhere along one dimension only, and how many blocks further."""
+    """List the blocks that differ in one dimension only, and their distances in blocks."""
     moved = np.subtract(sample.blocks, sample.blocks[block])
     others = np.flatnonzero((moved[:, axis] != 0) & (np.count_nonzero(moved, axis=1) == 1))
     return [(other, float(moved[other, axis])) for other in others.tolist()]
 
 
 def bypasses_l1(step: Any) -> bool:
-    """Tell whether an access to global memory goes past the L1."""
+    """Return whether an access to global memory bypasses the L1."""
     return step.atomic or step.of_box or step.has(*_BYPASS_L1)
