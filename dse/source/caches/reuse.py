@@ -101,8 +101,8 @@ class Reuse:
     def new(self, back: float) -> np.ndarray:
         """Count the sectors of an average block not touched while the last `back` blocks ran: [phases].
 
-        If the window is a part of the grid, only its second half counts; blocks outside the window are assumed
-        to touch as many sectors first.
+        If the window is a part of the grid, only its second half counts; blocks outside are assumed to
+        touch as many sectors first.
         """
         span = back / self.window.wave * self.ticks
         gone = self.counted & (self.first | (self.since > span) & (back < self.window.blocks))
