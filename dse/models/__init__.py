@@ -1,6 +1,6 @@
-"""The registry of models: closed forms, a module each with `predict(gpu, kernel, launch)`, and the simulator.
+"""The registry of models: closed forms, each a module with `predict(gpu, kernel, launch)`, and the simulator.
 
-Naming models imports none of them, so that `--help` stays fast.
+Models are imported on first use, so that `--help` stays fast.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,17 +34,17 @@ _ALL: tuple[Model, ...] = (
 )
 MODELS = {model.name: model for model in _ALL}
 CLOSED_FORMS = tuple(name for name, model in MODELS.items() if model.differentiable)
-DEFAULT = "phase"  # the best that needs no tuning, docs/accuracy.md
+DEFAULT = "phase"  # the most accurate without tuning, docs/accuracy.md
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that no model has. **Raises:** DseError."""
+    """Check that a model has this name. **Raises:** DseError."""
     if name not in MODELS:
         raise DseError(f"model: found {name!r}, {one_of(name, MODELS)}")
 
 
 def get(model: str | Model) -> Model:
-    """Get the model of that name; a model is given back. **Raises:** DseError for an unknown name."""
+    """Return the model of a name; a model is returned as is. **Raises:** DseError for an unknown name."""
     if not isinstance(model, str):
         return model
     check_name(model)
@@ -52,7 +52,7 @@ def get(model: str | Model) -> Model:
 
 
 def get_all(models: Iterable[str | Model]) -> tuple[Model, ...]:
-    """Get several models, see `get`."""
+    """Return several models, see `get`."""
     return tuple(map(get, models))
 
 
@@ -63,7 +63,7 @@ def module(name: str) -> ModuleType:
 
 
 def predictor(model: str | Model) -> Callable[..., Any]:
-    """Get the `predict` of a closed form. **Raises:** DseError for another model."""
+    """Return the `predict` of a closed form. **Raises:** DseError for other models."""
     registered = get(model)
     if not registered.differentiable:
         expected = f"a closed form: one of {', '.join(CLOSED_FORMS)}"

@@ -1,8 +1,8 @@
-"""The description that each model gives of itself, `ABOUT`, from which commands and pages are made."""
+"""The description of a model, `ABOUT`, from which commands and pages are generated."""
 
 from dataclasses import dataclass, field
 
-# A model may take these into account: the rows of Lemeire et al., Table 7, in its order.
+# Aspects that a model may take into account: the rows of Lemeire et al., Table 7, in its order.
 ASPECTS = (
     "ILP",
     "Λ_comp",
@@ -18,19 +18,19 @@ ASPECTS = (
 
 @dataclass(frozen=True)
 class About:
-    """A model's source, equations, inputs and limits, declared beside it so that they change together.
+    """A model's source, equations, inputs and limits, declared in its module so that they change together.
 
-    What the model does, its module's docstring says.
+    The module's docstring describes the model itself.
     """
 
     source: str
     equations: dict[str, str]  # by their number in the source
-    inputs: tuple[str, ...]  # what it reads of the GPU, the kernel and the launch
+    inputs: tuple[str, ...]  # fields of the GPU, the kernel and the launch that it reads
     ignores: tuple[str, ...]
     use_when: str
     aspects: frozenset[str] = frozenset()  # of ASPECTS
-    column: str = ""  # of Table 7 that speaks of this model; none where it does not list it
-    differs: dict[str, str] = field(default_factory=dict)  # from that column: in what, and why
+    column: str = ""  # of Table 7 for this model; "" if it is not listed
+    differs: dict[str, str] = field(default_factory=dict)  # from that column: aspect to reason
     bounded: bool = False  # whether no launch is faster than the roofline of the same counts
 
     def __post_init__(self) -> None:

@@ -1,10 +1,10 @@
-"""GPUMech's interval analysis: what the schedulers' variants have in common.
+"""GPUMech's interval analysis, common to the variants for each scheduler.
 
-A warp issues n_i instructions and then stalls for s_i cycles, interval after interval. Of the instructions of
-the other warps some fit into its stalls; warps that do not overlap add their issue time to its own.
+A warp issues n_i instructions and then stalls for s_i cycles, interval after interval. Some instructions of
+the other warps fit into its stalls; instructions that do not overlap add their issue time.
 
-Source: Huang et al., MICRO 2014, second hand: as Lemeire et al. tell it in Sec. 2.5, with their corrections
-after Volkov 2016. Numbers G are those of the first paper as far as the second names them.
+Source: Huang et al., MICRO 2014, second hand: from Lemeire et al., Sec. 2.5, with their corrections after
+Volkov 2016. Numbers G are equations of the first paper, as far as the second cites them.
 """
 
 from collections.abc import Callable
@@ -35,20 +35,20 @@ DIFFERS = {"divergent warps": "the paper picks a representative warp of many; ou
 
 
 class Intervals(_Quantities):
-    """The intervals that one warp goes through. **Shapes:** [..., n], the last axis counts the intervals."""
+    """The intervals of one warp. **Shapes:** [..., n], with the intervals on the last axis."""
 
-    insts: Quantity = quantity("1")  # n_i, of which the last is waited for
+    insts: Quantity = quantity("1")  # n_i; the warp stalls on the last one
     stalls: Quantity = quantity("cycles")  # s_i
-    repeats: Quantity = quantity("1")  # how often each comes; 0 where rows are padded
+    repeats: Quantity = quantity("1")  # executions of each interval; 0 in padding
 
     @staticmethod
     def once(insts: ArrayLike, stalls: ArrayLike) -> "Intervals":
-        """Make intervals of which each comes once; where both numbers are 0 there is none."""
+        """Make intervals that repeat once; where both numbers are 0, an interval is padding."""
         n, s = jnp.asarray(insts, float), jnp.asarray(stalls, float)
         return Intervals(insts=n, stalls=s, repeats=jnp.where((n > 0) | (s > 0), 1.0, 0.0))
 
     def total(self, values: Array) -> Array:
-        """Add up over all intervals the values that each one has."""
+        """Sum one value per interval over all intervals and their repeats."""
         return jnp.sum(self.repeats * values, -1)
 
 
@@ -57,7 +57,7 @@ NonOverlapped = Callable[[Intervals, Array, Array, Array], Array]
 
 
 def issue_probability(intervals: Intervals, rate: Array) -> Array:
-    """Return p, the instructions a cycle of a warp alone (Eq. G9)."""
+    """Return p, the instructions per cycle of a single warp (Eq. G9)."""
     alone = intervals.total(intervals.insts / rate + intervals.stalls)
     return safe_divide(intervals.total(intervals.insts), alone)
 
@@ -65,10 +65,10 @@ def issue_probability(intervals: Intervals, rate: Array) -> Array:
 def run(
     intervals: Intervals, warps: Array, rate: Array, nonoverlapped: NonOverlapped
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Return the parts of CPR, cycles for a run of `warps`, and the numbers that the paper names.
+    """Return the parts of CPR, cycles for a run of `warps`, and the intermediates named in the paper.
 
     **Shapes:** `warps` and `rate` are scalars or have the rank of the intervals without their axis. `rate` is
-    r, instructions a cycle; the paper's schedulers have 1.
+    r, instructions per cycle; the paper's schedulers have 1.
     **Source:** Eq. G7, which computes the IPC (its text says CPI): cycles are W Σ n_i / IPC.
     """
     rows = intervals.insts.ndim > 1
@@ -89,9 +89,9 @@ def run(
 def intervals(gpu: Gpu, kernel: Kernel) -> list[tuple[Array, Array, Array]]:
     """Return n_i, s_i in cycles, and repeats of the intervals of a kernel's average warp.
 
-    From its counts: equal intervals, as many as it waits for memory. From its phases: equal ones in each.
-    The load that ends an interval is one of its instructions, so that of the latency which it has from its
-    issue on, one slot is no stall. (Both readings fit the paper.)
+    From counts: equal intervals, one per wait for memory. From phases: equal intervals within each phase.
+    The load that ends an interval is one of its instructions. Its latency counts from its issue, so the stall
+    is shorter by one issue slot. (Both readings fit the paper.)
     """
     if kernel.phases:
         return [_of_phase(gpu, phase) for phase in kernel.phases]
@@ -108,7 +108,7 @@ def _of_phase(gpu: Gpu, phase: Phase) -> tuple[Array, Array, Array]:
 
 
 def _equal(gpu: Gpu, insts: Array, times: Array, latency: Array) -> tuple[Array, Array, Array]:
-    """Cut `insts` into this many equal intervals, or into one without a stall."""
+    """Divide `insts` into `times` equal intervals, or one without a stall if `times` is 0."""
     repeats = jnp.where(times > 0, times, 1.0)
     stall = jnp.where(times > 0, jnp.maximum(latency - 1.0 / gpu.issue_limit, 0.0), 0.0)
     return insts / repeats, stall, repeats
@@ -118,8 +118,8 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch, nonoverlapped: NonOverlapp
     """Predict the cycles of a launch, with `ipc`, `issue_probability` and `nonoverlapped_insts` of an SM.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`; the IPC is one of issue slots.
-    **Gap:** the paper has one instruction a cycle. Where an SM issues more or fewer, time is counted in issue
-    slots, so that its equations hold as they stand.
+    **Gap:** the paper's SM issues one instruction per cycle. For other issue limits, time is counted in issue
+    slots, so that the equations hold unchanged.
     """
     warps = launch.warps_per_sm
     columns = [

@@ -1,10 +1,10 @@
-"""GPUMech for a greedy-then-oldest scheduler: other warps run into a stall until it is full.
+"""GPUMech for a greedy-then-oldest scheduler: other warps issue into a stall until it is full.
 
-With an issue probability of 1 in every interval and equal stalls it is Volkov's model without latency of
+With an issue probability of 1 in every interval and equal stalls it equals Volkov's model without latency of
 computation.
-Known errors: Eqs. G15 and G16 are printed with min and max exchanged (mended here). Where p s_i is below 1
-the probability throws instructions away, so that IPC can exceed 1: a kernel that never stalls takes as long
-as one warp. With unequal stalls it is below Volkov around the ridge: each interval is filled on its own.
+Known errors: Eqs. G15 and G16 are printed with min and max exchanged (corrected here). Where p s_i is below 1
+the probability drops instructions, so that IPC can exceed 1: a kernel without stalls takes as long as one
+warp. With unequal stalls it is below Volkov around the ridge: each interval is filled separately.
 """
 
 import jax.numpy as jnp

@@ -1,9 +1,9 @@
 """GPUMech for a round-robin scheduler, as published.
 
-An instruction of another warp overlaps with an interval unless it comes after one of the interval's own, and
-that at the rate at which a warp alone issues.
-Known error: the probability should be 1, as the paper's own Fig. 8 has it, and more instructions are taken to
-overlap than there are stall cycles: IPC exceeds 1 for nearly every kernel. `gpumech-rr-corrected` mends both.
+Instructions of another warp overlap with an interval, except those that are issued after an instruction of
+the interval, with the issue probability of a single warp.
+Known error: the probability should be 1, as in the paper's Fig. 8, and more instructions overlap than there
+are stall cycles: IPC exceeds 1 for nearly every kernel. `gpumech-rr-corrected` corrects both.
 """
 
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ ABOUT = About(
 
 
 def nonoverlapped(intervals: Intervals, warps: Array, probability: Array, rate: Array) -> Array:
-    """Return o_i (Eq. G11); an interval of less than one instruction has none."""
+    """Return o_i (Eq. G11); 0 for an interval of less than one instruction."""
     return probability * (warps - 1.0) * jnp.maximum(intervals.insts - 1.0, 0.0)
 
 

@@ -1,7 +1,7 @@
 """GPUMech for a round-robin scheduler, corrected: one instruction of each other warp overlaps with a stall.
 
-After an instruction of the representative warp each other warp issues one, so the probability is 1; and no
-more overlap than there are stall cycles.
+After an instruction of the representative warp each other warp issues one, so the probability is 1; and the
+number that overlaps is limited to the stall cycles.
 """
 
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ ABOUT = About(
 
 
 def nonoverlapped(intervals: Intervals, warps: Array, probability: Array, rate: Array) -> Array:
-    """Return o_i (Sec. 2.5.1); an interval of less than one instruction has none left over, not fewer."""
+    """Return o_i (Sec. 2.5.1); 0, not negative, for an interval of less than one instruction."""
     overlapped = jnp.minimum(intervals.stalls, warps - 1.0)
     return jnp.maximum((warps - 1.0) * intervals.insts - overlapped, 0.0)
 

@@ -1,9 +1,9 @@
 """GPUPerf: MWP-CWP with instruction-level parallelism, caches, and computation and memory as separate times.
 
-Second hand: the equations are those that a public implementation marks with the paper's numbers. What it has
-of its own there: Γ of Eq. S8, and that a DRAM access which takes several transactions has their departure
-delays. Overheads of divergence and of bank conflicts are named in Eq. S6, but no equations were established.
-On a GPU with two levels of cache, AMAT is the mean latency over the levels that serve an access.
+Second hand: the equations are from a public implementation that cites the paper's numbers. Two parts are its
+own: Γ of Eq. S8, and the departure delays of a DRAM access with several transactions. Eq. S6 names overheads
+of divergence and of bank conflicts, but their equations are unknown.
+On a GPU with two levels of cache, AMAT is the mean latency over the levels, weighted by accesses served.
 Source: Sim et al., PPoPP 2012. Numbers S are that paper's.
 """
 
@@ -53,7 +53,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     """Predict the cycles of a launch, with `mwp`, `cwp` and `itmlp` as details.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
-    **Edges:** MWP is one warp at least, as in `mwp-cwp`. **Source:** Eqs. S1 to S17.
+    **Edges:** MWP is at least one warp, as in `mwp-cwp`. **Source:** Eqs. S1 to S17.
     """
     warps, runs = launch.warps_per_sm, launch.warps_per_sm * launch.waves  # W, and W_t / n_SM
     insts, mem_insts = kernel.insts, kernel.mem_insts  # n, n_m
@@ -88,7 +88,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
 
 
 def _barriers(gpu: Gpu, kernel: Kernel) -> Array:
-    """Return the cycles of one block on its barriers (Eqs. S7, S8)."""
+    """Return the cycles of a block's barriers (Eqs. S7, S8)."""
     share = safe_divide(kernel.mem_insts, kernel.insts)
     return kernel.work.barrier * SYNC * access_latency(gpu, kernel) * share
 

@@ -1,10 +1,10 @@
-"""Kothapalli et al.: the cycles of one thread, times the threads that an SM runs one after another.
+"""Kothapalli et al.: the cycles of one thread, times the threads that an SM runs in sequence.
 
 A program is a sequence of kernels (BSP), a thread computes and accesses memory (PRAM), and accesses queue at
-a bank or share a transaction (QRQW). Computation and memory of a thread either overlap wholly (MAX) or not at
-all (SUM). The functions take the paper's constants, those of a GeForce GTX 280, where nothing else is given.
+a bank or share a transaction (QRQW). Computation and memory of a thread overlap either fully (MAX) or not at
+all (SUM). Defaults are the paper's constants, for a GeForce GTX 280.
 
-Source: Kothapalli et al., HiPC 2009. Numbers K count its equations.
+Source: Kothapalli et al., HiPC 2009. Numbers K are its equations, in order.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +19,8 @@ from dse.types import ARITHMETIC, Gpu, Kernel, Launch, Prediction
 
 # Cycles of one thread
 INT_ADD, INT_MULTIPLY, INT_MODULUS = 4.0, 16.0, 48.0
-GLOBAL_ACCESS = 500.0  # the mean of 400 to 600
-SERVED = 16.0  # threads of one transaction where accesses coalesce: half a warp
+GLOBAL_ACCESS = 500.0  # mean of 400 to 600
+SERVED = 16.0  # threads of a coalesced transaction: half a warp
 
 CORES = 8.0  # N_C, of an SM
 DEPTH = 4.0  # D, stages of a core's pipeline
@@ -48,9 +48,9 @@ IGNORES = (
 
 
 def coalesced_access(threads: Array | float = SERVED, access: Array | float = GLOBAL_ACCESS) -> Array | float:
-    """Return the cycles of one thread's access to global memory, (500 + k) / k where a transaction serves k.
+    """Return the cycles of one thread's access to global memory: (500 + k) / k if a transaction serves k.
 
-    A transaction that serves nobody else takes `access`.
+    A transaction for a single thread takes `access`.
     """
     return (access + threads) / threads
 
@@ -63,9 +63,9 @@ def kernel_cycles(
     cores: Array | float = CORES,
     depth: Array | float = DEPTH,
 ) -> Array | float:
-    """Return C(K), the cycles of an SM that runs this many blocks of this many warps (Eq. K3).
+    """Return C(K), the cycles of an SM for this number of blocks and warps per block (Eq. K3).
 
-    `of_thread` is C_T, the most cycles that one of the kernel's threads takes (Eq. K2).
+    `of_thread` is C_T, the maximum cycles over the kernel's threads (Eq. K2).
     """
     return blocks * warps * threads * of_thread / (cores * depth)
 
@@ -73,7 +73,7 @@ def kernel_cycles(
 def program(
     gpu: Gpu, kernels: Sequence[tuple[Kernel, Launch]], model: Callable[..., Prediction]
 ) -> Prediction:
-    """Predict a program of several kernels, one after another (Eq. K1); `model` is a variant's `predict`."""
+    """Predict a program of kernels that run in sequence (Eq. K1); `model` is a variant's `predict`."""
     predictions = [model(gpu, kernel, launch) for kernel, launch in kernels]
     names = dict.fromkeys(name for prediction in predictions for name in prediction.terms)
     terms = {name: reduce(jnp.add, (prediction.terms[name] for prediction in predictions)) for name in names}
@@ -81,11 +81,11 @@ def program(
 
 
 def of_thread(gpu: Gpu, kernel: Kernel) -> tuple[Array, Array]:
-    """Return N_comp and N_mem, cycles of one thread on computation and on memory.
+    """Return N_comp and N_mem, cycles of one thread for computation and memory.
 
-    The paper's costs are λ of its GPU. An SM that has several sub-partitions runs as many warps at a time,
-    and each of them takes so much longer for an instruction. A transaction serves one thread a cycle: on that
-    GPU, a quarter of what a warp takes in the load/store units.
+    The paper's costs are λ of its GPU. An SM with p sub-partitions runs p warps at a time, and each takes p
+    times as long for an instruction. A transaction serves one thread per cycle: on that GPU, a quarter of the
+    cycles that a warp takes in the load/store units.
     """
     partitions = gpu.limits.sub_partitions.astype(gpu.clock.dtype)
     busy = [getattr(kernel.work, name) * getattr(gpu.cpi, name) for name in ARITHMETIC]
@@ -98,5 +98,5 @@ def of_thread(gpu: Gpu, kernel: Kernel) -> tuple[Array, Array]:
 
 
 def times(gpu: Gpu, launch: Launch) -> Array:
-    """Return N_B N_w N_t / (N_C D): how many threads run one after another, of each lane and stage."""
+    """Return N_B N_w N_t / (N_C D), the number of threads that each lane and stage runs in sequence."""
     return launch.warps_per_sm * launch.waves / gpu.limits.sub_partitions.astype(gpu.clock.dtype)

@@ -1,6 +1,6 @@
-"""Kothapalli et al., MAX: computation and memory of a thread overlap wholly.
+"""Kothapalli et al., MAX: computation and memory of a thread overlap fully.
 
-Known error: the paper's predicted time of matrix multiplication does not follow from its formula.
+Known error: the paper's prediction for matrix multiplication does not follow from its formula.
 """
 
 from dse.models import kothapalli

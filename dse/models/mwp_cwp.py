@@ -1,13 +1,13 @@
-"""MWP-CWP as published, Eq. 23 read as Section 3.2.2 narrates it.
+"""MWP-CWP as published, with Eq. 23 as described in Section 3.2.2.
 
-How many warps can wait on memory at a time (MWP) and how many can compute meanwhile (CWP) decides which of
-three cases a launch is in.
+The numbers of warps that can wait for memory at a time (MWP) and that can compute meanwhile (CWP) decide
+between three cases.
 
 Both sides of a branch are counted. On a GPU with caches, Mem_LD is the mean latency over the levels that
-serve an access, and only the bytes that come from DRAM count against its bandwidth; on the paper's GPUs that
-is the same.
+serve an access, and only bytes from DRAM count against its bandwidth; on the paper's GPUs both are the same
+as in the paper.
 Known errors: Eq. 1 has c_p · MWP where Eq. 23 has c_p · (MWP − 1); Eq. 23's printed condition sends
-compute-bound kernels to the memory case (`mwp-cwp-printed` keeps it). It can get slower with more bandwidth.
+compute-bound kernels to the memory case (`mwp-cwp-printed` keeps it). More bandwidth can increase the time.
 Equation numbers are those of Hong & Kim, ISCA 2009.
 """
 
@@ -102,7 +102,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch, memory_bound=narrated) -> 
     mwp = jnp.maximum(mwp, 1.0)  # else Eqs. 22, 23 and 26 would have negative terms
     cwp = jnp.minimum(safe_divide(mem + comp, comp, jnp.inf), n)  # Eqs. 8, 9
 
-    # N / MWP from the parts of MWP: of those divisions all but one take place once for all launches.
+    # N / MWP from the parts of MWP: all but one of these divisions do not depend on the launch.
     turns = jnp.maximum(jnp.maximum(n / overlapping, 1.0), n * launch.active_sms / peak)
     turns = jnp.minimum(turns, n)
     exposed = safe_divide(comp, mem_insts) * (mwp - 1.0)  # of Eqs. 22, 23; Comp_p is Eq. 2
@@ -110,7 +110,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch, memory_bound=narrated) -> 
         (mwp == n) & (cwp == n),  # Eq. 22: too few warps
         memory_bound(mwp, cwp, comp, mem),  # Eq. 23; else Eq. 24
     ]
-    # The paper leaves open what no memory instruction means. Here it is Eq. 24, pure issue time: Mem_L is 0.
+    # The paper has no case without memory instructions. Here it is Eq. 24, pure issue time: Mem_L is 0.
     memory = first_case(cases, [mem, mem * turns], mem_l)
     compute = first_case(cases, [comp + exposed, exposed], comp * n)
     sync = delay * kernel.work.barrier * launch.resident_blocks * (mwp - 1.0)  # Eq. 26

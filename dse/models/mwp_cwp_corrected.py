@@ -1,11 +1,11 @@
 """MWP-CWP corrected: Volkov's latency of one warp, and the largest of the three cases.
 
-Adds to Volkov the time to fill and drain.
-The two-subsystem notation has no place for barriers and for what computation and memory share (issue slots,
-load/store units, an L1 that is shared memory too), so Volkov's bounds for these are kept beside the three
-cases: it is never faster than `volkov`.
-Known error, mended: taken literally, Eq. L26 charges MWP computation periods where fewer warps exist;
-min(MWP, ω) is used, as Hong & Kim's Eq. 5 does.
+It adds the time to fill and drain the pipes to Volkov's model.
+The two-subsystem notation lacks barriers and the units that computation and memory share (issue slots,
+load/store units, an L1 unified with shared memory), so Volkov's bounds for these are added to the three
+cases: predictions are never faster than `volkov`.
+Known error, corrected: taken literally, Eq. L26 charges MWP computation periods even for fewer warps;
+min(MWP, ω) is used, as in Hong & Kim's Eq. 5.
 """
 
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ from dse.models.roofline import busy_cycles
 from dse.models.volkov import latency_of_one_warp
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-APART = ("l1", "lsu", "barrier", "issue")  # no part of either subsystem alone
+APART = ("l1", "lsu", "barrier", "issue")  # in neither subsystem
 MONOTONE = False  # not shown: in Eq. L26 the fill time grows with MWP = Λ_mem / λ_mem
 ABOUT = About(
     source="Lemeire et al., Sec. 2.3.2 (MWP-CWP*)",
@@ -49,7 +49,7 @@ ABOUT = About(
 
 
 def bounds(warps: Array, pipes: TwoPipes, latency_of_one: Array) -> dict[str, Array]:
-    """Return CPR / ω of each case, cycles for each of `warps`; the largest holds.
+    """Return CPR / ω of each case, cycles per warp; the largest applies.
 
     `latency_of_one` is Λ_app.
     """

@@ -1,8 +1,8 @@
 """MWP-CWP in the Pipeline paper's notation: α_mem equal periods of CI computations and one load.
 
-Cycles can drop at a case boundary where a warp is added.
-Gap closed: ω > MWP = CWP belongs to no case of Eqs. L26-L28; it counts as memory bound, as Eq. 23 of
-Hong & Kim decides.
+Cycles can drop at a case boundary when a warp is added.
+Gap closed: ω > MWP = CWP belongs to no case of Eqs. L26-L28; it counts as memory bound, as in Eq. 23 of
+Hong & Kim.
 """
 
 import jax.numpy as jnp
@@ -48,7 +48,7 @@ def mwp_and_cwp(pipes: TwoPipes) -> tuple[Array, Array]:
 
 
 def conditions(warps: Array, pipes: TwoPipes) -> list[Array]:
-    """Test which of CASES a run of `warps` is in: the first that holds, or the last where none does."""
+    """Return the conditions of CASES for a run of `warps`: the first true one applies, else the last case."""
     mwp, cwp = mwp_and_cwp(pipes)
     return [
         pipes.mem_insts == 0,  # no case of the paper: pure computation
@@ -70,7 +70,7 @@ def terms(warps: Array, pipes: TwoPipes) -> dict[str, Array]:
         [0.0 * mem * warps, mem + 0.0 * warps, pipes.mem_insts * pipes.mem_cpi * warps],
         pipes.mem_latency,
     )
-    fill = period * jnp.minimum(mwp, warps)  # where L26 holds, MWP <= ω: the minimum only keeps it finite
+    fill = period * jnp.minimum(mwp, warps)  # where L26 applies, MWP <= ω: the minimum only keeps it finite
     compute = first_case(cases, [comp * warps, comp + few, fill], comp * warps)
     return {"memory": memory, "compute": compute}
 

@@ -1,7 +1,7 @@
 """MWP-CWP as published, with the condition of Eq. 23 as it is printed.
 
-The same as `mwp-cwp` but for launches whose computation takes longer than their memory accesses: they are
-sent to the memory case, which holds almost none of their computation. Kept for comparison with the paper.
+It differs from `mwp-cwp` for launches whose computation takes longer than their memory accesses: they are in
+the memory case, which omits almost all of their computation. Kept for comparison with the paper.
 """
 
 from dse.models import mwp_cwp

@@ -1,6 +1,6 @@
-"""A kernel on a GPU in the Pipeline paper's notation: one computational subsystem and one for memory.
+"""A kernel on a GPU in the Pipeline paper's notation: a computational and a memory subsystem.
 
-The lumped numbers of the two-subsystem models are derived here and nowhere else.
+The lumped numbers of all two-subsystem models are derived here.
 
 Source: Lemeire, Cornelis & Konstantinidis, Table 2.
 """
@@ -18,7 +18,7 @@ from dse.types import ARITHMETIC, COMPUTE, MEMORY, Gpu, Kernel, Phase, Quantity,
 
 
 class TwoPipes(_Quantities):
-    """The counts of one warp, and λ and Λ of both subsystems."""
+    """The instruction counts of one warp, and λ and Λ of both subsystems."""
 
     comp_insts: Quantity = quantity("1")  # α_comp
     comp_cpi: Quantity = quantity("cycles")  # λ_comp
@@ -28,18 +28,18 @@ class TwoPipes(_Quantities):
 
     @property
     def comp_per_mem(self) -> Array:
-        """CI, the computational instructions of one period.
+        """CI, the computational instructions per period.
 
-        A warp has one period at least: fewer memory instructions than one, as a mean over warps may have, do
-        not lengthen it beyond the computation that there is.
+        A warp has at least one period: a mean of less than one memory instruction per warp does not make the
+        period longer than the warp's computation.
         """
         return self.comp_insts / jnp.maximum(self.mem_insts, 1.0)
 
 
 def first_case(cases: Sequence[Array], values: Sequence[Array | float], otherwise: Array | float) -> Array:
-    """Return the value of the first case that holds, as a brace of the papers does.
+    """Return the value of the first case that is true, as in a case distinction of the papers.
 
-    The same as `jnp.select`, which looks the case up in an array and so keeps loops from being vectorised.
+    It equals `jnp.select`, whose lookup in an array prevents the vectorisation of loops.
     """
     result = jnp.asarray(otherwise)
     for holds, value in zip(reversed(cases), reversed(values), strict=True):
@@ -48,21 +48,21 @@ def first_case(cases: Sequence[Array], values: Sequence[Array | float], otherwis
 
 
 def waits(kernel: Kernel) -> Array:
-    """Return how often a warp waits for memory: its loads, `mlp` of them in flight together."""
+    """Return the number of waits of a warp for memory: its loads over `mlp`, the loads in flight together."""
     return kernel.load_insts / kernel.mlp
 
 
 def phase_waits(phase: Phase) -> Array:
-    """Return how often a warp waits for memory in one pass through a phase, asynchronous copies among it."""
+    """Return the number of waits of a warp for memory per pass of a phase, with asynchronous copies."""
     waited_for = [waits for waits in (phase.waits, phase.async_waits) if waits is not None]
     return reduce(jnp.add, (getattr(waits, level) for waits in waited_for for level in MEMORY))
 
 
 def phase_busy(gpu: Gpu, phase: Phase, accesses: Array, names: Sequence[str]) -> Array:
-    """Return the cycles that one warp keeps the busiest of some pipes, the tensor pipe, or issue busy.
+    """Return the busy cycles for one warp of the busiest of some pipes, the tensor pipe, and issue.
 
-    Of a phase's instructions those `accesses` that go to global memory are left out. With `shared` among the
-    names, the load/store units count as such a pipe.
+    The `accesses` to global memory are subtracted from the phase's instructions. With `shared` in the names,
+    the load/store units are included.
     """
     cycles = [getattr(phase.work, name) * getattr(gpu.cpi, name) for name in names]
     if "shared" in names:
@@ -72,17 +72,17 @@ def phase_busy(gpu: Gpu, phase: Phase, accesses: Array, names: Sequence[str]) ->
 
 
 def phase_accesses(kernel: Kernel) -> list[Array]:
-    """Return the global accesses of each phase in one pass: the kernel's, by sectors and passes of the L1."""
+    """Return the global accesses of each phase per pass: the kernel's, by sectors and passes of the L1."""
     moved = [phase.work.l1 + phase.work.l2 for phase in kernel.phases]
     whole = reduce(jnp.add, map(jnp.multiply, [phase.passes for phase in kernel.phases], moved))
     return [safe_divide(kernel.mem_insts, whole) * parts for parts in moved]
 
 
 def comp_latencies(gpu: Gpu, kernel: Kernel) -> Array:
-    """Return Σ Λ over the computational instructions of a warp, as if each waited for the one before.
+    """Return Σ Λ over the computational instructions of a warp, as if each depended on the previous one.
 
-    What takes no pipe, such as branches, is taken to be as long as an addition. Products of matrices
-    out of shared memory are asynchronous, so that no instruction waits for them.
+    Instructions without a pipe, such as branches, have the latency of an addition. Matrix products from
+    shared memory are asynchronous, so no instruction waits for them.
     """
     total = kernel.shared_insts * shared_latency(gpu, kernel) + kernel.other_insts * gpu.latency.int32
     for name in ARITHMETIC:
@@ -96,9 +96,9 @@ def comp_latency(gpu: Gpu, kernel: Kernel) -> Array:
 
 
 def comp_busy(gpu: Gpu, kernel: Kernel) -> Array:
-    """Return α_comp λ_comp, cycles: how long one warp keeps the busiest of the computational pipes busy.
+    """Return α_comp λ_comp, the busy cycles of the busiest computational pipe for one warp.
 
-    The issue slots of these instructions and the load/store units count as such pipes.
+    The issue slots of these instructions and the load/store units are included.
     """
     busy = jnp.maximum(kernel.comp_insts / gpu.issue_limit, kernel.shared_insts * gpu.lsu_cycles)
     for name in COMPUTE:
@@ -107,7 +107,7 @@ def comp_busy(gpu: Gpu, kernel: Kernel) -> Array:
 
 
 def two_pipes(gpu: Gpu, kernel: Kernel) -> TwoPipes:
-    """Return the notation's symbols for this kernel on this GPU. **Shapes:** all broadcast."""
+    """Return the notation's symbols for a kernel on a GPU. **Shapes:** all broadcast."""
     fields: dict[str, Any] = {
         "comp_insts": kernel.comp_insts,
         "comp_cpi": safe_divide(comp_busy(gpu, kernel), kernel.comp_insts),

@@ -1,18 +1,18 @@
-"""Phases: the blocks of a wave start together and, from barrier to barrier, wait or fill a pipe.
+"""Phases: the blocks of a wave start together and, between barriers, wait for latency or saturate a pipe.
 
-Between two barriers a wave takes as long as one warp alone, or as its warps keep the busiest pipe of the SM
-busy, whichever is longer; phases follow one another, and waves do, the last of them with fewer blocks. In
-phases that are gone through again and again the blocks of an SM drift apart: one loads while another
-computes. Such a loop takes as long as one block alone, or as all blocks keep the pipe that is busiest over
-its phases together. What a block computes while its asynchronous copies are under way hides them; but no
-block takes less than one of its warps that waits for its copies and, where that is known, for the others
-that go in step with it. DRAM is shared by all SMs and all phases: a launch takes no less than what it moves
-there, nor than DRAM takes to turn to the rows where short runs lie. Tensor cores at work lower their clock.
-Where two such times come close, both are felt: their power mean is taken, which also makes the model smooth.
-So with the arithmetic, the L1 and the L2 of NVIDIA's SM, whose schedulers issue one instruction a cycle for
-all of them; AMD's issue one of each kind, and what is busiest decides.
+Between two barriers a wave takes as long as a single warp, or as the busy time of the SM's busiest pipe for
+all its warps, whichever is longer. Phases run in sequence, and so do waves, the last with fewer blocks. In
+repeated phases the blocks of an SM drift apart: one loads while another computes. Such a loop takes as long
+as a single block, or as the busy time of the pipe that is busiest over its phases together. Computation of a
+block hides its asynchronous copies in flight; but a block takes at least as long as one of its warps that
+waits for its copies and, where known, for the other warps in step with it. All SMs and phases share DRAM: a
+launch takes at least the time of its DRAM traffic, and of the row changes for short runs. Active tensor cores
+lower their clock.
+Where two such times are close, both count: their power mean is taken, which also makes the model smooth. The
+same holds for arithmetic, L1 and L2 of NVIDIA's SMs, whose schedulers issue one instruction per cycle for
+all of them; AMD's issue one of each kind, and the busiest decides.
 
-Where a kernel's phases are not known, it is taken to be one.
+A kernel without known phases is a single phase.
 """
 
 from collections.abc import Sequence
@@ -57,9 +57,9 @@ ABOUT = About(
     ),
     bounded=True,
 )
-SHARPNESS = 4.0  # exponent of the power mean: to square and to take roots is faster than other powers
-ROW = 3.25  # sectors that DRAM could give in the time that it takes to turn to another row: A100, HBM2e
-APART = 4  # phases up to which each is computed separately: compilers make one loop of them, 70 times faster
+SHARPNESS = 4.0  # exponent of the power mean: squares and square roots are faster than other powers
+ROW = 3.25  # sectors that DRAM could transfer in the time of a row change: A100, HBM2e
+APART = 4  # most phases computed separately: XLA fuses them into one loop, 70 times faster
 
 IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "vector", "issue")  # each sub-partition of the SM has its own
 IN_SM = ("shared", "l1", "l2", "lsu", "barrier")
@@ -70,30 +70,30 @@ _LATENCY, _COPIES = np.int32(0), np.int32(1)
 
 
 class _Phases(NamedTuple):
-    """Some phases of a kernel, or all; their number is the first axis of every array."""
+    """Phases of a kernel, on the first axis of every array."""
 
     passes: Array
     alone: Array  # Λ
-    copies: Array  # cycles that asynchronous copies are waited for besides, and the block's other warps
+    copies: Array  # further cycles of waiting for asynchronous copies and the block's other warps
     pipes: dict[str, Array]  # busy cycles of a warp
-    holding: dict[str, Array]  # of these, what a block that has the SM for itself cannot run ahead of
+    holding: dict[str, Array]  # of these, cycles that a single block cannot overlap
 
 
 class _Piece(NamedTuple):
-    """Cycles, and of what: a place in CAUSES."""
+    """Cycles and their cause, an index into CAUSES."""
 
     cycles: Array
     cause: Array | np.int32
 
 
 def latency(gpu: Gpu, phase: Phase) -> Array:
-    """Return Λ of a phase: the cycles that a warp alone takes for it, if its copies are there in time."""
+    """Return Λ of a phase: the cycles of a single warp that does not wait for its copies."""
     waits = (getattr(phase.waits, name) * getattr(gpu.latency, name) for name in CLASSES)
     return reduce(jnp.add, waits, phase.slots)
 
 
 def copy_latency(gpu: Gpu, phase: Phase) -> Array:
-    """Return the cycles that a warp waits besides, for asynchronous copies and the warps in step with it."""
+    """Return the further cycles of waiting for asynchronous copies and the warps in step with a warp."""
     if phase.async_waits is None:
         return jnp.zeros_like(phase.slots)
     waits = (getattr(phase.async_waits, name) * getattr(gpu.latency, name) for name in MEMORY)
@@ -101,10 +101,10 @@ def copy_latency(gpu: Gpu, phase: Phase) -> Array:
 
 
 def busy(gpu: Gpu, phase: Phase) -> dict[str, Array]:
-    """Return α λ of a phase by pipe: the cycles that one warp keeps each of them busy.
+    """Return α λ of a phase by pipe: the busy cycles of each for one warp.
 
-    Integer multiply-adds share the FMA pipe with those of floats, if they have not one that is as wide
-    (Nsight Compute's pipe `fma`). On AMD one vector unit does all arithmetic.
+    Integer multiply-adds share the FMA pipe with those of floats, unless they have a pipe as wide (Nsight
+    Compute's pipe `fma`). On AMD one vector unit executes all arithmetic.
     """
     return work_cycles(gpu, phase.work) | {
         "issue": phase.insts / gpu.issue_limit,
@@ -113,7 +113,7 @@ def busy(gpu: Gpu, phase: Phase) -> dict[str, Array]:
 
 
 def work_cycles(gpu: Gpu, work: PerClass) -> dict[str, Array]:
-    """Return α λ by pipe, of the pipes that work of some class takes."""
+    """Return α λ by pipe, for the pipes of the classes of work."""
     names = [name for name in CLASSES if name not in TENSOR]
     cycles = {name: getattr(work, name) * getattr(gpu.cpi, name) for name in names}
     cycles["l1"] = cycles["l1"] + gpu.l1_with_shared * cycles["shared"]
@@ -126,11 +126,11 @@ def work_cycles(gpu: Gpu, work: PerClass) -> dict[str, Array]:
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
-    """Predict the cycles of a launch, with the `latency_of_one_warp` that has the SM for itself.
+    """Predict the cycles of a launch, with the `latency_of_one_warp` of a single warp on an SM.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
-    A phase's time counts to the pipe that is busiest in it, or to `latency` if a warp alone takes longer; a
-    loop's to the pipe that is busiest in its phases together, or to `latency` if a block alone takes longer.
+    A phase's time is attributed to its busiest pipe, or to `latency` if a single warp takes longer; a loop's
+    to the busiest pipe over its phases together, or to `latency` if a single block takes longer.
     """
     shapes = [jnp.shape(x) for x in jax.tree.leaves((gpu, kernel, launch))]
     dimensions = max(map(len, shapes))
@@ -146,7 +146,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
             pieces.append(_Piece(_first_axis(waves, dimensions) * cycles, cause))
     phases_alone = reduce(jnp.add, (jnp.sum(piece.cycles, axis=0) for piece in pieces))
     warps = launch.warps_per_sm * launch.waves
-    runs = kernel.dram_runs.astype(kernel.work.dram.dtype)  # a default is of double precision
+    runs = kernel.dram_runs.astype(kernel.work.dram.dtype)  # the default is double precision
     dram = _power_mean(kernel.work.dram, ROW * runs) * gpu.cpi.dram * warps
     heat = jnp.where(gpu.gfx > 0, 0.0, HEAT * tensor_cycles(gpu, kernel.work)) * warps
     cycles = _power_mean(phases_alone, dram)
@@ -164,7 +164,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
 
 
 def _phases(gpu: Gpu, kernel: Kernel, dimensions: int) -> list[_Phases]:
-    """Take a kernel's phases, for a GPU with a first axis of its own and arrays of `dimensions` axes.
+    """Return a kernel's phases, for a GPU with an additional first axis and arrays of `dimensions` axes.
 
     Up to APART phases are computed separately, so that a result does not depend on its batch.
     """
@@ -193,7 +193,7 @@ def _side_by_side(gpu: Gpu, phases: tuple[Phase, ...], dimensions: int) -> _Phas
 
 
 def _first_axis(x: Array, dimensions: int) -> Array:
-    """Give an array that is to broadcast with others of this many dimensions a first axis besides."""
+    """Add a first axis to an array that broadcasts with others of this many dimensions."""
     return jnp.reshape(x, (1,) * (dimensions + 1 - jnp.ndim(x)) + jnp.shape(x))
 
 
@@ -201,14 +201,14 @@ class _Bound(NamedTuple):
     """Bounds on the cycles of a phase, or of all repeated phases together, in any wave."""
 
     passes: Array | float
-    own: _Piece  # what a warp or a block takes separately
-    busiest: tuple[_Piece, ...]  # of each of SIDE_BY_SIDE: cycles of a warp
-    all_felt: Array | None  # whether all of these are felt, not only the busiest; None: never
-    in_both: Array | float  # cycles that are felt in either
+    own: _Piece  # of a single warp or block
+    busiest: tuple[_Piece, ...]  # of each of SIDE_BY_SIDE: cycles per warp
+    all_felt: Array | None  # whether all of these count, not only the busiest; None: never
+    in_both: Array | float  # cycles that are part of both
 
 
 def _bounds(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases]) -> list[_Bound]:
-    """Return what bounds each phase that is gone through once, and, last, all the others together."""
+    """Return the bounds of each phase that runs once and, last, of all repeated phases together."""
     of_block = _warps(gpu, warps_per_block)
     together, held = dict[str, Array](), dict[str, Array]()
     bounds: list[_Bound] = []
@@ -217,8 +217,8 @@ def _bounds(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases]) -> list
         once = jnp.where(passes > 1.0, 0.0, passes)
         waited = _Piece(alone + copies, jnp.where(copies > alone, _COPIES, _LATENCY))
         bounds.append(_Bound(once, waited, _busiest(pipes), gpu.gfx == 0, 0.0))
-        # Of what a block goes through again and again: it alone, one of its warps that waits for its copies,
-        # and all of them.
+        # Of the repeated phases: a single block, one of its warps that waits for its copies, and all of its
+        # warps.
         again = passes - once
         by_itself = by_itself + _over_phases(again, _power_mean(alone, _most(holding, of_block)))
         copied = copied + _over_phases(again, waited.cycles)
@@ -230,7 +230,7 @@ def _bounds(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases]) -> list
 
 
 def _wave(bound: _Bound, warps: tuple[Array, Array]) -> _Piece:
-    """Return the cycles of a phase, or of a loop, with this many warps on an SM."""
+    """Return the cycles of a phase or a loop with `warps` on an SM."""
     in_partitions, in_sm = warps
     counts = (in_partitions, *(in_sm for _ in SIDE_BY_SIDE[1:]))
     loads = [_Piece(of.cycles * count, of.cause) for of, count in zip(bound.busiest, counts, strict=True)]
@@ -244,12 +244,12 @@ def _wave(bound: _Bound, warps: tuple[Array, Array]) -> _Piece:
 
 
 def _over_phases(passes: Array, cycles: Array) -> Array:
-    """Add up what this many passes take."""
+    """Sum the cycles of the passes over the phases."""
     return jnp.sum(passes * cycles, axis=0, keepdims=True)
 
 
 def _warps(gpu: Gpu, warps: Array) -> tuple[Array, Array]:
-    """Return the warps that pipes of sub-partitions serve, the fullest counts, and those of the SM."""
+    """Return the warps per pipe of a sub-partition, for the fullest one, and per pipe of the SM."""
     partitions = gpu.limits.sub_partitions.astype(gpu.clock.dtype)
     return jnp.ceil(warps / partitions) * partitions, warps
 
@@ -257,7 +257,7 @@ def _warps(gpu: Gpu, warps: Array) -> tuple[Array, Array]:
 def _busiest(pipes: dict[str, Array]) -> tuple[_Piece, ...]:
     """Return the busiest pipe of each of SIDE_BY_SIDE, for one warp.
 
-    Pipes of each kind serve as many warps: which is busiest does not depend on the launch.
+    All pipes of a kind serve equally many warps, so the busiest does not depend on the launch.
     """
     by_kind = (
         (_Piece(pipes[name], np.int32(CAUSES.index(name))) for name in names if name in pipes)
@@ -267,7 +267,7 @@ def _busiest(pipes: dict[str, Array]) -> tuple[_Piece, ...]:
 
 
 def _most(pipes: dict[str, Array], warps: tuple[Array, Array]) -> Array:
-    """Return the cycles that this many warps keep the busiest pipe busy."""
+    """Return the busy cycles of the busiest pipe for `warps`."""
     by_kind = (
         reduce(jnp.maximum, (pipes[name] for name in names if name in pipes)) * most
         for names, most in zip((IN_PARTITIONS, IN_SM), warps, strict=True)
@@ -276,14 +276,14 @@ def _most(pipes: dict[str, Array], warps: tuple[Array, Array]) -> Array:
 
 
 def _larger(a: _Piece, b: _Piece) -> _Piece:
-    """Return the one that takes longer, the first of equals."""
+    """Return the longer one, the first of equals."""
     return _Piece(jnp.maximum(a.cycles, b.cycles), jnp.where(b.cycles > a.cycles, b.cause, a.cause))
 
 
 def _by_cause(causes: Sequence[int], pieces: Sequence[_Piece]) -> Array:
-    """Add up the cycles of pieces by what causes them, `causes` along the first axis.
+    """Sum the cycles of pieces by cause, with `causes` on the first axis.
 
-    In a loop, since XLA would otherwise compute all pieces for each cause again, and take long to compile it.
+    A loop, since XLA would otherwise compute all pieces again for each cause, and compile slowly.
     """
 
     def of_cause(cause: Array) -> Array:
@@ -294,9 +294,9 @@ def _by_cause(causes: Sequence[int], pieces: Sequence[_Piece]) -> Array:
 
 
 def _power_mean(a: Array, b: Array, in_both: Array | float = 0.0) -> Array:
-    """Return (a^p + b^p - in_both^p)^(1/p): the larger, or more where both are about as large.
+    """Return (a^p + b^p - in_both^p)^(1/p): about the larger, or more where both are similar.
 
-    `in_both`, which is no more than either, is felt once. It has a gradient at 0.
+    `in_both`, at most the smaller of both, counts once. The gradient is finite at 0.
     """
     larger = jnp.maximum(a, b)
     unit = jnp.where(larger > 0.0, larger, 1.0)

@@ -1,8 +1,8 @@
-"""Pipeline: the warps of one SM, simulated entry by entry as they share its pipes.
+"""Pipeline: a simulation of the warps of one SM, which share its pipes.
 
-Of a kernel that is known by its counts all warps are alike, with equal phases, in which runs of instructions
-represent single ones; graphs may give each warp a program of its own. Of a long launch the beginning is
-simulated; the rest is taken to continue as that ends.
+For a kernel given by counts all warps are the same, with equal phases, in which runs of instructions
+represent single ones; graphs may define a separate program per warp. Of a long launch only the beginning is
+simulated; the rest is extrapolated from its end.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Pipeline:
 
     scheduler: str = "rr"  # rr, gto or oldest
     order: str = "program"  # or dataflow
-    groups: int | None = None  # blocks of which all phases are simulated; None: a sample of them
+    groups: int | None = None  # blocks whose phases are all simulated; None: a sample
 
     name = "pipeline"
     about = ABOUT
@@ -57,7 +57,7 @@ class Pipeline:
 
     @property
     def settings(self) -> Settings:
-        """The same for the simulator."""
+        """The settings of the simulator."""
         from dse.simulator.pipeline import Settings
 
         return Settings(self.scheduler, self.order, self.groups)
@@ -72,14 +72,14 @@ class Pipeline:
         """Predict the cycles of launches, simulated on the host.
 
         **Shapes:** GPU fields are scalars, the others broadcast to [N]; all launches can run.
-        **Precision:** the simulator counts in float64, results have the GPU's.
+        **Precision:** the simulator computes in float64, results have the GPU's dtype.
         """
         from dse.simulator import on_host
 
         return on_host.predict(gpu, kernel, launch, self.settings, advance)
 
     def seconds(self, gpu: Gpu, kernel: Kernel, launch: Launch) -> Array:
-        """Predict as `dse.models.protocol.seconds`: derivatives are those of the critical path."""
+        """Predict as `dse.models.protocol.seconds`, with derivatives of the critical path."""
         from dse.simulator import on_host
 
         return on_host.seconds(gpu, kernel, launch, self.settings)

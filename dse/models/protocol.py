@@ -1,7 +1,7 @@
-"""The interface of a model: it turns (gpu, kernel, launch) into a prediction, and describes itself.
+"""The interface of a model: it predicts the time of (gpu, kernel, launch) and has a description.
 
-Closed forms and what is simulated are the two kinds, told apart by `differentiable` alone. Any object that
-has these attributes is a model; functions that take models take names of the registry as well.
+Models are closed forms or simulations; `differentiable` is the only distinction. Any object with these
+attributes is a model; functions that accept models also accept names of the registry.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
     from dse.models.about import About
     from dse.types import Gpu, Kernel, Launch, Prediction
 
-CHUNK = 65_536  # configurations at a time: larger ones leave the cache
+CHUNK = 65_536  # configurations at a time: larger ones exceed the cache
 
 
 @runtime_checkable
 class Model(Protocol):
-    """A performance model. It has to be hashable: compiled functions are kept by it."""
+    """A performance model. It must be hashable: compiled functions are cached by model."""
 
     @property
     def name(self) -> str:
-        """The name under which results show it."""
+        """The name shown in results."""
         ...
 
     @property
     def about(self) -> About:
-        """The description: the aspects it takes into account, its source, and when to use it."""
+        """The description: aspects taken into account, source, and when to use it."""
         ...
 
     @property
     def differentiable(self) -> bool:
-        """Whether `predict` is JAX throughout: vectorised, traced by `jit`, differentiated by `grad`.
+        """Whether `predict` is pure JAX: vectorised, traced by `jit`, differentiated by `grad`.
 
-        Else it runs on the host, on one GPU and [N] launches that can run, and takes `advance` besides, which
-        it tells how many launches are done.
+        Otherwise it runs on the host, for one GPU and [N] possible launches, and has an additional argument
+        `advance`, a callback for the number of launches done.
         """
         ...
 
     @property
     def batch(self) -> int:
-        """Configurations in one part of long work."""
+        """Configurations per batch of long work."""
         ...
 
     @property
@@ -58,15 +58,15 @@ class Model(Protocol):
 
 
 def predict(model: Model, gpu: Gpu, kernel: Kernel, launch: Launch, *advance: Callable) -> Prediction:
-    """Predict by a model, with the GPU's `launch_overhead` in the seconds: cycles are those of blocks."""
+    """Predict with a model and add the GPU's `launch_overhead` to the seconds; cycles are without it."""
     own = model.predict(gpu, kernel, launch, *advance)
     return replace(own, seconds=own.seconds + gpu.launch_overhead)
 
 
 def seconds(model: Model, gpu: Gpu, kernel: Kernel, launch: Launch) -> Array:
-    """Predict seconds of [N] launches inside `jit`, with derivatives by the GPU's numbers, as `predict`.
+    """Predict seconds of [N] launches as `predict`, within `jit`, differentiable by the GPU's fields.
 
-    **Raises:** DseError for a model that is not differentiable and has no `seconds` of its own.
+    **Raises:** DseError for a model that is not differentiable and has no method `seconds`.
     """
     if model.differentiable:
         return predict(model, gpu, kernel, launch).seconds
@@ -78,22 +78,22 @@ def seconds(model: Model, gpu: Gpu, kernel: Kernel, launch: Launch) -> Array:
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """A closed form of this package: a module with `predict`, imported when it is first needed."""
+    """A closed form of this package: a module with `predict`, imported on first use."""
 
     name: str
-    path: str = ""  # of the module; "" for the one of that name
+    path: str = ""  # of the module; "" for the module of that name
 
     differentiable = True
     batch = CHUNK
 
     @property
     def module(self) -> ModuleType:
-        """The module that has its equations."""
+        """The module with its equations."""
         return import_module(self.path or f"dse.models.{self.name.replace('-', '_')}")
 
     @property
     def about(self) -> About:
-        """The description that the module declares."""
+        """The module's description."""
         return self.module.ABOUT
 
     @property

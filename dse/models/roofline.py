@@ -1,8 +1,8 @@
 """Roofline: the busiest pipe sets the pace.
 
-A launch takes as long as its busiest pipe, of all pipes of an SM. Each class of instruction has the roof of
-its own pipe, as in the extension of Konstantinidis & Cotronis to a mix of instructions: no single peak of the
-GPU is assumed, and what fills a pipe that few instructions take is bounded by that pipe.
+A launch takes as long as the busiest pipe of an SM. Each class of instruction has the roof of its own pipe,
+as in the extension of Konstantinidis & Cotronis to a mix of instructions, instead of a single peak of the
+GPU: a rarely used pipe is the bound of a kernel that fills it.
 """
 
 from jaxtyping import Array
@@ -11,7 +11,7 @@ from dse.hardware.tensor import tensor_cycles
 from dse.models.about import About
 from dse.types import CLASSES, TENSOR, Gpu, Kernel, Launch, Prediction
 
-MONOTONE = True  # a faster pipe never makes it slower
+MONOTONE = True  # a faster pipe never increases the time
 ABOUT = About(
     source="Lemeire et al., Sec. 2.1 (Williams et al. 2009)",
     equations={"L1": "IPC = min(IPC_comp, BW CI), that is WPC = 1 / max_s (α_s λ_s)"},
@@ -26,9 +26,9 @@ ABOUT = About(
 
 
 def busy_cycles(gpu: Gpu, kernel: Kernel) -> dict[str, Array]:
-    """Return α_s λ_s, the cycles that one warp keeps each pipe busy.
+    """Return α_s λ_s, the busy cycles of each pipe for one warp.
 
-    `lsu` are the load/store units, which all accesses pass before they come to a memory.
+    `lsu` are the load/store units, which all memory accesses pass.
     """
     names = [name for name in CLASSES if name not in TENSOR]
     busy = {name: getattr(kernel.work, name) * getattr(gpu.cpi, name) for name in names}

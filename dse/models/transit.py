@@ -1,7 +1,7 @@
 """Transit: warps pass between computation and memory until supply meets demand.
 
 The cache-aware curves of the 2015 paper were not available.
-Known errors: Eqs. L9 and L10 are misprinted; the solution L11 and what follows from it are right.
+Known errors: Eqs. L9 and L10 are misprinted; the solution L11 and its consequences are correct.
 """
 
 from jaxtyping import Array
@@ -33,7 +33,7 @@ ABOUT = About(
 
 
 def warps_in_memory(warps: Array, pipes: TwoPipes, latency: Array) -> Array:
-    """Return k: how many of `warps` are in the memory subsystem, away from both roofs (Eq. L11).
+    """Return k, the number of `warps` in the memory subsystem below both roofs (Eq. L11).
 
     `latency` is Λ_comp.
     """

@@ -1,7 +1,7 @@
-"""Volkov: either a pipe is full, or too few warps hide the latency of one.
+"""Volkov: either a pipe is saturated, or too few warps hide the latency of a warp.
 
 The ridge is a sharp corner: Volkov's contention function, which rounds it, was not available. Barriers cost
-their latency and hold no block together.
+their latency but do not synchronise the warps of a block.
 """
 
 from functools import reduce
@@ -44,9 +44,9 @@ ABOUT = About(
 
 
 def latency_of_one_warp(gpu: Gpu, kernel: Kernel) -> Array:
-    """Return Λ_app, the cycles of one warp that has the SM for itself (Eq. L2).
+    """Return Λ_app, the cycles of a single warp on an SM (Eq. L2).
 
-    Of α instructions with parallelism ILP, α/ILP are waited for (Λ) and the rest overlap (λ).
+    Of α instructions with parallelism ILP, a warp waits for α/ILP (Λ) and the rest overlap (λ).
     """
     comp_waits = comp_latencies(gpu, kernel) / kernel.ilp
     pipes = sum(getattr(kernel.work, name) * getattr(gpu.cpi, name) for name in COMPUTE)
@@ -62,7 +62,7 @@ def latency_of_one_warp(gpu: Gpu, kernel: Kernel) -> Array:
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
-    """Predict the cycles of a launch; `ridge` is the number of warps from which on a pipe is full.
+    """Predict the cycles of a launch; `ridge` is the number of warps that saturates a pipe.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
     **Source:** WPC = min(1 / max_s(α_s λ_s), IL / Σ α_s, ω / Λ_app), Eq. L3.
