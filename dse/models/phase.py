@@ -249,7 +249,7 @@ def _over_phases(passes: Array, cycles: Array) -> Array:
 
 
 def _warps(gpu: Gpu, warps: Array) -> tuple[Array, Array]:
-    """Return the warps per pipe of a sub-partition, for the fullest one, and per pipe of the SM."""
+    """Return the warps that pipes of sub-partitions serve, by the fullest one, and pipes of the SM."""
     partitions = gpu.limits.sub_partitions.astype(gpu.clock.dtype)
     return jnp.ceil(warps / partitions) * partitions, warps
 

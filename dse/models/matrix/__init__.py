@@ -1,1 +1,1 @@
-"""Triton's products of matrices, dense and of experts: times in closed form."""
+"""Closed-form times of Triton's matrix products, dense and of experts."""

@@ -1,16 +1,16 @@
-"""The time of attention, forward, closed form: blocks of queries that run over the keys, tile by tile.
+"""Closed-form time of forward attention: blocks of queries that iterate over tiles of keys.
 
-A pass multiplies queries by a tile of keys, takes the softmax (an exponential of the special function units
-and a few instructions a score), and multiplies by a tile of values. Products and softmax add up where each
-warp does both in turn (FlashAttention 2, Triton), and overlap well where warp groups take turns
-(FlashAttention 3). Causal: a block stops at its diagonal, and SMs end apart. `visited`: keys that blocks of
-queries meet, the same for all, where a mask leaves out the others. Grouped heads share keys: `packed` rows of
-a block are queries of all heads of a group, as in decoding. Pages of keys cost a look-up each.
+A pass multiplies queries by a tile of keys, computes the softmax (an exponential on the special function
+units and a few instructions per score), and multiplies by a tile of values. The times of products and softmax
+add up if each warp alternates between them (FlashAttention 2, Triton), and overlap well if warp groups
+alternate (FlashAttention 3). Causal: a block stops at its diagonal, and SMs finish at different times.
+`visited`: number of keys per block of queries under a mask. Grouped heads share keys: with `packed`, rows of
+a block are queries of all heads of a group, as in decoding. Each page of keys costs a look-up.
 
-Sources: Dao 2023 (FlashAttention 2: what a block does, 73 % of an A100, 35 % of an H100); Shah et al. 2024
-(FlashAttention 3: softmax and products by turns; Fig. 5, with FlashAttention 2 and Triton on an H100). What a
-score's instructions take is not published: SLOTS and the exponents of overlap were chosen with those figures
-at hand; so was that nothing of a softmax in turn is hidden on Hopper, whose products are short beside it.
+Sources: Dao 2023 (FlashAttention 2: work of a block, 73 % of an A100, 35 % of an H100); Shah et al. 2024
+(FlashAttention 3: alternating softmax and products; Fig. 5, with FlashAttention 2 and Triton on an H100).
+The instructions per score are not published: SLOTS and the exponents of overlap were chosen to match those
+figures, and so was that Hopper, with its short products, hides nothing of an alternating softmax.
 SETUP, FIRST and STORED were fitted to candidates of Inductor's flex attention on an A100
 (AlnisM/autoheuristic-datasets).
 """
@@ -35,26 +35,26 @@ from dse.models.matrix.time import overlap
 from dse.types import Gpu
 
 KINDS = ("bf16", "fp16", "tf32", "fp32")
-BY_TURNS = 2  # exponent of overlap of products and softmax
-BESIDE = 1.1  # the same where each warp does both in turn, of blocks side by side; of one nothing overlaps
-UNEVEN = 2.0 / 3.0  # of a mean block: how far apart SMs end that had blocks of no keys to twice the mean
-SLOTS = 5.0  # issue slots of a score beside its exponential, which takes another pipe
+BY_TURNS = 2  # exponent of overlap of products and softmax between warp groups
+BESIDE = 1.1  # the same if each warp alternates, between blocks; a single block has no overlap
+UNEVEN = 2.0 / 3.0  # of a mean block: spread of SM end times if blocks have 0 to twice the mean keys
+SLOTS = 5.0  # issue slots per score without its exponential, which uses another pipe
 LANES, SCHEDULERS, LINE, COPY = 32.0, 4.0, 128.0, 16.0
-SETUP = 2.7  # copies whose addresses take as long as all else that a block does before its loop
-FIRST, STORED = 0.5, 0.12  # of first copies, which blocks beside hide; of a store, which others wait for
-STARVED = 1.5  # DRAM's loss where a block has few bytes in flight, relative to one pass's
+SETUP = 2.7  # work of a block before its loop, in copies' addresses
+FIRST, STORED = 0.5, 0.12  # shares: of first copies, hidden by other blocks; of a store, delaying others
+STARVED = 1.5  # DRAM's loss with few bytes in flight per block, relative to those of a pass
 
 
 @dataclass(frozen=True)
 class Attention:
-    """One launch: batch × heads × queries × head_dim over keys, results as wide as operands."""
+    """One launch: batch × heads × queries × head_dim over keys, results of the operands' type."""
 
     batch: int
     heads: int
     queries: int
     keys: int
     head_dim: int
-    key_heads: int | None = None  # all heads have their own
+    key_heads: int | None = None  # None: one per head
     operands: str = "bf16"
     causal: bool = False
     visited: int | None = None
@@ -72,20 +72,20 @@ class Attention:
 
     @property
     def groups(self) -> int:
-        """Heads of keys."""
+        """Number of key heads."""
         return self.key_heads or self.heads
 
 
 class AttentionCase(eqx.Module):
-    """Attentions as arrays. **Shapes:** [attentions, 1]."""
+    """Launches of attention as arrays. **Shapes:** [attentions, 1]."""
 
-    blocks: Float[Array, "*#batch"]  # heads and sequences that are apart
+    blocks: Float[Array, "*#batch"]  # separate heads and sequences
     rows: Float[Array, "*#batch"]  # queries of each
     keys: Float[Array, "*#batch"]
-    met: Float[Array, "*#batch"]  # keys that a block of queries may meet
+    met: Float[Array, "*#batch"]  # most keys per block of queries
     past: Float[Array, "*#batch"]  # keys before the first query
     causal: Float[Array, "*#batch"]
-    pages: Float[Array, "*#batch"]  # look-ups for each key
+    pages: Float[Array, "*#batch"]  # look-ups per key
     depth: Float[Array, "*#batch"]
     size: Float[Array, "*#batch"]  # bytes of an element
     shared_keys: Float[Array, "*#batch"]  # bytes of distinct keys and values
@@ -93,7 +93,7 @@ class AttentionCase(eqx.Module):
 
     @staticmethod
     def of(attentions: Sequence[Attention]) -> "AttentionCase":
-        """Attentions as arrays."""
+        """Convert launches of attention to arrays."""
         kinds = [OPERANDS[attention.operands] for attention in attentions]
         packs = [attention.heads // attention.groups if attention.packed else 1 for attention in attentions]
 
@@ -128,10 +128,10 @@ class AttentionCase(eqx.Module):
 
 
 def buffer_bytes(tile: tuple[Any, ...], depth: Any, size: Any, from_shared: Any) -> Any:
-    """Shared memory of a block: queries, tiles of keys and of values, and scores of four bytes.
+    """Return the shared memory of a block: queries, tiles of keys and values, and scores of four bytes.
 
-    16-bit scores stay in registers. What tensor cores read from shared memory stays there until they have
-    multiplied it, in a buffer more. Works on NumPy's and JAX's arrays. **Source:** what Triton 3.9 compiles.
+    16-bit scores stay in registers. Operands that tensor cores read from shared memory need an additional
+    buffer until they are multiplied. For NumPy and JAX arrays. **Source:** code compiled by Triton 3.9.
     """
     rows, columns, stages = tile
     buffers = at_least_one(stages - 1 + from_shared)
@@ -141,7 +141,7 @@ def buffer_bytes(tile: tuple[Any, ...], depth: Any, size: Any, from_shared: Any)
 def possible(
     gpu: Gpu, depth: Any, size: Any, configurations: Int[np.ndarray, "configurations parameters"]
 ) -> Bool[np.ndarray, " configurations"]:
-    """Whether the buffers of each configuration fit; `depth` and `size` of one head dimension, or of each."""
+    """Return whether the buffers of each configuration fit; `depth` and `size` are scalars or per row."""
     rows, columns, stages = configurations[:, [0, 1, 5]].T
     from_shared = (int(gpu.compute_capability) in SHARED_OPERANDS) * (rows >= SHARED_ROWS)
     asked = buffer_bytes((rows, columns, stages), depth, size, from_shared)
@@ -157,10 +157,10 @@ def seconds(
     by_turns: bool = False,
     from_registers: bool = False,
 ) -> Float[Array, "*#batch"]:
-    """Predict the time of a launch, in s.
+    """Predict the time of launches in s.
 
-    `tile` has rows of queries and columns of keys. `by_turns`: as FlashAttention 3. `from_registers`: as
-    FlashAttention 2, on every GPU, with queries read from shared memory in each pass.
+    A `tile` has rows of queries and columns of keys. `by_turns`: as in FlashAttention 3. `from_registers`: as
+    in FlashAttention 2, on every GPU, with queries read from shared memory in each pass.
 
     **Shapes:** broadcast; attentions × configurations.
     """
@@ -184,7 +184,7 @@ def seconds(
 
     tiles = jnp.ceil(case.rows / bm)
     blocks = case.blocks * tiles
-    diagonal = case.past + bm * (tiles + 1.0) / 2.0 + bn / 2.0  # keys of the average block, whole tiles
+    diagonal = case.past + bm * (tiles + 1.0) / 2.0 + bn / 2.0  # keys of the mean block, in whole tiles
     met = jnp.where(case.causal > 0.0, jnp.minimum(diagonal, case.met), case.met)
     passes = jnp.maximum(met / bn, 1.0)
     kept = buffer_bytes((bm, bn, tile.stages), d, size, jnp.where(from_shared, 1.0, 0.0))
@@ -211,7 +211,7 @@ def seconds(
     latency = k.latency * (machine.dram_latency * cold + machine.l2_latency * (1.0 - cold))
     first = k.lookups * machine.l2_latency + latency
     looked_up = case.pages * bn * machine.l2_latency
-    drained = k.barrier * jnp.where(from_shared, 2.0 * k.wgmma_barrier, 1.0)  # both products are waited for
+    drained = k.barrier * jnp.where(from_shared, 2.0 * k.wgmma_barrier, 1.0)  # waits for both products
     alone = (busy if by_turns else (fed + softmax) * spilling) + drained + looked_up
     waves = jnp.maximum(on_sm / resident, 1.0)
     store = k.store * (bm * d / 16.0 + 300.0)

@@ -1,4 +1,4 @@
-"""Products of matrices as arrays, and how their times are taken: what `dse.models.matrix.time` reads."""
+"""Matrix products as arrays, and how they are timed: the input of `dse.models.matrix.time`."""
 
 from collections.abc import Sequence
 
@@ -13,10 +13,10 @@ from dse.models.matrix.problem import OPERANDS, Product, active_experts, launche
 
 
 class Timing(eqx.Module):
-    """What a time is: launches back to back, or one between two events, after L2 was emptied."""
+    """How a launch is timed: back to back with others, or between two events after a flush of L2."""
 
-    events: float  # 1 where events around a launch see it begin and end
-    flushed: float  # 1 where nothing of the operands is in L2
+    events: float  # 1 if timed between events around a launch
+    flushed: float  # 1 if L2 holds none of the operands
 
 
 BACK_TO_BACK = Timing(0.0, 0.0)
@@ -24,7 +24,7 @@ BETWEEN_EVENTS = Timing(1.0, 1.0)
 
 
 class Case(eqx.Module):
-    """Products as arrays. **Shapes:** [products, 1], but for tiles: [products, configurations]."""
+    """Products as arrays. **Shapes:** [products, 1]; tiles [products, configurations]."""
 
     rows: Float[Array, "*#batch"]
     columns: Float[Array, "*#batch"]
@@ -32,25 +32,25 @@ class Case(eqx.Module):
     active: Float[Array, "*#batch"]  # experts
     weights: Float[Array, "*#batch"]  # bytes, of active experts
     activations: Float[Array, "*#batch"]  # bytes, each row once
-    beside: Float[Array, "*#batch"]  # bytes that other launches read in between
+    beside: Float[Array, "*#batch"]  # bytes read by other launches in between
     row_tiles: Float[Array, "*#batch"]
     launched: Float[Array, "*#batch"]  # row tiles of the grid
     activation_bytes: Float[Array, "*#batch"]
     weight_bytes: Float[Array, "*#batch"]
     result_bytes: Float[Array, "*#batch"]
-    activation_by_depth: Float[Array, "*#batch"]  # 1 where the depth is next in memory
+    activation_by_depth: Float[Array, "*#batch"]  # 1 if the depth is contiguous
     weight_by_depth: Float[Array, "*#batch"]
-    activation_copy: Float[Array, "*#batch"]  # bytes that a thread copies at a time
+    activation_copy: Float[Array, "*#batch"]  # bytes of a thread's copy
     weight_copy: Float[Array, "*#batch"]
-    runs_at: dict[str, Float[Array, "*#batch"]]  # 1 for the rate that it runs at, else 0
-    in_shared: Float[Array, "*#batch"]  # 1 where weights go through shared memory
+    runs_at: dict[str, Float[Array, "*#batch"]]  # 1 for its rate, else 0
+    in_shared: Float[Array, "*#batch"]  # 1 if weights are in shared memory
     converts: Float[Array, "*#batch"]
     scaled: Float[Array, "*#batch"]
     apart: Float[Array, "*#batch"]
 
     @staticmethod
     def of(products: Sequence[Product], heights: np.ndarray) -> "Case":
-        """Products as arrays; `heights` is BLOCK_SIZE_M of each configuration."""
+        """Convert products to arrays; `heights` is BLOCK_SIZE_M of each configuration."""
         distinct, place = np.unique(heights, return_inverse=True)
         distinct = distinct.tolist()
         kinds = [OPERANDS[product.operands] for product in products]
@@ -99,7 +99,7 @@ class Case(eqx.Module):
     def pairs(
         products: Sequence[Product], which: Int[np.ndarray, " pairs"], heights: Int[np.ndarray, " pairs"]
     ) -> "Case":
-        """One product for each configuration, by its place in `products`. **Shapes:** [pairs]."""
+        """Convert pairs of a product (an index into `products`) and a configuration. **Shapes:** [pairs]."""
         distinct, place = np.unique(heights, return_inverse=True)
         table = Case.of(products, distinct)
         return jax.tree.map(lambda field: field[which, place if field.shape[1] > 1 else 0], table)

@@ -1,8 +1,8 @@
-"""Triton's six parameters of a product of matrices, AMD's three more, and the spaces that tuners try.
+"""Triton's six parameters of a matrix product, AMD's three more, and the search spaces of tuners.
 
 Sources of the spaces: vLLM 0.33.0, benchmarks/kernels/benchmark_moe.py and benchmark_w8a8_block_fp8.py;
-SGLang, benchmark/kernels/fused_moe_triton/common_utils.py (both Apache-2.0). Of dense products (mm): tiles
-around those that PyTorch Inductor tries, with its groups.
+SGLang, benchmark/kernels/fused_moe_triton/common_utils.py (both Apache-2.0). For dense products (mm): tiles
+similar to those of PyTorch Inductor, with its groups.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from jaxtyping import Array, Bool, Float, Int
 from dse.errors import DseError
 
 PARAMETERS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
-AMD_PARAMETERS = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")  # that may follow, in this order
+AMD_PARAMETERS = ("waves_per_eu", "matrix_instr_nonkdim", "kpack")  # optional, in this order
 NAMES = (*PARAMETERS, *AMD_PARAMETERS)
 Configurations = Int[np.ndarray, "configurations parameters"]
 
-AMD_STAGES = 2  # Triton's own default there, and all that tuners try
+AMD_STAGES = 2  # Triton's default there, and the only value that tuners try
 _SIZES, _DEPTHS, _GROUPS, _WARPS = (16, 32, 64, 128, 256), (32, 64, 128, 256), (1, 4, 8, 16, 32), (1, 2, 4, 8)
 SPACES: dict[str, tuple[tuple[int, ...], ...]] = {  # in the order of NAMES
     "moe_amd": (_SIZES, _SIZES, (16, *_DEPTHS), _GROUPS, _WARPS, (2,), (0, 1, 2, 4), (16, 32), (1, 2)),
@@ -61,24 +61,24 @@ class Configuration(eqx.Module):
     group: Float[Array, "*#batch"]  # GROUP_SIZE_M
     warps: Float[Array, "*#batch"]
     stages: Float[Array, "*#batch"]
-    waves: Float[Array, "*#batch"] = _absent()  # on a SIMD, that registers are to suffice for; 0: as they do
-    instruction: Float[Array, "*#batch"] = _absent()  # rows and columns of a matrix instruction; 0: fitting
+    waves: Float[Array, "*#batch"] = _absent()  # per SIMD, target for register allocation; 0: no target
+    instruction: Float[Array, "*#batch"] = _absent()  # rows and columns of a matrix instruction; 0: automatic
     pack: Float[Array, "*#batch"] = (
         _absent()
-    )  # 16-byte reads of shared memory where it is 2, not 8; 0: fitting
+    )  # 2: 16-byte reads of shared memory, not 8; 0: automatic
 
     @staticmethod
     def of(configurations: Configurations) -> "Configuration":
-        """Columns of a table, single precision. **Shapes:** [1, configurations]; [1, 1] of those left out."""
+        """Convert a table, single precision. **Shapes:** [1, configurations]; [1, 1] for missing columns."""
         columns = [jnp.asarray(column[None], jnp.float32) for column in configurations.T]
         columns += [jnp.zeros((1, 1), jnp.float32)] * (len(NAMES) - len(columns))
         return Configuration(*columns)
 
 
 def space(name: str, block: Sequence[int] = (), amd: bool = False) -> Configurations:
-    """List the configurations of a space; with blocks of scales only such as divide, of AMD's two stages.
+    """List the configurations of a space: with scales, only tiles that divide blocks; on AMD, two stages.
 
-    **Raises:** DseError for a space that is not known.
+    **Raises:** DseError for an unknown space.
     """
     if name not in SPACES:
         raise DseError(f"space: found {name!r}, expected one of {', '.join(SPACES)}")
@@ -94,11 +94,11 @@ def space(name: str, block: Sequence[int] = (), amd: bool = False) -> Configurat
 def run_by_vllm(
     table: Configurations, products: Sequence[tuple[int, int, int]], element: float
 ) -> Bool[np.ndarray, " configurations"]:
-    """Which configurations vLLM's tuner runs on AMD's GPUs: it leaves out what it expects to be slow.
+    """Return which configurations vLLM's tuner runs on AMD's GPUs: it prunes those expected to be slow.
 
-    `products` are rows, columns and depth of those that a configuration is timed for together, of elements of
-    so many bytes; what one of them keeps is run. **Source:** vLLM, benchmark_moe.py, prune_rocm_configs
-    (Apache-2.0).
+    `products` are rows, columns and depth of products timed together, with the bytes of their elements; a
+    configuration runs if at least one product keeps it. **Source:** vLLM, benchmark_moe.py,
+    prune_rocm_configs (Apache-2.0).
     """
     rows, columns, depth, group, warps = table[:, :5].T
     instruction = table[:, 7] if table.shape[1] > 7 else np.zeros(len(table))
@@ -116,5 +116,5 @@ def run_by_vllm(
 
 
 def as_dict(configuration: Sequence[int] | np.ndarray) -> dict[str, int]:
-    """Name the parameters of one configuration."""
+    """Return the parameters of a configuration by name."""
     return {name: int(value) for name, value in zip(NAMES, configuration, strict=False)}

@@ -1,6 +1,6 @@
-"""What a layer of experts does beside its two products: routing, alignment, activation, sums, conversions.
+"""The launches of a layer of experts besides its products: routing, alignment, activation, sums, conversions.
 
-Each is a short launch, whose time is a launch's or that of its bytes.
+Each is a short launch, bound by launch overhead or by its bytes.
 Source: the launches of SGLang 0.5.10's fused_experts (Apache-2.0).
 """
 
@@ -15,20 +15,20 @@ from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import Machine
 from dse.models.matrix.problem import Product
 
-LAUNCHES = 8.0  # softmax and choice, alignment (3), activation, sum of a token's experts (2), a copy
-CONVERSIONS = 2.0  # of activations to eight bits, before either product
-HALF = 2.0  # B of what goes in and out
+LAUNCHES = 8.0  # softmax and top-k, alignment (3), activation, sum over a token's experts (2), a copy
+CONVERSIONS = 2.0  # of activations to eight bits, before each product
+HALF = 2.0  # B of an element of input and output
 
 
 class Rest(eqx.Module):
-    """Launches of layers beside their products, as arrays. **Shapes:** [layers]."""
+    """Launches of layers besides their products, as arrays. **Shapes:** [layers]."""
 
     launches: Float[Array, "*#batch"]
     moved: Float[Array, "*#batch"]  # bytes
 
     @staticmethod
     def of(layers: Sequence[tuple[Product, ...]]) -> "Rest":
-        """Of layers, by their two products."""
+        """Derive the launches of layers from their two products."""
         up, down = ([layer[place] for layer in layers] for place in (0, 1))
         converts = np.array([float(not product.halves) for product in up])
         tokens, rows = (
@@ -44,6 +44,6 @@ class Rest(eqx.Module):
         )
 
     def seconds(self, machine: Machine, constants: Constants) -> Float[Array, "*#batch"]:
-        """Their times together, in s."""
+        """Return the sum of their times in s."""
         bandwidth = machine.dram_bandwidth * constants.stream
         return self.launches * constants.small + self.moved / bandwidth

@@ -1,8 +1,8 @@
-"""What the vendor's library takes for a dense product, in closed form: whether another kernel can win at all.
+"""Closed-form time of the vendor's library for a dense product: shows whether another kernel can be faster.
 
-Its arithmetic and DRAM overlap, each at a share of its rate, as the library picks tiles and splits sums well.
-It multiplies operands that no 16-byte copy fits more slowly. A launch of its own makes weights of eight bits
-16-bit ones first.
+Arithmetic and DRAM overlap, each at a share of its rate, since the library selects tiles and splits sums
+well. Operands unsuited to 16-byte copies are slower. A separate launch converts 8-bit weights to 16 bits
+first.
 
 Source: fitted to times of cuBLAS (August 2024, between two events, L2 emptied) of 7,196 products on an A100,
 AlnisM/autoheuristic-datasets; the mean error there is 3 % for mixed products, 5 and 10 % for others. AMD's:
@@ -22,19 +22,19 @@ from dse.models.matrix.problem import OPERANDS, Product
 # NVIDIA's, AMD's
 TENSOR, DRAM = (0.73, 0.87), (0.67, 0.64)  # shares of rates
 OVERLAP, LAUNCH = (2.7, 1.0), (12.8e-6, 6.8e-6)  # exponent; s
-TILE = (32.0, 16.0)  # rows and columns are padded to
-BLOCKS = 0.62  # AMD's share of the tensor rate where blocks have scales
+TILE = (32.0, 16.0)  # padding of rows and columns
+BLOCKS = 0.62  # AMD's share of the tensor rate with scales per block
 SCALAR, CONVERT = 0.92, 0.35  # shares
 CONVERSION = 2.1e-6  # s
-NARROW = 0.14  # more time for each halving of the widest copy
+NARROW = 0.14  # additional time per halving of the widest copy
 WIDEST = 16.0  # B of a copy
-CONVERTED = 3.0  # B moved to convert a weight
+CONVERTED = 3.0  # B moved per converted weight
 
 
 def library_seconds(machine: Machine, products: Sequence[Product]) -> Float[Array, "gpus products"]:
-    """Predict the library's times, in s, of dense products; NaN where none is known: experts, sums apart.
+    """Predict the library's times of dense products in s; NaN if unknown: experts, separate sums.
 
-    AMD's has products with scales of blocks.
+    AMD's also has products with scales per block.
     """
     kinds = [OPERANDS[product.operands] for product in products]
 

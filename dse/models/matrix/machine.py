@@ -1,4 +1,4 @@
-"""What a product of matrices needs to know of a GPU, from its file."""
+"""The properties of a GPU that times of matrix products depend on, from its file."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,59 +14,59 @@ from dse.models.matrix.problem import OPERANDS, SCALE_DEPTH, Product
 from dse.types import ABSENT, Gpu
 
 RATES = ("mma_fp16", "mma_fp8", "mma_int8", "mma_tf32", "fp32")
-HBM = (60, 70, 80, 90, 100, 103)  # compute capabilities of chips with stacked memory; others have GDDR
-CDNA = (0x908, 0x90A, 0x942, 0x950)  # AMD's targets with it, whose waves have 64 lanes on 16
-TO_SHARED = (0x950,)  # of AMD's, those whose 16-byte loads go straight to shared memory
-SHARED_OPERANDS = (90, 100, 103)  # those that multiply out of shared memory: wgmma and its successor
-TENSOR_MEMORY = (100, 103)  # of these, the ones whose sums have a memory of their own
-SHARED_ROWS = 64  # of a tile, from which on they do
-ASYNCHRONOUS = 4.0  # B: the narrowest asynchronous copy
-REGISTER_FP8 = (89, 120, 121)  # those that multiply fp8 out of registers; others convert it to fp16 there
-LINE = 128.0  # B; shared memory of NVIDIA's moves as many a cycle
+HBM = (60, 70, 80, 90, 100, 103)  # compute capabilities with stacked memory; others have GDDR
+CDNA = (0x908, 0x90A, 0x942, 0x950)  # AMD's targets with stacked memory, with waves of 64 lanes on 16
+TO_SHARED = (0x950,)  # AMD's targets with direct 16-byte loads to shared memory
+SHARED_OPERANDS = (90, 100, 103)  # operands in shared memory: wgmma and its successor
+TENSOR_MEMORY = (100, 103)  # of these, with separate memory for sums
+SHARED_ROWS = 64  # minimum of a tile for operands in shared memory
+ASYNCHRONOUS = 4.0  # B of the narrowest asynchronous copy
+REGISTER_FP8 = (89, 120, 121)  # fp8 operands in registers; others convert them to fp16
+LINE = 128.0  # B; also the bandwidth per cycle of NVIDIA's shared memory
 NEVER = 1e-6 * ABSENT
 
 
 class Machine(eqx.Module):
-    """The GPU's side of `dse.models.matrix.time`: arrays of one shape, per SM and cycle where not said."""
+    """The GPU's input of `dse.models.matrix.time`: arrays of one shape, per SM and cycle by default."""
 
     sms: Float[Array, "*#batch"]
     clock: Float[Array, "*#batch"]  # Hz
     dram_bandwidth: Float[Array, "*#batch"]  # B/s
     dram_latency: Float[Array, "*#batch"]  # cycles
-    gddr: Float[Array, "*#batch"]  # 1, or 0 of stacked memory with its many more banks
+    gddr: Float[Array, "*#batch"]  # 1, or 0 for stacked memory with its many more banks
     l2_bytes: Float[Array, "*#batch"]
-    l2_bandwidth: Float[Array, "*#batch"]  # B a cycle and SM
+    l2_bandwidth: Float[Array, "*#batch"]  # B per cycle and SM
     l2_latency: Float[Array, "*#batch"]
     shared_bytes: Float[Array, "*#batch"]  # of an SM
-    shared_reserved: Float[Array, "*#batch"]  # of a block, by the driver
+    shared_reserved: Float[Array, "*#batch"]  # per block, by the driver
     registers: Float[Array, "*#batch"]
     warps: Float[Array, "*#batch"]
     blocks: Float[Array, "*#batch"]
     lanes: Float[Array, "*#batch"]  # of a warp
-    slot: Float[Array, "*#batch"]  # cycles of a scheduler that a warp's instruction takes
+    slot: Float[Array, "*#batch"]  # scheduler cycles per warp instruction
     registers_a_thread: Float[Array, "*#batch"]
     shared_bandwidth: Float[Array, "*#batch"]
-    amd: Float[Array, "*#batch"]  # 1 where compiled code reads, then multiplies: little of a warp overlaps
-    held_copies: Float[Array, "*#batch"]  # 1 where a copy waits in registers to be stored in shared memory
+    amd: Float[Array, "*#batch"]  # 1 if code reads, then multiplies: little overlap in a warp
+    held_copies: Float[Array, "*#batch"]  # 1 if copies to shared memory go through registers
     kept_bytes: Float[Array, "*#batch"]  # of the last cache before DRAM
-    dies: Float[Array, "*#batch"]  # with an L2 each; blocks go to them in turn
-    fabric: Float[Array, "*#batch"]  # B a cycle, of the cache that these share; infinite where there is one
-    smallest: Float[Array, "*#batch"]  # columns that a matrix instruction has at least
-    mma_warp: Float[Array, "*#batch"]  # cycles of 16 × 8 × 16 halves out of registers
-    shared_operands: Float[Array, "*#batch"]  # 1 where large tiles are multiplied out of shared memory
-    tensor_memory: Float[Array, "*#batch"]  # 1 where sums of large tiles are kept apart from registers
-    register_fp8: Float[Array, "*#batch"]  # 1 where small tiles of fp8 are not converted to fp16
+    dies: Float[Array, "*#batch"]  # each with an L2; blocks are assigned round-robin
+    fabric: Float[Array, "*#batch"]  # B per cycle of the cache shared by dies; infinite for one die
+    smallest: Float[Array, "*#batch"]  # minimum columns of a matrix instruction
+    mma_warp: Float[Array, "*#batch"]  # cycles of 16 × 8 × 16 halves in registers
+    shared_operands: Float[Array, "*#batch"]  # 1 if operands of large tiles are in shared memory
+    tensor_memory: Float[Array, "*#batch"]  # 1 if sums of large tiles are in tensor memory
+    register_fp8: Float[Array, "*#batch"]  # 1 if small tiles of fp8 are not converted to fp16
     convert: Float[Array, "*#batch"]  # cycles of a warp's conversion from an integer
-    sustained: Float[Array, "*#batch"]  # cycles for one of tensor cores that power slows down
-    single: Float[Array, "*#batch"]  # 1 where matrix cores multiply single precision
+    sustained: Float[Array, "*#batch"]  # cycles per tensor cycle under power throttling
+    single: Float[Array, "*#batch"]  # 1 if matrix cores support single precision
     mma: dict[str, Float[Array, "*#batch"]]  # cycles of a multiply-add
 
     @staticmethod
     def of(files: Sequence[GpuFile]) -> "Machine":
         """Stack GPUs, single precision. **Shapes:** [gpus].
 
-        **Raises:** DseError for a GPU without tensor or matrix cores. Kinds that one lacks run as fp16;
-        tf32 of AMD's as fp32, as Triton multiplies it there.
+        **Raises:** DseError for a GPU without tensor or matrix cores. Unsupported types run as fp16; tf32 on
+        AMD as fp32, as in Triton.
         """
         for file in files:
             if float(file.gpu.cpi.mma_fp16) >= NEVER:
@@ -130,7 +130,7 @@ class Machine(eqx.Module):
 
 
 def _fabric(gpu: Gpu) -> float:
-    """Bytes a cycle of what is between several L2s and DRAM; more than is asked for where there is none."""
+    """Return bytes per cycle of the cache between several L2s and DRAM; more than needed without one."""
     known = float(gpu.memory_cache_bandwidth) / float(gpu.clock)
     return known if known and float(gpu.dies) > 1 else NEVER
 
@@ -144,13 +144,13 @@ def buffer_bytes(
     waits: tuple[Any, Any] = (0, 0),
     direct: Any = 0,
 ) -> Any:
-    """Shared memory of a block for `stages` of rows × columns × depth; `a` and `b` are bytes of an element.
+    """Return the shared memory of a block for `stages` of a tile; `a` and `b` are bytes of an element.
 
-    A buffer less than stages where operands are in registers, as the last one is there; where tensor cores
-    read them from shared memory, weights that are converted have a buffer less, and one for two bytes each.
-    One buffer of an operand that the loop waits for (`waits`), and where there is one stage. Copies that AMD
-    loads straight to shared memory (`direct`) have one for each stage, with 16 bytes of padding after 1,024.
-    Works on NumPy's and JAX's arrays. **Source:** what Triton 3.9 compiles.
+    Operands in registers need one buffer less than stages, as the last one is in registers. If tensor cores
+    read shared memory, converted weights have one buffer less, and one of two bytes per element. An operand
+    that the loop waits for (`waits`) has one buffer, and so has a single stage. AMD's direct loads to shared
+    memory (`direct`) have one per stage, with 16 bytes of padding after 1,024.
+    For NumPy and JAX arrays. **Source:** code compiled by Triton 3.9.
     """
     rows, columns, depth, stages = tile
     ahead, weights = stages - 1 + from_shared + direct, stages - 1 + from_shared * (1 - converts) + direct
@@ -161,16 +161,16 @@ def buffer_bytes(
 
 
 def at_least_one(number: Any) -> Any:
-    """The number, or 1 where it is less: of NumPy's and JAX's arrays."""
+    """Return the maximum of a number and 1, for NumPy and JAX arrays."""
     return (number + 1 + abs(number - 1)) / 2
 
 
 def possible(
     file: GpuFile, products: Sequence[Product], configurations: Int[np.ndarray, "configurations parameters"]
 ) -> Bool[np.ndarray, "products configurations"]:
-    """Whether the buffers of a configuration fit in the shared memory of a block.
+    """Return whether the buffers of a configuration fit in the shared memory of a block.
 
-    Tiles deeper than a block of scales are cut to it, as vLLM does.
+    Tiles deeper than a block of scales are reduced to it, as in vLLM.
     """
     rows, columns, depth, stages = (configurations[None, :, place] for place in (0, 1, 2, 5))
     from_shared = (int(file.gpu.compute_capability) in SHARED_OPERANDS) * (rows >= SHARED_ROWS)

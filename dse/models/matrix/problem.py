@@ -1,4 +1,4 @@
-"""Products of matrices as a caller knows them: sizes, experts, operands, and the tiles to expect of them."""
+"""Matrix products as the caller defines them: sizes, experts, operands, and their expected tiles."""
 
 import math
 from collections.abc import Sequence
@@ -10,22 +10,22 @@ from scipy.stats import binom
 
 from dse.errors import DseError
 
-MOST = 2**31 - 1  # of a size: kernels count in 32 bits
+MOST = 2**31 - 1  # of a size: kernels use 32-bit indices
 ROUTINGS = ("random", "even", "batch", "skewed")
-SCALE_DEPTH = 128  # of a block of scales: kernels cut deeper tiles to it
+SCALE_DEPTH = 128  # of a block of scales: kernels reduce deeper tiles to it
 
 
 @dataclass(frozen=True)
 class Operands:
-    """What a kernel multiplies: bytes of an element, the tensor pipe's rate, and what scales cost."""
+    """The operands of a kernel: bytes of an element, rate of the tensor pipe, and handling of scales."""
 
     activation_bytes: float
     weight_bytes: float
     rate: str  # field of PerClass: cycles of a multiply-add
     result_bytes: float = 2
     converts: bool = False  # weights are converted in registers
-    scaled_by_block: bool = False  # sums are scaled after each block of the depth
-    sums_apart: bool = False  # sums of a pass leave the tensor cores before they are added up
+    scaled_by_block: bool = False  # sums are scaled after each block along the depth
+    sums_apart: bool = False  # sums of a pass are added outside the tensor cores
 
 
 OPERANDS = {
@@ -43,19 +43,18 @@ OPERANDS = {
 
 @dataclass(frozen=True)
 class Product:
-    """One launch: `tokens` × `depth` times `depth` × `columns`, each token with `topk` of `experts` matrices.
+    """One launch: `tokens` × `depth` times `depth` × `columns`, with `topk` of `experts` matrices per token.
 
-    `routing` says how tokens meet experts: "random" draws them, as vLLM's and SGLang's tuners do; "even"
-    hands them out in turn; "batch" does so too, in a grid that holds no blocks without rows: products side by
-    side, `experts` of them; "skewed" loads experts by a power law of exponent `skew`. `shared_rows`: each row
-    of activations is read for all of a token's experts, as by the first product of a layer of experts; the
-    second has a row for each.
+    `routing` assigns tokens to experts: "random" draws, as vLLM's and SGLang's tuners do; "even" is
+    round-robin; so is "batch", in a grid without empty blocks: a batch of `experts` products; "skewed" is a
+    power law of exponent `skew`. `shared_rows`: all experts of a token read the same row of activations, as
+    in the first product of a layer of experts; the second has a row for each.
 
-    `layouts` of activations and weights: "row" where the second index is next in memory, "column" where the
-    first is. `strides`: elements from one row (or column) to the next where there are gaps. `constant`: sizes
-    are constants of the compiler, not arguments. `beside`: bytes of weights that other launches read between
-    two of this one, relative to its own, as both products of a layer of experts do in turn. `shuffled`:
-    weights were laid out for the kernel beforehand, and go to registers straight, as AMD's libraries have it.
+    `layouts` of activations and weights: "row" if the second index is contiguous, "column" if the first is.
+    `strides`: elements from one row (or column) to the next if there are gaps. `constant`: sizes are
+    compile-time constants, not arguments. `beside`: bytes of weights that other launches read between two of
+    this one, relative to its own, as for the alternating products of a layer of experts. `shuffled`: weights
+    have the kernel's layout and are loaded directly into registers, as in AMD's libraries.
     """
 
     tokens: int
@@ -64,7 +63,7 @@ class Product:
     experts: int = 1
     topk: int = 1
     operands: str = "bf16"
-    routing: str = "random"  # or another of ROUTINGS
+    routing: str = "random"  # one of ROUTINGS
     skew: float = 1.2
     shared_rows: bool = True
     layouts: tuple[str, str] = ("row", "column")
@@ -89,17 +88,17 @@ class Product:
 
     @property
     def chosen(self) -> int:
-        """Experts of a token: no more than there are."""
+        """Experts per token, at most `experts`."""
         return min(self.topk, self.experts)
 
     @property
     def halves(self) -> bool:
-        """Whether activations are 16-bit numbers, as layers hand them on."""
+        """Whether activations are 16-bit numbers, as between layers."""
         return OPERANDS[self.operands].activation_bytes == 2
 
     @property
     def by_depth(self) -> tuple[bool, bool]:
-        """Whether the depth is next in memory, of activations and weights; of one column the rows are."""
+        """Whether the depth is contiguous, of activations and weights; for one column the rows are."""
 
         def by_depth(stated: bool, side: int, stride: int | None) -> bool:
             single = stride in (None, 1) and 1 in (side, self.depth) and side != self.depth
@@ -112,9 +111,9 @@ class Product:
 
     @property
     def copy_bytes(self) -> tuple[int, int]:
-        """Bytes that a thread copies at a time of activations and weights: 16 where alignment lets it.
+        """Bytes of a thread's copy of activations and weights: 16 if aligned.
 
-        Triton knows of an argument whether 16 divides it, of a constant all. **Source:** Triton's AxisInfo.
+        Triton knows if 16 divides an argument, and the value of a constant. **Source:** Triton's AxisInfo.
         """
         kind = OPERANDS[self.operands]
         sizes = (kind.activation_bytes, kind.weight_bytes)
@@ -129,7 +128,7 @@ class Product:
 
     @property
     def rows(self) -> int:
-        """Rows of the result: one for each token and expert of its."""
+        """Rows of the result: one per token and chosen expert."""
         return self.tokens * self.chosen
 
 
@@ -143,7 +142,7 @@ def experts_layer(
     routing: str = "random",
     skew: float = 1.2,
 ) -> tuple[Product, Product]:
-    """The two products of a layer of experts: w13 (gate and up side by side), then w2."""
+    """Return the two products of a layer of experts: w13 (gate and up together), then w2."""
     return (
         Product(tokens, 2 * intermediate, hidden, experts, topk, operands, routing, skew, beside=0.5),
         Product(tokens, hidden, intermediate, experts, topk, operands, routing, skew, False, beside=2.0),
@@ -151,7 +150,7 @@ def experts_layer(
 
 
 def active_experts(products: Sequence[Product]) -> Float[np.ndarray, " products"]:
-    """The expected number of experts with at least one row."""
+    """Return the expected number of experts with at least one row."""
     return np.array(
         [
             np.count_nonzero(_loads(product))
@@ -166,9 +165,9 @@ def active_experts(products: Sequence[Product]) -> Float[np.ndarray, " products"
 
 
 def row_tiles(products: Sequence[Product], heights: Sequence[float]) -> Float[np.ndarray, "products heights"]:
-    """The expected number of tiles over all experts' rows, Σ E[⌈rows / height⌉].
+    """Return the expected number of tiles over all experts' rows, Σ E[⌈rows / height⌉].
 
-    At random, the rows of an expert are binomial: E[⌈X / h⌉] = Σ P(X > j h), j = 0, 1, ...
+    With random routing, an expert's rows are binomial: E[⌈X / h⌉] = Σ P(X > j h), j = 0, 1, ...
     """
     table = np.empty((len(products), len(heights)))
     known: dict[tuple, np.ndarray] = {}
@@ -183,7 +182,7 @@ def row_tiles(products: Sequence[Product], heights: Sequence[float]) -> Float[np
 def launched_row_tiles(
     products: Sequence[Product], heights: Sequence[float]
 ) -> Float[np.ndarray, "products heights"]:
-    """Tiles over rows that the grid holds: it is launched before the padding of each expert is known.
+    """Return the row tiles of the grid, which is launched before the padding of each expert is known.
 
     Source: vLLM 0.33.0, moe_align_block_size and invoke_fused_moe_kernel (Apache-2.0).
     """
@@ -201,11 +200,11 @@ def launched_row_tiles(
 
 
 def _loads(product: Product) -> Float[np.ndarray, " experts"]:
-    """Rows of each expert, ascending, where they are not drawn.
+    """Return the rows of each expert, ascending, for routing that is not random.
 
-    **Source:** of skewed ones, quantiles of the power law that aiconfigurator draws (ai-dynamo, Apache-2.0):
-    from 1 to 0.8 of the tokens, or from 0.01 to 2 where there are no more rows than experts. A token that
-    would meet an expert twice takes idle ones instead, the same for all tokens: as many as it has experts.
+    **Source:** for "skewed", quantiles of the power law of aiconfigurator (ai-dynamo, Apache-2.0): from 1 to
+    0.8 of the tokens, or from 0.01 to 2 if there are no more rows than experts. A token with an expert drawn
+    twice takes idle experts instead, the same for all tokens: as many as it has experts.
     """
     places = np.arange(product.experts)
     if product.routing != "skewed":
@@ -218,7 +217,7 @@ def _loads(product: Product) -> Float[np.ndarray, " experts"]:
     for _ in range(3):  # no expert has a token twice
         drawn = np.minimum(drawn * product.rows / drawn.sum(), product.tokens)
     rows = np.round(drawn)
-    turns, more = divmod(int(product.rows - rows.sum()), product.experts)  # what rounding left, largest first
+    turns, more = divmod(int(product.rows - rows.sum()), product.experts)  # rounding remainder, largest first
     rows = np.maximum(rows + turns + (places >= product.experts - more), 0.0)
     idle = np.flatnonzero(rows == 0.0)[::-1][
         : min(product.chosen, int(product.rows - np.count_nonzero(rows)))
@@ -234,6 +233,6 @@ def _tiles(product: Product, height: float) -> float:
         return product.experts * -(-product.tokens // height)
     share = product.chosen / product.experts
     mean, deviation = product.tokens * share, np.sqrt(product.tokens * share * (1.0 - share))
-    full = int(max(mean - 8.0 * deviation, 0.0) // height)  # tiles that are there but for one in 10^15
+    full = int(max(mean - 8.0 * deviation, 0.0) // height)  # tiles present with probability 1 - 10^-15
     beyond = np.arange(full * height, min(product.tokens, mean + 8.0 * deviation + height), height)
     return product.experts * float(full + binom.sf(beyond, product.tokens, share).sum())

@@ -1,26 +1,25 @@
-"""The time of one product of matrices by Triton, closed form.
+"""Closed-form time of a matrix product by Triton.
 
-A block of the grid is a tile of the result. It loops over the depth: copies into shared memory run `stages`
-ahead, tensor cores multiply. Blocks run on SMs in waves; a tile over rows belongs to one expert and may be
-padded.
+A block computes a tile of the result in a loop over the depth: copies into shared memory run `stages` ahead
+of the tensor cores. Blocks run on SMs in waves; the rows of a tile belong to one expert and may be padded.
 
-- An SM is as slow as its busiest pipe (tensor cores, shared memory, issue, its share of L2) over all blocks
-  that it gets, or as its waves of blocks that wait for copies one after the other.
-- DRAM is as slow as its bytes, which waves that read the same again raise where L2 does not keep them. Too
-  few copies in flight starve it (Little's law), too many crowd it, and short runs of a row cost GDDR its
-  pages.
-- SMs and DRAM overlap, but not wholly; a launch and its first copies come before.
+- An SM takes as long as its busiest pipe (tensor cores, shared memory, issue, its share of L2) over all its
+blocks, or as its waves of blocks that wait for copies in sequence.
+- DRAM takes the time of its bytes, which increase with rereads by waves that miss in L2. Too few copies in
+flight leave it idle (Little's law), too many cause contention, and short runs of a row cause page misses
+in GDDR.
+- SMs and DRAM overlap, but not fully; launch overhead and the first copies are added.
 
-What is fitted is in `dse.models.matrix.constants`.
+Fitted constants are in `dse.models.matrix.constants`.
 Sources: Triton's matrix multiplication tutorial (grouped order) and its layout of warps (AccelerateMatmul),
-MIT; vLLM's fused_moe kernel (Apache-2.0); Little 1961. Hopper converts fp8 that comes out of registers, and
-slowly: NVIDIA/cutlass issue 1986, triton-lang/triton pull request 4563. Tensor memory: NVIDIA, PTX ISA,
-tcgen05 (64 rows take half of its lanes), and what Triton 3.9 compiles for capability 10.0. Code of narrow
-copies: what it compiles of SGLang's kernel. For capability 9.0 192 bytes of a thread are 8,360 instructions,
-of which 5,443 are addresses and remainders of 64 bits before the loop, and want 740 registers. For 8.0 24
-copies of two bytes are 1,008, 679 and 120, where three wide copies of the same tile want 45 registers. Of
-PyTorch's template, whose sizes are constants, copies over the depth are offsets of one address: 16 of them
-want 8 registers more than two wide ones. What empties L2 between launches: Triton's do_bench (MIT).
+MIT; vLLM's fused_moe kernel (Apache-2.0); Little 1961. Slow conversion of fp8 from registers on Hopper:
+NVIDIA/cutlass issue 1986, triton-lang/triton pull request 4563. Tensor memory: NVIDIA, PTX ISA, tcgen05 (64
+rows take half of its lanes), and code compiled by Triton 3.9 for capability 10.0. Code of narrow copies:
+SGLang's kernel, compiled by it. For capability 9.0, 192 bytes of a thread take 8,360 instructions, of which
+5,443 are addresses and 64-bit remainders before the loop, and 740 registers. For 8.0, 24 copies of two bytes
+take 1,008, 679 and 120; three wide copies of the same tile take 45 registers. In PyTorch's template, with
+constant sizes, copies along the depth are offsets of one address: 16 of them take 8 registers more than two
+wide ones. Flush of L2 between launches: Triton's do_bench (MIT).
 """
 
 from functools import reduce
@@ -37,29 +36,29 @@ from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import ASYNCHRONOUS, LINE, RATES, SHARED_ROWS, Machine, buffer_bytes
 from dse.models.matrix.problem import SCALE_DEPTH
 
-LANES = 32.0  # of a warp of NVIDIA's, of whose threads without tensor cores the layout is known
-SCHEDULERS = 4.0  # of an SM, each with its tensor core
-CODE = 208.0  # B of a copy narrower than that: 13 instructions for its address, mask, load, store and spills
-CODE_CACHE = 2.0**16  # B of code that an SM keeps
+LANES = 32.0  # of NVIDIA's warps, whose thread layout without tensor cores is known
+SCHEDULERS = 4.0  # of an SM, each with a tensor core
+CODE = 208.0  # B per synchronous copy: 13 instructions for its address, mask, load, store and spills
+CODE_CACHE = 2.0**16  # B of an SM's instruction cache
 CODE_EDGE = 0.2
-CONFLICTS = 8.0  # accesses of shared memory by lanes whose columns of the weights are not adjacent
-SUMS_APART = 1.5  # registers of a sum that is added up apart, beside its own
-HELD = 128.0  # B of depth of operands in registers at a time, at most
-PIPES = 6  # exponent: pipes of one block that overlap nearly wholly
-TENSOR_ROWS = 128.0  # of tensor memory: as many rows are multiplied at a time, fewer take as long
-TENSOR_COLUMNS = 512.0  # of it, a block's sums take a power of two
-BEFORE = 2.15  # as much code of each before the loop: a remainder of 64 bits
-WIDEST = 16.0  # B of an asynchronous copy: a narrower one takes shared memory as long
-CHAIN = 4.5  # cycles of an instruction there: branches of remainders keep them in order
-SETUP = 7.0  # copies whose addresses take as long as all else that a block does before its loop
-STORING = 22.0  # registers beside sums that leave tensor memory
-PORT = 64.0  # B a cycle that an SM takes from L2 at most
-EMPTIED = 256e6  # B that are written between launches so that L2 holds none of the operands
-RUN = 1024.0  # B of a row asked for at a time, to which losses of pages are relative
+CONFLICTS = 8.0  # accesses to shared memory by lanes whose columns of the weights are not adjacent
+SUMS_APART = 1.5  # additional registers of a sum added outside the tensor cores
+HELD = 128.0  # most B of depth of operands in registers at a time
+PIPES = 6  # exponent: pipes of one block overlap almost fully
+TENSOR_ROWS = 128.0  # of tensor memory: rows multiplied at a time, fewer take as long
+TENSOR_COLUMNS = 512.0  # of tensor memory; a block's sums take a power of two
+BEFORE = 2.15  # code of each before the loop, relative: a 64-bit remainder
+WIDEST = 16.0  # B of an asynchronous copy: a narrower one occupies shared memory as long
+CHAIN = 4.5  # cycles per instruction there: branches of remainders serialise them
+SETUP = 7.0  # other work of a block before its loop, in copies' addresses
+STORING = 22.0  # registers besides sums read from tensor memory
+PORT = 64.0  # most B per cycle from L2 to an SM
+EMPTIED = 256e6  # B written between launches to flush the operands from L2
+RUN = 1024.0  # B requested of a row at a time, the reference of page losses
 
 
 class _Block(eqx.Module):
-    """How one block copies and multiplies a tile, pass by pass over the depth."""
+    """A block's copies and products of a tile, per pass over the depth."""
 
     depth: Array  # of a pass
     threads: Array
@@ -68,33 +67,33 @@ class _Block(eqx.Module):
     as_fp16: Array  # 1 where fp8 is made fp16 in registers
     warp_rows: Array
     warp_columns: Array
-    tile_bytes: Array  # of operands that go through shared memory, a pass
-    copies: Array  # of a thread, a pass
-    scattered: Array  # of these, narrow ones with an address each: of rows or columns, wrapped at the edge
-    stepping: Array  # of these, narrow ones over the depth: constants away from one another
-    code: Array  # bytes of the loop that narrow copies take
-    waits: Array  # whether a pass waits for its own loads: one stage, or copies too narrow to be asynchronous
+    tile_bytes: Array  # of operands in shared memory, per pass
+    copies: Array  # per thread and pass
+    scattered: Array  # of these, narrow ones with separate addresses: of rows or columns, wrapped at the edge
+    stepping: Array  # of these, narrow ones along the depth: at constant distances
+    code: Array  # bytes of the loop for narrow copies
+    waits: Array  # whether a pass waits for its own loads: one stage, or synchronous copies
 
 
 class _Grid(eqx.Module):
-    """Blocks and where they run."""
+    """The blocks of a grid on SMs."""
 
     column_tiles: Array
     blocks: Array
-    resident: Array  # on an SM at most
-    on_sm: Array  # of the busiest SM, in all
-    at_once: Array  # of them
+    resident: Array  # most per SM
+    on_sm: Array  # total of the busiest SM
+    at_once: Array  # of these, concurrent
     passes: Array
-    spilled: Array  # registers wanted beyond those there are, relative
+    spilled: Array  # registers needed beyond those available, relative
 
 
 class _Pass(eqx.Module):
-    """One pass of one block, in cycles of an SM."""
+    """A pass of a block, in cycles of an SM."""
 
-    busy: Array  # of the busiest pipe, where other blocks fill what this one leaves
-    alone: Array  # from one pass to the next where no other block is there and copies are done
+    busy: Array  # of the busiest pipe, if other blocks fill its gaps
+    alone: Array  # per pass of a single block whose copies are done
     copied: Array  # bytes from L2
-    from_l2: Array  # the same, with what short runs of a row lose
+    from_l2: Array  # the same, with the loss of short runs of a row
 
 
 def seconds(
@@ -104,7 +103,7 @@ def seconds(
 
     **Shapes:** broadcast; GPUs × products × configurations in a dense grid.
     **Units:** s.
-    **Edges:** what does not fit on an SM is timed as if one block did: `machine.possible` tells.
+    **Edges:** a block that exceeds an SM is timed as if it fitted: see `machine.possible`.
     """
     k = constants
     block = _block(machine, case, tile)
@@ -124,9 +123,9 @@ def seconds(
 
 
 def _between_pauses(machine: Machine, case: Case, timing: Timing, sm: Array, time: Array) -> Array:
-    """Seconds of SMs, which constants know of launches back to back: tensor cores at work lower their clock.
+    """Return the seconds of SMs without the lower clock of busy tensor cores in back-to-back launches.
 
-    While L2 is emptied between two launches they pause.
+    Constants are fitted to those; while L2 is flushed between two launches, tensor cores pause.
     """
     tensor = (1.0 - case.runs_at["fp32"]) * (1.0 - machine.amd) * _arithmetic(machine, case)
     pause = timing.flushed * EMPTIED / machine.dram_bandwidth
@@ -135,14 +134,14 @@ def _between_pauses(machine: Machine, case: Case, timing: Timing, sm: Array, tim
 
 
 def _arithmetic(machine: Machine, case: Case) -> Array:
-    """Seconds of multiply-adds at their peak."""
+    """Return the seconds of multiply-adds at peak rate."""
     return case.rows * case.columns * case.depth * _rate(machine, case) / machine.sms / machine.clock
 
 
 def roofline(machine: Machine, case: Case, timing: Timing = BACK_TO_BACK) -> Float[Array, "*#batch"]:
-    """Bound the time from below, in s: arithmetic at its peak, or bytes at DRAM's.
+    """Return a lower bound of the time in s: arithmetic at peak rate, or bytes at DRAM bandwidth.
 
-    Operands that L2 may hold from the launch before count for nothing, but for a launch after it was emptied.
+    Operands that L2 may hold from the previous launch are free, except after a flush.
     """
     operands = case.weights + case.activations
     results = case.rows * case.columns * case.result_bytes
@@ -151,12 +150,12 @@ def roofline(machine: Machine, case: Case, timing: Timing = BACK_TO_BACK) -> Flo
 
 
 def _rate(machine: Machine, case: Case) -> Array:
-    """Cycles of a multiply-add on an SM."""
+    """Return the cycles of a multiply-add on an SM."""
     return reduce(jnp.add, (case.runs_at[name] * machine.mma[name] for name in RATES))
 
 
 def _block(machine: Machine, case: Case, tile: Configuration) -> _Block:
-    """What Triton makes of a tile: its layout of warps, and copies as wide as strides let them be."""
+    """Return Triton's code for a tile: its layout of warps, and the widest copies that strides allow."""
     bm, bn, threads = tile.rows, tile.columns, machine.lanes * tile.warps
     bk = jnp.where(case.scaled > 0.0, jnp.minimum(tile.depth, SCALE_DEPTH), tile.depth)
     from_shared = (machine.shared_operands > 0) & (bm >= SHARED_ROWS) & (case.runs_at["fp32"] == 0.0)
@@ -184,7 +183,7 @@ def _block(machine: Machine, case: Case, tile: Configuration) -> _Block:
 
 
 def _grid(machine: Machine, case: Case, tile: Configuration, block: _Block, k: Constants) -> _Grid:
-    """Blocks on an SM, by shared memory, registers, warps and tensor memory; and those of the busiest SM."""
+    """Return blocks per SM, by shared memory, registers, warps and tensor memory; and of the busiest SM."""
     bm, bn, threads = tile.rows, tile.columns, block.threads
     a, b = case.activation_bytes, case.weight_bytes
     buffers = (bm, bn, block.depth, tile.stages)
@@ -195,14 +194,14 @@ def _grid(machine: Machine, case: Case, tile: Configuration, block: _Block, k: C
     shared = buffer_bytes(buffers, a, in_shared, case.converts, from_shared, (waits[0], waits[1]), direct)
     shared = shared + machine.shared_reserved
     columns = jnp.maximum(bn / block.warp_columns, machine.smallest)
-    held = jnp.minimum(block.depth, HELD / jnp.maximum(a, b))  # the compiler loads no more ahead
+    held = jnp.minimum(block.depth, HELD / jnp.maximum(a, b))  # limit of the compiler's load-ahead
     operands = (bm / block.warp_rows * a + columns * jnp.maximum(a, b)) * held / LINE
     own = block.copies - block.stepping
     addresses = k.address_registers * own + k.narrow_registers * block.stepping
     sums, others = bm * bn / threads, k.registers + addresses
     wanted = others + sums * (1.0 + SUMS_APART * case.apart)
     wanted = wanted + jnp.where(block.from_shared, 0.0, k.held_operands * operands)
-    late = block.tensor_memory & (case.apart == 0.0)  # sums come to registers when the loop is done
+    late = block.tensor_memory & (case.apart == 0.0)  # sums are read after the loop
     wanted = jnp.where(late, jnp.maximum(others, sums + STORING), wanted)
     wanted = wanted + machine.held_copies * block.tile_bytes / threads / 4.0
     most = jnp.minimum(machine.registers_a_thread, machine.registers / threads)
@@ -230,20 +229,20 @@ def _grid(machine: Machine, case: Case, tile: Configuration, block: _Block, k: C
 def _multiply(
     machine: Machine, case: Case, tile: Configuration, block: _Block, k: Constants
 ) -> tuple[Array, Array]:
-    """Cycles of the tensor cores (or of FMA, for single precision), and bytes that they read from shared
-    memory, for one unit of depth."""
+    """Return cycles of the tensor cores (or of FMA, for single precision), and bytes that they read from
+    shared memory, per unit of depth."""
     bm, bn, a, b = tile.rows, tile.columns, case.activation_bytes, case.weight_bytes
     smallest = jnp.maximum(tile.instruction, machine.smallest)
     products = jnp.maximum(bm, tile.instruction) * jnp.maximum(bn, smallest)
     rate = _rate(machine, case) * machine.sustained
     rate = rate * jnp.where(tile.instruction > 16.0, 1.0 + k.large_instruction, 1.0)
-    doubled = jnp.maximum(1.0, smallest * block.warp_columns / bn)  # warps that share columns do the same
+    doubled = jnp.maximum(1.0, smallest * block.warp_columns / bn)  # warps that share columns repeat work
     fed = products / 2048.0 * machine.mma_warp * jnp.maximum(jnp.maximum(a, b) / 2.0, block.as_fp16)
     at_a_time = jnp.where(block.tensor_memory, TENSOR_ROWS, SHARED_ROWS)
     from_there = products * jnp.maximum(at_a_time / bm, 1.0) * rate / jnp.minimum(k.wgmma, 1.0)
     from_registers = jnp.maximum(products * rate, fed) / jnp.minimum(k.mma, 1.0)
     mma = jnp.where(block.from_shared, from_there, from_registers) * doubled
-    groups = jnp.where(block.tensor_memory, 1.0, jnp.maximum(tile.warps * 16.0 / bm, 1.0))  # that read a row
+    groups = jnp.where(block.tensor_memory, 1.0, jnp.maximum(tile.warps * 16.0 / bm, 1.0))  # per row
     reads = jnp.where(
         block.from_shared,
         k.wgmma_reads * (bm * a * groups + bn * b * jnp.maximum(bm / at_a_time, 1.0)),
@@ -251,7 +250,7 @@ def _multiply(
     )
     scalar = case.runs_at["fp32"] > machine.single
     thread_rows, thread_columns = thread_layout(bm, bn, tile.warps)
-    conflicts = jnp.where(case.weight_by_depth > 0.0, CONFLICTS, 0.5)  # of lanes with distant columns
+    conflicts = jnp.where(case.weight_by_depth > 0.0, CONFLICTS, 0.5)  # of lanes on distant columns
     by_lanes = LINE * tile.warps * (0.5 * thread_rows + conflicts * thread_columns)
     return (
         jnp.where(scalar, products * rate / jnp.minimum(k.fma, 1.0), mma),
@@ -268,7 +267,7 @@ def _pass(
     cold: Array,
     k: Constants,
 ) -> _Pass:
-    """A pass of the loop: its pipes, what waits for one another in it, and what it copies."""
+    """Return a pass of the loop: busy cycles of its pipes, serial cycles, and bytes of copies."""
     bm, bn, warps, bk = tile.rows, tile.columns, tile.warps, block.depth
     a, b = case.activation_bytes, case.weight_bytes
     multiply, reads = _multiply(machine, case, tile, block, k)
@@ -279,7 +278,7 @@ def _pass(
     shared = (reads * bk + jnp.maximum(block.tile_bytes, as_wide)) / machine.shared_bandwidth / k.shared
     by_warp = bk * a / 32.0 * (bm / block.warp_rows / 16.0)
     by_warp = by_warp * (jnp.maximum(bn / block.warp_columns, machine.smallest) / machine.smallest)
-    by_warps = (bm * block.warp_columns + bn * block.warp_rows) * bk  # elements, each as often as warps need
+    by_warps = (bm * block.warp_columns + bn * block.warp_rows) * bk  # elements, repeated for each user warp
     converting = k.convert * machine.convert * case.converts * bn * bk
     converting = converting * jnp.where(block.from_shared, 1.0, block.warp_rows)
     converting = (converting + k.fp8_slots * block.as_fp16 * by_warps / SCHEDULERS) / machine.lanes
@@ -289,7 +288,7 @@ def _pass(
     fma = case.runs_at["fp32"] * (1.0 - machine.single) * bm * bn * bk / block.threads
     issue = (instructions + fma) * machine.slot * warps / 4.0 + converting + summing
     spilling = 1.0 + k.spill * grid.spilled
-    few = jnp.maximum(SCHEDULERS / (grid.at_once * warps), 1.0)  # schedulers and tensor cores without a warp
+    few = jnp.maximum(SCHEDULERS / (grid.at_once * warps), 1.0)  # idle schedulers and tensor cores
     lone = jnp.maximum(SCHEDULERS / warps, 1.0)
     together = _interleaved(machine, grid.at_once * warps / SCHEDULERS, k)
     busy = overlap(together, mma * few, shared, issue * few) * spilling
@@ -298,9 +297,9 @@ def _pass(
     barrier = k.barrier * jnp.where(block.from_shared, k.wgmma_barrier, 1.0)
     steps = jnp.where(block.from_shared, 0.0, k.step * bk * jnp.maximum(a, b) / 32.0)
     serial = summing * spilling + jnp.where(block.from_shared, converting, 0.0)  # tensor cores wait
-    real = case.rows / (case.row_tiles * bm)  # share of rows that is no padding, nor read
+    real = case.rows / (case.row_tiles * bm)  # share of rows without (unread) padding
     a_copied, b_copied = bm * a * real * bk, bn * b * bk
-    short = k.short_rows * cold * LINE  # only misses: hits are as fast in short rows
+    short = k.short_rows * cold * LINE  # misses only: hits are as fast in short rows
     a_run = jnp.where(case.activation_by_depth > 0.0, bk, bm) * a
     b_run = jnp.where(case.weight_by_depth > 0.0, bk, bn) * b
     return _Pass(
@@ -312,14 +311,14 @@ def _pass(
 
 
 def _interleaved(machine: Machine, warps: Array, k: Constants) -> Array:
-    """Exponent of a scheduler's pipes: of one warp they overlap where code or asynchrony lets them."""
+    """Return the exponent of overlap of a scheduler's pipes: within a warp, code or asynchrony decides."""
     return jnp.where(machine.amd > 0.0, jnp.clip(k.interleave * warps, 1.0, PIPES), PIPES)
 
 
 def _ahead(machine: Machine, tile: Configuration, block: _Block, k: Constants) -> Array:
-    """Passes that a copy is asked for before it is needed; one that nothing overlaps where a pass waits.
+    """Return the passes between a copy's issue and its use; for a pass that waits, one without overlap.
 
-    AMD's two stages ask a little earlier: a copy may be on its way in registers while the pass before ends.
+    AMD's two stages issue a little earlier: a copy may be in flight to registers while the last pass ends.
     """
     passes = jnp.maximum(tile.stages, 2.0) - 1.0
     return jnp.where(block.waits, 1.0, passes + k.early * machine.amd)
@@ -335,9 +334,9 @@ def _sm(
     cold: Array,
     k: Constants,
 ) -> tuple[Array, Array]:
-    """Cycles until a block's first copies are there; and seconds of the busiest SM."""
+    """Return the cycles until a block's first copies arrive, and the seconds of the busiest SM."""
     uncached = _beyond(((1.0 + BEFORE) * block.code + 1.0) / CODE_CACHE, CODE_EDGE)
-    fetched = block.code / LINE * machine.l2_latency * uncached  # line by line, as nothing fetches ahead
+    fetched = block.code / LINE * machine.l2_latency * uncached  # line by line, without prefetching
     latency = k.latency * (machine.dram_latency * cold + machine.l2_latency * (1.0 - cold))
     ahead = _ahead(machine, tile, block, k)
     l2 = machine.l2_bandwidth * k.l2 * machine.sms / jnp.minimum(grid.blocks, machine.sms)
@@ -354,7 +353,7 @@ def _sm(
     waiting = jnp.ceil(grid.on_sm / grid.resident) * (grid.passes * alone + first + store)
     busy = grid.on_sm * (grid.passes * main_pass.busy + setup * tile.warps / SCHEDULERS + 0.3 * store)
     from_l2 = grid.on_sm * grid.passes * copying
-    # A block alone does all its work while it waits; NVIDIA's constants are fitted with both counted there.
+    # A single block works while it waits; NVIDIA's constants are fitted with both counted there.
     beside = busy * jnp.where((machine.amd > 0.0) & (grid.at_once <= 1.0), 0.0, 1.0)
     return first, overlap(k.sm_overlap, waiting, beside, from_l2) / machine.clock
 
@@ -369,12 +368,12 @@ def _dram(
     cold: Array,
     k: Constants,
 ) -> Array:
-    """Seconds of DRAM. Blocks run `group` rows of tiles at a time, columns after columns."""
+    """Return the seconds of DRAM. Blocks run in groups of `group` rows of tiles, column by column."""
     bm, bn, a, b = tile.rows, tile.columns, case.activation_bytes, case.weight_bytes
     kept = machine.kept_bytes * k.l2_share
     running = jnp.minimum(grid.blocks, machine.sms * grid.resident)
     abreast = jnp.minimum(jnp.maximum(tile.group, running / grid.column_tiles), case.row_tiles)
-    rounds = jnp.maximum(grid.column_tiles * abreast / running, 1.0)  # that read the same activations
+    rounds = jnp.maximum(grid.column_tiles * abreast / running, 1.0)  # that reread the activations
     an_expert = case.row_tiles / case.active
     streamed = running * bn * case.depth * b / jnp.maximum(jnp.minimum(an_expert, abreast), 1.0)
     again = (case.rows * case.depth * a * rounds - case.activations) * cold
@@ -385,8 +384,8 @@ def _dram(
     reread = case.weights * apart * _beyond(one_expert / kept, k.l2_edge)
     once = (case.weights + case.activations) * cold + again + reread
     waves = jnp.maximum(grid.on_sm / grid.resident, 1.0)
-    panels = streamed + abreast * bm * case.depth * a  # that running blocks read
-    apart_by = k.drift * (1.01 - 1.0 / waves)  # share of its depth that one block is ahead of another
+    panels = streamed + abreast * bm * case.depth * a  # read by running blocks
+    apart_by = k.drift * (1.01 - 1.0 / waves)  # distance of blocks as a share of their depth
     lost = jnp.exp(-kept / (apart_by * panels))  # distances between their reads are exponential
     copied = grid.blocks * grid.passes * main_pass.copied
     moved = once + jnp.maximum(copied - once, 0.0) * lost
@@ -401,17 +400,17 @@ def _dram(
     )
     page = jnp.where(machine.gddr > 0.0, k.page, k.stacked_page)
     losses = k.starved / flight + k.crowded * flight**k.crowding + page * pages
-    results = case.rows * case.columns * case.result_bytes  # nothing waits for them
+    results = case.rows * case.columns * case.result_bytes  # no block waits for them
     return (moved * (1.0 + losses) + results) / (machine.dram_bandwidth * jnp.minimum(k.dram, 1.0))
 
 
 def _fabric(
     machine: Machine, case: Case, tile: Configuration, grid: _Grid, main_pass: _Pass, k: Constants
 ) -> Array:
-    """Seconds of the cache that dies share: what blocks that run on one read together it asks for once.
+    """Return the seconds of the cache shared by dies: a die requests data of its concurrent blocks once.
 
-    Blocks go to dies in turn, in the order of `_dram`: of G rows of tiles a die that is one of D has every
-    gcd(G, D)th, and of columns each, or every D/gcd(G, D)th.
+    Blocks are assigned to dies round-robin, in the order of `_dram`: of G rows of tiles one of D dies has
+    every gcd(G, D)th, and of columns each, or every D/gcd(G, D)th.
     """
     running = jnp.maximum(jnp.minimum(grid.blocks, machine.sms * grid.resident), machine.dies)
     group = jnp.minimum(tile.group, case.row_tiles)
@@ -427,17 +426,17 @@ def _fabric(
 
 
 def thread_layout(bm: Array, bn: Array, warps: Array) -> tuple[Array, Array]:
-    """Rows and columns of a tile that one thread sums where no tensor core does, as Triton lays them out."""
+    """Return rows and columns of a tile per thread without tensor cores, in Triton's layout."""
     sums = bm * bn / (LANES * warps)
     square = jnp.where(sums >= 16.0, 4.0, jnp.where(sums >= 4.0, 2.0, 1.0))
-    lanes = jnp.clip(bn / square, 1.0, LANES)  # of a warp over columns
+    lanes = jnp.clip(bn / square, 1.0, LANES)  # of a warp along columns
     warp_columns = jnp.clip(bn / (square * lanes), 1.0, warps)
     rows = bm / (LANES / lanes * warps / warp_columns)
     return jnp.maximum(rows, square), jnp.maximum(bn / (lanes * warp_columns), square)
 
 
 def warp_layout(bm: Array, bn: Array, warps: Array) -> tuple[Array, Array]:
-    """Warps over the rows and over the columns of a tile, as Triton lays them out for mma.sync."""
+    """Return the warps along the rows and columns of a tile, in Triton's layout for mma.sync."""
     rows = columns = jnp.ones_like(bm * bn * warps)
     for _ in range(4):  # up to 16 warps
         more = rows * columns < warps
@@ -450,7 +449,7 @@ def warp_layout(bm: Array, bn: Array, warps: Array) -> tuple[Array, Array]:
 
 
 def overlap(exponent: Array | int, *times: Array) -> Array:
-    """Join times that overlap: their largest where the exponent is large, their sum where it is 1."""
+    """Combine overlapping times: their maximum for a large exponent, their sum for 1."""
     longest = times[0]
     for time in times[1:]:
         longest = jnp.maximum(longest, time)
@@ -458,5 +457,5 @@ def overlap(exponent: Array | int, *times: Array) -> Array:
 
 
 def _beyond(ratio: Array, edge: Array | float) -> Array:
-    """1 where a working set exceeds the cache, 0 where it fits; `edge` is the width of the transition."""
+    """Return 1 if a working set exceeds the cache, 0 if it fits; `edge` is the width of the transition."""
     return jax.nn.sigmoid(jnp.log(ratio) / edge)

@@ -1,1 +1,1 @@
-"""The work flow graph models: graphs of an average warp, their weights, and the models made of them."""
+"""The work flow graph models: graphs of an average warp, their weights, and models based on them."""

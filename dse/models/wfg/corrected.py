@@ -1,8 +1,8 @@
 """WFG corrected: exposed latency is paid once, and cycles hide either computation or memory.
 
-Known error: Eq. L42 takes the mean over all blocks for the code before each load. Where blocks are unequal
-a load behind a short one is credited with cycles that do not exist, and cycles can fall as warps are added.
-A kernel known by its counts alone has equal blocks; else compare with Volkov's Λ_app.
+Known error: Eq. L42 uses the mean over all blocks for the code before each load. With unequal blocks a load
+after a short one is credited with cycles that do not exist, and cycles can decrease with more warps. A kernel
+given by counts alone has equal blocks; otherwise compare with Volkov's Λ_app.
 """
 
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ ABOUT = About(
 
 
 def exposed(warps: Array, mem_latency: Array, between: Array, latency: Array, block: ComputeBlock) -> Array:
-    """Return Λ_exp of the load behind `block` (Eq. L42); `between` is NBC, `latency` Λ_comp."""
+    """Return Λ_exp of the load after `block` (Eq. L42); `between` is NBC, `latency` Λ_comp."""
     hidden = (warps - 1.0) * between - block.comp_insts * latency / block.ilp
     return (mem_latency - jnp.maximum(0.0, hidden)) / warps
 

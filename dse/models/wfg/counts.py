@@ -1,15 +1,15 @@
-"""WFG of a kernel: a loop for each of its phases, of computation, shared memory, barriers and global
-accesses, the first of which is waited for.
+"""WFG of a kernel: a loop for each of its phases, with computation, shared memory, barriers and global
+accesses; a warp waits for the first of these.
 
-A kernel that is read from source, or described phase by phase, has the code between two barriers as a loop of
-its own, with its own pipes and its longest chain of dependences. The weight is how often an average warp goes
-through it (trips of loops, shares of branches); the trips are the waits of one warp for memory, by the
-dependences of the code. A kernel known by its counts alone has equal trips of the averages instead.
+For a kernel read from source, or described by phases, the code between two barriers is a separate loop with
+its own pipes and longest chain of dependences. Its weight is the number of executions by an average warp
+(trips of loops, shares of branches); its trips are the waits of a warp for memory, by the dependences of the
+code. A kernel given by counts alone has equal trips with the averages.
 
-Λ and λ of memory are those of the level that is busiest and of the mean access. Warps are alike, so
-WLP_effect is the resident warps. Any other graph: `dse.models.wfg.weights`.
-Known error: the exposed latency is paid by every warp, and cycles that already hide computation hide memory
-as well (`wfg-corrected` mends both).
+Λ and λ of memory are those of the mean access and of the busiest level. Warps are the same, so WLP_effect is
+the number of resident warps. For other graphs see `dse.models.wfg.weights`.
+Known error: every warp pays the exposed latency, and cycles that already hide computation also hide memory
+(`wfg-corrected` corrects both).
 """
 
 from dataclasses import replace
@@ -58,8 +58,8 @@ ABOUT = About(
 
 
 def graph(gpu: Gpu, kernel: Kernel, launch: Launch) -> WorkFlow:
-    """Make a graph: a loop for each phase, with as many trips as a warp waits for memory in it. Where phases
-    are not known, one loop of the whole kernel's counts.
+    """Make a graph: a loop for each phase, with one trip per wait of a warp for memory. Without known
+    phases, one loop with the whole kernel's counts.
     """
     if not kernel.phases:
         return (_of_counts(gpu, kernel, launch),)
@@ -75,7 +75,7 @@ def _of_phase(gpu: Gpu, kernel: Kernel, launch: Launch, phase: Phase, accesses: 
     return _loop(
         jnp.maximum(times, 1.0),
         phase.passes,
-        # Eq. 3 of all its instructions: n λ is what its pipe is busy, n Λ / ILP what a warp alone takes.
+        # Eq. 3 of all its instructions: n λ is the busy time of its pipe, n Λ / ILP that of a single warp.
         Compute(insts=jnp.ones_like(busy), ilp=jnp.ones_like(busy), cpi=busy, latency=waited + phase.slots),
         jnp.maximum(shared, phase.waits.shared * gpu.latency.shared / launch.warps_per_sm),
         phase.work.barrier,
@@ -96,9 +96,8 @@ def _of_counts(gpu: Gpu, kernel: Kernel, launch: Launch) -> WfgLoop:
     products = kernel.work.mma_warp
     insts, alone = insts + products, alone + products * tensor_latency(gpu, kernel.work)
     busy = jnp.maximum(jnp.maximum(busy, tensor_cycles(gpu, kernel.work)), insts / gpu.issue_limit)
-    insts = jnp.where((insts == 0.0) & (busy > 0.0), 1.0, insts)  # products of matrices and nothing else
-    # An access to shared memory is as an instruction of Eq. 3: its passes issue, its latency is hidden by
-    # others.
+    insts = jnp.where((insts == 0.0) & (busy > 0.0), 1.0, insts)  # matrix products only
+    # An access to shared memory is an instruction of Eq. 3: its passes issue, and others hide its latency.
     passes = jnp.maximum(kernel.work.shared * gpu.cpi.shared, kernel.shared_insts * gpu.lsu_cycles)
     waited = kernel.shared_insts * shared_latency(gpu, kernel) / (kernel.ilp * launch.warps_per_sm)
     return _loop(
@@ -123,7 +122,7 @@ def _loop(
     waited: Array,
     access: Array,
 ) -> WfgLoop:
-    """Share what there is in one pass among equal trips; of the accesses of a trip, `waited` has its use."""
+    """Divide the work of a pass into equal trips; a share `waited` of trips waits for an access."""
     return WfgLoop(
         trips=passes * trips,
         body=(
@@ -138,13 +137,13 @@ def _loop(
 
 
 def hardware(gpu: Gpu, kernel: Kernel) -> Hardware:
-    """Return the four numbers of the model, where an access's bytes are the cycles that it keeps memory busy.
+    """Return the four numbers of the model, with cycles of busy memory as the bytes of an access.
 
     **Gap:** SIMD_work / SIMD_engine is one issue slot, 1 / IL, for other instructions.
     """
     return Hardware(
         issue_cycles=1.0 / gpu.issue_limit,
-        pipeline_latency=gpu.latency.int32,  # of no node: each has its own
+        pipeline_latency=gpu.latency.int32,  # unused: each node has its own
         bytes_per_cycle=jnp.ones_like(gpu.clock),
         mem_latency=access_latency(gpu, kernel),
     )

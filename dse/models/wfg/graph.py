@@ -1,10 +1,10 @@
-"""The work flow graph (WFG): what an average warp does, as blocks of computation, accesses and barriers, with
-loops and branches, and which loads are waited for where.
+"""The work flow graph (WFG) of an average warp: blocks of computation, accesses, barriers, loops, branches,
+and the waits for loads.
 
-A graph is a tuple of nodes, nested where there are loops and branches. It is a pytree: its shape and the
-names of its loads are static and hashable, its weights are arrays of any shape that broadcast, so a jitted
-function is compiled once for each structure. A node that lists a load under `uses` waits for it (a
-data-dependence arc); all others follow one another (transition arcs).
+A graph is a tuple of nodes, with nested tuples in loops and branches. It is a pytree: its structure and the
+names of its loads are static and hashable, its weights are arrays that broadcast, so a jitted function is
+compiled once per structure. A node waits for the loads in its `uses` (data-dependence arcs); all nodes run in
+sequence (transition arcs).
 
 Source: Baghsorkhi et al., PPoPP 2010, Sec. 2.1.
 """
@@ -17,18 +17,18 @@ from jaxtyping import Array
 
 from dse.types import _as_float, _Quantities, quantity, several
 
-Weight = Any  # a float array, made of a number or of any array
+Weight = Any  # a float array, converted from a number or array
 
 
 def optional(unit: str) -> Any:
-    """Declare a field that is None where what holds elsewhere holds, see `own`."""
+    """Declare a field that is None for the common value, see `own`."""
     return eqx.field(
         converter=lambda x: None if x is None else _as_float(x), metadata={"unit": unit}, default=None
     )
 
 
 def own(value: Array | None, otherwise: Array) -> Array:
-    """Return a node's own value, or what holds for all that have none."""
+    """Return a node's own value, or the common one for None."""
     return otherwise if value is None else value
 
 
@@ -37,10 +37,10 @@ def _names() -> Any:
 
 
 class Compute(_Quantities):
-    """C_n, instructions that follow one another.
+    """C_n, instructions in sequence.
 
-    `cpi` and `latency` are given where they are not the GPU's own, as of special functions; `warps` where
-    not all that are resident come here.
+    `cpi` and `latency` are set if they differ from the GPU's, as for special functions; `warps` if not all
+    resident warps execute the node.
     """
 
     insts: Weight = quantity("1")
@@ -52,16 +52,16 @@ class Compute(_Quantities):
 
 
 class Memory(_Quantities):
-    """M, one access to global memory; a load that is waited for has a name of its own in the graph."""
+    """M, one access to global memory; a load with uses has a unique name in the graph."""
 
-    bytes: Weight = quantity("B")  # moved for one warp
+    bytes: Weight = quantity("B")  # transferred per warp
     warps: Weight = optional("warps")
     name: str = eqx.field(static=True, default="")
     uses: tuple[str, ...] = _names()
 
 
 class Scratchpad(_Quantities):
-    """S, accesses to shared memory; the cycles hold what banks make them wait for one another."""
+    """S, accesses to shared memory; the cycles include bank conflicts."""
 
     cycles: Weight = quantity("cycles")
     uses: tuple[str, ...] = _names()
@@ -74,17 +74,17 @@ class Barrier(_Quantities):
 
 
 class WfgLoop(_Quantities):
-    """A loop: `body`, `trips` times."""
+    """A loop: `trips` executions of `body`."""
 
     trips: Weight = quantity("1")
     body: "tuple[Node, ...]" = several("1", default=())
 
 
 class WfgBranch(_Quantities):
-    """A branch: `then` or `otherwise`, or both one after the other in a warp that splits.
+    """A branch: `then` or `otherwise`, or both in sequence in a divergent warp.
 
-    `taken` and `passed` are the shares of the warps with a lane in either (ρ_T, ρ_F), more than 1 together
-    where warps split.
+    `taken` and `passed` are the shares of warps with a lane in each (ρ_T, ρ_F); their sum exceeds 1 if warps
+    diverge.
     """
 
     taken: Weight = quantity("1")
@@ -99,7 +99,7 @@ WorkFlow = tuple[Node, ...]
 
 
 def leaves(graph: WorkFlow) -> Iterator[Leaf]:
-    """Yield all nodes but loops and branches, in the order of the program."""
+    """Yield all nodes but loops and branches, in program order."""
     for node in graph:
         match node:
             case WfgLoop():

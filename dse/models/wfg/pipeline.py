@@ -1,10 +1,9 @@
 """WFG in the Pipeline paper's notation: blocks of computation between the loads of a warp.
 
-A kernel whose phases are known has blocks of its own in each, as often as an average warp comes there; one
-that is known by its counts alone has equal blocks. Bank conflicts are in Λ_comp: there are no scratch-pad
-nodes.
-Known errors: Eq. L31 multiplies Eq. L30 by α^i twice (once is meant); the exposed latency is paid by every
-warp, and cycles that already hide computation hide memory as well (`wfg-corrected` mends both).
+A kernel with known phases has separate blocks for each, executed as often as an average warp runs the phase;
+a kernel given by counts alone has equal blocks. Bank conflicts are in Λ_comp: there are no scratch-pad nodes.
+Known errors: Eq. L31 multiplies Eq. L30 by α^i twice (once is meant); every warp pays the exposed latency,
+and cycles that already hide computation also hide memory (`wfg-corrected` corrects both).
 """
 
 from collections.abc import Callable, Sequence
@@ -67,10 +66,10 @@ ABOUT = About(
 
 
 class ComputeBlock(_Quantities):
-    """α^i computations of parallelism ILP^i and the global accesses behind them, `repeats` times.
+    """α^i computations of parallelism ILP^i and the global accesses after them, `repeats` times.
 
-    The first of the accesses is waited for, in a share `waits` of the repeats. `cpi` and `latency` of a
-    computation are stated where they are not those of the whole kernel.
+    A warp waits for the first access in a share `waits` of the repeats. `cpi` and `latency` of a computation
+    are set if they differ from the whole kernel's.
     """
 
     comp_insts: Quantity = quantity("1")
@@ -83,8 +82,8 @@ class ComputeBlock(_Quantities):
 
 
 def graph(gpu: Gpu, kernel: Kernel) -> tuple[ComputeBlock, ...]:
-    """Make a work flow graph: for each phase as many blocks as a warp waits for memory in it, one at least.
-    Where phases are not known, equal blocks of the whole kernel's counts.
+    """Make a work flow graph: for each phase one block per wait of a warp for memory, at least one. Without
+    known phases, equal blocks with the whole kernel's counts.
     """
     if not kernel.phases:
         return (_of_counts(kernel),)
@@ -93,7 +92,7 @@ def graph(gpu: Gpu, kernel: Kernel) -> tuple[ComputeBlock, ...]:
 
 
 def _of_phase(gpu: Gpu, phase: Phase, accesses: Array) -> ComputeBlock:
-    """Make the blocks of a phase: λ of its busiest pipe, Λ / ILP of a warp alone, without memory."""
+    """Make the blocks of a phase: λ of its busiest pipe, Λ / ILP of a single warp, without memory."""
     times = phase_waits(phase)
     trips = jnp.maximum(times, 1.0)
     insts = jnp.maximum(phase.insts - accesses, 0.0)
@@ -126,7 +125,7 @@ Exposed = Callable[[Array, Array, Array, Array, ComputeBlock], Array]
 
 
 def exposed(warps: Array, mem_latency: Array, between: Array, latency: Array, block: ComputeBlock) -> Array:
-    """Return Λ_exp of the load behind `block` (Eq. L36); `between` is NBC, `latency` Λ_comp."""
+    """Return Λ_exp of the load after `block` (Eq. L36); `between` is NBC, `latency` Λ_comp."""
     return mem_latency - (warps - 1.0) * between
 
 
@@ -139,10 +138,10 @@ def terms(
     blocks: Sequence[ComputeBlock],
     exposed: Exposed = exposed,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Return the parts of CPR, cycles for a run of `warps`, and the numbers that the paper names.
+    """Return the parts of CPR, cycles for a run of `warps`, and the intermediates named in the paper.
 
-    `latency` is Λ_comp, `issue` λ_mem^instr or None where it takes no time, `barriers` α_sync. NBC counts
-    what a warp waits for: with one load to a block, as in the paper, that is α_mem.
+    `latency` is Λ_comp, `issue` λ_mem^instr or None if it takes no time, `barriers` α_sync. NBC counts the
+    waits of a warp: with one load per block, as in the paper, α_mem.
     """
     mem_insts = jnp.asarray(sum(block.repeats * block.mem_insts for block in blocks))
     times = sum(block.repeats * block.waits for block in blocks)

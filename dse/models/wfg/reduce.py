@@ -1,16 +1,16 @@
-"""A work flow graph with its weights, reduced to one arc: how long an average warp takes.
+"""Reduce a work flow graph with weights to one arc: the time of an average warp.
 
 The four rules: weights of a sequence add up; a loop is its body times its trips; a branch is the mean of its
-sides, each with the code before and behind it as far as loads reach across; a dependence arc that is longer
-than the code between load and use lengthens the last arc of that way.
+sides, each with the code before and after it that dependence arcs cross; a dependence arc longer than the
+code between load and use lengthens the last arc of its path.
 
-Along one way the last rule says that a use begins no sooner than its load's arc ends. So the ways through the
-graph are followed, each with its time and with when its loads are there. Ways on which nothing is awaited any
-more are joined in their mean, which is exact: from there on times add up.
+On one path the last rule means that a use begins no sooner than its load's arc ends. So the paths through the
+graph are followed, each with its time and the arrival times of its loads. Paths without pending loads are
+merged into their mean, which is exact: from there on times add up.
 
-Gaps: the paper has no arcs into, out of and around loops. One that enters a loop is waited for in front of
-it. One that leaves it counts from the last trip. One to the next trip makes all trips but the first as long
-as a second one. One that begins on one side of a branch is waited for on that side only.
+Gaps: the paper has no arcs into, out of and around loops. An arc into a loop is waited for before the loop.
+An arc out of it counts from the last trip. With an arc to the next trip, all trips but the first take as long
+as the second. An arc that begins on one side of a branch is waited for on that side only.
 Source: Baghsorkhi et al., PPoPP 2010, Figs. 2 to 4.
 """
 
@@ -35,7 +35,7 @@ from dse.models.wfg.graph import (
     uses,
 )
 
-MOST_WAYS = 64  # followed at a time; beyond, ways that await the same loads are joined
+MOST_WAYS = 64  # followed at a time; beyond, paths with the same pending loads are merged
 
 
 @dataclass(frozen=True)
@@ -43,22 +43,22 @@ class Costs:
     """The weights of the arcs out of a node, in cycles."""
 
     arc: Callable[[Leaf], Array]  # transition
-    exposed: Callable[[Memory, Any], Array] | None = None  # dependence; None: no load is waited for
+    exposed: Callable[[Memory, Any], Array] | None = None  # dependence; None: no waits for loads
     hides: Callable[[Compute], Array] | None = (
-        None  # its latency of its own, handed to `exposed` of a load behind
+        None  # its own latency, passed to `exposed` of a later load
     )
-    serial: bool = False  # a warp that splits takes both sides one after the other
-    # Is handed each node, and how long a warp waits in front of it each time: of a loop, in front of it.
+    serial: bool = False  # a divergent warp takes both sides in sequence
+    # Called with each node and the wait of a warp before each execution; for a loop, before the loop.
     seen: Callable[[Leaf | WfgLoop, Array], None] | None = None
 
 
 @dataclass(frozen=True)
 class _Way:
-    """Ways through the graph up to some node; times are 0 at the start."""
+    """Paths through the graph up to a node; times are 0 at the start."""
 
     share: Any  # of the warps
     time: Any
-    there: dict[str, Any]  # when loads that will be used are there
+    there: dict[str, Any]  # arrival times of loads with later uses
     hidden: Any  # latencies of the computation since the last load
 
 
@@ -68,9 +68,9 @@ def warp_latency(graph: WorkFlow, costs: Costs) -> Array:
 
 
 def sides(branch: WfgBranch, serial: bool) -> list[tuple[Array, WorkFlow]]:
-    """Return the ways through a branch, with the share of each.
+    """Return the paths through a branch, with the share of each.
 
-    The paper's mean (Fig. 3e) counts a warp that splits as if it took one side; `serial` has it take both.
+    The paper's mean (Fig. 3e) counts a divergent warp as if it took one side; with `serial` it takes both.
     """
     if not serial:
         both = branch.taken + branch.passed
@@ -85,7 +85,7 @@ def sides(branch: WfgBranch, serial: bool) -> list[tuple[Array, WorkFlow]]:
 
 
 def _follow(graph: WorkFlow, ways: Sequence[_Way], awaited: frozenset[str], costs: Costs) -> list[_Way]:
-    """Follow the ways to the end of `graph`, behind which the loads `awaited` are used."""
+    """Follow the paths to the end of `graph`; the loads `awaited` are used after it."""
     for number, node in enumerate(graph):
         later = awaited | uses(graph[number + 1 :])
         match node:
@@ -144,7 +144,7 @@ def _loop(loop: WfgLoop, ways: Sequence[_Way], later: frozenset[str], costs: Cos
 
 
 def _carried(body: WorkFlow) -> frozenset[str]:
-    """Return the loads of a loop's body that are used in front of them: in the next trip."""
+    """Return the loads of a loop's body with uses before them, that is in the next trip."""
     carried, issued, own = set[str](), set[str](), loads(body)
     for node in leaves(body):
         carried |= (set(node.uses) & own) - issued
@@ -169,7 +169,7 @@ def _keep(way: _Way, names: frozenset[str]) -> _Way:
 
 
 def _joined(ways: Sequence[_Way]) -> list[_Way]:
-    """Join the ways on which nothing is awaited; and if there are too many, all that await the same."""
+    """Merge paths without pending loads; if there are too many, also those with the same pending loads."""
     groups: dict[object, list[_Way]] = {}
     for number, way in enumerate(ways):
         alone = way.there and len(ways) <= MOST_WAYS
@@ -186,7 +186,7 @@ def _one(ways: Sequence[_Way]) -> _Way:
 
 
 def _mean(ways: Sequence[_Way], value: Callable[[_Way], Any]) -> Any:
-    """Return the mean over the ways, each by its share; 0 where no warp goes any of them."""
+    """Return the mean over the paths, weighted by share; 0 if no warp takes them."""
     if len(ways) == 1:
         return value(ways[0])
     share = reduce(jnp.add, (way.share for way in ways))

@@ -1,12 +1,12 @@
-"""WFG: the average warp of a kernel as a work flow graph, with weights of a GPU, reduced to its latency.
+"""WFG: the latency of a kernel's average warp, from a work flow graph with weights of a GPU.
 
-The graph is reduced twice: without its dependence arcs, which gives how long a warp computes; then with the
-weights that follow from it, of accesses (what bandwidth adds) and of dependence arcs (latency that no other
-warp hides).
+The graph is reduced twice: without its dependence arcs, for the computation time of a warp; then with the
+weights derived from it, of accesses (added by bandwidth) and of dependence arcs (latency not hidden by other
+warps).
 
-Known errors: the exposed latency is paid by every warp, and cycles that already hide computation hide memory
-as well (`once` and `corrected` mend one and both, Lemeire et al., Eqs. L41, L42); the denominator of Eq. 8 is
-misprinted; a warp that splits is counted as if it took one side (`serial` mends that).
+Known errors: every warp pays the exposed latency, and cycles that already hide computation also hide memory
+(`once` and `corrected` correct one and both, Lemeire et al., Eqs. L41, L42); the denominator of Eq. 8 is
+misprinted; a divergent warp counts as if it took one side (corrected by `serial`).
 Source: Baghsorkhi et al., PPoPP 2010, Sec. 2, Eqs. 1 to 8.
 """
 
@@ -42,12 +42,12 @@ class Hardware(_Quantities):
 
     issue_cycles: Quantity = quantity("cycles")  # SIMD_work / SIMD_engine, of one warp instruction
     pipeline_latency: Quantity = quantity("cycles")
-    bytes_per_cycle: Quantity = quantity("B/cycle")  # of memory, one SM's share
+    bytes_per_cycle: Quantity = quantity("B/cycle")  # of memory, share of one SM
     mem_latency: Quantity = quantity("cycles")
 
 
 class Latency(_Quantities):
-    """The latency of an average warp, and what it follows from.
+    """The latency of an average warp, and its intermediates.
 
     All but `warp_latency` come from the graph without its dependence arcs.
     """
@@ -59,12 +59,11 @@ class Latency(_Quantities):
     mem_cycles: Quantity = quantity("cycles")  # CYC_mem
     between_waits: Quantity = quantity("cycles")  # NBC_avg
     bandwidth_latency: Quantity = quantity("cycles")  # Latency_BW, of an access
-    exposed_latency: Quantity = quantity("cycles")  # Latency_exposed, where all warps come
+    exposed_latency: Quantity = quantity("cycles")  # Latency_exposed, for nodes that all warps execute
     warp_latency: Quantity = quantity("cycles")
 
 
-# Latency_exposed, of: warps, memory latency, NBC_avg, and the latencies of the computation in front of the
-# load
+# Latency_exposed, of: warps, memory latency, NBC_avg, and the latencies of the computation before the load
 
 
 def published(warps: Array, latency: Array, between: Array, in_front: Any) -> Array:
@@ -73,7 +72,7 @@ def published(warps: Array, latency: Array, between: Array, in_front: Any) -> Ar
 
 
 def once(warps: Array, latency: Array, between: Array, in_front: Any) -> Array:
-    """Return the exposed latency of Eq. L41: paid once and not by each warp."""
+    """Return the exposed latency of Eq. L41: paid once, not by each warp."""
     return published(warps, latency, between, in_front) / warps
 
 
@@ -90,11 +89,11 @@ def average_warp(
     serial: bool = False,
     seen: Callable[[Leaf | WfgLoop, Array, Array], None] | None = None,
 ) -> Latency:
-    """Return the latency of an average warp, and what it follows from.
+    """Return the latency of an average warp, and its intermediates.
 
-    `warps` is WLP_effect wherever a node does not have its own, as `effective` gives it. `seen` is handed
-    each node, the weight of the arc out of it (0 of loops), and how long a warp waits in front of it.
-    **Shapes:** weights of the graph, `hardware` and `warps` broadcast; what depends on none is a scalar.
+    `warps` is WLP_effect of nodes without their own, which `effective` sets. `seen` is called with each node,
+    the weight of the arc out of it (0 for loops), and the wait of a warp before it.
+    **Shapes:** weights of the graph, `hardware` and `warps` broadcast; values independent of them are scalars.
     **Units:** cycles.
     **Edges:** without an access, Latency_BW is the time to issue one.
     """
@@ -151,7 +150,7 @@ def average_warp(
 
 
 def executions(graph: WorkFlow, serial: bool = False, times: Any = 1.0) -> Iterator[tuple[Leaf, Any]]:
-    """Yield each node that is no loop or branch, and how often an average warp executes it."""
+    """Yield each node but loops and branches, and its number of executions by an average warp."""
     for node in graph:
         match node:
             case WfgLoop():
@@ -164,10 +163,10 @@ def executions(graph: WorkFlow, serial: bool = False, times: Any = 1.0) -> Itera
 
 
 def effective(graph: WorkFlow, warps: Array, blocks: Array) -> WorkFlow:
-    """Put ILP_effect and WLP_effect at the nodes of a graph; `blocks` are resident, with `warps` in all.
+    """Set ILP_effect and WLP_effect at the nodes of a graph; `blocks` are resident, with `warps` in total.
 
-    A warp sees the others of its block where it is itself, and those of other blocks anywhere. Where few
-    warps come, so few that there is less than one, that one is there all the same.
+    A warp runs along with the warps of its block at the same node, and with those of other blocks at any
+    node. At least one warp is at a node, even if the mean is less.
     **Shapes:** all broadcast. **Source:** Eqs. 1, 2, 7, 8; in a loop an instruction counts by its trips.
     """
     everywhere = list(_regions(graph, 1.0, 1.0))
@@ -201,7 +200,7 @@ def effective(graph: WorkFlow, warps: Array, blocks: Array) -> WorkFlow:
 
 
 def _regions(graph: WorkFlow, share: Any, trips: Any) -> Iterator[tuple[Any, Any, Leaf]]:
-    """Yield each node with the instructions of a warp that comes there, and the share of warps that do.
+    """Yield each node with the instructions of a warp that executes it, and the share of such warps.
 
     As (instructions, share, node).
     """
