@@ -63,9 +63,7 @@ class Configuration(eqx.Module):
     stages: Float[Array, "*#batch"]
     waves: Float[Array, "*#batch"] = _absent()  # per SIMD, target for register allocation; 0: no target
     instruction: Float[Array, "*#batch"] = _absent()  # rows and columns of a matrix instruction; 0: automatic
-    pack: Float[Array, "*#batch"] = (
-        _absent()
-    )  # 2: 16-byte reads of shared memory, not 8; 0: automatic
+    pack: Float[Array, "*#batch"] = _absent()  # 2: 16-byte reads of shared memory, not 8; 0: automatic
 
     @staticmethod
     def of(configurations: Configurations) -> "Configuration":

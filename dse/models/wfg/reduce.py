@@ -44,9 +44,7 @@ class Costs:
 
     arc: Callable[[Leaf], Array]  # transition
     exposed: Callable[[Memory, Any], Array] | None = None  # dependence; None: no waits for loads
-    hides: Callable[[Compute], Array] | None = (
-        None  # its own latency, passed to `exposed` of a later load
-    )
+    hides: Callable[[Compute], Array] | None = None  # its own latency, passed to `exposed` of a later load
     serial: bool = False  # a divergent warp takes both sides in sequence
     # Called with each node and the wait of a warp before each execution; for a loop, before the loop.
     seen: Callable[[Leaf | WfgLoop, Array], None] | None = None

@@ -89,11 +89,11 @@ def average_warp(
     serial: bool = False,
     seen: Callable[[Leaf | WfgLoop, Array, Array], None] | None = None,
 ) -> Latency:
-    """Return the latency of an average warp, and its intermediates.
+    """Return the latency of an average warp, with its intermediates.
 
     `warps` is WLP_effect of nodes without their own, which `effective` sets. `seen` is called with each node,
     the weight of the arc out of it (0 for loops), and the wait of a warp before it.
-    **Shapes:** weights of the graph, `hardware` and `warps` broadcast; values independent of them are scalars.
+    **Shapes:** weights of the graph, `hardware` and `warps` broadcast; values independent of all are scalars.
     **Units:** cycles.
     **Edges:** without an access, Latency_BW is the time to issue one.
     """
