@@ -1,1 +1,1 @@
-"""Parameters of a GPU fitted to measured times, with their spread; and what those times say of others."""
+"""Fits of GPU parameters to measured times, with uncertainties, and surrogates for unmeasured times."""

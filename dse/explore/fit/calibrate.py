@@ -1,4 +1,4 @@
-"""A GPU file fitted to measured spaces, with its errors on what was fitted and on what was held out."""
+"""A GPU file fitted to measured spaces, with errors on fitted and held-out configurations."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from dse.models.protocol import Model
 
 HELD = "held out: a fifth of the configurations"
 HELD_OUT = 0.2  # of the configurations of each space
-MOST = 1_000  # configurations of a file, unless a number is stated: evenly over the order of their times
+MOST = 1_000  # configurations of a file by default: evenly over the order of their times
 
 
 @dataclass(frozen=True)
@@ -49,26 +49,26 @@ class Calibration(Result):
     model: str
     fit: Fit  # to all data
     scores: tuple[dict[str, Any], ...]
-    ran: int  # configurations of the files that ran
-    evenly: bool  # whether those fitted to were taken evenly over the times, else at random
+    ran: int  # number of configurations that ran
+    evenly: bool  # whether the fitted ones are evenly spaced over the times, else random
 
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
-        """Return the first `top` of `fields`, all without it."""
+        """Return the first `top` of `fields`; by default all."""
         return self.fields()[:top]
 
     def write(self, path: Path | str) -> None:
-        """Write the fitted GPU file, or one for each of several GPUs in a folder. DseError as `write`."""
+        """Write the fitted GPU file, or one per GPU in a folder. DseError as `write`."""
         write(self, Path(path))
 
     def fields(self) -> list[dict[str, Any]]:
-        """Return one row a fitted field of a GPU."""
+        """Return one row per fitted field and GPU."""
         rows = []
         for number, file in enumerate(self.files):
             records = {record.field: record for record in file.fields}
             untold, doubts = self.fit.untold(number), self.fit.doubts(number)
             logs, spreads = self.fit.logs(number), self.fit.spreads(number)
             for name, log, spread in zip(self.fit.parameters.names, logs, spreads, strict=True):
-                if name not in records:  # of products that this GPU cannot do
+                if name not in records:  # of products that this GPU does not support
                     continue
                 old = records[name]
                 rows.append(
@@ -80,7 +80,7 @@ class Calibration(Result):
 
     @property
     def basis(self) -> str:
-        """Say in words what was fitted to."""
+        """Describe the fitted data."""
         counted = sum(row["configurations"] for row in self.scores if row["data"] != "held out: the kernel")
         spread = "" if counted == self.ran else ", evenly over their times" if self.evenly else " at random"
         of = "" if counted == self.ran else f" of {self.ran:,}"
@@ -88,7 +88,7 @@ class Calibration(Result):
 
     @property
     def worth(self) -> str:
-        """Say in words how well configurations that were held out are predicted; "" where none were."""
+        """Describe the accuracy on held-out configurations; "" without any."""
         held = [row for row in self.scores if row["data"] == HELD]
         if not held:
             return ""
@@ -100,11 +100,11 @@ class Calibration(Result):
         return f"error of times held out {before:.1f} % before, {now}"
 
     def errors(self) -> list[dict[str, Any]]:
-        """Return one row a set of data: before and after the fit."""
+        """Return one row per data set: before and after the fit."""
         return list(self.scores)
 
     def untold(self) -> dict[str, tuple[str, ...]]:
-        """Return, by GPU, the fields that the data cannot tell."""
+        """Return, by GPU, the fields that the data do not determine."""
         return {file.name: self.fit.untold(number) for number, file in enumerate(self.files)}
 
 
@@ -120,9 +120,9 @@ def calibrate(
     seed: int = 0,
     progress: Progress = silent,
 ) -> Calibration:
-    """Fit GPUs to measured spaces: to all, and again with some held out, to see what the fit is worth.
+    """Fit GPUs to measured spaces: to all, and again without held-out configurations for validation.
 
-    **Raises:** DseError for an unknown field or method, a file that cannot be read, or where nothing ran.
+    **Raises:** DseError for an unknown field or method, a file that cannot be read, or if nothing ran.
     """
     predictor = get(model)
     check(tuple(free or ()))
@@ -143,7 +143,7 @@ def calibrate(
     parameters = Parameters(names, of_each, frozenset(shared) & frozenset(names), limits)
     gpus = [space.gpu for space in spaces]
 
-    walk = WALK if predictor.differentiable else 0  # steps that what is simulated would take too long for
+    walk = WALK if predictor.differentiable else 0  # too slow for simulations
 
     train = [part.only(random.uniform(size=len(part)) >= HELD_OUT) for part in data]
     if not any(np.asarray(part.counts).any() for part in train):
@@ -179,7 +179,7 @@ def calibrate(
 
 
 def check_target(path: Path, gpus: int) -> None:
-    """Refuse a path to which this many fitted GPUs cannot be written. **Raises:** DseError."""
+    """Check that this number of fitted GPUs can be written to a path. **Raises:** DseError."""
     if gpus > 1 and (path.suffix == ".toml" or path.is_file()):
         raise DseError(f"{path}: found a file for {gpus} GPUs, expected a folder")
     if gpus == 1 and path.suffix != ".toml":
@@ -187,7 +187,7 @@ def check_target(path: Path, gpus: int) -> None:
 
 
 def write(calibration: Calibration, path: Path) -> None:
-    """Write the GPU file, or one for each of several GPUs in a folder."""
+    """Write the GPU file, or one per GPU in a folder."""
     check_target(path, len(calibration.files))
     for number, file in enumerate(calibration.files):
         target = path if len(calibration.files) == 1 else path / f"{file.path.stem}.toml"
@@ -230,7 +230,7 @@ def write(calibration: Calibration, path: Path) -> None:
 
 
 def _kept(record: Fact, moved: Container[str]) -> Fact:
-    """Return a quantity that was not fitted: with the value that the fit had it at, whatever it followed."""
+    """Return a quantity without fit, with its value during the fit, even if it followed another."""
     follows = record.follows is not None and record.follows.field in moved
     return replace(record, follows=None) if follows else record
 
@@ -238,7 +238,7 @@ def _kept(record: Fact, moved: Container[str]) -> Fact:
 def _data(
     space: MeasuredSpace, file: GpuFile, sample: int | None, random: np.random.Generator
 ) -> tuple[Data, int]:
-    """Read a space as data: of this many configurations, and how many ran."""
+    """Read a space as data of this number of configurations; return also the number that ran."""
     table = measured.load(space.path, space.kernel)
     ran = np.flatnonzero(table.ok)
     count = len(ran)
@@ -263,7 +263,7 @@ def _scores(
     model: Model,
     unbounded: Fit | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Score the catalogue's GPU and the fitted one, and the one fitted without bounds."""
+    """Score the catalogue's GPU, the fitted one, and the one fitted without bounds."""
     names = fitted.parameters.names
     for space, part in zip(spaces, data, strict=True):
         counts = np.asarray(part.counts)

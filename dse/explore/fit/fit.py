@@ -1,16 +1,16 @@
-"""GPU parameters that make a model's times the measured ones: the most probable, and their spread.
+"""Fit GPU parameters to measured times: the most probable values, and their uncertainty.
 
     ½ Σ ρ((log f(θ) - log t) / τ) + ½ Σ (θ / width)²
 
 is minimised over θ, the logs of GPU fields over their catalogue values; ρ is pseudo-Huber, so that a few
-measurements that no model explains do not decide. θ stays within bounds: no chip outruns its lanes. τ, the
-part that is left unexplained, comes from the residuals. The spread is that of samples of the density about
-the minimum, set out from Laplace's normal (the inverse of the Gauss-Newton Hessian), which alone is too
-narrow where the model has kinks. A parameter whose spread is nearly what it was before the data is one that
-these data cannot tell.
+outliers do not dominate. θ stays within bounds: no chip is faster than its lanes. τ, the unexplained
+deviation, is estimated from the residuals. The spread is the standard deviation of samples of the density
+about the minimum. They start from Laplace's normal (covariance: the inverse of the Gauss-Newton Hessian),
+which alone is too narrow if the model has kinks. The data do not determine a parameter whose spread is close
+to that of its prior.
 
-Several kernels and GPUs are fitted at a time: each GPU has its own parameters, but for those that are shared,
-which move all GPUs from their catalogue values by the same factor.
+Several kernels and GPUs are fitted together: each GPU has its own parameters, except shared ones, which scale
+the catalogue values of all GPUs by the same factor.
 
 Source: Huber 1964 (robust loss; its smooth form: Charbonnier et al. 1997); MacKay, Information Theory,
 Inference, and Learning Algorithms, 2003, Ch. 27 (Laplace); Branch, Coleman & Li 1999 (least squares within
@@ -38,18 +38,18 @@ from dse.models.protocol import Model
 
 Method = Literal["lm", "bfgs"]
 METHODS = ("lm", "bfgs")
-ROBUST = 3.0  # residuals, in τ, from which on ρ grows more slowly than a square
-UNEXPLAINED = 0.1  # τ to begin with
-LEAST = 1e-3  # τ at least: times have noise
-TOLD = 0.9  # of its spread before: a parameter that keeps more of it than this is not told by the data
-TOLD_UNMOVED = 0.5  # the same of one that stays where the catalogue has it
-FAR = 2.0  # widths from the catalogue's value, from which on a value is doubted
-AT_BOUND = 0.02  # of a log: that near to a bound is at it
-CLOCKED = ("cpi.dram", "latency.dram")  # cycles of what has a clock of its own: they follow the SMs' clock
+ROBUST = 3.0  # residual, in τ, above which ρ grows more slowly than a square
+UNEXPLAINED = 0.1  # initial τ
+LEAST = 1e-3  # minimum τ: times have noise
+TOLD = 0.9  # of its prior spread: the data do not determine a parameter with a larger share left
+TOLD_UNMOVED = 0.5  # the same for one that stays at its catalogue value
+FAR = 2.0  # widths from the catalogue's value beyond which a value is doubtful
+AT_BOUND = 0.02  # of a log: maximum distance of a value at a bound
+CLOCKED = ("cpi.dram", "latency.dram")  # in a separate clock domain: its cycles follow the SMs' clock
 STEPS = 200
-LEAST_WALKERS = 32  # or two a parameter
+LEAST_WALKERS = 32  # or two per parameter
 DRAWS = 4_096  # of Laplace's normal
-WALK = 1_000  # steps of each walker, of which half count
+WALK = 1_000  # steps of each walker; the second half counts
 
 
 class Data(eqx.Module):
@@ -57,11 +57,11 @@ class Data(eqx.Module):
 
     launches: Launches
     log_seconds: Float[Array, " launches"]  # measured
-    counts: Bool[Array, " launches"]  # towards the fit; what is held out keeps its place
+    counts: Bool[Array, " launches"]  # towards the fit; held-out launches stay in the arrays
 
     @staticmethod
     def of(launches: Launches, seconds: np.ndarray) -> "Data":
-        """Keep those launches that are possible and ran. DseError if there is none."""
+        """Keep the launches that are possible and ran. DseError if there is none."""
         rows = np.flatnonzero(np.isfinite(seconds) & np.asarray(launches.possible))
         if not len(rows):
             raise DseError("measured times: found no launch that ran and is possible, expected at least one")
@@ -69,7 +69,7 @@ class Data(eqx.Module):
             return Data(launches.rows(rows), jnp.asarray(np.log(seconds[rows])), jnp.ones(len(rows), bool))
 
     def only(self, launches: Bool[np.ndarray, " launches"]) -> "Data":
-        """Keep some of them, with the others held out."""
+        """Fit to some of them and hold out the others."""
         return Data(self.launches, self.log_seconds, jnp.asarray(launches))
 
     def __len__(self) -> int:
@@ -78,9 +78,9 @@ class Data(eqx.Module):
 
 @dataclass(frozen=True)
 class Parameters:
-    """θ: `names` for each GPU, of which those `shared` are one for all; widths [GPUs, names].
+    """θ: `names` for each GPU, with one value for all in `shared`; widths [GPUs, names].
 
-    `bounds` are the least and the largest θ, [2, GPUs, names]; without them there are none.
+    `bounds` are the least and the largest θ, [2, GPUs, names], or None.
     """
 
     names: tuple[str, ...]
@@ -90,7 +90,7 @@ class Parameters:
 
     @property
     def index(self) -> np.ndarray:
-        """The place in θ of each name of each GPU, [GPUs, names]."""
+        """The index in θ of each name of each GPU, [GPUs, names]."""
         index, rows, common = 0, [], {}
         for _ in range(len(self.widths)):
             row = []
@@ -107,14 +107,14 @@ class Parameters:
 
     @property
     def width(self) -> np.ndarray:
-        """The width of each element of θ; a shared one has the widest of its GPUs."""
+        """The width of each element of θ; for a shared one the largest over GPUs."""
         width = np.zeros(self.index.max() + 1)
         np.maximum.at(width, self.index, self.widths)
         return width
 
     @property
     def limits(self) -> tuple[np.ndarray, np.ndarray]:
-        """The bounds of each element of θ; a shared one has the narrowest of its GPUs."""
+        """The bounds of each element of θ; for a shared one the narrowest over GPUs."""
         least, most = np.full((2, self.index.max() + 1), np.inf) * [[-1.0], [1.0]]
         if self.bounds is not None:
             np.maximum.at(least, self.index, self.bounds[0])
@@ -123,7 +123,7 @@ class Parameters:
 
     @property
     def follow(self) -> np.ndarray:
-        """The matrix from one GPU's θ to logs of its fields, [names, names]: DRAM has a clock of its own."""
+        """The matrix from one GPU's θ to logs of its fields, [names, names]: DRAM has a separate clock."""
         mixed = np.eye(len(self.names))
         if "clock" in self.names:
             for name in set(CLOCKED) & set(self.names):
@@ -133,19 +133,19 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Fit:
-    """The most probable parameters after the data."""
+    """The most probable parameters given the data."""
 
     parameters: Parameters
     theta: np.ndarray
     samples: np.ndarray  # [S, θ], of its density
     unexplained: float  # τ
-    loss: float  # the minimum of what is minimised
-    evaluations: int  # of the model with its derivatives, from the best start on
+    loss: float  # at the minimum
+    evaluations: int  # of the model with derivatives, from the best start on
 
     def logs(self, gpu: int = 0, told: bool = False) -> np.ndarray:
-        """Return the logs of one GPU's fields over the catalogue's, in the order of the names.
+        """Return the logs of one GPU's fields over their catalogue values, in the order of the names.
 
-        With `told`, as the catalogue has what the data cannot tell.
+        With `told`, 0 for fields that the data do not determine.
         """
         theta = self.theta[self.parameters.index[gpu]]
         if told:
@@ -156,26 +156,26 @@ class Fit:
         return self.samples[:, self.parameters.index[gpu]] @ self.parameters.follow.T
 
     def spreads(self, gpu: int = 0) -> np.ndarray:
-        """Return the standard deviation of each."""
+        """Return the standard deviation of each log."""
         return self._moved(gpu).std(axis=0)
 
     def intervals(self, share: float = 0.95, gpu: int = 0) -> np.ndarray:
-        """Return the ends of what holds this share of the density of each, [2, names]."""
+        """Return the interval of each log with this share of the density, [2, names]."""
         tail = (1 - share) / 2
         return np.quantile(self._moved(gpu), (tail, 1 - tail), axis=0)
 
     def untold(self, gpu: int = 0) -> tuple[str, ...]:
-        """Return the names of what the data cannot tell."""
+        """Return the names of the fields that the data do not determine."""
         index, width = self.parameters.index[gpu], self.parameters.width
         least, most = (limit / width for limit in self.parameters.limits)
-        # At the catalogue's value, as where nothing tells: there it takes more to be told.
+        # At the catalogue's value, like a field without data: the criterion is stricter.
         unmoved = np.abs(self.theta) < AT_BOUND
         before = truncnorm.std(least, most, scale=width) * np.where(unmoved, TOLD_UNMOVED, TOLD)
         spreads = self.samples.std(axis=0)
         return tuple(np.array(self.parameters.names)[(spreads > before)[index]].tolist())
 
     def doubts(self, gpu: int = 0) -> dict[str, str]:
-        """Say of each field that the data tell but nobody should believe why: at a bound, or far off."""
+        """Return why fields are implausible although the data determine them: at a bound, or far off."""
         index, untold = self.parameters.index[gpu], self.untold(gpu)
         least, most = self.parameters.limits
         doubts = {}
@@ -201,12 +201,12 @@ def fit(
     walk: int | None = WALK,
     advance: Callable[[int], None] = lambda done: None,
 ) -> Fit:
-    """Fit the parameters to the data; `gpus` says which GPU each of `data` was measured on.
+    """Fit the parameters to the data; `gpus` is the index of the GPU of each of `data`.
 
-    `starts` points are tried, the catalogue's and others drawn from before the data; the best counts. `walk`
-    is how many steps each walker takes; 0: samples are of Laplace's normal, where predictions cost too much;
-    None: there are none, and nothing is known of spreads.
-    `advance` is called for each of `stages(starts)` that is done.
+    The fit starts from `starts` points, the catalogue's and draws of the prior, and keeps the best. `walk` is
+    the number of steps of each walker; 0: samples of Laplace's normal, for expensive models; None: no samples
+    and no spreads.
+    `advance` is called after each of `stages(starts)`.
     """
     if method not in METHODS:
         raise DseError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")
@@ -225,10 +225,10 @@ def fit(
             ends.append(_solved(problem, start, tau, method))
             advance(1)
         theta, loss, steps = min(ends, key=lambda end: np.nan_to_num(end[1], nan=np.inf))
-        for _ in range(2):  # τ depends on the fit, and the fit a little on τ
+        for _ in range(2):  # τ depends on the fit, and the fit slightly on τ
             off = np.asarray(_off_jitted(problem, jnp.asarray(theta)))
             off = off[np.concatenate([np.asarray(part.counts) for part in data])]
-            tau = max(LEAST, 1.4826 * float(np.median(np.abs(off))))  # the deviation of a normal one
+            tau = max(LEAST, 1.4826 * float(np.median(np.abs(off))))  # standard deviation of a normal
             theta, loss, more = _solved(problem, theta, tau, method)
             steps += more
             advance(1)
@@ -241,7 +241,7 @@ def fit(
 
 
 def stages(starts: int) -> int:
-    """How many stages a fit has: its starts, two more with the deviation that was found, and the samples."""
+    """Return the number of stages of a fit: its starts, two with the estimated τ, and the samples."""
     return starts + 3
 
 
@@ -272,7 +272,7 @@ _off_jitted = eqx.filter_jit(_off)
 
 
 def _robust(problem: _Problem, theta: Array, tau: Array) -> Array:
-    """Return residuals to be squared, in τ: beyond ROBUST the square grows as the residual does itself."""
+    """Return residuals to be squared, in τ: above ROBUST the square grows linearly with the residual."""
     r = _off(problem, theta) / tau
     counts = jnp.concatenate([data.counts for data in problem.data])
     smaller = r * jnp.sqrt(2.0 / (jnp.sqrt(1.0 + (r / ROBUST) ** 2) + 1.0))
@@ -299,7 +299,7 @@ def _loss(problem: _Problem, theta: Array, tau: Array) -> tuple[Array, Array]:
 def _solved(
     problem: _Problem, start: np.ndarray, tau: float, method: Method
 ) -> tuple[np.ndarray, float, int]:
-    """Find where a start leads within the bounds, the loss there, and how many evaluations it took."""
+    """Minimise from a start within the bounds; return θ, the loss, and the number of evaluations."""
     least, most = (np.asarray(limit) for limit in problem.limits)
     start, at_tau = np.clip(start, least, most), jnp.asarray(tau)
 
@@ -323,7 +323,7 @@ def _solved(
 
 @eqx.filter_jit
 def _samples(problem: _Problem, theta: Array, tau: Array, slopes: Array, seed: int, walk: int) -> Array:
-    """Sample the density of θ: walkers set out from Laplace's normal about the mode."""
+    """Sample the density of θ: walkers start from Laplace's normal about the mode."""
     least, most = (limit[None, :] for limit in problem.limits)
 
     def log_density(at: Array) -> Array:

@@ -1,6 +1,6 @@
-"""A model's times of fixed launches as a function of the GPU's parameters, and how each moves them.
+"""A model's times of fixed launches as a function of the GPU's parameters, with derivatives.
 
-What a kernel does and what fits on an SM does not depend on λ, Λ and clock, so it is computed once.
+A kernel's work and its occupancy do not depend on λ, Λ and clock, so they are computed once.
 """
 
 from collections.abc import Mapping
@@ -29,13 +29,13 @@ class Launches(eqx.Module):
     kernel: Kernel
     launch: Launch
     possible: Bool[Array, " launches"]
-    runs: Float[Array, " launches"]  # the chance to run; what is estimated may fail
+    runs: Float[Array, " launches"]  # probability to run; estimated kernels may fail
 
     def __len__(self) -> int:
         return len(self.possible)
 
     def rows(self, index: np.ndarray) -> "Launches":
-        """Take some of them."""
+        """Select some of them."""
         parts = (self.kernel, self.launch, self.possible, self.runs)
         with in_64_bits():
             return Launches(self.gpu, *jax.tree.map(lambda x: jax.device_put(np.asarray(x)[index]), parts))
@@ -48,7 +48,7 @@ def of_kernel(
     problem: Mapping[str, Number] | None = None,
     progress: Progress = silent,
 ) -> Launches:
-    """Lay out a kernel's configurations as launches; a configuration that could not be counted is impossible.
+    """Convert a kernel's configurations to launches; a configuration without counts is impossible.
 
     **Shapes:** GPU fields are scalars, parameters [L]. **Precision:** of the GPU's fields.
     """
@@ -65,7 +65,7 @@ def of_kernel(
 
 @eqx.filter_jit
 def _laid_out(known: KnownBatch, gpu: Gpu) -> tuple[Launch, Array, Kernel]:
-    """Lay out each configuration on the one GPU, [L]."""
+    """Convert each configuration to a launch on the one GPU, [L]."""
     kernel, resources = jax.tree.map(lambda x: x[0], (known.kernel, known.resources))
     launch, limiter = occupancy.launch(gpu, resources, kernel.work)
     whole = (launch, occupancy.possible(limiter), kernel)
@@ -75,7 +75,7 @@ def _laid_out(known: KnownBatch, gpu: Gpu) -> tuple[Launch, Array, Kernel]:
 def log_seconds(
     launches: Launches, model: str | Model, names: tuple[str, ...], logs: Float[Array, " parameters"]
 ) -> Float[Array, " launches"]:
-    """Predict logs of times with the GPU's parameters moved; of impossible launches they mean nothing."""
+    """Predict logs of times with the GPU's parameters moved; those of impossible launches are undefined."""
     gpu = moved(launches.gpu, names, logs)
     return jnp.log(seconds(get(model), gpu, launches.kernel, launches.launch))
 
@@ -84,7 +84,7 @@ def log_seconds(
 def linearised(
     launches: Launches, model: str | Model, names: tuple[str, ...], logs: Float[Array, " parameters"]
 ) -> tuple[Float[Array, " launches"], Float[Array, "launches parameters"]]:
-    """Predict logs of the times, and their derivative by each parameter."""
+    """Predict logs of times, and their derivatives by each parameter."""
 
     def predicted(logs: Array) -> tuple[Array, Array]:
         times = log_seconds(launches, model, names, logs)

@@ -1,7 +1,7 @@
-"""The numbers of a GPU that are fitted, and how far each may be from the value that the catalogue has.
+"""The fitted numbers of a GPU, with priors about their catalogue values.
 
-A fit moves logs: a parameter of 0.1 makes its field 10 % larger. Before any measurement each is normal about
-0, with a standard deviation that says how well the catalogue knows the field.
+A fit moves logs: a parameter of 0.1 makes its field 10 % larger. The prior of each is normal about 0, with
+the uncertainty of the catalogue value as its standard deviation.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,13 +29,13 @@ ALL_NAMES = NAMES + TENSOR_NAMES
 # By provenance.
 WIDTHS = {"stated": 0.1, "measured": 0.1, "measured here": 0.1, "derived": 0.3, "fitted": 0.3}
 FARTHEST = 3.0  # widths
-MEASURED_SLACK = 0.1  # of a log: what was measured may have missed the peak
-MOST_CLOCK = 1.3  # of the stated boost: cards run above it where power allows
-CLOCK_WIDTH = 0.3  # whatever is stated of it: what a GPU runs at depends on power and temperature
+MEASURED_SLACK = 0.1  # of a log: measurements may miss the peak
+MOST_CLOCK = 1.3  # of the stated boost: cards exceed it if power allows
+CLOCK_WIDTH = 0.3  # for any source: the actual clock depends on power and temperature
 
 
 def check(names: Sequence[str], field: str = "free") -> None:
-    """Refuse a name that is not in `ALL_NAMES`, or is there twice. **Raises:** DseError."""
+    """Check that names are in `ALL_NAMES` and unique. **Raises:** DseError."""
     for name in names:
         if name not in ALL_NAMES:
             raise DseError(f"{field}: found {name!r}, {one_of(name, ALL_NAMES)}")
@@ -44,16 +44,16 @@ def check(names: Sequence[str], field: str = "free") -> None:
 
 
 def names_for(kernels: Iterable[Kernel]) -> tuple[str, ...]:
-    """Return what a fit to these kernels moves: `NAMES`, and the fields of the products that they do."""
+    """Return the names to fit for these kernels: `NAMES`, and the fields of their matrix products."""
     works = [kernel.work for kernel in kernels]
     used = [name for name in TENSOR if any(np.any(np.asarray(getattr(work, name)) > 0) for work in works)]
     return NAMES + tuple(f"{group}.{name}" for group in ("cpi", "latency") for name in used)
 
 
 def widths(file: GpuFile, names: Sequence[str] = NAMES) -> np.ndarray:
-    """Return the standard deviation of each parameter before any measurement, by its field's provenance.
+    """Return the prior standard deviation of each parameter, by its field's provenance.
 
-    A field that the file lacks is one of products that the GPU cannot do, and has no effect.
+    Fields missing from the file are of products that the GPU does not support, and have no effect.
     """
     provenance = dict.fromkeys(TENSOR_NAMES, "derived")
     provenance |= {record.field: record.provenance for record in file.fields}
@@ -63,14 +63,14 @@ def widths(file: GpuFile, names: Sequence[str] = NAMES) -> np.ndarray:
 def bounds(file: GpuFile, names: Sequence[str] = NAMES) -> np.ndarray:
     """Return the least and the largest log of each parameter, [2, names].
 
-    FARTHEST widths from the catalogue's value; and no pipe is faster than its lanes, no SM issues more than
-    its schedulers do, and DRAM moves no more than is stated of it.
+    They are FARTHEST widths from the catalogue's value; and no pipe is faster than its lanes, no SM issues
+    more than its schedulers, and DRAM does not exceed its stated bandwidth.
     """
     most = FARTHEST * widths(file, names)
     least = -most
     measured = {record.field for record in file.fields if record.provenance.startswith("measured")}
     gpu = file.gpu
-    peak_cycles = 32.0 * gpu.sm_count * gpu.clock / gpu.dram_bandwidth  # of a sector of 32 bytes
+    peak_cycles = 32.0 * gpu.sm_count * gpu.clock / gpu.dram_bandwidth  # per sector of 32 bytes
     for place, name in enumerate(names):
         slack = MEASURED_SLACK if name in measured else 0.0
         if name == "clock":
@@ -85,7 +85,7 @@ def bounds(file: GpuFile, names: Sequence[str] = NAMES) -> np.ndarray:
 
 
 def values(gpu: Gpu, names: Sequence[str] = NAMES) -> list[Any]:
-    """Return the fields of those names."""
+    """Return the fields with these names."""
     return [of(gpu, name) for name in names]
 
 

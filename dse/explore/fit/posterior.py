@@ -1,8 +1,8 @@
-"""Samples of a density about its mode: what Laplace's normal cannot show where the density has kinks.
+"""Samples of a density about its mode, for densities with kinks, where Laplace's normal fails.
 
-A model that takes the larger of two times has a kink where they are equal, and a mode likes to sit there:
-its curvature says nothing of how wide the density is. An ensemble of walkers does; their moves are stretches
-along the lines between them, which no choice of axes or scales can spoil.
+A model with the maximum of two times has a kink where they are equal, and modes are often there: the
+curvature is unrelated to the width of the density. Hence the samples are from an ensemble of walkers, whose
+moves are stretches along the lines between them, independent of axes and scales.
 
 Source: Goodman & Weare 2010, Eqs. 7 and 9 (a = 2), in two halves as Foreman-Mackey et al. 2013 do.
 """
@@ -22,7 +22,7 @@ def sampled(
     steps: int,
     key: Array,
 ) -> Float[Array, "samples parameters"]:
-    """Return where an even number of walkers go, in the second half of this many steps."""
+    """Return the positions of an even number of walkers, in the second half of this number of steps."""
     half = len(walkers) // 2
     density = jax.vmap(log_density)
 

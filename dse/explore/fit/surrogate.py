@@ -1,13 +1,13 @@
-"""Predicts configurations that were not measured from those that were: a Gaussian process about a model.
+"""Predict times of unmeasured configurations from measured ones: a Gaussian process about a model.
 
     log t(x) = log f(x) + Σ_p θ_p s_p(x) + g(x) + ε
 
-f is the model. s_p are what it may be wrong in, in prior standard deviations, so that θ is standard normal
-but for their common scale: its derivatives by the logs of the GPU's parameters (refitting the GPU, to first
-order), how much steeper times are than predicted, their level, and tables of other GPUs. g is what is missed:
-a function of the tuning parameters and of the order of the predictions, as a sum over one of them at a time
-and one over all together; continuous, not smooth, since neighbouring values may differ in kind. ε is rough:
-what no neighbour tells. The posterior is exact; the scales are fitted.
+f is the model. s_p are its possible errors, in prior standard deviations, so that θ is standard normal but
+for a common scale: its derivatives by the logs of the GPU's parameters (a first-order refit of the GPU), the
+slope of times over predictions, their level, and tables of other GPUs. g is the remaining error: a function
+of the tuning parameters and of the order of the predictions, as a sum of functions of each and one of all; it
+is continuous, not smooth, since neighbouring values may differ in kind. ε is the rough part, independent
+between neighbours. The posterior is exact; the scales are fitted.
 
 Source: `dse.core.gaussian_process`. Precision: float64.
 """
@@ -20,15 +20,15 @@ from jaxtyping import Float
 
 from dse.core.gaussian_process import Hyperparameters, Points, Process, exponential, fitted
 
-SLOW = 0.2  # what is slower than the median by this, or by 3 deviations, counts as just so slow
-MOST_FITTED = 128  # measurements that scales are fitted to: that costs most
-MISSED, ALL = 0.35, 0.6  # deviations of each part of g: what a model misses, and all without one
+SLOW = 0.2  # times above the median by this, or by 3 deviations, are clipped
+MOST_FITTED = 128  # most measurements for the costly fit of scales
+MISSED, ALL = 0.35, 0.6  # deviations of each part of g: with and without a model
 ROUGH, LENGTH = 0.03, 0.6  # deviation of ε, and lengths of g over [0, 1]
-JITTER = 1e-6  # variance that makes a draw's covariance positive
+JITTER = 1e-6  # variance added to a draw's covariance to make it positive
 
 
 def positions(parameters: Mapping[str, np.ndarray]) -> Float[np.ndarray, "n varying"]:
-    """Put each parameter that varies on 0 to 1: by its log where it is above 0, else by its rank."""
+    """Scale each varying parameter to 0 to 1: by its log if it is above 0, else by its rank."""
     columns = []
     for values in map(np.asarray, parameters.values()):
         known = np.unique(values)
@@ -42,30 +42,30 @@ def positions(parameters: Mapping[str, np.ndarray]) -> Float[np.ndarray, "n vary
 
 
 def prior(features: int, missed: float = MISSED) -> Hyperparameters:
-    """Return the prior of the scales of this many features: log-normal."""
+    """Return the log-normal prior of the scales for this number of features."""
     middles = 2 * np.log([missed, missed, 1.0, ROUGH, *(1 / LENGTH,) * features])
     return Hyperparameters(middles, 2 * np.array([0.6, 0.6, 0.5, 0.5, *(0.7,) * features]))
 
 
 @dataclass(frozen=True)
 class Surrogate:
-    """What measurements say of how far times are off what is expected of them."""
+    """The posterior of errors of expected times, given measurements."""
 
     process: Process
-    level: float  # that all have in common
+    level: float  # common to all
 
     def __call__(self, points: Points) -> tuple[np.ndarray, np.ndarray]:
-        """Predict mean and standard deviation of log t - log f of n configurations, without what is rough."""
+        """Predict mean and standard deviation of log t - log f of n configurations, without ε."""
         mean, variance = self.process.predict(self._taken(points))
         return self.level + mean, np.sqrt(np.maximum(variance, 1e-12))
 
     @property
     def rough(self) -> float:
-        """Standard deviation of ε: neighbours differ by that, and one may be faster by it."""
+        """Standard deviation of ε: neighbours differ by it, and one may be faster by it."""
         return float(np.sqrt(self.process.noise))
 
     def drawn(self, points: Points, draws: int, random: np.random.Generator) -> np.ndarray:
-        """Draw how far n configurations are off their means, together: [draws, n]."""
+        """Draw deviations of n configurations from their means, jointly: [draws, n]."""
         taken = self._taken(points)
         covariance = self.process.covariance(taken, taken) + JITTER * np.eye(len(points.position))
         factor = np.linalg.cholesky(covariance)
@@ -73,20 +73,20 @@ class Surrogate:
 
     @property
     def tells_more(self) -> bool:
-        """Whether it is nearer to each of three measurements or more, left out, than the mean of the others.
+        """Whether its leave-one-out errors on three or more measurements are below those of the mean.
 
-        The expectation knows no more of what it is off by than that mean.
+        The mean is the only correction known without the surrogate.
         """
         n, values = len(self.process.values), self.process.values
         return n > 2 and self.missed * (n - 1) ** 2 < n**2 * float(np.sum((values - values.mean()) ** 2))
 
     @property
     def missed(self) -> float:
-        """The sum of squares of how far each measurement, left out, is off what the others say."""
+        """The sum of squared leave-one-out errors of the measurements."""
         return float(np.sum(self.process.posterior.left_out()[0] ** 2))
 
     def left_out(self) -> np.ndarray:
-        """Return how many standard deviations each measurement is above what the others say."""
+        """Return the leave-one-out error of each measurement, in standard deviations."""
         above, variance = self.process.posterior.left_out()
         return above / np.sqrt(variance)
 
@@ -102,10 +102,10 @@ def learnt(
     fit: bool = True,
     doubted: int = 0,
 ) -> Surrogate:
-    """Learn from measurements, whose logs are `off` what was expected by [m].
+    """Condition on measurements; `off` [m] are their logs minus the expected ones.
 
-    `absolute`: their level was expected too. Scales are sought from `scales`, or with `fit` False are these.
-    The last `doubted` slopes count only where they bring three measurements or more, left out, nearer.
+    `absolute`: the level was expected too. The fit of the scales starts at `scales`; without `fit` they are
+    unchanged. The last `doubted` slopes count only if they improve leave-one-out errors of three or more.
     """
     if doubted:
         fewer = Points(seen.position, seen.slopes[:, :-doubted])

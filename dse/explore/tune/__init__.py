@@ -1,1 +1,1 @@
-"""Measure a few configurations, refit, choose the next: the fastest one with few measurements."""
+"""Find the fastest configuration with few measurements: measure, refit, choose the next."""

@@ -1,4 +1,4 @@
-"""The configurations that a tuner chooses from, and what the model says of each before any measurement."""
+"""The configurations that a tuner chooses from, with predictions before any measurement."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -23,11 +23,11 @@ from dse.kernels.counts import Counts, Number
 from dse.models import get
 from dse.models.protocol import Model
 
-CONTRAST = 1.0  # prior standard deviation of how much steeper than expected times really are, as a share
-HABITS = 0.2, 0.1  # log of the time that each value costs that is no power of two, or at an end of its range
+CONTRAST = 1.0  # prior standard deviation of the slope of actual over expected times, minus 1
+HABITS = 0.2, 0.1  # log of the time added by a value that is no power of two, or at an end of its range
 HABIT = 0.3  # prior standard deviation of these
-TRUST = 0.5  # ... of how much more or less each table of other GPUs counts
-LEVEL, NO_LEVEL = 0.5, 1.0  # ... of how far all times are off a model's; off their median without, as logs
+TRUST = 0.5  # ... of the weight of each table of other GPUs
+LEVEL, NO_LEVEL = 0.5, 1.0  # ... of the common log error of a model; without a model, of the median
 
 
 @dataclass(frozen=True)
@@ -36,47 +36,47 @@ class Candidates:
 
     parameters: dict[str, np.ndarray]
     position: np.ndarray  # [N, D], `dse.explore.fit.surrogate.positions`
-    log_s: np.ndarray  # of the predicted time; without a model what `habits` cost
+    log_s: np.ndarray  # of the predicted time; without a model the cost of `habits`
     slopes: np.ndarray  # [N, P], by the GPU's parameters, in their prior standard deviations
-    possible: np.ndarray  # as the model has it
+    possible: np.ndarray  # according to the model
     modelled: bool
-    others: np.ndarray | None = None  # [N, tables]: how far off tables of other GPUs are, as logs
-    runs: np.ndarray | float = 1.0  # the chance that what the model holds for possible is so
+    others: np.ndarray | None = None  # [N, tables]: log errors on tables of other GPUs
+    runs: np.ndarray | float = 1.0  # the probability that a launch predicted to be possible is so
 
     def __len__(self) -> int:
         return len(self.log_s)
 
     @property
     def informed(self) -> bool:
-        """Whether anything is expected of them before they are measured."""
+        """Whether there are predictions before any measurement."""
         return self.modelled or self.others is not None
 
     @property
     def expected(self) -> np.ndarray:
-        """Log of the time that is expected: as predicted; without a model, as on other GPUs."""
+        """Log of the expected time: as predicted; without a model, as on other GPUs."""
         if self.modelled or self.others is None:
             return self.log_s
         return self.log_s + self.others.mean(axis=1)
 
     @cached_property
     def points(self) -> Points:
-        """What the surrogate knows of each: parameters, the order expected, and what that may be wrong in."""
+        """The surrogate's features: parameters, the expected order, and its possible errors."""
         order = [rankdata(self.expected) / len(self)] if self.informed else []
         slopes = [self.slopes, np.full(len(self), LEVEL if self.modelled else NO_LEVEL)]
         if self.informed:
             slopes.append(CONTRAST * (self.expected - self.expected[self.possible].mean()))
         if self.others is not None:
             slopes.append(TRUST * self.others)
-        position = np.round(np.column_stack([self.position, *order]), 3)  # few values are quick to compare
+        position = np.round(np.column_stack([self.position, *order]), 3)  # few values are faster to compare
         return Points(position, np.column_stack(slopes))
 
     @property
     def varying(self) -> dict[str, np.ndarray]:
-        """The parameters that have several values."""
+        """The parameters with several values."""
         return {name: values for name, values in self.parameters.items() if np.any(values != values[0])}
 
     def rows(self, index: np.ndarray) -> "Candidates":
-        """Take some of them; each parameter's values keep their order."""
+        """Select some of them; each parameter's values keep their order."""
         columns = {name: values[index] for name, values in self.parameters.items()}
         arrays = {name: getattr(self, name)[index] for name in ("position", "log_s", "slopes", "possible")}
         others = None if self.others is None else self.others[index]
@@ -85,27 +85,27 @@ class Candidates:
 
     @cached_property
     def kinds(self) -> np.ndarray:
-        """A number for each candidate, [N]; equal where nothing that is known tells two apart."""
+        """A number for each candidate, [N]; equal if two have the same features."""
         known = np.column_stack([self.position, self.expected])
         return np.unique(known, axis=0, return_inverse=True)[1].ravel()
 
     @cached_property
     def places(self) -> dict[tuple[Any, ...], int]:
-        """Where a configuration stands among the candidates, by its values in the order of the parameters."""
+        """The index of each candidate by its values in the order of the parameters."""
         columns = (values.tolist() for values in self.parameters.values())
         return {values: index for index, values in enumerate(zip(*columns, strict=True))}
 
     def places_of(self, parameters: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Find where the configurations of some columns stand, -1 for those that are not among them."""
+        """Return the indices of the configurations of columns, -1 for those that are no candidates."""
         rows = zip(*(parameters[name].tolist() for name in self.parameters), strict=True)
         return np.array([self.places.get(row, -1) for row in rows], int)
 
     def place(self, configuration: Mapping[str, Any]) -> int:
-        """Find where one stands. KeyError if it is not among them, or lacks a parameter."""
+        """Return the index of a configuration. KeyError if it is no candidate, or lacks a parameter."""
         return self.places[tuple(configuration[name] for name in self.parameters)]
 
     def most(self, count: int, seed: int = 0) -> "Candidates":
-        """Take `count`: half those predicted to be fastest, the others at random. All if there are fewer."""
+        """Select `count`: half the fastest by prediction, half at random. All if there are fewer."""
         if len(self) <= count:
             return self
         order = np.argsort(np.where(self.possible, self.expected, np.inf), kind="stable")
@@ -114,9 +114,9 @@ class Candidates:
 
 
 def habits(parameters: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Count what tuned kernels mostly avoid, since hardware is made of powers of two: [N, 2].
+    """Count the values that tuned kernels mostly avoid, since hardware favours powers of two: [N, 2].
 
-    That is sizes that are no power of two, and the least and greatest of three sizes or more.
+    They are sizes that are no power of two, and the least and greatest of three sizes or more.
     """
     counts = np.zeros((len(next(iter(parameters.values()))), len(HABITS)))
     for values in map(np.asarray, parameters.values()):
@@ -128,7 +128,7 @@ def habits(parameters: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def bare(parameters: Mapping[str, np.ndarray]) -> Candidates:
-    """Make candidates of a kernel of which nothing is known but its tuning parameters."""
+    """Make candidates of a kernel known only by its tuning parameters."""
     columns = {name: np.asarray(values) for name, values in parameters.items()}
     counts = habits(columns)
     possible = np.ones(len(counts), bool)
@@ -147,14 +147,14 @@ def of_launches(
     known = possible & np.isfinite(log_s)
     slopes = _numbers(np.where(known[:, None], slopes, 0.0), names) * widths(file, names)
     log_s = np.where(known, log_s, log_s[known].max(initial=-np.inf) if known.any() else 0.0)
-    slopes = slopes - slopes.mean(axis=0)  # what moves all alike is in the surrogate's mean
+    slopes = slopes - slopes.mean(axis=0)  # the surrogate's mean has the common part
     columns = {name: np.asarray(values) for name, values in parameters.items()}
     runs = np.asarray(launches.runs, float)
     return Candidates(columns, positions(columns), log_s, slopes, known, bool(known.any()), runs=runs)
 
 
 def _numbers(slopes: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """Return the slopes, 0 for one that is no number, with a warning that names the parameters."""
+    """Return the slopes with 0 for NaN and infinity, with a warning that names the parameters."""
     wrong = ~np.isfinite(slopes)
     if wrong.any():
         by = ", ".join(np.array(names)[wrong.any(axis=0)])

@@ -1,4 +1,4 @@
-"""How sure a ranking is: intervals of times, and the chance of each configuration to be the fastest."""
+"""The uncertainty of a ranking: intervals of times, and probabilities of being the fastest."""
 
 from dataclasses import dataclass
 
@@ -6,27 +6,27 @@ import numpy as np
 
 from dse.explore.tune.tuner import Tuner
 
-MOST = 1_000  # configurations that may be the fastest: those predicted to be
+MOST = 1_000  # configurations that may be the fastest, by prediction
 DRAWS = 4_000
 NORMAL_95 = 1.96
 
 
 @dataclass(frozen=True)
 class Chances:
-    """Of N candidates: arrays [N]."""
+    """Intervals and probabilities of N candidates; arrays [N]."""
 
     seconds: np.ndarray  # median
-    low: np.ndarray  # ends of the interval that holds 95 %
+    low: np.ndarray  # ends of the 95 % interval
     high: np.ndarray
-    best: np.ndarray  # the chance to be the fastest of all
-    near: np.ndarray  # ... to be within a share of it
+    best: np.ndarray  # probability of being the fastest
+    near: np.ndarray  # ... of being within a share of it
 
 
 def chances(tuner: Tuner, within: float = 0.05, seed: int = 0) -> Chances:
-    """Work out intervals and chances after what was told; `within` is a share of the fastest time.
+    """Return intervals and probabilities given the measurements; `within` is a share of the fastest time.
 
-    Times are drawn together from the surrogate's posterior, for the MOST configurations that are predicted to
-    be fastest; the others have no chance. A measured one has its measured time, but for noise.
+    Times are drawn jointly from the surrogate's posterior, for the MOST fastest configurations by prediction;
+    the others have probability 0. A measured configuration has its measured time, with noise.
     """
     c = tuner.candidates
     mean, deviation = tuner.predict()

@@ -1,7 +1,7 @@
-"""A tuning run: ask, measure, tell, until the budget is spent or more would not pay; all is kept.
+"""A tuning run with a journal: ask, measure, tell, until the budget is spent or the gain is too small.
 
-The journal has one JSON object a line, written as soon as a measurement is there; a run that is started again
-with it continues where the last one ended.
+The journal has one JSON object per line, written after each measurement; a run that is started again with it
+continues where the last one ended.
 """
 
 import json
@@ -31,11 +31,11 @@ from dse.explore.tune.candidates import Candidates
 from dse.explore.tune.tuner import Tuner
 from dse.kernels.counts import Number
 
-Measure = Callable[[Mapping[str, Any]], float | None]  # seconds of a configuration, None where it failed
+Measure = Callable[[Mapping[str, Any]], float | None]  # seconds of a configuration, None if it failed
 MOST_SECONDS = 1e9  # of one measurement
 NEAR = 1.05  # of the fastest time: configurations to measure again
-LIMIT_SECONDS = 3600.0  # after which a command is ended
-_MOST_PRINTED = 1 << 20  # bytes that are kept of what a command prints
+LIMIT_SECONDS = 3600.0  # after which a command is killed
+_MOST_PRINTED = 1 << 20  # bytes kept of a command's output
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
@@ -44,13 +44,13 @@ class Trial:
     """One measurement of a run."""
 
     place: int  # among the candidates
-    seconds: float | None  # None where it failed
-    fastest: float | None  # of all until then
+    seconds: float | None  # None if it failed
+    fastest: float | None  # of all until this one
 
 
 @dataclass(frozen=True, repr=False)
 class Run(ConfigurationResult):
-    """The measurements of a run, in order, and why it ended."""
+    """The measurements of a run, in order, and the reason for its end."""
 
     tuner: Tuner
     measured: tuple[Trial, ...]
@@ -58,12 +58,12 @@ class Run(ConfigurationResult):
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """Columns that a table for people can do without: parameters that never vary."""
+        """Columns omitted from a printed table: constant parameters."""
         candidates = self.tuner.candidates
         return tuple(name for name in candidates.parameters if name not in candidates.varying)
 
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
-        """Return one row a measurement, in order, with the columns of `dse.data.columns`."""
+        """Return one row per measurement, in order, with the columns of `dse.data.columns`."""
         parameters = self.tuner.candidates.parameters
         return [
             {"number": number}
@@ -87,15 +87,15 @@ def run(
     parallel: int = 1,
     repeats: int = 1,
 ) -> Run:
-    """Measure up to `budget` configurations, those of the journal included.
+    """Measure up to `budget` configurations, including those of the journal.
 
-    `batch` are chosen at a time, or as many as are measured in `parallel`; it may depend on how many were
-    measured. What comes near the fastest is measured up to `repeats` times, and its median counts. The run
-    ends early once measuring took `limit_s`, that of the journal included, or no configuration is expected to
-    improve on the fastest by more than `pays`, a share of its time.
+    `batch` configurations are chosen at a time, or as many as run in `parallel`; it may be a function of the
+    number measured. Configurations near the fastest are measured up to `repeats` times, and their median
+    counts. The run ends early once measurements took `limit_s`, including the journal's, or no configuration
+    is expected to improve on the fastest by more than `pays`, a share of its time.
 
-    **Raises:** DseError if the journal cannot be read or written, is of another space, or of a run that has
-    not ended.
+    **Raises:** DseError if the journal cannot be read or written, is of another space, or of a run in
+    progress.
     """
     candidates, done = tuner.candidates, list[Trial]()
 
@@ -107,7 +107,7 @@ def run(
         advance(1)
 
     def timed(index: int) -> tuple[float | None, float]:
-        """Measure one; return also its share of how long that took."""
+        """Measure one; return also its share of the elapsed time."""
         begin, fastest = time.monotonic(), done[-1].fastest if done else None
         times = [measure(configuration(index))]
         while len(times) < repeats and (times[-1] or math.inf) <= NEAR * (fastest or math.inf):
@@ -146,7 +146,7 @@ def run(
 
 
 def replayed(candidates: Candidates, seconds: np.ndarray) -> Measure:
-    """Replay measurements made before: times of the candidates, NaN or infinite where one failed."""
+    """Replay recorded measurements: times of the candidates, NaN or infinite for failures."""
 
     def measure(configuration: Mapping[str, Any]) -> float | None:
         time = float(seconds[candidates.place(configuration)])
@@ -156,10 +156,10 @@ def replayed(candidates: Candidates, seconds: np.ndarray) -> Measure:
 
 
 def commanded(command: str, unit_s: float, limit_s: float = LIMIT_SECONDS) -> Measure:
-    """Measure by a command: `{name}` in it becomes a value, and its last printed number is the time.
+    """Measure by a command: each `{name}` in it is replaced by a value; the last printed number is the time.
 
-    One that ends with another exit code than 0, or prints no number above 0, failed; so did one that has not
-    ended after `limit_s`, and is killed, with a warning.
+    A command fails if its exit code is not 0, or it prints no number above 0, or it exceeds `limit_s` and is
+    killed, with a warning.
     """
     parts = shlex.split(command)
 
@@ -179,14 +179,14 @@ def commanded(command: str, unit_s: float, limit_s: float = LIMIT_SECONDS) -> Me
 
 
 def _printed(command: Sequence[str], limit_s: float) -> tuple[int, str]:
-    """Run a command; return its exit code, and the last that it printed."""
+    """Run a command; return its exit code, and the end of its output."""
     try:
         program = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # so that all that it starts can be ended
+            start_new_session=True,  # so that its child processes can be killed
         )
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
@@ -204,7 +204,7 @@ def _printed(command: Sequence[str], limit_s: float) -> tuple[int, str]:
 
 
 def check_command(command: str, names: Mapping[str, Any]) -> None:
-    """Refuse a command that has a `{name}` that is no parameter, or none at all. **Raises:** DseError."""
+    """Check that a command has a `{name}`, and all are parameters. **Raises:** DseError."""
     try:
         shlex.split(command)
         fields = [field[1:] for field in Formatter().parse(command) if field[1] is not None]
@@ -224,7 +224,7 @@ def check_command(command: str, names: Mapping[str, Any]) -> None:
 
 
 def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, float | None, float]]:
-    """Read the measurements of earlier runs, and how long each took."""
+    """Read the measurements of earlier runs, and the duration of each."""
     if journal is None or not journal.exists():
         return []
     text = read_text(journal)
@@ -234,7 +234,7 @@ def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, flo
             row = parse_json(line, "")
         except DseError:
             if number == len(lines) and line.startswith("{") and not text.endswith("\n"):
-                cut = line  # off, while it was written
+                cut = line  # off during a write
                 break
             raise DseError(f"{journal}: line {number}: found {line[:40]!r}, expected JSON") from None
         try:
@@ -251,7 +251,7 @@ def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, flo
                 f"{journal}: line {number}: found {found} seconds, expected a number above 0 or null"
             )
         measurements.append((index, seconds, took))
-    if text and not text.endswith("\n"):  # the next measurement is to begin a line of its own
+    if text and not text.endswith("\n"):  # the next measurement begins a new line
         whole = text.encode()[: -len(cut.encode()) or None] if cut else f"{text}\n".encode()
         try:
             with journal.open("r+b") as file:  # not replaced: the lock is on this file
@@ -264,7 +264,7 @@ def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, flo
 
 @contextmanager
 def _ours(journal: Path | None) -> Iterator[BinaryIO | None]:
-    """Open a journal to write at its end, for us alone: others would measure the same."""
+    """Open a journal to append, with an exclusive lock: other runs would measure the same."""
     if journal is None:
         yield None
         return

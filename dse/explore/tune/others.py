@@ -1,4 +1,4 @@
-"""What tables of the same kernel on other GPUs say of its configurations here."""
+"""Prior information on configurations from tables of the same kernel on other GPUs."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,9 +13,9 @@ from dse.kernels.counts import Counts
 
 
 def with_others(candidates: Candidates, kernel: Counts, paths: Iterable[str | Path]) -> Candidates:
-    """Add what recorded tables say, whichever GPUs they are of: how each is off the predictions.
+    """Add the errors of the predictions on recorded tables, of any GPU, to the candidates.
 
-    A table's scale does not count, what it lacks is as predicted, and what failed is as slow as its slowest.
+    A table's scale does not count; missing configurations are as predicted, failed ones as its slowest.
 
     **Raises:** DseError for a table that cannot be read, or that has none of the configurations.
     """
@@ -26,7 +26,7 @@ def with_others(candidates: Candidates, kernel: Counts, paths: Iterable[str | Pa
 
 
 def _off(candidates: Candidates, kernel: Counts, path: str | Path) -> np.ndarray:
-    """How far each candidate's recorded time is off the predicted one, less the median of that: [N]."""
+    """Return the log error of each candidate's prediction on a table, minus the median: [N]."""
     table = measured.load(path, kernel)
     places = candidates.places_of(table.parameters)
     ran = table.ok & (places >= 0)

@@ -1,7 +1,7 @@
-"""Predictions for a tuner, which has its own names for a kernel's parameters: a kernel on a GPU.
+"""Predictions of a kernel on a GPU for a tuner with its own names for the kernel's parameters.
 
 A tuner's names are those of the kernel's parameters and problem sizes, or of one of its `[spaces.…]`, or are
-said by `rename`. What the tuner does not vary has its only value, or is said by `fixed`.
+mapped by `rename`. Parameters that the tuner does not vary have a single value, or are set by `fixed`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -28,21 +28,21 @@ Columns = Mapping[str, Sequence[Any] | np.ndarray]  # of N configurations: N val
 
 @dataclass(frozen=True)
 class Predictor:
-    """A kernel, a GPU and a model; without a kernel nothing is predicted.
+    """A kernel, a GPU and a model; without a kernel there are no predictions.
 
-    **Raises:** DseError for a name that there is not, when it is first needed.
+    **Raises:** DseError for an unknown name, on first use.
     """
 
     kernel: str | Path | Counts | None
     gpu: str | Path | GpuFile | None = None
     model: str | Model = "phase"
-    fixed: Mapping[str, Number] = field(default_factory=dict)  # parameters and sizes that are not tuned
-    rename: Mapping[str, str | None] = field(default_factory=dict)  # theirs → ours; None: the kernel has none
-    source: bool = False  # of a kernel given by name: count what its source does
+    fixed: Mapping[str, Number] = field(default_factory=dict)  # parameters and sizes without tuning
+    rename: Mapping[str, str | None] = field(default_factory=dict)  # tuner's → kernel's; None: it has none
+    source: bool = False  # count the work of a named kernel from its source
 
     @cached_property
     def counts(self) -> Counts:
-        """The kernel, loaded where it is given by its name or file."""
+        """The kernel, loaded if given by name or file."""
         assert self.kernel is not None
         if isinstance(self.kernel, str | Path):
             return readers.kernel(self.kernel, source=self.source)
@@ -50,7 +50,7 @@ class Predictor:
 
     @cached_property
     def file(self) -> GpuFile:
-        """The GPU, loaded where it is given by its name. **Raises:** DseError if there is none."""
+        """The GPU, loaded if given by name. **Raises:** DseError if there is none."""
         if self.gpu is None:
             raise DseError("gpu: found none, expected one that `dse gpus` lists")
         return self.gpu if isinstance(self.gpu, GpuFile) else gpus.load(self.gpu)
@@ -62,13 +62,13 @@ class Predictor:
         sizes: Mapping[str, Any] | None = None,
         optional: Collection[str] = (),
     ) -> Candidates:
-        """Predict N configurations, by the tuner's names.
+        """Predict N configurations, given by the tuner's names.
 
-        Those of `sizes` that the kernel has are its problem sizes. A parameter that the kernel does not know
-        changes no prediction: it must be `optional`, or renamed to None, or have one value only. Where times
-        are told it counts all the same.
+        The kernel takes its problem sizes from `sizes`. A parameter that the kernel lacks does not affect
+        predictions: it must be `optional`, or renamed to None, or have a single value. It still counts when
+        the tuner learns from measurements.
 
-        **Raises:** DseError, which begins with `where`, if names do not match or a value is no number.
+        **Raises:** DseError that begins with `where`, if names do not match or a value is no number.
         """
         if not columns or not len(next(iter(columns.values()))):
             raise DseError(f"{where}: found no configuration, expected one at least")
@@ -87,7 +87,7 @@ class Predictor:
         sizes: Mapping[str, Any] | None = None,
         optional: Collection[str] = (),
     ) -> tuple[dict[str, np.ndarray], dict[str, Number]]:
-        """Name the same configurations as the kernel does: its parameters, in its order, and its sizes."""
+        """Convert the configurations to the kernel's names: its parameters, in its order, and its sizes."""
         values, problem = self.counts.space.values, dict(self.counts.problem)
         for name in self.fixed:
             if name not in values and name not in problem:
@@ -115,9 +115,9 @@ class Predictor:
         return parameters, {name: names.get(name, size) for name, size in problem.items()}
 
     def values(self, name: str) -> tuple[Number, ...] | None:
-        """Return the values that the kernel's own space has of a tuner's parameter.
+        """Return the values of a tuner's parameter in the kernel's own space.
 
-        None if it has no such parameter; (), no value, of one that is renamed to None.
+        None if the kernel lacks the parameter; () if it is renamed to None.
         """
         space = self.counts.space.values
         if name in self.rename:
@@ -127,13 +127,13 @@ class Predictor:
         return next((space[ours] for ours in (name, *renamed) if ours in space), None)
 
     def valid(self, columns: Columns, where: str) -> np.ndarray:
-        """Mark the configurations that keep the kernel's own constraints. DseError as `candidates`."""
+        """Mark the configurations that satisfy the kernel's own constraints. DseError as `candidates`."""
         return self.counts.space.valid(*self.named(columns, where), np)
 
     def _matched(
         self, alias: Alias, columns: Columns, optional: Collection[str]
     ) -> tuple[dict[str, str], dict[str, Number], list[str]]:
-        """Match under one of the kernel's aliases: our names → theirs; constants; what does not match."""
+        """Match names by one of the kernel's aliases: kernel's → tuner's names; constants; mismatches."""
         values, problem = self.counts.space.values, dict(self.counts.problem)
         theirs: dict[str, str] = {}
         wrong = []
@@ -156,7 +156,7 @@ class Predictor:
 
 
 def _numbers(values: Sequence[Any] | np.ndarray, where: str) -> np.ndarray:
-    """Read whole numbers as integers, else floats. DseError where a value is no number."""
+    """Convert to integers if all are whole, else floats. DseError if a value is no number."""
     numbers = _as_numbers(values)
     if numbers is None:
         culprit = next((value for value in values if not isinstance(value, Real)), values[0])
@@ -165,7 +165,7 @@ def _numbers(values: Sequence[Any] | np.ndarray, where: str) -> np.ndarray:
 
 
 def _ordered(values: Sequence[Any] | np.ndarray) -> np.ndarray:
-    """Return numbers as they are; of other values each one's rank among them, as they first came."""
+    """Return numbers unchanged; for other values the rank of each, by first occurrence."""
     numbers = _as_numbers(values)
     if numbers is not None:
         return numbers
@@ -175,7 +175,7 @@ def _ordered(values: Sequence[Any] | np.ndarray) -> np.ndarray:
 
 
 def _as_numbers(values: Sequence[Any] | np.ndarray) -> np.ndarray | None:
-    """Return floats, or None where not all are numbers."""
+    """Return floats, or None if not all are numbers."""
     try:
         array = np.asarray(values)
     except ValueError:  # sequences of different lengths

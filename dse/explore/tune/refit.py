@@ -1,4 +1,4 @@
-"""Rankings reordered by measured times: of the kernel itself, or of the kernel on other GPUs."""
+"""Rankings reordered by measured times of the kernel on this GPU or others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ def refitted(
     problem: Mapping[str, Number] | None = None,
     prior: Sequence[str | Path] = (),
 ) -> Ranking:
-    """Reorder a ranking by times refitted to its measured ones, and add columns of them.
+    """Reorder a ranking by times refitted to its measured ones, and add their columns.
 
     `prior` are recorded tables of the kernel on other GPUs.
 
@@ -51,7 +51,7 @@ def with_prior(
     problem: Mapping[str, Number] | None,
     prior: Sequence[str | Path],
 ) -> Ranking:
-    """Reorder a ranking by its predictions and recorded times on other GPUs, and add a column of them."""
+    """Reorder a ranking by predictions and recorded times on other GPUs, and add their column."""
     known = with_others(candidates.of_kernel(kernel, file, model, ranking.parameters, problem), kernel, prior)
     order = np.argsort(np.where(known.possible, known.expected, np.inf), kind="stable")
     return replace(ranking, order=order, further={"expected_s": np.exp(known.expected)})

@@ -1,13 +1,13 @@
-"""A tuner that measures next the configuration expected to improve most on the best so far.
+"""A tuner that next measures the configuration with the largest expected improvement.
 
-The model ranks; each measurement says more of what it misses (`dse.explore.fit.surrogate`), and failures
-lower the chance that their neighbours run. What counts is the expected improvement in the log of time, the
-rough part included, times a power of that chance; as long as the surrogate tells measurements that it is
-not shown no better than the model does, it is the model's next best. Where nothing was gained STUCK times in
-a row, every other measurement is the fastest of a draw of times together (Thompson's rule) whose deviations
-are the wider the longer that lasts: combinations that no mean puts first have their turn, a wrong model is
-left.
-What nothing tells apart from a measured configuration is measured last.
+The model ranks; measurements correct its errors (`dse.explore.fit.surrogate`), and failures reduce the
+probability that their neighbours run. The score is the expected improvement in the log of time, including the
+rough part, times a power of that probability; while the surrogate predicts held-out measurements no better
+than the model, the model's next best is measured. After STUCK measurements in a row without improvement,
+every other measurement is the fastest of a joint draw of times (Thompson's rule), with deviations that grow
+with each further failure to improve: so combinations that are first by no mean get a chance, and the tuner
+leaves a wrong model.
+Configurations with the features of a measured one are last.
 
 Source: Jones, Schonlau, Welch 1998, Eq. 15 (expected improvement); Thompson 1933; Russo et al. 2018, Sec. 3.
 """
@@ -22,46 +22,46 @@ from threadpoolctl import threadpool_limits
 from dse.explore.fit.surrogate import Surrogate, learnt
 from dse.explore.tune.candidates import Candidates
 
-FIRST = 4  # measured by habit, where there is no model
-REFIT = 1.15  # measurements over those of the last fit of the scales, from which they are fitted again
-STUCK = 3  # measurements in a row that gained nothing
-WIDER = 0.5  # by which deviations of a draw grow with each further one, as a share
-DRAWN = 256  # of the best expected ones, and of others at random, that a draw is of
-WARY = 3  # power of the chance to run: what fails tells nothing of times
-LIKELY = 0.7  # of the likeliest one's chance to run, that one of a draw, or the model's next, has at least
+FIRST = 4  # measurements by `habits` without a model
+REFIT = 1.15  # ratio of measurements to those of the last fit of the scales that triggers a new fit
+STUCK = 3  # measurements in a row without improvement
+WIDER = 0.5  # relative growth of a draw's deviations with each further one
+DRAWN = 256  # candidates of a draw: of the best expected, and of others at random
+WARY = 3  # power of the probability to run: failures give no times
+LIKELY = 0.7  # minimum probability to run of a draw, or the model's next, relative to the highest
 REACH = 0.3  # of a failure, in the positions of the candidates
 BELIEF = 0.3  # the prior counts as this many launches
-RUNS = {True: 0.97, False: 0.05}  # the chance that a launch works, by whether the model has it possible
+RUNS = {True: 0.97, False: 0.05}  # probability that a launch runs, by the model's `possible`
 
 
 @dataclass
 class Tuner:
-    """Told measured times, it says what to measure next."""
+    """Chooses the next configurations to measure from measured times."""
 
     candidates: Candidates
     seed: int = 0
-    told: dict[int, float] = field(default_factory=dict)  # seconds by place; infinite where it failed
-    most_seen: int = 512  # measurements that the surrogate takes: its cost grows with their cube
+    told: dict[int, float] = field(default_factory=dict)  # seconds by index; infinite if it failed
+    most_seen: int = 512  # most measurements of the surrogate: cost is cubic
     _learnt: Surrogate | None = None
-    _current: bool = False  # whether that is of all that was told
-    _fitted: int = 0  # measurements that its scales were fitted to
+    _current: bool = False  # whether it includes all measurements
+    _fitted: int = 0  # measurements at the last fit of its scales
 
     @property
     def best(self) -> int | None:
-        """The fastest that was measured."""
+        """The fastest measured candidate."""
         return min(_ran(self.told), key=lambda index: self.told[index], default=None)
 
     def tell(self, place: int, seconds: float | None) -> None:
-        """Take in a measured time, or None where the configuration failed."""
+        """Add a measured time, or None if the configuration failed."""
         self.told[place] = np.inf if seconds is None else seconds
         self._current = False
 
-    @threadpool_limits.wrap(limits=1)  # on matrices of this size threads cost more than they save
+    @threadpool_limits.wrap(limits=1)  # threads are slower on matrices of this size
     def ask(self, count: int = 1) -> list[int]:
         """Return up to `count` configurations to measure next, best first; none if all were.
 
-        Behind the first, each is chosen as if those before it had come out as predicted. Among equals chance
-        decides.
+        After the first, each is chosen as if the previous ones had their predicted times. Ties are broken at
+        random.
         """
         batch: list[int] = []
         believed = dict(self.told)
@@ -76,12 +76,12 @@ class Tuner:
         return batch
 
     def predict(self) -> tuple[np.ndarray, np.ndarray]:
-        """Predict mean and standard deviation of the log of each candidate's time. One was told at least."""
+        """Predict mean and deviation of each candidate's log time, given at least one measurement."""
         return self._predicted(self.surrogate)
 
     @property
     def surrogate(self) -> Surrogate:
-        """What was told, learnt."""
+        """The surrogate fitted to the measurements."""
         ran, logs = self._seen(self.told)
         before = self._learnt
         if before is None or not self._current:
@@ -100,7 +100,7 @@ class Tuner:
         return -math.expm1(-gain.max())
 
     def works(self) -> np.ndarray:
-        """Return the chance that each candidate runs."""
+        """Return the probability that each candidate runs."""
         c = self.candidates
         before = np.where(c.possible, np.maximum(RUNS[True] * c.runs, RUNS[False]), RUNS[False])
         failed = np.array([not np.isfinite(seconds) for seconds in self.told.values()])
@@ -109,15 +109,15 @@ class Tuner:
         return chance(before, c.position, c.position[list(self.told)], ~failed)
 
     def _blind(self, told: dict[int, float]) -> bool:
-        """Whether habit and chance say what to measure next."""
+        """Return whether `habits` and chance decide the next measurement."""
         return not self.candidates.informed and len(told) < FIRST
 
     def _random(self, measured: int) -> np.random.Generator:
-        """Return the chance by which the next is chosen: the same whether a run was interrupted or not."""
+        """Return the random generator of the next choice: the same after an interruption."""
         return np.random.default_rng((self.seed, measured))
 
     def _gain(self, told: dict[int, float], measured: int) -> np.ndarray:
-        """Return what measuring each is expected to bring; any scale will do."""
+        """Return the expected gain of each measurement, on an arbitrary scale."""
         c, ran = self.candidates, _ran(told)
         if self._blind(told) or not ran:
             return np.log(self.works()) - c.expected - np.where(c.possible, 0.0, 1e9)
@@ -130,7 +130,7 @@ class Tuner:
         return self._improvement(told, self._after(told))
 
     def _improvement(self, told: dict[int, float], surrogate: Surrogate) -> np.ndarray:
-        """Return the expected improvement by each, if it is likely to run."""
+        """Return the expected improvement by each candidate that is likely to run."""
         mean, deviation = self._predicted(surrogate)
         best = np.log(min(told.values()))
         gain = expected_improvement(best - mean, np.hypot(deviation, surrogate.rough))
@@ -139,7 +139,7 @@ class Tuner:
     def _drawn(
         self, told: dict[int, float], surrogate: Surrogate, wider: float, random: np.random.Generator
     ) -> np.ndarray:
-        """Return how much faster than the slowest each is in one draw of the times of some; 0 for others."""
+        """Return the gain over the slowest in one draw of some candidates' times; 0 for the others."""
         c = self.candidates
         mean, _ = self._predicted(surrogate)
         free = np.flatnonzero(self._free(told))
@@ -152,17 +152,17 @@ class Tuner:
         return gain
 
     def _free(self, told: dict[int, float]) -> np.ndarray:
-        """Mark what is not known, and likely to run."""
+        """Mark candidates that are not known and likely to run."""
         works = self.works()
         return ~self._known(told) & self.candidates.possible & (works >= LIKELY * works.max())
 
     def _known(self, told: dict[int, float]) -> np.ndarray:
-        """Mark what nothing tells apart from a configuration that ran."""
+        """Mark candidates with the features of one that ran."""
         kinds = self.candidates.kinds
         return np.isin(kinds, kinds[_ran(told)])
 
     def _after(self, told: dict[int, float]) -> Surrogate:
-        """Learn from measured and believed times, with the scales of the measured ones."""
+        """Condition on measured and assumed times, with the scales of the measured ones."""
         if len(told) == len(self.told):
             return self.surrogate
         return self._from(*self._seen(told), self.surrogate, False)
@@ -178,7 +178,7 @@ class Tuner:
         return self.candidates.expected + mean, deviation
 
     def _seen(self, told: dict[int, float]) -> tuple[list[int], np.ndarray]:
-        """Return what ran, and the logs of its times."""
+        """Return the candidates that ran, and the logs of their times."""
         ran = _ran(told)
         if len(ran) > self.most_seen:  # the fastest, and others at random
             half = self.most_seen // 2
@@ -189,14 +189,14 @@ class Tuner:
 
 
 def expected_improvement(better: np.ndarray, deviation: np.ndarray) -> np.ndarray:
-    """Return the expected improvement, from the mean gain and its deviation (Eq. 15)."""
+    """Return the expected improvement for mean gains and deviations (Eq. 15)."""
     sure = deviation <= 0
     z = better / np.where(sure, 1.0, deviation)
     return np.where(sure, np.maximum(better, 0.0), better * norm.cdf(z) + deviation * norm.pdf(z))
 
 
 def chance(before: np.ndarray | float, position: np.ndarray, told: np.ndarray, ran: np.ndarray) -> np.ndarray:
-    """Return the chance that each of n launches runs, after some others did or did not.
+    """Return the probability that each of n launches runs, given outcomes of others.
 
     **Shapes:** before [n] or scalar, position [n, d], told [k, d], ran [k].
     """
