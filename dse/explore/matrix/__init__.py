@@ -1,1 +1,1 @@
-"""Triton's products of matrices, dense and of experts: times and best configurations, in closed form."""
+"""Times and best configurations of Triton's matrix products, dense and of experts, in closed form."""

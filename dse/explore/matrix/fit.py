@@ -1,4 +1,4 @@
-"""Constants fitted to rankings: sets of all configurations near the best, and the best of tuning runs.
+"""Fit constants to rankings: sets of all configurations near the best, and the best of tuning runs.
 
 A configuration outside a set was slower or not tried. The loss is
 
@@ -7,12 +7,12 @@ A configuration outside a set was slower or not tried. The loss is
     + u Σ over tables of measured times, mean over rows of ρ(log t)
     + ½ r Σ x² / sets
 
-with x the standard-normal coordinates of the constants and ρ pseudo-Huber: the share of the space's softmax
-that falls into the set, errors of the best time, the same share of what a noisy tuning run chose (whatever
-the group, which hardly matters), errors of times where all were recorded, and the prior. Cases of one layer
-differ by the number of tokens alone and share what the model lacks: r of them tell no more than one.
+with x the standard-normal coordinates of the constants and ρ pseudo-Huber. The terms are the share of the
+softmax over the space in the set, errors of the best time, the share of the choice of a noisy tuning run (for
+any group, which has little effect), errors of times if all were recorded, and the prior. Cases of one layer
+differ only in the number of tokens and share model errors: r of them have the information of one.
 
-Method: L-BFGS (Liu & Nocedal 1989) on gradients of JAX. Precision: float32.
+Method: L-BFGS (Liu & Nocedal 1989) with gradients by JAX. Precision: float32.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,19 +38,19 @@ from dse.models.matrix.time import seconds
 
 TEMPERATURE = 0.02  # τ, of log time
 NOISY = 0.04  # τ_r, of one run's choice
-NOISE = 0.1  # of log time, from which on errors count linearly
+NOISE = 0.1  # of log time, above which errors count linearly
 TIMES = 1.5  # w
 RECORDS = 0.7  # v
 TABLES = 1.0  # u
-MOST = 1500  # rows of a table: more say the same
-LEAST_SHARE = 1e-3  # of a set: no case decides alone
-GROUPS = (1, 16)  # of GROUP_SIZE_M, those fitted to: the others are close
+MOST = 1500  # rows of a table: more add no information
+LEAST_SHARE = 1e-3  # of a set: no case dominates
+GROUPS = (1, 16)  # fitted values of GROUP_SIZE_M: the others are close
 AMD_USUAL = (0, 16, 2)  # waves_per_eu, matrix_instr_nonkdim, kpack
-REPEATED = 18.0  # r: numbers of tokens that each layer was timed with
+REPEATED = 18.0  # r: numbers of tokens per layer
 STEPS = 40
 
 Products = tuple[Product, ...]
-Loss = Callable[..., tuple[Array, Array]]  # value and gradient at x, of arrays
+Loss = Callable[..., tuple[Array, Array]]  # value and gradient at x, given arrays
 Part = tuple[Loss, tuple[Any, ...]]
 
 
@@ -62,10 +62,10 @@ def fit(
     repeated: float = REPEATED,
     start: Float[np.ndarray, " constants"] | None = None,
 ) -> Float[np.ndarray, " constants"]:
-    """Coordinates x of the most probable constants; `Constants.at(x)` are their values.
+    """Return the coordinates x of the most probable constants; `Constants.at(x)` are their values.
 
-    `repeated` is r: how many of the cases tell no more than one. `start` is where to begin, at the defaults
-    unless it is stated. Zeros, the defaults, where nothing tells.
+    `repeated` is r, the number of cases with the information of one. The fit starts at `start`, by default
+    the default constants. Without data, x is zero, the defaults.
     """
     kinds = groupby(sorted(records, key=_alike), key=_alike)
     parts = [_near(cases), *(_recorded(list(alike), RECORDS / len(records)) for _, alike in kinds)]
@@ -85,12 +85,12 @@ def fit(
 
 
 class _Ranked(eqx.Module):
-    """Cases whose best configurations are known."""
+    """Cases with known best configurations."""
 
     machine: Machine
-    cases: list[Case]  # products that run one after the other
+    cases: list[Case]  # products that run in sequence
     tile: Configuration
-    there: Array  # whether a configuration was tried, and fits
+    there: Array  # whether a configuration was tried and fits
     best: Array
 
     @staticmethod
@@ -101,7 +101,7 @@ class _Ranked(eqx.Module):
         tried: np.ndarray,
         best: np.ndarray,
     ) -> tuple["_Ranked", list[int]] | None:
-        """Those of the cases that hold information, and their places; None where no case does."""
+        """Return the cases with information, and their indices; None if no case has any."""
         names = list(dict.fromkeys(gpus))
         files = [gpu_file(name) for name in names]
         which = np.array([names.index(gpu) for gpu in gpus], int)
@@ -117,19 +117,19 @@ class _Ranked(eqx.Module):
         return _Ranked(machine, cases, Configuration.of(table), *known), rows
 
     def log_times(self, x: Array) -> Array:
-        """Log times from coordinates; far behind all others where a configuration is not there."""
+        """Return log times at coordinates; much larger than all others for untried configurations."""
         total = sum(seconds(self.machine, case, self.tile, Constants.at(x)) for case in self.cases)
         return jnp.where(self.there, jnp.log(total), 20.0)
 
     def missed(self, log_s: Array, temperature: float) -> Float[Array, " cases"]:
-        """Minus the log of the share that falls to the best."""
+        """Return minus the log of the share of the best."""
         score = -log_s / temperature
         share = jax.nn.logsumexp(jnp.where(self.best, score, -1e9), 1) - jax.nn.logsumexp(score, 1)
         return -jnp.log(jnp.exp(share) + LEAST_SHARE)
 
 
 def _near(cases: Sequence[NearBest]) -> Part | None:
-    """The mean loss of near-best sets, or None where they hold no information."""
+    """Return the mean loss of near-best sets, or None without information."""
     table = _space("wide")
     launches = [(case.product,) for case in cases]
     near = members(cases, table)
@@ -152,7 +152,7 @@ def _wrong(error: Array) -> Array:
 
 
 def _timed(table: Timed) -> Part:
-    """Errors of a sample of the configurations that ran, against measured times."""
+    """Return the loss of measured times, on a sample of the configurations that ran."""
     ran = np.flatnonzero(np.isfinite(table.seconds))
     ran = np.random.default_rng(0).permutation(ran)[:MOST]
     return _loss_timed, (Inputs.of(table.where(ran)), jnp.asarray(np.log(table.seconds[ran]), jnp.float32))
@@ -165,7 +165,7 @@ def _loss_timed(x: Array, inputs: Inputs, measured: Array) -> Array:
 
 
 def _recorded(records: Sequence[Recorded], weight: float) -> Part | None:
-    """The sum of losses of the winners of tuning runs that are alike, or None."""
+    """Return the sum of losses of the winners of similar tuning runs, or None."""
     table = _space(records[0].tried)
     tiles = np.delete(table[:, : len(PARAMETERS)], 3, axis=1)
     winners = np.array([np.delete(record.configuration[: len(PARAMETERS)], 3) for record in records])
@@ -183,7 +183,7 @@ def _loss_recorded(x: Array, ranked: _Ranked, weight: Array) -> Array:
 
 
 def _space(name: str) -> np.ndarray:
-    """A space with two of its groups, and the one value of AMD's own options that records mostly have."""
+    """Return a space with two of its groups, and the most frequent value of AMD's options in records."""
     table = space(name)
     own = np.array(AMD_USUAL)[: table.shape[1] - len(PARAMETERS)]
     return table[np.isin(table[:, 3], GROUPS) & (table[:, len(PARAMETERS) :] == own).all(1)]

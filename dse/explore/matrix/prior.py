@@ -1,13 +1,11 @@
-"""What was fast elsewhere: how often a configuration was among the best, on GPUs and cases alike.
+"""A prior on fast configurations: how often each was among the best, on similar GPUs and cases.
 
-A table has, for each GPU, kind of operands and number of rows that an expert gets, the share of cases in
-which a tile (with its warps and stages, whatever the group) was among the best, and for a tile's rows and
-columns the share of each group. What is looked up is their mean over the table, weighted by how alike the
-machine, the operands and the rows are, and drawn towards no opinion where nothing is alike: a prior in the
-sense of a statistic with pseudo-counts. It knows no physics.
+A table has, for each GPU, type of operands and number of rows per expert, the share of cases in which a tile
+(with warps and stages, for any group) was among the best, and for a tile's rows and columns the share of each
+group. The prior is their mean over the table, weighted by the similarity of machine, operands and rows, and
+shrunk towards no opinion without similar entries: a statistic with pseudo-counts. It contains no physics.
 
-prior.csv.gz is such a table; `scripts/studies/evaluate_moe.py DIR --write` writes it and says where it is
-from.
+prior.csv.gz is such a table; `scripts/studies/evaluate_moe.py DIR --write` writes it with its source.
 """
 
 import csv
@@ -29,26 +27,26 @@ from dse.models.matrix.problem import OPERANDS, Product, active_experts
 FILE = Path(__file__).with_name("prior.csv.gz")  # of NVIDIA's
 AMD_FILE = Path(__file__).with_name("prior_amd.csv.gz")
 COLUMNS = ("gpu", "weight_bytes", "rows", "kind", "key", "share")
-NO_OPINION = 0.02  # share of a configuration of which nothing is known
-PSEUDO_COUNT = 1.0  # cases alike in all, for as much weight as no opinion
+NO_OPINION = 0.02  # share of an unknown configuration
+PSEUDO_COUNT = 1.0  # identical cases with the same weight as no opinion
 ROWS_ALIKE = 0.6  # of log2 rows of an expert
-ALIKE = {"shared": 0.7, "needed": 1.5, "balance": 1.5, "gddr": 0.3}  # of log2, but for gddr
+ALIKE = {"shared": 0.7, "needed": 1.5, "balance": 1.5, "gddr": 0.3}  # of log2, except gddr
 OPERANDS_ALIKE = 0.7  # of log2 bytes of a weight
 
-Tile = tuple[int, int, int, int, int]  # PARAMETERS but the group
+Tile = tuple[int, int, int, int, int]  # PARAMETERS without the group
 Key = tuple[str, float, int]  # GPU, bytes of a weight, log2 of an expert's rows, rounded
 
 
 @dataclass(frozen=True)
 class Prior:
-    """Shares of the best, by GPU, operands and rows."""
+    """Shares among the best, by GPU, operands and rows."""
 
     tiles: dict[Key, dict[Tile, float]]
     groups: dict[tuple[int, int], dict[int, float]]  # of a tile's rows and columns
 
     @staticmethod
     def of(cases: Iterable[tuple[str, Product, Sequence[Sequence[int]]]]) -> "Prior":
-        """Count GPUs, products and the configurations that were best for them."""
+        """Count cases of a GPU, a product and its best configurations."""
         number: dict[Key, int] = defaultdict(int)
         tiles: dict[Key, dict[Tile, float]] = defaultdict(lambda: defaultdict(float))
         groups: dict[tuple[int, int], dict[int, float]] = defaultdict(lambda: defaultdict(float))
@@ -73,7 +71,7 @@ class Prior:
     def log_share(
         self, file: GpuFile, products: Sequence[Product], configurations: np.ndarray
     ) -> Float[np.ndarray, "products configurations"]:
-        """The log of the share expected of each configuration."""
+        """Return the log of the expected share of each configuration."""
         tiles = [_tile(configuration) for configuration in configurations.tolist()]
         distinct = {tile: place for place, tile in enumerate(dict.fromkeys(tiles))}
         keys = list(self.tiles)
@@ -104,7 +102,7 @@ class Prior:
         return sum(map(len, self.tiles.values()))
 
     def text(self, least: float = 0.0) -> str:
-        """Write the table as CSV, without shares below `least`."""
+        """Format the table as CSV, without shares below `least`."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -122,7 +120,7 @@ class Prior:
 
     @staticmethod
     def read(text: str) -> "Prior":
-        """Read what `text` wrote."""
+        """Parse the output of `text`."""
         tiles: dict[Key, dict[Tile, float]] = defaultdict(dict)
         groups: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)
         for row in csv.DictReader(io.StringIO(text)):
@@ -139,12 +137,12 @@ class Prior:
 
 @cache
 def shipped(amd: bool = False) -> Prior:
-    """The prior that comes with the package, of NVIDIA's GPUs or of AMD's."""
+    """Return the package's prior for NVIDIA's or AMD's GPUs."""
     return Prior.read(gzip.decompress((AMD_FILE if amd else FILE).read_bytes()).decode("utf-8"))
 
 
 def features(file: GpuFile) -> dict[str, float]:
-    """What makes machines alike: shared memory, bytes in flight for DRAM, flops a byte, kind of DRAM."""
+    """Return the features of similarity: shared memory, bytes in flight, flops per byte, type of DRAM."""
     from dse.models.matrix.machine import Machine
 
     gpu = file.gpu
@@ -162,12 +160,12 @@ def _features_of(gpu: str) -> dict[str, float]:
 
 
 def _alike(own: dict[str, float], other: dict[str, float]) -> float:
-    """How much one machine says of another: 1 if they are alike."""
+    """Return the similarity of two machines: 1 if they have the same features."""
     return float(np.exp(-0.5 * sum(((own[name] - other[name]) / ALIKE[name]) ** 2 for name in ALIKE)))
 
 
 def log_rows(products: Sequence[Product]) -> Float[np.ndarray, " products"]:
-    """Log2 of the rows that an active expert gets, on average."""
+    """Return log2 of the mean rows of an active expert."""
     return np.log2(np.array([product.rows for product in products], float) / active_experts(products))
 
 

@@ -1,6 +1,6 @@
-"""Configurations ranked: by predicted time, by what was fast elsewhere, or by both.
+"""Rank configurations by predicted time, by the prior, or by both.
 
-Both: log time less `WEIGHT` times the log of the expected share among the best.
+Both: log time minus `WEIGHT` times the log of the expected share among the best.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ from dse.models.matrix.problem import OPERANDS, Product
 from dse.models.matrix.time import roofline, seconds
 
 BY = ("physics", "prior", "both")
-WEIGHT, AMD_WEIGHT = 0.02, 0.12  # AMD's prior is of one GPU, and of its tuners
-ALIKE = 0.05  # log time: of a tile's groups, each next one counts as so much later than it is
+WEIGHT, AMD_WEIGHT = 0.02, 0.12  # AMD's prior is from one GPU and its tuners
+ALIKE = 0.05  # log time added to each further group of a tile
 
 _seconds, _attention_seconds = jax.jit(seconds), jax.jit(attention_seconds)
 
@@ -39,9 +39,9 @@ def predict(
     constants: Constants | None = None,
     timing: Timing = BACK_TO_BACK,
 ) -> Float[np.ndarray, "gpus products configurations"]:
-    """Predict times in seconds; infinite where shared memory does not suffice. Fitted constants by default.
+    """Predict times in seconds; infinite if shared memory does not suffice. Fitted constants by default.
 
-    `timing`: launches back to back, or one between two events with nothing in L2.
+    `timing`: launches back to back, or one between two events after a flush of L2.
 
     **Raises:** DseError for a GPU without tensor cores.
     """
@@ -73,7 +73,7 @@ def attend(
 def bound(
     files: Sequence[GpuFile], products: Sequence[Product], timing: Timing = BACK_TO_BACK
 ) -> Float[np.ndarray, "gpus products"]:
-    """The roofline of products, in s: a lower bound for every configuration."""
+    """Return the roofline of products in s: a lower bound for every configuration."""
     machine = jax.tree.map(lambda field: field[:, None, None], Machine.of(files))
     case = jax.tree.map(lambda field: field[None], Case.of(products, np.ones(1)))
     return np.asarray(roofline(machine, case, timing)[:, :, 0])
@@ -88,7 +88,7 @@ def scores(
     prior: Prior | None = None,
     weight: float | None = None,
 ) -> Float[np.ndarray, "products configurations"]:
-    """What configurations are ranked by, lower is better: log time, less the weighted log of the prior."""
+    """Return scores of configurations, lower is better: log time minus the weighted log of the prior."""
     if by not in BY:
         raise DseError(f"by: found {by!r}, expected one of {', '.join(BY)}")
     time = np.log(predict([file], products, configurations, constants)[0])
@@ -104,10 +104,9 @@ def order(
     configurations: Int[np.ndarray, "configurations parameters"],
     alike: float = ALIKE,
 ) -> Int[np.ndarray, "products configurations"]:
-    """Places of configurations, best first, for trying one after the other.
+    """Return the indices of configurations in the order to try them, best first.
 
-    The groups of one tile are nearly alike: after the first of them, others come a little later than they
-    would.
+    The groups of a tile have similar times: after the first of them, the others are ranked slightly later.
     """
     _, tile = np.unique(np.delete(configurations, 3, axis=1), axis=0, return_inverse=True)
     first = np.lexsort(
@@ -126,9 +125,9 @@ def first(
     count: int,
     configurations: Int[np.ndarray, "configurations parameters"] | None = None,
 ) -> list[list[dict[str, Any]]]:
-    """The first `count` configurations of each product for trying, named, with `time_s`.
+    """Return the first `count` configurations to try for each product, named, with `time_s`.
 
-    By default of the space "wide" of `dse.models.matrix.configuration`; fewer where fewer fit.
+    The default space is "wide" of `dse.models.matrix.configuration`; there are fewer if fewer fit.
     """
     table = space("wide", amd=bool(file.gpu.gfx)) if configurations is None else configurations
     score = scores(file, products, table)

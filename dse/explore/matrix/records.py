@@ -30,16 +30,16 @@ from dse.models.matrix.configuration import (
 )
 from dse.models.matrix.problem import OPERANDS, Product, experts_layer
 
-UNKNOWN_DEPTH = 4096  # hidden size where a file's name has none: between the smallest and largest of models
+UNKNOWN_DEPTH = 4096  # hidden size if a file's name has none: between the smallest and largest of models
 UNKNOWN_TOPK = 8
-BLOCK = (128, 128)  # of scales, where a tuner demands that tiles divide into them
+BLOCK = (128, 128)  # of scales, for tuners whose tiles must divide it
 VENDORS = ("NVIDIA", "GEFORCE", "AMD")
 RELATIVES = {"A800": "A100", "A10G": "A10", "GH200": "H200", "B300": "B200", "GB300": "GB200"}
 
 
 @dataclass(frozen=True)
 class NearBest:
-    """A case and all its configurations that ran within 1 % of the best."""
+    """A case and all its configurations within 1 % of the best."""
 
     gpu: str
     product: Product
@@ -48,29 +48,29 @@ class NearBest:
 
     @property
     def best(self) -> float:
-        """The time of the fastest one."""
+        """The time of the fastest configuration."""
         return min(self.seconds)
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """The configuration that one tuning run found best; `products` run with it one after the other."""
+    """The best configuration of a tuning run; `products` run with it in sequence."""
 
     gpu: str
     kernel: str
     depth_known: bool
     products: tuple[Product, ...]
     configuration: tuple[int, ...]
-    block: tuple[int, int] | tuple[()]  # columns and depth that tiles must divide into
-    space: str = ""  # that the tuner tried, where it is not called as its kernel
+    block: tuple[int, int] | tuple[()]  # columns and depth that tiles must divide
+    space: str = ""  # of the tuner, if its name is not the kernel's
 
     @property
     def tried(self) -> str:
-        """The space that the tuner tried."""
+        """The tuner's space."""
         return self.space or self.kernel
 
     def runs(self, table: Configurations) -> Bool[np.ndarray, " configurations"]:
-        """Which configurations of a table of its space the tuner ran: by block and sizes; the best always."""
+        """Return which configurations of its space the tuner ran: by block and sizes, and always the best."""
         columns, depth = self.block or (1, 1)
         run = (table[:, 1] % columns == 0) & (table[:, 2] % depth == 0)
         if self.tried in ("moe_amd", "moe_amd_fp8"):
@@ -79,23 +79,23 @@ class Recorded:
         return run | (table == self.configuration).all(1)
 
 
-VARIANTS = {"MI308X": ("MI300X", {"sm_count": 80, "dies": 4})}  # of a file, with numbers of their own
+VARIANTS = {"MI308X": ("MI300X", {"sm_count": 80, "dies": 4})}  # of a file, with other values
 
 
 @cache
 def gpu_file(device: str) -> GpuFile:
-    """The GPU file of a device as records call it: NVIDIA_A100-SXM4-80GB, H20, GeForce_RTX_4090, ...
+    """Return the GPU file of a device's name in records: NVIDIA_A100-SXM4-80GB, H20, GeForce_RTX_4090, ...
 
-    Words are left off from the end until a file is found; a bare name is the SXM card where there is one.
-    Variants without a file of their own count as their nearest relative: the A800, an A100 with slower links,
-    Grace's H100 as the H200, the B300 as the B200, whose SMs and memory's rate it has. **Raises:** DseError.
+    Words are dropped from the end until there is a file; a bare name is the SXM card if there is one.
+    Variants without a file count as the most similar GPU: the A800, an A100 with slower links, Grace's H100
+    as the H200, the B300 as the B200, with the same SMs and memory bandwidth. **Raises:** DseError.
     """
     for variant, (name, numbers) in VARIANTS.items():
         if variant in device.upper():
             return load(find(name)).replace(**numbers)
     words = [word for word in re.split("[_ -]+", device.strip().upper()) if word and word not in VENDORS]
     words = [RELATIVES.get(word, word) for word in words]
-    if "A100" in words and "40GB" in words:  # both forms have the memory of the PCIe card
+    if "A100" in words and "40GB" in words:  # both form factors have the PCIe card's memory
         words = ["A100", "PCIE", "40GB"]
     while words:
         name = "-".join(words)
@@ -107,9 +107,9 @@ def gpu_file(device: str) -> GpuFile:
 
 
 def near_best(folder: Path) -> list[NearBest]:
-    """Read near_best.csv.gz; none where it is missing. Operands are bf16, tokens handed out evenly.
+    """Read near_best.csv.gz; empty if it is missing. Operands are bf16, routing is "even".
 
-    **Raises:** DseError, one line, for a row that is none.
+    **Raises:** DseError, one line, for an invalid row.
     """
     cases: dict[tuple, tuple[list, list]] = defaultdict(lambda: ([], []))
     for row in rows(folder / "near_best.csv.gz"):
@@ -124,16 +124,16 @@ def near_best(folder: Path) -> list[NearBest]:
 
 
 def _alone(sizes: Sequence[int], weights: str) -> Product:
-    """One product of a layer, timed without the other."""
+    """Return one product of a layer, timed without the other."""
     tokens, experts, topk, hidden, intermediate = sizes
     layer = experts_layer(tokens, experts, topk, hidden, intermediate, routing="even")
     return replace(layer[weights == "w2"], beside=0.0)
 
 
 def recorded(folder: Path, vendor: str = "NVIDIA") -> list[Recorded]:
-    """Read recorded_best.csv.gz: a vendor's, inside the tuner's space. None where it is missing.
+    """Read recorded_best.csv.gz: a vendor's records within the tuner's space; empty if it is missing.
 
-    **Raises:** DseError, one line, for a row that is none.
+    **Raises:** DseError, one line, for an invalid row.
     """
     records = []
     for row in rows(folder / "recorded_best.csv.gz"):
@@ -173,7 +173,7 @@ def recorded(folder: Path, vendor: str = "NVIDIA") -> list[Recorded]:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table, whose cells are asked for by name. **Raises:** DseError for any other cell."""
+    """A row of a table, with cells by name. **Raises:** DseError for any other cell."""
 
     where: str
     cells: dict[str, str]
@@ -184,7 +184,7 @@ class Row:
         return self.cells[name]
 
     def count(self, name: str, unknown: int | None = None) -> int:
-        """A number of things; `unknown` where the cell is empty."""
+        """Read a count; `unknown` if the cell is empty."""
         text = self[name]
         if text in ("", str(unknown)) and unknown is not None:
             return unknown
@@ -193,7 +193,7 @@ class Row:
         return int(text)
 
     def number(self, name: str, unknown: float | None = None) -> float:
-        """A number above 0; `unknown` where the cell is empty."""
+        """Read a number above 0; `unknown` if the cell is empty."""
         if not self[name] and unknown is not None:
             return unknown
         try:
@@ -205,7 +205,7 @@ class Row:
         return number
 
     def block(self, name: str) -> tuple[int, ...]:
-        """Columns and depth of a block, as 128x128; () where there is none."""
+        """Read columns and depth of a block, such as 128x128; () if there is none."""
         text = self[name]
         if not re.fullmatch(r"(\d{1,9}x\d{1,9})?", text, re.ASCII):
             raise DseError(f"{self.where}: {name}: found {text[:40]!r}, expected one as 128x128")
@@ -213,7 +213,7 @@ class Row:
 
 
 def columns(path: Path) -> tuple[str, ...]:
-    """The names of a table's columns. **Raises:** DseError for a file that cannot be read."""
+    """Return the names of a table's columns. **Raises:** DseError for a file that cannot be read."""
     return tuple(next(csv.reader(safe_readers.text(path).splitlines()[:1]), ()))
 
 

@@ -1,10 +1,10 @@
-"""What the closed form misses of a kernel, learnt from a few measured times: a Gaussian process.
+"""Correct the closed form of a kernel by a few measured times: a Gaussian process.
 
     log t(M, x) = log f(M, x) + a + b(M) + g(M, x) + ε
 
-f is the closed form of M tokens and configuration x; a is what all times have in common, b what those of one
-M have, g is smooth in the logs of the parameters. b and g fade with the distance in log M. The size of g is
-the most probable of a few, other scales are fixed: there are seldom more than some tens of times.
+f is the closed form of M tokens and configuration x; a is common to all times, b to those of one M, g is
+smooth in the logs of the parameters. The covariance of b and g decays with the distance in log M. The
+deviation of g is the most probable of a few, other scales are fixed: there are rarely over some tens of times.
 
 Source: `dse.core.gaussian_process`. Times are in seconds.
 """
@@ -18,21 +18,21 @@ from jaxtyping import Float, Int
 from dse.core.gaussian_process import Posterior, Smooth, matern, negative_log_likelihood
 
 COMMON, OF_TOKENS, NOISE = 1.0, 0.3, 0.02  # standard deviations of a, b and ε, as logs
-MISSED = (0.05, 0.1, 0.2, 0.4)  # of g, of which one is chosen ...
-EXPECTED, WIDTH = 0.2, 0.7  # ... that is log-normal about so much
-NEAR = 2.5  # doublings of M over which b and g fade ...
+MISSED = (0.05, 0.1, 0.2, 0.4)  # of g, one of these ...
+EXPECTED, WIDTH = 0.2, 0.7  # ... with a log-normal prior: median, deviation
+NEAR = 2.5  # doublings of M over which b and g decay ...
 ALWAYS = 0.3  # ... to this share of their covariance
-LIKE = (1.0, 1.0, 1.0, 6.0, 1.0, 1.0, 2.0, 2.0, 2.0)  # doublings of each over which g changes
-SLOWEST = 1.0  # log: times are cut at this much above the median
-MOST = 1024  # times that are learnt from: the cost grows with their cube
-CLEARLY = 2.0  # standard deviations by which another has to be faster than the fastest measured
+LIKE = (1.0, 1.0, 1.0, 6.0, 1.0, 1.0, 2.0, 2.0, 2.0)  # length scales of g, in doublings of each parameter
+SLOWEST = 1.0  # log: times are clipped at this above the median
+MOST = 1024  # most times used: cost is cubic
+CLEARLY = 2.0  # standard deviations by which an unmeasured one must be faster than the fastest measured
 
 Predicted = Callable[[int], Float[np.ndarray, " configurations"]]  # log times of M; infinite if impossible
 
 
 @dataclass(frozen=True)
 class Timed:
-    """Measured times of configurations, which are places in a table; infinite where one did not run."""
+    """Measured times of configurations, as indices into a table; infinite for failures."""
 
     tokens: Int[np.ndarray, " n"]
     places: Int[np.ndarray, " n"]
@@ -40,11 +40,11 @@ class Timed:
 
     @staticmethod
     def none() -> "Timed":
-        """Nothing measured."""
+        """Return an empty table."""
         return Timed(np.zeros(0, int), np.zeros(0, int), np.zeros(0))
 
     def and_(self, other: "Timed") -> "Timed":
-        """Both, one after the other."""
+        """Return the concatenation of both."""
         pairs = zip(
             (self.tokens, self.places, self.seconds),
             (other.tokens, other.places, other.seconds),
@@ -53,20 +53,20 @@ class Timed:
         return Timed(*map(np.concatenate, pairs))
 
     def of(self, tokens: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the places measured for `tokens` tokens, and their seconds, the fastest first."""
+        """Return the indices measured for `tokens` tokens, and their seconds, fastest first."""
         places = np.flatnonzero(self.tokens == tokens)
         places = places[np.argsort(self.seconds[places], kind="stable")]
         return self.places[places], self.seconds[places]
 
     @property
     def failed(self) -> np.ndarray:
-        """Places of configurations that did not run, whatever the tokens, and never ran."""
+        """Indices of configurations that failed for some number of tokens, and never ran."""
         ran = np.isfinite(self.seconds)
         return np.setdiff1d(self.places[~ran], self.places[ran])
 
 
 class Correction:
-    """A closed form put right by measured times, for a table of configurations."""
+    """A closed form corrected by measured times, for a table of configurations."""
 
     def __init__(
         self, predicted: Predicted, configurations: Int[np.ndarray, "configurations parameters"], timed: Timed
@@ -124,10 +124,10 @@ def choose(
     timed: Timed,
     tokens: int,
 ) -> tuple[int, float, bool]:
-    """Choose by corrected log times. Return a configuration's place, seconds, and whether they are measured.
+    """Choose by corrected log times. Return a configuration's index, seconds, and whether they are measured.
 
-    The fastest measured is chosen unless another is faster by `CLEARLY` standard deviations. `taken` is added
-    where corrected times are compared.
+    The fastest measured one is chosen unless another is faster by `CLEARLY` standard deviations. `taken` is
+    added to corrected times for comparison.
     """
     places, seconds = timed.of(tokens)
     allowed = np.isfinite(log_s)
@@ -142,7 +142,7 @@ def choose(
 
 
 def _learnt_from(timed: Timed) -> np.ndarray:
-    """Rows that ran; of too many, for each M as many: half the fastest, half spread over the others."""
+    """Return at most MOST rows that ran, equally many per M: half the fastest, half spread over the rest."""
     ran = np.flatnonzero(np.isfinite(timed.seconds))
     if len(ran) <= MOST:
         return ran

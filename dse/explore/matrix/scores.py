@@ -1,7 +1,7 @@
-"""Rankings of configurations scored against recorded tuning results.
+"""Score rankings of configurations against recorded tuning results.
 
-Near-best sets: is one of the first k among those that ran within 1 % of the best? Recorded bests: how deep
-in the ranking of the tuner's space stands the one that a tuning run chose?
+Near-best sets: is one of the first k within 1 % of the best? Recorded bests: how deep in the ranking of the
+tuner's space is the choice of a tuning run?
 """
 
 from collections import Counter, defaultdict
@@ -29,16 +29,16 @@ Configured = Iterable[tuple[str, Product, Sequence[Sequence[int]]]]
 
 @dataclass(frozen=True)
 class Trained:
-    """What rankings of unseen cases rest on."""
+    """The basis of rankings of unseen cases."""
 
     constants: Constants
     prior: Prior
     weight: float
-    counted: Counter  # configurations: how often each was among the best
+    counted: Counter  # how often each configuration was among the best
 
     @staticmethod
     def of(constants: Constants, weight: float, cases: Configured, prior: Prior | None = None) -> "Trained":
-        """Count the configurations of cases; their own prior unless another is given."""
+        """Count the configurations of cases; by default with their own prior."""
         cases = list(cases)
         counted = Counter(tuple(configuration) for _, _, winners in cases for configuration in winners)
         return Trained(constants, prior or Prior.of(cases), weight, counted)
@@ -47,9 +47,9 @@ class Trained:
 def near_best_hits(
     cases: Sequence[NearBest], trained: Trained
 ) -> tuple[dict[str, Float[np.ndarray, "cases 3"]], Float[np.ndarray, " cases"]]:
-    """For each way of ranking, the chance of a hit among the first of FIRST; and errors of the best time.
+    """Return the probability of a hit among the first of FIRST, by ranking; and errors of the best time.
 
-    Cases of one GPU. **Shapes:** [cases, 3]; errors relative, [cases].
+    All cases are of one GPU. **Shapes:** [cases, 3]; relative errors [cases].
     """
     table = space("wide")
     file, products = gpu_file(cases[0].gpu), [case.product for case in cases]
@@ -74,9 +74,9 @@ def near_best_hits(
 def recorded_depths(
     records: Sequence[Recorded], trained: Trained
 ) -> tuple[dict[str, Float[np.ndarray, " records"]], dict[str, Float[np.ndarray, " records"]]]:
-    """For each way of ranking, the share of what the tuner ran that is ranked before the recorded best.
+    """Return the share of the tuner's configurations ranked before the recorded best, by ranking.
 
-    And 1 where the first one has the recorded tile, its rows, columns and depth.
+    Also 1 if the first one has the recorded tile (rows, columns and depth).
     """
     depths: dict[str, np.ndarray] = {by: np.full(len(records), np.nan) for by in BY}
     tiles = {by: depth.copy() for by, depth in depths.items()}
@@ -104,7 +104,7 @@ def recorded_depths(
 
 
 def rates(hits: Iterable[dict[str, np.ndarray]]) -> dict[str, dict[str, float]]:
-    """Shares of cases with a hit: top1, top3, top10, for each way of ranking."""
+    """Return the shares of cases with a hit: top1, top3, top10, by ranking."""
     return {
         by: {f"top{first}": _mean(column) for first, column in zip(FIRST, rows.T, strict=True)}
         for by, rows in _joined(hits).items()
@@ -112,7 +112,7 @@ def rates(hits: Iterable[dict[str, np.ndarray]]) -> dict[str, dict[str, float]]:
 
 
 def depths(by_score: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
-    """The median depth, and shares of records within the first 5 and 10 % of the space."""
+    """Return the median depth, and the shares of records within the first 5 and 10 % of the space."""
     return {
         by: {
             "median_percentile": round(float(np.nanmedian(depth)), 4),
@@ -124,7 +124,7 @@ def depths(by_score: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
 
 
 def by_gpu(cases: Sequence[NearBest]) -> dict[str, list[NearBest]]:
-    """Cases of each GPU."""
+    """Group cases by GPU."""
     groups = defaultdict(list)
     for case in cases:
         groups[case.gpu].append(case)
@@ -132,7 +132,7 @@ def by_gpu(cases: Sequence[NearBest]) -> dict[str, list[NearBest]]:
 
 
 def configured(cases: Iterable[NearBest | Recorded]) -> Configured:
-    """GPU, product and best configurations of records."""
+    """Return GPU, product and best configurations of records."""
     for case in cases:
         if isinstance(case, NearBest):
             yield case.gpu, case.product, case.configurations
@@ -143,7 +143,7 @@ def configured(cases: Iterable[NearBest | Recorded]) -> Configured:
 def _scores(
     file: GpuFile, products: Sequence[Sequence[Product]], table: np.ndarray, trained: Trained
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """What each way ranks by, and log times; `products` run one after the other."""
+    """Return the scores of each ranking, and log times; `products` run in sequence."""
     time = np.log(sum(predict([file], product, table, trained.constants)[0] for product in products))
     share = trained.prior.log_share(file, products[0], table)
     popular = np.array([trained.counted[tuple(row)] for row in table.tolist()], float)
@@ -161,7 +161,7 @@ def _scores(
 
 
 def members(cases: Sequence[NearBest], table: np.ndarray) -> Bool[np.ndarray, "cases configurations"]:
-    """Which configurations of a table are in the sets of cases."""
+    """Return which configurations of a table are in the sets of cases."""
     place = {tuple(row): n for n, row in enumerate(table.tolist())}
     hits = np.zeros((len(cases), len(table)), bool)
     for row, case in enumerate(cases):
@@ -172,7 +172,7 @@ def members(cases: Sequence[NearBest], table: np.ndarray) -> Bool[np.ndarray, "c
 
 
 def _by_chance(good: int, all_: int) -> list[float]:
-    """The chance of a hit among the first of FIRST, of configurations in random order."""
+    """Return the probability of a hit among the first of FIRST in random order."""
     missed = np.cumprod([max(all_ - good - n, 0) / (all_ - n) for n in range(min(max(FIRST), all_))])
     return [1.0 - float(missed[min(first, all_) - 1]) for first in FIRST]
 

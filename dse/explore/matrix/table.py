@@ -1,4 +1,4 @@
-"""The best configuration of vLLM's and SGLang's matrix kernels for each number of tokens."""
+"""The best configurations of vLLM's and SGLang's matrix kernels by number of tokens."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,20 +19,20 @@ from dse.models.matrix.machine import NEVER, Machine
 from dse.models.matrix.problem import OPERANDS, Product, experts_layer
 
 SIZES = {"moe": ("E", "N", "K", "topk"), "w8a8": ("N", "K"), "mm": ("N", "K")}
-SINGLE = ("tf32", "fp32")  # of mm alone
+SINGLE = ("tf32", "fp32")  # of mm only
 DTYPES = tuple(name for name in OPERANDS if not name.endswith("_block"))
 HALVES = tuple(name for name in DTYPES if name not in SINGLE)
-CDNA_4, RDNA = 0x950, 0x1000  # AMD's targets from which on Triton takes one kpack, one matrix instruction
-WITHIN = 1.96  # standard deviations, of 95 % of cases
+CDNA_4, RDNA = 0x950, 0x1000  # first AMD targets with a single kpack, a single matrix instruction in Triton
+WITHIN = 1.96  # standard deviations, for 95 % of cases
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel of vLLM and SGLang with its sizes, as they name them.
+    """A kernel of vLLM and SGLang with its sizes, by their names.
 
-    moe: E experts, N columns of a projection on this device, K hidden size, topk experts a token; both
-    products of the layer run with one configuration. w8a8: N columns, K depth, scales for blocks of both.
-    mm: a dense product, N columns, K depth, timed between two events with nothing in L2, as autotuners do.
+    moe: E experts, N columns of a projection on this device, K hidden size, topk experts per token; both
+    products of the layer run with one configuration. w8a8: N columns, K depth, scales per block of both.
+    mm: a dense product, N columns, K depth, timed between two events after a flush of L2, as by autotuners.
     """
 
     name: str
@@ -68,9 +68,9 @@ class Kernel:
             raise DseError("scale_block: missing, expected the block of a scale, as 128x128")
 
     def configurations(self, file: GpuFile) -> np.ndarray:
-        """The space that its tuner tries on a GPU; of AMD's, what Triton's backend for it knows.
+        """Return the space of its tuner on a GPU; on AMD's, the values that Triton's backend supports.
 
-        **Raises:** DseError for fp8 on AMD's GPUs whose matrix cores lack it: vLLM refuses it there.
+        **Raises:** DseError for fp8 on AMD's GPUs without fp8 matrix cores, which vLLM rejects.
         """
         fp8 = OPERANDS[self.dtype].rate == "mma_fp8" and file.gpu.gfx
         if fp8 and float(file.gpu.cpi.mma_fp8) >= NEVER:
@@ -92,11 +92,11 @@ class Kernel:
 
     @property
     def timing(self) -> Timing:
-        """What its times are."""
+        """Return how it is timed."""
         return BETWEEN_EVENTS if self.name == "mm" else BACK_TO_BACK
 
     def products(self, tokens: int) -> tuple[Product, ...]:
-        """What it launches, one after the other."""
+        """Return its launches, in sequence."""
         operands = f"{self.dtype}_block" if self.block else self.dtype
         size = {name: int(value) for name, value in self.sizes.items()}
         if self.name != "moe":
@@ -106,7 +106,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Predictor:
-    """Log times of all configurations of a kernel on a GPU, for any number of tokens."""
+    """Predicts log times of all configurations of a kernel on a GPU, for any number of tokens."""
 
     file: GpuFile
     kernel: Kernel
@@ -115,16 +115,16 @@ class Predictor:
 
     @staticmethod
     def of(file: GpuFile, kernel: Kernel) -> "Predictor":
-        """Predict the space that the kernel's tuner tries."""
+        """Make a predictor for the space of the kernel's tuner."""
         return Predictor(file, kernel, kernel.configurations(file))
 
     def __call__(self, tokens: int) -> np.ndarray:
-        """Return log times [configurations], infinite where one does not fit."""
+        """Return log times [configurations], infinite for those that do not fit."""
         self.prepare([tokens])
         return self.known[tokens]
 
     def prepare(self, tokens: Sequence[int]) -> None:
-        """Predict several numbers of tokens at once, as that is faster."""
+        """Predict several numbers of tokens at once, which is faster."""
         numbers = [number for number in dict.fromkeys(tokens) if number not in self.known]
         if numbers:
             launches = zip(*(self.kernel.products(number) for number in numbers), strict=True)
@@ -136,9 +136,9 @@ class Predictor:
         return predict([self.file], products, self.configurations, timing=self.kernel.timing)[0]
 
     def taken(self, tokens: Sequence[int]) -> np.ndarray:
-        """What the prior takes off the log times, [tokens, configurations].
+        """Return the prior's change of the log times, [tokens, configurations].
 
-        It is of the kernel, not of each launch: the same for all of them.
+        It is the same for all launches of the kernel.
         """
         first = [self.kernel.products(number)[0] for number in tokens]
         return scores(self.file, first, self.configurations, "prior")
@@ -147,13 +147,13 @@ class Predictor:
 def best(
     file: GpuFile, kernel: Kernel, tokens: Sequence[int], timed: Timed | None = None
 ) -> list[dict[str, Any]]:
-    """The best configuration for each number of tokens, and its predicted time.
+    """Return the best configuration for each number of tokens, and its predicted time.
 
-    Without measured times a row has the interval that is to hold the time in 95 % of cases, and of a dense
-    product what the vendor's library takes. Measured times, if any, correct what is predicted
-    (`dse.explore.matrix.refine`), and `by` says of each row whether its time was measured or corrected.
+    Without measured times a row has the 95 % interval of the time and, for a dense product, the time of the
+    vendor's library. Measured times correct the predictions (`dse.explore.matrix.refine`); then `by` of each
+    row is whether its time was measured or corrected.
 
-    **Raises:** DseError for a GPU without tensor or matrix cores, or one on which nothing of the space fits.
+    **Raises:** DseError for a GPU without tensor or matrix cores, or if no configuration fits.
     """
     predictor = Predictor.of(file, kernel)
     measured = timed or Timed.none()
@@ -167,7 +167,7 @@ def best(
                 f"gpu: found {file.name}, expected one with shared memory for a tile of {kernel.name}"
             )
         row = {"M": int(number), **as_dict(predictor.configurations[place]), "time_s": seconds}
-        if kernel.block:  # vLLM cuts deeper tiles itself, SGLang tries none
+        if kernel.block:  # vLLM reduces deeper tiles itself, SGLang tries none
             row["BLOCK_SIZE_K"] = min(row["BLOCK_SIZE_K"], *kernel.block)
         rows.append(row | (_beside(file, kernel, number, seconds) if timed is None else _by(known)))
     return rows

@@ -1,9 +1,9 @@
-"""Measured times of products and of layers of experts, a configuration a row, with their predictions.
+"""Measured times of products and of layers of experts, one configuration per row, with predictions.
 
-Candidates are all that an autotuner tried for a problem: m, n, k, types and layouts of both operands; time_ms
-is empty where one failed. PyTorch Inductor's tables are such: its kernel runs programs in groups of 8 rows of
-tiles, knows all sizes when it compiles, and is timed between two events after L2 was emptied. A layer of
-experts has one row: both of its products with the configuration that ran, and all that is launched beside.
+Candidates are all configurations that an autotuner tried for a problem: m, n, k, types and layouts of both
+operands; time_ms is empty for failures. Tables of PyTorch Inductor are such: its kernel runs programs in
+groups of 8 rows of tiles, has compile-time sizes, and is timed between two events after a flush of L2. A
+layer of experts has one row: both products with their configuration, and all other launches.
 """
 
 import math
@@ -33,37 +33,37 @@ from dse.models.matrix.problem import OPERANDS, Product, experts_layer
 from dse.models.matrix.time import seconds
 
 GROUP = 8  # of Inductor's template
-VISITED = 128  # keys that its flex attention is timed with, whatever their number: one block of the mask
+VISITED = 128  # keys of its timed flex attention, for any number: one block of the mask
 TYPES = ("a_dtype", "b_dtype", "a_layout", "b_layout", "tf32")
 COLUMNS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "num_warps", "num_stages")
 HALVES = {"float16": "fp16", "bfloat16": "bf16"}
 LIBRARIES = {"bf16": "bf16", "a8w8": "fp8_w8a8", "a8w8_blockscale": "fp8_w8a8_block"}  # AMD's kinds
-LONG = 1e-4  # s: what is shorter has a launch in it that no library's record is alike in
+LONG = 1e-4  # s: shorter times include launch overheads that differ between libraries
 TILE = re.compile(r"(\d{1,4})x(\d{1,4})x(\d{1,4})x(\d{1,4})", re.ASCII)
 LAYOUT = re.compile(r"(row|column)(?::(\d{1,10}))?", re.ASCII)
 
-Problem = tuple[Any, ...]  # one attention, or products one after the other
+Problem = tuple[Any, ...]  # one attention, or products in sequence
 
 
 @dataclass(frozen=True)
 class Timed:
     """Measured times. **Units:** s."""
 
-    gpus: tuple[str, ...]  # as their files are called
+    gpus: tuple[str, ...]  # names of their files
     gpu: Int[np.ndarray, " rows"]
     problems: tuple[Problem, ...]
-    library: Float[np.ndarray, " problems"]  # what the vendor's library takes; NaN where unknown
+    library: Float[np.ndarray, " problems"]  # of the vendor's library; NaN if unknown
     problem: Int[np.ndarray, " rows"]
     configurations: Int[np.ndarray, "rows 6"]
-    seconds: Float[np.ndarray, " rows"]  # NaN where it failed
+    seconds: Float[np.ndarray, " rows"]  # NaN if it failed
     timing: Timing
 
     def __len__(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return len(self.seconds)
 
     def where(self, rows: np.ndarray) -> "Timed":
-        """Keep some rows, by places or by truth."""
+        """Select rows by indices or a mask."""
         return replace(
             self,
             gpu=self.gpu[rows],
@@ -73,7 +73,7 @@ class Timed:
         )
 
     def possible(self) -> Bool[np.ndarray, " rows"]:
-        """Whether the buffers of each configuration fit in shared memory."""
+        """Return whether the buffers of each configuration fit in shared memory."""
         fits = np.zeros(len(self), bool)
         if isinstance(self.problems[0][0], Attention):
             return self._attentions_fit()
@@ -101,12 +101,12 @@ class Timed:
         return fits
 
     def predict(self, constants: Constants) -> Float[np.ndarray, " rows"]:
-        """Predicted times in s, infinite where one does not fit."""
+        """Predict times in s, infinite if a configuration does not fit."""
         return np.where(self.possible(), np.asarray(_predict(Inputs.of(self), constants)), np.inf)
 
 
 class Inputs(eqx.Module):
-    """What predictions of measured rows need, as arrays. **Shapes:** [rows]."""
+    """Inputs of predictions of measured rows, as arrays. **Shapes:** [rows]."""
 
     machine: Machine
     launches: tuple[Case | AttentionCase, ...]
@@ -116,7 +116,7 @@ class Inputs(eqx.Module):
 
     @staticmethod
     def of(timed: Timed) -> "Inputs":
-        """Of each row."""
+        """Make the inputs of each row."""
         files: list[GpuFile] = [gpu_file(name) for name in timed.gpus]
         heights = timed.configurations[:, 0]
         launches = [list(launch) for launch in zip(*timed.problems, strict=True)]
@@ -133,7 +133,7 @@ class Inputs(eqx.Module):
         )
 
     def seconds(self, constants: Constants) -> Float[Array, " rows"]:
-        """Predicted times, whether or not one fits."""
+        """Predict times, even for configurations that do not fit."""
         time = jnp.zeros_like(self.tile.rows)
         for launch in self.launches:
             how = self.tile, constants, self.timing
@@ -156,12 +156,12 @@ def _predict(inputs: Inputs, constants: Constants) -> Float[Array, " rows"]:
 
 
 def candidates(path: Path) -> Timed:
-    """Read a table of candidates, of the GPU that its name begins with. **Raises:** DseError, one line."""
+    """Read a table of candidates on the GPU in the prefix of its name. **Raises:** DseError, one line."""
     return _read(path, _candidate, BETWEEN_EVENTS)
 
 
 def attentions(path: Path) -> Timed:
-    """Read a table of attention's candidates. **Raises:** DseError, one line."""
+    """Read a table of candidates of attention. **Raises:** DseError, one line."""
     return _read(path, _attention, BETWEEN_EVENTS)
 
 
@@ -171,7 +171,7 @@ def layers(path: Path) -> Timed:
 
 
 def libraries(path: Path) -> Timed:
-    """Read a table of AMD's libraries: tiles that names of kernels state. **Raises:** DseError, one line."""
+    """Read a table of AMD's libraries: tiles are in kernels' names. **Raises:** DseError, one line."""
     return _read(path, _library, BACK_TO_BACK)
 
 
@@ -241,7 +241,7 @@ def _attention(row: Row) -> _Read:
 
 
 def _library(row: Row) -> _Read | None:
-    """Sums that are split are products side by side, whose parts are each as deep."""
+    """Read a row; split sums are a batch of products of equal depth."""
     tile = TILE.fullmatch(row["tile"])
     if not tile or row.number("us") < 1e6 * LONG:
         return None

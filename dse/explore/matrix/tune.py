@@ -1,4 +1,4 @@
-"""Times of a matrix kernel's configurations: read from a file, or measured where it pays."""
+"""Times of a matrix kernel's configurations: read from a file, or measured by a tuner."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ from dse.explore.tune.tuner import RUNS, Tuner, chance, expected_improvement
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix.configuration import NAMES
 
-ALL_RUN = ("GROUP_SIZE_M",)  # on which it does not hang whether a configuration runs
+ALL_RUN = ("GROUP_SIZE_M",)  # irrelevant to whether a configuration runs
 
 TIMES = {"seconds": 1.0} | {
     name: scale for unit, scale in SECONDS.items() for name in (f"time_{unit}", unit)
@@ -25,10 +25,10 @@ TIMES = {"seconds": 1.0} | {
 
 
 def read(path: Path, kernel: Kernel, file: GpuFile) -> Timed:
-    """Read measured times: columns M, the parameters and a time; an infinite one did not run.
+    """Read measured times: columns M, the parameters and a time; infinite for failures.
 
-    **Raises:** DseError, one line with column and row, for a column that is missing, a value that is not of
-    the kernel's space, or a time that is no number above 0.
+    **Raises:** DseError, one line with column and row, for a missing column, a value outside the kernel's
+    space, or a time that is no number above 0.
     """
     table, configurations = read_table(path), kernel.configurations(file)
     parameters = NAMES[: configurations.shape[1]]
@@ -54,11 +54,11 @@ def read(path: Path, kernel: Kernel, file: GpuFile) -> Timed:
 
 
 class InTurn(Tuner):
-    """A tuner of one number of tokens after the other, each with all that was measured before it.
+    """A tuner of several numbers of tokens in sequence, each with all previous measurements.
 
-    Candidates are all configurations for each number of tokens. For each the first is the one that is best by
-    corrected predictions (`dse.explore.matrix.refine`); then that which is expected to improve most. What
-    failed for one number of tokens is not tried for another, and tiles like it later.
+    Candidates are all configurations for each number of tokens. The first of each is the best by corrected
+    predictions (`dse.explore.matrix.refine`); the next have the largest expected improvement. A configuration
+    that failed for one number of tokens is not tried for another, and similar tiles are tried later.
     """
 
     def __init__(self, predictor: Predictor, tokens: Sequence[int], budget: int, timed: Timed) -> None:
@@ -75,13 +75,13 @@ class InTurn(Tuner):
 
     @property
     def timed(self) -> Timed:
-        """All times so far."""
+        """Return all times so far."""
         turns, places = np.divmod(np.array(list(self.told), int), len(self.predictor.configurations))
         measured = Timed(np.array(self.tokens)[turns], places, np.array(list(self.told.values()), float))
         return self.before.and_(measured)
 
     def ask(self, count: int = 1) -> list[int]:
-        """Return the configuration to measure next, one whatever the count; none if the budget is spent."""
+        """Return the configuration to measure next, one for any count; none if the budget is spent."""
         size = len(self.predictor.configurations)
         spent = np.bincount(np.array(list(self.told), int) // size, minlength=len(self.tokens))
         for turn in np.flatnonzero(spent < self.budget).tolist():
@@ -119,7 +119,7 @@ def tuned(
     timed: Timed | None = None,
     advance: Callable[[int], None] = lambda measurements: None,
 ) -> Timed:
-    """Measure up to `budget` configurations for each number of tokens; return these times and those given.
+    """Measure up to `budget` configurations per number of tokens; return these times and the given ones.
 
     Measurements of the journal count. **Raises:** DseError if none ran, or for the journal as `loop.run`.
     """
