@@ -4,7 +4,7 @@
 
 f is the closed form of M tokens and configuration x; a is common to all times, b to those of one M, g is
 smooth in the logs of the parameters. The covariance of b and g decays with the distance in log M. The
-deviation of g is the most probable of a few, other scales are fixed: there are rarely over some tens of times.
+deviation of g is the most probable of a few, other scales are fixed: there are few times.
 
 Source: `dse.core.gaussian_process`. Times are in seconds.
 """
