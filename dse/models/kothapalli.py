@@ -83,9 +83,9 @@ def program(
 def of_thread(gpu: Gpu, kernel: Kernel) -> tuple[Array, Array]:
     """Return N_comp and N_mem, cycles of one thread for computation and memory.
 
-    The paper's costs are λ of its GPU. An SM with p sub-partitions runs p warps at a time, and each takes p
-    times as long for an instruction. A transaction serves one thread per cycle: on that GPU, a quarter of the
-    cycles that a warp takes in the load/store units.
+    The paper's costs are λ of its GPU. An SM with p sub-partitions runs p warps at a time, each p times as
+    long per instruction. A transaction serves one thread per cycle: on that GPU, a quarter of the cycles
+    that a warp takes in the load/store units.
     """
     partitions = gpu.limits.sub_partitions.astype(gpu.clock.dtype)
     busy = [getattr(kernel.work, name) * getattr(gpu.cpi, name) for name in ARITHMETIC]

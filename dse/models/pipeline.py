@@ -2,7 +2,7 @@
 
 For a kernel given by counts all warps are the same, with equal phases, in which runs of instructions
 represent single ones; graphs may define a separate program per warp. Of a long launch only the beginning is
-simulated; the rest is extrapolated from its end.
+simulated, and the rest extrapolated from its last part.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ BESIDE = 1.1  # the same if each warp alternates, between blocks; a single block
 UNEVEN = 2.0 / 3.0  # of a mean block: spread of SM end times if blocks have 0 to twice the mean keys
 SLOTS = 5.0  # issue slots per score without its exponential, which uses another pipe
 LANES, SCHEDULERS, LINE, COPY = 32.0, 4.0, 128.0, 16.0
-SETUP = 2.7  # work of a block before its loop, in copies' addresses
+SETUP = 2.7  # other work of a block before its loop, in addresses of copies
 FIRST, STORED = 0.5, 0.12  # shares: of first copies, hidden by other blocks; of a store, delaying others
 STARVED = 1.5  # DRAM's loss with few bytes in flight per block, relative to those of a pass
 

@@ -50,7 +50,7 @@ TENSOR_COLUMNS = 512.0  # of tensor memory; a block's sums take a power of two
 BEFORE = 2.15  # code of each before the loop, relative: a 64-bit remainder
 WIDEST = 16.0  # B of an asynchronous copy: a narrower one occupies shared memory as long
 CHAIN = 4.5  # cycles per instruction there: branches of remainders serialise them
-SETUP = 7.0  # other work of a block before its loop, in copies' addresses
+SETUP = 7.0  # other work of a block before its loop, in addresses of copies
 STORING = 22.0  # registers besides sums read from tensor memory
 PORT = 64.0  # most B per cycle from L2 to an SM
 EMPTIED = 256e6  # B written between launches to flush the operands from L2
@@ -123,9 +123,9 @@ def seconds(
 
 
 def _between_pauses(machine: Machine, case: Case, timing: Timing, sm: Array, time: Array) -> Array:
-    """Return the seconds of SMs without the lower clock of busy tensor cores in back-to-back launches.
+    """Return the seconds of SMs with the clock corrected for pauses: busy tensor cores lower it.
 
-    Constants are fitted to those; while L2 is flushed between two launches, tensor cores pause.
+    Constants are fitted to back-to-back launches; during a flush of L2 between two, tensor cores pause.
     """
     tensor = (1.0 - case.runs_at["fp32"]) * (1.0 - machine.amd) * _arithmetic(machine, case)
     pause = timing.flushed * EMPTIED / machine.dram_bandwidth
@@ -288,7 +288,7 @@ def _pass(
     fma = case.runs_at["fp32"] * (1.0 - machine.single) * bm * bn * bk / block.threads
     issue = (instructions + fma) * machine.slot * warps / 4.0 + converting + summing
     spilling = 1.0 + k.spill * grid.spilled
-    few = jnp.maximum(SCHEDULERS / (grid.at_once * warps), 1.0)  # idle schedulers and tensor cores
+    few = jnp.maximum(SCHEDULERS / (grid.at_once * warps), 1.0)  # slowdown by idle schedulers
     lone = jnp.maximum(SCHEDULERS / warps, 1.0)
     together = _interleaved(machine, grid.at_once * warps / SCHEDULERS, k)
     busy = overlap(together, mma * few, shared, issue * few) * spilling
