@@ -1,7 +1,7 @@
 """GPUMech for a round-robin scheduler, corrected: one instruction of each other warp overlaps with a stall.
 
-After an instruction of the representative warp each other warp issues one, so the probability is 1; and the
-number that overlaps is limited to the stall cycles.
+After an instruction of the representative warp each other warp issues one, so the probability is 1; and at
+most as many instructions overlap as there are stall cycles.
 """
 
 import jax.numpy as jnp

@@ -4,8 +4,8 @@ The numbers of warps that can wait for memory at a time (MWP) and that can compu
 between three cases.
 
 Both sides of a branch are counted. On a GPU with caches, Mem_LD is the mean latency over the levels that
-serve an access, and only bytes from DRAM count against its bandwidth; on the paper's GPUs both are the same
-as in the paper.
+serve an access, and only bytes from DRAM count against its bandwidth; on the paper's GPUs both agree with the
+paper.
 Known errors: Eq. 1 has c_p · MWP where Eq. 23 has c_p · (MWP − 1); Eq. 23's printed condition sends
 compute-bound kernels to the memory case (`mwp-cwp-printed` keeps it). More bandwidth can increase the time.
 Equation numbers are those of Hong & Kim, ISCA 2009.

@@ -6,7 +6,7 @@ its own pipes and longest chain of dependences. Its weight is the number of exec
 (trips of loops, shares of branches); its trips are the waits of a warp for memory, by the dependences of the
 code. A kernel given by counts alone has equal trips with the averages.
 
-Λ and λ of memory are those of the mean access and of the busiest level. Warps are the same, so WLP_effect is
+Λ of memory is that of the mean access, λ that of the busiest level. All warps are equal, so WLP_effect is
 the number of resident warps. For other graphs see `dse.models.wfg.weights`.
 Known error: every warp pays the exposed latency, and cycles that already hide computation also hide memory
 (`wfg-corrected` corrects both).
