@@ -91,7 +91,7 @@ def test_what_cannot_be_scored_is_left_out(measured, tables, capsys):
     (tables / "h100_sxm.parquet").unlink()
     about, rows = journal.read(tables / "h100_sxm_occupancy.parquet")
     journal.write(tables / "h100_sxm_occupancy.parquet", about, rows[-2:])
-    with pytest.raises(DseError, match="found no table, expected what `dse measure store` puts there"):
+    with pytest.raises(DseError, match="found no table, expected those of `dse measure store`"):
         main([])
     [left_out] = capsys.readouterr().err.splitlines()
     assert "h100_sxm_occupancy.parquet: found no configuration with three steps of occupancy" in left_out
