@@ -42,14 +42,11 @@ if jax.__version_info__ < (0, 11):  # later ones have no other way, and end at a
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK}".strip()
 
-# Processes, and runs from the second one on, share what they compile, however little that is. A first run
-# keeps nothing: to write a program down takes longer than to compile it.
+# Test files, and processes that run some of them, share what they compile, however little that is.
 KEPT = Path(__file__).parents[1] / ".pytest_cache"
 COMPILED = str(KEPT / "jax")
 os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-KEEPS = os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", str(KEPT.exists()).lower())
-jax.config.update("jax_enable_compilation_cache", KEEPS == "true")
 jax.config.update("jax_compilation_cache_dir", COMPILED)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 

@@ -52,7 +52,7 @@ REFUSED = {
 def ran(before: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the command in a shell that has made the machine so."""
     environment = {**os.environ, "DSE_CACHE": str(folder / "cache")}
-    for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_COMPILATION_CACHE", "JAX_PLATFORMS"):
+    for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PLATFORMS"):
         environment.pop(name, None)
     environment["DSE"] = f"{sys.executable} -m dse {RANK}"
     command = ["bash", "-c", f"{before}\n$DSE"]

@@ -13,7 +13,6 @@ from dse.errors import DseError
 def nothing_set(monkeypatch, tmp_path):
     monkeypatch.delenv(FOLDER)
     monkeypatch.delenv(SHORTEST)
-    monkeypatch.delenv("JAX_ENABLE_COMPILATION_CACHE")
     monkeypatch.setenv("DSE_CACHE", str(tmp_path / "cache"))
     monkeypatch.delitem(sys.modules, "jax", raising=False)  # which has a folder: that of all tests
 
