@@ -11,19 +11,8 @@ from functools import reduce
 import numpy as np
 
 from dse.source.machine.thread_set import WARP, Lanes
-from dse.source.nvidia.execute.register_changes import (
-    BITS_32,
-    FOR_EVER,
-    INT32,
-    UINT32,
-    Change,
-    Irregular,
-    RegisterChanges,
-    or_zero,
-    plus,
-    signed,
-    times,
-)
+from dse.source.machine.trips import BITS_32, FOR_EVER, INT32, UINT32, Irregular, signed, trips_of_result
+from dse.source.nvidia.execute.register_changes import Change, RegisterChanges, or_zero, plus, times
 from dse.source.nvidia.sass.operands import RZ, URZ, Operand, P
 from dse.source.nvidia.sass.program import Step
 from dse.source.nvidia.sass.semantics import FALSE, ZERO, joined, logic, total
@@ -298,21 +287,8 @@ def _keep_order(
     registers.limit(left_value, left_change, integers, lanes)
     registers.limit(right_value, right_change, integers, lanes)
     change = plus(left_change, times(right_change, -1))
-    if change is None:
-        return
-    apart = left_value - right_value
-    if test in ("EQ", "NE"):
-        divisor = np.where(change == 0, 1, change)
-        meets = (change != 0) & (-apart % divisor == 0) & (-apart // divisor > 0)
-        trips = np.where(meets, -apart // divisor - 1, FOR_EVER)
-        trips = np.where((apart == 0) & (change != 0), 0, trips)
-        registers.limit_trips(trips, lanes)
-        return
-    apart = apart - 1 if test in ("LE", "GT") else apart  # makes it a test for < 0
-    below = apart < 0
-    room = np.where(below, -apart - 1, apart) // np.maximum(np.abs(change), 1)
-    towards = np.where(below, change > 0, change < 0)
-    registers.limit_trips(np.where(towards, room, FOR_EVER), lanes)
+    if change is not None:
+        registers.limit_trips(trips_of_result(test, left_value - right_value, change), lanes)
 
 
 RULES: dict[str, Callable[[RegisterChanges, Step, Lanes], None]] = {

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from support.sass_code import program_of
 
 from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.trips import FOR_EVER, Irregular
 from dse.source.nvidia.execute.change_rules import RULES
 from dse.source.nvidia.execute.interpret import bind_program
-from dse.source.nvidia.execute.register_changes import FOR_EVER, Irregular, RegisterChanges
+from dse.source.nvidia.execute.register_changes import RegisterChanges
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.operands import P
 
