@@ -10,6 +10,7 @@ FOR_EVER = 2**40  # trips
 BITS_32 = 2**32
 INT32 = range(-(2**31), 2**31)  # values of a signed register
 UINT32 = range(BITS_32)
+PAIRS = range(-(2**61), 2**61)  # 64-bit values that are followed
 
 
 class Irregular(Exception):
@@ -22,14 +23,16 @@ def signed(change: np.ndarray) -> np.ndarray:
 
 
 def trips_within(value: np.ndarray, change: np.ndarray, within: range) -> np.ndarray:
-    """Count the trips in which a value that is in a range stays in it."""
+    """Count the trips in which a changing value stays in a range: none if it begins outside."""
+    above, below = within.stop - 1 - value, value - within.start
     if change.size == 1:
         step = int(change.flat[0])
         if not step:
             return np.full_like(value, FOR_EVER)
-        return (within.stop - 1 - value if step > 0 else value - within.start) // abs(step)
-    room = np.where(change > 0, within.stop - 1 - value, value - within.start)
-    return np.where(change == 0, FOR_EVER, room // np.maximum(np.abs(change), 1))
+        room = (above if step > 0 else below) // abs(step)
+    else:
+        room = np.where(change > 0, above, below) // np.maximum(np.abs(change), 1)
+    return np.where(change == 0, FOR_EVER, np.where(np.minimum(above, below) < 0, 0, room))
 
 
 def trips_of_result(test: str, apart: np.ndarray, change: np.ndarray) -> np.ndarray:

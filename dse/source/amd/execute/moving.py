@@ -7,7 +7,7 @@ import numpy as np
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.slots import CONSTANTS, ConstantOperand, Register, V
 from dse.source.amd.execute.state import U32
-from dse.source.machine.trips import FOR_EVER, INT32, UINT32, signed, trips_of_result, trips_within
+from dse.source.machine.trips import FOR_EVER, INT32, PAIRS, UINT32, signed, trips_of_result, trips_within
 
 I64, U64 = np.int64, np.uint64
 NON_LINEAR = "lost"  # a change that is not constant
@@ -131,6 +131,7 @@ class TripState:
             for value, change in zip(values, changes, strict=True):
                 if change is not None:
                     self.limit_to_range(value & 0xFFFFFFFF, signed(change), UINT32)
+                    self.limit_to_range(value, change, PAIRS if kind == "I" else range(PAIRS.stop))
         apart, change = values[0] - values[1], np.asarray(number(changes[0]) - number(changes[1]))
         for test in ("LT", "EQ"):
             self.limit_trips(trips_of_result(test, apart, change))

@@ -11,13 +11,21 @@ from functools import reduce
 import numpy as np
 
 from dse.source.machine.thread_set import WARP, Lanes
-from dse.source.machine.trips import BITS_32, FOR_EVER, INT32, UINT32, Irregular, signed, trips_of_result
+from dse.source.machine.trips import (
+    BITS_32,
+    FOR_EVER,
+    INT32,
+    PAIRS,
+    UINT32,
+    Irregular,
+    signed,
+    trips_of_result,
+)
 from dse.source.nvidia.execute.register_changes import Change, RegisterChanges, or_zero, plus, times
 from dse.source.nvidia.sass.operands import RZ, URZ, Operand, P
 from dse.source.nvidia.sass.program import Step
 from dse.source.nvidia.sass.semantics import FALSE, ZERO, joined, logic, total
 
-_PAIRS = range(-(2**61), 2**61)  # 64-bit values that are followed
 _INSIDE_TOO = "it changes in a loop inside too"
 
 
@@ -254,9 +262,9 @@ def _compare(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
             raise Irregular("a compare of a pair with a constant")
         for side in (a, b):
             registers.limit(registers.value(side, UINT32), registers.change(side), UINT32, lanes)
-        integers = _PAIRS
+        integers = range(PAIRS.stop) if step.has("U64") else PAIRS
         left, right = ((_pair(registers, side), registers.pair_change(side)) for side in (a, b))
-        if any((abs(value) >= _PAIRS.stop).any() for value, _ in (left, right)):
+        if any((abs(value) >= PAIRS.stop).any() for value, _ in (left, right)):
             raise Irregular("a compare of large pairs")
     else:
         integers = _integers(step)

@@ -46,6 +46,8 @@ INSTRUCTIONS = [
     "ISETP.GT.U32.AND P0, PT, R5, R6, PT",
     "ISETP.EQ.AND P0, PT, R5, R6, PT",
     "ISETP.NE.AND P0, PT, R5, R6, PT",
+    "ISETP.LE.U64.AND P0, PT, R6, R8, PT",
+    "ISETP.GT.S64.AND P0, PT, R6, R8, PT",
 ]
 
 
