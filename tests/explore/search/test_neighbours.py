@@ -117,17 +117,19 @@ def test_a_valid_suggestion_is_taken_once_and_its_variant_always(even, name, blo
     assert (points[0] == (block, items)) == ((block + items) % 2 == 0)
 
 
-def test_what_is_suggested_is_tried_and_then_what_is_near(even):
-    sampler = Feasible(OfOneMind({"toy.block": 10, "toy.items": 4}), {"toy": even}, 1)
-    study = optuna.create_study(sampler=sampler)
+def test_what_is_suggested_is_tried_then_what_is_near_then_any_other(even):
+    inner = OfOneMind({"toy.block": 10, "toy.items": 4})
+    study = optuna.create_study(sampler=Feasible(inner, {"toy": even}, 1))
     points = []
-    for _ in range(40):
+    for number in range(120):
+        if number == 40:
+            inner.suggestion = {}
         trial = study.ask()
         points.append((trial.suggest_int("toy.block", 0, 63), trial.suggest_int("toy.items", 0, 7)))
         study.tell(trial, 1.0)
     assert points[0] == (10, 4)
-    assert len(set(points)) == 40
-    assert (np.abs(np.array(points)[:, 0] - 10) <= 2).mean() > 0.2  # 8 % of all
+    assert len(set(points)) == 120
+    assert (np.abs(np.array(points)[:40, 0] - 10) <= 2).mean() > 0.2  # 8 % of all
 
 
 def test_the_variant_can_be_named(even):
