@@ -116,24 +116,10 @@ class Standing(NamedTuple):
 
 
 @inlined
-def _copy(rows: np.ndarray, row: int, others: np.ndarray, other: int) -> None:
-    """Copy the awaited results in row `other` of `others` to a row."""
-    for source in range(rows.shape[1]):
-        rows[row, source] = others[other, source]
-
-
-@inlined
-def _take(waited: np.ndarray, rows: np.ndarray, row: int) -> None:
-    """Set the awaited results to those in a row."""
-    for source in range(len(waited)):
-        waited[source] = rows[row, source]
-
-
-@inlined
-def _put(rows: np.ndarray, row: int, waited: np.ndarray) -> None:
-    """Set a row to the awaited results."""
-    for source in range(len(waited)):
-        rows[row, source] = waited[source]
+def _copy(row: np.ndarray, other: np.ndarray) -> None:
+    """Copy awaited results to a row of them."""
+    for source in range(len(row)):
+        row[source] = other[source]
 
 
 @compiled
@@ -153,7 +139,7 @@ def issue(code: IssueCode, ways: Ways, first: int, last: int, fetch: float, stan
             deep = max(deep, depth[slot])
             arrived |= flying[slot]
         if slot_waited_for >= 0:
-            _take(waited, standing.path, slot_waited_for)
+            _copy(waited, standing.path[slot_waited_for])
         for place in range(code.waits_from[step], code.waits_from[step + 1], 2):
             start, of_load = _wait(ways, code.waits[place], code.waits[place + 1], start, standing)
             arrived |= of_load
@@ -166,9 +152,9 @@ def issue(code: IssueCode, ways: Ways, first: int, last: int, fetch: float, stan
         elif free[pipe] > time and free[pipe] >= start:
             start = entered = free[pipe]
             if not ways.posts:
-                _take(waited, standing.free_path, pipe)
+                _copy(waited, standing.free_path[pipe])
         free[pipe] = entered + code.interval[step]
-        _put(standing.free_path, pipe, waited)
+        _copy(standing.free_path[pipe], waited)
         late = (free[pipe] if queued else start) + code.latency[step]
         if arrived:
             now[WAITS] += 1
@@ -178,7 +164,7 @@ def issue(code: IssueCode, ways: Ways, first: int, last: int, fetch: float, stan
             slot = code.writes[place]
             standing.written[slot] = True
             ready[slot], depth[slot] = start if posted else late, deep + 1
-            _put(standing.path, slot, waited)
+            _copy(standing.path[slot], waited)
             standing.path[slot, code.source[step]] += 1
             if code.loads[step] and not posted:
                 flying[slot] = True
@@ -210,7 +196,7 @@ def _wait(ways: Ways, queue: int, left: int, start: float, standing: Standing) -
         place = standing.oldest[queue]
         if standing.arrival[queue, place] > start:
             start = standing.arrival[queue, place]
-            _take(standing.waited, standing.arrival_path[queue], place)
+            _copy(standing.waited, standing.arrival_path[queue, place])
         of_load |= standing.has_load[queue, place]
         standing.oldest[queue] = (place + 1) % _MOST
     standing.closed[queue] -= over
@@ -223,7 +209,7 @@ def _start(queue: int, late: float, source: int, of_load: bool, standing: Standi
     """Add a result to the open group, which arrives with its latest result."""
     if not standing.is_open[queue] or late >= standing.arrival[queue, _MOST]:
         standing.arrival[queue, _MOST] = late
-        _put(standing.arrival_path[queue], _MOST, standing.waited)
+        _copy(standing.arrival_path[queue, _MOST], standing.waited)
         standing.arrival_path[queue, _MOST, source] += 1
     standing.has_load[queue, _MOST] |= of_load
     standing.is_open[queue] = True
@@ -248,13 +234,13 @@ def _append(queue: int, of: int, place: int, standing: Standing) -> None:
         second = (oldest + 1) % _MOST
         if standing.arrival[queue, second] <= standing.arrival[queue, oldest]:
             standing.arrival[queue, second] = standing.arrival[queue, oldest]
-            _copy(standing.arrival_path[queue], second, standing.arrival_path[queue], oldest)
+            _copy(standing.arrival_path[queue, second], standing.arrival_path[queue, oldest])
         standing.has_load[queue, second] |= standing.has_load[queue, oldest]
         standing.oldest[queue] = second
         standing.closed[queue] -= 1
     behind = (standing.oldest[queue] + standing.closed[queue]) % _MOST
     standing.arrival[queue, behind] = standing.arrival[of, place]
-    _copy(standing.arrival_path[queue], behind, standing.arrival_path[of], place)
+    _copy(standing.arrival_path[queue, behind], standing.arrival_path[of, place])
     standing.has_load[queue, behind] = standing.has_load[of, place]
     standing.closed[queue] += 1
 
