@@ -75,7 +75,8 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 gc.set_threshold(300_000, 20, 50)
 
 
-ONE_PROCESS = ("tests/evaluate/", "tests/models/", "tests/simulator/")  # whose files trace or compile the same functions
+# Rooms whose files trace or compile the same functions.
+ONE_PROCESS = ("tests/evaluate/", "tests/models/", "tests/simulator/")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -146,6 +146,9 @@ def test_the_tree_is_the_gpu(name):
     faster = eqx.tree_at(lambda gpu: gpu.numbers["clock"], gpu, 2 * gpu.gpu.clock)
     assert faster.gpu.cpi.dram == pytest.approx(2 * float(gpu.gpu.cpi.dram))
     assert faster.replace(clock=gpu.gpu.clock).gpu.cpi.dram == pytest.approx(float(gpu.gpu.cpi.dram))
+    share = "cpi.dram.bandwidth_share"
+    less = eqx.tree_at(lambda gpu: gpu.numbers[share], gpu, 0.5 * gpu.numbers[share])
+    assert less.gpu.cpi.dram == pytest.approx(2 * float(gpu.gpu.cpi.dram))
     twice, other = (jax.tree.structure(gpus.load(each)) for each in (name, "h200"))
     assert (twice, hash(twice)) == (jax.tree.structure(gpus.load(name)), hash(jax.tree.structure(gpu)))
     assert twice != other  # what is compiled for one reading serves the next, of the same file
