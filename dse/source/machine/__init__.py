@@ -1,1 +1,1 @@
-"""The launch that code runs in, of either vendor: blocks, arguments, memory, sets of threads, trips of loops."""
+"""The launch that code runs in, of either vendor: blocks, arguments, memory, threads, trips of loops."""
