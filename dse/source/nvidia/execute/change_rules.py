@@ -11,24 +11,21 @@ from functools import reduce
 import numpy as np
 
 from dse.source.machine.thread_set import WARP, Lanes
-from dse.source.nvidia.execute.register_changes import (
+from dse.source.machine.trips import (
     BITS_32,
     FOR_EVER,
     INT32,
+    PAIRS,
     UINT32,
-    Change,
     Irregular,
-    RegisterChanges,
-    or_zero,
-    plus,
     signed,
-    times,
+    trips_of_result,
 )
+from dse.source.nvidia.execute.register_changes import Change, RegisterChanges, or_zero, plus, times
 from dse.source.nvidia.sass.operands import RZ, URZ, Operand, P
 from dse.source.nvidia.sass.program import Step
 from dse.source.nvidia.sass.semantics import FALSE, ZERO, joined, logic, total
 
-_PAIRS = range(-(2**61), 2**61)  # 64-bit values that are followed
 _INSIDE_TOO = "it changes in a loop inside too"
 
 
@@ -266,9 +263,9 @@ def _compare(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
             raise Irregular("a compare of a pair with a constant")
         for side in (a, b):
             registers.limit(registers.value(side, UINT32), registers.change(side), UINT32, lanes)
-        integers = _PAIRS
+        integers = range(PAIRS.stop) if step.has("U64") else PAIRS
         left, right = ((_pair(registers, side), registers.pair_change(side)) for side in (a, b))
-        if any((abs(value) >= _PAIRS.stop).any() for value, _ in (left, right)):
+        if any((abs(value) >= PAIRS.stop).any() for value, _ in (left, right)):
             raise Irregular("a compare of large pairs")
     else:
         integers = _integers(step)
@@ -299,21 +296,8 @@ def _keep_order(
     registers.limit(left_value, left_change, integers, lanes)
     registers.limit(right_value, right_change, integers, lanes)
     change = plus(left_change, times(right_change, -1))
-    if change is None:
-        return
-    apart = left_value - right_value
-    if test in ("EQ", "NE"):
-        divisor = np.where(change == 0, 1, change)
-        meets = (change != 0) & (-apart % divisor == 0) & (-apart // divisor > 0)
-        trips = np.where(meets, -apart // divisor - 1, FOR_EVER)
-        trips = np.where((apart == 0) & (change != 0), 0, trips)
-        registers.limit_trips(trips, lanes)
-        return
-    apart = apart - 1 if test in ("LE", "GT") else apart  # makes it a test for < 0
-    below = apart < 0
-    room = np.where(below, -apart - 1, apart) // np.maximum(np.abs(change), 1)
-    towards = np.where(below, change > 0, change < 0)
-    registers.limit_trips(np.where(towards, room, FOR_EVER), lanes)
+    if change is not None:
+        registers.limit_trips(trips_of_result(test, left_value - right_value, change), lanes)
 
 
 RULES: dict[str, Callable[[RegisterChanges, Step, Lanes], None]] = {

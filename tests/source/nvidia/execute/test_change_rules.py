@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from support.sass_code import program_of
 
 from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.trips import FOR_EVER, Irregular
 from dse.source.nvidia.execute.change_rules import RULES
 from dse.source.nvidia.execute.interpret import bind_program
-from dse.source.nvidia.execute.register_changes import FOR_EVER, Irregular, RegisterChanges
+from dse.source.nvidia.execute.register_changes import RegisterChanges
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.operands import P
 
@@ -45,6 +46,8 @@ INSTRUCTIONS = [
     "ISETP.GT.U32.AND P0, PT, R5, R6, PT",
     "ISETP.EQ.AND P0, PT, R5, R6, PT",
     "ISETP.NE.AND P0, PT, R5, R6, PT",
+    "ISETP.LE.U64.AND P0, PT, R6, R8, PT",
+    "ISETP.GT.S64.AND P0, PT, R6, R8, PT",
 ]
 
 
