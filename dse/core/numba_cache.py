@@ -35,11 +35,6 @@ def inlined(function: F) -> F:
     return cast(F, _njit(inspect.unwrap(function), **options))
 
 
-def pasted(function: F) -> F:
-    """Paste a function into its callers before they are typed: a long one is not optimized twice."""
-    return cast(F, _njit(inspect.unwrap(function), inline="always", **OPTIONS))
-
-
 def compiled(function: F, *, makes_arrays: bool = False) -> F:
     """Compile a function without the GIL for the types it is called with, cached for all processes."""
     function = inspect.unwrap(function)  # without the type checks that tests add

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dse.core.numba_cache import compiled, inlined, pasted
+from dse.core.numba_cache import compiled, inlined
 from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ONE, ZERO, begin_case
@@ -176,7 +176,7 @@ def _set_keys(state: State, graph: Graph, rows: GraphRows, t: Place, n: Place, w
         row, key = row + blocks, key + ROW
 
 
-@pasted
+@inlined
 def _simulate(
     inputs: Inputs, state: State, graph: Graph, rows: GraphRows, order: np.ndarray, ends: np.ndarray,
     record: EntryRecord, never: Any, recording: bool,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.core.numba_cache import compiled, pasted
+from dse.core.numba_cache import compiled, inlined
 from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ONE, ZERO, begin_case
@@ -29,7 +29,7 @@ VECTOR = Index(WIDTH)
 pick_of_2, pick_of_4, pick_of_8 = (picker(subsystems, Warps) for subsystems in (2, 4, 8))
 
 
-@pasted
+@inlined
 def _simulate(
     inputs: Inputs, state: State, order: np.ndarray, ends: np.ndarray, skipped: np.ndarray,
     record: EntryRecord, never: Any, general: bool, recording: bool,

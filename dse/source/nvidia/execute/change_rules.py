@@ -199,7 +199,8 @@ def _logic(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     """Logic of one changing word with constant words passes some of its bits on.
 
     If these are all bits from the lowest changing one up to some bit, the result changes like the word until
-    they overflow; if they are higher, it is constant until the bits below overflow.
+    they overflow, or, if they are inverted, like its negative; if they are higher, it is constant until the
+    bits below overflow.
     """
     *operands, lut = _values(step)
     moving = [index for index, operand in enumerate(operands) if registers.change(operand) is not None]
@@ -215,9 +216,9 @@ def _logic(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     off, on = result(np.zeros((1, 1), np.int64)), result(np.full((1, 1), 0xFFFFFFFF))
     below = ((change & -change) - 1) & 0xFFFFFFFF  # bits that do not change
     passed, turned = on & ~off & ~below, off & ~on & ~below
-    field = passed | below
-    whole = (turned == 0) & (field & (field + 1) == 0)
     depends = passed | turned
+    field = depends | below
+    whole = ((passed == 0) | (turned == 0)) & (field & (field + 1) == 0)
     field = np.where(whole, field, (depends & -depends) - 1)  # else the bits below, not in the result
     if (lanes.mask & ~whole & (np.abs(change) > field)).any():
         raise Irregular("other bits than the lowest that change are passed on")
@@ -225,7 +226,7 @@ def _logic(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     room = np.where(change > 0, (field - low) // np.maximum(change, 1), low // np.maximum(-change, 1))
     limited = (change != 0) & (depends != 0) & (field != 0xFFFFFFFF)
     registers.limit_trips(np.where(limited, room, FOR_EVER), lanes)
-    changed = np.where(whole & (passed != 0), change, 0)
+    changed = np.where(whole & (depends != 0), np.where(turned != 0, -change, change), 0)
     if step.targets[0].kind == "predicate":
         nothing = np.zeros((1, 1), np.int64), None
         _keep_order(registers, "NE", (result(words[index]), changed), nothing, UINT32, lanes)
