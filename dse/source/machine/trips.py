@@ -24,14 +24,15 @@ def signed(change: np.ndarray) -> np.ndarray:
 
 def trips_within(value: np.ndarray, change: np.ndarray, within: range) -> np.ndarray:
     """Count the trips in which a changing value stays in a range: none if it begins outside."""
-    above, below = within.stop - 1 - value, value - within.start
     if change.size == 1:
         step = int(change.flat[0])
         if not step:
             return np.full_like(value, FOR_EVER)
-        room = (above if step > 0 else below) // abs(step)
-    else:
-        room = np.where(change > 0, above, below) // np.maximum(np.abs(change), 1)
+        room = (within.stop - 1 - value if step > 0 else value - within.start) // abs(step)
+        outside = value < within.start if step > 0 else value >= within.stop
+        return np.where(outside, 0, room) if outside.any() else room
+    above, below = within.stop - 1 - value, value - within.start
+    room = np.where(change > 0, above, below) // np.maximum(np.abs(change), 1)
     return np.where(change == 0, FOR_EVER, np.where(np.minimum(above, below) < 0, 0, room))
 
 

@@ -65,7 +65,7 @@ class TripState:
         lanes = self.waves if scalar else self.machine.lanes()
         alike = tuple(axis for axis, size in enumerate(trips.shape) if size < lanes.shape[axis])
         lanes = lanes.any(axis=alike, keepdims=True) if alike else lanes
-        self.trips = min(self.trips, int(np.where(lanes, trips, FOR_EVER).min()))
+        self.trips = min(self.trips, max(int(np.where(lanes, trips, FOR_EVER).min()), 0))
 
     def limit_to_range(self, value: np.ndarray, change: Any, within: range) -> None:
         """Limit the proven trips to those in which the value stays in a range."""
