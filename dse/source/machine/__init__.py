@@ -1,1 +1,1 @@
-"""The launch that code runs in: grid, blocks, arguments, memory, and sets of threads, of either vendor."""
+"""The launch that code runs in, of either vendor: blocks, arguments, memory, threads, trips of loops."""
