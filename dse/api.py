@@ -5,7 +5,6 @@ model or GPU object of your own. Nothing here prints.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -14,7 +13,7 @@ import numpy as np
 from dse import kernels
 from dse.core.progress import Progress, silent
 from dse.data import measured
-from dse.data.tables import Columns, Rows
+from dse.data.tables import Rows, rows_of
 from dse.errors import DseError, one_of
 from dse.evaluate import compare as _compare
 from dse.evaluate import curve
@@ -33,6 +32,7 @@ from dse.types import Gpu, Kernel, Launch, Prediction
 if TYPE_CHECKING:
     from dse.evaluate.simulated import Simulated
     from dse.explore.fit.calibrate import Calibration
+    from dse.explore.prune.prune import Pruned
     from dse.explore.search.study import Search
     from dse.explore.sweep.sweep import Sweep
     from dse.explore.tune.loop import Run
@@ -211,9 +211,12 @@ def compare(
     measured_times: str | Path,
     models: Models = tuple(MODELS),
     sizes: Mapping[str, Number] | None = None,
+    sample: int | None = None,
     progress: Progress = silent,
 ) -> Rows:
     """Score the order and the times that models predict against a file of measured times.
+
+    `sample` uses that many random configurations that ran.
 
     **Returns:** one row a model, then one for random choice; `.to_pandas()`.
     **Shapes:** one row more than models.
@@ -224,6 +227,8 @@ def compare(
     """
     counts, file = _kernel(kernel), _gpu(gpu)
     table = measured.load(measured_times, counts)
+    if sample is not None:
+        table = table.rows(_compare.sample(table, counts, sample))
     scored = _compare.compare(counts, file.gpu, _models(models), table, sizes, progress)
     return Rows({"kernel": counts.name, "gpu": file.name} | row for row in scored)
 
@@ -337,27 +342,24 @@ def prune(
     models: str | Model = DEFAULT,
     sizes: Mapping[str, Number] | None = None,
     prior: Iterable[str | Path] = (),
-) -> Columns:
+    measured: str | Path | None = None,
+    progress: Progress = silent,
+) -> "Pruned":
     """Keep the configurations worth measuring.
 
     With probability 1 - `risk` one of them is near-optimal: slower than the fastest by at most the share
-    `within`. `prior` are files of the kernel's times on other GPUs.
+    `within`. `prior` are files of the kernel's times on other GPUs, `measured` is one of some on this GPU.
 
     **Returns:** a column for each parameter, the most promising configuration first; `.rows()`,
-    `.to_pandas()`, `.write(path)`.
+    `.to_pandas()`, `.write(path)`; `.kept.share` of the space, and `.kept.reason` if it is large.
     **Shapes:** [kept] each.
     **Units:** of the kernel's parameters.
     **Raises:** DseError for an unknown name, or a share outside 0 to 1.
     **Source:** docs/tuning.md describes how the risk is calibrated; Vovk, Gammerman, Shafer 2005.
     """
-    from dse.explore.prune.keep import keep
-    from dse.explore.tune.candidates import of_kernel
-    from dse.explore.tune.others import with_others
+    from dse.explore.prune import prune as pruning
 
-    counts = _kernel(kernel)
-    candidates = of_kernel(counts, _gpu(gpu), models, _rank.configurations(counts, sizes), sizes)
-    kept = keep(with_others(candidates, counts, prior), risk, within).index
-    return Columns({name: values[kept] for name, values in candidates.parameters.items()})
+    return pruning.prune(_kernel(kernel), _gpu(gpu), models, sizes, risk, within, prior, measured, progress)
 
 
 def fit(
@@ -410,14 +412,10 @@ def characterise(
     """
     from dse.source.explain import counts
 
-    fixed = dict(parameters or {})
-    description = readers.load(kernel, given)
-    sizes = description.sizes(**{name: fixed.pop(name) for name, _ in description.problem if name in fixed})
-    space = description.space.with_values({name: (value,) for name, value in fixed.items()})
-    description = replace(description, space=space)
+    description, sizes = readers.load(kernel, given).with_changed(parameters or {}, "parameters")
     if every:
         columns, _ = counts.of_space(description, sizes, _gpu(gpu), sample)
-        return Rows(dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+        return Rows(rows_of(columns))
     configuration = counts.first_valid(description, sizes)
     return Rows(counts.of_configuration(description, configuration, sizes, _gpu(gpu))[0])
 

@@ -75,7 +75,8 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 gc.set_threshold(300_000, 20, 50)
 
 
-ONE_PROCESS = ("tests/evaluate/", "tests/simulator/")  # whose files trace or compile the same functions
+# Rooms whose files trace or compile the same functions.
+ONE_PROCESS = ("tests/evaluate/", "tests/models/", "tests/simulator/")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -102,7 +103,9 @@ settings.register_profile("ci", deadline=None, max_examples=40, derandomize=True
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
-MOST_HELD = 2.5 * 2**30  # bytes of memory that a process may keep from one file of tests to the next
+# Bytes of memory that a process may keep from one file of tests to the next: two processes of the default
+# tests keep less, since what is forgotten is traced again.
+MOST_HELD = 3.5 * 2**30
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -55,22 +55,6 @@ def test_predictions_of_objects():
     assert dse.predict(counts, gpu.gpu, launch, "roofline").seconds == found.seconds
 
 
-def test_gradients_in_three_lines():
-    """The derivative, compiled, is that of finite differences."""
-    gpu, kernel, launch = dse.gpu(GPU), dse.kernel("transpose"), TRANSPOSE | {"rows": [4, 8]}
-    total = jax.jit(
-        jax.value_and_grad(lambda gpu: dse.predict(kernel, gpu, launch, "roofline").seconds.sum())
-    )
-    bandwidth = float(gpu.numbers["dram_bandwidth"])
-    slope = float(total(gpu)[1].numbers["dram_bandwidth"])
-    h = 1e-2
-    more, less = (
-        float(total(gpu.replace(dram_bandwidth=factor * bandwidth))[0]) for factor in (1 + h, 1 - h)
-    )
-    assert slope < 0
-    assert slope * bandwidth == pytest.approx((more - less) / (2 * h), rel=1e-3)
-
-
 def test_a_gradient_is_finite_beside_what_cannot_run(toy_kernel):
     gpu = dse.gpu("gtx-280")
     found = dse.predict(toy_kernel, gpu, models="volkov")

@@ -14,7 +14,7 @@ from dse.data.measured.read import Measured
 from dse.errors import DseError
 from dse.evaluate.compare import compare, sample
 from dse.hardware.gpus import GpuFile
-from dse.kernels.counts import Counts, Number, sizes_of
+from dse.kernels.counts import Counts, Number
 from dse.kernels.description import Description
 from dse.models import MODELS
 from dse.models.protocol import Model
@@ -157,11 +157,10 @@ def _scored(
 
 def _fixed(description: Description, changed: Mapping[str, Number]) -> tuple[Counts, dict[str, Number]]:
     """Read a kernel from source, with those of `changed` that it has."""
-    sizes = {name: value for name, value in changed.items() if name in dict(description.problem)}
-    values = {name: (value,) for name, value in changed.items() if name in description.space.names}
-    if values:
-        description = replace(description, space=description.space.with_values(values))
-    return readers.counts_of(description, source=True), sizes_of(description, sizes)
+    known = {*description.space.names, *dict(description.problem)}
+    own = {name: value for name, value in changed.items() if name in known}
+    fixed, sizes = description.with_changed(own)
+    return readers.counts_of(fixed, source=True), sizes
 
 
 def _check_names(changed: Mapping[str, Number], kernels: Iterable[Description]) -> None:

@@ -50,7 +50,7 @@ NUMBER = re.compile(r"\d{1,10}", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Tensor:
+class Operand:
     """One operand: type as PyTorch names it, sizes, and strides in elements."""
 
     dtype: str
@@ -58,12 +58,12 @@ class Tensor:
     strides: tuple[int, ...]
 
     @staticmethod
-    def of(dtype: str, shape: Sequence[int], layout: str = "row") -> "Tensor":
+    def of(dtype: str, shape: Sequence[int], layout: str = "row") -> "Operand":
         """Make a dense tensor, contiguous in the last index, or in the last but one."""
         *outer, rows, columns = shape
         inner = (columns, 1) if layout == "row" else (1, rows)
         steps = [rows * columns * prod(outer[axis + 1 :]) for axis in range(len(outer))]
-        return Tensor(dtype, tuple(shape), (*steps, *inner))
+        return Operand(dtype, tuple(shape), (*steps, *inner))
 
     @property
     def layout(self) -> Literal["row", "column"]:
@@ -83,10 +83,10 @@ class Call:
     """One call of an operation, with its operands in PyTorch's order."""
 
     op: str
-    inputs: tuple[Tensor, ...]
+    inputs: tuple[Operand, ...]
 
     @property
-    def matrices(self) -> tuple[Tensor, Tensor]:
+    def matrices(self) -> tuple[Operand, Operand]:
         """The two matrices that are multiplied."""
         first = int(self.op in WITH_SUM)
         return self.inputs[first], self.inputs[first + 1]
@@ -136,9 +136,9 @@ class Shape(BaseModel):
         a, b = OF_TORCH[self.dtype]
         outer = (self.batch,) if op in WITH_BATCH else ()
         rows = (*outer, self.M) if op != EXPERTS else (self.M,)
-        added = (Tensor(a, (*rows, self.N), (*(0 for _ in rows), 1)),) if op in WITH_SUM else ()
-        right = Tensor.of(b, (*outer, self.K, self.N), self.b_layout)
-        return Call(op, (*added, Tensor.of(a, (*rows, self.K), self.a_layout), right))
+        added = (Operand(a, (*rows, self.N), (*(0 for _ in rows), 1)),) if op in WITH_SUM else ()
+        right = Operand.of(b, (*outer, self.K, self.N), self.b_layout)
+        return Call(op, (*added, Operand.of(a, (*rows, self.K), self.a_layout), right))
 
 
 def read(path: Path) -> list[Call]:
@@ -202,4 +202,4 @@ def _logged(text: str) -> Iterator[Call]:
         ranks, first = [*map(len, shapes)], int(op in WITH_SUM)
         complete = ranks == [*map(len, steps)] and len(ranks) == len(kinds)
         if op in LOGGED and complete and [rank > 1 for rank in ranks[first : first + 2]] == [True, True]:
-            yield Call(op, tuple(map(Tensor, kinds, shapes, steps)))
+            yield Call(op, tuple(map(Operand, kinds, shapes, steps)))

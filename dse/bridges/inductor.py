@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.bridges.calls import IN_BATCHES, WITH_SUM, Call, Tensor
+from dse.bridges.calls import IN_BATCHES, WITH_SUM, Call, Operand
 from dse.bridges.tables import BestConfigurations, Row
 from dse.core.optional import import_tested
 from dse.core.version import __version__
@@ -104,7 +104,7 @@ def call_of(kernel_inputs: Any, op: str) -> Call:
     """Describe the call that Inductor compiles; dynamic sizes have the value that it optimises for."""
     kinds = [str(dtype).removeprefix("torch.") for dtype in kernel_inputs.dtypes()]
     shapes = zip(kinds, kernel_inputs.shapes_hinted(), kernel_inputs.strides_hinted(), strict=True)
-    return Call(op, tuple(Tensor(kind, tuple(shape), tuple(steps)) for kind, shape, steps in shapes))
+    return Call(op, tuple(Operand(kind, tuple(shape), tuple(steps)) for kind, shape, steps in shapes))
 
 
 def ranked(file: GpuFile, candidates: Sequence[Any], call: Call, first: int) -> list[Any]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dse.data.tables import rows_of
 from dse.explore.prune.keep import keep
 from dse.explore.tune.candidates import Candidates, of_kernel
 from dse.explore.tune.predictor import Predictor
@@ -173,7 +174,7 @@ class CallPruner(Pruner):
         self, columns: Mapping[str, Sequence[Any]], sizes: Mapping[str, Any], arguments: Mapping[str, Any]
     ) -> Candidates:
         passed = {name: value for name, value in arguments.items() if name not in (*_OF_LAUNCH, *columns)}
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        rows = rows_of(columns)
         grid = arguments.get("grid") if self.grid is None else self.grid
         described = of_call(self.kernel, passed, grid, rows)
         counts = SourceKernel(described, self.compiled)

@@ -181,9 +181,9 @@ def _check(every: bool, sample: int | None, alone: str, output: Output) -> None:
 
 
 def _present_all(columns: Mapping[str, Sequence[Any]], title: str, output: Output) -> None:
-    if output.out is not None:
-        from dse.data.tables import write_table
+    from dse.data.tables import rows_of, write_table
 
+    if output.out is not None:
         write_table(output.out, columns)
         output.conclude(title)
         return
@@ -193,8 +193,7 @@ def _present_all(columns: Mapping[str, Sequence[Any]], title: str, output: Outpu
             for name, values in columns.items()
             if "." not in name and (name != "message" or any(values)) and name not in _FOR_FILES
         }
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    output.present(rows, title=title)
+    output.present(rows_of(columns), title=title)
     output.conclude(title, then="-o FILE writes all columns")
 
 

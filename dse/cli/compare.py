@@ -49,20 +49,15 @@ def compare(
     models = inputs.models(model, tuple(MODELS), simulator)
     counts, problem = inputs.kernel(kernel, inputs.settings(changed), source=source, compiled=compiled)
     [gpu_file] = inputs.gpus([gpu])
-    from dse.data import measured as measured_data
-    from dse.evaluate.compare import compare as compare_models  # imports jax: seconds
-    from dse.evaluate.compare import sample as take_sample
+    from dse import api
     from dse.report.show import progress
 
-    table = measured_data.load(measured or _beside(counts, gpu_file), counts)
-    if sample is not None:
-        table = table.rows(take_sample(table, counts, sample))
-    labels = {"kernel": counts.name, "gpu": gpu_file.name}
-    rows = [labels | row for row in compare_models(counts, gpu_file.gpu, models, table, problem, progress)]
-    ran = int(table.ok.sum())
-    title = f"{counts.name} on {gpu_file.name}: {len(table.ok):,} configurations, "
-    title += f"{ran:,} of them measured" if sample is None else "drawn from the ones that ran"
-    output.present(rows, title=title, hidden=(*labels, "configurations", "failed"))
+    times = measured or _beside(counts, gpu_file)
+    rows = api.compare(counts, gpu_file, times, models, problem, sample, progress)
+    count, failed = rows[-1]["configurations"], rows[-1]["failed"]
+    title = f"{counts.name} on {gpu_file.name}: {count:,} configurations, "
+    title += f"{count - failed:,} of them measured" if sample is None else "drawn from the ones that ran"
+    output.present(rows, title=title, hidden=("kernel", "gpu", "configurations", "failed"))
     scored = [row for row in rows if row.get("spearman") is not None]
     if scored:
         best = max(scored, key=lambda row: row["spearman"])

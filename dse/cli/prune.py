@@ -65,49 +65,29 @@ def prune(
     counts, problem = choices.kernel(kernel)
     closed = inputs.closed_form(choices.model)
     [file] = inputs.gpus([gpu])
-    import numpy as np
-
+    from dse import api
     from dse.bridges import export
-    from dse.data import measured as measured_data
-    from dse.evaluate.rank import configurations
-    from dse.explore.prune.keep import check, keep
-    from dse.explore.tune.candidates import of_kernel
-    from dse.explore.tune.others import with_others
+    from dse.data.tables import rows_of
     from dse.report.show import progress
 
-    check(risk, within)  # before the work
-    table = measured_data.load(measured, counts) if measured else None
-    sizes = {**problem, **(table.problem if table else {})}
-    candidates = of_kernel(counts, file, closed, configurations(counts, sizes), sizes, progress)
-    candidates = with_others(candidates, counts, choices.prior or ())
-    recorded = {}
-    if table is not None:
-        index, seconds = candidates.places_of(table.parameters), np.where(table.ok, table.time_s, np.inf)
-        recorded = {i: time for i, time in zip(index.tolist(), seconds.tolist(), strict=True) if i >= 0}
-        if not recorded:
-            raise DseError(
-                f"{measured}: found no configuration of {counts.name}'s space, expected at least one"
-            )
-    kept = keep(candidates, risk, within, recorded)
-    parameters = {name: values[kept.index] for name, values in candidates.parameters.items()}
+    prior = choices.prior or ()
+    pruned = api.prune(counts, file, risk, within, closed, problem, prior, measured, progress)
+    kept, candidates = pruned.kept, pruned.candidates
     title = (
         f"{counts.name} on {file.name}: {len(kept.index):,} of {len(candidates):,} kept ({kept.share:.1%})"
     )
     if out is not None:
-        export.FORMS[form](parameters, out)
+        export.FORMS[form](pruned, out)
     first = kept.index[: top or None]
-    shown = {name: values[first].tolist() for name, values in candidates.varying.items()}
-    ranked = [
-        {"rank": i} | dict(zip(shown, values, strict=True))
-        for i, values in enumerate(zip(*shown.values(), strict=True), 1)
-    ]
+    shown = {name: values[first] for name, values in candidates.varying.items()}
+    ranked = [{"rank": i} | row for i, row in enumerate(rows_of(shown), 1)]
     title += f", the {len(ranked)} most promising" if len(ranked) < len(kept.index) else ""
     if out is None or screen.table:
         screen.present(ranked, title=title)
     count = len(kept.index)
     finding = f"kept {count:,} of {len(candidates):,}"
     finding += f", of which {len(ranked)} are shown (--top 0 shows all)" if len(ranked) < count else ""
-    by = f"{len(recorded)} measurements" if recorded else closed.name
+    by = f"{pruned.measurements} measurements" if pruned.measurements else closed.name
     sure = f"by {by}, with {1 - risk:.0%} probability, one of them is within {within:.0%} of the fastest"
     then = "measure them all, the first ones first" + ("" if out else "; -o FILE writes the list")
     if kept.reason and not screen.table:

@@ -1,7 +1,5 @@
 """`dse sweep`: predict kernels × problem sizes × GPUs × models, reduced, or all rows in one file."""
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +12,6 @@ from dse.models import CLOSED_FORMS, DEFAULT
 
 if TYPE_CHECKING:
     from dse.explore.sweep.sweep import Sweep
-    from dse.kernels.counts import Counts, Number
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -101,7 +98,7 @@ def sweep(
     from dse.report.show import progress
 
     names = ", ".join(model.name for model in models)
-    product = SweepProduct.of(_kernels(kernel, inputs.lists(changed)), inputs.gpus(gpu), models)
+    product = SweepProduct.of(inputs.several(kernel, inputs.lists(changed)), inputs.gpus(gpu), models)
     swept = Sweep(product, None, execution.workers, execution.cluster, progress)
     if where is not None:
         swept = swept.filtered(where)
@@ -150,22 +147,3 @@ def _reduced(
 
 def _words(text: str | None) -> list[str] | None:
     return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _kernels(
-    names: Sequence[str], changed: dict[str, tuple["Number", ...]]
-) -> list[tuple["Counts", dict[str, Any]]]:
-    """Read kernels with the values of their sizes. **Raises:** DseError for a name unknown to all."""
-    from dse.source import readers
-
-    kernels, unused = [], set(changed)
-    for name in dict.fromkeys(names):
-        loaded, sizes = inputs.description(name, {})
-        unused -= {*loaded.space.names, *sizes}
-        fixed = {key: values for key, values in changed.items() if key in loaded.space.names}
-        if fixed:
-            loaded = replace(loaded, space=inputs.with_fixed(loaded, fixed))
-        kernels.append((readers.counts_of(loaded), {key: changed.get(key, sizes[key]) for key in sizes}))
-    if unused:
-        raise DseError(f"--set: found {min(unused)!r}, expected a parameter or size of {', '.join(names)}")
-    return kernels

@@ -226,16 +226,12 @@ def _of_any(
     for size in lists:
         if size not in problem:
             raise DseError(f"--for: found {size!r}, {one_of(size, problem)}")
-    from dse.explore.sweep.product import SweepProduct
-    from dse.explore.sweep.sweep import Sweep
+    from dse import api
     from dse.report.show import progress
 
-    product = SweepProduct.of(
-        [(counts, {**problem, **lists})], [file], inputs.models([model] if model else None)
-    )
-    keys, parameters = list(lists), list(counts.space.names)
-    rows = Sweep(product, progress=progress).top(1, ["size"])
-    return BestConfigurations(name, file.name, keys, parameters, [[row] for row in rows])
+    models = inputs.models([model] if model else None)
+    rows = api.sweep(counts, file, models, {**problem, **lists}, progress=progress).top(1, ["size"])
+    return BestConfigurations(name, file.name, list(lists), counts.space.names, [[row] for row in rows])
 
 
 def _give(table: BestConfigurations, target: Format | None, out: Path | None, screen: Screen) -> None:

@@ -27,9 +27,10 @@ def parallel_map(
     function: Callable[[Item], Result],
     items: Sequence[Item],
     workers: int | None = None,
-    progress: Callable[[int], None] = lambda done: None,
+    advance: Callable[[int], None] = lambda steps: None,
+    steps: Sequence[int] | None = None,
 ) -> list[Result]:
-    """Apply `function` to each item; results in order. `progress` takes the number of items done.
+    """Apply `function` to each item; results in order. `advance` takes the `steps` (1) of each one done.
 
     `workers` is the number of processes (default: the available processors); one worker or one item runs in
     this process. Else `function`, items and results must be picklable, and a script needs an
@@ -38,18 +39,19 @@ def parallel_map(
     **Raises:** the first error of `function`, and KeyboardInterrupt, with no process left; DseError if a
     process ends early, or none can be started.
     """
+    steps = [1] * len(items) if steps is None else steps
     if (execute := active_executor()) is not None:
         results: list[Result] = []
         for _, batch in execute(partial(_map, function), items):
+            advance(sum(steps[len(results) : len(results) + len(batch)]))
             results += batch
-            progress(len(results))
         return results
     workers = min(workers or processors(), len(items))
     if workers <= 1:
         results = []
-        for item in items:
+        for item, count in zip(items, steps, strict=True):
             results.append(function(item))
-            progress(len(results))
+            advance(count)
         return results
     others = set(multiprocessing.active_children())
     with ProcessPoolExecutor(workers, mp_context=_context(), initializer=_begin) as pool:
@@ -57,9 +59,10 @@ def parallel_map(
         try:
             with _uninterrupted():
                 futures = [pool.submit(function, item) for item in items]
-            for done, future in enumerate(as_completed(futures), 1):
+            steps_of = dict(zip(futures, steps, strict=True))
+            for future in as_completed(futures):
                 future.result()
-                progress(done)
+                advance(steps_of[future])
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             ours = set(multiprocessing.active_children()) - others

@@ -5,7 +5,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,8 +111,13 @@ class Columns(Result, dict[str, np.ndarray]):
 
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
         """Return the first `top` rows (default: all)."""
-        lists = {name: values[:top].tolist() for name, values in self.items()}
-        return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+        return rows_of({name: values[:top] for name, values in self.items()})
+
+
+def rows_of(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
+    """Turn columns of equal length into rows of Python's own values."""
+    lists = [values.tolist() if isinstance(values, np.ndarray) else values for values in columns.values()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
 
 
 def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:

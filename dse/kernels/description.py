@@ -16,7 +16,7 @@ from dse.core.precision import in_64_bits
 from dse.core.progress import Progress, silent
 from dse.core.space.expression import Expression, parse
 from dse.core.space.space import Space
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.hardware.gpus import column
 from dse.kernels.counts import Alias, Counted, KnownBatch, Number, sizes_of
 from dse.kernels.phases import phase_of
@@ -156,6 +156,25 @@ class Description:
     def sizes(self, **changed: Number) -> dict[str, Number]:
         """Return the problem sizes with changes. **Raises:** DseError for an unknown size."""
         return sizes_of(self, changed)
+
+    def with_changed(
+        self, changed: Mapping[str, Number | Sequence[Number]], where: str = "values"
+    ) -> tuple["Description", dict[str, Any]]:
+        """Return the kernel with other values of its parameters, one or several, and its sizes with changes.
+
+        **Raises:** DseError that begins with `where` for a name that is neither parameter nor size.
+        """
+        sizes = dict(self.problem)
+        values: dict[str, Sequence[Number]] = {}
+        for name, value in changed.items():
+            if name in sizes:
+                continue
+            if name not in self.space.names:
+                known = one_of(name, [*self.space.names, *sizes])
+                raise DseError(f"{where}: {self.name}: found {name!r}, {known}")
+            values[name] = value if isinstance(value, Sequence) else (value,)
+        space = self.space.with_values(values, where) if values else self.space
+        return replace(self, space=space), {name: changed.get(name, sizes[name]) for name in sizes}
 
     def count(
         self,

@@ -95,19 +95,14 @@ def compile_all(
 
     Equal settings are compiled once. Outcomes are cached, so an interrupted run continues.
     """
-    cache, reported = Cache(), 0
+    cache = Cache()
     by_settings: dict[str, list[int]] = {}
     for index, of_configuration in enumerate(settings):
         by_settings.setdefault(repr(of_configuration), []).append(index)
     groups = list(by_settings.values())
-
-    def report(done: int) -> None:
-        nonlocal reported
-        advance(sum(map(len, groups[reported:done])))
-        reported = done
-
     jobs = [_Compilation(source, arch, settings[group[0]], cache) for group in groups]
+    outcomes = parallel_map(_compiled, jobs, workers, advance, list(map(len, groups)))
     results: dict[int, Compiled | Failure] = {}
-    for group, outcome in zip(groups, parallel_map(_compiled, jobs, workers, report), strict=True):
+    for group, outcome in zip(groups, outcomes, strict=True):
         results |= dict.fromkeys(group, outcome)
     return [results[index] for index in range(len(settings))]

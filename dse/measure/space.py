@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dse import kernels
+from dse.data.tables import rows_of
 from dse.errors import DseError
 from dse.kernels.description import ArrayArgument, Description, evaluated_names
 from dse.measure.bench.gpu_file import SWEPT
@@ -96,10 +97,7 @@ def plan(
     order = np.random.default_rng(seed).permutation(count)[:sample]
     columns = {key: values[order] for key, values in valid.items()}
     sized = _with_sizes(description, columns, sizes, gpu)
-    rows = [
-        dict(zip(columns, row, strict=True))
-        for row in zip(*map(np.ndarray.tolist, columns.values()), strict=True)
-    ]
+    rows = rows_of(columns)
     clash = _COLUMNS & {*columns, *sizes}
     if clash:
         raise DseError(f"{name}: parameters: found {min(clash)}, expected a name that no column of ours has")

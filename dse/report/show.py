@@ -20,7 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from dse.data.tables import harmless
+from dse.data.tables import harmless, rows_of
 from dse.report.numbers import json_text, plain
 from dse.report.table import print_table
 
@@ -49,7 +49,7 @@ def show(
     """
     if isinstance(rows, Mapping):
         columns = list(rows)
-        rows = [dict(zip(columns, values, strict=True)) for values in zip(*rows.values(), strict=True)]
+        rows = rows_of(rows)
     else:
         columns = list(dict.fromkeys(name for row in rows for name in row))
     if json:

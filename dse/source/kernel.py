@@ -1,7 +1,7 @@
 """Kernels counted from their source: configurations are compiled and executed, or estimated from others."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -18,8 +18,8 @@ from dse.errors import DseError, InputWarning
 from dse.kernels.counts import Alias, Counted, Estimates, KnownBatch, Number, sizes_of
 from dse.kernels.description import Description, evaluated_names
 from dse.source.cache import Cache
-from dse.source.contract import Failure, Source
-from dse.source.launches import check_threads, configurations
+from dse.source.contract import STOPPED, Failure, Source
+from dse.source.launches import check_threads, configurations, no_contents
 from dse.source.machine.blocks import TOLERANCE
 from dse.source.nvidia.source import CUDA
 from dse.source.profiles import KernelProfile, Toolchain
@@ -32,8 +32,8 @@ def of_cuda(gpu: Gpu) -> Toolchain:
     return CUDA
 
 
-def warn_of_blocks(name: str, read: Iterable[KernelProfile | Failure]) -> None:
-    """Warn of counts with a large sampling error, and of blocks that are not known."""
+def warn_of_counts(name: str, read: Collection[KernelProfile | Failure]) -> None:
+    """Warn of large sampling errors, unknown blocks, assumed contents, and stopped configurations."""
     counts = [result.counts for result in read if isinstance(result, KernelProfile)]
     spreads = [launch.spread for launch in counts]
     if unseen := [launch for launch in counts if launch.doubtful]:
@@ -45,6 +45,14 @@ def warn_of_blocks(name: str, read: Iterable[KernelProfile | Failure]) -> None:
         found = f"counts of {unsure:,} configurations with a standard error of up to {max(spreads):.0%}"
         why = f"at most {TOLERANCE:.0%}: blocks differ more than the number that is run can tell"
         warnings.warn(f"{name}: blocks: found {found}, expected {why}", InputWarning, stacklevel=2)
+    stopped = [result for result in read if isinstance(result, Failure) and result.reason == STOPPED]
+    if stopped and counts:
+        found = f"{len(stopped):,} of {len(read):,} configurations stopped ({stopped[0].message})"
+        why = "all within their limits: these count as impossible"
+        warnings.warn(f"{name}: source: found {found}, expected {why}", InputWarning, stacklevel=2)
+    for array, kind in dict(zeros for launch in counts for zeros in launch.zeros).items():
+        does = "decides whether work is done: counted as if all were 0"
+        warnings.warn(no_contents(name, array, does, kind), InputWarning, stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -130,7 +138,7 @@ class SourceKernel:
         check_threads(self.name, wanted, gpu)
         with progress(f"Reading {self.name}", len(wanted)) as advance:
             results = tools.characterise_all(source, arch, wanted, gpu, self.cache, self.workers, advance)
-        warn_of_blocks(self.name, results)
+        warn_of_counts(self.name, results)
         return results
 
     def _on_one(
@@ -183,7 +191,7 @@ class SourceKernel:
         failures = _failures(read)
         if len(read) - len(failures) < 2:
             raise DseError(f"{self.name}: source: {next(_messages(read))}")
-        warn_of_blocks(self.name, read.values())
+        warn_of_counts(self.name, read.values())
         guess = estimate(before, read, gpu.limits, knows_blocks(source))
         for index in set(np.flatnonzero(guess.fails).tolist()) - set(read):
             failures[index] = "too much shared memory" if before.too_large[index] else "not likely to compile"

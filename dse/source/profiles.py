@@ -32,7 +32,7 @@ from dse.source.profile.characterise import Barriers, Characterisation, PhaseCou
 from dse.source.warps import to_kernel
 from dse.types import Gpu, Kernel, Resources
 
-FORMAT = "26"  # change this whenever the cached data or their computation change
+FORMAT = "27"  # change this whenever the cached data or their computation change
 _BATCH = 16  # maximum configurations per process at a time
 Code = TypeVar("Code")
 
@@ -127,20 +127,13 @@ class Toolchain:
         }
         workers = workers or processors()
         size = max(1, min(_BATCH, -(-len(missing) // (4 * workers))))
-        names, done = list(missing), len(wanted) - len(missing)
-        progress(done)
+        names = list(missing)
+        progress(len(wanted) - len(missing))
         jobs = [
             Job(source, arch, gpu, cache, {name: missing[name] for name in names[first : first + size]})
             for first in range(0, len(names), size)
         ]
-
-        def batches_done(batches: int) -> None:
-            nonlocal done
-            now = len(wanted) - len(missing) + min(batches * size, len(missing))
-            progress(now - done)
-            done = now
-
-        for made in parallel_map(self.profiled, jobs, workers, batches_done):
+        for made in parallel_map(self.profiled, jobs, workers, progress, [len(job.wanted) for job in jobs]):
             results |= made
         return [results[name] for name in keys]
 

@@ -227,7 +227,7 @@ def l2_cpi(card: Card) -> Value:
 
     Another chip of the same architecture has as much bandwidth per bit of memory bus, as L2 slices sit at the
     memory controllers, if both or neither have stacked memory, whose bits are more and slower; another
-    architecture has as much per SM. At most 64 bytes a cycle reach an SM.
+    architecture has as much per SM, or on each of several dies. At most 64 bytes a cycle reach an SM.
     RDNA's L2 is made of slices of a stated width.
     """
     if card.family == "RDNA":
@@ -249,6 +249,10 @@ def l2_cpi(card: Card) -> Value:
             width, theirs = card.need("mem_bus_width").value, lender.need("mem_bus_width").value
             share = rate.value * width / theirs / card.sm_count
             where += "" if width == theirs else f" x {tidy(width)} / {tidy(theirs)} bit of memory bus"
+        elif dies := card.own("dies", unit="1"):
+            theirs = lender.own("dies", unit="1")
+            share = dies.value / (theirs.value if theirs else 1) * rate.value / card.sm_count
+            where += f", as much on each of {tidy(dies.value)} dies"
         else:
             share = rate.value / lender.sm_count
         share = min(share, 64)
@@ -513,10 +517,21 @@ def amd_limits(card: Card) -> dict[str, Value]:
 # AMD's compiler
 
 
+def matrix_clock(card: Card) -> Value | None:
+    """The clock under dense products, by default the share of its own that the nearest relative keeps."""
+    for lender in (other for _, cards in card.near() for other in cards):
+        if sustained := lender.own("clock_matrix", unit="MHz"):
+            if lender is card:
+                return sustained
+            rule = f"the share of the clock that {lender.key} sustains (nearest relative)"
+            return sustained.derived(sustained.value * clock(card).value / clock(lender).value, rule, "MHz")
+    return None
+
+
 def amd_compiler(card: Card, limits: dict[str, Value]) -> dict[str, Value]:
     """LLVM's treatment of code for AMD, the memory cache, dies, and the clock of matrix cores."""
     stated = {
-        "matrix_clock": card.own("clock_matrix", unit="MHz"),
+        "matrix_clock": matrix_clock(card),
         "dies": card.own("dies", unit="1"),
         "memory_cache_bandwidth": card.own("mem_cache_bw", unit="GB/s"),
     }

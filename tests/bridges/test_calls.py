@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dse.bridges.calls import Call, Tensor, read
+from dse.bridges.calls import Call, Operand, read
 from dse.errors import DseError
 from dse.models.matrix.problem import Product
 
@@ -40,10 +40,10 @@ def test_a_list(tmp_path):
     lines = f"M,N,K,batch,dtype,op,b_layout\n{once}8,16,32,4,fp16,,\n8,16,32,1,,addmm,\n{once}"
     mm, bmm, addmm = read(written(tmp_path, lines))
     bf16, fp16 = "bfloat16", "float16"
-    assert mm == Call("mm", (Tensor(bf16, (8, 32), (32, 1)), Tensor(bf16, (32, 16), (1, 32))))
-    batch = (Tensor(fp16, (4, 8, 32), (256, 32, 1)), Tensor(fp16, (4, 32, 16), (512, 16, 1)))
+    assert mm == Call("mm", (Operand(bf16, (8, 32), (32, 1)), Operand(bf16, (32, 16), (1, 32))))
+    batch = (Operand(fp16, (4, 8, 32), (256, 32, 1)), Operand(fp16, (4, 32, 16), (512, 16, 1)))
     assert bmm == Call("bmm", batch)
-    assert addmm.inputs[0] == Tensor(bf16, (8, 16), (0, 1))
+    assert addmm.inputs[0] == Operand(bf16, (8, 16), (0, 1))
     rows = ("row", "row")
     assert mm.product == Product(8, 16, 32)
     assert addmm.product == Product(8, 16, 32, layouts=rows)
@@ -58,7 +58,7 @@ def test_a_log(tmp_path):
     assert (addmm.op, addmm.product) == ("addmm", Product(16, 2048, 4096, operands="fp16"))
     assert [one.strides for one in addmm.inputs] == [(0, 1), (4096, 1), (1, 4096)]
     assert (scaled.op, scaled.product) == ("scaled_mm", Product(64, 64, 256, operands="fp8_w8a8"))
-    assert scaled.inputs[2] == Tensor("float32", (), ())
+    assert scaled.inputs[2] == Operand("float32", (), ())
 
 
 @pytest.mark.parametrize(

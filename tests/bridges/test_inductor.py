@@ -12,13 +12,13 @@ import pytest
 
 import dse.inductor
 from dse.bridges import inductor
-from dse.bridges.calls import Call, Tensor, table_of
+from dse.bridges.calls import Call, Operand, table_of
 from dse.explore.matrix.rank import first
 from dse.hardware import gpus
 from dse.models.matrix.problem import Product
 
 H100 = gpus.load("h100-sxm")
-MM = Call("mm", (Tensor.of("bfloat16", (1000, 2000)), Tensor.of("bfloat16", (2000, 512), "column")))
+MM = Call("mm", (Operand.of("bfloat16", (1000, 2000)), Operand.of("bfloat16", (2000, 512), "column")))
 KEY = "((torch.bfloat16, [1000, 2000], [2000, 1]), (torch.bfloat16, [2000, 512], [1, 2000]))+mm"
 
 
@@ -56,10 +56,10 @@ def test_candidates_are_cut_and_ordered_and_the_library_stays():
     assert found[0] is library
     assert {one.kwargs["BLOCK_M"] for one in found[1:]} <= {kwargs["BLOCK_M"] for kwargs in kept}
     assert len(found) == 3
-    single = Call("mm", (Tensor.of("float32", (1000, 2000)), Tensor.of("float32", (2000, 512))))
+    single = Call("mm", (Operand.of("float32", (1000, 2000)), Operand.of("float32", (2000, 512))))
     rounded = [Choice(one.kwargs | {"ALLOW_TF32": True}) for one in tiles]
     assert len(inductor.ranked(H100, tiles, single, 2)) == len(inductor.ranked(H100, rounded, single, 2)) == 2
-    unknown = Call("mm", (Tensor.of("float64", (8, 8)), Tensor.of("float64", (8, 8))))
+    unknown = Call("mm", (Operand.of("float64", (8, 8)), Operand.of("float64", (8, 8))))
     assert inductor.ranked(H100, tiles, unknown, 2) == tiles
 
 
@@ -127,9 +127,9 @@ class Compiled:
         return [one for one in found if "BLOCK_M" in one]
 
 
-SUM = Call("addmm", (Tensor("float16", (16, 2048), (0, 1)), Tensor.of("float16", (16, 4096)),
-                     Tensor.of("float16", (4096, 2048), "column")))  # fmt: skip
-BATCH = Call("bmm", (Tensor.of("bfloat16", (96, 128, 64)), Tensor.of("bfloat16", (96, 64, 128))))
+SUM = Call("addmm", (Operand("float16", (16, 2048), (0, 1)), Operand.of("float16", (16, 4096)),
+                     Operand.of("float16", (4096, 2048), "column")))  # fmt: skip
+BATCH = Call("bmm", (Operand.of("bfloat16", (96, 128, 64)), Operand.of("bfloat16", (96, 64, 128))))
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dse.bridges import cutile, tilelang, tokamax
-from dse.bridges.calls import Call, Tensor, table_of
+from dse.bridges.calls import Call, Operand, table_of
 from dse.bridges.tables import FORMATS, PRODUCT
 from dse.errors import DseError
 from dse.explore.matrix.rank import first
@@ -13,8 +13,8 @@ from dse.hardware import gpus
 from dse.models.matrix.problem import Product
 
 H100 = gpus.load("h100-sxm")
-MM = Call("mm", (Tensor.of("bfloat16", (512, 2048)), Tensor.of("bfloat16", (2048, 1024))))
-EXPERTS = Call("ragged_dot", (Tensor.of("bfloat16", (512, 2048)), Tensor.of("bfloat16", (8, 2048, 1024))))
+MM = Call("mm", (Operand.of("bfloat16", (512, 2048)), Operand.of("bfloat16", (2048, 1024))))
+EXPERTS = Call("ragged_dot", (Operand.of("bfloat16", (512, 2048)), Operand.of("bfloat16", (8, 2048, 1024))))
 
 
 def test_the_first_are_those_of_the_ranking():

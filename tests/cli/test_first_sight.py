@@ -13,6 +13,8 @@ extern "C" __global__ void scaled(const int* from, const float* x, float* y, flo
     y[i] = factor * x[from[i]];
 #elif FAR
     y[i + n] = factor * x[i];
+#elif SELECTED
+    if (x[i] > factor) y[i] = factor;
 #else
     if (i < n) y[i] = factor * x[i];
 #endif
@@ -49,6 +51,16 @@ def test_contents_on_which_addresses_depend_are_asked_for(run_dse, scaled):
 def test_a_number_on_which_nothing_depends_is_0_and_that_is_said(run_dse, scaled, gpu):
     ran = run_dse("rank", *scaled, "--gpu", gpu, "--arg", "n=65536")
     assert (ran.code, "assumed: factor: 0" in ran.err) == (0, True)
+
+
+@pytest.mark.parametrize("gpu", ["a100", "mi250x"])
+def test_fractions_on_which_work_depends_are_0_and_that_is_said(run_dse, scaled, gpu):
+    stated = ("--gpu", gpu, "--arg", "factor=0.5", "--arg", "n=65536")
+    silent = run_dse("rank", *scaled, *stated)
+    assumed = run_dse("rank", *scaled, *stated, "-D", "SELECTED=1")
+    known = run_dse("rank", *scaled, *stated, "-D", "SELECTED=1", "--arg", "x=65536:float:random")
+    assert (silent.code, silent.err, known.code, known.err, assumed.code) == (0, "", 0, "", 0)
+    assert "x: found no contents of the array, which decides whether work is done" in assumed.err
 
 
 def test_exchanged_block_and_grid(run_dse, scaled):

@@ -113,6 +113,15 @@ def test_what_never_compiles_meets_its_limit(tmp_path):
 
 
 @pytest.mark.slow
+def test_that_some_meet_their_limit_is_said(tmp_path):
+    (tmp_path / "k.cu").write_text(BOMB.replace("F<30, 0>", "F<T == 96 ? 30 : 2, 0>"))
+    with started(tmp_path, "-q", "rank", "k.cu", *RANK, DSE_COMPILE_SECONDS="10") as process:
+        _, errors = process.communicate()
+    assert process.returncode == 0
+    assert "1 of 3 configurations stopped (k.cu: the compiler ended after 10 s" in errors
+
+
+@pytest.mark.slow
 def test_a_million_unrolled_steps_end_within_the_limits(tmp_path):
     (tmp_path / "k.cu").write_text(UNROLLED)
     words = ("-q", "characterise", "k.cu", *RANK[:2], "--block", "64", "--grid", "4", "--arg", "a=8000000")

@@ -18,10 +18,14 @@ from dse.errors import DseError
 
 @pytest.mark.parametrize("workers", [1, 2, None])
 def test_results_are_in_order(workers: int | None):
-    told: list[int] = []
+    steps: list[int] = []
     items = [range(200_000 * (3 - n % 4)) for n in range(8)]  # the first end last
-    assert parallel_map(sum, items, workers, told.append) == [sum(item) for item in items]
-    assert told == list(range(1, 9))
+    sums = [sum(item) for item in items]
+    assert parallel_map(sum, items, workers, steps.append) == sums
+    assert steps == [1] * 8
+    steps.clear()
+    assert parallel_map(sum, items, workers, steps.append, list(range(8))) == sums
+    assert sorted(steps) == list(range(8))
     assert parallel_map(sum, [], workers) == []
 
 

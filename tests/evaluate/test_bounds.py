@@ -14,8 +14,8 @@ from dse.types import CLASSES
 FILES = [gpus.load(name) for name in ("a100-pcie-40gb", "gtx-280", "mi250x")]
 DESCRIBED = [name for name in kernels.names() if kernels.load(name).described]
 SOURCES = {name: source for name in kernels.names() if (source := kernels.load(name).source) is not None}
-FROM_SOURCE = [(name, "a100-pcie-40gb") for name in SOURCES]
-FROM_SOURCE += [(name, "mi250x") for name, source in SOURCES.items() if source.suffix == ".cu"]
+READ_FOR = {".cu": ("a100-pcie-40gb", "mi250x"), ".py": ("a100-pcie-40gb", "h100-sxm", "mi300x")}
+FROM_SOURCE = [(name, gpu) for name, source in SOURCES.items() for gpu in READ_FOR[source.suffix]]
 FEW = 8  # configurations
 BOUNDED = [name for name in models.CLOSED_FORMS if models.module(name).ABOUT.bounded]
 
@@ -91,7 +91,7 @@ def test_times_of_kernels_from_source(name, gpu):
     counted = kernel.count(parameters, stacked, described.sizes())
     if not counted.failures:
         whole = counted.batch.take(np.arange(len(next(iter(parameters.values()))))).kernel
-        expect_sums(whole, several=gpu == "mi250x")
+        expect_sums(whole, several=gpu.startswith("mi"))
     expect_bounded(evaluate(kernel, BOUNDED, stacked, parameters, described.sizes()), BOUNDED)
 
 

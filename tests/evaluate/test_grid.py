@@ -222,11 +222,15 @@ def test_equals_evaluating_everything_where_fields_are_special(name):
     assert len(np.unique(summary.seconds)) < 40 or name != "registers that make no difference"
 
 
-def test_a_launch_that_cannot_run_is_no_minimum_however_fast_it_would_be():
+@pytest.mark.parametrize("factor", [1e3, 0.0])
+def test_a_launch_that_cannot_run_counts_nowhere_however_fast_or_slow_it_would_be(factor):
     gpu, kernel, resources = made(order="BRCKG")  # rows of GPUs, of which the last runs 512 threads at most
-    clock = gpu.clock * np.where(np.arange(len(NAMES)) == 2, 1e3, 1.0)
+    clock = gpu.clock * np.where(np.arange(len(NAMES)) == 2, factor, 1.0)
     gpu = replace(gpu, clock=clock, launch_overhead=np.zeros_like(clock))
-    resources = replace(resources, blocks=np.where(resources.threads > 512, 1, resources.blocks))
+    if factor:
+        resources = replace(resources, blocks=np.where(resources.threads > 512, 1, resources.blocks))
+    else:  # it would take for ever: not to be added, times zero
+        resources = replace(resources, threads=np.maximum(resources.threads, 1024))
     fields = gpu, kernel, resources
     together = replace(TINY, launches=10_000, table=200, kernels=10_000)  # many short rows in one part
     summary = reduce_grid(("roofline",), *fields, k=1, threads=1, cuts=together)["roofline"]

@@ -140,7 +140,7 @@ def bars(chart):
     return chart.to_dict(validate=False)["layer"][1]["data"]["values"]
 
 
-@settings(max_examples=15)  # Altair checks each drawing against its schema
+@settings(max_examples=6)  # Altair checks each drawing against its schema
 @given(rows())
 def test_bars_are_the_entries(drawn):
     profile = make(*drawn)

@@ -70,7 +70,7 @@ UNKNOWN = {
 TRIPS = {name: work[0] for name, work in (*SEEN.items(), *PROVEN.items())} | UNKNOWN
 SOURCE = "".join(
     CODE.format(name=name, trips=trips, place="i + trip * 1024")
-    for name, trips in (TRIPS | {"apart": "x[i + 1] - x[i]"}).items()
+    for name, trips in (TRIPS | {"apart": "x[i + 1] - x[i]", "inverted": "x[i + 1] + ~x[i]"}).items()
 ) + CODE.format(name="strided", trips="20", place="t * (b % 2 ? 32 : 1) + trip * 32")
 CONTENTS = Array(2**20, "int32", "99 if index == 4711 else 5 + 35 * random", ())
 
@@ -156,7 +156,8 @@ def test_what_is_not_proven_is_said(request, name, vendor):
     assert counts.doubtful
 
 
-def test_contents_that_are_evenly_apart_are_known_for_all_blocks(counted):
-    counts = counted("apart", ROW, Array(2**21, "int32", "7 * index", ()))
+@pytest.mark.parametrize(("name", "loads"), [("apart", 9), ("inverted", 8)])  # two, then one a trip
+def test_contents_that_are_evenly_apart_are_known_for_all_blocks(counted, name, loads):
+    counts = counted(name, ROW, Array(2**21, "int32", "7 * index", ()))
     assert counts.unseen == 0
-    assert trips_of(counts) == pytest.approx(9, rel=1e-9)  # 7 trips
+    assert trips_of(counts) == pytest.approx(loads, rel=1e-9)

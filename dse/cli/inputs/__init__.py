@@ -16,7 +16,6 @@ from dse.cli.inputs.kernels import (
     kernels_of_work,
     several,
     several_descriptions,
-    with_fixed,
 )
 from dse.cli.inputs.model_choice import SimulatorOptions, closed_form, models
 from dse.cli.inputs.values import lists, settings
@@ -38,7 +37,6 @@ __all__ = [  # and the options below
     "settings",
     "several",
     "several_descriptions",
-    "with_fixed",
 ]
 
 KernelArgument = Annotated[

@@ -3,14 +3,12 @@
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dse.errors import MOST_NAMES, DseError, one_of
 
 if TYPE_CHECKING:
-    from dse.core.space import Space
     from dse.hardware.gpus import GpuFile
     from dse.kernels.counts import Counts, Number
     from dse.kernels.description import Description
@@ -21,11 +19,13 @@ ASSUMED: dict[str, None] = {}  # assumptions about kernels, printed after a succ
 
 def description(
     name: str,
-    changed: Mapping[str, "Number"],
+    changed: Mapping[str, Any],
     space: Path | None = None,
     given: "Given | None" = None,
-) -> tuple["Description", dict[str, "Number"]]:
+) -> tuple["Description", dict[str, Any]]:
     """Return a kernel's description with `changed` parameters fixed, and its problem sizes.
+
+    `changed` may also have several values for a name.
 
     `space` is a T1 file that replaces the kernel's tuning space, or a table of configurations; `given` is the
     launch of a source file.
@@ -41,16 +41,13 @@ def description(
             loaded = listed.with_configurations(loaded, space)
         else:
             loaded = t1_kernel.with_space(loaded, t1.load(space))
-    sizes = {key: value for key, value in changed.items() if key in dict(loaded.problem)}
-    fixed = {key: value for key, value in changed.items() if key not in sizes}
-    unknown = [key for key in fixed if key not in loaded.space.names]
-    if unknown:
-        allowed = [*loaded.space.names, *dict(loaded.problem)]
-        raise DseError(f"--set: {loaded.name}: found {unknown[0]!r}, {one_of(unknown[0], allowed)}")
-    if fixed:
-        loaded = replace(loaded, space=with_fixed(loaded, {key: (value,) for key, value in fixed.items()}))
+    fixed, sizes = loaded.with_changed(changed, "--set")
+    for key, own in loaded.space.values.items():
+        if outside := [value for value in fixed.space.values[key] if value not in own]:
+            listed = ", ".join(map(str, own[:MOST_NAMES])) + (", ..." if len(own) > MOST_NAMES else "")
+            ASSUMED[f"{key} may be {outside[0]}, which is outside its space: {listed}"] = None
     ASSUMED.update(dict.fromkeys(loaded.assumptions))
-    return loaded, loaded.sizes(**sizes)
+    return fixed, sizes
 
 
 def _load(name: str, given: "Given | None" = None) -> "Description":
@@ -74,16 +71,6 @@ def _exchanged(name: str) -> DseError | None:
         gpus.find(name)
         return DseError(f"KERNEL: found the GPU {name}, expected a kernel; are KERNEL and --gpu exchanged?")
     return None
-
-
-def with_fixed(loaded: "Description", values: Mapping[str, Sequence["Number"]]) -> "Space":
-    """Return a kernel's space with other values of parameters; values outside of it are noted in ASSUMED."""
-    for key, chosen in values.items():
-        own = loaded.space.values[key]
-        if outside := [value for value in chosen if value not in own]:
-            listed = ", ".join(map(str, own[:MOST_NAMES])) + (", ..." if len(own) > MOST_NAMES else "")
-            ASSUMED[f"{key} may be {outside[0]}, which is outside its space: {listed}"] = None
-    return loaded.space.with_values(values, "--set")
 
 
 def kernel(
@@ -112,9 +99,7 @@ def in_words(name: str, parameters: Mapping[str, "Number"]) -> str:
     return ", ".join(f"{key}={value}" for key, value in parameters.items() if len(values[key]) > 1)
 
 
-def several(
-    names: Sequence[str], changed: Mapping[str, "Number"]
-) -> list[tuple["Counts", dict[str, "Number"]]]:
+def several(names: Sequence[str], changed: Mapping[str, Any]) -> list[tuple["Counts", dict[str, Any]]]:
     """Return several kernels and their sizes; see `several_descriptions`."""
     from dse.source import readers
 
@@ -122,8 +107,8 @@ def several(
 
 
 def several_descriptions(
-    names: Sequence[str], changed: Mapping[str, "Number"]
-) -> list[tuple["Description", dict[str, "Number"]]]:
+    names: Sequence[str], changed: Mapping[str, Any]
+) -> list[tuple["Description", dict[str, Any]]]:
     """Read several kernels, each with its part of `changed`. **Raises:** DseError for an unknown name."""
     kernels, unused, known = [], set(changed), dict[str, None]()
     for name in dict.fromkeys(names):

@@ -124,15 +124,9 @@ def _compiled(arch: int) -> "dict[Benchmark, Compiled | Failure]":
     from dse.report.show import progress
 
     builds = benchmarks.builds()
-    done = 0
     with progress(f"Compiling for sm_{arch}", len(builds)) as advance:
-
-        def now(count: int) -> None:
-            nonlocal done
-            advance(count - done)
-            done = count
-
-        results = parallel_map(benchmarks.compiled, [(build, arch) for build in builds], progress=now)
+        jobs = [(build, arch) for build in builds]
+        results = parallel_map(benchmarks.compiled, jobs, advance=advance)
     return dict(zip(builds, results, strict=True))
 
 

@@ -110,8 +110,8 @@ def of(gpu: Gpu, field: str) -> Any:
 def stack(gpus: Sequence[Gpu]) -> Gpu:
     """Stack GPUs on a new leading axis."""
     with in_64_bits():
-        # In NumPy: JAX would compile a function for each number of GPUs.
-        return jax.tree.map(lambda *leaves: jax.device_put(np.stack(leaves)), *gpus)
+        # In NumPy: JAX would compile a function for each number of GPUs. All at once takes half the time.
+        return jax.device_put(jax.tree.map(lambda *leaves: np.stack(leaves), *gpus))
 
 
 def column(gpus: Gpu) -> Gpu:

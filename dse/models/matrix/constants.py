@@ -76,9 +76,9 @@ class Constants(eqx.Module):
     starved: Float[Array, ""] = constant(0.5, 0.5)  # loss by latency over copies in flight
     crowded: Float[Array, ""] = constant(0.005, 0.7)  # loss by copies in flight over latency
     crowding: Float[Array, ""] = constant(1, 0.3)  # its exponent
-    page: Float[Array, ""] = constant(0.0333, 0.7)  # loss of GDDR for requests of 1 KiB of a row
-    stacked_page: Float[Array, ""] = constant(0.0067, 0.7)  # the same of stacked memory
-    run: Float[Array, ""] = constant(0.7, 0.3)  # exponent of 1 KiB over the actual bytes
+    page: Float[Array, ""] = constant(140, 0.3, "B")  # that GDDR could transfer while it turns to another row
+    stacked_page: Float[Array, ""] = constant(100, 0.3, "B")  # the same of stacked memory
+    run: Float[Array, ""] = constant(2, 0.3)  # exponent of the overlap of this and the transfer
     l2_share: Float[Array, ""] = constant(0.6, 0.3)  # share of L2 that keeps data for reuse within a kernel
     l2_edge: Float[Array, ""] = constant(0.2, 0.4)  # width of the transition, in its logarithm
     drift: Float[Array, ""] = constant(0.07, 0.5)  # distance of blocks of a wave, as a share of their depth

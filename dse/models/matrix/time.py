@@ -6,8 +6,7 @@ of the tensor cores. Blocks run on SMs in waves; the rows of a tile belong to on
 - An SM takes as long as its busiest pipe (tensor cores, shared memory, issue, its share of L2) over all its
 blocks, or as its waves of blocks that wait for copies in sequence.
 - DRAM takes the time of its bytes, which increase with rereads by waves that miss in L2. Too few copies in
-flight leave it idle (Little's law), too many cause contention, and short runs of a row cause page misses
-in GDDR.
+flight leave it idle (Little's law), too many cause contention, and short runs of a row cause page misses.
 - SMs and DRAM overlap, but not fully; launch overhead and the first copies are added.
 
 Fitted constants are in `dse.models.matrix.constants`.
@@ -54,7 +53,6 @@ SETUP = 7.0  # other work of a block before its loop, in addresses of copies
 STORING = 22.0  # registers besides sums read from tensor memory
 PORT = 64.0  # most B per cycle from L2 to an SM
 EMPTIED = 256e6  # B written between launches to flush the operands from L2
-RUN = 1024.0  # B requested of a row at a time, the reference of page losses
 
 
 class _Block(eqx.Module):
@@ -392,14 +390,14 @@ def _dram(
     needed = machine.dram_bandwidth / machine.clock / machine.sms * machine.dram_latency  # bytes in flight
     sms = jnp.minimum(machine.sms, grid.blocks)
     flight = sms / machine.sms * grid.at_once * _ahead(machine, tile, block, k) * main_pass.copied / needed
-    deep = jnp.minimum(jnp.maximum(tile.stages - 1.0, 1.0), 2.0)
-    a_run = RUN / (a * jnp.where(case.activation_by_depth > 0.0, block.depth * deep, bm))
-    b_run = RUN / (b * jnp.where(case.weight_by_depth > 0.0, block.depth * deep, bn))
-    pages = (case.weights * b_run**k.run + case.activations * a_run**k.run) / (
-        case.weights + case.activations
-    )
     page = jnp.where(machine.gddr > 0.0, k.page, k.stacked_page)
-    losses = k.starved / flight + k.crowded * flight**k.crowding + page * pages
+    deep = block.depth * jnp.minimum(jnp.maximum(tile.stages - 1.0, 1.0), 2.0)
+    a_run = a * jnp.where(case.activation_by_depth > 0.0, deep, bm)
+    b_run = b * jnp.where(case.weight_by_depth > 0.0, deep, bn)
+    pages = case.weights * overlap(k.run, page / b_run, jnp.ones_like(b_run))
+    pages = pages + case.activations * overlap(k.run, page / a_run, jnp.ones_like(a_run))
+    pages = pages / (case.weights + case.activations) - 1.0
+    losses = k.starved / flight + k.crowded * flight**k.crowding + pages
     results = case.rows * case.columns * case.result_bytes  # no block waits for them
     return (moved * (1.0 + losses) + results) / (machine.dram_bandwidth * jnp.minimum(k.dram, 1.0))
 

@@ -18,6 +18,7 @@ from dse.source.amd.text import KernelArgument, Listing, parse
 from dse.source.contract import Failure
 from dse.source.launches import Configuration, build_of, no_contents, unstated, unstated_numbers
 from dse.source.machine.launch import REGION_BITS, LaunchArguments
+from dse.source.machine.recorded import total_counts
 from dse.source.nvidia.arguments import arguments_of, as_launched
 from dse.source.nvidia.compile.declared import Declared, parameters_of
 from dse.source.nvidia.compile.triton import has_fractions, with_scratch
@@ -86,8 +87,8 @@ def executed(
     """
     listing, configuration, ran = run_launch(made, configuration, gpu, source)
     asked = resources(listing, configuration)
-    check_stated(ran, declared_of(source, made), configuration)
-    counts = counted(ran, asked)
+    zeros = check_stated(ran, declared_of(source, made), configuration)
+    counts = replace(counted(ran, asked), zeros=tuple(zeros.items()))
     spilled = 4 * listing.vgpr_spills
     return KernelProfile.of(counts, asked, made.compiler, listing.scratch_bytes, spilled, issue_slots)
 
@@ -108,14 +109,17 @@ def _of_triton(source: HipTritonSource, place: int | None) -> Declared:
     return Declared(source.names[place], pointer, whole=pointer and not has_fractions(kind))
 
 
-def check_stated(ran: ExecutedLaunch, declared: Sequence[Declared], configuration: Configuration) -> None:
-    """Reject a launch that depends on unstated numbers, or on unstated whole numbers in arrays.
+def check_stated(
+    ran: ExecutedLaunch, declared: Sequence[Declared], configuration: Configuration
+) -> dict[str, str]:
+    """Return arrays of unstated fractions, taken as zeros, that may decide on skipped accesses, with types.
 
-    **Raises:** DseError that names them.
+    **Raises:** DseError that names what the launch depends on: unstated numbers, or unstated whole numbers
+    in arrays.
     """
     if ran.missing is None:
-        return
-    kernel = ran.listing.name
+        return {}
+    kernel, zeros = ran.listing.name, dict[str, str]()
     numbers = unstated_numbers(configuration.arguments)
     if numbers and (needed := _needed(ran, numbers, configuration)):
         raise DseError(unstated(kernel, [parameter.name for parameter in declared], needed))
@@ -124,9 +128,16 @@ def check_stated(ran: ExecutedLaunch, declared: Sequence[Declared], configuratio
     loaded = {(int(stream.base.flat[0]) >> REGION_BITS) - 1 for stream in loads if stream.base.size}
     addresses = ran.missing.what == "address"
     does = "says where others are read" if addresses else "ends or skips work"
+    requests = total_counts(ran.record)[[*ran.record.bound.memory_rows.values()]]
+    skips = not requests.any(axis=1).all()
     for index, (parameter, argument) in enumerate(zip(declared, configuration.arguments, strict=False)):
-        if parameter.whole and parameter.pointer and argument is None and (addresses or index in loaded):
+        if not parameter.pointer or argument is not None:
+            continue
+        if parameter.whole and (addresses or index in loaded):
             raise DseError(no_contents(kernel, parameter.name, does, parameter.kind or "int32"))
+        if skips and index in loaded:
+            zeros[parameter.name] = parameter.kind or "float"
+    return zeros
 
 
 def _needed(ran: ExecutedLaunch, numbers: Sequence[int], configuration: Configuration) -> list[int]:

@@ -236,11 +236,13 @@ def _stored_first(
     machine: Recorded, sample: Sample, block: int, both: tuple[SectorAccesses, SectorAccesses]
 ) -> np.ndarray:
     """List the sectors that the block stores before it loads them, which are in the L2."""
-    if not len(np.intersect1d(both[0].sector, both[1].sector)):
+    in_both = np.intersect1d(both[0].sector, both[1].sector)
+    if not len(in_both):
         return np.zeros(0, int)
     sectors, ticks = [], []
-    for select in (_loads, _stores):
-        steps = {step.index for step in machine.program.steps if select(step)}
+    for accessed in both:
+        families = np.unique(accessed.family[np.isin(accessed.sector, in_both)]).tolist()
+        steps = set[int]().union(*(accessed.families[number].steps for number in families))
         asked = accesses(machine, sample, block, machine.streams, steps=steps)  # in the order of both
         order = np.lexsort((asked.tick, asked.sector))
         sector, first = np.unique(asked.sector[order], return_index=True)

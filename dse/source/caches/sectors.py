@@ -35,9 +35,8 @@ class Family:
     offset: list[np.ndarray] = field(default_factory=list)  # of each execution
     tick: list[np.ndarray] = field(default_factory=list)
     turn: list[np.ndarray] = field(default_factory=list)  # round through the code
-    phase: list[np.ndarray] = field(default_factory=list)
-    cached: list[np.ndarray] = field(default_factory=list)
-    times: list[np.ndarray] = field(default_factory=list)  # executions that each represents
+    # of each stream: executions, phase, whether through the L1, executions that each represents
+    streams: list[tuple[int, int, bool, float]] = field(default_factory=list)
 
 
 @dataclass
@@ -122,9 +121,14 @@ def accesses(
     kept: list[Stream] = []
     members: list[Family] = []
     sizes: list[int | None] = []
+    there: dict[int, bool] = {}  # whether the block has threads, by the identity of lanes
+    cached = [not bypasses_l1(step) for step in machine.program.steps]
     for stream in streams:
         if steps is not None and stream.step not in steps:
-            if np.broadcast_to(stream.lanes.mask, stream.lanes.shape)[block].any():
+            lanes = stream.lanes
+            if id(lanes) not in there:
+                there[id(lanes)] = bool(np.broadcast_to(lanes.mask, lanes.shape)[block].any())
+            if there[id(lanes)]:
                 kept.append(stream)
                 sizes.append(None)
             continue
@@ -138,14 +142,11 @@ def accesses(
     executions = _executions(kept, sizes, most)
     ticks = 0 if steps is None else sum(stream.repeats for stream in kept)
     for family, (stream, offsets, at, turns, times) in zip(members, executions, strict=True):
-        count = len(offsets)
         family.offset.append(offsets)
         family.tick.append(at)
         family.turn.append(turns)
         family.steps.add(stream.step)
-        family.phase.append(np.full(count, stream.phase[block]))
-        family.cached.append(np.full(count, not bypasses_l1(machine.program.steps[stream.step])))
-        family.times.append(np.full(count, times))
+        family.streams.append((len(at), int(stream.phase[block]), cached[stream.step], times))
         ticks = max(ticks, int(at[-1]) + 1)
     used = [family for family in families.values() if family.size]
     parts = [_expanded(family, number, every) for number, family in enumerate(used)]
@@ -198,13 +199,11 @@ def _expanded(family: Family, number: int, every: int) -> tuple[np.ndarray, ...]
         low, high = -(-low // every), high // every
     counts = high - low + 1
     sector = ranges(low.ravel(), counts.ravel()) * every
-    columns = (family.tick, family.turn, family.phase, family.cached, family.times)
     of_each = counts.sum(axis=1)
-    return (
-        sector,
-        *(np.repeat(np.concatenate(column), of_each) for column in columns),
-        np.full(len(sector), number),
-    )
+    executions, *values = zip(*family.streams, strict=True)
+    columns = [np.concatenate(family.tick), np.concatenate(family.turn)]
+    columns += [np.repeat(value, executions) for value in values]
+    return sector, *(np.repeat(column, of_each) for column in columns), np.full(len(sector), number)
 
 
 def ranges(start: np.ndarray, counts: np.ndarray) -> np.ndarray:

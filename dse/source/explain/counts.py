@@ -14,7 +14,7 @@ from dse.hardware.occupancy import LIMITERS, possible, resident_blocks
 from dse.kernels.description import Description, describe
 from dse.source.contract import Failure
 from dse.source.explain.nvidia import configured, failed, phases
-from dse.source.kernel import stack_profiles, warn_of_blocks
+from dse.source.kernel import stack_profiles, warn_of_counts
 from dse.source.launches import check_threads, configurations
 from dse.source.profiles import KernelProfile
 from dse.source.toolchain import toolchain
@@ -55,7 +55,7 @@ def of_configuration(
     [result] = tools.characterise_all(source, tools.architecture(gpu.gpu, source), [wanted], gpu.gpu)
     if isinstance(result, Failure):
         raise failed(description, result, configuration)
-    warn_of_blocks(description.name, [result])
+    warn_of_counts(description.name, [result])
     with in_64_bits():
         kernel, resources = None, None
         if description.described:
@@ -149,7 +149,7 @@ def of_space(
     arch = tools.architecture(gpu.gpu, source)
     with progress(f"Reading {description.name}", len(wanted)) as advance:
         results = tools.characterise_all(source, arch, wanted, gpu.gpu, progress=advance)
-    warn_of_blocks(description.name, results)
+    warn_of_counts(description.name, results)
     rows: list[Row] = []
     of_phases: list[list[Row]] = []
     impossible = _cannot_run(results, gpu)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -98,10 +99,10 @@ def _profiled(job: Job) -> dict[str, KernelProfile | Failure]:
             profile = executed(made, listing, as_launched(made, configuration), job.gpu)
         except DseError as error:
             raise type(error)(_with_names(str(error), made, job.source)) from None
-        lacks = unstated_number(profile.counts, made, job.source, configuration.arguments)
-        if lacks := lacks or unstated_array(profile.counts, made, job.source):
+        lacks, zeros = unstated_arrays(profile.counts, made, job.source)
+        if lacks := unstated_number(profile.counts, made, job.source, configuration.arguments) or lacks:
             raise DseError(lacks)
-        return profile
+        return replace(profile, counts=replace(profile.counts, zeros=tuple(zeros.items())))
 
     return executed_each(job, made_by_key, execute)
 
@@ -132,15 +133,16 @@ def unstated_number(
     return ""
 
 
-def unstated_array(counts: Characterisation, made: Compiled, source: Any) -> str:
-    """Return the array of unstated contents that the counts depend on; "" if none.
+def unstated_arrays(counts: Characterisation, made: Compiled, source: Any) -> tuple[str, dict[str, str]]:
+    """Return (the message on an array whose contents the counts need, "" if none; arrays taken as zeros).
 
     Zeros that end work early, or send all accesses to one address, would count too little. Arrays of floats
     are assumed to hold zeros, unless they determine the trips of a loop.
     """
     passed = made.launched.passed if made.launched is not None else None
     declared = () if passed else parameters_of(source) or ()
-    for decision in (decision for decision in counts.unknown if decision.matters):
+    zeros: dict[str, str] = {}  # name → type
+    for decision in counts.unknown:
         for array in filter(None, map(_CONTENTS.match, decision.depends_on)):
             at = int(array[1])
             index = passed[at].argument if passed else at
@@ -153,11 +155,13 @@ def unstated_array(counts: Characterisation, made: Compiled, source: Any) -> str
                     parameter.whole for parameter in declared[at : at + 1]
                 )
                 kind = next((parameter.kind for parameter in declared[at : at + 1]), "") or "int32"
-            if whole or decision.ends_loop:
-                name = "Triton's own memory" if index is None else name_of(names_of(source), index)
+            name = "Triton's own memory" if index is None else name_of(names_of(source), index)
+            if decision.matters and (whole or decision.ends_loop):
                 does = "ends or skips work" if decision.what == "branch" else "says where others are read"
-                return no_contents(made.binary.kernel, name, does, kind)
-    return ""
+                return no_contents(made.binary.kernel, name, does, kind), {}
+            if decision.matters or decision.what == "guard":
+                zeros[name] = kind
+    return "", zeros
 
 
 def _with_names(message: str, made: Compiled, source: Any) -> str:

@@ -5,15 +5,15 @@ closed, and a wait ends when at most some number of groups are in flight. These 
 copies and products, and all memory accesses on AMD GPUs, each a group of its own.
 
 The code is compiled, since a walk through unrolled code issues tens of thousands of instructions. The state
-of a warp is in the arrays of `Standing`, which are changed in place.
+of a warp is in the arrays of `Standing`, which are changed in place, number by number: assignments of slices
+compile for several times as long.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dse.core.numba_cache import compiled
+from dse.core.numba_cache import compiled, inlined
 
 TIME, CHAIN, WAITS, LOADS = range(4)  # indices in `Standing.now`
 ANY_LEFT = -1  # as the number of groups that may stay in flight: all but the oldest
@@ -115,7 +115,14 @@ class Standing(NamedTuple):
         self.arrival_path[:] += results
 
 
-@partial(compiled, makes_arrays=True)
+@inlined
+def _copy(row: np.ndarray, other: np.ndarray) -> None:
+    """Copy awaited results to a row of them."""
+    for source in range(len(row)):
+        row[source] = other[source]
+
+
+@compiled
 def issue(code: IssueCode, ways: Ways, first: int, last: int, fetch: float, standing: Standing) -> None:
     """Issue the instructions from `first` up to `last`; each takes `fetch` cycles to fetch."""
     now, waited, ready, depth = standing.now, standing.waited, standing.ready, standing.depth
@@ -132,7 +139,7 @@ def issue(code: IssueCode, ways: Ways, first: int, last: int, fetch: float, stan
             deep = max(deep, depth[slot])
             arrived |= flying[slot]
         if slot_waited_for >= 0:
-            waited[:] = standing.path[slot_waited_for]
+            _copy(waited, standing.path[slot_waited_for])
         for place in range(code.waits_from[step], code.waits_from[step + 1], 2):
             start, of_load = _wait(ways, code.waits[place], code.waits[place + 1], start, standing)
             arrived |= of_load
@@ -145,18 +152,19 @@ def issue(code: IssueCode, ways: Ways, first: int, last: int, fetch: float, stan
         elif free[pipe] > time and free[pipe] >= start:
             start = entered = free[pipe]
             if not ways.posts:
-                waited[:] = standing.free_path[pipe]
+                _copy(waited, standing.free_path[pipe])
         free[pipe] = entered + code.interval[step]
-        standing.free_path[pipe] = waited
+        _copy(standing.free_path[pipe], waited)
         late = (free[pipe] if queued else start) + code.latency[step]
         if arrived:
             now[WAITS] += 1
-            flying[:] = False
+            for slot in range(len(flying)):
+                flying[slot] = False
         for place in range(code.writes_from[step], code.writes_from[step + 1]):
             slot = code.writes[place]
             standing.written[slot] = True
             ready[slot], depth[slot] = start if posted else late, deep + 1
-            standing.path[slot] = waited
+            _copy(standing.path[slot], waited)
             standing.path[slot, code.source[step]] += 1
             if code.loads[step] and not posted:
                 flying[slot] = True
@@ -172,7 +180,7 @@ def issue(code: IssueCode, ways: Ways, first: int, last: int, fetch: float, stan
         now[LOADS] += code.loads[step]
 
 
-@partial(compiled, makes_arrays=True)
+@inlined
 def _wait(ways: Ways, queue: int, left: int, start: float, standing: Standing) -> tuple[float, bool]:
     """Wait until at most `left` groups are in flight: (time, whether one with a load arrived)."""
     if left == ANY_LEFT and not standing.closed[queue]:
@@ -188,7 +196,7 @@ def _wait(ways: Ways, queue: int, left: int, start: float, standing: Standing) -
         place = standing.oldest[queue]
         if standing.arrival[queue, place] > start:
             start = standing.arrival[queue, place]
-            standing.waited[:] = standing.arrival_path[queue, place]
+            _copy(standing.waited, standing.arrival_path[queue, place])
         of_load |= standing.has_load[queue, place]
         standing.oldest[queue] = (place + 1) % _MOST
     standing.closed[queue] -= over
@@ -196,18 +204,18 @@ def _wait(ways: Ways, queue: int, left: int, start: float, standing: Standing) -
     return start, of_load
 
 
-@partial(compiled, makes_arrays=True)
+@inlined
 def _start(queue: int, late: float, source: int, of_load: bool, standing: Standing) -> None:
     """Add a result to the open group, which arrives with its latest result."""
     if not standing.is_open[queue] or late >= standing.arrival[queue, _MOST]:
         standing.arrival[queue, _MOST] = late
-        standing.arrival_path[queue, _MOST] = standing.waited
+        _copy(standing.arrival_path[queue, _MOST], standing.waited)
         standing.arrival_path[queue, _MOST, source] += 1
     standing.has_load[queue, _MOST] |= of_load
     standing.is_open[queue] = True
 
 
-@partial(compiled, makes_arrays=True)
+@inlined
 def _close(queue: int, of_none: bool, standing: Standing) -> None:
     """Close the open group; without results there is none, or one that is done at once."""
     if not standing.is_open[queue]:
@@ -218,7 +226,7 @@ def _close(queue: int, of_none: bool, standing: Standing) -> None:
     standing.is_open[queue] = standing.has_load[queue, _MOST] = False
 
 
-@partial(compiled, makes_arrays=True)
+@inlined
 def _append(queue: int, of: int, place: int, standing: Standing) -> None:
     """Add the closed group at a place of a queue to a queue. If it is full, its two oldest are merged."""
     if standing.closed[queue] == _MOST:
@@ -226,18 +234,18 @@ def _append(queue: int, of: int, place: int, standing: Standing) -> None:
         second = (oldest + 1) % _MOST
         if standing.arrival[queue, second] <= standing.arrival[queue, oldest]:
             standing.arrival[queue, second] = standing.arrival[queue, oldest]
-            standing.arrival_path[queue, second] = standing.arrival_path[queue, oldest]
+            _copy(standing.arrival_path[queue, second], standing.arrival_path[queue, oldest])
         standing.has_load[queue, second] |= standing.has_load[queue, oldest]
         standing.oldest[queue] = second
         standing.closed[queue] -= 1
     behind = (standing.oldest[queue] + standing.closed[queue]) % _MOST
     standing.arrival[queue, behind] = standing.arrival[of, place]
-    standing.arrival_path[queue, behind] = standing.arrival_path[of, place]
+    _copy(standing.arrival_path[queue, behind], standing.arrival_path[of, place])
     standing.has_load[queue, behind] = standing.has_load[of, place]
     standing.closed[queue] += 1
 
 
-@partial(compiled, makes_arrays=True)
+@inlined
 def _move(queue: int, into: int, standing: Standing) -> None:
     """Move closed groups to another queue."""
     while standing.closed[queue]:

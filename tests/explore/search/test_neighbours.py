@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import optuna
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import RandomSampler, TPESampler
 from optuna.trial import create_trial
@@ -23,7 +25,7 @@ def variant(toy_kernel, constraint, **values):
     return Variant(replace(toy, space=Space(values, (parse(constraint, "here"),))), toy.sizes())
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def even(toy_kernel):
     """64 x 8 points, of which every other one is valid."""
     return variant(toy_kernel, "(block + items) % 2 == 0", block=list(range(1, 65)), items=list(range(1, 9)))
@@ -88,23 +90,46 @@ def test_trials_are_valid_and_new_while_there_are_some(even, name):
 class OfOneMind(RandomSampler):
     """Suggests the same again and again."""
 
+    def __init__(self, suggestion):
+        super().__init__(seed=1)
+        self.suggestion = suggestion
+
     def infer_relative_search_space(self, study, trial) -> dict[str, BaseDistribution]:
-        return {"toy.block": IntDistribution(0, 63), "toy.items": IntDistribution(0, 7)}
+        return {}
 
     def sample_relative(self, study, trial, search_space):
-        return {"toy.block": 10, "toy.items": 4}
+        return self.suggestion
 
 
-def test_what_is_suggested_is_tried_and_then_what_is_near(even):
-    study = optuna.create_study(sampler=Feasible(OfOneMind(), {"toy": even}, 1))
+@settings(max_examples=20)
+@given(name=st.sampled_from("ab"), block=st.integers(0, 63), items=st.integers(0, 7))
+def test_a_valid_suggestion_is_taken_once_and_its_variant_always(even, name, block, items):
+    suggestion = {"variant": name, f"{name}.block": block, f"{name}.items": items}
+    study = optuna.create_study(sampler=Feasible(OfOneMind(suggestion), {"a": even, "b": even}, 1))
     points = []
-    for _ in range(40):
+    for _ in range(3):
+        trial = study.ask()
+        assert trial.suggest_categorical("variant", ["a", "b"]) == name
+        points.append((trial.suggest_int(f"{name}.block", 0, 63), trial.suggest_int(f"{name}.items", 0, 7)))
+        study.tell(trial, 1.0)
+    assert len(set(points)) == 3
+    assert all(sum(point) % 2 == 0 for point in points)
+    assert (points[0] == (block, items)) == ((block + items) % 2 == 0)
+
+
+def test_what_is_suggested_is_tried_then_what_is_near_then_any_other(even):
+    inner = OfOneMind({"toy.block": 10, "toy.items": 4})
+    study = optuna.create_study(sampler=Feasible(inner, {"toy": even}, 1))
+    points = []
+    for number in range(120):
+        if number == 40:
+            inner.suggestion = {}
         trial = study.ask()
         points.append((trial.suggest_int("toy.block", 0, 63), trial.suggest_int("toy.items", 0, 7)))
         study.tell(trial, 1.0)
     assert points[0] == (10, 4)
-    assert len(set(points)) == 40
-    assert (np.abs(np.array(points)[:, 0] - 10) <= 2).mean() > 0.2  # 8 % of all
+    assert len(set(points)) == 120
+    assert (np.abs(np.array(points)[:40, 0] - 10) <= 2).mean() > 0.2  # 8 % of all
 
 
 def test_the_variant_can_be_named(even):

@@ -24,9 +24,10 @@ TABLE = space("moe")[::7]
 
 def predict(files: list[gpus.GpuFile], products: list[Product], tiles: np.ndarray, *rest, **options):
     """Times as `rank.predict` has them, padded so that few shapes are compiled."""
-    padded = products + [products[-1]] * (8 - len(products))
-    tall = np.pad(tiles, ((0, max(0, 8 - len(tiles))), (0, 0)), mode="edge")
-    return rank.predict(files, padded, tall, *rest, **options)[:, : len(products), : len(tiles)]
+    more, padded = files[-1:] * (2 - len(files)), products + products[-1:] * (8 - len(products))
+    tall = np.pad(tiles, ((0, max(0, len(TABLE) - len(tiles))), (0, 0)), mode="edge")
+    times = rank.predict([*files, *more], padded, tall, *rest, **options)
+    return times[: len(files), : len(products), : len(tiles)]
 
 
 def rows_of(file: gpus.GpuFile, products: list[Product], **changed: float) -> np.ndarray:
@@ -93,9 +94,8 @@ def test_losses_only_lose(name: str):
 
 
 def test_what_does_not_fit_in_shared_memory_is_never_done():
-    [times] = predict([L40], [Product(256, 4096, 4096)], space("moe"), default())[0]
-    configurations = space("moe")
-    rows, columns, depth, stages = (configurations[:, place] for place in (0, 1, 2, 5))
+    [times] = predict([L40], [Product(256, 4096, 4096)], TABLE, default())[0]
+    rows, columns, depth, stages = (TABLE[:, place] for place in (0, 1, 2, 5))
     too_large = (rows + columns) * depth * 2 * (stages - 1) > 99 * 1024
     np.testing.assert_array_equal(np.isinf(times), too_large)
 

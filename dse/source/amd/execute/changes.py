@@ -10,10 +10,11 @@ import numpy as np
 
 from dse.source.amd.execute.even import LinearRules
 from dse.source.amd.execute.memory_names import memory_access
-from dse.source.amd.execute.moving import I64, NON_LINEAR, Irregular, low_word, number
+from dse.source.amd.execute.moving import I64, NON_LINEAR, number
 from dse.source.amd.execute.opcodes import OpcodeRow, opcode
 from dse.source.amd.execute.slots import EXEC, SCC, VCC, Register, operand
 from dse.source.amd.text import Instruction
+from dse.source.machine.trips import UINT32, Irregular, signed
 
 
 class ChangeRules(LinearRules):
@@ -191,7 +192,7 @@ class ChangeRules(LinearRules):
                 continue
             low = machine.words(slot)
             if low is not None:
-                self.limit_to_range(low.astype(I64), low_word(change), 0, 1 << 32)
+                self.limit_to_range(low.astype(I64), signed(change), UINT32)
             total = change if total is None else total + change
         if step.opcode.startswith("buffer") and "offen" in step.modifiers:
             self._stay_in_buffer(step)

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from dse.source.amd.execute.moving import FOR_EVER, I64, NON_LINEAR, RANGES, U64, TripState, low_word, number
+from dse.source.amd.execute.moving import I64, NON_LINEAR, RANGES, U64, TripState, number
 from dse.source.amd.execute.opcodes import OpcodeRow, opcode
 from dse.source.amd.execute.slots import ConstantOperand, Register, operand
 from dse.source.amd.execute.state import U32
 from dse.source.amd.text import Instruction
+from dse.source.machine.trips import FOR_EVER, UINT32, signed, trips_of_result
 
 _EVEN = (
     "v_mov_b32", "v_mov_b64", "v_add_u32", "v_add_i32", "v_sub_u32", "v_sub_i32", "v_subrev_u32",
@@ -70,8 +71,8 @@ class LinearRules(TripState):
             return lost
         if "24" in name:
             for value, change in zip(values[:2], changes[:2], strict=True):
-                limit = (0, 1 << 24) if "u24" in name else (-(1 << 23), 1 << 23)
-                self.limit_to_range(value, change, *limit)
+                within = range(1 << 24) if "u24" in name else range(-(1 << 23), 1 << 23)
+                self.limit_to_range(value, change, within)
         if "min_" in name or "max_" in name:
             self._compared(sources[0][0], values, changes)
         if any(kind in "UI" for kind, _ in sources) or results[0] in "UI":
@@ -79,19 +80,7 @@ class LinearRules(TripState):
         carries = any(part in step.opcode for part in _CARRIES)
         if carries:
             self._carry(name, values, changes)
-        function = row.function
-        assert function is not None
-        before = _first(
-            function(*(_typed(kind, value) for (kind, _), value in zip(sources, values, strict=True)))
-        )
-        after = _first(
-            function(
-                *(
-                    _typed(kind, value if change is None else value + change)
-                    for (kind, _), value, change in zip(sources, values, changes, strict=True)
-                )
-            )
-        )
+        before, after = _twice(row, sources, values, changes)
         change = (after.view(U32) - before.view(U32)).view(np.int32).astype(I64)
         rest = [None if carries else NON_LINEAR] * (len(results) - 1)
         return [change if change.any() else None, *rest]
@@ -135,7 +124,7 @@ class LinearRules(TripState):
         step = np.left_shift(1, values[by] & 31)
         if bool((changes[value] % step != 0).any()):
             return [NON_LINEAR] * results
-        self.limit_to_range(values[value], changes[value], *RANGES["i" if "ashr" in name else "u"])
+        self.limit_to_range(values[value], changes[value], RANGES["i" if "ashr" in name else "u"])
         return [changes[value] // step, *[NON_LINEAR] * (results - 1)]
 
     def _wide(
@@ -147,28 +136,16 @@ class LinearRules(TripState):
             if change is None:
                 continue
             if kind in "UI":
-                self.limit_to_range(value & 0xFFFFFFFF, low_word(change), 0, 1 << 32)
+                self.limit_to_range(value & 0xFFFFFFFF, signed(change), UINT32)
             elif kind in RANGES:
-                self.limit_to_range(value, change, *RANGES[kind])
-        function = row.function
-        assert function is not None
-        first, second = (
-            _first(
-                function(
-                    *(
-                        _typed(kind, value if change is None else value + moved * change)
-                        for (kind, _), value, change in zip(sources, values, changes, strict=True)
-                    )
-                )
-            )
-            for moved in (0, 1)
-        )
+                self.limit_to_range(value, change, RANGES[kind])
         if results[0] not in "UI":
             return [NON_LINEAR] * len(results)
-        change = second.view(I64) - first.view(I64)
-        low = low_word(change)
+        before, after = (result.view(I64) for result in _twice(row, sources, values, changes))
+        change = after - before
+        low = signed(change)
         high = (change - low) >> 32
-        self.limit_to_range(first.view(I64) & 0xFFFFFFFF, low, 0, 1 << 32)
+        self.limit_to_range(before & 0xFFFFFFFF, low, UINT32)
         halves = (low if low.any() else None, high if high.any() else None)
         return [
             halves if any(half is not None for half in halves) else None,
@@ -178,7 +155,7 @@ class LinearRules(TripState):
     def _carry(self, name: str, values: list[Any], changes: list[Any]) -> None:
         """Limit the trips to those with the same carry of a sum, or borrow of a difference."""
         for value, change in zip(values[:2], changes[:2], strict=True):
-            self.limit_to_range(value & 0xFFFFFFFF, change, 0, 1 << 32)
+            self.limit_to_range(value & 0xFFFFFFFF, change, UINT32)
         a, b = values[0] & 0xFFFFFFFF, values[1] & 0xFFFFFFFF
         da, db = number(changes[0]), number(changes[1])
         carry = values[2] if len(values) > 2 else 0
@@ -187,7 +164,7 @@ class LinearRules(TripState):
             apart, moved = sign * (a - b) - carry, sign * (da - db)
         else:
             apart, moved = a + b + carry - (1 << 32), da + db
-        self._keeps_sign(2 * apart + 1, 2 * moved)
+        self.limit_trips(trips_of_result("LT", apart, np.asarray(moved)))
 
     def _value(self, place: Any) -> np.ndarray | None:
         if isinstance(place, ConstantOperand):
@@ -208,8 +185,17 @@ def _lowest_bit(change: np.ndarray) -> np.ndarray:
     return np.where(change == 0, np.int64(FOR_EVER), change & -change)
 
 
-def _first(result: Any) -> Any:
-    return result[0] if isinstance(result, tuple) else result
+def _twice(
+    row: OpcodeRow, sources: list[tuple[str, Any]], values: list[Any], changes: list[Any]
+) -> list[Any]:
+    """Return an instruction's first result in this trip and in the next."""
+    function, results = row.function, []
+    assert function is not None
+    for trip in (0, 1):
+        moved = [value + trip * number(change) for value, change in zip(values, changes, strict=True)]
+        result = function(*(_typed(kind, value) for (kind, _), value in zip(sources, moved, strict=True)))
+        results.append(result[0] if isinstance(result, tuple) else result)
+    return results
 
 
 def _typed(kind: str, value: Any) -> Any:

@@ -17,11 +17,12 @@ from dse.source.amd.execute.changes import ChangeRules
 from dse.source.amd.execute.code import Code, Stretch
 from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
 from dse.source.amd.execute.memory_names import memory_access
-from dse.source.amd.execute.moving import FOR_EVER, NON_LINEAR, Irregular
+from dse.source.amd.execute.moving import NON_LINEAR
 from dse.source.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC, V
 from dse.source.amd.execute.state import MaskedWords, Waves
 from dse.source.amd.text import Instruction
 from dse.source.machine.sampling import SAMPLES, before_middle, stretches
+from dse.source.machine.trips import FOR_EVER, Irregular
 
 LINE = 128  # bytes of the longest cache line
 _FIRST_TRY = 2  # trips before one is examined

@@ -7,15 +7,11 @@ import numpy as np
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.slots import CONSTANTS, ConstantOperand, Register, V
 from dse.source.amd.execute.state import U32
+from dse.source.machine.trips import FOR_EVER, INT32, PAIRS, UINT32, signed, trips_of_result, trips_within
 
 I64, U64 = np.int64, np.uint64
-FOR_EVER = 1 << 40
 NON_LINEAR = "lost"  # a change that is not constant
-RANGES = {"u": (0, 1 << 32), "i": (-(1 << 31), 1 << 31), "w": (0, 1 << 16), "s": (-(1 << 15), 1 << 15)}
-
-
-class Irregular(Exception):
-    """A loop whose next trips cannot be predicted."""
+RANGES = {"u": UINT32, "i": INT32, "w": range(1 << 16), "s": range(-(1 << 15), 1 << 15)}
 
 
 class TripState:
@@ -71,12 +67,10 @@ class TripState:
         lanes = lanes.any(axis=alike, keepdims=True) if alike else lanes
         self.trips = min(self.trips, int(np.where(lanes, trips, FOR_EVER).min()))
 
-    def limit_to_range(self, value: np.ndarray, change: Any, low: int, high: int) -> None:
-        """Limit trips so that the value stays in [low, high)."""
-        if change is None:
-            return
-        room = np.where(change > 0, high - 1 - value, value - low) // np.maximum(np.abs(change), 1)
-        self.limit_trips(np.where(change == 0, FOR_EVER, room))
+    def limit_to_range(self, value: np.ndarray, change: Any, within: range) -> None:
+        """Limit the proven trips to those in which the value stays in a range."""
+        if change is not None:
+            self.limit_trips(trips_within(value, change, within))
 
     def _words(self, kind: str) -> int:
         return 2 if kind in "UIDP" or (kind in "mM" and self.machine.shape[2] == 64) else 1
@@ -132,27 +126,17 @@ class TripState:
         """Limit the trips to those with the same result of a test: the sign of the operands' difference."""
         if kind in RANGES:
             for value, change in zip(values, changes, strict=True):
-                self.limit_to_range(value, change, *RANGES[kind])
+                self.limit_to_range(value, change, RANGES[kind])
         elif kind in "UI":
             for value, change in zip(values, changes, strict=True):
                 if change is not None:
-                    self.limit_to_range(value & 0xFFFFFFFF, low_word(change), 0, 1 << 32)
-        apart = values[0] - values[1]
-        change = number(changes[0]) - number(changes[1])
-        self._keeps_sign(apart, change)
-
-    def _keeps_sign(self, value: np.ndarray, change: Any) -> None:
-        towards = ((value > 0) & (change < 0)) | ((value < 0) & (change > 0))
-        until = (np.abs(value) + np.abs(change) - 1) // np.maximum(np.abs(change), 1) - 1
-        trips = np.where(change == 0, FOR_EVER, np.where(value == 0, 0, np.where(towards, until, FOR_EVER)))
-        self.limit_trips(trips)
+                    self.limit_to_range(value & 0xFFFFFFFF, signed(change), UINT32)
+                    self.limit_to_range(value, change, PAIRS if kind == "I" else range(PAIRS.stop))
+        apart, change = values[0] - values[1], np.asarray(number(changes[0]) - number(changes[1]))
+        for test in ("LT", "EQ"):
+            self.limit_trips(trips_of_result(test, apart, change))
 
 
 def number(change: Any) -> Any:
     """Return a change as a number: 0 for no change."""
     return 0 if change is None else change
-
-
-def low_word(change: Any) -> Any:
-    """Return the low word of a change of 64 bits, signed."""
-    return ((change & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000

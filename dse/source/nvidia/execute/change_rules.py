@@ -11,24 +11,21 @@ from functools import reduce
 import numpy as np
 
 from dse.source.machine.thread_set import WARP, Lanes
-from dse.source.nvidia.execute.register_changes import (
+from dse.source.machine.trips import (
     BITS_32,
     FOR_EVER,
     INT32,
+    PAIRS,
     UINT32,
-    Change,
     Irregular,
-    RegisterChanges,
-    or_zero,
-    plus,
     signed,
-    times,
+    trips_of_result,
 )
+from dse.source.nvidia.execute.register_changes import Change, RegisterChanges, or_zero, plus, times
 from dse.source.nvidia.sass.operands import RZ, URZ, Operand, P
 from dse.source.nvidia.sass.program import Step
 from dse.source.nvidia.sass.semantics import FALSE, ZERO, joined, logic, total
 
-_PAIRS = range(-(2**61), 2**61)  # 64-bit values that are followed
 _INSIDE_TOO = "it changes in a loop inside too"
 
 
@@ -202,7 +199,8 @@ def _logic(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     """Logic of one changing word with constant words passes some of its bits on.
 
     If these are all bits from the lowest changing one up to some bit, the result changes like the word until
-    they overflow; if they are higher, it is constant until the bits below overflow.
+    they overflow, or, if they are inverted, like its negative; if they are higher, it is constant until the
+    bits below overflow.
     """
     *operands, lut = _values(step)
     moving = [index for index, operand in enumerate(operands) if registers.change(operand) is not None]
@@ -218,9 +216,9 @@ def _logic(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     off, on = result(np.zeros((1, 1), np.int64)), result(np.full((1, 1), 0xFFFFFFFF))
     below = ((change & -change) - 1) & 0xFFFFFFFF  # bits that do not change
     passed, turned = on & ~off & ~below, off & ~on & ~below
-    field = passed | below
-    whole = (turned == 0) & (field & (field + 1) == 0)
     depends = passed | turned
+    field = depends | below
+    whole = ((passed == 0) | (turned == 0)) & (field & (field + 1) == 0)
     field = np.where(whole, field, (depends & -depends) - 1)  # else the bits below, not in the result
     if (lanes.mask & ~whole & (np.abs(change) > field)).any():
         raise Irregular("other bits than the lowest that change are passed on")
@@ -228,7 +226,7 @@ def _logic(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     room = np.where(change > 0, (field - low) // np.maximum(change, 1), low // np.maximum(-change, 1))
     limited = (change != 0) & (depends != 0) & (field != 0xFFFFFFFF)
     registers.limit_trips(np.where(limited, room, FOR_EVER), lanes)
-    changed = np.where(whole & (passed != 0), change, 0)
+    changed = np.where(whole & (depends != 0), np.where(turned != 0, -change, change), 0)
     if step.targets[0].kind == "predicate":
         nothing = np.zeros((1, 1), np.int64), None
         _keep_order(registers, "NE", (result(words[index]), changed), nothing, UINT32, lanes)
@@ -265,9 +263,9 @@ def _compare(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
             raise Irregular("a compare of a pair with a constant")
         for side in (a, b):
             registers.limit(registers.value(side, UINT32), registers.change(side), UINT32, lanes)
-        integers = _PAIRS
+        integers = range(PAIRS.stop) if step.has("U64") else PAIRS
         left, right = ((_pair(registers, side), registers.pair_change(side)) for side in (a, b))
-        if any((abs(value) >= _PAIRS.stop).any() for value, _ in (left, right)):
+        if any((abs(value) >= PAIRS.stop).any() for value, _ in (left, right)):
             raise Irregular("a compare of large pairs")
     else:
         integers = _integers(step)
@@ -298,21 +296,8 @@ def _keep_order(
     registers.limit(left_value, left_change, integers, lanes)
     registers.limit(right_value, right_change, integers, lanes)
     change = plus(left_change, times(right_change, -1))
-    if change is None:
-        return
-    apart = left_value - right_value
-    if test in ("EQ", "NE"):
-        divisor = np.where(change == 0, 1, change)
-        meets = (change != 0) & (-apart % divisor == 0) & (-apart // divisor > 0)
-        trips = np.where(meets, -apart // divisor - 1, FOR_EVER)
-        trips = np.where((apart == 0) & (change != 0), 0, trips)
-        registers.limit_trips(trips, lanes)
-        return
-    apart = apart - 1 if test in ("LE", "GT") else apart  # makes it a test for < 0
-    below = apart < 0
-    room = np.where(below, -apart - 1, apart) // np.maximum(np.abs(change), 1)
-    towards = np.where(below, change > 0, change < 0)
-    registers.limit_trips(np.where(towards, room, FOR_EVER), lanes)
+    if change is not None:
+        registers.limit_trips(trips_of_result(test, left_value - right_value, change), lanes)
 
 
 RULES: dict[str, Callable[[RegisterChanges, Step, Lanes], None]] = {

@@ -15,15 +15,10 @@ import numpy as np
 from dse.hardware.coalescing import LINE, SECTOR
 from dse.source.machine.launch import MIDDLE, REGION_BITS
 from dse.source.machine.thread_set import Lanes
+from dse.source.machine.trips import Irregular
 from dse.source.nvidia.execute.boxes import box_stride
 from dse.source.nvidia.execute.change_rules import RULES
-from dse.source.nvidia.execute.register_changes import (
-    Change,
-    Irregular,
-    RegisterChanges,
-    plus,
-    times,
-)
+from dse.source.nvidia.execute.register_changes import Change, RegisterChanges, plus, times
 from dse.source.nvidia.execute.tiling import Tiling
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.operands import PT, RZ, SLOTS, UPT, URZ, Operand

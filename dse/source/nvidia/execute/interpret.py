@@ -239,7 +239,8 @@ class Scheduler:
             taint = taint | bits
         names = self.machine.sources_of(taint)
         because = f"; it depends on unstated arguments: {', '.join(names)}" if names else ""
-        address = program.blocks[index].steps[0].address
-        found = f"still running after {self.step_limit} basic blocks, at 0x{address:x}"
+        step = program.blocks[index].steps[0]
+        at = f"0x{step.address:x}" + (f", line {step.line}" if step.line else "")
+        found = f"still running after {self.step_limit} basic blocks, at {at}"
         expected = "an end (an endless loop, or one that waits for memory)"
         return DseError(f"{program.kernel}: {found}: expected {expected}{because}")

@@ -52,10 +52,9 @@ def targets(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, L
     address = np.broadcast_to((machine.r[slot].astype(np.int64) + offset) & 0xFFFFFFFF, machine.shape)
     mask = np.broadcast_to(lanes.mask, machine.shape)
     for target in np.unique(address[mask]).tolist():
-        if target not in machine.program.block_at:
+        if target not in machine.program.block_at or target == 0:  # of a function that the loader places
             names = machine.sources_of(union(machine.taint[slot], lanes))
             unknown = f" (it depends on {', '.join(names)})" if names else ""
-            raise machine.program.error(
-                step, f"found a jump to 0x{target:x}{unknown}, expected a basic block"
-            )
+            why = "expected a place in the kernel, as no pointer to a function and no virtual function has"
+            raise machine.program.error(step, f"found a jump to 0x{target:x}{unknown}, {why}")
         yield machine.program.block_at[target], machine.sets.of(mask & (address == target))

@@ -9,21 +9,13 @@ from copy import copy
 import numpy as np
 
 from dse.source.machine.thread_set import Lanes
+from dse.source.machine.trips import BITS_32, FOR_EVER, INT32, UINT32, Irregular, signed, trips_within
 from dse.source.nvidia.execute.tiling import Tiling
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.operands import RZ, SLOTS, URZ, Operand, P
 from dse.source.nvidia.sass.program import Step
 
-FOR_EVER = 2**40  # trips
-BITS_32 = 2**32
-INT32 = range(-(2**31), 2**31)  # values of a signed register
-UINT32 = range(BITS_32)
-
 Change = np.ndarray | None  # int64, per trip; None: no change
-
-
-class Irregular(Exception):
-    """A loop whose trips cannot be predicted; the message says why."""
 
 
 def plus(a: Change, b: Change) -> Change:
@@ -34,11 +26,6 @@ def plus(a: Change, b: Change) -> Change:
 def times(a: Change, factor: "int | np.ndarray") -> Change:
     """Multiply a change by a constant."""
     return None if a is None else a * factor
-
-
-def signed(change: np.ndarray) -> np.ndarray:
-    """Return the low 32 bits of a change as a signed number."""
-    return ((change + 2**31) & 0xFFFFFFFF) - 2**31
 
 
 def or_zero(change: Change) -> np.ndarray:
@@ -225,17 +212,8 @@ class RegisterChanges:
 
     def limit(self, value: np.ndarray, change: Change, within: range, lanes: Lanes) -> None:
         """Limit the proven trips to those with value + trips * change in a range, in all lanes."""
-        if change is None:
-            return
-        value = value.astype(np.int64)
-        if change.size == 1:
-            step = int(change.flat[0])
-            if step:
-                room = within.stop - 1 - value if step > 0 else value - within.start
-                self.limit_trips(room // abs(step), lanes)
-            return
-        room = np.where(change > 0, within.stop - 1 - value, value - within.start)
-        self.limit_trips(np.where(change == 0, FOR_EVER, room // np.maximum(np.abs(change), 1)), lanes)
+        if change is not None:
+            self.limit_trips(trips_within(value.astype(np.int64), change, within), lanes)
 
     def limit_trips(self, trips: np.ndarray, lanes: Lanes) -> None:
         """Limit the proven trips to the minimum over lanes."""

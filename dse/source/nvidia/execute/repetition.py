@@ -11,8 +11,8 @@ import numpy as np
 
 from dse.hardware.coalescing import LINE
 from dse.source.machine.recorded import PhaseSpan, Stream, distance
+from dse.source.machine.trips import Irregular
 from dse.source.nvidia.execute.mark import Mark
-from dse.source.nvidia.execute.register_changes import Irregular
 from dse.source.nvidia.machine.state import Machine
 
 _MOST = 500_000  # phases, basic blocks or addresses that may be recorded one by one

@@ -112,7 +112,7 @@ def summary(
         traffic=traffic or {},
         touches=first_touched(machine, sample_weights(machine, sample)),
         usually=usually,
-        unknown=_unknown(machine),
+        unknown=_unknown(machine, usually),
         unskipped={
             program_.blocks[header].steps[0].address: why for header, why in machine.irregular.items()
         },
@@ -137,9 +137,12 @@ def touched_bytes(machine: Machine, stack_bytes: int | None) -> int | None:
     return min(stack_bytes, int((last - first).sum()))
 
 
-def _unknown(machine: Machine) -> tuple[UnknownDecision, ...]:
+def _unknown(machine: Machine, usually: Mapping[int, bool]) -> tuple[UnknownDecision, ...]:
+    """List the decisions by unstated data, but for guards that usual numbers decide."""
     decisions = []
     for (index, what), taint in sorted(machine.unknown.items()):
+        if what == "guard" and index in usually:
+            continue
         step = machine.program.steps[index]
         names = tuple(name for bit, name in enumerate(machine.sources) if taint >> bit & 1)
         ends_loop = what == "branch" and _ends_loop(machine.program, step)

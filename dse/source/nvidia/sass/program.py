@@ -137,8 +137,9 @@ class SassProgram:
         return self.steps[1].address - self.steps[0].address if len(self.steps) > 1 else 16
 
     def error(self, step: Step, problem: str) -> DseError:
-        """Return a one-line error that names the kernel and the instruction."""
-        return DseError(f"{self.kernel}: instruction 0x{step.address:x} ({step.text}): {problem}")
+        """Return a one-line error that names the kernel, the line of its source and the instruction."""
+        line = f"line {step.line}: " if step.line else ""
+        return DseError(f"{self.kernel}: {line}instruction 0x{step.address:x} ({step.text}): {problem}")
 
 
 def program(listing: Listing) -> SassProgram:
@@ -219,6 +220,7 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
     reads = [*_source_slots(sources, source_words), *bases]
     _add_implied(row.name, modifiers, sources, writes, reads)
     guard, guard_negated = _guard(instruction.predicate)
+    never = guard in (PT, UPT)  # as the loads of !PT that pad asynchronous copies: no pipe takes them
     return Step(
         index=index,
         address=instruction.address,
@@ -226,7 +228,7 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
         row=row,
         opcode=row.name,
         modifiers=modifiers,
-        pipe=_pipe(row, modifiers, listing.arch),
+        pipe="other" if never else _pipe(row, modifiers, listing.arch),
         kind=row.kind,
         line=instruction.line,
         guard=guard,
@@ -236,7 +238,7 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
         source_words=tuple(source_words),
         writes=_variable(writes),
         reads=_variable(reads),
-        memory=addresses if row.accesses_memory else (),
+        memory=addresses if row.accesses_memory and not never else (),
         bases=_variable(bases),
         bytes=row.data(modifiers),
         partial=guard >= 0 or row.pipe in ("tensor", "texture"),

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from support.sass_code import program_of
 
 from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.trips import FOR_EVER, Irregular
 from dse.source.nvidia.execute.change_rules import RULES
 from dse.source.nvidia.execute.interpret import bind_program
-from dse.source.nvidia.execute.register_changes import FOR_EVER, Irregular, RegisterChanges
+from dse.source.nvidia.execute.register_changes import RegisterChanges
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.operands import P
 
@@ -45,6 +46,8 @@ INSTRUCTIONS = [
     "ISETP.GT.U32.AND P0, PT, R5, R6, PT",
     "ISETP.EQ.AND P0, PT, R5, R6, PT",
     "ISETP.NE.AND P0, PT, R5, R6, PT",
+    "ISETP.LE.U64.AND P0, PT, R6, R8, PT",
+    "ISETP.GT.S64.AND P0, PT, R6, R8, PT",
 ]
 
 
@@ -76,7 +79,7 @@ def test_results_change_as_the_rule_says(instruction):
     def check(seed: int, bits: int, changing: set[int]) -> None:
         nonlocal passed, limited
         rng = np.random.default_rng(seed)
-        values = {slot: rng.integers(0, 2**bits, (1, 32)) for slot in SOURCES}
+        values = {slot: rng.integers(0, 2**bits, (1, rng.choice([1, 32]))) for slot in SOURCES}
         changes = {slot: rng.integers(-9, 10, (1, 1)) * 8 ** rng.integers(0, 3) for slot in changing}
         before = results(values)
         changes = {slot: change for slot, change in changes.items() if change.any()}
