@@ -87,7 +87,7 @@ def tune(
         parameters = configurations(counts, problem)
         candidates = of_kernel(counts, file, form, parameters, problem, progress)
         candidates = with_others(candidates, counts, choices.prior or ()).most(MOST, seed)
-        measure = loop.commanded(measurer, UNITS[unit], limit)
+        measure = loop.commanded(measurer, UNITS[unit], min(limit, budget_seconds))
     else:
         table = measured.load(measurer, counts).where(choices.values)
         sizes = {**problem, **table.problem}

@@ -97,7 +97,7 @@ class InTurn(Tuner):
         tried, runs = np.unique(timed.places), np.ones(len(log_s))
         if len(timed.failed):
             ran = ~np.isin(tried, timed.failed)
-            runs = chance(RUNS[True], self.position, self.position[tried], ran)
+            runs = chance(RUNS[True], self.position, tried, ran)
         places, seconds = timed.of(tokens)
         possible = np.isfinite(log_s)
         possible[places] = possible[timed.failed] = False

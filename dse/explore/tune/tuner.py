@@ -1,24 +1,26 @@
 """A tuner that next measures the configuration with the largest expected improvement.
 
-The model ranks; measurements correct its errors (`dse.explore.fit.surrogate`), and failures reduce the
-probability that their neighbours run. The score is the expected improvement in the log of time, including the
-rough part, times a power of that probability; while the surrogate predicts held-out measurements no better
-than the model, the model's next best is measured. After STUCK measurements in a row without improvement,
-every other measurement is the fastest of a joint draw of times (Thompson's rule), with deviations that grow
-with each further failure to improve: so combinations that are first by no mean get a chance, and the tuner
-leaves a wrong model.
+The model ranks; measurements correct its errors (`dse.explore.fit.surrogate`). Failures reduce the
+probability to run of configurations with the values that failed ones share and those that ran lack. The score
+is the expected improvement in the log of time, including the rough part, times a power of that probability;
+while the surrogate predicts held-out measurements no better than the model, the model's next best is
+measured. After STUCK measurements in a row without improvement, every other measurement is the fastest of a
+joint draw of times (Thompson's rule), with deviations that grow with each further failure to improve: so
+combinations that are first by no mean get a chance, and the tuner leaves a wrong model.
 Configurations with the features of a measured one are last.
 
 Source: Jones, Schonlau, Welch 1998, Eq. 15 (expected improvement); Thompson 1933; Russo et al. 2018, Sec. 3.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.stats import norm
 from threadpoolctl import threadpool_limits
 
+from dse.core.gaussian_process import Posterior, Smooth, exponential
 from dse.explore.fit.surrogate import Surrogate, learnt
 from dse.explore.tune.candidates import Candidates
 
@@ -30,7 +32,9 @@ DRAWN = 256  # candidates of a draw: of the best expected, and of others at rand
 WARY = 3  # power of the probability to run: failures give no times
 LIKELY = 0.7  # minimum probability to run of a draw, or the model's next, relative to the highest
 REACH = 0.3  # of a failure, in the positions of the candidates
-BELIEF = 0.3  # the prior counts as this many launches
+ALONE = 0.8  # share of a launch's outcome that single parameters decide
+CHANCE = 0.1  # variance of an outcome that no parameter explains, relative to that of those they do
+NEVER = 0.01  # least probability to run
 RUNS = {True: 0.97, False: 0.05}  # probability that a launch runs, by the model's `possible`
 
 
@@ -45,6 +49,7 @@ class Tuner:
     _learnt: Surrogate | None = None
     _current: bool = False  # whether it includes all measurements
     _fitted: int = 0  # measurements at the last fit of its scales
+    _works: np.ndarray | None = None
 
     @property
     def best(self) -> int | None:
@@ -54,7 +59,7 @@ class Tuner:
     def tell(self, place: int, seconds: float | None) -> None:
         """Add a measured time, or None if the configuration failed."""
         self.told[place] = np.inf if seconds is None else seconds
-        self._current = False
+        self._current, self._works = False, None
 
     @threadpool_limits.wrap(limits=1)  # threads are slower on matrices of this size
     def ask(self, count: int = 1) -> list[int]:
@@ -101,12 +106,11 @@ class Tuner:
 
     def works(self) -> np.ndarray:
         """Return the probability that each candidate runs."""
-        c = self.candidates
-        before = np.where(c.possible, np.maximum(RUNS[True] * c.runs, RUNS[False]), RUNS[False])
-        failed = np.array([not np.isfinite(seconds) for seconds in self.told.values()])
-        if not failed.any():
-            return before
-        return chance(before, c.position, c.position[list(self.told)], ~failed)
+        if self._works is None:
+            c, ran = self.candidates, np.isfinite(list(self.told.values()))
+            before = np.where(c.possible, np.maximum(RUNS[True] * c.runs, RUNS[False]), RUNS[False])
+            self._works = before if ran.all() else chance(before, c.position, list(self.told), ran)
+        return self._works
 
     def _blind(self, told: dict[int, float]) -> bool:
         """Return whether `habits` and chance decide the next measurement."""
@@ -120,7 +124,8 @@ class Tuner:
         """Return the expected gain of each measurement, on an arbitrary scale."""
         c, ran = self.candidates, _ran(told)
         if self._blind(told) or not ran:
-            return np.log(self.works()) - c.expected - np.where(c.possible, 0.0, 1e9)
+            wary = WARY if told and c.informed else 1
+            return wary * np.log(self.works()) - c.expected - np.where(c.possible, 0.0, 1e9)
         waited = _waited(told)
         if waited >= STUCK and (waited - STUCK) % 2 == 0:
             wider = 1.0 + WIDER * (waited - STUCK)
@@ -195,13 +200,20 @@ def expected_improvement(better: np.ndarray, deviation: np.ndarray) -> np.ndarra
     return np.where(sure, np.maximum(better, 0.0), better * norm.cdf(z) + deviation * norm.pdf(z))
 
 
-def chance(before: np.ndarray | float, position: np.ndarray, told: np.ndarray, ran: np.ndarray) -> np.ndarray:
-    """Return the probability that each of n launches runs, given outcomes of others.
+def chance(
+    before: np.ndarray | float, position: np.ndarray, told: Sequence[int] | np.ndarray, ran: np.ndarray
+) -> np.ndarray:
+    """Return the probability that each of n launches runs, given outcomes of those with indices `told`.
 
-    **Shapes:** before [n] or scalar, position [n, d], told [k, d], ran [k].
+    A Gaussian process around `before`. Its additive part blames the values that failures share and launches
+    that ran do not have, in whatever else they differ.
+
+    **Shapes:** before [n] or scalar, position [n, d], told [k], ran [k].
     """
-    weight = np.exp(-0.5 * np.sum(((position[:, None, :] - told[None]) / REACH) ** 2, axis=-1))
-    return (BELIEF * before + weight @ ran) / (BELIEF + weight.sum(axis=1))
+    before, known = np.broadcast_to(before, len(position)), position[told]
+    alike = Smooth(1 - ALONE, ALONE, np.full(position.shape[1], REACH**-2), exponential).covariance
+    outcomes = Posterior.of(alike(known, known) + CHANCE * np.eye(len(known)), ran - before[told])
+    return np.clip(before + outcomes.weights @ alike(known, position), NEVER, 1.0)
 
 
 def _ran(told: dict[int, float]) -> list[int]:

@@ -328,10 +328,17 @@ def _symbols(lines: Sequence[str]) -> dict[str, int]:
 
 
 def _occupancy(lines: Sequence[str], kernel: str) -> int:
-    """Return the waves of a SIMD that the compiler states after the kernel; 0 if not stated."""
+    """Return the waves of a SIMD that the compiler states after the kernel; 0 if not stated.
+
+    **Raises:** DseError if it is a formula, of the functions that the kernel calls.
+    """
     reached = False
     for text in lines:
         reached |= text.startswith(f"{kernel}:")
         if reached and text.startswith("; Occupancy:"):
-            return int(text.split(":")[1])
+            waves = text.split(":")[1].strip()
+            if not waves.isdigit():
+                called = "calls by pointer, virtual or recursive ones"
+                raise DseError(f"{kernel}: found {called}, expected functions that can be inlined")
+            return int(waves)
     return 0

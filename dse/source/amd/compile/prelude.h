@@ -373,6 +373,13 @@ DSE_DEVICE void sincosf(float x, float* s, float* c)
     *s = sinf(x);
     *c = cosf(x);
 }
+DSE_DEVICE float sinpif(float x) { return __builtin_amdgcn_sinf(__builtin_amdgcn_fractf(x * 0.5f)); }
+DSE_DEVICE float cospif(float x) { return __builtin_amdgcn_cosf(__builtin_amdgcn_fractf(x * 0.5f)); }
+DSE_DEVICE void sincospif(float x, float* s, float* c)
+{
+    *s = sinpif(x);
+    *c = cospif(x);
+}
 DSE_DEVICE float erff(float x)
 { // Abramowitz and Stegun, 7.1.26
     const float a = __builtin_fabsf(x), t = 1.0f / (1.0f + 0.3275911f * a);

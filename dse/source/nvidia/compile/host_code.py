@@ -95,19 +95,35 @@ _OF_CUDA = re.compile(
     r"(cooperative_groups|mma|math_constants|vector_types|cuComplex|curand_\w+|cuda_(?!runtime|profiler)\w+)\.h"
     r"|(cooperative_groups|cub|cuda|hip|hipcub|rocprim)/.*"
 )
+_IN_KERNELS = (
+    *("block/block_" + name for name in (
+        "adjacent_difference", "discontinuity", "exchange", "histogram", "load", "merge_sort", "radix_rank",
+        "radix_sort", "reduce", "scan", "store")),
+    *("warp/warp_" + name for name in ("exchange", "load", "merge_sort", "reduce", "scan", "store")),
+)  # fmt: skip
 _SCOPES = (
     "namespace cooperative_groups {} namespace cub {} namespace cuda { namespace std {} }\n"
     "namespace nvcuda { namespace wmma {} }\n"
 )
 
 
+def for_host(header: str) -> bool:
+    """Return whether a header that may be installed launches kernels, which NVRTC cannot compile."""
+    return header.startswith(("thrust/", "cub/device/")) or header == "cub/cub.cuh"
+
+
 def stand_in(header: str) -> str | None:
-    """Return the replacement of a missing header of the host or of CUDA; None for other headers."""
+    """Return the replacement of a header of the host or of CUDA that is missing or `for_host`; else None.
+
+    That of all of CUB includes what runs in a kernel.
+    """
     plain = (
         f"c{header.removesuffix('.h')}" if header.removesuffix(".h") in _OF_C and "." in header else header
     )
     known = plain in _OF_CPP or plain.removeprefix("c") in _OF_C or _LIBRARIES.fullmatch(header)
     text = _ASSERT if plain == "cassert" else _SCOPES if of_cuda(header) else ""
+    if header == "cub/cub.cuh":
+        text += "".join(f"#include <cub/{name}.cuh>\n" for name in _IN_KERNELS)
     return f"#pragma once\nnamespace std {{}}\n{text}" if known or text else None
 
 

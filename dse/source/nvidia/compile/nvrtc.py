@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dse.core.files import is_folder, read_bytes, read_text
+from dse.core.files import is_file, is_folder, read_bytes, read_text
 from dse.core.optional import install, needs
 from dse.core.processes import ProcessKilled, compiler_limits, memory_allowed, run, scratch
 from dse.errors import DseError
@@ -24,7 +24,7 @@ from dse.source.cache import key
 from dse.source.contract import STOPPED, Failure, Settings
 from dse.source.nvidia.compile.compiler_process import Answer, Request
 from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.compile.host_code import implied, of_cuda, stand_in, without_host
+from dse.source.nvidia.compile.host_code import for_host, implied, of_cuda, stand_in, without_host
 from dse.source.nvidia.compile.includes import included, macro, normal, plainly_named, single
 from dse.source.nvidia.compile.kernel_names import chosen, declared_in, no_kernel
 from dse.source.nvidia.compile.options import check, split
@@ -134,7 +134,7 @@ def read_source(
         for name, file, content in files
         if not any(file.resolve().is_relative_to(folder) for folder in installed)
     )
-    compiles = {name for name, _, _ in files if not name.startswith("thrust/")}  # which NVRTC cannot compile
+    compiles = {name for name, _, _ in files if not for_host(name)}
     asked = plainly_named(text, *(content for _, content in headers)) - compiles
     stand_ins = tuple((name, made) for name in sorted(asked) if (made := stand_in(name)))
     return CudaSource(
@@ -175,7 +175,9 @@ def compile_source(
         raise DseError(f"{source.path}: compiler options: {log.splitlines()[0]}")
     if made.status:
         failure = _failure(source.path, log or made.status)
-        if lacking := [header for header, _ in source.stand_ins if of_cuda(header)]:
+        if lacking := [
+            name for name, _ in source.stand_ins if of_cuda(name) and not _in(source.folders, name)
+        ]:
             headers = ", ".join(sorted(lacking, key=source.text.find))
             message = f"{_no_header(Path(source.path).name, headers)}; without: {failure.message}"
             return Failure(failure.reason, message)
@@ -402,6 +404,10 @@ def _failure(path: str, log: str) -> Failure:
     if match := _NO_FILE.search(message):
         message = _no_header(match[1], match[2])
     return Failure("compile error", message if name in message else f"{name}: {message}")
+
+
+def _in(folders: Sequence[str], header: str) -> bool:
+    return any(is_file(Path(folder, header)) for folder in folders)
 
 
 def _no_header(where: str, header: str) -> str:

@@ -146,10 +146,11 @@ HALVES = """
 #include <cuda_fp16.h>
 #include <cooperative_groups.h>
 #include <mma.h>
-#include <cub/block/block_reduce.cuh>
+#include <cub/cub.cuh>
 __global__ void f(half2 *x) {
   auto rank = cooperative_groups::this_thread_block().thread_rank();
-  x[rank] = __hmul2(x[rank], __float2half2_rn(2.0f));
+  __shared__ cub::BlockReduce<float, 32>::TempStorage parts;
+  x[rank] = __hmul2(x[rank], __float2half2_rn(cub::BlockReduce<float, 32>(parts).Sum(2.0f)));
 }
 """
 

@@ -92,3 +92,10 @@ def test_a_decision_that_ends_a_loop(decided: str, ends: bool):
     found = characterise(listing, LaunchArguments((1, 1, 1), (32, 1, 1), [None])).unknown
     (branch,) = [each for each in found if each.what == "branch"]
     assert branch.ends_loop == ends
+
+
+def test_a_load_that_never_executes_takes_no_pipe():
+    """Three such pad each asynchronous copy of compute capability 8.0."""
+    launch = LaunchArguments((1, 1, 1), (32, 1, 1), [])
+    counts = characterise(listing_of("@!PT LDS RZ, [RZ]", "LDS R4, [RZ]", "EXIT"), launch)
+    assert (counts.insts("shared"), counts.insts("other"), counts.insts()) == (1, 1, 3)
