@@ -271,10 +271,10 @@ class _Recorder:
             mask = np.ones((1, 1, self.machine.shape[2]), bool) if whole else access.lanes
             shape = (*np.broadcast_shapes(mask.shape, access.base.shape)[:1], *self.machine.shape[1:])
             mask = np.broadcast_to(mask, shape)
-            if pipe == "local":  # words of lanes are adjacent
-                bytes_of = mask.sum(-1) * max(size_of_lane, 4)
-                return -(-bytes_of // SECTOR), bytes_of / _PASS
             address = np.broadcast_to(access.base + shift, shape)
+            if pipe == "local":
+                words = self._swizzled(address, -(-size_of_lane // 4))
+                return self._lines(words, np.concatenate([mask] * (words.shape[-1] // shape[-1]), -1), 4)
             return (self._banks if pipe == "shared" else self._lines)(address, mask, size_of_lane)
 
         def counts(asked: tuple[Any, Any]) -> np.ndarray:
@@ -311,6 +311,17 @@ class _Recorder:
             passes = np.maximum(passes, -(-lanes * size // _PASS))
             passes = np.where(unaligned, np.maximum(passes, -(-lanes // self.turns.unaligned)), passes)
         return 0.0, passes.sum(-1)
+
+    def _swizzled(self, address: np.ndarray, words: int) -> np.ndarray:
+        """Return where the words of lanes are in scratch: [..., words * lanes].
+
+        Words of the same number are adjacent, lane by lane, so lanes at other offsets touch other lines.
+
+        **Source:** LLVM, "User Guide for AMDGPU Backend", on the private address space.
+        """
+        row = (address & 0xFFFFFFFF) >> 2
+        lanes = address.shape[-1]
+        return np.concatenate([4 * (lanes * (row + word) + np.arange(lanes)) for word in range(words)], -1)
 
     def _lines(self, address: np.ndarray, mask: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Return sectors of 32 bytes, and the passes that addresses, lines or the lanes' words take."""

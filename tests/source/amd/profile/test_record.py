@@ -11,13 +11,13 @@ from dse.source.machine.launch import LaunchArguments
 
 def passes(written, access: str, apart: int, target: str = "gfx90a", joins: bool = False) -> float:
     """Passes of the one access of a wave, whose lanes lie so many bytes apart, from byte 4 on."""
-    lanes = 64 if target == "gfx90a" else 32
+    lanes = 64 if target.startswith("gfx9") else 32
     listing = written(
         [
             "v_and_b32 v0, 0x3ff, v0",
             f"v_mul_u32_u24 v1, {apart}, v0",
             "s_mov_b64 s[6:7], 0",
-            "v_add_u32 v1, 4, v1" if target == "gfx90a" else "v_add_nc_u32 v1, 4, v1",
+            "v_add_u32 v1, 4, v1" if lanes == 64 else "v_add_nc_u32 v1, 4, v1",
             access,
         ],
         target,
@@ -62,6 +62,12 @@ def test_the_vector_cache_of_gcn_takes_neighbours_four_lanes_at_a_time_and_that_
     access = "global_load_ubyte v2, v1, s[6:7]"
     assert [passes(written, access, apart) for apart in (1, 2)] == [2, 8]
     assert [passes(written, access, apart, "gfx1032") for apart in (1, 2)] == [1, 1]
+
+
+@pytest.mark.parametrize(("target", "in_step", "apart"), [("gfx90a", 2, 32), ("gfx942", 2, 64), ("gfx1100", 1, 32)])
+def test_scratch_of_lanes_is_adjacent_only_at_the_same_offset(written, target, in_step, apart):
+    access = "scratch_load_dword v2, v1, off" if target != "gfx1100" else "scratch_load_b32 v2, v1, off"
+    assert [passes(written, access, stride, target) for stride in (0, 4)] == [in_step, apart]
 
 
 @pytest.mark.parametrize(
