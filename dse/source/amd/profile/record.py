@@ -3,7 +3,7 @@
 So caches and explanations work on both. The threads of a block are the lanes of its waves, in order.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -105,23 +105,21 @@ def _entering(waves: Waves, lanes: np.ndarray) -> np.ndarray:
     return np.array([waves.mask.sum(axis=(1, 2)), (lanes & waves.mask).sum(axis=(1, 2))], float)
 
 
-def steps_of(code: Code, wide_rate: bool, joins: bool) -> list[CountedStep]:
-    """Return the steps of a listing for counters."""
-    wave_size = code.listing.wave_size
-    return [_step(step, kind_of(step, wide_rate), joins, wave_size) for step in code.listing.instructions]
-
-
-def _step(step: Instruction, kind: InstructionKind, joins: bool, wave_size: int) -> CountedStep:
+def _step(
+    step: Instruction, kind: InstructionKind, joins: bool, wave_size: int, spaces: Collection[str]
+) -> CountedStep:
     access = kind.access
+    pipe = next(iter(spaces)) if len(spaces) == 1 else ""  # of flat accesses, those of another memory alone
+    pipe = pipe or kind.pipe
     loads = access is not None and (access.kind == "load" or access.returns or "glc" in step.modifiers)
     return CountedStep(
         index=step.index,
         opcode=step.opcode,
         line=step.line,
-        pipe=kind.pipe,
+        pipe=pipe,
         counts=kind.counts,
         bytes=0 if access is None else access.bytes,
-        memory=("memory",) if access is not None and kind.pipe in ("global", "shared", "local") else (),
+        memory=("memory",) if access is not None and pipe in ("global", "shared", "local") else (),
         stores=access is not None and access.kind == "store",
         atomic=access is not None and access.kind == "atomic",
         writes=(0,) if loads else (),
@@ -145,7 +143,13 @@ class _Recorder:
         self, code: Code, machine: MemoryMachine, turns: Turns, wide_rate: bool, joins: bool
     ) -> None:
         self.code, self.machine, self.turns = code, machine, turns
-        steps = steps_of(code, wide_rate, joins)
+        spaces: dict[int, set[str]] = {}
+        for access in machine.accesses:
+            spaces.setdefault(access.index, set()).add(_SPACES.get(access.space, ""))
+        steps = [
+            _step(step, kind_of(step, wide_rate), joins, code.listing.wave_size, spaces.get(step.index, ()))
+            for step in code.listing.instructions
+        ]
         blocks = [
             SimpleNamespace(
                 index=stretch.index,

@@ -9,7 +9,9 @@ from dse.source.amd.profile.record import record
 from dse.source.machine.launch import LaunchArguments
 
 
-def passes(written, access: str, apart: int, target: str = "gfx90a", joins: bool = False) -> float:
+def passes(
+    written, access: str, apart: int, target: str = "gfx90a", joins: bool = False, pipe: str = "shared"
+) -> float:
     """Passes of the one access of a wave, whose lanes lie so many bytes apart, from byte 4 on."""
     lanes = 64 if target.startswith("gfx9") else 32
     listing = written(
@@ -18,7 +20,7 @@ def passes(written, access: str, apart: int, target: str = "gfx90a", joins: bool
             f"v_mul_u32_u24 v1, {apart}, v0",
             "s_mov_b64 s[6:7], 0",
             "v_add_u32 v1, 4, v1" if lanes == 64 else "v_add_nc_u32 v1, 4, v1",
-            access,
+            *access.split("; "),
         ],
         target,
         lanes=lanes,
@@ -27,7 +29,8 @@ def passes(written, access: str, apart: int, target: str = "gfx90a", joins: bool
     code = code_of(listing)
     machine, _ = execute(code, LaunchArguments((1, 1, 1), (lanes, 1, 1), [None, None]), [(0, 0, 0)])
     found = record(code, machine, turns(listing), True, joins)
-    (row,) = found.bound.memory_rows.values()
+    [(index, row)] = found.bound.memory_rows.items()
+    assert found.program.steps[index].pipe == pipe
     (counts,) = (counts for counts in found.phase_counts if counts is not None)
     assert counts[row, 0] == 1  # request
     return float(counts[row + 2, 0])
@@ -58,16 +61,24 @@ def test_on_rdna_four_lanes_share_a_pass(written):
     assert passes(written, "ds_read_b64 v[2:3], v1 offset:4", 8, "gfx1032") == 2
 
 
+@pytest.mark.parametrize("access", ["flat_load_dword v2, v[2:3]", "flat_store_dword v[2:3], v4"])
+def test_generic_accesses_to_the_lds_pass_its_banks(written, access):
+    into_lds = "s_mov_b64 s[8:9], src_shared_base; v_mov_b32 v2, v1; v_mov_b32 v3, s9; " + access
+    assert [passes(written, into_lds, apart) for apart in (4, 128)] == [2, 64]
+
+
 def test_the_vector_cache_of_gcn_takes_neighbours_four_lanes_at_a_time_and_that_of_rdna_any(written):
     access = "global_load_ubyte v2, v1, s[6:7]"
-    assert [passes(written, access, apart) for apart in (1, 2)] == [2, 8]
-    assert [passes(written, access, apart, "gfx1032") for apart in (1, 2)] == [1, 1]
+    assert [passes(written, access, apart, pipe="global") for apart in (1, 2)] == [2, 8]
+    assert [passes(written, access, apart, "gfx1032", pipe="global") for apart in (1, 2)] == [1, 1]
 
 
-@pytest.mark.parametrize(("target", "in_step", "apart"), [("gfx90a", 2, 32), ("gfx942", 2, 64), ("gfx1100", 1, 32)])
+@pytest.mark.parametrize(
+    ("target", "in_step", "apart"), [("gfx90a", 2, 32), ("gfx942", 2, 64), ("gfx1100", 1, 32)]
+)
 def test_scratch_of_lanes_is_adjacent_only_at_the_same_offset(written, target, in_step, apart):
     access = "scratch_load_dword v2, v1, off" if target != "gfx1100" else "scratch_load_b32 v2, v1, off"
-    assert [passes(written, access, stride, target) for stride in (0, 4)] == [in_step, apart]
+    assert [passes(written, access, stride, target, pipe="local") for stride in (0, 4)] == [in_step, apart]
 
 
 @pytest.mark.parametrize(
