@@ -1,7 +1,7 @@
 """Run programs with limits on time, memory and output, and end them with this process.
 
 Compilers get untrusted files, on which some never end or exhaust memory. Memory and output are limited on
-Linux only, time everywhere.
+Linux only, time everywhere: CPU time on Linux.
 """
 
 import os
@@ -85,7 +85,7 @@ def run(
             start_new_session=True,  # so that its children can be killed too
         )
         try:
-            with watched(program, limits.seconds) as late:
+            with watched(program, limits.seconds, of_cpu=True) as late:
                 limit(program.pid, limits, alone=True)
                 program.wait()
         finally:
@@ -182,7 +182,8 @@ def in_fork(make: Callable[[], bytes], limits: ProcessLimits | None = None) -> b
     os.close(answer)
     os.close(watching)
     try:
-        with os.fdopen(results, "rb") as file, _timeout(limits.seconds, partial(_end_group, child)) as late:
+        timeout = _timeout(limits.seconds, partial(_end_group, child), child)
+        with os.fdopen(results, "rb") as file, timeout as late:
             sent = file.read(limits.output_bytes)
     finally:
         _end_group(child)
@@ -254,9 +255,14 @@ def limit(process: int, limits: ProcessLimits, *, alone: bool) -> None:
 
 
 @contextmanager
-def watched(program: subprocess.Popen[bytes], seconds: float) -> Iterator[list[bool]]:
-    """Kill a program if the block raises or takes longer; then the list is not empty."""
-    with _timeout(seconds, partial(kill, program)) as late:
+def watched(
+    program: subprocess.Popen[bytes], seconds: float, *, of_cpu: bool = False
+) -> Iterator[list[bool]]:
+    """Kill a program if the block raises or takes longer; then the list is not empty.
+
+    Seconds `of_cpu` time pass as the program computes, or at once if it is idle.
+    """
+    with _timeout(seconds, partial(kill, program), program.pid if of_cpu else 0) as late:
         try:
             yield late
         except BaseException:
@@ -266,19 +272,45 @@ def watched(program: subprocess.Popen[bytes], seconds: float) -> Iterator[list[b
 
 
 @contextmanager
-def _timeout(seconds: float, end: Callable[[], None]) -> Iterator[list[bool]]:
+def _timeout(seconds: float, end: Callable[[], None], process: int = 0) -> Iterator[list[bool]]:
     """Call `end` if the block takes longer; then the list is not empty.
 
-    A timer, since waiting with a timeout polls, up to 0.05 s apart.
+    Of a process, CPU time counts, so that a busy machine ends none. A thread, since waiting with a timeout
+    polls, up to 0.05 s apart.
     """
     late: list[bool] = []
-    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), lambda: (late.append(True), end()))
-    timer.daemon = True
-    timer.start()
+    over = threading.Event()
+    started = _cpu_seconds(process)
+
+    def watch() -> None:
+        wait, before = seconds, started
+        while not over.wait(min(wait, threading.TIMEOUT_MAX)):
+            now = _cpu_seconds(process)
+            left = seconds - (now - started)
+            if left <= 0 or now - before < _IDLE * wait:
+                late.append(True)
+                end()
+                return
+            wait, before = max(left, seconds / 10), now
+
+    threading.Thread(target=watch, daemon=True).start()
     try:
         yield late
     finally:
-        timer.cancel()
+        over.set()
+
+
+_IDLE = 0.01  # share of a processor that a busy machine leaves to any program
+
+
+def _cpu_seconds(process: int) -> float:
+    """Return the CPU time of a process and its children; 0 if unknown."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+        return own + sum(map(_cpu_seconds, map(int, children)))
+    return 0.0
 
 
 def kill(program: subprocess.Popen[bytes]) -> None:

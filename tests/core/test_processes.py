@@ -54,6 +54,20 @@ def test_a_program_that_does_not_end(tmp_path):
 LINUX = pytest.mark.skipif(
     sys.platform != "linux", reason="other systems cannot limit a process from outside"
 )
+WAITS = """import time
+for part in range(1, 16):
+    time.sleep(0.06)
+    while time.process_time() < 0.02 * part: pass
+"""
+
+
+@LINUX
+def test_a_program_that_waits_for_a_processor_does_not_end_for_it():
+    started = time.monotonic()
+    assert python(WAITS, ProcessLimits(0.6, 10**9, 10**6)).code == 0
+    assert time.monotonic() - started > 0.6
+
+
 PRINTS = """import signal, sys, time; signal.signal(signal.SIGXFSZ, signal.SIG_DFL); time.sleep(0.3)
 while True: print('x' * 1000)"""
 

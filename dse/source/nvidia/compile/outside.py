@@ -36,7 +36,7 @@ def ask(request: Request, folders: Sequence[str] | None = None) -> Answer:
         assert program.stdin is not None
         assert program.stdout is not None
         packed, answer = msgspec.msgpack.encode(request), b""
-        with watched(program, limits.seconds) as late:
+        with watched(program, limits.seconds, of_cpu=True) as late:
             with suppress(BrokenPipeError):
                 program.stdin.write(len(packed).to_bytes(LENGTH_BYTES) + packed)
                 program.stdin.flush()
