@@ -18,7 +18,7 @@ from dse.source.nvidia.machine.state import BoundProgram, Machine, Purpose
 from dse.source.nvidia.profile.walk import goes_in_step, longest_warp, walk
 from dse.source.nvidia.sass.listing import Listing
 from dse.source.nvidia.sass.program import BasicBlock, SassProgram, Step, program
-from dse.source.nvidia.sass.usual import usual_guards
+from dse.source.nvidia.sass.usual import usual_guards, usual_test
 from dse.source.profile.characterise import (
     Characterisation,
     UnknownDecision,
@@ -155,16 +155,21 @@ def _unknown(machine: Machine, usually: Mapping[int, bool]) -> tuple[UnknownDeci
 
 def _ends_loop(program_: SassProgram, branch: Step) -> bool:
     """Return whether a branch decides if threads come to it again."""
-    (block,) = (block for block in program_.blocks if block.steps[-1] is branch)
+    block = _block_of(program_, branch)
     ways = [block.index in _reached(program_, way) for way in _next(program_, block)]
     return any(ways) and not all([*ways, branch.kind != "end"])
 
 
-def _reached(program_: SassProgram, start: int) -> set[int]:
-    """Return the basic blocks reachable from one, itself included."""
+def _block_of(program_: SassProgram, branch: Step) -> BasicBlock:
+    return next(block for block in program_.blocks if block.steps[-1] is branch)
+
+
+def _reached(program_: SassProgram, start: int, through: int = -1) -> set[int]:
+    """Return the basic blocks reachable from one, itself included, but not past block `through`."""
     reached, waiting = {start}, [start]
     while waiting:
-        following = set(_next(program_, program_.blocks[waiting.pop()])) - reached
+        block = program_.blocks[waiting.pop()]
+        following = set() if block.index == through else set(_next(program_, block)) - reached
         reached |= following
         waiting += following
     return reached
@@ -186,18 +191,40 @@ def _comes_back(program_: SassProgram, step: Step) -> bool:
 
 
 def _parts_work(program_: SassProgram, branch: Step) -> bool:
-    """Tell whether a branch may skip more than arithmetic. Calls that come back count as arithmetic."""
-    if _comes_back(program_, branch):
-        return False
-    target = _target(program_, branch)
-    skipped = program_.steps[branch.index + 1 : target]
-    return target <= branch.index or any(
-        step.pipe in ("global", "tensor", "barrier", "texture")
-        or step.of_box
-        or step.kind in _PARTING
-        or (step.branches and _target(program_, step) <= branch.index)
-        for step in skipped
+    """Tell whether a branch may skip more than arithmetic.
+
+    A function that it calls for whole numbers alone, such as long divisions, is more; those for fractions
+    are for rare ones.
+    """
+    block, target, calls = _block_of(program_, branch), _target(program_, branch), [branch]
+    skipped: list[Step] = []
+    if not _comes_back(program_, branch):
+        ways = [_reached(program_, way, block.index) for way in _next(program_, block)]
+        skipped += program_.steps[branch.index + 1 : target]
+        for index in ways[0] ^ ways[-1] if ways else ():
+            skipped += program_.blocks[index].steps
+        calls = [step for step in skipped if _comes_back(program_, step)]
+    for index in {index for call in calls for index in _reached(program_, call.jump)}:
+        skipped += program_.blocks[index].steps
+    return (
+        target <= branch.index
+        or (bool(calls) and _of_whole_numbers(block))
+        or any(
+            step.pipe in ("global", "tensor", "barrier", "texture")
+            or step.of_box
+            or step.kind in _PARTING
+            or (step.branches and _target(program_, step) <= branch.index)
+            for step in skipped
+            if step.opcode != "RET"
+        )
     )
+
+
+def _of_whole_numbers(block: BasicBlock) -> bool:
+    """Return whether a block's branch is decided by integers that are no bits of usual fractions."""
+    slot = block.steps[-1].guard
+    sets = next((step for step in reversed(block.steps) if slot in step.writes), None)
+    return sets is not None and sets.opcode == "ISETP" and usual_test(sets) is None
 
 
 def _target(program_: SassProgram, branch: Step) -> int:

@@ -3,7 +3,7 @@
 Correctly rounded functions (division, sqrtf, rsqrtf, logf, powf) have separate code for numbers at the edges
 of their format. Unknown data hardly ever needs it.
 
-Source: the machine code that NVRTC 13 generates for these functions for compute capability 7.5 to 9.0.
+Source: the machine code that NVRTC 13 generates for these functions for compute capability 7.5 to 12.0.
 """
 
 import struct
@@ -15,12 +15,19 @@ from dse.source.nvidia.sass.program import BasicBlock, Step
 # Constants in comparisons, and the side of usual numbers: 1 above, -1 below.
 _SIDES = {2.0**-126: 1, -126.0: 1, 126.0: -1, 128.0: -1, inf: -1, -inf: 1}
 _SIDES[105615.0] = -1  # from here on the argument reduction of sines needs more digits
-# Upper words of doubles, read as floats: the smallest, also of dividends, and where exp overflows.
-_SIDES |= {2.0**-129: 1, 7 * 2.0**-123: 1, 4.1917929649353027344: -1, 4.2275390625: -1}
+# Upper words of doubles, read as floats: the smallest, also of dividends, that of a reciprocal and what is
+# added to it, and where exp overflows.
+_SIDES |= {
+    2.0**-129: 1,
+    7 * 2.0**-123: 1,
+    5.8789094863358348022e-39: 1,
+    4.1917929649353027344: -1,
+    4.2275390625: -1,
+}
 # Words as integers: infinity, a square root's exponent less that of the smallest, a reciprocal's.
 _SIDES_OF_BITS = {"0x7f800000": -1, "0x727fffff": -1, "0x1ffffff": 1}
-# In double precision a square root's, a reciprocal root's, and two of a logarithm's.
-_SIDES_OF_BITS |= {"0x7ca00000": -1, "0x7fe00000": -1, "0xfffff": 1, "0x7fefffff": -1}
+# In double precision a square root's, a reciprocal root's, and three of a logarithm's.
+_SIDES_OF_BITS |= {"0x7ca00000": -1, "0x7fe00000": -1, "0xfffff": 1, "0x7fefffff": -1, "0x7feffffe": -1}
 _HOLDS = {"LT": -1, "LE": -1, "GT": 1, "GE": 1}  # side on which each comparison holds
 
 

@@ -76,6 +76,27 @@ def test_a_decision_matters_if_work_hangs_on_it(skipped, matters):
 
 
 @pytest.mark.parametrize(
+    ("compared", "body", "matters"),
+    [
+        ("ISETP.NE.AND P0, PT, R4, RZ, PT", "FADD R5, R5, R5", True),  # a long division
+        ("ISETP.GE.U32.AND P0, PT, R4, 0x7f800000, PT", "FADD R5, R5, R5", False),  # bits of a fraction
+        ("FSETP.GT.AND P0, PT, R4, RZ, PT", "FADD R5, R5, R5", False),
+        ("FSETP.GT.AND P0, PT, R4, RZ, PT", "STG.E [R6.64], R5", True),
+    ],
+)
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_function_counts_as_arithmetic_where_fractions_decide_on_it(compared, body, matters, behind):
+    code = ["LDG.E R4, [R2.64]", compared, "@P0 BRA 0x60", "MOV R20, 0x50", "CALL.REL.NOINC 0x80"]
+    code += ["BRA 0x70", "FADD R6, R6, R6", "EXIT", body, "RET.REL.NODEC R20 0x0"]
+    if behind:  # the branch leads to the call
+        code[3:7] = ["FADD R6, R6, R6", "BRA 0x70", "MOV R20, 0x70", "CALL.REL.NOINC 0x80"]
+        code[2] = "@P0 BRA 0x50"
+    found = characterise(listing_of(*code), LaunchArguments((1, 1, 1), (32, 1, 1), [None])).unknown
+    (branch,) = [each for each in found if each.what == "branch"]
+    assert branch.matters == matters
+
+
+@pytest.mark.parametrize(
     ("decided", "ends"),
     [
         ("@!P0 BRA 0x80", True),
