@@ -50,8 +50,8 @@ def warn_of_counts(name: str, read: Collection[KernelProfile | Failure]) -> None
         found = f"{len(stopped):,} of {len(read):,} configurations stopped ({stopped[0].message})"
         why = "all within their limits: these count as impossible"
         warnings.warn(f"{name}: source: found {found}, expected {why}", InputWarning, stacklevel=2)
-    for array, kind in dict(zeros for launch in counts for zeros in launch.zeros).items():
-        does = "decides whether work is done: counted as if all were 0"
+    for array, kind, how in dict.fromkeys(zeros for launch in counts for zeros in launch.zeros):
+        does = f"decides whether work is done: counted {how}"
         warnings.warn(no_contents(name, array, does, kind), InputWarning, stacklevel=2)
 
 

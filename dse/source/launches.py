@@ -1,7 +1,7 @@
 """Options and launches of a kernel's configurations, from its description's [source]."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import prod
 from pathlib import Path
@@ -21,7 +21,7 @@ from dse.kernels.description import (
     Number,
     evaluated_names,
 )
-from dse.source.machine.launch import Dimensions
+from dse.source.machine.launch import Dimensions, Pointer
 from dse.types import Gpu
 
 
@@ -45,6 +45,33 @@ class Descriptor:
     block: tuple[int, ...]  # elements that the kernel accesses at a time
 
 
+class NotStated(DseError):
+    """Counts depend on what is not stated."""
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """An array of fractions of unstated contents, which count as `ASSUMED`."""
+
+    kind: str  # of its elements, in the source's notation
+
+    @property
+    def pointer(self) -> Pointer:
+        """A pointer to the contents, which repeat."""
+        values = 2 * np.random.default_rng(0).random(4096, np.float32) - 1
+        if "bf" in self.kind:
+            return Pointer((values.view(np.uint32) >> 16).astype(np.uint16), repeats=True)
+        double, half = (
+            any(word in self.kind for word in words) for words in (("double", "64"), ("half", "16"))
+        )
+        return Pointer(
+            values.astype(np.float64 if double else np.float16 if half else np.float32), repeats=True
+        )
+
+
+ASSUMED = "2 * random - 1"  # of either sign, and above and below most thresholds
+
+
 class Unstated(Enum):
     """Numbers that the kernel's description does not state."""
 
@@ -52,7 +79,7 @@ class Unstated(Enum):
 
 
 Argument = (
-    Number | Array | Contents | Descriptor | Unstated | tuple[Number, ...] | None
+    Number | Array | Assumed | Contents | Descriptor | Unstated | tuple[Number, ...] | None
 )  # a tuple: the parts of a vector or structure; None: an array of unknown contents
 
 
@@ -91,6 +118,15 @@ class Configuration:
     block: Dimensions
     arguments: tuple[Argument, ...]
     shared_bytes: int | None = None  # of a block, added by the launch; None if not stated
+
+
+def assuming(configuration: Configuration, kinds: Mapping[int, str]) -> Configuration:
+    """Return a configuration whose arrays at these places, of elements of these kinds, hold `ASSUMED`."""
+    arguments = [
+        Assumed(kinds[place]) if place in kinds else argument
+        for place, argument in enumerate(configuration.arguments)
+    ]
+    return replace(configuration, arguments=tuple(arguments))
 
 
 def configurations(

@@ -24,7 +24,7 @@ from dse.source.caches.cache_model import Traffic, caches_of, latency, misses
 from dse.source.caches.places import Probe
 from dse.source.contract import STOPPED, Failure, Source, lasting
 from dse.source.kept import pack, unpack
-from dse.source.launches import Configuration
+from dse.source.launches import ASSUMED, Configuration, NotStated, assuming
 from dse.source.machine.blocks import Sample
 from dse.source.machine.recorded import Recorded
 from dse.source.profile.average_warp import all_insts, warp_counts
@@ -32,7 +32,7 @@ from dse.source.profile.characterise import Barriers, Characterisation, PhaseCou
 from dse.source.warps import to_kernel
 from dse.types import Gpu, Kernel, Resources
 
-FORMAT = "29"  # change this whenever the cached data or their computation change
+FORMAT = "31"  # change this whenever the cached data or their computation change
 _BATCH = 16  # maximum configurations per process at a time
 Code = TypeVar("Code")
 
@@ -179,6 +179,33 @@ def executed_each(
             results[name] = Failure(STOPPED if isinstance(error, OverLimit) else "not executed", str(error))
     job.cache.put({name: pack(result) for name, result in results.items() if lasting(result)})
     return results
+
+
+def with_assumed(
+    configuration: Configuration,
+    counted: Callable[[Configuration], tuple[KernelProfile, Mapping[int, tuple[str, str]], bool]],
+) -> KernelProfile:
+    """Count a launch, and again with contents assumed for unstated fractions that decide on work.
+
+    `counted` returns those arrays too, their names and types by place, and whether they surely do: if not,
+    they do if other contents change the counts. Zeros are kept where no others can be executed.
+    """
+    profile, zeros, sure = counted(configuration)
+    first, known, how = profile, dict[int, tuple[str, str]](), "as if all were 0"
+    while not zeros.keys() <= known.keys():
+        known |= zeros
+        assumed = assuming(configuration, {place: kind for place, (_, kind) in known.items()})
+        try:
+            profile, zeros, _ = counted(assumed)
+            how = f"with {ASSUMED}"
+        except NotStated:
+            raise
+        except DseError:  # such as of a loop that is too long to execute trip by trip
+            break
+    if not sure and np.array_equal(profile.numbers, first.numbers):
+        return first
+    said = tuple((name, kind, how) for name, kind in known.values())
+    return replace(profile, counts=replace(profile.counts, zeros=said))
 
 
 def asked_of(configuration: Configuration, registers: int, declared_bytes: int) -> Resources:

@@ -1,5 +1,7 @@
 """Nothing silent, nothing impossible: mistakes that once gave a plausible answer, by the command line."""
 
+import json
+
 import pytest
 
 SOURCE = """
@@ -54,13 +56,16 @@ def test_a_number_on_which_nothing_depends_is_0_and_that_is_said(run_dse, scaled
 
 
 @pytest.mark.parametrize("gpu", ["a100", "mi250x"])
-def test_fractions_on_which_work_depends_are_0_and_that_is_said(run_dse, scaled, gpu):
+def test_fractions_on_which_work_depends_are_random_and_that_is_said(run_dse, scaled, gpu):
     stated = ("--gpu", gpu, "--arg", "factor=0.5", "--arg", "n=65536")
     silent = run_dse("rank", *scaled, *stated)
     assumed = run_dse("rank", *scaled, *stated, "-D", "SELECTED=1")
     known = run_dse("rank", *scaled, *stated, "-D", "SELECTED=1", "--arg", "x=65536:float:random")
     assert (silent.code, silent.err, known.code, known.err, assumed.code) == (0, "", 0, "", 0)
-    assert "x: found no contents of the array, which decides whether work is done" in assumed.err
+    does = "decides whether work is done: counted with 2 * random - 1, expected x=SIZE:float:VALUES"
+    assert f"x: found no contents of the array, which {does}" in assumed.err
+    counts = json.loads(run_dse("characterise", *scaled, *stated, "-D", "SELECTED=1", "--json").out)
+    assert [row["source"] for row in counts if row["name"] == "store_insts"] == [1]
 
 
 def test_exchanged_block_and_grid(run_dse, scaled):

@@ -16,14 +16,14 @@ from dse.source.amd.execute.interpret import execute
 from dse.source.amd.profile.characterise import ExecutedLaunch, counted, issue_slots
 from dse.source.amd.text import KernelArgument, Listing, parse
 from dse.source.contract import Failure
-from dse.source.launches import Configuration, build_of, no_contents, unstated, unstated_numbers
+from dse.source.launches import Configuration, NotStated, build_of, no_contents, unstated, unstated_numbers
 from dse.source.machine.launch import REGION_BITS, LaunchArguments
 from dse.source.machine.recorded import total_counts
 from dse.source.nvidia.arguments import arguments_of, as_launched
 from dse.source.nvidia.compile.declared import Declared, parameters_of
 from dse.source.nvidia.compile.triton import has_fractions, with_scratch
 from dse.source.nvidia.sass.elf import Parameter
-from dse.source.profiles import Job, KernelProfile, Toolchain, asked_of, compiled, executed_each
+from dse.source.profiles import Job, KernelProfile, Toolchain, asked_of, compiled, executed_each, with_assumed
 from dse.types import Gpu, Resources
 
 RULES = "8"  # change this whenever the computation of counts changes, since they are cached
@@ -73,9 +73,17 @@ def run_launch(
     with memory_limited(source.kernel or source.path):
         listing = listing_of(made, source.kernel)
         configuration = launched(made, listing, configuration)
+    return listing, configuration, execution(made, listing, configuration, gpu)
+
+
+def execution(made: Built, listing: Listing, configuration: Configuration, gpu: Gpu) -> ExecutedLaunch:
+    """Execute blocks that represent a launch, which the code has completed.
+
+    **Raises:** DseError if they cannot be executed, or take more memory than compilers may.
+    """
+    with memory_limited(listing.name):
         launch, shared_bytes = launch_of(listing, configuration), configuration.shared_bytes or 0
-        ran = ExecutedLaunch(listing, launch, shared_bytes, gpu, joins(made.compiler, gpu))
-    return listing, configuration, ran
+        return ExecutedLaunch(listing, launch, shared_bytes, gpu, joins(made.compiler, gpu))
 
 
 def executed(
@@ -86,11 +94,20 @@ def executed(
     **Raises:** DseError if it cannot be executed, or depends on unstated arguments.
     """
     listing, configuration, ran = run_launch(made, configuration, gpu, source)
-    asked = resources(listing, configuration)
-    zeros = check_stated(ran, declared_of(source, made), configuration)
-    counts = replace(counted(ran, asked), zeros=tuple(zeros.items()))
-    spilled = 4 * listing.vgpr_spills
-    return KernelProfile.of(counts, asked, made.compiler, listing.scratch_bytes, spilled, issue_slots)
+    asked, spilled = resources(listing, configuration), 4 * listing.vgpr_spills
+    before = ran
+
+    def profiled(assumed: Configuration) -> tuple[KernelProfile, dict[int, tuple[str, str]], bool]:
+        ran = before if assumed is configuration else execution(made, listing, assumed, gpu)
+        zeros = check_stated(ran, declared_of(source, made), assumed)
+        counts = counted(ran, asked)
+        made_profile = KernelProfile.of(
+            counts, asked, made.compiler, listing.scratch_bytes, spilled, issue_slots
+        )
+        requests = total_counts(ran.record)[[*ran.record.bound.memory_rows.values()]]
+        return made_profile, zeros, not requests.any(axis=1).all()
+
+    return with_assumed(configuration, profiled)
 
 
 def declared_of(source: HipSource | HipTritonSource, made: Built) -> Sequence[Declared]:
@@ -111,32 +128,32 @@ def _of_triton(source: HipTritonSource, place: int | None) -> Declared:
 
 def check_stated(
     ran: ExecutedLaunch, declared: Sequence[Declared], configuration: Configuration
-) -> dict[str, str]:
-    """Return arrays of unstated fractions, taken as zeros, that may decide on skipped accesses, with types.
+) -> dict[int, tuple[str, str]]:
+    """Return arrays of unstated fractions, taken as zeros, that may decide on work.
+
+    By the place of the argument, the name and type.
 
     **Raises:** DseError that names what the launch depends on: unstated numbers, or unstated whole numbers
     in arrays.
     """
     if ran.missing is None:
         return {}
-    kernel, zeros = ran.listing.name, dict[str, str]()
+    kernel, zeros = ran.listing.name, dict[int, tuple[str, str]]()
     numbers = unstated_numbers(configuration.arguments)
     if numbers and (needed := _needed(ran, numbers, configuration)):
-        raise DseError(unstated(kernel, [parameter.name for parameter in declared], needed))
+        raise NotStated(unstated(kernel, [parameter.name for parameter in declared], needed))
     steps = ran.record.program.steps
-    loads = [stream for stream in ran.record.streams if not steps[stream.step].stores]
-    loaded = {(int(stream.base.flat[0]) >> REGION_BITS) - 1 for stream in loads if stream.base.size}
+    loads = [access.base for access in ran.machine.accesses if not steps[access.index].stores]
+    loaded = {(int(base.flat[0]) >> REGION_BITS) - 1 for base in loads if base.size}
     addresses = ran.missing.what == "address"
     does = "says where others are read" if addresses else "ends or skips work"
-    requests = total_counts(ran.record)[[*ran.record.bound.memory_rows.values()]]
-    skips = not requests.any(axis=1).all()
     for index, (parameter, argument) in enumerate(zip(declared, configuration.arguments, strict=False)):
         if not parameter.pointer or argument is not None:
             continue
         if parameter.whole and (addresses or index in loaded):
-            raise DseError(no_contents(kernel, parameter.name, does, parameter.kind or "int32"))
-        if skips and index in loaded:
-            zeros[parameter.name] = parameter.kind or "float"
+            raise NotStated(no_contents(kernel, parameter.name, does, parameter.kind or "int32"))
+        if index in loaded:
+            zeros[index] = parameter.name, parameter.kind or "float"
     return zeros
 
 

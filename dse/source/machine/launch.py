@@ -26,9 +26,10 @@ class UnknownArgument:
 
 @dataclass(frozen=True)
 class Pointer:
-    """A pointer to global memory; `contents` are those of the memory, if known."""
+    """A pointer to global memory; `contents` are those of the memory, if known, which may repeat for ever."""
 
     contents: np.ndarray | None = None
+    repeats: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dse.source.machine.launch import MIDDLE, REGION_BITS, LaunchArguments, pointers
+from dse.source.machine.launch import MIDDLE, REGION_BITS, LaunchArguments, Pointer, pointers
 
 _U32 = np.uint32
 _FEW = 64  # words
@@ -145,6 +145,11 @@ class GlobalMemory:
         self.sizes = {
             index + 1: contents.nbytes for index, contents in pointers(launch).items() if contents is not None
         }
+        self.repeats = {
+            index + 1
+            for index, argument in enumerate(launch.arguments)
+            if isinstance(argument, Pointer) and argument.repeats
+        }
         self.written: set[int] = set()  # regions that the kernel stored to
         self._apart: dict[int, int | None] = {}
         self._copied: set[int] = set()  # whose contents are copies of those of the arguments
@@ -163,6 +168,7 @@ class GlobalMemory:
                 continue
             here = region == number
             offset = address[here] - (number << REGION_BITS) - MIDDLE
+            offset = offset % self.sizes[number] if number in self.repeats else offset
             inside = (offset >= 0) & (offset + size <= self.sizes[number])
             outside |= not inside.all()
             offset = np.where(inside, offset, 0)
@@ -190,11 +196,11 @@ class GlobalMemory:
         return self._apart[number]
 
     def store(self, address: np.ndarray, size: int, values: list[np.ndarray]) -> None:
-        """Store words, except in regions of unknown contents."""
+        """Store words, except in regions of unknown or assumed contents."""
         region = address >> REGION_BITS
         for number in regions_of(address):
             contents = self.regions.get(number)
-            if contents is None:
+            if contents is None or number in self.repeats:
                 continue
             offset = address - (number << REGION_BITS) - MIDDLE
             here = (region == number) & (offset >= 0) & (offset + size <= self.sizes[number])

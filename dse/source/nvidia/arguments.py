@@ -12,7 +12,7 @@ from dse.core.space.expression import parse
 from dse.errors import DseError
 from dse.kernels.description import Contents
 from dse.source.contract import Passed
-from dse.source.launches import Argument, Array, Configuration, Descriptor, Unstated
+from dse.source.launches import Argument, Array, Assumed, Configuration, Descriptor, Unstated
 from dse.source.machine.launch import LaunchArguments, TensorMap, UnknownArgument
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.sass.elf import Parameter
@@ -70,7 +70,9 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
     """
     binary, arguments = made.binary, configuration.arguments
     if made.listing is not None:  # it does not state parameters: numbers are assumed to have 32 bits
-        sizes = [8 if argument is None or isinstance(argument, Array) else 4 for argument in arguments]
+        sizes = [
+            8 if argument is None or isinstance(argument, Array | Assumed) else 4 for argument in arguments
+        ]
         binary = replace(binary, parameters=tuple(Parameter(0, size) for size in sizes))
     return LaunchArguments(
         grid=configuration.grid,
@@ -102,6 +104,8 @@ def arguments_of(binary: Any, values: Sequence[Argument]) -> list[Any]:
                     arguments.append(UnknownArgument(parameter.size))
                 case None | Array() if parameter.size == 8:
                     arguments.append(None if argument is None else _contents(argument))
+                case Assumed() if parameter.size == 8:
+                    arguments.append(argument.pointer)
                 case Contents() if parameter.size == 8:
                     arguments.append(argument.array)
                 case Descriptor() if parameter.size == MAP_BYTES:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from dse.source.contract import Failure, Source
 from dse.source.launches import (
     Argument,
     Configuration,
+    NotStated,
     build_of,
     name_of,
     no_contents,
@@ -35,7 +35,16 @@ from dse.source.nvidia.profile.walk import timing
 from dse.source.nvidia.sass.disassemble import disassemble_each
 from dse.source.nvidia.sass.listing import Listing
 from dse.source.profile.characterise import Characterisation
-from dse.source.profiles import Job, KernelProfile, Toolchain, asked_of, compiled, executed_each, moved
+from dse.source.profiles import (
+    Job,
+    KernelProfile,
+    Toolchain,
+    asked_of,
+    compiled,
+    executed_each,
+    moved,
+    with_assumed,
+)
 from dse.types import Gpu, Resources
 
 
@@ -95,14 +104,19 @@ def _profiled(job: Job) -> dict[str, KernelProfile | Failure]:
         listing = made.listing or listings[name]
         if isinstance(listing, OverLimit):
             raise listing
+        arguments, launched = configuration.arguments, as_launched(made, configuration)
+
+        def counted(launched: Configuration) -> tuple[KernelProfile, dict[int, tuple[str, str]], bool]:
+            profile = executed(made, listing, launched, job.gpu)
+            lacks, zeros = unstated_arrays(profile.counts, made, job.source)
+            if lacks := unstated_number(profile.counts, made, job.source, arguments) or lacks:
+                raise NotStated(lacks)
+            return profile, zeros, True
+
         try:
-            profile = executed(made, listing, as_launched(made, configuration), job.gpu)
+            return with_assumed(launched, counted)
         except DseError as error:
             raise type(error)(_with_names(str(error), made, job.source)) from None
-        lacks, zeros = unstated_arrays(profile.counts, made, job.source)
-        if lacks := unstated_number(profile.counts, made, job.source, configuration.arguments) or lacks:
-            raise DseError(lacks)
-        return replace(profile, counts=replace(profile.counts, zeros=tuple(zeros.items())))
 
     return executed_each(job, made_by_key, execute)
 
@@ -133,15 +147,19 @@ def unstated_number(
     return ""
 
 
-def unstated_arrays(counts: Characterisation, made: Compiled, source: Any) -> tuple[str, dict[str, str]]:
+def unstated_arrays(
+    counts: Characterisation, made: Compiled, source: Any
+) -> tuple[str, dict[int, tuple[str, str]]]:
     """Return (the message on an array whose contents the counts need, "" if none; arrays taken as zeros).
+
+    Of those, by the place of the argument, the name and type.
 
     Zeros that end work early, or send all accesses to one address, would count too little. Arrays of floats
     are assumed to hold zeros, unless they determine the trips of a loop.
     """
     passed = made.launched.passed if made.launched is not None else None
     declared = () if passed else parameters_of(source) or ()
-    zeros: dict[str, str] = {}  # name → type
+    zeros: dict[int, tuple[str, str]] = {}
     for decision in counts.unknown:
         for array in filter(None, map(_CONTENTS.match, decision.depends_on)):
             at = int(array[1])
@@ -160,7 +178,7 @@ def unstated_arrays(counts: Characterisation, made: Compiled, source: Any) -> tu
                 does = "ends or skips work" if decision.what == "branch" else "says where others are read"
                 return no_contents(made.binary.kernel, name, does, kind), {}
             if decision.matters or decision.what == "guard":
-                zeros[name] = kind
+                zeros[at] = name, kind
     return "", zeros
 
 

@@ -150,7 +150,7 @@ class Characterisation:
     warp_size: int = WARP
     unseen: int = 0  # blocks without a proof of how much they execute
     doubtful: bool = False  # whether the census does not explain that either
-    zeros: tuple[tuple[str, str], ...] = ()  # arrays that count as zeros and decide on work: name, type
+    zeros: tuple[tuple[str, str, str], ...] = ()  # arrays that decide on work: name, type, how they count
 
     @property
     def blocks(self) -> int:

@@ -279,6 +279,7 @@ class MemoryMachine(WaveMachine):
         address = np.broadcast_to(base + offset, self.shape)[active]
         regions = regions_of(address)
         known = all(self.memory.regions.get(region) is not None for region in regions)
+        known &= self.memory.repeats.isdisjoint(regions)
         if words is None or not known or accessed.bytes != 4 or len(words) != 1:
             self.poisoned.update(region for region in regions if self.memory.regions.get(region) is not None)
             return None

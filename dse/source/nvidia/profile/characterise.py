@@ -29,6 +29,7 @@ from dse.source.profile.characterise import (
 from dse.source.profile.single_warp import Timing
 
 _PARTING = ("end", "indirect branch")
+_LITTLE = 32  # instructions
 
 
 def prepare(listing: Listing) -> BoundProgram:
@@ -191,12 +192,17 @@ def _comes_back(program_: SassProgram, step: Step) -> bool:
 
 
 def _parts_work(program_: SassProgram, branch: Step) -> bool:
-    """Tell whether a branch may skip more than arithmetic.
+    """Tell whether a branch may skip more than a little arithmetic.
 
-    A function that it calls for whole numbers alone, such as long divisions, is more; those for fractions
-    are for rare ones.
+    Functions that whole numbers decide on, such as long divisions, are more; those for fractions, and code at
+    the edges of their format, are for rare numbers.
     """
     block, target, calls = _block_of(program_, branch), _target(program_, branch), [branch]
+    decides = next((step for step in reversed(block.steps) if branch.guard in step.writes), None)
+    usual = decides is not None and usual_test(decides) is not None
+    if decides is not None and usual and not decides.has("EQ", "NE", "EQU", "NEU"):
+        return False
+    whole = decides is not None and decides.opcode == "ISETP" and not usual
     skipped: list[Step] = []
     if not _comes_back(program_, branch):
         ways = [_reached(program_, way, block.index) for way in _next(program_, block)]
@@ -204,11 +210,14 @@ def _parts_work(program_: SassProgram, branch: Step) -> bool:
         for index in ways[0] ^ ways[-1] if ways else ():
             skipped += program_.blocks[index].steps
         calls = [step for step in skipped if _comes_back(program_, step)]
+    loops = any(step.branches and -1 < _target(program_, step) <= step.index for step in skipped)
+    much = loops or len(skipped) > _LITTLE
     for index in {index for call in calls for index in _reached(program_, call.jump)}:
         skipped += program_.blocks[index].steps
     return (
         target <= branch.index
-        or (bool(calls) and _of_whole_numbers(block))
+        or much
+        or (bool(calls) and whole)
         or any(
             step.pipe in ("global", "tensor", "barrier", "texture")
             or step.of_box
@@ -218,13 +227,6 @@ def _parts_work(program_: SassProgram, branch: Step) -> bool:
             if step.opcode != "RET"
         )
     )
-
-
-def _of_whole_numbers(block: BasicBlock) -> bool:
-    """Return whether a block's branch is decided by integers that are no bits of usual fractions."""
-    slot = block.steps[-1].guard
-    sets = next((step for step in reversed(block.steps) if slot in step.writes), None)
-    return sets is not None and sets.opcode == "ISETP" and usual_test(sets) is None
 
 
 def _target(program_: SassProgram, branch: Step) -> int:
