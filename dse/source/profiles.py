@@ -32,7 +32,7 @@ from dse.source.profile.characterise import Barriers, Characterisation, PhaseCou
 from dse.source.warps import to_kernel
 from dse.types import Gpu, Kernel, Resources
 
-FORMAT = "31"  # change this whenever the cached data or their computation change
+FORMAT = "32"  # change this whenever the cached data or their computation change
 _BATCH = 16  # maximum configurations per process at a time
 Code = TypeVar("Code")
 
@@ -205,7 +205,9 @@ def with_assumed(
     if not sure and np.array_equal(profile.numbers, first.numbers):
         return first
     said = tuple((name, kind, how) for name, kind in known.values())
-    return replace(profile, counts=replace(profile.counts, zeros=said))
+    counts = first.counts  # what is assumed is alike in all blocks, but not proven to be
+    proven = {"unseen": counts.unseen, "doubtful": counts.doubtful, "zeros": said}
+    return replace(profile, counts=replace(profile.counts, **proven))
 
 
 def asked_of(configuration: Configuration, registers: int, declared_bytes: int) -> Resources:
