@@ -438,6 +438,10 @@ DSE_DEVICE half2 __hmul2(half2 a, half2 b) { return a * b; }
 DSE_DEVICE half2 __hfma2(half2 a, half2 b, half2 c) { return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)}; }
 DSE_DEVICE half2 __floats2half2_rn(float a, float b) { return half2{(half)a, (half)b}; }
 DSE_DEVICE half2 __float2half2_rn(float a) { return half2{(half)a, (half)a}; }
+DSE_DEVICE half2 __half2half2(half a) { return half2{a, a}; }
+DSE_DEVICE half2 __halves2half2(half a, half b) { return half2{a, b}; }
+DSE_DEVICE float2 __half22float2(half2 a) { return make_float2((float)a.x, (float)a.y); }
+DSE_DEVICE half __int2half_rn(int x) { return (half)x; }
 DSE_DEVICE half __low2half(half2 a) { return a.x; }
 DSE_DEVICE half __high2half(half2 a) { return a.y; }
 DSE_DEVICE float __low2float(half2 a) { return (float)a.x; }
