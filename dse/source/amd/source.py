@@ -73,8 +73,8 @@ def run_launch(
     with memory_limited(source.kernel or source.path):
         listing = listing_of(made, source.kernel)
         configuration = launched(made, listing, configuration)
-        launch, shared_bytes = launch_of(listing, configuration), configuration.shared_bytes or 0
-        ran = ExecutedLaunch(listing, launch, shared_bytes, gpu, joins(made.compiler, gpu))
+        launch = launch_of(listing, configuration)
+        ran = ExecutedLaunch(listing, launch, gpu, joins(made.compiler, gpu))
     return listing, configuration, ran
 
 
@@ -149,7 +149,7 @@ def _needed(ran: ExecutedLaunch, numbers: Sequence[int], configuration: Configur
             for index, argument in enumerate(configuration.arguments)
         ]
         launch = launch_of(ran.listing, replace(configuration, arguments=tuple(arguments)))
-        return execute(ran.code, launch, ran.sample.blocks, configuration.shared_bytes or 0)[1]
+        return execute(ran.code, launch, ran.sample.blocks)[1]
 
     if missing(None) is not None:
         return list(numbers)

@@ -12,7 +12,7 @@ from dse.source.amd.execute.slots import M0
 from dse.source.amd.execute.state import U32, MaskedWords, WaveMachine, Waves
 from dse.source.amd.text import Instruction
 from dse.source.machine.launch import MIDDLE, REGION_BITS
-from dse.source.machine.memory import distinct_addresses, regions_of
+from dse.source.machine.memory import SharedMemory, distinct_addresses, regions_of
 
 Words = list[Any] | None  # of each access; None: unknown
 
@@ -41,7 +41,7 @@ class PerformedAccess(NamedTuple):
 class MemoryMachine(WaveMachine):
     """A machine with memory."""
 
-    def __init__(self, *launch: Any, lds_bytes: int, follow: int, watch: Any = None) -> None:
+    def __init__(self, *launch: Any, follow: int, watch: Any = None) -> None:
         super().__init__(*launch)
         self.follow = follow
         self.watch = watch  # of `dse.source.amd.profile.alike`
@@ -50,8 +50,7 @@ class MemoryMachine(WaveMachine):
         self.repeats: list[tuple[int, int, int]] = []  # of the trace: (start, end, more times)
         self.estimated: dict[int, int] = {}  # trips not executed whose accesses depend on data, by stretch
         self.irregular: dict[int, str] = {}  # first stretch of a loop that cannot be skipped → reason
-        self.lds = np.zeros((self.shape[0], -(-lds_bytes // 4) + 4), U32)
-        self.lds_unknown: np.ndarray | None = None
+        self.lds = SharedMemory(self.shape[0])  # unknown words have a taint of 1
         self.scratch: dict[int, Any] = {}  # words by address, in the form of registers
         self.scratch_lost = False  # whether words were stored at several addresses at once
         self._bases: dict[tuple[int, ...], tuple[list[Any], np.ndarray]] = {}
@@ -304,49 +303,25 @@ class MemoryMachine(WaveMachine):
         shape = np.broadcast_shapes(base.shape, lanes.shape, (self.shape[0], 1, 1))
         active = np.broadcast_to(lanes, shape)
         address = np.broadcast_to(base + offset, shape)[active]
-        row = np.broadcast_to(self._rows, shape)[active]
-        high = int(address.max(initial=0)) // 4 + 5
-        if high > self.lds.shape[1]:
-            self.lds = np.pad(self.lds, ((0, 0), (0, high - self.lds.shape[1])))
-            if self.lds_unknown is not None:
-                self.lds_unknown = np.pad(self.lds_unknown, ((0, 0), (0, high - self.lds_unknown.shape[1])))
-        return active, row, address
+        return active, np.broadcast_to(self._rows, shape)[active], address
 
     def load_lds(self, base: np.ndarray, offset: int, accessed: MemoryAccess) -> Words:
         """Load words, which are known if words in LDS are followed."""
         if self.follow < LDS or accessed.transposed:
             return None
         active, row, address = self._lds_places(base, offset)
-        places = [(address >> 2) + word for word in range(accessed.words)]
-        if self.lds_unknown is not None and any(self.lds_unknown[row, place].any() for place in places):
+        if self.lds.taint(row, address, accessed.bytes):
             return None
-        words = [self.lds[row, place] for place in places]
-        if accessed.bytes < 4:
-            shift = (8 * (address & 3)).astype(U32)
-            words = [words[0] >> shift & U32((1 << 8 * accessed.bytes) - 1)]
-        return [_placed(word, active) for word in words]
+        return [_placed(word, active) for word in self.lds.load(row, address, accessed.bytes)]
 
     def store_lds(self, base: np.ndarray, offset: int, accessed: MemoryAccess, words: Words) -> None:
         """Store words, if words in LDS are followed."""
         if self.follow < LDS:
             return
         active, row, address = self._lds_places(base, offset)
-        if words is None:
-            if self.lds_unknown is None:
-                self.lds_unknown = np.zeros(self.lds.shape, bool)
-            for word in range(accessed.words):
-                self.lds_unknown[row, (address >> 2) + word] = True
-            return
-        for word, value in enumerate(words):
-            values = np.broadcast_to(value, active.shape)[active]
-            if accessed.bytes < 4:
-                as_bytes = self.lds.view(np.uint8)
-                for byte in range(accessed.bytes):
-                    as_bytes[row, address + byte] = (values >> U32(8 * byte)).astype(np.uint8)
-            else:
-                self.lds[row, (address >> 2) + word] = values
-            if self.lds_unknown is not None:
-                self.lds_unknown[row, (address >> 2) + word] = False
+        stored = words or [np.zeros((1, 1, 1), U32)] * accessed.words
+        values = [np.broadcast_to(value, active.shape)[active] for value in stored]
+        self.lds.store(row, address, accessed.bytes, values, taint=int(words is None))
 
     def store_behind_m0(self, accessed: MemoryAccess, words: Words, offset: int) -> None:
         """Store the words loaded by adjacent lanes in the LDS, from the address in M0 on."""
@@ -370,10 +345,11 @@ class MemoryMachine(WaveMachine):
             self.store_lds(base, offset, accessed, None)
             return None
         values = np.broadcast_to(words[0], active.shape)[active]
-        word_index = row * self.lds.shape[1] + (address >> 2)
-        if self.lds_unknown is not None and self.lds_unknown.reshape(-1)[word_index].any():
+        if self.lds.taint(row, address, 4):
             return None
-        return [_placed(_atomic(self.lds.reshape(-1), word_index, values, accessed), active)]
+        self.lds.load(row, address, 4)  # so that there are such words
+        word_index = row * self.lds.words.shape[1] + (address >> 2)
+        return [_placed(_atomic(self.lds.words.reshape(-1), word_index, values, accessed), active)]
 
     # Scratch
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from dse.source.amd.execute.access import operands_of
 from dse.source.amd.execute.changes import ChangeRules
 from dse.source.amd.execute.code import Code, Stretch
 from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
 from dse.source.amd.execute.memory_names import memory_access
 from dse.source.amd.execute.moving import NON_LINEAR
-from dse.source.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC, V
+from dse.source.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC, V, slots_of
 from dse.source.amd.execute.state import MaskedWords, Waves
 from dse.source.amd.text import Instruction
 from dse.source.machine.sampling import SAMPLES, before_middle, stretches
@@ -177,11 +178,13 @@ class WaveLoopSkipper:
     ) -> list[tuple[Any, Any]]:
         """Follow a performed access; `registers` are those before it."""
         machine = self.machine
-        targets, data_slots = changes.data_slots(step)
-        loaded = any(machine.words(slot) is not None for slot in targets)
+        accessed = memory_access(step.opcode)
+        assert accessed is not None
+        targets, data, _ = operands_of(step, accessed)
+        loaded = any(machine.words(slot) is not None for slot in slots_of(targets))
         after, machine.r = machine.r, registers
         try:
-            stored = any(machine.words(slot) is not None for slot in data_slots)
+            stored = any(machine.words(slot) is not None for slot in slots_of(data))
             return changes.access(step, performed, loaded or stored)
         finally:
             machine.r = after

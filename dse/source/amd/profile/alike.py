@@ -158,7 +158,7 @@ def _blocks_ahead(apart: np.ndarray, slopes: np.ndarray, equal: bool) -> np.ndar
     return np.where(slopes == 0, _FOR_EVER, ahead)
 
 
-def alike_in_control(listing: Listing, launch: LaunchArguments, shared_bytes: int, most: int) -> Boxes | str:
+def alike_in_control(listing: Listing, launch: LaunchArguments, most: int) -> Boxes | str:
     """Cut a large grid into at most `most` boxes whose blocks execute the same; else return the reason.
 
     "" if not tried.
@@ -173,9 +173,7 @@ def alike_in_control(listing: Listing, launch: LaunchArguments, shared_bytes: in
         others = [first + sizes - 1, *(first + random.integers(0, sizes) for _ in range(_MEMBERS))]
         blocks = np.concatenate([first, *others])
         watch = Watch(blocks, len(starts), sizes)
-        machine, missing = execute(
-            code, launch, [(x, y, z) for x, y, z in blocks.tolist()], shared_bytes, watch=watch
-        )
+        machine, missing = execute(code, launch, [(x, y, z) for x, y, z in blocks.tolist()], watch=watch)
         if missing is not None:
             raise Apart("data decide what blocks do")
         watch.check_loops(machine)
