@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from dse.source.amd.execute.access import operands_of
-from dse.source.amd.execute.even import LinearRules
+from dse.source.amd.execute.even import I64, NON_LINEAR, LinearRules, number
 from dse.source.amd.execute.memory_names import memory_access
-from dse.source.amd.execute.moving import I64, NON_LINEAR, number
 from dse.source.amd.execute.opcodes import OpcodeRow, opcode
 from dse.source.amd.execute.operands import by_kind
 from dse.source.amd.execute.slots import EXEC, SCC, Register, operand, registers_of, slots_of
@@ -110,8 +109,7 @@ class ChangeRules(LinearRules):
 
     def _computed(self, step: Instruction, row: OpcodeRow) -> list[tuple[Any, Any]]:
         results = row.form.partition("=")[0]
-        targets, operands = by_kind(step, row)
-        sources: list[tuple[str, Any]] = [(kind, source.place) for kind, source in operands]
+        targets, sources = by_kind(step, row)
         written: list[tuple[int, str]] = []
         for kind, target in targets:
             place = target.place
@@ -121,7 +119,7 @@ class ChangeRules(LinearRules):
                 self.read(place.slot)  # the other half is kept
         if row.special == "cmpx":
             written.append((EXEC, "M"))
-        changes = [self._change(kind, place) for kind, place in sources]
+        changes = [self._change(kind, source.place) for kind, source in sources]
         outputs: list[tuple[Any, Any]] = []
         if all(change is None for change in changes):
             for slot, kind in written:

@@ -12,7 +12,7 @@ from dse.source.amd.execute.slots import M0
 from dse.source.amd.execute.state import U32, MaskedWords, WaveMachine, Waves
 from dse.source.amd.text import Instruction
 from dse.source.machine.launch import MIDDLE, REGION_BITS
-from dse.source.machine.memory import SharedMemory, distinct_addresses, regions_of
+from dse.source.machine.memory import SharedMemory, atomic, distinct_addresses, regions_of
 
 Words = list[Any] | None  # of each access; None: unknown
 
@@ -414,56 +414,25 @@ def _same(a: Any, b: Any) -> bool:
     return a is b
 
 
-_COMMUTING = {"add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+_CHANGES: dict[str, Any] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    **dict.fromkeys(("swap", "wrxchg", "storexchg"), lambda old, value: value),
+    "inc": lambda old, value: np.where(old >= value, U32(0), old + U32(1)),
+    "dec": lambda old, value: np.where((old == 0) | (old > value), value, old - U32(1)),
+}
 
 
 def _atomic(words: np.ndarray, place: np.ndarray, values: np.ndarray, accessed: MemoryAccess) -> np.ndarray:
     """Change words in the order of lanes; return the old value for each lane."""
     name, kind = accessed.operation.split()
-    old = np.zeros(len(place), U32)
-    if kind == "f":
-        numbers = words.view(np.float32)
-        for lane, (at, value) in enumerate(
-            zip(place.tolist(), values.view(np.float32).tolist(), strict=True)
-        ):
-            old[lane] = words[at]
-            now = numbers[at]
-            numbers[at] = (
-                now + np.float32(value)
-                if name == "add"
-                else min(now, value)
-                if "min" in name
-                else max(now, value)
-            )
-        return old
-    function = _COMMUTING.get(name)
-    if function is not None and not accessed.returns:
-        old = words[place]
-        function.at(words, place, values)
-        return old
-    signed = accessed.signed
-    for lane, (at, value) in enumerate(zip(place.tolist(), values.tolist(), strict=True)):
-        before = int(words[at])
-        old[lane] = before
-        words[at] = _changed(name, before, value, signed) & 0xFFFFFFFF
-    return old
-
-
-def _changed(name: str, before: int, value: int, signed: bool) -> int:
-    if name == "add":
-        return before + value
-    if name == "sub":
-        return before - value
-    if name in ("swap", "wrxchg", "storexchg"):
-        return value
-    if name == "inc":
-        return 0 if before >= value else before + 1
-    if name == "dec":
-        return value if before == 0 or before > value else before - 1
-    if name in _COMMUTING:
-        return int(_COMMUTING[name](np.uint32(before), np.uint32(value)))
-    key = (lambda number: number ^ 0x80000000) if signed else (lambda number: number)
-    return min(before, value, key=key) if "min" in name else max(before, value, key=key)
+    view = np.float32 if kind == "f" else np.int32 if accessed.signed else U32
+    function = _CHANGES.get(name, np.minimum if "min" in name else np.maximum)
+    used = accessed.returns or accessed.space != "lds" or kind == "f"  # sums of floats depend on their order
+    return atomic(function, words.view(view), place, values.view(view), used).view(U32)
 
 
 _NOWHERE = np.zeros((1, 1, 1), np.int64)

@@ -17,8 +17,8 @@ from dse.source.amd.execute.access import operands_of
 from dse.source.amd.execute.changes import ChangeRules
 from dse.source.amd.execute.code import Code, Stretch
 from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
+from dse.source.amd.execute.even import NON_LINEAR
 from dse.source.amd.execute.memory_names import memory_access
-from dse.source.amd.execute.moving import NON_LINEAR
 from dse.source.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC, V, slots_of
 from dse.source.amd.execute.state import MaskedWords, Waves
 from dse.source.amd.text import Instruction
@@ -262,7 +262,7 @@ class WaveLoopSkipper:
                 moving["scratch", at] = _change(before, after, lanes)
         moving = {slot: change for slot, change in moving.items() if change is not None}
         loop.went_in = moving
-        loop.examined = ChangeRules(machine, moving)
+        loop.examined = ChangeRules(machine, self.code.stretches[0].binder, moving)
         loop.registers = None
         self.examined = loop
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dse.source.amd.execute.changes import ChangeRules
 from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.contents import MemoryMachine
-from dse.source.amd.execute.moving import NON_LINEAR
+from dse.source.amd.execute.even import NON_LINEAR
 from dse.source.amd.execute.slots import CONSTANTS, SCC, VCC, V
 from dse.source.machine.launch import LaunchArguments
 from dse.source.machine.trips import FOR_EVER, Irregular
@@ -106,7 +106,7 @@ def test_results_change_as_is_said(written, instruction):
         }
         changes = {slot: change for slot, change in changes.items() if change.any()}
         results(values, [])
-        rules = ChangeRules(machine, changes)
+        rules = ChangeRules(machine, code.stretches[0].binder, changes)
         try:
             said = dict(rules.follow(step))
         except Irregular:
