@@ -22,7 +22,7 @@ from dse.source.amd.execute.results import (
     watching,
     without_lanes,
 )
-from dse.source.amd.execute.slots import SCC, Register, beyond, operand
+from dse.source.amd.execute.slots import SCC, beyond, operand
 from dse.source.amd.text import Instruction
 
 # The low words of their results depend only on the low words of their operands; the compiler may leave
@@ -68,15 +68,7 @@ class Binder(OperandReaders):
     def _together(self, first: Instruction, second: Instruction) -> list[Action]:
         """Return the actions of two instructions issued together: both read before either writes."""
         actions, other_actions = self._of_one(first), self._of_one(second)
-        if not actions or not other_actions:
-            return actions + other_actions
-        written = operand(first.operands[0]).place
-        reads = {name for name in second.operands[1:] if name == first.operands[0]}
-        if not reads or not isinstance(written, Register):
-            return actions + other_actions
-        slot = written.slot
-        if first.operands[0] not in second.operands[1:] or second.operands[0] not in first.operands[1:]:
-            return other_actions + actions
+        slot = self.registers(first.operands[0]).slot
 
         def both(machine: MemoryMachine) -> None:
             before = machine.r[slot]

@@ -10,7 +10,7 @@ import numpy as np
 
 from dse.source.amd.execute.access import operands_of
 from dse.source.amd.execute.even import I64, NON_LINEAR, LinearRules, number
-from dse.source.amd.execute.memory_names import memory_access
+from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
 from dse.source.amd.execute.opcodes import OpcodeRow, opcode
 from dse.source.amd.execute.operands import by_kind
 from dse.source.amd.execute.slots import EXEC, SCC, Register, operand, registers_of, slots_of
@@ -77,15 +77,12 @@ class ChangeRules(LinearRules):
                 lane_change = _uniform(change, self.machine.lanes())
                 change = NON_LINEAR if lane_change is None else np.full((1, 1, 1), lane_change, I64)
             return [(written[0], change)]
-        if row.special == "writelane":
-            changes = [self.read(slot) for slot in [*read, written[0]]]
-            moves = any(change is not None for change in changes)
-            return [(written[0], NON_LINEAR if moves else None)]
         if row.special == "swap":
             return [(read[0], self.read(written[0])), (written[0], self.read(read[0]))]
-        if row.special == "row_swap":
+        if row.special in ("writelane", "row_swap"):
             moves = any(self.read(slot) is not None for slot in (*read, *written))
-            return [(slot, NON_LINEAR if moves else None) for slot in (*written, *read)]
+            changed = [*written, *read] if row.special == "row_swap" else written
+            return [(slot, NON_LINEAR if moves else None) for slot in changed]
         return self._plain(step)
 
     def _selected(self, step: Instruction, written: list[int]) -> list[tuple[Any, Any]]:
@@ -144,13 +141,13 @@ class ChangeRules(LinearRules):
 
     # Memory
 
-    def access(self, step: Instruction, performed: range, known: bool) -> list[tuple[Any, Any]]:
+    def access(
+        self, step: Instruction, accessed: MemoryAccess, performed: range, known: bool
+    ) -> list[tuple[Any, Any]]:
         """Record the stride of a performed access, and return the changes of its results.
 
         `performed` are the numbers of its records; `known` says whether it loaded known words.
         """
-        accessed = memory_access(step.opcode)
-        assert accessed is not None
         machine = self.machine
         targets, data, where = operands_of(step, accessed)
         total: Any = None

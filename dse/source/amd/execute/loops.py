@@ -18,7 +18,7 @@ from dse.source.amd.execute.changes import ChangeRules
 from dse.source.amd.execute.code import Code, Stretch
 from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
 from dse.source.amd.execute.even import NON_LINEAR
-from dse.source.amd.execute.memory_names import memory_access
+from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
 from dse.source.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC, V, slots_of
 from dse.source.amd.execute.state import MaskedWords, Waves
 from dse.source.amd.text import Instruction
@@ -142,27 +142,20 @@ class WaveLoopSkipper:
         """Execute a stretch together with the changes of registers."""
         machine, loop = self.machine, self.examined
         assert loop is not None
-        assert loop.examined is not None
-        changes: ChangeRules | None = loop.examined
         for step, action in stretch.actions:
-            before = len(machine.accesses)
-            failed: str | None = None
-            results: list[tuple[Any, Any]] = []
-            if changes is not None:
-                try:
-                    results = changes.follow(step)
-                except Irregular as reason:
-                    failed = str(reason)
-            accesses = changes is not None and failed is None and memory_access(step.opcode) is not None
-            registers = machine.r[:] if accesses else []
+            changes, accessed, results = loop.examined, memory_access(step.opcode), list[tuple[Any, Any]]()
+            before, registers = len(machine.accesses), machine.r[:] if accessed is not None else []
+            try:
+                results = changes.follow(step) if changes is not None else []
+            except Irregular as reason:
+                self._put_off(loop, str(reason))
             action(machine)
-            if changes is None:
+            if changes is None or loop.examined is None:
                 continue
             try:
-                if failed is not None:
-                    raise Irregular(failed)
-                if accesses:
-                    results = self._accessed(changes, step, range(before, len(machine.accesses)), registers)
+                if accessed is not None:
+                    performed = range(before, len(machine.accesses))
+                    results = self._accessed(changes, step, accessed, performed, registers)
                 else:  # moves between lanes through the LDS, without address
                     changes.strides += [0] * (len(machine.accesses) - before)
                 for slot, change in results:
@@ -171,21 +164,23 @@ class WaveLoopSkipper:
                         changes.write(slot, None if unknown else change)
             except Irregular as reason:
                 self._put_off(loop, str(reason))
-                changes = None
 
     def _accessed(
-        self, changes: ChangeRules, step: Instruction, performed: range, registers: list[Any]
+        self,
+        changes: ChangeRules,
+        step: Instruction,
+        accessed: MemoryAccess,
+        performed: range,
+        registers: list[Any],
     ) -> list[tuple[Any, Any]]:
         """Follow a performed access; `registers` are those before it."""
         machine = self.machine
-        accessed = memory_access(step.opcode)
-        assert accessed is not None
         targets, data, _ = operands_of(step, accessed)
         loaded = any(machine.words(slot) is not None for slot in slots_of(targets))
         after, machine.r = machine.r, registers
         try:
             stored = any(machine.words(slot) is not None for slot in slots_of(data))
-            return changes.access(step, performed, loaded or stored)
+            return changes.access(step, accessed, performed, loaded or stored)
         finally:
             machine.r = after
 
@@ -297,7 +292,7 @@ class WaveLoopSkipper:
             if self._in_lines(access) and stride:
                 period = max(period, LINE // gcd(abs(int(stride)), LINE))
         if period == 1:
-            self._repeat(loop.since, trips, changes.moving, 1, strides)
+            self._repeat(loop, loop.since, trips, changes.moving, 1, strides)
         elif trips >= 3 * period:
             loop.plan = _Plan(period, trips, False, changes.moving, strides)
         else:
@@ -318,7 +313,7 @@ class WaveLoopSkipper:
         if not plan.estimate:
             if done == plan.parts:
                 periods = (plan.stretch - done) // done
-                self._repeat(plan.marks[0], periods, plan.changes, done, plan.strides * done)
+                self._repeat(loop, plan.marks[0], periods, plan.changes, done, plan.strides * done)
                 loop.plan, loop.next_try = None, loop.trips + _FIRST_TRY
             return
         if done < plan.parts:
@@ -346,25 +341,25 @@ class WaveLoopSkipper:
                 machine.r[slot] = moved
 
     def _repeat(
-        self, since: _Mark, times: int, changes: dict[Any, Any], parts: int, strides: list[int | None]
+        self,
+        loop: _Loop,
+        since: _Mark,
+        times: int,
+        changes: dict[Any, Any],
+        parts: int,
+        strides: list[int | None],
     ) -> None:
         """Repeat the work since a mark `times` times."""
         machine = self.machine
         if times <= 0:
             return
         self._move(changes, times * parts)
-        self._loops_made(since, times * parts)
+        loop.made += times * parts
         machine.repeats.append((since.trace, len(machine.trace), times))
         for number, stride in enumerate(strides, start=since.accesses):
             assert stride is not None
             access = machine.accesses[number]
             machine.accesses[number] = access._replace(trips=range(times + 1), stride=int(stride) * parts)
-
-    def _loops_made(self, since: _Mark, trips: int) -> None:
-        """Count trips of the loop that begins at a mark."""
-        loop = self._loops.get(self.machine.trace[since.trace][0])
-        if loop is not None:
-            loop.made += trips
 
     def _stand_for_stretches(self, plan: _Plan) -> None:
         """Weight each executed trip by the trips around it that it represents."""

@@ -27,6 +27,7 @@ from dse.source.machine.thread_set import Lanes
 from dse.source.machine.trips import FOR_EVER, Irregular
 from dse.source.nvidia.execute.induction import Examination
 from dse.source.nvidia.execute.mark import Mark
+from dse.source.nvidia.execute.register_changes import changes_since
 from dse.source.nvidia.execute.repetition import (
     Repetition,
     check_phases_alike,
@@ -305,21 +306,11 @@ class LoopSkipper:
         `before` are the registers at the start of that trip, `path` is what it executed.
         """
         machine = self.machine
-        live = machine.bound.live[loop.header]
-        went_in: dict[int, np.ndarray] = {}
-        for slot in range(SLOTS):
-            old, new = before[slot], machine.r[slot]
-            if old is new or not live >> slot & 1:
-                continue
-            if slot >= P:
-                if (loop.lanes.mask & (old != new)).any():
-                    if not self._takes_turns(loop):
-                        self._put_off(loop)
-                    return
-                continue
-            change = np.where(loop.lanes.mask, (new - old).view(np.int32), 0).astype(np.int64)
-            if change.any():
-                went_in[slot] = change
+        went_in = changes_since(machine, before, loop.header, loop.lanes)
+        if went_in is None:
+            if not self._takes_turns(loop):
+                self._put_off(loop)
+            return
         last = max(index for index, _ in path)
         examination = Examination(machine, loop.header, last, loop.lanes, went_in, self.may_estimate)
         loop.proof = _Proof(

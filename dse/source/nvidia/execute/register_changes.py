@@ -38,6 +38,25 @@ def slot_of(operand: Operand) -> int:
     return operand.slot if operand.kind == "register" and operand.slot not in (RZ, URZ) else -1
 
 
+def changes_since(
+    machine: Machine, before: list[np.ndarray], header: int, lanes: Lanes
+) -> dict[int, np.ndarray] | None:
+    """Return the changes of the slots live at a loop's header; None if predicates are among them."""
+    live, changes = machine.bound.live[header], dict[int, np.ndarray]()
+    for slot in range(SLOTS):
+        old, new = before[slot], machine.r[slot]
+        if old is new or not live >> slot & 1:
+            continue
+        if slot >= P:
+            if (lanes.mask & (old != new)).any():
+                return None
+            continue
+        change = np.where(lanes.mask, (new - old).view(np.int32), 0).astype(np.int64)
+        if change.any():
+            changes[slot] = change
+    return changes
+
+
 class RegisterChanges:
     """The change of every register from trip to trip, at the present point of a followed trip.
 
