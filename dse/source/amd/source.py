@@ -26,7 +26,7 @@ from dse.source.nvidia.sass.elf import Parameter
 from dse.source.profiles import Job, KernelProfile, Toolchain, asked_of, compiled, executed_each
 from dse.types import Gpu, Resources
 
-RULES = "8"  # change this whenever the computation of counts changes, since they are cached
+RULES = "9"  # change this whenever the computation of counts changes, since they are cached
 
 
 def source_of(description: Description) -> HipSource | HipTritonSource:

@@ -160,7 +160,7 @@ class ChangeRules(LinearRules):
                 continue
             low = machine.words(place.slot)
             if low is not None:
-                self.limit_to_range(low.astype(I64), signed(change), UINT32)
+                self.limit(low.astype(I64), signed(change), UINT32)
             total = change if total is None else total + change
         if step.opcode.startswith("buffer") and "offen" in step.modifiers:
             self._stay_in_buffer(step)

@@ -13,11 +13,14 @@ from dse.source.amd.execute.operands import U64, KindOfOperand, OperandReaders
 from dse.source.amd.execute.slots import CONSTANTS, AmdOperand, ConstantOperand, Register, Symbol, V, operand
 from dse.source.amd.execute.state import U32
 from dse.source.amd.text import Instruction
-from dse.source.machine.trips import FOR_EVER, INT32, PAIRS, UINT32, signed, trips_of_result, trips_within
+from dse.source.machine.trips import FOR_EVER, INT32, PAIRS, UINT32, TripLimits, signed, trips_of_result
 
 I64 = np.int64
 NON_LINEAR = "lost"  # a change that is not constant
-RANGES = {"u": UINT32, "i": INT32, "w": range(1 << 16), "s": range(-(1 << 15), 1 << 15)}
+RANGES = {
+    "u": UINT32, "i": INT32, "w": range(1 << 16), "s": range(-(1 << 15), 1 << 15), "U": range(PAIRS.stop),
+    "I": PAIRS,
+}  # fmt: skip
 
 _EVEN = {*map(opcode, (
     "v_mov_b32", "v_mov_b64", "v_add_u32", "v_add_i32", "v_sub_u32", "v_sub_i32", "v_subrev_u32",
@@ -34,7 +37,7 @@ _PRODUCTS = ("mul", "mad")
 _CARRIES = ("_co_", "s_add_u32", "s_addc_u32", "s_sub_u32", "s_subb_u32", "_co_ci_")
 
 
-class LinearRules:
+class LinearRules(TripLimits):
     """The changes of one trip, from the loop's first instruction on, and those of results from operands'."""
 
     def __init__(self, machine: MemoryMachine, binder: OperandReaders, moving: dict[Any, Any]) -> None:
@@ -44,7 +47,6 @@ class LinearRules:
         self.waves = machine.running.mask
         self.exposed: set[Any] = set()  # slots read before they are written
         self.written: set[Any] = set()
-        self.trips = FOR_EVER  # further ones that go the same way
         self.strides: list[int | None] = []  # of each access; None: they differ among lanes
         self._full: dict[int, tuple[Any, bool]] = {}
 
@@ -87,11 +89,6 @@ class LinearRules:
         lanes = lanes.any(axis=alike, keepdims=True) if alike else lanes
         self.trips = min(self.trips, max(int(np.where(lanes, trips, FOR_EVER).min()), 0))
 
-    def limit_to_range(self, value: np.ndarray, change: Any, within: range) -> None:
-        """Limit the proven trips to those in which the value stays in a range."""
-        if change is not None:
-            self.limit_trips(trips_within(value, change, within))
-
     def _words(self, kind: str) -> int:
         return 2 if kind in "UIDP" or (kind in "mM" and self.machine.shape[2] == 64) else 1
 
@@ -124,17 +121,11 @@ class LinearRules:
 
     def _compared(self, kind: str, values: list[Any], changes: list[Any]) -> None:
         """Limit the trips to those with the same result of a test: the sign of the operands' difference."""
-        if kind in RANGES:
-            for value, change in zip(values, changes, strict=True):
-                self.limit_to_range(value, change, RANGES[kind])
-        elif kind in "UI":
-            for value, change in zip(values, changes, strict=True):
-                if change is not None:
-                    self.limit_to_range(value & 0xFFFFFFFF, signed(change), UINT32)
-                    self.limit_to_range(value, change, PAIRS if kind == "I" else range(PAIRS.stop))
-        apart, change = values[0] - values[1], np.asarray(number(changes[0]) - number(changes[1]))
+        left, right = zip(values, changes, strict=True)
+        for value, change in (left, right) if kind in "UI" else ():
+            self.limit(value & 0xFFFFFFFF, None if change is None else signed(change), UINT32)
         for test in ("LT", "EQ"):
-            self.limit_trips(trips_of_result(test, apart, change))
+            self.keep_order(test, left, right, RANGES[kind])
 
     def _evenly(
         self,
@@ -153,7 +144,7 @@ class LinearRules:
         values: list[Any] = [self._number_of(kind, place) for kind, place in sources]
         if any(value is None for value in values):  # the result is unknown too
             return [None] * len(results)
-        if results in ("M", "c") and len(sources) == 2:
+        if results in ("M", "c") and len(sources) == 2 and not name.startswith("s_bitcmp"):
             kind = sources[0][0]
             self._compared(kind, values, changes)
             return [None]
@@ -179,7 +170,7 @@ class LinearRules:
         if "24" in name:
             for value, change in zip(values[:2], changes[:2], strict=True):
                 within = range(1 << 24) if "u24" in name else range(-(1 << 23), 1 << 23)
-                self.limit_to_range(value, change, within)
+                self.limit(value, change, within)
         if "min_" in name or "max_" in name:
             self._compared(sources[0][0], values, changes)
         if any(kind in "UI" for kind, _ in sources) or results[0] in "UI":
@@ -231,7 +222,7 @@ class LinearRules:
         step = np.left_shift(1, values[by] & 31)
         if bool((changes[value] % step != 0).any()):
             return [NON_LINEAR] * results
-        self.limit_to_range(values[value], changes[value], RANGES["i" if "ashr" in name else "u"])
+        self.limit(values[value], changes[value], RANGES["i" if "ashr" in name else "u"])
         return [changes[value] // step, *[NON_LINEAR] * (results - 1)]
 
     def _wide(
@@ -243,16 +234,16 @@ class LinearRules:
             if change is None:
                 continue
             if kind in "UI":
-                self.limit_to_range(value & 0xFFFFFFFF, signed(change), UINT32)
+                self.limit(value & 0xFFFFFFFF, signed(change), UINT32)
             elif kind in RANGES:
-                self.limit_to_range(value, change, RANGES[kind])
+                self.limit(value, change, RANGES[kind])
         if results[0] not in "UI":
             return [NON_LINEAR] * len(results)
         before, after = (result.view(I64) for result in _twice(row, sources, values, changes))
         change = after - before
         low = signed(change)
         high = (change - low) >> 32
-        self.limit_to_range(before & 0xFFFFFFFF, low, UINT32)
+        self.limit(before & 0xFFFFFFFF, low, UINT32)
         halves = (low if low.any() else None, high if high.any() else None)
         return [
             halves if any(half is not None for half in halves) else None,
@@ -262,7 +253,7 @@ class LinearRules:
     def _carry(self, name: str, values: list[Any], changes: list[Any]) -> None:
         """Limit the trips to those with the same carry of a sum, or borrow of a difference."""
         for value, change in zip(values[:2], changes[:2], strict=True):
-            self.limit_to_range(value & 0xFFFFFFFF, change, UINT32)
+            self.limit(value & 0xFFFFFFFF, change, UINT32)
         a, b = values[0] & 0xFFFFFFFF, values[1] & 0xFFFFFFFF
         da, db = number(changes[0]), number(changes[1])
         carry = values[2] if len(values) > 2 else 0
