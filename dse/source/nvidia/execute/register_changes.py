@@ -51,7 +51,9 @@ def changes_since(
             if (lanes.mask & (old != new)).any():
                 return None
             continue
-        change = np.where(lanes.mask, (new - old).view(np.int32), 0).astype(np.int64)
+        change = (new - old).view(np.int32).astype(np.int64)
+        if lanes.total < machine.shape[0] * machine.shape[1]:
+            change = np.where(lanes.mask, change, 0)
         if change.any():
             changes[slot] = change
     return changes

@@ -209,8 +209,9 @@ def _by_trip(machine: Machine, before: Stream, after: Stream, tiling: Tiling) ->
     """Return the addresses of each trip; while all have the same stride, they share one base."""
     known = before.base
     bases = tiling.by_trip(after.base)[:, : len(known)]
-    bases = np.broadcast_to(bases, (tiling.trips, *bases.shape[1:]))
-    apart = np.diff(bases, axis=0, prepend=known[None])
+    shape = np.broadcast_shapes(known.shape, bases.shape[1:])
+    bases = np.broadcast_to(bases, (tiling.trips, *shape))
+    apart = np.diff(bases, axis=0, prepend=np.broadcast_to(known, (1, *shape)))
     even = (apart == apart[:, :1, :1]).all(axis=(1, 2))
     distance = np.cumsum(np.where(even, apart[:, 0, 0], 0))
     made, ahead = [], 0
