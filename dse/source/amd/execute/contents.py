@@ -9,7 +9,7 @@ import numpy as np
 from dse.errors import DseError
 from dse.source.amd.execute.memory_names import MemoryAccess
 from dse.source.amd.execute.slots import M0
-from dse.source.amd.execute.state import U32, MaskedWords, WaveMachine, Waves
+from dse.source.amd.execute.state import U32, MaskedWords, WaveMachine, Waves, written
 from dse.source.amd.text import Instruction
 from dse.source.machine.launch import MIDDLE, REGION_BITS
 from dse.source.machine.memory import SharedMemory, atomic, distinct_addresses, regions_of
@@ -52,7 +52,6 @@ class MemoryMachine(WaveMachine):
         self.irregular: dict[int, str] = {}  # first stretch of a loop that cannot be skipped → reason
         self.lds = SharedMemory(self.shape[0])  # unknown words have a taint of 1
         self.scratch: dict[int, Any] = {}  # words by address, in the form of registers
-        self.scratch_lost = False  # whether words were stored at several addresses at once
         self._bases: dict[tuple[int, ...], tuple[list[Any], np.ndarray]] = {}
         self._rows = np.arange(self.shape[0]).reshape(-1, 1, 1)
         self._uniform: dict[int, tuple[np.ndarray, Words]] = {}
@@ -193,20 +192,17 @@ class MemoryMachine(WaveMachine):
 
     def _load_flat(self, base: np.ndarray, offset: int, accessed: MemoryAccess, spaces: Any) -> Words:
         result = [np.zeros((1, 1, 1), U32)] * accessed.words
-        before = self.active
         for space, lanes in spaces:
-            self.active = lanes
-            if space == "lds":
-                words = self.load_lds(base & 0xFFFFFFFF, offset, accessed)
-            elif space == "scratch":
-                words = self.load_scratch(base & 0xFFFFFFFF, offset, accessed)
-            else:
-                words = self.load_global(np.where(lanes, base, _first(base, lanes)), offset, accessed)
+            with self.only(lanes):
+                if space == "lds":
+                    words = self.load_lds(base & 0xFFFFFFFF, offset, accessed)
+                elif space == "scratch":
+                    words = self.load_scratch(base & 0xFFFFFFFF, offset, accessed)
+                else:
+                    words = self.load_global(np.where(lanes, base, _first(base, lanes)), offset, accessed)
             if words is None:
-                self.active = before
                 return None
             result = [np.where(lanes, new, old) for new, old in zip(words, result, strict=True)]
-        self.active = before
         return result
 
     def _words_at(self, address: np.ndarray, size: int) -> Words:
@@ -245,19 +241,15 @@ class MemoryMachine(WaveMachine):
     ) -> None:
         """Store words, if contents are followed."""
         lanes = self.lanes()
-        if spaces is not None:
-            before = self.active
-            for space, mask in spaces:
-                self.active = mask
+        for space, mask in spaces or ():
+            with self.only(mask):
                 if space == "lds":
                     self.store_lds(base & 0xFFFFFFFF, offset, accessed, words)
                 elif space == "scratch":
                     self.store_scratch(base & 0xFFFFFFFF, offset, accessed, words)
                 else:
                     self.store_global(np.where(mask, base, _first(base, mask)), offset, accessed, words)
-            self.active = before
-            return
-        if not self.stated:
+        if spaces is not None or not self.stated:
             return
         shape = np.broadcast_shapes(base.shape, lanes.shape, *(word.shape for word in words or ()))
         active = np.broadcast_to(lanes, shape)
@@ -355,8 +347,6 @@ class MemoryMachine(WaveMachine):
 
     def load_scratch(self, base: np.ndarray, offset: int, accessed: MemoryAccess) -> Words:
         """Load words that the same lanes stored."""
-        if self.scratch_lost:
-            return None
         address = base + offset
         words = []
         for word in range(accessed.words):
@@ -376,7 +366,6 @@ class MemoryMachine(WaveMachine):
     def store_scratch(self, base: np.ndarray, offset: int, accessed: MemoryAccess, words: Words) -> None:
         """Store words that the same lanes may load."""
         address = base + offset
-        active = self.active
         for at, here in distinct_addresses(address, self.lanes()):
             for word in range(accessed.words):
                 word_address = at + 4 * word & ~3
@@ -387,14 +376,10 @@ class MemoryMachine(WaveMachine):
                     shift = U32(8 * (at & 3))
                     bits = U32((1 << 8 * accessed.bytes) - 1) << shift
                     value = old & ~bits | value << shift & bits
-                lanes = active if here is None else here & self.lanes()
-                self.scratch[word_address] = _kept(self.scratch.get(word_address), value, lanes)
-
-
-def _kept(old: Any, value: np.ndarray | None, lanes: np.ndarray | None) -> Any:
-    from dse.source.amd.execute.state import _written
-
-    return value if lanes is None else _written(old, value, lanes)
+                lanes = self.active if here is None else here & self.lanes()
+                if lanes is not None:
+                    value = written(self.scratch.get(word_address), value, lanes)
+                self.scratch[word_address] = value
 
 
 def _first(values: np.ndarray, where: np.ndarray) -> Any:

@@ -22,7 +22,7 @@ from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
 from dse.source.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC, V, slots_of
 from dse.source.amd.execute.state import MaskedWords, Waves
 from dse.source.amd.text import Instruction
-from dse.source.machine.sampling import SAMPLES, before_middle, stretches
+from dse.source.machine.sampling import SAMPLES, Plan
 from dse.source.machine.trips import FOR_EVER, Irregular
 
 LINE = 128  # bytes of the longest cache line
@@ -64,24 +64,8 @@ class _Loop:
     tries: int = 0
     examined: ChangeRules | None = None
     went_in: dict[Any, Any] = field(default_factory=dict)
-    plan: "_Plan | None" = None
-
-
-@dataclass
-class _Plan:
-    """Trips to execute before the others are skipped."""
-
-    parts: int  # executed
-    stretch: int  # trips that each represents, if estimated; else all remaining trips
-    estimate: bool
-    changes: dict[Any, Any]
-    strides: list[int | None]
-    marks: list[_Mark] = field(default_factory=list)
-
-    @property
-    def earlier(self) -> int:
-        """Trips of a stretch before the executed one."""
-        return before_middle(self.stretch)
+    proof: ChangeRules | None = None  # of an examined trip
+    plan: Plan | None = None
 
 
 class WaveLoopSkipper:
@@ -228,8 +212,8 @@ class WaveLoopSkipper:
 
     def _trip_is_over(self, loop: _Loop) -> None:
         machine = self.machine
-        if loop.plan is not None:
-            self._go_on(loop, loop.plan)
+        if loop.plan is not None and loop.proof is not None:
+            self._go_on(loop, loop.proof, loop.plan)
         elif loop.examined is not None:
             self._conclude(loop, loop.examined)
         elif loop.registers is not None:
@@ -284,7 +268,7 @@ class WaveLoopSkipper:
             if trips < 2 * SAMPLES[0]:
                 loop.next_try = loop.trips + trips + 2
                 return
-            loop.plan = _Plan(*stretches(trips), True, changes.moving, strides)
+            loop.proof, loop.plan = changes, Plan.of_samples(trips)
             self._move(changes.moving, loop.plan.earlier)
             return
         period = 1
@@ -294,7 +278,7 @@ class WaveLoopSkipper:
         if period == 1:
             self._repeat(loop, loop.since, trips, changes.moving, 1, strides)
         elif trips >= 3 * period:
-            loop.plan = _Plan(period, trips, False, changes.moving, strides)
+            loop.proof, loop.plan = changes, Plan(period)
         else:
             loop.next_try = loop.trips + trips + 2
 
@@ -303,28 +287,24 @@ class WaveLoopSkipper:
         accessed = memory_access(self.code.listing.instructions[access.index].opcode)
         return accessed is not None and accessed.space in ("vmem", "flat", "smem") and access.space != "lds"
 
-    def _go_on(self, loop: _Loop, plan: _Plan) -> None:
+    def _go_on(self, loop: _Loop, proof: ChangeRules, plan: Plan) -> None:
         """After a planned trip: skip the others, or those up to the next planned one."""
         machine = self.machine
-        if len(machine.accesses) - loop.since.accesses != len(plan.strides):
+        if len(machine.accesses) - loop.since.accesses != len(proof.strides):
             raise Irregular("trips are not alike")
-        plan.marks.append(loop.since)
-        done = len(plan.marks)
-        if not plan.estimate:
-            if done == plan.parts:
-                periods = (plan.stretch - done) // done
-                self._repeat(loop, plan.marks[0], periods, plan.changes, done, plan.strides * done)
-                loop.plan, loop.next_try = None, loop.trips + _FIRST_TRY
-            return
+        plan.starts.append(loop.since)
+        done, others = len(plan.starts), plan.stretch - 1
         if done < plan.parts:
-            self._move(plan.changes, plan.stretch - 1)
+            self._move(proof.moving, others if plan.stretch else 0)
             return
-        self._move(plan.changes, plan.stretch - 1 - plan.earlier)
-        self._stand_for_stretches(plan)
-        loop.made += plan.parts * (plan.stretch - 1)
-        machine.estimated[loop.header] = machine.estimated.get(loop.header, 0) + plan.parts * (
-            plan.stretch - 1
-        )
+        if not plan.stretch:
+            periods = (proof.trips - done) // done
+            self._repeat(loop, plan.starts[0], periods, proof.moving, done, proof.strides * done)
+        else:
+            self._move(proof.moving, others - plan.earlier)
+            self._stand_for_stretches(plan, proof.strides)
+            loop.made += done * others
+            machine.estimated[loop.header] = machine.estimated.get(loop.header, 0) + done * others
         loop.plan, loop.next_try = None, loop.trips + _FIRST_TRY
 
     def _move(self, changes: dict[Any, Any], trips: int) -> None:
@@ -361,13 +341,13 @@ class WaveLoopSkipper:
             access = machine.accesses[number]
             machine.accesses[number] = access._replace(trips=range(times + 1), stride=int(stride) * parts)
 
-    def _stand_for_stretches(self, plan: _Plan) -> None:
+    def _stand_for_stretches(self, plan: Plan, strides: list[int | None]) -> None:
         """Weight each executed trip by the trips around it that it represents."""
-        machine, marks = self.machine, [*plan.marks, _Mark.now(self.machine)]
+        machine, marks = self.machine, [*plan.starts, _Mark.now(self.machine)]
         earlier, later = -plan.earlier, plan.stretch - plan.earlier
         for number, mark in enumerate(marks[:-1]):
             machine.repeats.append((mark.trace, marks[number + 1].trace, plan.stretch - 1))
-            for place, stride in enumerate(plan.strides):
+            for place, stride in enumerate(strides):
                 access = machine.accesses[mark.accesses + place]
                 drift: float | int = (
                     stride if stride is not None else self._drift(marks, number, place, plan.stretch)

@@ -317,7 +317,7 @@ class WaveMachine:
         if active is None:
             self.r[slot] = value
         else:
-            self.r[slot] = _written(self.r[slot], value, active)
+            self.r[slot] = written(self.r[slot], value, active)
 
     def write_scalar(self, slot: int, value: np.ndarray | None) -> None:
         """Write a scalar register, words or a condition, in active waves."""
@@ -328,7 +328,7 @@ class WaveMachine:
         old: Any = self.condition() if slot == SCC else self.r[slot]
         if slot != SCC and old.__class__ is np.ndarray and old.dtype is _BOOL:
             old = self._packed(old, slot)
-        self.r[slot] = _written(old, value, waves)
+        self.r[slot] = written(old, value, waves)
 
     def write_mask(self, slot: int, mask: np.ndarray | None) -> None:
         """Write a mask of lanes, to a register or a pair, in active waves."""
@@ -354,7 +354,7 @@ class WaveMachine:
             self.write_scalar(SCC, self.any_lane(mask))
 
 
-def _written(old: Value, value: np.ndarray | None, where: np.ndarray) -> Value:
+def written(old: Value, value: np.ndarray | None, where: np.ndarray) -> Value:
     """Return the value of a register after writing some lanes."""
     if value is None:
         if old is None:

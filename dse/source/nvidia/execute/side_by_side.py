@@ -16,7 +16,7 @@ from dse.source.machine.alike import Apart
 from dse.source.machine.recorded import Stream
 from dse.source.machine.thread_set import Lanes, LaneSets
 from dse.source.nvidia.execute.induction import Examination
-from dse.source.nvidia.execute.loop_skipping import LoopSkipper
+from dse.source.nvidia.execute.loop_skipping import LoopSkipper, Path
 from dse.source.nvidia.execute.register_changes import changes_since
 from dse.source.nvidia.execute.tiling import Tiling
 from dse.source.nvidia.machine.state import Machine, Purpose, Taint
@@ -25,9 +25,6 @@ from dse.source.nvidia.sass.operands import SLOTS
 _FIRST = 8  # trips to run side by side in a first attempt
 _MOST = 2**16  # threads of all of them
 _FAILURES = 4  # after which a loop's trips are run one after another
-
-Path = list[tuple[int, Lanes]]  # basic blocks in the order of execution
-
 
 # Runs a machine of many rows along a path, with examinations; returns which rows follow it: [rows].
 Follow = Callable[[Machine, Path, Tiling, Sequence[Examination]], np.ndarray]
