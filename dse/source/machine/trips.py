@@ -47,6 +47,15 @@ def signed(change: np.ndarray) -> np.ndarray:
     return ((change + 2**31) & 0xFFFFFFFF) - 2**31
 
 
+def uniform(change: np.ndarray, lanes: np.ndarray) -> int | None:
+    """Return the change common to all lanes; None if they differ."""
+    shape = np.broadcast_shapes(change.shape, lanes.shape)
+    active = np.broadcast_to(change, shape)[np.broadcast_to(lanes, shape)]
+    if not active.size:
+        return 0
+    return int(active[0]) if (active == active[0]).all() else None
+
+
 def trips_within(value: np.ndarray, change: np.ndarray, within: range) -> np.ndarray:
     """Count the trips in which a changing value stays in a range: none if it begins outside."""
     if change.size == 1:

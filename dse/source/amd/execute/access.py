@@ -125,7 +125,7 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     place = binder.registers(place_text).slot if "offen" in step.modifiers else -1
     moved = binder.words(moved_text)
     data_slot = -1 if accessed.to_lds else binder.registers(data_text).slot
-    imm, index = _imm(step), step.index
+    imm, index, zeros = _imm(step), step.index, [np.zeros((1, 1, 1), np.uint32)] * accessed.words
 
     def perform(machine: MemoryMachine) -> None:
         low, high, most = (machine.words(first + word) for word in range(3))
@@ -137,7 +137,7 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
         machine.note(index, base, imm, lanes)
         with machine.only(lanes):
             if accessed.kind == "load":
-                words = machine.load_global(base, imm, accessed) if lanes.any() else _zeros(accessed)
+                words = machine.load_global(base, imm, accessed) if lanes.any() else zeros
             elif accessed.kind == "store":
                 machine.store_global(base, imm, accessed, machine.data(data_slot, accessed))
                 return
@@ -151,10 +151,6 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
             machine.write_loaded(data_slot, words, accessed)
 
     return perform
-
-
-def _zeros(accessed: MemoryAccess) -> list[np.ndarray]:
-    return [np.zeros((1, 1, 1), np.uint32)] * accessed.words
 
 
 U16 = np.uint32(0xFFFF)  # of the second word of a descriptor: the base's upper bits

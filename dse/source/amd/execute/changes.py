@@ -15,7 +15,7 @@ from dse.source.amd.execute.opcodes import OpcodeRow, opcode
 from dse.source.amd.execute.operands import by_kind
 from dse.source.amd.execute.slots import EXEC, SCC, Register, operand, registers_of, slots_of
 from dse.source.amd.text import Instruction
-from dse.source.machine.trips import UINT32, Irregular, signed
+from dse.source.machine.trips import UINT32, Irregular, signed, uniform
 
 
 class ChangeRules(LinearRules):
@@ -74,7 +74,7 @@ class ChangeRules(LinearRules):
         if row.special == "readfirstlane":
             change = self.read(read[0])
             if change is not None and change is not NON_LINEAR:
-                lane_change = _uniform(change, self.machine.lanes())
+                lane_change = uniform(change, self.machine.lanes())
                 change = NON_LINEAR if lane_change is None else np.full((1, 1, 1), lane_change, I64)
             return [(written[0], change)]
         if row.special == "swap":
@@ -166,7 +166,7 @@ class ChangeRules(LinearRules):
             self._stay_in_buffer(step)
         for record in performed:
             lanes = machine.accesses[record].lanes
-            stride = 0 if total is None else None if isinstance(total, str) else _uniform(total, lanes)
+            stride = 0 if total is None else None if isinstance(total, str) else uniform(total, lanes)
             self.strides.append(stride)
         moves = total is not None
         if accessed.space == "scratch":
@@ -207,12 +207,3 @@ class ChangeRules(LinearRules):
         if load:
             return [(slot, self.read(("scratch", at + 4 * word & ~3))) for word, slot in enumerate(slots)]
         return [(("scratch", at + 4 * word & ~3), self.read(slot)) for word, slot in enumerate(slots)]
-
-
-def _uniform(change: Any, lanes: np.ndarray) -> int | None:
-    """Return the change common to all lanes; None if they differ."""
-    shape = np.broadcast_shapes(change.shape, lanes.shape)
-    active = np.broadcast_to(change, shape)[np.broadcast_to(lanes, shape)]
-    if not active.size:
-        return 0
-    return int(active[0]) if (active == active[0]).all() else None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,7 +65,7 @@ class MemoryMachine(WaveMachine):
         values = [self.r[slot] for slot in slots if slot >= 0]
         values += [self.r[slot + 1] for slot, pair in zip(slots, pairs, strict=True) if pair and slot >= 0]
         known = self._bases.get(key)
-        if known is not None and len(known[0]) == len(values) and all(map(_same, known[0], values)):
+        if known is not None and len(known[0]) == len(values) and all(map(is_, known[0], values)):
             return known[1]
         total = np.zeros((1, 1, 1), np.int64)
         certain = True
@@ -393,10 +394,6 @@ def _placed(values: np.ndarray, active: np.ndarray) -> np.ndarray:
     full = np.zeros(active.shape, U32)
     full[active] = values
     return full
-
-
-def _same(a: Any, b: Any) -> bool:
-    return a is b
 
 
 _CHANGES: dict[str, Any] = {

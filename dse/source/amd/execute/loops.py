@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dse.hardware.coalescing import LINE
 from dse.source.amd.execute.access import operands_of
 from dse.source.amd.execute.changes import ChangeRules
 from dse.source.amd.execute.code import Code, Stretch
@@ -25,7 +26,6 @@ from dse.source.amd.text import Instruction
 from dse.source.machine.sampling import SAMPLES, Plan
 from dse.source.machine.trips import FOR_EVER, Irregular
 
-LINE = 128  # bytes of the longest cache line
 _FIRST_TRY = 2  # trips before one is examined
 _MOST_TRIES = 5
 _MOST_ROUNDS = 4  # of a loop that count as one trip: the buffers of software pipelines

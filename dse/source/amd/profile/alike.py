@@ -80,10 +80,7 @@ class Watch:
         self.mixed |= bool((turns.any(1) & (np.count_nonzero(slopes, axis=1) > 1)).any())
         for axis in range(3):
             ahead = trips_of_result("EQ" if equal else "LT", here, slopes[:, axis, None])
-            self._limit(axis, np.where(turns, ahead, FOR_EVER).min(1))
-
-    def _limit(self, axis: int, more: np.ndarray) -> None:
-        self.more[axis] = np.minimum(self.more[axis], more)
+            self.more[axis] = np.minimum(self.more[axis], np.where(turns, ahead, FOR_EVER).min(1))
 
     def bits(self, words: Sequence[np.ndarray]) -> None:
         """Reject logic of words that differ from block to block, except masks. **Raises:** Apart"""

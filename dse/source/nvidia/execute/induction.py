@@ -15,7 +15,7 @@ import numpy as np
 from dse.hardware.coalescing import LINE, SECTOR
 from dse.source.machine.launch import MIDDLE, REGION_BITS
 from dse.source.machine.thread_set import Lanes
-from dse.source.machine.trips import Irregular
+from dse.source.machine.trips import Irregular, uniform
 from dse.source.nvidia.execute.boxes import box_stride
 from dse.source.nvidia.execute.change_rules import RULES
 from dse.source.nvidia.execute.register_changes import Change, RegisterChanges, plus, times
@@ -209,12 +209,8 @@ class Examination:
             total = plus(total, times(change, factor))
         if total is None:
             return 0, ""
-        shape = np.broadcast_shapes(total.shape, lanes.mask.shape)
-        active: np.ndarray = np.broadcast_to(total, shape)[np.broadcast_to(lanes.mask, shape)]
-        stride = int(active.max())
-        if (active != stride).any():
-            return None, _moves_differently(step)
-        return stride, ""
+        stride = uniform(total, lanes.mask)
+        return stride, _moves_differently(step) if stride is None else ""
 
     def _load(self, step: Step, lanes: Lanes) -> None:
         """Compute the change of a load from moving addresses. Unknown contents are the same everywhere."""
