@@ -14,6 +14,7 @@ from dse.source.amd.execute.state import U32, MaskedWords, WaveMachine, Waves, w
 from dse.source.amd.text import Instruction
 from dse.source.machine.launch import MIDDLE, REGION_BITS
 from dse.source.machine.memory import SharedMemory, atomic, distinct_addresses, regions_of
+from dse.source.machine.recorded import Estimated
 
 Words = list[Any] | None  # of each access; None: unknown
 
@@ -49,7 +50,7 @@ class MemoryMachine(WaveMachine):
         self.accesses: list[PerformedAccess] = []
         self.trace: list[tuple[int, Waves, np.ndarray]] = []  # stretches in the order of execution
         self.repeats: list[tuple[int, int, int]] = []  # of the trace: (start, end, more times)
-        self.estimated: dict[int, int] = {}  # trips not executed whose accesses depend on data, by stretch
+        self.estimated: dict[int, Estimated] = {}  # by the first stretch of a loop
         self.irregular: dict[int, str] = {}  # first stretch of a loop that cannot be skipped → reason
         self.lds = SharedMemory(self.shape[0])  # unknown words have a taint of 1
         self.scratch: dict[int, Any] = {}  # words by address, in the form of registers

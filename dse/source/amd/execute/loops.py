@@ -8,7 +8,7 @@ instructions are then exact, and addresses estimated. A loop around a skipped on
 """
 
 from dataclasses import dataclass, field
-from math import gcd
+from math import gcd, nan
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
 from dse.source.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC, V, slots_of
 from dse.source.amd.execute.state import MaskedWords, Waves
 from dse.source.amd.text import Instruction
+from dse.source.machine.recorded import Estimated
 from dse.source.machine.sampling import SAMPLES, Plan
 from dse.source.machine.trips import FOR_EVER, Irregular
 
@@ -304,7 +305,8 @@ class WaveLoopSkipper:
             self._move(proof.moving, others - plan.earlier)
             self._stand_for_stretches(plan, proof.strides)
             loop.made += done * others
-            machine.estimated[loop.header] = machine.estimated.get(loop.header, 0) + done * others
+            before = machine.estimated[loop.header].trips if loop.header in machine.estimated else 0
+            machine.estimated[loop.header] = Estimated(before + done * others, nan, 0.0)
         loop.plan, loop.next_try = None, loop.trips + _FIRST_TRY
 
     def _move(self, changes: dict[Any, Any], trips: int) -> None:

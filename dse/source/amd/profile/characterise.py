@@ -77,8 +77,9 @@ def counted(ran: ExecutedLaunch, asked: Resources) -> Characterisation:
         traffic=traffic,
         warp_size=noted.wave_size,
         unknown=(),
-        unskipped={},
-        estimated={},
+        estimated={
+            ran.code.stretches[header].steps[0].index: loop for header, loop in ran.machine.estimated.items()
+        },
     )
 
 

@@ -80,8 +80,8 @@ def test_buffers_that_take_turns(written, buffers: int, size: int, end: int):
 
 def test_lanes_that_do_not_move_on_together_are_estimated(written):
     uneven = LOOP.replace("v_add_u32 v1, {step}, v1", "v_add_u32 v1, v0, v1")
-    [trips] = same(code_of(written(uneven.format(shift=2, end=3000)))).estimated.values()
-    assert trips > 900
+    [loop] = same(code_of(written(uneven.format(shift=2, end=3000)))).estimated.values()
+    assert loop.trips > 900
 
 
 def test_what_is_shifted_out_is_not_skipped(written):
