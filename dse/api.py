@@ -4,6 +4,7 @@ Each is a thin layer over the subpackages, which take objects. Wherever a name i
 model or GPU object of your own. Nothing here prints.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -257,15 +258,7 @@ def sweep(
     from dse.explore.sweep.product import SweepProduct
     from dse.explore.sweep.sweep import Sweep
 
-    counts = list(map(_kernel, _list(kernels)))
-    sizes, known = sizes or {}, {name for kernel in counts for name, _ in kernel.problem}
-    for name in sizes:
-        if name not in known:
-            raise DseError(f"sizes: found {name!r}, {one_of(name, known)}")
-    kernels_and_sizes = [
-        (kernel, {name: sizes.get(name, value) for name, value in kernel.problem}) for kernel in counts
-    ]
-    product = SweepProduct.of(kernels_and_sizes, list(map(_gpu, _list(gpus))), get_all(_models(models)))
+    product = SweepProduct.of(_sized(kernels, sizes), list(map(_gpu, _list(gpus))), get_all(_models(models)))
     return Sweep(product, None, workers, cluster, progress)
 
 
@@ -278,10 +271,15 @@ def search(
     sampler: str = "tpe",
     storage: str | None = None,
     seed: int | None = None,
+    *,
+    sizes: Mapping[str, Number] | None = None,
+    enqueue: Iterable[Mapping[str, Any]] = (),
+    progress: Progress = silent,
 ) -> "Search":
     """Search spaces that are too large to rank with Optuna, of one kernel or of variants of the same work.
 
-    `objectives` is `time`, or `time,registers,shared` to minimize several; `storage` a database to resume.
+    `objectives` is `time`, or `time,registers,shared` to minimize several; `storage` a database to resume;
+    `enqueue` are configurations to try first.
 
     **Returns:** the search: `.best` is the fastest, `.rows()` the fastest of each kernel, `.front()` the
     Pareto front; `.to_pandas()`.
@@ -292,10 +290,11 @@ def search(
     """
     from dse.explore.search import study
 
-    variants = study.variants((variant, sizes_of(variant)) for variant in map(_kernel, _list(kernels)))
-    file = _gpu(gpu)
-    started = study.start(variants, file.name, models, study.objectives(objectives), sampler, storage, seed)
-    study.run(started, file.gpu, models, trials)
+    variants, file, goals = study.variants(_sized(kernels, sizes)), _gpu(gpu), study.objectives(objectives)
+    started = study.start(variants, file.name, models, goals, sampler, storage, seed, trials)
+    study.enqueue(started, enqueue, "enqueue")
+    with progress("Searching", trials) as advance:
+        study.run(started, file.gpu, models, trials, advance)
     return started
 
 
@@ -309,12 +308,21 @@ def tune(
     journal: str | Path | None = None,
     seed: int = 0,
     prior: Iterable[str | Path] = (),
+    *,
+    batch: int = 1,
+    parallel: int = 1,
+    repeats: int = 1,
+    pays: float = 0.0,
+    limit_s: float = math.inf,
+    progress: Progress = silent,
 ) -> "Run":
     """Find the fastest configuration with few measurements.
 
     `measure` takes a configuration and returns its seconds, or None if it failed. Each measurement corrects
     the predictions; the next is where the expected improvement is largest. `journal` records each at once, so
     that the same call resumes after an interruption. `prior` are files of the kernel's times on other GPUs.
+    `batch` configurations are chosen at a time, `parallel` threads measure, near-optimal ones `repeats`
+    times. It ends after `limit_s` seconds of measuring, or if no other is expected to be faster by `pays`.
 
     **Returns:** the run: `.best` is the fastest, `.rows()` all measurements in order; `.to_pandas()`.
     **Shapes:** one row a measurement, at most `budget`.
@@ -330,8 +338,10 @@ def tune(
     counts = _kernel(kernel)
     candidates = of_kernel(counts, _gpu(gpu), models, _rank.configurations(counts, sizes), sizes)
     candidates = with_others(candidates, counts, prior)
-    path = None if journal is None else Path(journal)
-    return loop.run(Tuner(candidates, seed), measure, budget, journal=path)
+    path, tuner = None if journal is None else Path(journal), Tuner(candidates, seed)
+    ways: dict[str, Any] = {"limit_s": limit_s, "parallel": parallel, "repeats": repeats}
+    with progress(f"Tuning {counts.name}", budget) as advance:
+        return loop.run(tuner, measure, budget, batch, path, pays, advance, **ways)
 
 
 def prune(
@@ -364,17 +374,26 @@ def prune(
 
 def fit(
     measured_times: Mapping[str, str | Path],
-    gpu: AnyGpu,
+    gpu: AnyGpu | Sequence[AnyGpu],
     models: str | Model = DEFAULT,
     free: Sequence[str] | None = None,
     seed: int = 0,
+    *,
+    sizes: Mapping[str, Number] | None = None,
+    shared: Sequence[str] = (),
+    method: str = "lm",
+    starts: int = 4,
+    sample: int | None = None,
+    progress: Progress = silent,
 ) -> "Calibration":
     """Fit a GPU's λ (throughput), Λ (latency) and clock to measured times.
 
-    `measured_times` maps kernel names to files; `free` lists fields to fit, as `cpi.shared` (default: all).
+    `measured_times` maps kernel names to files, all of one `gpu` or one for each; `free` lists fields to fit,
+    as `cpi.shared` (default: all), `shared` those with one common correction on all GPUs. `method` is `lm`
+    or `bfgs`, from `starts` points, to at most `sample` random configurations of a file.
 
     **Returns:** the fit: `.fields()` lists the values with their spreads, `.errors()` the errors on held-out
-    data, `.write(path)` writes the GPU file; `.to_pandas()`.
+    data, `.write(path)` writes the GPU file, or a folder of several; `.to_pandas()`.
     **Shapes:** one row a field.
     **Units:** of the GPU file, in the column `unit`; spreads in percent.
     **Raises:** DseError for an unknown name or field, or a file that is unreadable or in which nothing ran.
@@ -382,12 +401,20 @@ def fit(
     """
     from dse.explore.fit.calibrate import MeasuredSpace, calibrate
 
-    counts = {name: _kernel(name) for name in measured_times}
+    cards = [_gpu(card) for card in _list(gpu)]
+    if len(cards) not in (1, len(measured_times)):
+        raise DseError(f"gpu: found {len(cards)}, expected one, or {len(measured_times)}, one for each file")
+    files = {card.name: card for card in cards}
+    names = [card.name for card in cards] * (len(measured_times) // len(cards))
     spaces = [
-        MeasuredSpace(kernel, sizes_of(kernel), Path(measured_times[name]), 0)
-        for name, kernel in counts.items()
+        MeasuredSpace(*kernel_and_sizes, Path(path), list(files).index(name))
+        for kernel_and_sizes, path, name in zip(
+            _sized(list(measured_times), sizes), measured_times.values(), names, strict=True
+        )
     ]
-    return calibrate(spaces, [_gpu(gpu)], models, free, seed=seed)
+    return calibrate(
+        spaces, list(files.values()), models, free, shared, method, starts, sample, seed, progress
+    )
 
 
 def characterise(
@@ -477,6 +504,16 @@ _kernel, _gpu = kernel, gpu  # function parameters shadow these names
 
 def _models(models: Models) -> tuple[str | Model, ...]:
     return (models,) if isinstance(models, str) or not isinstance(models, Iterable) else tuple(models)
+
+
+def _sized(kernels: Any, sizes: Mapping[str, Any] | None) -> list[tuple[Counts, dict[str, Any]]]:
+    """Each kernel with its problem sizes. **Raises:** DseError for a size that no kernel has."""
+    counts = list(map(_kernel, _list(kernels)))
+    sizes, known = sizes or {}, {name for kernel in counts for name, _ in kernel.problem}
+    for name in sizes:
+        if name not in known:
+            raise DseError(f"sizes: found {name!r}, {one_of(name, known)}")
+    return [(kernel, {name: sizes.get(name, size) for name, size in kernel.problem}) for kernel in counts]
 
 
 def _list(value: Any) -> list[Any]:

@@ -1,10 +1,13 @@
 """JAX as strict as it goes, hypothesis repeatable on CI, and `dse` run as a user runs it."""
 
 import ctypes
+import dataclasses
 import gc
+import inspect
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -21,7 +24,8 @@ import pytest
 from hypothesis import settings
 
 # With --jaxtyping-packages, types are checked at the functions of a module. One inside another function would
-# be wrapped anew at every call of that one, which took a third of the time of all tests.
+# be wrapped anew at every call of that one, which took a third of the time of all tests. jaxtyping binds the
+# arguments of every call, fifty times what the check itself takes, so only where there are shapes.
 _checked = jaxtyping.jaxtyped
 
 
@@ -29,7 +33,24 @@ def _checked_at_the_top(*arguments: Any, **options: Any) -> Any:
     decorate = _checked(*arguments, **options)
     if arguments:
         return decorate
-    return lambda it: it if "<locals>" in getattr(it, "__qualname__", "") else decorate(it)
+
+    def check(it: Any) -> Any:
+        if "<locals>" in getattr(it, "__qualname__", ""):
+            return it
+        if inspect.isfunction(it) and not _has_shapes(it):
+            return options["typechecker"](it)
+        if dataclasses.is_dataclass(it) and type(it) is type and not _has_shapes(it.__init__):
+            it.__init__ = options["typechecker"](it.__init__)
+            return it
+        return decorate(it)
+
+    return check
+
+
+def _has_shapes(function: Any) -> bool:
+    """Whether a type of a function's arguments is of jaxtyping, or a name in quotes that it resolves."""
+    types = getattr(function, "__annotations__", {}).values()
+    return any(re.search("jaxtyping|(?<!<class )'", repr(it)) for it in types)
 
 
 jaxtyping.jaxtyped = _checked_at_the_top

@@ -96,12 +96,13 @@ def test_every_name_says_shapes_units_errors_and_source(name):
 @pytest.fixture(scope="module")
 def results(toy_kernel):
     """What the functions give, by name, of the toy kernel."""
-    search = dse.search(toy_kernel, GPU, trials=20, models="roofline", sampler="random", seed=0)
+    first = [{"block": 1024, "items": 1}]
+    search = dse.search(toy_kernel, GPU, 20, "roofline", sampler="random", seed=0, enqueue=first)
     return {
         "predict": dse.predict(toy_kernel, GPU, models="roofline"),
         "rank": dse.rank(toy_kernel, GPU, "roofline"),
         "prune": dse.prune(toy_kernel, GPU, models="roofline", risk=0.5),
-        "tune": dse.tune(toy_kernel, GPU, lambda row: 1e-6 * row["block"], budget=4, models="roofline"),
+        "tune": dse.tune(toy_kernel, GPU, lambda row: 1e-6 * row["block"], 4, "roofline", parallel=2),
         "search": search,
     }
 
@@ -129,6 +130,7 @@ def test_results_have_a_best_row(results):
     assert len(run.rows()) == 4
     assert results["search"].best == results["search"][0]
     assert results["search"].best["time_s"] >= ranking.best["time_s"]
+    assert results["search"].evaluated()[0].params == {"toy.block": 7, "toy.items": 0}
     assert results["predict"].best["time_s"] == float(results["predict"].seconds.min())
     assert 0 < len(results["prune"]["block"]) < ranking.count
 
@@ -146,6 +148,11 @@ def test_measured_times_are_compared_and_refit(results, toy_kernel, tmp_path):
     assert refitted.rows(1)[0]["low_s"] <= refitted.rows(1)[0]["refitted_s"]
     with pytest.raises(DseError, match="expected a file of them"):
         dse.rank(toy_kernel, GPU, refit=True)
+    times = {str(toy_kernel): tmp_path / "times.csv"}
+    with pytest.raises(DseError, match="gpu: found 2, expected one, or 1, one for each file"):
+        dse.fit(times, [GPU, "v100-pcie"])
+    with pytest.raises(DseError, match="sizes: found 'm', expected one of n"):
+        dse.fit(times, GPU, sizes={"m": 4})
 
 
 def test_whole_spaces_are_swept_and_cascaded(results, toy_kernel, tmp_path):

@@ -100,7 +100,7 @@ def fit(
     determined = sum(row["determined"] for row in rows)
     finding = f"{determined} of {len(rows)} fields determined by {calibration.basis}"
     finding += f"; doubtful: {', '.join(doubted)}" if doubted else ""
-    for name, undetermined in calibration.untold().items():
+    for name, undetermined in calibration.undetermined().items():
         of = f" of {name}" if len(files) > 1 else ""
         finding += f"; not determined by the data{of}: {', '.join(undetermined)}" if undetermined else ""
     then = f"dse rank {kernel[0]} -g {out}" if out else "-o FILE.toml writes the GPU"

@@ -59,7 +59,7 @@ def trials(count: int) -> dict[str, Any]:
         theta, data = planted(sample, parameters, seed)
         duration, fitted = front.timed(lambda data=data: fit([data], [0], parameters, model))
         seconds.append(duration)
-        clear = np.array([name not in fitted.untold() for name in FREE])
+        clear = np.array([name not in fitted.undetermined() for name in FREE])
         low, high = fitted.intervals()
         holds = (low <= theta) & (theta <= high)
         inside, determined = inside + int(holds[clear].sum()), determined + int(clear.sum())

@@ -142,7 +142,7 @@ def below(
     if not len(good):
         return BEYOND
     ran = places[np.isfinite(seconds[places])]
-    tuner = Tuner(candidates, told={int(index): float(seconds[index]) for index in ran})
+    tuner = Tuner(candidates, times={int(index): float(seconds[index]) for index in ran})
     mean, deviation = tuner.surrogate(candidates.points.rows(good[:MOST]))
     mean = mean + candidates.expected[good[:MOST]]
     beaten = np.log(seconds[ran].min()) - np.log1p(within)

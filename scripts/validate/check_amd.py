@@ -166,7 +166,6 @@ def values_differ(
         code_of(listing),
         launch,
         blocks,
-        configuration.shared_bytes or 0,
         constants,
         follow=LDS,
         skip_loops=False,

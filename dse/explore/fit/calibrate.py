@@ -65,7 +65,7 @@ class Calibration(Result):
         rows = []
         for number, file in enumerate(self.files):
             records = {record.field: record for record in file.fields}
-            untold, doubts = self.fit.untold(number), self.fit.doubts(number)
+            undetermined, doubts = self.fit.undetermined(number), self.fit.doubts(number)
             logs, spreads = self.fit.logs(number), self.fit.spreads(number)
             for name, log, spread in zip(self.fit.parameters.names, logs, spreads, strict=True):
                 if name not in records:  # of products that this GPU does not support
@@ -74,7 +74,7 @@ class Calibration(Result):
                 rows.append(
                     {"gpu": file.name, "field": name, "unit": old.unit, "catalogue": old.value}
                     | {"fitted": old.value * float(np.exp(log)), "spread_percent": 100 * float(spread)}
-                    | {"determined": name not in (*untold, *doubts), "note": doubts.get(name, "")}
+                    | {"determined": name not in (*undetermined, *doubts), "note": doubts.get(name, "")}
                 )
         return rows
 
@@ -103,9 +103,9 @@ class Calibration(Result):
         """Return one row per data set: before and after the fit."""
         return list(self.scores)
 
-    def untold(self) -> dict[str, tuple[str, ...]]:
+    def undetermined(self) -> dict[str, tuple[str, ...]]:
         """Return, by GPU, the fields that the data do not determine."""
-        return {file.name: self.fit.untold(number) for number, file in enumerate(self.files)}
+        return {file.name: self.fit.undetermined(number) for number, file in enumerate(self.files)}
 
 
 def calibrate(
@@ -192,12 +192,12 @@ def write(calibration: Calibration, path: Path) -> None:
     for number, file in enumerate(calibration.files):
         target = path if len(calibration.files) == 1 else path / f"{file.path.stem}.toml"
         target.parent.mkdir(parents=True, exist_ok=True)
-        untold = calibration.fit.untold(number)
-        logs, spreads = calibration.fit.logs(number, told=True), calibration.fit.spreads(number)
+        undetermined = calibration.fit.undetermined(number)
+        logs, spreads = calibration.fit.logs(number, determined=True), calibration.fit.spreads(number)
         moved = {
             name: (log, spread)
             for name, log, spread in zip(calibration.fit.parameters.names, logs, spreads, strict=True)
-            if name not in untold or log
+            if name not in undetermined or log
         }
         source = "dse fit to " + ", ".join(
             f"{space.path.name} ({space.kernel.name})" for space in calibration.spaces if space.gpu == number
@@ -219,9 +219,9 @@ def write(calibration: Calibration, path: Path) -> None:
         header = file.header.model_copy(update={"name": f"{file.header.name}, fitted", "aliases": []})
         left = f"{calibration.fit.unexplained:.1%} of a time is left unexplained"
         comments = [f"{source}, by {calibration.model}: {left}."]
-        if untold:
+        if undetermined:
             comments.append(
-                f"As in the catalogue, since the data do not determine them: {', '.join(untold)}."
+                f"As in the catalogue, since the data do not determine them: {', '.join(undetermined)}."
             )
         if doubts := calibration.fit.doubts(number):
             doubtful = ", ".join(f"{name} ({why})" for name, why in doubts.items())

@@ -142,14 +142,14 @@ class Fit:
     loss: float  # at the minimum
     evaluations: int  # of the model with derivatives, from the best start on
 
-    def logs(self, gpu: int = 0, told: bool = False) -> np.ndarray:
+    def logs(self, gpu: int = 0, determined: bool = False) -> np.ndarray:
         """Return the logs of one GPU's fields over their catalogue values, in the order of the names.
 
-        With `told`, 0 for fields that the data do not determine.
+        With `determined`, 0 for fields that the data do not determine.
         """
         theta = self.theta[self.parameters.index[gpu]]
-        if told:
-            theta = np.where(np.isin(self.parameters.names, self.untold(gpu)), 0.0, theta)
+        if determined:
+            theta = np.where(np.isin(self.parameters.names, self.undetermined(gpu)), 0.0, theta)
         return self.parameters.follow @ theta
 
     def _moved(self, gpu: int) -> np.ndarray:
@@ -164,7 +164,7 @@ class Fit:
         tail = (1 - share) / 2
         return np.quantile(self._moved(gpu), (tail, 1 - tail), axis=0)
 
-    def untold(self, gpu: int = 0) -> tuple[str, ...]:
+    def undetermined(self, gpu: int = 0) -> tuple[str, ...]:
         """Return the names of the fields that the data do not determine."""
         index, width = self.parameters.index[gpu], self.parameters.width
         least, most = (limit / width for limit in self.parameters.limits)
@@ -176,12 +176,12 @@ class Fit:
 
     def doubts(self, gpu: int = 0) -> dict[str, str]:
         """Return why fields are implausible although the data determine them: at a bound, or far off."""
-        index, untold = self.parameters.index[gpu], self.untold(gpu)
+        index, undetermined = self.parameters.index[gpu], self.undetermined(gpu)
         least, most = self.parameters.limits
         doubts = {}
         for name, place in zip(self.parameters.names, index, strict=True):
             at, width = self.theta[place], self.parameters.width[place]
-            if name in untold:
+            if name in undetermined:
                 continue
             if min(at - least[place], most[place] - at) < AT_BOUND:
                 doubts[name] = "at its bound"

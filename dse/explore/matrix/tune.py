@@ -76,14 +76,14 @@ class InTurn(Tuner):
     @property
     def timed(self) -> Timed:
         """Return all times so far."""
-        turns, places = np.divmod(np.array(list(self.told), int), len(self.predictor.configurations))
-        measured = Timed(np.array(self.tokens)[turns], places, np.array(list(self.told.values()), float))
+        turns, places = np.divmod(np.array(list(self.times), int), len(self.predictor.configurations))
+        measured = Timed(np.array(self.tokens)[turns], places, np.array(list(self.times.values()), float))
         return self.before.and_(measured)
 
     def ask(self, count: int = 1) -> list[int]:
         """Return the configuration to measure next, one for any count; none if the budget is spent."""
         size = len(self.predictor.configurations)
-        spent = np.bincount(np.array(list(self.told), int) // size, minlength=len(self.tokens))
+        spent = np.bincount(np.array(list(self.times), int) // size, minlength=len(self.tokens))
         for turn in np.flatnonzero(spent < self.budget).tolist():
             gain = self._gain_in(turn)
             if gain.max() > -np.inf:
@@ -125,8 +125,8 @@ def tuned(
     """
     tuner = InTurn(Predictor.of(file, kernel), tokens, budget, timed or Timed.none())
     loop.run(tuner, measure, len(tuner.candidates), journal=journal, advance=advance)
-    if tuner.told and not np.isfinite(list(tuner.told.values())).any():
-        raise DseError(f"command: found no time in {len(tuner.told)} runs, expected a last number above 0")
+    if tuner.times and not np.isfinite(list(tuner.times.values())).any():
+        raise DseError(f"command: found no time in {len(tuner.times)} runs, expected a last number above 0")
     return tuner.timed
 
 

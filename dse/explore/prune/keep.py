@@ -87,7 +87,7 @@ def keep(
         likely = order[(runs >= 0.5) & ~out]
         kept = order <= likely.min(initial=order.max(where=~out, initial=-np.inf)) + margin
     if refit:
-        tuner = Tuner(candidates, told=measured)
+        tuner = Tuner(candidates, times=measured)
         mean, deviation = tuner.predict()
         spreads = max(known.spreads(risk / 2), conformal(-tuner.surrogate.left_out(), risk / 2))
         order = np.where(out, np.inf, mean - spreads * deviation)

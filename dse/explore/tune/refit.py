@@ -36,7 +36,7 @@ def refitted(
         raise DseError("measured: found no configuration of this space that ran, expected at least one")
     known = with_others(candidates.of_kernel(kernel, file, model, ranking.parameters, problem), kernel, prior)
     seen = {index: float(times[index]) for index in np.flatnonzero(np.isfinite(times)).tolist()}
-    sure = chances(Tuner(known, told=seen))
+    sure = chances(Tuner(known, times=seen))
     order = np.argsort(np.where(known.possible, sure.seconds, np.inf), kind="stable")
     columns = {"refitted_s": sure.seconds, "low_s": sure.low, "high_s": sure.high}
     columns |= {"chance_fastest": sure.best, "chance_near": sure.near}

@@ -44,7 +44,7 @@ class Tuner:
 
     candidates: Candidates
     seed: int = 0
-    told: dict[int, float] = field(default_factory=dict)  # seconds by index; infinite if it failed
+    times: dict[int, float] = field(default_factory=dict)  # seconds by index; infinite if it failed
     most_seen: int = 512  # most measurements of the surrogate: cost is cubic
     _learnt: Surrogate | None = None
     _current: bool = False  # whether it includes all measurements
@@ -54,11 +54,11 @@ class Tuner:
     @property
     def best(self) -> int | None:
         """The fastest measured candidate."""
-        return min(_ran(self.told), key=lambda index: self.told[index], default=None)
+        return min(_ran(self.times), key=lambda index: self.times[index], default=None)
 
     def tell(self, place: int, seconds: float | None) -> None:
         """Add a measured time, or None if the configuration failed."""
-        self.told[place] = np.inf if seconds is None else seconds
+        self.times[place] = np.inf if seconds is None else seconds
         self._current, self._works = False, None
 
     @threadpool_limits.wrap(limits=1)  # threads are slower on matrices of this size
@@ -69,11 +69,11 @@ class Tuner:
         random.
         """
         batch: list[int] = []
-        believed = dict(self.told)
-        for _ in range(min(count, len(self.candidates) - len(self.told))):
-            measured = len(self.told) + len(batch)
+        believed = dict(self.times)
+        for _ in range(min(count, len(self.candidates) - len(self.times))):
+            measured = len(self.times) + len(batch)
             gain = self._gain(believed, measured)
-            gain[[*self.told, *batch]] = -np.inf
+            gain[[*self.times, *batch]] = -np.inf
             batch.append(int(self._random(measured).choice(np.flatnonzero(gain == gain.max()))))
             if len(batch) < count and _ran(believed):
                 mean, _ = self._predicted(self._after(believed))
@@ -87,7 +87,7 @@ class Tuner:
     @property
     def surrogate(self) -> Surrogate:
         """The surrogate fitted to the measurements."""
-        ran, logs = self._seen(self.told)
+        ran, logs = self._seen(self.times)
         before = self._learnt
         if before is None or not self._current:
             fit = before is None or len(ran) >= REFIT * self._fitted
@@ -98,56 +98,56 @@ class Tuner:
 
     def expected_gain(self) -> float:
         """Return the largest expected improvement, a share of the best time; 1 while too little is known."""
-        if self.best is None or self._blind(self.told):
+        if self.best is None or self._blind(self.times):
             return 1.0
-        gain = self._improvement(self.told, self.surrogate)
-        gain[list(self.told)] = 0.0
+        gain = self._improvement(self.times, self.surrogate)
+        gain[list(self.times)] = 0.0
         return -math.expm1(-gain.max())
 
     def works(self) -> np.ndarray:
         """Return the probability that each candidate runs."""
         if self._works is None:
-            c, ran = self.candidates, np.isfinite(list(self.told.values()))
+            c, ran = self.candidates, np.isfinite(list(self.times.values()))
             before = np.where(c.possible, np.maximum(RUNS[True] * c.runs, RUNS[False]), RUNS[False])
-            self._works = before if ran.all() else chance(before, c.position, list(self.told), ran)
+            self._works = before if ran.all() else chance(before, c.position, list(self.times), ran)
         return self._works
 
-    def _blind(self, told: dict[int, float]) -> bool:
+    def _blind(self, times: dict[int, float]) -> bool:
         """Return whether `habits` and chance decide the next measurement."""
-        return not self.candidates.informed and len(told) < FIRST
+        return not self.candidates.informed and len(times) < FIRST
 
     def _random(self, measured: int) -> np.random.Generator:
         """Return the random generator of the next choice: the same after an interruption."""
         return np.random.default_rng((self.seed, measured))
 
-    def _gain(self, told: dict[int, float], measured: int) -> np.ndarray:
+    def _gain(self, times: dict[int, float], measured: int) -> np.ndarray:
         """Return the expected gain of each measurement, on an arbitrary scale."""
-        c, ran = self.candidates, _ran(told)
-        if self._blind(told) or not ran:
-            wary = WARY if told and c.informed else 1
+        c, ran = self.candidates, _ran(times)
+        if self._blind(times) or not ran:
+            wary = WARY if times and c.informed else 1
             return wary * np.log(self.works()) - c.expected - np.where(c.possible, 0.0, 1e9)
-        waited = _waited(told)
+        waited = _waited(times)
         if waited >= STUCK and (waited - STUCK) % 2 == 0:
             wider = 1.0 + WIDER * (waited - STUCK)
-            return self._drawn(told, self._after(told), wider, self._random(measured))
+            return self._drawn(times, self._after(times), wider, self._random(measured))
         if len(ran) > 1 and waited < STUCK and c.informed and not self.surrogate.tells_more:
-            return np.where(self._free(told), c.expected.max() - c.expected + 1e-9, 0.0)
-        return self._improvement(told, self._after(told))
+            return np.where(self._free(times), c.expected.max() - c.expected + 1e-9, 0.0)
+        return self._improvement(times, self._after(times))
 
-    def _improvement(self, told: dict[int, float], surrogate: Surrogate) -> np.ndarray:
+    def _improvement(self, times: dict[int, float], surrogate: Surrogate) -> np.ndarray:
         """Return the expected improvement by each candidate that is likely to run."""
         mean, deviation = self._predicted(surrogate)
-        best = np.log(min(told.values()))
+        best = np.log(min(times.values()))
         gain = expected_improvement(best - mean, np.hypot(deviation, surrogate.rough))
-        return np.where(self._known(told), 0.0, gain * self.works() ** WARY)
+        return np.where(self._known(times), 0.0, gain * self.works() ** WARY)
 
     def _drawn(
-        self, told: dict[int, float], surrogate: Surrogate, wider: float, random: np.random.Generator
+        self, times: dict[int, float], surrogate: Surrogate, wider: float, random: np.random.Generator
     ) -> np.ndarray:
         """Return the gain over the slowest in one draw of some candidates' times; 0 for the others."""
         c = self.candidates
         mean, _ = self._predicted(surrogate)
-        free = np.flatnonzero(self._free(told))
+        free = np.flatnonzero(self._free(times))
         free = free[np.argsort(mean[free], kind="stable")]
         some = np.concatenate([free[:DRAWN], random.permutation(free[DRAWN:])[:DRAWN]])
         gain = np.zeros(len(c))
@@ -156,21 +156,21 @@ class Tuner:
             gain[some] = draw.max() - draw + 1e-9
         return gain
 
-    def _free(self, told: dict[int, float]) -> np.ndarray:
+    def _free(self, times: dict[int, float]) -> np.ndarray:
         """Mark candidates that are not known and likely to run."""
         works = self.works()
-        return ~self._known(told) & self.candidates.possible & (works >= LIKELY * works.max())
+        return ~self._known(times) & self.candidates.possible & (works >= LIKELY * works.max())
 
-    def _known(self, told: dict[int, float]) -> np.ndarray:
+    def _known(self, times: dict[int, float]) -> np.ndarray:
         """Mark candidates with the features of one that ran."""
         kinds = self.candidates.kinds
-        return np.isin(kinds, kinds[_ran(told)])
+        return np.isin(kinds, kinds[_ran(times)])
 
-    def _after(self, told: dict[int, float]) -> Surrogate:
+    def _after(self, times: dict[int, float]) -> Surrogate:
         """Condition on measured and assumed times, with the scales of the measured ones."""
-        if len(told) == len(self.told):
+        if len(times) == len(self.times):
             return self.surrogate
-        return self._from(*self._seen(told), self.surrogate, False)
+        return self._from(*self._seen(times), self.surrogate, False)
 
     def _from(self, ran: list[int], logs: np.ndarray, before: Surrogate | None, fit: bool) -> Surrogate:
         c = self.candidates
@@ -182,15 +182,15 @@ class Tuner:
         mean, deviation = surrogate(self.candidates.points)
         return self.candidates.expected + mean, deviation
 
-    def _seen(self, told: dict[int, float]) -> tuple[list[int], np.ndarray]:
+    def _seen(self, times: dict[int, float]) -> tuple[list[int], np.ndarray]:
         """Return the candidates that ran, and the logs of their times."""
-        ran = _ran(told)
+        ran = _ran(times)
         if len(ran) > self.most_seen:  # the fastest, and others at random
             half = self.most_seen // 2
-            ran = sorted(ran, key=lambda index: told[index])
+            ran = sorted(ran, key=lambda index: times[index])
             others = np.random.default_rng(self.seed).permutation(ran[half:])
             ran = [*ran[:half], *others[:half].tolist()]
-        return ran, np.log([told[index] for index in ran])
+        return ran, np.log([times[index] for index in ran])
 
 
 def expected_improvement(better: np.ndarray, deviation: np.ndarray) -> np.ndarray:
@@ -201,25 +201,25 @@ def expected_improvement(better: np.ndarray, deviation: np.ndarray) -> np.ndarra
 
 
 def chance(
-    before: np.ndarray | float, position: np.ndarray, told: Sequence[int] | np.ndarray, ran: np.ndarray
+    before: np.ndarray | float, position: np.ndarray, times: Sequence[int] | np.ndarray, ran: np.ndarray
 ) -> np.ndarray:
-    """Return the probability that each of n launches runs, given outcomes of those with indices `told`.
+    """Return the probability that each of n launches runs, given outcomes of those with indices `times`.
 
     A Gaussian process around `before`. Its additive part blames the values that failures share and launches
     that ran do not have, in whatever else they differ.
 
-    **Shapes:** before [n] or scalar, position [n, d], told [k], ran [k].
+    **Shapes:** before [n] or scalar, position [n, d], times [k], ran [k].
     """
-    before, known = np.broadcast_to(before, len(position)), position[told]
+    before, known = np.broadcast_to(before, len(position)), position[times]
     alike = Smooth(1 - ALONE, ALONE, np.full(position.shape[1], REACH**-2), exponential).covariance
-    outcomes = Posterior.of(alike(known, known) + CHANCE * np.eye(len(known)), ran - before[told])
+    outcomes = Posterior.of(alike(known, known) + CHANCE * np.eye(len(known)), ran - before[times])
     return np.clip(before + outcomes.weights @ alike(known, position), NEVER, 1.0)
 
 
-def _ran(told: dict[int, float]) -> list[int]:
-    return [index for index, seconds in told.items() if np.isfinite(seconds)]
+def _ran(times: dict[int, float]) -> list[int]:
+    return [index for index, seconds in times.items() if np.isfinite(seconds)]
 
 
-def _waited(told: dict[int, float]) -> int:
+def _waited(times: dict[int, float]) -> int:
     """Count the measurements since the fastest."""
-    return len(told) - 1 - int(np.argmin(list(told.values())))
+    return len(times) - 1 - int(np.argmin(list(times.values())))

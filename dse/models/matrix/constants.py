@@ -83,6 +83,7 @@ class Constants(eqx.Module):
     l2_edge: Float[Array, ""] = constant(0.2, 0.4)  # width of the transition, in its logarithm
     drift: Float[Array, ""] = constant(0.07, 0.5)  # distance of blocks of a wave, as a share of their depth
     resident: Float[Array, ""] = constant(1.1, 0.1)  # share of L2 that keeps weights from launch to launch
+    resident_halved: Float[Array, ""] = constant(0.75, 0.1)  # the same of an L2 of two halves
     resident_edge: Float[Array, ""] = constant(0.04, 0.4)
     interleave: Float[Array, ""] = constant(1, 0.5)  # AMD: exponent of the overlap of pipes, per wave
     large_instruction: Float[Array, ""] = constant(0.03, 0.5)  # AMD: additional time of 32 × 32 over 16 × 16
@@ -93,7 +94,7 @@ class Constants(eqx.Module):
     launch: Float[Array, ""] = constant(1.5e-6, 0.4, "s")
     events: Float[Array, ""] = constant(3.5e-6, 0.4, "s")  # overhead of a launch between two events
     ramp: Float[Array, ""] = constant(1, 0.4)  # of the first blocks' first copies, relative
-    small: Float[Array, ""] = constant(2e-6, 0.4, "s")  # a short launch of a layer, besides its products
+    small: Float[Array, ""] = constant(4200, 0.4, "cycles")  # a short launch of a layer, besides its products
     stream: Float[Array, ""] = constant(0.8, 0.15)  # share of DRAM's bandwidth reached by these
     idle_block: Float[Array, ""] = constant(0.5e-6, 0.7, "s")  # a block without rows
 

@@ -46,4 +46,4 @@ class Rest(eqx.Module):
     def seconds(self, machine: Machine, constants: Constants) -> Float[Array, "*#batch"]:
         """Return the sum of their times in s."""
         bandwidth = machine.dram_bandwidth * constants.stream
-        return self.launches * constants.small + self.moved / bandwidth
+        return self.launches * constants.small / machine.clock + self.moved / bandwidth

@@ -19,6 +19,7 @@ CDNA = (0x908, 0x90A, 0x942, 0x950)  # AMD's targets with stacked memory, with w
 TO_SHARED = (0x950,)  # AMD's targets with direct 16-byte loads to shared memory
 SHARED_OPERANDS = (90, 100, 103)  # operands in shared memory: wgmma and its successor
 TENSOR_MEMORY = (100, 103)  # of these, with separate memory for sums
+HALVED = (80, 90, 100, 103)  # L2 of two halves: each also keeps what its SMs read (A100 whitepaper)
 SHARED_ROWS = 64  # minimum of a tile for operands in shared memory
 ASYNCHRONOUS = 4.0  # B of the narrowest asynchronous copy
 REGISTER_FP8 = (89, 120, 121)  # fp8 operands in registers; others convert them to fp16
@@ -49,6 +50,7 @@ class Machine(eqx.Module):
     amd: Float[Array, "*#batch"]  # 1 if code reads, then multiplies: little overlap in a warp
     held_copies: Float[Array, "*#batch"]  # 1 if copies to shared memory go through registers
     kept_bytes: Float[Array, "*#batch"]  # of the last cache before DRAM
+    halved: Float[Array, "*#batch"]  # 1 if an L2 of two halves keeps some data twice
     dies: Float[Array, "*#batch"]  # each with an L2; blocks are assigned round-robin
     fabric: Float[Array, "*#batch"]  # B per cycle of the cache shared by dies; infinite for one die
     smallest: Float[Array, "*#batch"]  # minimum columns of a matrix instruction
@@ -112,6 +114,7 @@ class Machine(eqx.Module):
             held_copies=column((gfx > 0) & ~np.isin(gfx, TO_SHARED)),
             shared_bandwidth=column([LINE / float(gpu.cpi.shared) if int(gpu.gfx) else LINE for gpu in gpus]),
             kept_bytes=column([max(float(gpu.memory_cache_bytes), float(gpu.l2_bytes)) for gpu in gpus]),
+            halved=column(np.isin(capability, HALVED)),
             dies=column([gpu.dies for gpu in gpus]),
             fabric=column([_fabric(gpu) for gpu in gpus]),
             smallest=column(np.where(gfx > 0, 16.0, 8.0)),

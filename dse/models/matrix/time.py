@@ -107,7 +107,8 @@ def seconds(
     block = _block(machine, case, tile)
     grid = _grid(machine, case, tile, block, k)
     operands = case.weights + case.activations + case.beside
-    cold = _beyond(operands / (machine.kept_bytes * k.resident), k.resident_edge)
+    resident = jnp.where(machine.halved > 0.0, k.resident_halved, k.resident)
+    cold = _beyond(operands / (machine.kept_bytes * resident), k.resident_edge)
     cold = jnp.maximum(cold, timing.flushed)
     main_pass = _pass(machine, case, tile, block, grid, cold, k)
     first, sm = _sm(machine, case, tile, block, grid, main_pass, cold, k)
@@ -392,8 +393,10 @@ def _dram(
     flight = sms / machine.sms * grid.at_once * _ahead(machine, tile, block, k) * main_pass.copied / needed
     page = jnp.where(machine.gddr > 0.0, k.page, k.stacked_page)
     deep = block.depth * jnp.minimum(jnp.maximum(tile.stages - 1.0, 1.0), 2.0)
-    a_run = a * jnp.where(case.activation_by_depth > 0.0, deep, bm)
-    b_run = b * jnp.where(case.weight_by_depth > 0.0, deep, bn)
+    whole = deep >= case.depth  # rows side by side are read as one
+    a_deep, b_deep = (jnp.where(whole, side * case.depth, deep) for side in (bm, bn))
+    a_run = a * jnp.where(case.activation_by_depth > 0.0, a_deep, bm)
+    b_run = b * jnp.where(case.weight_by_depth > 0.0, b_deep, bn)
     pages = case.weights * overlap(k.run, page / b_run, jnp.ones_like(b_run))
     pages = pages + case.activations * overlap(k.run, page / a_run, jnp.ones_like(a_run))
     pages = pages / (case.weights + case.activations) - 1.0

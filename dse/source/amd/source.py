@@ -26,7 +26,7 @@ from dse.source.nvidia.sass.elf import Parameter
 from dse.source.profiles import Job, KernelProfile, Toolchain, asked_of, compiled, executed_each, with_assumed
 from dse.types import Gpu, Resources
 
-RULES = "8"  # change this whenever the computation of counts changes, since they are cached
+RULES = "9"  # change this whenever the computation of counts changes, since they are cached
 
 
 def source_of(description: Description) -> HipSource | HipTritonSource:
@@ -82,8 +82,8 @@ def execution(made: Built, listing: Listing, configuration: Configuration, gpu: 
     **Raises:** DseError if they cannot be executed, or take more memory than compilers may.
     """
     with memory_limited(listing.name):
-        launch, shared_bytes = launch_of(listing, configuration), configuration.shared_bytes or 0
-        return ExecutedLaunch(listing, launch, shared_bytes, gpu, joins(made.compiler, gpu))
+        launch = launch_of(listing, configuration)
+        return ExecutedLaunch(listing, launch, gpu, joins(made.compiler, gpu))
 
 
 def executed(
@@ -166,7 +166,7 @@ def _needed(ran: ExecutedLaunch, numbers: Sequence[int], configuration: Configur
             for index, argument in enumerate(configuration.arguments)
         ]
         launch = launch_of(ran.listing, replace(configuration, arguments=tuple(arguments)))
-        return execute(ran.code, launch, ran.sample.blocks, configuration.shared_bytes or 0)[1]
+        return execute(ran.code, launch, ran.sample.blocks)[1]
 
     if missing(None) is not None:
         return list(numbers)

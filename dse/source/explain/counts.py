@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from math import prod
+from math import isnan, prod
 from typing import Any
 
 import numpy as np
@@ -113,7 +113,8 @@ def _details(profile: KernelProfile) -> Iterator[Row]:
     for address, loop_counts in counts.estimated.items():
         loop = f"loop at 0x{address:x}: "
         yield _row("all phases", loop + "trips whose sectors and passes are estimated", loop_counts.trips)
-        yield _row("all phases", loop + "spread of those of the trips executed", loop_counts.spread)
+        if not isnan(loop_counts.spread):
+            yield _row("all phases", loop + "spread of those of the trips executed", loop_counts.spread)
     unknown = Counter((decision.what, ", ".join(decision.depends_on)) for decision in counts.unknown)
     for (what, depends_on), number in unknown.items():
         yield _row("all phases", f"{what} by data not stated ({depends_on})", number)

@@ -143,7 +143,7 @@ def constant_bank(kernel: str, arch: int, launch: LaunchArguments) -> ConstantBa
     owners: dict[int, int] = {}
     at = layout.parameters
     for index, argument in enumerate(launch.arguments):
-        raw = _raw(kernel, index, argument)
+        raw = argument_bytes(kernel, index, argument)
         size = len(raw)
         alignment = size if size in (1, 2, 4, 8) else 8 if size % 8 == 0 else 4
         alignment = 64 if isinstance(argument, TensorMap) else alignment
@@ -156,25 +156,37 @@ def constant_bank(kernel: str, arch: int, launch: LaunchArguments) -> ConstantBa
     return ConstantBank(words, owners, layout.parameters)
 
 
-def _raw(kernel: str, index: int, argument: Argument) -> bytes:
-    """Return the bytes of an argument."""
+def argument_bytes(kernel: str, index: int, argument: Argument, size: int | None = None) -> bytes:
+    """Return the bytes of an argument; `size` is that of its parameter, if known.
+
+    **Raises:** DseError for a type that cannot be passed, or another size.
+    """
+    raw = _raw(kernel, index, argument, size)
+    if size not in (None, len(raw)):
+        raise DseError(f"{kernel}: argument {index}: found {len(raw)} bytes, expected {size} as the code has")
+    return raw
+
+
+def _raw(kernel: str, index: int, argument: Argument, size: int | None) -> bytes:
     match argument:
         case None | Pointer() | np.ndarray():
             return address_of(index).to_bytes(8, "little")
         case UnknownArgument():
-            return bytes(argument.bytes)
+            return bytes(size or argument.bytes)
         case TensorMap():
             return bytes(TensorMap.bytes)
         case bytes():
             return argument
         case np.generic():
             return argument.tobytes()
+        case int() if size is not None:
+            return (argument & (1 << 8 * size) - 1).to_bytes(size, "little")
         case bool():
             return bytes([argument])
         case int() if -(2**31) <= argument < 2**32:
             return (argument & 0xFFFFFFFF).to_bytes(4, "little")
         case float():
-            return np.float32(argument).tobytes()
+            return (np.float64 if size == 8 else np.float32)(argument).tobytes()
     raise DseError(
         f"{kernel}: argument {index}: found {argument!r}, expected a 32-bit integer, a float, a NumPy"
         " scalar or array, None for a pointer, a TensorMap, or bytes"

@@ -1,6 +1,6 @@
 """The contents of shared, local and stated global memory that addresses and branches need."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -211,6 +211,26 @@ class GlobalMemory:
                 for word, value in enumerate(values):
                     stored = (value[here] >> _U32(8 * byte)).astype(np.uint8)
                     contents[offset[here] + 4 * word + byte] = stored
+
+
+def atomic(
+    function: Callable[..., np.ndarray], words: np.ndarray, place: np.ndarray, values: np.ndarray, used: bool
+) -> np.ndarray:
+    """Change the words at these places, one thread after another; return what each thread reads.
+
+    Unless that is `used`, a function whose order does not matter is applied to all threads at once.
+    """
+    read = words[place]
+    if isinstance(function, np.ufunc) and not used:
+        function.at(words, place, values)
+        return read
+    order = np.argsort(place, kind="stable")
+    turn = np.empty(len(place), int)  # of each thread among those at its place
+    turn[order] = np.arange(len(place)) - np.searchsorted(place[order], place[order])
+    for threads in np.split(np.argsort(turn, kind="stable"), np.cumsum(np.bincount(turn))[:-1]):
+        read[threads] = words[place[threads]]
+        words[place[threads]] = function(read[threads], values[threads])
+    return read
 
 
 def regions_of(address: np.ndarray) -> list[int]:

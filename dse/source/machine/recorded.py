@@ -85,7 +85,7 @@ class Estimated(NamedTuple):
     """Trips of a loop that were not executed, with accesses that depend on data."""
 
     trips: int
-    spread: float  # of sectors and passes of executed trips: (largest - smallest) / mean
+    spread: float  # of sectors and passes of executed trips: (largest - smallest) / mean; NaN if unknown
     no_address: float  # share of the requests to global memory that are not in the streams
 
 

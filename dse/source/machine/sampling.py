@@ -1,16 +1,27 @@
-"""Samples of loop trips whose accesses depend on data: one in the middle of each stretch."""
+"""Trips of a loop that are executed before the others are skipped."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
 
 SAMPLES = range(7, 11)  # trips for an estimate
 
 
-def stretches(trips: int, samples: Iterable[int] = SAMPLES) -> tuple[int, int]:
-    """Divide trips by the number of `samples` with the smallest rest: (samples, trips of a stretch)."""
-    count = min(samples, key=lambda number: (trips % number, -number))
-    return count, trips // count
+@dataclass
+class Plan:
+    """Trips to execute: one period, or, if accesses depend on data, one in the middle of each stretch."""
 
+    parts: int  # trips to execute
+    stretch: int = 0  # trips that each represents; 0: the trips of a period
+    starts: list[Any] = field(default_factory=list)  # marks of the trips executed so far
 
-def before_middle(stretch: int) -> int:
-    """Return the number of trips of a stretch before the executed one."""
-    return (stretch - 1) // 2
+    @staticmethod
+    def of_samples(trips: int, samples: Iterable[int] = SAMPLES) -> "Plan":
+        """Choose the number of samples that leaves the fewest trips unrepresented."""
+        count = min(samples, key=lambda number: (trips % number, -number))
+        return Plan(count, trips // count)
+
+    @property
+    def earlier(self) -> int:
+        """Trips of a stretch before the executed one."""
+        return (self.stretch - 1) // 2

@@ -10,6 +10,7 @@ FOR_EVER = 2**40  # trips
 BITS_32 = 2**32
 INT32 = range(-(2**31), 2**31)  # values of a signed register
 UINT32 = range(BITS_32)
+Moving = tuple[np.ndarray, np.ndarray | None]  # a value and its change in a trip
 PAIRS = range(-(2**61), 2**61)  # 64-bit values that are followed
 
 
@@ -17,9 +18,42 @@ class Irregular(Exception):
     """A loop whose trips cannot be predicted; the message says why."""
 
 
+class TripLimits:
+    """The number of further trips with proven changes."""
+
+    trips = FOR_EVER
+
+    def limit_trips(self, trips: np.ndarray) -> None:
+        """Limit the proven trips to the minimum over lanes."""
+        raise NotImplementedError
+
+    def limit(self, value: np.ndarray, change: np.ndarray | None, within: range) -> None:
+        """Limit the proven trips to those in which a value stays in a range, in all lanes."""
+        if change is not None:
+            self.limit_trips(trips_within(value.astype(np.int64), change, within))
+
+    def keep_order(self, test: str, left: Moving, right: Moving, integers: range) -> None:
+        """Limit the proven trips to those with the same result of a test, in which no value overflows."""
+        (value, change), (other, other_change) = left, right
+        self.limit(value, change, integers)
+        self.limit(other, other_change, integers)
+        if change is not None or other_change is not None:
+            apart = (0 if change is None else change) - (0 if other_change is None else other_change)
+            self.limit_trips(trips_of_result(test, value - other, np.asarray(apart)))
+
+
 def signed(change: np.ndarray) -> np.ndarray:
     """Return the low 32 bits of a change as a signed number."""
     return ((change + 2**31) & 0xFFFFFFFF) - 2**31
+
+
+def uniform(change: np.ndarray, lanes: np.ndarray) -> int | None:
+    """Return the change common to all lanes; None if they differ."""
+    shape = np.broadcast_shapes(change.shape, lanes.shape)
+    active = np.broadcast_to(change, shape)[np.broadcast_to(lanes, shape)]
+    if not active.size:
+        return 0
+    return int(active[0]) if (active == active[0]).all() else None
 
 
 def trips_within(value: np.ndarray, change: np.ndarray, within: range) -> np.ndarray:

@@ -145,7 +145,6 @@ class Characterisation:
     executed: Mapping[int, float]  # address of an instruction → warps that issue it, over the grid
     spread: float  # relative standard error of counts, from sampling blocks
     unknown: tuple[UnknownDecision, ...]
-    unskipped: Mapping[int, str]  # loops that were run in full, with the reason
     estimated: Mapping[int, Estimated]  # loops with sectors and passes from some trips, by address
     warp_size: int = WARP
     unseen: int = 0  # blocks without a proof of how much they execute

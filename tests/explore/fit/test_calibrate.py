@@ -42,7 +42,7 @@ def test_the_shared_one_is_off_by_the_same_factor(found):
         factors.append(dram["fitted"] / dram["catalogue"] / (clock["fitted"] / clock["catalogue"]))
     assert factors[0] == pytest.approx(factors[1], rel=1e-12)
     assert factors[0] == pytest.approx(SLOWER, rel=0.03)
-    assert all("cpi.fp64" in untold for untold in found.untold().values())
+    assert all("cpi.fp64" in undetermined for undetermined in found.undetermined().values())
 
 
 def test_errors_fall(found):
@@ -59,7 +59,7 @@ def test_a_file_for_each_gpu(found, tmp_path):
     for number, file in enumerate(found.files):
         fitted = gpus.load(tmp_path / "fitted" / f"{file.path.stem}.toml", np.float64)
         ratio = float(fitted.gpu.clock / file.gpu.clock)
-        kept = "clock" in found.untold()[file.name]
+        kept = "clock" in found.undetermined()[file.name]
         assert ratio == pytest.approx(1.0 if kept else np.exp(found.fit.logs(number)[0]), rel=1e-5)
         [record] = [record for record in fitted.fields if record.field == "cpi.dram"]
         assert f"{NAMES[number]}.csv" in record.source

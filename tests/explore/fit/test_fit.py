@@ -101,7 +101,7 @@ def test_mode_and_spread_are_those_of_ridge_regression(found, slopes, off):
     # Ends of an interval are told by fewer samples than its spread is.
     np.testing.assert_allclose(found.intervals(0.6827), mean + np.outer([-1, 1], spread), atol=0.03)
     np.testing.assert_allclose(np.corrcoef(found.samples.T), np.eye(3), atol=0.35)
-    assert found.untold() == ("cpi.l2",)
+    assert found.undetermined() == ("cpi.l2",)
 
 
 def test_mode_is_a_minimum_by_plain_numpy(found, slopes, off):
@@ -178,7 +178,7 @@ def test_bounds_hold_and_what_runs_into_one_is_doubted(found, data, slopes):
         assert bounded.unexplained > found.unexplained
         assert np.all((bounded.samples >= -WIDTHS) & (bounded.samples <= [0.1, 0.3, 0.6]))
         assert bounded.doubts() == {"clock": "at its bound"}
-        assert bounded.untold() == ("cpi.l2",)  # as narrow as its bounds alone make it
+        assert bounded.undetermined() == ("cpi.l2",)  # as narrow as its bounds alone make it
 
 
 def test_what_is_far_from_the_catalogue_is_doubted(slopes):

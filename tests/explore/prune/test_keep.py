@@ -86,7 +86,7 @@ def test_a_nearly_fastest_one_is_kept_whatever_the_model_is_worth(spaces, kind):
 
 def expected(some, told, kept):
     """What is promising by the margin, and what could still win, by the tuner's own prediction."""
-    tuner = Tuner(some, told=told)
+    tuner = Tuner(some, times=told)
     mean, deviation = tuner.predict()
     below = np.sort(-tuner.surrogate.left_out())
     spreads = max(load().spreads(0.05), below[min(TELL, int(np.ceil(0.95 * (TELL + 1)))) - 1])

@@ -86,7 +86,7 @@ def test_slopes_that_are_no_numbers_are_named_and_left_out(toy, file):
         found = of_kernel(toy, file, model, PARAMETERS, {"n": 65536})
     assert np.isfinite(found.slopes).all()
     np.testing.assert_array_equal(found.slopes[:, NAMES.index("clock")], 0.0)
-    assert Tuner(found, told={0: 1.0}).ask()
+    assert Tuner(found, times={0: 1.0}).ask()
 
 
 def test_without_a_model_powers_of_two_within_their_range_come_first():

@@ -20,8 +20,8 @@ A, B = (axis.ravel() for axis in np.meshgrid(2 ** np.arange(SIDE), 2 ** np.arang
 def tuner():
     """Twelve measurements of a smooth space, of which nothing is known."""
     times = np.exp(0.1 * (np.log2(A) - 2) ** 2 + 0.05 * (np.log2(B) - 3) ** 2) * 1e-3
-    told = np.random.default_rng(0).permutation(len(A))[:12]
-    return Tuner(bare({"a": A, "b": B}), told={int(place): float(times[place]) for place in told})
+    measured = np.random.default_rng(0).permutation(len(A))[:12]
+    return Tuner(bare({"a": A, "b": B}), times={int(place): float(times[place]) for place in measured})
 
 
 def test_chances_add_up_and_follow_the_posterior(tuner):
@@ -37,7 +37,7 @@ def test_chances_add_up_and_follow_the_posterior(tuner):
 
 def test_of_two_it_is_what_the_normal_of_their_difference_says():
     both = bare({"a": np.array([1, 2])})
-    tuner = Tuner(both, told={0: 1.0})
+    tuner = Tuner(both, times={0: 1.0})
     mean, _ = tuner.surrogate(both.points)
     covariance = tuner.surrogate.process.covariance(both.points, both.points)
     spread = np.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])

@@ -50,7 +50,7 @@ def test_a_run_and_its_rows(candidates, measure):
     ran = [np.inf if time is None else time for time in times]
     fastest = [None if np.isinf(each) else each for each in np.minimum.accumulate(np.array(ran))]
     assert [row["fastest_s"] for row in rows] == fastest
-    assert ended.tuner.told == {
+    assert ended.tuner.times == {
         place: np.inf if time is None else time for place, time in zip(places, times, strict=True)
     }
 

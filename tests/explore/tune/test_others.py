@@ -79,8 +79,8 @@ def test_a_table_earns_its_trust():
     true, other = random.normal(size=(2, len(a))) * 0.5
     space = replace(bare({"a": a, "b": b}), others=np.column_stack([other, true]))
     seen = random.permutation(len(a))[:12]
-    told = {int(place): float(np.exp(true[place])) for place in seen}
+    measured = {int(place): float(np.exp(true[place])) for place in seen}
     rest = np.setdiff1d(np.arange(len(a)), seen)
-    mean, _ = Tuner(space, told=told).predict()
+    mean, _ = Tuner(space, times=measured).predict()
     before = np.corrcoef(space.expected[rest], true[rest])[0, 1]
     assert np.corrcoef(mean[rest], true[rest])[0, 1] > max(0.9, before + 0.1)

@@ -48,8 +48,8 @@ def gain_of(candidates, surrogate, best) -> np.ndarray:
 
 
 @pytest.fixture
-def told():
-    """A tuner of a wrong model that was told six measurements, the fastest last."""
+def measured():
+    """A tuner of a wrong model with six measurements, the fastest last."""
     tuner, true = Tuner(candidates()), PREDICTED - 1.5 * SLOPE
     for place in sorted(np.random.default_rng(0).permutation(N)[:6].tolist(), key=lambda place: -true[place]):
         tuner.tell(place, float(np.exp(true[place])))
@@ -75,12 +75,12 @@ def test_without_a_model_it_still_beats_random_choice():
     assert np.mean(found) - true.min() < 0.5 * (np.mean(by_chance) - true.min())
 
 
-def test_the_next_is_that_of_the_largest_expected_gain(told):
-    gain = gain_of(told.candidates, told.surrogate, np.log(told.told[told.best]))
-    unmeasured = np.setdiff1d(np.arange(N), list(told.told))
+def test_the_next_is_that_of_the_largest_expected_gain(measured):
+    gain = gain_of(measured.candidates, measured.surrogate, np.log(measured.times[measured.best]))
+    unmeasured = np.setdiff1d(np.arange(N), list(measured.times))
     expected = -np.expm1(-gain[unmeasured].max() * RUNS[True] ** WARY)
-    np.testing.assert_allclose(told.expected_gain(), expected, rtol=1e-5)
-    [place] = told.ask()
+    np.testing.assert_allclose(measured.expected_gain(), expected, rtol=1e-5)
+    [place] = measured.ask()
     assert place == unmeasured[gain[unmeasured].argmax()]
 
 
@@ -93,21 +93,21 @@ def test_twins_of_what_was_measured_come_last():
     assert len({place % N for place in order}) == 12
 
 
-def test_in_a_batch_each_is_chosen_as_if_those_before_came_out_as_predicted(told):
-    batch = told.ask(3)
+def test_in_a_batch_each_is_chosen_as_if_those_before_came_out_as_predicted(measured):
+    batch = measured.ask(3)
     assert len(set(batch)) == 3
-    assert not set(batch) & set(told.told)
-    believed = dict(told.told)
+    assert not set(batch) & set(measured.times)
+    believed = dict(measured.times)
     for place in batch:
         logs = np.log(list(believed.values()))
-        c, scales = told.candidates, told.surrogate.process.settings
+        c, scales = measured.candidates, measured.surrogate.process.settings
         off = logs - c.expected[list(believed)]
         surrogate = learnt(c.points.rows(list(believed)), off, True, scales, fit=False)
         mean, gain = c.expected + surrogate(c.points)[0], gain_of(c, surrogate, logs.min())
         gain[list(believed)] = -1.0
         assert gain[place] == pytest.approx(gain.max(), rel=1e-4)
         believed[place] = float(np.exp(mean[place]))
-    assert set(told.told) == set(list(believed)[:6])  # what is believed was not told
+    assert set(measured.times) == set(list(believed)[:6])  # what is assumed was not measured
 
 
 def test_all_are_measured_once_and_then_none_is_left():
@@ -130,7 +130,7 @@ def test_best_and_gain_before_and_after():
     tuner.tell(4, 1.0)
     assert tuner.best == 4
     assert 0 < tuner.expected_gain() < 1
-    assert Tuner(candidates(np.zeros(N), modelled=False), told={3: 1.0}).expected_gain() == 1.0  # too few
+    assert Tuner(candidates(np.zeros(N), modelled=False), times={3: 1.0}).expected_gain() == 1.0  # too few
 
 
 def test_failures_lower_the_chance_nearby():
@@ -138,12 +138,12 @@ def test_failures_lower_the_chance_nearby():
     tuner = Tuner(candidates(possible=possible))
     before = np.where(possible, RUNS[True], RUNS[False])
     np.testing.assert_array_equal(tuner.works(), before)
-    told = {0: 1.0, 27: None, 63: None}
-    for place, seconds in told.items():
+    measured = {0: 1.0, 27: None, 63: None}
+    for place, seconds in measured.items():
         tuner.tell(place, seconds)
     apart = np.abs(X_Y[:, None] - X_Y) / 0.3
     alike = 0.2 * np.exp(-np.linalg.norm(apart, axis=-1)) + 0.8 * np.exp(-apart).mean(-1)
-    known = list(told)
+    known = list(measured)
     weights = np.linalg.solve(alike[np.ix_(known, known)] + 0.1 * np.eye(3), [1, 0, 0] - before[known])
     expected = np.clip(before + alike[:, known] @ weights, 0.01, 1.0)
     np.testing.assert_allclose(tuner.works(), expected, rtol=1e-9)
@@ -173,7 +173,7 @@ def test_a_value_that_fails_is_left_whatever_else_varies():
     for _ in range(12):
         [place] = tuner.ask()
         tuner.tell(place, None if fails[place] else float(np.exp(log_s[place])))
-    assert np.sum(fails[list(tuner.told)]) <= 6
+    assert np.sum(fails[list(tuner.times)]) <= 6
     assert log_s[tuner.best] <= np.sort(log_s[~fails])[20]
 
 
@@ -192,9 +192,9 @@ def test_as_long_as_measurements_tell_no_more_than_the_model_its_next_best_is_me
     tuner, followed = Tuner(candidates()), 0
     for count in range(12):
         [place] = tuner.ask()
-        times = list(tuner.told.values())
+        times = list(tuner.times.values())
         if count > 1 and count - 1 - int(np.argmin(times)) < STUCK and not tuner.surrogate.tells_more:
-            unmeasured = np.setdiff1d(np.arange(N), list(tuner.told))
+            unmeasured = np.setdiff1d(np.arange(N), list(tuner.times))
             assert place == unmeasured[PREDICTED[unmeasured].argmin()]
             followed += 1
         tuner.tell(place, float(np.exp(true[place])))
@@ -205,17 +205,17 @@ def test_where_nothing_is_gained_it_looks_elsewhere():
     """What the model has first is slow: then comes one of a draw, by the seed."""
     order = np.argsort(PREDICTED)
     stuck = Tuner(candidates(), 1, {int(place): 1.0 for place in order[: STUCK + 1]})
-    asked = {Tuner(candidates(), seed, dict(stuck.told)).ask()[0] for seed in range(8)}
+    asked = {Tuner(candidates(), seed, dict(stuck.times)).ask()[0] for seed in range(8)}
     assert len(asked) > 2
     stuck.tell(int(order[STUCK + 1]), 1.0)  # then the expected gain has its turn
     gain = gain_of(stuck.candidates, stuck.surrogate, 0.0)
-    gain[list(stuck.told)] = -1.0
+    gain[list(stuck.times)] = -1.0
     assert stuck.ask() == [int(gain.argmax())]
 
 
 def test_of_many_measurements_the_surrogate_takes_the_fastest_and_some_others():
     seconds = np.random.default_rng(0).uniform(1, 2, N)
-    tuner = Tuner(candidates(), told=dict(enumerate(seconds.tolist())), most_seen=40)
+    tuner = Tuner(candidates(), times=dict(enumerate(seconds.tolist())), most_seen=40)
     seen = {tuple(row) for row in tuner.surrogate.process.points.position.tolist()}
     assert len(seen) == 40
     assert {tuple(row) for row in tuner.candidates.points.position[np.argsort(seconds)[:20]].tolist()} <= seen

@@ -71,6 +71,21 @@ def test_weights_that_stay_in_l2_are_read_faster_than_from_dram():
     assert times[1] > 24 * times[0]  # 16 times as large, and more than L2 holds
 
 
+@pytest.mark.parametrize(("file", "stays"), [(L40, True), (A100, False), (H800, False)])
+def test_an_l2_of_two_halves_does_not_keep_weights_of_nearly_its_size(file: gpus.GpuFile, stays: bool):
+    size = 0.9 * float(file.gpu.l2_bytes)
+    times = rows_of(file, [Product(16, int(size / 4096), 2048)])
+    assert (times.min() < size / float(file.gpu.dram_bandwidth)) == stays
+
+
+def test_rows_that_are_read_whole_lie_side_by_side():
+    whole, parts = Product(16, 2**21, 64), Product(16, 2**15, 4096)
+    without, slow = (rows_of(L40, [whole, parts], page=page) for page in (1.0, 500.0))
+    there = np.isfinite(without[0])
+    ratio = slow[:, there] / without[:, there]
+    assert ratio[0].max() < 1.05 < 1.3 < ratio[1].max()
+
+
 def test_short_rows_cost_nothing_out_of_l2():
     in_l2, beyond = Product(16, 1024, 1024, experts=2), Product(16, 4096, 4096, experts=64)
     without, with_them = (rows_of(L40, [in_l2, beyond], short_rows=share, l2=0.05) for share in (0.0, 1.0))

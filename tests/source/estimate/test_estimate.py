@@ -57,7 +57,7 @@ def result(x: int, y: int, tile: int, flag: int) -> KernelProfile | Failure:
     )  # fmt: skip
     counts = Characterisation(
         kernel="k", arch=80, grid=(64 // tile, 3, 1), block=(x, y, 1), sampled=1, phases=(phase,),
-        executed={}, spread=0.0, unknown=(), unskipped={}, estimated={},
+        executed={}, spread=0.0, unknown=(), estimated={},
     )  # fmt: skip
     warp = warp_of(
         {

@@ -35,7 +35,7 @@ def result(block: int, tile: int, staged: int, unrolled: int) -> KernelProfile:
     phases = (phase("global load", *spilled), phase("shared load")) if staged else (phase("global load"),)
     counts = Characterisation(
         kernel="k", arch=80, grid=(8, 1, 1), block=(block, 1, 1), sampled=1, phases=phases,
-        executed={}, spread=0.0, unknown=(), unskipped={}, estimated={},
+        executed={}, spread=0.0, unknown=(), estimated={},
     )  # fmt: skip
     columns = dict.fromkeys(column_names(len(phases)), 0.0)
     columns["phases.0.work.fp32"] = 10.0 * tile**2 if staged else 900.0 / tile

@@ -43,6 +43,30 @@ def _if_known(binder: Any, step: Instruction, accessed: MemoryAccess, action: Ac
     return act
 
 
+def operands_of(step: Instruction, accessed: MemoryAccess) -> tuple[list[str], list[str], list[str]]:
+    """Return the operands (loaded into, stored or computed with, added up to the address).
+
+    Of a buffer in scratch the offset of the wave is left out.
+    """
+    own, loads = list(step.operands), accessed.kind == "load" and not accessed.to_lds
+    returns = accessed.returns or any(name in step.modifiers for name in _RETURNS)
+    returns |= "RETURN" in step.modifiers.get("th", "")
+    target = own[:1] if loads or (accessed.kind == "atomic" and returns) else []
+    if "buffer" in step.opcode:
+        moving, place, descriptor, moved = ["off"] * accessed.to_lds + own
+        where = [place] if "offen" in step.modifiers else []
+        if accessed.space != "scratch":
+            first = int(descriptor[2:].partition(":")[0])  # the base: s[4:5] of s[4:7]
+            where = [f"s[{first}:{first + 1}]", moved, *where]
+        return target, [moving] if accessed.kind != "load" else [], where
+    where, data = own[len(target) :], []
+    if accessed.space == "lds":
+        where, data = where[:1], [text for text in where[1:] if text != "gds"]
+    elif accessed.kind != "load":
+        where, data = [where[0], *where[2:]], where[1:2]
+    return target, data, [text for text in where if text != "off"]
+
+
 def _imm(step: Instruction) -> int:
     return int(step.modifiers.get("offset", "0"), 0)
 
@@ -50,30 +74,14 @@ def _imm(step: Instruction) -> int:
 # Global memory
 
 
-def _parts(step: Instruction, accessed: MemoryAccess) -> tuple[str | None, list[str], str | None]:
-    """Return the operands (destination, address, data)."""
-    operands = list(step.operands)
-    if accessed.to_lds:
-        return None, operands, None
-    if accessed.kind == "load":
-        return operands[0], operands[1:], None
-    if accessed.kind == "store":
-        return None, [operands[0], *operands[2:]], operands[1]
-    returning = any(name in step.modifiers for name in _RETURNS) or "RETURN" in step.modifiers.get("th", "")
-    if accessed.space == "lds":
-        returning = accessed.returns
-    target = operands.pop(0) if returning else None
-    return target, [operands[0], *operands[2:]], operands[1]
-
-
 def _global(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
-    target_text, where, data_text = _parts(step, accessed)
-    target = None if target_text is None else binder.registers(target_text).slot
-    data_slot = None if data_text is None else binder.registers(data_text).slot
-    keys = [binder.registers(text).slot if text != "off" else -1 for text in where]
+    target_text, data_text, where = operands_of(step, accessed)
+    target = binder.registers(target_text[0]).slot if target_text else None
+    data_slot = binder.registers(data_text[0]).slot if data_text else None
+    keys = [binder.registers(text).slot for text in where]
     offset = _imm(step)
     index, flat, store = step.index, accessed.space == "flat", accessed.kind == "store"
-    pairs = [binder.registers(text).count == 2 if text != "off" else False for text in where]
+    pairs = [binder.registers(text).count == 2 for text in where]
 
     def perform(machine: MemoryMachine) -> None:
         base = machine.base(keys, pairs)
@@ -117,7 +125,7 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     place = binder.registers(place_text).slot if "offen" in step.modifiers else -1
     moved = binder.words(moved_text)
     data_slot = -1 if accessed.to_lds else binder.registers(data_text).slot
-    imm, index = _imm(step), step.index
+    imm, index, zeros = _imm(step), step.index, [np.zeros((1, 1, 1), np.uint32)] * accessed.words
 
     def perform(machine: MemoryMachine) -> None:
         low, high, most = (machine.words(first + word) for word in range(3))
@@ -129,7 +137,7 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
         machine.note(index, base, imm, lanes)
         with machine.only(lanes):
             if accessed.kind == "load":
-                words = machine.load_global(base, imm, accessed) if lanes.any() else _zeros(accessed)
+                words = machine.load_global(base, imm, accessed) if lanes.any() else zeros
             elif accessed.kind == "store":
                 machine.store_global(base, imm, accessed, machine.data(data_slot, accessed))
                 return
@@ -143,10 +151,6 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
             machine.write_loaded(data_slot, words, accessed)
 
     return perform
-
-
-def _zeros(accessed: MemoryAccess) -> list[np.ndarray]:
-    return [np.zeros((1, 1, 1), np.uint32)] * accessed.words
 
 
 U16 = np.uint32(0xFFFF)  # of the second word of a descriptor: the base's upper bits
@@ -167,13 +171,9 @@ def _flat_spaces(machine: MemoryMachine, base: np.ndarray) -> list[tuple[str, np
 
 
 def _lds(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
-    target_text, where, _ = _parts(step, accessed)
-    target = None if target_text is None else binder.registers(target_text).slot
-    sources = [
-        binder.registers(text).slot
-        for text in step.operands[1 if target is None else 2 :]
-        if text not in ("gds",)
-    ]
+    target_text, data, where = operands_of(step, accessed)
+    target = binder.registers(target_text[0]).slot if target_text else None
+    sources = [binder.registers(text).slot for text in data]
     slot = binder.registers(where[0]).slot
     scale = accessed.bytes * accessed.stride
     if accessed.elements == 2:
@@ -207,17 +207,12 @@ def _lds(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
 
 
 def _scratch(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
-    operands, moved = list(step.operands), None
+    target, data, where = operands_of(step, accessed)
+    of_wave_text = step.operands[3] if "buffer" in step.opcode else "0"
+    moved = None if of_wave_text == "0" else binder.words(of_wave_text)
     size = binder.listing.wave_size
-    if "buffer" in step.opcode:  # data, address, resource, offset of the wave
-        data_text, where = operands[0], [operands[1] if "offen" in step.modifiers else "off"]
-        moved = None if operands[3] == "0" else binder.words(operands[3])
-    elif accessed.kind == "load":
-        data_text, where = operands[0], operands[1:]
-    else:
-        data_text, where = operands[1], [operands[0], *operands[2:]]
-    slot = binder.registers(data_text).slot
-    keys = [binder.registers(text).slot if text != "off" else -1 for text in where]
+    slot = binder.registers((target or data)[0]).slot
+    keys = [binder.registers(text).slot for text in where]
     offset, index, load = _imm(step), step.index, accessed.kind == "load"
 
     def perform(machine: MemoryMachine) -> None:

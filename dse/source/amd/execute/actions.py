@@ -11,7 +11,7 @@ from dse.source.amd.execute import access, lanes, masks, semantics
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.memory_names import memory_access
 from dse.source.amd.execute.opcodes import OpcodeRow, opcode
-from dse.source.amd.execute.operands import OperandReaders, Reader, between_lanes, listed, word_of
+from dse.source.amd.execute.operands import OperandReaders, Reader, between_lanes, by_kind, listed, word_of
 from dse.source.amd.execute.results import (
     Action,
     finisher,
@@ -22,7 +22,7 @@ from dse.source.amd.execute.results import (
     watching,
     without_lanes,
 )
-from dse.source.amd.execute.slots import SCC, VCC, AmdOperand, Register, beyond, operand
+from dse.source.amd.execute.slots import SCC, beyond, operand
 from dse.source.amd.text import Instruction
 
 # The low words of their results depend only on the low words of their operands; the compiler may leave
@@ -59,7 +59,7 @@ class Binder(OperandReaders):
                 return self._together(step, step.second)
             return self._of_one(step)
         except DseError as problem:
-            if str(problem).startswith(self.listing.name):
+            if str(problem).startswith(f"{self.listing.name} ("):
                 raise
             raise self.error(step, str(problem)) from None
         except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as problem:
@@ -68,15 +68,7 @@ class Binder(OperandReaders):
     def _together(self, first: Instruction, second: Instruction) -> list[Action]:
         """Return the actions of two instructions issued together: both read before either writes."""
         actions, other_actions = self._of_one(first), self._of_one(second)
-        if not actions or not other_actions:
-            return actions + other_actions
-        written = operand(first.operands[0]).place
-        reads = {name for name in second.operands[1:] if name == first.operands[0]}
-        if not reads or not isinstance(written, Register):
-            return actions + other_actions
-        slot = written.slot
-        if first.operands[0] not in second.operands[1:] or second.operands[0] not in first.operands[1:]:
-            return other_actions + actions
+        slot = self.registers(first.operands[0]).slot
 
         def both(machine: MemoryMachine) -> None:
             before = machine.r[slot]
@@ -105,30 +97,13 @@ class Binder(OperandReaders):
 
     def _compute(self, step: Instruction, row: OpcodeRow) -> Action:
         """Return the action that reads operands, computes and writes."""
-        results, _, sources = row.form.partition("=")
-        operands = [operand(text) for text in step.operands]
-        explicit = sum(kind in "uifUIDwshPmM" for kind in results)
-        wanted = explicit + sum(kind not in "cd" for kind in sources)
-        if len(operands) != wanted:
-            if len(operands) == wanted - 1 and sources.endswith("m"):
-                operands.append(AmdOperand(Register(VCC, 1)))
-            else:
-                raise self.error(step, f"found {len(operands)} operands, expected {wanted}")
-        targets = operands[:explicit]
-        reading = iter(operands[explicit:])
-        readers: list[Reader] = []
-        for kind in sources:
-            if kind == "d":
-                readers.append(self.reader(targets[0], results[0], None))
-            elif kind == "c":
-                readers.append(lambda machine: machine.condition())
-            else:
-                reader = next(reading)
-                if kind == "P":
-                    readers.append(self.packed(reader, len(readers), step))
-                else:
-                    readers.append(self.reader(reader, kind, step, len(readers)))
-        writers = [self.writer(target, kind, step) for target, kind in zip(targets, results, strict=False)]
+        results = row.form.partition("=")[0]
+        targets, sources = by_kind(step, row)
+        readers: list[Reader] = [
+            self.packed(source, number, step) if kind == "P" else self.reader(source, kind, step, number)
+            for number, (kind, source) in enumerate(sources)
+        ]
+        writers = [self.writer(target, kind, step) for kind, target in targets]
         writers += [lambda machine, value: machine.write_scalar(SCC, value)] * results.count("c")
         function = row.function
         finish = finisher(step, results[0])
@@ -154,10 +129,10 @@ class Binder(OperandReaders):
             action = watching(action, readers, step)
         if step.opcode in _LOW_FROM_LOW:
             lows = [
-                self.reader(reader, "u", step) if kind in "UI" else read
-                for reader, kind, read in zip(operands[explicit:], sources, readers, strict=True)
+                self.reader(source, "u", step) if kind in "UI" else read
+                for (kind, source), read in zip(sources, readers, strict=True)
             ]
-            action = or_low_word(action, function, readers, lows, writers, targets[0].place)
+            action = or_low_word(action, function, readers, lows, writers, targets[0][1].place)
         if not step.modifiers:
             return action
         kept = lanes.without_source(step, self.listing.wave_size) if between_lanes(step) else None

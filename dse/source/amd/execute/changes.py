@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from dse.source.amd.execute.even import LinearRules
-from dse.source.amd.execute.memory_names import memory_access
-from dse.source.amd.execute.moving import I64, NON_LINEAR, number
+from dse.source.amd.execute.access import operands_of
+from dse.source.amd.execute.even import I64, NON_LINEAR, LinearRules, number
+from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
 from dse.source.amd.execute.opcodes import OpcodeRow, opcode
-from dse.source.amd.execute.slots import EXEC, SCC, VCC, Register, operand
+from dse.source.amd.execute.operands import by_kind
+from dse.source.amd.execute.slots import EXEC, SCC, Register, operand, registers_of, slots_of
 from dse.source.amd.text import Instruction
-from dse.source.machine.trips import UINT32, Irregular, signed
+from dse.source.machine.trips import UINT32, Irregular, signed, uniform
 
 
 class ChangeRules(LinearRules):
@@ -38,32 +39,17 @@ class ChangeRules(LinearRules):
             return []
         return self._computed(step, row)
 
-    def _slots(self, step: Instruction) -> tuple[list[int], list[int]]:
-        """Return (written, read) slots, one per word of the registers."""
-        places = [operand(text).place for text in step.operands if text != "off"]
-        registers = [place for place in places if isinstance(place, Register)]
-        if not registers:
-            return [], []
-        first = registers[0] if isinstance(places[0], Register) else None
-        written = [] if first is None else list(range(first.slot, first.slot + first.count))
-        read = [
-            slot
-            for register in registers[1:]
-            for slot in range(register.slot, register.slot + register.count)
-        ]
-        return written, read
-
     def _plain(self, step: Instruction) -> list[tuple[Any, Any]]:
         """Return changes of results: none if no source changes, else unknown."""
-        written, read = self._slots(step)
+        written, read = slots_of(step.operands[:1]), slots_of(step.operands[1:])
         changes = [self.read(slot) for slot in read]
         moves = any(change is not None for change in changes)
         return [(slot, NON_LINEAR if moves else None) for slot in written]
 
     def _special(self, step: Instruction, row: OpcodeRow) -> list[tuple[Any, Any]]:
-        written, read = self._slots(step)
+        written, read = slots_of(step.operands[:1]), slots_of(step.operands[1:])
         if row.special == "cmpx":
-            return [*self._computed(step, row, into=EXEC)]
+            return self._computed(step, row)
         if row.special in ("saveexec", "wrexec", "logic"):
             read = [*read, EXEC] if row.special != "logic" else read
             changes = [self.read(slot) for slot in read]
@@ -88,18 +74,15 @@ class ChangeRules(LinearRules):
         if row.special == "readfirstlane":
             change = self.read(read[0])
             if change is not None and change is not NON_LINEAR:
-                lane_change = _uniform(change, self.machine.lanes())
+                lane_change = uniform(change, self.machine.lanes())
                 change = NON_LINEAR if lane_change is None else np.full((1, 1, 1), lane_change, I64)
             return [(written[0], change)]
-        if row.special == "writelane":
-            changes = [self.read(slot) for slot in [*read, written[0]]]
-            moves = any(change is not None for change in changes)
-            return [(written[0], NON_LINEAR if moves else None)]
         if row.special == "swap":
             return [(read[0], self.read(written[0])), (written[0], self.read(read[0]))]
-        if row.special == "row_swap":
+        if row.special in ("writelane", "row_swap"):
             moves = any(self.read(slot) is not None for slot in (*read, *written))
-            return [(slot, NON_LINEAR if moves else None) for slot in (*written, *read)]
+            changed = [*written, *read] if row.special == "row_swap" else written
+            return [(slot, NON_LINEAR if moves else None) for slot in changed]
         return self._plain(step)
 
     def _selected(self, step: Instruction, written: list[int]) -> list[tuple[Any, Any]]:
@@ -121,34 +104,19 @@ class ChangeRules(LinearRules):
                 results.append((slot, np.where(condition, number(pair[0]), number(pair[1]))))
         return results
 
-    def _computed(self, step: Instruction, row: OpcodeRow, into: int = -1) -> list[tuple[Any, Any]]:
-        results, _, kinds = row.form.partition("=")
-        operands = [operand(text) for text in step.operands]
-        explicit = sum(kind != "c" for kind in results)
-        if into >= 0 and len(operands) == len(kinds):
-            targets: list[Any] = []
-        else:
-            targets, operands = operands[:explicit], operands[explicit:]
+    def _computed(self, step: Instruction, row: OpcodeRow) -> list[tuple[Any, Any]]:
+        results = row.form.partition("=")[0]
+        targets, sources = by_kind(step, row)
         written: list[tuple[int, str]] = []
-        for target, kind in zip(targets, results, strict=False):
+        for kind, target in targets:
             place = target.place
             assert isinstance(place, Register)
             written.append((place.slot, kind))
             if place.half or kind in "wsh":
                 self.read(place.slot)  # the other half is kept
-        if into >= 0:
-            written.append((into, "M"))
-        sources: list[tuple[str, Any]] = []
-        reading = iter(operands)
-        for kind in kinds:
-            if kind == "d":
-                sources.append((results[0], targets[0].place))
-            elif kind == "c":
-                sources.append(("c", Register(SCC, 1)))
-            else:
-                source_change = next(reading, None)
-                sources.append((kind, Register(VCC, 1) if source_change is None else source_change.place))
-        changes = [self._change(kind, place) for kind, place in sources]
+        if row.special == "cmpx":
+            written.append((EXEC, "M"))
+        changes = [self._change(kind, source.place) for kind, source in sources]
         outputs: list[tuple[Any, Any]] = []
         if all(change is None for change in changes):
             for slot, kind in written:
@@ -173,48 +141,44 @@ class ChangeRules(LinearRules):
 
     # Memory
 
-    def access(self, step: Instruction, performed: range, known: bool) -> list[tuple[Any, Any]]:
+    def access(
+        self, step: Instruction, accessed: MemoryAccess, performed: range, known: bool
+    ) -> list[tuple[Any, Any]]:
         """Record the stride of a performed access, and return the changes of its results.
 
         `performed` are the numbers of its records; `known` says whether it loaded known words.
         """
-        accessed = memory_access(step.opcode)
-        assert accessed is not None
         machine = self.machine
-        bases = self._address_slots(step, accessed.space)
+        targets, data, where = operands_of(step, accessed)
         total: Any = None
-        for slot, pair in bases:
-            change = self._change("U" if pair else "u", Register(slot, 2 if pair else 1))
+        for place in registers_of(where):
+            change = self._change("U" if place.count == 2 else "u", place)
             if isinstance(change, str):
                 total = NON_LINEAR
                 break
             if change is None:
                 continue
-            low = machine.words(slot)
+            low = machine.words(place.slot)
             if low is not None:
-                self.limit_to_range(low.astype(I64), signed(change), UINT32)
+                self.limit(low.astype(I64), signed(change), UINT32)
             total = change if total is None else total + change
         if step.opcode.startswith("buffer") and "offen" in step.modifiers:
             self._stay_in_buffer(step)
         for record in performed:
             lanes = machine.accesses[record].lanes
-            stride = 0 if total is None else None if isinstance(total, str) else _uniform(total, lanes)
+            stride = 0 if total is None else None if isinstance(total, str) else uniform(total, lanes)
             self.strides.append(stride)
         moves = total is not None
-        loads = accessed.kind == "load" or accessed.returns or "RETURN" in str(step.modifiers)
         if accessed.space == "scratch":
-            return self._scratch(step, accessed, moves)
-        targets, data = self.data_slots(step)
-        for slot in data:
+            return self._scratch(slots_of([*targets, *data]), accessed.kind == "load", moves)
+        for slot in slots_of(data):
             self.read(slot)
-        if not loads or accessed.to_lds:
+        if accessed.kind != "load" or accessed.to_lds:
             follows = machine.follow > 0 and (accessed.space == "lds" or accessed.to_lds)
             if follows or (machine.stated and accessed.space in ("vmem", "flat") and known):
                 raise Irregular("it changes memory whose contents matter")
-            return []
-        return [
-            (slot, NON_LINEAR if known and (moves or accessed.space == "lds") else None) for slot in targets
-        ]
+        lost = known and (moves or accessed.space == "lds" or accessed.kind != "load")
+        return [(slot, NON_LINEAR if lost else None) for slot in slots_of(targets)]
 
     def _stay_in_buffer(self, step: Instruction) -> None:
         """Limit the trips to those in which lanes stay within a buffer's bounds, or out of them."""
@@ -229,57 +193,9 @@ class ChangeRules(LinearRules):
         values = [within.astype(I64) + int(step.modifiers.get("offset", "0"), 0), most.astype(I64)]
         self._compared("u", values, changes)
 
-    def _address_slots(self, step: Instruction, space: str) -> list[tuple[int, bool]]:
-        operands = list(step.operands)
-        if space == "smem":
-            texts = operands[1:]
-        elif space == "scratch" and "buffer" in step.opcode:
-            texts = [operands[1]] if "offen" in step.modifiers else []
-        elif step.opcode.startswith("buffer"):
-            place, descriptor, moved = operands[-3:]
-            texts = [_descriptor_base(descriptor), moved, *([place] if "offen" in step.modifiers else [])]
-        elif "load_lds" in step.opcode:
-            texts = operands
-        elif space == "lds":
-            texts = [operands[1]] if _loads(step) else [operands[0]]
-        elif _loads(step):
-            texts = operands[1:]
-        elif "atomic" in step.opcode and len(operands) == 4:
-            texts = [operands[1], operands[3]]
-        else:
-            texts = [operands[0], *operands[2:]]
-        slots = []
-        for text in texts:
-            place = operand(text).place if text != "off" else None
-            if isinstance(place, Register):
-                slots.append((place.slot, place.count == 2))
-        return slots
-
-    def data_slots(self, step: Instruction) -> tuple[list[int], list[int]]:
-        """Return (slots that are loaded into, slots that are stored)"""
-        if "load_lds" in step.opcode:
-            return [], []
-        operands = step.operands[:1] if step.opcode.startswith("buffer") else step.operands
-        registers = [operand(text).place for text in operands if text != "off"]
-        of = [
-            list(range(register.slot, register.slot + register.count))
-            for register in registers
-            if isinstance(register, Register)
-        ]
-        if _loads(step):
-            return of[0], []
-        if "atomic" in step.opcode and len(step.operands) == 4:
-            return of[0], of[2]
-        return [], [slot for slots in of[0 if len(of) == 1 else 1 :] for slot in slots]
-
-    def _scratch(self, step: Instruction, accessed: Any, moves: bool) -> list[tuple[Any, Any]]:
+    def _scratch(self, slots: list[int], load: bool, moves: bool) -> list[tuple[Any, Any]]:
         """Follow words of scratch like registers, by address."""
         address = self.machine.accesses[-1].base + self.machine.accesses[-1].offset
-        load = accessed.kind == "load"
-        text = step.operands[0] if load or "buffer" in step.opcode else step.operands[1]
-        place = operand(text).place
-        assert isinstance(place, Register)
-        slots = list(range(place.slot, place.slot + accessed.words))
         if address.size != 1 or moves:
             if load:
                 known = any(self.machine.r[slot] is not None for slot in slots)
@@ -291,22 +207,3 @@ class ChangeRules(LinearRules):
         if load:
             return [(slot, self.read(("scratch", at + 4 * word & ~3))) for word, slot in enumerate(slots)]
         return [(("scratch", at + 4 * word & ~3), self.read(slot)) for word, slot in enumerate(slots)]
-
-
-def _descriptor_base(text: str) -> str:
-    """Return the registers of a buffer's base: s[4:5] of s[4:7]."""
-    first = int(text[2:].partition(":")[0])
-    return f"s[{first}:{first + 1}]"
-
-
-def _loads(step: Instruction) -> bool:
-    return "_load" in step.opcode or "_read" in step.opcode
-
-
-def _uniform(change: Any, lanes: np.ndarray) -> int | None:
-    """Return the change common to all lanes; None if they differ."""
-    shape = np.broadcast_shapes(change.shape, lanes.shape)
-    active = np.broadcast_to(change, shape)[np.broadcast_to(lanes, shape)]
-    if not active.size:
-        return 0
-    return int(active[0]) if (active == active[0]).all() else None

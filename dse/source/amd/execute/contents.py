@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,10 +10,11 @@ import numpy as np
 from dse.errors import DseError
 from dse.source.amd.execute.memory_names import MemoryAccess
 from dse.source.amd.execute.slots import M0
-from dse.source.amd.execute.state import U32, MaskedWords, WaveMachine, Waves
+from dse.source.amd.execute.state import U32, MaskedWords, WaveMachine, Waves, written
 from dse.source.amd.text import Instruction
 from dse.source.machine.launch import MIDDLE, REGION_BITS
-from dse.source.machine.memory import distinct_addresses, regions_of
+from dse.source.machine.memory import SharedMemory, atomic, distinct_addresses, regions_of
+from dse.source.machine.recorded import Estimated
 
 Words = list[Any] | None  # of each access; None: unknown
 
@@ -41,19 +43,17 @@ class PerformedAccess(NamedTuple):
 class MemoryMachine(WaveMachine):
     """A machine with memory."""
 
-    def __init__(self, *launch: Any, lds_bytes: int, follow: int, watch: Any = None) -> None:
+    def __init__(self, *launch: Any, follow: int, watch: Any = None) -> None:
         super().__init__(*launch)
         self.follow = follow
         self.watch = watch  # of `dse.source.amd.profile.alike`
         self.accesses: list[PerformedAccess] = []
         self.trace: list[tuple[int, Waves, np.ndarray]] = []  # stretches in the order of execution
         self.repeats: list[tuple[int, int, int]] = []  # of the trace: (start, end, more times)
-        self.estimated: dict[int, int] = {}  # trips not executed whose accesses depend on data, by stretch
+        self.estimated: dict[int, Estimated] = {}  # by the first stretch of a loop
         self.irregular: dict[int, str] = {}  # first stretch of a loop that cannot be skipped → reason
-        self.lds = np.zeros((self.shape[0], -(-lds_bytes // 4) + 4), U32)
-        self.lds_unknown: np.ndarray | None = None
+        self.lds = SharedMemory(self.shape[0])  # unknown words have a taint of 1
         self.scratch: dict[int, Any] = {}  # words by address, in the form of registers
-        self.scratch_lost = False  # whether words were stored at several addresses at once
         self._bases: dict[tuple[int, ...], tuple[list[Any], np.ndarray]] = {}
         self._rows = np.arange(self.shape[0]).reshape(-1, 1, 1)
         self._uniform: dict[int, tuple[np.ndarray, Words]] = {}
@@ -66,7 +66,7 @@ class MemoryMachine(WaveMachine):
         values = [self.r[slot] for slot in slots if slot >= 0]
         values += [self.r[slot + 1] for slot, pair in zip(slots, pairs, strict=True) if pair and slot >= 0]
         known = self._bases.get(key)
-        if known is not None and len(known[0]) == len(values) and all(map(_same, known[0], values)):
+        if known is not None and len(known[0]) == len(values) and all(map(is_, known[0], values)):
             return known[1]
         total = np.zeros((1, 1, 1), np.int64)
         certain = True
@@ -194,20 +194,17 @@ class MemoryMachine(WaveMachine):
 
     def _load_flat(self, base: np.ndarray, offset: int, accessed: MemoryAccess, spaces: Any) -> Words:
         result = [np.zeros((1, 1, 1), U32)] * accessed.words
-        before = self.active
         for space, lanes in spaces:
-            self.active = lanes
-            if space == "lds":
-                words = self.load_lds(base & 0xFFFFFFFF, offset, accessed)
-            elif space == "scratch":
-                words = self.load_scratch(base & 0xFFFFFFFF, offset, accessed)
-            else:
-                words = self.load_global(np.where(lanes, base, _first(base, lanes)), offset, accessed)
+            with self.only(lanes):
+                if space == "lds":
+                    words = self.load_lds(base & 0xFFFFFFFF, offset, accessed)
+                elif space == "scratch":
+                    words = self.load_scratch(base & 0xFFFFFFFF, offset, accessed)
+                else:
+                    words = self.load_global(np.where(lanes, base, _first(base, lanes)), offset, accessed)
             if words is None:
-                self.active = before
                 return None
             result = [np.where(lanes, new, old) for new, old in zip(words, result, strict=True)]
-        self.active = before
         return result
 
     def _words_at(self, address: np.ndarray, size: int) -> Words:
@@ -246,19 +243,15 @@ class MemoryMachine(WaveMachine):
     ) -> None:
         """Store words, if contents are followed."""
         lanes = self.lanes()
-        if spaces is not None:
-            before = self.active
-            for space, mask in spaces:
-                self.active = mask
+        for space, mask in spaces or ():
+            with self.only(mask):
                 if space == "lds":
                     self.store_lds(base & 0xFFFFFFFF, offset, accessed, words)
                 elif space == "scratch":
                     self.store_scratch(base & 0xFFFFFFFF, offset, accessed, words)
                 else:
                     self.store_global(np.where(mask, base, _first(base, mask)), offset, accessed, words)
-            self.active = before
-            return
-        if not self.stated:
+        if spaces is not None or not self.stated:
             return
         shape = np.broadcast_shapes(base.shape, lanes.shape, *(word.shape for word in words or ()))
         active = np.broadcast_to(lanes, shape)
@@ -305,49 +298,25 @@ class MemoryMachine(WaveMachine):
         shape = np.broadcast_shapes(base.shape, lanes.shape, (self.shape[0], 1, 1))
         active = np.broadcast_to(lanes, shape)
         address = np.broadcast_to(base + offset, shape)[active]
-        row = np.broadcast_to(self._rows, shape)[active]
-        high = int(address.max(initial=0)) // 4 + 5
-        if high > self.lds.shape[1]:
-            self.lds = np.pad(self.lds, ((0, 0), (0, high - self.lds.shape[1])))
-            if self.lds_unknown is not None:
-                self.lds_unknown = np.pad(self.lds_unknown, ((0, 0), (0, high - self.lds_unknown.shape[1])))
-        return active, row, address
+        return active, np.broadcast_to(self._rows, shape)[active], address
 
     def load_lds(self, base: np.ndarray, offset: int, accessed: MemoryAccess) -> Words:
         """Load words, which are known if words in LDS are followed."""
         if self.follow < LDS or accessed.transposed:
             return None
         active, row, address = self._lds_places(base, offset)
-        places = [(address >> 2) + word for word in range(accessed.words)]
-        if self.lds_unknown is not None and any(self.lds_unknown[row, place].any() for place in places):
+        if self.lds.taint(row, address, accessed.bytes):
             return None
-        words = [self.lds[row, place] for place in places]
-        if accessed.bytes < 4:
-            shift = (8 * (address & 3)).astype(U32)
-            words = [words[0] >> shift & U32((1 << 8 * accessed.bytes) - 1)]
-        return [_placed(word, active) for word in words]
+        return [_placed(word, active) for word in self.lds.load(row, address, accessed.bytes)]
 
     def store_lds(self, base: np.ndarray, offset: int, accessed: MemoryAccess, words: Words) -> None:
         """Store words, if words in LDS are followed."""
         if self.follow < LDS:
             return
         active, row, address = self._lds_places(base, offset)
-        if words is None:
-            if self.lds_unknown is None:
-                self.lds_unknown = np.zeros(self.lds.shape, bool)
-            for word in range(accessed.words):
-                self.lds_unknown[row, (address >> 2) + word] = True
-            return
-        for word, value in enumerate(words):
-            values = np.broadcast_to(value, active.shape)[active]
-            if accessed.bytes < 4:
-                as_bytes = self.lds.view(np.uint8)
-                for byte in range(accessed.bytes):
-                    as_bytes[row, address + byte] = (values >> U32(8 * byte)).astype(np.uint8)
-            else:
-                self.lds[row, (address >> 2) + word] = values
-            if self.lds_unknown is not None:
-                self.lds_unknown[row, (address >> 2) + word] = False
+        stored = words or [np.zeros((1, 1, 1), U32)] * accessed.words
+        values = [np.broadcast_to(value, active.shape)[active] for value in stored]
+        self.lds.store(row, address, accessed.bytes, values, taint=int(words is None))
 
     def store_behind_m0(self, accessed: MemoryAccess, words: Words, offset: int) -> None:
         """Store the words loaded by adjacent lanes in the LDS, from the address in M0 on."""
@@ -371,17 +340,16 @@ class MemoryMachine(WaveMachine):
             self.store_lds(base, offset, accessed, None)
             return None
         values = np.broadcast_to(words[0], active.shape)[active]
-        word_index = row * self.lds.shape[1] + (address >> 2)
-        if self.lds_unknown is not None and self.lds_unknown.reshape(-1)[word_index].any():
+        if self.lds.taint(row, address, 4):
             return None
-        return [_placed(_atomic(self.lds.reshape(-1), word_index, values, accessed), active)]
+        self.lds.load(row, address, 4)  # so that there are such words
+        word_index = row * self.lds.words.shape[1] + (address >> 2)
+        return [_placed(_atomic(self.lds.words.reshape(-1), word_index, values, accessed), active)]
 
     # Scratch
 
     def load_scratch(self, base: np.ndarray, offset: int, accessed: MemoryAccess) -> Words:
         """Load words that the same lanes stored."""
-        if self.scratch_lost:
-            return None
         address = base + offset
         words = []
         for word in range(accessed.words):
@@ -401,7 +369,6 @@ class MemoryMachine(WaveMachine):
     def store_scratch(self, base: np.ndarray, offset: int, accessed: MemoryAccess, words: Words) -> None:
         """Store words that the same lanes may load."""
         address = base + offset
-        active = self.active
         for at, here in distinct_addresses(address, self.lanes()):
             for word in range(accessed.words):
                 word_address = at + 4 * word & ~3
@@ -412,14 +379,10 @@ class MemoryMachine(WaveMachine):
                     shift = U32(8 * (at & 3))
                     bits = U32((1 << 8 * accessed.bytes) - 1) << shift
                     value = old & ~bits | value << shift & bits
-                lanes = active if here is None else here & self.lanes()
-                self.scratch[word_address] = _kept(self.scratch.get(word_address), value, lanes)
-
-
-def _kept(old: Any, value: np.ndarray | None, lanes: np.ndarray | None) -> Any:
-    from dse.source.amd.execute.state import _written
-
-    return value if lanes is None else _written(old, value, lanes)
+                lanes = self.active if here is None else here & self.lanes()
+                if lanes is not None:
+                    value = written(self.scratch.get(word_address), value, lanes)
+                self.scratch[word_address] = value
 
 
 def _first(values: np.ndarray, where: np.ndarray) -> Any:
@@ -435,60 +398,25 @@ def _placed(values: np.ndarray, active: np.ndarray) -> np.ndarray:
     return full
 
 
-def _same(a: Any, b: Any) -> bool:
-    return a is b
-
-
-_COMMUTING = {"add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+_CHANGES: dict[str, Any] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    **dict.fromkeys(("swap", "wrxchg", "storexchg"), lambda old, value: value),
+    "inc": lambda old, value: np.where(old >= value, U32(0), old + U32(1)),
+    "dec": lambda old, value: np.where((old == 0) | (old > value), value, old - U32(1)),
+}
 
 
 def _atomic(words: np.ndarray, place: np.ndarray, values: np.ndarray, accessed: MemoryAccess) -> np.ndarray:
     """Change words in the order of lanes; return the old value for each lane."""
     name, kind = accessed.operation.split()
-    old = np.zeros(len(place), U32)
-    if kind == "f":
-        numbers = words.view(np.float32)
-        for lane, (at, value) in enumerate(
-            zip(place.tolist(), values.view(np.float32).tolist(), strict=True)
-        ):
-            old[lane] = words[at]
-            now = numbers[at]
-            numbers[at] = (
-                now + np.float32(value)
-                if name == "add"
-                else min(now, value)
-                if "min" in name
-                else max(now, value)
-            )
-        return old
-    function = _COMMUTING.get(name)
-    if function is not None and not accessed.returns:
-        old = words[place]
-        function.at(words, place, values)
-        return old
-    signed = accessed.signed
-    for lane, (at, value) in enumerate(zip(place.tolist(), values.tolist(), strict=True)):
-        before = int(words[at])
-        old[lane] = before
-        words[at] = _changed(name, before, value, signed) & 0xFFFFFFFF
-    return old
-
-
-def _changed(name: str, before: int, value: int, signed: bool) -> int:
-    if name == "add":
-        return before + value
-    if name == "sub":
-        return before - value
-    if name in ("swap", "wrxchg", "storexchg"):
-        return value
-    if name == "inc":
-        return 0 if before >= value else before + 1
-    if name == "dec":
-        return value if before == 0 or before > value else before - 1
-    if name in _COMMUTING:
-        return int(_COMMUTING[name](np.uint32(before), np.uint32(value)))
-    key = (lambda number: number ^ 0x80000000) if signed else (lambda number: number)
-    return min(before, value, key=key) if "min" in name else max(before, value, key=key)
+    view = np.float32 if kind == "f" else np.int32 if accessed.signed else U32
+    function = _CHANGES.get(name, np.minimum if "min" in name else np.maximum)
+    used = accessed.returns or accessed.space != "lds" or kind == "f"  # sums of floats depend on their order
+    return atomic(function, words.view(view), place, values.view(view), used).view(U32)
 
 
 _NOWHERE = np.zeros((1, 1, 1), np.int64)

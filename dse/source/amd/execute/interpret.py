@@ -23,7 +23,6 @@ def execute(
     code: Code,
     launch: LaunchArguments,
     blocks: Sequence[Dimensions],
-    shared_bytes: int = 0,
     symbols: Mapping[str, np.ndarray] | None = None,
     follow: int = 0,
     skip_loops: bool = True,
@@ -44,7 +43,6 @@ def execute(
             launch,
             blocks,
             symbols or {},
-            lds_bytes=code.listing.lds_bytes + shared_bytes,
             follow=follow,
             watch=watch,
         )

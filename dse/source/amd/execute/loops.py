@@ -8,23 +8,25 @@ instructions are then exact, and addresses estimated. A loop around a skipped on
 """
 
 from dataclasses import dataclass, field
-from math import gcd
+from math import gcd, nan
 from typing import Any
 
 import numpy as np
 
+from dse.hardware.coalescing import LINE
+from dse.source.amd.execute.access import operands_of
 from dse.source.amd.execute.changes import ChangeRules
 from dse.source.amd.execute.code import Code, Stretch
 from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
-from dse.source.amd.execute.memory_names import memory_access
-from dse.source.amd.execute.moving import NON_LINEAR
-from dse.source.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC, V
+from dse.source.amd.execute.even import NON_LINEAR
+from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
+from dse.source.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC, V, slots_of
 from dse.source.amd.execute.state import MaskedWords, Waves
 from dse.source.amd.text import Instruction
-from dse.source.machine.sampling import SAMPLES, before_middle, stretches
+from dse.source.machine.recorded import Estimated
+from dse.source.machine.sampling import SAMPLES, Plan
 from dse.source.machine.trips import FOR_EVER, Irregular
 
-LINE = 128  # bytes of the longest cache line
 _FIRST_TRY = 2  # trips before one is examined
 _MOST_TRIES = 5
 _MOST_ROUNDS = 4  # of a loop that count as one trip: the buffers of software pipelines
@@ -63,24 +65,8 @@ class _Loop:
     tries: int = 0
     examined: ChangeRules | None = None
     went_in: dict[Any, Any] = field(default_factory=dict)
-    plan: "_Plan | None" = None
-
-
-@dataclass
-class _Plan:
-    """Trips to execute before the others are skipped."""
-
-    parts: int  # executed
-    stretch: int  # trips that each represents, if estimated; else all remaining trips
-    estimate: bool
-    changes: dict[Any, Any]
-    strides: list[int | None]
-    marks: list[_Mark] = field(default_factory=list)
-
-    @property
-    def earlier(self) -> int:
-        """Trips of a stretch before the executed one."""
-        return before_middle(self.stretch)
+    proof: ChangeRules | None = None  # of an examined trip
+    plan: Plan | None = None
 
 
 class WaveLoopSkipper:
@@ -141,27 +127,20 @@ class WaveLoopSkipper:
         """Execute a stretch together with the changes of registers."""
         machine, loop = self.machine, self.examined
         assert loop is not None
-        assert loop.examined is not None
-        changes: ChangeRules | None = loop.examined
         for step, action in stretch.actions:
-            before = len(machine.accesses)
-            failed: str | None = None
-            results: list[tuple[Any, Any]] = []
-            if changes is not None:
-                try:
-                    results = changes.follow(step)
-                except Irregular as reason:
-                    failed = str(reason)
-            accesses = changes is not None and failed is None and memory_access(step.opcode) is not None
-            registers = machine.r[:] if accesses else []
+            changes, accessed, results = loop.examined, memory_access(step.opcode), list[tuple[Any, Any]]()
+            before, registers = len(machine.accesses), machine.r[:] if accessed is not None else []
+            try:
+                results = changes.follow(step) if changes is not None else []
+            except Irregular as reason:
+                self._put_off(loop, str(reason))
             action(machine)
-            if changes is None:
+            if changes is None or loop.examined is None:
                 continue
             try:
-                if failed is not None:
-                    raise Irregular(failed)
-                if accesses:
-                    results = self._accessed(changes, step, range(before, len(machine.accesses)), registers)
+                if accessed is not None:
+                    performed = range(before, len(machine.accesses))
+                    results = self._accessed(changes, step, accessed, performed, registers)
                 else:  # moves between lanes through the LDS, without address
                     changes.strides += [0] * (len(machine.accesses) - before)
                 for slot, change in results:
@@ -170,19 +149,23 @@ class WaveLoopSkipper:
                         changes.write(slot, None if unknown else change)
             except Irregular as reason:
                 self._put_off(loop, str(reason))
-                changes = None
 
     def _accessed(
-        self, changes: ChangeRules, step: Instruction, performed: range, registers: list[Any]
+        self,
+        changes: ChangeRules,
+        step: Instruction,
+        accessed: MemoryAccess,
+        performed: range,
+        registers: list[Any],
     ) -> list[tuple[Any, Any]]:
         """Follow a performed access; `registers` are those before it."""
         machine = self.machine
-        targets, data_slots = changes.data_slots(step)
-        loaded = any(machine.words(slot) is not None for slot in targets)
+        targets, data, _ = operands_of(step, accessed)
+        loaded = any(machine.words(slot) is not None for slot in slots_of(targets))
         after, machine.r = machine.r, registers
         try:
-            stored = any(machine.words(slot) is not None for slot in data_slots)
-            return changes.access(step, performed, loaded or stored)
+            stored = any(machine.words(slot) is not None for slot in slots_of(data))
+            return changes.access(step, accessed, performed, loaded or stored)
         finally:
             machine.r = after
 
@@ -230,8 +213,8 @@ class WaveLoopSkipper:
 
     def _trip_is_over(self, loop: _Loop) -> None:
         machine = self.machine
-        if loop.plan is not None:
-            self._go_on(loop, loop.plan)
+        if loop.plan is not None and loop.proof is not None:
+            self._go_on(loop, loop.proof, loop.plan)
         elif loop.examined is not None:
             self._conclude(loop, loop.examined)
         elif loop.registers is not None:
@@ -259,7 +242,7 @@ class WaveLoopSkipper:
                 moving["scratch", at] = _change(before, after, lanes)
         moving = {slot: change for slot, change in moving.items() if change is not None}
         loop.went_in = moving
-        loop.examined = ChangeRules(machine, moving)
+        loop.examined = ChangeRules(machine, self.code.stretches[0].binder, moving)
         loop.registers = None
         self.examined = loop
 
@@ -286,7 +269,7 @@ class WaveLoopSkipper:
             if trips < 2 * SAMPLES[0]:
                 loop.next_try = loop.trips + trips + 2
                 return
-            loop.plan = _Plan(*stretches(trips), True, changes.moving, strides)
+            loop.proof, loop.plan = changes, Plan.of_samples(trips)
             self._move(changes.moving, loop.plan.earlier)
             return
         period = 1
@@ -294,9 +277,9 @@ class WaveLoopSkipper:
             if self._in_lines(access) and stride:
                 period = max(period, LINE // gcd(abs(int(stride)), LINE))
         if period == 1:
-            self._repeat(loop.since, trips, changes.moving, 1, strides)
+            self._repeat(loop, loop.since, trips, changes.moving, 1, strides)
         elif trips >= 3 * period:
-            loop.plan = _Plan(period, trips, False, changes.moving, strides)
+            loop.proof, loop.plan = changes, Plan(period)
         else:
             loop.next_try = loop.trips + trips + 2
 
@@ -305,28 +288,25 @@ class WaveLoopSkipper:
         accessed = memory_access(self.code.listing.instructions[access.index].opcode)
         return accessed is not None and accessed.space in ("vmem", "flat", "smem") and access.space != "lds"
 
-    def _go_on(self, loop: _Loop, plan: _Plan) -> None:
+    def _go_on(self, loop: _Loop, proof: ChangeRules, plan: Plan) -> None:
         """After a planned trip: skip the others, or those up to the next planned one."""
         machine = self.machine
-        if len(machine.accesses) - loop.since.accesses != len(plan.strides):
+        if len(machine.accesses) - loop.since.accesses != len(proof.strides):
             raise Irregular("trips are not alike")
-        plan.marks.append(loop.since)
-        done = len(plan.marks)
-        if not plan.estimate:
-            if done == plan.parts:
-                periods = (plan.stretch - done) // done
-                self._repeat(plan.marks[0], periods, plan.changes, done, plan.strides * done)
-                loop.plan, loop.next_try = None, loop.trips + _FIRST_TRY
-            return
+        plan.starts.append(loop.since)
+        done, others = len(plan.starts), plan.stretch - 1
         if done < plan.parts:
-            self._move(plan.changes, plan.stretch - 1)
+            self._move(proof.moving, others if plan.stretch else 0)
             return
-        self._move(plan.changes, plan.stretch - 1 - plan.earlier)
-        self._stand_for_stretches(plan)
-        loop.made += plan.parts * (plan.stretch - 1)
-        machine.estimated[loop.header] = machine.estimated.get(loop.header, 0) + plan.parts * (
-            plan.stretch - 1
-        )
+        if not plan.stretch:
+            periods = (proof.trips - done) // done
+            self._repeat(loop, plan.starts[0], periods, proof.moving, done, proof.strides * done)
+        else:
+            self._move(proof.moving, others - plan.earlier)
+            self._stand_for_stretches(plan, proof.strides)
+            loop.made += done * others
+            before = machine.estimated[loop.header].trips if loop.header in machine.estimated else 0
+            machine.estimated[loop.header] = Estimated(before + done * others, nan, 0.0)
         loop.plan, loop.next_try = None, loop.trips + _FIRST_TRY
 
     def _move(self, changes: dict[Any, Any], trips: int) -> None:
@@ -343,33 +323,33 @@ class WaveLoopSkipper:
                 machine.r[slot] = moved
 
     def _repeat(
-        self, since: _Mark, times: int, changes: dict[Any, Any], parts: int, strides: list[int | None]
+        self,
+        loop: _Loop,
+        since: _Mark,
+        times: int,
+        changes: dict[Any, Any],
+        parts: int,
+        strides: list[int | None],
     ) -> None:
         """Repeat the work since a mark `times` times."""
         machine = self.machine
         if times <= 0:
             return
         self._move(changes, times * parts)
-        self._loops_made(since, times * parts)
+        loop.made += times * parts
         machine.repeats.append((since.trace, len(machine.trace), times))
         for number, stride in enumerate(strides, start=since.accesses):
             assert stride is not None
             access = machine.accesses[number]
             machine.accesses[number] = access._replace(trips=range(times + 1), stride=int(stride) * parts)
 
-    def _loops_made(self, since: _Mark, trips: int) -> None:
-        """Count trips of the loop that begins at a mark."""
-        loop = self._loops.get(self.machine.trace[since.trace][0])
-        if loop is not None:
-            loop.made += trips
-
-    def _stand_for_stretches(self, plan: _Plan) -> None:
+    def _stand_for_stretches(self, plan: Plan, strides: list[int | None]) -> None:
         """Weight each executed trip by the trips around it that it represents."""
-        machine, marks = self.machine, [*plan.marks, _Mark.now(self.machine)]
+        machine, marks = self.machine, [*plan.starts, _Mark.now(self.machine)]
         earlier, later = -plan.earlier, plan.stretch - plan.earlier
         for number, mark in enumerate(marks[:-1]):
             machine.repeats.append((mark.trace, marks[number + 1].trace, plan.stretch - 1))
-            for place, stride in enumerate(plan.strides):
+            for place, stride in enumerate(strides):
                 access = machine.accesses[mark.accesses + place]
                 drift: float | int = (
                     stride if stride is not None else self._drift(marks, number, place, plan.stretch)

@@ -7,7 +7,7 @@ import numpy as np
 
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.opcodes import OpcodeRow
-from dse.source.amd.execute.operands import OperandReaders
+from dse.source.amd.execute.operands import OperandReaders, by_kind
 from dse.source.amd.execute.results import Action, watching
 from dse.source.amd.execute.slots import CONSTANTS, EXEC, SCC, Register, Symbol, operand
 from dse.source.amd.execute.state import U32, NeedsData
@@ -144,12 +144,8 @@ def _saveexec(binder: OperandReaders, step: Instruction) -> Action:
 
 def compare_into_exec(binder: OperandReaders, step: Instruction, row: OpcodeRow) -> Action:
     """Compare, and deactivate the lanes for which the comparison fails."""
-    kinds = row.form.partition("=")[2]
-    operands = [operand(text) for text in step.operands]
-    target = operands.pop(0).place if len(operands) > len(kinds) else None
-    readers = [
-        binder.reader(operand_text, kind, step) for operand_text, kind in zip(operands, kinds, strict=True)
-    ]
+    targets, sources = by_kind(step, row)
+    readers = [binder.reader(source, kind, step) for kind, source in sources]
     function = row.function
     assert function is not None
 
@@ -158,8 +154,9 @@ def compare_into_exec(binder: OperandReaders, step: Instruction, row: OpcodeRow)
         if any(value is None for value in values):
             raise NeedsData(step, "mask of lanes")
         mask = function(*values) & machine.lanes()
-        if isinstance(target, Register) and target.slot != EXEC:
-            machine.write_mask(target.slot, mask)
+        for _, target in targets:
+            assert isinstance(target.place, Register)
+            machine.write_mask(target.place.slot, mask)
         machine.write_mask(EXEC, mask)
 
     return watching(compare, readers, step) if binder.watched(step.opcode) else compare

@@ -8,9 +8,12 @@ import numpy as np
 from dse.errors import DseError
 from dse.source.amd.execute import lanes
 from dse.source.amd.execute.contents import MemoryMachine
+from dse.source.amd.execute.opcodes import OpcodeRow
 from dse.source.amd.execute.slots import (
     CONSTANTS,
     NULL,
+    SCC,
+    VCC,
     AmdOperand,
     ConstantOperand,
     Register,
@@ -24,9 +27,36 @@ from dse.source.amd.text import Instruction, Listing
 U64 = np.uint64
 Reader = Callable[[MemoryMachine], Any]
 Writer = Callable[[MemoryMachine, Any], None]
+KindOfOperand = tuple[str, AmdOperand]  # the kind as in `opcodes`
 
 _VIEWS = {"i": np.int32, "f": np.float32, "I": np.int64, "D": np.float64}
 _MOVED = ("quad_perm", "row_", "wave_", "dpp8")
+
+
+def by_kind(step: Instruction, row: OpcodeRow) -> tuple[list[KindOfOperand], list[KindOfOperand]]:
+    """Return the results and the sources of an instruction, of which SCC and VCC may be implied.
+
+    The condition as a result is left out, and the mask of lanes, into which `v_cmpx` writes.
+
+    **Raises:** DseError for another number of operands.
+    """
+    results, _, kinds = row.form.partition("=")
+    operands, sources = [operand(text) for text in step.operands], []
+    explicit = [kind for kind in results if kind != "c"]
+    stated = sum(kind not in "cd" for kind in kinds)
+    if row.special == "cmpx" and len(operands) == stated:
+        explicit = []
+    if len(operands) == len(explicit) + stated - 1 and kinds.endswith("m"):
+        operands.append(AmdOperand(Register(VCC, 1)))
+    if len(operands) != len(explicit) + stated:
+        raise DseError(f"found {len(operands)} operands, expected {len(explicit) + stated}")
+    reading = iter(operands[len(explicit) :])
+    for kind in kinds:
+        if kind == "d":
+            sources.append((results[0], operands[0]))
+        else:
+            sources.append((kind, AmdOperand(Register(SCC, 1)) if kind == "c" else next(reading)))
+    return list(zip(explicit, operands, strict=False)), sources
 
 
 class OperandReaders:

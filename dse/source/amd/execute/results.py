@@ -36,18 +36,7 @@ def one_result(function: Callable[..., Any], readers: list[Reader], write: Any) 
             write(machine, None if b is None else _applied(function, a, b))
 
         return of_two
-
-    def of_many(machine: MemoryMachine) -> None:
-        values = []
-        for read in readers:
-            value = read(machine)
-            if value is None:
-                write(machine, None)
-                return
-            values.append(value)
-        write(machine, _applied(function, *values))
-
-    return of_many
+    return results_of(lambda *values: [_applied(function, *values)], readers, [write])
 
 
 def results_of(function: Callable[..., Any], readers: list[Reader], writers: list[Any]) -> Action:
@@ -123,10 +112,8 @@ def without_lanes(action: Action, kept: np.ndarray) -> Action:
     """Restrict an action: some lanes are not written."""
 
     def act(machine: MemoryMachine) -> None:
-        before = machine.active
-        machine.active = machine.lanes() & ~kept
-        action(machine)
-        machine.active = before
+        with machine.only(machine.lanes() & ~kept):
+            action(machine)
 
     return act
 

@@ -8,6 +8,7 @@ Source: LLVM, "AMDGPU Operand Syntax"; AMD, "RDNA3" and "CDNA3 Instruction Set A
 
 import re
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -92,6 +93,17 @@ def beyond(text: str) -> bool:
         if after is None or after.count < 1 or after.slot + after.count > sum(_FILES[name]):
             return True
     return False
+
+
+def registers_of(texts: Sequence[str]) -> list[Register]:
+    """Return the registers among operands."""
+    places = [operand(text).place for text in texts if text != "off"]
+    return [place for place in places if isinstance(place, Register)]
+
+
+def slots_of(texts: Sequence[str]) -> list[int]:
+    """Return the slots of the registers among operands, one per word."""
+    return [slot for place in registers_of(texts) for slot in range(place.slot, place.slot + place.count)]
 
 
 @lru_cache(maxsize=10_000)

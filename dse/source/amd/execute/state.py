@@ -13,7 +13,14 @@ import numpy as np
 from dse.errors import DseError
 from dse.source.amd.execute.slots import CONSTANTS, EXEC, SCC, TTMP, VCC, V
 from dse.source.amd.text import Instruction, Listing
-from dse.source.machine.launch import Dimensions, LaunchArguments, Pointer, UnknownArgument, address_of
+from dse.source.machine.launch import (
+    Dimensions,
+    LaunchArguments,
+    Pointer,
+    UnknownArgument,
+    address_of,
+    argument_bytes,
+)
 from dse.source.machine.memory import GlobalMemory
 
 U32 = np.uint32
@@ -125,7 +132,7 @@ class WaveMachine:
         )
         segment = np.zeros(-(-size // 4) * 4 + 64, np.uint8)
         for index, (entry, argument) in enumerate(zip(own, launch.arguments, strict=True)):
-            raw = _bytes(listing.name, index, argument, entry.size)
+            raw = argument_bytes(listing.name, index, argument, entry.size)
             segment[entry.offset : entry.offset + entry.size] = np.frombuffer(raw, np.uint8)
         for entry in listing.arguments:
             if entry.kind.startswith("hidden_"):
@@ -317,7 +324,7 @@ class WaveMachine:
         if active is None:
             self.r[slot] = value
         else:
-            self.r[slot] = _written(self.r[slot], value, active)
+            self.r[slot] = written(self.r[slot], value, active)
 
     def write_scalar(self, slot: int, value: np.ndarray | None) -> None:
         """Write a scalar register, words or a condition, in active waves."""
@@ -328,7 +335,7 @@ class WaveMachine:
         old: Any = self.condition() if slot == SCC else self.r[slot]
         if slot != SCC and old.__class__ is np.ndarray and old.dtype is _BOOL:
             old = self._packed(old, slot)
-        self.r[slot] = _written(old, value, waves)
+        self.r[slot] = written(old, value, waves)
 
     def write_mask(self, slot: int, mask: np.ndarray | None) -> None:
         """Write a mask of lanes, to a register or a pair, in active waves."""
@@ -354,7 +361,7 @@ class WaveMachine:
             self.write_scalar(SCC, self.any_lane(mask))
 
 
-def _written(old: Value, value: np.ndarray | None, where: np.ndarray) -> Value:
+def written(old: Value, value: np.ndarray | None, where: np.ndarray) -> Value:
     """Return the value of a register after writing some lanes."""
     if value is None:
         if old is None:
@@ -379,29 +386,6 @@ def _bits(words: np.ndarray, full: bool = False) -> np.ndarray:
     if not full and words.size == 1 and words.flat[0] in (0, 0xFFFFFFFF):
         return words != 0
     return (words >> _LANES & U32(1)).astype(bool)
-
-
-def _bytes(kernel: str, index: int, argument: Any, size: int) -> bytes:
-    """Return the bytes of an argument as the code expects them."""
-    if argument is None or isinstance(argument, Pointer | np.ndarray):
-        raw = address_of(index).to_bytes(8, "little")
-    elif isinstance(argument, UnknownArgument):
-        raw = bytes(size)
-    elif isinstance(argument, bytes):
-        raw = argument
-    elif isinstance(argument, np.generic):
-        raw = argument.tobytes()
-    elif isinstance(argument, int):
-        raw = (argument & (1 << 8 * size) - 1).to_bytes(size, "little")
-    elif isinstance(argument, float):
-        raw = np.float32(argument).tobytes() if size == 4 else np.float64(argument).tobytes()
-    else:
-        raise DseError(
-            f"{kernel}: argument {index}: found {argument!r}, expected a number, an array, bytes or None"
-        )
-    if len(raw) != size:
-        raise DseError(f"{kernel}: argument {index}: found {len(raw)} bytes, expected {size} as the code has")
-    return raw
 
 
 def _hidden(kind: str, launch: LaunchArguments) -> int:

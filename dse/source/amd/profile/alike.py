@@ -22,11 +22,11 @@ from dse.source.amd.profile.record import executions
 from dse.source.amd.text import Instruction, Listing
 from dse.source.machine.alike import Apart, Boxes, Followed, boxes_of
 from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.machine.trips import FOR_EVER, trips_of_result
 
 _FEWEST = 2**13  # blocks of grids that are cut: most blocks of smaller ones are executed
 _MEMBERS = 3  # blocks drawn in each box
 _SEED = 3  # of the draw: the same blocks every time
-_FOR_EVER = 2**40
 _NAME = re.compile(r"[vs]_(?:cmpx?|cmpk|min|max)_(?P<how>lt|le|gt|ge|eq|ne|lg)?")
 _WATCHED = re.compile(r"[vs]_(cmpx?|cmpk|bitcmp[01]|min|max|min3|max3|med3|minmax|maxmin)_")
 
@@ -42,7 +42,7 @@ class Watch:
     def __init__(self, blocks: np.ndarray, starts: int, sizes: np.ndarray) -> None:
         """`blocks` [blocks, 3], the first of `starts` boxes of `sizes` [starts, 3] before others."""
         self.blocks, self.starts, self.sizes = blocks, starts, sizes
-        self.more = np.full((3, starts), _FOR_EVER)  # blocks like the first after it along each dimension
+        self.more = np.full((3, starts), FOR_EVER)  # blocks like the first after it along each dimension
         self.mixed = False  # whether a comparison depends on the block's numbers along two dimensions
         self._taken: dict[int, tuple[int, np.ndarray]] = {}  # by instruction: index in the trace, sides
         self._turning: list[tuple[int, int]] = []  # indices in the trace between which sides change
@@ -79,11 +79,8 @@ class Watch:
         turns = taking_part & (least <= 0) & (most >= 0) if equal else taking_part & (least < 0) & (most >= 0)
         self.mixed |= bool((turns.any(1) & (np.count_nonzero(slopes, axis=1) > 1)).any())
         for axis in range(3):
-            ahead = _blocks_ahead(here, slopes[:, axis, None], equal)
-            self._limit(axis, np.where(turns, ahead, _FOR_EVER).min(1))
-
-    def _limit(self, axis: int, more: np.ndarray) -> None:
-        self.more[axis] = np.minimum(self.more[axis], more)
+            ahead = trips_of_result("EQ" if equal else "LT", here, slopes[:, axis, None])
+            self.more[axis] = np.minimum(self.more[axis], np.where(turns, ahead, FOR_EVER).min(1))
 
     def bits(self, words: Sequence[np.ndarray]) -> None:
         """Reject logic of words that differ from block to block, except masks. **Raises:** Apart"""
@@ -145,20 +142,7 @@ class Watch:
                 raise Apart("a comparison takes what differs from block to block and from trip to trip")
 
 
-def _blocks_ahead(apart: np.ndarray, slopes: np.ndarray, equal: bool) -> np.ndarray:
-    """Return the number of further blocks with the same result: below 0 or not, or equal to 0 or not."""
-    step = np.where(slopes == 0, 1, slopes)
-    if equal:
-        turn = np.where(apart % step == 0, -apart // step, 0)
-        ahead = np.where(apart == 0, 0, np.where(turn > 0, turn - 1, _FOR_EVER))
-    else:
-        below = apart < 0
-        until = np.where(below, (-apart - 1) // step, apart // -step)
-        ahead = np.where(below == (step > 0), until, _FOR_EVER)
-    return np.where(slopes == 0, _FOR_EVER, ahead)
-
-
-def alike_in_control(listing: Listing, launch: LaunchArguments, shared_bytes: int, most: int) -> Boxes | str:
+def alike_in_control(listing: Listing, launch: LaunchArguments, most: int) -> Boxes | str:
     """Cut a large grid into at most `most` boxes whose blocks execute the same; else return the reason.
 
     "" if not tried.
@@ -173,9 +157,7 @@ def alike_in_control(listing: Listing, launch: LaunchArguments, shared_bytes: in
         others = [first + sizes - 1, *(first + random.integers(0, sizes) for _ in range(_MEMBERS))]
         blocks = np.concatenate([first, *others])
         watch = Watch(blocks, len(starts), sizes)
-        machine, missing = execute(
-            code, launch, [(x, y, z) for x, y, z in blocks.tolist()], shared_bytes, watch=watch
-        )
+        machine, missing = execute(code, launch, [(x, y, z) for x, y, z in blocks.tolist()], watch=watch)
         if missing is not None:
             raise Apart("data decide what blocks do")
         watch.check_loops(machine)

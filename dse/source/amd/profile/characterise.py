@@ -29,9 +29,7 @@ _SCALAR = ("uniform", "constant", "control", "barrier")
 class ExecutedLaunch:
     """One launch, with some executed blocks."""
 
-    def __init__(
-        self, listing: Listing, launch: LaunchArguments, shared_bytes: int, gpu: Gpu, joins: bool = False
-    ) -> None:
+    def __init__(self, listing: Listing, launch: LaunchArguments, gpu: Gpu, joins: bool = False) -> None:
         self.listing, self.gpu = listing, gpu
         self.code: Code = code_of(listing)
         self.turns: Turns = turns(listing)
@@ -41,7 +39,7 @@ class ExecutedLaunch:
         steered: list[bool] = []
 
         def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int, int]:
-            machine, _ = execute(self.code, launch, blocks, shared_bytes)
+            machine, _ = execute(self.code, launch, blocks)
             steered.append(machine.steered_by_block)
             held = {id(x): x.nbytes for access in machine.accesses for x in (access.base, access.lanes)}
             counts = executions(machine, len(self.code.stretches))
@@ -50,14 +48,14 @@ class ExecutedLaunch:
         def prove(steps: int, most: int) -> Boxes | str:
             if not any(steered):
                 return Boxes.alike(len(lengths))
-            boxes = alike_in_control(listing, launch, shared_bytes, most)
+            boxes = alike_in_control(listing, launch, most)
             if isinstance(boxes, str):
                 return boxes
             counts, *_ = control([(x, y, z) for x, y, z in boxes.firsts.tolist()])
             return boxes._replace(counts=counts)  # with a watch, other trips may be estimated
 
         def run(blocks: Sequence[Dimensions]) -> tuple[MemoryMachine, NeedsData | None, BlockRecord]:
-            machine, missing = execute(self.code, launch, blocks, shared_bytes)
+            machine, missing = execute(self.code, launch, blocks)
             return machine, missing, record(self.code, machine, self.turns, wide_rate, joins)
 
         ran, self.sample = sampled(
@@ -79,8 +77,9 @@ def counted(ran: ExecutedLaunch, asked: Resources) -> Characterisation:
         traffic=traffic,
         warp_size=noted.wave_size,
         unknown=(),
-        unskipped={},
-        estimated={},
+        estimated={
+            ran.code.stretches[header].steps[0].index: loop for header, loop in ran.machine.estimated.items()
+        },
     )
 
 

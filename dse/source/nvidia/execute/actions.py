@@ -39,7 +39,7 @@ def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]
             if step.pipe == "tensor":
                 bound.product_rows[step.index] = bound.rows
                 bound.rows += 1
-                made.append((step, _warp_guard_action(step, bound.rows - 1)))
+                made.append((step, _guard_action(step, bound.rows - 1, warps=True)))
         if needs_descriptor(step.opcode):
             made.append((step, _describe_action(step)))
         if step.opcode in _BARRIER_MOVES:
@@ -69,24 +69,13 @@ def _reached(blocks: Sequence[BasicBlock], start: int) -> set[int]:
     return reached
 
 
-def _guard_action(step: Step, row: int) -> Action:
-    """Count the threads whose guard holds."""
+def _guard_action(step: Step, row: int, warps: bool = False) -> Action:
+    """Count the threads whose guard holds, or the warps with such a thread."""
 
     def count(machine: Machine, lanes: Lanes) -> None:
         guarded = machine.under_guard(step, lanes)
         if guarded is not None:
-            machine.counts[row] += guarded.threads
-
-    return count
-
-
-def _warp_guard_action(step: Step, row: int) -> Action:
-    """Count the warps with a thread whose guard holds."""
-
-    def count(machine: Machine, lanes: Lanes) -> None:
-        guarded = machine.under_guard(step, lanes)
-        if guarded is not None:
-            machine.counts[row] += guarded.warps
+            machine.counts[row] += guarded.warps if warps else guarded.threads
 
     return count
 

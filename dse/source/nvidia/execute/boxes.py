@@ -202,7 +202,8 @@ def box_stride(registers: RegisterChanges, machine: Machine, step: Step, lanes: 
                 continue
             moved = issue.of_thread(change)
             start = issue.of_thread(machine.r[operand.slot])
-            registers.limit(start[:, None], moved[:, None], range(extent - box + 1), _rows(machine, issue))
+            registers.lanes = _rows(machine, issue)
+            registers.limit(start[:, None], moved[:, None], range(extent - box + 1))
             total = plus(total, times(moved, stride * tensor.element_bytes))
         moves = np.zeros(1, np.int64) if total is None else total[issue.blocks]
         strides |= set(np.unique(moves).tolist())

@@ -10,7 +10,7 @@ from functools import reduce
 
 import numpy as np
 
-from dse.source.machine.thread_set import WARP, Lanes
+from dse.source.machine.thread_set import WARP
 from dse.source.machine.trips import (
     BITS_32,
     FOR_EVER,
@@ -19,7 +19,6 @@ from dse.source.machine.trips import (
     UINT32,
     Irregular,
     signed,
-    trips_of_result,
 )
 from dse.source.nvidia.execute.register_changes import Change, RegisterChanges, or_zero, plus, times
 from dse.source.nvidia.sass.operands import RZ, URZ, Operand, P
@@ -49,7 +48,7 @@ def _integers(step: Step) -> range:
     return UINT32 if step.has("U32") else INT32
 
 
-def _linear(registers: RegisterChanges, step: Step, lanes: Lanes, kept: Sequence[Operand] = ()) -> None:
+def _linear(registers: RegisterChanges, step: Step, kept: Sequence[Operand] = ()) -> None:
     """Linear results: the change is the difference of the results for sources that differ by their changes.
 
     Sources without change are set to zero, as they do not affect the difference, except those in `kept`.
@@ -65,23 +64,23 @@ def _linear(registers: RegisterChanges, step: Step, lanes: Lanes, kept: Sequence
             here[slot], there[slot] = start.astype(np.uint32), (change + start).astype(np.uint32)
         elif slot not in slots_kept:
             here[slot] = there[slot] = ZERO if slot < P else FALSE
-    before, after = evaluate(here, lanes), evaluate(there, lanes)
+    before, after = evaluate(here, registers.lanes), evaluate(there, registers.lanes)
     if not pair:
-        registers.set(step.targets[0], after[0].astype(np.int64) - before[0], lanes)
+        registers.set(step.targets[0], after[0].astype(np.int64) - before[0])
         return
     # No source or low word may overflow: the carry into the high word would be lost.
     _, kinds = step.row.kinds(step.modifiers)
     for index, (operand, change) in enumerate(values):
         if change is not None:
             integers = INT32 if kinds[index : index + 1] == ("i",) else UINT32
-            registers.limit(registers.value(operand, integers), change, integers, lanes)
+            registers.limit(registers.value(operand, integers), change, integers)
     change = (joined(*after[:2]) - joined(*before[:2])).view(np.int64)
-    registers.set_pair(step, change, evaluate(registers.machine.r, lanes)[0], lanes)
+    registers.set_pair(step, change, evaluate(registers.machine.r, registers.lanes)[0])
 
 
-def _to_uniform(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+def _to_uniform(registers: RegisterChanges, step: Step) -> None:
     """R2UR: the change of the lowest active lane is that of its warp."""
-    change = registers.change(_values(step)[0])
+    change, lanes = registers.change(_values(step)[0]), registers.lanes
     if change is not None and change.shape[1] > 1:
         blocks, threads = lanes.shape
         lowest = np.broadcast_to(lanes.by_warp, (blocks, threads // WARP, WARP)).argmax(-1)[..., None]
@@ -90,23 +89,23 @@ def _to_uniform(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     registers.set(step.targets[0], change, registers.machine.sets.whole_warps(lanes))
 
 
-def _add(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+def _add(registers: RegisterChanges, step: Step) -> None:
     if step.has("X") or _carries(step):
         terms = [(registers.value(term, UINT32), registers.change(term)) for term in _values(step)]
-        _keep_carry(registers, terms, lanes)
-    _linear(registers, step, lanes)
+        _keep_carry(registers, terms)
+    _linear(registers, step)
 
 
-def _keep_carry(registers: RegisterChanges, terms: list[tuple[np.ndarray, Change]], lanes: Lanes) -> None:
+def _keep_carry(registers: RegisterChanges, terms: list[tuple[np.ndarray, Change]]) -> None:
     """Limit the trips to those in which no term or sum overflows, which would change the carry."""
     for value, change in terms:
-        registers.limit(value, change, UINT32, lanes)
+        registers.limit(value, change, UINT32)
     # an incoming carry may add one
     values, changes = zip(*terms, strict=True)
-    registers.limit(total(*values) & 0xFFFFFFFF, reduce(plus, changes), UINT32[:-1], lanes)
+    registers.limit(total(*values) & 0xFFFFFFFF, reduce(plus, changes), UINT32[:-1])
 
 
-def _multiply_add(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+def _multiply_add(registers: RegisterChanges, step: Step) -> None:
     if step.has("HI") or _carries(step):
         raise Irregular("the high word of a product changes")
     a, b, c = _values(step)[:3]
@@ -117,33 +116,33 @@ def _multiply_add(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
         change_b is not None and registers.change_inside(a)
     ):
         raise Irregular("the other factor changes in a loop inside")
-    _linear(registers, step, lanes, (a, b))
+    _linear(registers, step, (a, b))
 
 
-def _scaled_add(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+def _scaled_add(registers: RegisterChanges, step: Step) -> None:
     values = _values(step)
     a, b, shift = values[0], values[1], int(values[-1].text, 0)
     if step.has("HI"):
         if _carries(step):
             raise Irregular("the high word of a shifted pair changes")
         upper, integers = values[2] if len(values) > 3 else None, INT32 if step.has("SX32") else UINT32
-        high = _shifted_high_word(registers, a, upper, shift, integers, lanes)
-        registers.set(step.targets[0], plus(high, registers.change(b)), lanes)
+        high = _shifted_high_word(registers, a, upper, shift, integers)
+        registers.set(step.targets[0], plus(high, registers.change(b)))
         return
     if _carries(step):
         shifted = (registers.value(a, UINT32) << shift) & 0xFFFFFFFF
         scaled = shifted, times(registers.change(a), 2**shift)
-        _keep_carry(registers, [scaled, (registers.value(b, UINT32), registers.change(b))], lanes)
-    _linear(registers, step, lanes)
+        _keep_carry(registers, [scaled, (registers.value(b, UINT32), registers.change(b))])
+    _linear(registers, step)
 
 
-def _shift(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+def _shift(registers: RegisterChanges, step: Step) -> None:
     low, by, high = _values(step)[:3]
     if step.has("L") and step.has("HI") and step.has("U64") and by.kind == "number":
         if registers.change_inside(low, high):
             raise Irregular(_INSIDE_TOO)
-        change = _shifted_high_word(registers, low, high, int(by.text, 0), UINT32, lanes)
-        registers.set(step.targets[0], change, lanes)
+        change = _shifted_high_word(registers, low, high, int(by.text, 0), UINT32)
+        registers.set(step.targets[0], change)
         return
     if registers.change(by) is not None or by.kind != "number" or step.has("U64", "S64"):
         raise Irregular("a shift of a pair, or by what changes")
@@ -151,19 +150,19 @@ def _shift(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
         raise Irregular(_INSIDE_TOO)
     count = int(by.text, 0)
     if step.has("L") and not step.has("HI"):
-        _linear(registers, step, lanes)
+        _linear(registers, step)
         return
     if step.has("L") or not step.has("HI") or registers.change(low) is not None:
         raise Irregular("a funnel shift")
     change = registers.change(high)
     integers = INT32 if step.has("S32") else UINT32
     value = registers.value(high, integers)
-    registers.limit(value, change, integers, lanes)
+    registers.limit(value, change, integers)
     if change is None or not (change % 2**count).any():
-        registers.set(step.targets[0], None if change is None else change >> count, lanes)
+        registers.set(step.targets[0], None if change is None else change >> count)
         return
-    registers.limit(value & (2**count - 1), change, range(2**count), lanes)
-    registers.set(step.targets[0], None, lanes)
+    registers.limit(value & (2**count - 1), change, range(2**count))
+    registers.set(step.targets[0], None)
 
 
 def _shifted_high_word(
@@ -172,7 +171,6 @@ def _shifted_high_word(
     high: Operand | None,
     count: int,
     integers: range,
-    lanes: Lanes,
 ) -> Change:
     """Return the change of the high word of a pair shifted left, while its low word does not overflow.
 
@@ -182,20 +180,20 @@ def _shifted_high_word(
     if high is not None and registers.change(high) is not None and registers.change_inside(*operands):
         raise Irregular(_INSIDE_TOO)
     change = registers.change(low)
-    registers.limit(registers.value(low, integers), change, integers, lanes)
+    registers.limit(registers.value(low, integers), change, integers)
     change = plus(change, times(registers.change(high), BITS_32)) if high is not None else change
     if change is None:
         return None
     low_change = signed(change * 2**count)
-    registers.limit((registers.value(low, UINT32) << count) & 0xFFFFFFFF, low_change, UINT32, lanes)
+    registers.limit((registers.value(low, UINT32) << count) & 0xFFFFFFFF, low_change, UINT32)
     return (change * 2**count - low_change) >> 32
 
 
-def _select(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
-    _linear(registers, step, lanes, [_condition(step)])
+def _select(registers: RegisterChanges, step: Step) -> None:
+    _linear(registers, step, [_condition(step)])
 
 
-def _logic(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+def _logic(registers: RegisterChanges, step: Step) -> None:
     """Logic of one changing word with constant words passes some of its bits on.
 
     If these are all bits from the lowest changing one up to some bit, the result changes like the word until
@@ -220,22 +218,22 @@ def _logic(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     field = depends | below
     whole = ((passed == 0) | (turned == 0)) & (field & (field + 1) == 0)
     field = np.where(whole, field, (depends & -depends) - 1)  # else the bits below, not in the result
-    if (lanes.mask & ~whole & (np.abs(change) > field)).any():
+    if (registers.lanes.mask & ~whole & (np.abs(change) > field)).any():
         raise Irregular("other bits than the lowest that change are passed on")
     low = words[index] & field
     room = np.where(change > 0, (field - low) // np.maximum(change, 1), low // np.maximum(-change, 1))
     limited = (change != 0) & (depends != 0) & (field != 0xFFFFFFFF)
-    registers.limit_trips(np.where(limited, room, FOR_EVER), lanes)
+    registers.limit_trips(np.where(limited, room, FOR_EVER))
     changed = np.where(whole & (depends != 0), np.where(turned != 0, -change, change), 0)
     if step.targets[0].kind == "predicate":
         nothing = np.zeros((1, 1), np.int64), None
-        _keep_order(registers, "NE", (result(words[index]), changed), nothing, UINT32, lanes)
+        registers.keep_order("NE", (result(words[index]), changed), nothing, UINT32)
     for target in step.targets:
         if target.kind != "predicate":
-            registers.set(target, changed, lanes)
+            registers.set(target, changed)
 
 
-def _minimum(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+def _minimum(registers: RegisterChanges, step: Step) -> None:
     values, integers = _values(step), _integers(step)
     if registers.change_inside(*values):
         raise Irregular(_INSIDE_TOO)
@@ -245,14 +243,14 @@ def _minimum(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     left_change = reduce(plus, map(registers.change, terms))
     right, right_change = registers.value(other, integers), registers.change(other)
     for test in ("LT", "EQ"):
-        _keep_order(registers, test, (left, left_change), (right, right_change), integers, lanes)
+        registers.keep_order(test, (left, left_change), (right, right_change), integers)
     condition = _condition(step)
     smaller = registers.machine.r[condition.slot] != condition.negate
     change = np.where((left < right) == smaller, or_zero(left_change), or_zero(right_change))
-    registers.set(step.targets[0], change, lanes)
+    registers.set(step.targets[0], change)
 
 
-def _compare(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+def _compare(registers: RegisterChanges, step: Step) -> None:
     a, b = _values(step)[:2]
     name = next(name for name in step.modifiers if name in ("LT", "LE", "GT", "GE", "EQ", "NE", "F", "T"))
     tests = ("LT", "EQ") if step.has("EX") else (name,)
@@ -262,7 +260,7 @@ def _compare(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
         if any(side.kind != "register" for side in (a, b)):
             raise Irregular("a compare of a pair with a constant")
         for side in (a, b):
-            registers.limit(registers.value(side, UINT32), registers.change(side), UINT32, lanes)
+            registers.limit(registers.value(side, UINT32), registers.change(side), UINT32)
         integers = range(PAIRS.stop) if step.has("U64") else PAIRS
         left, right = ((_pair(registers, side), registers.pair_change(side)) for side in (a, b))
         if any((abs(value) >= PAIRS.stop).any() for value, _ in (left, right)):
@@ -271,7 +269,7 @@ def _compare(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
         integers = _integers(step)
         left, right = ((registers.value(side, integers), registers.change(side)) for side in (a, b))
     for test in tests:
-        _keep_order(registers, test, left, right, integers, lanes)
+        registers.keep_order(test, left, right, integers)
 
 
 def _pair(registers: RegisterChanges, operand: Operand) -> np.ndarray:
@@ -283,24 +281,7 @@ def _pair(registers: RegisterChanges, operand: Operand) -> np.ndarray:
     return -value if operand.negate else ~value if operand.invert else value
 
 
-def _keep_order(
-    registers: RegisterChanges,
-    test: str,
-    left: tuple[np.ndarray, Change],
-    right: tuple[np.ndarray, Change],
-    integers: range,
-    lanes: Lanes,
-) -> None:
-    """Limit the trips to those in which a test of two values has the same result and neither overflows."""
-    (left_value, left_change), (right_value, right_change) = left, right
-    registers.limit(left_value, left_change, integers, lanes)
-    registers.limit(right_value, right_change, integers, lanes)
-    change = plus(left_change, times(right_change, -1))
-    if change is not None:
-        registers.limit_trips(trips_of_result(test, left_value - right_value, change), lanes)
-
-
-RULES: dict[str, Callable[[RegisterChanges, Step, Lanes], None]] = {
+RULES: dict[str, Callable[[RegisterChanges, Step], None]] = {
     opcode: rule
     for rule, opcodes in {
         _linear: "MOV UMOV",

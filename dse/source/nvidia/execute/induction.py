@@ -15,7 +15,7 @@ import numpy as np
 from dse.hardware.coalescing import LINE, SECTOR
 from dse.source.machine.launch import MIDDLE, REGION_BITS
 from dse.source.machine.thread_set import Lanes
-from dse.source.machine.trips import Irregular
+from dse.source.machine.trips import Irregular, uniform
 from dse.source.nvidia.execute.boxes import box_stride
 from dse.source.nvidia.execute.change_rules import RULES
 from dse.source.nvidia.execute.register_changes import Change, RegisterChanges, plus, times
@@ -82,6 +82,7 @@ class Examination:
         guarded = self.machine.under_guard(step, lanes)
         if guarded is None:
             return
+        registers.lanes = guarded
         if step.memory:
             self._address(step, guarded)
         if step.kind == "copy" and (why := registers.why_erratic(_conditions(step), guarded)):
@@ -149,7 +150,7 @@ class Examination:
             self._lose(step, lanes, f"{step.opcode} of what changes")
             return
         try:
-            rule(self.registers, step, lanes)
+            rule(self.registers, step)
         except (Irregular, KeyError) as reason:
             self._lose(step, lanes, f"{step.opcode}: {reason}")
             return
@@ -208,12 +209,8 @@ class Examination:
             total = plus(total, times(change, factor))
         if total is None:
             return 0, ""
-        shape = np.broadcast_shapes(total.shape, lanes.mask.shape)
-        active: np.ndarray = np.broadcast_to(total, shape)[np.broadcast_to(lanes.mask, shape)]
-        stride = int(active.max())
-        if (active != stride).any():
-            return None, _moves_differently(step)
-        return stride, ""
+        stride = uniform(total, lanes.mask)
+        return stride, _moves_differently(step) if stride is None else ""
 
     def _load(self, step: Step, lanes: Lanes) -> None:
         """Compute the change of a load from moving addresses. Unknown contents are the same everywhere."""
@@ -221,7 +218,7 @@ class Examination:
         if empty or (step.pipe == "global" and self._same_everywhere(step, lanes)):
             self.registers.set_same(step.writes, lanes)
         elif (change := self._of_evenly_filled(step, lanes)) is not None:
-            self.registers.set(step.targets[0], change, lanes)
+            self.registers.set(step.targets[0], change)
             self.registers.no_longer_erratic(step.targets[0].slot, lanes)
         else:
             self._lose(step, lanes, "loads from different places")
@@ -238,7 +235,7 @@ class Examination:
         if any(regions.get(number) is not None for number in touched):
             return False
         region = range(1 << REGION_BITS)
-        self.registers.limit(address & (len(region) - 1), np.full((1, 1), stride), region, lanes)
+        self.registers.limit(address & (len(region) - 1), np.full((1, 1), stride), region)
         return True
 
     def _touched(self, step: Step, lanes: Lanes) -> tuple[np.ndarray, list[int]]:
@@ -259,7 +256,7 @@ class Examination:
         if apart is None:
             return None
         offset = address - (touched[0] << REGION_BITS) - MIDDLE
-        self.registers.limit(offset, np.full((1, 1), stride), range(memory.sizes[touched[0]] - 3), lanes)
+        self.registers.limit(offset, np.full((1, 1), stride), range(memory.sizes[touched[0]] - 3))
         return np.full((1, 1), apart * (stride // 4))
 
     def _store(self, step: Step, lanes: Lanes, changes: bool) -> None:

@@ -6,7 +6,7 @@ from operator import or_
 
 import numpy as np
 
-from dse.source.machine.memory import in_block, regions_of
+from dse.source.machine.memory import atomic, in_block, regions_of
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.machine.state import Machine, Taint, union
 from dse.source.nvidia.sass.operands import RZ, URZ
@@ -162,30 +162,16 @@ def _atomic(
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Return (the old word that each thread gets, the contents afterwards); threads go in order."""
     unit = values[0] if values else np.ones(old.shape, _U32)
-    name = next((name for name in step.modifiers if name in _ATOMIC), "")
     if step.has("CAS"):
         return [old], np.where(old == values[0], values[1], old)
     if step.has("EXCH"):
         return [old], unit
-    order = np.argsort(address, kind="stable")
-    starts = np.ones(len(address), bool)
-    starts[1:] = address[order][1:] != address[order][:-1]
-    group = np.cumsum(starts) - 1
-    if name:
-        kind = np.int32 if step.has("S32") else _U32
-        total = old[order][starts].view(kind).copy()
-        _ATOMIC[name].at(total, group, unit[order].view(kind))
-        new = np.empty_like(old)
-        new[order] = total[group].view(_U32)
-        return [old], new
-    running = np.cumsum(unit[order], dtype=_U32)
-    before = running - unit[order]
-    before = before - before[starts][group]
-    last = np.append(np.nonzero(starts)[0][1:] - 1, len(address) - 1)
-    back, new = np.empty_like(old), np.empty_like(old)
-    back[order] = old[order] + before
-    new[order] = (old[order] + before + unit[order])[last][group]
-    return [back], new
+    kind = np.int32 if step.has("S32") else _U32
+    function = next((_ATOMIC[name] for name in step.modifiers if name in _ATOMIC), np.add)
+    _, first, place = np.unique(address, return_index=True, return_inverse=True)
+    words = old[first].view(kind)
+    read = atomic(function, words, place, unit.view(kind), bool(step.writes))
+    return [read.view(_U32)], words[place].view(_U32)
 
 
 # (machine, step, addresses, active threads, taint of the addresses)

@@ -22,11 +22,12 @@ from enum import Enum
 import numpy as np
 
 from dse.source.machine.recorded import MEMORY_COUNTS, Estimated, Stream
-from dse.source.machine.sampling import SAMPLES, before_middle, stretches
+from dse.source.machine.sampling import SAMPLES, Plan
 from dse.source.machine.thread_set import Lanes
 from dse.source.machine.trips import FOR_EVER, Irregular
 from dse.source.nvidia.execute.induction import Examination
 from dse.source.nvidia.execute.mark import Mark
+from dse.source.nvidia.execute.register_changes import changes_since
 from dse.source.nvidia.execute.repetition import (
     Repetition,
     check_phases_alike,
@@ -75,34 +76,6 @@ class _Proof:
 
 
 @dataclass
-class _Recording:
-    """A plan to execute one period of trips, which the next periods repeat."""
-
-    period: int
-    starts: list[Mark] = field(default_factory=list)  # of the trips executed so far
-
-
-@dataclass
-class _Sampling:
-    """A plan to execute some trips, each in the middle of the stretch of trips that it represents."""
-
-    samples: int
-    stretch: int
-    starts: list[Mark] = field(default_factory=list)  # of the trips executed so far
-
-    @staticmethod
-    def of(trips: int, estimated_before: bool) -> "_Sampling":
-        """Choose the number of samples that leaves the fewest trips unrepresented."""
-        numbers = _LATER_SAMPLES if estimated_before else SAMPLES
-        return _Sampling(*stretches(trips, numbers if trips >= _FEW else (1,)))
-
-    @property
-    def earlier(self) -> int:
-        """Trips of a stretch before the executed one."""
-        return before_middle(self.stretch)
-
-
-@dataclass
 class _Loop:
     """A watched loop. Its header is the first basic block of its trips.
 
@@ -117,7 +90,7 @@ class _Loop:
     trips: int = 0
     next_try: int = _FIRST_TRY  # trips after which it may be examined
     proof: _Proof | None = None
-    plan: _Recording | _Sampling | None = None
+    plan: Plan | None = None
     turns: int = 1  # trips of the loop that count as one
     turn: int = 0  # finished ones of the present trip
     restarts: bool = False  # when its next trip begins
@@ -305,21 +278,11 @@ class LoopSkipper:
         `before` are the registers at the start of that trip, `path` is what it executed.
         """
         machine = self.machine
-        live = machine.bound.live[loop.header]
-        went_in: dict[int, np.ndarray] = {}
-        for slot in range(SLOTS):
-            old, new = before[slot], machine.r[slot]
-            if old is new or not live >> slot & 1:
-                continue
-            if slot >= P:
-                if (loop.lanes.mask & (old != new)).any():
-                    if not self._takes_turns(loop):
-                        self._put_off(loop)
-                    return
-                continue
-            change = np.where(loop.lanes.mask, (new - old).view(np.int32), 0).astype(np.int64)
-            if change.any():
-                went_in[slot] = change
+        went_in = changes_since(machine, before, loop.header, loop.lanes)
+        if went_in is None:
+            if not self._takes_turns(loop):
+                self._put_off(loop)
+            return
         last = max(index for index, _ in path)
         examination = Examination(machine, loop.header, last, loop.lanes, went_in, self.may_estimate)
         loop.proof = _Proof(
@@ -356,14 +319,15 @@ class LoopSkipper:
             elif at_once and left < _FEW:
                 self._repeat(loop, proof, [loop.since], Repetition(left))
             else:
-                loop.plan = _Sampling.of(left, estimated_before=loop.header in self._skipped)
+                samples = _LATER_SAMPLES if loop.header in self._skipped else SAMPLES
+                loop.plan = Plan.of_samples(left, samples if left >= _FEW else (1,))
                 move_on(machine, examination.went_in, loop.plan.earlier)
         elif examination.period == 1 and at_once and left > 1:
             self._repeat(loop, proof, [loop.since], Repetition(left))
         elif left < 3 * examination.period:
             self._run_those_left(loop, left)
         else:
-            loop.plan = _Recording(examination.period)
+            loop.plan = Plan(examination.period)
 
     def _run_those_left(self, loop: _Loop, trips: int) -> None:
         """Run the few remaining trips, and watch the loop again afterwards."""
@@ -371,16 +335,16 @@ class LoopSkipper:
             return
         loop.watch_from(loop.trips + trips + _FIRST_TRY)
 
-    def _go_on(self, loop: _Loop, proof: _Proof, plan: _Recording | _Sampling) -> None:
+    def _go_on(self, loop: _Loop, proof: _Proof, plan: Plan) -> None:
         """After a planned trip: skip the others, or those up to the next planned one."""
         plan.starts.append(loop.since)
-        if isinstance(plan, _Recording):
-            if len(plan.starts) == plan.period:
-                periods = (proof.trips_left - plan.period) // plan.period
-                self._repeat(loop, proof, plan.starts[:1], Repetition(periods, trips=plan.period))
+        if not plan.stretch:
+            if len(plan.starts) == plan.parts:
+                periods = (proof.trips_left - plan.parts) // plan.parts
+                self._repeat(loop, proof, plan.starts[:1], Repetition(periods, trips=plan.parts))
             return
         others = plan.stretch - 1
-        if len(plan.starts) < plan.samples:
+        if len(plan.starts) < plan.parts:
             check_size(self.machine, loop.since, proof.trips_left)
             repeat_counts(self.machine, loop.since, others)
             move_on(self.machine, proof.examination.went_in, others)

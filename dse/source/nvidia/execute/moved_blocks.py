@@ -156,7 +156,6 @@ class _Changes(RegisterChanges):
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine, {})
-        self.lanes = machine.sets.of(machine.live_mask)  # that execute the present step
         self.more = np.full(machine.shape[0], FOR_EVER)  # further blocks with proven changes
 
     def tiled(self, wide: Machine, tiling: Tiling) -> "_Changes":
@@ -182,9 +181,9 @@ class _Changes(RegisterChanges):
         everyone = self.lanes.total == self.machine.live
         return any(everyone or (self.lanes.mask & (change != 0)).any() for change in changes)
 
-    def limit_trips(self, trips: np.ndarray, lanes: Lanes) -> None:
+    def limit_trips(self, trips: np.ndarray) -> None:
         """Limit the proven blocks to the minimum over lanes."""
-        least = np.where(lanes.mask, trips, FOR_EVER).min(axis=1)
+        least = np.where(self.lanes.mask, trips, FOR_EVER).min(axis=1)
         self.more = np.minimum(self.more, np.maximum(least, 0))
 
 

@@ -9,7 +9,7 @@ from copy import copy
 import numpy as np
 
 from dse.source.machine.thread_set import Lanes
-from dse.source.machine.trips import BITS_32, FOR_EVER, INT32, UINT32, Irregular, signed, trips_within
+from dse.source.machine.trips import BITS_32, FOR_EVER, INT32, UINT32, Irregular, TripLimits, signed
 from dse.source.nvidia.execute.tiling import Tiling
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.operands import RZ, SLOTS, URZ, Operand, P
@@ -38,7 +38,28 @@ def slot_of(operand: Operand) -> int:
     return operand.slot if operand.kind == "register" and operand.slot not in (RZ, URZ) else -1
 
 
-class RegisterChanges:
+def changes_since(
+    machine: Machine, before: list[np.ndarray], header: int, lanes: Lanes
+) -> dict[int, np.ndarray] | None:
+    """Return the changes of the slots live at a loop's header; None if predicates are among them."""
+    live, changes = machine.bound.live[header], dict[int, np.ndarray]()
+    for slot in range(SLOTS):
+        old, new = before[slot], machine.r[slot]
+        if old is new or not live >> slot & 1:
+            continue
+        if slot >= P:
+            if (lanes.mask & (old != new)).any():
+                return None
+            continue
+        change = (new - old).view(np.int32).astype(np.int64)
+        if lanes.total < machine.shape[0] * machine.shape[1]:
+            change = np.where(lanes.mask, change, 0)
+        if change.any():
+            changes[slot] = change
+    return changes
+
+
+class RegisterChanges(TripLimits):
     """The change of every register from trip to trip, at the present point of a followed trip.
 
     A slot that is neither in `by_slot` nor in `erratic` is the same in every trip.
@@ -48,7 +69,7 @@ class RegisterChanges:
         self.machine = machine
         self.by_slot = by_slot  # int64
         self.erratic: dict[int, tuple[str, np.ndarray]] = {}  # slot → why, in which threads
-        self.trips = FOR_EVER  # with proven changes
+        self.lanes = machine.sets.of(machine.live_mask)  # that execute the present step
         self.inner: list[RegisterChanges] = []  # of inner loops under examination
 
     # Trips of an inner loop that are run side by side
@@ -147,8 +168,9 @@ class RegisterChanges:
 
     # Writing
 
-    def set(self, operand: Operand, change: Change, lanes: Lanes) -> None:
-        """Set the change of a 32-bit destination in these threads."""
+    def set(self, operand: Operand, change: Change, lanes: Lanes | None = None) -> None:
+        """Set the change of a 32-bit destination in these threads, or in those that execute the step."""
+        lanes = self.lanes if lanes is None else lanes
         slot = slot_of(operand)
         if slot < 0:
             return
@@ -166,20 +188,20 @@ class RegisterChanges:
         else:
             self.by_slot[slot] = change
 
-    def set_pair(self, step: Step, change: Change, low: np.ndarray, lanes: Lanes) -> None:
+    def set_pair(self, step: Step, change: Change, low: np.ndarray) -> None:
         """Set the change of a 64-bit destination while its low word does not overflow."""
         target = step.targets[0]
         upper = Operand("register", target.text, target.slot + 1)
         if target.slot in (RZ, URZ):
             return
         if change is None:
-            self.set(target, None, lanes)
-            self.set(upper, None, lanes)
+            self.set(target, None)
+            self.set(upper, None)
             return
         low_change = signed(change)
-        self.limit(low, low_change, UINT32, lanes)
-        self.set(target, low_change, lanes)
-        self.set(upper, (change - low_change) >> 32, lanes)
+        self.limit(low, low_change, UINT32)
+        self.set(target, low_change)
+        self.set(upper, (change - low_change) >> 32)
 
     def set_same(self, slots: Iterable[int], lanes: Lanes) -> None:
         """Mark these slots as the same in every trip."""
@@ -208,14 +230,7 @@ class RegisterChanges:
             else:
                 del self.erratic[slot]
 
-    # Limits of trips
-
-    def limit(self, value: np.ndarray, change: Change, within: range, lanes: Lanes) -> None:
-        """Limit the proven trips to those with value + trips * change in a range, in all lanes."""
-        if change is not None:
-            self.limit_trips(trips_within(value.astype(np.int64), change, within), lanes)
-
-    def limit_trips(self, trips: np.ndarray, lanes: Lanes) -> None:
+    def limit_trips(self, trips: np.ndarray) -> None:
         """Limit the proven trips to the minimum over lanes."""
-        least = int(np.where(lanes.mask, trips, FOR_EVER).min())
+        least = int(np.where(self.lanes.mask, trips, FOR_EVER).min())
         self.trips = min(self.trips, max(least, 0))

@@ -16,18 +16,15 @@ from dse.source.machine.alike import Apart
 from dse.source.machine.recorded import Stream
 from dse.source.machine.thread_set import Lanes, LaneSets
 from dse.source.nvidia.execute.induction import Examination
-from dse.source.nvidia.execute.loop_skipping import LoopSkipper
+from dse.source.nvidia.execute.loop_skipping import LoopSkipper, Path
+from dse.source.nvidia.execute.register_changes import changes_since
 from dse.source.nvidia.execute.tiling import Tiling
 from dse.source.nvidia.machine.state import Machine, Purpose, Taint
-from dse.source.nvidia.sass.operands import SLOTS, P
+from dse.source.nvidia.sass.operands import SLOTS
 
 _FIRST = 8  # trips to run side by side in a first attempt
 _MOST = 2**16  # threads of all of them
 _FAILURES = 4  # after which a loop's trips are run one after another
-_U32 = np.uint32
-
-Path = list[tuple[int, Lanes]]  # basic blocks in the order of execution
-
 
 # Runs a machine of many rows along a path, with examinations; returns which rows follow it: [rows].
 Follow = Callable[[Machine, Path, Tiling, Sequence[Examination]], np.ndarray]
@@ -79,7 +76,7 @@ class SideBySide:
         """Run as many trips as possible; return the number of basic blocks."""
         machine, done, known = self.machine, 0, self._expected.get(header, 0)
         streams = machine.streams[trip.streams :]
-        changes = self._changes(header, trip)
+        changes = changes_since(machine, trip.registers, header, trip.lanes)
         foreseen = changes is not None and len({stream.step for stream in streams}) == len(streams)
         wanted = known or _FIRST
         while foreseen and changes is not None and all(self._alike(index) for index, _ in path):
@@ -111,25 +108,6 @@ class SideBySide:
             or (step.memory and step.needed and step.pipe != "global")
             for step in self.machine.program.blocks[index].steps
         )
-
-    def _changes(self, header: int, trip: _Trip) -> dict[int, np.ndarray] | None:
-        """Return the change of each live slot in a trip; None if predicates are among them."""
-        machine, changes = self.machine, {}
-        live = machine.bound.live[header]
-        for slot in range(SLOTS):
-            old, new = trip.registers[slot], machine.r[slot]
-            if old is new or not live >> slot & 1:
-                continue
-            if slot >= P:
-                if (trip.lanes.mask & (old != new)).any():
-                    return None
-                continue
-            change = new - old
-            if trip.lanes.total != machine.live:
-                change = np.where(trip.lanes.mask, change, _U32(0))
-            if change.any():
-                changes[slot] = change
-        return changes
 
     def _try(
         self,
@@ -228,8 +206,9 @@ def _by_trip(machine: Machine, before: Stream, after: Stream, tiling: Tiling) ->
     """Return the addresses of each trip; while all have the same stride, they share one base."""
     known = before.base
     bases = tiling.by_trip(after.base)[:, : len(known)]
-    bases = np.broadcast_to(bases, (tiling.trips, *bases.shape[1:]))
-    apart = np.diff(bases, axis=0, prepend=known[None])
+    shape = np.broadcast_shapes(known.shape, bases.shape[1:])
+    bases = np.broadcast_to(bases, (tiling.trips, *shape))
+    apart = np.diff(bases, axis=0, prepend=np.broadcast_to(known, (1, *shape)))
     even = (apart == apart[:, :1, :1]).all(axis=(1, 2))
     distance = np.cumsum(np.where(even, apart[:, 0, 0], 0))
     made, ahead = [], 0

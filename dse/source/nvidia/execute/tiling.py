@@ -18,8 +18,8 @@ class Tiling:
 
     def advanced(self, value: np.ndarray, change: np.ndarray, start: int = 0) -> np.ndarray:
         """Add the change once per trip."""
-        times = np.arange(start, start + self.trips, dtype=change.dtype)[:, None, None]
-        steps = value[None] + times * change[None]
+        times = np.arange(start, start + self.trips, dtype=value.dtype)[:, None, None]
+        steps = value[None] + times * change.astype(value.dtype)[None]
         if steps.shape[1] < self.blocks:
             steps = np.repeat(steps, self.blocks, axis=1)
         return steps.reshape(-1, steps.shape[2])

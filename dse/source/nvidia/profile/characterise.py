@@ -114,9 +114,6 @@ def summary(
         touches=first_touched(machine, sample_weights(machine, sample)),
         usually=usually,
         unknown=_unknown(machine, usually),
-        unskipped={
-            program_.blocks[header].steps[0].address: why for header, why in machine.irregular.items()
-        },
         estimated={
             program_.blocks[header].steps[0].address: trips for header, trips in machine.estimated.items()
         },

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dse.source.amd.execute.changes import ChangeRules
 from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.contents import MemoryMachine
-from dse.source.amd.execute.moving import NON_LINEAR
+from dse.source.amd.execute.even import NON_LINEAR
 from dse.source.amd.execute.slots import CONSTANTS, SCC, VCC, V
 from dse.source.machine.launch import LaunchArguments
 from dse.source.machine.trips import FOR_EVER, Irregular
@@ -70,7 +70,7 @@ LIMITED = [
 @pytest.mark.parametrize("instruction", [*ENDLESS, *LIMITED])
 def test_results_change_as_is_said(written, instruction):
     code = code_of(written(instruction))
-    machine: Any = MemoryMachine(code.listing, LAUNCH, [(0, 0, 0)], {}, lds_bytes=0, follow=0)
+    machine: Any = MemoryMachine(code.listing, LAUNCH, [(0, 0, 0)], {}, follow=0)
     machine.execute_in(machine.alive)
     step, action = code.stretches[0].actions[0]
     machine.r += code.constants[len(machine.r) - CONSTANTS :]
@@ -106,7 +106,7 @@ def test_results_change_as_is_said(written, instruction):
         }
         changes = {slot: change for slot, change in changes.items() if change.any()}
         results(values, [])
-        rules = ChangeRules(machine, changes)
+        rules = ChangeRules(machine, code.stretches[0].binder, changes)
         try:
             said = dict(rules.follow(step))
         except Irregular:
