@@ -21,7 +21,7 @@ from dse.kernels.description import (
     Number,
     evaluated_names,
 )
-from dse.source.machine.launch import Dimensions, Pointer
+from dse.source.machine.launch import VARIABLE, Dimensions, Pointer
 from dse.types import Gpu
 
 
@@ -105,6 +105,8 @@ def unstated(kernel: str, names: Sequence[str], places: Iterable[int | None]) ->
 
 def no_contents(kernel: str, name: str, does: str, kind: str = "int32") -> str:
     """Return the message that a launch depends on an array of unstated contents, of elements of a `kind`."""
+    if name.startswith(VARIABLE):
+        return f"{kernel}: {name}: found no value, which {does}, expected an initial one in the source"
     how = f"{name}=SIZE:{kind}:VALUES, an expression of index and random (given.arguments)"
     return f"{kernel}: {name}: found no contents of the array, which {does}, expected {how}"
 
@@ -118,15 +120,20 @@ class Configuration:
     block: Dimensions
     arguments: tuple[Argument, ...]
     shared_bytes: int | None = None  # of a block, added by the launch; None if not stated
+    assumed: tuple[tuple[str, str], ...] = ()  # variables that hold `ASSUMED`, and their types
 
 
-def assuming(configuration: Configuration, kinds: Mapping[int, str]) -> Configuration:
-    """Return a configuration whose arrays at these places, of elements of these kinds, hold `ASSUMED`."""
+def assuming(configuration: Configuration, kinds: Mapping[int | str, str]) -> Configuration:
+    """Return a configuration whose arrays at these places, and variables of these names, hold `ASSUMED`.
+
+    `kinds` are those of their elements.
+    """
+    variables = tuple((name, kind) for name, kind in kinds.items() if isinstance(name, str))
     arguments = [
         Assumed(kinds[place]) if place in kinds else argument
         for place, argument in enumerate(configuration.arguments)
     ]
-    return replace(configuration, arguments=tuple(arguments))
+    return replace(configuration, arguments=tuple(arguments), assumed=variables)
 
 
 def configurations(

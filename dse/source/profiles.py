@@ -183,7 +183,7 @@ def executed_each(
 
 def with_assumed(
     configuration: Configuration,
-    counted: Callable[[Configuration], tuple[KernelProfile, Mapping[int, tuple[str, str]], bool]],
+    counted: Callable[[Configuration], tuple[KernelProfile, Mapping[int | str, tuple[str, str]], bool]],
 ) -> KernelProfile:
     """Count a launch, and again with contents assumed for unstated fractions that decide on work.
 
@@ -191,7 +191,7 @@ def with_assumed(
     they do if other contents change the counts. Zeros are kept where no others can be executed.
     """
     profile, zeros, sure = counted(configuration)
-    first, known, how = profile, dict[int, tuple[str, str]](), "as if all were 0"
+    first, known, how = profile, dict[int | str, tuple[str, str]](), "as if all were 0"
     while not zeros.keys() <= known.keys():
         known |= zeros
         assumed = assuming(configuration, {place: kind for place, (_, kind) in known.items()})

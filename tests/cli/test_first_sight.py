@@ -5,6 +5,11 @@ import json
 import pytest
 
 SOURCE = """
+__constant__ float edges[4];
+#ifndef INITIAL
+#define INITIAL 0
+#endif
+__constant__ int steps = INITIAL;
 extern "C" __global__ void scaled(const int* from, const float* x, float* y, float factor, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
 #if TRIPS
@@ -15,6 +20,10 @@ extern "C" __global__ void scaled(const int* from, const float* x, float* y, flo
     y[i] = factor * x[from[i]];
 #elif FAR
     y[i + n] = factor * x[i];
+#elif STEPS
+    for (int k = 0; k < steps; k++) y[i + k * 32] = factor;
+#elif EDGES
+    if (edges[threadIdx.x % 4] > 0.5f) y[i] = factor;
 #elif SELECTED
     if (x[i] > factor) y[i] = factor;
 #else
@@ -66,6 +75,17 @@ def test_fractions_on_which_work_depends_are_random_and_that_is_said(run_dse, sc
     assert f"x: found no contents of the array, which {does}" in assumed.err
     counts = json.loads(run_dse("characterise", *scaled, *stated, "-D", "SELECTED=1", "--json").out)
     assert [row["source"] for row in counts if row["name"] == "store_insts"] == [1]
+
+
+@pytest.mark.parametrize("gpu", ["a100", "mi250x"])
+def test_variables_that_only_the_program_sets(run_dse, scaled, gpu):
+    stated = ("--gpu", gpu, "--arg", "factor=0.5", "--arg", "n=65536")
+    ran = run_dse("rank", *scaled, *stated, "-D", "STEPS=1")
+    assert (ran.code, "variable steps: found no value, which ends or skips work" in ran.err) == (2, True)
+    assert run_dse("rank", *scaled, *stated, "-D", "STEPS=1", "-D", "INITIAL=7").code == 0
+    ran = run_dse("rank", *scaled, *stated, "-D", "EDGES=1")
+    does = "decides whether work is done: counted with 2 * random - 1, expected an initial one in the source"
+    assert (ran.code, f"variable edges: found no value, which {does}" in ran.err) == (0, True)
 
 
 def test_exchanged_block_and_grid(run_dse, scaled):

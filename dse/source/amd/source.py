@@ -1,9 +1,11 @@
 """Compile and execute configurations of a kernel for an AMD GPU."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from dse.core.processes import memory_limited
 from dse.errors import DseError
@@ -16,11 +18,19 @@ from dse.source.amd.execute.interpret import execute
 from dse.source.amd.profile.characterise import ExecutedLaunch, counted, issue_slots
 from dse.source.amd.text import KernelArgument, Listing, parse
 from dse.source.contract import Failure
-from dse.source.launches import Configuration, NotStated, build_of, no_contents, unstated, unstated_numbers
-from dse.source.machine.launch import REGION_BITS, LaunchArguments
+from dse.source.launches import (
+    Assumed,
+    Configuration,
+    NotStated,
+    build_of,
+    no_contents,
+    unstated,
+    unstated_numbers,
+)
+from dse.source.machine.launch import REGION_BITS, VARIABLE, LaunchArguments, Pointer
 from dse.source.machine.recorded import total_counts
 from dse.source.nvidia.arguments import arguments_of, as_launched
-from dse.source.nvidia.compile.declared import Declared, parameters_of
+from dse.source.nvidia.compile.declared import Declared, parameters_of, variables_of
 from dse.source.nvidia.compile.triton import has_fractions, with_scratch
 from dse.source.nvidia.sass.elf import Parameter
 from dse.source.profiles import Job, KernelProfile, Toolchain, asked_of, compiled, executed_each, with_assumed
@@ -97,9 +107,9 @@ def executed(
     asked, spilled = resources(listing, configuration), 4 * listing.vgpr_spills
     before = ran
 
-    def profiled(assumed: Configuration) -> tuple[KernelProfile, dict[int, tuple[str, str]], bool]:
+    def profiled(assumed: Configuration) -> tuple[KernelProfile, dict[int | str, tuple[str, str]], bool]:
         ran = before if assumed is configuration else execution(made, listing, assumed, gpu)
-        zeros = check_stated(ran, declared_of(source, made), assumed)
+        zeros = check_stated(ran, declared_of(source, made), assumed, variables_of(source))
         counts = counted(ran, asked)
         made_profile = KernelProfile.of(
             counts, asked, made.compiler, listing.scratch_bytes, spilled, issue_slots
@@ -127,18 +137,21 @@ def _of_triton(source: HipTritonSource, place: int | None) -> Declared:
 
 
 def check_stated(
-    ran: ExecutedLaunch, declared: Sequence[Declared], configuration: Configuration
-) -> dict[int, tuple[str, str]]:
+    ran: ExecutedLaunch,
+    declared: Sequence[Declared],
+    configuration: Configuration,
+    variables: Mapping[str, Declared],
+) -> dict[int | str, tuple[str, str]]:
     """Return arrays of unstated fractions, taken as zeros, that may decide on work.
 
-    By the place of the argument, the name and type.
+    By the place of the argument, or the name of a variable, the name and type.
 
     **Raises:** DseError that names what the launch depends on: unstated numbers, or unstated whole numbers
     in arrays.
     """
     if ran.missing is None:
         return {}
-    kernel, zeros = ran.listing.name, dict[int, tuple[str, str]]()
+    kernel, zeros = ran.listing.name, dict[int | str, tuple[str, str]]()
     numbers = unstated_numbers(configuration.arguments)
     if numbers and (needed := _needed(ran, numbers, configuration)):
         raise NotStated(unstated(kernel, [parameter.name for parameter in declared], needed))
@@ -154,6 +167,13 @@ def check_stated(
             raise NotStated(no_contents(kernel, parameter.name, does, parameter.kind or "int32"))
         if index in loaded:
             zeros[index] = parameter.name, parameter.kind or "float"
+    launch = ran.record.launch
+    for region, name in enumerate(ran.listing.symbols, len(launch.arguments) + 2):
+        variable = variables.get(name, Declared(name, False, whole=True))
+        if region in loaded and name not in launch.variables:
+            if variable.whole:
+                raise NotStated(no_contents(kernel, VARIABLE + name, does))
+            zeros[name] = VARIABLE + name, variable.kind
     return zeros
 
 
@@ -227,7 +247,13 @@ def launch_of(listing: Listing, configuration: Configuration) -> LaunchArguments
     """
     parameters = tuple(Parameter(argument.offset, argument.size) for argument in _own_arguments(listing))
     arguments = arguments_of(_KernelParameters(listing.name, parameters), configuration.arguments)
-    return LaunchArguments(configuration.grid, configuration.block, arguments)
+    variables = {
+        name: Pointer(np.frombuffer(words + bytes(-len(words) % 4), np.uint32))
+        for name, words in listing.symbols.items()
+        if words
+    }
+    variables |= {name: Assumed(kind).pointer for name, kind in configuration.assumed}
+    return LaunchArguments(configuration.grid, configuration.block, arguments, variables=variables)
 
 
 AMD = Toolchain(source_of, architecture, _profiled, RULES)

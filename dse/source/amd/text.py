@@ -66,7 +66,7 @@ class Listing:
     arguments: tuple[KernelArgument, ...]  # those of the runtime are last
     max_threads: int  # of a block
     directives: Mapping[str, int]  # of .amdhsa_kernel, without `.amdhsa_`
-    symbols: Mapping[str, int] = field(default_factory=dict)  # bytes of each variable in memory
+    symbols: Mapping[str, bytes] = field(default_factory=dict)  # variables in memory; b"" if not known
     occupancy: int = 0  # waves of a SIMD, by registers and LDS, according to the compiler; 0: not stated
 
 
@@ -313,18 +313,32 @@ def _directives(lines: Sequence[str], kernel: str) -> dict[str, int]:
     return numbers
 
 
-def _symbols(lines: Sequence[str]) -> dict[str, int]:
-    """Return the sizes in bytes of variables in memory."""
+def _symbols(lines: Sequence[str]) -> dict[str, bytes]:
+    """Return the initial contents of variables in memory; b"" for those that only the program sets."""
     objects = {
         text.split()[1].split(",")[0] for text in lines if text.startswith("\t.type") and "@object" in text
     }
-    sizes: dict[str, int] = {}
+    contents, parts = dict.fromkeys(objects, b""), list[bytes | int]()  # an int: so many zeros
     for text in lines:
-        if text.startswith("\t.size"):
-            name, _, size = text.split(None, 1)[1].partition(", ")
-            if name in objects and size.isdigit():
-                sizes[name] = int(size)
-    return sizes
+        if text.partition(":")[0] in objects:
+            parts = []
+        elif match := _DATA.match(text):
+            kind, value = match.groups()
+            if kind in _SIZES:
+                parts.append((int(value, 0) % 2 ** (8 * _SIZES[kind])).to_bytes(_SIZES[kind], "little"))
+            else:
+                text_of = value.encode().decode("unicode_escape").encode("latin-1")
+                parts.append(int(value) if kind == "zero" else text_of + bytes(kind == "asciz"))
+        elif text.startswith("\t.size"):
+            if any(any(part) for part in parts if isinstance(part, bytes)):
+                words = (bytes(part) for part in parts)
+                contents[text.split()[1].rstrip(",")] = b"".join(words)
+            parts = []
+    return contents
+
+
+_SIZES = {"byte": 1, "short": 2, "long": 4, "quad": 8}
+_DATA = re.compile(r"\t\.(byte|short|long|quad|zero|ascii|asciz)\t\"?(-?\w+|.*(?=\"))")
 
 
 def _occupancy(lines: Sequence[str], kernel: str) -> int:

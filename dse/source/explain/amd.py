@@ -21,6 +21,7 @@ from dse.source.amd.source import (
 from dse.source.contract import Failure
 from dse.source.explain.nvidia import configured, failed, tables
 from dse.source.machine.blocks import Sample
+from dse.source.nvidia.compile.declared import variables_of
 from dse.source.profile.characterise import Characterisation
 
 
@@ -49,7 +50,7 @@ def explained(
         raise failed(description, made, parameters)
     listing, configuration, ran = run_launch(made, configuration, gpu.gpu, source)
     asked = resources(listing, configuration)
-    check_stated(ran, declared_of(source, made), configuration)
+    check_stated(ran, declared_of(source, made), configuration, variables_of(source))
     counts = counted(ran, asked)
     return {
         "kernel": listing.name,

@@ -13,6 +13,8 @@ from dse.errors import DseError
 
 REGION_BITS = 36  # each pointer argument points to a region of its own, into its middle
 MIDDLE = 1 << (REGION_BITS - 1)
+VARIABLE = "variable "  # before the name of what is no argument
+OF_VARIABLES = 3  # the constant bank of `__constant__` variables
 
 Dimensions = tuple[int, int, int]
 
@@ -57,7 +59,8 @@ class LaunchArguments:
     """One launch of a kernel.
 
     `offsets` are those of the arguments in constant bank 0 (bytes; default: by their sizes); `banks` are the
-    contents of other constant banks: 2 and 4 come from the compiler, 3 has `__constant__` variables.
+    contents of other constant banks: 2 and 4 come from the compiler, 3 has `__constant__` variables; `unset`
+    are the bytes of those that the source does not set. `variables` are the contents of AMD's.
     """
 
     grid: Dimensions
@@ -65,6 +68,8 @@ class LaunchArguments:
     arguments: Sequence[Argument] = ()
     offsets: Sequence[int] | None = None
     banks: Mapping[int, bytes] = field(default_factory=dict)
+    unset: Mapping[str, range] = field(default_factory=dict)
+    variables: Mapping[str, Pointer] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:

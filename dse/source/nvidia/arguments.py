@@ -13,7 +13,7 @@ from dse.errors import DseError
 from dse.kernels.description import Contents
 from dse.source.contract import Passed
 from dse.source.launches import Argument, Array, Assumed, Configuration, Descriptor, Unstated
-from dse.source.machine.launch import LaunchArguments, TensorMap, UnknownArgument
+from dse.source.machine.launch import OF_VARIABLES, LaunchArguments, TensorMap, UnknownArgument
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.sass.elf import Parameter
 
@@ -74,12 +74,24 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
             8 if argument is None or isinstance(argument, Array | Assumed) else 4 for argument in arguments
         ]
         binary = replace(binary, parameters=tuple(Parameter(0, size) for size in sizes))
+    banks, assumed = dict(binary.banks), dict(configuration.assumed)
+    for variable in made.binary.constants:
+        if variable.name in assumed:
+            words, at = np.asarray(Assumed(assumed[variable.name]).pointer.contents), variable.offset
+            filled = bytearray(banks[variable.bank])
+            filled[at : at + variable.size] = np.resize(words.view(np.uint8), variable.size).tobytes()
+            banks[variable.bank] = bytes(filled)
     return LaunchArguments(
         grid=configuration.grid,
         block=configuration.block,
         arguments=arguments_of(binary, arguments),
         offsets=None if made.listing is not None else [parameter.offset for parameter in binary.parameters],
-        banks=binary.banks,
+        banks=banks,
+        unset={
+            it.name: range(it.offset, it.offset + it.size)
+            for it in made.binary.constants
+            if it.bank == OF_VARIABLES and not any(banks[it.bank][it.offset : it.offset + it.size])
+        },
     )
 
 

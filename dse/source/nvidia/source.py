@@ -23,10 +23,11 @@ from dse.source.launches import (
     unstated_numbers,
 )
 from dse.source.machine.blocks import Sample
+from dse.source.machine.launch import VARIABLE
 from dse.source.nvidia.arguments import as_launched, launch_of
 from dse.source.nvidia.compile import nvrtc, triton, triton_cache
 from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.compile.declared import parameters_of
+from dse.source.nvidia.compile.declared import Declared, parameters_of, variables_of
 from dse.source.nvidia.compile.triton import numpy_type
 from dse.source.nvidia.execute.moved_blocks import addresses_of
 from dse.source.nvidia.machine.state import Machine
@@ -106,7 +107,7 @@ def _profiled(job: Job) -> dict[str, KernelProfile | Failure]:
             raise listing
         arguments, launched = configuration.arguments, as_launched(made, configuration)
 
-        def counted(launched: Configuration) -> tuple[KernelProfile, dict[int, tuple[str, str]], bool]:
+        def counted(launched: Configuration) -> tuple[KernelProfile, dict[int | str, tuple[str, str]], bool]:
             profile = executed(made, listing, launched, job.gpu)
             lacks, zeros = unstated_arrays(profile.counts, made, job.source)
             if lacks := unstated_number(profile.counts, made, job.source, arguments) or lacks:
@@ -149,22 +150,26 @@ def unstated_number(
 
 def unstated_arrays(
     counts: Characterisation, made: Compiled, source: Any
-) -> tuple[str, dict[int, tuple[str, str]]]:
+) -> tuple[str, dict[int | str, tuple[str, str]]]:
     """Return (the message on an array whose contents the counts need, "" if none; arrays taken as zeros).
 
-    Of those, by the place of the argument, the name and type.
+    Of those, by the place of the argument, or the name of a variable, the name and type.
 
     Zeros that end work early, or send all accesses to one address, would count too little. Arrays of floats
     are assumed to hold zeros, unless they determine the trips of a loop.
     """
     passed = made.launched.passed if made.launched is not None else None
     declared = () if passed else parameters_of(source) or ()
-    zeros: dict[int, tuple[str, str]] = {}
+    variables = variables_of(source)
+    zeros: dict[int | str, tuple[str, str]] = {}
     for decision in counts.unknown:
         for array in filter(None, map(_CONTENTS.match, decision.depends_on)):
-            at = int(array[1])
-            index = passed[at].argument if passed else at
-            if passed:
+            at = array[2] or int(array[1])
+            index = passed[at].argument if passed and isinstance(at, int) else at
+            if isinstance(at, str):
+                variable = variables.get(at, Declared(at, False, whole=True))
+                whole, kind = variable.whole or decision.what == "address", variable.kind
+            elif passed:
                 whole = not passed[at].fractions
                 types = getattr(source, "types", ())  # a folder of Triton's cache has none
                 kind = numpy_type(types[index]) if types and index is not None else "int32"
@@ -173,7 +178,8 @@ def unstated_arrays(
                     parameter.whole for parameter in declared[at : at + 1]
                 )
                 kind = next((parameter.kind for parameter in declared[at : at + 1]), "") or "int32"
-            name = "Triton's own memory" if index is None else name_of(names_of(source), index)
+            name = VARIABLE + index if isinstance(index, str) else "Triton's own memory"
+            name = name_of(names_of(source), index) if isinstance(index, int) else name
             if decision.matters and (whole or decision.ends_loop):
                 does = "ends or skips work" if decision.what == "branch" else "says where others are read"
                 return no_contents(made.binary.kernel, name, does, kind), {}
@@ -200,7 +206,7 @@ def names_of(source: Any) -> Sequence[str]:
 
 
 _NUMBER = re.compile(r"argument (\d+)$")
-_CONTENTS = re.compile(r"contents of argument (\d+)")
+_CONTENTS = re.compile(rf"(?:contents of argument (\d+)|{VARIABLE}(\w+))")
 
 
 def resources(made: Compiled, configuration: Configuration) -> Resources:

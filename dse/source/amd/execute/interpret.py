@@ -3,7 +3,7 @@ converge as early as possible; at barriers they wait for the others of their blo
 """
 
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +23,6 @@ def execute(
     code: Code,
     launch: LaunchArguments,
     blocks: Sequence[Dimensions],
-    symbols: Mapping[str, np.ndarray] | None = None,
     follow: int = 0,
     skip_loops: bool = True,
     step_limit: int = STEP_LIMIT,
@@ -42,7 +41,6 @@ def execute(
             code.listing,
             launch,
             blocks,
-            symbols or {},
             follow=follow,
             watch=watch,
         )

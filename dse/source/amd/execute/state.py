@@ -5,7 +5,7 @@ values equal everywhere have one of all. A pair of scalar registers that holds a
 bool, in both slots. None marks unknown words.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,6 @@ class WaveMachine:
         listing: Listing,
         launch: LaunchArguments,
         blocks: Sequence[Dimensions],
-        symbols: Mapping[str, np.ndarray],
     ) -> None:
         self.listing, self.launch = listing, launch
         lanes = listing.wave_size
@@ -91,12 +90,12 @@ class WaveMachine:
         self._any: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._masks: dict[tuple[tuple[int, ...], bytes], np.ndarray] = {}
         self._last: np.ndarray | None = None
-        self._set_arguments(symbols)
+        self._set_arguments()
         self._set_registers(blocks, thread)
 
     # Start
 
-    def _set_arguments(self, symbols: Mapping[str, np.ndarray]) -> None:
+    def _set_arguments(self) -> None:
         """Lay out memory: arrays of arguments, the arguments themselves, the packet, variables."""
         listing, launch = self.listing, self.launch
         extra = [*listing.symbols]
@@ -106,7 +105,7 @@ class WaveMachine:
             for place, argument in zip(listing.arguments, launch.arguments, strict=False)
             if isinstance(argument, UnknownArgument)
         ]
-        contents = [Pointer(symbols.get(name)) for name in extra]
+        contents = [launch.variables.get(name, Pointer()) for name in extra]
         segments = [self._kernarg(), self._packet()]
         self.memory = GlobalMemory(
             LaunchArguments(launch.grid, launch.block, [*launch.arguments, *segments, *contents])

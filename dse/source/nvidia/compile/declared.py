@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dse.source.nvidia.compile.kernel_names import KERNEL, chosen, declared_in, names, plain
 from dse.source.nvidia.compile.nvrtc import CudaSource
@@ -71,6 +72,16 @@ def parameters_of(source: CudaSource) -> tuple[Declared, ...] | None:
     return tuple(declared)
 
 
+def variables_of(source: Any) -> dict[str, Declared]:
+    """Return the `__constant__` and `__device__` variables of CUDA's sources, by name."""
+    texts = map(plain, getattr(source, "texts", ()))
+    variables = (match for text in texts for match in _VARIABLE.finditer(text))
+    return {
+        name: Declared(name, False, whole=any(map(_WHOLE.fullmatch, kind.split())), kind=kind)
+        for kind, name in (match.groups() for match in variables)
+    }
+
+
 def _in_brackets(text: str, start: int) -> list[str]:
     """Split at commas, up to the bracket that closes the one before `start`."""
     parts, depth, begun = [], 0, start
@@ -89,6 +100,9 @@ def _in_brackets(text: str, start: int) -> list[str]:
 
 
 _WHOLE = re.compile(r"(u?int|u?char|u?short|u?long|u?longlong)[1-4]?|unsigned|size_t|u?int\d+_t|bool")
+_VARIABLE = re.compile(
+    r"__(?:constant|device)__\s+(?:(?:static|const|volatile)\s+)*((?:\w+\s+)*?\w+)\s+(\w+)\s*[\[;={]"
+)
 _QUALIFIERS = {"const", "volatile", "struct", "typename", "restrict", "__restrict", "__restrict__"}
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")

@@ -8,7 +8,9 @@ import numpy as np
 
 from dse.errors import DseError
 from dse.source.machine.launch import (
+    OF_VARIABLES,
     PARAMETERS,
+    VARIABLE,
     ConstantBank,
     Dimensions,
     LaunchArguments,
@@ -207,7 +209,9 @@ class Machine:
         content = self.launch.banks.get(number)
         if content is None or offset + 4 > len(content):
             return np.zeros((1, 1), _U32), self.source(f"constant bank {number}")
-        return np.full((1, 1), int.from_bytes(content[offset : offset + 4], "little"), _U32), 0
+        word = np.full((1, 1), int.from_bytes(content[offset : offset + 4], "little"), _U32)
+        names = [name for name, place in self.launch.unset.items() if offset in place]
+        return word, self.source(VARIABLE + names[0]) if number == OF_VARIABLES and names else 0
 
     def _bank(self, bank: ConstantBank, number: int) -> tuple[np.ndarray, int]:
         """Return (words [1, n], taint) of a bank of constant memory."""
@@ -220,7 +224,11 @@ class Machine:
         content = self.launch.banks.get(number)
         if not content:
             return np.zeros((1, 1), _U32), self.source(f"constant bank {number}")
-        return np.frombuffer(content + bytes(-len(content) % 4), _U32)[None, :], 0
+        taint = 0
+        if number == OF_VARIABLES and not any(content):
+            for name, place in self.launch.unset.items():
+                taint |= self.source(VARIABLE + name) if len(place) > 8 else 0  # numbers have no index
+        return np.frombuffer(content + bytes(-len(content) % 4), _U32)[None, :], taint
 
     def argument_at(self, address: int) -> int:
         """Return the argument at an address of the parameters; -1 if there is none."""
