@@ -35,7 +35,7 @@ from dse.source.amd.profile.walk import registers
 from dse.source.amd.text import Listing, parse
 from dse.source.launches import Array, Configuration, configurations
 from dse.source.machine.blocks import representative
-from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.launch import LaunchArguments, Pointer
 from dse.source.nvidia.arguments import _contents
 from dse.types import Resources
 
@@ -159,14 +159,14 @@ def values_differ(
         symbol: random.random(size(names)).astype(np.float32) for symbol, size in reference.constants.items()
     }
     passed = [arrays.get(place, argument) for place, argument in enumerate(arguments(listing, configuration))]
-    launch = LaunchArguments(configuration.grid, configuration.block, passed)
+    variables = {symbol: Pointer(values) for symbol, values in constants.items()}
+    launch = LaunchArguments(configuration.grid, configuration.block, passed, variables=variables)
     x, y, z = configuration.grid
     blocks = [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
     machine, _ = execute(
         code_of(listing),
         launch,
         blocks,
-        constants,
         follow=LDS,
         skip_loops=False,
     )
