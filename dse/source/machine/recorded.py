@@ -86,7 +86,6 @@ class Estimated(NamedTuple):
 
     trips: int
     spread: float  # of sectors and passes of executed trips: (largest - smallest) / mean; NaN if unknown
-    no_address: float  # share of the requests to global memory that are not in the streams
 
 
 @runtime_checkable

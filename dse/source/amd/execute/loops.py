@@ -306,7 +306,7 @@ class WaveLoopSkipper:
             self._stand_for_stretches(plan, proof.strides)
             loop.made += done * others
             before = machine.estimated[loop.header].trips if loop.header in machine.estimated else 0
-            machine.estimated[loop.header] = Estimated(before + done * others, nan, 0.0)
+            machine.estimated[loop.header] = Estimated(before + done * others, nan)
         loop.plan, loop.next_try = None, loop.trips + _FIRST_TRY
 
     def _move(self, changes: dict[Any, Any], trips: int) -> None:

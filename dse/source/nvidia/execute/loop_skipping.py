@@ -361,25 +361,21 @@ class LoopSkipper:
         repeat_counts(machine, starts[-1], times)
         move_on(machine, examination.went_in, times * repetition.trips - repetition.earlier)
         marks = [*starts, Mark.now(machine)]
-        no_address = repeat_streams(machine, marks, repetition, examination.strides, proof.streams)
+        repeat_streams(machine, marks, repetition, examination.strides, proof.streams)
         repeat_trace(machine, marks, times)
         if examination.why_estimated and times:
-            self._note_estimate(loop.header, len(starts) * times, proof.totals, no_address)
+            self._note_estimate(loop.header, len(starts) * times, proof.totals)
         for outer, changes in proof.outer:
             self._check_outer(loop, outer, changes)
         self._skipped.add(loop.header)
         loop.watch_from(loop.trips + _FIRST_TRY)
 
-    def _note_estimate(self, header: int, skipped: int, totals: list[float], no_address: float) -> None:
+    def _note_estimate(self, header: int, skipped: int, totals: list[float]) -> None:
         """Record that `skipped` trips of a loop are estimated from those with `totals`."""
-        known = self.machine.estimated.get(header, Estimated(0, 0.0, 0.0))
+        known = self.machine.estimated.get(header, Estimated(0, 0.0))
         mean = sum(totals) / len(totals)
         spread = (max(totals) - min(totals)) / mean if mean else 0.0
-        self.machine.estimated[header] = Estimated(
-            known.trips + skipped,
-            max(known.spread, spread),
-            (known.trips * known.no_address + skipped * no_address) / (known.trips + skipped),
-        )
+        self.machine.estimated[header] = Estimated(known.trips + skipped, max(known.spread, spread))
 
     def _check_outer(self, loop: _Loop, outer: Examination, changes: dict[int, np.ndarray]) -> None:
         """Check that the changes of an outer loop are the same before and after the skipped trips.

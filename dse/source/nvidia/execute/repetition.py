@@ -118,8 +118,8 @@ def repeat_streams(
     repetition: Repetition,
     strides: Mapping[int, int | None],
     before: Iterable[Stream],
-) -> float:
-    """Repeat the addresses between the marks, and return the share of requests without any.
+) -> None:
+    """Repeat the addresses between the marks.
 
     `strides` are bytes per trip, by memory instruction. If None, the mean from one part to the next is taken,
     or since `before`, the trip before the first part; requests whose threads move differently are left out.
@@ -128,7 +128,6 @@ def repeat_streams(
     parts = [streams[mark.streams : after.streams] for mark, after in pairwise(marks)]
     del streams[marks[0].streams :]
     times, earlier = repetition.times, repetition.earlier
-    left_out = requests = 0.0
     for number, part in enumerate(parts):
         drift: dict[int, float] = {}
         if any(strides[stream.step] is None for stream in part):
@@ -140,19 +139,14 @@ def repeat_streams(
                 drift = _drift(before, part, 1)
         moving: list[tuple[Stream, float]] = []
         for stream in part:
-            count = float(stream.lanes.warps.sum()) * stream.repeats
             stride = strides[stream.step]
-            requests += count
             if stride is not None:
                 moving.append((stream, stride * repetition.trips))
             elif stream.step in drift:
                 moving.append((stream, drift[stream.step]))
-            else:
-                left_out += count
         streams += _moved(moving, range(-earlier, 0))
         streams += part
         streams += _moved(moving, range(1, times - earlier + 1))
-    return left_out / requests if requests else 0.0
 
 
 def _moved(streams: Sequence[tuple[Stream, float]], times: range) -> Iterator[Stream]:
