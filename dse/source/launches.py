@@ -53,11 +53,13 @@ class NotStated(DseError):
 class Assumed:
     """An array of fractions of unstated contents, which count as `ASSUMED`."""
 
-    kind: str  # of its elements, in the source's notation
+    kind: str  # of its elements, in the source's notation; "": all are 0
 
     @property
     def pointer(self) -> Pointer:
         """A pointer to the contents, which repeat."""
+        if not self.kind:
+            return Pointer(np.zeros(1 << 16, np.uint32))
         values = 2 * np.random.default_rng(0).random(4096, np.float32) - 1
         if "bf" in self.kind:
             return Pointer((values.view(np.uint32) >> 16).astype(np.uint16), repeats=True)
@@ -120,7 +122,7 @@ class Configuration:
     block: Dimensions
     arguments: tuple[Argument, ...]
     shared_bytes: int | None = None  # of a block, added by the launch; None if not stated
-    assumed: tuple[tuple[str, str], ...] = ()  # variables that hold `ASSUMED`, and their types
+    assumed: tuple[tuple[str, str], ...] = ()  # variables, and what they hold: their `Assumed.kind`
 
 
 def assuming(configuration: Configuration, kinds: Mapping[int | str, str]) -> Configuration:
@@ -133,7 +135,7 @@ def assuming(configuration: Configuration, kinds: Mapping[int | str, str]) -> Co
         Assumed(kinds[place]) if place in kinds else argument
         for place, argument in enumerate(configuration.arguments)
     ]
-    return replace(configuration, arguments=tuple(arguments), assumed=variables)
+    return replace(configuration, arguments=tuple(arguments), assumed=configuration.assumed + variables)
 
 
 def configurations(

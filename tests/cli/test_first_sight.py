@@ -6,10 +6,9 @@ import pytest
 
 SOURCE = """
 __constant__ float edges[4];
-#ifndef INITIAL
-#define INITIAL 0
-#endif
-__constant__ int steps = INITIAL;
+__constant__ int steps;
+__device__ int count;
+__device__ int seven = 7;
 extern "C" __global__ void scaled(const int* from, const float* x, float* y, float factor, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
 #if TRIPS
@@ -20,8 +19,8 @@ extern "C" __global__ void scaled(const int* from, const float* x, float* y, flo
     y[i] = factor * x[from[i]];
 #elif FAR
     y[i + n] = factor * x[i];
-#elif STEPS
-    for (int k = 0; k < steps; k++) y[i + k * 32] = factor;
+#elif defined(STEPS)
+    for (int k = 0; k < STEPS; k++) y[i + k * 32] = factor;
 #elif EDGES
     if (edges[threadIdx.x % 4] > 0.5f) y[i] = factor;
 #elif SELECTED
@@ -80,9 +79,11 @@ def test_fractions_on_which_work_depends_are_random_and_that_is_said(run_dse, sc
 @pytest.mark.parametrize("gpu", ["a100", "mi250x"])
 def test_variables_that_only_the_program_sets(run_dse, scaled, gpu):
     stated = ("--gpu", gpu, "--arg", "factor=0.5", "--arg", "n=65536")
-    ran = run_dse("rank", *scaled, *stated, "-D", "STEPS=1")
-    assert (ran.code, "variable steps: found no value, which ends or skips work" in ran.err) == (2, True)
-    assert run_dse("rank", *scaled, *stated, "-D", "STEPS=1", "-D", "INITIAL=7").code == 0
+    for name in ("steps", "count"):
+        ran = run_dse("rank", *scaled, *stated, "-D", f"STEPS={name}")
+        assert (ran.code, f"variable {name}: found no value, which ends or skips" in ran.err) == (2, True)
+    counts = json.loads(run_dse("characterise", *scaled, *stated, "-D", "STEPS=seven", "--json").out)
+    assert [row["source"] for row in counts if row["name"] == "store_insts"] == [7]
     ran = run_dse("rank", *scaled, *stated, "-D", "EDGES=1")
     does = "decides whether work is done: counted with 2 * random - 1, expected an initial one in the source"
     assert (ran.code, f"variable edges: found no value, which {does}" in ran.err) == (0, True)

@@ -30,7 +30,7 @@ from dse.source.launches import (
 from dse.source.machine.launch import REGION_BITS, VARIABLE, LaunchArguments, Pointer
 from dse.source.machine.recorded import total_counts
 from dse.source.nvidia.arguments import arguments_of, as_launched
-from dse.source.nvidia.compile.declared import Declared, parameters_of, variables_of
+from dse.source.nvidia.compile.declared import Declared, parameters_of, variables_of, zeros_of
 from dse.source.nvidia.compile.triton import has_fractions, with_scratch
 from dse.source.nvidia.sass.elf import Parameter
 from dse.source.profiles import Job, KernelProfile, Toolchain, asked_of, compiled, executed_each, with_assumed
@@ -82,7 +82,7 @@ def run_launch(
     """
     with memory_limited(source.kernel or source.path):
         listing = listing_of(made, source.kernel)
-        configuration = launched(made, listing, configuration)
+        configuration = replace(launched(made, listing, configuration), assumed=zeros_of(source))
     return listing, configuration, execution(made, listing, configuration, gpu)
 
 
@@ -247,12 +247,12 @@ def launch_of(listing: Listing, configuration: Configuration) -> LaunchArguments
     """
     parameters = tuple(Parameter(argument.offset, argument.size) for argument in _own_arguments(listing))
     arguments = arguments_of(_KernelParameters(listing.name, parameters), configuration.arguments)
-    variables = {
+    variables = {name: Assumed(kind).pointer for name, kind in configuration.assumed}
+    variables |= {
         name: Pointer(np.frombuffer(words + bytes(-len(words) % 4), np.uint32))
         for name, words in listing.symbols.items()
         if words
     }
-    variables |= {name: Assumed(kind).pointer for name, kind in configuration.assumed}
     return LaunchArguments(configuration.grid, configuration.block, arguments, variables=variables)
 
 

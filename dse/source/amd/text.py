@@ -57,14 +57,11 @@ class Listing:
     labels: Mapping[str, int]  # index of the next instruction
     vgprs: int  # of a lane, including accumulation registers
     sgprs: int  # of a wave
-    agprs: int
     vgpr_spills: int
-    sgpr_spills: int
     lds_bytes: int  # of a block, stated in the source
     scratch_bytes: int  # of a lane
     kernarg_bytes: int
     arguments: tuple[KernelArgument, ...]  # those of the runtime are last
-    max_threads: int  # of a block
     directives: Mapping[str, int]  # of .amdhsa_kernel, without `.amdhsa_`
     symbols: Mapping[str, bytes] = field(default_factory=dict)  # variables in memory; b"" if not known
     occupancy: int = 0  # waves of a SIMD, by registers and LDS, according to the compiler; 0: not stated
@@ -109,14 +106,11 @@ def _parse(lines: Sequence[str], kernel: str | None) -> Listing:
         labels=labels,
         vgprs=_int(numbers, ".vgpr_count", MOST_REGISTERS),
         sgprs=_int(numbers, ".sgpr_count", MOST_REGISTERS),
-        agprs=_int(numbers, ".agpr_count", MOST_REGISTERS),
         vgpr_spills=_int(numbers, ".vgpr_spill_count", MOST_SCRATCH),
-        sgpr_spills=_int(numbers, ".sgpr_spill_count", MOST_SCRATCH),
         lds_bytes=_int(numbers, ".group_segment_fixed_size", MOST_LDS),
         scratch_bytes=scratch_bytes,
         kernarg_bytes=_int(numbers, ".kernarg_segment_size", MOST_ARGUMENTS),
         arguments=tuple(_arguments(numbers.get(".args", []))),
-        max_threads=_int(numbers, ".max_flat_workgroup_size", MOST_THREADS),
         directives=stated,
         symbols=_symbols(lines),
         occupancy=_occupancy(lines, kernel),
@@ -126,7 +120,7 @@ def _parse(lines: Sequence[str], kernel: str | None) -> Listing:
 _TARGET = re.compile(r'-(gfx[0-9a-f]{3,4})(?:[:"]|$)')
 
 # Limits above those of any GPU.
-MOST_REGISTERS, MOST_LDS, MOST_ARGUMENTS, MOST_THREADS = 1024, 1 << 20, 1 << 16, 1 << 12
+MOST_REGISTERS, MOST_LDS, MOST_ARGUMENTS = 1024, 1 << 20, 1 << 16
 MOST_SCRATCH = 1 << 24  # bytes of a lane
 
 

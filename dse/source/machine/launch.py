@@ -14,7 +14,7 @@ from dse.errors import DseError
 REGION_BITS = 36  # each pointer argument points to a region of its own, into its middle
 MIDDLE = 1 << (REGION_BITS - 1)
 VARIABLE = "variable "  # before the name of what is no argument
-OF_VARIABLES = 3  # the constant bank of `__constant__` variables
+OF_VARIABLES, OF_ADDRESSES = 3, 4  # constant banks: `__constant__` variables, addresses of `__device__` ones
 
 Dimensions = tuple[int, int, int]
 
@@ -60,7 +60,7 @@ class LaunchArguments:
 
     `offsets` are those of the arguments in constant bank 0 (bytes; default: by their sizes); `banks` are the
     contents of other constant banks: 2 and 4 come from the compiler, 3 has `__constant__` variables; `unset`
-    are the bytes of those that the source does not set. `variables` are the contents of AMD's.
+    are the bytes of those that the source does not set. `variables` in memory are regions after these.
     """
 
     grid: Dimensions

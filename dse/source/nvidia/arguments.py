@@ -13,7 +13,15 @@ from dse.errors import DseError
 from dse.kernels.description import Contents
 from dse.source.contract import Passed
 from dse.source.launches import Argument, Array, Assumed, Configuration, Descriptor, Unstated
-from dse.source.machine.launch import OF_VARIABLES, LaunchArguments, TensorMap, UnknownArgument
+from dse.source.machine.launch import (
+    OF_ADDRESSES,
+    OF_VARIABLES,
+    LaunchArguments,
+    Pointer,
+    TensorMap,
+    UnknownArgument,
+    address_of,
+)
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.sass.elf import Parameter
 
@@ -76,11 +84,18 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
         binary = replace(binary, parameters=tuple(Parameter(0, size) for size in sizes))
     banks, assumed = dict(binary.banks), dict(configuration.assumed)
     for variable in made.binary.constants:
-        if variable.name in assumed:
+        if assumed.get(variable.name):
             words, at = np.asarray(Assumed(assumed[variable.name]).pointer.contents), variable.offset
             filled = bytearray(banks[variable.bank])
             filled[at : at + variable.size] = np.resize(words.view(np.uint8), variable.size).tobytes()
             banks[variable.bank] = bytes(filled)
+    variables, addresses = dict[str, Pointer](), bytearray(banks.get(OF_ADDRESSES, b""))
+    for offset, (name, contents) in binary.variables.items():
+        addresses[offset : offset + 8] = address_of(len(arguments) + len(variables)).to_bytes(8, "little")
+        words = np.frombuffer(contents + bytes(-len(contents) % 4), np.uint32) if contents else None
+        known = words is not None or name not in assumed
+        variables[name] = Pointer(words) if known else Assumed(assumed[name]).pointer
+    banks |= {OF_ADDRESSES: bytes(addresses)} if variables else {}
     return LaunchArguments(
         grid=configuration.grid,
         block=configuration.block,
@@ -90,8 +105,11 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
         unset={
             it.name: range(it.offset, it.offset + it.size)
             for it in made.binary.constants
-            if it.bank == OF_VARIABLES and not any(banks[it.bank][it.offset : it.offset + it.size])
+            if it.bank == OF_VARIABLES
+            and it.name not in assumed
+            and not any(banks[it.bank][it.offset : it.offset + it.size])
         },
+        variables=variables,
     )
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from dse.source.machine.launch import VARIABLE
 from dse.source.nvidia.arguments import as_launched, launch_of
 from dse.source.nvidia.compile import nvrtc, triton, triton_cache
 from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.compile.declared import Declared, parameters_of, variables_of
+from dse.source.nvidia.compile.declared import Declared, parameters_of, variables_of, zeros_of
 from dse.source.nvidia.compile.triton import numpy_type
 from dse.source.nvidia.execute.moved_blocks import addresses_of
 from dse.source.nvidia.machine.state import Machine
@@ -106,6 +107,7 @@ def _profiled(job: Job) -> dict[str, KernelProfile | Failure]:
         if isinstance(listing, OverLimit):
             raise listing
         arguments, launched = configuration.arguments, as_launched(made, configuration)
+        launched = replace(launched, assumed=zeros_of(job.source))
 
         def counted(launched: Configuration) -> tuple[KernelProfile, dict[int | str, tuple[str, str]], bool]:
             profile = executed(made, listing, launched, job.gpu)

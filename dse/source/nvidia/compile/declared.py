@@ -19,6 +19,7 @@ class Declared:
     floating: bool = False  # a number with a fraction
     whole: bool = False  # a whole number, by the name of its type
     kind: str = ""  # the type of a number, or of an array's elements, as in the source
+    sets: bool = False  # whether it is a variable with an initial value
 
 
 def kernels_in(source: CudaSource) -> list[str]:
@@ -77,9 +78,16 @@ def variables_of(source: Any) -> dict[str, Declared]:
     texts = map(plain, getattr(source, "texts", ()))
     variables = (match for text in texts for match in _VARIABLE.finditer(text))
     return {
-        name: Declared(name, False, whole=any(map(_WHOLE.fullmatch, kind.split())), kind=kind)
-        for kind, name in (match.groups() for match in variables)
+        name: Declared(
+            name, False, whole=any(map(_WHOLE.fullmatch, kind.split())), kind=kind, sets=bool(sets)
+        )
+        for kind, name, sets in (match.groups() for match in variables)
     }
+
+
+def zeros_of(source: Any) -> tuple[tuple[str, str], ...]:
+    """Return the variables with an initial value, which is 0 if the code states no other: (name, "")."""
+    return tuple((name, "") for name, variable in variables_of(source).items() if variable.sets)
 
 
 def _in_brackets(text: str, start: int) -> list[str]:
@@ -101,7 +109,7 @@ def _in_brackets(text: str, start: int) -> list[str]:
 
 _WHOLE = re.compile(r"(u?int|u?char|u?short|u?long|u?longlong)[1-4]?|unsigned|size_t|u?int\d+_t|bool")
 _VARIABLE = re.compile(
-    r"__(?:constant|device)__\s+(?:(?:static|const|volatile)\s+)*((?:\w+\s+)*?\w+)\s+(\w+)\s*[\[;={]"
+    r"__(?:constant|device)__\s+(?:(?:static|const|volatile)\s+)*((?:\w+\s+)*?\w+)\s+(\w+)\s*(?:\[[^\]]*\]\s*)*(?:([={])|;)"
 )
 _QUALIFIERS = {"const", "volatile", "struct", "typename", "restrict", "__restrict", "__restrict__"}
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)

@@ -298,11 +298,10 @@ def _listed(source: CudaSource, arch: int | None) -> Compiled:
         shared_bytes=shared_bytes,
         stack_bytes=None,
         barriers=0,
-        max_threads=None,
         parameters=(),
         banks={},
         constants=(),
-        pointers={},
+        variables={},
     )
     return Compiled(_fitting(binary, source, arch), b"", None, "", "a listing", None, listing=code)
 

@@ -6,6 +6,7 @@ from operator import or_
 
 import numpy as np
 
+from dse.source.machine.launch import VARIABLE
 from dse.source.machine.memory import atomic, in_block, regions_of
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.machine.state import Machine, Taint, union
@@ -68,7 +69,9 @@ def _load_global(machine: Machine, address: np.ndarray, size: int) -> tuple[list
     words, unknown, outside = machine.memory.load(address, size)
     taint = machine.source("global memory outside the arguments") if outside else 0
     for region in unknown:
-        taint |= machine.source(f"contents of argument {region - 1}")
+        variable = region - 1 - len(machine.launch.arguments)
+        name = f"contents of argument {region - 1}"
+        taint |= machine.source(name if variable < 0 else VARIABLE + [*machine.launch.variables][variable])
     return words, taint
 
 

@@ -1,6 +1,7 @@
 """The state of executed blocks: registers, memory, live threads, counts."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -143,7 +144,11 @@ class Machine:
         self.phase_counts: list[np.ndarray | None] = [None]  # counts of finished phases
         self.kept_bytes = 0  # by them
         self.last_counts: dict[tuple[int, int], np.ndarray] = {}  # of the last phase between two barriers
-        self.shared, self.local, self.memory = SharedMemory(len(blocks)), LocalMemory(), GlobalMemory(launch)
+        self.shared, self.local, self.memory = (
+            SharedMemory(len(blocks)),
+            LocalMemory(),
+            GlobalMemory(replace(launch, arguments=[*launch.arguments, *launch.variables.values()])),
+        )
         self.streams: list[Stream] = []
         self.local_spans: dict[int, LocalSpan] = {}  # by step
         self.trace: list[tuple[int, Lanes]] = []  # basic blocks in the order of execution

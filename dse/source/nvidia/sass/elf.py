@@ -44,11 +44,10 @@ class Binary:
     shared_bytes: int  # of a block: static, without what a launch adds
     stack_bytes: int | None  # of a thread: local arrays, spills, calls; None if unknown due to recursion
     barriers: int  # number of named barriers
-    max_threads: tuple[int, int, int] | None  # of a block, from __launch_bounds__
     parameters: tuple[Parameter, ...]
     banks: Mapping[int, bytes]  # constant banks as loaded
     constants: tuple[Constant, ...]
-    pointers: Mapping[int, str]  # offsets in bank 4 of global variables' addresses, and their names
+    variables: Mapping[int, tuple[str, bytes]]  # by the offset in bank 4 of their addresses; b"": not set
 
 
 def read(cubin: bytes, where: str) -> dict[str, Binary]:
@@ -81,7 +80,7 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
             return None
 
         banks, constants = _constants(elf, symbols)
-        pointers = _pointers(sections, names)
+        variables = _variables(elf, sections, symbols)
         kernels = {}
         for name, section in sections.items():
             kernel = name.removeprefix(".text.")
@@ -105,13 +104,10 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
                 shared_bytes=max(0, shared_bytes - _RESERVED_BYTES) if arch >= 90 else shared_bytes,
                 stack_bytes=None if stack == _UNKNOWN_STACK else stack,
                 barriers=next((value[0] for number, value in own if number == _NUM_BARRIERS), 0),
-                max_threads=next(
-                    (struct.unpack("<III", value) for number, value in own if number == _MAX_THREADS), None
-                ),
                 parameters=_parameters(own),
                 banks={bank: content for bank, owner, content in banks if owner in ("", kernel)},
                 constants=constants,
-                pointers=pointers,
+                variables=variables,
             )
     except Exception as error:  # of any type: the ELF library does not validate its input
         what = str(error) if isinstance(error, ELFError) else type(error).__name__
@@ -160,20 +156,23 @@ def _constants(elf, symbols) -> tuple[list[tuple[int, str, bytes]], tuple[Consta
     return banks, tuple(constants)
 
 
-def _pointers(sections, names: list[str]) -> dict[int, str]:
-    """Read the global variables whose addresses are in bank 4, by offset."""
+def _variables(elf, sections, symbols) -> dict[int, tuple[str, bytes]]:
+    """Read the global variables whose addresses are in bank 4, by offset, and their initial contents."""
+    variables = {}
     for prefix in (".rel", ".rela"):
         if table := sections.get(f"{prefix}.nv.constant4"):
-            addresses = (
-                (entry["r_offset"], names[entry["r_info_sym"]]) for entry in table.iter_relocations()
-            )
-            return dict(sorted(addresses))
-    return {}
+            for entry in table.iter_relocations():
+                symbol, contents = symbols[entry["r_info_sym"]], b""
+                section = symbol["st_shndx"]
+                if isinstance(section, int) and elf.get_section(section).name == ".nv.global.init":
+                    at = symbol["st_value"]
+                    contents = elf.get_section(section).data()[at : at + symbol["st_size"]]
+                variables[entry["r_offset"]] = symbol.name, contents
+    return dict(sorted(variables.items()))
 
 
 _MOST_REGISTERS = 255  # of a thread
 _SIZED = 4  # format: the value is preceded by its length
-_MAX_THREADS = 0x05
 _PARAM_CBANK = 0x0A
 _FRAME_SIZE = 0x11
 _MIN_STACK_SIZE = 0x12
