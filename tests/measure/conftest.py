@@ -177,7 +177,7 @@ class FakeDevice(Device):
 @pytest.fixture(scope="session")
 def made() -> dict[Benchmark, Compiled]:
     """What stands for the compiled microbenchmarks."""
-    binary = Binary("k", 80, b"", False, 32, 0, 0, 0, None, (), {}, (), {})
+    binary = Binary("k", 80, b"", False, 32, 0, 0, 0, (), {}, (), {})
     return {build: Compiled(binary, cubin, None, "", "NVRTC 13.0", 0) for cubin, build in BUILDS.items()}
 
 
