@@ -293,11 +293,13 @@ def _timeout(seconds: float, end: Callable[[], None], process: int = 0) -> Itera
                 return
             wait, before = max(left, seconds / 10), now
 
-    threading.Thread(target=watch, daemon=True).start()
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
     try:
         yield late
     finally:
         over.set()
+        thread.join()
 
 
 _IDLE = 0.01  # share of a processor that a busy machine leaves to any program

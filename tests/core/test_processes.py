@@ -93,7 +93,7 @@ def test_memory_of_a_program_and_of_a_block(monkeypatch):
     before = resource.getrlimit(resource.RLIMIT_AS)
     message = r"^k: reading its code ended \(it may take 0.1 GB, DSE_COMPILE_GB\)$"
     with pytest.raises(OverLimit, match=message), memory_limited("k"), memory_limited("inside"):
-        bytearray(10**9)
+        bytearray(10**10)  # more than the process may have in hand
     assert resource.getrlimit(resource.RLIMIT_AS) == before
 
 
@@ -162,7 +162,7 @@ def test_a_fork_meets_its_limits():
     with pytest.raises(ProcessKilled, match=r"^ended after 0.2 s \(DSE_COMPILE_SECONDS\)$"):
         in_fork(lambda: bytes(time.sleep(60) or 0), ProcessLimits(0.2, 10**9, 10**6))
     with pytest.raises(ProcessKilled, match=r"^ended with code 1 \(it may take 0.1 GB, DSE_COMPILE_GB\)$"):
-        in_fork(lambda: bytes(10**9)[:3], ProcessLimits(20, 10**8, 10**6))
+        in_fork(lambda: bytes(10**10)[:3], ProcessLimits(20, 10**8, 10**6))
     with pytest.raises(ProcessKilled, match=r"^ended by SIGKILL"):
         in_fork(lambda: bytes(os.kill(os.getpid(), signal.SIGKILL) or 0), ProcessLimits(20, 10**9, 10**6))
     assert time.monotonic() - began < 30  # less than it sleeps
