@@ -57,7 +57,7 @@ class Assumed:
 
     @property
     def pointer(self) -> Pointer:
-        """A pointer to the contents, which repeat."""
+        """A pointer to the contents; fractions repeat."""
         if not self.kind:
             return Pointer(np.zeros(1 << 16, np.uint32))
         values = 2 * np.random.default_rng(0).random(4096, np.float32) - 1

@@ -317,12 +317,15 @@ def _symbols(lines: Sequence[str]) -> dict[str, bytes]:
         if text.partition(":")[0] in objects:
             parts = []
         elif match := _DATA.match(text):
-            kind, value = match.groups()
+            kind, value, written = match.groups()
+            number = int(value, 0) if value and value.lstrip("-")[0].isdigit() else 0  # 0: an address
             if kind in _SIZES:
-                parts.append((int(value, 0) % 2 ** (8 * _SIZES[kind])).to_bytes(_SIZES[kind], "little"))
+                parts.append((number % 2 ** (8 * _SIZES[kind])).to_bytes(_SIZES[kind], "little"))
+            elif written is None:
+                parts.append(number)
             else:
-                text_of = value.encode().decode("unicode_escape").encode("latin-1")
-                parts.append(int(value) if kind == "zero" else text_of + bytes(kind == "asciz"))
+                characters = written.encode("latin-1", "replace").decode("unicode_escape", "replace")
+                parts.append(characters.encode("latin-1", "replace") + bytes(kind == "asciz"))
         elif text.startswith("\t.size"):
             if any(any(part) for part in parts if isinstance(part, bytes)):
                 words = (bytes(part) for part in parts)
@@ -332,7 +335,7 @@ def _symbols(lines: Sequence[str]) -> dict[str, bytes]:
 
 
 _SIZES = {"byte": 1, "short": 2, "long": 4, "quad": 8}
-_DATA = re.compile(r"\t\.(byte|short|long|quad|zero|ascii|asciz)\t\"?(-?\w+|.*(?=\"))")
+_DATA = re.compile(r'\t\.(byte|short|long|quad|zero|ascii|asciz)\t(?:(-?\w+)|"(.*)")')
 
 
 def _occupancy(lines: Sequence[str], kernel: str) -> int:
