@@ -74,6 +74,13 @@ class Assumed:
 ASSUMED = "2 * random - 1"  # of either sign, and above and below most thresholds
 
 
+def held(contents: bytes, kind: str | None) -> Pointer:
+    """Return what a variable holds: its initial contents, else those assumed of its kind; None: not known."""
+    if contents:
+        return Pointer(np.frombuffer(contents + bytes(-len(contents) % 4), np.uint32))
+    return Pointer() if kind is None else Assumed(kind).pointer
+
+
 class Unstated(Enum):
     """Numbers that the kernel's description does not state."""
 

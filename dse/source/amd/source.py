@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from dse.core.processes import memory_limited
 from dse.errors import DseError
 from dse.kernels.description import Description
@@ -19,15 +17,15 @@ from dse.source.amd.profile.characterise import ExecutedLaunch, counted, issue_s
 from dse.source.amd.text import KernelArgument, Listing, parse
 from dse.source.contract import Failure
 from dse.source.launches import (
-    Assumed,
     Configuration,
     NotStated,
     build_of,
+    held,
     no_contents,
     unstated,
     unstated_numbers,
 )
-from dse.source.machine.launch import REGION_BITS, VARIABLE, LaunchArguments, Pointer
+from dse.source.machine.launch import REGION_BITS, VARIABLE, LaunchArguments
 from dse.source.machine.recorded import total_counts
 from dse.source.nvidia.arguments import arguments_of, as_launched
 from dse.source.nvidia.compile.declared import Declared, parameters_of, variables_of, zeros_of
@@ -170,7 +168,7 @@ def check_stated(
     launch = ran.record.launch
     for region, name in enumerate(ran.listing.symbols, len(launch.arguments) + 2):
         variable = variables.get(name, Declared(name, False, whole=True))
-        if region in loaded and name not in launch.variables:
+        if region in loaded and launch.variables[name].contents is None:
             if variable.whole:
                 raise NotStated(no_contents(kernel, VARIABLE + name, does))
             zeros[name] = VARIABLE + name, variable.kind
@@ -247,12 +245,8 @@ def launch_of(listing: Listing, configuration: Configuration) -> LaunchArguments
     """
     parameters = tuple(Parameter(argument.offset, argument.size) for argument in _own_arguments(listing))
     arguments = arguments_of(_KernelParameters(listing.name, parameters), configuration.arguments)
-    variables = {name: Assumed(kind).pointer for name, kind in configuration.assumed}
-    variables |= {
-        name: Pointer(np.frombuffer(words + bytes(-len(words) % 4), np.uint32))
-        for name, words in listing.symbols.items()
-        if words
-    }
+    assumed = dict(configuration.assumed)
+    variables = {name: held(words, assumed.get(name)) for name, words in listing.symbols.items()}
     return LaunchArguments(configuration.grid, configuration.block, arguments, variables=variables)
 
 

@@ -12,7 +12,7 @@ from dse.core.space.expression import parse
 from dse.errors import DseError
 from dse.kernels.description import Contents
 from dse.source.contract import Passed
-from dse.source.launches import Argument, Array, Assumed, Configuration, Descriptor, Unstated
+from dse.source.launches import Argument, Array, Assumed, Configuration, Descriptor, Unstated, held
 from dse.source.machine.launch import (
     OF_ADDRESSES,
     OF_VARIABLES,
@@ -92,9 +92,7 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
     variables, addresses = dict[str, Pointer](), bytearray(banks.get(OF_ADDRESSES, b""))
     for offset, (name, contents) in binary.variables.items():
         addresses[offset : offset + 8] = address_of(len(arguments) + len(variables)).to_bytes(8, "little")
-        words = np.frombuffer(contents + bytes(-len(contents) % 4), np.uint32) if contents else None
-        known = words is not None or name not in assumed
-        variables[name] = Pointer(words) if known else Assumed(assumed[name]).pointer
+        variables[name] = held(contents, assumed.get(name))
     banks |= {OF_ADDRESSES: bytes(addresses)} if variables else {}
     return LaunchArguments(
         grid=configuration.grid,
