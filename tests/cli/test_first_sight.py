@@ -17,6 +17,8 @@ extern "C" __global__ void scaled(const int* from, const float* x, float* y, flo
     y[i] = sum;
 #elif GATHERED
     y[i] = factor * x[from[i]];
+#elif LOCKED
+    if (atomicCAS((int*)from, 0, 1) == 0) y[i] = factor;
 #elif FAR
     y[i + n] = factor * x[i];
 #elif defined(STEPS)
@@ -48,6 +50,30 @@ def test_a_number_on_which_counts_depend_is_asked_for(run_dse, scaled, gpu, comm
     assert (ran.code, ran.out) == (2, "")
     assert "n: found no value" in ran.err
     assert "expected n=VALUE (--arg)" in ran.err
+
+
+@pytest.mark.parametrize("gpu", ["a100", "mi250x"])
+def test_contents_of_locks_are_asked_for(run_dse, scaled, gpu):
+    stated = ("--gpu", gpu, "--arg", "factor=2", "--arg", "n=65536", "-D", "LOCKED=1")
+    ran = run_dse("rank", *scaled, *stated)
+    assert (ran.code, "from: found no contents" in ran.err) == (2, True)
+    assert run_dse("rank", *scaled, *stated, "--arg", "from=1:int:0").code == 0
+
+
+@pytest.mark.parametrize("gpu", ["h100-sxm", "mi300x"])
+def test_contents_are_asked_for_by_the_type_that_is_declared(run_dse, tmp_path, gpu):
+    source = tmp_path / "lookup.py"
+    source.write_text("""
+import triton
+import triton.language as tl
+
+@triton.jit
+def lookup(x, rows, y):
+    tl.store(y + tl.program_id(0), tl.load(x + tl.load(rows + tl.program_id(0))))
+""")
+    stated = ("--signature", "*fp32,*i64,*fp32", "--grid", "64", "--gpu", gpu)
+    ran = run_dse("characterise", f"{source}:lookup", *stated)
+    assert (ran.code, "expected rows=SIZE:int64:VALUES" in ran.err, "(--arg)" in ran.err) == (2, True, True)
 
 
 def test_contents_on_which_addresses_depend_are_asked_for(run_dse, scaled):
