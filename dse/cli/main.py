@@ -198,7 +198,7 @@ def _internal_error(error: Exception, words: Sequence[str]) -> NoReturn:
 def in_options(mistake: str) -> str:
     """Replace the library's name of a field in a message by the corresponding option.
 
-    The field is first, `sample: found …`, or last in brackets, `expected … (given.tuned)`, perhaps followed by a configuration.
+    The field is first, `sample: found …`, or last in brackets, `expected … (given.tuned)`.
     """
     return re.sub(
         r"^[\w.]+(?=: )|(?<= \()[\w.]+(?=\))", lambda field: OPTIONS.get(field[0], field[0]), mistake

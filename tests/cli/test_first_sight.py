@@ -78,8 +78,9 @@ def lookup(x, rows, y):
 
 def test_contents_on_which_addresses_depend_are_asked_for(run_dse, scaled):
     stated = ("--arg", "factor=2", "--arg", "n=65536", "-D", "GATHERED=1")
-    ran = run_dse("rank", *scaled, "--gpu", "a100", *stated)
-    assert (ran.code, "from: found no contents" in ran.err) == (2, True)
+    for command in (("rank",), ("characterise", "--explain")):
+        ran = run_dse(*command, *scaled, "--gpu", "a100", *stated)
+        assert (ran.code, "from: found no contents" in ran.err) == (2, True)
     assert run_dse("rank", *scaled, "--gpu", "a100", *stated, "--arg", "from=65536:int:index").code == 0
 
 
@@ -98,8 +99,10 @@ def test_fractions_on_which_work_depends_are_random_and_that_is_said(run_dse, sc
     assert (silent.code, silent.err, known.code, known.err, assumed.code) == (0, "", 0, "", 0)
     does = "decides whether work is done: counted with 2 * random - 1, expected x=SIZE:float:VALUES"
     assert f"x: found no contents of the array, which {does}" in assumed.err
-    counts = json.loads(run_dse("characterise", *scaled, *stated, "-D", "SELECTED=1", "--json").out)
+    ask = ("characterise", *scaled, *stated, "-D", "SELECTED=1", "--json")
+    counts, explained = (json.loads(run_dse(*ask, *more).out) for more in ((), ("--explain",)))
     assert [row["source"] for row in counts if row["name"] == "store_insts"] == [1]
+    assert [row["requests"] for row in explained["accesses"] if row["op"] == "store"] == [1]
 
 
 @pytest.mark.parametrize("gpu", ["a100", "mi250x"])

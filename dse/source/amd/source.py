@@ -67,7 +67,7 @@ def _profiled(job: Job) -> dict[str, KernelProfile | Failure]:
     gpu = job.gpu
     assert gpu is not None  # needed for the times of waves
     return executed_each(
-        job, compiled(job, Built), lambda name, made: executed(made, job.wanted[name], gpu, source)
+        job, compiled(job, Built), lambda name, made: completed(made, job.wanted[name], gpu, source)[0]
     )
 
 
@@ -94,10 +94,10 @@ def execution(made: Built, listing: Listing, configuration: Configuration, gpu: 
         return ExecutedLaunch(listing, launch, gpu, joins(made.compiler, gpu))
 
 
-def executed(
+def completed(
     made: Built, configuration: Configuration, gpu: Gpu, source: HipSource | HipTritonSource
-) -> KernelProfile:
-    """Profile one configuration by executing its machine code.
+) -> tuple[KernelProfile, Configuration]:
+    """Profile a configuration; return the launch too, completed by the code and by what is assumed.
 
     **Raises:** DseError if it cannot be executed, or depends on unstated arguments.
     """
