@@ -125,7 +125,7 @@ def completed(
         lacks, zeros = unstated_arrays(profile.counts, made, source)
         if lacks := unstated_number(profile.counts, made, source, configuration.arguments) or lacks:
             raise NotStated(lacks)
-        return profile, zeros, True
+        return profile, zeros, any(what.matters or what.never for what in profile.counts.unknown)
 
     try:
         return with_assumed(launched, counted)
