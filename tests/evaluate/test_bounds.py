@@ -90,9 +90,8 @@ def test_times_of_kernels_from_source(name, gpu):
     described, stacked = kernels.load(name), gpus.stack([gpus.load(gpu).gpu])
     sizes, parameters = described.sizes(**SMALL.get(name, {})), some(described, 2)
     counted = kernel.count(parameters, stacked, sizes)
-    if not counted.failures:
-        whole = counted.batch.take(np.arange(len(next(iter(parameters.values()))))).kernel
-        expect_sums(whole, several=gpu.startswith("mi"))
+    read = [index for index in range(len(next(iter(parameters.values())))) if index not in counted.failures]
+    expect_sums(counted.batch.take(np.array(read)).kernel, several=gpu.startswith("mi"))
     expect_bounded(evaluate(kernel, BOUNDED, stacked, parameters, sizes), BOUNDED)
 
 
