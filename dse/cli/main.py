@@ -201,7 +201,7 @@ def in_options(mistake: str) -> str:
     The field is first, `sample: found …`, or last in brackets, `expected … (given.tuned)`.
     """
     return re.sub(
-        r"^[\w.]+(?=: )|(?<= \()[\w.]+(?=\)$)", lambda field: OPTIONS.get(field[0], field[0]), mistake
+        r"^[\w.]+(?=: )|(?<= \()[\w.]+(?=\))", lambda field: OPTIONS.get(field[0], field[0]), mistake
     )
 
 
@@ -216,7 +216,7 @@ def _print_error(line: str) -> None:
 def _show(message: Warning | str, category: type[Warning], *where: Any) -> None:
     """Print a warning, in one line if it is about the user's input."""
     if issubclass(category, InputWarning):
-        _print_error(f"dse: warning: {one_line(str(message))}")
+        _print_error(f"dse: warning: {one_line(in_options(str(message)))}")
     else:
         print(warnings.formatwarning(message, category, *where[:2]), file=sys.stderr, end="")
 

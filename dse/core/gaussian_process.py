@@ -22,21 +22,35 @@ JITTER = 1e-8  # least variance of the noise
 STEPS = 40  # iterations of the fit, at most
 
 
-def matern(squares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Matérn correlation of a squared distance, ν = 5/2 (Eq. 4.17), and its derivative."""
+class Correlation(NamedTuple):
+    """A correlation of squared distances, and its derivative, from the squared distances and its values."""
+
+    of: Callable[[np.ndarray], np.ndarray]
+    slope: Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def _matern(squares: np.ndarray) -> np.ndarray:
+    """Matérn, ν = 5/2 (Eq. 4.17)."""
     root = np.sqrt(5.0 * squares)
-    fall = np.exp(-root)
-    return (1.0 + root + root * root / 3.0) * fall, -5.0 / 6.0 * (1.0 + root) * fall
+    return (1.0 + root + root * root / 3.0) * np.exp(-root)
 
 
-def exponential(squares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Matérn correlation for ν = 1/2 (Eq. 4.18), continuous but not smooth, and its derivative."""
-    root = np.sqrt(squares)
-    fall = np.exp(-root)
-    return fall, -0.5 * fall / np.maximum(root, 1e-4)  # infinite at 0, but used times the square
+def _matern_slope(squares: np.ndarray, _: np.ndarray) -> np.ndarray:
+    root = np.sqrt(5.0 * squares)
+    return -5.0 / 6.0 * (1.0 + root) * np.exp(-root)
 
 
-Correlation = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+def _exponential(squares: np.ndarray) -> np.ndarray:
+    """Matérn, ν = 1/2 (Eq. 4.18): continuous but not smooth."""
+    return np.exp(-np.sqrt(squares))
+
+
+def _exponential_slope(squares: np.ndarray, values: np.ndarray) -> np.ndarray:
+    return -0.5 * values / np.maximum(np.sqrt(squares), 1e-4)  # infinite at 0, but used times the square
+
+
+matern = Correlation(_matern, _matern_slope)
+exponential = Correlation(_exponential, _exponential_slope)
 
 
 class Smooth(NamedTuple):
@@ -47,19 +61,27 @@ class Smooth(NamedTuple):
     rates: np.ndarray  # [d], 1 / length²
     correlation: Correlation = matern
 
-    def covariance(self, points: np.ndarray, others: np.ndarray) -> np.ndarray:
+    def covariance(
+        self, points: np.ndarray, others: np.ndarray, weights: np.ndarray | None = None
+    ) -> np.ndarray:
         """Return the covariance between values at points [m, d] and others [k, d]: [m, k].
 
-        Features mostly have few values, so the additive part is computed once a distinct value.
+        With weights [m] of the points, return their weighted sum [k]. Features mostly have few values, so the
+        additive part is computed once a distinct value.
         """
-        additive = np.zeros((len(points), len(others)))
+
+        def correlated(squares: np.ndarray) -> np.ndarray:
+            values = self.correlation.of(squares)
+            return values if weights is None else weights @ values
+
+        additive = np.zeros(len(others))
         for feature, rate in enumerate(self.rates):
             values, which = np.unique(others[:, feature], return_inverse=True)
             squares = rate * (points[:, feature, None] - values) ** 2
-            additive += np.take(self.correlation(squares)[0], which, axis=1)
+            additive = additive + np.take(correlated(squares), which, axis=-1)
         left, right = points * np.sqrt(self.rates), others * np.sqrt(self.rates)
         distance = (left**2).sum(1)[:, None] + (right**2).sum(1) - 2.0 * left @ right.T
-        joint = self.correlation(np.maximum(distance, 0.0))[0]
+        joint = correlated(np.maximum(distance, 0.0))
         return self.joint * joint + self.additive / len(self.rates) * additive
 
 
@@ -182,8 +204,8 @@ def fitted(
 
     def cost(settings: np.ndarray) -> tuple[float, np.ndarray]:
         variances, rates = np.exp(settings[:PARTS]), np.exp(settings[PARTS:])
-        joint, joint_slope = correlation(squares @ rates)
-        additive, additive_slope = correlation(squares * rates)
+        distance, apart = squares @ rates, squares * rates
+        joint, additive = correlation.of(distance), correlation.of(apart)
         parts = joint, additive.mean(-1), linear, unit
         covariance = sum(v * part for v, part in zip(variances, parts, strict=True)) + JITTER * unit
         try:
@@ -193,7 +215,8 @@ def fitted(
         inverse = np.linalg.inv(covariance)
         weights = inverse @ values
         outer = (inverse - np.outer(weights, weights)) / 2  # Eq. 5.9
-        slope = variances[0] * joint_slope[:, :, None] + variances[1] / len(rates) * additive_slope
+        slope = variances[0] * correlation.slope(distance, joint)[:, :, None]
+        slope = slope + variances[1] / len(rates) * correlation.slope(apart, additive)
         deviation = (settings - prior.middles) / prior.widths
         gradient = deviation / prior.widths
         gradient[:PARTS] += [v * (outer * part).sum() for v, part in zip(variances, parts, strict=True)]

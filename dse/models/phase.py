@@ -48,6 +48,7 @@ ABOUT = About(
         "schedulers",
         "how long a queue at a full pipe makes single accesses wait",
         "waves that drift apart",
+        "atomic operations that wait for each other at one address",
         "warps that differ",
     ),
     use_when="By default: the best without tuning, above all where phases are known, as of kernels "

@@ -32,7 +32,7 @@ from dse.source.profile.characterise import Barriers, Characterisation, PhaseCou
 from dse.source.warps import to_kernel
 from dse.types import Gpu, Kernel, Resources
 
-FORMAT = "33"  # change this whenever the cached data or their computation change
+FORMAT = "34"  # change this whenever the cached data or their computation change
 _BATCH = 16  # maximum configurations per process at a time
 Code = TypeVar("Code")
 
@@ -184,30 +184,33 @@ def executed_each(
 def with_assumed(
     configuration: Configuration,
     counted: Callable[[Configuration], tuple[KernelProfile, Mapping[int | str, tuple[str, str]], bool]],
-) -> KernelProfile:
+) -> tuple[KernelProfile, Configuration]:
     """Count a launch, and again with contents assumed for unstated fractions that decide on work.
+
+    The launch that was counted is returned too.
 
     `counted` returns those arrays too, their names and types by place, and whether they surely do: if not,
     they do if other contents change the counts. Zeros are kept where no others can be executed.
     """
     profile, zeros, sure = counted(configuration)
     first, known, how = profile, dict[int | str, tuple[str, str]](), "as if all were 0"
+    launched = configuration
     while not zeros.keys() <= known.keys():
         known |= zeros
         assumed = assuming(configuration, {place: kind for place, (_, kind) in known.items()})
         try:
             profile, zeros, _ = counted(assumed)
-            how = f"with {ASSUMED}"
+            launched, how = assumed, f"with {ASSUMED}"
         except NotStated:
             raise
         except DseError:  # such as of a loop that is too long to execute trip by trip
             break
     if not sure and np.array_equal(profile.numbers, first.numbers):
-        return first
+        return first, configuration
     said = tuple((name, kind, how) for name, kind in known.values())
     counts = first.counts  # what is assumed is alike in all blocks, but not proven to be
     proven = {"unseen": counts.unseen, "doubtful": counts.doubtful, "zeros": said}
-    return replace(profile, counts=replace(profile.counts, **proven))
+    return replace(profile, counts=replace(profile.counts, **proven)), launched
 
 
 def asked_of(configuration: Configuration, registers: int, declared_bytes: int) -> Resources:

@@ -1,8 +1,8 @@
 """Cost of a tuning step: `bench/tune.py [--configurations N] [--json]`.
 
 A step refits the surrogate to the measurements and sorts all configurations again, to choose the next one.
-Times come from the model of a described kernel, with noise. The first step fits scales from scratch; all are
-timed by CPU time, on one core.
+Times come from the model of a described kernel, with noise; one launch in four fails. The first step fits
+scales from scratch; all are timed by CPU time, on one core.
 """
 
 import json
@@ -26,6 +26,7 @@ from dse.report.show import show
 KERNEL, GPU, MODEL = "gemm", "rtx-3090", "phase"
 MEASURED = (10, 20, 50, 100)
 STEPS = 5
+FAILING = 0.25  # share of launches
 
 
 def rows(count: int) -> list[dict[str, Any]]:
@@ -37,18 +38,21 @@ def rows(count: int) -> list[dict[str, Any]]:
     candidates = of_kernel(
         description, gpus.load(GPU), MODEL, {name: values[sample] for name, values in space.items()}
     )
-    candidates = replace(candidates, position=candidates.position + 1e-6 * random.normal(size=(count, 1)))
+    position = candidates.position.copy()
+    position[:, 0] += 1e-6 * random.normal(size=count)  # no two are alike
+    candidates = replace(candidates, position=position)
     seconds = np.exp(candidates.log_s + 0.3 * random.normal(size=count))
+    outcomes = [None if random.random() < FAILING else float(time) for time in seconds]
     steps = []
     for measured in MEASURED:
         tuner = Tuner(candidates)
         for index in random.permutation(count)[:measured]:
-            tuner.tell(int(index), float(seconds[index]))
+            tuner.tell(int(index), outcomes[index])
         durations = []
         for _ in range(1 + STEPS):
             duration, [index] = front.timed(tuner.ask)
             durations.append(duration)
-            tuner.tell(index, float(seconds[index]))
+            tuner.tell(index, outcomes[index])
         steps.append(
             {"measured": measured, "first [s]": durations[0], "step [s]": float(np.median(durations[1:]))}
             | {"slowest [s]": max(durations[1:])}

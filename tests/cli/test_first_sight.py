@@ -17,6 +17,8 @@ extern "C" __global__ void scaled(const int* from, const float* x, float* y, flo
     y[i] = sum;
 #elif GATHERED
     y[i] = factor * x[from[i]];
+#elif LOCKED
+    if (atomicCAS((int*)from, 0, 1) == 0) y[i] = factor;
 #elif FAR
     y[i + n] = factor * x[i];
 #elif defined(STEPS)
@@ -50,10 +52,35 @@ def test_a_number_on_which_counts_depend_is_asked_for(run_dse, scaled, gpu, comm
     assert "expected n=VALUE (--arg)" in ran.err
 
 
+@pytest.mark.parametrize("gpu", ["a100", "mi250x"])
+def test_contents_of_locks_are_asked_for(run_dse, scaled, gpu):
+    stated = ("--gpu", gpu, "--arg", "factor=2", "--arg", "n=65536", "-D", "LOCKED=1")
+    ran = run_dse("rank", *scaled, *stated)
+    assert (ran.code, "from: found no contents" in ran.err) == (2, True)
+    assert run_dse("rank", *scaled, *stated, "--arg", "from=1:int:0").code == 0
+
+
+@pytest.mark.parametrize("gpu", ["h100-sxm", "mi300x"])
+def test_contents_are_asked_for_by_the_type_that_is_declared(run_dse, tmp_path, gpu):
+    source = tmp_path / "lookup.py"
+    source.write_text("""
+import triton
+import triton.language as tl
+
+@triton.jit
+def lookup(x, rows, y):
+    tl.store(y + tl.program_id(0), tl.load(x + tl.load(rows + tl.program_id(0))))
+""")
+    stated = ("--signature", "*fp32,*i64,*fp32", "--grid", "64", "--gpu", gpu)
+    ran = run_dse("characterise", f"{source}:lookup", *stated)
+    assert (ran.code, "expected rows=SIZE:int64:VALUES" in ran.err, "(--arg)" in ran.err) == (2, True, True)
+
+
 def test_contents_on_which_addresses_depend_are_asked_for(run_dse, scaled):
     stated = ("--arg", "factor=2", "--arg", "n=65536", "-D", "GATHERED=1")
-    ran = run_dse("rank", *scaled, "--gpu", "a100", *stated)
-    assert (ran.code, "from: found no contents" in ran.err) == (2, True)
+    for command in (("rank",), ("characterise", "--explain")):
+        ran = run_dse(*command, *scaled, "--gpu", "a100", *stated)
+        assert (ran.code, "from: found no contents" in ran.err) == (2, True)
     assert run_dse("rank", *scaled, "--gpu", "a100", *stated, "--arg", "from=65536:int:index").code == 0
 
 
@@ -72,8 +99,10 @@ def test_fractions_on_which_work_depends_are_random_and_that_is_said(run_dse, sc
     assert (silent.code, silent.err, known.code, known.err, assumed.code) == (0, "", 0, "", 0)
     does = "decides whether work is done: counted with 2 * random - 1, expected x=SIZE:float:VALUES"
     assert f"x: found no contents of the array, which {does}" in assumed.err
-    counts = json.loads(run_dse("characterise", *scaled, *stated, "-D", "SELECTED=1", "--json").out)
+    ask = ("characterise", *scaled, *stated, "-D", "SELECTED=1", "--json")
+    counts, explained = (json.loads(run_dse(*ask, *more).out) for more in ((), ("--explain",)))
     assert [row["source"] for row in counts if row["name"] == "store_insts"] == [1]
+    assert [row["requests"] for row in explained["accesses"] if row["op"] == "store"] == [1]
 
 
 @pytest.mark.parametrize("gpu", ["a100", "mi250x"])

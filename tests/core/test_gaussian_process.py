@@ -90,9 +90,10 @@ def test_left_out_is_what_others_tell_without_each():
 @CORRELATIONS
 def test_derivative_of_the_correlation(correlation, of):
     squares = np.array([0.01, 0.3, 2.0])
-    above, below = correlation(squares + 1e-6)[0], correlation(squares - 1e-6)[0]
-    np.testing.assert_allclose(correlation(squares)[1], (above - below) / 2e-6, rtol=1e-5)
-    assert np.isfinite(correlation(np.zeros(1))[1]).all()
+    above, below = correlation.of(squares + 1e-6), correlation.of(squares - 1e-6)
+    slope = correlation.slope(squares, correlation.of(squares))
+    np.testing.assert_allclose(slope, (above - below) / 2e-6, rtol=1e-5)
+    assert np.isfinite(correlation.slope(np.zeros(1), np.ones(1))).all()
 
 
 @CORRELATIONS

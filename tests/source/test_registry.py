@@ -103,9 +103,12 @@ def test_each_kernel_in_triton_is_in_a_test():
     assert {*WITH_SOURCE} - {*CUDA} == {*FEW, "triton_matmul", "triton_matmul_tma"}
 
 
-@pytest.mark.parametrize("card", [A100, pytest.param(H100, marks=pytest.mark.slow)])
+# Cards differ in how they multiply; tests/evaluate/test_bounds.py has all kernels on both.
+SLOW = [*((name, A100) for name in FEW if name != "triton_softmax"), ("triton_attention", H100)]
+
+
 @pytest.mark.parametrize(
-    "name", [name if name == "triton_softmax" else pytest.param(name, marks=pytest.mark.slow) for name in FEW]
+    ("name", "card"), [("triton_softmax", A100), *(pytest.param(*it, marks=pytest.mark.slow) for it in SLOW)]
 )
 def test_kernels_in_triton_are_executed(tmp_path, monkeypatch, name, card):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))

@@ -106,7 +106,7 @@ def counted_for_amd(tmp_path_factory):
 
     def counted(name: str, grid: Dimensions, x: Array | None = None) -> Characterisation:
         wanted = Configuration((), grid, (THREADS, 1, 1), (x, None))
-        return amd.executed(built, wanted, gpu, read_hip(path, name)).counts
+        return amd.completed(built, wanted, gpu, read_hip(path, name))[0].counts
 
     return counted
 

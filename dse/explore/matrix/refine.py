@@ -113,7 +113,7 @@ class Correction:
 
     def _covariance(self, like: np.ndarray, log_tokens: np.ndarray, missed: float) -> np.ndarray:
         apart = (self._log_tokens[:, None] - log_tokens[None]) / NEAR
-        near = ALWAYS + (1.0 - ALWAYS) * matern(apart**2)[0]
+        near = ALWAYS + (1.0 - ALWAYS) * matern.of(apart**2)
         return COMMON**2 + near * (OF_TOKENS**2 + missed**2 * like)
 
 

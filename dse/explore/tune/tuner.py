@@ -213,7 +213,7 @@ def chance(
     before, known = np.broadcast_to(before, len(position)), position[times]
     alike = Smooth(1 - ALONE, ALONE, np.full(position.shape[1], REACH**-2), exponential).covariance
     outcomes = Posterior.of(alike(known, known) + CHANCE * np.eye(len(known)), ran - before[times])
-    return np.clip(before + outcomes.weights @ alike(known, position), NEVER, 1.0)
+    return np.clip(before + alike(known, position, outcomes.weights), NEVER, 1.0)
 
 
 def _ran(times: dict[int, float]) -> list[int]:

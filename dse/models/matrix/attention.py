@@ -127,15 +127,18 @@ class AttentionCase(eqx.Module):
         )
 
 
-def buffer_bytes(tile: tuple[Any, ...], depth: Any, size: Any, from_shared: Any) -> Any:
-    """Return the shared memory of a block: queries, tiles of keys and values, and scores of four bytes.
+def buffer_bytes(tile: tuple[Any, ...], depth: Any, size: Any, from_shared: Any, exchanged: Any) -> Any:
+    """Return the shared memory of a block: queries, tiles of keys and values, and scores that warps exchange.
 
-    16-bit scores stay in registers. Operands that tensor cores read from shared memory need an additional
-    buffer until they are multiplied. For NumPy and JAX arrays. **Source:** code compiled by Triton 3.9.
+    These are scores of four bytes, and where `exchanged` is 1 also those of two: warps divide scores by rows,
+    and results by columns if a row of these is longer than a column, so that each needs all scores. Operands
+    that tensor cores read from shared memory need an additional buffer until they are multiplied.
+    For NumPy and JAX arrays. **Source:** code compiled by Triton 3.9 (layout of warps: AccelerateMatmul).
     """
     rows, columns, stages = tile
     buffers = at_least_one(stages - 1 + from_shared)
-    return (rows * depth + 2.0 * buffers * columns * depth) * size + rows * columns * 2.0 * (size - 2.0)
+    scores = rows * columns * (2.0 * (size - 2.0) + exchanged * (4.0 - size))
+    return (rows * depth + 2.0 * buffers * columns * depth) * size + scores
 
 
 def possible(
@@ -144,7 +147,8 @@ def possible(
     """Return whether the buffers of each configuration fit; `depth` and `size` are scalars or per row."""
     rows, columns, stages = configurations[:, [0, 1, 5]].T
     from_shared = (int(gpu.compute_capability) in SHARED_OPERANDS) * (rows >= SHARED_ROWS)
-    asked = buffer_bytes((rows, columns, stages), depth, size, from_shared)
+    exchanged = (rows < depth) * (1 - from_shared)
+    asked = buffer_bytes((rows, columns, stages), depth, size, from_shared, exchanged)
     return asked <= float(gpu.limits.shared_bytes_per_block)
 
 
@@ -187,8 +191,9 @@ def seconds(
     diagonal = case.past + bm * (tiles + 1.0) / 2.0 + bn / 2.0  # keys of the mean block, in whole tiles
     met = jnp.where(case.causal > 0.0, jnp.minimum(diagonal, case.met), case.met)
     passes = jnp.maximum(met / bn, 1.0)
-    kept = buffer_bytes((bm, bn, tile.stages), d, size, jnp.where(from_shared, 1.0, 0.0))
-    kept = kept + machine.shared_reserved
+    exchanged = (bm < d) & ~from_shared & (not from_registers)
+    flags = (jnp.where(flag, 1.0, 0.0) for flag in (from_shared, exchanged))
+    kept = buffer_bytes((bm, bn, tile.stages), d, size, *flags) + machine.shared_reserved
     threads = LANES * tile.warps
     wanted = bm * (d + bn) / threads + k.registers
     most = jnp.minimum(machine.registers_a_thread, machine.registers / threads)

@@ -113,7 +113,7 @@ def seconds(
     main_pass = _pass(machine, case, tile, block, grid, cold, k)
     first, sm = _sm(machine, case, tile, block, grid, main_pass, cold, k)
     dram = _dram(machine, case, tile, block, grid, main_pass, cold, k)
-    sm = _between_pauses(machine, case, timing, sm, overlap(k.overlap, sm, dram))
+    sm = _at_its_clock(machine, case, timing, grid, sm, overlap(k.overlap, sm, dram))
     without_rows = jnp.maximum(case.launched - case.row_tiles, 0.0) * grid.column_tiles
     idle = without_rows * k.idle_block / (machine.sms * grid.resident)
     launch = k.launch + timing.events * k.events + k.ramp * first / machine.clock
@@ -121,15 +121,17 @@ def seconds(
     return launch + overlap(k.overlap, sm, dram, fabric) + idle
 
 
-def _between_pauses(machine: Machine, case: Case, timing: Timing, sm: Array, time: Array) -> Array:
-    """Return the seconds of SMs with the clock corrected for pauses: busy tensor cores lower it.
+def _at_its_clock(machine: Machine, case: Case, timing: Timing, grid: _Grid, sm: Array, time: Array) -> Array:
+    """Return the seconds of SMs with the clock corrected: busy tensor cores of all SMs lower it.
 
-    Constants are fitted to back-to-back launches; during a flush of L2 between two, tensor cores pause.
+    Constants are fitted to back-to-back launches that fill the GPU. Few blocks leave SMs idle, and during a
+    flush of L2 between two launches tensor cores pause.
     """
     tensor = (1.0 - case.runs_at["fp32"]) * (1.0 - machine.amd) * _arithmetic(machine, case)
+    filled = tensor * machine.sms / jnp.minimum(grid.blocks, machine.sms)  # as if all SMs were as busy
     pause = timing.flushed * EMPTIED / machine.dram_bandwidth
-    time = jnp.maximum(time, tensor)
-    return jnp.maximum(sm * (1.0 + HEAT * tensor / (time + pause)) / (1.0 + HEAT * tensor / time), tensor)
+    time = jnp.maximum(time, filled)
+    return jnp.maximum(sm * (1.0 + HEAT * tensor / (time + pause)) / (1.0 + HEAT * filled / time), filled)
 
 
 def _arithmetic(machine: Machine, case: Case) -> Array:

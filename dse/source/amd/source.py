@@ -29,12 +29,12 @@ from dse.source.machine.launch import REGION_BITS, VARIABLE, LaunchArguments
 from dse.source.machine.recorded import total_counts
 from dse.source.nvidia.arguments import arguments_of, as_launched
 from dse.source.nvidia.compile.declared import Declared, parameters_of, variables_of, zeros_of
-from dse.source.nvidia.compile.triton import has_fractions, with_scratch
+from dse.source.nvidia.compile.triton import has_fractions, numpy_type, with_scratch
 from dse.source.nvidia.sass.elf import Parameter
 from dse.source.profiles import Job, KernelProfile, Toolchain, asked_of, compiled, executed_each, with_assumed
 from dse.types import Gpu, Resources
 
-RULES = "10"  # change this whenever the computation of counts changes, since they are cached
+RULES = "11"  # change this whenever the computation of counts changes, since they are cached
 
 
 def source_of(description: Description) -> HipSource | HipTritonSource:
@@ -67,7 +67,7 @@ def _profiled(job: Job) -> dict[str, KernelProfile | Failure]:
     gpu = job.gpu
     assert gpu is not None  # needed for the times of waves
     return executed_each(
-        job, compiled(job, Built), lambda name, made: executed(made, job.wanted[name], gpu, source)
+        job, compiled(job, Built), lambda name, made: completed(made, job.wanted[name], gpu, source)[0]
     )
 
 
@@ -94,10 +94,10 @@ def execution(made: Built, listing: Listing, configuration: Configuration, gpu: 
         return ExecutedLaunch(listing, launch, gpu, joins(made.compiler, gpu))
 
 
-def executed(
+def completed(
     made: Built, configuration: Configuration, gpu: Gpu, source: HipSource | HipTritonSource
-) -> KernelProfile:
-    """Profile one configuration by executing its machine code.
+) -> tuple[KernelProfile, Configuration]:
+    """Profile a configuration; return the launch too, completed by the code and by what is assumed.
 
     **Raises:** DseError if it cannot be executed, or depends on unstated arguments.
     """
@@ -131,7 +131,8 @@ def _of_triton(source: HipTritonSource, place: int | None) -> Declared:
         return Declared("", pointer=True)
     kind = source.types[place]
     pointer = kind.startswith("*")
-    return Declared(source.names[place], pointer, whole=pointer and not has_fractions(kind))
+    whole = pointer and not has_fractions(kind)
+    return Declared(source.names[place], pointer, whole=whole, kind=numpy_type(kind) if pointer else "")
 
 
 def check_stated(

@@ -10,18 +10,11 @@ from dse.source.amd.compile.source import HipSource
 from dse.source.amd.compile.triton import HipTritonSource
 from dse.source.amd.profile.characterise import counted
 from dse.source.amd.profile.record import BlockRecord
-from dse.source.amd.source import (
-    architecture,
-    check_stated,
-    declared_of,
-    resources,
-    run_launch,
-    source_of,
-)
+from dse.source.amd.source import architecture, completed, execution, listing_of, resources, source_of
 from dse.source.contract import Failure
 from dse.source.explain.nvidia import configured, failed, tables
+from dse.source.kernel import warn_of_counts
 from dse.source.machine.blocks import Sample
-from dse.source.nvidia.compile.declared import variables_of
 from dse.source.profile.characterise import Characterisation
 
 
@@ -48,9 +41,10 @@ def explained(
     made = source.compile(architecture(gpu.gpu), settings)
     if isinstance(made, Failure):
         raise failed(description, made, parameters)
-    listing, configuration, ran = run_launch(made, configuration, gpu.gpu, source)
-    asked = resources(listing, configuration)
-    check_stated(ran, declared_of(source, made), configuration, variables_of(source))
+    profile, configuration = completed(made, configuration, gpu.gpu, source)
+    warn_of_counts(description.name, [profile])
+    listing = listing_of(made, source.kernel)
+    ran, asked = execution(made, listing, configuration, gpu.gpu), resources(listing, configuration)
     counts = counted(ran, asked)
     return {
         "kernel": listing.name,

@@ -11,10 +11,10 @@ from dse.hardware import occupancy
 from dse.hardware.gpus import GpuFile
 from dse.kernels.description import Description, Number
 from dse.source.contract import Failure, Source
+from dse.source.kernel import warn_of_counts
 from dse.source.launches import Configuration, check_threads, configurations
 from dse.source.machine.blocks import Sample
 from dse.source.machine.recorded import PIPES
-from dse.source.nvidia.arguments import as_launched
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.graphs import graph_text
 from dse.source.nvidia.graphs.branches import branches
@@ -22,7 +22,15 @@ from dse.source.nvidia.graphs.dependence import DependenceGraph, dependence_grap
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile.walk import longest_warp
 from dse.source.nvidia.sass.disassemble import with_lines
-from dse.source.nvidia.source import architecture, counted, resources, run_launch, source_of, unstated_number
+from dse.source.nvidia.source import (
+    architecture,
+    completed,
+    counted,
+    refused,
+    resources,
+    run_launch,
+    source_of,
+)
 from dse.source.profile import explain
 from dse.source.profile.average_warp import warp_counts
 from dse.source.profile.characterise import Characterisation
@@ -61,14 +69,13 @@ def execute(
     made = source.compile(architecture(gpu.gpu, source), settings)
     if isinstance(made, Failure):
         raise failed(description, made, parameters)
-    if made.binary.relocated:
-        raise DseError(f"{made.binary.kernel}: code: found addresses left open for loading, expected none")
-    stated, configuration = configuration.arguments, as_launched(made, configuration)
+    if why := refused(made, configuration):
+        raise DseError(why)
     listing = made.listing or with_lines(made.cubin, made.binary.kernel, source.path)
+    profile, configuration = completed(made, listing, configuration, source, gpu.gpu)
+    warn_of_counts(description.name, [profile])
     machine, sample = run_launch(made, listing, configuration)
     counts = counted(machine, sample, made, configuration, gpu.gpu)
-    if lacks := unstated_number(counts, made, source, stated):
-        raise DseError(lacks)
     return Executed(parameters, gpu, source, configuration, made, sample, machine, counts)
 
 

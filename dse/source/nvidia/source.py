@@ -95,36 +95,45 @@ def _profiled(job: Job) -> dict[str, KernelProfile | Failure]:
     unread = {
         name: made.binary
         for name, made in made_by_key.items()
-        if isinstance(made, Compiled) and made.listing is None and not _refused(made, job.wanted[name])
+        if isinstance(made, Compiled) and made.listing is None and not refused(made, job.wanted[name])
     }
     listings = dict(zip(unread, disassemble_each(list(unread.values())), strict=True))
 
     def execute(name: str, made: Compiled) -> KernelProfile:
         configuration = job.wanted[name]
-        if why := _refused(made, configuration):
+        if why := refused(made, configuration):
             raise DseError(why)
         listing = made.listing or listings[name]
         if isinstance(listing, OverLimit):
             raise listing
-        arguments, launched = configuration.arguments, as_launched(made, configuration)
-        launched = replace(launched, assumed=zeros_of(job.source))
-
-        def counted(launched: Configuration) -> tuple[KernelProfile, dict[int | str, tuple[str, str]], bool]:
-            profile = executed(made, listing, launched, job.gpu)
-            lacks, zeros = unstated_arrays(profile.counts, made, job.source)
-            if lacks := unstated_number(profile.counts, made, job.source, arguments) or lacks:
-                raise NotStated(lacks)
-            return profile, zeros, True
-
-        try:
-            return with_assumed(launched, counted)
-        except DseError as error:
-            raise type(error)(_with_names(str(error), made, job.source)) from None
+        return completed(made, listing, configuration, job.source, job.gpu)[0]
 
     return executed_each(job, made_by_key, execute)
 
 
-def _refused(made: Compiled, configuration: Configuration) -> str:
+def completed(
+    made: Compiled, listing: Listing, configuration: Configuration, source: Any, gpu: Gpu | None
+) -> tuple[KernelProfile, Configuration]:
+    """Profile a configuration; return the launch too, completed by the code and by what is assumed.
+
+    **Raises:** DseError if it cannot be executed, or depends on unstated arguments.
+    """
+    launched = replace(as_launched(made, configuration), assumed=zeros_of(source))
+
+    def counted(launched: Configuration) -> tuple[KernelProfile, dict[int | str, tuple[str, str]], bool]:
+        profile = executed(made, listing, launched, gpu)
+        lacks, zeros = unstated_arrays(profile.counts, made, source)
+        if lacks := unstated_number(profile.counts, made, source, configuration.arguments) or lacks:
+            raise NotStated(lacks)
+        return profile, zeros, any(what.matters or what.never for what in profile.counts.unknown)
+
+    try:
+        return with_assumed(launched, counted)
+    except DseError as error:
+        raise type(error)(_with_names(str(error), made, source)) from None
+
+
+def refused(made: Compiled, configuration: Configuration) -> str:
     """Return why code cannot be executed at all; "" if it can."""
     kernel = made.binary.kernel
     if made.adds_shared and configuration.shared_bytes is None:

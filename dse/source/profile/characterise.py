@@ -130,6 +130,7 @@ class UnknownDecision:
     depends_on: tuple[str, ...]
     matters: bool = True  # whether an access, a product, a barrier, a loop or the end depends on it
     ends_loop: bool = False
+    never: bool = False  # whether it is on an access that is not executed at all
 
 
 @dataclass(frozen=True)

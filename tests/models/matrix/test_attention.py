@@ -74,10 +74,26 @@ def test_published_rates(file: gpus.GpuFile, depth: int, tile: tuple, way: dict,
     [((128, 64, 3), 131072), ((128, 128, 3), 229376), ((64, 64, 3), 114688), ((128, 32, 3), 81920)],
 )
 def test_buffers_are_those_that_triton_compiles(tile: tuple, compiled: int):
-    assert buffer_bytes(tile, 128, 2, 1) == compiled
+    assert buffer_bytes(tile, 128, 2, 1, 0) == compiled
     rows, columns, stages = tile
     configurations = np.array([[rows, columns, columns, 1, 4, stages], [rows, columns, columns, 1, 4, 8]])
     assert possible(H100.gpu, 128, 2, configurations).tolist() == [True, columns == 32]
+
+
+@pytest.mark.parametrize(
+    ("depth", "tile", "compiled"),  # by Triton 3.9 for capability 8.0
+    [
+        (128, (128, 128, 3), 163840),
+        (256, (64, 64, 3), 172032),
+        (64, (64, 128, 3), 73728),
+        (64, (32, 64, 3), 40960),
+    ],
+)
+def test_tiles_of_fewer_rows_than_the_head_exchange_scores(depth: int, tile: tuple, compiled: int):
+    rows, columns, stages = tile
+    assert buffer_bytes(tile, depth, 2, 0, rows < depth) == compiled
+    configurations = np.array([[rows, columns, columns, 1, 4, stages]])
+    assert possible(A100.gpu, depth, 2, configurations).tolist() == [compiled < 166912]
 
 
 def test_causal_attention_takes_half_of_long_sequences():

@@ -13,7 +13,8 @@ from dse.errors import DseError
 from dse.hardware import gpus, occupancy
 from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import KnownBatch
-from dse.source.amd.source import AMD, architecture, names_kernel, source_of
+from dse.source.amd.compile.source import Built
+from dse.source.amd.source import AMD, architecture, listing_of, names_kernel, source_of
 from dse.source.cache import Cache
 from dse.source.contract import Failure
 from dse.source.kernel import SourceKernel
@@ -23,7 +24,9 @@ from dse.source.profiles import KernelProfile
 from dse.source.readers import cuda_file
 from dse.source.readers.given import Given
 from dse.source.readers.kernel import counts_of
+from dse.source.readers.read import load
 from dse.source.toolchain import toolchain
+from dse.types import Resources
 
 MI250X, W6600, A100 = (gpus.load(name) for name in ("mi250x", "w6600", "a100-pcie-40gb"))
 
@@ -53,11 +56,7 @@ def test_a_transpose_moves_each_word_once(tmp_path: Path):
         counts = found.counts
         assert counts.warp_size == lanes
         assert counts.warps == prod(counts.block) // lanes
-        size = (
-            4
-            * dict(kernels.load("transpose").problem)["width"]
-            * dict(kernels.load("transpose").problem)["height"]
-        )
+        size = 4 * prod(dict(kernels.load("transpose").problem).values())
         for kind in ("global load", "global store"):
             assert counts.total(kind, "bytes") * counts.blocks == pytest.approx(size)
             assert counts.total(kind, "sectors") * counts.blocks == pytest.approx(size / 32)
@@ -70,10 +69,6 @@ def test_a_transpose_moves_each_word_once(tmp_path: Path):
 
 
 def test_the_occupancy_is_that_of_the_compiler(tmp_path: Path):
-    from dse.source.amd.compile.source import Built
-    from dse.source.amd.source import listing_of
-    from dse.types import Resources
-
     source = source_of(kernels.load("convolution"))
     for gpu in (MI250X, gpus.load("w7800")):
         for tile in (1, 2):
@@ -108,9 +103,6 @@ def test_a_sweep_over_gpus_of_both_vendors(tmp_path: Path):
 def test_what_does_not_compile_is_a_failure_of_its_own(tmp_path: Path):
     path = tmp_path / "own.hip"
     path.write_text('extern "C" __global__ void f(float* x) { x[threadIdx.x] = TILE == 2 ? nothing : 1.0f; }')
-    from dse.source.readers.given import Given
-    from dse.source.readers.read import load
-
     kernel = load(path, Given(function="f", block=(64,), grid=(4,), tuned=(("TILE", (1, 2)),)))
     wanted = configurations(kernel, {"TILE": np.array([1])}, {}, MI250X.gpu)
     source, cache = source_of(kernel), Cache(tmp_path / "cache")

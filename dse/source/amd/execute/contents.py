@@ -266,8 +266,9 @@ class MemoryMachine(WaveMachine):
     def atomic_global(self, base: np.ndarray, offset: int, accessed: MemoryAccess, words: Words) -> Words:
         """Change words lane by lane; return their old values."""
         lanes = self.lanes()
+        zeros = [np.zeros((1, 1, 1), U32)] * accessed.words if self.follow == ZEROS else None
         if not self.stated:
-            return None
+            return zeros
         active = np.broadcast_to(lanes, self.shape)  # for each block, even if they are equal
         address = np.broadcast_to(base + offset, self.shape)[active]
         regions = regions_of(address)
@@ -275,7 +276,7 @@ class MemoryMachine(WaveMachine):
         known &= self.memory.repeats.isdisjoint(regions)
         if words is None or not known or accessed.bytes != 4 or len(words) != 1:
             self.poisoned.update(region for region in regions if self.memory.regions.get(region) is not None)
-            return None
+            return zeros
         values = np.broadcast_to(words[0], self.shape)[active]
         old = np.zeros(len(address), U32)
         for region in regions:

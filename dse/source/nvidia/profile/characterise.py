@@ -136,17 +136,20 @@ def touched_bytes(machine: Machine, stack_bytes: int | None) -> int | None:
 
 
 def _unknown(machine: Machine, usually: Mapping[int, bool]) -> tuple[UnknownDecision, ...]:
-    """List the decisions by unstated data, but for guards that usual numbers decide."""
-    decisions = []
+    """List the decisions by unstated data, but for guards of spills, and those that usual numbers decide."""
+    decisions, requests = [], total_counts(machine)
     for (index, what), taint in sorted(machine.unknown.items()):
-        if what == "guard" and index in usually:
-            continue
         step = machine.program.steps[index]
+        if what == "guard" and (index in usually or step.pipe == "local"):
+            continue
         names = tuple(name for bit, name in enumerate(machine.sources) if taint >> bit & 1)
         ends_loop = what == "branch" and _ends_loop(machine.program, step)
         matters = what == "address" or (what == "branch" and _parts_work(machine.program, step))
+        row = machine.bound.memory_rows.get(index)
+        never = what == "guard" and row is not None and not requests[row].any()
+        matters = matters or ends_loop
         decisions.append(
-            UnknownDecision(step.address, step.text, step.line, what, names, matters or ends_loop, ends_loop)
+            UnknownDecision(step.address, step.text, step.line, what, names, matters, ends_loop, never)
         )
     return tuple(decisions)
 

@@ -13,7 +13,7 @@ from dse.source.nvidia.sass.operands import PT
 from dse.source.nvidia.sass.program import BasicBlock, Step
 
 # Constants in comparisons, and the side of usual numbers: 1 above, -1 below.
-_SIDES = {2.0**-126: 1, -126.0: 1, 126.0: -1, 128.0: -1, inf: -1, -inf: 1}
+_SIDES = {2.0**-126: 1, 2.0**126: -1, -126.0: 1, 126.0: -1, 128.0: -1, inf: -1, -inf: 1}
 _SIDES[105615.0] = -1  # from here on the argument reduction of sines needs more digits
 # Upper words of doubles, read as floats: the smallest, also of dividends, that of a reciprocal and what is
 # added to it, and where exp overflows.
