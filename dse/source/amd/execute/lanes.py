@@ -3,7 +3,7 @@
 Source: AMD, "RDNA3" and "CDNA3 Instruction Set Architecture", the sections on DPP, SDWA and lane access.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,6 +108,23 @@ def selected(step: Instruction, word: Reader, number: int) -> Reader:
 # Lanes and scalars
 
 
+def _of_known(target: int, readers: Sequence[Reader], result: Callable[..., Any]) -> Action:
+    """Write the result of a machine and words to a vector register: unknown if a word is."""
+
+    def write(machine: MemoryMachine) -> None:
+        words = [read(machine) for read in readers]
+        known = all(word is not None for word in words)
+        machine.write_vector(target, result(machine, *words) if known else None)
+
+    return write
+
+
+def _picked(machine: MemoryMachine, words: np.ndarray, lane: np.ndarray) -> np.ndarray:
+    """Return the word of the lane that each lane names: [blocks, waves, lanes]."""
+    full, source = (np.broadcast_to(array, machine.shape) for array in (words, lane))
+    return np.take_along_axis(full, source, axis=-1)
+
+
 def _mbcnt(upper: bool) -> Callable[[Any, Instruction], Action]:
     def bind(binder: Any, step: Instruction) -> Action:
         """Count the ones of a mask below each lane, within one half of it."""
@@ -116,15 +133,11 @@ def _mbcnt(upper: bool) -> Callable[[Any, Instruction], Action]:
         lane = np.arange(binder.listing.wave_size)
         below = np.clip(lane - 32 if upper else lane, 0, 32).astype(np.uint64)
         bits = ((np.uint64(1) << below) - np.uint64(1)).astype(U32)
-
-        def count(machine: MemoryMachine) -> None:
-            words, more = mask(machine), added(machine)
-            if words is None or more is None:
-                machine.write_vector(target, None)
-                return
-            machine.write_vector(target, np.bitwise_count(words & bits).astype(U32) + more)
-
-        return count
+        return _of_known(
+            target,
+            (mask, added),
+            lambda _, words, more: np.bitwise_count(words & bits).astype(U32) + more,
+        )
 
     return bind
 
@@ -204,26 +217,18 @@ def _writelane(binder: Any, step: Instruction) -> Action:
 def _permlane(binder: Any, step: Instruction) -> Action:
     """Read any lane of the same row, or of the other row of a pair."""
     target = binder.registers(step.operands[0]).slot
-    value, low, high = (binder.words(text) for text in step.operands[1:4])
-    size = binder.listing.wave_size
-    lane = np.arange(size)
+    readers = [binder.words(text) for text in step.operands[1:4]]
+    lane = np.arange(binder.listing.wave_size)
     other = 16 if "x16" in step.opcode else 0
 
-    def permute(machine: MemoryMachine) -> None:
-        words, first, second = value(machine), low(machine), high(machine)
-        if words is None or first is None or second is None:
-            machine.write_vector(target, None)
-            return
+    def permuted(machine: MemoryMachine, words: Any, first: Any, second: Any) -> np.ndarray:
         lane_number = (first.astype(np.uint64) | second.astype(np.uint64) << np.uint64(32)) >> (
             4 * (lane % 16)
         ).astype(np.uint64)
         source = (lane // 16 * 16 ^ other) + (lane_number & np.uint64(15)).astype(int)
-        full = np.broadcast_to(words, machine.shape)
-        machine.write_vector(
-            target, np.take_along_axis(full, np.broadcast_to(source, machine.shape), axis=-1)
-        )
+        return _picked(machine, words, source)
 
-    return permute
+    return _of_known(target, readers, permuted)
 
 
 def _permlane64(binder: Any, step: Instruction) -> Action:
@@ -280,12 +285,8 @@ def _bitop(binder: Any, step: Instruction) -> Action:
     readers = [binder.words(text) for text in step.operands[1:]]
     table = int(step.modifiers.get("bitop3", "0"), 0)
 
-    def look_up(machine: MemoryMachine) -> None:
-        words = [read(machine) for read in readers]
-        if any(word is None for word in words):
-            machine.write_vector(target, None)
-            return
-        words += [U32(0)] * (3 - len(words))
+    def looked_up(_: MemoryMachine, *known: Any) -> np.ndarray:
+        words = [*known, *[U32(0)] * (3 - len(known))]
         bits = np.zeros((1, 1, 1), U32)
         for number in range(8):
             if table >> number & 1:
@@ -294,9 +295,9 @@ def _bitop(binder: Any, step: Instruction) -> Action:
                         *(word if number >> (2 - bit) & 1 else ~word for bit, word in enumerate(words))
                     )
                 )
-        machine.write_vector(target, bits)
+        return bits
 
-    return look_up
+    return _of_known(target, readers, looked_up)
 
 
 def _getreg(binder: Any, step: Instruction) -> Action:
@@ -325,43 +326,38 @@ SPECIAL: dict[str, Callable[[Any, Instruction], Action]] = {
 
 def _bpermute(binder: Any, step: Instruction) -> Action:
     """Read the lane that each lane names, in bytes; inactive lanes give 0."""
-    target = binder.registers(step.operands[0]).slot
-    address, value = binder.words(step.operands[1]), binder.words(step.operands[2])
     offset = int(step.modifiers.get("offset", "0"), 0)
-    size = binder.listing.wave_size
 
-    def permute(machine: MemoryMachine) -> None:
-        where, words = address(machine), value(machine)
-        machine.crossbar(step)
-        if where is None or words is None:
-            machine.write_vector(target, None)
-            return
-        index = ((where + U32(offset)) >> U32(2)).astype(int) % size
-        full = np.broadcast_to(np.where(machine.lanes(), words, U32(0)), machine.shape)
-        machine.write_vector(target, np.take_along_axis(full, np.broadcast_to(index, machine.shape), axis=-1))
+    def permuted(machine: MemoryMachine, where: Any, words: Any) -> np.ndarray:
+        lane = ((where + U32(offset)) >> U32(2)).astype(int) % machine.shape[-1]
+        return _picked(machine, np.where(machine.lanes(), words, U32(0)), lane)
 
-    return permute
+    return _by_crossbar(binder, step, permuted)
 
 
 def _permute(binder: Any, step: Instruction) -> Action:
     """Write to the lane that each lane names, in bytes."""
-    target = binder.registers(step.operands[0]).slot
-    address, value = binder.words(step.operands[1]), binder.words(step.operands[2])
-    size = binder.listing.wave_size
 
-    def permute(machine: MemoryMachine) -> None:
-        where, words = address(machine), value(machine)
-        machine.crossbar(step)
-        if where is None or words is None:
-            machine.write_vector(target, None)
-            return
-        index = np.broadcast_to((where >> U32(2)).astype(int) % size, machine.shape)
-        result = np.zeros(machine.shape, U32)
-        full, lanes = np.broadcast_to(words, machine.shape), np.broadcast_to(machine.lanes(), machine.shape)
-        for lane in range(size):
+    def permuted(machine: MemoryMachine, where: Any, words: Any) -> np.ndarray:
+        shape, result = machine.shape, np.zeros(machine.shape, U32)
+        index = np.broadcast_to((where >> U32(2)).astype(int) % shape[-1], shape)
+        full, lanes = np.broadcast_to(words, shape), np.broadcast_to(machine.lanes(), shape)
+        for lane in range(shape[-1]):
             block, wave = np.nonzero(lanes[:, :, lane])
             result[block, wave, index[block, wave, lane]] = full[block, wave, lane]
-        machine.write_vector(target, result)
+        return result
+
+    return _by_crossbar(binder, step, permuted)
+
+
+def _by_crossbar(binder: Any, step: Instruction, permuted: Callable[..., np.ndarray]) -> Action:
+    """Move words between lanes by addresses, which come first."""
+    target = binder.registers(step.operands[0]).slot
+    move = _of_known(target, [binder.words(text) for text in step.operands[1:3]], permuted)
+
+    def permute(machine: MemoryMachine) -> None:
+        machine.crossbar(step)
+        move(machine)
 
     return permute
 
