@@ -94,7 +94,7 @@ def executed_on_amd(kernel: str, number: int) -> dict[str, float]:
         seconds, outcome = timed(partial(source.compile, amd.architecture(gpu), settings), all_of_it)
         compiling.append(seconds)
         if isinstance(outcome, Built):
-            executing.append(timed(partial(amd.executed, outcome, configuration, gpu, source))[0])
+            executing.append(timed(partial(amd.completed, outcome, configuration, gpu, source))[0])
     return {
         "configurations": len(executing),
         "compile [CPU s]": float(np.mean(compiling)),
