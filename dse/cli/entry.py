@@ -130,7 +130,7 @@ def _end_or_report(lost: "sys.UnraisableHookArgs") -> None:
     """Exit if a callback would swallow an interrupt."""
     if isinstance(lost.exc_value, KeyboardInterrupt):
         _end_now()
-    if isinstance(lost.exc_value, SystemExit) and lost.exc_value.code in _by_signals():
+    if isinstance(lost.exc_value, SystemExit) and lost.exc_value.code in (2, *_by_signals()):  # as `_end_by`
         _end_now(int(lost.exc_value.code), reported=True)
     sys.__unraisablehook__(lost)
 
