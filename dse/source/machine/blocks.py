@@ -131,7 +131,7 @@ class _Census:
         steps = self._take(_FIRST, control)
         self.most_members = max(_MEMBERS, min(_MOST_MEMBERS, _WORK[0] // (threads * steps)))
         for work in _WORK:
-            wanted = self._affordable(work, threads * steps)
+            wanted = min(_MOST, self.count, work // (threads * steps), int(_BYTES / self.bytes))
             if wanted > self.drawn.sum() < self.count:
                 self._take(wanted, control)
             if self.error <= TOLERANCE / 2:
@@ -141,17 +141,10 @@ class _Census:
             boxes = prove(steps, min(_MOST, max(_FIRST, _WORK[1] // (threads * steps))))
             if isinstance(boxes, Boxes):
                 self._take_over(boxes)
-            elif boxes and self._affordable(_WORK[1], threads * steps) == self.count:
-                self._take(self.count, control)  # no block is left out
-                self.weights = self.drawn
             else:
                 self.unseen = self.count - len(self.places)
                 few_kinds = not self.alike and bool(self.kind.max() < _STRATA)
                 self.doubtful = bool(boxes) and (self.count > 2 * _MOST or not few_kinds)
-
-    def _affordable(self, work: int, of_a_block: int) -> int:
-        """Return the number of blocks that so much work allows, at most all."""
-        return min(_MOST, self.count, work // of_a_block, int(_BYTES / self.bytes))
 
     def _take(self, count: int, control: Control) -> int:
         """Run this many blocks, at most all; return the pieces of code executed."""

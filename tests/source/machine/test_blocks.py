@@ -100,17 +100,3 @@ def test_blocks_may_execute_as_much_in_other_ways():
     odd = sum(weight for (x, _, _), weight in zip(blocks, sample.weights, strict=True) if x % 2)
     assert odd == pytest.approx(512)
     assert sum(sample.weights) == pytest.approx(1024)
-
-
-def test_without_a_proof_all_blocks_are_run_if_that_is_cheap():
-    """One block that does far more than the others is not left out."""
-
-    def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int, int]:
-        return np.array([[100_000 if x == 1777 else 10 for x, _, _ in blocks]]), np.ones(1), 30, 0
-
-    blocks, sample = sampled(
-        (4096, 1, 1), 128, control, lambda blocks: blocks, lambda blocks: np.zeros((1, len(blocks))),
-        lambda steps, most: "it depends on data",
-    )  # fmt: skip
-    assert (sample.unseen, sample.doubtful) == (0, False)
-    assert dict(zip(blocks, sample.weights, strict=True))[1777, 0, 0] == 1.0
