@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 STOPPED: Literal["compiler stopped"] = "compiler stopped"  # a reason: it met a limit, or crashed
-REFUSED: Literal["cannot run"] = "cannot run"  # a reason: the GPU lacks what the message names
 Settings = tuple[tuple[str, Any], ...]  # by name; equal settings give the same code
 
 
@@ -91,16 +90,11 @@ class Failure:
     """The reason why a configuration does not compile, or cannot be executed here."""
 
     reason: Literal[
-        "compile error",
-        "compiler stopped",
-        "too much shared memory",
-        "too much local memory",
-        "not executed",
-        "cannot run",
+        "compile error", "compiler stopped", "too much shared memory", "too much local memory", "not executed"
     ]
     message: str  # the first error
 
 
 def lasting(result: Any) -> bool:
-    """Return whether a result may be cached: not if the compiler met a limit, or counts were not needed."""
-    return not (isinstance(result, Failure) and result.reason in (STOPPED, REFUSED))
+    """Return whether a result is reproducible and may be cached: not if the compiler met a limit."""
+    return not (isinstance(result, Failure) and result.reason == STOPPED)

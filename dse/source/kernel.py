@@ -18,7 +18,7 @@ from dse.errors import DseError, InputWarning
 from dse.kernels.counts import Alias, Counted, Estimates, KnownBatch, Number, sizes_of
 from dse.kernels.description import Description, evaluated_names
 from dse.source.cache import Cache
-from dse.source.contract import REFUSED, STOPPED, Failure, Source
+from dse.source.contract import STOPPED, Failure, Source
 from dse.source.launches import check_threads, configurations, no_contents
 from dse.source.machine.blocks import TOLERANCE
 from dse.source.nvidia.source import CUDA
@@ -130,16 +130,14 @@ class SourceKernel:
         problem: Mapping[str, Number] | None = None,
         progress: Progress = silent,
     ) -> list[KernelProfile | Failure]:
-        """Compile and execute each configuration that a GPU, whose fields are scalars, can launch."""
+        """Compile and execute each configuration for a GPU whose fields are scalars."""
         wanted = configurations(self.description, parameters, sizes_of(self, problem), gpu)
         tools = self.toolchain(gpu)
         source = tools.source_of(self.description)
         arch = tools.architecture(gpu, source)
         check_threads(self.name, wanted, gpu)
         with progress(f"Reading {self.name}", len(wanted)) as advance:
-            results = tools.characterise_all(
-                source, arch, wanted, gpu, self.cache, self.workers, advance, refused_too=False
-            )
+            results = tools.characterise_all(source, arch, wanted, gpu, self.cache, self.workers, advance)
         warn_of_counts(self.name, results)
         return results
 
@@ -233,16 +231,11 @@ def _with_phases(kernel: Kernel, count: int) -> Kernel:
 
 
 def _failures(read: Mapping[int, KernelProfile | Failure]) -> dict[int, str]:
-    return {
-        index: result.message if result.reason == REFUSED else result.reason
-        for index, result in read.items()
-        if isinstance(result, Failure)
-    }
+    return {index: result.reason for index, result in read.items() if isinstance(result, Failure)}
 
 
 def _messages(read: Mapping[int, KernelProfile | Failure]) -> Iterator[str]:
-    failures = (result for result in read.values() if isinstance(result, Failure))
-    return (f"{'cannot run: ' * (result.reason == REFUSED)}{result.message}" for result in failures)
+    return (result.message for result in read.values() if isinstance(result, Failure))
 
 
 def knows_blocks(source: Source) -> bool:

@@ -22,7 +22,7 @@ from dse.kernels.description import Description
 from dse.source.cache import Cache, key
 from dse.source.caches.cache_model import Traffic, caches_of, latency, misses
 from dse.source.caches.places import Probe
-from dse.source.contract import REFUSED, STOPPED, Failure, Source, lasting
+from dse.source.contract import STOPPED, Failure, Source, lasting
 from dse.source.kept import pack, unpack
 from dse.source.launches import ASSUMED, Configuration, NotStated, assuming
 from dse.source.machine.blocks import Sample
@@ -75,10 +75,6 @@ class KernelProfile:
         return to_kernel(self.numbers)
 
 
-class Refused(DseError):
-    """A launch that the GPU refuses: the resource that it lacks."""
-
-
 @dataclass(frozen=True)
 class Job:
     """Configurations by key."""
@@ -88,14 +84,6 @@ class Job:
     gpu: Gpu | None
     cache: Cache
     wanted: Mapping[str, Configuration]
-    refused_too: bool = True  # whether launches that the GPU refuses are executed
-
-    def check(self, asked: Resources) -> None:
-        """**Raises:** Refused if a launch with these resources is not to be executed."""
-        if not self.refused_too and self.gpu is not None:
-            code = _occupancy(self.gpu, asked)[1]
-            if not occupancy.possible(code):
-                raise Refused(occupancy.LIMITERS[int(code)])
 
 
 @dataclass(frozen=True)
@@ -116,12 +104,10 @@ class Toolchain:
         cache: Cache | None = None,
         workers: int | None = None,
         progress: Callable[[int], None] = lambda steps: None,
-        refused_too: bool = True,
     ) -> list[KernelProfile | Failure]:
         """Profile each configuration, or take it from the cache. `progress` gets the finished steps.
 
-        With a `gpu`, of scalar fields, its caches and latencies are taken into account. Launches that it
-        refuses are executed only if `refused_too`.
+        With a `gpu`, of scalar fields, its caches and latencies are taken into account.
 
         An error of one configuration is its result: a compiler's error, an unsupported instruction, an
         endless loop.
@@ -144,14 +130,7 @@ class Toolchain:
         names = list(missing)
         progress(len(wanted) - len(missing))
         jobs = [
-            Job(
-                source,
-                arch,
-                gpu,
-                cache,
-                {name: missing[name] for name in names[first : first + size]},
-                refused_too,
-            )
+            Job(source, arch, gpu, cache, {name: missing[name] for name in names[first : first + size]})
             for first in range(0, len(names), size)
         ]
         for made in parallel_map(self.profiled, jobs, workers, progress, [len(job.wanted) for job in jobs]):
@@ -196,8 +175,6 @@ def executed_each(
     for name, code in made.items():
         try:
             results[name] = code if isinstance(code, Failure) else execute(name, code)
-        except Refused as error:
-            results[name] = Failure(REFUSED, str(error))
         except DseError as error:
             results[name] = Failure(STOPPED if isinstance(error, OverLimit) else "not executed", str(error))
     job.cache.put({name: pack(result) for name, result in results.items() if lasting(result)})
@@ -259,13 +236,12 @@ def moved(
 
     A thread accesses `local_bytes` of its own memory; `probe` as in `dse.source.caches.cache_model.misses`.
     """
-    resident = int(_occupancy(gpu, asked)[0])
+    resident = int(_resident_blocks(gpu, asked))
     traffic = misses(machine, sample, caches_of(gpu, int(asked.shared_bytes), resident, local_bytes), probe)
     return traffic, latency(sum(traffic.values(), Traffic()), gpu)
 
 
 @jax.jit
-def _occupancy(gpu: Gpu, asked: Resources) -> tuple[jax.Array, jax.Array]:
-    """Return the resident blocks of a launch on the busiest SM, and its limiter."""
-    launch, limiter = occupancy.launch(gpu, asked)
-    return launch.resident_blocks, limiter
+def _resident_blocks(gpu: Gpu, asked: Resources) -> jax.Array:
+    """Return the resident blocks of a launch on the busiest SM."""
+    return occupancy.launch(gpu, asked)[0].resident_blocks

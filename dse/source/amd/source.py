@@ -66,25 +66,22 @@ def _profiled(job: Job) -> dict[str, KernelProfile | Failure]:
     source: Any = job.source
     gpu = job.gpu
     assert gpu is not None  # needed for the times of waves
-
-    def execute(name: str, made: Built) -> KernelProfile:
-        listing, configuration = _read(made, job.wanted[name], source)
-        job.check(resources(listing, configuration))
-        return _completed(made, listing, configuration, gpu, source)[0]
-
-    return executed_each(job, compiled(job, Built), execute)
+    return executed_each(
+        job, compiled(job, Built), lambda name, made: completed(made, job.wanted[name], gpu, source)[0]
+    )
 
 
-def _read(
-    made: Built, configuration: Configuration, source: HipSource | HipTritonSource
-) -> tuple[Listing, Configuration]:
-    """Read the code, which completes the launch.
+def run_launch(
+    made: Built, configuration: Configuration, gpu: Gpu, source: HipSource | HipTritonSource
+) -> tuple[Listing, Configuration, ExecutedLaunch]:
+    """Read the code, and execute blocks that represent the launch, which the code completes.
 
-    **Raises:** DseError if it cannot be read, or takes more memory than compilers may.
+    **Raises:** DseError if they cannot be read or executed, or take more memory than compilers may.
     """
     with memory_limited(source.kernel or source.path):
         listing = listing_of(made, source.kernel)
-        return listing, replace(launched(made, listing, configuration), assumed=zeros_of(source))
+        configuration = replace(launched(made, listing, configuration), assumed=zeros_of(source))
+    return listing, configuration, execution(made, listing, configuration, gpu)
 
 
 def execution(made: Built, listing: Listing, configuration: Configuration, gpu: Gpu) -> ExecutedLaunch:
@@ -104,14 +101,9 @@ def completed(
 
     **Raises:** DseError if it cannot be executed, or depends on unstated arguments.
     """
-    return _completed(made, *_read(made, configuration, source), gpu, source)
-
-
-def _completed(
-    made: Built, listing: Listing, configuration: Configuration, gpu: Gpu, source: HipSource | HipTritonSource
-) -> tuple[KernelProfile, Configuration]:
+    listing, configuration, ran = run_launch(made, configuration, gpu, source)
     asked, spilled = resources(listing, configuration), 4 * listing.vgpr_spills
-    before = execution(made, listing, configuration, gpu)
+    before = ran
 
     def profiled(assumed: Configuration) -> tuple[KernelProfile, dict[int | str, tuple[str, str]], bool]:
         ran = before if assumed is configuration else execution(made, listing, assumed, gpu)

@@ -106,7 +106,6 @@ def _profiled(job: Job) -> dict[str, KernelProfile | Failure]:
         listing = made.listing or listings[name]
         if isinstance(listing, OverLimit):
             raise listing
-        job.check(resources(made, as_launched(made, configuration)))
         return completed(made, listing, configuration, job.source, job.gpu)[0]
 
     return executed_each(job, made_by_key, execute)
