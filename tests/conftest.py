@@ -55,6 +55,11 @@ def _has_shapes(function: Any) -> bool:
 
 jaxtyping.jaxtyped = _checked_at_the_top
 
+# Many tests start processes, and where Python keeps no bytecode each compiles the package again: two thirds of
+# the time of a short command.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # These tests compile more than they run. XLA takes half as long without its newer way to emit fused loops;
 # and compiling parts of a function side by side is of no use to as many processes as there are cores.
 QUICK = "--xla_cpu_parallel_codegen_split_count=1"

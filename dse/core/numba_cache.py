@@ -10,15 +10,16 @@ import hashlib
 import inspect
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 import numba.core.config
+from numba.core.compiler_lock import global_compiler_lock
 from numba.extending import intrinsic
 
-from dse.core.files import cache_folder, own_folder
+from dse.core.files import cache_folder, locked, open_own, own_folder
 from dse.errors import DseError
 
 _njit, _config = cast(Any, numba.njit), cast(Any, numba.core.config)  # barely typed
@@ -49,7 +50,18 @@ def compiled(function: F, *, makes_arrays: bool = False) -> F:
         _config.CACHE_DIR = before
     if files := getattr(dispatcher, "_cache", None):  # NUMBA_DISABLE_JIT returns the plain function
         files._guard_against_spurious_io_errors = functools.partial(_ignore_errors, files)
+        lock = folder / f"{function.__module__}.{function.__name__}.lock"
+        dispatcher.compile = functools.partial(_compile_once, dispatcher.compile, lock)
     return cast(F, dispatcher)
+
+
+def _compile_once(compile: Callable[[Any], Any], lock: Path, signature: Any) -> Any:
+    """Compile, or wait for another process that does and take its code: the loops take tens of seconds."""
+    with ExitStack() as until_kept:
+        until_kept.enter_context(global_compiler_lock)  # always first: threads take both in one order
+        with suppress(DseError):
+            locked(until_kept.enter_context(open_own(lock)), wait=True)
+        return compile(signature)
 
 
 @contextmanager

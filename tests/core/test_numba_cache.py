@@ -57,6 +57,15 @@ def test_the_second_process_finds_what_the_first_compiled(tmp_path: Path, run_he
         assert run_here(script, cache) == ["42", "1", "True"]
 
 
+def test_of_processes_that_begin_together_one_compiles(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    environment = os.environ | {"DSE_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, script]
+    begun = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert sorted(process.communicate()[0].split()[1] for process in begun) == ["0", "1"]
+
+
 def test_without_a_folder_each_process_compiles(tmp_path: Path, run_here):
     script, taken = tmp_path / "script.py", tmp_path / "taken"
     script.write_text(SCRIPT)
