@@ -28,6 +28,7 @@ from dse.models.matrix.time import roofline, seconds
 BY = ("physics", "prior", "both")
 WEIGHT, AMD_WEIGHT = 0.02, 0.12  # AMD's prior is from one GPU and its tuners
 ALIKE = 0.05  # log time added to each further group of a tile
+PRODUCTS, CONFIGURATIONS = 8, 512  # are padded to multiples of these, so that few shapes are compiled
 
 _seconds, _attention_seconds = jax.jit(seconds), jax.jit(attention_seconds)
 
@@ -46,12 +47,14 @@ def predict(
     **Raises:** DseError for a GPU without tensor cores.
     """
     machine = jax.tree.map(lambda field: field[:, None, None], Machine.of(files))
-    inner = (Case.of(products, configurations[:, 0]), Configuration.of(configurations))
+    launched = [*products, *products[-1:] * (-len(products) % PRODUCTS)]
+    tiles = np.pad(configurations, ((0, -len(configurations) % CONFIGURATIONS), (0, 0)), mode="edge")
+    inner = (Case.of(launched, tiles[:, 0]), Configuration.of(tiles))
     case, tile = jax.tree.map(lambda field: field[None], inner)
     constants = constants or _constants.of_gpus([bool(file.gpu.gfx) for file in files])
-    times = _seconds(machine, case, tile, constants, timing)
+    times = np.asarray(_seconds(machine, case, tile, constants, timing))
     fits = np.array([possible(file, products, configurations) for file in files])
-    return np.where(fits, np.asarray(times), np.inf)
+    return np.where(fits, times[:, : len(products), : len(configurations)], np.inf)
 
 
 def attend(
