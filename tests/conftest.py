@@ -55,8 +55,8 @@ def _has_shapes(function: Any) -> bool:
 
 jaxtyping.jaxtyped = _checked_at_the_top
 
-# Many tests start processes, and where Python keeps no bytecode each of them compiles the package again, which
-# is two thirds of the time of a short command.
+# Many tests start processes, and where Python keeps no bytecode each of them compiles the package again: two
+# thirds of the time of a short command.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 

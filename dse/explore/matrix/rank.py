@@ -47,7 +47,7 @@ def predict(
     **Raises:** DseError for a GPU without tensor cores.
     """
     machine = jax.tree.map(lambda field: field[:, None, None], Machine.of(files))
-    launched = [*products, *products[-1:] * (-len(products) % PRODUCTS)]
+    launched = [*products, *list(products[-1:]) * (-len(products) % PRODUCTS)]
     tiles = np.pad(configurations, ((0, -len(configurations) % CONFIGURATIONS), (0, 0)), mode="edge")
     inner = (Case.of(launched, tiles[:, 0]), Configuration.of(tiles))
     case, tile = jax.tree.map(lambda field: field[None], inner)
