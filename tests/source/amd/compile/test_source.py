@@ -121,6 +121,10 @@ def test_what_the_compiler_says_is_one_line(write):
     assert failure == Failure(
         "compile error", "own.cu:1: include: found no none.h beside the file or in the folders given"
     )
+    failure = compile_source(read_source(write("#include <mma.h>\n")), GFX90A, ())  # CUDA's, if installed
+    assert failure == Failure(
+        "compile error", "own.cu:1: include: found no mma.h beside the file or in the folders given"
+    )
 
 
 def test_too_much_lds_is_a_failure_by_name(write):
