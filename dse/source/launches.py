@@ -119,6 +119,12 @@ def no_contents(kernel: str, name: str, does: str, kind: str = "int32") -> str:
     return f"{kernel}: {name}: found no contents of the array, which {does}, expected {how}"
 
 
+def too_small(kernel: str, name: str) -> str:
+    """Return the message that a launch depends on what lies outside of an array of stated contents."""
+    found = "found accesses outside of the array, on which work depends"
+    return f"{kernel}: {name}: {found}, expected a SIZE that holds them (given.arguments)"
+
+
 @dataclass(frozen=True)
 class Configuration:
     """The macros and the launch of one configuration."""

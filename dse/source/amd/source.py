@@ -21,7 +21,9 @@ from dse.source.launches import (
     NotStated,
     build_of,
     held,
+    name_of,
     no_contents,
+    too_small,
     unstated,
     unstated_numbers,
 )
@@ -151,6 +153,8 @@ def check_stated(
     if ran.missing is None:
         return {}
     kernel, zeros = ran.listing.name, dict[int | str, tuple[str, str]]()
+    for region in ran.machine.outside:
+        raise NotStated(too_small(kernel, name_of([parameter.name for parameter in declared], region - 1)))
     numbers = unstated_numbers(configuration.arguments)
     if numbers and (needed := _needed(ran, numbers, configuration)):
         raise NotStated(unstated(kernel, [parameter.name for parameter in declared], needed))

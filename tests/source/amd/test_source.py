@@ -167,6 +167,14 @@ def test_random_arrays_are_not_alike(gpu: GpuFile, contents: tuple[str, ...], tm
     assert counts.total("global store", "bytes") == pytest.approx(256 * 4 / 2, rel=0.25)
 
 
+@pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
+def test_an_array_that_is_too_small_is_named(gpu: GpuFile, tmp_path: Path):
+    text = "__global__ void f(int* out, const int* a) { if (a[threadIdx.x] > 1) out[threadIdx.x] = 1; }"
+    read(tmp_path / "f.cu", text, gpu, 64, 1, "a=64:int:index")
+    with pytest.raises(AssertionError, match="a: found accesses outside of the array"):
+        read(tmp_path / "f.cu", text, gpu, 64, 1, "a=63:int:index")
+
+
 def test_mangled_names_are_found():
     assert names_kernel("scale<4>", "_Z5scaleILi4EEvPf")
     assert names_kernel("own::scale", "_ZN3own5scaleEPf")
