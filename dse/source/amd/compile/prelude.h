@@ -162,9 +162,9 @@ DSE_DEVICE void __threadfence_system() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST
 template <class T> DSE_DEVICE T __ldg(const T* p) { return *p; }
 template <class T> DSE_DEVICE T __ldca(const T* p) { return *p; }
 template <class T> DSE_DEVICE T __ldcg(const T* p) { return *p; }
-template <class T> DSE_DEVICE T __ldcs(const T* p) { return __builtin_nontemporal_load(p); }
+template <class T> DSE_DEVICE T __ldcs(const T* p) { return *p; }
 template <class T> DSE_DEVICE void __stcg(T* p, T v) { *p = v; }
-template <class T> DSE_DEVICE void __stcs(T* p, T v) { __builtin_nontemporal_store(v, p); }
+template <class T> DSE_DEVICE void __stcs(T* p, T v) { *p = v; }
 
 // Waves: shuffles go through the LDS's crossbar, votes through a mask of lanes. What a lane shuffles may be undefined if
 // no other reads it; without the attribute, clang takes a branch that defines it in one lane as taken by all.
