@@ -55,12 +55,11 @@ class Assumed:
 
     kind: str  # of its elements, in the source's notation; "": all are 0
 
-    @property
-    def pointer(self) -> Pointer:
-        """A pointer to the contents; fractions repeat."""
+    def pointer(self, seed: int) -> Pointer:
+        """Return a pointer to the contents, others for each `seed`; fractions repeat."""
         if not self.kind:
             return Pointer(np.zeros(1 << 16, np.uint32))
-        values = 2 * np.random.default_rng(0).random(4096, np.float32) - 1
+        values = 2 * np.random.default_rng(seed).random(4096, np.float32) - 1
         if "bf" in self.kind:
             return Pointer((values.view(np.uint32) >> 16).astype(np.uint16), repeats=True)
         double, half = (
@@ -74,11 +73,11 @@ class Assumed:
 ASSUMED = "2 * random - 1"  # of either sign, and above and below most thresholds
 
 
-def held(contents: bytes, kind: str | None) -> Pointer:
+def held(contents: bytes, kind: str | None, seed: int) -> Pointer:
     """Return what a variable holds: its initial contents, else those assumed of its kind; None: not known."""
     if contents:
         return Pointer(np.frombuffer(contents + bytes(-len(contents) % 4), np.uint32))
-    return Pointer() if kind is None else Assumed(kind).pointer
+    return Pointer() if kind is None else Assumed(kind).pointer(seed)
 
 
 class Unstated(Enum):
@@ -118,6 +117,12 @@ def no_contents(kernel: str, name: str, does: str, kind: str = "int32") -> str:
         return f"{kernel}: {name}: found no value, which {does}, expected an initial one in the source"
     how = f"{name}=SIZE:{kind}:VALUES, an expression of index and random (given.arguments)"
     return f"{kernel}: {name}: found no contents of the array, which {does}, expected {how}"
+
+
+def too_small(kernel: str, name: str) -> str:
+    """Return the message that a launch depends on what lies outside of an array of stated contents."""
+    found = "found accesses outside of the array, on which work depends"
+    return f"{kernel}: {name}: {found}, expected a SIZE that holds them (given.arguments)"
 
 
 @dataclass(frozen=True)

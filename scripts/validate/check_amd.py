@@ -96,12 +96,13 @@ def compiled(source: Any, target: str, configuration: Configuration) -> Listing:
 def arguments(listing: Listing, configuration: Configuration) -> list[Any]:
     """Return arguments with their sizes, and with stated contents of arrays."""
     own = [place for place in listing.arguments if not place.kind.startswith("hidden_")]
-    return [_argument(given, place.size) for given, place in zip(configuration.arguments, own, strict=True)]
+    stated = zip(configuration.arguments, own, strict=True)
+    return [_argument(given, place.size, seed) for seed, (given, place) in enumerate(stated)]
 
 
-def _argument(given: Any, size: int) -> Any:
+def _argument(given: Any, size: int, seed: int) -> Any:
     if isinstance(given, Array):
-        return _contents(given)
+        return _contents(given, seed)
     if isinstance(given, float):
         return np.float32(given) if size == 4 else np.float64(given)
     return (

@@ -126,7 +126,7 @@ def test_a_mixture_of_experts_has_work_for_every_tile():
     [found] = configurations(kernel, columns, sizes, gpu)
     from dse.source.nvidia.arguments import _contents
 
-    tokens, experts, padded = map(_contents, found.arguments[3:6])
+    tokens, experts, padded = map(_contents, found.arguments[3:6], range(3, 6))
     assert int(columns["BLOCK_M"][0]) == 16
     # 24 pairs an expert in tiles of 16: two tiles, of which the second is half pads.
     assert padded.tolist() == [256]

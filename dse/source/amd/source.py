@@ -21,7 +21,9 @@ from dse.source.launches import (
     NotStated,
     build_of,
     held,
+    name_of,
     no_contents,
+    too_small,
     unstated,
     unstated_numbers,
 )
@@ -34,7 +36,7 @@ from dse.source.nvidia.sass.elf import Parameter
 from dse.source.profiles import Job, KernelProfile, Toolchain, asked_of, compiled, executed_each, with_assumed
 from dse.types import Gpu, Resources
 
-RULES = "11"  # change this whenever the computation of counts changes, since they are cached
+RULES = "12"  # change this whenever the computation of counts changes, since they are cached
 
 
 def source_of(description: Description) -> HipSource | HipTritonSource:
@@ -151,6 +153,8 @@ def check_stated(
     if ran.missing is None:
         return {}
     kernel, zeros = ran.listing.name, dict[int | str, tuple[str, str]]()
+    for region in ran.machine.outside:
+        raise NotStated(too_small(kernel, name_of([parameter.name for parameter in declared], region - 1)))
     numbers = unstated_numbers(configuration.arguments)
     if numbers and (needed := _needed(ran, numbers, configuration)):
         raise NotStated(unstated(kernel, [parameter.name for parameter in declared], needed))
@@ -247,7 +251,10 @@ def launch_of(listing: Listing, configuration: Configuration) -> LaunchArguments
     parameters = tuple(Parameter(argument.offset, argument.size) for argument in _own_arguments(listing))
     arguments = arguments_of(_KernelParameters(listing.name, parameters), configuration.arguments)
     assumed = dict(configuration.assumed)
-    variables = {name: held(words, assumed.get(name)) for name, words in listing.symbols.items()}
+    variables = {
+        name: held(words, assumed.get(name), place)
+        for place, (name, words) in enumerate(listing.symbols.items(), len(arguments))
+    }
     return LaunchArguments(configuration.grid, configuration.block, arguments, variables=variables)
 
 

@@ -257,6 +257,9 @@ class _Census:
         """Number the strata of blocks by the code that they execute or, if there are many, by its amount."""
         if self.kind.max() < _STRATA:
             return self.kind
+        amounts, amount = np.unique(self.insts, return_inverse=True)
+        if len(amounts) <= _STRATA:  # else blocks that leave early may be too few for a stratum
+            return amount
         if self.proven:  # by shares of all instructions: a few blocks with many of them are a stratum
             order = np.argsort(self.insts, kind="stable")
             share = np.cumsum((self.insts * self.weights)[order]) / (self.mean * self.count)

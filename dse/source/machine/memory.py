@@ -154,23 +154,23 @@ class GlobalMemory:
         self._apart: dict[int, int | None] = {}
         self._copied: set[int] = set()  # whose contents are copies of those of the arguments
 
-    def load(self, address: np.ndarray, size: int) -> tuple[list[np.ndarray], set[int], bool]:
-        """Return (words of each access, regions of unknown contents, whether some are in no region)."""
+    def load(self, address: np.ndarray, size: int) -> tuple[list[np.ndarray], set[int], set[int]]:
+        """Return (words of each access, regions of unknown contents, those with accesses outside)."""
         words = [np.zeros(address.shape, _U32) for _ in range(max(size // 4, 1))]
         unknown: set[int] = set()
-        outside = False
+        outside: set[int] = set()
         region = address >> REGION_BITS
         for number in regions_of(address):
             contents = self.regions.get(number)
             if contents is None:
-                outside |= number not in self.regions
-                unknown |= {number} & set(self.regions)
+                (unknown if number in self.regions else outside).add(number)
                 continue
             here = region == number
             offset = address[here] - (number << REGION_BITS) - MIDDLE
             offset = offset % self.sizes[number] if number in self.repeats else offset
             inside = (offset >= 0) & (offset + size <= self.sizes[number])
-            outside |= not inside.all()
+            if not inside.all():
+                outside.add(number)
             offset = np.where(inside, offset, 0)
             if size < 4:
                 whole = contents.view(_U32)[offset >> 2]

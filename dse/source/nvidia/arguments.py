@@ -83,16 +83,17 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
         ]
         binary = replace(binary, parameters=tuple(Parameter(0, size) for size in sizes))
     banks, assumed = dict(binary.banks), dict(configuration.assumed)
-    for variable in made.binary.constants:
+    for seed, variable in enumerate(made.binary.constants, len(arguments)):
         if assumed.get(variable.name):
-            words, at = np.asarray(Assumed(assumed[variable.name]).pointer.contents), variable.offset
+            words, at = np.asarray(Assumed(assumed[variable.name]).pointer(seed).contents), variable.offset
             filled = bytearray(banks[variable.bank])
             filled[at : at + variable.size] = np.resize(words.view(np.uint8), variable.size).tobytes()
             banks[variable.bank] = bytes(filled)
     variables, addresses = dict[str, Pointer](), bytearray(banks.get(OF_ADDRESSES, b""))
     for offset, (name, contents) in binary.variables.items():
-        addresses[offset : offset + 8] = address_of(len(arguments) + len(variables)).to_bytes(8, "little")
-        variables[name] = held(contents, assumed.get(name))
+        place = len(arguments) + len(variables)
+        addresses[offset : offset + 8] = address_of(place).to_bytes(8, "little")
+        variables[name] = held(contents, assumed.get(name), place)
     banks |= {OF_ADDRESSES: bytes(addresses)} if variables else {}
     return LaunchArguments(
         grid=configuration.grid,
@@ -125,15 +126,15 @@ def arguments_of(binary: Any, values: Sequence[Argument]) -> list[Any]:
             f"expected {len(binary.parameters)} of {sizes} B{hint}"
         )
     arguments: list[Any] = []
-    for number, (argument, parameter) in enumerate(zip(values, binary.parameters, strict=True), 1):
+    for number, (argument, parameter) in enumerate(zip(values, binary.parameters, strict=True)):
         try:
             match argument:
                 case Unstated.NUMBER:
                     arguments.append(UnknownArgument(parameter.size))
                 case None | Array() if parameter.size == 8:
-                    arguments.append(None if argument is None else _contents(argument))
+                    arguments.append(None if argument is None else _contents(argument, number))
                 case Assumed() if parameter.size == 8:
-                    arguments.append(argument.pointer)
+                    arguments.append(argument.pointer(number))
                 case Contents() if parameter.size == 8:
                     arguments.append(argument.array)
                 case Descriptor() if parameter.size == MAP_BYTES:
@@ -152,7 +153,7 @@ def arguments_of(binary: Any, values: Sequence[Argument]) -> list[Any]:
             arrays = None | Array | Contents | Descriptor
             given_text = "an array" if isinstance(argument, arrays) else argument
             raise DseError(
-                f"{binary.kernel}: argument {number}: found {given_text},"
+                f"{binary.kernel}: argument {number + 1}: found {given_text},"
                 f" expected what takes {parameter.size} B"
             ) from None
     return arguments
@@ -165,12 +166,12 @@ def _tensor_map(descriptor: Descriptor) -> Any:
 
 
 @lru_cache(maxsize=4)  # configurations mostly share them
-def _contents(array: Array) -> np.ndarray:
+def _contents(array: Array, seed: int) -> np.ndarray:
     if array.size * np.dtype(array.type).itemsize > MOST_CONTENTS_BYTES:
         most = MOST_CONTENTS_BYTES // np.dtype(array.type).itemsize
         raise DseError(f"arguments: found contents of {array.size:,} elements, expected at most {most:,}")
     expression = parse(array.values, "values")
-    values, random = np.empty(array.size, array.type), np.random.default_rng(0)
+    values, random = np.empty(array.size, array.type), np.random.default_rng(seed)
     for first in range(0, array.size, _ELEMENTS_AT_A_TIME):
         index = np.arange(first, min(first + _ELEMENTS_AT_A_TIME, array.size))
         names = dict(array.names) | {"index": index, "random": random.random(len(index))}

@@ -20,11 +20,12 @@ from dse.source.launches import (
     build_of,
     name_of,
     no_contents,
+    too_small,
     unstated,
     unstated_numbers,
 )
 from dse.source.machine.blocks import Sample
-from dse.source.machine.launch import VARIABLE
+from dse.source.machine.launch import OUTSIDE, VARIABLE
 from dse.source.nvidia.arguments import as_launched, launch_of
 from dse.source.nvidia.compile import nvrtc, triton, triton_cache
 from dse.source.nvidia.compile.contract import Compiled
@@ -174,6 +175,9 @@ def unstated_arrays(
     variables = variables_of(source)
     zeros: dict[int | str, tuple[str, str]] = {}
     for decision in counts.unknown:
+        for array in filter(None, map(_OUTSIDE.match, decision.depends_on if decision.matters else ())):
+            index = passed[int(array[1])].argument if passed else int(array[1])
+            return too_small(made.binary.kernel, name_of(names_of(source), index or 0)), {}
         for array in filter(None, map(_CONTENTS.match, decision.depends_on)):
             at = array[2] or int(array[1])
             index = passed[at].argument if passed and isinstance(at, int) else at
@@ -217,6 +221,7 @@ def names_of(source: Any) -> Sequence[str]:
 
 
 _NUMBER = re.compile(r"argument (\d+)$")
+_OUTSIDE = re.compile(rf"{OUTSIDE} (\d+)")
 _CONTENTS = re.compile(rf"(?:contents of argument (\d+)|{VARIABLE}(\w+))")
 
 

@@ -98,6 +98,8 @@ def _placed(texts: Sequence[str], declared: Sequence[Declared] | None) -> dict[i
         index = next(n for n in range(len(texts) + len(names)) if n not in placed)
         if named is not None:
             index, text = names.index(named[1]), named[2]
+        if index in placed:
+            raise DseError(f"given.arguments: {names[index]}: found two values, expected one")
         if index >= len(names):
             which = f" ({', '.join(names)})" if any(names) else ""
             raise DseError(
@@ -169,7 +171,13 @@ def _given_argument(
         expected = "a number" if pointer is False else "a number or SIZE[:TYPE[:VALUES]]"
         raise DseError(f"{where}: found {text!r}, expected {expected}") from None
     if not more and not pointer:
-        return parse(float(value), where) if declared is not None and declared.floating else number
+        if declared is not None and declared.floating:
+            return parse(float(value), where)
+        if declared is None or not declared.whole:
+            return number
+        if not float(value).is_integer():
+            raise DseError(f"{where}: found {text!r}, expected a whole number")
+        return parse(int(value), where)  # also of 1e6
     element = type_of(more[0]) if more else ("uint8", 1)
     if element is None:
         raise DseError(f"{where}: type: found {more[0]!r}, expected one of {', '.join(TYPES)}")

@@ -130,6 +130,51 @@ def test_whole_numbers_that_skip_work_are_asked_for(tmp_path: Path):
     assert "starts: found no contents of the array, which ends or skips work" in made.message
 
 
+def read(path: Path, text: str, gpu: GpuFile, block: int, grid: int, *contents: str) -> KernelProfile:
+    path.write_text(text)
+    kernel = cuda_file.load(path, Given(block=(block,), grid=(grid,), arguments=contents))
+    [wanted] = configurations(kernel, {}, {}, gpu.gpu)
+    tools, cache = toolchain(gpu.gpu), Cache(path.parent / "cache")
+    source = tools.source_of(kernel)
+    [made] = tools.characterise_all(source, tools.architecture(gpu.gpu, source), [wanted], gpu.gpu, cache, 1)
+    assert isinstance(made, KernelProfile), made
+    return made
+
+
+@pytest.mark.parametrize("name", ["mi250x", "mi300x", "w7800"])
+def test_what_other_lanes_shuffle_may_be_undefined(name: str, tmp_path: Path):
+    """The leader's sum alone is returned, and lanes store side by side behind it."""
+    text = """__global__ void push(int* to, int* count) {
+        int lane = threadIdx.x % warpSize, first;
+        if (lane == 0) first = atomicAdd(count, warpSize);
+        to[__shfl(first, 0) + lane] = lane;
+    }"""
+    counts = read(tmp_path / "push.hip", text, gpus.load(name), 64, 4, "count=1:int:0").counts
+    assert counts.total("global load", "requests") == counts.warps
+    assert counts.total("global load", "sectors") == counts.warps
+    assert counts.total("global store", "sectors") * 32 == 64 * 4
+
+
+@pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
+@pytest.mark.parametrize("contents", [("a=8192:float:random", "b=8192:float:random"), ()])
+def test_random_arrays_are_not_alike(gpu: GpuFile, contents: tuple[str, ...], tmp_path: Path):
+    text = """__global__ void f(int* out, const float* a, const float* b) {
+        const int i = blockIdx.x * 256 + threadIdx.x;
+        if (a[i] < b[i]) out[i] = 1;
+    }"""
+    counts = read(tmp_path / "f.cu", text, gpu, 256, 32, *contents).counts
+    # of a few blocks, four standard deviations of one
+    assert counts.total("global store", "bytes") == pytest.approx(256 * 4 / 2, rel=0.25)
+
+
+@pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
+def test_an_array_that_is_too_small_is_named(gpu: GpuFile, tmp_path: Path):
+    text = "__global__ void f(int* out, const int* a) { if (a[threadIdx.x] > 1) out[threadIdx.x] = 1; }"
+    read(tmp_path / "f.cu", text, gpu, 64, 1, "a=64:int:index")
+    with pytest.raises(AssertionError, match="a: found accesses outside of the array"):
+        read(tmp_path / "f.cu", text, gpu, 64, 1, "a=63:int:index")
+
+
 def test_mangled_names_are_found():
     assert names_kernel("scale<4>", "_Z5scaleILi4EEvPf")
     assert names_kernel("own::scale", "_ZN3own5scaleEPf")

@@ -100,3 +100,15 @@ def test_blocks_may_execute_as_much_in_other_ways():
     odd = sum(weight for (x, _, _), weight in zip(blocks, sample.weights, strict=True) if x % 2)
     assert odd == pytest.approx(512)
     assert sum(sample.weights) == pytest.approx(1024)
+
+
+def test_few_blocks_that_leave_early_count_among_many_kinds():
+    def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int, int]:
+        kinds = np.array([20 if x >= 1000 else x % 20 for x, _, _ in blocks])
+        return (kinds == np.arange(21)[:, None]) * 1.0, np.where(np.arange(21) < 20, 100.0, 10.0), 10, 0
+
+    blocks, sample = sampled(
+        (1024, 1, 1), 128, control, lambda blocks: blocks, lambda blocks: np.zeros((1, len(blocks))),
+        lambda steps, most: "not tried",
+    )  # fmt: skip
+    assert sum(weight for (x, _, _), weight in zip(blocks, sample.weights, strict=True) if x >= 1000) == 24

@@ -162,18 +162,25 @@ DSE_DEVICE void __threadfence_system() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST
 template <class T> DSE_DEVICE T __ldg(const T* p) { return *p; }
 template <class T> DSE_DEVICE T __ldca(const T* p) { return *p; }
 template <class T> DSE_DEVICE T __ldcg(const T* p) { return *p; }
-template <class T> DSE_DEVICE T __ldcs(const T* p) { return __builtin_nontemporal_load(p); }
+template <class T> DSE_DEVICE T __ldcs(const T* p) { return *p; }
 template <class T> DSE_DEVICE void __stcg(T* p, T v) { *p = v; }
-template <class T> DSE_DEVICE void __stcs(T* p, T v) { __builtin_nontemporal_store(v, p); }
+template <class T> DSE_DEVICE void __stcs(T* p, T v) { *p = v; }
 
-// Waves: shuffles go through the LDS's crossbar, votes through a mask of lanes
+// Waves: shuffles go through the LDS's crossbar, votes through a mask of lanes. What a lane shuffles may be undefined if
+// no other reads it; without the attribute, clang takes a branch that defines it in one lane as taken by all.
+
+#if __has_attribute(maybe_undef)
+#define DSE_ANY __attribute__((maybe_undef))
+#else
+#define DSE_ANY
+#endif
 
 DSE_DEVICE unsigned __lane_id()
 {
     const unsigned low = __builtin_amdgcn_mbcnt_lo(~0u, 0u);
     return DSE_WAVE == 32 ? low : __builtin_amdgcn_mbcnt_hi(~0u, low);
 }
-template <class T> DSE_DEVICE T dse_from_lane(T value, int lane)
+template <class T> DSE_DEVICE T dse_from_lane(DSE_ANY T value, int lane)
 {
     static_assert(sizeof(T) % 4 == 0 || sizeof(T) < 4, "shuffles move words");
     constexpr int words = (sizeof(T) + 3) / 4;
@@ -186,28 +193,28 @@ template <class T> DSE_DEVICE T dse_from_lane(T value, int lane)
     __builtin_memcpy(&value, parts, sizeof(T));
     return value;
 }
-template <class T> DSE_DEVICE T __shfl(T value, int lane, int width = DSE_WIDTH)
+template <class T> DSE_DEVICE T __shfl(DSE_ANY T value, int lane, int width = DSE_WIDTH)
 {
     const int self = __lane_id();
     return dse_from_lane(value, (lane & (width - 1)) + (self & ~(width - 1)));
 }
-template <class T> DSE_DEVICE T __shfl_up(T value, unsigned distance, int width = DSE_WIDTH)
+template <class T> DSE_DEVICE T __shfl_up(DSE_ANY T value, unsigned distance, int width = DSE_WIDTH)
 {
     const int self = __lane_id(), lane = self - (int)distance;
     return dse_from_lane(value, lane < (self & ~(width - 1)) ? self : lane);
 }
-template <class T> DSE_DEVICE T __shfl_down(T value, unsigned distance, int width = DSE_WIDTH)
+template <class T> DSE_DEVICE T __shfl_down(DSE_ANY T value, unsigned distance, int width = DSE_WIDTH)
 {
     const int self = __lane_id(), lane = self + (int)distance;
     return dse_from_lane(value, (self & (width - 1)) + (int)distance >= width ? self : lane);
 }
-template <class T> DSE_DEVICE T __shfl_xor(T value, int mask, int width = DSE_WIDTH)
+template <class T> DSE_DEVICE T __shfl_xor(DSE_ANY T value, int mask, int width = DSE_WIDTH)
 {
     const int self = __lane_id(), lane = self ^ mask;
     return dse_from_lane(value, lane >= ((self + width) & ~(width - 1)) ? self : lane);
 }
 #define DSE_SHUFFLE(name, type)                                                                                        \
-    template <class M, class T> DSE_DEVICE T name##_sync(M, T value, type by, int width = DSE_WIDTH)                   \
+    template <class M, class T> DSE_DEVICE T name##_sync(M, DSE_ANY T value, type by, int width = DSE_WIDTH)           \
     {                                                                                                                  \
         return name(value, by, width);                                                                                 \
     }

@@ -78,7 +78,9 @@ def read_source(
         read.path,
         read.text,
         kernel,
-        read.folders,
+        tuple(
+            folder for folder in read.folders if Path(folder) not in nvrtc.installed_headers()
+        ),  # CUDA's own
         translated,
         digest,
         headers=read.headers,

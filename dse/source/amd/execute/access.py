@@ -14,7 +14,11 @@ from dse.source.amd.text import Instruction
 Action = Callable[[MemoryMachine], None]
 Reader = Callable[[MemoryMachine], Any]
 
-_RETURNS = ("glc", "sc0")
+
+def returns(step: Instruction, accessed: MemoryAccess) -> bool:
+    """Return whether an atomic operation returns the old value, by its name or modifiers."""
+    named = accessed.returns or "glc" in step.modifiers or "sc0" in step.modifiers
+    return named or "RETURN" in step.modifiers.get("th", "")
 
 
 def bind(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
@@ -49,9 +53,7 @@ def operands_of(step: Instruction, accessed: MemoryAccess) -> tuple[list[str], l
     Of a buffer in scratch the offset of the wave is left out.
     """
     own, loads = list(step.operands), accessed.kind == "load" and not accessed.to_lds
-    returns = accessed.returns or any(name in step.modifiers for name in _RETURNS)
-    returns |= "RETURN" in step.modifiers.get("th", "")
-    target = own[:1] if loads or (accessed.kind == "atomic" and returns) else []
+    target = own[:1] if loads or (accessed.kind == "atomic" and returns(step, accessed)) else []
     if "buffer" in step.opcode:
         moving, place, descriptor, moved = ["off"] * accessed.to_lds + own
         where = [place] if "offen" in step.modifiers else []
@@ -145,7 +147,7 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
                 words = machine.atomic_global(base, imm, accessed, machine.data(data_slot, accessed))
         if accessed.to_lds:
             machine.store_behind_m0(accessed, words, imm)
-        elif accessed.kind == "load" or any(name in step.modifiers for name in _RETURNS):
+        elif accessed.kind == "load" or returns(step, accessed):
             if words is not None and accessed.kind == "load":
                 words = [np.where(lanes, word, np.uint32(0)) for word in words]
             machine.write_loaded(data_slot, words, accessed)

@@ -53,6 +53,7 @@ class MemoryMachine(WaveMachine):
         self.estimated: dict[int, Estimated] = {}  # by the first stretch of a loop
         self.irregular: dict[int, str] = {}  # first stretch of a loop that cannot be skipped → reason
         self.lds = SharedMemory(self.shape[0])  # unknown words have a taint of 1
+        self.outside: set[int] = set()  # regions of which more is loaded than there is
         self.scratch: dict[int, Any] = {}  # words by address, in the form of registers
         self._bases: dict[tuple[int, ...], tuple[list[Any], np.ndarray]] = {}
         self._rows = np.arange(self.shape[0]).reshape(-1, 1, 1)
@@ -212,7 +213,10 @@ class MemoryMachine(WaveMachine):
             contents = self.memory.regions.get(region)
             if (contents is None or region in self.poisoned) and self.follow < ZEROS:
                 return None
-        return self.memory.load(address, size)[0]
+        words, _, outside = self.memory.load(address, size)
+        outside = {region for region in outside if region <= len(self.launch.arguments)}
+        self.outside |= outside
+        return None if outside and self.follow < ZEROS else words
 
     def load_scalar(self, address: np.ndarray, accessed: MemoryAccess) -> Words:
         """Load words of a wave."""

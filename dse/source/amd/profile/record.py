@@ -13,6 +13,7 @@ import numpy as np
 from dse.hardware.banks import passes as bank_passes
 from dse.hardware.coalescing import SECTOR
 from dse.hardware.lanes import sorted_places
+from dse.source.amd.execute.access import returns
 from dse.source.amd.execute.code import BARRIERS, Code
 from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
 from dse.source.amd.execute.state import Waves
@@ -111,7 +112,8 @@ def _step(
     access = kind.access
     pipe = next(iter(spaces)) if len(spaces) == 1 else ""  # of flat accesses, those of another memory alone
     pipe = pipe or kind.pipe
-    loads = access is not None and (access.kind == "load" or access.returns or "glc" in step.modifiers)
+    atomic = access is not None and access.kind == "atomic"
+    loads = access is not None and (access.kind == "load" or (atomic and returns(step, access)))
     return CountedStep(
         index=step.index,
         opcode=step.opcode,
@@ -121,7 +123,7 @@ def _step(
         bytes=0 if access is None else access.bytes,
         memory=("memory",) if access is not None and pipe in ("global", "shared", "local") else (),
         stores=access is not None and access.kind == "store",
-        atomic=access is not None and access.kind == "atomic",
+        atomic=atomic,
         writes=(0,) if loads else (),
         fp32_ops=kind.fp32_ops,
         instruction=step,

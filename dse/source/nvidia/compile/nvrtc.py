@@ -121,7 +121,7 @@ def read_source(
     single(kernel, f"{path}: kernel")
     options, named = split(options)
     check(options, f"{path}: compiler options")
-    installed = [folder.resolve() for folder in _installed_headers()]
+    installed = installed_headers()
     searched = (
         *(str(Path(folder).resolve()) for folder in (path.parent, *folders, *named)),
         *map(str, installed),
@@ -444,13 +444,13 @@ def _adds_shared(ptx: str, kernel: str) -> bool:
     return False
 
 
-def _installed_headers() -> list[Path]:
+def installed_headers() -> list[Path]:
     """List the header folders of NVIDIA's packages: the shared one, and that of CCCL in it."""
     try:
         files = importlib.metadata.files("nvidia-cuda-nvrtc") or []
     except importlib.metadata.PackageNotFoundError:
         return []
-    folders = [Path(str(file.locate())).parent for file in files if file.name == "nvrtc.h"]
+    folders = [Path(str(file.locate())).parent.resolve() for file in files if file.name == "nvrtc.h"]
     return [*folders, *(folder / "cccl" for folder in folders if is_folder(folder / "cccl"))]
 
 

@@ -44,6 +44,8 @@ def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]
             made.append((step, _describe_action(step)))
         if step.opcode in _BARRIER_MOVES:
             made.append((step, _BARRIER_MOVES[step.opcode](step)))
+        elif step.opcode == "BPT" and step.has("TRAP") and step.guard < 0:
+            made.append((step, _trap_action(step)))
         elif step.needed and not step.memory:
             made.append((step, _compute_action(bound, step, _usual_test(bound, block, step))))
     return made
@@ -212,6 +214,16 @@ def _break_action(step: Step) -> Action:
             machine.r[slot] = machine.r[slot] & ~leaving.bits
 
     return leave
+
+
+def _trap_action(step: Step) -> Action:
+    """Refuse threads that come to a trap, behind which other code may lie."""
+    why = "expected none: an assertion fails, or a barrier of the whole grid, which is not supported, is used"
+
+    def stop(machine: Machine, lanes: Lanes) -> None:
+        raise machine.program.error(step, f"found threads that come to a trap, {why}")
+
+    return stop
 
 
 _BARRIER_MOVES = {"BMOV": _bmov_action, "BSSY": _bssy_action, "BREAK": _break_action}

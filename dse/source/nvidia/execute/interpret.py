@@ -238,7 +238,7 @@ class Scheduler:
         for bits in self.machine.unknown.values():
             taint = taint | bits
         names = self.machine.sources_of(taint)
-        because = f"; it depends on unstated arguments: {', '.join(names)}" if names else ""
+        because = f"; it depends on {', '.join(names)}" if names else ""
         step = program.blocks[index].steps[0]
         at = f"0x{step.address:x}" + (f", line {step.line}" if step.line else "")
         found = f"still running after {self.step_limit} basic blocks, at {at}"

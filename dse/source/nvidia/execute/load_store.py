@@ -6,7 +6,7 @@ from operator import or_
 
 import numpy as np
 
-from dse.source.machine.launch import VARIABLE
+from dse.source.machine.launch import OUTSIDE, VARIABLE
 from dse.source.machine.memory import atomic, in_block, regions_of
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.machine.state import Machine, Taint, union
@@ -67,7 +67,11 @@ def _extended(word: np.ndarray, step: Step) -> np.ndarray:
 def _load_global(machine: Machine, address: np.ndarray, size: int) -> tuple[list[np.ndarray], int]:
     """Return (words of each access, their taint)."""
     words, unknown, outside = machine.memory.load(address, size)
-    taint = machine.source("global memory outside the arguments") if outside else 0
+    taint = 0
+    for region in outside:
+        of_argument = 0 < region <= len(machine.launch.arguments)
+        name = f"{OUTSIDE} {region - 1}" if of_argument else "global memory outside the arguments"
+        taint |= machine.source(name)
     for region in unknown:
         variable = region - 1 - len(machine.launch.arguments)
         name = f"contents of argument {region - 1}"

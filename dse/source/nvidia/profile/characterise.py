@@ -30,6 +30,7 @@ from dse.source.profile.single_warp import Timing
 
 _PARTING = ("end", "indirect branch")
 _LITTLE = 32  # instructions
+_STACK = 1  # the register that points to it
 
 
 def prepare(listing: Listing) -> BoundProgram:
@@ -219,7 +220,8 @@ def _parts_work(program_: SassProgram, branch: Step) -> bool:
         or much
         or (bool(calls) and whole)
         or any(
-            step.pipe in ("global", "tensor", "barrier", "texture")
+            step.pipe in ("global", "shared", "tensor", "barrier", "texture")
+            or (step.pipe == "local" and step.bases != (_STACK,))  # no spilled register: an array
             or step.of_box
             or step.kind in _PARTING
             or (step.branches and _target(program_, step) <= branch.index)

@@ -278,7 +278,7 @@ _row("ELECT", "control", "Pu=l", warp.elect)
 _row("R2UR", "uniform", "u?=lu", warp.to_uniform)
 _row("SHFL", "shared", "Pu=mluuu", warp.shuffle)
 _row("MATCH", "sfu", "uc=mlu", warp.match)
-_row("MATCH.U64", "sfu")
+_row("MATCH.U64", "sfu", "uc=mlU", warp.match)
 _row("REDUX CREDUX", "sfu", "u?=mlu", warp.reduce)
 _row("MOVM", "shared")
 

@@ -49,6 +49,7 @@ def test_names_of_cuda_are_there(write):
         float sum = twice(tile[at % 128].w) + rsqrtf(at) + __expf(at) + powf(at, 0.3f) + sinf(at) + erff(at);
         sum += __shfl_xor_sync(0xffffffffu, sum, 1) + __shfl_down_sync(0xffffffffu, sum, 16, 16);
         sum = fmaf(fminf(sum, 3.0f), fabsf(sum), max(sum, 0.0f)) + __popc(at) + __ldg(out) + gridDim.y;
+        sum += __ldcs(&in[at]).y;
         atomicAdd(&counts[at % 7], __ballot_sync(0xffffffffu, sum > 0.0f) != 0);
         atomicMax(&counts[8], at);
         h[at] = __hfma(h[at], __float2half(sum), h[at + 1]);
@@ -120,6 +121,10 @@ def test_what_the_compiler_says_is_one_line(write):
     failure = compile_source(read_source(write('#include "none.h"\n')), GFX90A, ())
     assert failure == Failure(
         "compile error", "own.cu:1: include: found no none.h beside the file or in the folders given"
+    )
+    failure = compile_source(read_source(write("#include <mma.h>\n")), GFX90A, ())  # CUDA's, if installed
+    assert failure == Failure(
+        "compile error", "own.cu:1: include: found no mma.h beside the file or in the folders given"
     )
 
 

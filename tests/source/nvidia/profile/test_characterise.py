@@ -61,6 +61,8 @@ def test_unknown_decisions_are_listed():
     [
         ("FADD R5, R5, R5", False),
         ("STL [R1], R5", False),
+        ("STL [R8], R5", True),
+        ("STS [R8], R5", True),
         ("STG.E [R6.64], R5", True),
         ("HMMA.16816.F32 R8, R12, R16, R8", True),
         ("BAR.SYNC 0x0", True),

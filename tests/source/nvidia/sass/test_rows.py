@@ -352,8 +352,9 @@ def all_alike(active: list[bool], a: list[int]) -> list[Any]:
     return [(mask == everyone, mask if mask == everyone else 0) for mask in alike(active, a)]
 
 
-row("MATCH.ANY u = u", alike, across=True)
-row("MATCH.ALL P u = u", all_alike, across=True)
+for modifier, kind in (("", "u"), (".U64", "U")):
+    row(f"MATCH.ANY{modifier} u = {kind}", alike, across=True)
+    row(f"MATCH.ALL{modifier} P u = {kind}", all_alike, across=True)
 REDUCE: dict[str, Callable[[list[int]], int]] = {
     "SUM": sum, "MIN": min, "MAX": max, "AND": lambda values: reduce(and_, values),
     "OR": lambda values: reduce(or_, values), "XOR": lambda values: reduce(xor, values),
