@@ -44,15 +44,15 @@ def filled(gpu, busy):
     return power_mean(power_mean(arithmetic, l1), busy["l2"])
 
 
-def wave(gpu, phases, blocks, warps_per_block):
-    """Cycles of a wave; each phase a dictionary."""
+def wave(gpu, phases, blocks, warps_per_block, first=True):
+    """Cycles of a wave; each phase a dictionary. In the first one blocks are in step, except in loops."""
     once, own, copied, together, shared = 0.0, 0.0, 0.0, {}, {}
     for phase in phases:
         alone = phase["slots"] + sum(phase["waits"][name] * gpu["latency"][name] for name in CLASSES)
         copies = phase["async_slots"]
         copies += sum(phase["async_waits"][name] * gpu["latency"][name] for name in MEMORY)
         busy = loads(gpu, phase, blocks * warps_per_block)
-        if phase["passes"] <= 1:  # in step
+        if first and phase["passes"] <= 1:
             once += phase["passes"] * power_mean(alone + copies, filled(gpu, busy))
             continue
         held = loads(gpu, phase, warps_per_block)
@@ -65,7 +65,8 @@ def wave(gpu, phases, blocks, warps_per_block):
         copied += phase["passes"] * (alone + copies)
         for name, cycles in busy.items():
             together[name] = together.get(name, 0.0) + phase["passes"] * cycles
-    busiest = max(together.values(), default=0.0)
+    loops = any(phase["passes"] > 1 for phase in phases)
+    busiest = max(together.values(), default=0.0) if first or loops else filled(gpu, together)
     both = max(own, copied) ** SHARPNESS + busiest**SHARPNESS - max(shared.values(), default=0.0) ** SHARPNESS
     return once + both ** (1 / SHARPNESS)
 
@@ -78,9 +79,12 @@ def copying(phase):
 def launch_cycles(gpu, phases, dram, runs, products, blocks, resident, warps_per_block):
     """Of an SM that gets `blocks`."""
     full, left = divmod(blocks, resident)
-    cycles = full * wave(gpu, phases, resident, warps_per_block)
-    if left:
-        cycles += wave(gpu, phases, left, warps_per_block)
+    cycles = wave(gpu, phases, resident if full else left, warps_per_block)
+    if full:
+        later = wave(gpu, phases, resident, warps_per_block, first=False)
+        cycles += (full - 1) * (cycles / resident + later * (1 - 1 / resident))
+    if full and left:
+        cycles += wave(gpu, phases, left, warps_per_block, first=False)
     sectors = power_mean(dram, ROW * runs)
     warps = blocks * warps_per_block
     heat = 0.0 if gpu["gfx"] else HEAT * products * gpu["cpi"]["mma_fp16"] * warps

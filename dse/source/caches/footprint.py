@@ -137,14 +137,16 @@ class Footprint:
         back: float,
         wave: int,
         own: float | np.ndarray = 0.0,
+        gone: float = 0.0,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Count the first touches of sectors, in the L1 of their SM and in the L2, and runs of these:
         all [phases].
 
         Each block of the sample touches this footprint, moved to its position in the grid, times its weight.
         `own` is the probability that the block itself has stored a sector in the L2 before: [sectors].
+        `gone` is that of replacement between the requests of two blocks of a wave.
         """
-        of_l1, of_l2, runs = np.zeros((3, self.phases))
+        of_l1, of_l2, runs, requested = np.zeros((4, self.phases))
         times = self.evenly * self.times * (1.0 - own)
         for block, weight in zip(sample.blocks, weights.tolist(), strict=True):
             if not weight:
@@ -154,6 +156,8 @@ class Footprint:
             alone = self._found(np.where(there, l1_chance, 0.0)) * self.cached
             before, after = (self._new(nearest, back, wave) for nearest in self._nearest(there))
             of_l1 += weight * np.bincount(self.phase, self.times * alone, minlength=self.phases)
+            requests = self.times * np.where(self.cached, alone, 1.0)
+            requested += weight * np.bincount(self.phase, requests, minlength=self.phases)
             new = times * (before + after) / 2
             of_l2 += weight * np.bincount(self.phase, new, minlength=self.phases)
             runs += weight * np.bincount(self.phase, new * self.of_run, minlength=self.phases)
@@ -161,7 +165,9 @@ class Footprint:
             followed = self.reuse.new(back)
             of_l2[: len(followed)] += float(np.sum(weights)) * followed
             runs[: len(followed)] += float(np.sum(weights)) * followed * self._runs_followed(len(followed))
-        return of_l1, of_l2, runs
+        again = gone * np.maximum(requested - of_l2, 0.0)
+        per_sector = np.divide(runs, of_l2, out=np.zeros_like(runs), where=of_l2 > 0.0)
+        return of_l1, of_l2 + again, runs + again * per_sector
 
     def _runs_followed(self, phases: int) -> np.ndarray:
         """Return the runs per sector of the followed ones: [phases]."""
