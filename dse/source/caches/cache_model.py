@@ -132,13 +132,13 @@ def latency_of_slowest(traffic: Traffic, gpu: Gpu, sectors: float) -> float:
 
 
 def misses(
-    machine: Recorded, sample: Sample, caches: Caches, probe: Probe | None = None
+    machine: Recorded, sample: Sample, caches: Caches, probe: Probe | None = None, drift: float = DRIFT
 ) -> dict[tuple[int, int], Traffic]:
     """Return the traffic of an average block, by the addresses of the barriers around its phases.
 
     **Edges:** addresses that depend on unstated data are those that the machine assumed. Streams without a
     constant stride from block to block are followed in many blocks, which `probe` runs; without it they count
-    as not shared between blocks.
+    as not shared between blocks. Without `drift` the blocks of a wave stay in step.
     """
     weights = np.array(sample.weights) / machine.launch.blocks
     block = sample.typical
@@ -159,7 +159,7 @@ def misses(
     read = loaded.grown(wave)
     crowded = 1.0 - min(1.0, room / max(read + stored.grown(wave), 1.0))
     # Blocks of the first wave start together; later ones, when one before them ends.
-    apart = DRIFT * (1.01 - wave / machine.launch.blocks) * read
+    apart = drift * (1.01 - wave / machine.launch.blocks) * read
     gone = float(np.exp(-room / max(apart, 1e-300)))  # distances are exponential
     again, again_evenly = _again(loads, caches, _loading(machine, loads, block), reuses[0])
     l1_chance, nowhere = loaded.chance(caches.l1_bytes, caches.sm_count), np.zeros(len(stored.distance))

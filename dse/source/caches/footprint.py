@@ -164,16 +164,15 @@ class Footprint:
         if self.reuse is not None:
             followed = self.reuse.new(back)
             of_l2[: len(followed)] += float(np.sum(weights)) * followed
-            runs[: len(followed)] += float(np.sum(weights)) * followed * self._runs_followed(len(followed))
+            per_sector = self._runs_of(self.times * (1.0 - self.evenly))[: len(followed)]
+            runs[: len(followed)] += float(np.sum(weights)) * followed * per_sector
         again = gone * np.maximum(requested - of_l2, 0.0)
-        per_sector = np.divide(runs, of_l2, out=np.zeros_like(runs), where=of_l2 > 0.0)
-        return of_l1, of_l2 + again, runs + again * per_sector
+        return of_l1, of_l2 + again, runs + again * self._runs_of(self.times)
 
-    def _runs_followed(self, phases: int) -> np.ndarray:
-        """Return the runs per sector of the followed ones: [phases]."""
-        sectors = self.times * (1.0 - self.evenly)
+    def _runs_of(self, sectors: np.ndarray) -> np.ndarray:
+        """Return the runs per sector, for an amount of each of the `sectors`: [phases]."""
         of_all, of_runs = (
-            np.bincount(self.phase, weights, minlength=phases)[:phases]
+            np.bincount(self.phase, weights, minlength=self.phases)
             for weights in (sectors, sectors * self.of_run)
         )
         return of_runs / np.maximum(of_all, 1e-300)
