@@ -8,7 +8,7 @@ wave, blocks start when others end, and all phases overlap as in a loop, except 
 blocks. Computation of a block hides its asynchronous copies in flight; but a block takes at least as long as
 one of its warps that waits for its copies and, where known, for the other warps in step with it. All SMs and
 phases share DRAM: a launch takes at least the time of its DRAM traffic, and of the row changes for short
-runs. Active tensor cores lower their clock.
+runs. SMs without blocks leave their share of L2 to others. Active tensor cores lower their clock.
 Where two such times are close, both count: their power mean is taken, which also makes the model smooth. The
 same holds for arithmetic, L1 and L2 of NVIDIA's SMs, whose schedulers issue one instruction per cycle for
 all of them; AMD's issue one of each kind, and the busiest decides.
@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -61,6 +62,7 @@ ABOUT = About(
 )
 SHARPNESS = 4.0  # exponent of the power mean: squares and square roots are faster than other powers
 ROW = 3.25  # sectors that DRAM could transfer in the time of a row change: A100, HBM2e
+PORT = 0.5  # cycles of a sector from L2 to an SM at least: 64 B a cycle
 APART = 4  # most phases computed separately: XLA fuses them into one loop, 70 times faster
 
 IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "vector", "issue")  # each sub-partition of the SM has its own
@@ -134,6 +136,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     A phase's time is attributed to its busiest pipe, or to `latency` if a single warp takes longer; a loop's
     to the busiest pipe over its phases together, or to `latency` if a single block takes longer.
     """
+    gpu = _of_active_sms(gpu, launch)
     shapes = [jnp.shape(x) for x in jax.tree.leaves((gpu, kernel, launch))]
     dimensions = max(map(len, shapes))
     wide, warps = jax.tree.map(lambda x: _first_axis(x, dimensions), (gpu, launch.warps_per_block))
@@ -154,9 +157,10 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
         for cycles, cause in (_wave(bound, resident) for bound in bounds):
             pieces.append(_Piece(_first_axis(times, dimensions) * cycles, cause))
     phases_alone = reduce(jnp.add, (jnp.sum(piece.cycles, axis=0) for piece in pieces))
-    warps = launch.warps_per_sm * launch.waves
+    warps = launch.warps_per_sm * launch.waves  # of the busiest SM
+    mean_warps = launch.warps_per_block * launch.blocks / gpu.sm_count
     runs = kernel.dram_runs.astype(kernel.work.dram.dtype)  # the default is double precision
-    dram = _power_mean(kernel.work.dram, ROW * runs) * gpu.cpi.dram * warps
+    dram = _power_mean(kernel.work.dram, ROW * runs) * gpu.cpi.dram * mean_warps
     heat = jnp.where(gpu.gfx > 0, 0.0, HEAT * tensor_cycles(gpu, kernel.work)) * warps
     cycles = _power_mean(phases_alone, dram)
     by_phases = phases_alone > dram
@@ -170,6 +174,12 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     alone = (jnp.sum(some.passes * (some.alone + some.copies), axis=0) for some in phases)
     details = {"latency_of_one_warp": reduce(jnp.add, alone)}
     return Prediction(cycles=cycles, seconds=cycles / gpu.clock, terms=terms, details=details)
+
+
+def _of_active_sms(gpu: Gpu, launch: Launch) -> Gpu:
+    """Return the GPU with the bandwidth of L2 shared by the active SMs alone, as far as their ports allow."""
+    shared = gpu.cpi.l2 * (launch.active_sms / gpu.sm_count)
+    return eqx.tree_at(lambda x: x.cpi.l2, gpu, jnp.maximum(shared, jnp.minimum(gpu.cpi.l2, PORT)))
 
 
 def _phases(gpu: Gpu, kernel: Kernel, dimensions: int) -> list[_Phases]:
