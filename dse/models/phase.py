@@ -3,11 +3,12 @@
 Between two barriers a wave takes as long as a single warp, or as the busy time of the SM's busiest pipe for
 all its warps, whichever is longer. Phases run in sequence, and so do waves, the last with fewer blocks. In
 repeated phases the blocks of an SM drift apart: one loads while another computes. Such a loop takes as long
-as a single block, or as the busy time of the pipe that is busiest over its phases together. Computation of a
-block hides its asynchronous copies in flight; but a block takes at least as long as one of its warps that
-waits for its copies and, where known, for the other warps in step with it. All SMs and phases share DRAM: a
-launch takes at least the time of its DRAM traffic, and of the row changes for short runs. Active tensor cores
-lower their clock.
+as a single block, or as the busy time of the pipe that is busiest over its phases together. After the first
+wave, blocks start when others end, and all phases overlap as in a loop, except those of one of the resident
+blocks. Computation of a block hides its asynchronous copies in flight; but a block takes at least as long as
+one of its warps that waits for its copies and, where known, for the other warps in step with it. All SMs and
+phases share DRAM: a launch takes at least the time of its DRAM traffic, and of the row changes for short
+runs. SMs without blocks leave their share of L2 to others. Active tensor cores lower their clock.
 Where two such times are close, both count: their power mean is taken, which also makes the model smooth. The
 same holds for arithmetic, L1 and L2 of NVIDIA's SMs, whose schedulers issue one instruction per cycle for
 all of them; AMD's issue one of each kind, and the busiest decides.
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,6 +39,7 @@ ABOUT = About(
     equations={
         "L2": "Λ of a phase = Σ waits Λ + slots",
         "L3": "a wave's phase takes the power mean of Λ and the busiest pipes' Σ α λ",
+        "L3a": "a later wave of N blocks per SM takes L3 / N + (1 - 1 / N) L3 of all phases as one loop",
         "L4": "Λ with copies = Λ + Σ async waits Λ + async slots; in loops it bounds a block, not each phase",
     },
     inputs=(
@@ -47,7 +50,6 @@ ABOUT = About(
     ignores=(
         "schedulers",
         "how long a queue at a full pipe makes single accesses wait",
-        "waves that drift apart",
         "atomic operations that wait for each other at one address",
         "warps that differ",
     ),
@@ -60,6 +62,7 @@ ABOUT = About(
 )
 SHARPNESS = 4.0  # exponent of the power mean: squares and square roots are faster than other powers
 ROW = 3.25  # sectors that DRAM could transfer in the time of a row change: A100, HBM2e
+PORT = 0.5  # cycles of a sector from L2 to an SM at least: 64 B a cycle
 APART = 4  # most phases computed separately: XLA fuses them into one loop, 70 times faster
 
 IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "vector", "issue")  # each sub-partition of the SM has its own
@@ -133,22 +136,31 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     A phase's time is attributed to its busiest pipe, or to `latency` if a single warp takes longer; a loop's
     to the busiest pipe over its phases together, or to `latency` if a single block takes longer.
     """
+    gpu = _of_active_sms(gpu, launch)
     shapes = [jnp.shape(x) for x in jax.tree.leaves((gpu, kernel, launch))]
     dimensions = max(map(len, shapes))
     wide, warps = jax.tree.map(lambda x: _first_axis(x, dimensions), (gpu, launch.warps_per_block))
     phases = _phases(wide, kernel, dimensions)
     full = jnp.floor(launch.waves)
     left = jnp.round((launch.waves - full) * launch.resident_blocks)  # blocks of the last wave
-    bounds = _bounds(wide, warps, phases)
+    first, later = _bounds(wide, warps, phases)
+    more = jnp.maximum(full - 1.0, 0.0)
+    in_sequence = more / jnp.maximum(launch.resident_blocks, 1.0)
+    waves = (
+        (first, 1.0 + in_sequence, jnp.where(full > 0.0, launch.resident_blocks, left)),
+        ([later], more - in_sequence, launch.resident_blocks),
+        ([later], jnp.minimum(full * left, 1.0), left),
+    )
     pieces: list[_Piece] = []
-    for waves, blocks in ((full, launch.resident_blocks), (jnp.minimum(left, 1.0), left)):
+    for bounds, times, blocks in waves:
         resident = _warps(wide, _first_axis(blocks, dimensions) * warps)
         for cycles, cause in (_wave(bound, resident) for bound in bounds):
-            pieces.append(_Piece(_first_axis(waves, dimensions) * cycles, cause))
+            pieces.append(_Piece(_first_axis(times, dimensions) * cycles, cause))
     phases_alone = reduce(jnp.add, (jnp.sum(piece.cycles, axis=0) for piece in pieces))
-    warps = launch.warps_per_sm * launch.waves
+    warps = launch.warps_per_sm * launch.waves  # of the busiest SM
+    mean_warps = launch.warps_per_block * launch.blocks / gpu.sm_count
     runs = kernel.dram_runs.astype(kernel.work.dram.dtype)  # the default is double precision
-    dram = _power_mean(kernel.work.dram, ROW * runs) * gpu.cpi.dram * warps
+    dram = _power_mean(kernel.work.dram, ROW * runs) * gpu.cpi.dram * mean_warps
     heat = jnp.where(gpu.gfx > 0, 0.0, HEAT * tensor_cycles(gpu, kernel.work)) * warps
     cycles = _power_mean(phases_alone, dram)
     by_phases = phases_alone > dram
@@ -162,6 +174,12 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     alone = (jnp.sum(some.passes * (some.alone + some.copies), axis=0) for some in phases)
     details = {"latency_of_one_warp": reduce(jnp.add, alone)}
     return Prediction(cycles=cycles, seconds=cycles / gpu.clock, terms=terms, details=details)
+
+
+def _of_active_sms(gpu: Gpu, launch: Launch) -> Gpu:
+    """Return the GPU with the bandwidth of L2 shared by the active SMs alone, as far as their ports allow."""
+    shared = gpu.cpi.l2 * (launch.active_sms / gpu.sm_count)
+    return eqx.tree_at(lambda x: x.cpi.l2, gpu, jnp.maximum(shared, jnp.minimum(gpu.cpi.l2, PORT)))
 
 
 def _phases(gpu: Gpu, kernel: Kernel, dimensions: int) -> list[_Phases]:
@@ -208,26 +226,41 @@ class _Bound(NamedTuple):
     in_both: Array | float  # cycles that are part of both
 
 
-def _bounds(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases]) -> list[_Bound]:
-    """Return the bounds of each phase that runs once and, last, of all repeated phases together."""
+def _bounds(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases]) -> tuple[list[_Bound], _Bound]:
+    """Return the bounds of the first wave, and of a later one.
+
+    Of the first one: those of each phase that runs once and, last, of all repeated phases together.
+    """
+    first: list[_Bound] = []
+    repeated, all_passes = list[tuple[_Phases, Array]](), list[tuple[_Phases, Array]]()
+    for phase in phases:
+        once = jnp.where(phase.passes > 1.0, 0.0, phase.passes)
+        waited = _Piece(phase.alone + phase.copies, jnp.where(phase.copies > phase.alone, _COPIES, _LATENCY))
+        first.append(_Bound(once, waited, _busiest(phase.pipes), gpu.gfx == 0, 0.0))
+        repeated.append((phase, phase.passes - once))
+        all_passes.append((phase, phase.passes))
     of_block = _warps(gpu, warps_per_block)
+    loops = reduce(jnp.maximum, (jnp.max(again, axis=0, keepdims=True) for _, again in repeated))
+    later = _together(of_block, all_passes)._replace(all_felt=(gpu.gfx == 0) & (loops == 0.0))
+    return [*first, _together(of_block, repeated)], later
+
+
+def _together(of_block: tuple[Array, Array], phases: Sequence[tuple[_Phases, Array]]) -> _Bound:
+    """Return the bounds of phases with their passes if blocks drift apart: one loads while another computes.
+
+    Those of a single block, of one of its warps that waits for its copies, and of all of its warps.
+    """
     together, held = dict[str, Array](), dict[str, Array]()
-    bounds: list[_Bound] = []
-    by_itself = copied = jnp.zeros_like(warps_per_block)
-    for passes, alone, copies, pipes, holding in phases:
-        once = jnp.where(passes > 1.0, 0.0, passes)
-        waited = _Piece(alone + copies, jnp.where(copies > alone, _COPIES, _LATENCY))
-        bounds.append(_Bound(once, waited, _busiest(pipes), gpu.gfx == 0, 0.0))
-        # Of the repeated phases: a single block, one of its warps that waits for its copies, and all of its
-        # warps.
-        again = passes - once
-        by_itself = by_itself + _over_phases(again, _power_mean(alone, _most(holding, of_block)))
-        copied = copied + _over_phases(again, waited.cycles)
-        for totals, cycles in ((together, pipes), (held, holding)):
+    by_itself = copied = jnp.zeros_like(of_block[0])
+    for phase, passes in phases:
+        alone = _power_mean(phase.alone, _most(phase.holding, of_block))
+        by_itself = by_itself + _over_phases(passes, alone)
+        copied = copied + _over_phases(passes, phase.alone + phase.copies)
+        for totals, cycles in ((together, phase.pipes), (held, phase.holding)):
             for name, value in cycles.items():
-                totals[name] = totals.get(name, 0.0) + _over_phases(again, value)
+                totals[name] = totals.get(name, 0.0) + _over_phases(passes, value)
     own = _larger(_Piece(by_itself, _LATENCY), _Piece(copied, _COPIES))
-    return [*bounds, _Bound(1.0, own, _busiest(together), None, _most(held, of_block))]
+    return _Bound(1.0, own, _busiest(together), None, _most(held, of_block))
 
 
 def _wave(bound: _Bound, warps: tuple[Array, Array]) -> _Piece:

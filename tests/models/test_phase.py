@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dse.hardware.tensor import HEAT
-from dse.models.phase import APART, ROW, SHARPNESS, predict
+from dse.models.phase import APART, PORT, ROW, SHARPNESS, predict
 from dse.types import CLASSES, MEMORY, MMA, Gpu, Kernel, Launch, Limits, PerClass, Phase
 
 ARITHMETIC = ("fp32", "fp64", "int32", "imul32", "sfu")
@@ -44,15 +44,15 @@ def filled(gpu, busy):
     return power_mean(power_mean(arithmetic, l1), busy["l2"])
 
 
-def wave(gpu, phases, blocks, warps_per_block):
-    """Cycles of a wave; each phase a dictionary."""
+def wave(gpu, phases, blocks, warps_per_block, first=True):
+    """Cycles of a wave; each phase a dictionary. In the first one blocks are in step, except in loops."""
     once, own, copied, together, shared = 0.0, 0.0, 0.0, {}, {}
     for phase in phases:
         alone = phase["slots"] + sum(phase["waits"][name] * gpu["latency"][name] for name in CLASSES)
         copies = phase["async_slots"]
         copies += sum(phase["async_waits"][name] * gpu["latency"][name] for name in MEMORY)
         busy = loads(gpu, phase, blocks * warps_per_block)
-        if phase["passes"] <= 1:  # in step
+        if first and phase["passes"] <= 1:
             once += phase["passes"] * power_mean(alone + copies, filled(gpu, busy))
             continue
         held = loads(gpu, phase, warps_per_block)
@@ -65,7 +65,8 @@ def wave(gpu, phases, blocks, warps_per_block):
         copied += phase["passes"] * (alone + copies)
         for name, cycles in busy.items():
             together[name] = together.get(name, 0.0) + phase["passes"] * cycles
-    busiest = max(together.values(), default=0.0)
+    loops = any(phase["passes"] > 1 for phase in phases)
+    busiest = max(together.values(), default=0.0) if first or loops else filled(gpu, together)
     both = max(own, copied) ** SHARPNESS + busiest**SHARPNESS - max(shared.values(), default=0.0) ** SHARPNESS
     return once + both ** (1 / SHARPNESS)
 
@@ -75,21 +76,30 @@ def copying(phase):
     return phase | {"work": phase["async_work"], "insts": 0.0, "memory_insts": 0.0}
 
 
-def launch_cycles(gpu, phases, dram, runs, products, blocks, resident, warps_per_block):
-    """Of an SM that gets `blocks`."""
+def launch_cycles(gpu, phases, dram, runs, products, idle, blocks, resident, warps_per_block):
+    """Of an SM that gets `blocks`; `idle` others get one fewer."""
+    sms, idle = gpu["sm_count"], idle % gpu["sm_count"]
+    mean = blocks - idle / sms
+    active = (sms - idle) / sms if blocks == 1 else 1.0
+    l2 = gpu["cpi"]["l2"]
+    gpu = gpu | {"cpi": gpu["cpi"] | {"l2": max(l2 * active, min(l2, PORT))}}
     full, left = divmod(blocks, resident)
-    cycles = full * wave(gpu, phases, resident, warps_per_block)
-    if left:
-        cycles += wave(gpu, phases, left, warps_per_block)
+    cycles = wave(gpu, phases, resident if full else left, warps_per_block)
+    if full:
+        later = wave(gpu, phases, resident, warps_per_block, first=False)
+        cycles += (full - 1) * (cycles / resident + later * (1 - 1 / resident))
+    if full and left:
+        cycles += wave(gpu, phases, left, warps_per_block, first=False)
     sectors = power_mean(dram, ROW * runs)
     warps = blocks * warps_per_block
     heat = 0.0 if gpu["gfx"] else HEAT * products * gpu["cpi"]["mma_fp16"] * warps
-    return power_mean(cycles, sectors * gpu["cpi"]["dram"] * warps) + heat
+    return power_mean(cycles, sectors * gpu["cpi"]["dram"] * mean * warps_per_block) + heat
 
 
 @pytest.fixture(scope="module")
 def cases():
-    """(GPU, phases, sectors and runs of DRAM, multiply-adds, blocks, resident, their warps), 60 at random."""
+    """60 at random: (GPU, phases, sectors and runs of DRAM, multiply-adds, SMs with one block fewer, blocks,
+    resident, their warps)."""
     rng = np.random.default_rng(4)
 
     def table(low, high):
@@ -110,11 +120,11 @@ def cases():
 
     def gpu():
         fields = {"issue_limit": 4.0, "lsu_cycles": 2.0, "l1_with_shared": float(rng.integers(2))}
-        fields["gfx"] = float(rng.choice([0, 0x90A]))
+        fields |= {"gfx": float(rng.choice([0, 0x90A])), "sm_count": float(rng.integers(1, 20))}
         return fields | {"cpi": table(-1, 1), "latency": table(0, 3)}
 
     return [
-        (gpu(), [phase(), phase()], *rng.uniform(0, (50, 20, 99)).tolist(), *map(int, rng.integers(1, 20, 3)))
+        (gpu(), [phase(), phase()], *rng.uniform(0, (50, 20, 99)).tolist(), *map(int, rng.integers(1, 20, 4)))
         for _ in range(60)
     ]
 
@@ -126,8 +136,8 @@ def assembled(cases):
     def per_class(tables):
         return PerClass(**{name: column(table[name] for table in tables) for name in CLASSES})
 
-    gpus, phases, dram, runs, products, blocks, resident, warps = zip(*cases, strict=True)
-    names = ("issue_limit", "lsu_cycles", "l1_with_shared", "gfx")
+    gpus, phases, dram, runs, products, idle, blocks, resident, warps = zip(*cases, strict=True)
+    names = ("issue_limit", "lsu_cycles", "l1_with_shared", "gfx", "sm_count")
     fields = dict.fromkeys(set(Gpu.__dataclass_fields__) - {"cpi", "latency", "limits", *names}, 1.0)
     gpu = Gpu(
         **fields,
@@ -158,6 +168,8 @@ def assembled(cases):
     )
     given = {"warps_per_block": column(warps), "resident_blocks": column(resident)}
     given |= {"waves": column(blocks) / column(resident)}
+    total = column(blocks) * gpu.sm_count - column(idle) % gpu.sm_count
+    given |= {"blocks": total, "active_sms": np.minimum(total, gpu.sm_count)}
     launch = Launch(**(dict.fromkeys(Launch.__dataclass_fields__, 1.0) | given))
     return gpu, kernel, launch
 
@@ -215,7 +227,8 @@ def test_without_phases_it_is_volkovs_bound_made_smooth(plain, at):
     from dse.models import volkov
 
     p = plain(3, 300)
-    p.waves = np.ones_like(p.waves)  # a whole wave
+    p.waves = np.ones_like(p.waves)  # a whole wave, on all SMs
+    p.active_sms, p.blocks = p.sm_count, p.resident_blocks * p.sm_count
     ours, theirs = np.asarray(at(predict, p).cycles), np.asarray(at(volkov.predict, p).cycles)
     assert (ours >= theirs * (1 - 1e-12)).all()
     assert (ours <= theirs * (2 ** (2 / SHARPNESS) + HEAT) * (1 + 1e-12)).all()

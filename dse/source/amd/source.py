@@ -36,7 +36,7 @@ from dse.source.nvidia.sass.elf import Parameter
 from dse.source.profiles import Job, KernelProfile, Toolchain, asked_of, compiled, executed_each, with_assumed
 from dse.types import Gpu, Resources
 
-RULES = "12"  # change this whenever the computation of counts changes, since they are cached
+RULES = "13"  # change this whenever the computation of counts changes, since they are cached
 
 
 def source_of(description: Description) -> HipSource | HipTritonSource:

@@ -40,6 +40,9 @@ _CARVE_OUTS = {
 
 # The last of a block's copies from DRAM takes this much longer than one alone: A100, few blocks, two stages.
 SLOWEST = 1.35
+# Distance between the reads of a sector by the blocks of a wave, as a share of what the wave reads, over the
+# part of the L2 that keeps it: `drift` over `l2_share` of dse.models.matrix.constants, fitted to times.
+DRIFT = 0.12
 
 
 @dataclass(frozen=True)
@@ -129,13 +132,13 @@ def latency_of_slowest(traffic: Traffic, gpu: Gpu, sectors: float) -> float:
 
 
 def misses(
-    machine: Recorded, sample: Sample, caches: Caches, probe: Probe | None = None
+    machine: Recorded, sample: Sample, caches: Caches, probe: Probe | None = None, drift: float = DRIFT
 ) -> dict[tuple[int, int], Traffic]:
     """Return the traffic of an average block, by the addresses of the barriers around its phases.
 
     **Edges:** addresses that depend on unstated data are those that the machine assumed. Streams without a
     constant stride from block to block are followed in many blocks, which `probe` runs; without it they count
-    as not shared between blocks.
+    as not shared between blocks. Without `drift` the blocks of a wave stay in step.
     """
     weights = np.array(sample.weights) / machine.launch.blocks
     block = sample.typical
@@ -153,12 +156,16 @@ def misses(
     )
     room = caches.l2_bytes / SECTOR
     back = blocks_back((loaded, stored), room, machine.launch.blocks)
-    crowded = 1.0 - min(1.0, room / max(loaded.grown(wave) + stored.grown(wave), 1.0))
+    read = loaded.grown(wave)
+    crowded = 1.0 - min(1.0, room / max(read + stored.grown(wave), 1.0))
+    # Blocks of the first wave start together; later ones, when one before them ends.
+    apart = drift * (1.01 - wave / machine.launch.blocks) * read
+    gone = float(np.exp(-room / max(apart, 1e-300)))  # distances are exponential
     again, again_evenly = _again(loads, caches, _loading(machine, loads, block), reuses[0])
     l1_chance, nowhere = loaded.chance(caches.l1_bytes, caches.sm_count), np.zeros(len(stored.distance))
     own = (1.0 - crowded) * np.isin(loaded.sector, _stored_first(machine, sample, block, both))
     of_l1, of_l2, runs = loaded.first(
-        sample, weights * _relative(asked, "loads", block), l1_chance, back, wave, own
+        sample, weights * _relative(asked, "loads", block), l1_chance, back, wave, own, gone
     )
     _, written, _ = stored.first(sample, weights * _relative(asked, "stores", block), nowhere, back, wave)
     traffic: dict[tuple[int, int], Traffic] = {}

@@ -137,14 +137,16 @@ class Footprint:
         back: float,
         wave: int,
         own: float | np.ndarray = 0.0,
+        gone: float = 0.0,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Count the first touches of sectors, in the L1 of their SM and in the L2, and runs of these:
         all [phases].
 
         Each block of the sample touches this footprint, moved to its position in the grid, times its weight.
         `own` is the probability that the block itself has stored a sector in the L2 before: [sectors].
+        `gone` is that of replacement between the requests of two blocks of a wave.
         """
-        of_l1, of_l2, runs = np.zeros((3, self.phases))
+        of_l1, of_l2, runs, requested = np.zeros((4, self.phases))
         times = self.evenly * self.times * (1.0 - own)
         for block, weight in zip(sample.blocks, weights.tolist(), strict=True):
             if not weight:
@@ -154,20 +156,23 @@ class Footprint:
             alone = self._found(np.where(there, l1_chance, 0.0)) * self.cached
             before, after = (self._new(nearest, back, wave) for nearest in self._nearest(there))
             of_l1 += weight * np.bincount(self.phase, self.times * alone, minlength=self.phases)
+            requests = self.times * np.where(self.cached, alone, 1.0)
+            requested += weight * np.bincount(self.phase, requests, minlength=self.phases)
             new = times * (before + after) / 2
             of_l2 += weight * np.bincount(self.phase, new, minlength=self.phases)
             runs += weight * np.bincount(self.phase, new * self.of_run, minlength=self.phases)
         if self.reuse is not None:
             followed = self.reuse.new(back)
             of_l2[: len(followed)] += float(np.sum(weights)) * followed
-            runs[: len(followed)] += float(np.sum(weights)) * followed * self._runs_followed(len(followed))
-        return of_l1, of_l2, runs
+            per_sector = self._runs_of(self.times * (1.0 - self.evenly))[: len(followed)]
+            runs[: len(followed)] += float(np.sum(weights)) * followed * per_sector
+        again = gone * np.maximum(requested - of_l2, 0.0)
+        return of_l1, of_l2 + again, runs + again * self._runs_of(self.times)
 
-    def _runs_followed(self, phases: int) -> np.ndarray:
-        """Return the runs per sector of the followed ones: [phases]."""
-        sectors = self.times * (1.0 - self.evenly)
+    def _runs_of(self, sectors: np.ndarray) -> np.ndarray:
+        """Return the runs per sector, for an amount of each of the `sectors`: [phases]."""
         of_all, of_runs = (
-            np.bincount(self.phase, weights, minlength=phases)[:phases]
+            np.bincount(self.phase, weights, minlength=self.phases)
             for weights in (sectors, sectors * self.of_run)
         )
         return of_runs / np.maximum(of_all, 1e-300)

@@ -29,6 +29,7 @@ class Timing:
     products: Mapping[str, float] = field(default_factory=dict)
     partitions: float = 1.0  # of an SM: warps are spread over them evenly
     barrier: float = 0.0  # from the last warp's arrival until the others continue
+    code_line: float = 0.0  # until code that the SM's cache has no room for arrives, a line
 
 
 @dataclass

@@ -51,10 +51,12 @@ def grouped(group: int, kernel: str = "grouped", blocks: int = TILES * TILES) ->
     return ran(kernel, (blocks,), None, None, None, SIZE, SIZE, SIZE, group)
 
 
-def traffic(machine: Machine, sample: Sample, l2: float, sms: int = SMS, probe: bool = True) -> Traffic:
-    """Of the grid, with an L2 of so many KiB."""
+def traffic(
+    machine: Machine, sample: Sample, l2: float, sms: int = SMS, probe: bool = True, drift: float = 0.0
+) -> Traffic:
+    """Of the grid, with an L2 of so many KiB; blocks of a wave are in step unless they drift."""
     caches = Caches(0.0, l2 * KIB, sms, RESIDENT)
-    found = misses(machine, sample, caches, partial(addresses_of, machine) if probe else None)
+    found = misses(machine, sample, caches, partial(addresses_of, machine) if probe else None, drift)
     return sum(found.values(), Traffic()) * machine.launch.blocks
 
 
@@ -109,6 +111,17 @@ def test_tiles_in_groups_as_played(group: int, l2: int):
     assert found.loads_past_l2 == pytest.approx(expected, rel=0.05 if l2 in (200, 16384) else 0.35)
     assert 2 * ONCE <= found.loads_past_l2 * 1.0001 <= found.loads_past_l1 == found.loads
     assert found.stores_past_l2 == pytest.approx(2 * ONCE, rel=0.01)
+
+
+def test_blocks_that_drift_apart_share_less():
+    machine, sample = grouped(4)
+    together, apart, far = (traffic(machine, sample, 200, drift=drift) for drift in (0.0, 0.12, 1e9))
+    assert 1.05 * together.loads_past_l2 < apart.loads_past_l2 < 0.9 * far.loads_past_l2
+    assert far.loads_past_l2 == pytest.approx(far.loads)
+    pairs = together.runs_past_l2 / together.loads_past_l2  # of sectors
+    assert far.runs_past_l2 / far.loads == pytest.approx(pairs, rel=0.2)
+    kept = traffic(machine, sample, 16384, drift=0.12)
+    assert kept.loads_past_l2 == pytest.approx(2 * ONCE, rel=0.05)
 
 
 @pytest.mark.parametrize("group", [1, 4])

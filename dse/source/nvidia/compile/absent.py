@@ -128,11 +128,12 @@ def stand_in(name: str) -> ModuleType:
 @contextmanager
 def no_driver(runtime: Any) -> Iterator[None]:
     """Replace Triton's driver in this block by properties of any NVIDIA GPU."""
-    kept = runtime.driver._active
+    attribute = "_active" if hasattr(runtime.driver, "_active") else "active"  # until Triton 3.3
+    kept = getattr(runtime.driver, attribute)
     runtime.driver.set_active(Absent("driver"))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        runtime.driver._active = kept
+        setattr(runtime.driver, attribute, kept)

@@ -5,7 +5,7 @@ properties of the arguments: the number 1 becomes a constant; divisibility by 16
 for addresses unless a type says otherwise. Triton's metadata have the launch's warps, shared memory and
 remaining arguments.
 
-Checked with Triton 3.9.0, whose cache holds the compiled code, too.
+Checked with Triton 3.0 to 3.9, whose caches hold the compiled code, too.
 """
 
 import ast
@@ -257,7 +257,8 @@ def specialised(parameter: Any, kind: str, argument: Any, where: str) -> Special
         return Specialised(name, False)
     if argument == 1:
         return 1
-    return Specialised(name, argument % ALIGNED == 0 and not parameter.do_not_specialize_on_alignment)
+    any_alignment = getattr(parameter, "do_not_specialize_on_alignment", False)  # since Triton 3.2
+    return Specialised(name, argument % ALIGNED == 0 and not any_alignment)
 
 
 def launched_as(metadata: LaunchMetadata) -> Launched:
@@ -301,7 +302,6 @@ def _answer(jit: Any, target: Target, settings: Mapping[str, Any]) -> bytes:
 
 
 def _compiled(jit: Any, target: Target, settings: Mapping[str, Any]) -> Any:
-    compiler = triton().compiler
     gpu = triton().backends.compiler.GPUTarget(target.backend, target.arch, target.warp_size)
     signature, constants = {}, {}
     attributes: dict[tuple[int], list[list[Any]]] = {}
@@ -318,7 +318,25 @@ def _compiled(jit: Any, target: Target, settings: Mapping[str, Any]) -> Any:
             case value:
                 signature[name], constants[name] = "constexpr", value
     options = {name: settings[name] for name in target.options if settings.get(name)}  # 0: Triton's default
-    return compiler.compile(compiler.ASTSource(jit, signature, constants, attributes), gpu, options)
+    return triton().compiler.compile(_ast_source(jit, signature, constants, attributes), gpu, options)
+
+
+def _ast_source(
+    jit: Any, signature: Mapping[str, str], constants: Mapping[str, Any], attributes: Mapping[tuple[int], Any]
+) -> Any:
+    """Return Triton's form of a specialisation. Until Triton 3.2 constants are not in the signature, and
+    divisible arguments are listed."""
+    compiler = triton().compiler.compiler
+    description = getattr(compiler, "AttrsDescriptor", None)
+    if description is None:
+        return compiler.ASTSource(jit, signature, constants, attributes)
+    divisible = [index for (index,) in attributes]
+    if hasattr(description, "from_hints"):  # Triton 3.2
+        properties = description.from_hints(dict.fromkeys(divisible, ALIGNED))
+    else:
+        properties = description(divisible_by_16=divisible, equal_to_1=[])
+    signature = {name: kind for name, kind in signature.items() if kind != "constexpr"}
+    return compiler.ASTSource(jit, signature, constants, properties)
 
 
 def _passed(jitted: Function, settings: Mapping[str, Any], maps: Sequence[Box]) -> tuple[Passed, ...]:
