@@ -5,10 +5,11 @@ all its warps, whichever is longer. Phases run in sequence, and so do waves, the
 repeated phases the blocks of an SM drift apart: one loads while another computes. Such a loop takes as long
 as a single block, or as the busy time of the pipe that is busiest over its phases together. After the first
 wave, blocks start when others end, and all phases overlap as in a loop, except those of one of the resident
-blocks. Computation of a block hides its asynchronous copies in flight; but a block takes at least as long as
-one of its warps that waits for its copies and, where known, for the other warps in step with it. All SMs and
-phases share DRAM: a launch takes at least the time of its DRAM traffic, and of the row changes for short
-runs. SMs without blocks leave their share of L2 to others. Active tensor cores lower their clock.
+blocks; with asynchronous copies they do so from the start. Computation of a block hides its asynchronous
+copies in flight; but a block takes at least as long as one of its warps that waits for its copies and, where
+known, for the other warps in step with it. All SMs and phases share DRAM: a launch takes at least the time of
+its DRAM traffic, and of the row changes for short runs. SMs without blocks leave their share of L2 to others.
+Active tensor cores lower their clock.
 Where two such times are close, both count: their power mean is taken, which also makes the model smooth. The
 same holds for arithmetic, L1 and L2 of NVIDIA's SMs, whose schedulers issue one instruction per cycle for
 all of them; AMD's issue one of each kind, and the busiest decides.
@@ -229,12 +230,14 @@ class _Bound(NamedTuple):
 def _bounds(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases]) -> tuple[list[_Bound], _Bound]:
     """Return the bounds of the first wave, and of a later one.
 
-    Of the first one: those of each phase that runs once and, last, of all repeated phases together.
+    Of the first one: those of each phase that runs once and, last, of all others together. Copies in flight
+    overlap with later phases, also of unrolled loops, whose phases run once.
     """
     first: list[_Bound] = []
     repeated, all_passes = list[tuple[_Phases, Array]](), list[tuple[_Phases, Array]]()
+    copies = sum(_over_phases(phase.passes, phase.pipes["l2"] - phase.holding["l2"]) for phase in phases)
     for phase in phases:
-        once = jnp.where(phase.passes > 1.0, 0.0, phase.passes)
+        once = jnp.where((phase.passes > 1.0) | (copies > 0.0), 0.0, phase.passes)
         waited = _Piece(phase.alone + phase.copies, jnp.where(phase.copies > phase.alone, _COPIES, _LATENCY))
         first.append(_Bound(once, waited, _busiest(phase.pipes), gpu.gfx == 0, 0.0))
         repeated.append((phase, phase.passes - once))

@@ -45,14 +45,15 @@ def filled(gpu, busy):
 
 
 def wave(gpu, phases, blocks, warps_per_block, first=True):
-    """Cycles of a wave; each phase a dictionary. In the first one blocks are in step, except in loops."""
+    """Cycles of a wave; each phase a dictionary. In the first one blocks are in step, without loops or copies."""
     once, own, copied, together, shared = 0.0, 0.0, 0.0, {}, {}
+    copies_ahead = any(phase["async_work"]["l2"] > 0 for phase in phases)
     for phase in phases:
         alone = phase["slots"] + sum(phase["waits"][name] * gpu["latency"][name] for name in CLASSES)
         copies = phase["async_slots"]
         copies += sum(phase["async_waits"][name] * gpu["latency"][name] for name in MEMORY)
         busy = loads(gpu, phase, blocks * warps_per_block)
-        if first and phase["passes"] <= 1:
+        if first and phase["passes"] <= 1 and not copies_ahead:
             once += phase["passes"] * power_mean(alone + copies, filled(gpu, busy))
             continue
         held = loads(gpu, phase, warps_per_block)
@@ -108,14 +109,14 @@ def cases():
     def copies():
         return {name: value * float(rng.uniform() < 0.3) for name, value in table(-1, 2).items()}
 
-    def share(work):
-        return {name: value * float(rng.uniform()) for name, value in work.items()}
+    def share(work, most):
+        return {name: value * most * float(rng.uniform()) for name, value in work.items()}
 
-    def phase():
+    def phase(ahead):
         keys = {"passes": 3.0, "insts": 100.0, "memory_insts": 30.0, "slots": 500.0, "async_slots": 200.0}
         found = {name: float(rng.uniform(0, most)) for name, most in keys.items()}
         work = table(0, 2)
-        found |= {"work": work, "async_work": share(work)}
+        found |= {"work": work, "async_work": share(work, ahead)}
         return found | {"waits": table(-1, 1), "async_waits": copies()}
 
     def gpu():
@@ -124,8 +125,13 @@ def cases():
         return fields | {"cpi": table(-1, 1), "latency": table(0, 3)}
 
     return [
-        (gpu(), [phase(), phase()], *rng.uniform(0, (50, 20, 99)).tolist(), *map(int, rng.integers(1, 20, 4)))
-        for _ in range(60)
+        (
+            gpu(),
+            [phase(ahead), phase(ahead)],
+            *rng.uniform(0, (50, 20, 99)).tolist(),
+            *map(int, rng.integers(1, 20, 4)),
+        )
+        for ahead in [0.0, 1.0] * 30
     ]
 
 
