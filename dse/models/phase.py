@@ -3,13 +3,12 @@
 Between two barriers a wave takes as long as a single warp, or as the busy time of the SM's busiest pipe for
 all its warps, whichever is longer. Phases run in sequence, and so do waves, the last with fewer blocks. In
 repeated phases the blocks of an SM drift apart: one loads while another computes. Such a loop takes as long
-as a single block, or as the busy time of the pipe that is busiest over its phases together. After the first
-wave, blocks start when others end, and all phases overlap as in a loop, except those of one of the resident
-blocks; with asynchronous copies they do so from the start. Computation of a block hides its asynchronous
-copies in flight; but a block takes at least as long as one of its warps that waits for its copies and, where
-known, for the other warps in step with it. All SMs and phases share DRAM: a launch takes at least the time of
-its DRAM traffic, and of the row changes for short runs. SMs without blocks leave their share of L2 to others.
-Active tensor cores lower their clock.
+as a single block, or as the busy time of the pipe that is busiest over its phases together. So do all phases
+of a kernel that copies asynchronously, whose loops the compiler may have unrolled. Computation of a block
+hides its asynchronous copies in flight; but a block takes at least as long as one of its warps that waits for
+its copies and, where known, for the other warps in step with it. All SMs and phases share DRAM: a launch
+takes at least the time of its DRAM traffic, and of the row changes for short runs. SMs without blocks leave
+their share of L2 to others. Active tensor cores lower their clock.
 Where two such times are close, both count: their power mean is taken, which also makes the model smooth. The
 same holds for arithmetic, L1 and L2 of NVIDIA's SMs, whose schedulers issue one instruction per cycle for
 all of them; AMD's issue one of each kind, and the busiest decides.
@@ -40,7 +39,6 @@ ABOUT = About(
     equations={
         "L2": "Λ of a phase = Σ waits Λ + slots",
         "L3": "a wave's phase takes the power mean of Λ and the busiest pipes' Σ α λ",
-        "L3a": "a later wave of N blocks per SM takes L3 / N + (1 - 1 / N) L3 of all phases as one loop",
         "L4": "Λ with copies = Λ + Σ async waits Λ + async slots; in loops it bounds a block, not each phase",
     },
     inputs=(
@@ -51,6 +49,7 @@ ABOUT = About(
     ignores=(
         "schedulers",
         "how long a queue at a full pipe makes single accesses wait",
+        "waves that drift apart",
         "atomic operations that wait for each other at one address",
         "warps that differ",
     ),
@@ -144,19 +143,12 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     phases = _phases(wide, kernel, dimensions)
     full = jnp.floor(launch.waves)
     left = jnp.round((launch.waves - full) * launch.resident_blocks)  # blocks of the last wave
-    first, later = _bounds(wide, warps, phases)
-    more = jnp.maximum(full - 1.0, 0.0)
-    in_sequence = more / jnp.maximum(launch.resident_blocks, 1.0)
-    waves = (
-        (first, 1.0 + in_sequence, jnp.where(full > 0.0, launch.resident_blocks, left)),
-        ([later], more - in_sequence, launch.resident_blocks),
-        ([later], jnp.minimum(full * left, 1.0), left),
-    )
+    bounds = _bounds(wide, warps, phases)
     pieces: list[_Piece] = []
-    for bounds, times, blocks in waves:
+    for waves, blocks in ((full, launch.resident_blocks), (jnp.minimum(left, 1.0), left)):
         resident = _warps(wide, _first_axis(blocks, dimensions) * warps)
         for cycles, cause in (_wave(bound, resident) for bound in bounds):
-            pieces.append(_Piece(_first_axis(times, dimensions) * cycles, cause))
+            pieces.append(_Piece(_first_axis(waves, dimensions) * cycles, cause))
     phases_alone = reduce(jnp.add, (jnp.sum(piece.cycles, axis=0) for piece in pieces))
     warps = launch.warps_per_sm * launch.waves  # of the busiest SM
     mean_warps = launch.warps_per_block * launch.blocks / gpu.sm_count
@@ -227,43 +219,30 @@ class _Bound(NamedTuple):
     in_both: Array | float  # cycles that are part of both
 
 
-def _bounds(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases]) -> tuple[list[_Bound], _Bound]:
-    """Return the bounds of the first wave, and of a later one.
+def _bounds(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases]) -> list[_Bound]:
+    """Return the bounds of each phase that runs once and, last, of all others together.
 
-    Of the first one: those of each phase that runs once and, last, of all others together. Copies in flight
-    overlap with later phases, also of unrolled loops, whose phases run once.
+    Copies in flight overlap with later phases: with any, all phases are together.
     """
-    first: list[_Bound] = []
-    repeated, all_passes = list[tuple[_Phases, Array]](), list[tuple[_Phases, Array]]()
-    copies = sum(_over_phases(phase.passes, phase.pipes["l2"] - phase.holding["l2"]) for phase in phases)
-    for phase in phases:
-        once = jnp.where((phase.passes > 1.0) | (copies > 0.0), 0.0, phase.passes)
-        waited = _Piece(phase.alone + phase.copies, jnp.where(phase.copies > phase.alone, _COPIES, _LATENCY))
-        first.append(_Bound(once, waited, _busiest(phase.pipes), gpu.gfx == 0, 0.0))
-        repeated.append((phase, phase.passes - once))
-        all_passes.append((phase, phase.passes))
     of_block = _warps(gpu, warps_per_block)
-    loops = reduce(jnp.maximum, (jnp.max(again, axis=0, keepdims=True) for _, again in repeated))
-    later = _together(of_block, all_passes)._replace(all_felt=(gpu.gfx == 0) & (loops == 0.0))
-    return [*first, _together(of_block, repeated)], later
-
-
-def _together(of_block: tuple[Array, Array], phases: Sequence[tuple[_Phases, Array]]) -> _Bound:
-    """Return the bounds of phases with their passes if blocks drift apart: one loads while another computes.
-
-    Those of a single block, of one of its warps that waits for its copies, and of all of its warps.
-    """
     together, held = dict[str, Array](), dict[str, Array]()
-    by_itself = copied = jnp.zeros_like(of_block[0])
-    for phase, passes in phases:
-        alone = _power_mean(phase.alone, _most(phase.holding, of_block))
-        by_itself = by_itself + _over_phases(passes, alone)
-        copied = copied + _over_phases(passes, phase.alone + phase.copies)
-        for totals, cycles in ((together, phase.pipes), (held, phase.holding)):
+    bounds: list[_Bound] = []
+    by_itself = copied = jnp.zeros_like(warps_per_block)
+    ahead = sum(_over_phases(phase.passes, phase.pipes["l2"] - phase.holding["l2"]) for phase in phases)
+    for passes, alone, copies, pipes, holding in phases:
+        once = jnp.where((passes > 1.0) | (ahead > 0.0), 0.0, passes)
+        waited = _Piece(alone + copies, jnp.where(copies > alone, _COPIES, _LATENCY))
+        bounds.append(_Bound(once, waited, _busiest(pipes), gpu.gfx == 0, 0.0))
+        # Of the repeated phases: a single block, one of its warps that waits for its copies, and all of its
+        # warps.
+        again = passes - once
+        by_itself = by_itself + _over_phases(again, _power_mean(alone, _most(holding, of_block)))
+        copied = copied + _over_phases(again, waited.cycles)
+        for totals, cycles in ((together, pipes), (held, holding)):
             for name, value in cycles.items():
-                totals[name] = totals.get(name, 0.0) + _over_phases(passes, value)
+                totals[name] = totals.get(name, 0.0) + _over_phases(again, value)
     own = _larger(_Piece(by_itself, _LATENCY), _Piece(copied, _COPIES))
-    return _Bound(1.0, own, _busiest(together), None, _most(held, of_block))
+    return [*bounds, _Bound(1.0, own, _busiest(together), None, _most(held, of_block))]
 
 
 def _wave(bound: _Bound, warps: tuple[Array, Array]) -> _Piece:

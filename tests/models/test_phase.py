@@ -44,16 +44,16 @@ def filled(gpu, busy):
     return power_mean(power_mean(arithmetic, l1), busy["l2"])
 
 
-def wave(gpu, phases, blocks, warps_per_block, first=True):
-    """Cycles of a wave; each phase a dictionary. In the first one blocks are in step, without loops or copies."""
+def wave(gpu, phases, blocks, warps_per_block):
+    """Cycles of a wave; each phase a dictionary."""
+    ahead = any(phase["async_work"]["l2"] > 0 for phase in phases)
     once, own, copied, together, shared = 0.0, 0.0, 0.0, {}, {}
-    copies_ahead = any(phase["async_work"]["l2"] > 0 for phase in phases)
     for phase in phases:
         alone = phase["slots"] + sum(phase["waits"][name] * gpu["latency"][name] for name in CLASSES)
         copies = phase["async_slots"]
         copies += sum(phase["async_waits"][name] * gpu["latency"][name] for name in MEMORY)
         busy = loads(gpu, phase, blocks * warps_per_block)
-        if first and phase["passes"] <= 1 and not copies_ahead:
+        if phase["passes"] <= 1 and not ahead:  # in step
             once += phase["passes"] * power_mean(alone + copies, filled(gpu, busy))
             continue
         held = loads(gpu, phase, warps_per_block)
@@ -66,8 +66,7 @@ def wave(gpu, phases, blocks, warps_per_block, first=True):
         copied += phase["passes"] * (alone + copies)
         for name, cycles in busy.items():
             together[name] = together.get(name, 0.0) + phase["passes"] * cycles
-    loops = any(phase["passes"] > 1 for phase in phases)
-    busiest = max(together.values(), default=0.0) if first or loops else filled(gpu, together)
+    busiest = max(together.values(), default=0.0)
     both = max(own, copied) ** SHARPNESS + busiest**SHARPNESS - max(shared.values(), default=0.0) ** SHARPNESS
     return once + both ** (1 / SHARPNESS)
 
@@ -85,12 +84,9 @@ def launch_cycles(gpu, phases, dram, runs, products, idle, blocks, resident, war
     l2 = gpu["cpi"]["l2"]
     gpu = gpu | {"cpi": gpu["cpi"] | {"l2": max(l2 * active, min(l2, PORT))}}
     full, left = divmod(blocks, resident)
-    cycles = wave(gpu, phases, resident if full else left, warps_per_block)
-    if full:
-        later = wave(gpu, phases, resident, warps_per_block, first=False)
-        cycles += (full - 1) * (cycles / resident + later * (1 - 1 / resident))
-    if full and left:
-        cycles += wave(gpu, phases, left, warps_per_block, first=False)
+    cycles = full * wave(gpu, phases, resident, warps_per_block)
+    if left:
+        cycles += wave(gpu, phases, left, warps_per_block)
     sectors = power_mean(dram, ROW * runs)
     warps = blocks * warps_per_block
     heat = 0.0 if gpu["gfx"] else HEAT * products * gpu["cpi"]["mma_fp16"] * warps
@@ -126,9 +122,7 @@ def cases():
 
     return [
         (
-            gpu(),
-            [phase(ahead), phase(ahead)],
-            *rng.uniform(0, (50, 20, 99)).tolist(),
+            *(gpu(), [phase(ahead), phase(ahead)], *rng.uniform(0, (50, 20, 99)).tolist()),
             *map(int, rng.integers(1, 20, 4)),
         )
         for ahead in [0.0, 1.0] * 30
