@@ -62,7 +62,7 @@ ABOUT = About(
 )
 SHARPNESS = 4.0  # exponent of the power mean: squares and square roots are faster than other powers
 ROW = 3.25  # sectors that DRAM could transfer in the time of a row change: A100, HBM2e
-PORT = 0.5  # cycles of a sector from L2 to an SM at least: 64 B a cycle
+PORT = 0.5  # passes of the L1 in the time of a sector from L2 at least: 64 B a cycle, where one takes a cycle
 APART = 4  # most phases computed separately: XLA fuses them into one loop, 70 times faster
 
 IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "vector", "issue")  # each sub-partition of the SM has its own
@@ -171,8 +171,9 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
 
 def _of_active_sms(gpu: Gpu, launch: Launch) -> Gpu:
     """Return the GPU with the bandwidth of L2 shared by the active SMs alone, as far as their ports allow."""
+    least = jnp.minimum(gpu.cpi.l2, PORT * gpu.cpi.l1)
     shared = gpu.cpi.l2 * (launch.active_sms / gpu.sm_count)
-    return eqx.tree_at(lambda x: x.cpi.l2, gpu, jnp.maximum(shared, jnp.minimum(gpu.cpi.l2, PORT)))
+    return eqx.tree_at(lambda x: x.cpi.l2, gpu, jnp.maximum(shared, least))
 
 
 def _phases(gpu: Gpu, kernel: Kernel, dimensions: int) -> list[_Phases]:

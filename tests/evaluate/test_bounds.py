@@ -35,7 +35,7 @@ def expect_bounded(evaluation, names, stacked):
     assert (bound[runs] > 0).all()
     # The roofline of the busiest SM; of DRAM and L2, others that have fewer blocks leave it more.
     blocks, sms = evaluation.resources["blocks"], np.asarray(stacked.sm_count).reshape(-1, 1)
-    bound = bound * blocks / (np.ceil(blocks / sms) * sms)
+    bound = np.where(runs, bound, 0.0) * blocks / (np.ceil(np.maximum(blocks, 1) / sms) * sms)
     for name in names:
         seconds = evaluation.forecasts[name].seconds
         assert not np.isnan(seconds).any()

@@ -226,6 +226,8 @@ def test_no_launch_is_faster_than_its_roofline_where_a_model_says_so(plain, odd,
     for points in (plain(7, 1000), odd(7, 1000)):
         blocks = np.maximum(1, np.round(points.waves * points.resident_blocks))  # a wave has whole blocks
         points.waves = np.maximum(1, blocks / points.resident_blocks)
+        points.active_sms = points.sm_count  # equally: others would leave them more of L2 and DRAM
+        points.blocks = points.waves * points.resident_blocks * points.sm_count
         bound = at(models.predictor("roofline"), points).cycles
         for name in models.CLOSED_FORMS:
             if (at(models.predictor(name), points).cycles < bound * (1 - 1e-9)).any():

@@ -82,7 +82,7 @@ def launch_cycles(gpu, phases, dram, runs, products, idle, blocks, resident, war
     mean = blocks - idle / sms
     active = (sms - idle) / sms if blocks == 1 else 1.0
     l2 = gpu["cpi"]["l2"]
-    gpu = gpu | {"cpi": gpu["cpi"] | {"l2": max(l2 * active, min(l2, PORT))}}
+    gpu = gpu | {"cpi": gpu["cpi"] | {"l2": max(l2 * active, min(l2, PORT * gpu["cpi"]["l1"]))}}
     full, left = divmod(blocks, resident)
     cycles = full * wave(gpu, phases, resident, warps_per_block)
     if left:
