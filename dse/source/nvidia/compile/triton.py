@@ -5,7 +5,7 @@ properties of the arguments: the number 1 becomes a constant; divisibility by 16
 for addresses unless a type says otherwise. Triton's metadata have the launch's warps, shared memory and
 remaining arguments.
 
-Checked with Triton 3.0 to 3.9, whose caches hold the compiled code, too.
+Checked with Triton 3.0 to 3.9 (3.5 to 3.9 for AMD), whose caches hold the compiled code, too.
 """
 
 import ast
