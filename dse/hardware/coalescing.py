@@ -15,6 +15,7 @@ from dse.hardware.lanes import distinct, sorted_places
 
 SECTOR = 32  # bytes
 LINE = 128
+L2_PORT = 64.0  # most bytes per cycle from the L2 to an SM
 
 
 def sectors_and_lines(address: Any, mask: Any, xp: Any = jnp) -> tuple[Any, Any]:

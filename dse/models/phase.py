@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from dse.hardware.coalescing import L2_PORT, SECTOR
 from dse.hardware.memory import safe_divide
 from dse.hardware.tensor import HEAT, tensor_cycles
 from dse.models.about import About
@@ -39,7 +40,7 @@ ABOUT = About(
     equations={
         "L2": "Λ of a phase = Σ waits Λ + slots",
         "L3": "a wave's phase takes the power mean of Λ and the busiest pipes' Σ α λ",
-        "L4": "Λ with copies = Λ + Σ async waits Λ + async slots; in loops it bounds a block, not each phase",
+        "L4": "Λ with copies = Λ + Σ async waits Λ + async slots; it bounds a block over all its phases",
     },
     inputs=(
         "λ and Λ of each pipe, issue limit, sub-partitions",
@@ -62,7 +63,6 @@ ABOUT = About(
 )
 SHARPNESS = 4.0  # exponent of the power mean: squares and square roots are faster than other powers
 ROW = 3.25  # sectors that DRAM could transfer in the time of a row change: A100, HBM2e
-PORT = 0.5  # passes of the L1 in the time of a sector from L2 at least: 64 B a cycle, where one takes a cycle
 APART = 4  # most phases computed separately: XLA fuses them into one loop, 70 times faster
 
 IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "vector", "issue")  # each sub-partition of the SM has its own
@@ -170,8 +170,11 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
 
 
 def _of_active_sms(gpu: Gpu, launch: Launch) -> Gpu:
-    """Return the GPU with the bandwidth of L2 shared by the active SMs alone, as far as their ports allow."""
-    least = jnp.minimum(gpu.cpi.l2, PORT * gpu.cpi.l1)
+    """Return the GPU with the bandwidth of L2 shared by the active SMs alone, as far as their ports allow.
+
+    The cycles of a port are those in which the L1 makes a pass.
+    """
+    least = jnp.minimum(gpu.cpi.l2, SECTOR / L2_PORT * gpu.cpi.l1)
     shared = gpu.cpi.l2 * (launch.active_sms / gpu.sm_count)
     return eqx.tree_at(lambda x: x.cpi.l2, gpu, jnp.maximum(shared, least))
 

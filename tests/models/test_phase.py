@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dse.hardware.tensor import HEAT
-from dse.models.phase import APART, PORT, ROW, SHARPNESS, predict
+from dse.models.phase import APART, ROW, SHARPNESS, predict
 from dse.types import CLASSES, MEMORY, MMA, Gpu, Kernel, Launch, Limits, PerClass, Phase
 
 ARITHMETIC = ("fp32", "fp64", "int32", "imul32", "sfu")
@@ -82,7 +82,7 @@ def launch_cycles(gpu, phases, dram, runs, products, idle, blocks, resident, war
     mean = blocks - idle / sms
     active = (sms - idle) / sms if blocks == 1 else 1.0
     l2 = gpu["cpi"]["l2"]
-    gpu = gpu | {"cpi": gpu["cpi"] | {"l2": max(l2 * active, min(l2, PORT * gpu["cpi"]["l1"]))}}
+    gpu = gpu | {"cpi": gpu["cpi"] | {"l2": max(l2 * active, min(l2, 0.5 * gpu["cpi"]["l1"]))}}
     full, left = divmod(blocks, resident)
     cycles = full * wave(gpu, phases, resident, warps_per_block)
     if left:

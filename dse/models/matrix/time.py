@@ -28,6 +28,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from dse.hardware.coalescing import L2_PORT
 from dse.hardware.tensor import HEAT
 from dse.models.matrix.case import BACK_TO_BACK, Case, Timing
 from dse.models.matrix.configuration import Configuration
@@ -51,7 +52,6 @@ WIDEST = 16.0  # B of an asynchronous copy: a narrower one occupies shared memor
 CHAIN = 4.5  # cycles per instruction there: branches of remainders serialise them
 SETUP = 7.0  # other work of a block before its loop, in addresses of copies
 STORING = 22.0  # registers besides sums read from tensor memory
-PORT = 64.0  # most B per cycle from L2 to an SM
 EMPTIED = 256e6  # B written between launches to flush the operands from L2
 
 
@@ -341,7 +341,7 @@ def _sm(
     latency = k.latency * (machine.dram_latency * cold + machine.l2_latency * (1.0 - cold))
     ahead = _ahead(machine, tile, block, k)
     l2 = machine.l2_bandwidth * k.l2 * machine.sms / jnp.minimum(grid.blocks, machine.sms)
-    copying = main_pass.from_l2 / jnp.minimum(l2, jnp.maximum(PORT, machine.l2_bandwidth))
+    copying = main_pass.from_l2 / jnp.minimum(l2, jnp.maximum(L2_PORT, machine.l2_bandwidth))
     early = jnp.where((ahead > 1.0) & (machine.amd == 0.0), jnp.maximum(k.early, case.converts), 0.0)
     waited = overlap(PIPES, main_pass.alone * (1.0 + early), fetched) + latency
     alone = jnp.where(block.waits, waited, overlap(PIPES, main_pass.alone, waited / ahead))

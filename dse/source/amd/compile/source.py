@@ -74,13 +74,12 @@ def read_source(
     translated = tuple(options.for_clang(given))
     prelude = PRELUDE.read_text(encoding="utf-8")
     digest = key("amd", read.digest, prelude, *translated)
+    of_cuda = {str(folder) for folder in nvrtc.installed_headers()}
     return HipSource(
         read.path,
         read.text,
         kernel,
-        tuple(
-            folder for folder in read.folders if Path(folder) not in nvrtc.installed_headers()
-        ),  # CUDA's own
+        tuple(folder for folder in read.folders if folder not in of_cuda),
         translated,
         digest,
         headers=read.headers,

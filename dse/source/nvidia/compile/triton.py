@@ -42,6 +42,7 @@ OPTIONS |= dict.fromkeys((*CUDA_OPTIONS[3:], *HIP_OPTIONS[3:]))
 TRUTH = ":bool"  # of an option
 NONE = "None"  # the type of a pointer that is not passed
 ALIGNED = 16  # bytes; also the divisor of numbers
+DIVISIBLE = ["tt.divisibility", ALIGNED]
 ARCHITECTURES = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
 _OF_ASSEMBLER = re.compile(r"; error\s*:\s*(.+)")  # of ptxas, whose log ends with the command
 
@@ -310,7 +311,7 @@ def _compiled(jit: Any, target: Target, settings: Mapping[str, Any]) -> Any:
             case Specialised(kind, divisible):
                 signature[name] = kind
                 if divisible:
-                    attributes[index,] = [["tt.divisibility", ALIGNED]]
+                    attributes[index,] = [DIVISIBLE]
                 if target.backend == "hip" and kind.startswith("*"):  # an array below 2 GiB, as most are
                     attributes.setdefault((index,), []).append(["tt.pointer_range", 32])
             case Tensor(kind, block):
@@ -330,7 +331,7 @@ def _ast_source(
     description = getattr(compiler, "AttrsDescriptor", None)
     if description is None:
         return compiler.ASTSource(jit, signature, constants, attributes)
-    divisible = [index for (index,) in attributes]
+    divisible = [index for (index,), known in attributes.items() if DIVISIBLE in known]
     if hasattr(description, "from_hints"):  # Triton 3.2
         properties = description.from_hints(dict.fromkeys(divisible, ALIGNED))
     else:

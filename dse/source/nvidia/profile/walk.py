@@ -12,6 +12,7 @@ from typing import get_args
 
 import numpy as np
 
+from dse.hardware.coalescing import L2_PORT, SECTOR
 from dse.source.caches.cache_model import kept_at_random
 from dse.source.machine.products import Mma
 from dse.source.machine.recorded import MEMORY_COUNTS, PIPES, total_counts
@@ -25,7 +26,6 @@ from dse.types import MMA, TENSOR, Gpu
 
 _CODE_CACHE, _CODE_LINE = 128 * 1024, 128  # bytes
 _QUEUES = {name: number for number, name in enumerate(get_args(Queue))}
-_PORT = 2.0  # sectors a cycle that an SM takes from the L2 at most
 _STEADY = 4  # times that a block is walked in a row before its time is taken as settled
 
 
@@ -200,7 +200,7 @@ def _passes(machine: Machine, step: Step, counts: np.ndarray) -> float:
     if row is None or not counts[row]:
         return 0.0
     requests, sectors, passes, *_ = counts[row : row + len(MEMORY_COUNTS)]
-    return float(sectors / _PORT if step.kind == "copy" else passes) / requests
+    return float(sectors * SECTOR / L2_PORT if step.kind == "copy" else passes) / requests
 
 
 def _interval(product: Mma, times: Timing) -> float:
