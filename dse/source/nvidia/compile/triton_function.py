@@ -51,9 +51,12 @@ class Function:
 
 
 def triton() -> ModuleType:
-    """Import Triton. **Raises:** DseError that says what to install if it is missing."""
+    """Import Triton. **Raises:** DseError that says what to install if it is missing or too old."""
     with needs("triton", install("triton")):
-        return import_module("triton")
+        module = import_module("triton")
+    if int(module.__version__.partition(".")[0]) < 3:
+        raise DseError(f"triton: found version {module.__version__}, expected 3.0 or newer")
+    return module
 
 
 def names_in(path: Path) -> list[str]:
