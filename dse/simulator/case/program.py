@@ -1,7 +1,7 @@
 """A case of the simulator: the programs of the warps, and the core on which they run."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -30,6 +30,24 @@ class Loop:
 
     def __contains__(self, i: int) -> bool:
         return self.first <= i < self.stop
+
+
+def executed(first: int, stop: int, loops: Sequence[Loop], most_trips: float = math.inf) -> Iterator[int]:
+    """Yield instructions first..stop-1 as they run, with at most `most_trips` trips of each loop.
+
+    Outer loops come before those inside.
+    """
+    i, rest = first, list(loops)
+    while i < stop:
+        if not rest or rest[0].first > i:
+            yield i
+            i += 1
+            continue
+        loop = rest.pop(0)
+        inner = [other for other in rest if other.first < loop.stop]
+        for _ in range(int(min(loop.trips, most_trips))):
+            yield from executed(i, loop.stop, inner, most_trips)
+        i, rest = loop.stop, rest[len(inner) :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,21 +189,7 @@ class Program:
     @property
     def order(self) -> np.ndarray:
         """The instructions as they run, [entries]."""
-
-        def run(first: int, stop: int, loops: Sequence[Loop]) -> list[int]:
-            order, i, following = [], first, list(loops)
-            while i < stop:
-                if following and following[0].first == i:
-                    loop = following[0]
-                    inner = [x for x in following[1:] if x.first < loop.stop]
-                    order += run(i, loop.stop, inner) * loop.trips
-                    i, following = loop.stop, following[1 + len(inner) :]
-                else:
-                    order.append(i)
-                    i += 1
-            return order
-
-        return np.array(run(0, len(self), self.loops))
+        return np.array(list(executed(0, len(self), self.loops)))
 
 
 def _cycles(values: Any, name: str) -> np.ndarray:

@@ -37,7 +37,7 @@ from pathlib import Path
 
 from dse.core.files import read_text
 from dse.errors import DseError, one_of
-from dse.simulator.case.program import Loop
+from dse.simulator.case.program import Loop, executed
 from dse.simulator.case.trace import Trace, TraceAccess, TraceInstruction
 
 FILE = "trace.sass"  # beside a kernel.toml
@@ -269,23 +269,11 @@ def _needs(lines: Sequence[_Line], loops: Sequence[Loop]) -> list[set[int]]:
     Loops are traversed twice, so that the second pass finds writers in the previous iteration.
     """
     needs: list[set[int]] = [set() for _ in lines]
+    written: dict[str, int] = {}
     nested = sorted(loops, key=lambda loop: (loop.first, -loop.stop))
-
-    def through(first: int, stop: int, inside: list[Loop], written: dict[str, int]) -> None:
-        i = first
-        while i < stop:
-            if inside and inside[0].first == i:
-                loop, inside = inside[0], inside[1:]
-                inner = [other for other in inside if other.first < loop.stop]
-                through(i, loop.stop, inner, written)
-                through(i, loop.stop, inner, written)
-                i, inside = loop.stop, inside[len(inner) :]
-                continue
-            needs[i] |= {written[name] for name in lines[i].reads if name in written}
-            written.update(dict.fromkeys(lines[i].writes, i))
-            i += 1
-
-    through(0, len(lines), nested, {})
+    for i in executed(0, len(lines), nested, 2):
+        needs[i] |= {written[name] for name in lines[i].reads if name in written}
+        written.update(dict.fromkeys(lines[i].writes, i))
     return needs
 
 

@@ -9,7 +9,8 @@ from bisect import bisect_left
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 
-from dse.source.nvidia.graphs.rolled_trace import RolledLoop, bodies_repeated, unrolled
+from dse.simulator.case.program import Loop, executed
+from dse.source.nvidia.graphs.rolled_trace import bodies_repeated
 from dse.source.nvidia.profile.async_groups import Role, role
 from dse.source.nvidia.sass.program import Step
 
@@ -35,18 +36,16 @@ def in_bulk(step: Step) -> bool:
     )
 
 
-def with_waits(
-    steps: list[Step], loops: list[RolledLoop], most: int
-) -> tuple[list[Step], list[RolledLoop], Waits]:
+def with_waits(steps: list[Step], loops: list[Loop], most: int) -> tuple[list[Step], list[Loop], Waits]:
     """Repeat the bodies of loops until each wait is for the latest run of an instruction.
 
     Dependences can name no other run. If that takes more than `most` instructions, bodies are repeated as
     often as fits, and some waits are for later trips than in truth.
     """
     waited = waits(steps, loops)
-    needed: dict[RolledLoop, int] = {}
+    needed: dict[Loop, int] = {}
     for (_, begun), back in waited.items():
-        around = [loop for loop in loops if loop.first <= begun <= loop.last]
+        around = [loop for loop in loops if begun in loop]
         if back > 1 and around:
             needed[around[-1]] = max(needed.get(around[-1], 1), back)
     for at_most in range(max(needed.values(), default=1), 1, -1):
@@ -62,7 +61,7 @@ def _times(least: int, trips: int) -> int:
     return min(range(least, 2 * least), key=lambda times: times + trips % times)
 
 
-def waits(steps: Sequence[Step], loops: Sequence[RolledLoop]) -> Waits:
+def waits(steps: Sequence[Step], loops: Sequence[Loop]) -> Waits:
     """Find all waits, once the waits of each loop's trips repeat."""
     roles = {i: step_role for i, step in enumerate(steps) if (step_role := role(step)) is not None}
     events = list(roles)
@@ -70,7 +69,7 @@ def waits(steps: Sequence[Step], loops: Sequence[RolledLoop]) -> Waits:
     settled = 2 + sum(step_role.closes for step_role in roles.values()) + left
     inside = [loop for loop in (_among(events, loop) for loop in loops) if loop is not None]
     under_way, runs, waited = _UnderWay(), Counter[int](), dict[tuple[int, int], int]()
-    for event in unrolled(0, len(events), inside, most_trips=settled):
+    for event in executed(0, len(events), inside, most_trips=settled):
         i = events[event]
         runs[i] += 1
         for begun, run in under_way.execute(roles[i], i, runs[i]):
@@ -78,10 +77,10 @@ def waits(steps: Sequence[Step], loops: Sequence[RolledLoop]) -> Waits:
     return waited
 
 
-def _among(events: Sequence[int], loop: RolledLoop) -> RolledLoop | None:
+def _among(events: Sequence[int], loop: Loop) -> Loop | None:
     """Return a loop as a range of the events in it; None if it has none."""
-    first, stop = bisect_left(events, loop.first), bisect_left(events, loop.last + 1)
-    return RolledLoop(first, stop - 1, loop.trips) if first < stop else None
+    first, stop = bisect_left(events, loop.first), bisect_left(events, loop.stop)
+    return Loop(first, stop, loop.trips) if first < stop else None
 
 
 class _UnderWay:

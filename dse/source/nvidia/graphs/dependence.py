@@ -17,10 +17,11 @@ from functools import cached_property
 import numpy as np
 
 from dse.errors import DseError
+from dse.simulator.case.program import Loop, executed
 from dse.source.machine.products import Mma
 from dse.source.nvidia.graphs.asynchronous import adds_up, in_bulk, with_waits
 from dse.source.nvidia.graphs.instructions import MemoryDemand, kind_of
-from dse.source.nvidia.graphs.rolled_trace import RolledLoop, RolledTrace, unrolled
+from dse.source.nvidia.graphs.rolled_trace import RolledTrace
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.program import Step
 
@@ -53,18 +54,18 @@ class DependenceGraph:
     kernel: str
     arch: int
     instructions: tuple[GraphInstruction, ...]
-    loops: tuple[RolledLoop, ...]  # outer ones before those inside
+    loops: tuple[Loop, ...]  # outer ones before those inside
 
-    def order(self, most_trips: int | None = None) -> list[int]:
-        """List the instructions in order of execution, with at most `most_trips` trips per loop."""
-        return unrolled(0, len(self.instructions), self.loops, most_trips)
+    def order(self) -> list[int]:
+        """List the instructions in order of execution."""
+        return list(executed(0, len(self.instructions), self.loops))
 
     @cached_property
     def runs(self) -> list[int]:
         """Number of issues of each instruction."""
         runs = [1] * len(self.instructions)
         for loop in self.loops:
-            for i in range(loop.first, loop.last + 1):
+            for i in range(loop.first, loop.stop):
                 runs[i] *= loop.trips
         return runs
 
@@ -117,11 +118,11 @@ def dependence_graph(
     return DependenceGraph(machine.program.kernel, machine.program.arch, instructions, tuple(loops))
 
 
-def _needs(steps: Sequence[Step], loops: Sequence[RolledLoop]) -> list[set[int]]:
+def _needs(steps: Sequence[Step], loops: Sequence[Loop]) -> list[set[int]]:
     """Find what each instruction waits for, including values from a loop's previous trip."""
     needs: list[set[int]] = [set() for _ in steps]
     written: dict[int, int] = {}
-    for i in unrolled(0, len(steps), loops, 2):
+    for i in executed(0, len(steps), loops, 2):
         step = steps[i]
         for slot in (*step.reads, step.guard, *step.writes):
             if slot in written and not adds_up(step, steps[written[slot]]):

@@ -14,7 +14,7 @@ from dse.core.files import replacing
 from dse.errors import DseError
 from dse.hardware.memory import served
 from dse.simulator.case.graph_file import NamedCase
-from dse.simulator.case.program import MOST_SUBSYSTEMS, Case, Loop, Program
+from dse.simulator.case.program import MOST_SUBSYSTEMS, Case, Program
 from dse.source.nvidia.graphs.dependence import DependenceGraph, GraphInstruction
 from dse.source.nvidia.profile.walk import timing
 from dse.source.nvidia.sass.products import needs_descriptor
@@ -162,7 +162,7 @@ def assembled(
             preds=tuple(instruction.needs for instruction in graph.instructions),
             kind="".join(instruction.kind[0] for instruction in graph.instructions),
             same_warp=np.full(len(cycles), ISSUE),
-            loops=tuple(Loop(loop.first, loop.last + 1, loop.trips) for loop in graph.loops),
+            loops=graph.loops,
         )
         case = Case((program,), warps, slots, groups or slots, issue_limit)
     except DseError as error:

@@ -4,24 +4,15 @@ They form a word; repeated adjacent parts are folded into loops until none are l
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
+from dse.simulator.case.program import Loop
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile.walk import visits
 from dse.source.nvidia.sass.program import Step
 from dse.source.profile.single_warp import segments
 
 _LONGEST = 128  # basic blocks and inner loops in the body of a loop; longer ones are not detected
-
-
-@dataclass(frozen=True)
-class RolledLoop:
-    """Instructions first..last, which run `trips` times."""
-
-    first: int
-    last: int
-    trips: int
 
 
 class RolledTrace:
@@ -52,13 +43,13 @@ class RolledTrace:
         """Number of instructions of the unrolled trace."""
         return sum(map(self._size, self._word))
 
-    def written_out(self) -> tuple[list[Step], list[RolledLoop]]:
+    def written_out(self) -> tuple[list[Step], list[Loop]]:
         """Return the instructions, those of a loop once, and the loops, outer ones first."""
         steps: list[Step] = []
-        loops: list[RolledLoop] = []
+        loops: list[Loop] = []
         for token in self._word:
             self._write(token, steps, loops)
-        return steps, sorted(loops, key=lambda loop: (loop.first, -loop.last))
+        return steps, sorted(loops, key=lambda loop: (loop.first, -loop.stop))
 
     def _loop(self, body: tuple[int, ...], trips: int) -> int:
         """Return the token of a loop."""
@@ -128,7 +119,7 @@ class RolledTrace:
         once = sum(map(self._size, body))
         return once if self._depth(token) <= self._nested else trips * once
 
-    def _write(self, token: int, steps: list[Step], loops: list[RolledLoop]) -> None:
+    def _write(self, token: int, steps: list[Step], loops: list[Loop]) -> None:
         """Append the instructions and loops of a token."""
         if token not in self._loops:
             steps += self._blocks[token].steps
@@ -140,38 +131,20 @@ class RolledTrace:
             for inner in body:
                 self._write(inner, steps, loops)
         if stays:
-            loops.append(RolledLoop(first, len(steps) - 1, trips))
-
-
-def unrolled(first: int, stop: int, loops: Sequence[RolledLoop], most_trips: int | None) -> list[int]:
-    """List instructions first..stop-1 in order of execution, with at most `most_trips` trips per loop."""
-    numbers: list[int] = []
-    i, rest = first, list(loops)
-    while i < stop:
-        if rest and rest[0].first == i:
-            loop = rest.pop(0)
-            inner = [other for other in rest if other.last <= loop.last]
-            rest = rest[len(inner) :]
-            trips = loop.trips if most_trips is None else min(loop.trips, most_trips)
-            numbers += unrolled(i, loop.last + 1, inner, most_trips) * trips
-            i = loop.last + 1
-        else:
-            numbers.append(i)
-            i += 1
-    return numbers
+            loops.append(Loop(first, len(steps), trips))
 
 
 _Item = TypeVar("_Item")
 
 
 def bodies_repeated(
-    steps: Sequence[_Item], loops: Sequence[RolledLoop], times: Mapping[RolledLoop, int]
-) -> tuple[list[_Item], list[RolledLoop]]:
+    steps: Sequence[_Item], loops: Sequence[Loop], times: Mapping[Loop, int]
+) -> tuple[list[_Item], list[Loop]]:
     """Repeat the bodies of some loops, with fewer trips; remaining trips follow each loop."""
     written: list[_Item] = []
-    written_loops: list[RolledLoop] = []
+    written_loops: list[Loop] = []
 
-    def write(first: int, stop: int, within: Sequence[RolledLoop]) -> None:
+    def write(first: int, stop: int, within: Sequence[Loop]) -> None:
         i, rest = first, list(within)
         while i < stop:
             if not rest or rest[0].first > i:
@@ -179,18 +152,18 @@ def bodies_repeated(
                 i += 1
                 continue
             loop = rest.pop(0)
-            inner = [other for other in rest if other.last <= loop.last]
+            inner = [other for other in rest if other.stop <= loop.stop]
             rest = rest[len(inner) :]
             copies = times.get(loop, 1)
             trips, left = divmod(loop.trips, copies)
             begin = len(written)
             for _ in range(copies if trips else 0):
-                write(i, loop.last + 1, inner)
+                write(i, loop.stop, inner)
             if trips > 1:
-                written_loops.append(RolledLoop(begin, len(written) - 1, trips))
+                written_loops.append(Loop(begin, len(written), trips))
             for _ in range(left):
-                write(i, loop.last + 1, inner)
-            i = loop.last + 1
+                write(i, loop.stop, inner)
+            i = loop.stop
 
     write(0, len(steps), loops)
-    return written, sorted(written_loops, key=lambda loop: (loop.first, -loop.last))
+    return written, sorted(written_loops, key=lambda loop: (loop.first, -loop.stop))

@@ -3,9 +3,9 @@
 import pytest
 from support.sass_code import program_of, ran
 
+from dse.simulator.case.program import Loop
 from dse.source.nvidia.graphs.asynchronous import with_waits
 from dse.source.nvidia.graphs.dependence import DependenceGraph, dependence_graph
-from dse.source.nvidia.graphs.rolled_trace import RolledLoop
 
 COPY, END, WAIT = "LDGSTS.E [R3], [R20.64]", "LDGDEPBAR", "DEPBAR.LE SB0, 0x{:x}"
 LOAD, ARRIVE = "UBLKCP.S.G [UR6], [UR8], UR5", "SYNCS.ARRIVE.TRANS64 RZ, [UR8+0x18000], R0"
@@ -52,21 +52,21 @@ def test_a_wait_needs_the_copy_of_as_many_trips_before_as_groups_may_be_under_wa
 
 
 def test_a_body_is_repeated_so_that_few_trips_are_left_over():
-    def sizes(trips: int, **limits) -> tuple[int, tuple[RolledLoop, ...]]:
+    def sizes(trips: int, **limits) -> tuple[int, tuple[Loop, ...]]:
         graph = graph_of([COPY, END] * 3, [COPY, END, WAIT.format(3)], [], trips, **limits)
         return len(graph.instructions), graph.loops
 
-    assert sizes(40) == (8 + 4 * 6, (RolledLoop(7, 30, 10),))
-    assert sizes(35) == (8 + 5 * 6, (RolledLoop(7, 36, 7),))
-    assert sizes(40, most=31) == (8 + 2 * 6, (RolledLoop(7, 18, 20),))  # what fits
-    assert sizes(40, most=14) == (8 + 6, (RolledLoop(7, 12, 40),))
+    assert sizes(40) == (8 + 4 * 6, (Loop(7, 31, 10),))
+    assert sizes(35) == (8 + 5 * 6, (Loop(7, 37, 7),))
+    assert sizes(40, most=31) == (8 + 2 * 6, (Loop(7, 19, 20),))  # what fits
+    assert sizes(40, most=14) == (8 + 6, (Loop(7, 13, 40),))
 
 
 def test_of_loops_in_one_another_the_one_with_the_copies_is_repeated():
     code = ["MOV R4, RZ", COPY, END, WAIT.format(2), "IADD3 R4, R4, 0x1, RZ", WAIT.format(0), "EXIT"]
     steps = program_of(*code).steps
-    found, loops, awaited = with_waits(steps, [RolledLoop(0, 5, 4), RolledLoop(1, 4, 9)], 100)
-    assert loops == [RolledLoop(0, 13, 4), RolledLoop(1, 12, 3)]
+    found, loops, awaited = with_waits(steps, [Loop(0, 6, 4), Loop(1, 5, 9)], 100)
+    assert loops == [Loop(0, 14, 4), Loop(1, 13, 3)]
     assert [step.opcode for step in found].count("LDGSTS") == 3
     assert set(awaited.values()) == {1}
     assert sorted(pair for pair in awaited if pair[0] < 13) == [(3, 5), (7, 9), (11, 1)]
@@ -86,7 +86,7 @@ def test_groups_of_several_copies_and_of_none():
 def test_kernels_that_wait_for_nothing_are_as_they_were():
     graph = graph_of([], [COPY, "DEPBAR.LE SB0, 0x0"], [], 9)
     assert [each.needs for each in graph.instructions][:3] == [(), (), ()]
-    assert graph.loops == (RolledLoop(1, 5, 9),)
+    assert graph.loops == (Loop(1, 6, 9),)
     assert not graph.instructions[1].writes
 
 

@@ -8,10 +8,10 @@ from support.sass_code import ran
 
 from dse.errors import DseError
 from dse.simulator.case import program as simulated
+from dse.simulator.case.program import Loop
 from dse.source.nvidia.graphs.branches import branches
 from dse.source.nvidia.graphs.dependence import MOST_INSTRUCTIONS, MOST_NESTED, dependence_graph
 from dse.source.nvidia.graphs.flow import Dependence, flow_graph
-from dse.source.nvidia.graphs.rolled_trace import RolledLoop
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile.walk import longest_warp
 
@@ -56,7 +56,7 @@ def test_loops_nest(machines):
     graph = dependence_graph(machines["nbody"], 0, 0)
     outer, inner = graph.loops
     assert (outer.trips, inner.trips) == (4, 64)
-    assert outer.first < inner.first < inner.last < outer.last
+    assert outer.first < inner.first < inner.stop < outer.stop
     flat = dependence_graph(machines["nbody"], 0, 0, nested=1)
     assert [loop.trips for loop in flat.loops] == [64] * 4
     assert len(flat.order()) == len(graph.order())
@@ -72,7 +72,7 @@ LOOP = (
 def test_needs_go_round_the_loop(trips):
     code = [line.replace("0xa", hex(trips)) for line in LOOP]
     graph = dependence_graph(ran(*code), 0, 0)
-    assert graph.loops == (RolledLoop(2, 6, trips),)
+    assert graph.loops == (Loop(2, 7, trips),)
     assert [each.needs for each in graph.instructions] == [
         (),
         (),
@@ -212,7 +212,7 @@ def test_a_loop_begins_where_it_jumps_back_to():
     )
     (loop,) = graph.loops
     assert loop.trips == 2
-    assert (graph.instructions[loop.first].address, graph.instructions[loop.last].address) == (0x20, 0x50)
+    assert (graph.instructions[loop.first].address, graph.instructions[loop.stop - 1].address) == (0x20, 0x50)
 
 
 def test_what_is_written_over_is_not_waited_for():

@@ -5,13 +5,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.source.nvidia.graphs.rolled_trace import RolledLoop, bodies_repeated, unrolled
+from dse.simulator.case.program import Loop, executed
+from dse.source.nvidia.graphs.rolled_trace import bodies_repeated
 
 
 @st.composite
-def nested(draw) -> tuple[list[int], list[RolledLoop]]:
+def nested(draw) -> tuple[list[int], list[Loop]]:
     """Some steps, and loops among them, in one another or side by side, outer ones first."""
-    loops: list[RolledLoop] = []
+    loops: list[Loop] = []
 
     def body(first: int, depth: int) -> int:
         at = first
@@ -19,12 +20,12 @@ def nested(draw) -> tuple[list[int], list[RolledLoop]]:
             at += draw(st.integers(0, 2))
             if depth < 3 and draw(st.booleans()):
                 stop = body(at, depth + 1) + 1  # an instruction of its own
-                loops.append(RolledLoop(at, stop - 1, draw(st.integers(2, 7))))
+                loops.append(Loop(at, stop, draw(st.integers(2, 7))))
                 at = stop
         return at
 
     size = body(0, 0) + 1
-    return list(range(size)), sorted(loops, key=lambda loop: (loop.first, -loop.last))
+    return list(range(size)), sorted(loops, key=lambda loop: (loop.first, -loop.stop))
 
 
 @given(nested(), st.lists(st.integers(1, 9), min_size=40, max_size=40))
@@ -32,14 +33,14 @@ def test_unrolled_it_is_the_same(code, times):
     numbers, loops = code
     steps: Any = numbers
     written, found = bodies_repeated(steps, loops, dict(zip(loops, times, strict=False)))
-    order = unrolled(0, len(written), found, None)
-    assert [written[i] for i in order] == unrolled(0, len(numbers), loops, None)
+    order = executed(0, len(written), found)
+    assert [written[i] for i in order] == list(executed(0, len(numbers), loops))
     assert all(loop.trips > 1 for loop in found)
 
 
 def test_what_is_left_over_stands_behind():
     steps: Any = list("abc")
-    loop = RolledLoop(1, 1, 7)
-    assert bodies_repeated(steps, [loop], {loop: 3}) == (list("abbbbc"), [RolledLoop(1, 3, 2)])
+    loop = Loop(1, 2, 7)
+    assert bodies_repeated(steps, [loop], {loop: 3}) == (list("abbbbc"), [Loop(1, 4, 2)])
     assert bodies_repeated(steps, [loop], {loop: 4}) == (list("abbbbbbbc"), [])
     assert bodies_repeated(steps, [loop], {}) == (list("abc"), [loop])
