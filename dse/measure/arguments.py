@@ -6,7 +6,6 @@ from typing import Any
 import ml_dtypes  # noqa: F401  # registers bfloat16 and 8-bit floats with NumPy
 import numpy as np
 
-from dse.core.space.expression import parse
 from dse.errors import DseError
 from dse.measure.checking import Reference
 from dse.measure.device import Argument, Device, LoadedCode
@@ -18,7 +17,6 @@ from dse.source.launches import Array, Descriptor
 from dse.source.nvidia.compile.contract import Compiled
 
 _SCRATCH = -1  # index of the compiler's scratch memory, which is no argument
-_AT_A_TIME = 2**20  # elements
 _NORMAL = 2**22 + 15  # random numbers that longer arrays repeat: odd, so that rows differ
 _CALLED = {f"fp{bits}": f"float{bits}" for bits in (16, 32, 64)} | {
     "bf16": "bfloat16"
@@ -135,12 +133,7 @@ def contents(array: Array, index: int, checks: Reference) -> np.ndarray:
     if index == checks.output and not checks.adds:
         return np.zeros(array.size, kind)
     if array.values:
-        expression, values = parse(array.values, "values"), np.empty(array.size, kind)
-        for first in range(0, array.size, _AT_A_TIME):
-            elements = np.arange(first, min(first + _AT_A_TIME, array.size))
-            names = {**dict(array.names), "index": elements, "random": random.random(len(elements))}
-            values[first : first + len(elements)] = expression(names, np)
-        return values
+        return array.contents(index, kind)
     if kind.kind not in "iub" and kind.itemsize < 4:  # operands of tensor cores: of both signs
         return np.resize(
             random.standard_normal(min(array.size, _NORMAL), np.float32).astype(kind), array.size

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dse import kernels
-from dse.core.space.expression import Expression
+from dse.core.space.expression import Expression, parse
 from dse.errors import DseError
 from dse.kernels.description import (
     ArrayArgument,
@@ -24,6 +24,8 @@ from dse.kernels.description import (
 from dse.source.machine.launch import VARIABLE, Dimensions, Pointer
 from dse.types import Gpu
 
+_AT_A_TIME = 2**20  # elements
+
 
 @dataclass(frozen=True)
 class Array:
@@ -33,6 +35,16 @@ class Array:
     type: str
     values: str
     names: tuple[tuple[str, Number], ...]
+
+    def contents(self, seed: int, kind: Any) -> np.ndarray:
+        """Compute the stated contents as elements of NumPy type `kind`, with random numbers of `seed`."""
+        expression = parse(self.values, "values")
+        values, random = np.empty(self.size, kind), np.random.default_rng(seed)
+        for first in range(0, self.size, _AT_A_TIME):
+            index = np.arange(first, min(first + _AT_A_TIME, self.size))
+            names = dict(self.names) | {"index": index, "random": random.random(len(index))}
+            values[first : first + len(index)] = expression(names, np)
+        return values
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dse.core.processes import memory_limited
@@ -32,7 +32,6 @@ from dse.source.machine.recorded import total_counts
 from dse.source.nvidia.arguments import arguments_of, as_launched
 from dse.source.nvidia.compile.declared import Declared, parameters_of, variables_of, zeros_of
 from dse.source.nvidia.compile.triton import has_fractions, numpy_type, with_scratch
-from dse.source.nvidia.sass.elf import Parameter
 from dse.source.profiles import Job, KernelProfile, Toolchain, asked_of, compiled, executed_each, with_assumed
 from dse.types import Gpu, Resources
 
@@ -235,21 +234,13 @@ def _own_arguments(listing: Listing) -> list[KernelArgument]:
     return [argument for argument in listing.arguments if not argument.kind.startswith("hidden_")]
 
 
-@dataclass(frozen=True)
-class _KernelParameters:
-    """Parameters of a kernel, in the form for the layout of CUDA's arguments."""
-
-    kernel: str
-    parameters: tuple[Parameter, ...]
-
-
 def launch_of(listing: Listing, configuration: Configuration) -> LaunchArguments:
     """Return a launch for the interpreter.
 
     **Raises:** DseError if the arguments do not fit the kernel.
     """
-    parameters = tuple(Parameter(argument.offset, argument.size) for argument in _own_arguments(listing))
-    arguments = arguments_of(_KernelParameters(listing.name, parameters), configuration.arguments)
+    sizes = [argument.size for argument in _own_arguments(listing)]
+    arguments = arguments_of(listing.name, sizes, configuration.arguments)
     assumed = dict(configuration.assumed)
     variables = {
         name: held(words, assumed.get(name), place)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from dse.core.space.expression import parse
 from dse.errors import DseError
 from dse.kernels.description import Contents
 from dse.source.contract import Passed
@@ -23,11 +22,9 @@ from dse.source.machine.launch import (
     address_of,
 )
 from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.sass.elf import Parameter
 
 MAP_BYTES = 128  # of a tensor map
 MOST_CONTENTS_BYTES = 1 << 29  # of an array whose contents are stated
-_ELEMENTS_AT_A_TIME = 2**20
 
 
 def as_launched(made: Any, configuration: Configuration) -> Configuration:
@@ -77,11 +74,11 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
     **Raises:** DseError if the arguments do not fit the kernel.
     """
     binary, arguments = made.binary, configuration.arguments
+    sizes = [parameter.size for parameter in binary.parameters]
     if made.listing is not None:  # it does not state parameters: numbers are assumed to have 32 bits
         sizes = [
             8 if argument is None or isinstance(argument, Array | Assumed) else 4 for argument in arguments
         ]
-        binary = replace(binary, parameters=tuple(Parameter(0, size) for size in sizes))
     banks, assumed = dict(binary.banks), dict(configuration.assumed)
     for seed, variable in enumerate(made.binary.constants, len(arguments)):
         if assumed.get(variable.name):
@@ -98,7 +95,7 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
     return LaunchArguments(
         grid=configuration.grid,
         block=configuration.block,
-        arguments=arguments_of(binary, arguments),
+        arguments=arguments_of(binary.kernel, sizes, arguments),
         offsets=None if made.listing is not None else [parameter.offset for parameter in binary.parameters],
         banks=banks,
         unset={
@@ -112,49 +109,41 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
     )
 
 
-def arguments_of(binary: Any, values: Sequence[Argument]) -> list[Any]:
-    """Return the arguments for the interpreter; numbers have the sizes of the parameters.
-
-    `binary` has the name of the kernel, and its `parameters` with their sizes.
-    """
-    if len(values) != len(binary.parameters):
-        sizes = ", ".join(str(parameter.size) for parameter in binary.parameters)
-        missing = len(binary.parameters) - len(values)
+def arguments_of(kernel: str, sizes: Sequence[int], values: Sequence[Argument]) -> list[Any]:
+    """Return the arguments for the interpreter; numbers have the `sizes` of the parameters."""
+    if len(values) != len(sizes):
+        missing = len(sizes) - len(values)
         hint = f"; add {missing} in their order (8 B: an array or a number)" if missing > 0 else ""
-        raise DseError(
-            f"{binary.kernel}: arguments: found {len(values)}, "
-            f"expected {len(binary.parameters)} of {sizes} B{hint}"
-        )
+        expected = f"{len(sizes)} of {', '.join(map(str, sizes))} B{hint}"
+        raise DseError(f"{kernel}: arguments: found {len(values)}, expected {expected}")
     arguments: list[Any] = []
-    for number, (argument, parameter) in enumerate(zip(values, binary.parameters, strict=True)):
+    for number, (argument, size) in enumerate(zip(values, sizes, strict=True)):
         try:
             match argument:
                 case Unstated.NUMBER:
-                    arguments.append(UnknownArgument(parameter.size))
-                case None | Array() if parameter.size == 8:
+                    arguments.append(UnknownArgument(size))
+                case None | Array() if size == 8:
                     arguments.append(None if argument is None else _contents(argument, number))
-                case Assumed() if parameter.size == 8:
+                case Assumed() if size == 8:
                     arguments.append(argument.pointer(number))
-                case Contents() if parameter.size == 8:
+                case Contents() if size == 8:
                     arguments.append(argument.array)
-                case Descriptor() if parameter.size == MAP_BYTES:
+                case Descriptor() if size == MAP_BYTES:
                     arguments.append(_tensor_map(argument))
-                case float() if parameter.size in (4, 8):
-                    arguments.append(np.asarray(argument, f"f{parameter.size}").tobytes())
-                case int() if parameter.size <= 8:
-                    arguments.append(argument.to_bytes(parameter.size, "little", signed=argument < 0))
-                case tuple() if parameter.size % len(argument) == 0:
-                    part = Parameter(0, parameter.size // len(argument))
-                    parts = replace(binary, parameters=(part,) * len(argument))
-                    arguments.append(b"".join(arguments_of(parts, argument)))
+                case float() if size in (4, 8):
+                    arguments.append(np.asarray(argument, f"f{size}").tobytes())
+                case int() if size <= 8:
+                    arguments.append(argument.to_bytes(size, "little", signed=argument < 0))
+                case tuple() if size % len(argument) == 0:
+                    parts = [size // len(argument)] * len(argument)
+                    arguments.append(b"".join(arguments_of(kernel, parts, argument)))
                 case _:
                     raise OverflowError
         except OverflowError:
             arrays = None | Array | Contents | Descriptor
             given_text = "an array" if isinstance(argument, arrays) else argument
             raise DseError(
-                f"{binary.kernel}: argument {number + 1}: found {given_text},"
-                f" expected what takes {parameter.size} B"
+                f"{kernel}: argument {number + 1}: found {given_text}, expected what takes {size} B"
             ) from None
     return arguments
 
@@ -170,10 +159,4 @@ def _contents(array: Array, seed: int) -> np.ndarray:
     if array.size * np.dtype(array.type).itemsize > MOST_CONTENTS_BYTES:
         most = MOST_CONTENTS_BYTES // np.dtype(array.type).itemsize
         raise DseError(f"arguments: found contents of {array.size:,} elements, expected at most {most:,}")
-    expression = parse(array.values, "values")
-    values, random = np.empty(array.size, array.type), np.random.default_rng(seed)
-    for first in range(0, array.size, _ELEMENTS_AT_A_TIME):
-        index = np.arange(first, min(first + _ELEMENTS_AT_A_TIME, array.size))
-        names = dict(array.names) | {"index": index, "random": random.random(len(index))}
-        values[index[0] : index[-1] + 1] = expression(names, np)
-    return values
+    return array.contents(seed, array.type)

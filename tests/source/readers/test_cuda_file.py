@@ -1,6 +1,5 @@
 """Kernels in files that do not say how they are launched."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +11,10 @@ from dse.hardware import gpus
 from dse.kernels.description import ArrayArgument
 from dse.source.launches import configurations
 from dse.source.nvidia.arguments import arguments_of
-from dse.source.nvidia.sass.elf import Parameter
 from dse.source.readers import Given, load
 
 CODE = 'extern "C" __global__ void k(const float* x, int n, double a, int* at) {}'
 LAUNCH = Given(block=(32, 4), grid=(100,))
-
-
-@dataclass(frozen=True)
-class Taken:
-    """What a kernel takes."""
-
-    kernel: str
-    parameters: tuple[Parameter, ...]
 
 
 def arguments(path: Path, *given: str) -> list:
@@ -139,11 +129,10 @@ def test_vectors_and_structures_are_given_by_their_parts(tmp_path):
     description = load(path, Given(block=(256,), grid=(4,), arguments=parts))
     [found] = configurations(description, {}, {}, gpus.load("a100-pcie-40gb").gpu)
     assert found.arguments[:2] == ((1024, 3), (32, 32, 2.0))
-    taken = Taken("fill", (Parameter(0, 8), Parameter(8, 12)))
-    size, shape = arguments_of(taken, found.arguments[:2])
+    size, shape = arguments_of("fill", [8, 12], found.arguments[:2])
     assert size == np.array([1024, 3], "<u4").tobytes()
     assert shape == np.array([32, 32], "<i4").tobytes() + np.array([2.0], "<f4").tobytes()
     with pytest.raises(DseError, match=r"argument 1: found \(1, 2, 3\), expected what takes 8 B"):
-        arguments_of(taken, [(1, 2, 3), (1, 2, 3)])
+        arguments_of("fill", [8, 12], [(1, 2, 3), (1, 2, 3)])
     [said] = load(path, Given(block=(256,), grid=(4,))).assumptions
     assert said == "size, shape: 0, since no value is stated"
