@@ -9,17 +9,19 @@ import hashlib
 import json
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import ValidationError, convert, to_builtins
 
 from dse.core.files import parse_json, read_text, replacing
 from dse.data.safe_readers import Members
 from dse.errors import DseError
 from dse.kernels.description import Description
 from dse.source.cache import key
-from dse.source.contract import Failure, Launched, Passed
+from dse.source.contract import Failure, Launched
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.sass import elf
 
@@ -172,10 +174,10 @@ def write(path: Path, arch: int, spaces: Sequence[BuiltSpace]) -> None:
         "format": FORMAT,
         "arch": arch,
         "codes": [
-            {"file": code.name, "launched": _launch(code.launched), "spill_bytes": code.spill_bytes}
+            {"file": code.name, "launched": to_builtins(code.launched), "spill_bytes": code.spill_bytes}
             for code in codes
         ],
-        "reasons": list(map(asdict, reasons)),
+        "reasons": to_builtins(list(reasons)),
         "spaces": listed,
     }
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_LZMA) as file:
@@ -197,16 +199,26 @@ def read(path: Path) -> BuiltFile:
             name: within.read(name) for name in dict.fromkeys(entry["file"] for entry in listing["codes"])
         }
         codes = [
-            BuiltCode(cubins[entry["file"]], _launched(entry["launched"]), entry["spill_bytes"])
+            BuiltCode(
+                cubins[entry["file"]], convert(entry["launched"], Launched | None), entry["spill_bytes"]
+            )
             for entry in listing["codes"]
         ]
-        reasons = [Failure(**entry) for entry in listing["reasons"]]
+        reasons = convert(listing["reasons"], list[Failure])
         spaces = tuple(_space(entry, codes, reasons) for entry in listing["spaces"])
         changed = next((name for code in codes if (name := code.name) not in cubins), None)
         if changed:
             raise ValueError("code that was changed")
         return BuiltFile(path, int(listing["arch"]), spaces)
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (
+        KeyError,
+        IndexError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+        ValidationError,
+    ) as error:
         raise DseError(f"{path}: found {error!s:.80}, expected what `dse measure build` wrote") from None
 
 
@@ -217,24 +229,3 @@ def _space(listing: Mapping[str, Any], codes: Sequence[BuiltCode], reasons: Sequ
     if len(rows) != len(outcomes) or any(len(row) != len(names) for row in rows):
         raise ValueError(f"other numbers of configurations of {kernel}")
     return BuiltSpace(kernel, digest, compiler, dict(sizes), tuple(names), rows, outcomes)
-
-
-def _launch(launched: Launched | None) -> dict[str, Any] | None:
-    """Return the fields of a launch, and of its parameters those that differ from the defaults."""
-    if launched is None:
-        return None
-    usual = asdict(Passed())
-    passed = [
-        {name: value for name, value in asdict(argument).items() if value != usual[name]}
-        for argument in launched.passed or ()
-    ]
-    return {**asdict(launched), "passed": None if launched.passed is None else passed}
-
-
-def _launched(listing: Mapping[str, Any] | None) -> Launched | None:
-    if listing is None:
-        return None
-    passed = listing["passed"]
-    if passed is not None:
-        passed = tuple(Passed(**{**value, "box": tuple(value.get("box", ()))}) for value in passed)
-    return Launched(**{**listing, "passed": passed})
