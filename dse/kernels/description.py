@@ -18,6 +18,7 @@ from dse.core.space.expression import Expression, parse
 from dse.core.space.space import Space
 from dse.errors import DseError, one_of
 from dse.hardware.gpus import column
+from dse.hardware.memory import safe_divide
 from dse.kernels.counts import Alias, Counted, KnownBatch, Number, sizes_of
 from dse.kernels.phases import phase_of
 from dse.kernels.symbolic.average import average_access
@@ -355,8 +356,9 @@ def _kernel(warp: Mapping[str, Any], accessed: Sequence[Mapping[str, Any]]) -> K
     counts: dict[str, Any] = dict(warp) | {"other_insts": 0}
     counts |= {name: sum((part.get(name, 0.0) for part in accessed), np.asarray(0, float)) for name in _SUMS}
     insts = counts["load_insts"] + counts["store_insts"]
-    counts["bytes_per_access"] = _per(insts, counts.pop("bytes"), 0.0)
-    counts["transactions_per_uncoal"] = _per(counts["uncoal_insts"], counts.pop("uncoal_sectors"), 1.0)
+    counts["bytes_per_access"] = safe_divide(counts.pop("bytes"), insts, xp=np)
+    sectors, uncoalesced = counts.pop("uncoal_sectors"), counts["uncoal_insts"]
+    counts["transactions_per_uncoal"] = safe_divide(sectors, uncoalesced, 1.0, np)
     counts = {name: np.asarray(value, float) for name, value in counts.items()}
     with in_64_bits():
         work = PerClass(**{name: counts.pop(name) for name in PerClass.__dataclass_fields__})
@@ -408,11 +410,6 @@ def _accessed(description: Description, access: Access, names: Mapping[str, Any]
     counted = {f"{access.op}_insts": count, "uncoal_insts": count * scattered, "sectors": count * sectors}
     counted |= {"uncoal_sectors": count * scattered * sectors, "bytes": count * requested}
     return counted | {"l1": count * passes, "l2": l2, "dram": stated.get("dram_sectors", l2)}
-
-
-def _per(count: Any, total: Any, default: float) -> np.ndarray:
-    """Divide a total by a count, with `default` where that is 0."""
-    return np.where(count == 0, default, total / np.where(count == 0, 1.0, count))
 
 
 def _shape(description: Description, names: Mapping[str, Any]) -> tuple[Any, Any, Any]:
