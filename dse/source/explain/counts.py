@@ -14,8 +14,7 @@ from dse.hardware.occupancy import LIMITERS, possible, resident_blocks
 from dse.kernels.description import Description, describe
 from dse.source.contract import Failure
 from dse.source.explain.nvidia import configured, failed, phases
-from dse.source.kernel import stack_profiles, warn_of_counts
-from dse.source.launches import check_threads, configurations
+from dse.source.kernel import SourceKernel, stack_profiles, warn_of_counts
 from dse.source.profiles import KernelProfile
 from dse.source.toolchain import toolchain
 from dse.source.warps import column_names
@@ -143,14 +142,7 @@ def of_space(
     if sample is not None and sample < count:
         indices = np.sort(np.random.default_rng(seed).choice(indices, sample, replace=False))
     parameters = {name: np.asarray(values) for name, values in description.space.decode(indices, np).items()}
-    wanted = configurations(description, parameters, sizes, gpu.gpu)
-    check_threads(description.name, wanted, gpu.gpu)
-    tools = toolchain(gpu.gpu)
-    source = tools.source_of(description)
-    arch = tools.architecture(gpu.gpu, source)
-    with progress(f"Reading {description.name}", len(wanted)) as advance:
-        results = tools.characterise_all(source, arch, wanted, gpu.gpu, progress=advance)
-    warn_of_counts(description.name, results)
+    results = SourceKernel(description, toolchain=toolchain).read(parameters, gpu.gpu, sizes, progress)
     rows: list[Row] = []
     of_phases: list[list[Row]] = []
     impossible = _cannot_run(results, gpu)
