@@ -112,5 +112,4 @@ _VARIABLE = re.compile(
     r"__(?:constant|device)__\s+(?:(?:static|const|volatile)\s+)*((?:\w+\s+)*?\w+)\s+(\w+)\s*(?:\[[^\]]*\]\s*)*(?:([={])|;)"
 )
 _QUALIFIERS = {"const", "volatile", "struct", "typename", "restrict", "__restrict", "__restrict__"}
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
