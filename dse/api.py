@@ -54,7 +54,7 @@ def gpu(name: AnyGpu) -> GpuFile:
     **Raises:** DseError for an unknown GPU (with the nearest names) or an invalid value in the file.
     **Source:** `dse gpus show NAME` lists the source of each value.
     """
-    return name if isinstance(name, GpuFile) else gpus.load(name)
+    return gpus.load(name)
 
 
 def kernel(

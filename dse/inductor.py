@@ -29,5 +29,4 @@ def table(
 
     **Raises:** DseError for an unreadable file, or an operation without a template.
     """
-    file = gpu if isinstance(gpu, GpuFile) else load(gpu)
-    return json.loads(inductor.text(table_of(file, read(Path(shapes)), first, device)))
+    return json.loads(inductor.text(table_of(load(gpu), read(Path(shapes)), first, device)))

@@ -61,7 +61,7 @@ def rank(
 ) -> _rank.Ranking:
     """Rank the configurations of a kernel, see `kernel`; `.rows(10)` are the ten fastest."""
     counts = kernel(function, args=args, grid=grid, configs=configs, compiled=compiled)
-    file = gpu if isinstance(gpu, GpuFile) else gpus.load(gpu)
+    file = gpus.load(gpu)
     return _rank.rank(counts, file.gpu, (models,), progress=progress, gpu_name=file.name)
 
 

@@ -166,8 +166,7 @@ def best(
     gpu: str | Path | GpuFile, product: Product, configuration: Callable[[Row], Own], count: int
 ) -> list[Own]:
     """The `count` best configurations of a product that differ by a reader's own names."""
-    file = gpu if isinstance(gpu, GpuFile) else load(gpu)
-    [rows] = first(file, [product], MOST)
+    [rows] = first(load(gpu), [product], MOST)
     return distinct(map(configuration, rows))[:count]
 
 

@@ -63,7 +63,7 @@ class Predictions:
     @cached_property
     def file(self) -> GpuFile:
         """The GPU."""
-        return self.gpu if isinstance(self.gpu, GpuFile) else load(self.gpu)
+        return load(self.gpu)
 
     def seconds(self, config: Any) -> float:
         """Predict the total time of a configuration's launches.

@@ -74,7 +74,7 @@ def choices(gpu: str | Path | GpuFile, first: int = FIRST) -> Any:
     **Raises:** DseError if PyTorch is missing, or of a version that this was not tried with.
     """
     base = import_tested(TORCH, "torch._inductor.choices", "inductor").InductorChoices
-    file = gpu if isinstance(gpu, GpuFile) else load(gpu)
+    file = load(gpu)
 
     class Choices(base):
         """Inductor's choices, cut and ordered by `dse`."""

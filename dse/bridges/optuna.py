@@ -185,7 +185,7 @@ def warm_start(
     **Raises:** DseError as `dse.evaluate.rank.rank`.
     """
     counts = readers.kernel(kernel) if isinstance(kernel, str | Path) else kernel
-    file = load(gpu) if isinstance(gpu, str | Path) else gpu
+    file = load(gpu)
     free = [name for name, values in counts.space.values.items() if len(values) > 1]
     for row in rank(counts, file.gpu, [models], sizes).rows(count, diverse=True):
         study.enqueue_trial({(rename or {}).get(name, name): row[name] for name in free}, skip_if_exists=True)

@@ -14,11 +14,15 @@ from dse.hardware.gpus.table import SOURCE, CatalogueRow, find, known, path_of, 
 from dse.hardware.gpus.tree import GpuFile, build
 
 
-def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
+def load(name: str | Path | GpuFile, dtype: Any = np.float32) -> GpuFile:
     """Read one GPU, in SI units: quantities as arrays of `dtype`, limits as 32-bit integers, all of shape [].
+
+    One that has been read is returned as it is.
 
     **Raises:** DseError, one line with the file, the field, what was found and what is allowed.
     """
+    if isinstance(name, GpuFile):
+        return name
     path = find(name)
     row = row_of(path)
     return (
