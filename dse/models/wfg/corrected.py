@@ -9,9 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from dse.models.about import About
-from dse.models.notation import comp_latency, two_pipes
 from dse.models.wfg import pipeline as wfg_pipeline
-from dse.models.wfg.pipeline import ComputeBlock, graph, terms
+from dse.models.wfg.pipeline import ComputeBlock
 from dse.types import Gpu, Kernel, Launch, Prediction
 
 MONOTONE = False
@@ -39,13 +38,4 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`. **Source:** Eqs. L30 to L39, L42.
     """
-    run, details = terms(
-        launch.warps_per_sm,
-        two_pipes(gpu, kernel),
-        comp_latency(gpu, kernel),
-        None,
-        kernel.work.barrier,
-        graph(gpu, kernel),
-        exposed,
-    )
-    return Prediction.of(gpu.clock, details, launch.waves, **run)
+    return wfg_pipeline.predicted(gpu, kernel, launch, None, exposed)

@@ -183,12 +183,12 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
     **Gap:** λ_mem^instr is one issue slot, 1/IL. **Source:** Eqs. L30 to L40.
     """
-    run, details = terms(
-        launch.warps_per_sm,
-        two_pipes(gpu, kernel),
-        comp_latency(gpu, kernel),
-        1.0 / gpu.issue_limit,
-        kernel.work.barrier,
-        graph(gpu, kernel),
-    )
+    return predicted(gpu, kernel, launch, 1.0 / gpu.issue_limit, exposed)
+
+
+def predicted(gpu: Gpu, kernel: Kernel, launch: Launch, issue: Array | None, exposed: Exposed) -> Prediction:
+    """Predict the cycles of a launch, with `issue` and `exposed` as in `terms`."""
+    barriers, blocks = kernel.work.barrier, graph(gpu, kernel)
+    pipes, latency = two_pipes(gpu, kernel), comp_latency(gpu, kernel)
+    run, details = terms(launch.warps_per_sm, pipes, latency, issue, barriers, blocks, exposed)
     return Prediction.of(gpu.clock, details, launch.waves, **run)
