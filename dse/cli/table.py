@@ -21,7 +21,6 @@ TOKENS = "1,2,4,8,16,24,32,48,64,96,128,256,512,1024,1536,2048,3072,4096"  # as 
 MATRIX = (*EXPERTS, "mm")  # with closed forms
 READ_BY = ", ".join(FORMATS)
 BY_TIMES = "By measured times"  # a panel of --help-all
-UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 RUNS = 20  # of a command, per batch size
 
 
@@ -136,8 +135,7 @@ def table(
 
     With --measured or --command, measured times correct the choice, also for batch sizes without any.
     """
-    if unit not in UNITS:
-        raise DseError(f"--unit: found {unit!r}, {one_of(unit, UNITS)}")
+    unit_s = inputs.in_seconds(unit)
     for name, value in (("--budget", budget), ("--journal", journal)):
         if value is not None and command is None:
             raise DseError(f"{name}: found without --command, expected both")
@@ -187,7 +185,7 @@ def table(
         from dse.report.show import progress
 
         loop.check_command(command, dict.fromkeys(("M", *parameters)))
-        measure, runs = loop.commanded(command, UNITS[unit]), budget or RUNS
+        measure, runs = loop.commanded(command, unit_s), budget or RUNS
         with progress(f"Tuning {kernel}", runs * len(numbers)) as advance:
             timed = tuned(file, products, numbers, measure, runs, journal, timed, advance)
     rows = best(file, products, numbers, timed)

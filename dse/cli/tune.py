@@ -8,12 +8,11 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import Output, grouped
-from dse.errors import DseError, one_of
+from dse.errors import DseError
 
 app = typer.Typer(rich_markup_mode="rich")
 
 MOST = 65_536  # configurations to choose from
-UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
 @app.command(
@@ -69,8 +68,7 @@ def tune(
     if measurer is None or (replay is not None and command is not None):
         stated = "neither" if measurer is None else "both"
         raise DseError(f"--replay, --command: found {stated}, expected one of them")
-    if unit not in UNITS:
-        raise DseError(f"--unit: found {unit!r}, {one_of(unit, UNITS)}")
+    unit_s = inputs.in_seconds(unit)
     counts, problem = choices.kernel(kernel)
     form = inputs.closed_form(choices.model)
     [file] = inputs.gpus([gpu])
@@ -87,7 +85,7 @@ def tune(
         parameters = configurations(counts, problem)
         candidates = of_kernel(counts, file, form, parameters, problem, progress)
         candidates = with_others(candidates, counts, choices.prior or ()).most(MOST, seed)
-        measure = loop.commanded(measurer, UNITS[unit], min(limit, budget_seconds))
+        measure = loop.commanded(measurer, unit_s, min(limit, budget_seconds))
     else:
         table = measured.load(measurer, counts).where(choices.values)
         sizes = {**problem, **table.problem}

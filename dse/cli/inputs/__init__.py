@@ -18,7 +18,7 @@ from dse.cli.inputs.kernels import (
     several_descriptions,
 )
 from dse.cli.inputs.model_choice import SimulatorOptions, closed_form, models
-from dse.cli.inputs.values import lists, settings
+from dse.cli.inputs.values import in_seconds, lists, settings
 
 if TYPE_CHECKING:
     from dse.kernels.counts import Counts, Number
@@ -29,6 +29,7 @@ __all__ = [  # and the options below
     "closed_form",
     "description",
     "gpus",
+    "in_seconds",
     "in_words",
     "kernel",
     "kernels_of_work",

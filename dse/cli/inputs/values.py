@@ -1,14 +1,15 @@
-"""Parse NAME=VALUE."""
+"""Parse NAME=VALUE, and units."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 
 if TYPE_CHECKING:
     from dse.kernels.counts import Number
 
 MOST = 2**53  # exact as a float
+UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
 def settings(texts: Sequence[str] | None, option: str = "--set") -> dict[str, "Number"]:
@@ -44,3 +45,10 @@ def lists(texts: Sequence[str] | None, option: str = "--set") -> dict[str, tuple
         parts = [settings([f"{name}={word}"], option) for word in words.split(",")]
         values[name.strip()] = tuple(number for parsed in parts for number in parsed.values())
     return values
+
+
+def in_seconds(unit: str) -> float:
+    """Return the seconds of a --unit. **Raises:** DseError for an unknown one."""
+    if unit not in UNITS:
+        raise DseError(f"--unit: found {unit!r}, {one_of(unit, UNITS)}")
+    return UNITS[unit]
