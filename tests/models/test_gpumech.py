@@ -64,34 +64,6 @@ def test_equals_the_paper_in_plain_python(cases, rate):
         np.testing.assert_allclose(run(variant, cases, rate), expected, rtol=1e-12)
 
 
-def test_figure_8():
-    # 3 instructions, 6 stall cycles, 4 warps: Eq. 11 says 2, the figure 6 (Lemeire et al., Sec. 2.5.1)
-    figure = [([(3, 6, 1)], 4)] * 4
-    np.testing.assert_allclose(run("rr", figure)[:, 2], 2, rtol=1e-14)
-    np.testing.assert_allclose(run("rr*", figure)[:, 2], 6, rtol=1e-14)
-
-
-def test_more_than_one_instruction_a_cycle():
-    # Sec. 2.5: round robin as published goes through the roof, corrected it never does; greedy-then-oldest
-    # is Volkov's model where all intervals stall equally, and long enough.
-    random, above, below = np.random.default_rng(2), 0, 0
-    for _ in range(25):
-        insts, stalls = random.integers(2, 30, (4, 6)), random.integers(1, 400, (4, 6))
-        warps = random.integers(16, 65, 4)
-        rows = [list(zip(n, s, [1] * 6, strict=True)) for n, s in zip(insts, stalls, strict=True)]
-        cases = list(zip(rows, warps, strict=True))
-        above += (run("rr", cases)[:, 1] > 1).sum()
-        assert (run("rr*", cases)[:, 1] <= 1 + 1e-12).all()
-        equal = [([(n, s, 1) for n in row], w) for row, s, w in zip(insts, stalls[:, 0], warps, strict=True)]
-        alone = insts.sum(1) + 6 * stalls[:, 0]
-        waited = insts.sum(1) / alone * stalls[:, 0] >= 1
-        volkov = np.minimum(1.0, warps * insts.sum(1) / alone)
-        np.testing.assert_allclose(run("gto", equal)[waited, 1], volkov[waited], rtol=1e-12)
-        below += (volkov[waited] < 1).sum()
-    assert above > 80
-    assert below > 5
-
-
 def in_slots(p, insts, times, latency):
     """The one interval of a warp in issue slots, and what it repeats."""
     if times == 0:

@@ -3,7 +3,6 @@
 import math
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from dse.models import mwp_cwp, mwp_cwp_printed
@@ -12,7 +11,7 @@ CASES = mwp_cwp.CASES
 READINGS = {"narrated": mwp_cwp, "printed": mwp_cwp_printed}
 
 
-def hong_kim(i, reading, rounded=lambda mwp: mwp):
+def hong_kim(i, reading):
     """Eqs. 2 to 27 for the inputs of their Table 1; `i` also has `share`, of an access that reaches DRAM."""
     e = SimpleNamespace()
     total = i.comp_insts + i.uncoal + i.coal
@@ -31,7 +30,7 @@ def hong_kim(i, reading, rounded=lambda mwp: mwp):
     e.mwp_full = e.mem_l / delay  # Eq. 16
     bandwidth_per_warp = i.clock * i.bytes_per_warp * i.share / e.mem_l  # Eq. 7
     e.mwp_peak = i.bandwidth / (bandwidth_per_warp * i.sms) if bandwidth_per_warp else math.inf  # Eq. 6
-    e.mwp = rounded(max(1.0, min(e.mwp_full, e.mwp_peak, e.n)))  # Eqs. 5, 17; one warp at least
+    e.mwp = max(1.0, min(e.mwp_full, e.mwp_peak, e.n))  # Eqs. 5, 17; one warp at least
     e.mem_cycles = mem_l_uncoal * i.uncoal + mem_l_coal * i.coal  # Eq. 18
     e.cwp_full = (e.mem_cycles + e.comp_cycles) / e.comp_cycles  # Eq. 8
     e.cwp = min(e.cwp_full, e.n)  # Eq. 9
@@ -110,69 +109,6 @@ def test_equals_the_paper_in_plain_python(equals_reference, lumped, apart, readi
     equals_reference(READINGS[reading].predict, reference, cases)
 
 
-# Hong & Kim, Table 2: the tiled matrix multiplication of Fig. 12 on their example GPU
-TABLE_2 = {
-    "latency_dram": 420.0,
-    "departure_delay_uncoal_cycles": 10.0,
-    "departure_delay_coal_cycles": 4.0,
-    "issue_cycles": 4.0,
-    "clock": 1e9,
-    "dram_bandwidth": 80e9,
-    "sm_count": 16.0,
-    "active_sms": 16.0,
-    "threads_per_block": 128.0,
-    "warps_per_block": 4.0,
-    "blocks": 80.0,
-    "resident_blocks": 5.0,
-    "waves": 1.0,
-    "work_fp32": 27.0,
-    "load_insts": 6.0,
-    "uncoal_insts": 6.0,
-    "transactions_per_uncoal": 32.0,
-    "bytes_per_access": 128.0,
-    "sectors": 192.0,
-    "work_l2": 192.0,
-    "work_dram": 192.0,
-    "work_barrier": 6.0,
-}
-
-
-def test_worked_example_table_2(point, build, at):
-    given = build(point(**TABLE_2))  # all of it not compiled, for once
-    mem_l, delay = mwp_cwp.memory_period(*given[:2])
-    assert (float(mem_l), float(delay)) == (730, 320)
-    for model in READINGS.values():
-        p = model.predict(*given)
-        assert CASES[int(p.details["case"])] == "memory"
-        assert float(p.details["mwp"]) == 2.28125
-        assert float(p.details["cwp"]) == 20
-        np.testing.assert_allclose(p.terms["memory"] + p.terms["compute"], 38428.1875, rtol=1e-9)
-        np.testing.assert_allclose(p.terms["sync"], 12300, rtol=1e-9)
-        np.testing.assert_allclose(p.cycles, 50728.1875, rtol=1e-9)
-        np.testing.assert_allclose(p.seconds, 50728.1875e-9, rtol=1e-9)
-        np.testing.assert_allclose(p.details["cpi"], 38428.1875 / (33 * 20), rtol=1e-9)  # Eq. 25
-    # Bandwidth by itself would allow 28.5156 warps (the paper has 28.57: it rounds Eq. 7 to 0.175 GB/s)
-    others = {"departure_delay_uncoal_cycles": 0.0, "latency_dram": 730.0, "warps_per_block": 10.0}
-    p = at(mwp_cwp.predict, point(**TABLE_2 | others))
-    np.testing.assert_allclose(p.details["mwp"], 28.515625, rtol=1e-12)
-
-
-def test_table_2_as_printed_needs_mwp_rounded(point, lumped):
-    # All rows of the table; the paper goes on with MWP rounded to 2.28.
-    p = point(**TABLE_2)
-    for reading in READINGS:
-        case, cycles, e = hong_kim(inputs(p, lumped(p)), reading, lambda mwp: round(mwp, 2))
-        assert case == "memory"
-        found = (e.n, e.mem_l, e.mwp, e.comp_cycles, e.mem_cycles, e.cwp)
-        assert found == (20, 730, 2.28, 132, 4380, 20)
-        assert (round(e.mwp_full, 2), round(e.cwp_full, 2)) == (2.28, 34.18)
-        np.testing.assert_allclose(e.mwp_peak, 28.515625, rtol=1e-12)
-        np.testing.assert_allclose(e.sync, 12288, rtol=1e-12)
-        # The paper prints 38450 and 50738: it rounds up once more.
-        np.testing.assert_allclose(e.app, 38449.21263157895, rtol=1e-12)
-        np.testing.assert_allclose(cycles, 50737.21263157895, rtol=1e-12)
-
-
 def periods(point, mem, comp, delay, loads=1.0):
     """Eight warps of `loads` periods, memory `mem` and computation `comp` cycles long."""
     return point(
@@ -188,27 +124,6 @@ def periods(point, mem, comp, delay, loads=1.0):
     )
 
 
-def test_narrated_cases(point, at):
-    # Hong & Kim, Sec. 3.2, the captions of their figures; 8 warps each, one period
-    case_1 = at(mwp_cwp.predict, periods(point, 300.0, 100.0, 150.0))
-    assert (float(case_1.details["mwp"]), float(case_1.details["cwp"])) == (2, 4)
-    # The caption counts 4 memory and 2 computation periods, as Eq. 1 does; Eq. 23 has one of them less.
-    assert float(case_1.cycles) == 4 * 300 + (2 - 1) * 100
-
-    case_3 = at(mwp_cwp.predict, periods(point, 300.0, 100.0, 10.0))
-    assert (float(case_3.details["mwp"]), float(case_3.details["cwp"])) == (8, 4)
-    assert float(case_3.cycles) == 8 * 100 + 300
-    assert float(case_3.terms["memory"]) == 300
-
-    p = periods(point, 80.0, 100.0, 10.0)
-    case_5 = at(mwp_cwp.predict, p)
-    assert float(case_5.details["mwp"]) == 8
-    assert float(case_5.details["cwp"]) < 2
-    assert float(case_5.cycles) == 8 * 100 + 80
-    # Known error: as printed, computation longer than memory is Eq. 23.
-    assert float(at(mwp_cwp_printed.predict, p).cycles) == 80 * 8 / 8 + 100 * 7
-
-
 def test_boundaries_of_the_cases(point, at):
     def case(model, mem, comp, delay):
         return CASES[int(at(model.predict, periods(point, mem, comp, delay)).details["case"])]
@@ -221,11 +136,3 @@ def test_boundaries_of_the_cases(point, at):
         assert case(model, 64.0, 64.0, 32.0) == "memory"  # both 2, and both last as long
     assert case(mwp_cwp, 60.0, 64.0, 60.0) == "compute"  # MWP 1, CWP 1.9, computation longer
     assert case(mwp_cwp_printed, 60.0, 64.0, 30.0) == "memory"  # MWP 2, CWP 1.9, computation longer
-
-
-def test_a_compute_bound_kernel_as_printed(point, at):
-    # Known error: on the example GPU, 2000 computations and 6 coalesced accesses lose their computation.
-    p = point(**TABLE_2 | {"work_fp32": 2000.0, "uncoal_insts": 0.0, "work_barrier": 0.0})
-    printed, narrated = (at(model.predict, p).cycles for model in (mwp_cwp_printed, mwp_cwp))
-    assert float(narrated) == 420 + 4 * 2006 * 20  # Eq. 24
-    assert float(printed) < narrated / 4

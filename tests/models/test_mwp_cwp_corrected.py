@@ -4,7 +4,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dse.models import volkov
 from dse.models.mwp_cwp_corrected import bounds, predict
 from dse.models.notation import TwoPipes
 
@@ -51,15 +50,6 @@ def test_equals_the_paper_in_plain_python(equals_reference, reference):
     equals_reference(predict, reference, cases)
 
 
-def test_the_papers_example_kernel(example, at):
-    warps = np.arange(1.0, 65)
-    prediction = at(predict, example(warps))
-    # Lemeire et al., Sec. 2.3.2
-    np.testing.assert_allclose(prediction.cycles, np.maximum(23 + 2 * warps, 4 * warps + 6), rtol=1e-14)
-    np.testing.assert_array_equal(prediction.details["mwp"], 3)
-    np.testing.assert_array_equal(prediction.details["cwp"], 4)
-
-
 def test_one_warp_is_charged_no_more_than_its_own_latency():
     # Known error: Eq. L26 taken literally charges MWP = 200 periods to the one warp there is, 20002 cycles.
     pipes = TwoPipes(comp_insts=100.0, comp_cpi=1.0, mem_insts=1.0, mem_cpi=2.0, mem_latency=400.0)
@@ -71,18 +61,3 @@ def test_one_warp_is_charged_no_more_than_its_own_latency():
     }
     many = bounds(jnp.float64(300), pipes, jnp.float64(1000))
     np.testing.assert_allclose(300 * many["memory"], 2 * 300 + 100 * 200, rtol=1e-14)
-
-
-def test_never_faster_than_volkov_nor_with_more_warps(plain, at, lumped):
-    # Unlike the published form.
-    number, warps = 200, np.arange(1.0, 65)[:, None]
-    p = plain(5, number)
-    p.warps_per_block, p.resident_blocks, p.waves = warps, 1.0, 1.0
-    cycles = np.asarray(at(predict, p).cycles)
-    assert (np.diff(cycles, axis=0) >= -1e-12 * cycles[1:]).all()
-    assert (cycles >= np.asarray(at(volkov.predict, p).cycles) * (1 - 1e-12)).all()
-    for index in range(number):
-        one = type(p)(**{name: np.broadcast_to(x, cycles.shape)[0, index] for name, x in vars(p).items()})
-        q = lumped(one)
-        assert (cycles[:, index] >= max(q.busy_comp, q.busy_mem) * warps[:, 0] * (1 - 1e-12)).all()
-        assert (cycles[:, index] >= latency_of_one_warp(one, q) * (1 - 1e-12)).all()

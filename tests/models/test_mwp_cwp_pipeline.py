@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 
 from dse.models.mwp_cwp_pipeline import CASES, predict
@@ -37,17 +36,6 @@ def reference(lumped, apart):
 
 def test_equals_the_paper_in_plain_python(equals_reference, reference):
     equals_reference(predict, reference, set(CASES))
-
-
-def test_the_papers_example_kernel(example, at):
-    # Lemeire et al., Sec. 2.3: MWP 3, CWP 4, memory bound
-    prediction = at(predict, example(np.array([1.0, 3, 4, 8])))
-    np.testing.assert_array_equal(prediction.details["mwp"], 3)
-    np.testing.assert_array_equal(prediction.details["cwp"], 4)
-    cases = [CASES[case] for case in prediction.details["case"].tolist()]
-    assert cases == ["few-warps", "few-warps", "memory", "memory"]
-    # Λ*_app = 2·6 + 4·1 for one warp, a period of 2 more for each further one
-    assert prediction.cycles.tolist() == [16, 20, 4 * 4 + 2 * 3, 4 * 8 + 2 * 3]
 
 
 def test_mwp_equal_to_cwp_is_memory_bound(example, at):

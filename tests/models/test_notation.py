@@ -40,15 +40,6 @@ def test_equals_the_definition(equals_reference, lumped):
     equals_reference(found, reference, cases)
 
 
-def test_the_papers_example_kernel(example, build):
-    gpu, kernel, _ = build(example())
-    pipes = two_pipes(gpu, kernel)
-    # Lemeire et al., Table 2: α_comp, λ_comp, α_mem, λ_mem, Λ_mem, CI
-    found = [pipes.comp_insts, pipes.comp_cpi, pipes.mem_insts, pipes.mem_cpi, pipes.mem_latency]
-    assert [float(x) for x in [*found, pipes.comp_per_mem]] == [4, 1, 2, 2, 6, 2]
-    assert float(comp_latency(gpu, kernel)) == 4
-
-
 @pytest.mark.parametrize(("passes", "cycles"), [(10, 30), (5, 30), (20, 34), (160, 90)])
 def test_bank_conflicts_add_a_pass_each(point, build, passes, cycles):
     # Ten accesses of latency 30 and λ 4; an access cannot take less than one pass.

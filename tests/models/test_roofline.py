@@ -1,6 +1,5 @@
 """Roofline, against the largest α λ."""
 
-import numpy as np
 import pytest
 
 from dse.models.roofline import predict
@@ -27,19 +26,3 @@ def reference(lumped):
 
 def test_equals_the_paper_in_plain_python(equals_reference, reference):
     equals_reference(predict, reference, set(PIPES))
-
-
-def test_the_papers_example_kernel(example, at):
-    warps = np.array([1.0, 5, 64])
-    prediction = at(predict, example(warps))
-    # Lemeire et al., Sec. 2.1: a quarter of a warp per cycle, IPC 1, exactly at the ridge
-    np.testing.assert_array_equal(prediction.cycles, 4 * warps)
-    assert not prediction.details
-
-
-@pytest.mark.parametrize("beta", [0.5, 4, 16])
-def test_instruction_mix(point, at, beta):
-    # Eq. L44 with its misprint mended: min(1/λ1, β/λ2) for β instructions of type 1 to one of type 2.
-    p = point(work_fp32=beta, work_sfu=1.0, cpi_fp32=1.0, cpi_sfu=4.0)  # Lemeire et al., Fig. 12
-    throughput = beta / float(at(predict, p).cycles)
-    np.testing.assert_allclose(throughput, min(1, beta / 4), rtol=1e-14)

@@ -2,11 +2,9 @@
 
 import math
 
-import numpy as np
 import pytest
 
 from dse.models.transit import predict
-from dse.models.volkov import predict as volkov
 
 
 @pytest.fixture
@@ -47,15 +45,3 @@ def reference(lumped):
 def test_equals_supply_and_demand(equals_reference, reference):
     cases = {"nothing", "no memory", "no computation", "compute", "memory", "latency"}
     equals_reference(predict, reference, cases)
-
-
-def test_the_papers_example_kernel(example, at):
-    # Eq. L11 with ω = 5 (Lemeire et al., the figure of Sec. 2.2.1): k = 5 / (1 + 2 · 4/6)
-    prediction = at(predict, example(5))
-    np.testing.assert_allclose(prediction.details["warps_in_memory"], 15 / 7, rtol=1e-14)
-    np.testing.assert_allclose(prediction.cycles, 4 * 4 + 2 * 6, rtol=1e-14)  # Eqs. L12-L14
-
-
-def test_is_volkov_without_instruction_level_parallelism(example, at):
-    p = example(np.arange(1.0, 65), ilp=1.0)
-    np.testing.assert_allclose(at(predict, p).cycles, at(volkov, p).cycles, rtol=1e-14)

@@ -34,22 +34,3 @@ def reference(lumped, apart):
 
 def test_equals_the_paper_in_plain_python(equals_reference, reference):
     equals_reference(predict, reference, {*PIPES, "lsu", "tensor", "issue", "latency", "nothing"})
-
-
-def test_the_papers_example_kernel(example, at):
-    prediction = at(predict, example(np.array([1.0, 6, 7, 8])))
-    np.testing.assert_allclose(prediction.cycles, [25, 25, 28, 32], rtol=1e-14)
-    # Lemeire et al., Sec. 2.2: 3·4 + 1 + 2·6, one of the four computations being independent
-    np.testing.assert_allclose(prediction.details["latency_of_one_warp"], 25, rtol=1e-14)
-    np.testing.assert_allclose(prediction.details["ridge"], 6.25, rtol=1e-14)
-    # A pipe is full from 7 warps on. Computation and memory are equally busy: the first named takes it.
-    bound = [list(prediction.terms)[index] for index in prediction.bottleneck.tolist()]
-    assert bound == ["latency", "latency", "fp32", "fp32"]
-
-
-@pytest.mark.parametrize("beta", [0.5, 2, 4, 16])
-def test_instruction_mix_under_an_issue_limit(point, at, beta):
-    # Eq. L45, λ1 = 1, λ2 = 4 and IL = 1 as in Lemeire et al., Fig. 12
-    p = point(work_fp32=beta, work_sfu=1.0, cpi_fp32=1.0, cpi_sfu=4.0, issue_limit=1.0)
-    throughput = beta / float(at(predict, p).cycles)
-    np.testing.assert_allclose(throughput, min(1, beta / 4, beta / (beta + 1)), rtol=1e-14)

@@ -82,55 +82,6 @@ def test_worked_values():
     assert simulate([]).makespan.shape == (0,)
 
 
-@pytest.fixture(scope="module")
-def mixed(random_case: MakeCase) -> list[Case]:
-    """Both orders, both kinds of times."""
-    rng = np.random.default_rng(8)
-    cases = [random_case(rng, EVERY, grid) for _ in range(12) for grid in (64, None)]
-    return [replace(case, order="dataflow") if n % 3 == 0 else case for n, case in enumerate(cases)]
-
-
-def test_a_batch_equals_one_at_a_time(mixed: list[Case]):
-    some = [0, 1]  # in dataflow order and ticks, in program order and floats
-    alone = [simulate([mixed[n]]).makespan[0] for n in some]
-    np.testing.assert_array_equal(simulate(mixed).makespan[some], alone)
-
-
-def scaled(program: Program, factor: float) -> Program:
-    terms = ("throughput_cycles", "latency_cycles", "same_warp")
-    return replace(program, **{name: factor * getattr(program, name) for name in terms})
-
-
-def test_scaling_every_term_scales_the_makespan(mixed: list[Case]):
-    # A power of two rounds nothing, and ticks become coarser or finer with it.
-    longer = [
-        replace(case, programs=tuple(scaled(p, 8.0) for p in case.programs), issue_limit=case.issue_limit / 8)
-        for case in mixed
-    ]
-    np.testing.assert_array_equal(simulate(longer).makespan, 8 * simulate(mixed).makespan)
-
-
-def test_makespan_is_at_least_its_bounds(mixed: list[Case], random_case: MakeCase):
-    rng = np.random.default_rng(4)
-    cases = mixed + [random_case(rng, "", 64) for _ in range(20)]
-    result = simulate(cases)
-    for n, case in enumerate(cases):
-        # The roofline: no subsystem accepts faster; its last entry is done no earlier than it enters.
-        widest = max(float(p.throughput_cycles.max()) for p in case.programs)
-        assert result.makespan[n] >= case.cycles_of_subsystems().max() - widest - 1e-9
-        # Volkov: the longest chain of a warp, as often as some slot takes a group.
-        shortest = min(chain(case.programs[p]) for p in case.assignment)
-        assert result.makespan[n] >= -(-case.groups // case.slots) * shortest - 1e-9
-
-
-def chain(program: Program) -> float:
-    """Λ along the longest chain of dependences."""
-    done = np.zeros(len(program))
-    for i, js in enumerate(program.preds):
-        done[i] = program.latency_cycles[i] + max((done[j] for j in js), default=0.0)
-    return float(done.max())
-
-
 def test_a_makespan_beyond_the_range_of_ticks_is_simulated_in_floats(oracle: Oracle):
     # Each term fits, the sum of latencies does not: found out on the way.
     long = Program(

@@ -196,17 +196,6 @@ FIG_1 = (Compute(insts=2), Memory(bytes=128, name="A"), Compute(insts=1, uses=("
 GEFORCE = Hardware(issue_cycles=32 / 8, pipeline_latency=24, bytes_per_cycle=4, mem_latency=250)
 
 
-def test_worked_example_fig_1():
-    found = average_warp(FIG_1, GEFORCE, jnp.float64(16))
-    assert float(GEFORCE.pipeline_latency / (4 * 16)) < 1  # so that Latency_comp is 1
-    assert found.comp_cycles == 16
-    assert found.between_waits == 8
-    assert found.mem_cycles == 32
-    assert found.bandwidth_latency == 20
-    assert found.exposed_latency == 130
-    assert found.warp_latency == 142
-
-
 def branchy(share: Any) -> tuple[Any, ...]:
     loop = WfgLoop(trips=3, body=(Memory(bytes=128, name="B"), Compute(insts=2, uses=("B",))))
     otherwise = (Scratchpad(cycles=32), Barrier())

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -191,21 +190,6 @@ def test_phases(waits, barriers, phases, met):
     assert made.graphs[0].kind.count("b") == met
 
 
-def test_samples_add_up():
-    phases, blocks, slots = (np.array(x) for x in ([1, 3, 5, 40, 40], [3, 50, 50, 6, 2], [3, 4, 4, 4, 2]))
-    trips, groups, weights = pipeline._samples(phases, blocks, slots, None)
-    # Were a makespan 2 + 3 phases + 5 blocks + 7 phases of blocks, so would their sum be.
-    makespan = 2 + 3 * trips + 5 * groups + 7 * trips * groups
-    np.testing.assert_allclose((makespan * weights).sum(1), 2 + 3 * phases + 5 * blocks + 7 * phases * blocks)
-    assert (groups <= blocks[:, None]).all()
-    assert (((groups - blocks[:, None]) % slots[:, None] == 0) | (weights == 0)).all()
-    np.testing.assert_array_equal((weights != 0).sum(1), [1, 2, 4, 2, 2])
-    trips, groups, weights = pipeline._samples(phases, blocks, slots, 100)
-    assert (trips == phases[:, None]).all()
-    np.testing.assert_array_equal((groups * weights).sum(1), blocks)
-    np.testing.assert_array_equal((weights != 0).sum(1), 1)
-
-
 def test_no_faster_than_the_roofline_and_the_bottleneck_is_its(gpu):
     kernel, launch = kernels(60, seed=6), launches(60, slots=6, waves=5.5)
     cycles, bottleneck = predict(warps_of(gpu, kernel), launch)
@@ -229,13 +213,6 @@ def test_others_beside_do_not_matter():
     assert sum(done) == 18
     alone = [predict(*jax.tree.map(lambda x, i=i: x[i : i + 1], (warp, launch)))[0][0] for i in (0, 5)]
     np.testing.assert_array_equal(alone, whole[[0, 5]])
-
-
-def test_time_has_a_unit(gpu):
-    warp, launch = warps_of(gpu, kernels(20, seed=8)), launches(20)
-    slow = jax.tree.map(lambda x: 4 * x, warp)
-    slow = eqx.tree_at(lambda w: (w.waits, w.barriers), slow, (warp.waits, warp.barriers))
-    np.testing.assert_array_equal(predict(slow, launch)[0], 4 * predict(warp, launch)[0])
 
 
 def test_a_kernel_that_does_nothing_takes_no_time():
