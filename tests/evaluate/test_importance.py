@@ -1,4 +1,4 @@
-"""Shares of the variance of log time, beside functions whose shares are known."""
+"""Shares of the variance of log time, against plain Python."""
 
 import itertools
 
@@ -16,24 +16,6 @@ def grid(*sizes):
 
 def shares(codes, times):
     return importance(codes, {"m": times})["m"]
-
-
-def test_without_interactions_both_orders_are_the_parameter_s_own_variance():
-    codes = grid(4, 3, 5)
-    a, b = 0.7 * codes["p0"], np.array([0.0, 1.0, 0.5])[codes["p1"]]
-    found = shares(codes, np.exp(a + b))
-    whole = np.var(a) + np.var(b)
-    np.testing.assert_allclose(found["p0"], [np.var(a) / whole] * 2, rtol=1e-12)
-    np.testing.assert_allclose(found["p1"], [np.var(b) / whole] * 2, rtol=1e-12)
-    np.testing.assert_allclose(found["p2"], [0, 0], atol=1e-12)
-
-
-def test_what_two_do_together_only_is_in_the_total_of_both():
-    codes = grid(2, 2, 4)
-    found = shares(codes, np.exp(codes["p0"] ^ codes["p1"]))
-    np.testing.assert_allclose(found["p0"], [0, 1], atol=1e-12)
-    np.testing.assert_allclose(found["p1"], [0, 1], atol=1e-12)
-    np.testing.assert_allclose(found["p2"], [0, 0], atol=1e-12)
 
 
 def test_equals_plain_python_on_a_space_with_constraints():

@@ -44,16 +44,6 @@ def test_one_of_each_group_of_equal_times(toy_kernel):
     assert ranking.tied >= 1
 
 
-def test_measured_times_stand_beside(toy_kernel, tmp_path):
-    path = tmp_path / "a100.csv"
-    path.write_text("block,items,time_ms\n64,1,2.5\n128,2,1.5\n")
-    ranking = rank(kernels.load(toy_kernel), gpus.load("a100").gpu, ["volkov"], measured=path)
-    times = {(row["block"], row["items"]): row["measured_s"] for row in ranking.rows()}
-    assert times[64, 1] == pytest.approx(2.5e-3)
-    assert times[128, 2] == pytest.approx(1.5e-3)
-    assert np.isnan(times[32, 1])
-
-
 def test_parameters_with_one_value_are_hidden_from_people(toy_kernel):
     description = kernels.load(toy_kernel)
     fixed = description.space.with_values({"items": 4})

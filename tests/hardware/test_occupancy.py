@@ -223,16 +223,6 @@ def test_equals_the_rules_for_any_counts(name, sm_count, launches):
     assert_equals_plain_python(found, [name], launches, sm_count)
 
 
-def test_hong_and_kims_example():
-    # Table 2: 80 blocks of 128 threads on 16 SMs, 5 resident blocks; the registers that give 5 are ours.
-    laid, code = occupancy.launch(gpu_of("1.0"), resources(threads=128, blocks=80, registers=12))
-    assert names_of(code) == "registers"
-    assert (laid.resident_blocks, laid.warps_per_sm, laid.waves, laid.active_sms) == (5, 20, 1, 16)
-    # Section 3.4.2: 40 blocks, 4 SMs, 2 resident blocks each: #Rep is 5.
-    laid, _ = occupancy.launch(gpu_of("1.0", sm_count=4), resources(threads=256, blocks=40, registers=16))
-    assert (laid.resident_blocks, laid.waves) == (2, 5)
-
-
 @pytest.mark.parametrize(
     ("name", "asked", "blocks", "limiter"),
     [
@@ -314,19 +304,3 @@ def test_a_kernel_declares_48_kib_of_shared_memory_and_all_of_amds_lds(name, mos
     asked = Resources(threads=64, blocks=10**6, registers=16, shared_bytes=total, static_shared_bytes=static)
     words = names_of(occupancy.launch(gpus.load(name).gpu, asked)[1])
     assert ((words == "too much static shared memory") == (static > most * 1024)).all()
-
-
-@pytest.mark.parametrize("options", [None, FAST], ids=["plain", "fast math"])
-def test_quotients_are_exact(options):
-    # A divisor that is the same for all launches is what fast math replaces by its reciprocal.
-    quotient = jax.jit(occupancy._quotient, compiler_options=options)
-    a = np.arange(2**21, dtype=np.int32)
-    for b in (3, 7, 11, 41, 48, 96, 108, 132, 1024, 3584, 65536, 102400, 1_234_567):
-        assert np.array_equal(quotient(a, jnp.int32(b)), a // b), b
-    large = jax.jit(occupancy._large_quotient, compiler_options=options)
-    rng = np.random.default_rng(2)
-    b = np.concatenate([rng.integers(1, 400, 300_000), rng.integers(1, 2**20, 300_000)])
-    near = b * rng.integers(0, (LARGEST + 1) // b, len(b)) + rng.integers(-1, 2, len(b))
-    a = np.clip(np.concatenate([near[::2], rng.integers(0, LARGEST + 1, len(b) // 2)]), 0, LARGEST)
-    a[:400], b[:400] = LARGEST, np.arange(1, 401)
-    np.testing.assert_array_equal(large(jnp.asarray(a, jnp.int32), jnp.asarray(b, jnp.int32)), a // b)

@@ -168,28 +168,6 @@ def peak(gpu, clock):
     return float(2e-12 * gpu.sm_count * np.asarray(gpu.limits.warp_size, float) / gpu.cpi.fp32 * clock)
 
 
-def test_the_papers_values(files):
-    # Hong & Kim, Table 6
-    for name, delays in (("quadro_fx5600", (4, 10)), ("geforce_8800_gtx", (4, 10)), ("gtx_280", (4, 40))):
-        gpu = files[name].gpu
-        assert (gpu.departure_delay_coal_cycles, gpu.departure_delay_uncoal_cycles) == delays
-        assert gpu.issue_cycles == 4
-    # Lemeire et al., Table 5: mul.f32, mul.f64, cos.approx.f32, bar.sync, ld.global over the sectors of a
-    # warp; Table 4: IL
-    rows = {
-        "tesla_c2050": (1, 2, 8, 2, 23 / 4, 1),
-        "gtx_650_ti": (0.25, 4, 1, 0.75, 7.5 / 4, 4),
-        "quadro_k620": (0.375, 7.5, 1, 4.5, 18 / 4, 4),
-        "gtx_1060_6gb": (0.25, 8, 1, 2.25, 12 / 4, 4),
-        "rtx_2070": (0.5, 19, 2, 1.5, 18 / 4, 2),
-        "radeon_r9_380": (1, 8, 5, 7.5, 42 / 8, 1),
-    }
-    for name, expected in rows.items():
-        gpu = files[name].gpu
-        found = gpu.cpi.fp32, gpu.cpi.fp64, gpu.cpi.sfu, gpu.cpi.barrier, gpu.cpi.dram, gpu.issue_limit
-        assert tuple(map(float, found)) == pytest.approx(expected, rel=1e-8), name
-
-
 TFLOPS = {  # of the makers; GTX 280 without its second multiplier, MI250X one of two dies
     "geforce_8800_gtx": 0.3456,
     "gtx_280": 0.622,
