@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dse.errors import DseError
-from dse.source.caches import places, sectors
+from dse.source.caches import places
 from dse.source.caches.cache_model import Caches, Traffic, misses
 from dse.source.machine.addresses import Addresses
 from dse.source.machine.blocks import Sample, representative
@@ -156,15 +156,6 @@ def test_warps_that_load_are_found():
     found = traffic(machine, sample, 2**20)
     rows = TILES * 16 * (SIZE // TILE)  # half of each tile's rows, a sector of each
     assert found.loads_past_l2 == pytest.approx(rows, rel=0.01)
-
-
-def test_addresses_that_move_evenly_lead_to_the_same(monkeypatch: pytest.MonkeyPatch):
-    """Both ways agree where waves are kept or nothing is; a row's last blocks have fewer beside them."""
-    machine, sample = ran("plain", (TILES, TILES), None, None, None, SIZE, SIZE)
-    evenly = [traffic(machine, sample, l2).dram_sectors for l2 in (200, 16384)]
-    monkeypatch.setattr(sectors, "_block_step", lambda *_: sectors.APART)
-    followed = [traffic(machine, sample, l2).dram_sectors for l2 in (200, 16384)]
-    assert followed == pytest.approx(evenly, rel=0.1)
 
 
 def test_even_addresses_ask_for_no_probe():

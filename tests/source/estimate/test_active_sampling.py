@@ -2,7 +2,14 @@
 
 import numpy as np
 
-from dse.source.estimate.active_sampling import _amid
+from dse.source.estimate.active_sampling import choose
+from dse.source.estimate.features import KnownFacts
+
+
+def facts(code: np.ndarray, **names: np.ndarray) -> KnownFacts:
+    """Configurations of which nothing else is known."""
+    ones = np.ones(len(code), int)
+    return KnownFacts(ones, ones, np.ones((len(code), 3), int), None, ones == 0, names, code)
 
 
 def _distance(points: np.ndarray, chosen: list[int]) -> float:
@@ -13,17 +20,18 @@ def _distance(points: np.ndarray, chosen: list[int]) -> float:
 def test_the_first_lie_amid_the_others_as_shares_of_the_space_are():
     rng = np.random.default_rng(1)
     guarded = rng.random(1000) < 0.8
-    points = np.c_[2.0 * guarded, rng.normal(size=(1000, 3))]
-    points[~guarded] *= 3.0  # the few lie at the corners
-    chosen = _amid(points, 24)
-    assert len(set(chosen)) == 24
+    code = rng.normal(size=(1000, 3))
+    code[~guarded] *= 3.0  # the few lie at the corners
+    known = facts(code, guarded=guarded.astype(int))
+    chosen = choose(known, 48, {})
+    assert len(set(chosen)) == 24  # a half of those that are asked for
     assert 8 <= guarded[chosen].sum() <= 22
-    at_random = [_distance(points, rng.choice(1000, 24, replace=False).tolist()) for _ in range(20)]
-    assert _distance(points, chosen) < min(at_random)
+    at_random = [_distance(known.features, rng.choice(1000, 24, replace=False).tolist()) for _ in range(20)]
+    assert _distance(known.features, chosen) < min(at_random)
 
 
 def test_of_many_some_stand_for_all():
-    points = np.random.default_rng(2).normal(size=(5000, 2))
-    chosen = _amid(points, 9)
+    known = facts(np.random.default_rng(2).normal(size=(5000, 2)))
+    chosen = choose(known, 18, {})
     assert len(set(chosen)) == 9
-    assert _distance(points, chosen) < 1.0
+    assert _distance(known.features, chosen) < 1.0

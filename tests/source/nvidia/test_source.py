@@ -129,14 +129,6 @@ def test_counts_are_those_of_the_contents(read, tmp_path: Path):
     assert adds == pytest.approx(warps.max(axis=1).mean(), rel=1e-6)
 
 
-def test_without_the_contents_it_says_so(read, tmp_path: Path):
-    values = ', values = "index * (index - 1) // 2 % 7 + 3 * index"'
-    [found] = run(read(values, ""), tmp_path / "cache", block=64, mode=0)
-    assert isinstance(found, Failure)
-    assert found.message.startswith("rows: starts: found no contents of the array, which ends or skips work")
-    assert "expected starts=SIZE:int:VALUES" in found.message
-
-
 def test_without_the_numbers_that_end_a_loop_it_says_so(read, tmp_path: Path):
     [found] = run(read(), tmp_path / "cache", block=64, mode=7)
     assert isinstance(found, Failure)

@@ -72,11 +72,6 @@ def test_hip_runtime_is_not_asked_for(write):
     assert ".amdhsa_kernel f" in built(read_source(write(text, "f.hip"))).text
 
 
-def test_a_template_is_made_of_its_arguments(write):
-    text = "template <int n> __global__ void scale(float* x) { x[threadIdx.x] *= n; }"
-    assert ".amdhsa_kernel _Z5scaleILi4EEvPf" in built(read_source(write(text), "scale<4>")).text
-
-
 def test_a_file_is_compiled_as_it_ships(write):
     header = (
         "#include <iostream>\nvoid say() { std::cout << 1; }\n__device__ int most() { return INT_MAX; }\n"
@@ -107,11 +102,6 @@ def test_a_file_is_compiled_as_it_ships(write):
     )
     assert isinstance(wrong, Failure)
     assert wrong.message.startswith("own.hip:11:")
-
-
-def test_lines_are_those_of_the_file(write):
-    code = built(read_source(write('extern "C" __global__ void f(int* x)\n{\n    *x = 3;\n}\n'))).text
-    assert "<stdin>:3:" in code
 
 
 def test_what_the_compiler_says_is_one_line(write):

@@ -101,11 +101,3 @@ def test_results_change_as_the_rule_says(instruction):
     check()
     assert passed
     assert limited or step.opcode in ("MOV", "IADD3", "IMAD", "LEA", "SHF", "SEL")
-
-
-def test_products_of_changes_have_no_rule():
-    machine = machine_for("IMAD R4, R5, R6, R7")
-    step, _ = machine.bound.actions[0][0]
-    registers = RegisterChanges(machine, {slot: np.ones((1, 1), np.int64) for slot in (5, 6)})
-    with pytest.raises(Irregular, match="both factors change"):
-        RULES[step.opcode](registers, step)

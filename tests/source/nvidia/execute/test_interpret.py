@@ -62,16 +62,6 @@ def sectors_of(addresses: np.ndarray, active: np.ndarray | None = None) -> int:
     return sum(len(set((warp[on] // 32).tolist())) for warp, on in pairs)
 
 
-def conflicts_of(words: np.ndarray, active: np.ndarray) -> int:
-    """Passes through the banks of 4-byte accesses, by the definition."""
-    passes = 0
-    for warp, on in zip(warps_of(words), warps_of(active), strict=True):
-        if on.any():
-            different = np.unique(warp[on])
-            passes += max(int(np.count_nonzero(different % 32 == bank)) for bank in range(32))
-    return passes
-
-
 @pytest.mark.parametrize("arch", ARCHS)
 def test_vector_add_counts(arch):
     n = 1000
@@ -83,33 +73,6 @@ def test_vector_add_counts(arch):
     exits = [s.index for s in machine.program.steps if s.opcode == "EXIT"]
     assert warp_instructions(machine) == 32 * (exits[1] + 1)  # the last warp has threads that go on
     assert not machine.unknown
-
-
-@pytest.mark.parametrize("stride", [1, 2, 5, 8, 33])
-def test_strided_copy_sectors(stride):
-    machine = launch("strided_copy", None, None, 1024, stride)
-    assert accesses(machine, "LDG")[1] == sectors_of(4 * stride * np.arange(1024))
-
-
-@pytest.mark.parametrize(("name", "ways"), [("transpose_conflicts", 32), ("transpose_padded", 1)])
-def test_transpose_bank_conflicts(name, ways):
-    machine = launch(name, None, None, 128, grid=(4, 4, 1), block=(32, 8, 1))
-    requests = 16 * 8 * 4
-    assert accesses(machine, "LDS")[[0, 2]].tolist() == [requests, ways * requests]
-    assert accesses(machine, "STS")[[0, 2]].tolist() == [requests, requests]
-    assert accesses(machine, "STG")[[0, 1]].tolist() == [requests, 4 * requests]
-
-
-def test_divergent_warps_run_both_ways_and_meet_again():
-    n = 10
-    machine = launch("divergent", None, None, n)
-    counts, third = total(machine), np.count_nonzero(np.arange(256) % 3 == 0) * 4
-    (loop,) = [
-        block for block in machine.program.blocks if any(step.opcode == "FFMA" for step in block.steps)
-    ]
-    assert counts[2 * loop.index].sum() == 32 * n
-    assert counts[2 * loop.index + 1].sum() == third * n
-    assert accesses(machine, "STG")[[0, 3]].tolist() == [32 + 32, 1024 + 1024 - third]  # the last one whole
 
 
 def test_loop_whose_length_is_data():
@@ -130,68 +93,6 @@ def test_loop_whose_length_is_data():
     ]
     assert [counts[2 * b.index].sum() for b in loop] == [longest] * len(loop)
     assert [counts[2 * b.index + 1].sum() for b in loop] == [sum(trips)] * len(loop)
-    assert not machine.unknown
-
-
-@pytest.mark.parametrize("arch", ARCHS)
-def test_sparse_matrix_vector(arch):
-    rng = np.random.default_rng(1)
-    n = 500
-    lengths = rng.integers(0, 40, n)
-    lengths[:32] = 0  # a warp that has nothing to do
-    rows = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    columns = rng.integers(0, n, rows[-1]).astype(np.int32)
-    machine = launch("spmv", rows, columns, None, None, None, n, grid=2, arch=arch)
-    counted = [
-        np.concatenate(places(machine, "LDG", argument) or [np.zeros(0, int)]) for argument in range(4)
-    ]
-    assert np.array_equal(np.sort(counted[1]), 4 * np.arange(rows[-1]))
-    assert np.array_equal(np.sort(counted[2]), 4 * np.arange(rows[-1]))
-    assert np.array_equal(np.sort(counted[3]), np.sort(4 * columns))
-    assert np.concatenate(places(machine, "STG", 4)).tolist() == [4 * i for i in range(n)]
-    assert not machine.unknown
-
-
-@pytest.mark.parametrize("arch", ARCHS)
-def test_warp_wide_instructions(arch):
-    machine = launch("warp_wide", None, arch=arch)
-    (found,) = places(machine, "STG", 0)
-    for i in range(1024):
-        lane, first = i % 32, i - i % 32
-        warp = range(first, first + 32)
-        r = sum(j % 5 == 0 for j in warp if j < i)
-        r += 100 * any(j % 37 == 3 for j in warp) + 7 * all(j > 32 for j in warp)
-        down = i + 3 if lane + 3 < 32 else i
-        up = i - 2 if lane % 8 >= 2 else i
-        s = 3 * (first + (i ^ 5) % 32) + down + up
-        q = sum(1 << (j - first) for j in warp if j % 3 == i % 3)
-        assert found[i] == 4 * (r + s + q % 64), i
-
-
-@pytest.mark.parametrize("arch", ARCHS)
-def test_scan_phases_and_divergence(arch):
-    threads = 256
-    machine = launch("scan", None, None, grid=1, arch=arch)
-    rounds = threads.bit_length() - 1
-    assert sum(found is not None for found in machine.phase_counts) == 2 + 2 * rounds
-    t = np.arange(threads)
-    shifted = [t[t >= 2**k] for k in range(rounds)]
-    loads = accesses(machine, "LDS")
-    assert loads[3] == sum(map(len, shifted)) + threads * (rounds + 1)
-    assert loads[0] == sum(len(np.unique(t // 32)) for t in shifted) + threads // 32 * (rounds + 1)
-    assert accesses(machine, "STS")[3] == threads * (rounds + 1)
-
-
-def test_up_sweep_bank_conflicts():
-    n = 512
-    machine = launch("up_sweep", None, n, grid=1)
-    t, d, apart, passes, threads = np.arange(256), n // 2, 1, 0, 0
-    while d:
-        passes += conflicts_of(apart * (2 * t + 2) - 1, t < d)
-        threads += d
-        d, apart = d // 2, apart * 2
-    stores = accesses(machine, "STS")
-    assert stores[[2, 3]].tolist() == [passes, threads]
     assert not machine.unknown
 
 

@@ -134,27 +134,6 @@ def test_data_are_not_taken_for_even():
     assert unknown.unknown
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        ["IMAD.WIDE R6, R4, R8, c[0x0][0x168]", "LDG.E R6, [R6.64]"],
-        # the index overflows on the way, and the address jumps back
-        ["IADD3 R9, R9, 0x400000, RZ", "IMAD.WIDE R6, R9, R8, c[0x0][0x168]", "LDG.E R6, [R6.64]"],
-    ],
-)
-def test_addresses_of_skipped_trips_are_kept(body):
-    skipped, full = both(600, *body)
-
-    def touched(machine: Machine) -> set[int]:
-        places: set[int] = set()
-        for stream in machine.streams:
-            places.update((int(stream.base.flat[0]) + stream.offsets()).tolist())
-        return places
-
-    assert {place // 32 for place in touched(skipped)} == {place // 32 for place in touched(full)}
-    assert len(skipped.streams) < len(full.streams) / 5
-
-
 NESTED = {
     "another address": ["IMAD R7, R5, 0x100, R4", "LDS R6, [R7.X4]"],
     "a barrier": ["BAR.SYNC 0x0", "LDS R6, [R4.X4]"],

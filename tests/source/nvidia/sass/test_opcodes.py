@@ -129,13 +129,6 @@ def test_bytes_of_an_access(text, data):
     assert row.accesses_memory
 
 
-def test_kinds():
-    kinds = {"atomic": "ATOM ATOMG ATOMS", "reduction": "RED REDG", "copy": "LDGSTS", "end": "EXIT RET"}
-    for kind, names in kinds.items():
-        assert {row.name for row in OPCODES.values() if row.kind == kind} == {*names.split()}
-    assert (OPCODES["FFMA"].fp32, OPCODES["FADD2"].fp32) == (1, 2)
-
-
 @pytest.mark.parametrize(
     ("text", "half", "whole"),
     [
