@@ -103,17 +103,6 @@ def test_what_libraries_do_at_their_end_is_not_waited_for():
     assert (process.returncode, errors) == (2, "tidied up\n")
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere one may be told late, or not at all")
-def test_a_limit_of_time_is_told_before_it_kills():
-    process = started(
-        "    while True:\n        pass", "import resource; resource.setrlimit(resource.RLIMIT_CPU, (3, 3))"
-    )
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert errors == "dse: time: found the limit of processor time reached (ulimit -t)\n"
-
-
 def dse(
     *arguments: str, out: Any = subprocess.PIPE, **environment: str
 ) -> subprocess.CompletedProcess[bytes]:

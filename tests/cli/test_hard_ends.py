@@ -104,15 +104,6 @@ def test_an_interrupt_while_models_compile(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_never_compiles_meets_its_limit(tmp_path):
-    (tmp_path / "k.cu").write_text(BOMB)
-    with started(tmp_path, "-q", "rank", "k.cu", *RANK, DSE_COMPILE_SECONDS="1") as process:
-        output, errors = process.communicate()
-    assert (process.returncode, output) == (2, "")
-    assert errors == "dse: k: source: k.cu: the compiler ended after 1 s (DSE_COMPILE_SECONDS)\n"
-
-
-@pytest.mark.slow
 def test_that_some_meet_their_limit_is_said(tmp_path):
     (tmp_path / "k.cu").write_text(BOMB.replace("F<30, 0>", "F<T == 96 ? 30 : 2, 0>"))
     with started(tmp_path, "-q", "rank", "k.cu", *RANK, DSE_COMPILE_SECONDS="10") as process:
@@ -182,18 +173,3 @@ def test_a_full_disk_is_one_line(tmp_path, command):
         assert not [name for name in names.splitlines() if not re.fullmatch(f"{old}|{FULL[command]}", name)]
         assert times_full < 14
     assert times_full
-
-
-@pytest.mark.slow
-def test_a_pickle_in_the_cache_runs_nothing(tmp_path):
-    (tmp_path / "k.cu").write_text(KERNEL)
-    with started(tmp_path, "-q", "rank", "k.cu", *RANK, "--csv") as process:
-        output, _ = process.communicate()
-    planted = b"cposix\nsystem\n(S'touch ran'\ntR."
-    with closing(sqlite3.connect(tmp_path / "cache" / "kernels.sqlite")) as database, database:
-        assert database.execute("UPDATE entries SET value = ?", [planted]).rowcount >= 3
-    with started(tmp_path, "-q", "rank", "k.cu", *RANK, "--csv") as process:
-        again, errors = process.communicate()
-    assert (process.returncode, again) == (0, output)
-    assert "a record cannot be read and is made again" in errors
-    assert not (tmp_path / "ran").exists()

@@ -18,21 +18,6 @@ def test_is_complete(name):
     assert about.use_when.startswith("By default") == (name == DEFAULT)
 
 
-def test_agrees_with_the_papers_table_or_says_why():
-    rows = dict(zip(ASPECTS, table("lemeire_table_7"), strict=True))
-    listed = set()
-    for name in MODELS:
-        about = module(name).ABOUT
-        if not about.column:
-            assert not about.differs
-            continue
-        listed.add(about.column)
-        paper = {aspect for aspect, row in rows.items() if row[about.column] == "Y"}
-        assert about.aspects ^ paper == set(about.differs), name
-        assert all(about.differs.values())
-    assert listed == set(rows["ILP"]) - {"aspect"}
-
-
 def test_knows_its_aspects():
     symbols = {"Lambda_comp": "Λ_comp", "Lambda_mem": "Λ_mem"}
     printed = [row["aspect"] for row in table("lemeire_table_7")]

@@ -1,4 +1,4 @@
-"""The simulator against a literal one in plain Python, the worked values, and what always holds."""
+"""The simulator against a literal one in plain Python, and the worked values."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""TEG: terms against the paper's, patterns of addresses against plain Python, times against its tables."""
+"""TEG: terms against the paper's, and patterns of addresses against plain Python."""
 
 from collections import Counter
 from dataclasses import replace
@@ -144,5 +144,3 @@ def test_what_is_left_out_is_not_there():
     assert not without("same_warp").programs[0].same_warp.any()
     assert not without("barriers").programs[0].barriers
     assert not without("dependence").programs[0].pred.size
-
-

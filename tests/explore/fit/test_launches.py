@@ -6,7 +6,7 @@ import pytest
 
 from dse import kernels
 from dse.evaluate.chunks import evaluate
-from dse.explore.fit.launches import linearised, log_seconds, of_kernel
+from dse.explore.fit.launches import log_seconds, of_kernel
 from dse.hardware import gpus
 
 MODEL = "volkov"
@@ -41,18 +41,3 @@ def test_times_are_those_of_the_sweep(toy, gpu, parameters, launches):
     found = np.exp(log_seconds(launches, MODEL, NAMES, jnp.zeros(len(NAMES))))
     ran = np.asarray(launches.possible)
     np.testing.assert_allclose(found[ran], swept.forecasts[MODEL].seconds[0][ran], rtol=1e-12)
-
-
-def test_slopes_are_central_differences(launches):
-    at = np.array([0.05, -0.1, 0.1, 0.2, 0.0])
-    found, slopes = linearised(launches, MODEL, NAMES, jnp.asarray(at))
-    ran = np.asarray(launches.possible)
-    np.testing.assert_allclose(found, log_seconds(launches, MODEL, NAMES, jnp.asarray(at)), rtol=1e-12)
-    for number in range(len(NAMES)):
-        step = 1e-5 * np.eye(len(NAMES))[number]
-        up, down = (log_seconds(launches, MODEL, NAMES, jnp.asarray(each)) for each in (at + step, at - step))
-        expected = np.asarray(up - down) / 2e-5
-        np.testing.assert_allclose(slopes[ran, number], expected[ran], atol=1e-8)
-    slopes = np.asarray(slopes)[ran]
-    assert np.all(slopes[:, NAMES.index("latency.fp64")] == 0)  # the kernel has none
-    assert np.all(np.any(slopes != 0, axis=0)[:-1])

@@ -33,17 +33,6 @@ def test_by_hand(example):
     assert (insts + stalls).sum() == 25  # Λ_app, Sec. 2.2
 
 
-def test_a_loop_and_half_a_slot():
-    # Each trip waits for the load of the trip before it: 3 instructions, then the stall
-    latency_cycles = np.array([1.0, 1.0, 40.0])
-    body = Program(
-        np.zeros(3, int), np.zeros(3), latency_cycles, ((2,), (), ()), "ccm", loops=(Loop(0, 3, 4),)
-    )
-    insts, stalls = intervals(body, issue_limit=0.5)
-    assert insts.tolist() == [3] * 4
-    assert stalls.tolist() == [38] * 4
-
-
 def test_is_what_the_simulator_says_of_one_warp():
     random = np.random.default_rng(5)
     programs, limits, drained = [], [], []

@@ -52,15 +52,6 @@ def found(simulated):
     return {name: shares(simulated, n) for n, name in enumerate(CASES)}
 
 
-def test_of_the_worked_example(found, simulated):
-    """25 cycles: the second load waits for five results in a row, the first of which waited for one λ."""
-    assert simulated.makespan[0] == 25
-    np.testing.assert_allclose(found["example"].throughput, [1 / 25, 0])
-    np.testing.assert_allclose(found["example"].latency, [3 * 4 / 25, 2 * 6 / 25])
-    assert found["example"].issue == 0
-    np.testing.assert_allclose(found["example"].instructions[0], np.array([1, 4, 6, 4, 4, 6]) / 25)
-
-
 @pytest.mark.parametrize(
     ("name", "makespan", "of", "kind", "expected"),
     [
