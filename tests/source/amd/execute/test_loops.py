@@ -78,6 +78,16 @@ def test_buffers_that_take_turns(written, buffers: int, size: int, end: int):
     assert bool(machine.repeats) == (buffers < 5)
 
 
+def test_what_is_shifted_out_is_not_skipped(written):
+    """Only each fourth trip moves the address: no trip is like the one before."""
+    uneven = LOOP.replace(
+        "v_add_u32 v1, {step}, v1", "s_lshr_b32 s9, s8, 4\n    v_lshl_add_u32 v1, s9, 7, v0"
+    )
+    code = code_of(written(uneven.format(shift=2, end=300)))
+    skipped = same(code)
+    assert not skipped.repeats
+
+
 def test_a_bit_that_is_tested_is_no_comparison(written):
     """Some trips load twice: a bit of the counter, which changes evenly, decides."""
     skips = "s_bitcmp1_b32 s8, 6\n    s_cbranch_scc1 .LBB0_2\n    global_load_dword v4, v1, s[4:5]\n.LBB0_2:"
