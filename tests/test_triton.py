@@ -77,7 +77,7 @@ class Tensor:
 
 def tuner(**by):
     kernel = function(FILE, "gather").jit
-    return triton.autotune(configs(64, 128, 256), key=["rows"], prune_configs_by=by)(kernel)
+    return triton.autotune(configs(64, 128), key=["rows"], prune_configs_by=by)(kernel)
 
 
 def test_the_autotuner_prunes_what_it_need_not_time():
@@ -85,10 +85,10 @@ def test_the_autotuner_prunes_what_it_need_not_time():
     tuned = tuner(early_config_prune=prune)
     tuned.nargs = GATHER | {"out": Tensor(), "x": Tensor()}
     kept = tuned.prune_configs({"grid": grid, "warmup": False})
-    ranking = dse.triton.rank(tuned, GPU, args=GATHER, grid=grid, configs=configs(64, 128, 256))
+    ranking = dse.triton.rank(tuned, GPU, args=GATHER, grid=grid, configs=configs(64, 128))
     times = {(row["BLOCK"], row["num_warps"]): row["time_s"] for row in ranking.rows()}
-    assert 0 < len(kept) < 6
-    assert kept[0].kwargs["BLOCK"], kept[0].num_warps == min(times, key=times.__getitem__)
+    assert 0 < len(kept) < 4
+    assert (kept[0].kwargs["BLOCK"], kept[0].num_warps) == min(times, key=times.__getitem__)
     seconds = prune.perf_model(**tuned.nargs, grid=grid, **kept[0].all_kwargs())
     np.testing.assert_allclose(seconds, min(times.values()), rtol=1e-6)
 
