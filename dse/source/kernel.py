@@ -19,12 +19,17 @@ from dse.kernels.counts import Alias, Counted, Estimates, KnownBatch, Number, si
 from dse.kernels.description import Description, evaluated_names
 from dse.source.cache import Cache
 from dse.source.contract import STOPPED, Failure, Source
-from dse.source.launches import check_threads, configurations, no_contents
+from dse.source.launches import check_blocks, configurations, no_contents
 from dse.source.machine.blocks import TOLERANCE
+from dse.source.machine.launch import OF_ATOMICS, OUTSIDE, VARIABLE
 from dse.source.nvidia.source import CUDA
 from dse.source.profiles import KernelProfile, Toolchain
 from dse.source.warps import NOTHING, stacked, to_kernel
 from dse.types import Gpu, Kernel, Resources
+
+
+# Unstated data that `with_assumed` names or an error refuses, and what matters only within a block.
+_SAID_ELSEWHERE = ("argument", "contents of argument", VARIABLE, OUTSIDE, "the order of atomic operations")
 
 
 def of_cuda(gpu: Gpu) -> Toolchain:
@@ -41,6 +46,14 @@ def warn_of_counts(name: str, read: Collection[KernelProfile | Failure]) -> None
         found = f"{most.unseen:,} of {most.blocks:,} blocks not looked at, in {len(unseen):,} configurations"
         why = "branches that are known for every block: a few blocks that do far more would not be counted"
         warnings.warn(f"{name}: blocks: found {found}, expected {why}", InputWarning, stacklevel=2)
+    decisions = {decision for launch in counts for decision in launch.unknown if decision.matters}
+    for what in sorted({what for decision in decisions for what in decision.depends_on}):
+        if not what.startswith(_SAID_ELSEWHERE):
+            found = f"found addresses or branches that depend on {what}"
+            counted = "as if the executed blocks came first" if what == OF_ATOMICS else "as if it were 0"
+            warnings.warn(
+                f"{name}: code: {found}, expected none: counted {counted}", InputWarning, stacklevel=2
+            )
     if unsure := sum(spread > TOLERANCE for spread in spreads):
         found = f"counts of {unsure:,} configurations with a standard error of up to {max(spreads):.0%}"
         why = f"at most {TOLERANCE:.0%}: blocks differ more than the number that is run can tell"
@@ -135,7 +148,7 @@ class SourceKernel:
         tools = self.toolchain(gpu)
         source = tools.source_of(self.description)
         arch = tools.architecture(gpu, source)
-        check_threads(self.name, wanted, gpu)
+        check_blocks(self.name, wanted, gpu)
         with progress(f"Reading {self.name}", len(wanted)) as advance:
             results = tools.characterise_all(source, arch, wanted, gpu, self.cache, self.workers, advance)
         warn_of_counts(self.name, results)

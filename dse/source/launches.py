@@ -241,11 +241,14 @@ def configurations(
     ]
 
 
-def check_threads(name: str, wanted: Sequence[Configuration], gpu: Gpu) -> None:
-    """Check that some launch has no more threads per block than the GPU allows.
+def check_blocks(name: str, wanted: Sequence[Configuration], gpu: Gpu) -> None:
+    """Check that some launch has no more threads, and adds no more shared memory, than the GPU allows a block.
 
     **Raises:** DseError that says if block and grid seem to be exchanged.
     """
+    shared = min(configuration.shared_bytes or 0 for configuration in wanted)
+    if shared > (at_most := int(gpu.limits.shared_bytes_per_block)):
+        raise DseError(f"{name}: shared: found {shared} B a block, expected at most {at_most}")
     fewest = min(wanted, key=lambda configuration: prod(configuration.block))
     threads, most = prod(fewest.block), int(gpu.limits.threads_per_block)
     if threads > most:

@@ -32,7 +32,7 @@ from dse.source.profile.characterise import Barriers, Characterisation, PhaseCou
 from dse.source.warps import to_kernel
 from dse.types import Gpu, Kernel, Resources
 
-FORMAT = "36"  # change this whenever the cached data or their computation change
+FORMAT = "37"  # change this whenever the cached data or their computation change
 _BATCH = 16  # maximum configurations per process at a time
 Code = TypeVar("Code")
 
@@ -205,7 +205,7 @@ def with_assumed(
             raise
         except DseError:  # such as of a loop that is too long to execute trip by trip
             break
-    if not sure and np.array_equal(profile.numbers, first.numbers):
+    if not sure and launched is not configuration and np.array_equal(profile.numbers, first.numbers):
         return first, configuration
     said = tuple((name, kind, how) for name, kind in known.values())
     counts = first.counts  # what is assumed is alike in all blocks, but not proven to be

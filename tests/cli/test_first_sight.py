@@ -122,6 +122,9 @@ def test_exchanged_block_and_grid(run_dse, scaled):
     ran = run_dse("rank", scaled[0], "-g", "a100", "--block", "2048,8", "--grid", "32,8", "--arg", "n=1")
     assert ran.code == 2
     assert "block: found 16384 threads, expected at most 1024; are block and grid exchanged?" in ran.err
+    much = ("--block", "32", "--grid", "8", "--arg", "n=1", "--shared", "300000")
+    ran = run_dse("characterise", scaled[0], "-g", "a100", *much)
+    assert (ran.code, "shared: found 300000 B a block, expected at most 166912" in ran.err) == (2, True)
 
 
 def test_what_no_chip_can_do_is_not_called_determined(run_dse, answer, toy_kernel, tmp_path):

@@ -35,7 +35,7 @@ from dse.source.nvidia.compile.triton import has_fractions, numpy_type, with_scr
 from dse.source.profiles import Job, KernelProfile, Toolchain, asked_of, compiled, executed_each, with_assumed
 from dse.types import Gpu, Resources
 
-RULES = "13"  # change this whenever the computation of counts changes, since they are cached
+RULES = "14"  # change this whenever the computation of counts changes, since they are cached
 
 
 def source_of(description: Description) -> HipSource | HipTritonSource:

@@ -12,7 +12,7 @@ from dse.hardware.gpus import GpuFile
 from dse.kernels.description import Description, Number
 from dse.source.contract import Failure, Source
 from dse.source.kernel import warn_of_counts
-from dse.source.launches import Configuration, check_threads, configurations
+from dse.source.launches import Configuration, check_blocks, configurations
 from dse.source.machine.blocks import Sample
 from dse.source.machine.recorded import PIPES
 from dse.source.nvidia.compile.contract import Compiled
@@ -87,7 +87,7 @@ def configured(
     **Raises:** DseError if its blocks are too large.
     """
     [configuration] = configurations(description, parameters, problem, gpu.gpu)
-    check_threads(description.name, [configuration], gpu.gpu)
+    check_blocks(description.name, [configuration], gpu.gpu)
     return configuration
 
 

@@ -139,7 +139,7 @@ class _Census:
         self.weights, self.unseen, self.doubtful = self.drawn, 0, False
         if self.drawn.sum() < self.count:
             boxes = prove(steps, min(_MOST, max(_FIRST, _WORK[1] // (threads * steps))))
-            if isinstance(boxes, Boxes):
+            if isinstance(boxes, Boxes) and (self.alike or len(boxes.sizes)):  # atomics may part equal code
                 self._take_over(boxes)
             else:
                 self.unseen = self.count - len(self.places)

@@ -129,7 +129,6 @@ class UnknownDecision:
     what: str  # "branch", "address" or "guard"
     depends_on: tuple[str, ...]
     matters: bool = True  # whether an access, a product, a barrier, a loop or the end depends on it
-    ends_loop: bool = False
     never: bool = False  # whether it is on an access that is not executed at all
 
 

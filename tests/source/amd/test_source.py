@@ -1,5 +1,6 @@
 """Configurations of a kernel's source counted for AMD GPUs, as models take them."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from dse import kernels
-from dse.errors import DseError
+from dse.errors import DseError, InputWarning
 from dse.hardware import gpus, occupancy
 from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import KnownBatch
@@ -17,7 +18,7 @@ from dse.source.amd.compile.source import Built
 from dse.source.amd.source import AMD, architecture, listing_of, names_kernel, source_of
 from dse.source.cache import Cache
 from dse.source.contract import Failure
-from dse.source.kernel import SourceKernel
+from dse.source.kernel import SourceKernel, warn_of_counts
 from dse.source.launches import configurations
 from dse.source.nvidia.source import CUDA
 from dse.source.profiles import KernelProfile
@@ -165,6 +166,34 @@ def test_random_arrays_are_not_alike(gpu: GpuFile, contents: tuple[str, ...], tm
     counts = read(tmp_path / "f.cu", text, gpu, 256, 32, *contents).counts
     # of a few blocks, four standard deviations of one
     assert counts.total("global store", "bytes") == pytest.approx(256 * 4 / 2, rel=0.25)
+
+
+@pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
+@pytest.mark.parametrize(
+    ("work", "warns"),
+    [
+        ("int i = atomicAdd(next, 1); if (i < n) out[i] = 1.0f;", True),
+        ("int i = blockIdx.x * 64 + threadIdx.x; if (i < n) atomicAdd(next, 1);", False),
+        ("for (;;) { int i = atomicAdd(next, 1); if (i >= n) return; out[i] = 1.0f; }", True),
+    ],
+)
+def test_work_by_what_atomics_return_is_said(gpu: GpuFile, work: str, warns: bool, tmp_path: Path):
+    text = f"__global__ void deal(float* out, int* next, int n) {{ {work} }}"
+    made = read(tmp_path / "deal.cu", text, gpu, 64, 100, "n=2000", "next=1:int:0")
+    with pytest.warns(InputWarning, match="what atomic operations return") if warns else nullcontext():
+        warn_of_counts("deal", [made])
+
+
+@pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
+def test_a_loop_that_random_numbers_do_not_end_is_said(gpu: GpuFile, tmp_path: Path):
+    text = """__global__ void root(const float* x, float* y) {
+        const float a = x[blockIdx.x * 64 + threadIdx.x];
+        float r = a;
+        while (fabsf(r * r - a) > 1e-6f) r = 0.5f * (r + a / r);
+        y[blockIdx.x * 64 + threadIdx.x] = r;
+    }"""
+    counts = read(tmp_path / "root.cu", text, gpu, 64, 100).counts
+    assert counts.zeros == (("x", "float", "as if all were 0"),)
 
 
 @pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)

@@ -238,6 +238,17 @@ DSE_DEVICE int __all(int predicate) { return __ballot(!predicate) == 0; }
 template <class M> DSE_DEVICE unsigned long __ballot_sync(M mask, int predicate) { return __ballot(predicate) & mask; }
 template <class M> DSE_DEVICE int __any_sync(M mask, int predicate) { return (__ballot(predicate) & mask) != 0; }
 template <class M> DSE_DEVICE int __all_sync(M mask, int predicate) { return (__ballot(!predicate) & mask) == 0; }
+template <class M, class T> DSE_DEVICE unsigned long __match_any_sync(M, T value)
+{
+    const unsigned self = __lane_id();
+    unsigned long same = 0;
+    for (unsigned long left = __ballot(1); left;) { // the values of the lanes, one after another
+        const unsigned long equal = __ballot(value == __shfl(value, __builtin_ctzl(left), DSE_WAVE)) & left;
+        same |= equal >> self & 1 ? equal : 0;
+        left &= ~equal;
+    }
+    return same >> (self & ~(DSE_WIDTH - 1)) & ~0ul >> (64 - DSE_WIDTH);
+}
 
 // Atomics, of the scope of the GPU, or of a block with _block
 
@@ -303,6 +314,32 @@ DSE_DEVICE unsigned __umulhi(unsigned a, unsigned b) { return ((unsigned long lo
 DSE_DEVICE int __mulhi(int a, int b) { return ((long long)a * b) >> 32; }
 DSE_DEVICE int __mul24(int a, int b) { return ((a << 8) >> 8) * ((b << 8) >> 8); }
 DSE_DEVICE unsigned __umul24(unsigned a, unsigned b) { return (a & 0xffffff) * (b & 0xffffff); }
+DSE_DEVICE int __dp4a(int a, int b, int c)
+{
+#if defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__) || defined(__GFX10_3__)
+    return __builtin_amdgcn_sdot4(a, b, c, false);
+#elif defined(__GFX11__) || defined(__GFX12__)
+    return __builtin_amdgcn_sudot4(true, a, true, b, c, false);
+#endif
+#pragma unroll
+    for (int i = 0; i < 32; i += 8) {
+        c += (int)(signed char)(a >> i) * (int)(signed char)(b >> i);
+    }
+    return c;
+}
+DSE_DEVICE unsigned __dp4a(unsigned a, unsigned b, unsigned c)
+{
+#if defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__) || defined(__GFX10_3__)
+    return __builtin_amdgcn_udot4(a, b, c, false);
+#elif defined(__GFX11__) || defined(__GFX12__)
+    return __builtin_amdgcn_sudot4(false, a, false, b, c, false);
+#endif
+#pragma unroll
+    for (int i = 0; i < 32; i += 8) {
+        c += (a >> i & 255) * (b >> i & 255);
+    }
+    return c;
+}
 // CUDA selects bytes by nibbles, of which three bits count; the hardware by bytes.
 DSE_DEVICE unsigned __byte_perm(unsigned a, unsigned b, unsigned s)
 {
@@ -404,6 +441,11 @@ DSE_DEVICE float __log10f(float x) { return __builtin_amdgcn_logf(x) * 0.3010299
 DSE_DEVICE float __powf(float x, float y) { return __builtin_amdgcn_exp2f(y * __builtin_amdgcn_logf(x)); }
 DSE_DEVICE float __sinf(float x) { return __builtin_amdgcn_sinf(x * 0.15915494309189535f); }
 DSE_DEVICE float __cosf(float x) { return __builtin_amdgcn_cosf(x * 0.15915494309189535f); }
+DSE_DEVICE void __sincosf(float x, float* s, float* c)
+{
+    *s = __sinf(x);
+    *c = __cosf(x);
+}
 DSE_DEVICE float __fdividef(float x, float y) { return x * __builtin_amdgcn_rcpf(y); }
 DSE_DEVICE float __frcp_rn(float x) { return 1.0f / x; }
 DSE_DEVICE float __frsqrt_rn(float x) { return rsqrtf(x); }

@@ -147,6 +147,12 @@ class Binder(OperandReaders):
                     machine.write_vector(slot, None)
 
             return multiply
+        if row.special == "trap":
+
+            def stop(machine: MemoryMachine) -> None:
+                raise self.error(step, "found waves that come to a trap, expected none")
+
+            return stop
         if row.special == "cmpx":
             return masks.compare_into_exec(self, step, row)
         if row.special == "pk_mov":

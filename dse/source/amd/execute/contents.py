@@ -43,9 +43,10 @@ class PerformedAccess(NamedTuple):
 class MemoryMachine(WaveMachine):
     """A machine with memory."""
 
-    def __init__(self, *launch: Any, follow: int, watch: Any = None) -> None:
+    def __init__(self, *launch: Any, follow: int, watch: Any = None, atomics: bool = True) -> None:
         super().__init__(*launch)
         self.follow = follow
+        self.atomics = atomics  # whether what those on global memory return is known
         self.watch = watch  # of `dse.source.amd.profile.alike`
         self.accesses: list[PerformedAccess] = []
         self.trace: list[tuple[int, Waves, np.ndarray]] = []  # stretches in the order of execution
@@ -273,6 +274,8 @@ class MemoryMachine(WaveMachine):
         zeros = [np.zeros((1, 1, 1), U32)] * accessed.words if self.follow == ZEROS else None
         if not self.stated:
             return zeros
+        if not self.atomics and self.follow < ZEROS:
+            return None
         active = np.broadcast_to(lanes, self.shape)  # for each block, even if they are equal
         address = np.broadcast_to(base + offset, self.shape)[active]
         regions = regions_of(address)

@@ -27,11 +27,12 @@ def execute(
     skip_loops: bool = True,
     step_limit: int = STEP_LIMIT,
     watch: Any = None,
+    atomics: bool = True,
 ) -> tuple[MemoryMachine, NeedsData | None]:
     """Run these blocks of a launch to their end; return (the machine, what depends on unstated data).
 
     Words are followed as far as addresses, branches and masks of lanes need them. A `watch` sees the operands
-    of comparisons, see `dse.source.amd.profile.alike`.
+    of comparisons, see `dse.source.amd.profile.alike`. Without `atomics`, what they return counts as unstated.
 
     **Raises:** DseError for an argument that does not fit, or if code runs on after `step_limit` stretches.
     """
@@ -43,6 +44,7 @@ def execute(
             blocks,
             follow=follow,
             watch=watch,
+            atomics=atomics,
         )
         try:
             with np.errstate(all="ignore"), _uncollected():

@@ -91,16 +91,17 @@ _PARTS = {
 }  # fmt: skip
 
 
-def selected(step: Instruction, word: Reader, number: int) -> Reader:
-    """Read the part of a word that SDWA selects for an operand."""
+def selected(step: Instruction, word: Reader, number: int, signed: bool = False) -> Reader:
+    """Read the part of a word that SDWA selects for an operand, extended by its sign if `signed`."""
     name = step.modifiers.get(f"src{number}_sel")
     if name is None or name == "DWORD":
         return word
     shift, bits = _PARTS[name]
+    up, kind = U32(32 - shift - bits), np.int32 if signed else U32
 
     def read(machine: MemoryMachine) -> Any:
         value = word(machine)
-        return None if value is None else value >> U32(shift) & U32((1 << bits) - 1)
+        return None if value is None else ((value << up).view(kind) >> kind(32 - bits)).view(U32)
 
     return read
 

@@ -432,6 +432,7 @@ _row(
     "branch",
 )
 _row("s_endpgm", "branch")
+_row("s_trap", "other", special="trap")
 _row("s_barrier", "barrier")
 _row("s_barrier_signal", "other")  # the wait that follows counts as the barrier
 _row("s_barrier_wait", "barrier")

@@ -142,7 +142,7 @@ class OperandReaders:
         if step is not None and number == 0 and between_lanes(step):
             word = lanes.moved(step, word, self.listing.wave_size)
         elif step is not None and f"src{number}_sel" in step.modifiers:
-            word = lanes.selected(step, word, number)
+            word = lanes.selected(step, word, number, source.signed)
         if kind in "UIDP":
             return _modified(_wide_of(word, word_of(high), kind), source)
         if kind in "wsh":

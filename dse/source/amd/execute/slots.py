@@ -71,6 +71,7 @@ class AmdOperand:
     place: Register | ConstantOperand | Symbol
     negated: bool = False
     absolute: bool = False
+    signed: bool = False  # whether the part that SDWA selects is extended by its sign
 
 
 def register(text: str) -> Register | None:
@@ -113,6 +114,8 @@ def operand(text: str) -> AmdOperand:
     **Raises:** DseError if it is none.
     """
     negated = absolute = False
+    if signed := text.startswith("sext("):
+        text = text[5:-1]
     if text.startswith("-") and not text[1:2].isdigit():
         negated, text = True, text[1:]
     if text.startswith("neg("):
@@ -123,7 +126,7 @@ def operand(text: str) -> AmdOperand:
         absolute, text = True, text[4:-1]
     parsed = register(text)
     if parsed is not None:
-        return AmdOperand(parsed, negated, absolute)
+        return AmdOperand(parsed, negated, absolute, signed)
     if text in _BASES:
         return AmdOperand(ConstantOperand(_BASES[text], _BASES[text] << 32, 0))
     symbol = _SYMBOL.match(text)

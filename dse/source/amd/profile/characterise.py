@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dse.source.amd.execute.access import returns
 from dse.source.amd.execute.code import Code, code_of
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.interpret import execute
+from dse.source.amd.execute.memory_names import memory_access
 from dse.source.amd.execute.state import NeedsData
 from dse.source.amd.profile.alike import alike_in_control
 from dse.source.amd.profile.pipes import Turns, turns
@@ -15,9 +17,14 @@ from dse.source.amd.profile.walk import timing, walk
 from dse.source.amd.text import Listing
 from dse.source.machine.alike import Boxes
 from dse.source.machine.blocks import sampled
-from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.machine.launch import OF_ATOMICS, Dimensions, LaunchArguments
 from dse.source.machine.recorded import cost_of_accesses
-from dse.source.profile.characterise import Characterisation, PhaseCounts, average_block
+from dse.source.profile.characterise import (
+    Characterisation,
+    PhaseCounts,
+    UnknownDecision,
+    average_block,
+)
 from dse.source.profiles import moved
 from dse.types import Gpu, Resources
 
@@ -62,6 +69,21 @@ class ExecutedLaunch:
             launch.grid, launch.threads, control, run, lambda ran: cost_of_accesses(ran[-1]), prove
         )
         self.machine, self.missing, self.record = ran
+        self.unknown = () if self.missing is not None else self._by_atomics(launch)
+
+    def _by_atomics(self, launch: LaunchArguments) -> tuple[UnknownDecision, ...]:
+        """Return the first address or branch that what atomics on global memory return decides on."""
+        steps = [(step, memory_access(step.opcode)) for step in self.listing.instructions]
+        if not any(
+            accessed and accessed.kind == "atomic" and accessed.space != "lds" and returns(step, accessed)
+            for step, accessed in steps
+        ):
+            return ()
+        needs = execute(self.code, launch, self.sample.blocks, atomics=False)[1]
+        if needs is None:
+            return ()
+        step = needs.step
+        return (UnknownDecision(step.index, str(step), step.line, needs.what, (OF_ATOMICS,)),)
 
 
 def counted(ran: ExecutedLaunch, asked: Resources) -> Characterisation:
@@ -76,7 +98,7 @@ def counted(ran: ExecutedLaunch, asked: Resources) -> Characterisation:
         walks=walk(ran.code, ran.machine, noted, sample.typical, times, ran.turns),
         traffic=traffic,
         warp_size=noted.wave_size,
-        unknown=(),
+        unknown=ran.unknown,
         estimated={
             ran.code.stretches[header].steps[0].index: loop for header, loop in ran.machine.estimated.items()
         },

@@ -6,7 +6,7 @@ from operator import or_
 
 import numpy as np
 
-from dse.source.machine.launch import OUTSIDE, VARIABLE
+from dse.source.machine.launch import OF_ATOMICS, OUTSIDE, VARIABLE
 from dse.source.machine.memory import atomic, in_block, regions_of
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.machine.state import Machine, Taint, union
@@ -93,7 +93,7 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     if memory.written and not machine.bound.global_stores and memory.written.intersection(regions_of(flat)):
         machine.missed_stores = True
     if step.atomic:
-        taint = taint | data_taint | machine.source("the order of atomic operations")
+        taint = taint | data_taint | machine.source(OF_ATOMICS)
         values = [np.broadcast_to(value, machine.shape)[mask] for value in stored]
         words, new = _atomic(step, flat, words[0], values)
         memory.store(flat, 4, [new])

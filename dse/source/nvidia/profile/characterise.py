@@ -144,14 +144,13 @@ def _unknown(machine: Machine, usually: Mapping[int, bool]) -> tuple[UnknownDeci
         if what == "guard" and (index in usually or step.pipe == "local"):
             continue
         names = tuple(name for bit, name in enumerate(machine.sources) if taint >> bit & 1)
-        ends_loop = what == "branch" and _ends_loop(machine.program, step)
-        matters = what == "address" or (what == "branch" and _parts_work(machine.program, step))
+        deciding = _parts_work, _ends_loop
+        matters = what == "address" or (
+            what == "branch" and any(decides(machine.program, step) for decides in deciding)
+        )
         row = machine.bound.memory_rows.get(index)
         never = what == "guard" and row is not None and not requests[row].any()
-        matters = matters or ends_loop
-        decisions.append(
-            UnknownDecision(step.address, step.text, step.line, what, names, matters, ends_loop, never)
-        )
+        decisions.append(UnknownDecision(step.address, step.text, step.line, what, names, matters, never))
     return tuple(decisions)
 
 

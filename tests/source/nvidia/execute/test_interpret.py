@@ -1,5 +1,6 @@
 """Kernels run through the interpreter, held against the same work done in NumPy."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -147,7 +148,7 @@ def test_atomics_give_each_thread_its_turn_and_say_so():
     names = {
         machine.sources[bit] for taint in machine.unknown.values() for bit in range(8) if taint >> bit & 1
     }
-    assert names == {"the order of atomic operations"}
+    assert names == {"what atomic operations return"}
 
 
 def test_what_depends_on_unknown_data_is_reported():
@@ -206,6 +207,13 @@ def test_threads_that_wait_for_ever_are_an_error():
     )
     with pytest.raises(DseError, match="wait for others for ever"):
         ran(*code)
+
+
+@pytest.mark.parametrize(("least", "stops"), [("0x10", True), ("0x20", False)])
+def test_a_guarded_trap_stops_threads_whose_guard_holds(least: str, stops: bool):
+    code = f"S2R R0, SR_TID.X; ISETP.GE.AND P0, PT, R0, {least}, PT; @P0 BPT.TRAP 0x1; EXIT"
+    with pytest.raises(DseError, match="come to a trap") if stops else nullcontext():
+        ran(code)
 
 
 def test_threads_that_break_out_are_not_waited_for():

@@ -109,12 +109,12 @@ def test_a_function_counts_as_arithmetic_where_fractions_decide_on_it(compared, 
     ],
 )
 def test_a_decision_that_ends_a_loop(decided: str, ends: bool):
-    code = ["LDG.E R4, [R2.64]", "ISETP.NE.AND P0, PT, R4, RZ, PT", "MOV R20, 0x60", "IADD3 R9, R9, 0x1, RZ"]
+    code = ["LDG.E R4, [R2.64]", "FSETP.GT.AND P0, PT, R4, RZ, PT", "MOV R20, 0x60", "IADD3 R9, R9, 0x1, RZ"]
     code += ["ISETP.GE.AND P1, PT, R9, 0x3, PT", decided, "FADD R5, R5, R5", "@!P1 BRA 0x0", "EXIT"]
     listing = listing_of(*code, "FADD R5, R5, R5", "RET.REL.NODEC R20 0x0")
     found = characterise(listing, LaunchArguments((1, 1, 1), (32, 1, 1), [None])).unknown
     (branch,) = [each for each in found if each.what == "branch"]
-    assert branch.ends_loop == ends
+    assert branch.matters == ends
 
 
 def test_a_load_that_never_executes_takes_no_pipe():

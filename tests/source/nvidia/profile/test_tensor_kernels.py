@@ -121,7 +121,7 @@ def test_a_descriptor_must_be_of_an_argument():
     launch = boxes(64, 512)
     none = replace(launch, arguments=(bytes(128), *launch.arguments[1:]), offsets=_offsets())
     with pytest.raises(
-        DseError, match=r"UTMALDG\.2D.*found a descriptor of no argument, such .*, expected an argument"
+        DseError, match=r"UTMALDG\.2D.*found a tensor descriptor made .*, expected one that is an argument"
     ):
         characterise(bound("sm_90"), none)
 
