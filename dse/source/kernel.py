@@ -27,7 +27,6 @@ from dse.source.profiles import KernelProfile, Toolchain
 from dse.source.warps import NOTHING, stacked, to_kernel
 from dse.types import Gpu, Kernel, Resources
 
-
 # Unstated data that `with_assumed` names or an error refuses, and what matters only within a block.
 _SAID_ELSEWHERE = ("argument", "contents of argument", VARIABLE, OUTSIDE, "the order of atomic operations")
 
@@ -49,11 +48,9 @@ def warn_of_counts(name: str, read: Collection[KernelProfile | Failure]) -> None
     decisions = {decision for launch in counts for decision in launch.unknown if decision.matters}
     for what in sorted({what for decision in decisions for what in decision.depends_on}):
         if not what.startswith(_SAID_ELSEWHERE):
-            found = f"found addresses or branches that depend on {what}"
+            found = f"found addresses or branches that depend on {what}, expected none"
             counted = "as if the executed blocks came first" if what == OF_ATOMICS else "as if it were 0"
-            warnings.warn(
-                f"{name}: code: {found}, expected none: counted {counted}", InputWarning, stacklevel=2
-            )
+            warnings.warn(f"{name}: code: {found}: counted {counted}", InputWarning, stacklevel=2)
     if unsure := sum(spread > TOLERANCE for spread in spreads):
         found = f"counts of {unsure:,} configurations with a standard error of up to {max(spreads):.0%}"
         why = f"at most {TOLERANCE:.0%}: blocks differ more than the number that is run can tell"

@@ -242,7 +242,7 @@ def configurations(
 
 
 def check_blocks(name: str, wanted: Sequence[Configuration], gpu: Gpu) -> None:
-    """Check that some launch has no more threads, and adds no more shared memory, than the GPU allows a block.
+    """Check that some launch has no more threads, and adds no more shared memory, than the GPU allows.
 
     **Raises:** DseError that says if block and grid seem to be exchanged.
     """

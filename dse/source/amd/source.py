@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from dse.core.processes import memory_limited
 from dse.errors import DseError
 from dse.kernels.description import Description
@@ -17,6 +19,7 @@ from dse.source.amd.profile.characterise import ExecutedLaunch, counted, issue_s
 from dse.source.amd.text import KernelArgument, Listing, parse
 from dse.source.contract import Failure
 from dse.source.launches import (
+    Assumed,
     Configuration,
     NotStated,
     build_of,
@@ -27,7 +30,7 @@ from dse.source.launches import (
     unstated,
     unstated_numbers,
 )
-from dse.source.machine.launch import REGION_BITS, VARIABLE, LaunchArguments
+from dse.source.machine.launch import REGION_BITS, VARIABLE, LaunchArguments, Pointer
 from dse.source.machine.recorded import total_counts
 from dse.source.nvidia.arguments import arguments_of, as_launched
 from dse.source.nvidia.compile.declared import Declared, parameters_of, variables_of, zeros_of
@@ -162,21 +165,46 @@ def check_stated(
     loaded = {(int(base.flat[0]) >> REGION_BITS) - 1 for base in loads if base.size}
     addresses = ran.missing.what == "address"
     does = "says where others are read" if addresses else "ends or skips work"
-    for index, (parameter, argument) in enumerate(zip(declared, configuration.arguments, strict=False)):
-        if not parameter.pointer or argument is not None:
-            continue
-        if parameter.whole and (addresses or index in loaded):
-            raise NotStated(no_contents(kernel, parameter.name, does, parameter.kind or "int32"))
-        if index in loaded:
-            zeros[index] = parameter.name, parameter.kind or "float"
+    arrays: dict[int | str, Declared] = {
+        index: parameter
+        for index, (parameter, argument) in enumerate(zip(declared, configuration.arguments, strict=False))
+        if parameter.pointer and argument is None and (index in loaded or (addresses and parameter.whole))
+    }
     launch = ran.record.launch
     for region, name in enumerate(ran.listing.symbols, len(launch.arguments) + 2):
-        variable = variables.get(name, Declared(name, False, whole=True))
         if region in loaded and launch.variables[name].contents is None:
-            if variable.whole:
-                raise NotStated(no_contents(kernel, VARIABLE + name, does))
-            zeros[name] = VARIABLE + name, variable.kind
+            variable = variables.get(name, Declared(name, False, whole=True))
+            arrays[name] = replace(variable, name=VARIABLE + name)
+    for place, array in _deciding(ran, arrays).items():
+        if array.whole:
+            raise NotStated(no_contents(kernel, array.name, does, array.kind or "int32"))
+        zeros[place] = array.name, array.kind or "float"
     return zeros
+
+
+def _deciding(ran: ExecutedLaunch, arrays: Mapping[int | str, Declared]) -> Mapping[int | str, Declared]:
+    """Return those of unstated arrays that decide on work even if the others are known; all if none does."""
+    launch = ran.record.launch
+    contents = {
+        place: Pointer(np.zeros(1, np.uint32), repeats=True)
+        if array.whole
+        else Assumed(array.kind or "float").pointer(seed)
+        for seed, (place, array) in enumerate(arrays.items())
+    }
+
+    def decides(place: int | str) -> bool:
+        others = {other: pointer for other, pointer in contents.items() if other != place}
+        arguments = [others.get(index, argument) for index, argument in enumerate(launch.arguments)]
+        variables = {name: others.get(name, variable) for name, variable in launch.variables.items()}
+        stated = replace(launch, arguments=arguments, variables=variables)
+        try:
+            return execute(ran.code, stated, ran.sample.blocks)[1] is not None
+        except DseError:  # such as of a loop that random numbers do not end
+            return True
+
+    if len(arrays) < 2:
+        return arrays
+    return {place: array for place, array in arrays.items() if decides(place)} or arrays
 
 
 def _needed(ran: ExecutedLaunch, numbers: Sequence[int], configuration: Configuration) -> list[int]:

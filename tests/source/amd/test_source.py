@@ -159,11 +159,12 @@ def test_what_other_lanes_shuffle_may_be_undefined(name: str, tmp_path: Path):
 @pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
 @pytest.mark.parametrize("contents", [("a=8192:float:random", "b=8192:float:random"), ()])
 def test_random_arrays_are_not_alike(gpu: GpuFile, contents: tuple[str, ...], tmp_path: Path):
-    text = """__global__ void f(int* out, const float* a, const float* b) {
+    text = """__global__ void f(float* out, const float* a, const float* b, const float* c, const int* d) {
         const int i = blockIdx.x * 256 + threadIdx.x;
-        if (a[i] < b[i]) out[i] = 1;
+        if (a[i] < b[i]) out[i] = c[i] + d[i];
     }"""
     counts = read(tmp_path / "f.cu", text, gpu, 256, 32, *contents).counts
+    assert [name for name, *_ in counts.zeros] == ([] if contents else ["a", "b"])
     # of a few blocks, four standard deviations of one
     assert counts.total("global store", "bytes") == pytest.approx(256 * 4 / 2, rel=0.25)
 

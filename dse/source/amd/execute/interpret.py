@@ -32,7 +32,8 @@ def execute(
     """Run these blocks of a launch to their end; return (the machine, what depends on unstated data).
 
     Words are followed as far as addresses, branches and masks of lanes need them. A `watch` sees the operands
-    of comparisons, see `dse.source.amd.profile.alike`. Without `atomics`, what they return counts as unstated.
+    of comparisons, see `dse.source.amd.profile.alike`. Without `atomics`, what these return is
+    unstated.
 
     **Raises:** DseError for an argument that does not fit, or if code runs on after `step_limit` stretches.
     """

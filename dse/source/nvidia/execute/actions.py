@@ -217,7 +217,7 @@ def _break_action(step: Step) -> Action:
 
 
 def _trap_action(step: Step) -> Action:
-    """Refuse threads that come to a trap, behind which other code may lie; unstated data fulfil assertions."""
+    """Refuse threads that come to a trap, behind which other code may lie, but not for unstated data."""
     why = "expected none: an assertion fails, or a barrier of the whole grid, which is not supported, is used"
 
     def stop(machine: Machine, lanes: Lanes) -> None:

@@ -244,7 +244,5 @@ class Scheduler:
         found = f"still running after {self.step_limit} basic blocks, at {at}"
         expected = "an end (an endless loop, or one that waits for memory)"
         if any("TIMER" in name for name in names):  # such a wait gives up after a time
-            expected = (
-                "none that waits for others by the clock, as cuda::pipeline of a block before sm_90 does"
-            )
+            expected = "none that waits by the clock, as cuda::pipeline of a block before sm_90 does"
         return DseError(f"{program.kernel}: {found}: expected {expected}{because}")

@@ -38,6 +38,7 @@ def test_names_of_cuda_are_there(write):
     text = """
     #include <cuda_runtime.h>
     #include <cstdint>
+    #include <cooperative_groups.h>
     extern __shared__ float4 tile[];
     template <class T> __device__ T twice(T x) { return x + x; }
     __global__ void __launch_bounds__(128, 2) all(float* out, const int4* in, unsigned* counts, half* h)
@@ -52,6 +53,12 @@ def test_names_of_cuda_are_there(write):
         sum += __ldcs(&in[at]).y;
         atomicAdd(&counts[at % 7], __ballot_sync(0xffffffffu, sum > 0.0f) != 0);
         atomicMax(&counts[8], at);
+        auto block_ = cooperative_groups::this_thread_block();
+        auto half_warp = cooperative_groups::tiled_partition<16>(block_);
+        block_.sync();
+        sum += half_warp.shfl_down(sum, half_warp.size() / 2) + half_warp.any(half_warp.thread_rank() == 3);
+        counts[9] = __match_any_sync(0xffffffffu, at % 3) + __dp4a((int)at, 1, 2) + __dp4a(at, 1u, 2u);
+        __sincosf(sum, &out[at], &sum);
         h[at] = __hfma(h[at], __float2half(sum), h[at + 1]);
         if (at < min(1000u, 5u * at)) out[at] = sum;
     }

@@ -71,7 +71,7 @@ WORDS: list[tuple[str, Callable[..., np.ndarray]]] = [
     ("v_readlane_b32 s8, v2, 5; v_mov_b32 v8, s8", lambda a, b, c, d: np.full(64, a[5])),
     ("s_mov_b32 s8, 9; v_mov_b32 v8, v2; v_writelane_b32 v8, s8, 3",
      lambda a, b, c, d: np.where(LANE == 3, 9, a)),
-    ("v_mul_i32_i24_sdwa v8, sext(v2), v3 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_1 src1_sel:BYTE_2",
+    ("v_mul_i32_i24_sdwa v8, sext(v2), v3 dst_sel:DWORD src0_sel:BYTE_1 src1_sel:BYTE_2",
      lambda a, b, c, d: ((a.view(np.int32) << 16 >> 24) * (b >> 16 & 255).view(np.int32)).view(U32)),
     ("v_mbcnt_lo_u32_b32 v8, -1, 0; v_mbcnt_hi_u32_b32 v8, -1, v8", lambda a, b, c, d: LANE),
     ("v_cmp_lt_u32_e64 s[8:9], 10, v0; s_bcnt1_i32_b64 s8, s[8:9]; v_mov_b32 v8, s8",
