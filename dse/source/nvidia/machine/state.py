@@ -195,7 +195,9 @@ class Machine:
             elif kind == "bank":
                 self.r[slot], self.taint[slot] = self._bank(bank, key)
             elif kind == "special":
-                self.taint[slot] = self.source(f"special register {key}")
+                self.taint[slot] = self.source(
+                    "a generic address of shared memory" if "SWIN" in str(key) else f"special register {key}"
+                )
             else:
                 for word in range(2 if kind == "pair" else 1):
                     number, offset = key[0], key[1] + 4 * word
