@@ -186,7 +186,7 @@ def _deciding(ran: ExecutedLaunch, arrays: Mapping[int | str, Declared]) -> Mapp
     """Return those of unstated arrays that decide on work even if the others are known; all if none does."""
     launch = ran.record.launch
     contents = {
-        place: Pointer(np.zeros(1, np.uint32), repeats=True)
+        place: Pointer(np.zeros(1024, np.uint32), repeats=True)
         if array.whole
         else Assumed(array.kind or "float").pointer(seed)
         for seed, (place, array) in enumerate(arrays.items())

@@ -30,8 +30,9 @@ def load(path: Path, given: Given) -> Description:
     """
     refuse(given, ("signature",), f"{path}, expected it with a Triton kernel")
     source = read_source(path, given.function)
-    if not given.function and len(names := kernels_in(source)) > 1:
-        raise DseError(f"given.function: found none for {path}, expected one of {', '.join(names)}")
+    kernels_here = kernels_in(source)
+    if not given.function and len(kernels_here) > 1:
+        raise DseError(f"given.function: found none for {path}, expected one of {', '.join(kernels_here)}")
     for field, sizes, what in (
         ("block", given.block, "the threads of a block: 256, or TILE,TILE/4 of what is tried"),
         ("grid", given.grid, "the blocks: 1024, or ceil(n/BLOCK) of arguments and what is tried"),
@@ -40,7 +41,7 @@ def load(path: Path, given: Given) -> Description:
             raise DseError(f"given.{field}: found none for {path}, expected {what}{_or_instead(path)}")
     tuned = [name for name, _ in given.tuned]
     declared = parameters_of(source)
-    placed = _placed(given.arguments, declared)
+    placed = _placed(given.arguments, declared, kernels_here)
     problem = _numbers(placed, declared or (), tuned)
     names = [*tuned, *problem]
     arguments = _arguments(placed, declared, problem)
@@ -80,11 +81,13 @@ def _or_instead(path: Path) -> str:
     return f"; or give {' or '.join(files)} in its place" if files else ""
 
 
-def _placed(texts: Sequence[str], declared: Sequence[Declared] | None) -> dict[int, str]:
+def _placed(
+    texts: Sequence[str], declared: Sequence[Declared] | None, kernels_here: Sequence[str]
+) -> dict[int, str]:
     """Return the given arguments by index, placed by name or in order."""
     if declared is None:
         if named := next((text for text in texts if re.match(r"\s*[A-Za-z_]\w*\s*=(?!=)", text)), None):
-            known = "names are known of kernels that the file declares"
+            known = f"names are known of kernels that the file declares: {', '.join(kernels_here) or 'none'}"
             raise DseError(f"given.arguments: found {named!r}, expected values in order: {known}")
         return dict(enumerate(texts))
     names = [parameter.name for parameter in declared]
