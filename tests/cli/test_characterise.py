@@ -140,8 +140,10 @@ def test_where_it_spends_what(answer, run_dse, triple: Path):
     ran = run_dse(*command)
     for text in ("by pipe", "Phases", "Memory instructions", "Conditional branches", "y[at] = 3.0f * x[at];"):
         assert text in ran.out
-    listing = answer("characterise", triple / "triple.sass", "-g", "a100-pcie-40gb", *LAUNCH, "--explain")
-    assert listing["lines"] == []  # nothing tells of them
+    command = ("characterise", triple / "triple.sass", "-g", "a100-pcie-40gb", *LAUNCH, "--explain")
+    arguments = ("--arg", "?", "--arg", "?", "--arg", "100000")
+    assert answer(*command, *arguments)["lines"] == []  # nothing tells of them
+    assert "branches that depend on parameter at 0x170, expected none: counted as if" in run_dse(*command).err
 
 
 @pytest.mark.parametrize(

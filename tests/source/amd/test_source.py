@@ -198,6 +198,18 @@ def test_a_loop_that_random_numbers_do_not_end_is_said(gpu: GpuFile, tmp_path: P
 
 
 @pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
+def test_blocks_that_may_do_far_more_are_said_in_grids_of_thousands(gpu: GpuFile, tmp_path: Path):
+    text = """__global__ void rows(const int* length, const float* x, float* y) {
+        const int i = blockIdx.x * 1024 + threadIdx.x;
+        float sum = 0;
+        for (int k = 0; k < length[blockIdx.x]; ++k) sum += x[k * 4096000 + i] * sum;
+        y[i] = sum;
+    }"""
+    lengths = "length=4000:int:100 + index * 7919 % 64 + 50000 * (index == 2001)"
+    assert read(tmp_path / "rows.cu", text, gpu, 1024, 4000, lengths).counts.doubtful
+
+
+@pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
 def test_an_array_that_is_too_small_is_named(gpu: GpuFile, tmp_path: Path):
     text = "__global__ void f(int* out, const int* a) { if (a[threadIdx.x] > 1) out[threadIdx.x] = 1; }"
     read(tmp_path / "f.cu", text, gpu, 64, 1, "a=64:int:index")

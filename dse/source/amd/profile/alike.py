@@ -8,7 +8,6 @@ by the block's number, nothing is known of the other blocks.
 
 import re
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from dse.source.machine.alike import Apart, Boxes, Followed, boxes_of
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.machine.trips import FOR_EVER, trips_of_result
 
-_FEWEST = 2**13  # blocks of grids that are cut: most blocks of smaller ones are executed
 _MEMBERS = 3  # blocks drawn in each box
 _SEED = 3  # of the draw: the same blocks every time
 _NAME = re.compile(r"[vs]_(?:cmpx?|cmpk|min|max)_(?P<how>lt|le|gt|ge|eq|ne|lg)?")
@@ -143,12 +141,7 @@ class Watch:
 
 
 def alike_in_control(listing: Listing, launch: LaunchArguments, most: int) -> Boxes | str:
-    """Cut a large grid into at most `most` boxes whose blocks execute the same; else return the reason.
-
-    "" if not tried.
-    """
-    if prod(launch.grid) <= _FEWEST:
-        return ""
+    """Cut a grid into at most `most` boxes whose blocks execute the same; else return the reason."""
     code = code_of(listing, watched)
     random = np.random.default_rng(_SEED)
 
