@@ -7,12 +7,13 @@ from typing import Any
 
 from dse.accuracy.chosen import chosen_on
 from dse.accuracy.markdown import number, table
-from dse.accuracy.spaces import Note, files, gpu_file, ignore, kernel_of, nothing_in, space_of
+from dse.accuracy.spaces import Note, files, ignore, kernel_of, nothing_in, space_of
 from dse.core.progress import Progress, silent
 from dse.data import measured
 from dse.data.measured.read import Measured
 from dse.errors import DseError
 from dse.evaluate.compare import compare, sample
+from dse.hardware import gpus
 from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import Counts, Number
 from dse.kernels.description import Description
@@ -83,7 +84,7 @@ def described(
         if description is None:
             note(f"{path}: no kernel lists the space {space_of(path)}: left out")
             continue
-        gpu, empty = gpu_file(path), False
+        gpu, empty = gpus.in_name(path), False
         scores = _scored(path, gpu, description, measured.load(path, description), models, {}, progress)
         yield replace(scores, chosen=chosen_on(path, "description"))
     if empty:
@@ -112,7 +113,7 @@ def from_source(
     _check_names(changed, [kernel for _, kernel in tables])
     empty = True
     for path, description in tables:
-        gpu = gpu_file(path)
+        gpu = gpus.in_name(path)
         tools = toolchain(gpu.gpu)
         try:
             source = tools.source_of(description)

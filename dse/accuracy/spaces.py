@@ -58,24 +58,6 @@ def gpu_of(path: Path) -> str:
     return path.name.split(".")[0]
 
 
-def gpu_file(path: Path) -> GpuFile:
-    """Load the GPU of a measured table: by the file's name, or the longest part of it that names a GPU.
-
-    So `A4000_run2` and `convolution-rtx3090` work. **Raises:** DseError if no part names one.
-    """
-    words = [word for word in re.split(r"[\W_]+", gpu_of(path)) if word]
-    first_error: DseError | None = None
-    for length in range(len(words), 0, -1):
-        for start in range(len(words) - length + 1):
-            part = "_".join(words[start : start + length])
-            try:
-                if length > 1 or length == len(words) or any(letter.isdigit() for letter in part):
-                    return gpus.load(part)
-            except DseError as error:
-                first_error = first_error or error
-    raise first_error or DseError(f"{path}: found no name of a GPU, expected GPU.csv")
-
-
 def gpu_or_relative(path: Path, note: Note) -> GpuFile:
     """Load the GPU of a measured table, or if unknown the one with the longest common beginning of names.
 
@@ -83,7 +65,7 @@ def gpu_or_relative(path: Path, note: Note) -> GpuFile:
     **Raises:** DseError if there is none.
     """
     try:
-        return gpu_file(path)
+        return gpus.in_name(path)
     except DseError as error:
         name = _letters(gpu_of(path))
         slugs = {_letters(text): slug for slug, row in sorted(gpus.known().items()) for text in row.texts}

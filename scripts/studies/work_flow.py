@@ -19,9 +19,10 @@ from ending import run_script
 
 import dse
 from dse.accuracy import markdown
-from dse.accuracy.spaces import files, gpu_file, gpu_of, kernel_of, nothing_in, space_of
+from dse.accuracy.spaces import files, gpu_of, kernel_of, nothing_in, space_of
 from dse.data import measured
 from dse.evaluate.compare import compare, sample
+from dse.hardware import gpus
 from dse.models import get
 from dse.models.wfg.graph import uses
 from dse.models.wfg.weights import Hardware, average_warp
@@ -107,7 +108,7 @@ def accuracy(folder: Path, only: str, number: int) -> Iterator[Row]:
         kernel = dse.kernel(described.path, source=True)
         table = measured.load(path, kernel)
         table = table.rows(sample(table, kernel, number))
-        for row in compare(kernel, gpu_file(path).gpu, models, table):
+        for row in compare(kernel, gpus.in_name(path).gpu, models, table):
             if row["model"] in {model.name for model in models}:
                 yield {"table": f"{space_of(path)} {gpu_of(path)}"} | {
                     name: row[name] for name in ("model", "spearman", "mape_percent")

@@ -20,7 +20,8 @@ import make_gpus  # pyright: ignore[reportMissingImports]
 from gpu_facts import Facts  # pyright: ignore[reportMissingImports]
 
 import dse
-from dse.accuracy.spaces import gpu_file, kernel_of
+from dse.accuracy.spaces import kernel_of
+from dse.hardware import gpus
 from dse.hardware.gpus.read import load_row
 from dse.hardware.gpus.table import CatalogueRow
 from dse.hardware.gpus.tree import GpuFile, of
@@ -78,7 +79,7 @@ def main() -> None:
         kernel = kernel_of(path)
         if kernel is None:
             continue
-        original = gpu_file(path)
+        original = gpus.in_name(path)
         rebuilding = derived(original)
         if rebuilding is None:
             print(f"{path.parent.name} {path.name.split('.')[0]}: left out of the table")

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from dse.accuracy.spaces import gpu_file, gpu_or_relative, kernel_of
+from dse.accuracy.spaces import gpu_or_relative, kernel_of
 from dse.errors import DseError
+from dse.hardware import gpus
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ from dse.errors import DseError
     ],
 )
 def test_a_file_is_named_after_its_gpu(file, name):
-    assert gpu_file(Path("space") / file).path.stem == name
+    assert gpus.in_name(Path("space") / file).path.stem == name
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_a_gpu_without_a_file_is_taken_for_a_relative(file, name):
 
 @pytest.mark.parametrize("file", ["times.csv", "GTX_0999.csv", "run_2.csv"])
 def test_a_name_that_is_no_gpu(file):
-    for of_file in (gpu_file, lambda path: gpu_or_relative(path, print)):
+    for of_file in (gpus.in_name, lambda path: gpu_or_relative(path, print)):
         with pytest.raises(DseError, match="gpu: found"):
             of_file(Path("space") / file)
 

@@ -1,7 +1,7 @@
 """The configurations that a tuner chooses from, with predictions before any measurement."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -27,6 +27,8 @@ CONTRAST = 1.0  # prior standard deviation of the slope of actual over expected 
 HABITS = 0.2, 0.1  # log of the time added by a value that is no power of two, or at an end of its range
 HABIT = 0.3  # prior standard deviation of these
 TRUST = 0.5  # ... of the weight of each table of other GPUs
+SHARED = 0.5  # share of a model's errors on a GPU that it repeats on one alike
+Elsewhere = Callable[[GpuFile, Mapping[str, Number]], "Candidates"]  # of a GPU and problem sizes
 LEVEL, NO_LEVEL = 0.5, 1.0  # ... of the common log error of a model; without a model, of the median
 
 
@@ -41,7 +43,10 @@ class Candidates:
     possible: np.ndarray  # according to the model
     modelled: bool
     others: np.ndarray | None = None  # [N, tables]: log errors on tables of other GPUs
+    alike: tuple[int, ...] = ()  # the tables of GPUs on which the model errs alike
     runs: np.ndarray | float = 1.0  # the probability that a launch predicted to be possible is so
+    file: GpuFile | None = None  # the predictions' GPU
+    elsewhere: Elsewhere | None = None  # the same configurations predicted on another GPU
 
     def __len__(self) -> int:
         return len(self.log_s)
@@ -53,10 +58,14 @@ class Candidates:
 
     @property
     def expected(self) -> np.ndarray:
-        """Log of the expected time: as predicted; without a model, as on other GPUs."""
-        if self.modelled or self.others is None:
+        """Log of the expected time: as predicted, and part of the model's errors on GPUs alike.
+
+        Without a model, as on other GPUs.
+        """
+        if self.others is None or (self.modelled and not self.alike):
             return self.log_s
-        return self.log_s + self.others.mean(axis=1)
+        repeated = SHARED * self.others[:, self.alike] if self.modelled else self.others
+        return self.log_s + repeated.mean(axis=1)
 
     @cached_property
     def points(self) -> Points:
@@ -81,7 +90,7 @@ class Candidates:
         arrays = {name: getattr(self, name)[index] for name in ("position", "log_s", "slopes", "possible")}
         others = None if self.others is None else self.others[index]
         runs = np.broadcast_to(self.runs, len(self))[index]
-        return replace(self, parameters=columns, others=others, runs=runs, **arrays)
+        return replace(self, parameters=columns, others=others, runs=runs, elsewhere=None, **arrays)
 
     @cached_property
     def kinds(self) -> np.ndarray:
@@ -176,5 +185,12 @@ def of_kernel(
     progress: Progress = silent,
 ) -> Candidates:
     """Make candidates of a kernel's configurations on a GPU, predicted by a closed form."""
-    launches = fixed.of_kernel(kernel, file.gpu, parameters, problem, progress)
-    return of_launches(parameters, launches, file, get(model))
+
+    def on(file: GpuFile, problem: Mapping[str, Number] | None) -> Candidates:
+        launches = fixed.of_kernel(kernel, file.gpu, parameters, problem, progress)
+        return of_launches(parameters, launches, file, get(model))
+
+    def elsewhere(file: GpuFile, sizes: Mapping[str, Number]) -> Candidates:
+        return on(file, {**(problem or {}), **sizes})
+
+    return replace(on(file, problem), file=file, elsewhere=elsewhere)

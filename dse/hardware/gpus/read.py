@@ -1,5 +1,6 @@
 """Read GPU files, gpus/<name>.toml, and catalogue rows that borrow from one."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,24 @@ def load(name: str | Path | GpuFile, dtype: Any = np.float32) -> GpuFile:
     return (
         load_row(row, path_of(known()[row.like]), dtype) if row else _validated(path, *_tables(path), dtype)
     )
+
+
+def in_name(path: Path) -> GpuFile:
+    """Read the GPU of a measured table: named by the file, or by the longest part of its name that does.
+
+    So `A4000_run2` and `convolution-rtx3090` work. **Raises:** DseError if no part names one.
+    """
+    words = [word for word in re.split(r"[\W_]+", path.name.split(".")[0]) if word]
+    first_error: DseError | None = None
+    for length in range(len(words), 0, -1):
+        for start in range(len(words) - length + 1):
+            part = "_".join(words[start : start + length])
+            try:
+                if length > 1 or length == len(words) or any(letter.isdigit() for letter in part):
+                    return load(part)
+            except DseError as error:
+                first_error = first_error or error
+    raise first_error or DseError(f"{path}: found no name of a GPU, expected GPU.csv")
 
 
 def load_row(row: CatalogueRow, lender: Path, dtype: Any = np.float32) -> GpuFile:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dse import kernels
-from dse.errors import DseError
+from dse.errors import DseError, InputWarning
 from dse.evaluate.rank import configurations
-from dse.explore.tune.candidates import TRUST, bare, of_kernel
+from dse.explore.tune.candidates import SHARED, TRUST, bare, of_kernel
 from dse.explore.tune.others import with_others
 from dse.explore.tune.tuner import Tuner
 from dse.hardware import gpus
@@ -45,6 +45,18 @@ def test_the_scale_of_a_table_does_not_count_and_what_it_lacks_is_as_predicted(s
     slowest = np.log(max(times.values()) / 7)
     assert candidates.log_s[failed] + off_there[failed] == pytest.approx(slowest)
     np.testing.assert_array_equal(found.expected, candidates.log_s)
+
+
+def test_errors_on_a_gpu_alike_are_expected_and_those_of_another_vendor_are_left_out(space, tmp_path):
+    kernel, candidates = space
+    off = np.linspace(-0.4, 0.4, len(candidates))
+    there = of_kernel(kernel, gpus.load("rtx-a4000"), "roofline", candidates.parameters)
+    path = write(tmp_path / "A4000.csv", there, dict(enumerate(np.exp(there.log_s + off))))
+    expected = with_others(candidates, kernel, [path]).expected
+    np.testing.assert_allclose(expected - candidates.log_s, SHARED * off, atol=1e-6)
+    other = path.rename(tmp_path / "MI250X.csv")
+    with pytest.warns(InputWarning, match=r"MI250X\.csv: left out"):
+        assert with_others(candidates, kernel, [other]) is candidates
 
 
 def test_several_tables_count_alike_and_are_trusted_by_themselves(space, tmp_path):
