@@ -70,19 +70,21 @@ class Smooth(NamedTuple):
         additive part is computed once a distinct value.
         """
 
-        def correlated(squares: np.ndarray) -> np.ndarray:
+        def correlated(squares: np.ndarray, variance: float) -> np.ndarray:
             values = self.correlation.of(squares)
+            values *= variance
             return values if weights is None else weights @ values
 
-        additive = np.zeros(len(others))
+        left, right = points * np.sqrt(self.rates), others * np.sqrt(self.rates)
+        distance = -2.0 * left @ right.T
+        distance += (left**2).sum(1)[:, None]
+        distance += (right**2).sum(1)
+        total = correlated(np.maximum(distance, 0.0, out=distance), self.joint)
         for feature, rate in enumerate(self.rates):
             values, which = np.unique(others[:, feature], return_inverse=True)
             squares = rate * (points[:, feature, None] - values) ** 2
-            additive = additive + np.take(correlated(squares), which, axis=-1)
-        left, right = points * np.sqrt(self.rates), others * np.sqrt(self.rates)
-        distance = (left**2).sum(1)[:, None] + (right**2).sum(1) - 2.0 * left @ right.T
-        joint = correlated(np.maximum(distance, 0.0))
-        return self.joint * joint + self.additive / len(self.rates) * additive
+            total += np.take(correlated(squares, self.additive / len(self.rates)), which, axis=-1)
+        return total
 
 
 def negative_log_likelihood(square: Any, cholesky: np.ndarray) -> float:
