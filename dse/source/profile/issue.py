@@ -29,6 +29,8 @@ class Ways(NamedTuple):
     copies: int = -1  # queue whose waits count as a share of one, by the groups in flight
     steady: int = 0  # successive walks of a block before its time counts as settled; 0: any
     settles: bool = False  # whether trips are walked again before the others are assumed to be equal
+    # First slot of scoreboards, each of several results: it is clear after the last, and in no chain.
+    scoreboards: int = np.iinfo(np.int64).max
 
 
 class IssueCode(NamedTuple):
@@ -162,8 +164,11 @@ def issue(code: IssueCode, ways: Ways, first: int, last: int, fetch: float, stan
                 flying[slot] = False
         for place in range(code.writes_from[step], code.writes_from[step + 1]):
             slot = code.writes[place]
+            if slot >= ways.scoreboards and ready[slot] >= late:
+                continue
             standing.written[slot] = True
-            ready[slot], depth[slot] = start if posted else late, deep + 1
+            ready[slot] = start if posted else late
+            depth[slot] = 0.0 if slot >= ways.scoreboards else deep + 1
             _copy(standing.path[slot], waited)
             standing.path[slot, code.source[step]] += 1
             if code.loads[step] and not posted:

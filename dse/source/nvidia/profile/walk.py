@@ -18,6 +18,7 @@ from dse.source.machine.products import Mma
 from dse.source.machine.recorded import MEMORY_COUNTS, PIPES, total_counts
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile.async_groups import COMMIT, Queue, role
+from dse.source.nvidia.sass.listing import SCOREBOARDS
 from dse.source.nvidia.sass.operands import SLOTS
 from dse.source.nvidia.sass.program import BasicBlock, Step
 from dse.source.profile import single_warp
@@ -101,8 +102,8 @@ def walk(
         ],
         barriers=[_barrier(block) for block in program.blocks],
         latency=times.latency,
-        ways=Ways(copies=_QUEUES["copies"], steady=_STEADY, settles=True),
-        slots=SLOTS,
+        ways=Ways(copies=_QUEUES["copies"], steady=_STEADY, settles=True, scoreboards=SLOTS),
+        slots=SLOTS + SCOREBOARDS,
         pipes=len(PIPES),
         queues=len(_QUEUES),
         fetched=lambda index: cached.missed(index) * fetch,
@@ -162,6 +163,12 @@ def _walked(step: Step, times: Timing) -> WalkedStep:
         group = GroupChange(queue, asynchronous.starts, asynchronous.closes, of_none, into)
         if asynchronous.waits:
             waits = ((queue, ANY_LEFT if asynchronous.left is None else asynchronous.left),)
+    chains, control = bool(writes), step.instruction.control
+    if control is not None:
+        needs = (*needs, *[SLOTS + scoreboard for scoreboard in control.waits])
+        in_group = asynchronous is not None and (asynchronous.starts or asynchronous.closes)
+        if control.signals < SCOREBOARDS and not in_group:
+            writes = (*writes, SLOTS + control.signals)
     return WalkedStep(
         needs=needs,
         writes=writes,
@@ -169,8 +176,9 @@ def _walked(step: Step, times: Timing) -> WalkedStep:
         latency=held + times.latency[source],
         pipe=_PIPES[step.pipe],
         interval=interval,
+        cycles=1.0 if control is None else max(1.0, control.stall),
         load=step.pipe == "global" and (bool(step.targets) or step.kind == "copy"),
-        chains=bool(writes),
+        chains=chains,
         group=group,
         waits=waits,
     )
@@ -184,7 +192,7 @@ def goes_in_step(machine: Machine) -> bool:
 def _among(alone: WalkedStep, step: Step, times: Timing, warps: int, passes: float) -> WalkedStep:
     """Return the step if all warps of a block execute it at a time: each pipe serves them in turn."""
     share = -(-warps // times.partitions)  # per sub-partition
-    cycles = alone.cycles * share
+    cycles = max(alone.cycles, share)
     if step.opcode == "BAR":
         return alone._replace(cycles=cycles + times.barrier)
     if step.memory:  # warps continue while their accesses are queued

@@ -9,6 +9,7 @@ import importlib.metadata
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import accumulate, groupby
 from pathlib import Path
@@ -18,7 +19,7 @@ from dse.core.processes import OverLimit, ProcessKilled, memory_limited, run, sc
 from dse.errors import DseError
 from dse.source.nvidia.sass import elf, listing
 from dse.source.nvidia.sass.elf import Binary
-from dse.source.nvidia.sass.listing import Listing, SassInstruction
+from dse.source.nvidia.sass.listing import Control, Listing, SassInstruction
 
 
 def disassemble(binaries: Sequence[Binary]) -> list[Listing]:
@@ -57,7 +58,8 @@ def with_lines(cubin: bytes, kernel: str, where: str) -> Listing:
     text = _nvdisasm(["-c", "-gi"], cubin, where)
     for code in listing.parse(text, where):
         if code.kernel == kernel:
-            return code
+            encoded = elf.read(cubin, where)[kernel].code
+            return replace(code, instructions=tuple([_encoded(x, encoded) for x in code.instructions]))
     raise DseError(f"{where}: kernel: found no {kernel}, expected one of {', '.join(elf.read(cubin, where))}")
 
 
@@ -85,7 +87,8 @@ def _raw(arch: int, binaries: Sequence[Binary]) -> list[Listing]:
     for instruction in listing.instructions(text, binaries[0].kernel):
         while instruction.address >= ends[piece]:
             piece += 1
-        pieces[piece].append(_moved(instruction, ends[piece] - len(binaries[piece].code)))
+        encoded = binaries[piece].code
+        pieces[piece].append(_encoded(_moved(instruction, ends[piece] - len(encoded)), encoded))
     return [
         Listing(binary.kernel, arch, tuple(instructions), {binary.kernel: 0})
         for binary, instructions in zip(binaries, pieces, strict=True)
@@ -100,6 +103,11 @@ def _moved(instruction: SassInstruction, base: int) -> SassInstruction:
     return SassInstruction(
         instruction.address - base, instruction.predicate, instruction.opcode, operands, instruction.line
     )
+
+
+def _encoded(instruction: SassInstruction, code: bytes) -> SassInstruction:
+    """Add what is in the code but not in its text."""
+    return replace(instruction, control=Control.of(code[instruction.address : instruction.address + 16]))
 
 
 def _nvdisasm(options: list[str], code: bytes, where: str) -> str:

@@ -8,10 +8,32 @@ source lines. Branches name labels or addresses; the parsed ones always addresse
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from dse.core.processes import memory_limited
 from dse.errors import DseError
 from dse.source.nvidia.sass.operands import operand
+
+SCOREBOARDS = 6  # of a warp
+
+
+class Control(NamedTuple):
+    """The part of an encoding by which the compiler tells a warp when to issue the next instruction."""
+
+    stall: int  # cycles until then
+    signals: int  # the scoreboard, 0 to 5, that is set until the results are there; 7: none
+    waits: tuple[int, ...]  # scoreboards that must be clear before
+
+    @staticmethod
+    def of(encoding: bytes) -> "Control":
+        """Read the control of an instruction of 16 bytes, as from Volta on.
+
+        **Source:** Jia et al., arXiv:1804.06826, Sec. 2.1. From bit 105 on: 4 bits of stall, 1 of yield, 3 of
+        the scoreboard of results, 3 of that of operands, 6 of scoreboards waited for.
+        """
+        bits = int.from_bytes(encoding, "little") >> 105
+        waits = bits >> 11
+        return Control(bits & 15, bits >> 5 & 7, tuple([b for b in range(SCOREBOARDS) if waits >> b & 1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +45,7 @@ class SassInstruction:
     opcode: str  # with modifiers: "IMAD.WIDE.U32"
     operands: tuple[str, ...]  # as printed; a branch target, or an address of code, as hex: "0x1a0"
     line: int | None  # of the source file that holds the kernel
+    control: Control | None = None  # None: the text does not have it
 
 
 @dataclass(frozen=True)

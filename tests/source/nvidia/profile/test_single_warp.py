@@ -1,10 +1,15 @@
 """One warp alone, its time computed by hand."""
 
+from dataclasses import replace
+
 import pytest
-from support.sass_code import ran
+from support.sass_code import launched, listing_of, ran
 
 from dse.source.caches.cache_model import kept_at_random
+from dse.source.nvidia.execute.interpret import bind_program
 from dse.source.nvidia.profile.walk import longest_warp, walk
+from dse.source.nvidia.sass.listing import Control
+from dse.source.nvidia.sass.program import program
 from dse.source.profile.single_warp import SOURCES, Timing, Walk
 
 LATENCY = dict.fromkeys(SOURCES, 5.0) | {"global": 400.0, "copy": 400.0, "barrier": 0.0, "control": 0.0}
@@ -27,6 +32,18 @@ def test_a_pipe_takes_its_time():
     (found,) = walked(*code, "EXIT").values()
     assert found.cycles == 3 * 2 + 1 + 1
     assert found.chain == 1
+
+
+def test_a_scoreboard_is_clear_after_its_last_result():
+    """The compiler has six of them: a wait for the first of two results may be one for both."""
+    code = listing_of("MUFU.RCP R1, R20; MUFU.RCP R2, R21; IADD3 R3, R1, R1, RZ; EXIT")
+    controls = [Control(1, 0, ()), Control(3, 0, ()), Control(1, 7, (0,)), Control(5, 7, ())]
+    encoded = [replace(x, control=y) for x, y in zip(code.instructions, controls, strict=True)]
+    for listing, cycles in ((code, 5 + 1 + 1), (replace(code, instructions=tuple(encoded)), 1 + 5 + 1 + 5)):
+        machine = launched(bind_program(program(listing)), 1, 32, 1000)
+        (alone,) = walk(machine, 0, 0, TIMES).values()
+        assert alone.cycles == cycles
+        assert alone.chain == 2
 
 
 def test_loads_in_flight_arrive_together():

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.errors import DseError
-from dse.source.nvidia.sass.listing import SassInstruction, parse, resources
+from dse.source.nvidia.sass.listing import Control, SassInstruction, parse, resources
 
 NVDISASM = """
 	.target	sm_86
@@ -175,3 +175,14 @@ def test_resources_by_what_stands_around_the_code(arch: int, shared_bytes: int):
     without = "\n".join(line for line in code.splitlines() if "index@" not in line and ".zero" not in line)
     assert resources(without, kernel) == (20, 0)
     assert resources(without.replace("SHI_", ""), kernel) == (13, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "control"),
+    [
+        ((0x0000000D000D7306, 0x000EA20000100C00), Control(1, 2, ())),  # I2F.F16.S16 R13, R13
+        ((0x0008000014167984, 0x00072C0000000A00), Control(6, 4, ())),  # LDS.64 R22, [R20+0x800]
+    ],
+)
+def test_the_compilers_control_of_an_instruction(words, control):
+    assert Control.of(b"".join(word.to_bytes(8, "little") for word in words)) == control
