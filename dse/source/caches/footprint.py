@@ -170,12 +170,16 @@ class Footprint:
         return of_l1, of_l2 + again, runs + again * self._runs_of(self.times)
 
     def _runs_of(self, sectors: np.ndarray) -> np.ndarray:
-        """Return the runs per sector, for an amount of each of the `sectors`: [phases]."""
+        """Return the runs per sector, for an amount of each of the `sectors`: [phases].
+
+        A phase without any, as the last trip of a loop that loads ahead, has those of the block.
+        """
         of_all, of_runs = (
             np.bincount(self.phase, weights, minlength=self.phases)
             for weights in (sectors, sectors * self.of_run)
         )
-        return of_runs / np.maximum(of_all, 1e-300)
+        mean = of_runs.sum() / max(of_all.sum(), 1e-300)
+        return np.where(of_all > 0.0, of_runs / np.maximum(of_all, 1e-300), mean)
 
     def _new(self, nearest: np.ndarray, back: float, wave: int) -> np.ndarray:
         """Return the probability that a sector is not in the L2, or no longer: [sectors].

@@ -124,6 +124,17 @@ def test_blocks_that_drift_apart_share_less():
     assert kept.loads_past_l2 == pytest.approx(2 * ONCE, rel=0.05)
 
 
+def test_a_loop_that_loads_ahead_has_runs_as_another():
+    """Its last trip has no loads."""
+    arguments = (None, None, None, SIZE, SIZE, SIZE, 4)
+    plain, ahead = (
+        traffic(*ran("grouped", (TILES * TILES,), *arguments, **defines), 200)
+        for defines in ({}, {"AHEAD": 1})
+    )
+    shares = [loaded.runs_past_l2 / loaded.loads_past_l2 for loaded in (plain, ahead)]
+    assert shares[1] == pytest.approx(shares[0], rel=0.1)
+
+
 @pytest.mark.parametrize("group", [1, 4])
 def test_persistent_blocks_are_as_waves(group: int):
     machine, sample = grouped(group, "persistent", WAVE)

@@ -11,10 +11,25 @@ __device__ void product(
     __shared__ uint4 x[TILE][TILE / 8], y[TILE][TILE / 8];
     int row = threadIdx.x / 4, part = threadIdx.x % 4;
     unsigned sum = 0;
+    const uint4* of_a = (const uint4*)(a + (m_tile * TILE + row) * k + 8 * part);
+    const uint4* of_b = (const uint4*)(b + row * n + n_tile * TILE + 8 * part);
+#ifdef AHEAD
+    uint4 next_x = of_a[from / 8], next_y = of_b[from * n / 8];
+#endif
     for (int first = from; first < to; first += TILE) {
-        x[row][part] = *(const uint4*)(a + (m_tile * TILE + row) * k + first + 8 * part);
-        y[row][part] = *(const uint4*)(b + (first + row) * n + n_tile * TILE + 8 * part);
+#ifdef AHEAD
+        x[row][part] = next_x;
+        y[row][part] = next_y;
         __syncthreads();
+        if (first + TILE < to) {
+            next_x = of_a[(first + TILE) / 8];
+            next_y = of_b[(first + TILE) * n / 8];
+        }
+#else
+        x[row][part] = of_a[first / 8];
+        y[row][part] = of_b[first * n / 8];
+        __syncthreads();
+#endif
         for (int i = 0; i < TILE; i++) sum += x[row][i / 8].x * y[i][part].y;
         __syncthreads();
     }
