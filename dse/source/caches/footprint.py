@@ -76,7 +76,7 @@ class Footprint:
         self.sector, self.phase, self.times = (
             column[first] for column in (accesses.sector, accesses.phase, accesses.times)
         )
-        self.of_run = _of_run(self.sector, accesses.turn[first])
+        self.of_run = _of_run(self.sector, accesses.turn[first] * self.phases + self.phase)
         self.cached = np.zeros(len(first), bool)
         self.cached[np.searchsorted(self.sector, accesses.sector[accesses.cached])] = True
         before, distance = _before(grid)
@@ -273,7 +273,7 @@ def _runs(families: Sequence[Family]) -> tuple[np.ndarray, np.ndarray]:
 def _of_run(sector: np.ndarray, turn: np.ndarray) -> np.ndarray:
     """Return the share of each sector, in order, in its run: adjacent ones touched in the same turn.
 
-    DRAM fetches at least two sectors: the second is in the L2 when another turn requests it.
+    A turn ends at a barrier, too: stages that a loop loads ahead come one after the other. DRAM fetches at least two sectors: the second is in the L2 when another turn requests it.
     """
     if not len(sector):
         return np.zeros(0)
