@@ -273,7 +273,8 @@ def _runs(families: Sequence[Family]) -> tuple[np.ndarray, np.ndarray]:
 def _of_run(sector: np.ndarray, turn: np.ndarray) -> np.ndarray:
     """Return the share of each sector, in order, in its run: adjacent ones touched in the same turn.
 
-    A turn ends at a barrier, too: stages that a loop loads ahead come one after the other. DRAM fetches at least two sectors: the second is in the L2 when another turn requests it.
+    A turn ends at a barrier, too: stages that are loaded ahead come one after the other. DRAM fetches at
+    least two sectors: the second is in the L2 when another turn requests it.
     """
     if not len(sector):
         return np.zeros(0)
