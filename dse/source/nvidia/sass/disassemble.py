@@ -107,7 +107,8 @@ def _moved(instruction: SassInstruction, base: int) -> SassInstruction:
 
 def _encoded(instruction: SassInstruction, code: bytes) -> SassInstruction:
     """Add what is in the code but not in its text."""
-    return replace(instruction, control=Control.of(code[instruction.address : instruction.address + 16]))
+    high = code[instruction.address + 8 : instruction.address + 16]
+    return replace(instruction, control=Control.of(int.from_bytes(high, "little")))
 
 
 def _nvdisasm(options: list[str], code: bytes, where: str) -> str:

@@ -25,13 +25,13 @@ class Control(NamedTuple):
     waits: tuple[int, ...]  # scoreboards that must be clear before
 
     @staticmethod
-    def of(encoding: bytes) -> "Control":
-        """Read the control of an instruction of 16 bytes, as from Volta on.
+    def of(high: int) -> "Control":
+        """Read the control from the higher 64 bits of an instruction, as from Volta on.
 
-        **Source:** Jia et al., arXiv:1804.06826, Sec. 2.1. From bit 105 on: 4 bits of stall, 1 of yield, 3 of
+        **Source:** Jia et al., arXiv:1804.06826, Sec. 2.1. From bit 41 on: 4 bits of stall, 1 of yield, 3 of
         the scoreboard of results, 3 of that of operands, 6 of scoreboards waited for.
         """
-        bits = int.from_bytes(encoding, "little") >> 105
+        bits = high >> 41
         waits = bits >> 11
         return Control(bits & 15, bits >> 5 & 7, tuple([b for b in range(SCOREBOARDS) if waits >> b & 1]))
 
@@ -170,6 +170,8 @@ class _KernelReader:
             if "(" in match[4]:
                 self.uses.append((len(self.instructions), number))
             self.instructions.append(instruction)
+        elif (match := _ENCODING.match(line)) and self.instructions:
+            self.instructions[-1] = replace(self.instructions[-1], control=Control.of(int(match[1], 16)))
         elif match := _LABEL.match(line):
             self.waiting.append(match[1])
         elif "//##" in line:
@@ -252,6 +254,8 @@ _ADDRESS = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/")
 _INSTRUCTION = re.compile(
     r"^\s*/\*([0-9a-f]{4,8})\*/\s+(?:\{\s*)?(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)([^;]*);\s*\}?\s*(?:/\*.*\*/\s*)?$"
 )
+# The higher half of an encoding; the lower one is in the line above.
+_ENCODING = re.compile(r"^\s*/\* 0x([0-9a-f]{16}) \*/\s*$")
 _OPERAND = re.compile(r"(?:[^\s,({]|\((?:[^()]|\([^()]*\))*\)|\{[^}]*\})+")
 _BRANCH = re.compile(r"`\(([^()]+)\)")
 _CODE_ADDRESS = re.compile(r"32@(lo|hi)\(\([^()]+\+ *([.$\w]+)@srel\)\)")

@@ -76,8 +76,8 @@ arch = sm_75
     )
     assert (found.kernel, found.arch) == ("_Z1kPf", 75)
     assert found.instructions == (
-        SassInstruction(0x00, "", "LDG.E.SYS", ("R0", "[R2+0x8]"), None),
-        SassInstruction(0x10, "@!PT", "SHFL.IDX", ("PT", "RZ", "RZ", "RZ", "RZ"), None),
+        SassInstruction(0x00, "", "LDG.E.SYS", ("R0", "[R2+0x8]"), None, Control(1, 2, ())),
+        SassInstruction(0x10, "@!PT", "SHFL.IDX", ("PT", "RZ", "RZ", "RZ", "RZ"), None, Control(1, 7, ())),
     )
 
 
@@ -175,14 +175,3 @@ def test_resources_by_what_stands_around_the_code(arch: int, shared_bytes: int):
     without = "\n".join(line for line in code.splitlines() if "index@" not in line and ".zero" not in line)
     assert resources(without, kernel) == (20, 0)
     assert resources(without.replace("SHI_", ""), kernel) == (13, 0)
-
-
-@pytest.mark.parametrize(
-    ("words", "control"),
-    [
-        ((0x0000000D000D7306, 0x000EA20000100C00), Control(1, 2, ())),  # I2F.F16.S16 R13, R13
-        ((0x0008000014167984, 0x00072C0000000A00), Control(6, 4, ())),  # LDS.64 R22, [R20+0x800]
-    ],
-)
-def test_the_compilers_control_of_an_instruction(words, control):
-    assert Control.of(b"".join(word.to_bytes(8, "little") for word in words)) == control
