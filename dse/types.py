@@ -165,6 +165,7 @@ class Gpu(_Quantities):
     dies: Quantity = quantity("1", default=1.0)  # compute dies, each with a private part of l2_bytes
     matrix_clock: Quantity = quantity("Hz", default=0.0)  # sustained by dense products; 0: as `clock`
     launch_overhead: Quantity = quantity("s", default=0.0)  # of each launch, besides its blocks
+    dirty_bytes: Quantity = quantity("B", default=0.0)  # of L2, written before each launch by a flush
     # Compiler behaviour, for descriptions:
     # Most registers of a thread if the source does not state the block size.
     compiler_registers: Quantity = quantity("registers", default=255.0)
@@ -206,6 +207,7 @@ class Kernel(_Quantities):
     ilp: Quantity = quantity("1")  # instructions over the longest dependence chain
     mlp: Quantity = quantity("1")  # loads in flight at the first wait
     other_insts: Quantity = quantity("1", default=0.0)  # take an issue slot and no pipe: branches
+    dram_stores: Quantity = quantity("1", default=0.0)  # of work.dram, sectors that are stored
     dram_runs: Quantity = quantity("1", default=0.0)  # of adjacent sectors from DRAM; 0: long ones
     phases: tuple[Phase, ...] = several("1", default=())  # in order; empty if unknown
 

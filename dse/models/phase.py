@@ -7,7 +7,8 @@ as a single block, or as the busy time of the pipe that is busiest over its phas
 of a kernel that copies asynchronously, whose loops the compiler may have unrolled. Computation of a block
 hides its asynchronous copies in flight; but a block takes at least as long as one of its warps that waits for
 its copies and, where known, for the other warps in step with it. All SMs and phases share DRAM: a launch
-takes at least the time of its DRAM traffic, and of the row changes for short runs. SMs without blocks leave
+takes at least the time of its DRAM traffic, of the row changes for short runs, and of what it evicts
+of a flush before it (`dirty_bytes`). SMs without blocks leave
 their share of L2 to others. Active tensor cores lower their clock.
 Where two such times are close, both count: their power mean is taken, which also makes the model smooth. The
 same holds for arithmetic, L1 and L2 of NVIDIA's SMs, whose schedulers issue one instruction per cycle for
@@ -27,7 +28,7 @@ import numpy as np
 from jaxtyping import Array
 
 from dse.hardware.coalescing import L2_PORT, SECTOR
-from dse.hardware.memory import safe_divide
+from dse.hardware.memory import safe_divide, written
 from dse.hardware.tensor import HEAT, tensor_cycles
 from dse.models.about import About
 from dse.models.roofline import busy_cycles
@@ -152,8 +153,12 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     phases_alone = reduce(jnp.add, (jnp.sum(piece.cycles, axis=0) for piece in pieces))
     warps = launch.warps_per_sm * launch.waves  # of the busiest SM
     mean_warps = launch.warps_per_block * launch.blocks / gpu.sm_count
-    runs = kernel.dram_runs.astype(kernel.work.dram.dtype)  # the default is double precision
-    dram = _power_mean(kernel.work.dram, ROW * runs) * gpu.cpi.dram * mean_warps
+    kind = kernel.work.dram.dtype  # defaults have double precision
+    runs, stored = kernel.dram_runs.astype(kind), kernel.dram_stores.astype(kind) * mean_warps
+    dram = _power_mean(kernel.work.dram, ROW * runs) * mean_warps
+    left = gpu.dirty_bytes.astype(kind) / SECTOR / gpu.sm_count
+    evicted = written(kernel.work.dram * mean_warps - stored, stored, left) - stored
+    dram = (dram + evicted) * gpu.cpi.dram
     heat = jnp.where(gpu.gfx > 0, 0.0, HEAT * tensor_cycles(gpu, kernel.work)) * warps
     cycles = _power_mean(phases_alone, dram)
     by_phases = phases_alone > dram

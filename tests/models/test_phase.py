@@ -76,7 +76,7 @@ def copying(phase):
     return phase | {"work": phase["async_work"], "insts": 0.0, "memory_insts": 0.0}
 
 
-def launch_cycles(gpu, phases, dram, runs, products, idle, blocks, resident, warps_per_block):
+def launch_cycles(gpu, phases, dram, stores, runs, products, idle, blocks, resident, warps_per_block):
     """Of an SM that gets `blocks`; `idle` others get one fewer."""
     sms, idle = gpu["sm_count"], idle % gpu["sm_count"]
     mean = blocks - idle / sms
@@ -90,13 +90,16 @@ def launch_cycles(gpu, phases, dram, runs, products, idle, blocks, resident, war
     sectors = power_mean(dram, ROW * runs)
     warps = blocks * warps_per_block
     heat = 0.0 if gpu["gfx"] else HEAT * products * gpu["cpi"]["mma_fp16"] * warps
-    return power_mean(cycles, sectors * gpu["cpi"]["dram"] * mean * warps_per_block) + heat
+    moved, left = dram * mean * warps_per_block, gpu["dirty_bytes"] / 32 / sms
+    stored = stores * mean * warps_per_block
+    evicted = (moved**-3 + left**-3) ** (-1 / 3) - (stored**-3 + left**-3) ** (-1 / 3) if left else 0.0
+    return power_mean(cycles, (sectors * mean * warps_per_block + evicted) * gpu["cpi"]["dram"]) + heat
 
 
 @pytest.fixture(scope="module")
 def cases():
-    """60 at random: (GPU, phases, sectors and runs of DRAM, multiply-adds, SMs with one block fewer, blocks,
-    resident, their warps)."""
+    """60 at random: (GPU, phases, sectors of DRAM, stored ones, runs, multiply-adds, SMs with one block
+    fewer, blocks, resident, their warps)."""
     rng = np.random.default_rng(4)
 
     def table(low, high):
@@ -118,11 +121,18 @@ def cases():
     def gpu():
         fields = {"issue_limit": 4.0, "lsu_cycles": 2.0, "l1_with_shared": float(rng.integers(2))}
         fields |= {"gfx": float(rng.choice([0, 0x90A])), "sm_count": float(rng.integers(1, 20))}
+        fields |= {"dirty_bytes": float(rng.choice([0, 1e4, 1e6]))}
         return fields | {"cpi": table(-1, 1), "latency": table(0, 3)}
 
     return [
         (
-            *(gpu(), [phase(ahead), phase(ahead)], *rng.uniform(0, (50, 20, 99)).tolist()),
+            *(
+                gpu(),
+                [phase(ahead), phase(ahead)],
+                sectors := rng.uniform(0, 50),
+                rng.uniform(0, sectors),
+                *rng.uniform(0, (20, 99)).tolist(),
+            ),
             *map(int, rng.integers(1, 20, 4)),
         )
         for ahead in [0.0, 1.0] * 30
@@ -136,8 +146,8 @@ def assembled(cases):
     def per_class(tables):
         return PerClass(**{name: column(table[name] for table in tables) for name in CLASSES})
 
-    gpus, phases, dram, runs, products, idle, blocks, resident, warps = zip(*cases, strict=True)
-    names = ("issue_limit", "lsu_cycles", "l1_with_shared", "gfx", "sm_count")
+    gpus, phases, dram, stores, runs, products, idle, blocks, resident, warps = zip(*cases, strict=True)
+    names = ("issue_limit", "lsu_cycles", "l1_with_shared", "gfx", "sm_count", "dirty_bytes")
     fields = dict.fromkeys(set(Gpu.__dataclass_fields__) - {"cpi", "latency", "limits", *names}, 1.0)
     gpu = Gpu(
         **fields,
@@ -164,7 +174,10 @@ def assembled(cases):
             for n in range(len(phases[0]))
         ),
         dram_runs=column(runs),
-        **dict.fromkeys(set(Kernel.__dataclass_fields__) - {"work", "phases", "dram_runs"}, 1.0),
+        dram_stores=column(stores),
+        **dict.fromkeys(
+            set(Kernel.__dataclass_fields__) - {"work", "phases", "dram_runs", "dram_stores"}, 1.0
+        ),
     )
     given = {"warps_per_block": column(warps), "resident_blocks": column(resident)}
     given |= {"waves": column(blocks) / column(resident)}

@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from dse.errors import DseError
+from dse.hardware.memory import written
 from dse.models.matrix.case import BACK_TO_BACK, Timing
 from dse.models.matrix.configuration import Configuration
 from dse.models.matrix.constants import Constants
@@ -224,7 +225,7 @@ def seconds(
     waiting = waves * (passes * alone + FIRST * first + setup + store)
     from_l2 = on_sm * (passes * 2.0 * bn * d * size + bm * d * size) / (machine.l2_bandwidth * k.l2)
     cycles = overlap(k.sm_overlap, waiting, on_sm * (passes * busy + setup + STORED * store), from_l2)
-    moved = (read + results) * cold + results
+    moved = read * cold + written(read, results, timing.flushed * k.dirty * machine.l2_bytes)
     dram = moved / (machine.dram_bandwidth * jnp.minimum(k.dram, 1.0))
     dram = dram * (1.0 + STARVED * jnp.maximum(1.0 - blocks / machine.sms, 0.0))
     sm = cycles / machine.clock

@@ -79,6 +79,7 @@ class Constants(eqx.Module):
     page: Float[Array, ""] = constant(140, 0.3, "B")  # that GDDR could transfer while it turns to another row
     stacked_page: Float[Array, ""] = constant(100, 0.3, "B")  # the same of stacked memory
     run: Float[Array, ""] = constant(2, 0.3)  # exponent of the overlap of this and the transfer
+    dirty: Float[Array, ""] = constant(0.85, 0.1)  # share of L2 written by a flush, not yet in DRAM
     l2_share: Float[Array, ""] = constant(0.6, 0.3)  # share of L2 that keeps data for reuse within a kernel
     l2_edge: Float[Array, ""] = constant(0.2, 0.4)  # width of the transition, in its logarithm
     drift: Float[Array, ""] = constant(0.07, 0.5)  # distance of blocks of a wave, as a share of their depth

@@ -29,6 +29,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dse.hardware.coalescing import L2_PORT
+from dse.hardware.memory import written
 from dse.hardware.tensor import HEAT
 from dse.models.matrix.case import BACK_TO_BACK, Case, Timing
 from dse.models.matrix.configuration import Configuration
@@ -112,7 +113,7 @@ def seconds(
     cold = jnp.maximum(cold, timing.flushed)
     main_pass = _pass(machine, case, tile, block, grid, cold, k)
     first, sm = _sm(machine, case, tile, block, grid, main_pass, cold, k)
-    dram = _dram(machine, case, tile, block, grid, main_pass, cold, k)
+    dram = _dram(machine, case, tile, block, grid, main_pass, cold, timing, k)
     sm = _at_its_clock(machine, case, timing, grid, sm, overlap(k.overlap, sm, dram))
     without_rows = jnp.maximum(case.launched - case.row_tiles, 0.0) * grid.column_tiles
     idle = without_rows * k.idle_block / (machine.sms * grid.resident)
@@ -367,6 +368,7 @@ def _dram(
     grid: _Grid,
     main_pass: _Pass,
     cold: Array,
+    timing: Timing,
     k: Constants,
 ) -> Array:
     """Return the seconds of DRAM. Blocks run in groups of `group` rows of tiles, column by column."""
@@ -404,6 +406,7 @@ def _dram(
     pages = pages / (case.weights + case.activations) - 1.0
     losses = k.starved / flight + k.crowded * flight**k.crowding + pages
     results = case.rows * case.columns * case.result_bytes  # no block waits for them
+    results = written(moved, results, timing.flushed * k.dirty * machine.l2_bytes)
     return (moved * (1.0 + losses) + results) / (machine.dram_bandwidth * jnp.minimum(k.dram, 1.0))
 
 

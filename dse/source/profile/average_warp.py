@@ -88,6 +88,7 @@ def warp_counts(
         "sectors": total("sectors", *_GLOBAL, *_LOCAL),
         "other_insts": max(whole(all_insts(phase) / warps for phase in counts.phases) - counted, 0.0),
         "uncoal_insts": uncoal_insts,
+        "dram_stores": moved.stores_past_l2 / warps,
         "dram_runs": moved.runs_past_l2 / warps,
         "transactions_per_uncoal": _quotient(uncoal_sectors, uncoal_insts, 1.0),
         "bytes_per_access": _quotient(total("bytes", *_GLOBAL, *_LOCAL), loads + stores, 0.0),
