@@ -3,7 +3,6 @@
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from dse.source.cache import Cache
 from dse.source.kernel import SourceKernel
 from dse.source.launches import configurations
 from dse.source.nvidia.arguments import arguments_of
-from dse.source.nvidia.sass.elf import Parameter
 from dse.source.profiles import KernelProfile
 from dse.source.toolchain import toolchain
 
@@ -127,8 +125,7 @@ def test_a_mixture_of_experts_has_work_for_every_tile():
     sizes = kernel.sizes(token_count=96, expert_count=8, top_k=2)
     columns = {name: values[:1] for name, values in kernel.space.configurations(sizes).items()}
     [found] = configurations(kernel, columns, sizes, gpu)
-    taken = SimpleNamespace(kernel=kernel.name, parameters=(Parameter(0, 8),) * 3)
-    tokens, experts, padded = arguments_of(taken, found.arguments[3:6])
+    tokens, experts, padded = arguments_of(kernel.name, [8, 8, 8], found.arguments[3:6])
     assert int(columns["BLOCK_M"][0]) == 16
     # 24 pairs an expert in tiles of 16: two tiles, of which the second is half pads.
     assert padded.tolist() == [256]
