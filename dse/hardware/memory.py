@@ -20,22 +20,23 @@ def safe_divide(a: Any, b: Any, default: float = 0.0, xp: Any = jnp) -> Any:
     return xp.where(zero, default, a / xp.where(zero, 1.0, b))
 
 
-def written_back(moved: Any, left: Any, xp: Any = jnp) -> Any:
-    """Return the data that a launch evicts from a cache to DRAM: as much as it moves, while any is left.
+def written_back(moved: Array, left: Array) -> Array:
+    """Return the data of a flush that a launch evicts from L2: as much as it moves, while any is left.
 
     A flush by writing leaves the cache full of data that DRAM lacks. **Units:** those of both arguments.
     **Source:** the exponent is fitted to the fastest of PyTorch Inductor's mixed products, 10 to 3,000 MB.
     """
-    share = safe_divide(moved, left, xp=xp)
-    return xp.where(left > 0, moved / (1.0 + share**3) ** (1.0 / 3.0), 0.0)
+    share = safe_divide(moved, left)
+    return jnp.where(left > 0, moved / (1.0 + share**3) ** (1.0 / 3.0), 0.0)
 
 
-def written(read: Any, results: Any, left: Any, xp: Any = jnp) -> Any:
-    """Return the data that DRAM gets during a launch: results, but for those the cache holds at its end, and
-    what they and the `read` data evict.
+def written(read: Array, results: Array, left: Array) -> Array:
+    """Return the data written to DRAM during a launch after a flush, of which `left` is still in L2.
+
+    These are the results, except those that L2 holds at the end, and what results and `read` data evict.
+    **Units:** those of the arguments.
     """
-    held = written_back(results, left, xp)
-    return results - held + written_back(read + results, left, xp)
+    return results - written_back(results, left) + written_back(read + results, left)
 
 
 def served(kernel: Kernel, xp: Any = jnp) -> tuple[Any, Any]:

@@ -18,7 +18,7 @@ from dse.hardware.tensor import tensor_cycles
 from dse.types import ARITHMETIC, Gpu, Kernel, Launch, Prediction
 
 # Cycles of one thread
-INT_ADD, INT_MULTIPLY, INT_MODULUS = 4.0, 16.0, 48.0
+INT_ADD, INT_MULTIPLY = 4.0, 16.0
 GLOBAL_ACCESS = 500.0  # mean of 400 to 600
 SERVED = 16.0  # threads of a coalesced transaction: half a warp
 

@@ -27,9 +27,10 @@ CONTRAST = 1.0  # prior standard deviation of the slope of actual over expected 
 HABITS = 0.2, 0.1  # log of the time added by a value that is no power of two, or at an end of its range
 HABIT = 0.3  # prior standard deviation of these
 TRUST = 0.5  # ... of the weight of each table of other GPUs
-SHARED = 0.5  # share of a model's errors on a GPU that it repeats on one alike
-Elsewhere = Callable[[GpuFile, Mapping[str, Number]], "Candidates"]  # of a GPU and problem sizes
 LEVEL, NO_LEVEL = 0.5, 1.0  # ... of the common log error of a model; without a model, of the median
+SHARED = 0.5  # share of a model's errors on a GPU that it repeats on one of the same vendor and warp size
+
+Elsewhere = Callable[[GpuFile, Mapping[str, Number]], "Candidates"]  # of a GPU and problem sizes
 
 
 @dataclass(frozen=True)

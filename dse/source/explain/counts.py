@@ -15,7 +15,6 @@ from dse.kernels.description import Description, describe
 from dse.source.contract import Failure
 from dse.source.explain.nvidia import configured, failed, phases
 from dse.source.kernel import SourceKernel, stack_profiles, warn_of_counts
-from dse.source.launches import check_blocks, configurations
 from dse.source.profiles import KernelProfile
 from dse.source.toolchain import toolchain
 from dse.source.warps import column_names
@@ -143,7 +142,6 @@ def of_space(
     if sample is not None and sample < count:
         indices = np.sort(np.random.default_rng(seed).choice(indices, sample, replace=False))
     parameters = {name: np.asarray(values) for name, values in description.space.decode(indices, np).items()}
-    check_blocks(description.name, configurations(description, parameters, sizes, gpu.gpu), gpu.gpu)
     results = SourceKernel(description, toolchain=toolchain).read(parameters, gpu.gpu, sizes, progress)
     rows: list[Row] = []
     of_phases: list[list[Row]] = []

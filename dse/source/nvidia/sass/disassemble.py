@@ -59,7 +59,9 @@ def with_lines(cubin: bytes, kernel: str, where: str) -> Listing:
     for code in listing.parse(text, where):
         if code.kernel == kernel:
             encoded = elf.read(cubin, where)[kernel].code
-            return replace(code, instructions=tuple([_placed(x, 0, encoded) for x in code.instructions]))
+            return replace(
+                code, instructions=tuple([_placed(x, 0, encoded, code.arch) for x in code.instructions])
+            )
     raise DseError(f"{where}: kernel: found no {kernel}, expected one of {', '.join(elf.read(cubin, where))}")
 
 
@@ -88,19 +90,19 @@ def _raw(arch: int, binaries: Sequence[Binary]) -> list[Listing]:
         while instruction.address >= ends[piece]:
             piece += 1
         encoded = binaries[piece].code
-        pieces[piece].append(_placed(instruction, ends[piece] - len(encoded), encoded))
+        pieces[piece].append(_placed(instruction, ends[piece] - len(encoded), encoded, arch))
     return [
         Listing(binary.kernel, arch, tuple(instructions), {binary.kernel: 0})
         for binary, instructions in zip(binaries, pieces, strict=True)
     ]
 
 
-def _placed(instruction: SassInstruction, base: int, code: bytes) -> SassInstruction:
+def _placed(instruction: SassInstruction, base: int, code: bytes, arch: int) -> SassInstruction:
     """Return the instruction with its address and branch target relative to `base`, and its control."""
     operands, address = instruction.operands, instruction.address - base
     if operands and instruction.opcode.split(".", 1)[0] in _TARGETS and operands[-1].startswith("0x"):
         operands = (*operands[:-1], hex(int(operands[-1], 16) - base))
-    control = Control.of(int.from_bytes(code[address + 8 : address + 16], "little"))
+    control = Control.of(int.from_bytes(code[address + 8 : address + 16], "little"), arch)
     return SassInstruction(
         address, instruction.predicate, instruction.opcode, operands, instruction.line, control
     )

@@ -25,12 +25,14 @@ class Control(NamedTuple):
     waits: tuple[int, ...]  # scoreboards that must be clear before
 
     @staticmethod
-    def of(high: int) -> "Control":
-        """Read the control from the higher 64 bits of an instruction, as from Volta on.
+    def of(high: int, arch: int) -> "Control | None":
+        """Read the control from the higher 64 bits of an instruction; None before Volta, which has others.
 
         **Source:** Jia et al., arXiv:1804.06826, Sec. 2.1. From bit 41 on: 4 bits of stall, 1 of yield, 3 of
         the scoreboard of results, 3 of that of operands, 6 of scoreboards waited for.
         """
+        if arch < 70:
+            return None
         bits = high >> 41
         waits = bits >> 11
         return Control(bits & 15, bits >> 5 & 7, tuple([b for b in range(SCOREBOARDS) if waits >> b & 1]))
@@ -45,7 +47,7 @@ class SassInstruction:
     opcode: str  # with modifiers: "IMAD.WIDE.U32"
     operands: tuple[str, ...]  # as printed; a branch target, or an address of code, as hex: "0x1a0"
     line: int | None  # of the source file that holds the kernel
-    control: Control | None = None  # None: the text does not have it
+    control: Control | None = None  # None: unknown
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,8 @@ class _KernelReader:
                 self.uses.append((len(self.instructions), number))
             self.instructions.append(instruction)
         elif (match := _ENCODING.match(line)) and self.instructions:
-            self.instructions[-1] = replace(self.instructions[-1], control=Control.of(int(match[1], 16)))
+            control = Control.of(int(match[1], 16), self.arch)
+            self.instructions[-1] = replace(self.instructions[-1], control=control)
         elif match := _LABEL.match(line):
             self.waiting.append(match[1])
         elif "//##" in line:
