@@ -290,7 +290,7 @@ def _pass(
     fma = case.runs_at["fp32"] * (1.0 - machine.single) * bm * bn * bk / block.threads
     issue = (instructions + fma) * machine.slot * warps / 4.0 + converting + summing
     spilling = 1.0 + k.spill * grid.spilled
-    few = jnp.maximum(SCHEDULERS / (grid.at_once * warps), 1.0)  # slowdown by idle schedulers
+    few = _busiest_scheduler(grid.at_once, warps) * SCHEDULERS / (grid.at_once * warps)
     lone = jnp.maximum(SCHEDULERS / warps, 1.0)
     together = _interleaved(machine, grid.at_once * warps / SCHEDULERS, k)
     busy = overlap(together, mma * few, shared, issue * few) * spilling
@@ -310,6 +310,14 @@ def _pass(
         copied=a_copied + b_copied,
         from_l2=a_copied * (1.0 + short / a_run) + b_copied * (1.0 + short / b_run),
     )
+
+
+def _busiest_scheduler(blocks: Array, warps: Array) -> Array:
+    """Return the warps of the busiest scheduler: of four blocks of two warps, two and two share theirs."""
+    even = jnp.maximum(blocks * warps / SCHEDULERS, 1.0)
+    of_four = blocks - 4.0 * jnp.floor(blocks / 4.0)
+    pairs = 2.0 * jnp.floor(blocks / 4.0) + jnp.minimum(of_four, 2.0)
+    return jnp.where(warps == 2.0, pairs, even)
 
 
 def _interleaved(machine: Machine, warps: Array, k: Constants) -> Array:
