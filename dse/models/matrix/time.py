@@ -53,6 +53,7 @@ WIDEST = 16.0  # B of an asynchronous copy: a narrower one occupies shared memor
 CHAIN = 4.5  # cycles per instruction there: branches of remainders serialise them
 SETUP = 7.0  # other work of a block before its loop, in addresses of copies
 STORING = 22.0  # registers besides sums read from tensor memory
+FETCHED = 64.0  # B of DRAM that L2 fetches at least
 EMPTIED = 256e6  # B written between launches to flush the operands from L2
 
 
@@ -407,8 +408,8 @@ def _dram(
     deep = block.depth * jnp.minimum(jnp.maximum(tile.stages - 1.0, 1.0), 2.0)
     whole = deep >= case.depth  # rows side by side are read as one
     a_deep, b_deep = (jnp.where(whole, side * case.depth, deep) for side in (bm, bn))
-    a_run = a * jnp.where(case.activation_by_depth > 0.0, a_deep, bm)
-    b_run = b * jnp.where(case.weight_by_depth > 0.0, b_deep, bn)
+    a_run = jnp.maximum(a * jnp.where(case.activation_by_depth > 0.0, a_deep, bm), FETCHED)
+    b_run = jnp.maximum(b * jnp.where(case.weight_by_depth > 0.0, b_deep, bn), FETCHED)
     pages = case.weights * overlap(k.run, page / b_run, jnp.ones_like(b_run))
     pages = pages + case.activations * overlap(k.run, page / a_run, jnp.ones_like(a_run))
     pages = pages / (case.weights + case.activations) - 1.0
