@@ -291,7 +291,7 @@ def _pass(
     fma = case.runs_at["fp32"] * (1.0 - machine.single) * bm * bn * bk / block.threads
     issue = (instructions + fma) * machine.slot * warps / 4.0 + converting + summing
     spilling = 1.0 + k.spill * grid.spilled
-    few = _busiest_scheduler(grid.at_once, warps) * SCHEDULERS / (grid.at_once * warps)
+    few = _busiest_scheduler(machine, grid.at_once, warps) * SCHEDULERS / (grid.at_once * warps)
     lone = jnp.maximum(SCHEDULERS / warps, 1.0)
     together = _interleaved(machine, grid.at_once * warps / SCHEDULERS, k)
     busy = overlap(together, mma * few, shared, issue * few) * spilling
@@ -313,12 +313,11 @@ def _pass(
     )
 
 
-def _busiest_scheduler(blocks: Array, warps: Array) -> Array:
-    """Return the warps of the busiest scheduler: of four blocks of two warps, two and two share theirs."""
+def _busiest_scheduler(machine: Machine, blocks: Array, warps: Array) -> Array:
+    """Return the warps of the busiest scheduler: on NVIDIA, pairs of blocks of two warps share theirs."""
     even = jnp.maximum(blocks * warps / SCHEDULERS, 1.0)
-    of_four = blocks - 4.0 * jnp.floor(blocks / 4.0)
-    pairs = 2.0 * jnp.floor(blocks / 4.0) + jnp.minimum(of_four, 2.0)
-    return jnp.where(warps == 2.0, pairs, even)
+    pairs = 2.0 * jnp.floor(blocks / 4.0) + jnp.minimum(blocks % 4.0, 2.0)
+    return jnp.where((warps == 2.0) & (machine.amd == 0.0), pairs, even)
 
 
 def _interleaved(machine: Machine, warps: Array, k: Constants) -> Array:

@@ -83,6 +83,21 @@ def test_rows_that_are_read_whole_lie_side_by_side():
     assert ratio[0].max() < 1.05 < 1.3 < ratio[1].max()
 
 
+def test_parts_of_what_l2_fetches_cost_no_more_than_the_whole():
+    tiles = np.array([[16, 64, depth, 8, 4, 2] for depth in (32, 64)])  # rows of 32 and 64 bytes
+    product = Product(16, 2**17, 2048, operands="int8_w8a16")
+    shorter, whole = predict([A100], [product], tiles, default())[0, 0]
+    assert whole <= shorter < 1.05 * whole
+
+
+def test_blocks_of_two_warps_share_schedulers_by_pairs():
+    sms = int(A100.gpu.sm_count)
+    products = [Product(16, 32 * sms * blocks, 8192, operands="int8_w8a16") for blocks in (1, 2, 3, 4)]
+    times = predict([A100], products, np.array([[16, 32, 128, 8, 2, 5]]), default())[0, :, 0]
+    assert times[1] > 1.3 * times[0]
+    assert times[2] < 1.2 * times[1]
+
+
 def test_short_rows_cost_nothing_out_of_l2():
     in_l2, beyond = Product(16, 1024, 1024, experts=2), Product(16, 4096, 4096, experts=64)
     without, with_them = (rows_of(L40, [in_l2, beyond], short_rows=share, l2=0.05) for share in (0.0, 1.0))
