@@ -243,5 +243,5 @@ _SCOPE = re.compile(r"(^|\s)(namespace\b[^()=;]*|extern\s*)$")
 _TEMPLATE = re.compile(r"\btemplate\s*<[^{}]*?>(?=\s*[\w_])")
 _TYPE = re.compile(r"\s*(?:template\s*<[^{}]*?>\s*)*(?:typedef\s+)?(?:struct|class|union|enum)\b")
 _HOST_ONLY = re.compile(
-    r"\bstd::|\bhip[A-Z]\w*|\bcu(?:da|blas|rand|sparse|dnn|solver|fft)[A-Z]\w*|\bFILE\b|\b(?:at|torch|c10)::"
+    r"(?<!cuda::)\bstd::|\bhip[A-Z]\w*|\bcu(?:da|blas|rand|sparse|dnn|solver|fft)[A-Z]\w*|\bFILE\b|\b(?:at|torch|c10)::"
 )

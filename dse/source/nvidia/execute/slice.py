@@ -63,15 +63,19 @@ def mark_needed(
                 fact[-1].needed = needed
         return wanted
 
-    waiting = list(range(len(program.blocks)))
+    # Sweeps against the flow: a block that returns to hundreds of calls is then looked at once a sweep.
+    waiting = set(range(len(program.blocks)))
     while waiting:
-        block = program.blocks[waiting.pop()]
-        wanted = before(block, mark=False)
-        if wanted != live[block.index]:
-            live[block.index] = wanted
-            waiting += predecessors[block.index]
-        if parted and not exchanged and any(bits & _SHARED for bits in wanted.values()):
-            exchanged, waiting = _SHARED, list(range(len(program.blocks)))
+        for block in reversed(program.blocks):
+            if block.index not in waiting:
+                continue
+            waiting.remove(block.index)
+            wanted = before(block, mark=False)
+            if wanted != live[block.index]:
+                live[block.index] = wanted
+                waiting.update(predecessors[block.index])
+            if parted and not exchanged and any(bits & _SHARED for bits in wanted.values()):
+                exchanged, waiting = _SHARED, set(range(len(program.blocks)))
     for block in program.blocks:
         before(block, mark=True)
     _mark_known_guards(program, predecessors)
