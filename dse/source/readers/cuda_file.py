@@ -147,6 +147,33 @@ def _form(kind: str) -> tuple[int, bool]:
     return np.dtype(kind).itemsize, np.dtype(kind).kind == "f"
 
 
+def _as_declared(number: Expression, declared: Declared | None, where: str) -> Expression:
+    value = number({}, np).item()
+    if declared is not None and declared.floating:
+        return parse(float(value), where)
+    if declared is None or not declared.whole:
+        return number
+    if not float(value).is_integer():
+        raise DseError(f"{where}: found {number.text!r}, expected a whole number")
+    return parse(int(value), where)  # also of 1e6
+
+
+def _parts(text: str, declared: Declared | None, where: str) -> tuple[Expression, ...]:
+    """Parse the parts of a vector or structure, each by the type of its member, where the source has it."""
+    numbers = [parse(part, where, ()) for part in text.split(",")]
+    known = () if declared is None else declared.members or (declared,)
+    members = [member for member in known for _ in range((type_of(member.kind) or ("", 1))[1])]
+    if len(members) <= 1:  # a type whose parts are not in the source
+        members = [*known, *[None] * (not known)] * len(numbers)
+    if len(members) != len(numbers):
+        names = ", ".join(member.name for member in known)
+        raise DseError(f"{where}: found {text!r}, expected {len(members)} parts ({names})")
+    kinds = {type(number({}, np).item()) for number in numbers}
+    if len(kinds) > 1 and any(member and not member.floating and not member.whole for member in members):
+        raise DseError(f"{where}: found {text!r}, expected a point in all of them or in none")
+    return tuple(_as_declared(number, member, where) for number, member in zip(numbers, members, strict=True))
+
+
 def _given_argument(
     text: str, declared: Declared | None
 ) -> Expression | ArrayArgument | tuple[Expression, ...] | None:
@@ -159,7 +186,7 @@ def _given_argument(
     )
     pointer = None if declared is None else declared.pointer
     if "," in text and ":" not in text and not pointer:
-        return tuple(parse(part, where, ()) for part in text.split(","))
+        return _parts(text, declared, where)
     size, *more = (part.strip() for part in text.split(":", 2))
     if text.strip() == "?" and pointer is False:
         return None
@@ -174,13 +201,7 @@ def _given_argument(
         expected = "a number" if pointer is False else "a number or SIZE[:TYPE[:VALUES]]"
         raise DseError(f"{where}: found {text!r}, expected {expected}") from None
     if not more and not pointer:
-        if declared is not None and declared.floating:
-            return parse(float(value), where)
-        if declared is None or not declared.whole:
-            return number
-        if not float(value).is_integer():
-            raise DseError(f"{where}: found {text!r}, expected a whole number")
-        return parse(int(value), where)  # also of 1e6
+        return _as_declared(number, declared, where)
     element = type_of(more[0]) if more else ("uint8", 1)
     if element is None:
         raise DseError(f"{where}: type: found {more[0]!r}, expected one of {', '.join(TYPES)}")

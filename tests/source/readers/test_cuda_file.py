@@ -136,3 +136,30 @@ def test_vectors_and_structures_are_given_by_their_parts(tmp_path):
         arguments_of("fill", [8, 12], [(1, 2, 3), (1, 2, 3)])
     [said] = load(path, Given(block=(256,), grid=(4,))).assumptions
     assert said == "size, shape: 0, since no value is stated"
+
+
+@pytest.mark.parametrize(
+    ("code", "parts", "expected"),
+    [
+        ("__global__ void k(float4 a)", "1,2,3,-4.5", (1.0, 2.0, 3.0, -4.5)),
+        ("struct P { float3 at; int n; P(); }; __global__ void k(const P a)", "1,2,3,4", (1.0, 2.0, 3.0, 4)),
+        ("typedef struct { int n; float x, y; } P; __global__ void k(P a)", "1e3,2,3", (1000, 2.0, 3.0)),
+        ("using C = cuda::std::complex<float>; __global__ void k(C a)", "-2,1.5", (-2.0, 1.5)),
+        ("__global__ void k(Unknown a)", "1,2", (1, 2)),
+        ("__global__ void k(Unknown a)", "1,2.5", "expected a point in all of them or in none"),
+        ("__global__ void k(int2 a)", "1,2.5", "found '2.5', expected a whole number"),
+        ("struct P { int n, m; }; __global__ void k(P a)", "1,2,3", r"expected 2 parts \(n, m\)"),
+    ],
+)
+def test_a_part_has_the_type_of_its_member(tmp_path, code, parts, expected):
+    path = tmp_path / "k.cu"
+    path.write_text(f"{code} {{}}\n")
+    given = Given(block=(32,), grid=(1,), arguments=(f"a={parts}",))
+    if isinstance(expected, str):
+        with pytest.raises(DseError, match=expected):
+            load(path, given)
+        return
+    [configuration] = configurations(load(path, given), {}, {}, gpus.load("a100-pcie-40gb").gpu)
+    [values] = configuration.arguments
+    assert isinstance(values, tuple)
+    assert [(value, type(value)) for value in values] == [(value, type(value)) for value in expected]

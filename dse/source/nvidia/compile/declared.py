@@ -1,7 +1,9 @@
 """The kernels that a file declares, and their parameters, without compiling it."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ class Declared:
     whole: bool = False  # a whole number, by the name of its type
     kind: str = ""  # the type of a number, or of an array's elements, as in the source
     sets: bool = False  # whether it is a variable with an initial value
+    members: tuple["Declared", ...] = ()  # of a structure, as far as the source has it
 
 
 def kernels_in(source: CudaSource) -> list[str]:
@@ -61,16 +64,42 @@ def parameters_of(source: CudaSource) -> tuple[Declared, ...] | None:
             )
             for declaration in declarations
         )
-    declared = []
-    for declaration in declarations:
-        words = re.findall(r"\w+", declaration.split("=")[0].split("[")[0])
-        if words and declaration.strip() != "void":
-            pointer = "*" in declaration or "[" in declaration
-            kind = set(words[:-1])
-            whole = any(map(_WHOLE.fullmatch, kind))
-            named = " ".join(word for word in words[:-1] if word not in _QUALIFIERS)
-            declared.append(Declared(words[-1], pointer, bool({"float", "double"} & kind), whole, named))
-    return tuple(declared)
+    parameters = [_declared(declaration) for declaration in declarations if declaration != "void"]
+    return tuple(
+        parameter if parameter.pointer else replace(parameter, members=_members(parameter.kind, source.texts))
+        for parameter in parameters
+        if parameter is not None
+    )
+
+
+def _declared(declaration: str) -> Declared | None:
+    words = re.findall(r"\w+", declaration.split("=")[0].split("[")[0])
+    if not words:
+        return None
+    kind = [word for word in words[:-1] if word not in _QUALIFIERS]
+    floating, whole = (any(map(pattern.fullmatch, kind)) for pattern in (_FLOATING, _WHOLE))
+    pointer = "*" in declaration or "[" in declaration
+    return Declared(words[-1], pointer, floating, whole, " ".join(kind))
+
+
+def _members(kind: str, texts: Sequence[str]) -> tuple[Declared, ...]:
+    """Return the members of a structure in the texts, up to its first function; of an alias, its type."""
+    for text, word in product(map(plain, texts), kind.split()):
+        alias = rf"\busing\s+{word}\s*=([^;]+);|\btypedef\s([^;{{}}]+)\b{word}\s*;"
+        body = rf"\bstruct\s+{word}\s*{{([^(){{}}]*)|\btypedef\s+struct\s*\w*\s*{{([^(){{}}]*)}}\s*{word}\s*;"
+        if match := re.search(alias, text):
+            of = _declared(f"{match[1] or match[2]} {word}")
+            return () if of is None else _members(of.kind, texts) or (of,)
+        if match := re.search(body, text):
+            lines = (line.split(",") for line in (match[1] or match[2] or "").split(";")[:-1])
+            firsts = [(_declared(first), others) for first, *others in lines]
+            return tuple(
+                replace(member, name=name.strip())
+                for member, others in firsts
+                if member is not None
+                for name in (member.name, *others)
+            )
+    return ()
 
 
 def variables_of(source: Any) -> dict[str, Declared]:
@@ -107,6 +136,7 @@ def _in_brackets(text: str, start: int) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
+_FLOATING = re.compile(r"(float|double)[1-4]?")
 _WHOLE = re.compile(r"(u?int|u?char|u?short|u?long|u?longlong)[1-4]?|unsigned|size_t|u?int\d+_t|bool")
 _VARIABLE = re.compile(
     r"__(?:constant|device)__\s+(?:(?:static|const|volatile)\s+)*((?:\w+\s+)*?\w+)\s+(\w+)\s*(?:\[[^\]]*\]\s*)*(?:([={])|;)"
