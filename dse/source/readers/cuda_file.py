@@ -12,7 +12,7 @@ from dse.core.space.expression import FUNCTIONS, Expression, parse
 from dse.core.space.space import Space
 from dse.errors import DseError, one_of
 from dse.kernels.counts import Number
-from dse.kernels.description import UNKNOWN_ARRAY, ArrayArgument, Build, Description
+from dse.kernels.description import UNKNOWN_ARRAY, ArrayArgument, Build, Description, DescriptorArgument
 from dse.source.nvidia.compile.declared import Declared, kernels_in, parameters_of
 from dse.source.nvidia.compile.nvrtc import read_source
 from dse.source.readers.argument_types import TYPES, type_of
@@ -130,7 +130,7 @@ def _numbers(
 
 def _arguments(
     placed: Mapping[int, str], declared: Sequence[Declared] | None, problem: Mapping[str, Number]
-) -> tuple[Expression | ArrayArgument | tuple[Expression, ...] | None, ...]:
+) -> tuple[Expression | ArrayArgument | DescriptorArgument | tuple[Expression, ...] | None, ...]:
     """Parse the arguments: sizes of the problem by name; an argument without a value is unknown."""
     if declared is None:
         return tuple(_given_argument(text, None) for text in placed.values())
@@ -174,9 +174,25 @@ def _parts(text: str, declared: Declared | None, where: str) -> tuple[Expression
     return tuple(_as_declared(number, member, where) for number, member in zip(numbers, members, strict=True))
 
 
+def _tensor_map(text: str, where: str) -> DescriptorArgument:
+    """Parse `ROWS,COLUMNS:TYPE:BOX_ROWS,BOX_COLUMNS`, in row-major order."""
+    shape, kind, box = [*text.split(":"), "", ""][:3]
+    sizes, boxes = (
+        [parse(size, where, ()) for size in part.split(",")] if part else [] for part in (shape, box)
+    )
+    element = type_of(kind)
+    if element is None or len(sizes) != len(boxes):
+        raise DseError(
+            f"{where}: found {text!r}, expected a tensor map, ROWS,COLUMNS:half:BOX_ROWS,BOX_COLUMNS"
+        )
+    inner = (" * ".join(size.text for size in sizes[axis + 1 :]) or 1 for axis in range(len(sizes)))
+    strides = tuple(parse(stride, where) for stride in inner)
+    return DescriptorArgument(element[0], tuple(sizes), strides, tuple(boxes))
+
+
 def _given_argument(
     text: str, declared: Declared | None
-) -> Expression | ArrayArgument | tuple[Expression, ...] | None:
+) -> Expression | ArrayArgument | DescriptorArgument | tuple[Expression, ...] | None:
     """Parse `?`, a number, or `SIZE[:TYPE[:VALUES]]`; for a pointer a number is the size of its array.
 
     `PART,PART` has the parts of a vector or structure, all of one size.
@@ -185,6 +201,8 @@ def _given_argument(
         f"given.arguments: {declared.name}" if declared is not None and declared.name else "given.arguments"
     )
     pointer = None if declared is None else declared.pointer
+    if declared is not None and declared.kind == "CUtensorMap" and text.strip() != "?":
+        return _tensor_map(text, where)
     if "," in text and ":" not in text and not pointer:
         return _parts(text, declared, where)
     size, *more = (part.strip() for part in text.split(":", 2))

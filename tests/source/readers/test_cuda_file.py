@@ -9,7 +9,7 @@ from dse.core.space.expression import Expression
 from dse.errors import DseError
 from dse.hardware import gpus
 from dse.kernels.description import ArrayArgument
-from dse.source.launches import configurations
+from dse.source.launches import Descriptor, configurations
 from dse.source.nvidia.arguments import arguments_of
 from dse.source.readers import Given, load
 
@@ -138,6 +138,14 @@ def test_vectors_and_structures_are_given_by_their_parts(tmp_path):
     assert said == "size, shape: 0, since no value is stated"
 
 
+def test_a_tensor_map_has_a_shape_and_a_box(tmp_path):
+    path = tmp_path / "k.cu"
+    path.write_text("__global__ void k(const __grid_constant__ CUtensorMap a) {}\n")
+    given = Given(block=(32,), grid=(1,), arguments=("a=64,48,32:half:1,8,16",))
+    [configuration] = configurations(load(path, given), {}, {}, gpus.load("h100-sxm").gpu)
+    assert configuration.arguments == (Descriptor("float16", (64, 48, 32), (48 * 32, 32, 1), (1, 8, 16)),)
+
+
 @pytest.mark.parametrize(
     ("code", "parts", "expected"),
     [
@@ -148,6 +156,7 @@ def test_vectors_and_structures_are_given_by_their_parts(tmp_path):
         ("__global__ void k(Unknown a)", "1,2", (1, 2)),
         ("__global__ void k(Unknown a)", "1,2.5", "expected a point in all of them or in none"),
         ("__global__ void k(int2 a)", "1,2.5", "found '2.5', expected a whole number"),
+        ("__global__ void k(const __grid_constant__ CUtensorMap a)", "64,32:half:8", "expected a tensor map"),
         ("struct P { int n, m; }; __global__ void k(P a)", "1,2,3", r"expected 2 parts \(n, m\)"),
     ],
 )

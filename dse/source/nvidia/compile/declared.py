@@ -141,5 +141,14 @@ _WHOLE = re.compile(r"(u?int|u?char|u?short|u?long|u?longlong)[1-4]?|unsigned|si
 _VARIABLE = re.compile(
     r"__(?:constant|device)__\s+(?:(?:static|const|volatile)\s+)*((?:\w+\s+)*?\w+)\s+(\w+)\s*(?:\[[^\]]*\]\s*)*(?:([={])|;)"
 )
-_QUALIFIERS = {"const", "volatile", "struct", "typename", "restrict", "__restrict", "__restrict__"}
+_QUALIFIERS = {
+    "const",
+    "volatile",
+    "struct",
+    "typename",
+    "restrict",
+    "__restrict",
+    "__restrict__",
+    "__grid_constant__",
+}
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")

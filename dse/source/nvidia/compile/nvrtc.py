@@ -159,7 +159,7 @@ def compile_source(
         known = ", ".join(map(str, architectures()))
         raise DseError(f"sm_{arch}: architecture: {compiler()} compiles for {known}")
     options = [
-        f"--gpu-architecture=sm_{arch}",
+        f"--gpu-architecture={_target(arch)}",
         "-lineinfo",
         "--ptxas-options=-v",  # reports spills
         *source.options,
@@ -320,7 +320,7 @@ def _assembled(source: CudaSource, arch: int) -> tuple[bytes, str]:
         linker.version()
     except (ImportError, RuntimeError):  # the binding is missing, or the library
         return _assembled_outside(source, arch)
-    options = [f"-arch=sm_{arch}", "-lineinfo", "-verbose"]
+    options = [f"-arch={_target(arch)}", "-lineinfo", "-verbose"]
     made = ask(Request("nvjitlink", source.text, Path(source.path).name, options))
     return made.cubin, made.log or made.status
 
@@ -334,7 +334,7 @@ def _assembled_outside(source: CudaSource, arch: int) -> tuple[bytes, str]:
     name = Path(source.path).name
     with scratch({name: source.text.encode()}) as folder:
         text, made = folder / name, folder / "code.cubin"
-        command = [assembler, "--gpu-name", f"sm_{arch}", "-v", "-lineinfo", str(text), "-o", str(made)]
+        command = [assembler, "--gpu-name", _target(arch), "-v", "-lineinfo", str(text), "-o", str(made)]
         ended = run(command)
         log = (ended.errors + ended.output).replace(str(text), text.name)
         return (b"" if ended.code else made.read_bytes()), log
@@ -352,6 +352,11 @@ def compiler() -> str:
         if installed.startswith(version + "."):
             return f"NVRTC {installed}"
     return f"NVRTC {version}"
+
+
+def _target(arch: int) -> str:
+    """Return the target with what no later architecture has (wgmma, tcgen05): other code stays the same."""
+    return f"sm_{arch}a" if arch >= 90 else f"sm_{arch}"
 
 
 @cache

@@ -102,6 +102,12 @@ def test_an_assertion_costs_its_comparison(tmp_path):
     assert isinstance(found, Compiled), found
 
 
+def test_names_of_the_devices_library_stay(tmp_path):
+    code = "#include <cuda/std/complex>\nusing C = cuda::std::complex<float>;\n"
+    kernel = "__global__ void f(C* x) { *x = C(1.0f, 2.0f); }\nint main() { f<<<1, 1>>>(nullptr); }"
+    assert isinstance(found := made(tmp_path, code + kernel, "f"), Compiled), found
+
+
 AS_NVCC_SEES_IT = """
 #include <cmath>
 #include <thrust/device_vector.h>

@@ -223,6 +223,16 @@ ASSEMBLERS = [
 ]
 
 
+def test_code_of_one_architecture_alone_compiles(write):
+    body = 'asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");'
+    kernel = f"__global__ void __launch_bounds__(128) k(float* x) {{ {body} *x = 0; }}"
+    cuda = compile_source(read_source(write(kernel)), 90, {}, ptx=True)
+    assert isinstance(cuda, Compiled), cuda
+    assert cuda.binary.arch == 90
+    ptx = load(write(cuda.ptx or "", "k.ptx"), arch=90)
+    assert isinstance(ptx, Compiled), ptx
+
+
 @pytest.mark.parametrize("assembler", ASSEMBLERS)
 def test_ptx_is_assembled(write, assembler: str, monkeypatch: pytest.MonkeyPatch):
     if assembler == "ptxas":
