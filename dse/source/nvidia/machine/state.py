@@ -1,5 +1,6 @@
 """The state of executed blocks: registers, memory, live threads, counts."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -46,6 +47,9 @@ def union(taint: Taint, lanes: Lanes) -> int:
     if isinstance(taint, int):
         return taint
     return int(np.bitwise_or.reduce(np.where(lanes.mask, taint, 0), axis=None))
+
+
+_FRACTIONS = re.compile("U?V?[FH](?!LO|2I)")  # opcodes with results, or of operands, that are fractions
 
 
 class Purpose(Enum):
@@ -300,14 +304,15 @@ class Machine:
     def note_unknown(self, step: Step, what: str, taint: Taint, lanes: Lanes) -> None:
         """Record that a step depends on unknown data.
 
-        **Raises:** DseError if an address or a branch depends on an unsupported result. Results of tensor
-        cores and in half precision count as unknown data instead.
+        **Raises:** DseError if an address or a branch depends on an unsupported result. Fractions, such as
+        results of tensor cores and in half precision, count as unknown data of a branch instead.
         """
         if isinstance(taint, np.ndarray):
             taint = union(taint, lanes)
         if taint:
             for bit, (unsupported, reason) in self._unsupported.items():
-                data = what == "branch" and unsupported.pipe in ("tensor", "fp16")
+                fractions = unsupported.pipe == "tensor" or _FRACTIONS.match(unsupported.opcode)
+                data = what == "branch" and fractions
                 if taint & bit and what != "guard" and not data:  # a guard affects only one access
                     raise self.program.error(
                         unsupported, f"found {reason}, expected what an address or a branch may depend on"

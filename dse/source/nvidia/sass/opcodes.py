@@ -188,7 +188,8 @@ _row("FMNMX UFMNMX", "int32", "s=ssp", s.float_minimum)
 _row("FSEL UFSEL", "int32", "s=ssp", s.select)
 _row("FSETP UFSETP", "int32", "C=mss", s.float_test)
 _row("FCHK", "int32", "P=ss", s.hard_to_divide)
-_row("FMNMX3 FSET UFSET F2FP UF2FP", "int32")
+_row("FMNMX3", "int32", "s=sssp", lambda a, b, c, p: s.float_minimum(s.float_minimum(a, b, p), c, p))
+_row("FSET UFSET F2FP UF2FP", "int32")
 
 # Pairs of halves: constants, written by the compiler as a product of zeros, and conversions to float32.
 _row("HFMA2", "fp16", "u=00HH", lambda high, low: high << 16 | low)

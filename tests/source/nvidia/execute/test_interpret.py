@@ -185,6 +185,10 @@ def test_form_that_matters_but_has_no_rule_is_named():
     branch = ("HMUL2 R2, R0, R0", "ISETP.GE.AND P0, PT, R2, RZ, PT", "@P0 BRA 0x40", "NOP", "EXIT")
     machine = ran(*branch)
     assert machine.sources == ["results of HMUL2"]  # data as any
+    machine = ran("HSETP2.GT.AND P0, PT, R2, RZ, PT", "@P0 BRA 0x30", "NOP", "EXIT")
+    assert machine.sources == ["results of HSETP2"]
+    with pytest.raises(DseError, match="IDP"):  # whole numbers
+        ran("IDP R2, R2, R0, RZ", *branch[1:])
 
 
 def test_a_phase_is_over_when_it_is_waited_for_before_compute_capability_9():

@@ -244,6 +244,10 @@ for mode, towards in ((".RP", INF), (".RM", -INF), (".RZ", 0.0)):
     row(f"FMUL{mode} f = f f", directed(lambda a, b: a * b, towards))
     row(f"I2F.U32{mode} f = u", directed(lambda a: a, towards))
 row("FMNMX UFMNMX f = [-|]f f p", lambda a, b, p: numeric(min if p else max)(a, b))
+row(
+    "FMNMX3 f = [-|]f f f p",
+    lambda a, b, c, p: numeric(min if p else max)(numeric(min if p else max)(a, b), c),
+)
 row("FSEL UFSEL f = [-|]f f p", lambda a, b, p: a if p else b)
 UNORDERED = lambda a, b: a != a or b != b  # noqa: E731
 OF_FLOATS = {
