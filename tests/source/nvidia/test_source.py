@@ -22,6 +22,8 @@ from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source
 from dse.source.nvidia.source import CUDA, source_of
 from dse.source.profiles import KernelProfile
+from dse.source.readers import cuda_file
+from dse.source.readers.given import Given
 
 GPU = gpus.load("a100-pcie-40gb").gpu
 
@@ -127,6 +129,33 @@ def test_counts_are_those_of_the_contents(read, tmp_path: Path):
     assert counts.executed == {}
     adds = sum(phase.passes * phase.insts["fp32"] for phase in counts.phases) / counts.warps
     assert adds == pytest.approx(warps.max(axis=1).mean(), rel=1e-6)
+
+
+QUEENS = """
+__device__ void place(float* board, unsigned columns, unsigned left, unsigned right)
+{
+    if (columns == 255) board[8 * threadIdx.x] = 1;
+    for (unsigned open = 255 & ~(columns | left | right); open; open &= open - 1) {
+        const unsigned queen = open & -open;
+        place(board, columns | queen, (left | queen) << 1, (right | queen) >> 1);
+    }
+}
+__global__ void queens(float* board)
+{
+    const unsigned queen = 1 << threadIdx.x;
+    if (threadIdx.x < 8) place(board, queen, queen << 1, queen >> 1);
+}
+"""
+
+
+def test_threads_in_calls_of_other_depths_do_not_wait_for_one_another(tmp_path: Path):
+    (tmp_path / "queens.cu").write_text(QUEENS)
+    kernel = cuda_file.load(tmp_path / "queens.cu", Given(block=(32,), grid=(1,)))
+    [found] = run(kernel, tmp_path / "cache")
+    assert isinstance(found, KernelProfile), found
+    assert (
+        found.counts.total("global store", "sectors") == 92
+    )  # solutions, each of a thread with its own sector
 
 
 def test_without_the_numbers_that_end_a_loop_it_says_so(read, tmp_path: Path):

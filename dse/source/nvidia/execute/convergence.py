@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dse.source.machine.thread_set import Lanes
+from dse.source.machine.thread_set import WARP, Lanes
 from dse.source.nvidia.execute.ready_threads import ReadyThreads
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.program import Step
@@ -55,9 +55,25 @@ class ConvergencePoints:
             expected = np.full((1, 1), int(step.sources[0].text, 0), np.uint32)
         else:
             expected = np.full((1, 1), 0xFFFFFFFF, np.uint32)
-        if lanes.total == machine.live:
+        rows = expected.reshape(-1, min(WARP, expected.shape[1]))
+        calls = operand is not None and (rows != rows[:, :1]).any()  # may be of different depth
+        if lanes.total == machine.live and not calls:
             return lanes
         live = machine.sets.of(machine.live_mask)
-        missing = (expected & live.bits & ~lanes.bits) != 0
+        wanted = expected & live.bits
+        missing = (wanted & ~lanes.bits) != 0
+        if calls:
+            missing = missing | _of_other_calls(wanted)
         complete = machine.sets.of(lanes.mask & ~missing)
         return lanes if complete.total == lanes.total else complete if complete.total else None
+
+
+def _of_other_calls(wanted: np.ndarray) -> np.ndarray:
+    """Return whether threads want some that want others: those wait at the same place of another call."""
+    rows = wanted.reshape(-1, WARP)
+    missing = np.zeros(rows.shape, bool)
+    mixed = (rows != rows[:, :1]).any(1)
+    of_warp = rows[mixed][:, :, None]
+    wants = of_warp >> np.arange(WARP, dtype=np.uint32) & 1 != 0
+    missing[mixed] = (wants & (of_warp != of_warp.transpose(0, 2, 1))).any(2)
+    return missing.reshape(wanted.shape)
