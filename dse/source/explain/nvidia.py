@@ -170,7 +170,7 @@ def phases(counts: Characterisation) -> list[dict[str, float]]:
         if phase.traffic is not None:
             for name, sectors in asdict(phase.traffic).items():
                 if "past" in name:  # the others are listed with the accesses
-                    row[name] = sectors / (phase.passes * counts.warps)
+                    row[name] = sectors / counts.warps
         rows.append(row)
     return rows
 
