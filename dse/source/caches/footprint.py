@@ -95,6 +95,10 @@ class Footprint:
         self.moves, self.distance = moves[reached], distance[reached]  # [blocks, 3], [blocks]
         self.later = (np.arange(len(moves)) >= len(before))[reached]
         self.scattered = _scattered(accesses.families, accesses.family[first], self.times)
+        parted = [
+            any(step % SECTOR for step in family.step if step not in APART) for family in accesses.families
+        ]
+        self.parted = np.array([*parted, False])[accesses.family[first]]  # blocks take parts of a sector
         self.nearest = self._nearest(np.ones(len(self.moves), bool))
         self.reuse, self.evenly = reuse, np.ones(len(first))  # 1 for the sectors handled here
         if reuse is not None:
@@ -110,6 +114,11 @@ class Footprint:
                 cover.least(distance, nearest)
             distances.append(nearest)
         return distances[0], distances[1]
+
+    def _sharing(self, there: np.ndarray) -> np.ndarray:
+        """Count the blocks, of those `there` and this one, that touch each sector: [sectors]."""
+        counts = (cover.count(there.astype(float), len(self.sector)) for cover in self.covers)
+        return sum(counts, np.ones(len(self.sector)))
 
     def _found(self, amounts: np.ndarray) -> np.ndarray:
         """Return the probability that no block left a sector, by the probability of each block: [sectors]."""
@@ -158,7 +167,11 @@ class Footprint:
             of_l1 += weight * np.bincount(self.phase, self.times * alone, minlength=self.phases)
             requests = self.times * np.where(self.cached, alone, 1.0)
             requested += weight * np.bincount(self.phase, requests, minlength=self.phases)
-            new = times * (before + after) / 2
+            mean = (before + after) / 2
+            if self.parted.any():  # which part a block takes decides whether it is the first
+                sharing = self._sharing(there & (self.distance <= max(back, wave)))
+                mean = np.where(self.parted & (self.scattered == 0), 1.0 / sharing, mean)
+            new = times * mean
             of_l2 += weight * np.bincount(self.phase, new, minlength=self.phases)
             runs += weight * np.bincount(self.phase, new * self.of_run, minlength=self.phases)
         if self.reuse is not None:
@@ -202,6 +215,9 @@ class Footprint:
         before, after = (np.minimum(nearest, blocks) for nearest in self.nearest)
         anywhere = blocks * _mean_new(self.scattered, blocks)
         apiece = np.where(self.scattered > 0, anywhere, (before + after) / 2)
+        if self.parted.any():
+            apart = blocks / self._sharing(self.distance < blocks)
+            apiece = np.where(self.parted & (self.scattered == 0), np.maximum(apart, 1.0), apiece)
         even = float((self.evenly * self.times * apiece).sum())
         return even if self.reuse is None else even + self.reuse.grown(blocks)
 

@@ -55,6 +55,16 @@ def test_blocks_that_end_inside_a_sector(launched):
         assert traffic.loads_past_l2 == pytest.approx(5, rel=0.01)
 
 
+@pytest.mark.parametrize("count", [1000, 1002, 1008])  # the block in the middle is first, last or between
+def test_many_blocks_in_a_sector(launched, count: int):
+    sample = representative((count, 1, 1))
+    launch = LaunchArguments((count, 1, 1), (1, 1, 1), (None, None, None, count))
+    for caches in (LARGE, Caches(1e9, 2**10, 8, 4)):  # also if the L2 holds less than blocks that run at once
+        (traffic,) = misses(run(launched.bound("vector_add"), launch, sample.blocks), sample, caches).values()
+        assert traffic.stores_past_l2 == pytest.approx(1 / 8, rel=0.05)
+        assert traffic.loads_past_l2 == pytest.approx(2 / 8, rel=0.05)
+
+
 def test_gathered_sectors_are_shared_by_chance(launched):
     rng = np.random.default_rng(5)
     rows = np.arange(0, 8 * 4096 + 1, 8, dtype=np.int32)
