@@ -1,5 +1,6 @@
 """Actions: functions of the machine for instructions that compute or access memory."""
 
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -31,6 +32,10 @@ _LOW_FROM_LOW = (
     "v_mad_u64_u32", "v_mad_i64_i32", "v_mad_co_u64_u32", "v_mad_co_i64_i32", "v_lshlrev_b64",
     "v_lshl_add_u64", "v_add_u64", "v_sub_u64", "s_lshl_b64", "s_add_nc_u64", "s_sub_nc_u64", "s_mul_u64",
 )  # fmt: skip
+_REFUSED = {  # patterns of opcodes
+    "s_(swappc|setpc|call)": " (of a call that is not inlined, as of a function that calls itself)",
+    r"\w+\.": " (of PTX, which asm in the source has)",
+}
 _CLAMPED: dict[Any, Callable[..., Any]] = {np.add: semantics.clamped_add, np.subtract: semantics.clamped_sub}
 
 
@@ -44,7 +49,10 @@ class Binder(OperandReaders):
         """
         for half in (step, step.second):
             if half is not None and not _is_known(half.opcode):
-                raise self.error(step, "unknown opcode, expected one of dse/source/amd/execute/opcodes.py")
+                what = next((what for start, what in _REFUSED.items() if re.match(start, half.opcode)), "")
+                raise self.error(
+                    step, f"unknown opcode{what}, expected one of dse/source/amd/execute/opcodes.py"
+                )
             for text in half.operands if half is not None else ():
                 if beyond(text):
                     raise self.error(step, f"found {text!r}, expected registers that there are")

@@ -231,6 +231,10 @@ def test_a_high_word_that_is_not_known_spoils_no_low_word(written):
 def test_what_is_not_known_is_named(written):
     with pytest.raises(DseError, match=r"f \(gfx90a\): v_frobnicate_b32 v1, v2: unknown opcode"):
         code_of(written(["v_frobnicate_b32_e32 v1, v2"]))
+    with pytest.raises(DseError, match=r"unknown opcode \(of PTX, .*\), expected"):
+        code_of(written(["mad.lo.cc.u32 v1, v1, v2, v3"]))
+    with pytest.raises(DseError, match=r"unknown opcode \(of a call that is not inlined, .*\), expected"):
+        code_of(written(["s_swappc_b64 s[30:31], s[2:3]"]))
     with pytest.raises(DseError, match="v_add_u32 v1, v2: found 2 operands, expected 3"):
         run(written(["v_add_u32 v1, v2"]), [None, None])
     with pytest.raises(DseError, match="arguments: found 1, expected 2"):
