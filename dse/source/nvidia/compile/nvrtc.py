@@ -183,6 +183,9 @@ def compile_source(
             return Failure(failure.reason, message)
         if "__nv_name_map" in failure.message:
             raise no_kernel(source.path, source.kernel, declared_in(*source.texts))
+        if left_out := sorted(name for name, _ in source.stand_ins if for_host(name)):
+            message = f"{failure.message}; left out, as host code: {', '.join(left_out)}"
+            return Failure(failure.reason, message)
         return failure
     name = made.name or source.kernel
     binary = chosen(elf.read(cubin, source.path), source.path, name)

@@ -184,6 +184,8 @@ def test_a_missing_header_is_explained_where_it_is_needed(write):
     failure = failed(write(uses), AMOUNT="wide::amount")
     assert failure.message.startswith("k.cu: include: found no cub/dse.cuh beside the file")
     assert 'no member "amount"' in failure.message
+    failure = failed(write("#include <thrust/complex.h>\n" + ADD), AMOUNT="thrust::amount")
+    assert failure.message.endswith("; left out, as host code: thrust/complex.h")
 
 
 def test_mistakes_about_all_configurations_raise(write, tmp_path: Path):
