@@ -123,6 +123,15 @@ def test_a_random_part_is_of_the_whole_and_what_was_counted_is_kept(run_dse, tri
     assert "2 of 4 configurations" in run_dse(*command, "--sample", "2").out
 
 
+def test_phases_that_repeat_add_up_to_the_traffic(answer):
+    command = ("characterise", "matmul_tiled", "-g", "a100-pcie-40gb")
+    dram = next(row["source"] for row in answer(*command) if row["name"] == "dram")
+    phases = answer(*command, "--explain")["phases"]
+    assert max(row["passes"] for row in phases) > 1
+    moved = (row["passes"] * (row["loads_past_l2"] + row["stores_past_l2"]) for row in phases)
+    assert sum(moved) == pytest.approx(dram)
+
+
 def test_where_it_spends_what(answer, run_dse, triple: Path):
     command = ("characterise", triple, "-g", "a100-pcie-40gb", "--set", "items=2", "--explain")
     parts = answer(*command)
