@@ -2,6 +2,7 @@
 
 A register that is `moving` changes by the same in every trip. It is proven for each instruction whether its
 result is moving too, whether a test has the same result for a number of trips, or else it is `NON_LINEAR`.
+Where results move, it is executed with the registers of the next trip too: the difference is their change.
 """
 
 from typing import Any
@@ -9,102 +10,115 @@ from typing import Any
 import numpy as np
 
 from dse.source.amd.execute.access import operands_of
-from dse.source.amd.execute.even import I64, NON_LINEAR, LinearRules, number
+from dse.source.amd.execute.even import EVEN, I64, NON_LINEAR, WIDE, LinearRules
 from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
 from dse.source.amd.execute.opcodes import OpcodeRow, opcode
 from dse.source.amd.execute.operands import by_kind
+from dse.source.amd.execute.results import Action
 from dse.source.amd.execute.slots import EXEC, SCC, Register, operand, registers_of, slots_of
+from dse.source.amd.execute.state import MaskedWords
 from dse.source.amd.text import Instruction
 from dse.source.machine.trips import UINT32, Irregular, signed, uniform
+
+_MASKS = "the mask of its lanes changes"
+_EVERYWHERE = np.ones((1, 1, 1), bool)
+Results = list[tuple[Any, Any]]  # (slot, change)
 
 
 class ChangeRules(LinearRules):
     """The changes of one trip, followed through its instructions."""
 
-    def follow(self, step: Instruction) -> list[tuple[Any, Any]]:
-        """Return the changes of the results of an instruction about to be executed, by slot."""
-        if step.second is None:
-            return self._of_one(step)
-        return self._of_one(step) + self._of_one(step.second)
+    def execute(self, step: Instruction, action: Action) -> None:
+        """Execute an instruction, and follow the changes of its results.
 
-    def _of_one(self, step: Instruction) -> list[tuple[Any, Any]]:
+        **Raises:** Irregular, after the execution, if the next trips may go another way
+        """
+        accessed, first = memory_access(step.opcode), len(self.machine.accesses)
+        if accessed is not None:
+            results = self._accessed(step, accessed, action)
+        else:
+            results = self._computed_twice(step, action)
+            # moves between lanes through the LDS, without address
+            self.strides += [0] * (len(self.machine.accesses) - first)
+        for slot, change in results:
+            self.write(slot, change)
+
+    def _computed_twice(self, step: Instruction, action: Action) -> Results:
+        """Execute an instruction that computes, if need be with the registers of the next trip too."""
+        machine, results, after = self.machine, Results(), list[Any]()
+        steps = [step] if step.second is None else [step, step.second]
+        try:
+            results = [result for half in steps for result in self._results(half)]
+            if any(slot == EXEC and change is not None for slot, change in results):
+                raise Irregular(_MASKS)
+            if any(change is EVEN or change is WIDE for _, change in results):
+                after = self._in_next_trip(
+                    [slot for half in steps for slot in slots_of(half.operands)], action
+                )
+        finally:
+            action(machine)
+        return [
+            (slot, self._apart(slot, after[slot], change) if change is EVEN or change is WIDE else change)
+            for slot, change in results
+        ]
+
+    def _in_next_trip(self, slots: list[int], action: Action) -> list[Any]:
+        """Return the registers after an action in the next trip; these slots are read."""
+        machine, here, watch = self.machine, self.machine.r, self.machine.watch
+        machine.r, machine.watch = here[:], None
+        try:
+            for slot in slots:
+                machine.r[slot] = moved(here[slot], self.moving.get(slot), 1)
+            action(machine)
+            return machine.r
+        finally:
+            machine.r, machine.watch = here, watch
+
+    def _apart(self, slot: int, after: Any, kind: str) -> Any:
+        """Return the change of a computed slot, whose contents in the next trip are `after`."""
+        change = change_between(self.machine.r[slot], after, _EVERYWHERE)
+        low = self.machine.words(slot) if kind is WIDE and isinstance(change, np.ndarray) else None
+        if low is not None:
+            self.limit(low, change, UINT32)
+        return change
+
+    def _results(self, step: Instruction) -> Results:
+        """Return how the results of an instruction change, before it is executed."""
         row = opcode(step.opcode)
         if row is None:
-            if memory_access(step.opcode) is None:
-                return self._plain(step)
-            return []  # see `access`
-        if row.special:
+            return self._plain(step)
+        if row.special and row.special != "cmpx":
             return self._special(step, row)
-        if not row.form:
-            return []
-        return self._computed(step, row)
+        return self._computed(step, row) if row.form else []
 
-    def _plain(self, step: Instruction) -> list[tuple[Any, Any]]:
+    def _any_moves(self, slots: list[int]) -> bool:
+        """Return whether any of these slots changes, all of which are read."""
+        return bool([slot for slot in slots if self.read(slot) is not None])
+
+    def _plain(self, step: Instruction) -> Results:
         """Return changes of results: none if no source changes, else unknown."""
-        written, read = slots_of(step.operands[:1]), slots_of(step.operands[1:])
-        changes = [self.read(slot) for slot in read]
-        moves = any(change is not None for change in changes)
-        return [(slot, NON_LINEAR if moves else None) for slot in written]
+        change = NON_LINEAR if self._any_moves(slots_of(step.operands[1:])) else None
+        return [(slot, change) for slot in slots_of(step.operands[:1])]
 
-    def _special(self, step: Instruction, row: OpcodeRow) -> list[tuple[Any, Any]]:
+    def _special(self, step: Instruction, row: OpcodeRow) -> Results:
         written, read = slots_of(step.operands[:1]), slots_of(step.operands[1:])
-        if row.special == "cmpx":
-            return self._computed(step, row)
         if row.special in ("saveexec", "wrexec", "logic"):
-            read = [*read, EXEC] if row.special != "logic" else read
-            changes = [self.read(slot) for slot in read]
-            if row.special != "logic" and any(change is not None for change in changes):
-                raise Irregular("the mask of its lanes changes")
-            result = NON_LINEAR if any(change is not None for change in changes) else None
-            if result is NON_LINEAR and len(written) == 1:
-                result = self._bits(step)
-            if result is NON_LINEAR and EXEC in written:
-                raise Irregular("the mask of its lanes changes")
+            if row.special != "logic":
+                written, read = [*written, EXEC], [*read, EXEC]
+            moves = self._any_moves(read)
+            result = None if not moves else NON_LINEAR if len(written) > 1 else self._bits(step)
             return [*((slot, result) for slot in written), (SCC, NON_LINEAR if result is not None else None)]
-        if row.special == "move":
-            source = operand(step.operands[1]).place
-            if not isinstance(source, Register):
-                return [(slot, None) for slot in written]
-            changes = [self.read(source.slot + word) for word in range(len(written))]
-            if EXEC in written and any(change is not None for change in changes):
-                raise Irregular("the mask of its lanes changes")
-            return list(zip(written, changes, strict=True))
-        if row.special == "select":
-            return self._selected(step, written)
-        if row.special == "readfirstlane":
-            change = self.read(read[0])
-            if change is not None and change is not NON_LINEAR:
-                lane_change = uniform(change, self.machine.lanes())
-                change = NON_LINEAR if lane_change is None else np.full((1, 1, 1), lane_change, I64)
-            return [(written[0], change)]
-        if row.special == "swap":
-            return [(read[0], self.read(written[0])), (written[0], self.read(read[0]))]
-        if row.special in ("writelane", "row_swap"):
-            moves = any(self.read(slot) is not None for slot in (*read, *written))
-            changed = [*written, *read] if row.special == "row_swap" else written
-            return [(slot, NON_LINEAR if moves else None) for slot in changed]
-        return self._plain(step)
+        if row.special in ("swap", "row_swap", "writelane"):
+            read = [*read, *written]
+            written = written if row.special == "writelane" else read
+        elif row.special not in ("move", "select", "readfirstlane"):
+            return self._plain(step)
+        lost = row.special == "select" and self.read(SCC) is not None
+        moves = self._any_moves(read) or lost
+        even = not lost and row.special not in ("row_swap", "writelane")
+        return [(slot, None if not moves else EVEN if even else NON_LINEAR) for slot in written]
 
-    def _selected(self, step: Instruction, written: list[int]) -> list[tuple[Any, Any]]:
-        condition = self.machine.condition()
-        if self.read(SCC) is not None:
-            return [(slot, NON_LINEAR) for slot in written]
-        results: list[tuple[Any, Any]] = []
-        for word, slot in enumerate(written):
-            pair = []
-            for text in step.operands[1:]:
-                place = operand(text).place
-                pair.append(self.read(place.slot + word) if isinstance(place, Register) else None)
-            lost = NON_LINEAR in [change for change in pair if isinstance(change, str)]
-            if pair[0] is None and pair[1] is None:
-                results.append((slot, None))
-            elif lost or condition is None:
-                results.append((slot, NON_LINEAR))
-            else:
-                results.append((slot, np.where(condition, number(pair[0]), number(pair[1]))))
-        return results
-
-    def _computed(self, step: Instruction, row: OpcodeRow) -> list[tuple[Any, Any]]:
+    def _computed(self, step: Instruction, row: OpcodeRow) -> Results:
         results = row.form.partition("=")[0]
         targets, sources = by_kind(step, row)
         written: list[tuple[int, str]] = []
@@ -117,56 +131,34 @@ class ChangeRules(LinearRules):
         if row.special == "cmpx":
             written.append((EXEC, "M"))
         changes = [self._change(kind, source.place) for kind, source in sources]
-        outputs: list[tuple[Any, Any]] = []
         if all(change is None for change in changes):
-            for slot, kind in written:
-                outputs += [(slot + word, None) for word in range(self._words(kind))]
-            return outputs + [(SCC, None)] * results.count("c")
-        lost = any(isinstance(change, str) for change in changes)
-        outcome = [NON_LINEAR] * len(results)
-        if not lost and not step.modifiers:
+            outcome = [None] * len(results)
+        elif step.modifiers or any(isinstance(change, str) for change in changes):
+            outcome = [NON_LINEAR] * len(results)
+        else:
             outcome = self._evenly(step, row, results, sources, changes)
-        for (slot, kind), change in zip(written, outcome, strict=False):
-            if slot == EXEC and change is not None:
-                raise Irregular("the mask of its lanes changes")
-            outputs += self._spread(slot, kind, change)
-        if "c" in results:
-            outputs.append((SCC, outcome[-1]))
-        return outputs
-
-    def _spread(self, slot: int, kind: str, change: Any) -> list[tuple[Any, Any]]:
-        if kind not in "UIDP" or not isinstance(change, tuple):
-            return [(slot + word, change) for word in range(self._words(kind))]
-        return [(slot, change[0]), (slot + 1, change[1])]
+        outputs = [
+            (slot + word, EVEN if word and change is WIDE else change)
+            for (slot, kind), change in zip(written, outcome * 2, strict=False)
+            for word in range(self._words(kind))
+        ]
+        return [*outputs, (SCC, outcome[-1])] if "c" in results else outputs
 
     # Memory
 
-    def access(
-        self, step: Instruction, accessed: MemoryAccess, performed: range, known: bool
-    ) -> list[tuple[Any, Any]]:
-        """Record the stride of a performed access, and return the changes of its results.
-
-        `performed` are the numbers of its records; `known` says whether it loaded known words.
-        """
-        machine = self.machine
+    def _accessed(self, step: Instruction, accessed: MemoryAccess, action: Action) -> Results:
+        """Perform an access, record its stride, and return the changes of its results."""
+        machine, first = self.machine, len(self.machine.accesses)
         targets, data, where = operands_of(step, accessed)
         total: Any = None
-        for place in registers_of(where):
-            change = self._change("U" if place.count == 2 else "u", place)
-            if isinstance(change, str):
-                total = NON_LINEAR
-                break
-            if change is None:
-                continue
-            low = machine.words(place.slot)
-            if low is not None:
-                self.limit(low.astype(I64), signed(change), UINT32)
-            total = change if total is None else total + change
-        if step.opcode.startswith("buffer") and "offen" in step.modifiers:
-            self._stay_in_buffer(step)
-        for record in performed:
-            lanes = machine.accesses[record].lanes
-            stride = 0 if total is None else None if isinstance(total, str) else uniform(total, lanes)
+        try:
+            total = self._address(step, where)
+            known = any(machine.words(slot) is not None for slot in slots_of(data))
+        finally:
+            action(machine)
+        known = known or any(machine.words(slot) is not None for slot in slots_of(targets))
+        for access in machine.accesses[first:]:
+            stride = 0 if total is None else None if isinstance(total, str) else uniform(total, access.lanes)
             self.strides.append(stride)
         moves = total is not None
         if accessed.space == "scratch":
@@ -179,6 +171,23 @@ class ChangeRules(LinearRules):
                 raise Irregular("it changes memory whose contents matter")
         lost = known and (moves or accessed.space == "lds" or accessed.kind != "load")
         return [(slot, NON_LINEAR if lost else None) for slot in slots_of(targets)]
+
+    def _address(self, step: Instruction, where: list[str]) -> Any:
+        """Return the change of an address: the sum of those of its operands."""
+        total: Any = None
+        if step.opcode.startswith("buffer") and "offen" in step.modifiers:
+            self._stay_in_buffer(step)
+        for place in registers_of(where):
+            change = self._change("U" if place.count == 2 else "u", place)
+            if isinstance(change, str):
+                return NON_LINEAR
+            if change is None:
+                continue
+            low = self.machine.words(place.slot)
+            if low is not None:
+                self.limit(low, signed(change), UINT32)
+            total = change if total is None else total + change
+        return total
 
     def _stay_in_buffer(self, step: Instruction) -> None:
         """Limit the trips to those in which lanes stay within a buffer's bounds, or out of them."""
@@ -207,3 +216,49 @@ class ChangeRules(LinearRules):
         if load:
             return [(slot, self.read(("scratch", at + 4 * word & ~3))) for word, slot in enumerate(slots)]
         return [(("scratch", at + 4 * word & ~3), self.read(slot)) for word, slot in enumerate(slots)]
+
+
+def change_between(before: Any, after: Any, lanes: np.ndarray) -> Any:
+    """Return the change of a register: None for none, NON_LINEAR if it is no number."""
+    if before is None and after is None:
+        return None
+    if before.__class__ is tuple or after.__class__ is tuple:
+        return NON_LINEAR
+    if isinstance(before, MaskedWords) or isinstance(after, MaskedWords):
+        if not (isinstance(before, MaskedWords) and isinstance(after, MaskedWords)):
+            return NON_LINEAR
+        if not np.array_equal(before.unknown, after.unknown):
+            return NON_LINEAR
+        lanes = lanes & ~after.unknown
+        before, after = before.value, after.value
+    if before is None or after is None:
+        return NON_LINEAR
+    if before.dtype != after.dtype:
+        return NON_LINEAR
+    if after.dtype == bool:
+        return NON_LINEAR if ((before != after) & lanes).any() else None
+    change = np.where(lanes, (after - before).view(np.int32), 0).astype(np.int64)
+    return change if change.any() else None
+
+
+def alike(first: Any, other: Any, lanes: np.ndarray) -> bool:
+    """Return whether two changes are the same, and constant."""
+    if isinstance(first, str) or isinstance(other, str):
+        return False
+    if first is None and other is None:
+        return True
+    first, other = (np.int64(0) if change is None else change for change in (first, other))
+    return not (((first - other) & 0xFFFFFFFF != 0) & lanes).any()
+
+
+def moved(value: Any, change: Any, trips: int) -> Any:
+    """Return the contents of a register after some trips; None if they are unknown."""
+    if value is None or change is None:
+        return value
+    if isinstance(change, str):
+        return None
+    if value.__class__ is MaskedWords:
+        return MaskedWords(moved(value.value, change, trips), value.unknown)
+    if value.__class__ is not np.ndarray or value.dtype == bool:
+        return value
+    return value + (trips * change & 0xFFFFFFFF).astype(np.uint32)

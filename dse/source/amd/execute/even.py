@@ -1,6 +1,6 @@
 """Changes of registers and scratch in a trip of a loop, and the number of trips with these changes.
 
-Results of some instructions have constant changes if their operands do.
+Results of some instructions change evenly if their operands do: by the same in all of these trips.
 """
 
 from typing import Any
@@ -9,14 +9,15 @@ import numpy as np
 
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.opcodes import OpcodeRow, opcode
-from dse.source.amd.execute.operands import U64, KindOfOperand, OperandReaders
-from dse.source.amd.execute.slots import CONSTANTS, AmdOperand, ConstantOperand, Register, Symbol, V, operand
-from dse.source.amd.execute.state import U32
+from dse.source.amd.execute.operands import KindOfOperand, OperandReaders
+from dse.source.amd.execute.slots import CONSTANTS, NULL, AmdOperand, Register, Symbol, V, operand
 from dse.source.amd.text import Instruction
-from dse.source.machine.trips import FOR_EVER, INT32, PAIRS, UINT32, TripLimits, signed, trips_of_result
+from dse.source.machine.trips import FOR_EVER, INT32, PAIRS, UINT32, TripLimits, signed
 
 I64 = np.int64
 NON_LINEAR = "lost"  # a change that is not constant
+EVEN = "even"  # a change that is constant, and not computed yet
+WIDE = "wide"  # likewise, of the low word of a number of 64 bits
 RANGES = {
     "u": UINT32, "i": INT32, "w": range(1 << 16), "s": range(-(1 << 15), 1 << 15), "U": range(PAIRS.stop),
     "I": PAIRS,
@@ -57,7 +58,11 @@ class LinearRules(TripLimits):
         return self.moving.get(slot)
 
     def write(self, slot: Any, change: Any) -> None:
-        """Set the change of a slot that is written."""
+        """Set the change of a slot that was written."""
+        if slot == NULL:
+            return
+        if change is NON_LINEAR and self.machine.is_unknown(slot):
+            change = None
         whole = not isinstance(slot, int) or slot < V or self._covers()
         if not whole:
             before = self.read(slot)
@@ -135,9 +140,9 @@ class LinearRules(TripLimits):
         sources: list[KindOfOperand],
         changes: list[Any],
     ) -> list[Any]:
-        """Return the changes of results; NON_LINEAR unless they are known to be linear in the trip."""
+        """Return how results change: NON_LINEAR unless they are known to be linear in the trip."""
         lost = [NON_LINEAR] * len(results)
-        name = step.opcode
+        even, name = [EVEN, *lost[1:]], step.opcode
         floats = any(kind in "fDhP" or source.negated or source.absolute for kind, source in sources)
         if floats and not name.startswith("v_mov"):
             return lost
@@ -145,22 +150,16 @@ class LinearRules(TripLimits):
         if any(value is None for value in values):  # the result is unknown too
             return [None] * len(results)
         if results in ("M", "c") and len(sources) == 2 and not name.startswith("s_bitcmp"):
-            kind = sources[0][0]
-            self._compared(kind, values, changes)
+            self._compared(sources[0][0], values, changes)
             return [None]
-        if name in ("v_or_b32", "v_and_b32", "s_or_b32", "s_and_b32"):
-            return [self._bits(step), *[NON_LINEAR] * (len(results) - 1)]
-        if name in ("v_ashrrev_i32", "s_ashr_i32"):
-            value, by = (1, 0) if name.startswith("v") else (0, 1)
-            if changes[by] is None and bool((values[by] == 31).all()):  # only the sign
-                self._compared("i", [values[value], np.zeros((1, 1, 1), I64)], [changes[value], None])
-                return [None] * len(results)
+        if name in ("v_or_b32", "v_and_b32"):
+            return [self._bits(step)]
         if name in ("v_lshrrev_b32", "s_lshr_b32", "v_ashrrev_i32", "s_ashr_i32"):
-            return self._shifted_right(name, values, changes, len(results))
+            at = 1 if name.startswith("v") else 0
+            return self._shifted_right(name, values[at], changes[at], values[1 - at], changes[1 - at], even)
         if name == "v_lshl_or_b32" and changes[2] is not None and changes[0] is None and changes[1] is None:
             placed = (values[0] << (values[1] & 31)) & 0xFFFFFFFF
-            lowest = _lowest_bit(changes[2])
-            return [changes[2]] if bool((placed < lowest).all()) else lost
+            return even if bool((placed < _lowest_bit(changes[2])).all()) else lost
         if row not in _EVEN:
             return lost
         if any(part in name for part in _PRODUCTS) and changes[0] is not None and changes[1] is not None:
@@ -173,101 +172,63 @@ class LinearRules(TripLimits):
                 self.limit(value, change, within)
         if "min_" in name or "max_" in name:
             self._compared(sources[0][0], values, changes)
-        if any(kind in "UI" for kind, _ in sources) or results[0] in "UI":
-            return self._wide(row, results, sources, values, changes)
-        carries = any(part in step.opcode for part in _CARRIES)
-        if carries:
+        if results[0] in "UI":  # while no word of the operands overflows
+            for (kind, _), value, change in zip(sources, values, changes, strict=True):
+                if kind in "UI":
+                    self.limit(value & 0xFFFFFFFF, None if change is None else signed(change), UINT32)
+                elif kind in RANGES:
+                    self.limit(value, change, RANGES[kind])
+            return [WIDE, *lost[1:]]
+        if any(part in name for part in _CARRIES):
             self._carry(name, values, changes)
-        before, after = _twice(row, sources, values, changes)
-        change = (after.view(U32) - before.view(U32)).view(np.int32).astype(I64)
-        rest = [None if carries else NON_LINEAR] * (len(results) - 1)
-        return [change if change.any() else None, *rest]
+            return [EVEN] + [None] * (len(results) - 1)
+        return even
 
     def _bits(self, step: Instruction) -> Any:
         """Return the change of `and`, `or` of a moving word with a fixed one, if their bits do not mix."""
         name = step.opcode.split("_")[1]
-        if name not in ("and", "or") or len(step.operands) < 3:
+        sources = [operand(text) for text in step.operands[1:]]
+        changes = [self._change("u", source.place) for source in sources]
+        moving = [change for change in changes if change is not None]
+        if name not in ("and", "or") or len(moving) != 1 or isinstance(moving[0], str):
             return NON_LINEAR
-        places = [operand(text).place for text in step.operands[1:]]
-        changes: list[Any] = [
-            self.read(place.slot) if isinstance(place, Register) else None for place in places
-        ]
-        if sum(change is not None for change in changes) != 1 or NON_LINEAR in [
-            c for c in changes if isinstance(c, str)
-        ]:
+        fixed = self._number_of("u", sources[0 if changes[0] is None else 1])
+        if fixed is None:
             return NON_LINEAR
-        moving = 0 if changes[0] is not None else 1
-        other = places[1 - moving]
-        value = self._value(other)
-        if value is None:
-            return NON_LINEAR
-        change = changes[moving]
-        lowest = _lowest_bit(change)
-        if name == "or":
-            return change if bool((value.astype(I64) < lowest).all()) else NON_LINEAR
-        if bool((value.astype(I64) < lowest).all()):
-            return None  # the bits kept do not move
-        kept = ~value.astype(I64) & 0xFFFFFFFF
-        return change if bool((kept < lowest).all()) else NON_LINEAR
+        lowest = _lowest_bit(moving[0])
+        if bool((fixed < lowest).all()):
+            return EVEN if name == "or" else None  # the bits that `and` keeps do not move
+        return EVEN if name == "and" and bool(((~fixed & 0xFFFFFFFF) < lowest).all()) else NON_LINEAR
 
     def _shift_moves(self, name: str, changes: list[Any]) -> bool:
         """Return whether the distance of a shift changes."""
         at = 0 if "lshlrev" in name else 2 if "add_lshl" in name else 1
         return not name.startswith(("s_lshl1", "s_lshl2", "s_lshl3", "s_lshl4")) and changes[at] is not None
 
-    def _shifted_right(self, name: str, values: list[Any], changes: list[Any], results: int) -> list[Any]:
-        value, by = (1, 0) if name.startswith("v") else (0, 1)
-        if changes[by] is not None:
-            return [NON_LINEAR] * results
-        step = np.left_shift(1, values[by] & 31)
-        if bool((changes[value] % step != 0).any()):
-            return [NON_LINEAR] * results
-        self.limit(values[value], changes[value], RANGES["i" if "ashr" in name else "u"])
-        return [changes[value] // step, *[NON_LINEAR] * (results - 1)]
-
-    def _wide(
-        self, row: OpcodeRow, results: str, sources: list[KindOfOperand],
-        values: list[Any], changes: list[Any],
-    ) -> list[Any]:  # fmt: skip
-        """Return the changes of results of 64 bits, while their low words do not overflow."""
-        for (kind, _), value, change in zip(sources, values, changes, strict=True):
-            if change is None:
-                continue
-            if kind in "UI":
-                self.limit(value & 0xFFFFFFFF, signed(change), UINT32)
-            elif kind in RANGES:
-                self.limit(value, change, RANGES[kind])
-        if results[0] not in "UI":
-            return [NON_LINEAR] * len(results)
-        before, after = (result.view(I64) for result in _twice(row, sources, values, changes))
-        change = after - before
-        low = signed(change)
-        high = (change - low) >> 32
-        self.limit(before & 0xFFFFFFFF, low, UINT32)
-        halves = (low if low.any() else None, high if high.any() else None)
-        return [
-            halves if any(half is not None for half in halves) else None,
-            *[NON_LINEAR] * (len(results) - 1),
-        ]
+    def _shifted_right(
+        self, name: str, value: Any, change: Any, by: np.ndarray, by_change: Any, even: list[Any]
+    ) -> list[Any]:
+        lost, integers = [NON_LINEAR] * len(even), "i" if "ashr" in name else "u"
+        if by_change is not None:
+            return lost
+        if integers == "i" and bool((by == 31).all()):  # only the sign
+            self._compared("i", [value, np.zeros((1, 1, 1), I64)], [change, None])
+            return [None] * len(even)
+        if bool((change % np.left_shift(1, by & 31) != 0).any()):
+            return lost
+        self.limit(value, change, RANGES[integers])
+        return even
 
     def _carry(self, name: str, values: list[Any], changes: list[Any]) -> None:
         """Limit the trips to those with the same carry of a sum, or borrow of a difference."""
-        for value, change in zip(values[:2], changes[:2], strict=True):
-            self.limit(value & 0xFFFFFFFF, change, UINT32)
-        a, b = values[0] & 0xFFFFFFFF, values[1] & 0xFFFFFFFF
-        da, db = number(changes[0]), number(changes[1])
+        a, b = (value & 0xFFFFFFFF for value in values[:2])
+        da, db = map(number, changes[:2])
         carry = values[2] if len(values) > 2 else 0
-        if "sub" in name:
-            sign = -1 if "rev" in name else 1
-            apart, moved = sign * (a - b) - carry, sign * (da - db)
-        else:
-            apart, moved = a + b + carry - (1 << 32), da + db
-        self.limit_trips(trips_of_result("LT", apart, np.asarray(moved)))
-
-    def _value(self, place: Any) -> np.ndarray | None:
-        if isinstance(place, ConstantOperand):
-            return np.full((1, 1, 1), place.bits, U32)
-        return self.machine.words(place.slot) if isinstance(place, Register) else None
+        sign = 1 if "sub" not in name else -1
+        if "rev" in name:
+            a, b, da, db = b, a, db, da
+        for value, change in ((a, da), (b, db), (a + sign * (b + carry) & 0xFFFFFFFF, da + sign * db)):
+            self.limit(value, np.asarray(change), UINT32)
 
 
 def number(change: Any) -> Any:
@@ -278,26 +239,3 @@ def number(change: Any) -> Any:
 def _lowest_bit(change: np.ndarray) -> np.ndarray:
     """Return the lowest moving bit."""
     return np.where(change == 0, np.int64(FOR_EVER), change & -change)
-
-
-def _twice(row: OpcodeRow, sources: list[KindOfOperand], values: list[Any], changes: list[Any]) -> list[Any]:
-    """Return an instruction's first result in this trip and in the next."""
-    function, results = row.function, []
-    assert function is not None
-    for trip in (0, 1):
-        moved = [value + trip * number(change) for value, change in zip(values, changes, strict=True)]
-        result = function(*(_typed(kind, value) for (kind, _), value in zip(sources, moved, strict=True)))
-        results.append(result[0] if isinstance(result, tuple) else result)
-    return results
-
-
-def _typed(kind: str, value: Any) -> Any:
-    """Convert a value for functions of the table."""
-    if kind in "mMc":
-        return value != 0
-    if kind == "U":
-        return value.astype(I64).view(U64)
-    if kind == "I":
-        return value
-    bits = (value & 0xFFFFFFFF).astype(U32)
-    return bits.view(np.int32) if kind in "ij" else bits

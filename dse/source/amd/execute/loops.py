@@ -14,14 +14,12 @@ from typing import Any
 import numpy as np
 
 from dse.hardware.coalescing import LINE
-from dse.source.amd.execute.access import operands_of
-from dse.source.amd.execute.changes import ChangeRules
+from dse.source.amd.execute.changes import ChangeRules, alike, change_between, moved
 from dse.source.amd.execute.code import Code, Stretch
 from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
-from dse.source.amd.execute.even import NON_LINEAR
-from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
-from dse.source.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC, V, slots_of
-from dse.source.amd.execute.state import MaskedWords, Waves
+from dse.source.amd.execute.memory_names import memory_access
+from dse.source.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC, V
+from dse.source.amd.execute.state import Waves
 from dse.source.amd.text import Instruction
 from dse.source.machine.recorded import Estimated
 from dse.source.machine.sampling import SAMPLES, Plan
@@ -125,49 +123,16 @@ class WaveLoopSkipper:
 
     def follow(self, stretch: Stretch) -> None:
         """Execute a stretch together with the changes of registers."""
-        machine, loop = self.machine, self.examined
+        loop = self.examined
         assert loop is not None
         for step, action in stretch.actions:
-            changes, accessed, results = loop.examined, memory_access(step.opcode), list[tuple[Any, Any]]()
-            before, registers = len(machine.accesses), machine.r[:] if accessed is not None else []
-            try:
-                results = changes.follow(step) if changes is not None else []
-            except Irregular as reason:
-                self._put_off(loop, str(reason))
-            action(machine)
-            if changes is None or loop.examined is None:
+            if loop.examined is None:
+                action(self.machine)
                 continue
             try:
-                if accessed is not None:
-                    performed = range(before, len(machine.accesses))
-                    results = self._accessed(changes, step, accessed, performed, registers)
-                else:  # moves between lanes through the LDS, without address
-                    changes.strides += [0] * (len(machine.accesses) - before)
-                for slot, change in results:
-                    if slot != NULL:
-                        unknown = change is NON_LINEAR and machine.is_unknown(slot)
-                        changes.write(slot, None if unknown else change)
+                loop.examined.execute(step, action)
             except Irregular as reason:
                 self._put_off(loop, str(reason))
-
-    def _accessed(
-        self,
-        changes: ChangeRules,
-        step: Instruction,
-        accessed: MemoryAccess,
-        performed: range,
-        registers: list[Any],
-    ) -> list[tuple[Any, Any]]:
-        """Follow a performed access; `registers` are those before it."""
-        machine = self.machine
-        targets, data, _ = operands_of(step, accessed)
-        loaded = any(machine.words(slot) is not None for slot in slots_of(targets))
-        after, machine.r = machine.r, registers
-        try:
-            stored = any(machine.words(slot) is not None for slot in slots_of(data))
-            return changes.access(step, accessed, performed, loaded or stored)
-        finally:
-            machine.r = after
 
     def branch(self, step: Instruction, name: str) -> None:
         """Examine the condition of a branch."""
@@ -235,11 +200,11 @@ class WaveLoopSkipper:
         for slot in range(CONSTANTS):
             before, after = loop.registers[slot], machine.r[slot]
             if before is not after and slot != NULL:
-                moving[slot] = _change(before, after, lanes if slot >= V else loop.waves.mask)
+                moving[slot] = change_between(before, after, lanes if slot >= V else loop.waves.mask)
         for at in {*loop.scratch, *machine.scratch}:
             before, after = loop.scratch.get(at), machine.scratch.get(at)
             if before is not after:
-                moving["scratch", at] = _change(before, after, lanes)
+                moving["scratch", at] = change_between(before, after, lanes)
         moving = {slot: change for slot, change in moving.items() if change is not None}
         loop.went_in = moving
         loop.examined = ChangeRules(machine, self.code.stretches[0].binder, moving)
@@ -254,7 +219,7 @@ class WaveLoopSkipper:
             raise Irregular("a loop inside is skipped")
         for slot in changes.exposed:
             lanes = changes.waves if isinstance(slot, int) and slot < V else changes.lanes
-            if not _alike(loop.went_in.get(slot), changes.moving.get(slot), lanes):
+            if not alike(loop.went_in.get(slot), changes.moving.get(slot), lanes):
                 raise Irregular(f"what is in {_named(slot)} does not change evenly")
         trips = changes.trips
         if trips >= FOR_EVER:
@@ -316,11 +281,11 @@ class WaveLoopSkipper:
             return
         for slot, change in changes.items():
             register = machine.scratch.get(slot[1]) if isinstance(slot, tuple) else machine.r[slot]
-            moved = _moved(register, change, trips)
+            after = moved(register, change, trips)
             if isinstance(slot, tuple):
-                machine.scratch[slot[1]] = moved
+                machine.scratch[slot[1]] = after
             else:
-                machine.r[slot] = moved
+                machine.r[slot] = after
 
     def _repeat(
         self,
@@ -375,47 +340,3 @@ def _named(slot: Any) -> str:
     if isinstance(slot, tuple):
         return f"scratch at {slot[1]}"
     return f"v{slot - 256}" if slot >= 256 else f"s{slot}"
-
-
-def _change(before: Any, after: Any, lanes: np.ndarray) -> Any:
-    """Return the change of a register: None for none, NON_LINEAR if it is no number."""
-    if before is None and after is None:
-        return None
-    if before.__class__ is tuple or after.__class__ is tuple:
-        return NON_LINEAR
-    if isinstance(before, MaskedWords) or isinstance(after, MaskedWords):
-        if not (isinstance(before, MaskedWords) and isinstance(after, MaskedWords)):
-            return NON_LINEAR
-        if not np.array_equal(before.unknown, after.unknown):
-            return NON_LINEAR
-        lanes = lanes & ~after.unknown
-        before, after = before.value, after.value
-    if before is None or after is None:
-        return NON_LINEAR
-    if before.dtype != after.dtype:
-        return NON_LINEAR
-    if after.dtype == bool:
-        return NON_LINEAR if ((before != after) & lanes).any() else None
-    change = np.where(lanes, (after - before).view(np.int32), 0).astype(np.int64)
-    return change if change.any() else None
-
-
-def _alike(first: Any, other: Any, lanes: np.ndarray) -> bool:
-    if isinstance(first, str) or isinstance(other, str):
-        return False
-    if first is None and other is None:
-        return True
-    first, other = (np.int64(0) if change is None else change for change in (first, other))
-    return not (((first - other) & 0xFFFFFFFF != 0) & lanes).any()
-
-
-def _moved(value: Any, change: Any, trips: int) -> Any:
-    if value is None or change is None:
-        return value
-    if isinstance(change, str):
-        return None
-    if value.__class__ is MaskedWords:
-        return MaskedWords(_moved(value.value, change, trips), value.unknown)
-    if value.__class__ is not np.ndarray or value.dtype == bool:
-        return value
-    return value + (trips * change & 0xFFFFFFFF).astype(np.uint32)

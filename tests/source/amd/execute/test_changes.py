@@ -108,9 +108,10 @@ def test_results_change_as_is_said(written, instruction):
         results(values, [])
         rules = ChangeRules(machine, code.stretches[0].binder, changes)
         try:
-            said = dict(rules.follow(step))
+            rules.execute(step, action)
         except Irregular:
             return
+        said = {slot: rules.moving.get(slot) for slot in rules.written}
         said = {slot: change for slot, change in said.items() if change is not NON_LINEAR}
         passed += bool(said) and any(first + slot in changes for slot in SOURCES)
         limited += rules.trips < FOR_EVER
