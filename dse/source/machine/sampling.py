@@ -7,6 +7,15 @@ from typing import Any
 SAMPLES = range(7, 11)  # trips for an estimate
 
 
+@dataclass(frozen=True)
+class Repetition:
+    """The number of repetitions of each executed part."""
+
+    times: int
+    trips: int = 1  # of the loop, in each part
+    earlier: int = 0  # repetitions before the executed part
+
+
 @dataclass
 class Plan:
     """Trips to execute: one period, or, if accesses depend on data, one in the middle of each stretch."""

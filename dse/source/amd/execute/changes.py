@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from dse.source.amd.execute.access import operands_of
+from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.even import EVEN, I64, NON_LINEAR, WIDE, LinearRules
 from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
 from dse.source.amd.execute.opcodes import OpcodeRow, opcode
 from dse.source.amd.execute.operands import by_kind
 from dse.source.amd.execute.results import Action
-from dse.source.amd.execute.slots import EXEC, SCC, Register, operand, registers_of, slots_of
+from dse.source.amd.execute.slots import EXEC, NULL, SCC, Register, V, operand, registers_of, slots_of
 from dse.source.amd.execute.state import MaskedWords
 from dse.source.amd.text import Instruction
 from dse.source.machine.trips import UINT32, Irregular, signed, uniform
@@ -27,6 +28,14 @@ Results = list[tuple[Any, Any]]  # (slot, change)
 
 class ChangeRules(LinearRules):
     """The changes of one trip, followed through its instructions."""
+
+    def why_uneven(self) -> str:
+        """Return, after the trip, why the next one may differ; empty if it cannot."""
+        for slot in self.exposed:
+            lanes = self.lanes if _of_lanes(slot) else self.waves
+            if not _alike(self.went_in.get(slot), self.moving.get(slot), lanes):
+                return f"what is in {_named(slot)} does not change evenly"
+        return ""
 
     def execute(self, step: Instruction, action: Action) -> None:
         """Execute an instruction, and follow the changes of its results.
@@ -76,7 +85,7 @@ class ChangeRules(LinearRules):
 
     def _apart(self, slot: int, after: Any, kind: str) -> Any:
         """Return the change of a computed slot, whose contents in the next trip are `after`."""
-        change = change_between(self.machine.r[slot], after, _EVERYWHERE)
+        change = _change_between(self.machine.r[slot], after, _EVERYWHERE)
         low = self.machine.words(slot) if kind is WIDE and isinstance(change, np.ndarray) else None
         if low is not None:
             self.limit(low, change, UINT32)
@@ -218,7 +227,29 @@ class ChangeRules(LinearRules):
         return [(("scratch", at + 4 * word & ~3), self.read(slot)) for word, slot in enumerate(slots)]
 
 
-def change_between(before: Any, after: Any, lanes: np.ndarray) -> Any:
+def changes_since(machine: MemoryMachine, before: dict[Any, Any]) -> dict[Any, Any]:
+    """Return the changes of registers and words of scratch, by slot."""
+    now, changes = machine.held(), dict[Any, Any]()
+    for slot in {*before, *now} - {NULL}:
+        old, new = before.get(slot), now.get(slot)
+        if old is not new:
+            lanes = machine.lanes() if _of_lanes(slot) else machine.running.mask
+            changes[slot] = _change_between(old, new, lanes)
+    return {slot: change for slot, change in changes.items() if change is not None}
+
+
+def _of_lanes(slot: Any) -> bool:
+    """Return whether each lane has such a slot."""
+    return not isinstance(slot, int) or slot >= V
+
+
+def _named(slot: Any) -> str:
+    if isinstance(slot, tuple):
+        return f"scratch at {slot[1]}"
+    return f"v{slot - V}" if slot >= V else f"s{slot}"
+
+
+def _change_between(before: Any, after: Any, lanes: np.ndarray) -> Any:
     """Return the change of a register: None for none, NON_LINEAR if it is no number."""
     if before is None and after is None:
         return None
@@ -241,8 +272,7 @@ def change_between(before: Any, after: Any, lanes: np.ndarray) -> Any:
     return change if change.any() else None
 
 
-def alike(first: Any, other: Any, lanes: np.ndarray) -> bool:
-    """Return whether two changes are the same, and constant."""
+def _alike(first: Any, other: Any, lanes: np.ndarray) -> bool:
     if isinstance(first, str) or isinstance(other, str):
         return False
     if first is None and other is None:

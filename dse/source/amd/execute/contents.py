@@ -9,7 +9,7 @@ import numpy as np
 
 from dse.errors import DseError
 from dse.source.amd.execute.memory_names import MemoryAccess
-from dse.source.amd.execute.slots import M0
+from dse.source.amd.execute.slots import CONSTANTS, M0
 from dse.source.amd.execute.state import U32, MaskedWords, WaveMachine, Waves, written
 from dse.source.amd.text import Instruction
 from dse.source.machine.launch import MIDDLE, REGION_BITS
@@ -118,7 +118,22 @@ class MemoryMachine(WaveMachine):
         """Record a move between lanes through the LDS."""
         self.note(step.index, _NOWHERE, 0)
 
-    # Registers
+    # Registers, of which the words of scratch are more: ("scratch", address)
+
+    def held(self) -> dict[Any, Any]:
+        """Return the contents of all registers."""
+        return dict(enumerate(self.r[:CONSTANTS])) | {("scratch", at): x for at, x in self.scratch.items()}
+
+    def register(self, slot: Any) -> Any:
+        """Return the contents of a register."""
+        return self.scratch.get(slot[1]) if isinstance(slot, tuple) else self.r[slot]
+
+    def hold(self, slot: Any, value: Any) -> None:
+        """Set the contents of a register."""
+        if isinstance(slot, tuple):
+            self.scratch[slot[1]] = value
+        else:
+            self.r[slot] = value
 
     def data(self, slot: int, accessed: MemoryAccess) -> Words:
         """Return the words to store; None if any is unknown."""
@@ -132,7 +147,7 @@ class MemoryMachine(WaveMachine):
 
     def is_unknown(self, slot: Any) -> bool:
         """Return whether a register is unknown in all active lanes."""
-        value = self.scratch.get(slot[1]) if isinstance(slot, tuple) else self.r[slot]
+        value = self.register(slot)
         if value is None or value.__class__ is not MaskedWords:
             return value is None
         return not (self.lanes() & ~value.unknown).any()

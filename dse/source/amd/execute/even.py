@@ -43,7 +43,7 @@ class LinearRules(TripLimits):
 
     def __init__(self, machine: MemoryMachine, binder: OperandReaders, moving: dict[Any, Any]) -> None:
         self.machine, self.binder = machine, binder
-        self.moving = dict(moving)  # slot, or ("scratch", address) → change in a trip
+        self.went_in, self.moving = moving, dict(moving)  # slot, or ("scratch", address) → change in a trip
         self.lanes = machine.lanes()  # of the loop; others do not matter
         self.waves = machine.running.mask
         self.exposed: set[Any] = set()  # slots read before they are written

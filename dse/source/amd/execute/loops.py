@@ -7,22 +7,23 @@ branches, depend on data, some trips are executed, spread over the loop, and eac
 instructions are then exact, and addresses estimated. A loop around a skipped one is run.
 """
 
-from dataclasses import dataclass, field
-from math import gcd, nan
+from dataclasses import dataclass
+from itertools import pairwise
+from math import gcd, lcm, nan
 from typing import Any
 
 import numpy as np
 
 from dse.hardware.coalescing import LINE
-from dse.source.amd.execute.changes import ChangeRules, alike, change_between, moved
+from dse.source.amd.execute.changes import ChangeRules, changes_since, moved
 from dse.source.amd.execute.code import Code, Stretch
 from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
 from dse.source.amd.execute.memory_names import memory_access
-from dse.source.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC, V
+from dse.source.amd.execute.slots import EXEC, SCC, VCC
 from dse.source.amd.execute.state import Waves
 from dse.source.amd.text import Instruction
 from dse.source.machine.recorded import Estimated
-from dse.source.machine.sampling import SAMPLES, Plan
+from dse.source.machine.sampling import SAMPLES, Plan, Repetition
 from dse.source.machine.trips import FOR_EVER, Irregular
 
 _FIRST_TRY = 2  # trips before one is examined
@@ -53,8 +54,7 @@ class _Loop:
     header: int
     waves: Waves
     since: _Mark  # start of this trip
-    registers: list[Any] | None = None  # at that time
-    scratch: dict[int, Any] = field(default_factory=dict)
+    registers: dict[Any, Any] | None = None  # at that time, see `MemoryMachine.held`
     rounds: int = 1  # of the loop that count as one trip
     round: int = 0
     trips: int = 0
@@ -62,7 +62,6 @@ class _Loop:
     next_try: int = _FIRST_TRY
     tries: int = 0
     examined: ChangeRules | None = None
-    went_in: dict[Any, Any] = field(default_factory=dict)
     proof: ChangeRules | None = None  # of an examined trip
     plan: Plan | None = None
 
@@ -185,7 +184,7 @@ class WaveLoopSkipper:
         elif loop.registers is not None:
             self._examine(loop)
         elif loop.trips >= loop.next_try - 1:
-            loop.registers, loop.scratch = machine.r[:], dict(machine.scratch)
+            loop.registers = machine.held()
 
     def _examine(self, loop: _Loop) -> None:
         """Compute the change of each register in a trip, and propagate it through the next one."""
@@ -195,21 +194,9 @@ class WaveLoopSkipper:
         if self.examined is not None:
             self._put_off(self.examined, "a loop inside is examined")
         assert loop.registers is not None
-        moving: dict[Any, Any] = {}
-        lanes = machine.lanes()
-        for slot in range(CONSTANTS):
-            before, after = loop.registers[slot], machine.r[slot]
-            if before is not after and slot != NULL:
-                moving[slot] = change_between(before, after, lanes if slot >= V else loop.waves.mask)
-        for at in {*loop.scratch, *machine.scratch}:
-            before, after = loop.scratch.get(at), machine.scratch.get(at)
-            if before is not after:
-                moving["scratch", at] = change_between(before, after, lanes)
-        moving = {slot: change for slot, change in moving.items() if change is not None}
-        loop.went_in = moving
+        moving = changes_since(machine, loop.registers)
+        self.examined, loop.registers = loop, None
         loop.examined = ChangeRules(machine, self.code.stretches[0].binder, moving)
-        loop.registers = None
-        self.examined = loop
 
     def _conclude(self, loop: _Loop, changes: ChangeRules) -> None:
         """After an examined trip: if each change ended as it began, the next trips are known."""
@@ -217,36 +204,28 @@ class WaveLoopSkipper:
         self.examined, loop.examined = None, None
         if len(machine.repeats) > loop.since.repeats:
             raise Irregular("a loop inside is skipped")
-        for slot in changes.exposed:
-            lanes = changes.waves if isinstance(slot, int) and slot < V else changes.lanes
-            if not alike(loop.went_in.get(slot), changes.moving.get(slot), lanes):
-                raise Irregular(f"what is in {_named(slot)} does not change evenly")
-        trips = changes.trips
+        if why := changes.why_uneven():
+            raise Irregular(why)
+        trips, strides, loop.proof = changes.trips, changes.strides, changes
         if trips >= FOR_EVER:
             raise Irregular("nothing says when it ends")
         length = sum(len(self.code.stretches[at].steps) for at, _, _ in machine.trace[loop.since.trace :])
-        if trips * length < _WORTH:
-            if not self._with_more_rounds(loop):
-                loop.next_try = loop.trips + trips + 2
+        worth = trips * length >= _WORTH
+        if not worth and self._with_more_rounds(loop):
             return
-        strides = changes.strides
-        if any(stride is None for stride in strides):
-            if trips < 2 * SAMPLES[0]:
-                loop.next_try = loop.trips + trips + 2
-                return
-            loop.proof, loop.plan = changes, Plan.of_samples(trips)
-            self._move(changes.moving, loop.plan.earlier)
-            return
-        period = 1
-        for access, stride in zip(machine.accesses[loop.since.accesses :], strides, strict=True):
-            if self._in_lines(access) and stride:
-                period = max(period, LINE // gcd(abs(int(stride)), LINE))
-        if period == 1:
-            self._repeat(loop, loop.since, trips, changes.moving, 1, strides)
-        elif trips >= 3 * period:
-            loop.proof, loop.plan = changes, Plan(period)
-        else:
+        accesses = zip(machine.accesses[loop.since.accesses :], strides, strict=True)
+        period = lcm(
+            *(LINE // gcd(stride, LINE) for access, stride in accesses if stride and self._in_lines(access))
+        )
+        if not worth or trips < (2 * SAMPLES[0] if None in strides else 1 if period == 1 else 3 * period):
             loop.next_try = loop.trips + trips + 2
+        elif None in strides:
+            loop.plan = Plan.of_samples(trips)
+            self._move(changes.moving, loop.plan.earlier)
+        elif period == 1:
+            self._repeat(loop, changes, [loop.since], Repetition(trips))
+        else:
+            loop.plan = Plan(period)
 
     def _in_lines(self, access: PerformedAccess) -> bool:
         """Return whether an access is to memory that is cached by lines."""
@@ -265,11 +244,9 @@ class WaveLoopSkipper:
             return
         if not plan.stretch:
             periods = (proof.trips - done) // done
-            self._repeat(loop, plan.starts[0], periods, proof.moving, done, proof.strides * done)
+            self._repeat(loop, proof, plan.starts[:1], Repetition(periods, trips=done))
         else:
-            self._move(proof.moving, others - plan.earlier)
-            self._stand_for_stretches(plan, proof.strides)
-            loop.made += done * others
+            self._repeat(loop, proof, plan.starts, Repetition(others, earlier=plan.earlier))
             before = machine.estimated[loop.header].trips if loop.header in machine.estimated else 0
             machine.estimated[loop.header] = Estimated(before + done * others, nan)
         loop.plan, loop.next_try = None, loop.trips + _FIRST_TRY
@@ -280,47 +257,21 @@ class WaveLoopSkipper:
         if not trips:
             return
         for slot, change in changes.items():
-            register = machine.scratch.get(slot[1]) if isinstance(slot, tuple) else machine.r[slot]
-            after = moved(register, change, trips)
-            if isinstance(slot, tuple):
-                machine.scratch[slot[1]] = after
-            else:
-                machine.r[slot] = after
+            machine.hold(slot, moved(machine.register(slot), change, trips))
 
-    def _repeat(
-        self,
-        loop: _Loop,
-        since: _Mark,
-        times: int,
-        changes: dict[Any, Any],
-        parts: int,
-        strides: list[int | None],
-    ) -> None:
-        """Repeat the work since a mark `times` times."""
-        machine = self.machine
-        if times <= 0:
-            return
-        self._move(changes, times * parts)
-        loop.made += times * parts
-        machine.repeats.append((since.trace, len(machine.trace), times))
-        for number, stride in enumerate(strides, start=since.accesses):
-            assert stride is not None
-            access = machine.accesses[number]
-            machine.accesses[number] = access._replace(trips=range(times + 1), stride=int(stride) * parts)
-
-    def _stand_for_stretches(self, plan: Plan, strides: list[int | None]) -> None:
-        """Weight each executed trip by the trips around it that it represents."""
-        machine, marks = self.machine, [*plan.starts, _Mark.now(self.machine)]
-        earlier, later = -plan.earlier, plan.stretch - plan.earlier
-        for number, mark in enumerate(marks[:-1]):
-            machine.repeats.append((mark.trace, marks[number + 1].trace, plan.stretch - 1))
-            for place, stride in enumerate(strides):
+    def _repeat(self, loop: _Loop, proof: ChangeRules, starts: list[_Mark], repetition: Repetition) -> None:
+        """Let the work since each of these marks stand for its repetitions too."""
+        machine, marks = self.machine, [*starts, _Mark.now(self.machine)]
+        times, trips, earlier = repetition.times, repetition.trips, repetition.earlier
+        self._move(proof.moving, times * trips - earlier)
+        loop.made += len(starts) * times * trips
+        for number, (mark, after) in enumerate(pairwise(marks)):
+            machine.repeats.append((mark.trace, after.trace, times))
+            for place, stride in enumerate(proof.strides * trips):
+                drift = self._drift(marks, number, place, times + 1) if stride is None else stride * trips
                 access = machine.accesses[mark.accesses + place]
-                drift: float | int = (
-                    stride if stride is not None else self._drift(marks, number, place, plan.stretch)
-                )
                 machine.accesses[mark.accesses + place] = access._replace(
-                    trips=range(earlier, later), stride=drift
+                    trips=range(-earlier, times + 1 - earlier), stride=drift
                 )
 
     def _drift(self, marks: list[_Mark], number: int, place: int, stretch: int) -> float:
@@ -334,9 +285,3 @@ class WaveLoopSkipper:
         shape = np.broadcast_shapes(here.base.shape, there.base.shape, here.lanes.shape)
         apart = np.broadcast_to(there.base - here.base, shape)[np.broadcast_to(here.lanes, shape)]
         return float(apart.mean()) / (stretch * (other - number)) if apart.size else 0.0
-
-
-def _named(slot: Any) -> str:
-    if isinstance(slot, tuple):
-        return f"scratch at {slot[1]}"
-    return f"v{slot - 256}" if slot >= 256 else f"s{slot}"

@@ -22,14 +22,13 @@ from enum import Enum
 import numpy as np
 
 from dse.source.machine.recorded import MEMORY_COUNTS, Estimated, Stream
-from dse.source.machine.sampling import SAMPLES, Plan
+from dse.source.machine.sampling import SAMPLES, Plan, Repetition
 from dse.source.machine.thread_set import Lanes
 from dse.source.machine.trips import FOR_EVER, Irregular
 from dse.source.nvidia.execute.induction import Examination
 from dse.source.nvidia.execute.mark import Mark
 from dse.source.nvidia.execute.register_changes import changes_since
 from dse.source.nvidia.execute.repetition import (
-    Repetition,
     check_phases_alike,
     check_size,
     move_on,

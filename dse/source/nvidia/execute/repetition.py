@@ -4,27 +4,19 @@ The records between two marks are those of one trip of a loop, or of a whole per
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
 from dse.hardware.coalescing import LINE
 from dse.source.machine.recorded import PhaseSpan, Stream, distance
+from dse.source.machine.sampling import Repetition
 from dse.source.machine.trips import Irregular
 from dse.source.nvidia.execute.mark import Mark
 from dse.source.nvidia.machine.state import Machine
 
 _MOST = 500_000  # phases, basic blocks or addresses that may be recorded one by one
-
-
-@dataclass(frozen=True)
-class Repetition:
-    """The number of repetitions of each executed part."""
-
-    times: int
-    trips: int = 1  # of the loop, in each part
-    earlier: int = 0  # repetitions before the executed part
 
 
 def check_size(machine: Machine, since: Mark, times: int) -> None:
