@@ -145,7 +145,7 @@ class ChangeRules(LinearRules):
         elif step.modifiers or any(isinstance(change, str) for change in changes):
             outcome = [NON_LINEAR] * len(results)
         else:
-            outcome = self._evenly(step, row, results, sources, changes)
+            outcome = self._evenly(step, row, sources, changes)
         outputs = [
             (slot + word, EVEN if word and change is WIDE else change)
             for (slot, kind), change in zip(written, outcome * 2, strict=False)

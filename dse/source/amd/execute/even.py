@@ -133,16 +133,12 @@ class LinearRules(TripLimits):
             self.keep_order(test, left, right, RANGES[kind])
 
     def _evenly(
-        self,
-        step: Instruction,
-        row: OpcodeRow,
-        results: str,
-        sources: list[KindOfOperand],
-        changes: list[Any],
+        self, step: Instruction, row: OpcodeRow, sources: list[KindOfOperand], changes: list[Any]
     ) -> list[Any]:
         """Return how results change: NON_LINEAR unless they are known to be linear in the trip."""
+        results, name = row.form.partition("=")[0], step.opcode
         lost = [NON_LINEAR] * len(results)
-        even, name = [EVEN, *lost[1:]], step.opcode
+        even = [EVEN, *lost[1:]]
         floats = any(kind in "fDhP" or source.negated or source.absolute for kind, source in sources)
         if floats and not name.startswith("v_mov"):
             return lost
@@ -155,8 +151,9 @@ class LinearRules(TripLimits):
         if name in ("v_or_b32", "v_and_b32"):
             return [self._bits(step)]
         if name in ("v_lshrrev_b32", "s_lshr_b32", "v_ashrrev_i32", "s_ashr_i32"):
-            at = 1 if name.startswith("v") else 0
-            return self._shifted_right(name, values[at], changes[at], values[1 - at], changes[1 - at], even)
+            order = slice(None, None, -1 if name.startswith("v") else 1)
+            change = self._shifted_right("i" if "ashr" in name else "u", values[order], changes[order])
+            return [change, *lost[1:]] if change else [None] * len(results)
         if name == "v_lshl_or_b32" and changes[2] is not None and changes[0] is None and changes[1] is None:
             placed = (values[0] << (values[1] & 31)) & 0xFFFFFFFF
             return even if bool((placed < _lowest_bit(changes[2])).all()) else lost
@@ -205,19 +202,18 @@ class LinearRules(TripLimits):
         at = 0 if "lshlrev" in name else 2 if "add_lshl" in name else 1
         return not name.startswith(("s_lshl1", "s_lshl2", "s_lshl3", "s_lshl4")) and changes[at] is not None
 
-    def _shifted_right(
-        self, name: str, value: Any, change: Any, by: np.ndarray, by_change: Any, even: list[Any]
-    ) -> list[Any]:
-        lost, integers = [NON_LINEAR] * len(even), "i" if "ashr" in name else "u"
+    def _shifted_right(self, kind: str, values: list[Any], changes: list[Any]) -> Any:
+        """Return the change of a word shifted right by another."""
+        (value, by), (change, by_change) = values, changes
         if by_change is not None:
-            return lost
-        if integers == "i" and bool((by == 31).all()):  # only the sign
-            self._compared("i", [value, np.zeros((1, 1, 1), I64)], [change, None])
-            return [None] * len(even)
+            return NON_LINEAR
+        if kind == "i" and bool((by == 31).all()):  # only the sign
+            self._compared(kind, [value, np.zeros((1, 1, 1), I64)], [change, None])
+            return None
         if bool((change % np.left_shift(1, by & 31) != 0).any()):
-            return lost
-        self.limit(value, change, RANGES[integers])
-        return even
+            return NON_LINEAR
+        self.limit(value, change, RANGES[kind])
+        return EVEN
 
     def _carry(self, name: str, values: list[Any], changes: list[Any]) -> None:
         """Limit the trips to those with the same carry of a sum, or borrow of a difference."""

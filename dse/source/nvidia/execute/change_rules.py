@@ -66,7 +66,7 @@ def _linear(registers: RegisterChanges, step: Step, kept: Sequence[Operand] = ()
             here[slot] = there[slot] = ZERO if slot < P else FALSE
     before, after = evaluate(here, registers.lanes), evaluate(there, registers.lanes)
     if not pair:
-        registers.set(step.targets[0], after[0].astype(np.int64) - before[0])
+        registers.set(step.targets[0].slot, after[0].astype(np.int64) - before[0])
         return
     # No source or low word may overflow: the carry into the high word would be lost.
     _, kinds = step.row.kinds(step.modifiers)
@@ -75,7 +75,7 @@ def _linear(registers: RegisterChanges, step: Step, kept: Sequence[Operand] = ()
             integers = INT32 if kinds[index : index + 1] == ("i",) else UINT32
             registers.limit(registers.value(operand, integers), change, integers)
     change = (joined(*after[:2]) - joined(*before[:2])).view(np.int64)
-    registers.set_pair(step, change, evaluate(registers.machine.r, registers.lanes)[0])
+    registers.set_pair(step.targets[0].slot, change, evaluate(registers.machine.r, registers.lanes)[0])
 
 
 def _to_uniform(registers: RegisterChanges, step: Step) -> None:
@@ -86,7 +86,7 @@ def _to_uniform(registers: RegisterChanges, step: Step) -> None:
         lowest = np.broadcast_to(lanes.by_warp, (blocks, threads // WARP, WARP)).argmax(-1)[..., None]
         by_warp = np.broadcast_to(change, lanes.shape).reshape(blocks, threads // WARP, WARP)
         change = np.repeat(np.take_along_axis(by_warp, lowest, axis=-1)[..., 0], WARP, axis=1)
-    registers.set(step.targets[0], change, registers.machine.sets.whole_warps(lanes))
+    registers.set(step.targets[0].slot, change, registers.machine.sets.whole_warps(lanes))
 
 
 def _add(registers: RegisterChanges, step: Step) -> None:
@@ -127,7 +127,7 @@ def _scaled_add(registers: RegisterChanges, step: Step) -> None:
             raise Irregular("the high word of a shifted pair changes")
         upper, integers = values[2] if len(values) > 3 else None, INT32 if step.has("SX32") else UINT32
         high = _shifted_high_word(registers, a, upper, shift, integers)
-        registers.set(step.targets[0], plus(high, registers.change(b)))
+        registers.set(step.targets[0].slot, plus(high, registers.change(b)))
         return
     if _carries(step):
         shifted = (registers.value(a, UINT32) << shift) & 0xFFFFFFFF
@@ -142,7 +142,7 @@ def _shift(registers: RegisterChanges, step: Step) -> None:
         if registers.change_inside(low, high):
             raise Irregular(_INSIDE_TOO)
         change = _shifted_high_word(registers, low, high, int(by.text, 0), UINT32)
-        registers.set(step.targets[0], change)
+        registers.set(step.targets[0].slot, change)
         return
     if registers.change(by) is not None or by.kind != "number" or step.has("U64", "S64"):
         raise Irregular("a shift of a pair, or by what changes")
@@ -159,10 +159,10 @@ def _shift(registers: RegisterChanges, step: Step) -> None:
     value = registers.value(high, integers)
     registers.limit(value, change, integers)
     if change is None or not (change % 2**count).any():
-        registers.set(step.targets[0], None if change is None else change >> count)
+        registers.set(step.targets[0].slot, None if change is None else change >> count)
         return
     registers.limit(value & (2**count - 1), change, range(2**count))
-    registers.set(step.targets[0], None)
+    registers.set(step.targets[0].slot, None)
 
 
 def _shifted_high_word(
@@ -230,7 +230,7 @@ def _logic(registers: RegisterChanges, step: Step) -> None:
         registers.keep_order("NE", (result(words[index]), changed), nothing, UINT32)
     for target in step.targets:
         if target.kind != "predicate":
-            registers.set(target, changed)
+            registers.set(target.slot, changed)
 
 
 def _minimum(registers: RegisterChanges, step: Step) -> None:
@@ -247,7 +247,7 @@ def _minimum(registers: RegisterChanges, step: Step) -> None:
     condition = _condition(step)
     smaller = registers.machine.r[condition.slot] != condition.negate
     change = np.where((left < right) == smaller, or_zero(left_change), or_zero(right_change))
-    registers.set(step.targets[0], change)
+    registers.set(step.targets[0].slot, change)
 
 
 def _compare(registers: RegisterChanges, step: Step) -> None:

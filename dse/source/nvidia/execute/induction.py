@@ -218,7 +218,7 @@ class Examination:
         if empty or (step.pipe == "global" and self._same_everywhere(step, lanes)):
             self.registers.set_same(step.writes, lanes)
         elif (change := self._of_evenly_filled(step, lanes)) is not None:
-            self.registers.set(step.targets[0], change)
+            self.registers.set(step.targets[0].slot, change)
             self.registers.no_longer_erratic(step.targets[0].slot, lanes)
         else:
             self._lose(step, lanes, "loads from different places")

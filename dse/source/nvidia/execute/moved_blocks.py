@@ -237,7 +237,7 @@ class _OfBlocks(Examination):
             elif step.opcode not in ("S2R", "S2UR"):
                 raise Irregular(f"{step.opcode} of the block's number")
             elif (guarded := self.machine.under_guard(step, lanes)) is not None:
-                self.registers.set(step.targets[0], np.ones((1, 1), np.int64), guarded)
+                self.registers.set(step.targets[0].slot, np.ones((1, 1), np.int64), guarded)
         except Irregular as reason:
             raise Apart(str(reason)) from None
 

@@ -13,7 +13,6 @@ from dse.source.machine.trips import BITS_32, FOR_EVER, INT32, UINT32, Irregular
 from dse.source.nvidia.execute.tiling import Tiling
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.operands import RZ, SLOTS, URZ, Operand, P
-from dse.source.nvidia.sass.program import Step
 
 Change = np.ndarray | None  # int64, per trip; None: no change
 
@@ -168,11 +167,10 @@ class RegisterChanges(TripLimits):
 
     # Writing
 
-    def set(self, operand: Operand, change: Change, lanes: Lanes | None = None) -> None:
+    def set(self, slot: int, change: Change, lanes: Lanes | None = None) -> None:
         """Set the change of a 32-bit destination in these threads, or in those that execute the step."""
         lanes = self.lanes if lanes is None else lanes
-        slot = slot_of(operand)
-        if slot < 0:
+        if slot in (RZ, URZ):
             return
         if change is not None:
             change = signed(change)
@@ -188,37 +186,28 @@ class RegisterChanges(TripLimits):
         else:
             self.by_slot[slot] = change
 
-    def set_pair(self, step: Step, change: Change, low: np.ndarray) -> None:
+    def set_pair(self, slot: int, change: Change, low: np.ndarray) -> None:
         """Set the change of a 64-bit destination while its low word does not overflow."""
-        target = step.targets[0]
-        upper = Operand("register", target.text, target.slot + 1)
-        if target.slot in (RZ, URZ):
-            return
-        if change is None:
-            self.set(target, None)
-            self.set(upper, None)
-            return
-        low_change = signed(change)
-        self.limit(low, low_change, UINT32)
-        self.set(target, low_change)
-        self.set(upper, (change - low_change) >> 32)
+        low_change = high_change = None
+        if change is not None and slot not in (RZ, URZ):
+            low_change = signed(change)
+            high_change = (change - low_change) >> 32
+            self.limit(low, low_change, UINT32)
+        self.set(slot, low_change)
+        self.set(slot + 1, high_change)
 
     def set_same(self, slots: Iterable[int], lanes: Lanes) -> None:
         """Mark these slots as the same in every trip."""
         for slot in slots:
-            self._set_slot_same(slot, lanes)
+            self.set(slot, None, lanes)
             self.no_longer_erratic(slot, lanes)
 
     def set_erratic(self, slots: Iterable[int], lanes: Lanes, why: str) -> None:
         """Mark these slots as erratic."""
         for slot in slots:
-            self._set_slot_same(slot, lanes)
+            self.set(slot, None, lanes)
             mask = self.erratic[slot][1] | lanes.mask if slot in self.erratic else lanes.mask
             self.erratic[slot] = why, mask
-
-    def _set_slot_same(self, slot: int, lanes: Lanes) -> None:
-        if slot < P:
-            self.set(Operand("register", "", slot), None, lanes)
 
     def no_longer_erratic(self, slot: int, lanes: Lanes) -> None:
         """Unmark a slot that is overwritten in these threads."""
