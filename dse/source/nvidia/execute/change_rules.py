@@ -5,7 +5,7 @@ none (shifts, comparisons), and limits the trips for which this holds. It raises
 not the same in every trip.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import reduce
 
 import numpy as np
@@ -23,7 +23,7 @@ from dse.source.machine.trips import (
 from dse.source.nvidia.execute.register_changes import Change, RegisterChanges, or_zero, plus, times
 from dse.source.nvidia.sass.operands import RZ, URZ, Operand, P
 from dse.source.nvidia.sass.program import Step
-from dse.source.nvidia.sass.semantics import FALSE, ZERO, joined, logic, total
+from dse.source.nvidia.sass.semantics import ZERO, joined, logic, total
 
 _INSIDE_TOO = "it changes in a loop inside too"
 
@@ -48,13 +48,9 @@ def _integers(step: Step) -> range:
     return UINT32 if step.has("U32") else INT32
 
 
-def _linear(registers: RegisterChanges, step: Step, kept: Sequence[Operand] = ()) -> None:
-    """Linear results: the change is the difference of the results for sources that differ by their changes.
-
-    Sources without change are set to zero, as they do not affect the difference, except those in `kept`.
-    """
+def _linear(registers: RegisterChanges, step: Step) -> None:
+    """Linear results: the change is the difference of those of sources that differ by their changes."""
     values = [(operand, registers.change(operand)) for operand in _values(step)]
-    slots_kept = [operand.slot for operand in kept]
     evaluate, written, _ = registers.machine.bound.functions[step.index]
     pair = sum(slot < P for slot in written) == 2
     here, there = list(registers.machine.r), list(registers.machine.r)
@@ -62,8 +58,6 @@ def _linear(registers: RegisterChanges, step: Step, kept: Sequence[Operand] = ()
         if (change := registers.by_slot.get(slot)) is not None:
             start = np.maximum(-change, 0) if pair else ZERO  # from where no register overflows
             here[slot], there[slot] = start.astype(np.uint32), (change + start).astype(np.uint32)
-        elif slot not in slots_kept:
-            here[slot] = there[slot] = ZERO if slot < P else FALSE
     before, after = evaluate(here, registers.lanes), evaluate(there, registers.lanes)
     if not pair:
         registers.set(step.targets[0].slot, after[0].astype(np.int64) - before[0])
@@ -116,7 +110,7 @@ def _multiply_add(registers: RegisterChanges, step: Step) -> None:
         change_b is not None and registers.change_inside(a)
     ):
         raise Irregular("the other factor changes in a loop inside")
-    _linear(registers, step, (a, b))
+    _linear(registers, step)
 
 
 def _scaled_add(registers: RegisterChanges, step: Step) -> None:
@@ -187,10 +181,6 @@ def _shifted_high_word(
     low_change = signed(change * 2**count)
     registers.limit((registers.value(low, UINT32) << count) & 0xFFFFFFFF, low_change, UINT32)
     return (change * 2**count - low_change) >> 32
-
-
-def _select(registers: RegisterChanges, step: Step) -> None:
-    _linear(registers, step, [_condition(step)])
 
 
 def _logic(registers: RegisterChanges, step: Step) -> None:
@@ -284,13 +274,12 @@ def _pair(registers: RegisterChanges, operand: Operand) -> np.ndarray:
 RULES: dict[str, Callable[[RegisterChanges, Step], None]] = {
     opcode: rule
     for rule, opcodes in {
-        _linear: "MOV UMOV",
+        _linear: "MOV UMOV SEL USEL",
         _to_uniform: "R2UR",
         _add: "IADD3 UIADD3 IADD VIADD UVIADD",
         _multiply_add: "IMAD UIMAD",
         _scaled_add: "LEA ULEA",
         _shift: "SHF USHF",
-        _select: "SEL USEL",
         _minimum: "IMNMX UIMNMX VIMNMX UVIMNMX VIADDMNMX UVIADDMNMX",
         _compare: "ISETP UISETP",
     }.items()

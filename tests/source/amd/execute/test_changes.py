@@ -36,12 +36,16 @@ ENDLESS = [  # the result changes evenly in all trips, modulo 2**32
     "s_lshl_b32 s4, s5, 3",
     "s_cselect_b32 s4, s5, s6",
     "s_and_b32 s4, s5, -8",
+    "s_mov_b64 s[4:5], s[6:7]",
+    "v_readfirstlane_b32 s4, v5",
+    "v_swap_b32 v5, v6",
 ]
 LIMITED = [
     "v_mul_u32_u24 v4, v5, v6",
     "v_mad_i32_i24 v4, v5, v6, v7",
     "v_mad_u64_u32 v[4:5], s[14:15], v6, v7, v[8:9]",
     "v_lshlrev_b64 v[4:5], 2, v[6:7]",
+    "s_lshl_b64 s[4:5], s[6:7], 2",
     "v_add_co_u32 v4, vcc, v5, v6",
     "v_addc_co_u32 v4, vcc, v5, v6, vcc",
     "v_sub_co_u32 v4, vcc, v5, v6",
