@@ -21,7 +21,6 @@ from dse.source.amd.execute.state import MaskedWords
 from dse.source.amd.text import Instruction
 from dse.source.machine.trips import UINT32, Irregular, signed, uniform
 
-_MASKS = "the mask of its lanes changes"
 _EVERYWHERE = np.ones((1, 1, 1), bool)
 Results = list[tuple[Any, Any]]  # (slot, change)
 
@@ -40,7 +39,7 @@ class ChangeRules(LinearRules):
     def execute(self, step: Instruction, action: Action) -> None:
         """Execute an instruction, and follow the changes of its results.
 
-        **Raises:** Irregular, after the execution, if the next trips may go another way
+        **Raises:** Irregular, after the execution, if the next trips may go another way.
         """
         accessed, first = memory_access(step.opcode), len(self.machine.accesses)
         if accessed is not None:
@@ -59,7 +58,7 @@ class ChangeRules(LinearRules):
         try:
             results = [result for half in steps for result in self._results(half)]
             if any(slot == EXEC and change is not None for slot, change in results):
-                raise Irregular(_MASKS)
+                raise Irregular("the mask of its lanes changes")
             if any(change is EVEN or change is WIDE for _, change in results):
                 after = self._in_next_trip(
                     [slot for half in steps for slot in slots_of(half.operands)], action
