@@ -68,13 +68,14 @@ if jax.__version_info__ < (0, 11):  # later ones have no other way, and end at a
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK}".strip()
 
-# Test files, and processes that run some of them, share what they compile, however little that is.
+# Test files, and processes that run some of them, share what takes longer to compile than to keep.
+WORTH_KEEPING = 0.05  # seconds of compilation
 KEPT = Path(__file__).parents[1] / ".pytest_cache"
 COMPILED = str(KEPT / "jax")
 os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = str(WORTH_KEEPING)
 jax.config.update("jax_compilation_cache_dir", COMPILED)
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", WORTH_KEEPING)
 
 # Under nohup, and in the background of a script, these come ignored, and so they would to what tests start.
 for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
