@@ -47,10 +47,9 @@ def test_rank():
     rows = found.rows()
     assert {(row["BLOCK"], row["num_warps"], row["blocks"]) for row in rows} == {
         (64, 2, 64), (64, 4, 64), (128, 2, 32), (128, 4, 32)}  # fmt: skip
-    by_value = dse.triton.rank(
-        kernel, GPU, args=GATHER, grid="cdiv(rows, BLOCK)", configs={"BLOCK": [64, 128], "num_warps": [2, 4]}
-    )
-    assert [row["time_s"] for row in by_value.rows()] == [row["time_s"] for row in rows]
+    values = {"BLOCK": [64], "num_warps": [2, 4]}
+    by_value = dse.triton.rank(kernel, GPU, args=GATHER, grid="cdiv(rows, BLOCK)", configs=values)
+    assert [row["time_s"] for row in by_value.rows()] == [row["time_s"] for row in rows if row["BLOCK"] == 64]
 
 
 def test_the_arguments_of_a_launch():

@@ -24,7 +24,7 @@ from dse.kernels.description import (
 from dse.source.machine.launch import VARIABLE, Dimensions, Pointer
 from dse.types import Gpu
 
-_AT_A_TIME = 2**20  # elements
+_AT_A_TIME = 2**16  # elements, in the L2 of a core
 
 
 @dataclass(frozen=True)

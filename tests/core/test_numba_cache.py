@@ -45,10 +45,10 @@ def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return run_here
 
 
-def test_the_second_process_finds_what_the_first_compiled(tmp_path: Path, run_here):
+def test_what_was_compiled_is_found_again(tmp_path: Path, run_here):
     script, cache = tmp_path / "script.py", tmp_path / "cache"
     script.write_text(SCRIPT)
-    assert run(script, cache) == ["42", "0", "True"]
+    assert run_here(script, cache) == ["42", "0", "True"]
     assert run_here(script, cache) == ["42", "1", "True"]
     for suffix in ("nbi", "nbc"):  # what is damaged is made again
         for path in cache.rglob(f"*.{suffix}"):

@@ -83,14 +83,13 @@ def counted(tmp_path_factory):
     made, gpu = read_source(path, "alike").compile(80, ()), gpus.load("a100_pcie_40gb").gpu
     assert isinstance(made, Compiled)
     binaries = elf.read(made.cubin, "k")
+    listings = dict(zip(binaries, disassemble([*binaries.values()]), strict=True))
     gpu = jax.tree.map(np.asarray, gpu)
 
     def counted(name: str, grid: Dimensions, x: Array | None = None) -> Characterisation:
-        code, wanted = (
-            replace(made, binary=binaries[name]),
-            Configuration((), grid, (THREADS, 1, 1), (x, None)),
-        )
-        return executed(code, disassemble([code.binary])[0], as_launched(code, wanted), gpu).counts
+        code = replace(made, binary=binaries[name])
+        wanted = Configuration((), grid, (THREADS, 1, 1), (x, None))
+        return executed(code, listings[name], as_launched(code, wanted), gpu).counts
 
     return counted
 

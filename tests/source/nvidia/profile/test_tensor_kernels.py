@@ -121,7 +121,7 @@ def test_a_descriptor_must_be_of_an_argument():
     launch = boxes(64, 512)
     none = replace(launch, arguments=(bytes(128), *launch.arguments[1:]), offsets=_offsets())
     with pytest.raises(DseError, match=r"UTMALDG\.2D.*found a tensor map made .*, expected an argument"):
-        characterise(bound("sm_90"), none)
+        run(bound("sm_90"), none, [(0, 0, 0)])
 
 
 def _offsets() -> list[int]:
