@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate, groupby
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def with_lines(cubin: bytes, kernel: str, where: str) -> Listing:
 
     **Raises:** DseError as `disassemble`, and if the cubin has no such kernel.
     """
-    text = _nvdisasm(["-c", "-gi"], cubin, where)
+    text = _nvdisasm(("-c", "-gi"), cubin, where)
     for code in listing.parse(text, where):
         if code.kernel == kernel:
             encoded = elf.read(cubin, where)[kernel].code
@@ -83,7 +83,7 @@ def _raw(arch: int, binaries: Sequence[Binary]) -> list[Listing]:
             raise DseError(f"{binary.kernel}: code: found addresses left open for loading, expected none")
     ends = list(accumulate(len(binary.code) for binary in binaries))
     code = b"".join(binary.code for binary in binaries)
-    text = _nvdisasm(["-b", f"SM{arch}"], code, binaries[0].kernel)
+    text = _nvdisasm(("-b", f"SM{arch}"), code, binaries[0].kernel)
     pieces: list[list[SassInstruction]] = [[] for _ in binaries]
     piece = 0
     for instruction in listing.instructions(text, binaries[0].kernel):
@@ -108,7 +108,8 @@ def _placed(instruction: SassInstruction, base: int, code: bytes, arch: int) -> 
     )
 
 
-def _nvdisasm(options: list[str], code: bytes, where: str) -> str:
+@lru_cache(maxsize=4)  # the code of a kernel is asked for again with other arguments, and explained
+def _nvdisasm(options: tuple[str, ...], code: bytes, where: str) -> str:
     with scratch({"code": code}) as folder:
         path = folder / "code"
         try:

@@ -260,7 +260,7 @@ def test_ptx_takes_an_assembler(write, monkeypatch: pytest.MonkeyPatch):
 
 def test_a_listing_is_taken_as_it_is(write):
     made = compiled(write(ADD), AMOUNT=1)
-    text = _nvdisasm([], made.cubin, "k")
+    text = _nvdisasm((), made.cubin, "k")
     found = load(write(text, "k.sass"), arch=86)
     assert isinstance(found, Compiled)
     assert found.listing is not None
