@@ -50,15 +50,25 @@ READERS = {
 }
 
 
-@pytest.fixture
-def folder(tmp_path):
-    here = tmp_path / "kernel"
+def laid_out(outside):
+    here = outside / "kernel"
     here.mkdir()
-    (tmp_path / "secret.h").write_text("the secret\n")
+    (outside / "secret.h").write_text("the secret\n")
     (here / "own.h").write_bytes(b"#define N 3\r\n")
-    (here / "link.h").symlink_to(tmp_path / "secret.h")
+    (here / "link.h").symlink_to(outside / "secret.h")
     (here / "k.cu").write_text('#include "own.h"\n' + KERNEL)
     return here
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return laid_out(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def kept_folder(tmp_path_factory):
+    """One for all spellings: the process of a compiler is confined to its folder."""
+    return laid_out(tmp_path_factory.mktemp("wall"))
 
 
 def outcome(make):
@@ -72,12 +82,12 @@ def outcome(make):
 
 @pytest.mark.parametrize("compiler", READERS)
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_no_spelling_opens_what_lies_elsewhere(folder, compiler, spelling):
+def test_no_spelling_opens_what_lies_elsewhere(kept_folder, compiler, spelling):
     read, compiled = READERS[compiler]
-    text = spelling.replace("{secret}", str(folder.parent / "secret.h")) + f"\n#define N 3\n{KERNEL}"
-    unscanned = replace(read(folder / "k.cu"), text=text)
-    (folder / "k.cu").write_text(text, newline="")
-    alone, scanned = outcome(lambda: compiled(unscanned)), outcome(lambda: compiled(read(folder / "k.cu")))
+    text = spelling.replace("{secret}", str(kept_folder.parent / "secret.h")) + f"\n#define N 3\n{KERNEL}"
+    unscanned, spelled = replace(read(kept_folder / "k.cu"), text=text), kept_folder / "spelled.cu"
+    spelled.write_text(text, newline="")
+    alone, scanned = outcome(lambda: compiled(unscanned)), outcome(lambda: compiled(read(spelled)))
     assert scanned
     for message in (alone, scanned):
         assert not any(word in message for word in ("the secret", 'identifier "the"', "error: there"))
