@@ -26,13 +26,13 @@ def reported(run_dse, tmp_path):
 def test_a_sweep(run_dse, reported, tmp_path):
     path = tmp_path / "sweep.parquet"
     models = ("-m", "volkov", "-m", "roofline")
-    assert run_dse("sweep", "transpose", *CARD, "-g", "rtx-3090", *models, "-o", path).code == 0
+    assert run_dse("sweep", "reduction", *CARD, "-g", "rtx-3090", *models, "-o", path).code == 0
     first, second = reported(path)
-    names = ("transpose", "NVIDIA A100-PCIE-40GB", "NVIDIA GeForce RTX 3090")
+    names = ("reduction", "NVIDIA A100-PCIE-40GB", "NVIDIA GeForce RTX 3090")
     assert (first["kernel"], first["gpu"], second["gpu"]) == names
-    assert first["count"] + second["count"] == 72
+    assert first["count"] + second["count"] == 120
     assert first["models"] == ["volkov", "roofline"]
-    assert first["parameters"] == ["tile", "rows", "shared", "padding"]
+    assert first["parameters"] == ["block", "items", "shuffle"]
     assert set(first["roofline"]["roofs"]) >= {"instructions_per_s", "dram_bytes_per_s"}
     assert set(first["importance"]["volkov"]) == set(first["parameters"])
     assert {"thread_instructions", "dram_bytes"} <= {column["name"] for column in first["columns"]}
