@@ -12,7 +12,7 @@ from dse.evaluate.curve import place_launch
 from dse.types import Prediction
 
 GPU = "a100-pcie-40gb"
-TRANSPOSE = {"tile": 32, "rows": 8, "shared": 1, "padding": 1}
+REDUCTION = {"block": 128, "items": 4, "shuffle": 1}
 
 
 def test_names():
@@ -44,11 +44,11 @@ def test_predictions_of_a_few(toy_kernel):
 
 
 def test_predictions_of_objects():
-    gpu, kernel = dse.gpu(GPU), dse.kernel("transpose")
-    counts, launch = place_launch(kernel, gpu.gpu, TRANSPOSE, dict(kernel.problem))
+    gpu, kernel = dse.gpu(GPU), dse.kernel("reduction")
+    counts, launch = place_launch(kernel, gpu.gpu, REDUCTION, dict(kernel.problem))
     found = dse.predict(counts, gpu, launch, "roofline")
     assert isinstance(found, Prediction)
-    assert found.seconds == pytest.approx(dse.predict(kernel, gpu, TRANSPOSE, "roofline").seconds, rel=1e-6)
+    assert found.seconds == pytest.approx(dse.predict(kernel, gpu, REDUCTION, "roofline").seconds, rel=1e-6)
     assert dse.predict(counts, gpu.gpu, launch, "roofline").seconds == found.seconds
 
 
@@ -72,13 +72,13 @@ def test_mistakes_of_predict(toy_kernel):
     with pytest.raises(DseError, match="found values of block 2, items 3, expected equally many"):
         dse.predict(toy_kernel, GPU, {"block": [64, 128], "items": [1, 2, 4]})
     exchanged, usual = (
-        dse.predict(*x, TRANSPOSE, "roofline") for x in ((GPU, "transpose"), ("transpose", GPU))
+        dse.predict(*x, REDUCTION, "roofline") for x in ((GPU, "reduction"), ("reduction", GPU))
     )
     assert exchanged.seconds == usual.seconds
     with pytest.raises(DseError, match="model: found pipeline, which is simulated, expected a closed form"):
-        jax.grad(lambda gpu: dse.predict(gpu, "transpose", TRANSPOSE, "pipeline").seconds)(dse.gpu(GPU))
+        jax.grad(lambda gpu: dse.predict(gpu, "reduction", REDUCTION, "pipeline").seconds)(dse.gpu(GPU))
     with pytest.raises(DseError, match="gpu: found bare numbers"):
-        dse.predict(dse.gpu(GPU).gpu, "transpose", TRANSPOSE)  # type: ignore[call-overload]
+        dse.predict(dse.gpu(GPU).gpu, "reduction", REDUCTION)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("name", [name for name in dse.__all__ if name not in ("models", "__version__")])
