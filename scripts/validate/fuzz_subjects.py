@@ -274,7 +274,7 @@ def make(folder: Path, run: Callable[[str], object]) -> None:
     assert isinstance(made, Compiled), made
     (folder / "k.ptx").write_text(str(made.ptx))
     (folder / "k.cubin").write_bytes(made.cubin)
-    (folder / "k.sass").write_text(_nvdisasm(["-c"], made.cubin, "k"))
+    (folder / "k.sass").write_text(_nvdisasm(("-c",), made.cubin, "k"))
     code = built.BuiltCode(made.cubin, None, None)
     space = built.BuiltSpace("k", "d", "NVRTC", {"n": 4}, ("block",), ((32,), (64,)), (code, code))
     built.write(folder / "b.zip", 80, [space])
