@@ -54,6 +54,8 @@ CHAIN = 4.5  # cycles per instruction there: branches of remainders serialise th
 SETUP = 7.0  # other work of a block before its loop, in addresses of copies
 STORING = 22.0  # registers besides sums read from tensor memory
 FETCHED = 64.0  # B of DRAM that L2 fetches at least
+AMD_OWN, AMD_SUM, AMD_APART = 28.0, 0.8, 1.2  # registers: of addresses, per sum, and per sum added apart
+AMD_OPERAND, AMD_COPIED = 0.3, 0.08  # per byte of operands, and per byte copied
 EMPTIED = 256e6  # B written between launches to flush the operands from L2
 
 
@@ -206,10 +208,12 @@ def _grid(machine: Machine, case: Case, tile: Configuration, block: _Block, k: C
     wanted = wanted + jnp.where(block.from_shared, 0.0, k.held_operands * operands)
     late = block.tensor_memory & (case.apart == 0.0)  # sums are read after the loop
     wanted = jnp.where(late, jnp.maximum(others, sums + STORING), wanted)
-    wanted = wanted + machine.held_copies * block.tile_bytes / threads / 4.0
+    wanted = jnp.where(machine.amd > 0.0, _amd_registers(machine, case, tile, block), wanted)
     most = jnp.minimum(machine.registers_a_thread, machine.registers / threads)
     most = jnp.minimum(most, machine.registers_a_thread / jnp.maximum(tile.waves, 1.0))
     by_registers = machine.registers / (jnp.minimum(wanted, most) * threads)
+    on_scheduler = jnp.floor(by_registers * tile.warps / SCHEDULERS)  # AMD's have registers of their own
+    by_registers = jnp.where(machine.amd > 0.0, on_scheduler * SCHEDULERS / tile.warps, by_registers)
     slots = jnp.minimum(machine.warps / tile.warps, machine.blocks)
     columns_kept = TENSOR_COLUMNS / (bn * jnp.maximum(bm / TENSOR_ROWS, 1.0))
     slots = jnp.where(block.tensor_memory, jnp.minimum(slots, columns_kept), slots)
@@ -227,6 +231,16 @@ def _grid(machine: Machine, case: Case, tile: Configuration, block: _Block, k: C
         passes=jnp.ceil(case.depth / block.depth),
         spilled=jnp.maximum(wanted - most, 0.0) / most,
     )
+
+
+def _amd_registers(machine: Machine, case: Case, tile: Configuration, block: _Block) -> Array:
+    """Return the registers of a thread in code of AMD's backend, which reads a pass's operands at once."""
+    rows = jnp.maximum(tile.rows / block.warp_rows, machine.smallest)
+    columns = jnp.maximum(tile.columns / block.warp_columns, machine.smallest)
+    bytes_read = (rows * case.activation_bytes + columns * case.weight_bytes) * block.depth
+    sums = tile.rows * tile.columns / block.threads * (AMD_SUM + case.apart * AMD_APART)
+    operands = AMD_OPERAND * bytes_read / machine.lanes
+    return AMD_OWN + sums + operands + AMD_COPIED * block.tile_bytes / block.threads
 
 
 def _multiply(
