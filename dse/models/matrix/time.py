@@ -339,13 +339,9 @@ def _interleaved(machine: Machine, warps: Array, k: Constants) -> Array:
     return jnp.where(machine.amd > 0.0, jnp.clip(k.interleave * warps, 1.0, PIPES), PIPES)
 
 
-def _ahead(machine: Machine, tile: Configuration, block: _Block, k: Constants) -> Array:
-    """Return the passes between a copy's issue and its use; for a pass that waits, one without overlap.
-
-    AMD's two stages issue a little earlier: a copy may be in flight to registers while the last pass ends.
-    """
-    passes = jnp.maximum(tile.stages, 2.0) - 1.0
-    return jnp.where(block.waits, 1.0, passes + k.early * machine.amd)
+def _ahead(tile: Configuration, block: _Block) -> Array:
+    """Return the passes between a copy's issue and its use; for a pass that waits, one without overlap."""
+    return jnp.where(block.waits, 1.0, jnp.maximum(tile.stages, 2.0) - 1.0)
 
 
 def _sm(
@@ -362,11 +358,13 @@ def _sm(
     uncached = _beyond(((1.0 + BEFORE) * block.code + 1.0) / CODE_CACHE, CODE_EDGE)
     fetched = block.code / LINE * machine.l2_latency * uncached  # line by line, without prefetching
     latency = k.latency * (machine.dram_latency * cold + machine.l2_latency * (1.0 - cold))
-    ahead = _ahead(machine, tile, block, k)
+    ahead = _ahead(tile, block)
     l2 = machine.l2_bandwidth * k.l2 * machine.sms / jnp.minimum(grid.blocks, machine.sms)
     copying = main_pass.from_l2 / jnp.minimum(l2, jnp.maximum(L2_PORT, machine.l2_bandwidth))
-    early = jnp.where((ahead > 1.0) & (machine.amd == 0.0), jnp.maximum(k.early, case.converts), 0.0)
-    waited = overlap(PIPES, main_pass.alone * (1.0 + early), fetched) + latency
+    early = jnp.where(ahead > 1.0, jnp.maximum(k.early, case.converts), 0.0)
+    # AMD's code stores a copy to shared memory before the last products of the pass that issued it.
+    within = jnp.where((machine.amd > 0.0) & ~block.waits, k.early, 1.0 + early)
+    waited = overlap(PIPES, main_pass.alone * within, fetched) + latency
     alone = jnp.where(block.waits, waited, overlap(PIPES, main_pass.alone, waited / ahead))
     buffers = jnp.maximum(tile.stages - 1.0, 1.0)
     setup = k.setup * (block.copies - block.stepping + SETUP)
@@ -416,7 +414,7 @@ def _dram(
     moved = once + jnp.maximum(copied - once, 0.0) * lost
     needed = machine.dram_bandwidth / machine.clock / machine.sms * machine.dram_latency  # bytes in flight
     sms = jnp.minimum(machine.sms, grid.blocks)
-    flight = sms / machine.sms * grid.at_once * _ahead(machine, tile, block, k) * main_pass.copied / needed
+    flight = sms / machine.sms * grid.at_once * _ahead(tile, block) * main_pass.copied / needed
     page = jnp.where(machine.gddr > 0.0, k.page, k.stacked_page)
     deep = block.depth * jnp.minimum(jnp.maximum(tile.stages - 1.0, 1.0), 2.0)
     whole = deep >= case.depth  # rows side by side are read as one
