@@ -213,6 +213,7 @@ def _grid(machine: Machine, case: Case, tile: Configuration, block: _Block, k: C
     most = jnp.minimum(most, machine.registers_a_thread / jnp.maximum(tile.waves, 1.0))
     by_registers = machine.registers / (jnp.minimum(wanted, most) * threads)
     on_scheduler = jnp.floor(by_registers * tile.warps / SCHEDULERS)  # AMD's have registers of their own
+    on_scheduler = jnp.where(tile.waves > 0.0, jnp.minimum(on_scheduler, tile.waves), on_scheduler)
     by_registers = jnp.where(machine.amd > 0.0, on_scheduler * SCHEDULERS / tile.warps, by_registers)
     slots = jnp.minimum(machine.warps / tile.warps, machine.blocks)
     columns_kept = TENSOR_COLUMNS / (bn * jnp.maximum(bm / TENSOR_ROWS, 1.0))
