@@ -55,7 +55,7 @@ class Timed:
     problems: tuple[Problem, ...]
     library: Float[np.ndarray, " problems"]  # of the vendor's library; NaN if unknown
     problem: Int[np.ndarray, " rows"]
-    configurations: Int[np.ndarray, "rows 6"]
+    configurations: Int[np.ndarray, "rows parameters"]
     seconds: Float[np.ndarray, " rows"]  # NaN if it failed
     timing: Timing
 

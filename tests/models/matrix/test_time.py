@@ -245,6 +245,16 @@ def test_options_of_amd():
     assert 1.0 < others / plain < 1.3
 
 
+@pytest.mark.parametrize(("warps", "as_many", "fewer"), [(4, 2, 1), (8, 4, 2)])
+def test_registers_of_amd_are_those_of_its_compiler(warps: int, as_many: int, fewer: int):
+    """Two blocks of 128 x 128 x 64 fit into a CU: Triton 3.9 gives a thread of gfx942 158 registers, or 114."""
+    waves = (0, as_many, fewer, 8)
+    tiles = np.array([[128, 128, 64, 1, warps, 2, number, 16, 2] for number in waves])
+    plain, same, alone, spilled = predict([gpus.load("mi300x")], [Product(8192, 8192, 8192)], tiles)[0, 0]
+    assert same == pytest.approx(plain)
+    assert min(alone, spilled) > 1.05 * plain
+
+
 def test_groups_of_as_many_rows_as_dies_share_least():
     """Eight dies in turn: in groups of eight rows of tiles, each die has one row of them and all columns."""
     slow = eqx.tree_at(lambda k: k.fabric, fitted(True), jnp.asarray(0.02, jnp.float32))
