@@ -79,8 +79,8 @@ class Recorded:
         return run | (table == self.configuration).all(1)
 
 
-# Of a file, with other values. 1,207 MHz times the cube root of 304 / 80: the same power, which grows with the
-# cube of the clock, for fewer CUs.
+# Of a file, with other values. 1,207 MHz times the cube root of 304 / 80: fewer CUs for the same power, which
+# grows with the cube of the clock.
 VARIANTS = {"MI308X": ("MI300X", {"sm_count": 80, "dies": 4, "matrix_clock": 1.883e9})}
 
 

@@ -247,7 +247,7 @@ def test_options_of_amd():
 
 @pytest.mark.parametrize(("warps", "as_many", "fewer"), [(4, 2, 1), (8, 4, 2)])
 def test_registers_of_amd_are_those_of_its_compiler(warps: int, as_many: int, fewer: int):
-    """Two blocks of 128 x 128 x 64 fit into a CU: Triton 3.9 gives a thread of gfx942 158 registers, or 114."""
+    """A CU holds two blocks of 128 x 128 x 64: Triton 3.9 gives threads of gfx942 158 registers, or 114."""
     waves = (0, as_many, fewer, 8)
     tiles = np.array([[128, 128, 64, 1, warps, 2, number, 16, 2] for number in waves])
     plain, same, alone, spilled = predict([gpus.load("mi300x")], [Product(8192, 8192, 8192)], tiles)[0, 0]
