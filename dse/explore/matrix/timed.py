@@ -38,6 +38,7 @@ TYPES = ("a_dtype", "b_dtype", "a_layout", "b_layout", "tf32")
 COLUMNS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "num_warps", "num_stages")
 HALVES = {"float16": "fp16", "bfloat16": "bf16"}
 LIBRARIES = {"bf16": "bf16", "a8w8": "fp8_w8a8", "a8w8_blockscale": "fp8_w8a8_block"}  # AMD's kinds
+ALONE = 1  # wave on a SIMD: Composable Kernel's launch bounds leave it all registers (intrawave kernels)
 LONG = 1e-4  # s: shorter times include launch overheads that differ between libraries
 TILE = re.compile(r"(\d{1,4})x(\d{1,4})x(\d{1,4})x(\d{1,4})", re.ASCII)
 LAYOUT = re.compile(r"(row|column)(?::(\d{1,10}))?", re.ASCII)
@@ -241,11 +242,7 @@ def _attention(row: Row) -> _Read:
 
 
 def _library(row: Row) -> _Read | None:
-    """Read a row; split sums are a batch of products of equal depth.
-
-    Composable Kernel (MIT) lets a wave of its "intrawave" kernels use all registers of a SIMD, and those of
-    version 3 need them: they also hold the operands of the next pass.
-    """
+    """Read a row; split sums are a batch of products of equal depth."""
     tile = TILE.fullmatch(row["tile"])
     if not tile or row.number("us") < 1e6 * LONG:
         return None
@@ -275,7 +272,7 @@ def _library(row: Row) -> _Read | None:
         key=(row["kind"], m, n, k, split),
         gpu="MI300X" if row["cu_num"] == "304" else "MI308X",
         problem=problem,
-        configuration=[*sizes, GROUP, threads // 64, 2, row["kernelName"].endswith("intrawave_v3")],
+        configuration=[*sizes, GROUP, threads // 64, 2, ALONE],
         seconds=1e-6 * row.number("us"),
         library=math.nan,
     )

@@ -33,11 +33,11 @@ a100_sxm,fp8_w8a8,64,8,2,4096,512,balanced,0.1,16,32,64,1,16,3
 """
 
 
-LIBRARIES = """gfx,cu_num,kind,M,N,K,libtype,splitK,us,tile,kernelName
-gfx942,304,a8w8_blockscale,4096,4096,7168,ck,0,400,256x128x128x128,a8w8_intrawave_v3
-gfx942,80,a8w8_bpreshuffle,4096,4096,7168,ck,2,800,256x128x128x128,a8w8_intrawave_v1
-gfx942,80,bf16,4096,4096,7168,torch,0,2000,,
-gfx942,80,bf16,4096,64,64,opus,0,20,256x128x128x64,opus
+LIBRARIES = """gfx,cu_num,kind,M,N,K,libtype,splitK,us,tile
+gfx942,304,a8w8_blockscale,4096,4096,7168,ck,0,400,256x128x128x128
+gfx942,80,a8w8_bpreshuffle,4096,4096,7168,ck,2,800,256x128x128x128
+gfx942,80,bf16,4096,4096,7168,torch,0,2000,
+gfx942,80,bf16,4096,64,64,opus,0,20,256x128x128x64
 """
 
 
@@ -89,7 +89,7 @@ def test_tiles_of_amds_libraries(tmp_path: Path):
     """Rows without a tile and short ones are left out; sums that are split are products side by side."""
     table = libraries(written(tmp_path, LIBRARIES))
     assert [table.gpus[place] for place in table.gpu] == ["MI300X", "MI308X"]
-    assert table.configurations.tolist() == [[128, 128, 128, 8, 4, 2, alone] for alone in (1, 0)]
+    assert table.configurations.tolist() == [[128, 128, 128, 8, 4, 2, 1]] * 2
     (whole,), (split,) = (table.problems[place] for place in table.problem)
     assert (whole.operands, whole.experts, whole.shuffled) == ("fp8_w8a8_block", 1, False)
     assert (split.operands, split.experts, split.depth, split.shuffled) == ("fp8_w8a8", 4, 1792, True)
