@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 
 from dse import kernels
@@ -17,6 +18,12 @@ from dse.source.nvidia.compile.declared import Declared, kernels_in, parameters_
 from dse.source.nvidia.compile.nvrtc import read_source
 from dse.source.readers.argument_types import TYPES, type_of
 from dse.source.readers.given import Given, build_with, refuse
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+HALVES = {
+    **dict.fromkeys(("half", "__half", "_Float16"), np.dtype(np.float16)),
+    **dict.fromkeys(("nv_bfloat16", "__nv_bfloat16", "hip_bfloat16", "__hip_bfloat16"), BFLOAT16),
+}
 
 
 def load(path: Path, given: Given) -> Description:
@@ -149,6 +156,8 @@ def _form(kind: str) -> tuple[int, bool]:
 
 def _as_declared(number: Expression, declared: Declared | None, where: str) -> Expression:
     value = number({}, np).item()
+    if declared is not None and declared.kind in HALVES:  # as bits: no number of Python has this type
+        return parse(int(np.asarray(value, HALVES[declared.kind]).view(np.uint16)), where)
     if declared is not None and declared.floating:
         return parse(float(value), where)
     if declared is None or not declared.whole:
@@ -168,8 +177,15 @@ def _parts(text: str, declared: Declared | None, where: str) -> tuple[Expression
     if len(members) != len(numbers):
         names = ", ".join(member.name for member in known)
         raise DseError(f"{where}: found {text!r}, expected {len(members)} parts ({names})")
+    elements = [type_of(member.kind) for member in members if member is not None]
+    if len(sizes := {np.dtype(element[0]).itemsize for element in elements if element}) > 1:
+        widths = " and ".join(map(str, sorted(sizes)))
+        raise DseError(f"{where}: found members of {widths} B, expected members of one size")
     kinds = {type(number({}, np).item()) for number in numbers}
-    if len(kinds) > 1 and any(member and not member.floating and not member.whole for member in members):
+    if len(kinds) > 1 and any(
+        member and not member.floating and not member.whole and member.kind not in HALVES
+        for member in members
+    ):
         raise DseError(f"{where}: found {text!r}, expected a point in all of them or in none")
     return tuple(_as_declared(number, member, where) for number, member in zip(numbers, members, strict=True))
 

@@ -153,6 +153,8 @@ def test_a_tensor_map_has_a_shape_and_a_box(tmp_path):
         ("struct P { float3 at; int n; P(); }; __global__ void k(const P a)", "1,2,3,4", (1.0, 2.0, 3.0, 4)),
         ("typedef struct { int n; float x, y; } P; __global__ void k(P a)", "1e3,2,3", (1000, 2.0, 3.0)),
         ("using C = cuda::std::complex<float>; __global__ void k(C a)", "-2,1.5", (-2.0, 1.5)),
+        ("struct P { __half x; __nv_bfloat16 y; }; __global__ void k(P a)", "1,1.5", (0x3C00, 0x3FC0)),
+        ("struct P { float x; double y; }; __global__ void k(P a)", "1,2", "members of 4 and 8 B"),
         ("__global__ void k(Unknown a)", "1,2", (1, 2)),
         ("__global__ void k(Unknown a)", "1,2.5", "expected a point in all of them or in none"),
         ("__global__ void k(int2 a)", "1,2.5", "found '2.5', expected a whole number"),
