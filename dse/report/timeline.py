@@ -75,8 +75,8 @@ def draw(
     from dse.report.grammar import alt
 
     begin, end = window or (0.0, max(profile.makespan, profile.accepts.max(initial=0)) or 1.0)
-    if not begin < end:
-        raise DseError(f"window: found {begin:g} to {end:g}, expected a beginning before the end")
+    if not 0.0 < end - begin < np.inf:
+        raise DseError(f"window: found {begin:g} to {end:g}, expected a finite one, from first to last")
     leaves = np.maximum(profile.accepts, profile.done)
     inside = (profile.time < end) & ((leaves > begin) | (profile.time >= begin))
     events = np.nonzero(inside | (window is None))[0]

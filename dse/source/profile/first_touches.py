@@ -11,6 +11,7 @@ from dse.hardware.coalescing import SECTOR
 from dse.source.machine.recorded import Recorded, Stream
 
 _BLOCK_SHIFT = 48  # the block's number is in the highest bits of a sector's
+_WITHIN = np.int64((1 << _BLOCK_SHIFT) - 1)  # wild addresses wrap around: they change no block
 _ONCE = range(1)
 _FREE = np.iinfo(np.int64).min
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 over the golden ratio: multiples of it spread evenly
@@ -48,7 +49,7 @@ def _sectors(machine: Recorded, stream: Stream, offset: int) -> np.ndarray:
     """List the sectors touched at an offset, with the block's number in the highest bits; may repeat."""
     blocks = np.arange(machine.shape[0], dtype=np.int64)[:, None] << _BLOCK_SHIFT
     shape = stream.lanes.shape
-    sector = np.broadcast_to((stream.base + offset) >> 5, shape) + blocks
+    sector = np.broadcast_to((stream.base + offset) >> 5 & _WITHIN, shape) | blocks
     sector = sector[np.broadcast_to(stream.lanes.mask, shape)]
     if len(sector) > 1:  # neighbours mostly share one
         sector = sector[np.append(True, sector[1:] != sector[:-1])]
@@ -69,7 +70,7 @@ def _count(
     for entry in range(len(entries)):
         place, moved, phase = entries[entry]
         for number in range(starts[place], starts[place + 1]):
-            key = sectors[number] + moved
+            key = sectors[number] & ~_WITHIN | (sectors[number] + moved) & _WITHIN
             slot = _slot(table, key)
             if table[slot] == key:
                 continue
