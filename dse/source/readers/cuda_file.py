@@ -149,15 +149,24 @@ def _arguments(
     )
 
 
-def _form(kind: str) -> tuple[int, bool]:
+def _form(kind: np.dtype | str) -> tuple[int, bool]:
     """Return the bytes of a number and whether it is a float, which determine how it is parsed."""
     return np.dtype(kind).itemsize, np.dtype(kind).kind == "f"
+
+
+def _kind_of(declared: Declared) -> np.dtype | str | None:
+    """Return the type of a number; None if its name is not known."""
+    element = type_of(declared.kind)
+    return HALVES.get(declared.kind, element and element[0])
 
 
 def _as_declared(number: Expression, declared: Declared | None, where: str) -> Expression:
     value = number({}, np).item()
     if declared is not None and declared.kind in HALVES:  # as bits: no number of Python has this type
-        return parse(int(np.asarray(value, HALVES[declared.kind]).view(np.uint16)), where)
+        half = np.asarray(value).astype(HALVES[declared.kind])
+        if not np.isfinite(half):
+            raise DseError(f"{where}: found {number.text!r}, expected what {declared.kind} holds")
+        return parse(int(half.view(np.uint16)), where)
     if declared is not None and declared.floating:
         return parse(float(value), where)
     if declared is None or not declared.whole:
@@ -177,8 +186,7 @@ def _parts(text: str, declared: Declared | None, where: str) -> tuple[Expression
     if len(members) != len(numbers):
         names = ", ".join(member.name for member in known)
         raise DseError(f"{where}: found {text!r}, expected {len(members)} parts ({names})")
-    elements = [type_of(member.kind) for member in members if member is not None]
-    if len(sizes := {np.dtype(element[0]).itemsize for element in elements if element}) > 1:
+    if len(sizes := {_form(kind)[0] for member in members if member and (kind := _kind_of(member))}) > 1:
         widths = " and ".join(map(str, sorted(sizes)))
         raise DseError(f"{where}: found members of {widths} B, expected members of one size")
     kinds = {type(number({}, np).item()) for number in numbers}

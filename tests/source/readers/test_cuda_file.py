@@ -155,6 +155,7 @@ def test_a_tensor_map_has_a_shape_and_a_box(tmp_path):
         ("using C = cuda::std::complex<float>; __global__ void k(C a)", "-2,1.5", (-2.0, 1.5)),
         ("struct P { __half x; __nv_bfloat16 y; }; __global__ void k(P a)", "1,1.5", (0x3C00, 0x3FC0)),
         ("struct P { float x; double y; }; __global__ void k(P a)", "1,2", "members of 4 and 8 B"),
+        ("struct P { __half x; float y; }; __global__ void k(P a)", "1,2", "members of 2 and 4 B"),
         ("__global__ void k(Unknown a)", "1,2", (1, 2)),
         ("__global__ void k(Unknown a)", "1,2.5", "expected a point in all of them or in none"),
         ("__global__ void k(int2 a)", "1,2.5", "found '2.5', expected a whole number"),
