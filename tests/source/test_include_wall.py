@@ -124,12 +124,6 @@ def test_every_file_that_a_name_may_mean_is_scanned(folder):
         nvrtc.read_source(folder / "k.cu")
 
 
-@pytest.mark.parametrize("compiler", READERS)
-def test_files_of_its_own_folder_are_included(folder, compiler):
-    read, compiled = READERS[compiler]
-    assert not isinstance(compiled(read(folder / "k.cu")), Failure)
-
-
 def test_a_control_character_is_refused_by_its_place(folder):
     (folder / "own.h").write_bytes(b"#define N 3\n  \x0c\n")
     with pytest.raises(

@@ -36,16 +36,6 @@ def known(counted: Counted) -> KnownBatch:
     return counted.batch
 
 
-def test_what_is_counted_has_the_launch_and_the_phases(transpose, every):
-    parameters, counted = configurations(transpose), every[1]
-    assert not counted.failures
-    kernel, resources = known(counted).kernel, known(counted).resources
-    np.testing.assert_array_equal(resources.threads[0], parameters["tile"] ** 2 // parameters["rows"])
-    assert counted.compiled == len(parameters["tile"]) == kernel.load_insts.size
-    barrier = np.asarray(kernel.phases[1].passes[0])
-    np.testing.assert_array_equal(barrier > 0, parameters["shared"] == 1)
-
-
 def test_those_not_compiled_are_estimated(transpose, every):
     cache, whole = every
     guess = SourceKernel(transpose, 12, cache, 1).count(configurations(transpose), GPUS)

@@ -25,7 +25,6 @@ from dse.source.profiles import KernelProfile, with_assumed
 from dse.source.readers import cuda_file
 from dse.source.readers.given import Given
 from dse.source.readers.kernel import counts_of
-from dse.source.readers.read import load
 from dse.source.toolchain import toolchain
 from dse.types import Resources
 
@@ -99,17 +98,6 @@ def test_a_sweep_over_gpus_of_both_vendors(tmp_path: Path):
     np.testing.assert_array_equal(threads[0], threads[1])
     insts = np.asarray(counted.batch.kernel.load_insts)
     np.testing.assert_allclose(2 * insts[0], 2 * insts[1])  # a thread's loads, whatever the warp
-
-
-def test_what_does_not_compile_is_a_failure_of_its_own(tmp_path: Path):
-    path = tmp_path / "own.hip"
-    path.write_text('extern "C" __global__ void f(float* x) { x[threadIdx.x] = TILE == 2 ? nothing : 1.0f; }')
-    kernel = load(path, Given(function="f", block=(64,), grid=(4,), tuned=(("TILE", (1, 2)),)))
-    wanted = configurations(kernel, {"TILE": np.array([1])}, {}, MI250X.gpu)
-    source, cache = source_of(kernel), Cache(tmp_path / "cache")
-    [failed] = AMD.characterise_all(source, architecture(MI250X.gpu), wanted, MI250X.gpu, cache, 1)
-    assert isinstance(failed, Failure)
-    assert failed.message == "own.hip:1:71: error: use of undeclared identifier 'nothing'"
 
 
 def test_whole_numbers_that_skip_work_are_asked_for(tmp_path: Path):

@@ -18,7 +18,6 @@ from dse.source.caches.cache_model import (
     caches_of,
     fill_rate,
     kept_at_random,
-    latency,
     latency_of_slowest,
     misses,
 )
@@ -133,13 +132,6 @@ def test_shared_memory_takes_its_part_of_the_l1():
     assert [caches_of(ampere, size, 4).l1_bytes / kib for size in (0, 20000, 24000)] == [184, 92, 92]
     apart = gpu("gtx_1060_6gb")  # has its shared memory beside the L1
     assert caches_of(apart, 8448, 4).l1_bytes == float(apart.l1_bytes)
-
-
-def test_latency_by_where_sectors_come_from():
-    levels = gpu("a100").latency
-    l1, l2, dram = float(levels.l1), float(levels.l2), float(levels.dram)
-    assert latency(Traffic(8.0, 4.0, 1.0), gpu("a100")) == pytest.approx(l1 / 2 + l2 * 3 / 8 + dram / 8)
-    assert latency(Traffic(), gpu("a100")) == l1
 
 
 def test_who_waits_for_several_waits_for_the_furthest():

@@ -54,11 +54,6 @@ def before() -> KnownFacts:
     return known(CudaSource("a.cu", "", "", (), (), ""), columns, wanted, {"wide": columns["block"] > 32})
 
 
-def test_flags_are_features(before: KnownFacts) -> None:
-    assert len(before.flags) == 3  # staged, unrolled, wide
-    assert before.features.shape[1] == before.code.shape[1] + 1
-
-
 def results(*places: int) -> dict[int, KernelProfile | Failure]:
     return {place: result(*SPACE[place]) for place in places}
 

@@ -76,16 +76,6 @@ def test_arguments_that_are_refused(tmp_path: Path, given: tuple[str, ...], mess
     assert str(error.value).startswith(message)
 
 
-def test_one_launch_of_a_file(tmp_path: Path):
-    path = tmp_path / "k.cu"
-    path.write_text(CODE)
-    kernel = load(path, LAUNCH)
-    assert kernel.build is not None
-    assert (kernel.name, kernel.described, kernel.space.size) == ("k", False, 1)
-    assert [each({}, np) for each in (*kernel.build.block, *kernel.build.grid)] == [32, 4, 100]
-    assert kernel.build.shared_bytes is None
-
-
 def test_what_a_file_does_not_say_has_to_be_said(tmp_path: Path):
     path = tmp_path / "k.cu"
     path.write_text(CODE)

@@ -1,6 +1,5 @@
 """CUDA files with code for the host beside their kernels."""
 
-from dse.source.contract import Failure
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.declared import kernels_in, parameters_of
 from dse.source.nvidia.compile.host_code import without_host
@@ -86,20 +85,6 @@ def test_lines_keep_their_numbers_and_directives_stay():
     kept = ("#ifdef VERBOSE", "#endif", "__global__", "DEVICE T clamp", "constexpr int twice", "struct Tile")
     gone = ("int main", "launch(", "std::vector", "cublasHandle_t", "PYBIND11_MODULE", "std::string name")
     assert [text in blanked for text in (*kept, *gone)] == [True] * len(kept) + [False] * len(gone)
-
-
-def test_a_mistake_of_the_device_is_told_as_it_is(tmp_path):
-    found = made(tmp_path, AS_IT_SHIPS.replace("T(twice(BM))", "T(thrice(BM))"))
-    assert isinstance(found, Failure)
-    line = 1 + AS_IT_SHIPS[: AS_IT_SHIPS.index("T(twice")].count("\n")
-    assert f"k.cu({line}): error" in found.message
-    assert "thrice" in found.message
-
-
-def test_an_assertion_costs_its_comparison(tmp_path):
-    kernel = "__global__ void f(int n, int *x) { assert(n > 3); x[0] = n; }"
-    found = made(tmp_path, f"#include <assert.h>\n{kernel}", "f")
-    assert isinstance(found, Compiled), found
 
 
 def test_names_of_the_devices_library_stay(tmp_path):

@@ -50,19 +50,6 @@ def failed(path: Path, **defines: object) -> Failure:
     return result
 
 
-def test_compiles_a_configuration(write):
-    result = compile_source(read_source(write(ADD)), 86, {"AMOUNT": True}, ptx=True)
-    assert isinstance(result, Compiled)
-    assert (result.binary.kernel, result.binary.arch, result.spill_bytes) == ("add", 86, 0)
-    assert result.ptx is not None
-    assert ".target sm_86" in result.ptx
-    assert result.log == ""
-    assert result.compiler.startswith("NVRTC 1")
-    assert elf.read(result.cubin, "") == {"add": result.binary}
-    assert compiled(write(ADD), arch=86, AMOUNT=1).binary.code == result.binary.code
-    assert compiled(write(ADD), arch=86, AMOUNT=2).binary.code != result.binary.code
-
-
 @pytest.mark.parametrize(
     ("more", "named"),
     [
@@ -104,18 +91,6 @@ def test_spills_and_warnings_are_told(write):
     assert result.spill_bytes >= 2 * result.binary.stack_bytes  # each byte at least written and read once
     assert result.log.startswith("k.cu(4): warning")
     assert "ptxas" not in result.log
-
-
-@pytest.mark.parametrize(
-    ("kernel", "name"),
-    [
-        ("scale<3>", "_Z5scaleILi3EEvPf"),
-        ("negate", "_Z6negatePf"),
-        ("clear", "clear"),
-    ],
-)
-def test_chooses_among_kernels(write, kernel: str, name: str):
-    assert compiled(write(SEVERAL), kernel).binary.kernel == name
 
 
 @pytest.mark.parametrize(

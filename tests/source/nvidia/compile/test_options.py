@@ -6,10 +6,6 @@ from dse.errors import DseError
 from dse.source.nvidia.compile.options import check
 
 
-def test_options_that_change_code_pass():
-    check(["-std=c++17", "--use_fast_math", "-DN=3", "--fmad=false", "-maxrregcount=64"], "here")
-
-
 @pytest.mark.parametrize(
     "option",
     [

@@ -151,9 +151,3 @@ def test_each_block_is_run_where_addresses_do_not_move_evenly(made: SassProgram)
     assert found.machine.shape[0] == 30
     for block in range(30):
         assert asked(found, block) == asked(Addresses.of(each), block)
-
-
-def test_few_blocks_are_run_each():
-    found, _ = found_and_run(STRIP, (3, 1, 1), None)
-    assert found.machine.shape[0] == 3
-    assert not found.ahead.any()

@@ -83,13 +83,6 @@ def test_groups_of_several_copies_and_of_none():
     assert found[2::3] == [[]] * 9  # nothing left
 
 
-def test_kernels_that_wait_for_nothing_are_as_they_were():
-    graph = graph_of([], [COPY, "DEPBAR.LE SB0, 0x0"], [], 9)
-    assert [each.needs for each in graph.instructions][:3] == [(), (), ()]
-    assert graph.loops == (Loop(1, 6, 9),)
-    assert not graph.instructions[1].writes
-
-
 @pytest.mark.parametrize("order", [[ARRIVE, LOAD, LOAD], [LOAD, LOAD, ARRIVE]])
 def test_mbarriers_take_turns(order):
     graph = graph_of(order * 2, [CHECK, *order], [CHECK, CHECK], 8)

@@ -108,19 +108,6 @@ def test_what_instructions_ask_for(machines):
     }
 
 
-def test_some_leave():
-    """Of two blocks of 64 threads the first 40 of each leave; one block stands for three."""
-    machine = ran(
-        "S2R R0, SR_TID.X; ISETP.LT.AND P0, PT, R0, 0x28, PT; @P0 EXIT; EXIT",
-        threads=64,
-        blocks=2,
-    )
-    (found,) = branches(machine, [3, 1])
-    assert (found.target, found.meets) == (-1, -1)
-    assert (found.visits, found.taken, found.passed, found.diverged) == (1, 1, 0.5, 0.5)
-    assert (found.lanes_taken, found.lanes_passed) == (8, 24)
-
-
 def test_arcs_are_the_ways_that_threads_went(machines, name):
     """Against each thread's own way; block 0 counts three times as much as the others."""
     machine = machines[name]

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import pytest
 from support.sass_code import ran
 
-from dse.models.wfg.graph import Barrier, Compute, Memory, WfgBranch, WfgLoop, leaves, loads, uses
+from dse.models.wfg.graph import Barrier, Compute, Memory, WfgBranch, leaves, loads, uses
 from dse.models.wfg.weights import Hardware, average_warp, executions
 from dse.source.explain.work_flow import joined
 from dse.source.nvidia.graphs.flow import flow_graph
@@ -33,16 +33,6 @@ def test_every_instruction_as_often_as_it_was_executed(flows, name):
             expected[node.kind] += node.weight * node.count
     assert found == pytest.approx(expected, rel=1e-9)
     assert uses(graph) <= loads(graph)
-
-
-def test_nested_as_the_source_is(flows):
-    graph = work_flow(flows["nbody"])
-    (outer,) = (node for node in graph if isinstance(node, WfgLoop))
-    (inner,) = (node for node in outer.body if isinstance(node, WfgLoop))
-    assert (float(outer.trips), float(inner.trips)) == (4, 64)
-    split = next(node for node in work_flow(flows["divergent"]) if isinstance(node, WfgBranch))
-    assert float(split.taken + split.passed) > 1
-    assert any(isinstance(node, WfgLoop) for side in (split.then, split.otherwise) for node in side)
 
 
 def test_the_model_takes_them(flows):

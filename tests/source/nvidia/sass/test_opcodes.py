@@ -17,16 +17,6 @@ def test_each_pipe_has_rows():
     assert {row.pipe for row in OPCODES.values()} == set(PIPES)
 
 
-@pytest.mark.parametrize("path", LISTINGS, ids=lambda path: path.stem)
-def test_all_opcodes_of_the_listings_are_known(path):
-    names = {
-        instruction.opcode.split(".")[0]
-        for listing in parse(path.read_text(), path.name)
-        for instruction in listing.instructions
-    }
-    assert names <= set(OPCODES)
-
-
 def unwritten(code: SassProgram) -> set[str]:
     """The instructions that read a register or a predicate that none on a way to them writes."""
     written: dict[int, set[int]] = {0: set()}  # slots where each block begins
