@@ -2,14 +2,12 @@
 
 import itertools
 import json
-import math
 
 import pytest
 from kernel_tuner import tune_kernel
 
 from dse.bridges.kernel_tuner import strategy
 from dse.errors import DseError
-from dse.explore.tune.predictor import Predictor
 
 TUNE = {"block_size_x": [32, 64, 128, 256, 512], "items": [1, 2, 3, 4]}
 OWN = "block_size_x * items <= 1024"
@@ -68,14 +66,6 @@ def test_a_strategy_of_kernel_tuner(tune, toy_kernel):
     assert len(tried) == len(set(tried)) == 8
     assert all(block * items <= 1024 for block, items in tried)
     assert (best["block_size_x"], best["items"]) == (128, 2)
-
-
-def test_the_model_says_where_to_begin(tune, toy_kernel):
-    rows = [row for row in itertools.product(*TUNE.values()) if math.prod(row) <= 1024]
-    columns = dict(zip(TUNE, zip(*rows, strict=True), strict=True))
-    predicted = Predictor(toy_kernel, "a100-pcie-40gb", **GUIDED).candidates(columns, "here").log_s
-    [first], _ = tune(strategy(toy_kernel, "a100-pcie-40gb", **GUIDED), 1, restrictions=[OWN])
-    assert predicted[rows.index(first)] == predicted.min()
 
 
 def test_without_a_kernel(tune):

@@ -8,7 +8,6 @@ import json
 import pytest
 
 from dse.bridges.tables import FORMATS, PRODUCT, BestConfigurations, form
-from dse.errors import DseError
 
 TABLE = BestConfigurations(
     "gemm",
@@ -47,13 +46,6 @@ def test_python_for_triton():
     assert list(names["configs"]) == [(1, 64), (4096, 64)]
     nearest = names["nearest"](m=1000, n=64)
     assert (nearest.kwargs, nearest.num_warps) == ({"BLOCK": 128}, 8)
-
-
-def test_mistakes():
-    with pytest.raises(DseError, match="format: found 'yaml', expected one of vllm, sglang, inductor"):
-        form("yaml", "gemm")
-    with pytest.raises(DseError, match="format: vllm: found with gemm, expected moe or w8a8"):
-        form("vllm", "gemm")
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -1,8 +1,5 @@
 """Tables for vLLM and SGLang: looked up and loaded by their rules."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from dse.bridges import sglang, vllm
@@ -52,12 +49,3 @@ def test_names_of_the_others():
     assert sglang.file_name(table(product, "NVIDIA H200")) == (
         "N=7168,K=2048,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128, 128].json"
     )
-
-
-def test_what_is_loaded(tmp_path: Path):
-    own = dict(zip(PARAMETERS, (16, 128, 128, 1, 4, 3), strict=True))
-    kernel = Kernel("moe", EXPERTS, "fp8_w8a8", (128, 128))
-    written = table(kernel, "NVIDIA H20", *({"M": m, **own, "time_s": 1e-3} for m in (1, 64)))
-    (tmp_path / vllm.file_name(written)).write_text(vllm.text(written))
-    found = json.loads((tmp_path / vllm_name(256, 512, "NVIDIA H20", "fp8_w8a8", [128, 128])).read_text())
-    assert {int(tokens): values for tokens, values in found.items()} == {1: own, 64: own}  # as vLLM reads it

@@ -155,26 +155,6 @@ def test_where_it_spends_what(answer, run_dse, triple: Path):
     assert "branches that depend on parameter at 0x170, expected none: counted as if" in run_dse(*command).err
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("3.0f *", "three *", 'compile error: triple.cu(6): error: identifier "three" is undefined'),
-        (
-            "if (at < n)",
-            'asm volatile("nonsense;");',
-            "compile error: triple.cu: ptxas application ptx",
-        ),
-    ],
-)
-def test_a_failure_ends_in_one_line(run_dse, tmp_path: Path, old: str, new: str, message: str):
-    shutil.copy(HERE / "kernel.toml", tmp_path)
-    (tmp_path / "triple.cu").write_text((HERE / "triple.cu").read_text().replace(old, new))
-    ran = run_dse("characterise", tmp_path, "-g", "a100-pcie-40gb")
-    assert (ran.code, ran.err.count("\n")) == (2, 1)
-    assert ran.err.startswith(f"dse: triple: {message}")
-    assert ran.err.endswith("(at block=48, items=1)\n")
-
-
 def test_amd_gpus_are_explained_too(answer, tmp_path):
     (tmp_path / "own.hip").write_text(
         "#include <hip/hip_runtime.h>\n"

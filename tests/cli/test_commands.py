@@ -49,12 +49,6 @@ def test_rank_by_simulation_depends_on_the_scheduler(answer, toy_kernel):
     assert {row["time_s"] for row in rows} != {row["time_s"] for row in other}
 
 
-def test_rank_fixes_parameters_and_changes_sizes(answer, toy_kernel):
-    rows = answer("rank", toy_kernel, "-g", "a100", "--set", "items=2", "--set", "n=2048", "--top", "0")
-    assert {row["items"] for row in rows} == {2}
-    assert {row["blocks"] * row["threads"] * 2 for row in rows} == {2048}
-
-
 def test_rank_beside_the_library(run_dse, answer):
     command = ("rank", "matmul_tiled", "-g", "a100", "--set", "m=512", "--library")
     [seconds] = {row["library_s"] for row in answer(*command, "fp32:m,n,2*k")}

@@ -41,9 +41,9 @@ def scaled(tmp_path_factory):
     return str(path), "--block", "128", "--grid", "512"
 
 
-@pytest.mark.parametrize("gpu", ["a100", "mi250x"])
 @pytest.mark.parametrize(
-    ("command", "macro"), [("rank", "TRIPS"), ("characterise", "FAR"), ("rank", "OTHERS")]
+    ("command", "macro", "gpu"),
+    [("rank", "TRIPS", "a100"), ("characterise", "FAR", "mi250x"), ("rank", "OTHERS", "a100")],
 )
 def test_a_number_on_which_counts_depend_is_asked_for(run_dse, scaled, gpu, command, macro):
     ran = run_dse(command, *scaled, "--gpu", gpu, "-D", f"{macro}=1", "--arg", "factor=2.0")
@@ -90,9 +90,8 @@ def test_a_number_on_which_nothing_depends_is_0_and_that_is_said(run_dse, scaled
     assert (ran.code, "assumed: factor: 0" in ran.err) == (0, True)
 
 
-@pytest.mark.parametrize("gpu", ["a100", "mi250x"])
-def test_fractions_on_which_work_depends_are_random_and_that_is_said(run_dse, scaled, gpu):
-    stated = ("--gpu", gpu, "--arg", "factor=0.5", "--arg", "n=65536")
+def test_fractions_on_which_work_depends_are_random_and_that_is_said(run_dse, scaled):
+    stated = ("--gpu", "mi250x", "--arg", "factor=0.5", "--arg", "n=65536")
     silent = run_dse("rank", *scaled, *stated)
     assumed = run_dse("rank", *scaled, *stated, "-D", "SELECTED=1")
     known = run_dse("rank", *scaled, *stated, "-D", "SELECTED=1", "--arg", "x=65536:float:random")

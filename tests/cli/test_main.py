@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from dse.cli.main import in_options, run
+from dse.cli.main import run
 
 
 @pytest.fixture
@@ -82,16 +82,3 @@ def test_a_command_does_not_import_the_others():
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     modules = ran.stdout.splitlines()[-1]
     assert ("'dse.cli.gpus'" in modules, "'dse.cli.rank'" in modules) == (True, False)
-
-
-@pytest.mark.parametrize(
-    ("mistake", "line"),
-    [
-        ("sample: found none, expected some", "--sample: found none, expected some"),
-        ("given.arguments: n: found 'x', expected a number", "--arg: n: found 'x', expected a number"),
-        ("k: found none, expected some (given.tuned)", "k: found none, expected some (--tune)"),
-        ("k.toml: grid: found 3, expected 2 (or 1)", "k.toml: grid: found 3, expected 2 (or 1)"),
-    ],
-)
-def test_a_field_becomes_its_option(mistake, line):
-    assert in_options(mistake) == line

@@ -36,17 +36,6 @@ def test_by_the_model(kept, times, run_dse, toy_kernel, tmp_path):
     assert out.read_text().splitlines() == ["block,items", *(f"{block},{items}" for block, items in found)]
 
 
-def test_by_measurements(kept, times, tmp_path):
-    """One that failed is left out, the fastest is kept; what is not of the space does not count."""
-    some = [place for place in times if place[0] <= 512][:14]
-    measured = {place: 1e3 * times[place] for place in some} | {some[0]: "", (4096, 1): 0.001}
-    measured[some[7]] = 0.5e3 * times[some[7]]
-    lines = [f"{block},{items},{time}" for (block, items), time in measured.items()]
-    (tmp_path / "few.csv").write_text("\n".join(["block,items,time_ms", *lines]))
-    found = kept("--measured", tmp_path / "few.csv")
-    assert (some[7] in found, some[0] in found) == (True, False)
-
-
 def test_why_much_is_kept_and_a_prior(kept, run_dse, toy_kernel, tmp_path):
     """Measured backwards: the model does not explain it. Recorded elsewhere, a part is kept."""
     rows = kept("--risk", "0.001")

@@ -15,13 +15,6 @@ TILE = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
 HEADER = "M,BLOCK_SIZE_M,BLOCK_SIZE_N,BLOCK_SIZE_K,GROUP_SIZE_M,num_warps,num_stages,us"
 
 
-def test_tiles_and_times_grow_with_the_tokens(answer):
-    few, many = answer(*MOE, "--for", "M=1,512")
-    assert (few["M"], many["M"], few["BLOCK_SIZE_M"]) == (1, 512, 16)
-    assert few["BLOCK_SIZE_M"] < many["BLOCK_SIZE_M"]
-    assert 0 < few["time_s"] < many["time_s"] < 1
-
-
 def test_a_dense_product_beside_the_library(answer):
     [row] = answer("table", "mm", "-g", "a100-sxm", "--set", "N=4096", "--set", "K=4096", "--for", "M=64")
     assert row["low_s"] < row["time_s"] < row["high_s"]

@@ -27,18 +27,6 @@ from dse.core.files import (
 from dse.errors import DseError
 
 
-def test_replaces_when_the_block_ends(tmp_path):
-    path = tmp_path / "out.txt"
-    path.write_text("old")
-    with replacing(path) as temporary:
-        assert temporary.parent == tmp_path
-        assert temporary.suffix == ".txt"
-        temporary.write_text("new")
-        assert path.read_text() == "old"
-    assert path.read_text() == "new"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_a_lock_is_had_once_and_goes_with_its_file(tmp_path):
     path = tmp_path / "lock"
     with path.open("w") as first, path.open("w") as second:

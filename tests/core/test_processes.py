@@ -35,19 +35,14 @@ def test_what_a_program_prints_and_its_code(tmp_path):
     assert (ended.code, ended.output, ended.errors) == (3, f"{tmp_path} 1\n", "no\n")
 
 
-@pytest.mark.parametrize("text", ["", "a\u00b5\n"])
-def test_it_reads_what_it_is_given(text):
-    assert python("import sys; print(repr(sys.stdin.read()))", text=text).output == f"{text!r}\n"
-
-
 def test_a_program_that_does_not_end(tmp_path):
     started = time.monotonic()
     left = tmp_path / "left"
-    child = f"import time; time.sleep(2); open({str(left)!r}, 'w')"
+    child = f"import time; time.sleep(1); open({str(left)!r}, 'w')"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     with pytest.raises(ProcessKilled, match=r"^ended after 0.5 s \(DSE_COMPILE_SECONDS\)$"):
         python(code, ProcessLimits(0.5, 10**9, 10**6))
-    time.sleep(max(0, started + 3 - time.monotonic()))
+    time.sleep(max(0, started + 2 - time.monotonic()))
     assert not left.exists()  # what it had started ended with it
 
 
@@ -125,13 +120,6 @@ def test_files_that_go_with_a_block(monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     with pytest.raises(DseError, match="cannot write: No such file"), scratch({}):
         raise AssertionError
-
-
-def test_limits_of_compilers_come_from_the_environment(monkeypatch):
-    monkeypatch.setenv("DSE_COMPILE_SECONDS", "7")
-    monkeypatch.setenv("DSE_COMPILE_GB", "0.5")
-    limits = compiler_limits()
-    assert (limits.seconds, limits.memory_bytes) == (7, 5 * 10**8)
 
 
 @pytest.mark.parametrize("setting", ["0", "nan", "x", "1e9", "9" * 5000])

@@ -56,14 +56,6 @@ def test_equal_times_keep_the_order_of_the_level_before(kernel):
     assert np.all(before[1:][equal] >= before[:-1][equal])
 
 
-def test_where_levels_differ_is_told(kernel):
-    _, level = cascade(read("phase:100%,roofline:5", kernel), GPU).levels
-    assert -1 <= level["spearman"] < 1
-    assert level["differ_by"] in kernel.space.names
-    assert 0 < level["explained"] <= 1
-    assert 0 <= level["kept_by_both"] <= 5
-
-
 def test_equal_ones_that_are_dropped_are_counted(kernel):
     whole = rank(kernel, GPU, ["roofline"])
     seconds = whole.evaluation.forecasts["roofline"].seconds[0][whole.order]

@@ -33,15 +33,6 @@ def of(rows, model, field="throughput"):
     return np.array([row[field] for row in rows if row["model"] == model])
 
 
-def test_a_configuration_is_laid_out(laid):
-    kernel, launch = laid
-    assert float(kernel.work.fp32) == ITEMS
-    assert float(kernel.load_insts) == ITEMS
-    assert (float(launch.warps_per_block), float(launch.blocks)) == (1, BLOCKS)
-    assert float(launch.resident_blocks * launch.waves) == pytest.approx(OF_AN_SM)
-    assert kernel.ilp.dtype == launch.waves.dtype == GPU.clock.dtype
-
-
 def test_a_configuration_that_cannot_run_is_refused(toy_kernel):
     old = gpus.load("gtx-280").gpu
     message = "^toy: launch: found too many threads in a block with block=1024, items=1, expected one that"

@@ -74,16 +74,6 @@ def test_valid_configurations_are_those_of_the_filtered_product(values, constrai
 SPACE = space_of({"a": [1, 2, 4], "b": [0.5, 2], "c": range(5)}, "a * b <= limit", "c != 3")
 
 
-@pytest.mark.parametrize("xp", [np, jnp])
-@pytest.mark.parametrize("kind", [np.int8, np.int64])
-def test_decode_has_the_shape_of_its_index(xp, kind):
-    decoded = SPACE.decode(np.arange(30, dtype=kind).reshape(2, 3, 5), xp)
-    assert {name: column.dtype.kind for name, column in decoded.items()} == {"a": "i", "b": "f", "c": "i"}
-    assert decoded["a"].shape == (2, 3, 5)
-    rows = rows_of({name: column.ravel() for name, column in decoded.items()})
-    assert rows == list(itertools.product([1, 2, 4], [0.5, 2.0], range(5)))
-
-
 def test_decode_and_valid_can_be_jitted():
     def valid(space, index, limit):
         return space.valid(space.decode(index), {"limit": limit})

@@ -41,6 +41,7 @@ def search(choices, gpu, trials=60, chosen="tpe", **options):
 HERE = [name for name in SAMPLERS if name != "auto" and (name != "gp" or find_spec("torch"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", HERE)
 def test_every_sampler_finds_the_optimum_of_a_small_space(choices, gpu, chosen):
     found = search(choices, gpu, 80, chosen)
@@ -52,20 +53,6 @@ def test_every_sampler_finds_the_optimum_of_a_small_space(choices, gpu, chosen):
         optimum = study.optimum(choices[row["kernel"]], gpu, "volkov")
         assert optimum is not None
         assert optimum <= row["time_s"] <= 1.05 * optimum
-
-
-def test_one_model_call_a_batch_and_variant(choices, gpu, monkeypatch):
-    seen = []
-    real = study.evaluate
-
-    def counting(description, models, gpu, parameters, problem):
-        seen.append(len(parameters["block"]))
-        return real(description, models, gpu, parameters, problem)
-
-    monkeypatch.setattr(study, "evaluate", counting)
-    search(choices, gpu)
-    assert sum(seen) == 60
-    assert len(seen) <= 2 * 60 / study.BATCH
 
 
 @pytest.mark.slow
@@ -154,12 +141,6 @@ def only(toy_kernel, constraint):
     toy = kernels.load(toy_kernel)
     space = Space({"block": list(range(1, 20_001)), "items": [1, 2]}, (parse(constraint, "here"),))
     return study.variants([(replace(toy, space=space), toy.sizes())])
-
-
-def test_different_work_is_refused(toy_kernel):
-    toy = kernels.load(toy_kernel)
-    with pytest.raises(DseError, match="different work"):
-        study.variants([(toy, {}), (replace(toy, name="other", variant_of="something else"), {})])
 
 
 def test_a_space_that_is_almost_all_constraint(toy_kernel, gpu):
