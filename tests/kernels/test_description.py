@@ -209,12 +209,6 @@ def test_a_kernel_without_accesses():
     assert resources.shared_bytes == 0
 
 
-def test_sizes():
-    assert make().sizes(width=5) == {"width": 5, "radius": 3}
-    with pytest.raises(DseError, match=r"stencil: problem: found 'widht', .*did you mean width"):
-        make().sizes(widht=5)
-
-
 def test_check_passes_what_is_right():
     check(make(), gpu())
     check(make(), gpu(), sample=5)

@@ -1,7 +1,5 @@
 """Kernels are found by name or path, and listed without reading more than is asked for."""
 
-from pathlib import Path
-
 import pytest
 
 from dse import kernels
@@ -37,23 +35,6 @@ def test_names_and_forgiving_find(shelf):
     assert kernels.find(shelf / "fft") == kernels.find(str(shelf / "fft" / "kernel.toml"))
     assert kernels.load("FFT").name == "fft"
     assert kernels.summaries() == dict.fromkeys(kernels.names(), "a made-up stencil")
-
-
-def test_a_name_of_the_catalogue_comes_before_a_folder(shelf, monkeypatch, tmp_path):
-    (tmp_path / "fft").mkdir()
-    (tmp_path / "fft" / "kernel.toml").touch()
-    monkeypatch.chdir(tmp_path)
-    assert kernels.find("fft") == shelf / "fft" / "kernel.toml"
-    assert kernels.find("./fft") == Path("fft/kernel.toml")
-
-
-def test_find_says_what_there_is(shelf):
-    with pytest.raises(DseError, match=r"kernel: found 'stensil', .* fft, stencil; did you mean stencil\?"):
-        kernels.find("stensil")
-    with pytest.raises(DseError, match=r"no/such/kernel\.toml: found no file"):
-        kernels.find("no/such/kernel.toml")
-    with pytest.raises(DseError, match="found no file"):
-        kernels.find("no/such")
 
 
 def test_variants(shelf):

@@ -225,8 +225,3 @@ def test_other_mistakes(tmp_path):
         path.write_bytes(text)
         with pytest.raises(DseError, match=message):
             kernels.load(path)
-
-
-@pytest.mark.parametrize("name", kernels.names())
-def test_the_catalogue_loads(name):
-    assert kernels.load(name).name == name

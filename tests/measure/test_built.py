@@ -41,11 +41,6 @@ def test_what_is_written_is_read(path: Path):
     assert read(path) == BuiltFile(path, 90, (SMALL, LARGE, OTHER))
 
 
-def test_each_code_is_there_once(path: Path):
-    with zipfile.ZipFile(path) as file:
-        assert sorted(map(file.read, file.namelist()[1:])) == [b"one", b"two"]
-
-
 def test_spaces_are_found(path: Path):
     built = read(path)
     assert built.of([], {}) == [SMALL, LARGE, OTHER]

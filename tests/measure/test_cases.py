@@ -8,12 +8,6 @@ from dse.errors import DseError
 from dse.measure.cases import read
 
 
-def test_rows_in_order(tmp_path: Path):
-    path = tmp_path / "cases.csv"
-    path.write_text("m,scale\n4096,0.5\n1,2\n")
-    assert read(path) == [{"m": 4096, "scale": 0.5}, {"m": 1, "scale": 2.0}]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

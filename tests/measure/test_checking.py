@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dse.measure.checking import WHOLE, dots, places, product, wrong
+from dse.measure.checking import WHOLE, dots, places, wrong
 
 
 def test_where_to_look():
@@ -32,7 +32,3 @@ def test_some_rows_by_some_columns():
     rows, columns = np.array([0, 5, 5]), np.array([6, 0, 1])
     expected = (left.astype(float) @ right.T.astype(float))[rows, columns]
     np.testing.assert_allclose(dots(left, rows, right, columns), expected, rtol=1e-12)
-
-
-def test_sizes_are_products():
-    assert product("m", "n")({"m": 3.0, "n": 5, "k": 7}) == 15

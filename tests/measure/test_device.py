@@ -12,7 +12,7 @@ import pytest
 
 from dse.errors import DseError
 from dse.measure import device as subject
-from dse.measure.device import Device, DeviceError, driver_takes, packed
+from dse.measure.device import Device, DeviceError, packed
 
 
 class Result(enum.Enum):
@@ -161,9 +161,3 @@ def test_the_driver_has_all_that_is_called():
 
     for name in ATTRIBUTES:
         assert hasattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-
-
-def test_an_old_driver():
-    driver_takes("13.0", "NVRTC 13.5.37")
-    with pytest.raises(DseError, match=r"^driver: found one for CUDA 12\.4, expected 13\.0 or newer"):
-        driver_takes("12.4", "NVRTC 13.5.37")

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from dse.report import measured
-from dse.report.chart import COLOURS
 from dse.report.curves import COLUMNS, FEW, LABEL, OWN, apart, occupancy_curves
 
 
@@ -14,25 +13,6 @@ def curve(models, warps=range(1, 9)):
         for model, height in models.items()
         for w in warps
     ]
-
-
-def marks(spec):
-    return [layer["mark"]["type"] for layer in spec["layer"]]
-
-
-def test_few_lines_are_named_at_their_ends_in_colours_of_their_own():
-    spec = occupancy_curves(curve({"a": 1, "b": 2, "c": 90}), title="T", subtitle="S").to_dict()
-    assert marks(spec) == ["line", "circle", "text"]
-    assert (spec["title"]["text"], spec["title"]["subtitle"]) == ("T", ["S"])
-    assert spec["description"] == "T; lines: a; b; c"
-    line, _, names = spec["layer"]
-    scale = line["encoding"]["color"]["scale"]
-    assert (scale["domain"], scale["range"]) == (["a", "b", "c"], list(COLOURS[:3]))
-    assert line["encoding"]["y"]["scale"]["type"] == "log"
-    assert names["encoding"]["color"]["scale"] == scale
-    at = {each["line"]: each["throughput"] for each in names["data"]["values"]}
-    for name, height in {"a": 1, "b": 2, "c": 90}.items():
-        assert at[name] == pytest.approx(height * 8 / 11)
 
 
 def test_lines_that_coincide_are_one_that_has_all_names():

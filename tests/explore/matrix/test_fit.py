@@ -75,7 +75,7 @@ def test_what_tuning_runs_chose_is_learnt():
         own = np.take_along_axis(times, chosen[:, None], axis=1)
         return float((times < own).mean())
 
-    found = fit([], records, steps=15, repeated=0.1)
+    found = fit([], records, steps=5, repeated=0.1)
     assert depth(Constants.at(jnp.asarray(found, jnp.float32))) < 0.5 * depth(default())
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dse.errors import DseError
-from dse.models.matrix.configuration import Configuration, run_by_vllm, space
+from dse.models.matrix.configuration import run_by_vllm, space
 
 
 def test_spaces_have_the_tuners_sizes():
@@ -13,12 +13,6 @@ def test_spaces_have_the_tuners_sizes():
     assert len(space("moe", (128, 128))) == 640
     assert len(space("w8a8")) == 1280
     assert len(np.unique(space("wide"), axis=0)) == len(space("wide")) == 4800
-
-
-def test_columns_are_in_the_order_of_the_parameters():
-    one = Configuration.of(np.array([[16, 32, 64, 8, 4, 3]]))
-    fields = (one.rows, one.columns, one.depth, one.group, one.warps, one.stages)
-    assert [int(field[0, 0]) for field in fields] == [16, 32, 64, 8, 4, 3]
 
 
 def test_mistakes_are_told():

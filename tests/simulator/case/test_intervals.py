@@ -1,16 +1,10 @@
 """Intervals of a warp: by hand, against the simulator, and into GPUMech."""
 
-from pathlib import Path
-
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dse.models import gpumech, gpumech_gto
 from dse.simulator import Case, Loop, Program, simulate
 from dse.simulator.case.intervals import intervals
-
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -65,11 +59,3 @@ def test_is_what_the_simulator_says_of_one_warp():
             assert expected <= total <= expected + 1 / limit
         drained.append(stalls[-1] > 0)
     assert 0 < sum(drained) < len(drained)
-
-
-def test_into_the_model(example):
-    insts, stalls = intervals(example, waited_for="m")
-    of_warp = gpumech.Intervals.once(insts, stalls)
-    parts, details = gpumech.run(of_warp, jnp.float64(1), jnp.float64(1), gpumech_gto.nonoverlapped)
-    assert float(sum(parts.values())) == 16
-    assert float(details["ipc"]) == 6 / 16
