@@ -74,6 +74,7 @@ def test_a_phase_alone_takes_a_warp_as_long_as_a_kernel_does(gpu: str):
     np.testing.assert_allclose(found, latency_of_one_warp(file, whole), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_one_phase_is_as_none():
     file, description = load("a100"), kernels.load("convolution")
     none = replace(description, phases=())

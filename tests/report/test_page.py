@@ -181,6 +181,7 @@ def test_columns_come_back():
     assert (units["time_s|phase"], units["shared_bytes"], units["block"]) == ("s", "B", None)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_rows_stay_below_five_megabytes(tmp_path):
     large = space(block=20, tile=50, more=100)
     rng = np.random.default_rng(1)

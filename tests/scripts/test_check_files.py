@@ -55,6 +55,7 @@ def test_models_that_agree_and_one_that_is_absent(check):
     assert [row["worst"] is None or row["worst"] < 1e-12 for row in report["models"]] == [True] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", SHIPPED)
 def test_a_wrong_value_of_a_model_fails(model):
     case = SHIPPED[model][2]

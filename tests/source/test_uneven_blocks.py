@@ -119,6 +119,7 @@ def mean(work: Callable[..., Any], grid: Dimensions) -> float:
     return float(np.mean(work(*np.ogrid[: grid[0], : grid[1], :THREADS])))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vendor", ["counted", "counted_for_amd"])
 @pytest.mark.parametrize("name", SEEN)
 def test_some_blocks_stand_for_all(request, name, vendor):

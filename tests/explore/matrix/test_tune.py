@@ -101,6 +101,7 @@ def place_of(row) -> int:
     return PLACES[tuple(row[name] for name in PARAMETERS)]
 
 
+@pytest.mark.slow
 def test_few_measurements_find_what_is_nearly_the_best():
     truth, tokens = Truth(), [512, 1024, 4096]
     timed = tuned(H20, KERNEL, tokens, truth, 20)

@@ -121,6 +121,7 @@ def test_products_are_counted(profiled):
     assert work.mma_warp == TRIPS * 4
 
 
+@pytest.mark.slow
 def test_more_buffers_gain_where_latency_binds(profiled, a100):
     found = {buffers: predicted(profiled(buffers, 4), a100) for buffers in (1, 2, 3)}
     cycles = {buffers: float(prediction.cycles[0]) for buffers, prediction in found.items()}
