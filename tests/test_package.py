@@ -24,11 +24,7 @@ def test_types_are_checked_while_testing():
 
 
 @pytest.mark.parametrize(
-    "code",
-    [
-        "import dse",
-        "from dse.cli.main import run\ntry: run(['--help'])\nexcept SystemExit: pass",
-    ],
+    "code", ["import dse", "from dse.cli.main import run\ntry: run(['--help'])\nexcept SystemExit: pass"]
 )
 def test_loads_nothing_heavy(run_python, code):
     ran = run_python(f"{code}\nimport sys\nprint('loaded', *set(sys.modules) & {set(HEAVY)})")

@@ -6,16 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dse.types import (
-    CLASSES,
-    Gpu,
-    Kernel,
-    Launch,
-    Limits,
-    PerClass,
-    Prediction,
-    Resources,
-)
+from dse.types import CLASSES, Gpu, Kernel, Launch, Limits, PerClass, Prediction, Resources
 
 NOUNS = (PerClass, Limits, Gpu, Kernel, Resources, Launch)
 

@@ -88,10 +88,7 @@ def test_the_order_is_turned_about_its_middle():
     ("more", "found"),
     [
         (["--budget", "4"], "'--budget'"),
-        (
-            ["--order", "revers"],
-            "order: found 'revers', expected one of predicted, reversed, none; did you",
-        ),
+        (["--order", "revers"], "order: found 'revers', expected one of predicted, reversed, none; did you"),
         (["--model", "pipeline"], "--model: found pipeline, expected a closed form"),
     ],
 )

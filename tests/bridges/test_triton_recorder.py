@@ -91,11 +91,7 @@ def test_a_record_is_found_with_its_package_elsewhere(tmp_path):
         ({}, ":3", r"launches.json: launch: found no 3, expected the number of one"),
         ({"rows": []}, ":1", r"launches.json: launches\[0\].rows: found \[\], expected"),
         ({"file": "no.py", "module": "no.py"}, ":1", r"launches.json: file: found no no.py, nor no.py below"),
-        (
-            {"arguments": {"ids": {"type": "int32", "zlib": "eA=="}}},
-            ":1",
-            r"ids.zlib: found no packed",
-        ),
+        ({"arguments": {"ids": {"type": "int32", "zlib": "eA=="}}}, ":1", r"ids.zlib: found no packed"),
     ],
 )
 def test_mistakes(tmp_path, change, name, message):

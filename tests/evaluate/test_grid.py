@@ -153,10 +153,7 @@ TINY = Cuts(short_row=2, long_row=8, enough=1, loop=16, kernels=4, table=4, laun
 SINGLE = Cuts(loop=16, kernels=16, table=16, launches=1, lengths=(3, 5, 8), most_tied=1)
 
 
-@pytest.mark.parametrize(
-    ("order", "cuts"),
-    [slow("GKCBR", SMALL), ("BRCKG", TINY), slow("KCRBG", SINGLE)],
-)
+@pytest.mark.parametrize(("order", "cuts"), [slow("GKCBR", SMALL), ("BRCKG", TINY), slow("KCRBG", SINGLE)])
 def test_how_it_is_cut_does_not_matter(order, cuts):
     fields = made(order=order)
     summary = reduce_grid(("roofline",), *fields, k=40, threads=3, cuts=cuts)["roofline"]

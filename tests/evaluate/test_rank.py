@@ -91,10 +91,7 @@ def test_what_may_fail_counts_as_slower(toy_kernel):
     ("registers", "message"),
     [  # 19 warps of 104 registers: 20 are counted, since four sub-partitions share them
         ("registers = 104 # ", r"found 66,560 registers in a block, .*, expected at most 65,536"),
-        (
-            "shared_bytes = 50_000\nregisters = ",
-            r"50,000 B of shared memory that the kernel declares",
-        ),
+        ("shared_bytes = 50_000\nregisters = ", r"50,000 B of shared memory that the kernel declares"),
     ],
 )
 def test_what_no_launch_has_room_for_is_said(own_toy_kernel, registers, message):

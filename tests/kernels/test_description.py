@@ -221,14 +221,8 @@ SECTORS = expressions({"count": "2", "sectors": "4 - bx"})
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"warp": expressions({"fp32": "tile - 2"})},
-            r"warp\.fp32: found -1 at .*tile=1.*, expected 0",
-        ),
-        (
-            {"warp": expressions({"ilp": "tile / 2"})},
-            r"warp\.ilp: found 0\.5 at .*tile=1.*, expected 1",
-        ),
+        ({"warp": expressions({"fp32": "tile - 2"})}, r"warp\.fp32: found -1 at .*tile=1.*, expected 0"),
+        ({"warp": expressions({"ilp": "tile / 2"})}, r"warp\.ilp: found 0\.5 at .*tile=1.*, expected 1"),
         ({"warp": expressions({"mlp": "sm_count / 100"})}, r"warp\.mlp: found 0\.6 at bx="),
         ({"warp": expressions({"sfu": "1 / abs(tile - 2)"})}, r"warp\.sfu: found inf at .*tile=2"),
         (

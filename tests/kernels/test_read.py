@@ -123,11 +123,7 @@ BY = 'BY = "block_y"'
         ('name = "stencil"\n', "", "name: found nothing, expected a value"),
         ('name = "stencil"\n', "name = 3\n", "name: found 3, expected a valid string"),
         ('source = "stencil.cu"', 'sorce = "x"', r"sorce: found an unknown field, .*; did you mean source\?"),
-        (
-            'source = "stencil.cu"',
-            'source = "../x.cu"',
-            r"source: found '\.\./x\.cu', expected a file",
-        ),
+        ('source = "stencil.cu"', 'source = "../x.cu"', r"source: found '\.\./x\.cu', expected a file"),
         ('source = "stencil.cu"', f'source = "{"x" * 5000}.cu"', "source: found no file xxx"),
         ("fp32 =", "fp23 =", r"warp\.fp23: found an unknown field, expected one of .*did you mean fp32\?"),
         ("threads =", "thread =", r"launch\.(threads: found nothing|thread: found an unknown field)"),
@@ -158,24 +154,12 @@ BY = 'BY = "block_y"'
         (BY, 'BY = "block_x"', r"spaces\.stencil_new\.rename\.BY: found 'block_x' again"),
         (BY, 'BY = "tile"', r"spaces\.stencil_new\.set\.tile: found 'tile' again"),
         ("tile = 3 }", "tile = 3, x = 1 }", r"spaces\.stencil_new\.set\.x: found 'x'"),
-        (
-            "staged = 1,",
-            'staged = "yes",',
-            r"spaces\.stencil_new\.set\.staged: found 'yes', expected",
-        ),
-        (
-            "[problem]",
-            '[problem]\nconstraints = ["1"]',
-            r"constraints: found in \[problem\], expected",
-        ),
+        ("staged = 1,", 'staged = "yes",', r"spaces\.stencil_new\.set\.staged: found 'yes', expected"),
+        ("[problem]", '[problem]\nconstraints = ["1"]', r"constraints: found in \[problem\], expected"),
         ("[warp]", "[warp", "is not TOML: .*line"),
         (COUNTED, f"{COUNTED}\n{SUBSCRIPT}", "access.image.sectors: found beside access, expected one of"),
         (COUNTED, 'loops = ["i"]', "access.image.loops: found without access, expected"),
-        (
-            COUNTED,
-            SUBSCRIPT.replace('["i"]', '["tile"]'),
-            "access.image.loops: found 'tile', expected",
-        ),
+        (COUNTED, SUBSCRIPT.replace('["i"]', '["tile"]'), "access.image.loops: found 'tile', expected"),
         (COUNTED, SUBSCRIPT.replace('["i"]', '["j"]'), "access.image.access: unknown name 'i' in"),
         (COUNTED, SUBSCRIPT.replace(']"', '"'), "access.image.access: found 'A.*expected an element of an"),
         ("passes = 2\n", 'passes = 2\naccess = "t[tx]"\n', "access.tile.passes: found beside access"),
@@ -212,14 +196,8 @@ def test_other_mistakes(tmp_path):
     (tmp_path / "stencil.cu").touch()
     launch = "[launch]\nthreads = 1\nblocks = 1\nregisters = 1\n"
     for text, message in (
-        (
-            f'{head}[access]\nname = "a"\n{tail}'.encode(),
-            r"access: found {'name': 'a'}, expected a valid",
-        ),
-        (
-            f'name = "a"\nsummary = "b"\n[parameters]\n{launch}'.encode(),
-            r"parameters: found \{\}, expected",
-        ),
+        (f'{head}[access]\nname = "a"\n{tail}'.encode(), r"access: found {'name': 'a'}, expected a valid"),
+        (f'name = "a"\nsummary = "b"\n[parameters]\n{launch}'.encode(), r"parameters: found \{\}, expected"),
         (b'name = "\xff"', "text: found byte 8 that is no UTF-8, expected UTF-8"),
     ):
         path.write_bytes(text)

@@ -25,11 +25,7 @@ def halves(*shape: int) -> np.ndarray:
 
 
 def check(
-    name: str,
-    sizes: dict[str, int],
-    arrays: dict[int, np.ndarray],
-    expected: Any,
-    **constants: np.ndarray,
+    name: str, sizes: dict[str, int], arrays: dict[int, np.ndarray], expected: Any, **constants: np.ndarray
 ) -> None:
     """What a kernel must compute of its arguments is as expected: everywhere, and at two places alone."""
     reference = REFERENCES[name]

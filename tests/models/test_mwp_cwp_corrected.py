@@ -21,7 +21,7 @@ def reference(lumped, apart):
         alone = latency_of_one_warp(p, q)  # in place of Λ*_app
         insts = q.a_comp + q.a_mem + p.work_barrier
         others = {  # Eq. L3: what the notation has no place for
-            "issue": insts / p.issue_limit * q.omega,
+            "issue": insts / p.issue_limit * q.omega
         } | {name: q.busy[name] * q.omega for name in ("l1", "lsu", "barrier")}
         if q.a_mem == 0:
             runs = {"compute": q.busy_comp * q.omega, "latency": alone} | others

@@ -6,6 +6,7 @@ import re
 import zlib
 
 import numpy as np
+import pytest
 
 from dse.data.results.read import Results
 from dse.data.results.space import ResultSpace, codes

@@ -190,8 +190,7 @@ def test_a_window_shows_what_is_under_way_in_it():
     assert (c3["solid_from"], c3["solid_to"]) == (11, 12)
     for window in ((5, 5), (6, 5)):
         with pytest.raises(
-            DseError,
-            match=f"^window: found {window[0]} to 5, expected a finite one, from first to last$",
+            DseError, match=f"^window: found {window[0]} to 5, expected a finite one, from first to last$"
         ):
             draw(EXAMPLE, window=window)
 

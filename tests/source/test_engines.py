@@ -59,10 +59,7 @@ OPERATIONS: list[tuple[str, Callable[[np.ndarray, np.ndarray], np.ndarray]]] = [
     ("((int)p >= (int)q ? q : 5u)", lambda p, q: np.where(signed(p) >= signed(q), q, U32(5))),
     ("__umulhi(p, q)", lambda p, q: wide(p) * wide(q) >> np.uint64(32)),
     ("(unsigned)__mulhi((int)p, (int)q)", lambda p, q: signed(p) * signed(q) >> 32),
-    (
-        "(unsigned)(((unsigned long long)p * q + p) >> 13)",
-        lambda p, q: wide(p) * q + p >> np.uint64(13),
-    ),
+    ("(unsigned)(((unsigned long long)p * q + p) >> 13)", lambda p, q: wide(p) * q + p >> np.uint64(13)),
     ("(unsigned)(((long long)(int)p - (long long)(int)q) >> 3)", lambda p, q: signed(p) - signed(q) >> 3),
     ("(unsigned)__popc(p ^ q)", lambda p, q: bits(p ^ q).sum(1)),
     ("((unsigned)__clz((int)p) + q)", lambda p, q: U32(32) - length(p) + q),

@@ -8,16 +8,7 @@ import numpy as np
 import pytest
 
 from dse.errors import DseError
-from dse.explore.fit.parameters import (
-    ALL_NAMES,
-    NAMES,
-    TENSOR_NAMES,
-    check,
-    moved,
-    names_for,
-    values,
-    widths,
-)
+from dse.explore.fit.parameters import ALL_NAMES, NAMES, TENSOR_NAMES, check, moved, names_for, values, widths
 from dse.hardware import gpus
 from dse.types import CLASSES, TENSOR, Kernel, PerClass
 

@@ -130,16 +130,8 @@ def test_unknown_devices_are_told():
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        (
-            "near_best.csv.gz",
-            NEAR.replace("topk", "k"),
-            "line 2: topk: missing, expected a column",
-        ),
-        (
-            "near_best.csv.gz",
-            NEAR.replace("7.45", "-1"),
-            "line 3: avg_duration: found '-1'",
-        ),
+        ("near_best.csv.gz", NEAR.replace("topk", "k"), "line 2: topk: missing, expected a column"),
+        ("near_best.csv.gz", NEAR.replace("7.45", "-1"), "line 3: avg_duration: found '-1'"),
         ("near_best.csv.gz", NEAR.replace("w2,16", "w2,x"), "line 4: M: found 'x', expected a whole number"),
         ("recorded_best.csv.gz", BEST.replace("in_space", "inside"), "in_space: missing, expected a column"),
         (

@@ -115,10 +115,7 @@ def test_times_are_fitted(tmp_path: Path):
 @pytest.mark.parametrize(
     ("row", "line"),
     [
-        (
-            "0,1,1,float16,float16,row,row,,16,16,16,2,2,3,1,1",
-            "m: found '0', expected a whole number",
-        ),
+        ("0,1,1,float16,float16,row,row,,16,16,16,2,2,3,1,1", "m: found '0', expected a whole number"),
         ("1,1,1,float16,float16,diagonal,row,,16,16,16,2,2,3,1,1", "a_layout: found 'diagonal'"),
         ("1,1,1,float64,float64,row,row,,16,16,16,2,2,3,1,1", "a_dtype, b_dtype: found 'float64', 'float64'"),
         ("1,1,1,float16,float16,row,row,,16,16,16,2,2,3,-1,1", "time_ms: found '-1', expected a number"),

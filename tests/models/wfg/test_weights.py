@@ -13,14 +13,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from dse.models.wfg.graph import Barrier, Compute, Memory, Scratchpad, WfgBranch, WfgLoop, leaves
-from dse.models.wfg.weights import (
-    Hardware,
-    average_warp,
-    corrected,
-    effective,
-    once,
-    published,
-)
+from dse.models.wfg.weights import Hardware, average_warp, corrected, effective, once, published
 
 # Graphs as nested lists: ("C", insts, ilp, uses), ("M", bytes, name, uses), ("S", cycles, uses), ("B", uses),
 # ("LOOP", trips, body), ("BRANCH", taken, passed, then, otherwise)

@@ -64,10 +64,7 @@ def test_arguments_by_place_and_name(tmp_path: Path, given: tuple[str, ...], exp
         (("x=3:str",), "given.arguments: x: type: found 'str', expected one of bool, char"),
         (("x=3:int",), "given.arguments: x: type: found 'int', expected float, as the source has it"),
         (("x=1.5",), "given.arguments: x: size: found 1.5, expected a number of elements"),
-        (
-            ("x=3:float:2 * n",),
-            "given.arguments: x: values: unknown name 'n' in '2 * n', expected one",
-        ),
+        (("x=3:float:2 * n",), "given.arguments: x: values: unknown name 'n' in '2 * n', expected one"),
     ],
 )
 def test_arguments_that_are_refused(tmp_path: Path, given: tuple[str, ...], message: str):

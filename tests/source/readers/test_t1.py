@@ -227,11 +227,7 @@ def test_values_that_are_refused(problem, tmp_path, values, message):
         (f"{KERNEL}.LocalSize.X", "block_x", ".LocalSize.X: unknown name 'block_x' in 'block_x', expected"),
         (f"{KERNEL}.LocalSize.X", ["bx"], ".LocalSize.X: found ['bx'], expected a number or an expression"),
         (f"{KERNEL}.GridDivX", ["bx", "tz"], ".GridDivX[1]: unknown name 'tz' in 'tz', expected"),
-        (
-            f"{KERNEL}.ProblemSize",
-            [0, 1],
-            ".ProblemSize: found [0, 1], expected one to three",
-        ),
+        (f"{KERNEL}.ProblemSize", [0, 1], ".ProblemSize: found [0, 1], expected one to three"),
         (f"{KERNEL}.ProblemSize", ["n"], ".ProblemSize: unknown name 'n'"),
         (f"{KERNEL}.SharedMemory", "4 * n", ".SharedMemory: unknown name 'n' in '4 * n', expected"),
     ],

@@ -162,15 +162,9 @@ def test_a_size_that_cannot_be_read_is_a_stated_assumption(write):
         ({"Language": "OpenCL"}, "KernelSpecification.Language: found OpenCL, expected CUDA"),
         ({"KernelFile": None}, "KernelSpecification.KernelFile: found nothing, expected the name of"),
         ({"KernelFile": "../sum.cu"}, "KernelSpecification.KernelFile: found '../sum.cu', expected a file"),
-        (
-            {"KernelFile": "link.cu"},
-            "KernelSpecification.KernelFile: found 'link.cu', expected a",
-        ),
+        ({"KernelFile": "link.cu"}, "KernelSpecification.KernelFile: found 'link.cu', expected a"),
         ({"KernelFile": "x" * 5000}, "KernelSpecification.KernelFile: found no file"),
-        (
-            {"CompilerOptions": ["--create-pch=x"]},
-            "KernelSpecification.CompilerOptions: found '--create",
-        ),
+        ({"CompilerOptions": ["--create-pch=x"]}, "KernelSpecification.CompilerOptions: found '--create"),
         (
             {"CompilerOptions": ["--include-path=inner/../.."]},
             "KernelSpecification.CompilerOptions: found the folder 'inner/../..', expected one in",

@@ -137,11 +137,7 @@ def test_a_hook_that_fails_is_passed_over_and_that_is_said():
         ("gather", {"block": (32,)}, r"given.block: found it with .*Triton decides"),
         ("gather", {"tuned": ()}, r"given.constexprs: .*gather: found no value of BLOCK, expected BLOCK=V1"),
         ("gather", {"tuned": (("BLOK", (1,)),)}, r"given.constexprs: found 'BLOK', expected one of BLOCK"),
-        (
-            "move",
-            {"signature": ("tensordesc<fp16", TILES, "i32")},
-            r"given.signature: out: found 'tensor",
-        ),
+        ("move", {"signature": ("tensordesc<fp16", TILES, "i32")}, r"given.signature: out: found 'tensor"),
         ("gather", {"signature": ("*fp16",)}, r"given.signature: found 1 types, expected 5: out, x"),
         ("gather", {"signature": ("y=*fp16",)}, r"given.signature: found 'y', expected one of out, x"),
         ("gather", {"signature": ("out=*fp15",)}, r"given.signature: out: found '\*fp15', expected \*TYPE"),

@@ -3,12 +3,7 @@ import struct
 import pytest
 
 from dse.errors import DseError
-from dse.source.amd.execute.slots import (
-    ConstantOperand,
-    Symbol,
-    beyond,
-    operand,
-)
+from dse.source.amd.execute.slots import ConstantOperand, Symbol, beyond, operand
 
 
 def test_constants():

@@ -7,13 +7,7 @@ import pytest
 
 from dse.errors import DseError
 from dse.source.nvidia.compile import nvrtc as subject
-from dse.source.nvidia.compile.nvrtc import (
-    Compiled,
-    Failure,
-    compile_source,
-    load,
-    read_source,
-)
+from dse.source.nvidia.compile.nvrtc import Compiled, Failure, compile_source, load, read_source
 from dse.source.nvidia.sass import elf
 from dse.source.nvidia.sass.disassemble import _nvdisasm, disassemble
 

@@ -26,13 +26,7 @@ def totals(machine: Machine) -> dict[tuple[int, int], np.ndarray]:
     return found
 
 
-HEAD = (
-    "S2R R0, SR_TID.X",
-    "MOV R8, 0x4",
-    "IMAD.WIDE R2, R0, R8, c[0x0][0x168]",
-    "MOV R4, RZ",
-    "MOV R9, RZ",
-)
+HEAD = ("S2R R0, SR_TID.X", "MOV R8, 0x4", "IMAD.WIDE R2, R0, R8, c[0x0][0x168]", "MOV R4, RZ", "MOV R9, RZ")
 START = 16 * len(HEAD)  # address of the loop
 
 

@@ -124,10 +124,7 @@ def test_equals_running_each_block(made: SassProgram, grid: Dimensions, argument
 
 def test_low_words_that_overflow_begin_another_row():
     found, each = found_and_run(
-        toy(
-            PLACE,
-            "SHF.L.U32 R4, R4, 0x14, RZ; IMAD.WIDE.U32 R2, R4, R8, c[0x0][0x160]; LDG.E R5, [R2.64]",
-        ),
+        toy(PLACE, "SHF.L.U32 R4, R4, 0x14, RZ; IMAD.WIDE.U32 R2, R4, R8, c[0x0][0x160]; LDG.E R5, [R2.64]"),
         (200, 1, 1),
         None,
     )

@@ -100,12 +100,7 @@ def test_what_instructions_ask_for(machines):
     for each in graph.instructions:
         if each.requests:
             asked.setdefault(each.text.split()[0], set()).add((each.requests, each.sectors, each.passes))
-    assert asked == {
-        "LDG.E": {(1, 4, 1)},
-        "STS": {(1, 0, 1)},
-        "LDS": {(1, 0, 32)},
-        "STG.E": {(1, 4, 1)},
-    }
+    assert asked == {"LDG.E": {(1, 4, 1)}, "STS": {(1, 0, 1)}, "LDS": {(1, 0, 32)}, "STG.E": {(1, 4, 1)}}
 
 
 def test_arcs_are_the_ways_that_threads_went(machines, name):

@@ -101,9 +101,7 @@ def test_a_loop_that_fits_is_fetched_once():
 
 
 def test_the_warp_with_most_to_do():
-    code = [
-        "S2R R0, SR_TID.X; ISETP.LT.AND P0, PT, R0, 0x20, PT; @P0 EXIT; IADD3 R1, R1, R2, RZ; EXIT",
-    ]
+    code = ["S2R R0, SR_TID.X; ISETP.LT.AND P0, PT, R0, 0x20, PT; @P0 EXIT; IADD3 R1, R1, R2, RZ; EXIT"]
     (found,) = walked(*code, threads=64).values()
     assert found.insts == 5
     (found,) = walked(*code, threads=64, warp=0).values()

@@ -47,11 +47,7 @@ def boxes(block_m: int, k: int, m: int = M) -> LaunchArguments:
     return LaunchArguments(grid, (32 * WARPS, 1, 1), (*a, *b, *c, m, N, k))
 
 
-LAUNCHES = {
-    "sm_80": pointers(512),
-    "sm_90": boxes(64, 512),
-    "sm_100": boxes(128, 512),
-}
+LAUNCHES = {"sm_80": pointers(512), "sm_90": boxes(64, 512), "sm_100": boxes(128, 512)}
 
 
 def work(counts: Characterisation) -> dict[str, float]:
