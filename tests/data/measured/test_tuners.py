@@ -45,6 +45,7 @@ FIRST = (
     '"16,a": {"bx": 16, "mode": "a", "time": 2.5, "times": [3.5, 2.0, 2.0], "GFLOP/s": 7.5, "timestamp": "x"}'
 )
 SECOND = '"32,a": {"bx": 32, "mode": "a", "time": 1.5, "compile_time": 9}'
+THIRD = '"32,b": {"bx": 32, "mode": "b", "time": "CompilationFailedConfig"}'
 
 
 def ktt(bx, time, *computations, status="Ok", name="Addition"):
@@ -99,6 +100,26 @@ def test_t4_of_ktt(measured):
     assert times.parameters["bx"].tolist() == [32, 64]  # KTT writes them as text
     np.testing.assert_allclose(times.time_s, [90.5e-6, np.nan])
     np.testing.assert_array_equal(times.occupancy, [0.25, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        (HEAD + FIRST + ",\n" + SECOND + ",\n" + THIRD + "}\n}", 3),
+        (HEAD + FIRST + ",\n" + SECOND + ",\n" + THIRD + ",\n", 3),  # interrupted
+        (HEAD + FIRST + ",\n" + SECOND + ",\n" + THIRD + "\n}", 3),  # half closed
+        (HEAD + FIRST + ",\n" + SECOND + ",\n" + THIRD[:20], 2),  # the last entry is cut off
+        (HEAD.replace("{\n", '{"schema_version": "1.1.0",\n', 1) + FIRST + ",\n" + SECOND + "}}", 2),
+    ],
+)
+def test_a_cache_of_kernel_tuner_closed_or_not(measured, text, rows):
+    times = measured(text, ("bx", "mode"))
+    assert times.parameters["bx"].tolist() == [16, 32, 32][:rows]
+    assert times.parameters["mode"].tolist() == ["a", "a", "b"][:rows]
+    np.testing.assert_array_equal(times.time_s, [2.5e-3, 1.5e-3, np.nan][:rows])
+    np.testing.assert_array_equal(times.fastest_s, [2e-3, 1.5e-3, np.nan][:rows])
+    assert times.status.tolist() == ["ok", "ok", "compile"][:rows]
+    np.testing.assert_array_equal(times.counters["GFLOP/s"], [7.5, np.nan, np.nan][:rows])
 
 
 def test_parameters_of_a_cache_by_its_keys_and_failures_by_name(measured):

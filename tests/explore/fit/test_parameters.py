@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 
 from dse.errors import DseError
-from dse.explore.fit.parameters import ALL_NAMES, NAMES, TENSOR_NAMES, check, moved, names_for, values, widths
+from dse.explore.fit.parameters import (
+    ALL_NAMES,
+    CLOCK_WIDTH,
+    NAMES,
+    TENSOR_NAMES,
+    WIDTHS,
+    check,
+    moved,
+    names_for,
+    values,
+    widths,
+)
 from dse.hardware import gpus
 from dse.types import CLASSES, TENSOR, Kernel, PerClass
 
@@ -31,6 +42,15 @@ def test_moved(file):
     still = moved(zero, ("lsu_cycles", "clock"), jnp.asarray([5.0, 0.1]))
     assert (still.lsu_cycles, still.clock.dtype) == (0, jnp.float32)
     assert len(set(NAMES)) == len(NAMES) == 3 + 2 * 10
+
+
+def test_widths_by_provenance(file):
+    known = {record.field: record.provenance for record in file.fields}
+    found = dict(zip(NAMES, widths(file), strict=True))
+    assert found.pop("clock") == CLOCK_WIDTH
+    assert len({known[name] for name in found}) > 1
+    for name, width in found.items():
+        assert width == WIDTHS[known[name]]
 
 
 def test_tensor_cores_are_fitted_to_kernels_that_use_them():
