@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,18 @@ def file(recording: BenchRecording, tmp_path_factory: pytest.TempPathFactory) ->
     path = tmp_path_factory.mktemp("gpu") / "mine.toml"
     write(recording, path)
     return gpus.load(path)
+
+
+def test_numbers(file: gpus.GpuFile, truth: SimpleNamespace):
+    gpu = file.gpu
+    assert float(gpu.sm_count) == truth.sms
+    assert float(gpu.clock) == pytest.approx(truth.mhz * 1e6, rel=1e-4)
+    assert float(gpu.cpi.sfu) == pytest.approx(truth.cpi["sfu"], rel=5e-3)
+    assert float(gpu.latency.dram) == pytest.approx(700, rel=5e-3)
+    assert float(gpu.dram_bandwidth) == pytest.approx(2 * 1e9 * 8192 / 8)  # 1 GHz, two transfers a cycle
+    assert float(gpu.l2_bytes) == 2**24
+    assert int(gpu.limits.warps_per_sm) == 64
+    assert int(gpu.limits.shared_bytes_per_block) == 166912
 
 
 def test_sources(file: gpus.GpuFile):
