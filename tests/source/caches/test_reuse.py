@@ -185,3 +185,19 @@ def test_part_of_a_grid_stands_for_all(monkeypatch: pytest.MonkeyPatch, l2: int)
     every = traffic(machine, sample, l2).dram_sectors
     monkeypatch.setattr(places, "MOST_BLOCKS", 600)
     assert traffic(machine, sample, l2).dram_sectors == pytest.approx(every, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "wave", "expected"),
+    [
+        (1000, 216, places.Window(0, 1000, 216, True)),
+        (4, 216, places.Window(0, 4, 4, True)),
+        (10_000, 216, places.Window(3888, 1944, 216, False)),
+        (10_000, 5000, places.Window(2048, 2048, 2048, False)),
+    ],
+)
+def test_blocks_that_are_run(blocks: int, wave: int, expected: places.Window):
+    chosen = places.window(blocks, wave)
+    assert chosen == expected
+    assert chosen.start + chosen.blocks <= blocks
+    assert chosen.places((100, blocks // 100 or 1, 1))[0] == (chosen.start % 100, chosen.start // 100, 0)

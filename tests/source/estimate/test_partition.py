@@ -58,6 +58,11 @@ def results(*places: int) -> dict[int, KernelProfile | Failure]:
     return {place: result(*SPACE[place]) for place in places}
 
 
+def test_flags_are_features(before: KnownFacts) -> None:
+    assert len(before.flags) == 3  # staged, unrolled, wide
+    assert before.features.shape[1] == before.code.shape[1] + 1
+
+
 def test_what_has_other_phases_is_apart(before: KnownFacts) -> None:
     """By the flag that decides on them; what is spilled decides on nothing."""
     found = results(*range(0, 64, 2), 1, 3, 5)

@@ -30,6 +30,15 @@ def test_arguments_are_aligned_to_their_size():
     assert bank.owners[0x16C] == 1
 
 
+@pytest.mark.parametrize(
+    ("arch", "block", "grid", "parameters"),
+    [(75, 0, 12, 0x160), (90, 0, 12, 0x210), (120, 0x360, 0x370, 0x380)],
+)
+def test_layout_of_each_architecture(arch, block, grid, parameters):
+    words = constant_bank("k", arch, LaunchArguments((5, 1, 1), (64, 1, 1), [9])).words
+    assert (words[block], words[grid], words[parameters]) == (64, 5, 9)
+
+
 def test_offsets_may_be_given():
     launch = LaunchArguments(
         (1, 1, 1), (32, 1, 1), [1, b"\x02\x00\x00\x00\x03\x00\x00\x00"], offsets=[0x170, 0x160]

@@ -3,7 +3,28 @@ import struct
 import pytest
 
 from dse.errors import DseError
-from dse.source.amd.execute.slots import ConstantOperand, Symbol, beyond, operand
+from dse.source.amd.execute.slots import (
+    EXEC,
+    VCC,
+    ConstantOperand,
+    Register,
+    Symbol,
+    V,
+    beyond,
+    operand,
+    register,
+)
+
+
+def test_registers():
+    assert register("s[4:7]") == Register(4, 4)
+    assert register("v12") == Register(V + 12, 1)
+    assert register("v7.h") == Register(V + 7, 1, "h")
+    assert register("a[0:15]") == Register(2 * V, 16)
+    assert register("vcc") == Register(VCC, 2)
+    assert register("exec_lo") == Register(EXEC, 1)
+    assert register("ttmp9") == Register(108 + 9, 1)
+    assert register("off") is None
 
 
 def test_constants():
