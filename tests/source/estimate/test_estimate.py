@@ -10,6 +10,7 @@ from dse.source.estimate.active_sampling import choose
 from dse.source.estimate.bank_layout import conflicts
 from dse.source.estimate.estimate import Estimate, estimate
 from dse.source.estimate.features import KnownFacts, known
+from dse.source.estimate.regression import fitted
 from dse.source.launches import Configuration
 from dse.source.nvidia.compile.nvrtc import CudaSource
 from dse.source.profile.characterise import AccessCounts, Characterisation, PhaseCounts
@@ -259,3 +260,17 @@ def test_a_pattern_that_no_stride_explains_is_not_called_exact() -> None:
     block = np.array([(x, 4, 1) for x in (8, 16, 32, 64)])
     names = {"x": block[:, 0]}
     assert not conflicts(block, names, 4, np.arange(4), np.array([1.3, 2.7, 1.9, 3.1]))[1]
+
+
+def test_a_process_left_out_is_one_fitted_without() -> None:
+    """Given the same settings; against the textbook's formula with one point gone."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(12, 2))
+    process = fitted(points, np.sin(points[:, 0]) + points[:, 1])
+    values = (np.sin(points[:, 0]) + points[:, 1] - process.mean) / process.scale
+    whole = process.standardised.posterior.cholesky @ process.standardised.posterior.cholesky.T
+    for gone in range(12):
+        rest = np.arange(12) != gone
+        expected = whole[gone, rest] @ np.linalg.solve(whole[np.ix_(rest, rest)], values[rest])
+        found = values[gone] - process.left_out[gone] / process.scale
+        assert found == pytest.approx(expected, abs=1e-6)
