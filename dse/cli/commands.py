@@ -1,5 +1,6 @@
 """Lazy registry of commands: `dse --help` needs only one line of each."""
 
+from collections import Counter
 from importlib import import_module
 from typing import Any
 
@@ -9,6 +10,7 @@ import typer.main
 
 from dse.cli import room
 from dse.cli.options import MORE, CommandGroup, flow
+from dse.errors import DseError
 
 # A command is a row here and a module of dse.cli. `dse --help` lists them in this order.
 # fmt: off
@@ -99,7 +101,12 @@ class _LazyCommand(typer.core.TyperCommand):
             args = ["--help" if text == "--help-all" else text for text in args]
         elif "--help" in args:
             _shorten(imported)
-        return imported.make_context(info_name, args, *rest, **settings)
+        context = imported.make_context(info_name, list(args), *rest, **settings)
+        _, _, order = imported.make_parser(context).parse_args(list(args))
+        for option, times in Counter(order).items():
+            if times > 1 and not (option.multiple or option.is_flag):  # the last one would count
+                raise DseError(f"{option.opts[0]}: found it {times} times, expected it once")
+        return context
 
 
 def _shown(name: str) -> str:

@@ -22,7 +22,7 @@ app = typer.Typer(rich_markup_mode="rich")
 @app.command(epilog="Example: [bold]dse compare convolution --gpu a100 --measured A100.csv.gz[/bold]")
 @grouped
 def compare(
-    kernel: inputs.KernelArgument,
+    kernel: inputs.SourceArgument,
     gpu: inputs.GpuOption,
     *,
     measured: Annotated[
@@ -34,6 +34,7 @@ def compare(
     ] = None,
     model: inputs.ModelsOption = None,
     changed: inputs.SetOption = None,
+    launch: inputs.LaunchOptions,
     simulator: inputs.SimulatorOptions,
     source: inputs.SourceOption = False,
     sample: inputs.SampleOption = None,
@@ -47,7 +48,8 @@ def compare(
     configurations (or that share of them) ranked first. The last row is random choice.
     """
     models = inputs.models(model, tuple(MODELS), simulator)
-    counts, problem = inputs.kernel(kernel, inputs.settings(changed), source=source, compiled=compiled)
+    numbers = inputs.settings(changed)
+    counts, problem = inputs.kernel(kernel, numbers, None, launch.given(numbers), source, compiled)
     [gpu_file] = inputs.gpus([gpu])
     from dse import api
     from dse.report.show import progress
@@ -67,7 +69,7 @@ def compare(
         if best["top_10"]:
             finding += f"; the best of its first ten reaches {best['top_10']:.0%} of the best performance"
             finding += f" (of ten at random: {rows[-1]['top_10']:.0%})"
-        output.conclude(finding, then=f"dse rank {kernel} -g {gpu} -m {best['model']}")
+        output.conclude(finding, then=f"dse rank -m {best['model']}")
 
 
 def _beside(kernel: "Counts", gpu: "GpuFile") -> Path:

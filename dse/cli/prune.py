@@ -36,6 +36,7 @@ def prune(
         typer.Option(metavar="FILE", help="Times of some configurations, to refit; ten or more help."),
     ] = None,
     choices: inputs.ChoiceOptions,
+    launch: inputs.LaunchOptions,
     top: Annotated[int, typer.Option(min=0, help="Configurations to show; 0 shows all.")] = 10,
     out: Annotated[
         Path | None,
@@ -62,7 +63,7 @@ def prune(
         from dse.report.save import suffix_of
 
         suffix_of(out, SUFFIXES[form])
-    counts, problem = choices.kernel(kernel)
+    counts, problem = choices.kernel(kernel, launch)
     closed = inputs.closed_form(choices.model)
     [file] = inputs.gpus([gpu])
     from dse import api
@@ -87,7 +88,7 @@ def prune(
     count = len(kept.index)
     finding = f"kept {count:,} of {len(candidates):,}"
     finding += f", of which {len(ranked)} are shown (--top 0 shows all)" if len(ranked) < count else ""
-    by = f"{pruned.measurements} measurements" if pruned.measurements else closed.name
+    by = f"{pruned.measurements} measurements" if kept.spreads is not None else closed.name
     sure = f"by {by}, with {1 - risk:.0%} probability, one of them is within {within:.0%} of the fastest"
     then = "measure them all, the first ones first" + ("" if out else "; -o FILE writes the list")
     if kept.reason and not screen.table:

@@ -1,6 +1,7 @@
 """`dse tune`: find the fastest configuration with few measurements."""
 
 import math
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -55,6 +56,7 @@ def tune(
         typer.Option(metavar="FILE.jsonl", help="Records each measurement at once; run again to resume."),
     ] = None,
     choices: inputs.ChoiceOptions,
+    launch: inputs.LaunchOptions,
     seed: Annotated[int, typer.Option(min=0, max=inputs.MOST_SEED, help="Random seed.")] = 0,
     output: Output,
 ) -> None:
@@ -69,7 +71,7 @@ def tune(
         stated = "neither" if measurer is None else "both"
         raise DseError(f"--replay, --command: found {stated}, expected one of them")
     unit_s = inputs.in_seconds(unit)
-    counts, problem = choices.kernel(kernel)
+    counts, problem = choices.kernel(kernel, launch)
     form = inputs.closed_form(choices.model)
     [file] = inputs.gpus([gpu])
     from dse.data import measured
@@ -110,5 +112,5 @@ def tune(
         return
     best = min(ran, key=lambda row: row["measured_s"])
     finding = f"fastest: {configuration(best, candidates.varying)}: {quantity(best['measured_s'])}"
-    then = f"dse prune {kernel} -g {gpu} --measured {output.out}" if output.out else "more with --budget"
+    then = f"dse prune --measured {shlex.quote(str(output.out))}" if output.out else "more with --budget"
     output.conclude(finding, sure=f"measured, after {count}; {run.ended}", then=then)

@@ -58,6 +58,9 @@ def read_build(path: Path, file: schema.KernelFile, allowed: Collection[str]) ->
             values=None if values is None else parsed(f"{field}.values", values, "index", "random"),
         )
 
+    added = source.shared_bytes
+    if added is None and file.launch is not None:
+        added = file.launch.dynamic_shared_bytes
     names = {name if of_triton else name.upper(): name for name in file.parameters}
     defines = names | source.defines
     return Build(
@@ -65,6 +68,7 @@ def read_build(path: Path, file: schema.KernelFile, allowed: Collection[str]) ->
         defines=tuple((name, parsed(f"defines.{name}", text)) for name, text in defines.items()),
         block=tuple(parsed("block", text) for text in block),
         grid=tuple(parsed("grid", text) for text in source.grid),
+        shared_bytes=None if added is None else parsed("shared_bytes", added),
         arguments=tuple(argument(number, value) for number, value in enumerate(source.arguments, 1)),
         types=tuple(
             f"*{value.type}" if isinstance(value, schema.ArrayTable) else "" for value in source.arguments

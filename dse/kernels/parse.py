@@ -10,7 +10,7 @@ from dse.core.space.expression import FUNCTIONS, Expression, parse
 from dse.core.space.space import Space, values_of
 from dse.errors import DseError, one_of
 from dse.kernels import schema
-from dse.kernels.build import TRITON, read_build
+from dse.kernels.build import read_build
 from dse.kernels.counts import Alias
 from dse.kernels.description import (
     GPU_NAMES,
@@ -100,8 +100,8 @@ def _source(path: Path, file: schema.KernelFile) -> Path | None:
     source = None
     if file.source is not None:
         source = file_below(path.parent, file.source.file, f"{path}: source")
-    if file.launch is None and (source is None or source.suffix != TRITON):
-        raise DseError(f"{path}: launch: found nothing, expected a value")
+    if file.launch is None and not (file.source and file.source.grid):
+        raise DseError(f"{path}: launch: found nothing, expected it, or block and grid in source")
     return source
 
 

@@ -151,6 +151,7 @@ class SourceTable(_TomlTable):
     defines: dict[str, _Text] = {}
     block: _Dimensions = []
     grid: _Dimensions = []
+    shared_bytes: _Text = None
     arguments: list[_Argument] = []
 
 

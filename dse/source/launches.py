@@ -228,14 +228,16 @@ def configurations(
     macros = [(name, column(expression)) for name, expression in build.defines]
     blocks, grids = shape("block", build.block), shape("grid", build.grid)
     arguments = [argument(stated) for stated in build.arguments]
-    added = [None] * count if build.shared_bytes is None else map(_bytes, column(build.shared_bytes))
+    added = [None] * count if build.shared_bytes is None else column(build.shared_bytes)
+    if wrong := [size for size in added if size is not None and (size < 0 or size != int(size))]:
+        raise DseError(f"{description.path}: source.shared_bytes: found {wrong[0]}, expected whole bytes")
     return [
         Configuration(
             defines=tuple((name, values[row]) for name, values in macros),
             grid=grids[row],
             block=blocks[row],
             arguments=tuple(values[row] for values in arguments),
-            shared_bytes=shared,
+            shared_bytes=None if shared is None else min(int(shared), 2**30),  # more than any GPU has
         )
         for row, shared in enumerate(added)
     ]
@@ -254,11 +256,6 @@ def check_blocks(name: str, wanted: Sequence[Configuration], gpu: Gpu) -> None:
     if threads > most:
         hint = "; are block and grid exchanged?" if 32 <= prod(fewest.grid) <= most else ""
         raise DseError(f"{name}: block: found {threads} threads, expected at most {most}{hint}")
-
-
-def _bytes(of_shared_memory: float) -> int:
-    """Return the shared memory of a block, limited to 32 bits, a thousand times that of any GPU."""
-    return min(int(of_shared_memory), 2**30)
 
 
 def build_of(description: Description) -> tuple[Path, Build]:

@@ -97,10 +97,20 @@ def test_reads_everything(write):
 
 
 def test_what_may_be_left_out(tmp_path):
-    (tmp_path / "kernel.toml").write_text(
-        'name = "copy"\nsummary = "."\n[parameters]\nn = [1]\n'
-        '[launch]\nthreads = "32 * n"\nblocks = 1\nregisters = 8\n'
-    )
+    file, head = tmp_path / "kernel.toml", 'name = "copy"\nsummary = "."\n[parameters]\nn = [1]\n'
+    launch = '[launch]\nthreads = "32 * n"\nblocks = 1\nregisters = 8\ndynamic_shared_bytes = "8 * n"\n'
+    source = '[source]\nfile = "copy.cu"\nblock = [32]\ngrid = ["n"]\n'
+    (tmp_path / "copy.cu").touch()
+    for added, text in (("4 * n", source + 'shared_bytes = "4 * n"\n'), ("8 * n", launch + source)):
+        file.write_text(head + text)
+        build = kernels.load(tmp_path).build
+        assert build is not None
+        assert build.shared_bytes is not None
+        assert build.shared_bytes.text == added
+    file.write_text(head)
+    with pytest.raises(DseError, match="launch: found nothing, expected it, or block and grid in source"):
+        kernels.load(tmp_path)
+    file.write_text(head + launch.replace("dynamic_shared_bytes", "shared_bytes").replace("8 * n", "0"))
     kernel = kernels.load(tmp_path)
     assert kernel.variant_of == "copy"
     assert kernel.source is None

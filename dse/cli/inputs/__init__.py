@@ -171,6 +171,7 @@ class ChoiceOptions:
         """The values of --set."""
         return settings(self.changed)
 
-    def kernel(self, name: str) -> tuple["Counts", dict[str, "Number"]]:
+    def kernel(self, name: str, launch: LaunchOptions) -> tuple["Counts", dict[str, "Number"]]:
         """Return the kernel and its sizes; see `kernel`."""
-        return kernel(name, self.values, self.space, source=self.source, compiled=self.compiled)
+        values = self.values
+        return kernel(name, values, self.space, launch.given(values), self.source, self.compiled)

@@ -55,15 +55,15 @@ class LaunchOptions:
         ),
     ] = None
     shared: Annotated[
-        int | None,
-        typer.Option("--shared", metavar="BYTES", min=0, help="Dynamic shared memory of a block."),
+        str | None,
+        typer.Option("--shared", metavar="BYTES", help="Dynamic shared memory of a block: 4096, or 4*TILE."),
     ] = None
     tune: Annotated[
         list[str] | None,
         typer.Option(
             "--tune",
             metavar="NAME=V1,V2,...",
-            help="A macro of a .cu file and its values, usable in --block and --grid; repeatable.",
+            help="A macro of a .cu file and its values, usable in --block, --grid and --shared; repeatable.",
         ),
     ] = None
     signature: Annotated[

@@ -91,11 +91,12 @@ def keep(
         mean, deviation = tuner.predict()
         spreads = max(known.spreads(risk / 2), conformal(-tuner.surrogate.left_out(), risk / 2))
         order = np.where(out, np.inf, mean - spreads * deviation)
-        best = min(ran, key=lambda index: measured[index])
-        winning = order <= max(np.log(measured[best] / (1 + within)), order.min())
+        fastest = min(measured[index] for index in ran)
+        winning = order <= max(np.log(fastest / (1 + within)), order.min())
         both = margin is None or (explained is not None and explained.share >= EXPLAINS)
         kept = kept & winning if both else kept | winning
-        kept[best] = True
+    if ran:
+        kept[min(ran, key=lambda index: measured[index])] = True
     kept &= ~out
     index = np.flatnonzero(kept)
     index = index[np.argsort(order[index], kind="stable")]

@@ -66,7 +66,7 @@ def load(path: Path, given: Given) -> Description:
         variant_of=given.function or path.stem,
         space=Space(dict(given.tuned)),
         problem=tuple(problem.items()),
-        build=build_with(build, given),
+        build=build_with(build, given, names),
         assumptions=_assumptions(build, declared or ()),
     )
 

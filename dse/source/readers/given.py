@@ -1,6 +1,6 @@
 """Facts of a kernel given by the caller, as its file lacks them."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from dse.core.space.expression import parse
@@ -17,7 +17,7 @@ class Given:
     grid: tuple[int | str, ...] = ()  # blocks
     arguments: tuple[str, ...] = ()  # a number, or SIZE[:TYPE[:VALUES]], optionally after NAME=
     defines: tuple[tuple[str, str], ...] = ()  # macros; constants of Triton that are no numbers
-    shared_bytes: int | None = None  # of a block, added by the launch
+    shared_bytes: int | str | None = None  # of a block, added by the launch: a number, or an expression
     tuned: tuple[tuple[str, tuple[int | float, ...]], ...] = ()  # macros, and their values
     signature: tuple[str, ...] = ()  # of Triton: types of the arguments, in order or as NAME=TYPE
     sizes: tuple[tuple[str, int | float], ...] = ()  # numbers by name, which a file may use as sizes
@@ -45,15 +45,16 @@ def with_given(description: Description, given: Given, name: str) -> Description
     clash = [macro for macro, _ in given.defines if macro in dict(description.build.defines)]
     if clash:
         raise DseError(f"given.defines: found {clash[0]}, expected none that a parameter defines")
-    return replace(description, build=build_with(description.build, given))
+    names = {*description.space.names, *dict(description.problem)}
+    return replace(description, build=build_with(description.build, given, names))
 
 
-def build_with(build: Build, given: Given) -> Build:
-    """Set the given function, macros and shared memory of a build."""
+def build_with(build: Build, given: Given, names: Collection[str]) -> Build:
+    """Set the given function, macros and shared memory of a build, an expression of `names`."""
     shared = given.shared_bytes
     return replace(
         build,
         kernel=given.function or build.kernel,
         options=(*build.options, *(f"--define-macro={name}={value}" for name, value in given.defines)),
-        shared_bytes=build.shared_bytes if shared is None else parse(shared, "given.shared_bytes"),
+        shared_bytes=build.shared_bytes if shared is None else parse(shared, "given.shared_bytes", names),
     )

@@ -192,6 +192,8 @@ def test_the_fastest_that_ran_is_kept_whatever_the_model_holds(spaces):
     best = min(places, key=lambda place: true[place])
     told = measured(true, places) | {best: 0.5 * float(np.exp(true[best]))}
     assert best in keep(candidates(predicted, np.arange(N) != best), measured=told).index
+    slowest = int(np.argmax(predicted))  # even alone, with too few to refit
+    assert slowest in keep(candidates(predicted), measured={slowest: 1.0}).index
 
 
 def test_without_a_model_measurements_are_needed(spaces):

@@ -92,14 +92,17 @@ def test_what_a_file_does_not_say_has_to_be_said(tmp_path: Path):
         load(other, LAUNCH)
 
 
-def test_block_and_grid_see_arguments_that_are_numbers(tmp_path: Path):
+def test_the_launch_sees_arguments_that_are_numbers(tmp_path: Path):
     path = tmp_path / "k.cu"
     path.write_text(CODE)
-    given = Given(block=("B",), grid=("ceil(n / B)",), arguments=("n=1000", "a=2"), tuned=(("B", (32, 64)),))
+    tuned = (("B", (32, 64)),)
+    given = Given("", ("B",), ("ceil(n / B)",), ("n=1000", "a=2"), shared_bytes="4 * B", tuned=tuned)
     kernel = load(path, given)
     assert kernel.problem == (("n", 1000), ("a", 2.0))
     assert kernel.build is not None
     assert kernel.build.grid[0]({"n": 1000, "B": 64}, np) == 16
+    assert kernel.build.shared_bytes is not None
+    assert kernel.build.shared_bytes({"B": 64}, np) == 256
     with pytest.raises(DseError, match=r"given\.grid: unknown name 'm' in 'm', expected one of B, a, n"):
         load(path, Given(block=(32,), grid=("m",), arguments=given.arguments, tuned=given.tuned))
 
