@@ -32,7 +32,7 @@ from dse.source.profile.characterise import Barriers, Characterisation, PhaseCou
 from dse.source.warps import to_kernel
 from dse.types import Gpu, Kernel, Resources
 
-FORMAT = "40"  # change this whenever the cached data or their computation change
+FORMAT = "41"  # change this whenever the cached data or their computation change
 _BATCH = 16  # maximum configurations per process at a time
 Code = TypeVar("Code")
 

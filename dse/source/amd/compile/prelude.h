@@ -46,6 +46,11 @@ typedef __UINTPTR_TYPE__ uintptr_t;
 #define M_PI 3.14159265358979323846
 #define CUDART_INF_F __builtin_inff()
 #define CUDART_PI_F 3.141592654f
+#define CUDART_INF __builtin_inf()
+#define CUDART_NAN_F NAN
+#define CUDART_PI M_PI
+#define memcpy __builtin_memcpy
+#define memset __builtin_memset
 
 #if !__has_builtin(__builtin_amdgcn_exp2f) // before clang 17
 #define __builtin_amdgcn_exp2f __builtin_exp2f
@@ -159,12 +164,10 @@ DSE_DEVICE void __threadfence_system() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST
 
 // Loads and stores with hints, which say nothing here
 
-template <class T> DSE_DEVICE T __ldg(const T* p) { return *p; }
-template <class T> DSE_DEVICE T __ldca(const T* p) { return *p; }
-template <class T> DSE_DEVICE T __ldcg(const T* p) { return *p; }
-template <class T> DSE_DEVICE T __ldcs(const T* p) { return *p; }
-template <class T> DSE_DEVICE void __stcg(T* p, T v) { *p = v; }
-template <class T> DSE_DEVICE void __stcs(T* p, T v) { *p = v; }
+#define DSE_LOAD(name) template <class T> DSE_DEVICE T name(const T* p) { return *p; }
+#define DSE_STORE(name) template <class T> DSE_DEVICE void name(T* p, T v) { *p = v; }
+DSE_LOAD(__ldg) DSE_LOAD(__ldca) DSE_LOAD(__ldcg) DSE_LOAD(__ldcs) DSE_LOAD(__ldlu) DSE_LOAD(__ldcv)
+DSE_STORE(__stcg) DSE_STORE(__stcs) DSE_STORE(__stwb) DSE_STORE(__stwt)
 
 // Waves: shuffles go through the LDS's crossbar, votes through a mask of lanes. What a lane shuffles may be undefined if
 // no other reads it; without the attribute, clang takes a branch that defines it in one lane as taken by all.
@@ -218,9 +221,7 @@ template <class T> DSE_DEVICE T __shfl_xor(DSE_ANY T value, int mask, int width 
     {                                                                                                                  \
         return name(value, by, width);                                                                                 \
     }
-DSE_SHUFFLE(__shfl, int)
-DSE_SHUFFLE(__shfl_up, unsigned)
-DSE_SHUFFLE(__shfl_down, unsigned)
+DSE_SHUFFLE(__shfl, int) DSE_SHUFFLE(__shfl_up, unsigned) DSE_SHUFFLE(__shfl_down, unsigned)
 DSE_SHUFFLE(__shfl_xor, int)
 DSE_DEVICE unsigned long __ballot(int predicate)
 {
@@ -274,12 +275,9 @@ template <class M, class T> DSE_DEVICE unsigned long __match_any_sync(M, T value
     {                                                                                                                  \
         return builtin(p, (T)value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);                                   \
     }
-DSE_ATOMIC(atomicAdd, __hip_atomic_fetch_add)
-DSE_ATOMIC(atomicMin, __hip_atomic_fetch_min)
-DSE_ATOMIC(atomicMax, __hip_atomic_fetch_max)
-DSE_ATOMIC(atomicAnd, __hip_atomic_fetch_and)
-DSE_ATOMIC(atomicOr, __hip_atomic_fetch_or)
-DSE_ATOMIC(atomicXor, __hip_atomic_fetch_xor)
+DSE_ATOMIC(atomicAdd, __hip_atomic_fetch_add) DSE_ATOMIC(atomicMin, __hip_atomic_fetch_min)
+DSE_ATOMIC(atomicMax, __hip_atomic_fetch_max) DSE_ATOMIC(atomicAnd, __hip_atomic_fetch_and)
+DSE_ATOMIC(atomicOr, __hip_atomic_fetch_or) DSE_ATOMIC(atomicXor, __hip_atomic_fetch_xor)
 DSE_ATOMIC(atomicExch, __hip_atomic_exchange)
 template <class T, class V> DSE_DEVICE T atomicSub(T* p, V value) { return atomicAdd(p, -(T)value); }
 template <class T, class V, class W> DSE_DEVICE T atomicCAS(T* p, V compare, W value)
@@ -301,6 +299,19 @@ DSE_DEVICE unsigned atomicDec(unsigned* p, unsigned most)
 
 #endif
 
+DSE_DEVICE int __syncthreads_count(int predicate)
+{
+    __shared__ int count;
+    __syncthreads();
+    count = 0;
+    __syncthreads();
+    atomicAdd_block(&count, predicate != 0);
+    __syncthreads();
+    return count;
+}
+DSE_DEVICE int __syncthreads_or(int predicate) { return __syncthreads_count(predicate) != 0; }
+DSE_DEVICE int __syncthreads_and(int predicate) { return __syncthreads_count(!predicate) == 0; }
+
 // Whole numbers
 
 DSE_DEVICE int __popc(unsigned x) { return __builtin_popcount(x); }
@@ -310,6 +321,10 @@ DSE_DEVICE int __clzll(long long x) { return x ? __builtin_clzll(x) : 64; }
 DSE_DEVICE int __ffs(int x) { return __builtin_ffs(x); }
 DSE_DEVICE int __ffsll(long long x) { return __builtin_ffsll(x); }
 DSE_DEVICE unsigned __brev(unsigned x) { return __builtin_bitreverse32(x); }
+DSE_DEVICE unsigned long long __brevll(unsigned long long x) { return __builtin_bitreverse64(x); }
+DSE_DEVICE uint __funnelshift_l(uint a, uint b, uint n) { return ((ulong)b << 32 | a) << (n & 31) >> 32; }
+DSE_DEVICE uint __funnelshift_r(uint a, uint b, uint n) { return __builtin_amdgcn_alignbit(b, a, n); }
+DSE_DEVICE ulong __umul64hi(ulong a, ulong b) { return (unsigned __int128)a * b >> 64; }
 DSE_DEVICE unsigned __umulhi(unsigned a, unsigned b) { return ((unsigned long long)a * b) >> 32; }
 DSE_DEVICE int __mulhi(int a, int b) { return ((long long)a * b) >> 32; }
 DSE_DEVICE int __mul24(int a, int b) { return ((a << 8) >> 8) * ((b << 8) >> 8); }
@@ -348,12 +363,12 @@ DSE_DEVICE unsigned __byte_perm(unsigned a, unsigned b, unsigned s)
 #define DSE_CHOICE(type)                                                                                               \
     static __host__ __device__ __forceinline__ type min(type a, type b) { return b < a ? b : a; }                      \
     static __host__ __device__ __forceinline__ type max(type a, type b) { return a < b ? b : a; }
-DSE_CHOICE(int)
-DSE_CHOICE(unsigned)
-DSE_CHOICE(long)
-DSE_CHOICE(unsigned long)
-DSE_CHOICE(long long)
+DSE_CHOICE(int) DSE_CHOICE(unsigned) DSE_CHOICE(long) DSE_CHOICE(unsigned long) DSE_CHOICE(long long)
 DSE_CHOICE(unsigned long long)
+DSE_DEVICE unsigned min(int a, unsigned b) { return min((unsigned)a, b); }
+DSE_DEVICE unsigned min(unsigned a, int b) { return min(a, (unsigned)b); }
+DSE_DEVICE unsigned max(int a, unsigned b) { return max((unsigned)a, b); }
+DSE_DEVICE unsigned max(unsigned a, int b) { return max(a, (unsigned)b); }
 DSE_DEVICE float min(float a, float b) { return __builtin_fminf(a, b); }
 DSE_DEVICE float max(float a, float b) { return __builtin_fmaxf(a, b); }
 DSE_DEVICE double min(double a, double b) { return __builtin_fmin(a, b); }
@@ -362,6 +377,7 @@ DSE_DEVICE int abs(int x) { return x < 0 ? -x : x; }
 DSE_DEVICE float abs(float x) { return __builtin_fabsf(x); }
 DSE_DEVICE double abs(double x) { return __builtin_fabs(x); }
 DSE_DEVICE void __trap() { __builtin_trap(); }
+template <class... T> DSE_DEVICE int printf(const char*, T...) { return __builtin_trap(), 0; }
 #define assert(condition) ((void)0)
 
 // Numbers with fractions
@@ -374,17 +390,8 @@ DSE_DEVICE void __trap() { __builtin_trap(); }
     DSE_DEVICE float name##f(float x, float y) { return __builtin_##name##f(x, y); }                                   \
     DSE_DEVICE float name(float x, float y) { return __builtin_##name##f(x, y); }                                      \
     DSE_DEVICE double name(double x, double y) { return __builtin_##name(x, y); }
-DSE_ONE(sqrt)
-DSE_ONE(fabs)
-DSE_ONE(floor)
-DSE_ONE(ceil)
-DSE_ONE(trunc)
-DSE_ONE(rint)
-DSE_ONE(nearbyint)
-DSE_ONE(round)
-DSE_TWO(fmin)
-DSE_TWO(fmax)
-DSE_TWO(copysign)
+DSE_ONE(sqrt) DSE_ONE(fabs) DSE_ONE(floor) DSE_ONE(ceil) DSE_ONE(trunc) DSE_ONE(rint) DSE_ONE(nearbyint) DSE_ONE(round)
+DSE_TWO(fmin) DSE_TWO(fmax) DSE_TWO(copysign)
 DSE_DEVICE float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 DSE_DEVICE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 DSE_DEVICE double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
@@ -393,13 +400,22 @@ DSE_DEVICE float exp2f(float x) { return __builtin_exp2f(x); }
 DSE_DEVICE float logf(float x) { return __builtin_logf(x); }
 DSE_DEVICE float log2f(float x) { return __builtin_log2f(x); }
 DSE_DEVICE float log10f(float x) { return __builtin_log10f(x); }
-DSE_DEVICE float exp(float x) { return expf(x); }
-DSE_DEVICE float log(float x) { return logf(x); }
 DSE_DEVICE float rsqrtf(float x) { return __builtin_amdgcn_rsqf(x); }
 DSE_DEVICE double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
 DSE_DEVICE float fmodf(float x, float y) { return x - y * __builtin_truncf(x / y); }
+DSE_DEVICE float fmod(float x, float y) { return fmodf(x, y); }
+DSE_DEVICE double fmod(double x, double y) { return x - y * __builtin_trunc(x / y); }
+DSE_DEVICE float exp10f(float x) { return __builtin_exp2f(x * 3.321928094887362f); }
+DSE_DEVICE float expm1f(float x) { return fabsf(x) < 1e-3f ? x + 0.5f * x * x : expf(x) - 1.0f; }
+DSE_DEVICE float log1pf(float x) { return fabsf(x) < 1e-3f ? x - 0.5f * x * x : logf(x + 1.0f); }
+DSE_DEVICE float cbrtf(float x) { return copysignf(exp2f(log2f(fabsf(x)) / 3.0f), x); }
+DSE_DEVICE float hypotf(float x, float y) { return __builtin_sqrtf(x * x + y * y); }
+DSE_DEVICE float rnorm3df(float x, float y, float z) { return rsqrtf(x * x + y * y + z * z); }
+DSE_DEVICE float sinhf(float x) { return 0.5f * (expf(x) - expf(-x)); }
+DSE_DEVICE float coshf(float x) { return 0.5f * (expf(x) + expf(-x)); }
+DSE_DEVICE float ldexpf(float x, int by) { return __builtin_amdgcn_ldexpf(x, by); }
+DSE_DEVICE long lroundf(float x) { return (long)__builtin_roundf(x); }
 DSE_DEVICE float powf(float x, float y) { return __builtin_exp2f(y * __builtin_log2f(x)); }
-DSE_DEVICE float pow(float x, float y) { return powf(x, y); }
 DSE_DEVICE float pow(float x, int y) { return powf(x, (float)y); }
 DSE_DEVICE float tanhf(float x)
 {
@@ -409,8 +425,6 @@ DSE_DEVICE float tanhf(float x)
 // The hardware's sine takes turns. Large arguments lose digits here, and cost less than an exact reduction.
 DSE_DEVICE float sinf(float x) { return __builtin_amdgcn_sinf(__builtin_amdgcn_fractf(x * 0.15915494309189535f)); }
 DSE_DEVICE float cosf(float x) { return __builtin_amdgcn_cosf(__builtin_amdgcn_fractf(x * 0.15915494309189535f)); }
-DSE_DEVICE float sin(float x) { return sinf(x); }
-DSE_DEVICE float cos(float x) { return cosf(x); }
 DSE_DEVICE float tanf(float x) { return sinf(x) / cosf(x); }
 DSE_DEVICE void sincosf(float x, float* s, float* c)
 {
@@ -431,8 +445,42 @@ DSE_DEVICE float erff(float x)
         t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
     return __builtin_copysignf(1.0f - p * expf(-a * a), x);
 }
-DSE_DEVICE bool isnan(float x) { return __builtin_isnan(x); }
-DSE_DEVICE bool isinf(float x) { return __builtin_isinf(x); }
+DSE_DEVICE float erfcf(float x) { return 1.0f - erff(x); }
+DSE_DEVICE float atanf(float x)
+{ // Abramowitz and Stegun, 4.4.49
+    const float a = fabsf(x), r = a > 1.0f ? 1.0f / a : a;
+    const float factors[] = {-0.0161657367f, 0.0429096138f,  -0.0752896400f, 0.1065626393f,
+                             -0.1420889944f, 0.1999355085f, -0.3333314528f, 1.0f};
+    float p = 0.0028662257f;
+    for (float factor : factors) p = p * (r * r) + factor;
+    return copysignf(a > 1.0f ? 1.570796327f - r * p : r * p, x);
+}
+DSE_DEVICE float atan2f(float y, float x) { return atanf(y / x) + (x > 0.0f ? 0.0f : copysignf(3.141592654f, y)); }
+DSE_DEVICE float asinf(float x) { return atanf(x * rsqrtf((1.0f - x) * (1.0f + x))); }
+DSE_DEVICE float acosf(float x) { return 1.570796327f - asinf(x); }
+#define DSE_NO_DOUBLE(name)                                                                                            \
+    __device__ __attribute__((error(#name " is known in single precision only"))) double dse_##name(double);
+#define DSE_SINGLE(name) /* in double precision its constants only */                                                  \
+    DSE_NO_DOUBLE(name)                                                                                                \
+    DSE_DEVICE float name(float x) { return name##f(x); }                                                              \
+    DSE_DEVICE double name(double x) { return __builtin_constant_p(x) ? __builtin_##name(x) : dse_##name(x); }
+DSE_SINGLE(exp) DSE_SINGLE(exp2) DSE_SINGLE(expm1) DSE_SINGLE(log) DSE_SINGLE(log2) DSE_SINGLE(log10) DSE_SINGLE(log1p)
+DSE_SINGLE(sin) DSE_SINGLE(cos) DSE_SINGLE(tan) DSE_SINGLE(sinh) DSE_SINGLE(cosh) DSE_SINGLE(tanh) DSE_SINGLE(cbrt)
+DSE_SINGLE(asin) DSE_SINGLE(acos) DSE_SINGLE(atan) DSE_SINGLE(erf) DSE_SINGLE(erfc) DSE_NO_DOUBLE(pow)
+DSE_DEVICE float pow(float x, float y) { return powf(x, y); }
+DSE_DEVICE double pow(double x, double y)
+{
+    return __builtin_constant_p(y) && y == (int)y ? __builtin_powi(x, (int)y) : dse_pow(x);
+}
+DSE_DEVICE double pow(double x, int y) { return pow(x, (double)y); }
+DSE_DEVICE float atan2(float y, float x) { return atan2f(y, x); }
+DSE_DEVICE double atan2(double y, double x) { return atan(y / x); }
+DSE_DEVICE float hypot(float x, float y) { return hypotf(x, y); }
+DSE_DEVICE double hypot(double x, double y) { return __builtin_sqrt(x * x + y * y); }
+template <class T> DSE_DEVICE bool isnan(T x) { return __builtin_isnan(x); }
+template <class T> DSE_DEVICE bool isinf(T x) { return __builtin_isinf(x); }
+template <class T> DSE_DEVICE bool isfinite(T x) { return __builtin_isfinite(x); }
+template <class T> DSE_DEVICE bool signbit(T x) { return __builtin_signbit(x); }
 DSE_DEVICE float __expf(float x) { return __builtin_amdgcn_exp2f(x * 1.4426950408889634f); }
 DSE_DEVICE float __exp10f(float x) { return __builtin_amdgcn_exp2f(x * 3.321928094887362f); }
 DSE_DEVICE float __logf(float x) { return __builtin_amdgcn_logf(x) * 0.6931471805599453f; }
@@ -453,6 +501,8 @@ DSE_DEVICE float __fsqrt_rn(float x) { return __builtin_sqrtf(x); }
 DSE_DEVICE float __fdiv_rn(float x, float y) { return x / y; }
 DSE_DEVICE float __fmul_rn(float x, float y) { return x * y; }
 DSE_DEVICE float __fadd_rn(float x, float y) { return x + y; }
+DSE_DEVICE float __fsub_rn(float x, float y) { return x - y; }
+DSE_DEVICE double __fma_rn(double x, double y, double z) { return __builtin_fma(x, y, z); }
 DSE_DEVICE float __fmaf_rn(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 DSE_DEVICE float __saturatef(float x) { return __builtin_amdgcn_fmed3f(x, 0.0f, 1.0f); }
 DSE_DEVICE int __float2int_rz(float x) { return (int)x; }
@@ -460,6 +510,8 @@ DSE_DEVICE int __float2int_rn(float x) { return (int)__builtin_rintf(x); }
 DSE_DEVICE int __float2int_rd(float x) { return (int)__builtin_floorf(x); }
 DSE_DEVICE int __float2int_ru(float x) { return (int)__builtin_ceilf(x); }
 DSE_DEVICE unsigned __float2uint_rz(float x) { return (unsigned)x; }
+DSE_DEVICE unsigned __float2uint_rn(float x) { return (unsigned)__builtin_rintf(x); }
+DSE_DEVICE int __double2int_rn(double x) { return (int)__builtin_rint(x); }
 DSE_DEVICE float __int2float_rn(int x) { return (float)x; }
 DSE_DEVICE float __uint2float_rn(unsigned x) { return (float)x; }
 DSE_DEVICE int __float_as_int(float x) { return __builtin_bit_cast(int, x); }
@@ -469,29 +521,68 @@ DSE_DEVICE float __uint_as_float(unsigned x) { return __builtin_bit_cast(float, 
 DSE_DEVICE long long __double_as_longlong(double x) { return __builtin_bit_cast(long long, x); }
 DSE_DEVICE double __longlong_as_double(long long x) { return __builtin_bit_cast(double, x); }
 
-// Halves
+// Halves, and as narrow numbers with the exponent of a float
 
 typedef _Float16 __half;
 typedef _Float16 half;
-typedef _Float16 __half2 __attribute__((ext_vector_type(2)));
+typedef half __half2 __attribute__((ext_vector_type(2)));
 typedef __half2 half2;
-DSE_DEVICE half __float2half(float x) { return (half)x; }
-DSE_DEVICE half __float2half_rn(float x) { return (half)x; }
-DSE_DEVICE float __half2float(half x) { return (float)x; }
-DSE_DEVICE half __hadd(half a, half b) { return a + b; }
-DSE_DEVICE half __hsub(half a, half b) { return a - b; }
-DSE_DEVICE half __hmul(half a, half b) { return a * b; }
+#define DSE_COMPARE(type, name, op)                                                                                    \
+    DSE_DEVICE bool __h##name(type a, type b) { return a op b; }                                                       \
+    DSE_DEVICE type##2 __h##name##2(type##2 a, type##2 b) { return type##2{(type)(a.x op b.x), (type)(a.y op b.y)}; }
+#define DSE_NARROW_TWO(type, name, name2, value)                                                                       \
+    DSE_DEVICE type name(type a, type b) { return value; }                                                             \
+    DSE_DEVICE type##2 name2(type##2 a, type##2 b) { return value; }
+#define DSE_NARROW_ONE(type, name, value)                                                                              \
+    DSE_DEVICE type name(type a) { return value; }                                                                     \
+    DSE_DEVICE type##2 name##2(type##2 a) { return type##2{name(a.x), name(a.y)}; }
+#define DSE_NARROW(type, to, pair)                                                                                     \
+    DSE_COMPARE(type, gt, >) DSE_COMPARE(type, ge, >=) DSE_COMPARE(type, eq, ==)                                       \
+    DSE_COMPARE(type, lt, <) DSE_COMPARE(type, le, <=) DSE_COMPARE(type, ne, !=)                                       \
+    DSE_NARROW_TWO(type, __hadd, __hadd2, a + b)                                                                       \
+    DSE_NARROW_TWO(type, __hsub, __hsub2, a - b)                                                                       \
+    DSE_NARROW_TWO(type, __hmul, __hmul2, a * b)                                                                       \
+    DSE_NARROW_TWO(type, __hdiv, __h2div, a / b)                                                                       \
+    DSE_NARROW_TWO(type, __hmax, __hmax2, a < b ? b : a)                                                               \
+    DSE_NARROW_TWO(type, __hmin, __hmin2, b < a ? b : a)                                                               \
+    DSE_NARROW_ONE(type, __hneg, -a)                                                                                   \
+    DSE_NARROW_ONE(type, __habs, a < (type)0 ? -a : a)                                                                 \
+    DSE_DEVICE bool __hisnan(type a) { return a != a; }                                                                \
+    DSE_DEVICE type##2 __hfma2(type##2 a, type##2 b, type##2 c)                                                        \
+    {                                                                                                                  \
+        return type##2{__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};                                                  \
+    }                                                                                                                  \
+    DSE_DEVICE type __float2##to(float x) { return (type)x; }                                                          \
+    DSE_DEVICE type __float2##to##_rn(float x) { return (type)x; }                                                     \
+    DSE_DEVICE type __int2##to##_rn(int x) { return (type)(float)x; }                                                  \
+    DSE_DEVICE float __##to##2float(type x) { return (float)x; }                                                       \
+    DSE_DEVICE int __##to##2int_rn(type x) { return __float2int_rn((float)x); }                                        \
+    DSE_DEVICE int __##to##2int_rz(type x) { return (int)(float)x; }                                                   \
+    DSE_DEVICE unsigned short __##to##_as_ushort(type x) { return __builtin_bit_cast(unsigned short, x); }             \
+    DSE_DEVICE type __ushort_as_##to(unsigned short x) { return __builtin_bit_cast(type, x); }                         \
+    DSE_DEVICE type##2 __floats2##pair##_rn(float a, float b) { return type##2{(type)a, (type)b}; }                    \
+    DSE_DEVICE type##2 __float22##pair##_rn(float2 a) { return type##2{(type)a.x, (type)a.y}; }                        \
+    DSE_DEVICE type##2 __float2##pair##_rn(float a) { return type##2{(type)a, (type)a}; }                              \
+    DSE_DEVICE type##2 __##to##2##pair(type a) { return type##2{a, a}; }                                               \
+    DSE_DEVICE type##2 __halves2##pair(type a, type b) { return type##2{a, b}; }                                       \
+    DSE_DEVICE type##2 make_##pair(type a, type b) { return type##2{a, b}; }                                           \
+    DSE_DEVICE float2 __##pair##2float2(type##2 a) { return make_float2((float)a.x, (float)a.y); }                     \
+    DSE_DEVICE float __low2float(type##2 a) { return (float)a.x; }                                                     \
+    DSE_DEVICE float __high2float(type##2 a) { return (float)a.y; }                                                    \
+    DSE_DEVICE type __low2##to(type##2 a) { return a.x; }                                                              \
+    DSE_DEVICE type __high2##to(type##2 a) { return a.y; }
 DSE_DEVICE half __hfma(half a, half b, half c) { return __builtin_fmaf16(a, b, c); }
-DSE_DEVICE half2 __hadd2(half2 a, half2 b) { return a + b; }
-DSE_DEVICE half2 __hmul2(half2 a, half2 b) { return a * b; }
-DSE_DEVICE half2 __hfma2(half2 a, half2 b, half2 c) { return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)}; }
-DSE_DEVICE half2 __floats2half2_rn(float a, float b) { return half2{(half)a, (half)b}; }
-DSE_DEVICE half2 __float2half2_rn(float a) { return half2{(half)a, (half)a}; }
-DSE_DEVICE half2 __half2half2(half a) { return half2{a, a}; }
-DSE_DEVICE half2 __halves2half2(half a, half b) { return half2{a, b}; }
-DSE_DEVICE float2 __half22float2(half2 a) { return make_float2((float)a.x, (float)a.y); }
-DSE_DEVICE half __int2half_rn(int x) { return (half)x; }
-DSE_DEVICE half __low2half(half2 a) { return a.x; }
-DSE_DEVICE half __high2half(half2 a) { return a.y; }
-DSE_DEVICE float __low2float(half2 a) { return (float)a.x; }
-DSE_DEVICE float __high2float(half2 a) { return (float)a.y; }
+DSE_NARROW(half, half, half2)
+#define DSE_OF_HALF(name, value)                                                                                       \
+    DSE_DEVICE half h##name(half x) { return (half)(value); }                                                          \
+    DSE_DEVICE half2 h2##name(half2 a) { return half2{h##name(a.x), h##name(a.y)}; }
+DSE_OF_HALF(exp, __expf((float)x)) DSE_OF_HALF(exp2, __builtin_amdgcn_exp2f((float)x))
+DSE_OF_HALF(log, __logf((float)x)) DSE_OF_HALF(log2, __log2f((float)x)) DSE_OF_HALF(sqrt, __builtin_amdgcn_sqrth(x))
+DSE_OF_HALF(rsqrt, __builtin_amdgcn_rsqh(x)) DSE_OF_HALF(rcp, __builtin_amdgcn_rcph(x))
+#if __clang_major__ > 17
+typedef __bf16 __nv_bfloat16, nv_bfloat16, __hip_bfloat16, hip_bfloat16;
+typedef __bf16 __nv_bfloat162 __attribute__((ext_vector_type(2)));
+typedef __nv_bfloat162 nv_bfloat162, __hip_bfloat162;
+DSE_DEVICE __bf16 __hfma(__bf16 a, __bf16 b, __bf16 c) { return (__bf16)__builtin_fmaf((float)a, (float)b, (float)c); }
+DSE_NARROW(__nv_bfloat16, bfloat16, bfloat162)
+#endif

@@ -12,13 +12,18 @@ from dse.source.amd.compile.clang import clang, knows, run
 from dse.source.cache import key
 from dse.source.contract import STOPPED, Failure, Launched, Settings
 from dse.source.nvidia.compile import nvrtc
-from dse.source.nvidia.compile.includes import macro
+from dse.source.nvidia.compile.includes import macro, plainly_named
 from dse.source.nvidia.compile.kernel_names import declared_in, no_kernel
 from dse.source.nvidia.compile.options import split
 
 HERE = Path(__file__).parent
 PRELUDE, HEADERS = HERE / "prelude.h", HERE / "include"
 SUFFIXES = (".cu", ".cuh", ".hip")
+_IN_PRELUDE = re.compile(  # headers of which device code needs nothing else
+    r"c(float|limits|math|stddef|stdint)|(float|limits|math|stddef|stdint)\.h|cuda(_(bf16|fp16|runtime|runtime_api))?\.h"
+    r"|((device_atomic|device|math|vector)_functions|device_launch_parameters|driver_types|host_defines)\.h"
+    r"|(math_constants|vector_types|hip/(device_functions|math_functions|hip_\w+))\.h"
+)
 CUDA_SHUFFLES = 32  # default width of a CUDA file's shuffles, threads
 
 
@@ -109,11 +114,13 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
         f'\n#line 1 "kernel"\nauto* const dse_kernel = &{source.kernel};\n' if "<" in source.kernel else ""
     )
     folders = [HERE, *source.folders]
-    ran = run(arguments, source.text + instance, folders, _inside(dict(source.stand_ins)))
+    empty = {name: "" for name in plainly_named(*source.texts) if _IN_PRELUDE.fullmatch(name)}
+    headers = _inside(dict(source.stand_ins)) | empty
+    ran = run(arguments, source.text + instance, folders, headers)
     if not (ran.stopped or ran.code):  # retry without code for the host
         text, own = nvrtc.of_device(source)
         text = f"#pragma clang force_cuda_host_device begin\n#line 1\n{text}"
-        ran = run(arguments, text + instance, folders, _inside(dict(source.stand_ins) | own))
+        ran = run(arguments, text + instance, folders, headers | _inside(own))
     if ran.stopped:
         return Failure(STOPPED, f"{name}: {ran.log}")
     if not ran.code:
@@ -153,6 +160,7 @@ def _failure(name: str, log: str) -> Failure:
     if match := _UNKNOWN_OPTION.search(log):
         raise options.refused(match[1])
     message = next((line.strip() for line in lines if "error:" in line), lines[0].strip())
+    message = re.sub(r"^.* declared with 'error' attribute: ", "", message)  # of prelude.h
     if match := _NO_FILE.search(message):
         message = f"{match[1]}: include: found no {match[2]} beside the file or in the folders given"
     return Failure("compile error", message if name in message else f"{name}: {message}")

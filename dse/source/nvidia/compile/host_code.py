@@ -11,11 +11,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _STD = Path(__file__).with_name("std.h")
-_ASSERT = "#undef assert\n#define assert(condition) ((condition) ? (void)0 : __trap())\n"
 _INTEGERS = {
     f"{prefix}int{bits}_t": f"{sign}{name}"
     for bits, name in ((8, "char"), (16, "short"), (32, "int"), (64, "long long"))
     for sign, prefix in (("signed ", ""), ("unsigned ", "u"))
+}
+_STATED = {  # what headers that are installed need of those of the host
+    "cassert": "#undef assert\n#define assert(condition) ((condition) ? (void)0 : __trap())\n",
+    "cstdint": "".join(f"typedef {kind} {name};\n" for name, kind in _INTEGERS.items()),
 }
 _TYPES = _INTEGERS | {"intptr_t": "long long", "uintptr_t": "unsigned long long", "ulong": "unsigned long"}
 _VALUES = {  # macros of limits.h, float.h, stdint.h and math.h
@@ -66,24 +69,16 @@ _MATH = re.compile(  # functions of cmath, which the namespace std has too
 )
 _OF_C = (
     *("assert", "ctype", "errno", "float", "inttypes", "limits", "locale", "math", "setjmp", "signal"),
-    *("stddef", "stdint", "stdio", "stdlib", "string", "time"),
+    *("stdbool", "stddef", "stdint", "stdio", "stdlib", "string", "time"),
 )
 _OF_CPP = (
-    *("algorithm", "any", "array", "atomic", "bitset", "chrono", "complex", "condition_variable", "deque"),
-    *("exception", "execution", "filesystem", "forward_list", "fstream", "functional", "future", "iomanip"),
-    *("initializer_list", "ios", "iosfwd", "iostream", "istream", "iterator", "limits", "list", "map"),
-    *("memory", "mutex", "new", "numeric", "optional", "ostream", "queue", "random", "ratio", "regex", "set"),
-    *("sstream", "stack", "stdexcept", "string", "string_view", "system_error", "thread", "tuple"),
-    *(
-        "type_traits",
-        "typeinfo",
-        "unordered_map",
-        "unordered_set",
-        "utility",
-        "valarray",
-        "variant",
-        "vector",
-    ),
+    *("algorithm", "any", "array", "atomic", "bit", "bitset", "chrono", "complex", "condition_variable"),
+    *("deque", "exception", "execution", "filesystem", "forward_list", "fstream", "functional", "future"),
+    *("iomanip", "initializer_list", "ios", "iosfwd", "iostream", "istream", "iterator", "limits", "list"),
+    *("map", "memory", "mutex", "new", "numeric", "optional", "ostream", "queue", "random", "ratio"),
+    *("regex", "set", "sstream", "stack", "stdexcept", "string", "string_view", "system_error", "thread"),
+    *("tuple", "type_traits", "typeinfo", "unordered_map", "unordered_set", "utility", "valarray"),
+    *("variant", "vector"),
 )
 _LIBRARIES = re.compile(  # headers for the host: of the system, CUDA and PyTorch
     r"(unistd|omp|mpi|getopt|helper_\w+|cuda|cuda_runtime|cuda_runtime_api|device_launch_parameters|driver_types"
@@ -121,7 +116,7 @@ def stand_in(header: str) -> str | None:
         f"c{header.removesuffix('.h')}" if header.removesuffix(".h") in _OF_C and "." in header else header
     )
     known = plain in _OF_CPP or plain.removeprefix("c") in _OF_C or _LIBRARIES.fullmatch(header)
-    text = _ASSERT if plain == "cassert" else _SCOPES if of_cuda(header) else ""
+    text = _STATED.get(plain, _SCOPES if of_cuda(header) else "")
     if header == "cub/cub.cuh":
         text += "".join(f"#include <cub/{name}.cuh>\n" for name in _IN_KERNELS)
     return f"#pragma once\nnamespace std {{}}\n{text}" if known or text else None

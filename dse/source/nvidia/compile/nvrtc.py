@@ -205,7 +205,7 @@ def _asked(source: CudaSource, defines: Mapping[str, Any], options: list[str], e
     """Compile a text unchanged or, if that fails, without the code for the host in it and its headers."""
     made = _with_headers(source, source.text, {}, defines, options, expression)
     text, own = of_device(source) if made.status else (source.text, {})
-    if text != source.text or own:
+    if text != source.text or own or "without execution space" in made.log:
         unmarked = "--device-as-default-execution-space"  # applies to the rest: methods, constant functions
         made = _with_headers(source, text, own, defines, [*options, unmarked], expression)
     return made

@@ -2,12 +2,18 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dse.errors import DseError
 from dse.source.amd.compile.clang import clang, knows
 from dse.source.amd.compile.source import Built, HipSource, compile_source, read_source
+from dse.source.amd.execute.code import code_of
+from dse.source.amd.execute.contents import LDS
+from dse.source.amd.execute.interpret import execute
+from dse.source.amd.text import parse
 from dse.source.contract import Failure
+from dse.source.machine.launch import LaunchArguments
 
 GFX90A = 0x90A
 
@@ -65,6 +71,54 @@ def test_names_of_cuda_are_there(write):
     """
     for target in (GFX90A, 0x1032):
         assert "s_barrier" in built(read_source(write(text)), target).text
+
+
+NUMBERS = {  # single precision, by expressions of C and of NumPy
+    "atanf(x)": np.arctan,
+    "atan2f(x, -2.0f)": lambda x: np.arctan2(x, -2.0),
+    "asinf(x / 9)": lambda x: np.arcsin(x / 9),
+    "acosf(x / 9)": lambda x: np.arccos(x / 9),
+    "cbrtf(x)": np.cbrt,
+    "expm1f(x)": np.expm1,
+    "log1pf(fabsf(x))": lambda x: np.log1p(abs(x)),
+    "sinhf(x)": np.sinh,
+    "hypotf(x, 3.0f)": lambda x: np.hypot(x, 3),
+    "(float)pow((double)x, -3)": lambda x: x**-3,
+    "(float)fmod((double)x, 0.75)": lambda x: np.fmod(x, 0.75),
+    "__hmax((half)x, (half)2.0f)": lambda x: np.maximum(x, 2),
+    "__habs(__hneg((half)x))": abs,
+    "__hgt((half)x, (half)1.0f) + 2 * __hge((half)x, (half)3.0f)": lambda x: (x > 1) + 2 * (x >= 3),
+    "(float)__heq2(make_half2(x, 2), make_half2(2, 2)).x": lambda x: x == 2,
+    "__high2float(__float22bfloat162_rn(make_float2(1, x)))": lambda x: x,
+    "__funnelshift_l(1u << 31, (unsigned)(int)fabsf(x), 1)": lambda x: 2 * np.trunc(abs(x)) + 1,
+    "__funnelshift_r(8u, 5u, 3)": lambda x: 0 * x + 5 * 2.0**29 + 1,
+    "__umul64hi(3ull << 62, 4)": lambda x: 0 * x + 3,
+    "(float)fmin(log2((double)4.0), (double)x)": lambda x: np.minimum(2, x),
+    "__syncthreads_count(x > 1)": lambda x: 0 * x + np.sum(x > 1),
+    "max((int)x, 2u)": lambda x: np.where(np.trunc(x) < 0, 2.0**32 + np.trunc(x), np.maximum(np.trunc(x), 2)),
+}
+
+
+def test_numbers_are_those_of_numpy(write):
+    x = np.array([-8.5, -2, -1, -0.25, 0.125, 0.5, 1, 1.5, 2, 3, 7.75, 8] * 3 + [4] * 28, np.float32)
+    assigned = "".join(f"out[{row} * 64 + i] = {code};\n" for row, code in enumerate(NUMBERS))
+    text = "__global__ void all(float* out, const float* in) { int i = threadIdx.x; float x = in[i];\n"
+    made = built(
+        read_source(write(f"#include <vector_functions.h>\n#include <cuda_bf16.h>\n{text}{assigned}}}"))
+    )
+    launch = LaunchArguments((1, 1, 1), (64, 1, 1), [np.zeros(len(NUMBERS) * 64, np.float32), x])
+    machine, _ = execute(code_of(parse(made.text, None)), launch, [(0, 0, 0)], follow=LDS, skip_loops=False)
+    stored = machine.memory.regions[1]
+    assert stored is not None
+    rows = stored[: len(NUMBERS) * 256].view(np.float32).reshape(-1, 64)
+    for result, (code, expected) in zip(rows, NUMBERS.items(), strict=True):
+        np.testing.assert_allclose(result, expected(x.astype(float)), rtol=1e-5, atol=1e-6, err_msg=code)
+
+
+def test_a_function_known_in_single_precision_is_refused_in_double(write):
+    text = "__global__ void f(double* x) { x[0] = exp(x[0] + exp(-2.0)); }"
+    expected = Failure("compile error", "own.cu: exp is known in single precision only")
+    assert compile_source(read_source(write(text)), GFX90A, ()) == expected
 
 
 def test_a_hip_file_shuffles_over_the_whole_wave(write):
