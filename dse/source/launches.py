@@ -147,9 +147,10 @@ class Configuration:
     arguments: tuple[Argument, ...]
     shared_bytes: int | None = None  # of a block, added by the launch; None if not stated
     assumed: tuple[tuple[str, str], ...] = ()  # variables, and what they hold: their `Assumed.kind`
+    most_steps: int = 1 << 31  # see LaunchArguments
 
 
-def assuming(configuration: Configuration, kinds: Mapping[int | str, str]) -> Configuration:
+def assuming(configuration: Configuration, kinds: Mapping[int | str, str], most_steps: int) -> Configuration:
     """Return a configuration whose arrays at these places, and variables of these names, hold `ASSUMED`.
 
     `kinds` are those of their elements.
@@ -159,7 +160,8 @@ def assuming(configuration: Configuration, kinds: Mapping[int | str, str]) -> Co
         Assumed(kinds[place]) if place in kinds else argument
         for place, argument in enumerate(configuration.arguments)
     ]
-    return replace(configuration, arguments=tuple(arguments), assumed=configuration.assumed + variables)
+    assumed = configuration.assumed + variables
+    return replace(configuration, arguments=tuple(arguments), assumed=assumed, most_steps=most_steps)
 
 
 def configurations(

@@ -32,6 +32,7 @@ from dse.source.profile.characterise import Barriers, Characterisation, PhaseCou
 from dse.source.warps import to_kernel
 from dse.types import Gpu, Kernel, Resources
 
+ASSUMED_STEPS = 20_000  # basic blocks executed with assumed contents, which may never end a loop
 FORMAT = "41"  # change this whenever the cached data or their computation change
 _BATCH = 16  # maximum configurations per process at a time
 Code = TypeVar("Code")
@@ -194,10 +195,10 @@ def with_assumed(
     """
     profile, zeros, sure = counted(configuration)
     first, known, how = profile, dict[int | str, tuple[str, str]](), "as if all were 0"
-    launched = configuration
+    launched, most = configuration, max(ASSUMED_STEPS, int(first.counts.insts()))
     while not zeros.keys() <= known.keys():
         known |= zeros
-        assumed = assuming(configuration, {place: kind for place, (_, kind) in known.items()})
+        assumed = assuming(configuration, {place: kind for place, (_, kind) in known.items()}, most)
         try:
             profile, zeros, _ = counted(assumed)
             launched, how = assumed, f"with {ASSUMED}"

@@ -35,7 +35,16 @@ from dse.source.machine.recorded import total_counts
 from dse.source.nvidia.arguments import arguments_of, as_launched
 from dse.source.nvidia.compile.declared import Declared, parameters_of, variables_of, zeros_of
 from dse.source.nvidia.compile.triton import has_fractions, numpy_type, with_scratch
-from dse.source.profiles import Job, KernelProfile, Toolchain, asked_of, compiled, executed_each, with_assumed
+from dse.source.profiles import (
+    ASSUMED_STEPS,
+    Job,
+    KernelProfile,
+    Toolchain,
+    asked_of,
+    compiled,
+    executed_each,
+    with_assumed,
+)
 from dse.types import Gpu, Resources
 
 RULES = "14"  # change this whenever the computation of counts changes, since they are cached
@@ -196,7 +205,7 @@ def _deciding(ran: ExecutedLaunch, arrays: Mapping[int | str, Declared]) -> Mapp
         others = {other: pointer for other, pointer in contents.items() if other != place}
         arguments = [others.get(index, argument) for index, argument in enumerate(launch.arguments)]
         variables = {name: others.get(name, variable) for name, variable in launch.variables.items()}
-        stated = replace(launch, arguments=arguments, variables=variables)
+        stated = replace(launch, arguments=arguments, variables=variables, most_steps=ASSUMED_STEPS)
         try:
             return execute(ran.code, stated, ran.sample.blocks)[1] is not None
         except DseError:  # such as of a loop that random numbers do not end
@@ -274,7 +283,8 @@ def launch_of(listing: Listing, configuration: Configuration) -> LaunchArguments
         name: held(words, assumed.get(name), place)
         for place, (name, words) in enumerate(listing.symbols.items(), len(arguments))
     }
-    return LaunchArguments(configuration.grid, configuration.block, arguments, variables=variables)
+    shape, most = (configuration.grid, configuration.block), configuration.most_steps
+    return LaunchArguments(*shape, arguments, variables=variables, most_steps=most)
 
 
 AMD = Toolchain(source_of, architecture, _profiled, RULES)

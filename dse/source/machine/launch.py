@@ -72,6 +72,7 @@ class LaunchArguments:
     banks: Mapping[int, bytes] = field(default_factory=dict)
     unset: Mapping[str, range] = field(default_factory=dict)
     variables: Mapping[str, Pointer] = field(default_factory=dict)
+    most_steps: int = 1 << 31  # basic blocks executed, if fewer than an engine's own limit
 
     @property
     def threads(self) -> int:

@@ -98,6 +98,7 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
         arguments=arguments_of(binary.kernel, sizes, arguments),
         offsets=None if made.listing is not None else [parameter.offset for parameter in binary.parameters],
         banks=banks,
+        most_steps=configuration.most_steps,
         unset={
             it.name: range(it.offset, it.offset + it.size)
             for it in made.binary.constants

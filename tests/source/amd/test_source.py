@@ -21,7 +21,7 @@ from dse.source.contract import Failure
 from dse.source.kernel import SourceKernel, warn_of_counts
 from dse.source.launches import Configuration, configurations
 from dse.source.nvidia.source import CUDA
-from dse.source.profiles import KernelProfile, with_assumed
+from dse.source.profiles import ASSUMED_STEPS, KernelProfile, with_assumed
 from dse.source.readers import cuda_file
 from dse.source.readers.given import Given
 from dse.source.readers.kernel import counts_of
@@ -180,6 +180,7 @@ def test_what_random_numbers_cannot_be_executed_with_is_counted_as_if_all_were_0
 
     def counted(configuration: Configuration) -> tuple[KernelProfile, dict[int | str, tuple[str, str]], bool]:
         if configuration is not launch:
+            assert configuration.most_steps == ASSUMED_STEPS  # a small share of what an engine allows
             raise DseError("still running after 300000 stretches")
         return first, {0: ("x", "float")}, True
 

@@ -288,15 +288,8 @@ template <class T, class V, class W> DSE_DEVICE T atomicCAS(T* p, V compare, W v
     return expected;
 }
 #if __clang_major__ > 18
-DSE_DEVICE unsigned atomicInc(unsigned* p, unsigned most)
-{
-    return __builtin_amdgcn_atomic_inc32(p, most, __ATOMIC_RELAXED, "agent");
-}
-DSE_DEVICE unsigned atomicDec(unsigned* p, unsigned most)
-{
-    return __builtin_amdgcn_atomic_dec32(p, most, __ATOMIC_RELAXED, "agent");
-}
-
+DSE_DEVICE uint atomicInc(uint* p, uint n) { return __builtin_amdgcn_atomic_inc32(p, n, __ATOMIC_RELAXED, "agent"); }
+DSE_DEVICE uint atomicDec(uint* p, uint n) { return __builtin_amdgcn_atomic_dec32(p, n, __ATOMIC_RELAXED, "agent"); }
 #endif
 
 DSE_DEVICE int __syncthreads_count(int predicate)
@@ -426,18 +419,11 @@ DSE_DEVICE float tanhf(float x)
 DSE_DEVICE float sinf(float x) { return __builtin_amdgcn_sinf(__builtin_amdgcn_fractf(x * 0.15915494309189535f)); }
 DSE_DEVICE float cosf(float x) { return __builtin_amdgcn_cosf(__builtin_amdgcn_fractf(x * 0.15915494309189535f)); }
 DSE_DEVICE float tanf(float x) { return sinf(x) / cosf(x); }
-DSE_DEVICE void sincosf(float x, float* s, float* c)
-{
-    *s = sinf(x);
-    *c = cosf(x);
-}
 DSE_DEVICE float sinpif(float x) { return __builtin_amdgcn_sinf(__builtin_amdgcn_fractf(x * 0.5f)); }
 DSE_DEVICE float cospif(float x) { return __builtin_amdgcn_cosf(__builtin_amdgcn_fractf(x * 0.5f)); }
-DSE_DEVICE void sincospif(float x, float* s, float* c)
-{
-    *s = sinpif(x);
-    *c = cospif(x);
-}
+#define DSE_SINCOS(name, sine, cosine)                                                                                 \
+    DSE_DEVICE void name(float x, float* s, float* c) { *s = sine(x), *c = cosine(x); }
+DSE_SINCOS(sincosf, sinf, cosf) DSE_SINCOS(sincospif, sinpif, cospif)
 DSE_DEVICE float erff(float x)
 { // Abramowitz and Stegun, 7.1.26
     const float a = __builtin_fabsf(x), t = 1.0f / (1.0f + 0.3275911f * a);
@@ -489,11 +475,7 @@ DSE_DEVICE float __log10f(float x) { return __builtin_amdgcn_logf(x) * 0.3010299
 DSE_DEVICE float __powf(float x, float y) { return __builtin_amdgcn_exp2f(y * __builtin_amdgcn_logf(x)); }
 DSE_DEVICE float __sinf(float x) { return __builtin_amdgcn_sinf(x * 0.15915494309189535f); }
 DSE_DEVICE float __cosf(float x) { return __builtin_amdgcn_cosf(x * 0.15915494309189535f); }
-DSE_DEVICE void __sincosf(float x, float* s, float* c)
-{
-    *s = __sinf(x);
-    *c = __cosf(x);
-}
+DSE_SINCOS(__sincosf, __sinf, __cosf)
 DSE_DEVICE float __fdividef(float x, float y) { return x * __builtin_amdgcn_rcpf(y); }
 DSE_DEVICE float __frcp_rn(float x) { return 1.0f / x; }
 DSE_DEVICE float __frsqrt_rn(float x) { return rsqrtf(x); }
@@ -539,14 +521,10 @@ typedef __half2 half2;
 #define DSE_NARROW(type, to, pair)                                                                                     \
     DSE_COMPARE(type, gt, >) DSE_COMPARE(type, ge, >=) DSE_COMPARE(type, eq, ==)                                       \
     DSE_COMPARE(type, lt, <) DSE_COMPARE(type, le, <=) DSE_COMPARE(type, ne, !=)                                       \
-    DSE_NARROW_TWO(type, __hadd, __hadd2, a + b)                                                                       \
-    DSE_NARROW_TWO(type, __hsub, __hsub2, a - b)                                                                       \
-    DSE_NARROW_TWO(type, __hmul, __hmul2, a * b)                                                                       \
-    DSE_NARROW_TWO(type, __hdiv, __h2div, a / b)                                                                       \
-    DSE_NARROW_TWO(type, __hmax, __hmax2, a < b ? b : a)                                                               \
-    DSE_NARROW_TWO(type, __hmin, __hmin2, b < a ? b : a)                                                               \
-    DSE_NARROW_ONE(type, __hneg, -a)                                                                                   \
-    DSE_NARROW_ONE(type, __habs, a < (type)0 ? -a : a)                                                                 \
+    DSE_NARROW_TWO(type, __hadd, __hadd2, a + b) DSE_NARROW_TWO(type, __hsub, __hsub2, a - b)                          \
+    DSE_NARROW_TWO(type, __hmul, __hmul2, a * b) DSE_NARROW_TWO(type, __hdiv, __h2div, a / b)                          \
+    DSE_NARROW_TWO(type, __hmax, __hmax2, a < b ? b : a) DSE_NARROW_TWO(type, __hmin, __hmin2, b < a ? b : a)          \
+    DSE_NARROW_ONE(type, __hneg, -a) DSE_NARROW_ONE(type, __habs, a < (type)0 ? -a : a)                                \
     DSE_DEVICE bool __hisnan(type a) { return a != a; }                                                                \
     DSE_DEVICE type##2 __hfma2(type##2 a, type##2 b, type##2 c)                                                        \
     {                                                                                                                  \

@@ -49,7 +49,7 @@ def execute(
         )
         try:
             with np.errstate(all="ignore"), _uncollected():
-                Scheduler(code, machine, skip_loops, step_limit).run()
+                Scheduler(code, machine, skip_loops, min(step_limit, launch.most_steps)).run()
             return machine, missing if follow == ZEROS else None
         except NeedsData as needs:
             if follow == ZEROS:

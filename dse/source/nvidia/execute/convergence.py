@@ -63,17 +63,22 @@ class ConvergencePoints:
         wanted = expected & live.bits
         missing = (wanted & ~lanes.bits) != 0
         if calls:
-            missing = missing | _of_other_calls(wanted)
+            missing = missing | _of_other_calls(wanted, lanes.mask)
         complete = machine.sets.of(lanes.mask & ~missing)
         return lanes if complete.total == lanes.total else complete if complete.total else None
 
 
-def _of_other_calls(wanted: np.ndarray) -> np.ndarray:
+def _of_other_calls(wanted: np.ndarray, asked: np.ndarray) -> np.ndarray:
     """Return whether threads want some that want others: those wait at the same place of another call."""
-    rows = wanted.reshape(-1, WARP)
+    rows, left = (array.reshape(-1, WARP) for array in np.broadcast_arrays(wanted, asked))
     missing = np.zeros(rows.shape, bool)
-    mixed = (rows != rows[:, :1]).any(1)
-    of_warp = rows[mixed][:, :, None]
-    wants = of_warp >> np.arange(WARP, dtype=np.uint32) & 1 != 0
-    missing[mixed] = (wants & (of_warp != of_warp.transpose(0, 2, 1))).any(2)
-    return missing.reshape(wanted.shape)
+    while left.any():  # mostly once, since those that are asked want the same
+        value = np.take_along_axis(rows, left.argmax(1)[:, None], 1)
+        same = rows == value
+        others = value & ~np.bitwise_or.reduce(np.where(same, _BITS, 0), 1, keepdims=True)
+        missing |= same & (others != 0)
+        left = left & ~same
+    return missing.reshape(np.broadcast_shapes(wanted.shape, asked.shape))
+
+
+_BITS = np.uint32(1) << np.arange(WARP, dtype=np.uint32)

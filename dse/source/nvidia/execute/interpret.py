@@ -80,7 +80,7 @@ def run(
     """
     with np.errstate(all="ignore"):
         machine = Machine(bound, launch, blocks, warps)
-        Scheduler(machine, step_limit, loops).run()
+        Scheduler(machine, min(step_limit, launch.most_steps), loops).run()
     if bound.purpose is Purpose.COUNTS and warps is None:
         check_arrivals(machine)
     if machine.missed_stores and not bound.global_stores:
