@@ -4,6 +4,9 @@ from numbers import Real
 
 from dse.bridges.tables import BestConfigurations, Row
 from dse.bridges.triton import OPTIONS
+from dse.models.matrix.configuration import AMD_PARAMETERS
+
+MAY_BE_UNSET = ("num_stages", "maxnreg", *AMD_PARAMETERS)
 
 
 def text(table: BestConfigurations) -> str:
@@ -38,7 +41,8 @@ def text(table: BestConfigurations) -> str:
 
 
 def config(row: Row) -> str:
-    """Write one configuration, with num_warps and the like as keywords."""
+    """Write one configuration, with num_warps and the like as keywords; what is not set, 0, is left out."""
+    row = {name: value for name, value in row.items() if value or name not in MAY_BE_UNSET}
     arguments = {name: value for name, value in row.items() if name not in OPTIONS}
     options = "".join(f", {name}={row[name]!r}" for name in OPTIONS if name in row)
     return f"triton.Config({arguments!r}{options})"

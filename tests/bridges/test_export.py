@@ -83,7 +83,9 @@ def test_kernel_tuner_takes_the_json_as_a_cache(tmp_path):
 
 
 def test_triton_configurations(tmp_path):
-    export.triton({"BLOCK": [128, 64], "num_warps": [4, 2], "split": ["yes", "no"]}, tmp_path / "configs.py")
+    unset = {"num_stages": [0, 2], "maxnreg": [0, 0], "waves_per_eu": [0, 2]}  # as of an autotuner's list
+    kept = {"BLOCK": [128, 64], "num_warps": [4, 2], "split": ["yes", "no"]} | unset
+    export.triton(kept, tmp_path / "configs.py")
     made = []
 
     def config(*given, **options):
@@ -95,7 +97,7 @@ def test_triton_configurations(tmp_path):
     exec(compile(tree, "configs.py", "exec"), names)
     assert made == [
         (({"BLOCK": 128, "split": "yes"},), {"num_warps": 4}),
-        (({"BLOCK": 64, "split": "no"},), {"num_warps": 2}),
+        (({"BLOCK": 64, "split": "no", "waves_per_eu": 2},), {"num_warps": 2, "num_stages": 2}),
     ]
 
 
