@@ -59,11 +59,14 @@ typedef __UINTPTR_TYPE__ uintptr_t;
 
 // Vectors
 
+template <class V> struct dse_vector {};
+#define DSE_PARTS(name, type) template <> struct dse_vector<name> { typedef type part; };
 #define DSE_VECTORS(type, name)                                                                                        \
     struct __attribute__((aligned(sizeof(type)))) name##1 { type x; };                                                 \
     struct __attribute__((aligned(2 * sizeof(type)))) name##2 { type x, y; };                                          \
     struct name##3 { type x, y, z; };                                                                                  \
     struct __attribute__((aligned(4 * sizeof(type) < 16 ? 4 * sizeof(type) : 16))) name##4 { type x, y, z, w; };       \
+    DSE_PARTS(name##1, type) DSE_PARTS(name##2, type) DSE_PARTS(name##3, type) DSE_PARTS(name##4, type)                \
     static __host__ __device__ __forceinline__ name##1 make_##name##1(type x) { return {x}; }                          \
     static __host__ __device__ __forceinline__ name##2 make_##name##2(type x, type y) { return {x, y}; }               \
     static __host__ __device__ __forceinline__ name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; }    \
@@ -71,18 +74,29 @@ typedef __UINTPTR_TYPE__ uintptr_t;
     {                                                                                                                  \
         return {x, y, z, w};                                                                                           \
     }
-DSE_VECTORS(signed char, char)
-DSE_VECTORS(unsigned char, uchar)
-DSE_VECTORS(short, short)
-DSE_VECTORS(unsigned short, ushort)
-DSE_VECTORS(int, int)
-DSE_VECTORS(unsigned int, uint)
-DSE_VECTORS(long, long)
-DSE_VECTORS(unsigned long, ulong)
-DSE_VECTORS(long long, longlong)
-DSE_VECTORS(unsigned long long, ulonglong)
-DSE_VECTORS(float, float)
-DSE_VECTORS(double, double)
+DSE_VECTORS(signed char, char) DSE_VECTORS(unsigned char, uchar) DSE_VECTORS(short, short)
+DSE_VECTORS(unsigned short, ushort) DSE_VECTORS(int, int) DSE_VECTORS(unsigned int, uint) DSE_VECTORS(long, long)
+DSE_VECTORS(unsigned long, ulong) DSE_VECTORS(long long, longlong) DSE_VECTORS(unsigned long long, ulonglong)
+DSE_VECTORS(float, float) DSE_VECTORS(double, double)
+#ifndef DSE_WIDTH // HIP's vectors have operators; files of CUDA bring their own
+template <class V> DSE_DEVICE V dse_all(typename dse_vector<V>::part x)
+{
+    V v;
+    for (unsigned i = 0; i < sizeof(V) / sizeof(x); ++i) (&v.x)[i] = x;
+    return v;
+}
+#define DSE_OPERATOR(op)                                                                                               \
+    template <class V, class T = typename dse_vector<V>::part> DSE_DEVICE V& operator op##=(V& a, V b)                 \
+    {                                                                                                                  \
+        for (unsigned i = 0; i < sizeof(V) / sizeof(T); ++i) (&a.x)[i] op##= (&b.x)[i];                                \
+        return a;                                                                                                      \
+    }                                                                                                                  \
+    template <class V> DSE_DEVICE V& operator op##=(V& a, typename dse_vector<V>::part b) { return a = a op b; }       \
+    template <class V, class T = typename dse_vector<V>::part> DSE_DEVICE V operator op(V a, V b) { return a op##= b; }\
+    template <class V> DSE_DEVICE V operator op(V a, typename dse_vector<V>::part b) { return a op dse_all<V>(b); }    \
+    template <class V> DSE_DEVICE V operator op(typename dse_vector<V>::part a, V b) { return dse_all<V>(a) op b; }
+DSE_OPERATOR(+) DSE_OPERATOR(-) DSE_OPERATOR(*) DSE_OPERATOR(/)
+#endif
 
 struct dim3 {
     unsigned x, y, z;
@@ -291,19 +305,6 @@ template <class T, class V, class W> DSE_DEVICE T atomicCAS(T* p, V compare, W v
 DSE_DEVICE uint atomicInc(uint* p, uint n) { return __builtin_amdgcn_atomic_inc32(p, n, __ATOMIC_RELAXED, "agent"); }
 DSE_DEVICE uint atomicDec(uint* p, uint n) { return __builtin_amdgcn_atomic_dec32(p, n, __ATOMIC_RELAXED, "agent"); }
 #endif
-
-DSE_DEVICE int __syncthreads_count(int predicate)
-{
-    __shared__ int count;
-    __syncthreads();
-    count = 0;
-    __syncthreads();
-    atomicAdd_block(&count, predicate != 0);
-    __syncthreads();
-    return count;
-}
-DSE_DEVICE int __syncthreads_or(int predicate) { return __syncthreads_count(predicate) != 0; }
-DSE_DEVICE int __syncthreads_and(int predicate) { return __syncthreads_count(!predicate) == 0; }
 
 // Whole numbers
 

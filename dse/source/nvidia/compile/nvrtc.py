@@ -422,7 +422,8 @@ def _no_header(where: str, header: str) -> str:
         "CUDA's own headers come with the packages nvidia-cuda-runtime, nvidia-cuda-cccl (cuda/, cub/), "
         "nvidia-cuda-crt (mma.h) and nvidia-curand"
     )
-    return f"{where}: include: found no {header} beside the file or in the folders given; {packages}"
+    hint = "files of HIP are read for AMD GPUs" if re.match("hip|roc", header) else packages
+    return f"{where}: include: found no {header} beside the file or in the folders given; {hint}"
 
 
 def _stopped(path: str, how: ProcessKilled) -> Failure:

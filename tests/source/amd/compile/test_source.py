@@ -94,7 +94,6 @@ NUMBERS = {  # single precision, by expressions of C and of NumPy
     "__funnelshift_r(8u, 5u, 3)": lambda x: 0 * x + 5 * 2.0**29 + 1,
     "__umul64hi(3ull << 62, 4)": lambda x: 0 * x + 3,
     "(float)fmin(log2((double)4.0), (double)x)": lambda x: np.minimum(2, x),
-    "__syncthreads_count(x > 1)": lambda x: 0 * x + np.sum(x > 1),
     "max((int)x, 2u)": lambda x: np.where(np.trunc(x) < 0, 2.0**32 + np.trunc(x), np.maximum(np.trunc(x), 2)),
 }
 
@@ -113,6 +112,15 @@ def test_numbers_are_those_of_numpy(write):
     rows = stored[: len(NUMBERS) * 256].view(np.float32).reshape(-1, 64)
     for result, (code, expected) in zip(rows, NUMBERS.items(), strict=True):
         np.testing.assert_allclose(result, expected(x.astype(float)), rtol=1e-5, atol=1e-6, err_msg=code)
+
+
+def test_vectors_of_hip_have_operators_and_those_of_cuda_do_not(write):
+    text = "__global__ void f(float4* x, int2* y) { x[0] = 2.0f * x[1] - x[2] / 3; y[0] += y[1] * 2; }"
+    assert isinstance(compile_source(read_source(write(text, "f.hip")), GFX90A, ()), Built)
+    own = "__device__ float4 operator*(float a, float4 b) { return {a * b.x, b.y, b.z, b.w}; }"
+    kernel = "__global__ void f(float4* x) { x[0] = 2.0f * x[1]; }"
+    assert isinstance(compile_source(read_source(write(own + kernel)), GFX90A, ()), Built)
+    assert isinstance(compile_source(read_source(write(kernel)), GFX90A, ()), Failure)
 
 
 def test_a_function_known_in_single_precision_is_refused_in_double(write):
