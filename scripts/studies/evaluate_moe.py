@@ -51,9 +51,7 @@ from dse.report.show import show
 
 EVERY = 6  # every sixth case is fitted: the others are redundant
 EVERY_RECORD = {"NVIDIA": 48, "AMD": 24}
-LIBRARY_ROWS = (
-    30.0  # of AMD's libraries with one N and K, which differ by M alone: 400, of which a fit takes as many
-)
+LIBRARY_ROWS = 30.0  # fitted ones of AMD's libraries with one N and K, which differ by M alone
 LEAST_SHARE = 0.04  # of rows in the written prior
 READERS = {"b_layout": candidates, "head_dim": attentions, "intermediate": layers, "cu_num": libraries}
 FILES = ("near_best.csv.gz", "recorded_best.csv.gz")
