@@ -102,6 +102,8 @@ class _LazyCommand(typer.core.TyperCommand):
         elif "--help" in args:
             _shorten(imported)
         context = imported.make_context(info_name, list(args), *rest, **settings)
+        if isinstance(imported, typer.core.TyperGroup):  # its commands have the options
+            return context
         _, _, order = imported.make_parser(context).parse_args(list(args))
         for option, times in Counter(order).items():
             if times > 1 and not (option.multiple or option.is_flag):  # the last one would count
