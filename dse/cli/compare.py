@@ -69,7 +69,7 @@ def compare(
         if best["top_10"]:
             finding += f"; the best of its first ten reaches {best['top_10']:.0%} of the best performance"
             finding += f" (of ten at random: {rows[-1]['top_10']:.0%})"
-        output.conclude(finding, then=f"dse rank -m {best['model']}")
+        output.conclude(finding, then=f"dse rank ranks by it with -m {best['model']}")
 
 
 def _beside(kernel: "Counts", gpu: "GpuFile") -> Path:

@@ -112,5 +112,6 @@ def tune(
         return
     best = min(ran, key=lambda row: row["measured_s"])
     finding = f"fastest: {configuration(best, candidates.varying)}: {quantity(best['measured_s'])}"
-    then = f"dse prune --measured {shlex.quote(str(output.out))}" if output.out else "more with --budget"
+    table = shlex.quote(str(output.out))
+    then = f"dse prune refits with --measured {table}" if output.out else "more with --budget"
     output.conclude(finding, sure=f"measured, after {count}; {run.ended}", then=then)

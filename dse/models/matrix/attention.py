@@ -36,7 +36,7 @@ from dse.models.matrix.time import overlap
 from dse.types import Gpu
 
 KINDS = ("bf16", "fp16", "tf32", "fp32")
-PIPES = 4.5  # exponent of overlap of an SM's pipes
+SM_OVERLAP = 4.5  # exponent of overlap of an SM's pipes
 BY_TURNS = 2  # exponent of overlap of products and softmax between warp groups
 BESIDE = 1.1  # the same if each warp alternates, between blocks; a single block has no overlap
 UNEVEN = 2.0 / 3.0  # of a mean block: spread of SM end times if blocks have 0 to twice the mean keys
@@ -208,7 +208,7 @@ def seconds(
     uneven = (case.causal > 0.0) & (tiles > 1.0)
     on_sm = jnp.where(uneven, jnp.maximum(share, 1.0) + UNEVEN * jnp.minimum(resident, share), on_sm)
 
-    fed = jnp.where(hopper, overlap(PIPES, products, shared), products)
+    fed = jnp.where(hopper, overlap(SM_OVERLAP, products, shared), products)
     in_turn = jnp.where(hopper & (jnp.minimum(resident, on_sm) >= 2.0), BESIDE, 1.0)
     busy = overlap(BY_TURNS if by_turns else in_turn, fed, softmax)
     busy = jnp.maximum(busy, shared) * spilling
@@ -225,7 +225,7 @@ def seconds(
     setup = k.setup * ((bm + 2.0 * bn) * d * size / COPY / threads + SETUP) * tile.warps / SCHEDULERS
     waiting = waves * (passes * alone + FIRST * first + setup + store)
     from_l2 = on_sm * (passes * 2.0 * bn * d * size + bm * d * size) / (machine.l2_bandwidth * k.l2)
-    cycles = overlap(PIPES, waiting, on_sm * (passes * busy + setup + STORED * store), from_l2)
+    cycles = overlap(SM_OVERLAP, waiting, on_sm * (passes * busy + setup + STORED * store), from_l2)
     moved = read * cold + written(read, results, timing.flushed * k.dirty * machine.l2_bytes)
     dram = moved / (machine.dram_bandwidth * jnp.minimum(k.dram, 1.0))
     dram = dram * (1.0 + STARVED * jnp.maximum(1.0 - blocks / machine.sms, 0.0))

@@ -12,7 +12,9 @@ flight leave it idle (Little's law), too many cause contention, and short runs o
 Fitted constants are in `dse.models.matrix.constants`.
 Sources: Triton's matrix multiplication tutorial (grouped order) and its layout of warps (AccelerateMatmul),
 MIT; vLLM's fused_moe kernel (Apache-2.0); Little 1961. Slow conversion of fp8 from registers on Hopper:
-NVIDIA/cutlass issue 1986, triton-lang/triton pull request 4563. Tensor memory: NVIDIA, PTX ISA, tcgen05 (64
+NVIDIA/cutlass issue 1986, triton-lang/triton pull request 4563. Spread of a tile over threads: Triton's
+Coalesce pass (MIT). Rates of copies below 16 bytes and of short rows in L2, and FMA_WARP: times of PyTorch
+Inductor's candidates on an A100 (AlnisM/autoheuristic-datasets). Tensor memory: NVIDIA, PTX ISA, tcgen05 (64
 rows take half of its lanes), and code compiled by Triton 3.9 for capability 10.0. Code of narrow copies:
 SGLang's kernel, compiled by it. For capability 9.0, 192 bytes of a thread take 8,360 instructions, of which
 5,443 are addresses and 64-bit remainders before the loop, and 740 registers. For 8.0, 24 copies of two bytes
@@ -336,8 +338,8 @@ def _pass(
     a_run = jnp.where(case.activation_by_depth > 0.0, bk, bm) * a
     b_run = jnp.where(case.weight_by_depth > 0.0, bk, bn) * b
     copied = a_copied + b_copied
-    once = (case.weights + case.activations) / (grid.blocks * grid.passes * copied)
-    short = k.short_rows * cold * jnp.minimum(once, 1.0) * LINE  # misses only: hits are as fast in short rows
+    first = (case.weights + case.activations) / (grid.blocks * grid.passes * copied)  # share of first reads
+    short = k.short_rows * cold * jnp.minimum(first, 1.0) * LINE  # misses: hits are as fast in short rows
     a_read, b_read = (
         size * (jnp.maximum(1.0, FETCHED / run) + twice + short / run)
         for size, run, twice in ((a_copied, a_run, block.a_twice), (b_copied, b_run, block.b_twice))
@@ -400,7 +402,7 @@ def _sm(
     waiting = jnp.ceil(grid.on_sm / grid.resident) * (grid.passes * alone + first + store)
     busy = grid.on_sm * (grid.passes * main_pass.busy + setup * tile.warps / SCHEDULERS + 0.3 * store)
     from_l2 = grid.on_sm * grid.passes * copying
-    beside = busy * jnp.where(grid.at_once <= 1.0, 0.0, 1.0)  # a single block works while it waits
+    beside = jnp.where(grid.at_once > 1.0, busy, 0.0)  # a single block works while it waits
     return first, overlap(k.sm_overlap, waiting, beside, from_l2) / machine.clock
 
 
@@ -448,10 +450,8 @@ def _dram(
     pages = case.weights * overlap(k.run, page / b_run, jnp.ones_like(b_run))
     pages = pages + case.activations * overlap(k.run, page / a_run, jnp.ones_like(a_run))
     pages = pages / (case.weights + case.activations) - 1.0
-    full = grid.blocks / (
-        machine.sms * grid.resident
-    )  # waves: a last one of fewer blocks copies less at a time
-    starved = k.starved / flight * jnp.where(full > 1.0, jnp.ceil(full) / full, 1.0)
+    full = jnp.maximum(grid.blocks / (machine.sms * grid.resident), 1.0)  # waves of as many blocks as fit
+    starved = k.starved / flight * jnp.ceil(full) / full  # fewer blocks of a last wave copy less at a time
     losses = starved + k.crowded * flight**k.crowding + pages
     results = case.rows * case.columns * case.result_bytes  # no block waits for them
     results = written(moved, results, timing.flushed * k.dirty * machine.l2_bytes)

@@ -6,6 +6,11 @@ WARP = 32
 _BITS = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
 
 
+def ballot(by_warp: np.ndarray) -> np.ndarray:
+    """Return masks of warps, [..., 32], as 32 bits each."""
+    return np.bitwise_or.reduce(np.where(by_warp, _BITS, np.uint32(0)), axis=-1)
+
+
 class Lanes:
     """A set of threads of executed blocks. Equal sets are one object while they are in use."""
 
@@ -53,8 +58,7 @@ class Lanes:
     def bits(self) -> np.ndarray:
         """The set's threads of each thread's warp, as a mask of 32 bits: [1 or blocks, threads]."""
         if self._bits is None:
-            ballot = np.bitwise_or.reduce(np.where(self.by_warp, _BITS, np.uint32(0)), axis=-1)
-            self._bits = np.repeat(ballot, WARP, axis=1)
+            self._bits = np.repeat(ballot(self.by_warp), WARP, axis=1)
         return self._bits
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dse.source.machine.thread_set import WARP, Lanes
+from dse.source.machine.thread_set import WARP, Lanes, ballot
 from dse.source.nvidia.execute.ready_threads import ReadyThreads
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.program import Step
@@ -75,10 +75,7 @@ def _of_other_calls(wanted: np.ndarray, asked: np.ndarray) -> np.ndarray:
     while left.any():  # mostly once, since those that are asked want the same
         value = np.take_along_axis(rows, left.argmax(1)[:, None], 1)
         same = rows == value
-        others = value & ~np.bitwise_or.reduce(np.where(same, _BITS, 0), 1, keepdims=True)
+        others = value & ~ballot(same)[:, None]
         missing |= same & (others != 0)
         left = left & ~same
     return missing.reshape(np.broadcast_shapes(wanted.shape, asked.shape))
-
-
-_BITS = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
