@@ -190,7 +190,8 @@ def configurations(
         for values in columns:
             wrong = next((value for value in values if value < 1 or value != int(value)), None)
             if wrong is not None:
-                raise DseError(f"{description.path}: source.{name}: found {wrong}, expected 1 or more")
+                allowed = "1 or more" if wrong < 1 else "a whole number (// divides to one)"
+                raise DseError(f"{description.path}: source.{name}: found {wrong}, expected {allowed}")
         sizes = [(int(x), int(y), int(z)) for x, y, z in zip(*columns, strict=True)]
         if (most := max(map(prod, sizes))) >= 2**31:
             raise DseError(f"{description.path}: source.{name}: found {most:,} in all, expected below 2^31")
