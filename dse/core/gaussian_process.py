@@ -19,6 +19,7 @@ from scipy.optimize import minimize
 
 PARTS = 4  # variances of a process: joint, additive, linear, noise
 JITTER = 1e-8  # least variance of the noise
+ROWS = 512  # of a covariance computed at a time, so that they stay in a core's cache
 STEPS = 40  # iterations of the fit, at most
 
 
@@ -73,18 +74,25 @@ class Smooth(NamedTuple):
         def correlated(squares: np.ndarray, variance: float) -> np.ndarray:
             values = self.correlation.of(squares)
             values *= variance
-            return values if weights is None else weights @ values
+            return values if weights is None else values @ weights
 
         left, right = points * np.sqrt(self.rates), others * np.sqrt(self.rates)
-        distance = -2.0 * left @ right.T
-        distance += (left**2).sum(1)[:, None]
-        distance += (right**2).sum(1)
-        total = correlated(np.maximum(distance, 0.0, out=distance), self.joint)
+        norms, parts = (left**2).sum(1), []
         for feature, rate in enumerate(self.rates):
             values, which = np.unique(others[:, feature], return_inverse=True)
-            squares = rate * (points[:, feature, None] - values) ** 2
-            total += np.take(correlated(squares, self.additive / len(self.rates)), which, axis=-1)
-        return total
+            squares = rate * (values[:, None] - points[:, feature]) ** 2
+            parts.append((correlated(squares, self.additive / len(self.rates)), which))
+        total = np.empty((len(others), *((len(points),) if weights is None else ())))
+        for start in range(0, len(others), ROWS):
+            some = slice(start, start + ROWS)
+            distance = right[some] @ left.T
+            distance *= -2.0
+            distance += norms
+            distance += (right[some] ** 2).sum(1)[:, None]
+            total[some] = correlated(np.maximum(distance, 0.0, out=distance), self.joint)
+            for part, which in parts:
+                total[some] += part[which[some]]
+        return total.T
 
 
 def negative_log_likelihood(square: Any, cholesky: np.ndarray) -> float:
@@ -185,9 +193,9 @@ class Process:
         """Prior covariance [m, k] of the function, without noise."""
         joint, additive, linear = np.exp(self.settings[:3])
         smooth = Smooth(joint, additive, np.exp(self.settings[PARTS:]), self.correlation)
-        return smooth.covariance(points.position, others.position) + linear * (
-            points.slopes @ others.slopes.T
-        )
+        covariance = smooth.covariance(points.position, others.position)
+        covariance += (others.slopes @ (linear * points.slopes).T).T
+        return covariance
 
     def _explained(self, points: Points) -> tuple[np.ndarray, np.ndarray]:
         return self.posterior.explained(self.before(self.points, points))

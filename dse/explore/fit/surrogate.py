@@ -72,15 +72,6 @@ class Surrogate:
         return random.normal(size=(draws, len(factor))) @ factor.T
 
     @property
-    def tells_more(self) -> bool:
-        """Whether its leave-one-out errors on three or more measurements are below those of the mean.
-
-        The mean is the only correction known without the surrogate.
-        """
-        n, values = len(self.process.values), self.process.values
-        return n > 2 and self.missed * (n - 1) ** 2 < n**2 * float(np.sum((values - values.mean()) ** 2))
-
-    @property
     def missed(self) -> float:
         """The sum of squared leave-one-out errors of the measurements."""
         return float(np.sum(self.process.posterior.left_out()[0] ** 2))

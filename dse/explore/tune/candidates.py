@@ -1,7 +1,8 @@
 """The configurations that a tuner chooses from, with predictions before any measurement."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -22,9 +23,11 @@ from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import Counts, Number
 from dse.models import get
 from dse.models.protocol import Model
+from dse.types import Launch
 
 CONTRAST = 1.0  # prior standard deviation of the slope of actual over expected times, minus 1
-HABITS = 0.2, 0.1  # log of the time added by a value that is no power of two, or at an end of its range
+HABITS = 0.2, 0.1, 0.1  # log of the time added by each of the `habits`
+AXES = "xyz", "mnk", "012"  # letters in which the names of an object's sizes differ
 HABIT = 0.3  # prior standard deviation of these
 TRUST = 0.5  # ... of the weight of each table of other GPUs
 LEVEL, NO_LEVEL = 0.5, 1.0  # ... of the common log error of a model; without a model, of the median
@@ -45,6 +48,7 @@ class Candidates:
     modelled: bool
     others: np.ndarray | None = None  # [N, tables]: log errors on tables of other GPUs
     alike: tuple[int, ...] = ()  # the tables of GPUs on which the model errs alike
+    launch: np.ndarray | None = None  # [N, 2]: threads of a block and resident warps, scaled as positions
     runs: np.ndarray | float = 1.0  # the probability that a launch predicted to be possible is so
     file: GpuFile | None = None  # the predictions' GPU
     elsewhere: Elsewhere | None = None  # the same configurations predicted on another GPU
@@ -70,14 +74,15 @@ class Candidates:
 
     @cached_property
     def points(self) -> Points:
-        """The surrogate's features: parameters, the expected order, and its possible errors."""
-        order = [rankdata(self.expected) / len(self)] if self.informed else []
+        """The surrogate's features: parameters, the expected order and launch, and possible errors."""
+        known = [rankdata(self.expected) / len(self)] if self.informed else []
+        known += [] if self.launch is None else [self.launch]
         slopes = [self.slopes, np.full(len(self), LEVEL if self.modelled else NO_LEVEL)]
         if self.informed:
             slopes.append(CONTRAST * (self.expected - self.expected[self.possible].mean()))
         if self.others is not None:
             slopes.append(TRUST * self.others)
-        position = np.round(np.column_stack([self.position, *order]), 3)  # few values are faster to compare
+        position = np.round(np.column_stack([self.position, *known]), 3)  # few values are faster to compare
         return Points(position, np.column_stack(slopes))
 
     @property
@@ -89,9 +94,11 @@ class Candidates:
         """Select some of them; each parameter's values keep their order."""
         columns = {name: values[index] for name, values in self.parameters.items()}
         arrays = {name: getattr(self, name)[index] for name in ("position", "log_s", "slopes", "possible")}
-        others = None if self.others is None else self.others[index]
+        others, launch = (None if x is None else x[index] for x in (self.others, self.launch))
         runs = np.broadcast_to(self.runs, len(self))[index]
-        return replace(self, parameters=columns, others=others, runs=runs, elsewhere=None, **arrays)
+        return replace(
+            self, parameters=columns, others=others, launch=launch, runs=runs, elsewhere=None, **arrays
+        )
 
     @cached_property
     def kinds(self) -> np.ndarray:
@@ -124,17 +131,37 @@ class Candidates:
 
 
 def habits(parameters: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Count the values that tuned kernels mostly avoid, since hardware favours powers of two: [N, 2].
+    """Count the values that tuned kernels mostly avoid, since hardware favours powers of two: [N, 3].
 
-    They are sizes that are no power of two, and the least and greatest of three sizes or more.
+    They are sizes that are no power of two, the least and greatest of three sizes or more, and products over
+    axes within a factor of two of the least or greatest: blocks of few or of many threads, for example.
     """
     counts = np.zeros((len(next(iter(parameters.values()))), len(HABITS)))
-    for values in map(np.asarray, parameters.values()):
+    sizes = {name: np.asarray(values) for name, values in parameters.items() if _is_size(np.asarray(values))}
+    for values in sizes.values():
         known = np.unique(values)
-        if len(known) > 1 and np.issubdtype(values.dtype, np.number) and known[0] > 0:
-            counts[:, 0] += np.frexp(values)[0] != 0.5
-            counts[:, 1] += (len(known) > 2) & ((values == known[0]) | (values == known[-1]))
+        counts[:, 0] += np.frexp(values)[0] != 0.5
+        counts[:, 1] += (len(known) > 2) & ((values == known[0]) | (values == known[-1]))
+    for product in _products(sizes):
+        counts[:, 2] += (product < 2 * product.min()) | (2 * product > product.max())
     return counts
+
+
+def _is_size(values: np.ndarray) -> bool:
+    return bool(np.issubdtype(values.dtype, np.number) and values.min() > 0 and np.any(values != values[0]))
+
+
+def _products(sizes: Mapping[str, np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield the products of sizes whose names differ in the axis alone, such as `block_size_x` and `_y`."""
+    groups = defaultdict[tuple[str, str, str], list[np.ndarray]](list)
+    for name, values in sizes.items():
+        for place, letter in enumerate(name.lower()):
+            for axes in AXES:
+                if letter in axes:
+                    groups[axes, name[:place], name[place + 1 :]].append(values)
+    for group in groups.values():
+        if len(group) > 1:
+            yield np.prod(np.array(group, float), axis=0)
 
 
 def bare(parameters: Mapping[str, np.ndarray]) -> Candidates:
@@ -163,7 +190,16 @@ def of_launches(
     slopes = slopes - slopes.mean(axis=0)  # the surrogate's mean has the common part
     columns = {name: np.asarray(values) for name, values in parameters.items()}
     runs = np.asarray(launches.runs, float)
-    return Candidates(columns, positions(columns), log_s, slopes, known, bool(known.any()), runs=runs)
+    launch = _launch(launches.launch, known) if known.any() else None
+    position, modelled = positions(columns), launch is not None
+    return Candidates(columns, position, log_s, slopes, known, modelled, launch=launch, runs=runs)
+
+
+def _launch(launch: Launch, known: np.ndarray) -> np.ndarray:
+    """Return threads of a block and resident warps, scaled as positions: a model's errors depend on them."""
+    warps = launch.resident_blocks * launch.warps_per_block
+    shape = {"threads": launch.threads_per_block, "warps": warps}
+    return positions({name: np.where(known, x, np.min(x[known])) for name, x in shape.items()})
 
 
 def _numbers(slopes: np.ndarray, names: Sequence[str]) -> np.ndarray:

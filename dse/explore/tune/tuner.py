@@ -2,14 +2,13 @@
 
 The model ranks; measurements correct its errors (`dse.explore.fit.surrogate`). Failures reduce the
 probability to run of configurations with the values that failed ones share and those that ran lack. The score
-is the expected improvement in the log of time, including the rough part, times a power of that probability;
-while the surrogate predicts held-out measurements no better than the model, the model's next best is
-measured. After STUCK measurements in a row without improvement, every other measurement is the fastest of a
-joint draw of times (Thompson's rule), with deviations that grow with each further failure to improve: so
-combinations that are first by no mean get a chance, and the tuner leaves a wrong model.
-Configurations with the features of a measured one are last.
+is the expected improvement in the log of time, including the rough part, times a power of that probability.
+After more than STUCK measurements in a row without improvement, every other one is chosen with wider
+deviations, by a random amount that grows with each further failure to improve: so combinations that the mean
+never puts first get a chance, and the tuner leaves a wrong model. Configurations with the features of a
+measured one are last.
 
-Source: Jones, Schonlau, Welch 1998, Eq. 15 (expected improvement); Thompson 1933; Russo et al. 2018, Sec. 3.
+Source: Jones, Schonlau, Welch 1998, Eq. 15 (expected improvement).
 """
 
 import math
@@ -27,10 +26,8 @@ from dse.explore.tune.candidates import Candidates
 FIRST = 4  # measurements by `habits` without a model
 REFIT = 1.15  # ratio of measurements to those of the last fit of the scales that triggers a new fit
 STUCK = 3  # measurements in a row without improvement
-WIDER = 0.5  # relative growth of a draw's deviations with each further one
-DRAWN = 256  # candidates of a draw: of the best expected, and of others at random
+WIDER = 2.0  # greatest relative growth of the deviations with each further one
 WARY = 3  # power of the probability to run: failures give no times
-LIKELY = 0.7  # minimum probability to run of a draw, or the model's next, relative to the highest
 REACH = 0.3  # of a failure, in the positions of the candidates
 ALONE = 0.8  # share of a launch's outcome that single parameters decide
 CHANCE = 0.1  # variance of an outcome that no parameter explains, relative to that of those they do
@@ -126,40 +123,17 @@ class Tuner:
         if self._blind(times) or not ran:
             wary = WARY if times and c.informed else 1
             return wary * np.log(self.works()) - c.expected - np.where(c.possible, 0.0, 1e9)
-        waited = _waited(times)
-        if waited >= STUCK and (waited - STUCK) % 2 == 0:
-            wider = 1.0 + WIDER * (waited - STUCK)
-            return self._drawn(times, self._after(times), wider, self._random(measured))
-        if len(ran) > 1 and waited < STUCK and c.informed and not self.surrogate.tells_more:
-            return np.where(self._free(times), c.expected.max() - c.expected + 1e-9, 0.0)
-        return self._improvement(times, self._after(times))
+        waited, wider = _waited(times) - STUCK, 1.0
+        if waited > 0 and waited % 2 == 0:
+            wider += WIDER * waited * self._random(measured).random()
+        return self._improvement(times, self._after(times), wider)
 
-    def _improvement(self, times: dict[int, float], surrogate: Surrogate) -> np.ndarray:
-        """Return the expected improvement by each candidate that is likely to run."""
+    def _improvement(self, times: dict[int, float], surrogate: Surrogate, wider: float = 1.0) -> np.ndarray:
+        """Return the expected improvement by each candidate that is likely to run, its deviation scaled."""
         mean, deviation = self._predicted(surrogate)
         best = np.log(min(times.values()))
-        gain = expected_improvement(best - mean, np.hypot(deviation, surrogate.rough))
+        gain = expected_improvement(best - mean, wider * np.hypot(deviation, surrogate.rough))
         return np.where(self._known(times), 0.0, gain * self.works() ** WARY)
-
-    def _drawn(
-        self, times: dict[int, float], surrogate: Surrogate, wider: float, random: np.random.Generator
-    ) -> np.ndarray:
-        """Return the gain over the slowest in one draw of some candidates' times; 0 for the others."""
-        c = self.candidates
-        mean, _ = self._predicted(surrogate)
-        free = np.flatnonzero(self._free(times))
-        free = free[np.argsort(mean[free], kind="stable")]
-        some = np.concatenate([free[:DRAWN], random.permutation(free[DRAWN:])[:DRAWN]])
-        gain = np.zeros(len(c))
-        if len(some):
-            draw = mean[some] + wider * surrogate.drawn(c.points.rows(some), 1, random)[0]
-            gain[some] = draw.max() - draw + 1e-9
-        return gain
-
-    def _free(self, times: dict[int, float]) -> np.ndarray:
-        """Mark candidates that are not known and likely to run."""
-        works = self.works()
-        return ~self._known(times) & self.candidates.possible & (works >= LIKELY * works.max())
 
     def _known(self, times: dict[int, float]) -> np.ndarray:
         """Mark candidates with the features of one that ran."""

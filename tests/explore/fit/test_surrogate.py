@@ -51,21 +51,6 @@ def test_left_out_and_draws_are_those_of_the_process():
     np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.02)
 
 
-@pytest.mark.parametrize(
-    ("off", "more"), [(SEEN.slopes @ [1.0, 0.0, 0.0], True), (np.resize([0.3, -0.3], M), False)]
-)
-def test_it_tells_more_where_each_is_nearer_to_what_the_others_say_than_to_their_mean(off, more):
-    found = learnt(SEEN, off, scales=SCALES, fit=False)
-    values, said, alone = found.process.values, 0.0, 0.0
-    for left in range(M):
-        others = np.flatnonzero(np.arange(M) != left)
-        mean, _ = Process(SEEN.rows(others), values[others], SCALES, exponential).predict(SEEN.rows([left]))
-        said += (values[left] - mean[0]) ** 2
-        alone += (values[left] - values[others].mean()) ** 2
-    assert found.tells_more == (said < alone) == more
-    assert not learnt(SEEN.rows([0, 1]), off[:2], scales=SCALES, fit=False).tells_more  # two say nothing
-
-
 @pytest.mark.parametrize(("slope", "taken"), [(0, False), (P - 1, True)])
 def test_slopes_that_are_doubted_count_only_where_they_bring_others_nearer(slope, taken):
     off = SEEN.slopes[:, slope]

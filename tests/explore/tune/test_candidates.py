@@ -11,7 +11,7 @@ from dse.errors import InputWarning
 from dse.evaluate.chunks import evaluate
 from dse.explore.fit.parameters import NAMES, moved, widths
 from dse.explore.fit.surrogate import positions
-from dse.explore.tune.candidates import CONTRAST, LEVEL, Candidates, bare, of_kernel
+from dse.explore.tune.candidates import CONTRAST, HABITS, LEVEL, Candidates, bare, of_kernel
 from dse.explore.tune.tuner import Tuner
 from dse.hardware import gpus
 from dse.models import get
@@ -66,7 +66,7 @@ def test_slopes_are_in_prior_deviations_and_centred(toy, file, candidates):
     contrast = CONTRAST * (candidates.log_s - candidates.log_s[ran].mean())
     expected = np.column_stack([candidates.slopes, np.full(8, LEVEL), contrast])
     np.testing.assert_allclose(candidates.points.slopes, expected)
-    order = candidates.points.position[:, -1]
+    order = candidates.points.position[:, len(PARAMETERS)]
     assert (np.diff(order[np.argsort(candidates.log_s)]) >= 0).all()
 
 
@@ -94,6 +94,14 @@ def test_without_a_model_powers_of_two_within_their_range_come_first():
     found = bare({"a": a, "b": b, "word": np.where(a == 6, "x", "y")})
     assert set(a[found.log_s == found.log_s.min()]) == {4}
     assert set(a[found.log_s == found.log_s.max()]) == {6}
+
+
+def test_without_a_model_blocks_of_few_or_many_threads_come_last():
+    x, y = (axis.ravel() for axis in np.meshgrid([16, 32, 64, 128], [1, 2, 4, 8]))
+    found = bare({"block_size_x": x, "block_size_y": y})
+    other = bare({"threads": x, "items": y})  # no axes of one object
+    outer = (x * y < 32) | (x * y > 512)
+    np.testing.assert_allclose(found.log_s - other.log_s, HABITS[2] * outer)
 
 
 def test_most_are_half_the_fastest_and_half_the_others():
