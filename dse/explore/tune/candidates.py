@@ -27,7 +27,7 @@ from dse.types import Launch
 
 CONTRAST = 1.0  # prior standard deviation of the slope of actual over expected times, minus 1
 HABITS = 0.2, 0.1, 0.1  # log of the time added by each of the `habits`
-AXES = "xyz", "mnk", "012"  # letters in which the names of an object's sizes differ
+AXES = "xyz", "mnk"  # letters in which the names of sizes of one object differ
 HABIT = 0.3  # prior standard deviation of these
 TRUST = 0.5  # ... of the weight of each table of other GPUs
 LEVEL, NO_LEVEL = 0.5, 1.0  # ... of the common log error of a model; without a model, of the median
