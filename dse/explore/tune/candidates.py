@@ -27,8 +27,8 @@ from dse.types import Launch
 
 CONTRAST = 1.0  # prior standard deviation of the slope of actual over expected times, minus 1
 HABITS = 0.2, 0.1, 0.1  # log of the time added by each of the `habits`
-AXES = "xyz", "mnk"  # letters in which the names of sizes of one object differ
 HABIT = 0.3  # prior standard deviation of these
+AXES = "xyz", "mnk"  # letters in which the names of sizes of one object differ
 TRUST = 0.5  # ... of the weight of each table of other GPUs
 LEVEL, NO_LEVEL = 0.5, 1.0  # ... of the common log error of a model; without a model, of the median
 SHARED = 0.5  # share of a model's errors on a GPU that it repeats on one of the same vendor and warp size
