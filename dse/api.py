@@ -335,11 +335,12 @@ def tune(
     from dse.explore.tune.others import with_others
     from dse.explore.tune.tuner import Tuner
 
-    counts = _kernel(kernel)
-    candidates = of_kernel(counts, _gpu(gpu), models, _rank.configurations(counts, sizes), sizes)
+    counts, file = _kernel(kernel), _gpu(gpu)
+    candidates = of_kernel(counts, file, models, _rank.configurations(counts, sizes), sizes)
     candidates = with_others(candidates, counts, prior)
     path, tuner = None if journal is None else Path(journal), Tuner(candidates, seed)
     ways: dict[str, Any] = {"limit_s": limit_s, "parallel": parallel, "repeats": repeats}
+    ways["about"] = {"kernel": counts.name, "gpu": file.name, **dict(counts.problem), **(sizes or {})}
     with progress(f"Tuning {counts.name}", budget) as advance:
         return loop.run(tuner, measure, budget, batch, path, pays, advance, **ways)
 

@@ -94,12 +94,12 @@ def tune(
         candidates = of_kernel(counts, file, form, table.parameters, sizes, progress)
         candidates = with_others(candidates, counts, choices.prior or ())
         measure = loop.replayed(candidates, table.time_s)
+    labels = {"kernel": counts.name, "gpu": file.name, **problem}
     with progress(f"Tuning {counts.name}", budget) as advance:
         ends = {"pays": pays, "limit_s": budget_seconds}
         tuner, modes = Tuner(candidates, seed), {"parallel": parallel, "repeats": repeats}
-        run = loop.run(tuner, measure, budget, batch, journal, advance=advance, **ends, **modes)
+        run = loop.run(tuner, measure, budget, batch, journal, advance=advance, **ends, **modes, about=labels)
     title = f"{counts.name} on {file.name}: {len(run.measured)} of {len(candidates):,} measured; {run.ended}"
-    labels = {"kernel": counts.name, "gpu": file.name, **problem}
     rows = [labels | row for row in run.rows()]
     output.present(rows, title=title, hidden=(*labels, *run.hidden))
     from dse.report.conclusion import configuration, quantity

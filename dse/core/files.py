@@ -208,6 +208,21 @@ def parse_json(text: str, where: str) -> Any:
     return _checked(parsed, where) if _ESCAPED.search(text) else parsed
 
 
+def parse_json_lines(text: str, where: str) -> list[Any]:
+    """Parse one JSON object a line; the last line may be cut off, as by an interruption, and is left out.
+
+    **Raises:** DseError that begins with `where` and the line, as `parse_json`.
+    """
+    lines, rows = text.splitlines(), []
+    for number, line in enumerate(lines, 1):
+        try:
+            rows += [parse_json(line, f"{where}: line {number}")] if line else []
+        except DseError:
+            if number < len(lines) or text.endswith("\n") or not line.startswith("{"):
+                raise
+    return rows
+
+
 def _whole(digits: str) -> int:
     if len(digits) <= _DIGITS and abs(number := int(digits)) < 2**64:
         return number

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from dse.core.files import MOST_TEXT_BYTES, open_own, own, parse_json, read_bytes, replacing
+from dse.core.files import MOST_TEXT_BYTES, open_own, own, parse_json, parse_json_lines, read_bytes, replacing
 from dse.data import safe_readers
 from dse.errors import DseError
 
@@ -103,14 +103,7 @@ def _same(where: Path, name: str, stated: Any, expected: Any) -> None:
 
 def _read_lines(path: Path) -> tuple[dict[str, Any], list[Row]]:
     """Read the lines of a journal; the last may be truncated."""
-    rows = []
-    lines = read_bytes(path, MOST_TEXT_BYTES).decode("utf-8", errors="replace").splitlines()
-    for number, line in enumerate(lines, 1):
-        try:
-            rows.append(parse_json(line, f"{path}: line {number}"))
-        except DseError:
-            if number < len(lines):
-                raise
+    rows = parse_json_lines(read_bytes(path, MOST_TEXT_BYTES).decode("utf-8", errors="replace"), str(path))
     return _checked(path, rows[0], rows[1:]) if rows else ({}, [])
 
 

@@ -41,6 +41,11 @@ def test_replay(tuned, measured, tmp_path):
     assert rows[-1]["fastest_s"] == pytest.approx(1e-3 * milliseconds(128, 3))
     assert len(journal.read_text().splitlines()) == 14
     assert tuned("--replay", measured, "--budget", "14", "--journal", journal) == rows  # nothing left to do
+    again = tuned("--replay", journal, "--budget", "14")  # the journal is a file of measurements too
+    assert sorted(
+        (row["block"], row["items"], row["measured_s"]) for row in again if row["status"] == "ok"
+    ) == (sorted((row["block"], row["items"], row["measured_s"]) for row in rows if row["status"] == "ok"))
+    assert len(again) == 14
 
 
 def test_a_command_measures(run_dse, toy_kernel, tmp_path):

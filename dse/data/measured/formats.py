@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from dse.data import json_lines
 from dse.data.measured import kernel_tuner, ktt, nsight, t4
 from dse.data.measured.file import File
 from dse.data.table import PARQUET, Table
@@ -37,6 +38,11 @@ def _is_report(file: File) -> bool:
 FORMATS = (  # the first that fits wins
     MeasuredFormat("Parquet", _is_parquet, lambda file: Table.of_parquet(file.path, file.content)),
     MeasuredFormat("Nsight Compute's report", _is_report, lambda file: nsight.read_report(file.path)),
+    MeasuredFormat(
+        "dse's journal",
+        lambda file: json_lines.is_journal(file.text),
+        lambda file: Table.of_rows(file.path, json_lines.rows(file.path, file.text)),
+    ),
     MeasuredFormat("Kernel Tuner", "cache", lambda file: kernel_tuner.read(file.path, file.json)),
     MeasuredFormat("KTT", "Results", lambda file: ktt.read(file.path, file.json)),
     MeasuredFormat("T4", "results", lambda file: t4.read(file.path, file.json)),

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dse.core.files import parse_json, read_json, read_text
+from dse.core.files import read_json, read_text
+from dse.data import json_lines
 from dse.data.columns import of_model
 from dse.data.results.merge import attach_measurements, merge_forecasts
 from dse.data.results.space import ResultSpace
@@ -61,8 +62,7 @@ def read_table(path: Path, most_rows: int = MOST_ROWS) -> Table:
     if name.endswith((".csv", ".csv.gz")):
         return Table.of_csv(path, text(path))
     if name.endswith(".jsonl"):
-        lines = enumerate(read_text(path).splitlines(), 1)
-        rows = [_of_journal(parse_json(line, f"{path}: line {i}"), i) for i, line in lines if line]
+        rows = json_lines.rows(path, read_text(path))
     elif name.endswith(".json"):
         rows = read_json(path)
     else:
@@ -71,10 +71,3 @@ def read_table(path: Path, most_rows: int = MOST_ROWS) -> Table:
     if not isinstance(rows, list):
         raise DseError(f"{path}: top level: found {type(rows).__name__}, expected a list of rows")
     return Table.of_rows(path, rows, empty=True, most_rows=most_rows)
-
-
-def _of_journal(line: Any, number: int) -> Any:
-    """Read a line of a `dse tune` journal, where the parameters are a nested object."""
-    if isinstance(line, dict) and isinstance(line.get("parameters"), dict):
-        return {"number": number} | line["parameters"] | {"measured_s": line.get("seconds")}
-    return line

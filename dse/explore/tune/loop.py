@@ -19,14 +19,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from string import Formatter
-from typing import Any, BinaryIO
+from types import MappingProxyType
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
-from dse.core.files import locked, parse_json, read_text
+from dse.core.files import locked, parse_json_lines, read_text
 from dse.core.processes import watched
 from dse.data.tables import ConfigurationResult
-from dse.errors import DseError, InputWarning, one_of
+from dse.errors import MOST_QUOTED, DseError, InputWarning, one_of
 from dse.explore.tune.candidates import Candidates
 from dse.explore.tune.tuner import Tuner
 from dse.kernels.counts import Number
@@ -86,16 +87,18 @@ def run(
     limit_s: float = math.inf,
     parallel: int = 1,
     repeats: int = 1,
+    about: Mapping[str, Any] = MappingProxyType({}),
 ) -> Run:
     """Measure up to `budget` configurations, including those of the journal.
 
     `batch` configurations are chosen at a time, or as many as run in `parallel`; it may be a function of the
     number measured. Configurations near the fastest are measured up to `repeats` times, and their median
     counts. The run ends early once measurements took `limit_s`, including the journal's, or no configuration
-    is expected to improve on the fastest by more than `pays`, a share of its time.
+    is expected to improve on the fastest by more than `pays`, a share of its time. `about` is written with
+    each measurement: kernel, GPU and problem sizes.
 
-    **Raises:** DseError if the journal cannot be read or written, is of another space, or of a run in
-    progress.
+    **Raises:** DseError if the journal cannot be read or written, is of another space, differs in a value of
+    `about`, or is of a run in progress.
     """
     candidates, done = tuner.candidates, list[Trial]()
 
@@ -121,7 +124,7 @@ def run(
 
     ended, spent = "the budget is spent", 0.0
     with _ours(journal) as kept, ThreadPoolExecutor(parallel) as pool:
-        for index, seconds, took in _before(journal, candidates):
+        for index, seconds, took in _before(journal, candidates, about):
             tell(index, seconds)
             spent += took
         while len(done) < budget:
@@ -139,7 +142,7 @@ def run(
             results = pool.map(timed, next_rows) if parallel > 1 else map(timed, next_rows)
             for index, (seconds, took) in zip(next_rows, results, strict=True):
                 spent += took
-                row = {"parameters": configuration(index), "seconds": seconds, "took_s": took}
+                row = {**about, "parameters": configuration(index), "seconds": seconds, "took_s": took}
                 _keep(journal, kept, row)
                 tell(index, seconds)
     return Run(tuner, tuple(done), ended)
@@ -158,8 +161,8 @@ def replayed(candidates: Candidates, seconds: np.ndarray) -> Measure:
 def commanded(command: str, unit_s: float, limit_s: float = LIMIT_SECONDS) -> Measure:
     """Measure by a command: each `{name}` in it is replaced by a value; the last printed number is the time.
 
-    A command fails if its exit code is not 0, or it prints no number above 0, or it exceeds `limit_s` and is
-    killed, with a warning.
+    A command fails, with a warning, if its exit code is not 0, or it prints no number above 0, or it exceeds
+    `limit_s` and is killed.
     """
     parts = shlex.split(command)
 
@@ -170,37 +173,52 @@ def commanded(command: str, unit_s: float, limit_s: float = LIMIT_SECONDS) -> Me
             raise DseError(
                 f"command: cannot write {dict(configuration)} as {command!r} says: {error}"
             ) from None
-        code, printed = _printed(filled, limit_s)
+        printed, failure = _printed(filled, limit_s)
         numbers = NUMBER.findall(printed)
         seconds = float(numbers[-1]) * unit_s if numbers else 0.0
-        return seconds if code == 0 and 0 < seconds < MOST_SECONDS else None
+        if not failure and 0 < seconds < MOST_SECONDS:
+            return seconds
+        failure = (
+            failure or f"found {_last_line(printed)}, expected a time above 0 as the last number printed"
+        )
+        warnings.warn(f"command: {failure}", InputWarning, stacklevel=2)
+        return None
 
     return measure
 
 
-def _printed(command: Sequence[str], limit_s: float) -> tuple[int, str]:
-    """Run a command; return its exit code, and the end of its output."""
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2].strip()[-MOST_QUOTED:] or "no output"
+
+
+def _printed(command: Sequence[str], limit_s: float) -> tuple[str, str]:
+    """Run a command; return the end of its output, and why it failed, empty if it did not."""
     try:
         program = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             start_new_session=True,  # so that its child processes can be killed
         )
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DseError(f"command: cannot run {command[0]}: {reason}") from None
-    printed = b""
-    with watched(program, limit_s) as late, program:
-        assert program.stdout is not None
-        while part := os.read(program.stdout.fileno(), _MOST_PRINTED):
-            printed = (printed + part)[-_MOST_PRINTED:]
+
+    def end(pipe: IO[bytes]) -> str:
+        text = b""
+        while part := os.read(pipe.fileno(), _MOST_PRINTED):
+            text = (text + part)[-_MOST_PRINTED:]
+        return text.decode("utf-8", errors="replace")
+
+    assert program.stdout is not None
+    assert program.stderr is not None
+    with watched(program, limit_s) as late, program, ThreadPoolExecutor(2) as readers:
+        printed, complaint = readers.map(end, (program.stdout, program.stderr))
     if late:
-        warnings.warn(
-            f"command: {shlex.join(command)} was ended after {limit_s:g} s", InputWarning, stacklevel=2
-        )
-    return program.returncode, printed.decode("utf-8", errors="replace")
+        return printed, f"{shlex.join(command)} was ended after {limit_s:g} s"
+    code = program.returncode
+    return printed, f"failed with exit code {code}: {_last_line(complaint or printed)}" if code else ""
 
 
 def check_command(command: str, names: Mapping[str, Any]) -> None:
@@ -223,20 +241,14 @@ def check_command(command: str, names: Mapping[str, Any]) -> None:
         raise DseError(f"command: found no parameter in {command!r}, expected {{NAME}} where a value goes")
 
 
-def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, float | None, float]]:
+def _before(
+    journal: Path | None, candidates: Candidates, about: Mapping[str, Any]
+) -> list[tuple[int, float | None, float]]:
     """Read the measurements of earlier runs, and the duration of each."""
     if journal is None or not journal.exists():
         return []
-    text = read_text(journal)
-    lines, measurements, cut = text.splitlines(), [], ""
-    for number, line in enumerate(lines, 1):
-        try:
-            row = parse_json(line, "")
-        except DseError:
-            if number == len(lines) and line.startswith("{") and not text.endswith("\n"):
-                cut = line  # off during a write
-                break
-            raise DseError(f"{journal}: line {number}: found {line[:40]!r}, expected JSON") from None
+    text, measurements = read_text(journal), []
+    for number, row in enumerate(rows := parse_json_lines(text, str(journal)), 1):
         try:
             index, seconds = candidates.place(row["parameters"]), row["seconds"]
             took = float(row.get("took_s", 0.0))
@@ -250,9 +262,16 @@ def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, flo
             raise DseError(
                 f"{journal}: line {number}: found {found} seconds, expected a number above 0 or null"
             )
+        for name in about.keys() & row.keys():
+            if row[name] != about[name]:
+                raise DseError(
+                    f"{journal}: line {number}: {name}: found {row[name]}, expected {about[name]}; "
+                    "name another journal for another run"
+                )
         measurements.append((index, seconds, took))
     if text and not text.endswith("\n"):  # the next measurement begins a new line
-        whole = text.encode()[: -len(cut.encode()) or None] if cut else f"{text}\n".encode()
+        lines = text.splitlines(keepends=True)
+        whole = "".join(lines[:-1] if len(rows) < len(lines) else [*lines, "\n"]).encode()
         try:
             with journal.open("r+b") as file:  # not replaced: the lock is on this file
                 file.write(whole)

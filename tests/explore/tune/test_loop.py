@@ -121,7 +121,9 @@ def test_a_journal_of_something_else(candidates, measure, tmp_path, line):
     journal = tmp_path / "run.jsonl"
     for text in (f"{line}\n", f"{line}\n{GOOD}\n"):
         journal.write_text(text)
-        with pytest.raises(DseError, match=r"run\.jsonl: line 1: found .*, expected ") as mistake:
+        with pytest.raises(
+            DseError, match=r"run\.jsonl: line 1: .*(found .*, expected |is not JSON: )"
+        ) as mistake:
             run(Tuner(candidates), measure, 3, journal=journal)
         assert "\n" not in str(mistake.value)
         assert len(str(mistake.value)) < 400
@@ -229,14 +231,26 @@ def python(code):
         ('import sys; print("after 3 runs:", 2.5e-1 * int(sys.argv[1]), "ms")', 1e-3),
         ('import sys; sys.stdout.buffer.write(b"\\xff 2.5")', 2.5e-3),
         ('print("1 " * 10**7); print(3)', 3e-3),  # of much, the end is kept
-        ('import sys; print(1.5); sys.exit("no launch")', None),
-        ('print("no time")', None),
-        ("print(0.0)", None),
-        ("print(-1)", None),
     ],
 )
 def test_a_command_that_measures(code, expected):
     assert commanded(python(code), 1e-3)({"a": 4, "b": 7}) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ('import sys; print(1.5); sys.exit("one\\nno launch")', "failed with exit code 1: no launch"),
+        ("import sys; print(1.5); sys.exit(3)", "failed with exit code 3: 1.5"),
+        ('print("no time")', "found no time, expected a time above 0 as the last number printed"),
+        ("print(0.0)", "found 0.0, expected"),
+        ("print(-1)", "found -1, expected"),
+        ("pass", "found no output, expected"),
+    ],
+)
+def test_a_command_that_fails_has_its_reason_in_a_warning(code, reason):
+    with pytest.warns(InputWarning, match=f"^command: {reason}"):
+        assert commanded(python(code), 1e-3)({"a": 4, "b": 7}) is None
 
 
 def test_commands_that_cannot_be_run_or_do_not_end():
@@ -267,6 +281,19 @@ def test_commands_that_are_refused(command, message):
         check_command(command, names)
     assert str(mistake.value).startswith(f"command: {message}")
     assert "\n" not in str(mistake.value)
+
+
+def test_a_journal_of_another_run_is_refused(candidates, measure, tmp_path):
+    """Times of another GPU would silently count as measured here."""
+    journal = tmp_path / "run.jsonl"
+    run(Tuner(candidates), measure, 3, journal=journal, about={"gpu": "x", "n": 8})
+    assert len(run(Tuner(candidates), measure, 4, journal=journal, about={"gpu": "x", "n": 8}).measured) == 4
+    for about, wrong in (
+        ({"gpu": "y", "n": 8}, "gpu: found x, expected y"),
+        ({"n": 9}, "n: found 8, expected 9"),
+    ):
+        with pytest.raises(DseError, match=rf"run\.jsonl: line 1: {wrong}"):
+            run(Tuner(candidates), measure, 5, journal=journal, about=about)
 
 
 def test_a_journal_serves_one_run_at_a_time(candidates, measure, tmp_path):
