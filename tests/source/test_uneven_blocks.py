@@ -58,6 +58,11 @@ PROVEN: dict[str, tuple[str, Callable[..., Any], Dimensions]] = {
         lambda b, c, t: 20 * ((b * 16 + t % 16 < 1501) & (c * 4 + t // 16 < 1503)),
         SQUARE,
     ),
+    "inside": (  # by the least and the greatest of both, on AMD
+        "i > 0 && c > 0 && i < 777 && c < 777 ? 20 : 0",
+        lambda b, c, t: 20 * ((b * 64 + t > 0) & (c > 0) & (b * 64 + t < 777) & (c < 777)),
+        SQUARE,
+    ),
     "every_64th": ("b % 64 == 0 ? 1000 : 10", lambda b, c, t: np.where(b % 64, 10, 1000), ROW),
     "groups": ("b / 4096 == 2 ? 300 : 10", lambda b, c, t: np.where(b // 4096 == 2, 300, 10), WIDE),
 }

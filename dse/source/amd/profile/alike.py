@@ -8,6 +8,8 @@ by the block's number, nothing is known of the other blocks.
 
 import re
 from collections.abc import Sequence
+from functools import cache, partial, reduce
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.execute.memory_names import memory_access
+from dse.source.amd.execute.slots import slots_of
 from dse.source.amd.profile.record import executions
 from dse.source.amd.text import Instruction, Listing
 from dse.source.machine.alike import Apart, Boxes, Followed, boxes_of
@@ -26,6 +29,10 @@ from dse.source.machine.trips import FOR_EVER, trips_of_result
 _MEMBERS = 3  # blocks drawn in each box
 _SEED = 3  # of the draw: the same blocks every time
 _NAME = re.compile(r"[vs]_(?:cmpx?|cmpk|min|max)_(?P<how>lt|le|gt|ge|eq|ne|lg)?")
+_EQUAL = ("eq", "ne", "lg")
+_CHOSEN = re.compile(r"v_(?:min|max)3?_[iu]")  # one of its operands
+_TESTED = re.compile(r"v_(?:cmpx?|(?:min|max)3?)_[a-z_]*[iu]")
+_ALSO_READ = re.compile(r"mac|dot|mma|writelane|permlane|swap|_d16|sat")  # they read what they write
 _WATCHED = re.compile(r"[vs]_(cmpx?|cmpk|bitcmp[01]|min|max|min3|max3|med3|minmax|maxmin)_")
 
 
@@ -37,12 +44,15 @@ def watched(opcode: str) -> bool:
 class Watch:
     """The operands of comparisons in executed blocks: the first of each box, and others of the boxes."""
 
-    def __init__(self, blocks: np.ndarray, starts: int, sizes: np.ndarray) -> None:
+    def __init__(self, listing: Listing, blocks: np.ndarray, starts: int, sizes: np.ndarray) -> None:
         """`blocks` [blocks, 3], the first of `starts` boxes of `sizes` [starts, 3] before others."""
+        self.only_tested = cache(partial(only_tested, listing))
         self.blocks, self.starts, self.sizes = blocks, starts, sizes
         self.more = np.full((3, starts), FOR_EVER)  # blocks like the first after it along each dimension
         self.mixed = False  # whether a comparison depends on the block's numbers along two dimensions
-        self._taken: dict[int, tuple[int, np.ndarray]] = {}  # by instruction: index in the trace, sides
+        # By instruction and pair of operands: index in the trace, sides.
+        self._taken: dict[tuple[int, int], tuple[int, np.ndarray]] = {}
+        self._chosen: dict[str, tuple[Any, list[Any]]] = {}  # by register: a minimum or maximum, and of what
         self._turning: list[tuple[int, int]] = []  # indices in the trace between which sides change
 
     def compare(self, machine: MemoryMachine, step: Instruction, values: Sequence[Any]) -> None:
@@ -50,9 +60,34 @@ class Watch:
         if any(value is None for value in values) or all(value.shape[0] == 1 for value in values):
             return
         name = _NAME.match(step.opcode)
+        parts = [
+            self._parts(text, value)
+            for text, value in zip(step.operands[-len(values) :], values, strict=True)
+        ]
+        if _CHOSEN.match(step.opcode) and self.only_tested(step):
+            result = np.minimum if "_min" in step.opcode else np.maximum
+            self._chosen[step.operands[0]] = reduce(result, values), [*chain(*parts)]
+            return
         if len(values) != 2 or name is None or any(value.dtype.kind not in "iu" for value in values):
             raise Apart(f"{step.opcode} of what differs from block to block")
-        apart = values[0].astype(np.int64) - values[1].astype(np.int64)
+        how = name["how"] or "lt"
+        pairs = product(*parts) if how not in _EQUAL else [values]
+        for pair, (left, right) in enumerate(pairs):
+            self._compared(machine, (step.index, pair), how, left, right)
+
+    def _parts(self, register: str, value: Any) -> list[Any]:
+        """Return the operands of the minimum or maximum that a register holds; else its value.
+
+        A comparison with each of them takes the place of one with what is not linear.
+        """
+        result, parts = self._chosen.get(register, (None, [value]))
+        same = result is not None and result.dtype == value.dtype and np.array_equal(result, value)
+        return parts if same else [value]
+
+    def _compared(
+        self, machine: MemoryMachine, pair: tuple[int, int], how: str, left: Any, right: Any
+    ) -> None:
+        apart = left.astype(np.int64) - right.astype(np.int64)
         lanes = machine.lanes() & machine.running.mask
         joined = tuple(axis for axis in (1, 2) if apart.shape[axis] == 1)
         lanes = np.asarray(lanes.any(axis=joined, keepdims=True))
@@ -65,15 +100,14 @@ class Watch:
             return
         here: Any = apart[: self.starts]
         taking_part = lanes[: self.starts]
-        how = name["how"] or "lt"
         if how in ("gt", "ge"):
             here, slopes = -here, -slopes
         here = here - int(how in ("le", "ge"))
         to_end = slopes * (self.sizes - 1)
         least = here + np.minimum(to_end, 0).sum(1, keepdims=True)
         most = here + np.maximum(to_end, 0).sum(1, keepdims=True)
-        equal = how in ("eq", "ne", "lg")
-        self._note(step.index, len(machine.trace), np.sign(here) if equal else here < 0)
+        equal = how in _EQUAL
+        self._note(pair, len(machine.trace), np.sign(here) if equal else here < 0)
         turns = taking_part & (least <= 0) & (most >= 0) if equal else taking_part & (least < 0) & (most >= 0)
         self.mixed |= bool((turns.any(1) & (np.count_nonzero(slopes, axis=1) > 1)).any())
         for axis in range(3):
@@ -120,15 +154,15 @@ class Watch:
         self.more[np.ix_(~seen, rows[rows < self.starts])] = 0
         return slopes
 
-    def _note(self, index: int, place: int, sides: np.ndarray) -> None:
+    def _note(self, pair: tuple[int, int], place: int, sides: np.ndarray) -> None:
         """Record the stretches of the trace in which a comparison changes from one execution to the next.
 
         If it does not change for the first and the last block, it does not in linear trips between, either.
         """
-        before = self._taken.get(index)
+        before = self._taken.get(pair)
         if before is not None and not np.array_equal(before[1], sides):
             self._turning.append((before[0], place))
-        self._taken[index] = place, sides
+        self._taken[pair] = place, sides
 
     def check_loops(self, machine: MemoryMachine) -> None:
         """Reject skipped trips in which a comparison may change for other blocks.
@@ -140,6 +174,33 @@ class Watch:
                 raise Apart("a comparison takes what differs from block to block and from trip to trip")
 
 
+def only_tested(listing: Listing, step: Instruction) -> bool:
+    """Return whether nothing but integer comparisons reads the result before it is overwritten."""
+    [slot], ahead, seen = slots_of(step.operands[:1]), [step.index + 1], set[int]()
+    while ahead:
+        at = ahead.pop()
+        if at in seen or at == len(listing.instructions):
+            continue
+        seen.add(at)
+        other = listing.instructions[at]
+        halves = [other] if other.second is None else [other, other.second]
+        branches = other.opcode.startswith(("s_cbranch", "s_branch"))
+        if branches:
+            ahead.append(listing.labels[other.operands[0]])
+        written = False
+        for half in () if branches else halves:
+            if slot in slots_of(half.operands[1:]) and not _TESTED.match(half.opcode):
+                return False
+            if slot in slots_of(half.operands[:1]):
+                access = memory_access(half.opcode)
+                if half.modifiers or _ALSO_READ.search(half.opcode) or (access and access.kind != "load"):
+                    return False
+                written = True
+        if not written and other.opcode not in ("s_branch", "s_endpgm"):
+            ahead.append(at + 1)
+    return True
+
+
 def alike_in_control(listing: Listing, launch: LaunchArguments, most: int) -> Boxes | str:
     """Cut a grid into at most `most` boxes whose blocks execute the same; else return the reason."""
     code = code_of(listing, watched)
@@ -149,7 +210,7 @@ def alike_in_control(listing: Listing, launch: LaunchArguments, most: int) -> Bo
         first = np.array(starts)
         others = [first + sizes - 1, *(first + random.integers(0, sizes) for _ in range(_MEMBERS))]
         blocks = np.concatenate([first, *others])
-        watch = Watch(blocks, len(starts), sizes)
+        watch = Watch(listing, blocks, len(starts), sizes)
         machine, missing = execute(code, launch, [(x, y, z) for x, y, z in blocks.tolist()], watch=watch)
         if missing is not None:
             raise Apart("data decide what blocks do")
