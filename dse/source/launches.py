@@ -1,6 +1,7 @@
 """Options and launches of a kernel's configurations, from its description's [source]."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from math import prod
@@ -111,6 +112,13 @@ def unstated_numbers(arguments: Sequence[Argument]) -> list[int]:
 def name_of(names: Sequence[str], place: int) -> str:
     """Return the name of an argument, or its number if the source has no name."""
     return names[place] if place < len(names) and names[place] else f"argument {place}"
+
+
+def with_names(message: str, name: Callable[[int], str | None]) -> str:
+    """Replace the numbers of arguments on which something depends by their names, None for none."""
+    found, depends, arguments = message.partition("depends on ")
+    replaced = re.sub(r"\bargument (\d+)\b", lambda match: name(int(match[1])) or match[0], arguments)
+    return found + depends + replaced
 
 
 def unstated(kernel: str, names: Sequence[str], places: Iterable[int | None]) -> str:

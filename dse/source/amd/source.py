@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from dse.source.launches import (
     too_small,
     unstated,
     unstated_numbers,
+    with_names,
 )
 from dse.source.machine.launch import REGION_BITS, VARIABLE, LaunchArguments, Pointer
 from dse.source.machine.recorded import total_counts
@@ -94,7 +96,11 @@ def run_launch(
     with memory_limited(source.kernel or source.path):
         listing = listing_of(made, source.kernel)
         configuration = replace(launched(made, listing, configuration), assumed=zeros_of(source))
-    return listing, configuration, execution(made, listing, configuration, gpu)
+    try:
+        return listing, configuration, execution(made, listing, configuration, gpu)
+    except DseError as error:
+        names = [parameter.name for parameter in declared_of(source, made)]
+        raise type(error)(with_names(str(error), partial(name_of, names))) from None
 
 
 def execution(made: Built, listing: Listing, configuration: Configuration, gpu: Gpu) -> ExecutedLaunch:

@@ -23,6 +23,7 @@ from dse.source.launches import (
     too_small,
     unstated,
     unstated_numbers,
+    with_names,
 )
 from dse.source.machine.blocks import Sample
 from dse.source.machine.launch import OUTSIDE, VARIABLE
@@ -207,12 +208,11 @@ def _with_names(message: str, made: Compiled, source: Any) -> str:
     """Replace numbers of arguments in a message by their names."""
     passed = made.launched.passed if made.launched is not None else None
 
-    def name(match: re.Match[str]) -> str:
-        place = passed[int(match[1])].argument if passed else int(match[1])
-        return match[0] if place is None else name_of(names_of(source), place)
+    def name(number: int) -> str | None:
+        place = passed[number].argument if passed else number
+        return None if place is None else name_of(names_of(source), place)
 
-    said, depends, arguments = message.partition("depends on ")
-    return said + depends + re.sub(r"\bargument (\d+)\b", name, arguments)
+    return with_names(message, name)
 
 
 def names_of(source: Any) -> Sequence[str]:

@@ -209,6 +209,17 @@ def test_an_array_that_is_too_small_is_named(gpu: GpuFile, tmp_path: Path):
         read(tmp_path / "f.cu", text, gpu, 64, 1, "a=63:int:index")
 
 
+@pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
+def test_a_list_without_contents_that_never_ends_names_its_arrays(gpu: GpuFile, tmp_path: Path):
+    text = """__global__ void f(int* length, const int* first, const int* next) {
+        int passed = 0;
+        for (int at = first[threadIdx.x]; at != -1; at = next[at]) ++passed;
+        length[threadIdx.x] = passed;
+    }"""
+    with pytest.raises(AssertionError, match=r"still running .* contents of first, contents of next"):
+        read(tmp_path / "f.cu", text, gpu, 64, 1)
+
+
 def test_mangled_names_are_found():
     assert names_kernel("scale<4>", "_Z5scaleILi4EEvPf")
     assert names_kernel("own::scale", "_ZN3own5scaleEPf")

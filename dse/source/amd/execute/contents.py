@@ -54,6 +54,7 @@ class MemoryMachine(WaveMachine):
         self.estimated: dict[int, Estimated] = {}  # by the first stretch of a loop
         self.irregular: dict[int, str] = {}  # first stretch of a loop that cannot be skipped → reason
         self.lds = SharedMemory(self.shape[0])  # unknown words have a taint of 1
+        self.zeros: set[int] = set()  # regions of arguments of unknown contents that are loaded as zeros
         self.outside: set[int] = set()  # regions of which more is loaded than there is
         self.scratch: dict[int, Any] = {}  # words by address, in the form of registers
         self._bases: dict[tuple[int, ...], tuple[list[Any], np.ndarray]] = {}
@@ -227,8 +228,10 @@ class MemoryMachine(WaveMachine):
     def _words_at(self, address: np.ndarray, size: int) -> Words:
         for region in regions_of(address):
             contents = self.memory.regions.get(region)
-            if (contents is None or region in self.poisoned) and self.follow < ZEROS:
-                return None
+            if contents is None or region in self.poisoned:
+                if self.follow < ZEROS:
+                    return None
+                self.zeros |= {region} if region <= len(self.launch.arguments) else set()
         words, _, outside = self.memory.load(address, size)
         outside = {region for region in outside if region <= len(self.launch.arguments)}
         self.outside |= outside
