@@ -21,7 +21,7 @@ from optuna.search_space import intersection_search_space
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.evaluate.rank import rank
 from dse.explore.tune.candidates import Candidates
 from dse.explore.tune.predictor import Predictor
@@ -128,10 +128,13 @@ class ModelGuidedSampler(BaseSampler):
         match distribution:
             case CategoricalDistribution(choices=choices):
                 return () if values is None else choices
-            case IntDistribution():
-                return [int(value) for value in values or () if distribution._contains(value)]
-            case FloatDistribution():
-                return [float(value) for value in values or () if distribution._contains(value)]
+            case IntDistribution() | FloatDistribution():
+                kind = int if isinstance(distribution, IntDistribution) else float
+                inside = [kind(value) for value in values or () if distribution._contains(value)]
+                if values and not inside:
+                    known = ", ".join(map(str, values))
+                    raise DseError(f"study: {name}: found {distribution}, expected some of {known} in it")
+                return inside
         return ()
 
     def _candidates(
@@ -176,16 +179,19 @@ def warm_start(
     count: int = 10,
     models: str | Model = "phase",
     sizes: Mapping[str, Number] | None = None,
-    rename: Mapping[str, str] | None = None,
+    rename: Mapping[str, str | None] | None = None,
 ) -> None:
     """Enqueue the best predicted configurations in a study of any sampler, one of each group of ties.
 
-    `rename` maps the kernel's parameters to the study's names; parameters with one value are left out.
+    `rename` is that of `ModelGuidedSampler`; parameters with one value are left out.
 
-    **Raises:** DseError as `dse.evaluate.rank.rank`.
+    **Raises:** DseError as `dse.evaluate.rank.rank`, or for a name that the kernel does not have.
     """
     counts = readers.kernel(kernel) if isinstance(kernel, str | Path) else kernel
     file = load(gpu)
     free = [name for name, values in counts.space.values.items() if len(values) > 1]
+    names = {ours: theirs for theirs, ours in (rename or {}).items() if ours is not None}
+    for ours in names.keys() - counts.space.values.keys():
+        raise DseError(f"rename: found {ours!r}, {one_of(ours, counts.space.values)}")
     for row in rank(counts, file.gpu, [models], sizes).rows(count, diverse=True):
-        study.enqueue_trial({(rename or {}).get(name, name): row[name] for name in free}, skip_if_exists=True)
+        study.enqueue_trial({names.get(name, name): row[name] for name in free}, skip_if_exists=True)

@@ -126,6 +126,8 @@ def test_mistakes(sampler):
 
     with pytest.raises(DseError, match=r"^study: found no 'items', expected the parameters of toy"):
         run(sampler(), lambda trial: trial.suggest_categorical("block", BLOCKS))
+    with pytest.raises(DseError, match=r"^study: block: found IntDistribution.*, expected some of 32, 48"):
+        run(sampler(), lambda trial: trial.suggest_int("block", 33, 40) + trial.suggest_int("items", 1, 4))
     with pytest.raises(DseError, match=r"^study: objective: found -1.0, expected a number above 0$"):
         run(sampler(space=SPACE), lambda trial: min(-1.0, objective(trial)))
     with pytest.raises(DseError, match=r"^study: found 2 objectives, expected one$"):
@@ -140,3 +142,7 @@ def test_a_warm_start_tries_the_best_predicted_first(toy_kernel):
     study.optimize(objective, 4)
     rows = api.rank(toy_kernel, "a100-pcie-40gb", "transit").rows(3, diverse=True)
     assert chosen(study)[:3] == [(row["block"], row["items"]) for row in rows]
+    warm_start(study, toy_kernel, "a100-pcie-40gb", 1, rename={"threads": "block"})
+    assert set(study.get_trials()[-1].system_attrs["fixed_params"]) == {"threads", "items"}
+    with pytest.raises(DseError, match="rename: found 'threads', expected one of block, items"):
+        warm_start(study, toy_kernel, "a100-pcie-40gb", rename={"block": "threads"})

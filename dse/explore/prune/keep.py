@@ -66,14 +66,14 @@ def keep(
     measured = dict(measured or {})
     ran = [index for index, seconds in measured.items() if np.isfinite(seconds)]
     refit = len(ran) >= FEWEST
-    if not (candidates.informed or refit):
-        raise DseError(f"measurements: found {len(ran)} that ran and no model, expected {FEWEST} or more")
     runs = np.broadcast_to(candidates.runs, len(candidates))
     out = ~candidates.possible | (runs < risk)
     for index in measured:  # overrides the model
         out[index] = not np.isfinite(measured[index])
     if out.all():
         raise DseError("configurations: found none that is possible, expected at least one")
+    if not (candidates.informed or refit):
+        raise DseError(f"measurements: found {len(ran)} that ran and no model, expected {FEWEST} or more")
     known = calibration or load()
     log_s, kept = candidates.expected, np.ones(len(candidates), bool)
     order, margin, spreads, explained = np.where(out, np.inf, log_s), None, None, None

@@ -42,8 +42,9 @@ class Predictor:
 
     @cached_property
     def counts(self) -> Counts:
-        """The kernel, loaded if given by name or file."""
-        assert self.kernel is not None
+        """The kernel, loaded if given by name or file. **Raises:** DseError if there is none."""
+        if self.kernel is None:
+            raise DseError("kernel: found none, expected one that `dse kernels` lists, or a file")
         if isinstance(self.kernel, str | Path):
             return readers.kernel(self.kernel, source=self.source)
         return self.kernel
