@@ -157,7 +157,7 @@ def read(path: Path) -> list[Call]:
 
 def table_of(file: GpuFile, calls: Sequence[Call], count: int, device: str = "") -> BestConfigurations:
     """Rank configurations of calls: for each the first `count`."""
-    ranked = first(file, [call.product for call in calls if call.product], count)
+    ranked = _ranked(file, [call.product for call in calls if call.product], count)
     problems = [[call.sizes | row for row in rows] for call, rows in zip(calls, ranked, strict=True)]
     return BestConfigurations(PRODUCT, file.name, COLUMNS, PARAMETERS, problems, calls, device)
 
@@ -165,9 +165,20 @@ def table_of(file: GpuFile, calls: Sequence[Call], count: int, device: str = "")
 def best(
     gpu: str | Path | GpuFile, product: Product, configuration: Callable[[Row], Own], count: int
 ) -> list[Own]:
-    """The `count` best configurations of a product that differ by a reader's own names."""
-    [rows] = first(load(gpu), [product], MOST)
+    """The `count` best configurations of a product that differ by a reader's own names.
+
+    **Raises:** DseError for a count below 1.
+    """
+    if count < 1:
+        raise DseError(f"first: found {count}, expected 1 or more")
+    [rows] = _ranked(load(gpu), [product], MOST)
     return distinct(map(configuration, rows))[:count]
+
+
+def _ranked(file: GpuFile, products: Sequence[Product], count: int) -> list[list[dict[str, Any]]]:
+    """Rank as `first`; with the lanes of a warp, for readers that count threads."""
+    lanes = {"warp_size": int(file.gpu.limits.warp_size)}
+    return [[row | lanes for row in rows] for rows in first(file, products, count)]
 
 
 def _listed(table: Table) -> Iterator[Call]:

@@ -13,16 +13,18 @@ from typing import Any
 
 from dse.bridges.calls import best
 from dse.bridges.tables import Row
+from dse.errors import DseError, one_of
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix.problem import Product
 
 FIRST = 10
+NAMES = ("block_M", "block_N", "block_K", "num_stages", "threads")
 
 
 def configuration(row: Row) -> dict[str, int]:
     """One configuration by TileLang's names."""
-    blocks = {f"block_{axis}": row[f"BLOCK_SIZE_{axis}"] for axis in "MNK"}
-    return {**blocks, "num_stages": row["num_stages"], "threads": 32 * row["num_warps"]}
+    blocks = [row[f"BLOCK_SIZE_{axis}"] for axis in "MNK"]
+    return dict(zip(NAMES, (*blocks, row["num_stages"], row["warp_size"] * row["num_warps"]), strict=True))
 
 
 def configs(
@@ -33,15 +35,17 @@ def configs(
 ) -> Callable[..., list[dict[str, int]]]:
     """Make the function that TileLang calls with the kernel's arguments; M, N and K are the first.
 
-    `rename` maps parameters that the kernel lacks to None.
+    `rename` maps parameters that the kernel lacks to None. **Raises:** DseError for another name in it.
     """
     others = dict(rename or {})
+    for name in others.keys() - set(NAMES):
+        raise DseError(f"rename: found {name!r}, {one_of(name, NAMES)}")
 
     def renamed(row: Row) -> dict[str, int]:
         named = {others.get(name, name): value for name, value in configuration(row).items()}
         return {name: value for name, value in named.items() if name}
 
-    def ranked(m: int, n: int, k: int, *_: Any, **__: Any) -> list[dict[str, int]]:
-        return best(gpu, Product(m, n, k, operands=operands), renamed, first)
+    def ranked(M: int, N: int, K: int, *_: Any, **__: Any) -> list[dict[str, int]]:
+        return best(gpu, Product(M, N, K, operands=operands), renamed, first)
 
     return ranked

@@ -20,7 +20,8 @@ EXPERTS = Call("ragged_dot", (Operand.of("bfloat16", (512, 2048)), Operand.of("b
 def test_the_first_are_those_of_the_ranking():
     [rows] = first(H100, [Product(512, 1024, 2048)], 3)
     assert len(rows) == 3
-    assert tilelang.configs("h100-sxm", "bf16", first=1)(512, 1024, 2048) == [tilelang.configuration(rows[0])]
+    [tiles] = tilelang.configs("h100-sxm", "bf16", first=1)(M=512, N=1024, K=2048)
+    assert tiles == tilelang.configuration(rows[0] | {"warp_size": 32})
     assert cutile.short_list("h100-sxm", 512, 1024, 2048, "bf16")[0] == cutile.configuration(rows[0])
 
 
@@ -30,6 +31,21 @@ def test_configurations_differ_by_the_readers_own_names():
     renamed = tilelang.configs(H100, rename={"num_stages": None, "threads": "thread_num"})(512, 1024, 2048)
     assert set(renamed[0]) == {"block_M", "block_N", "block_K", "thread_num"}
     assert len({tuple(one.values()) for one in renamed}) == len(renamed) == tilelang.FIRST
+
+
+def test_threads_are_those_of_the_gpus_warps():
+    [rows] = first(gpus.load("mi300x"), [Product(512, 1024, 2048)], 1)
+    [tiles] = tilelang.configs("mi300x", "bf16", first=1)(512, 1024, 2048)
+    assert tiles["threads"] == 64 * rows[0]["num_warps"]
+
+
+def test_mistakes():
+    with pytest.raises(DseError, match=r"rename: found 'thread', expected one of .*; did you mean threads"):
+        tilelang.configs(H100, rename={"thread": "thread_num"})
+    with pytest.raises(DseError, match="first: found 0, expected 1 or more"):
+        cutile.short_list(H100, 512, 512, 512, first=0)
+    with pytest.raises(DseError, match=r"gpu: found AMD .* with cuTile, expected a GPU of NVIDIA"):
+        cutile.short_list("mi300x", 512, 512, 512)
 
 
 @pytest.mark.parametrize("name", [name for name, found in FORMATS.items() if PRODUCT in found.kernels])

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -74,10 +76,9 @@ class Product:
 
     def __post_init__(self) -> None:
         for name in ("tokens", "columns", "depth", "experts", "topk"):
-            if not 1 <= getattr(self, name) <= MOST:
-                raise DseError(
-                    f"product: {name}: found {getattr(self, name)!r}, expected a number from 1 to {MOST:,}"
-                )
+            size: Any = getattr(self, name)
+            if not (isinstance(size, Real) and 1 <= size <= MOST and size % 1 == 0):
+                raise DseError(f"product: {name}: found {size!r}, expected a whole number from 1 to {MOST:,}")
         if self.operands not in OPERANDS:
             allowed = ", ".join(OPERANDS)
             raise DseError(f"product: operands: found {self.operands!r}, expected one of {allowed}")
