@@ -7,6 +7,7 @@ and dtypes, which `torch.compile(mode="max-autotune")` writes to stderr.
 """
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -19,7 +20,7 @@ from dse.bridges.tables import PRODUCT, BestConfigurations, Own, Row, distinct
 from dse.core.files import read_text
 from dse.data.measured.formats import read as read_table
 from dse.data.table import Table
-from dse.errors import DseError, one_of
+from dse.errors import DseError, InputWarning, one_of
 from dse.explore.matrix.rank import first
 from dse.hardware.gpus import GpuFile, load
 from dse.models.matrix.configuration import PARAMETERS
@@ -46,6 +47,7 @@ Layout = Literal["row", "column"]
 COLUMNS = ("M", "N", "K", "batch", "dtype", "op", "a_layout", "b_layout")
 MOST = 200  # rows of a ranking that are searched for distinct configurations
 LOG = re.compile(r"AUTOTUNE (\w+)\((.*)\)\s*\n.*?strides: (.*)\n.*?dtypes: (.*)")
+ANY_CALL = re.compile(r"AUTOTUNE \w+\(")
 NUMBER = re.compile(r"\d{1,10}", re.ASCII)
 
 
@@ -145,13 +147,17 @@ def read(path: Path) -> list[Call]:
     """Read a list or a log, each call once.
 
     **Raises:** DseError, one line with column and row, for a column that is missing, a size that is no whole
-    number above 0, or another word; for a log without products of matrices of known kinds.
+    number above 0, or another word; for a log without products of matrices of known kinds. Other calls of a
+    log are left out, with a warning.
     """
     if "AUTOTUNE" not in (text := read_text(path)):
         return list(dict.fromkeys(_listed(read_table(path))))
     calls = [call for call in _logged(text) if call.product]
     if not calls:
         raise DseError(f"{path}: AUTOTUNE: found no product of matrices, expected at least one")
+    if left_out := len(logged := ANY_CALL.findall(text)) - len(calls):
+        found = f"found {left_out} of {len(logged)} calls that are no products of known sizes and types"
+        warnings.warn(f"{path}: AUTOTUNE: {found}: left out", InputWarning, stacklevel=2)
     return list(dict.fromkeys(calls))
 
 
@@ -169,14 +175,14 @@ def best(
 
     **Raises:** DseError for a count below 1.
     """
-    if count < 1:
-        raise DseError(f"first: found {count}, expected 1 or more")
-    [rows] = _ranked(load(gpu), [product], MOST)
+    [rows] = _ranked(load(gpu), [product], MOST if count > 0 else count)
     return distinct(map(configuration, rows))[:count]
 
 
 def _ranked(file: GpuFile, products: Sequence[Product], count: int) -> list[list[dict[str, Any]]]:
     """Rank as `first`; with the lanes of a warp, for readers that count threads."""
+    if count < 1:
+        raise DseError(f"first: found {count}, expected 1 or more")
     lanes = {"warp_size": int(file.gpu.limits.warp_size)}
     return [[row | lanes for row in rows] for rows in first(file, products, count)]
 

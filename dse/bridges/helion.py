@@ -12,7 +12,6 @@ cache keeps it for Helion. Tried with Helion 1.5.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ def configuration(row: Row) -> dict[str, Any]:
 class Predictions:
     """Predictions for a bound kernel's configurations on a GPU, with the arguments of a launch.
 
-    **Raises:** DseError for another version of Helion.
+    **Raises:** DseError for another version of Helion, or an unknown GPU.
     """
 
     gpu: str | Path | GpuFile
@@ -60,10 +59,9 @@ class Predictions:
     arguments: Sequence[Any]
     model: str = DEFAULT
 
-    @cached_property
-    def file(self) -> GpuFile:
-        """The GPU."""
-        return load(self.gpu)
+    def __post_init__(self) -> None:
+        import_tested(HELION, "helion", "helion")  # here, since an error is a configuration that cannot run
+        self.file = load(self.gpu)
 
     def seconds(self, config: Any) -> float:
         """Predict the total time of a configuration's launches.
@@ -121,7 +119,6 @@ def finite_search(
 
 def launched(bound: Any, arguments: Sequence[Any], config: Any) -> list[Description]:
     """The kernels that a configuration launches, in order."""
-    import_tested(HELION, "helion", "helion")
     function, launches = bound.compile_config(config), []
 
     def launcher(kernel: Any, grid: tuple[int, ...], *values: Any, **options: Any) -> None:

@@ -3,8 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -76,8 +74,8 @@ class Product:
 
     def __post_init__(self) -> None:
         for name in ("tokens", "columns", "depth", "experts", "topk"):
-            size: Any = getattr(self, name)
-            if not (isinstance(size, Real) and 1 <= size <= MOST and size % 1 == 0):
+            size = getattr(self, name)
+            if not (isinstance(size, int | float | np.integer) and 1 <= size <= MOST and size % 1 == 0):
                 raise DseError(f"product: {name}: found {size!r}, expected a whole number from 1 to {MOST:,}")
         if self.operands not in OPERANDS:
             allowed = ", ".join(OPERANDS)
