@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from dse.cli.inputs.values import settings
+from dse.core.commas import split
 from dse.errors import DseError
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class LaunchOptions:
                 *(_tuned(text, "--tune") for text in self.tune or ()),
                 *(_tuned(text, "--constexpr") for text in numbers),
             ),
-            signature=tuple(re.split(r",(?![^<]*>)", self.signature)) if self.signature else (),
+            signature=tuple(split(self.signature, "<>[]")) if self.signature else (),
             sizes=tuple((sizes or {}).items()),
         )
 
@@ -130,7 +131,7 @@ def _sizes(option: str, text: str | None) -> tuple["int | str", ...]:
         return ()
     if re.fullmatch(r"\d+(x\d+)+", text):
         raise DseError(f"{option}: found {text!r}, expected {text.replace('x', ',')}")
-    sizes = re.split(r",(?![^(]*\))", text)  # not within parentheses
+    sizes = split(text)
     named = re.search(r"[A-Za-z_*/+(]", text)
     if len(sizes) > 3 or not (named or all(re.fullmatch(r"\s*0*[1-9]\d{0,18}\s*", size) for size in sizes)):
         raise DseError(f"{option}: found {text!r}, expected X[,Y[,Z]], whole numbers above 0")

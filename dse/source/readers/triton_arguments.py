@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 
+from dse.core.commas import split
 from dse.core.space.expression import parse
 from dse.errors import DseError, one_of
 from dse.kernels.counts import Number
@@ -64,11 +65,6 @@ def number_of(text: str) -> Number | None:
     return None
 
 
-def split(text: str) -> list[str]:
-    """Split at commas outside brackets."""
-    return [part.strip() for part in re.split(r",(?![^(<\[]*[)>\]])", text)]
-
-
 def _array(kind: str, text: str, where: str, allowed: Collection[str]) -> tuple[str, Argument]:
     """Parse `SIZE[:TYPE[:VALUES]]`, or an expression for a number; `?` is unknown."""
     size, *more = (part.strip() for part in text.split(":", 2))
@@ -95,8 +91,8 @@ def _descriptor(kind: str, text: str | None, where: str, allowed: Collection[str
     if match is None:
         raise DseError(f"given.signature: found {kind!r}, expected one such as tensordesc<fp16[64, 64]>")
     element, block = match.groups()
-    blocks = [parse(size, "given.signature", allowed) for size in split(block)]
-    shape = [parse(size, where, allowed) for size in split(text)] if text else []
+    blocks = [parse(size, "given.signature", allowed) for size in split(block, "()[]")]
+    shape = [parse(size, where, allowed) for size in split(text, "()[]")] if text else []
     if len(shape) != len(blocks):
         raise DseError(f"{where}: found {text or 'none'}, expected the {len(blocks)} sizes of its array: M,K")
     inner = [" * ".join(f"({size.text})" for size in shape[axis + 1 :]) or 1 for axis in range(len(shape))]
