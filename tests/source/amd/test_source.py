@@ -201,6 +201,16 @@ def test_blocks_that_may_do_far_more_are_said_in_grids_of_thousands(gpu: GpuFile
     assert read(tmp_path / "rows.cu", text, gpu, 64, 8000, lengths).counts.doubtful
 
 
+def test_a_loop_that_all_blocks_end_after_skipped_trips_is_proven(tmp_path: Path):
+    text = """__global__ void f(float* y, const float* x, unsigned n) {
+        float sum = 0;
+        for (unsigned i = blockIdx.x * 512 + threadIdx.x; i < n; i += 512 * 4096) sum += x[i];
+        y[threadIdx.x] = sum;
+    }"""
+    counts = read(tmp_path / "f.cu", text, MI250X, 512, 4096, f"n={64 * 512 * 4096}").counts
+    assert (counts.unseen, counts.total("global load", "bytes") / 4 / 512) == (0, 64)
+
+
 @pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
 def test_an_array_that_is_too_small_is_named(gpu: GpuFile, tmp_path: Path):
     text = "__global__ void f(int* out, const int* a) { if (a[threadIdx.x] > 1) out[threadIdx.x] = 1; }"

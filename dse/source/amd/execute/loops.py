@@ -208,9 +208,11 @@ class WaveLoopSkipper:
             raise Irregular("a loop inside is skipped")
         if why := changes.why_uneven():
             raise Irregular(why)
-        trips, strides, loop.proof = changes.trips, changes.strides, changes
-        if trips >= FOR_EVER:
+        if changes.trips >= FOR_EVER:
             raise self.endless(loop.header)
+        if machine.watch is not None and changes.trips:
+            changes.trips -= 1  # the watch sees the last trip before a comparison has another result
+        trips, strides, loop.proof = changes.trips, changes.strides, changes
         length = sum(len(self.code.stretches[at].steps) for at, _, _ in machine.trace[loop.since.trace :])
         worth = trips * length >= _WORTH
         if not worth and self._with_more_rounds(loop):
