@@ -121,6 +121,19 @@ def with_names(message: str, name: Callable[[int], str | None]) -> str:
     return found + depends + replaced
 
 
+def plainly(message: str) -> str:
+    """Replace mangled names of functions by their names, without arguments."""
+
+    def name(match: re.Match[str]) -> str:
+        parts, rest = list[str](), match[2]
+        while (length := re.match(r"\d+", rest)) and (match[1] or not parts):
+            end = length.end() + int(length[0])
+            parts, rest = [*parts, rest[length.end() : end]], rest[end:]
+        return "::".join(parts)
+
+    return re.sub(r"\b_Z(N?)(\d\w+)", name, message)
+
+
 def unstated(kernel: str, names: Sequence[str], places: Iterable[int | None]) -> str:
     """Return the message that a launch depends on unstated numbers."""
     found = [name_of(names, index) for index in places if index is not None] or ["a number"]

@@ -24,7 +24,7 @@ from dse.source.caches.cache_model import Traffic, caches_of, latency, misses
 from dse.source.caches.places import Probe
 from dse.source.contract import STOPPED, Failure, Source, lasting
 from dse.source.kept import pack, unpack
-from dse.source.launches import ASSUMED, Configuration, NotStated, assuming
+from dse.source.launches import ASSUMED, Configuration, NotStated, assuming, plainly
 from dse.source.machine.blocks import Sample
 from dse.source.machine.recorded import Recorded
 from dse.source.profile.average_warp import all_insts, warp_counts
@@ -177,7 +177,8 @@ def executed_each(
         try:
             results[name] = code if isinstance(code, Failure) else execute(name, code)
         except DseError as error:
-            results[name] = Failure(STOPPED if isinstance(error, OverLimit) else "not executed", str(error))
+            reason = STOPPED if isinstance(error, OverLimit) else "not executed"
+            results[name] = Failure(reason, plainly(str(error)))
     job.cache.put({name: pack(result) for name, result in results.items() if lasting(result)})
     return results
 

@@ -19,7 +19,7 @@ from dse.source.amd.source import AMD, architecture, listing_of, names_kernel, s
 from dse.source.cache import Cache
 from dse.source.contract import Failure
 from dse.source.kernel import SourceKernel, warn_of_counts
-from dse.source.launches import Configuration, configurations
+from dse.source.launches import Configuration, configurations, plainly
 from dse.source.nvidia.source import CUDA
 from dse.source.profiles import ASSUMED_STEPS, KernelProfile, with_assumed
 from dse.source.readers import cuda_file
@@ -234,6 +234,7 @@ def test_mangled_names_are_found():
     assert names_kernel("scale<4>", "_Z5scaleILi4EEvPf")
     assert names_kernel("own::scale", "_ZN3own5scaleEPf")
     assert not names_kernel("cale", "_Z5scalePf")
+    assert plainly("_Z5scalePf7Complex: x; _ZN3own5scaleIfEEvPf: y") == "scale: x; own::scale: y"
 
 
 @pytest.mark.slow
