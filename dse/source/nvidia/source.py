@@ -149,15 +149,17 @@ def refused(made: Compiled, configuration: Configuration) -> str:
 def unstated_number(
     counts: Characterisation, made: Compiled, source: Any, arguments: Sequence[Argument]
 ) -> str:
-    """Return the unstated number that the counts depend on, for which zero counts too little; "" if none."""
+    """Return the message on unstated numbers for which zeros count too little; "" if none."""
     passed = made.launched.passed if made.launched is not None else None
+    places = dict[int | None, None]()
     for what in (what for decision in counts.unknown for what in decision.depends_on):
         if what == "arguments":  # one of them, by a computed index
-            return unstated(made.binary.kernel, names_of(source), unstated_numbers(arguments))
+            places |= dict.fromkeys(unstated_numbers(arguments))
         if number := _NUMBER.match(what):
             index = int(number[1])
-            places = [passed[index].argument if passed else index]
-            return unstated(made.binary.kernel, names_of(source), places)
+            places[passed[index].argument if passed else index] = None
+    if places:
+        return unstated(made.binary.kernel, names_of(source), places)
     return ""
 
 

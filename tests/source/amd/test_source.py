@@ -220,6 +220,16 @@ def test_an_array_that_is_too_small_is_named(gpu: GpuFile, tmp_path: Path):
 
 
 @pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
+def test_unstated_fractions_may_divide_and_all_other_numbers_are_asked_for(gpu: GpuFile, tmp_path: Path):
+    text = """__global__ void f(float* y, float a, float b, int m, int n) {
+        if (threadIdx.x <= m) y[threadIdx.x * n] = a / b;
+    }"""
+    read(tmp_path / "f.cu", text, gpu, 64, 1, "m=64", "n=1")
+    with pytest.raises(AssertionError, match=r"expected m=VALUE and n=VALUE|expected n=VALUE and m=VALUE"):
+        read(tmp_path / "f.cu", text, gpu, 64, 1)
+
+
+@pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
 def test_a_list_without_contents_that_never_ends_names_its_arrays(gpu: GpuFile, tmp_path: Path):
     text = """__global__ void f(int* length, const int* first, const int* next) {
         int passed = 0;

@@ -148,6 +148,8 @@ def _unknown(machine: Machine, usually: Mapping[int, bool]) -> tuple[UnknownDeci
         matters = what == "address" or (
             what == "branch" and any(decides(machine.program, step) for decides in deciding)
         )
+        if what == "branch" and not matters and _is_usual(_deciding(machine.program, step)):
+            continue
         row = machine.bound.memory_rows.get(index)
         never = what == "guard" and row is not None and not requests[row].any()
         decisions.append(UnknownDecision(step.address, step.text, step.line, what, names, matters, never))
@@ -191,6 +193,17 @@ def _comes_back(program_: SassProgram, step: Step) -> bool:
     return any(program_.blocks[index].steps[-1].opcode == "RET" for index in _reached(program_, step.jump))
 
 
+def _deciding(program_: SassProgram, branch: Step) -> Step | None:
+    """Return the step of its block that decides a branch."""
+    steps = reversed(_block_of(program_, branch).steps)
+    return next((step for step in steps if branch.guard in step.writes), None)
+
+
+def _is_usual(decides: Step | None) -> bool:
+    """Return whether usual numbers decide a comparison."""
+    return decides is not None and usual_test(decides) is not None
+
+
 def _parts_work(program_: SassProgram, branch: Step) -> bool:
     """Tell whether a branch may skip more than a little arithmetic.
 
@@ -198,8 +211,8 @@ def _parts_work(program_: SassProgram, branch: Step) -> bool:
     the edges of their format, are for rare numbers.
     """
     block, target, calls = _block_of(program_, branch), _target(program_, branch), [branch]
-    decides = next((step for step in reversed(block.steps) if branch.guard in step.writes), None)
-    usual = decides is not None and usual_test(decides) is not None
+    decides = _deciding(program_, branch)
+    usual = _is_usual(decides)
     if decides is not None and usual and not decides.has("EQ", "NE", "EQU", "NEU"):
         return False
     whole = decides is not None and decides.opcode == "ISETP" and not usual

@@ -94,8 +94,8 @@ def test_a_function_counts_as_arithmetic_where_fractions_decide_on_it(compared, 
         code[3:7] = ["FADD R6, R6, R6", "BRA 0x70", "MOV R20, 0x70", "CALL.REL.NOINC 0x80"]
         code[2] = "@P0 BRA 0x50"
     found = characterise(listing_of(*code), LaunchArguments((1, 1, 1), (32, 1, 1), [None])).unknown
-    (branch,) = [each for each in found if each.what == "branch"]
-    assert branch.matters == matters
+    branches = [each.matters for each in found if each.what == "branch"]
+    assert branches == ([] if "0x7f800000" in compared else [matters])  # usual numbers decide on infinity
 
 
 @pytest.mark.parametrize(
