@@ -219,6 +219,15 @@ def test_an_array_that_is_too_small_is_named(gpu: GpuFile, tmp_path: Path):
         read(tmp_path / "f.cu", text, gpu, 64, 1, "a=63:int:index")
 
 
+def test_bits_of_a_wave_that_are_those_of_all_blocks_are_proven(tmp_path: Path):
+    text = """__global__ void f(float* y) {
+        int wave = __builtin_amdgcn_readfirstlane(threadIdx.x) & 192;
+        if (wave == 64) y[blockIdx.x * 256 + threadIdx.x] = 1;
+    }"""
+    counts = read(tmp_path / "f.cu", text, MI250X, 256, 20_000).counts
+    assert (counts.unseen, counts.total("global store", "bytes")) == (0, 64 * 4)
+
+
 @pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
 def test_unstated_fractions_may_divide_and_all_other_numbers_are_asked_for(gpu: GpuFile, tmp_path: Path):
     text = """__global__ void f(float* y, float a, float b, int m, int n) {

@@ -116,7 +116,8 @@ class Watch:
 
     def bits(self, words: Sequence[np.ndarray]) -> None:
         """Reject logic of words that differ from block to block, except masks. **Raises:** Apart"""
-        if any(len(word) > 1 and not np.isin(word, (0, 0xFFFFFFFF)).all() for word in words):
+        differing = (word for word in words if (word != word[:1]).any())
+        if any(not np.isin(word, (0, 0xFFFFFFFF)).all() for word in differing):
             raise Apart("branches may go by bits that differ from block to block")
 
     def _slopes(self, apart: np.ndarray, lanes: np.ndarray) -> np.ndarray:
