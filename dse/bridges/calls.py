@@ -180,11 +180,10 @@ def best(
 
 
 def _ranked(file: GpuFile, products: Sequence[Product], count: int) -> list[list[dict[str, Any]]]:
-    """Rank as `first`; with the lanes of a warp, for readers that count threads."""
+    """Rank as `first`; with the GPU in each row, for readers whose configurations depend on it."""
     if count < 1:
         raise DseError(f"first: found {count}, expected 1 or more")
-    lanes = {"warp_size": int(file.gpu.limits.warp_size)}
-    return [[row | lanes for row in rows] for rows in first(file, products, count)]
+    return [[row | {"gpu": file} for row in rows] for rows in first(file, products, count)]
 
 
 def _listed(table: Table) -> Iterator[Call]:

@@ -12,29 +12,21 @@ from pathlib import Path
 from dse.bridges.calls import best
 from dse.bridges.tables import Row
 from dse.errors import DseError
-from dse.hardware.gpus import GpuFile, load
+from dse.hardware.gpus import GpuFile
 from dse.models.matrix.problem import Product
 
 FIRST = 5
 
 
 def configuration(row: Row) -> dict[str, int]:
-    """One configuration by cuTile's names."""
+    """One configuration by cuTile's names. **Raises:** DseError for a GPU that is not NVIDIA's."""
+    if row["gpu"].gpu.gfx:
+        raise DseError(f"gpu: found {row['gpu'].name} with cuTile, expected a GPU of NVIDIA")
     return {"tm": row["BLOCK_SIZE_M"], "tn": row["BLOCK_SIZE_N"], "tk": row["BLOCK_SIZE_K"]}
-
-
-def check(file: GpuFile) -> None:
-    """Check that cuTile compiles for a GPU. **Raises:** DseError for one that is not NVIDIA's."""
-    if file.gpu.gfx:
-        raise DseError(f"gpu: found {file.name} with cuTile, expected a GPU of NVIDIA")
 
 
 def short_list(
     gpu: str | Path | GpuFile, m: int, n: int, k: int, operands: str = "fp16", first: int = FIRST
 ) -> list[dict[str, int]]:
-    """The `first` tiles of a product of `m` × `k` and `k` × `n`, the fastest predicted first.
-
-    **Raises:** DseError as `check`.
-    """
-    check(file := load(gpu))
-    return best(file, Product(m, n, k, operands=operands), configuration, first)
+    """The `first` tiles of a product of `m` × `k` and `k` × `n`, the fastest predicted first."""
+    return best(gpu, Product(m, n, k, operands=operands), configuration, first)

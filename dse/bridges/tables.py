@@ -63,10 +63,6 @@ class Format:
         name = getattr(import_module(self.module), "file_name", None)
         return name(table) if name else f"{table.title.replace('/', ' ')}.{self.suffix}"
 
-    def check(self, file: Any) -> None:
-        """Check that the reader runs on a GPU. **Raises:** DseError if it does not."""
-        getattr(import_module(self.module), "check", lambda file: None)(file)
-
     def text(self, table: BestConfigurations) -> str:
         """The file's content. **Raises:** DseError for a problem that the format cannot hold."""
         writer = import_module(self.module)

@@ -24,7 +24,8 @@ NAMES = ("block_M", "block_N", "block_K", "num_stages", "threads")
 def configuration(row: Row) -> dict[str, int]:
     """One configuration by TileLang's names."""
     blocks = [row[f"BLOCK_SIZE_{axis}"] for axis in "MNK"]
-    return dict(zip(NAMES, (*blocks, row["num_stages"], row["warp_size"] * row["num_warps"]), strict=True))
+    threads = int(row["gpu"].gpu.limits.warp_size) * row["num_warps"]
+    return dict(zip(NAMES, (*blocks, row["num_stages"], threads), strict=True))
 
 
 def configs(

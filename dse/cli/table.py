@@ -205,8 +205,6 @@ def _of_products(
         raise DseError(f"--first: found {count} with this format, expected 1")
     from dse.bridges.calls import read, table_of
 
-    if target:
-        target.check(file)
     return table_of(file, read(shapes), count, device)
 
 

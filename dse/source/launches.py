@@ -122,16 +122,8 @@ def with_names(message: str, name: Callable[[int], str | None]) -> str:
 
 
 def plainly(message: str) -> str:
-    """Replace mangled names of functions by their names, without arguments."""
-
-    def name(match: re.Match[str]) -> str:
-        parts, rest = list[str](), match[2]
-        while (length := re.match(r"\d+", rest)) and (match[1] or not parts):
-            end = length.end() + int(length[0])
-            parts, rest = [*parts, rest[length.end() : end]], rest[end:]
-        return "::".join(parts)
-
-    return re.sub(r"\b_Z(N?)(\d\w+)", name, message)
+    """Replace mangled names of functions outside of namespaces by their names."""
+    return re.sub(r"\b_Z(\d+)(\w+)", lambda match: match[2][: int(match[1])], message)
 
 
 def unstated(kernel: str, names: Sequence[str], places: Iterable[int | None]) -> str:

@@ -161,10 +161,10 @@ def replayed(candidates: Candidates, seconds: np.ndarray) -> Measure:
 def commanded(command: str, unit_s: float, limit_s: float = LIMIT_SECONDS) -> Measure:
     """Measure by a command: each `{name}` in it is replaced by a value; the last printed number is the time.
 
-    A command fails, with a warning, if its exit code is not 0, or it prints no number above 0, or it exceeds
-    `limit_s` and is killed.
+    A command fails, with a warning of each reason, if its exit code is not 0, or it prints no number above 0,
+    or it exceeds `limit_s` and is killed.
     """
-    parts = shlex.split(command)
+    parts, warned = shlex.split(command), set[str]()
 
     def measure(configuration: Mapping[str, Number]) -> float | None:
         try:
@@ -178,10 +178,10 @@ def commanded(command: str, unit_s: float, limit_s: float = LIMIT_SECONDS) -> Me
         seconds = float(numbers[-1]) * unit_s if numbers else 0.0
         if not failure and 0 < seconds < MOST_SECONDS:
             return seconds
-        failure = (
-            failure or f"found {_last_line(printed)}, expected a time above 0 as the last number printed"
-        )
-        warnings.warn(f"command: {failure}", InputWarning, stacklevel=2)
+        failure = failure or f"found {_last_line(printed)}, expected a time above 0 as its last number"
+        if failure not in warned:
+            warned.add(failure)
+            warnings.warn(f"command: {failure}", InputWarning, stacklevel=2)
         return None
 
     return measure

@@ -242,7 +242,7 @@ def test_a_command_that_measures(code, expected):
     [
         ('import sys; print(1.5); sys.exit("one\\nno launch")', "failed with exit code 1: no launch"),
         ("import sys; print(1.5); sys.exit(3)", "failed with exit code 3: 1.5"),
-        ('print("no time")', "found no time, expected a time above 0 as the last number printed"),
+        ('print("no time")', "found no time, expected a time above 0 as its last number"),
         ("print(0.0)", "found 0.0, expected"),
         ("print(-1)", "found -1, expected"),
         ("pass", "found no output, expected"),
