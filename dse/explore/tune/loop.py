@@ -213,7 +213,8 @@ def _printed(command: Sequence[str], limit_s: float) -> tuple[str, str]:
 
     assert program.stdout is not None
     assert program.stderr is not None
-    with watched(program, limit_s) as late, program, ThreadPoolExecutor(2) as readers:
+    # The readers end after an interrupted program is killed.
+    with ThreadPoolExecutor(2) as readers, watched(program, limit_s) as late, program:
         printed, complaint = readers.map(end, (program.stdout, program.stderr))
     if late:
         return printed, f"{shlex.join(command)} was ended after {limit_s:g} s"
