@@ -3,11 +3,13 @@
 Blocks differ where a comparison, or a minimum or maximum, has another result. Their operands are watched in
 some blocks of each box: its first, its last and random ones. If an operand is linear in the block's number
 along each dimension, the block where the comparison changes follows. If it is not, or depends on data loaded
-by the block's number, nothing is known of the other blocks.
+by the block's number, nothing is known of the other blocks. A comparison with a minimum or maximum that
+nothing else reads is one with each of its operands.
 """
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache, partial, reduce
 from itertools import chain, product
 from typing import Any
@@ -183,16 +185,13 @@ def only_tested(listing: Listing, step: Instruction) -> bool:
         if at in seen or at == len(listing.instructions):
             continue
         seen.add(at)
-        other = listing.instructions[at]
-        halves = [other] if other.second is None else [other, other.second]
-        branches = other.opcode.startswith(("s_cbranch", "s_branch"))
-        if branches:
+        other, written = listing.instructions[at], False
+        if other.opcode.startswith(("s_cbranch", "s_branch")):
             ahead.append(listing.labels[other.operands[0]])
-        written = False
-        for half in () if branches else halves:
-            if slot in slots_of(half.operands[1:]) and not _TESTED.match(half.opcode):
+        for half in filter(None, (other, other.second)):
+            if slot in _slots(half.operands[1:]) and not _TESTED.match(half.opcode):
                 return False
-            if slot in slots_of(half.operands[:1]):
+            if slot in _slots(half.operands[:1]):
                 access = memory_access(half.opcode)
                 if half.modifiers or _ALSO_READ.search(half.opcode) or (access and access.kind != "load"):
                     return False
@@ -200,6 +199,12 @@ def only_tested(listing: Listing, step: Instruction) -> bool:
         if not written and other.opcode not in ("s_branch", "s_endpgm"):
             ahead.append(at + 1)
     return True
+
+
+def _slots(texts: Sequence[str]) -> list[int]:
+    with suppress(DseError):  # labels, counters to wait for
+        return slots_of(texts)
+    return []
 
 
 def alike_in_control(listing: Listing, launch: LaunchArguments, most: int) -> Boxes | str:
