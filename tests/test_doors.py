@@ -45,7 +45,7 @@ def expect_an_answer_or_one_line(row, files, rng):
 
 
 @pytest.mark.parametrize("row", fuzz.rows(fuzz.READERS))
-@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 @given(rng=st.randoms(use_true_random=False))
 def test_a_file_is_read_or_refused_in_one_line(row, texts, rng):
     expect_an_answer_or_one_line(row, texts, rng)

@@ -77,6 +77,7 @@ def test_tables_of_other_problem_sizes_are_the_same_gpu_s(tables):
     assert [one.path.stem for one in stored(swept=True)] == ["h100_sxm_occupancy-count1024"]
 
 
+@pytest.mark.slow
 def test_page(measured, tables, tmp_path, capsys):
     (tables / "h100_sxm.parquet").unlink()
     page = tmp_path / "page.md"

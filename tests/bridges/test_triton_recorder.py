@@ -52,6 +52,7 @@ def test_a_launch_is_recorded_once_with_what_index_arrays_hold(tmp_path):
         ("256", "True", [4, 2, 1]), ("512", "True", [2, 2, 1]), ("512", "True", [2, 2, 1])]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_recorded_launches_are_ranked(run_dse, monkeypatch, tmp_path):
     monkeypatch.setattr("dse.source.profiles.processors", lambda: 1)  # others take long to start
     monkeypatch.setenv("DSE_CACHE", str(tmp_path / "cache"))

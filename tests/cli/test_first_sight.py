@@ -52,6 +52,7 @@ def test_a_number_on_which_counts_depend_is_asked_for(run_dse, scaled, gpu, comm
     assert "expected n=VALUE (--arg)" in ran.err
 
 
+@pytest.mark.slow
 def test_what_ranks_a_file_tunes_prunes_and_compares_it(answer, run_dse, scaled, tmp_path):
     launch = (scaled[0], "--block", "B", "--grid", "65536/B", "--tune", "B=64,128", "--arg", "n=65536")
     stated = (*launch, "--gpu", "a100", "--arg", "factor=2", "--shared", "4*B")
@@ -71,6 +72,7 @@ def test_contents_of_locks_are_asked_for(run_dse, scaled, gpu):
     assert run_dse("rank", *scaled, *stated, "--arg", "from=1:int:0").code == 0
 
 
+@pytest.mark.quick("h100")
 @pytest.mark.parametrize("gpu", ["h100-sxm", "mi300x"])
 def test_contents_are_asked_for_by_the_type_that_is_declared(run_dse, tmp_path, gpu):
     source = tmp_path / "lookup.py"
@@ -115,6 +117,7 @@ def test_fractions_on_which_work_depends_are_random_and_that_is_said(run_dse, sc
     assert [row["requests"] for row in explained["accesses"] if row["op"] == "store"] == [1]
 
 
+@pytest.mark.quick("a100")
 @pytest.mark.parametrize("gpu", ["a100", "mi250x"])
 def test_variables_that_only_the_program_sets(run_dse, scaled, gpu):
     stated = ("--gpu", gpu, "--arg", "factor=0.5", "--arg", "n=65536")
@@ -137,6 +140,7 @@ def test_exchanged_block_and_grid(run_dse, scaled):
     assert (ran.code, "shared: found 300000 B a block, expected at most 166912" in ran.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_what_no_chip_can_do_is_not_called_determined(run_dse, answer, toy_kernel, tmp_path):
     """Times of a tenth: the clock stops at what cards reach, and that is said."""
     times = tmp_path / "times.csv"

@@ -75,6 +75,7 @@ def test_a_command_measures(run_dse, tmp_path):
         assert (row["by"], row["time_s"]) == ("measured", pytest.approx(min(times)))
 
 
+@pytest.mark.slow
 def test_any_kernel_for_each_of_its_sizes(run_dse, answer, tmp_path):
     rows = answer(*GEMM, "--for", "n=2048")
     assert [(row["m"], row["n"]) for row in rows] == [(1024, 2048), (4096, 2048)]

@@ -163,6 +163,7 @@ def test_how_it_is_cut_does_not_matter(order, cuts):
 THREADS, REGISTERS = st.sampled_from([0, 32, 33, 64, 512, 1024, 1500]), st.sampled_from([8, 9, 40, 255, 300])
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(
     threads=st.lists(THREADS, min_size=6, max_size=6),
@@ -204,6 +205,7 @@ def special(name):
     return made(registers=(1000, 2000))  # nothing can run
 
 
+@pytest.mark.quick("fewer", "nothing", "registers", "infinite")
 @pytest.mark.parametrize(
     "name",
     ["infinite", "a last axis longer than a row", "registers that make no difference",
@@ -243,6 +245,7 @@ def test_infinite_seconds_are_no_nan():
     assert (summary.total, summary.minimum) == (np.inf, np.inf)
 
 
+@pytest.mark.slow
 def test_products_that_a_gpu_lacks_cannot_run():
     gpu, kernel, resources = made()
     whole = reduce_grid(("roofline",), gpu, kernel, resources, k=10)["roofline"]

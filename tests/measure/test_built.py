@@ -110,6 +110,7 @@ def test_a_kernel_is_told_from_what_it_was(tmp_path: Path):
     assert digest_of(replace(description, let=(("x", description.build.grid[0]),))) != digest  # type: ignore
 
 
+@pytest.mark.slow
 def test_triton_where_it_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Built by Triton, then planned and made ready without it."""
     pytest.importorskip("triton")

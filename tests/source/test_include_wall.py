@@ -80,6 +80,7 @@ def outcome(make):
     return made.message if isinstance(made, Failure) else ""
 
 
+@pytest.mark.quick("nvrtc", "<{secret}>", "link.h", "import")
 @pytest.mark.parametrize("compiler", READERS)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 def test_no_spelling_opens_what_lies_elsewhere(kept_folder, compiler, spelling):

@@ -49,6 +49,7 @@ def test_launches_are_as_described(name: str):
         np.testing.assert_array_equal(products, np.broadcast_to(described[field], len(launched)))
 
 
+@pytest.mark.quick("transpose", "prefix_sum")
 @pytest.mark.filterwarnings("ignore:.* blocks. found")  # of those that were not looked at
 @pytest.mark.parametrize("name", CUDA)
 def test_the_first_configuration_does_the_same_on_gpus_of_both_vendors(name: str, tmp_path: Path):
@@ -69,14 +70,10 @@ def test_the_first_configuration_does_the_same_on_gpus_of_both_vendors(name: str
 
 
 # For AMD GPUs, tests/source/amd/compile/test_triton.py holds all of them against their sizes.
+@pytest.mark.quick("tma-h100")
 @pytest.mark.parametrize(
     ("name", "card"),
-    [
-        ("triton_matmul_tma", H100),
-        pytest.param("triton_matmul_tma", A100, marks=pytest.mark.slow),
-        pytest.param("triton_matmul", A100, marks=pytest.mark.slow),
-        pytest.param("triton_matmul", H100, marks=pytest.mark.slow),
-    ],
+    [(name, card) for name in ("triton_matmul", "triton_matmul_tma") for card in (A100, H100)],
 )
 def test_a_product_multiplies_and_moves_what_its_sizes_demand(tmp_path, monkeypatch, name, card):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
@@ -105,12 +102,8 @@ def test_each_kernel_in_triton_is_in_a_test():
 
 
 # Cards differ in how they multiply; tests/evaluate/test_bounds.py has all kernels on both.
-SLOW = [*((name, A100) for name in FEW if name != "triton_softmax"), ("triton_attention", H100)]
-
-
-@pytest.mark.parametrize(
-    ("name", "card"), [("triton_softmax", A100), *(pytest.param(*it, marks=pytest.mark.slow) for it in SLOW)]
-)
+@pytest.mark.quick("triton_softmax")
+@pytest.mark.parametrize(("name", "card"), [*((name, A100) for name in FEW), ("triton_attention", H100)])
 def test_kernels_in_triton_are_executed(tmp_path, monkeypatch, name, card):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     pytest.importorskip("triton")

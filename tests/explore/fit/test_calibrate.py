@@ -33,6 +33,7 @@ def found(toy_kernel, tmp_path_factory):
     return calibrate(spaces, files, "roofline", FREE, ("cpi.dram",), starts=1, sample=12)
 
 
+@pytest.mark.slow
 def test_the_shared_one_is_off_by_the_same_factor(found):
     rows = {(row["gpu"], row["field"]): row for row in found.fields()}
     assert len(rows) == 2 * len(FREE)
@@ -45,6 +46,7 @@ def test_the_shared_one_is_off_by_the_same_factor(found):
     assert all("cpi.fp64" in undetermined for undetermined in found.undetermined().values())
 
 
+@pytest.mark.slow
 def test_errors_fall(found):
     rows = found.errors()
     assert {row["data"] for row in rows} == {"fitted", "held out: a fifth of the configurations"}
@@ -54,6 +56,7 @@ def test_errors_fall(found):
         assert row["mape_percent"] < 3
 
 
+@pytest.mark.slow
 def test_a_file_for_each_gpu(found, tmp_path):
     write(found, tmp_path / "fitted")
     for number, file in enumerate(found.files):

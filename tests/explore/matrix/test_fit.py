@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from dse.explore.matrix.fit import fit
 from dse.explore.matrix.rank import predict
@@ -25,6 +26,7 @@ def made(constants: Constants) -> list[NearBest]:
     ]
 
 
+@pytest.mark.slow
 def test_fit_finds_times_and_sets():
     x = np.zeros(len(ABOUT))
     x[list(ABOUT).index("dram")], x[list(ABOUT).index("mma")], x[list(ABOUT).index("launch")] = (
@@ -52,6 +54,7 @@ def test_cases_that_repeat_each_other_tell_less():
     assert np.abs(alike).max() < 0.1 < np.abs(alone).max()
 
 
+@pytest.mark.slow
 def test_what_tuning_runs_chose_is_learnt():
     x = np.zeros(len(ABOUT))
     for name, value in (("wgmma", -2.5), ("barrier", 3.0), ("copy_slots", 2.0)):

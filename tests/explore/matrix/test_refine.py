@@ -42,6 +42,7 @@ def measured(tokens: list[int], like: int, number: int, seed: int = 0) -> Timed:
     return parts[0] if len(parts) == 1 else parts[0].and_(parts[1])
 
 
+@pytest.mark.quick("32")
 @pytest.mark.parametrize("tokens", [32, 1024])
 def test_a_planted_error_of_a_tile_is_learnt_from_other_batch_sizes(tokens: int):
     timed = measured([tokens // 2, tokens * 2], tokens, 20)

@@ -98,6 +98,7 @@ def test_tiles_of_amds_libraries(tmp_path: Path):
     assert np.isfinite(table.predict(default())).all()
 
 
+@pytest.mark.slow
 def test_times_are_fitted(tmp_path: Path):
     sizes = (256, 1024, 4096)
     text = "".join(

@@ -38,6 +38,7 @@ def breaking(after, seen):
     return spread
 
 
+@pytest.mark.quick("Top")
 @pytest.mark.parametrize("reduction", REDUCTIONS, ids=lambda each: type(each).__name__)
 def test_a_reduction_goes_on_after_an_interruption(product, reduction, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "EVERY", 0.0)

@@ -136,6 +136,7 @@ def test_axes_broadcast_as_loops_do():
             np.testing.assert_allclose(together[row, place], alone, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_gradient_is_that_of_small_steps():
     machine = jax.tree.map(lambda field: field[:, None].astype(jnp.float64), Machine.of([A100]))
     case, tile = Case.of([Product(200, 4096, 4096, 16, 2)], TABLE[:, 0]), Configuration.of(TABLE)
@@ -205,6 +206,7 @@ FILES = [gpus.load(name) for name in ("a100-sxm", "h100-sxm", "l40s", "b200", "r
 SIZES = (1, 100, 4096)
 
 
+@pytest.mark.quick("timing0")
 @pytest.mark.parametrize("timing", [BACK_TO_BACK, BETWEEN_EVENTS])
 def test_never_below_the_roofline(timing: Timing):
     products = [

@@ -135,6 +135,7 @@ def test_a_loop_that_loads_ahead_has_runs_as_another():
     assert shares[1] == pytest.approx(shares[0], rel=0.1)
 
 
+@pytest.mark.quick("4")
 @pytest.mark.parametrize("group", [1, 4])
 def test_persistent_blocks_are_as_waves(group: int):
     machine, sample = grouped(group, "persistent", WAVE)

@@ -130,6 +130,7 @@ def test_more_buffers_gain_where_latency_binds(profiled, a100):
     assert cycles[3] < 0.75 * cycles[2]
 
 
+@pytest.mark.slow
 def test_more_buffers_gain_nothing_where_tensor_cores_bind(profiled, a100):
     floor = TRIPS * 128 * 4 * 2048 * float(a100.cpi.mma_fp16) * (1.0 + HEAT)  # of four warps' products
     two, three = (float(predicted(profiled(buffers, 128), a100).cycles[0]) for buffers in (2, 3))

@@ -74,13 +74,10 @@ def sums(result, matrix, COLUMNS: tl.constexpr):
 INDICES = 0.05  # of bytes: which token is whose comes on top
 MULTIPLY = ("triton_matmul", "triton_attention")  # with matrix cores, which gfx942 and gfx950 have more of
 CASES = [(name, on) for name in DEMANDS for on in (TARGETS if name in MULTIPLY else ("gfx90a", "gfx1100"))]
-QUICK = {("triton_matmul", "gfx942"), ("own", "gfx1100")}
 
 
-@pytest.mark.parametrize(
-    ("name", "target"),
-    [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in CASES],
-)
+@pytest.mark.quick("triton_matmul-gfx942")
+@pytest.mark.parametrize(("name", "target"), CASES)
 def test_work_is_what_the_sizes_demand_and_no_time_is_below_the_roofline(tmp_path, monkeypatch, name, target):
     monkeypatch.setenv("DSE_CACHE", str(tmp_path / "kept"))
     sizes, values, (work, loaded, stored) = DEMANDS[name]

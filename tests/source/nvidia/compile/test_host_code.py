@@ -1,5 +1,7 @@
 """CUDA files with code for the host beside their kernels."""
 
+import pytest
+
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.declared import kernels_in, parameters_of
 from dse.source.nvidia.compile.host_code import without_host
@@ -110,6 +112,7 @@ int main() { thrust::device_vector<float> all(3); }
 """
 
 
+@pytest.mark.slow
 def test_names_that_nvcc_has_without_asking(tmp_path):
     found = made(tmp_path, AS_NVCC_SEES_IT, "f")
     assert isinstance(found, Compiled), found
