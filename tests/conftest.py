@@ -99,7 +99,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 # What is traced is many objects, and looking them all through takes time; what is imported stays anyway.
-gc.set_threshold(300_000, 20, 50)
+gc.set_threshold(300_000, 100, 50)
 
 
 # Rooms whose files trace or compile the same functions.

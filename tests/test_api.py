@@ -52,6 +52,7 @@ def test_predictions_of_objects():
     assert dse.predict(counts, gpu.gpu, launch, "roofline").seconds == found.seconds
 
 
+@pytest.mark.slow
 def test_a_gradient_is_finite_beside_what_cannot_run(toy_kernel):
     gpu = dse.gpu("gtx-280")
     found = dse.predict(toy_kernel, gpu, models="volkov")

@@ -79,6 +79,7 @@ def tuner(**by):
     return triton.autotune(configs(64, 128), key=["rows"], prune_configs_by=by)(kernel)
 
 
+@pytest.mark.slow
 def test_the_autotuner_prunes_what_it_need_not_time():
     prune = dse.triton.prune(lambda: tuned, GPU, risk=0.5)
     tuned = tuner(early_config_prune=prune)

@@ -48,6 +48,7 @@ class Choice:
         return SimpleNamespace(to_kwargs=lambda: self.kwargs)
 
 
+@pytest.mark.slow
 def test_candidates_are_cut_and_ordered_and_the_library_stays():
     [rows] = first(H100, [Product(1000, 512, 2000)], 4800)
     kept = [dict(zip(inductor.OF_PARAMETERS, row.values(), strict=False)) for row in rows[:40:10]]

@@ -95,6 +95,7 @@ def test_every_form_of_a_kernel_gives_the_same(answer, triple: Path, file: str, 
     assert {description for _, description in counts.values()} == {None}
 
 
+@pytest.mark.slow
 def test_all_configurations_in_one_file(run_dse, triple: Path, tmp_path: Path):
     out = tmp_path / "all.parquet"
     ran = run_dse("characterise", triple / "T1.json", "-g", "a100-pcie-40gb", "--all", "--out", out)
@@ -172,6 +173,7 @@ def test_amd_gpus_are_explained_too(answer, tmp_path):
     assert {line["line"] for line in parts["lines"]} >= {4, 5}
 
 
+@pytest.mark.slow
 def test_the_work_flow_graph_as_text_and_picture(run_dse, triple: Path, tmp_path):
     picture = tmp_path / "flow.svg"
     command = ("characterise", triple, "-g", "a100-pcie-40gb", "--set", "items=2", "--graph")

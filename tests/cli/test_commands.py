@@ -49,6 +49,7 @@ def test_rank_by_simulation_depends_on_the_scheduler(answer, toy_kernel):
     assert {row["time_s"] for row in rows} != {row["time_s"] for row in other}
 
 
+@pytest.mark.slow
 def test_rank_beside_the_library(run_dse, answer):
     command = ("rank", "matmul_tiled", "-g", "a100", "--set", "m=512", "--library")
     [seconds] = {row["library_s"] for row in answer(*command, "fp32:m,n,2*k")}
@@ -90,6 +91,7 @@ def test_names_of_the_catalogue_win_over_files_here(run_dse, tmp_path, monkeypat
         assert (refused.code, name in refused.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_sweep_of_sizes(run_dse, answer, toy_kernel, tmp_path):
     ask = ("sweep", toy_kernel, "-g", "a100", "-g", "mi250x", "--set", "n=65536,1048576")
     ask += ("--set", "block=64,128")
@@ -154,6 +156,7 @@ def test_compare_with_times_that_the_default_model_predicted(answer, toy_kernel,
     assert 0 < scores["random choice"]["top_1"] < scores["phase"]["top_1"] == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_search_takes_the_name_of_the_work_and_goes_on(answer, tmp_path):
     command = ("search", "matmul", "-g", "a100", "-m", "volkov", "--trials", "40", "--seed", "1")
     rows = answer(*command, "--storage", f"sqlite:///{tmp_path / 'study.db'}")

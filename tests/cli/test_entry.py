@@ -111,6 +111,7 @@ def dse(
     return subprocess.run(command, stdout=out, stderr=subprocess.PIPE, env=env, check=False)
 
 
+@pytest.mark.quick("0")
 @pytest.mark.parametrize("columns", ["80", "0", "99999999999"])
 def test_an_encoding_that_lacks_characters_and_a_terminal_of_no_width(columns):
     ended = dse("reproduce", "--help", PYTHONIOENCODING="ascii", LC_ALL="C", PYTHONUTF8="0", COLUMNS=columns)

@@ -41,6 +41,7 @@ def scaled(tmp_path_factory):
     return str(path), "--block", "128", "--grid", "512"
 
 
+@pytest.mark.quick("FAR", "TRIPS")
 @pytest.mark.parametrize(
     ("command", "macro", "gpu"),
     [("rank", "TRIPS", "a100"), ("characterise", "FAR", "mi250x"), ("rank", "OTHERS", "a100")],
@@ -64,6 +65,7 @@ def test_what_ranks_a_file_tunes_prunes_and_compares_it(answer, run_dse, scaled,
     assert run_dse("prune", *stated).code == 0
 
 
+@pytest.mark.quick("mi250x")
 @pytest.mark.parametrize("gpu", ["a100", "mi250x"])
 def test_contents_of_locks_are_asked_for(run_dse, scaled, gpu):
     stated = ("--gpu", gpu, "--arg", "factor=2", "--arg", "n=65536", "-D", "LOCKED=1")
@@ -89,6 +91,7 @@ def lookup(x, rows, y):
     assert (ran.code, "expected rows=SIZE:int64:VALUES" in ran.err, "(--arg)" in ran.err) == (2, True, True)
 
 
+@pytest.mark.slow
 def test_contents_on_which_addresses_depend_are_asked_for(run_dse, scaled):
     stated = ("--arg", "factor=2", "--arg", "n=65536", "-D", "GATHERED=1")
     for command in (("rank",), ("characterise", "--explain")):
@@ -158,6 +161,7 @@ def test_what_no_chip_can_do_is_not_called_determined(run_dse, answer, toy_kerne
     assert "# As fitted, but doubtful: clock (at its bound)." in out.read_text()
 
 
+@pytest.mark.slow
 def test_a_part_of_what_is_kept_is_called_a_part(run_dse, toy_kernel, tmp_path):
     out = tmp_path / "kept.csv"
     ran = run_dse("prune", toy_kernel, "-g", "a100", "--top", "1", "-o", out)

@@ -58,6 +58,7 @@ def test_a_kernel_shows_its_description(answer, toy_kernel):
     assert values["access", "y.count"] == "items"
 
 
+@pytest.mark.slow
 def test_a_description_is_checked(run_dse, own_toy_kernel):
     checked = run_dse("kernels", "check", own_toy_kernel, "--gpu", "a100-pcie-40gb", "-g", "mi250x")
     assert (checked.code, checked.err) == (0, "")

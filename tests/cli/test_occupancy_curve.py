@@ -34,6 +34,7 @@ def test_of_the_fastest_configuration_by_all_models(answer, toy_kernel):
     assert len(rows) % len(MODELS) == 0
 
 
+@pytest.mark.slow
 def test_as_a_chart(run_dse, command, tmp_path):
     ran = run_dse(*command, *TWO, "-o", tmp_path / "curve.SVG")
     assert (ran.code, ran.err) == (0, "")

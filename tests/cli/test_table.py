@@ -15,6 +15,7 @@ TILE = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K")
 HEADER = "M,BLOCK_SIZE_M,BLOCK_SIZE_N,BLOCK_SIZE_K,GROUP_SIZE_M,num_warps,num_stages,us"
 
 
+@pytest.mark.slow
 def test_a_dense_product_beside_the_library(answer):
     [row] = answer("table", "mm", "-g", "a100-sxm", "--set", "N=4096", "--set", "K=4096", "--for", "M=64")
     assert row["low_s"] < row["time_s"] < row["high_s"]

@@ -17,6 +17,7 @@ def nothing_set(monkeypatch, tmp_path):
     monkeypatch.delitem(sys.modules, "jax", raising=False)  # which has a folder: that of all tests
 
 
+@pytest.mark.slow
 def test_a_program_that_has_compiled_before_keeps_the_rest(run_python, monkeypatch, tmp_path):
     monkeypatch.setenv(SHORTEST, "0")
     ran = run_python(

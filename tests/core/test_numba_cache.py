@@ -73,6 +73,7 @@ def test_without_a_folder_each_process_compiles(tmp_path: Path, run_here):
     assert run_here(script, taken) == ["42", "0", "True"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="has no limit of the size of files")
 def test_where_nothing_can_be_kept_each_process_compiles(tmp_path: Path):
     script = tmp_path / "script.py"

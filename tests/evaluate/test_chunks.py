@@ -86,6 +86,7 @@ def test_compiles_once_for_new_values_and_sizes(toy_kernel):
     assert sizes[0] == sizes[1] == sizes[2]
 
 
+@pytest.mark.slow
 def test_precision_follows_the_gpu(toy_kernel):
     # that of float64 is checked where such is evaluated anyway
     description = kernels.load(toy_kernel)

@@ -259,6 +259,7 @@ def test_products_that_a_gpu_lacks_cannot_run():
     assert np.isfinite(summary.seconds).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("order", "groups"), [slow("KGCBR", 2), ("BRGCK", 1)])
 def test_each_group_is_a_grid_of_its_own(order, groups):
     fields = made(order=order)

@@ -53,6 +53,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compilations.clear()
 
 
+@pytest.mark.slow
 def test_all_in_order_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "k.cu"
     path.write_text(TEXT)

@@ -85,6 +85,7 @@ def test_of_a_described_kernel(equals_reference, lumped, variant):
     equals_reference(VARIANTS[variant].predict, of_point, cases, examples=10)
 
 
+@pytest.mark.slow
 def test_of_phases(point, build):
     gpu, kernel, launch = build(
         point(issue_limit=2.0, latency_dram=400.0, latency_l2=200.0, warps_per_block=8.0, resident_blocks=2.0)

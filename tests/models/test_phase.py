@@ -187,6 +187,7 @@ def assembled(cases):
     return gpu, kernel, launch
 
 
+@pytest.mark.quick("4")
 @pytest.mark.parametrize("times", [1, APART])
 def test_equals_plain_python(cases, times):
     """Few phases, each computed by itself, and many, all of them together."""

@@ -140,6 +140,7 @@ def bars(chart):
     return chart.to_dict(validate=False)["layer"][1]["data"]["values"]
 
 
+@pytest.mark.slow
 @settings(max_examples=6)  # Altair checks each drawing against its schema
 @given(rows())
 def test_bars_are_the_entries(drawn):

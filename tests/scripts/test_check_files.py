@@ -43,6 +43,7 @@ def check(
     return run
 
 
+@pytest.mark.slow
 def test_models_that_agree_and_one_that_is_absent(check):
     code, out, err = check("models", of_models())
     assert (code, err) == (0, "")

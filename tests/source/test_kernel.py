@@ -36,6 +36,7 @@ def known(counted: Counted) -> KnownBatch:
     return counted.batch
 
 
+@pytest.mark.slow
 def test_those_not_compiled_are_estimated(transpose, every):
     cache, whole = every
     guess = SourceKernel(transpose, 12, cache, 1).count(configurations(transpose), GPUS)

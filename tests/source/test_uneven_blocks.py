@@ -154,6 +154,7 @@ def test_what_is_proven_of_all_blocks_is_exact(request, name, vendor):
     assert (counts.unseen, counts.spread) == (0, 0.0)
 
 
+@pytest.mark.quick("hash", "of_contents")
 @pytest.mark.parametrize("vendor", ["counted", "counted_for_amd"])
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_what_is_not_proven_is_said(request, name, vendor):

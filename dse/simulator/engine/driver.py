@@ -77,7 +77,7 @@ def _parts(inputs: Inputs, order: np.ndarray) -> list[np.ndarray]:
     """Split an order into parts for the threads."""
     entries = int(inputs.cases[order, layout.CASE_ENTRIES].astype(np.int64).sum())
     parts = max(1, min(PARTS * processors(), entries // WORTH_A_PART, len(order))) if processors() > 1 else 1
-    return [order[n::parts] for n in range(parts)]
+    return [np.ascontiguousarray(order[n::parts]) for n in range(parts)]  # a loop is compiled for these
 
 
 def new_record(inputs: Inputs, profile: bool = False) -> EntryRecord:

@@ -114,6 +114,7 @@ def test_mode_is_a_minimum_by_plain_numpy(found, slopes, off):
         assert loss(found.theta) < loss(found.theta + 1e-3 * step)
 
 
+@pytest.mark.slow
 def test_methods_agree(found, data, parameters):
     told = []
     other = fit([data], [0], parameters, linear, "bfgs", starts=1, walk=0, advance=told.append)

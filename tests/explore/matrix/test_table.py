@@ -11,6 +11,7 @@ H20 = gpus.load("h20")
 EXPERTS = {"E": 256, "N": 512, "K": 7168, "topk": 8}
 
 
+@pytest.mark.slow
 def test_the_best_is_of_the_tuners_space():
     rows = best(H20, Kernel("moe", EXPERTS, "fp8_w8a8", (128, 128)), [1, 64, 4096])
     assert [row["M"] for row in rows] == [1, 64, 4096]

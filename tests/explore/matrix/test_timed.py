@@ -71,6 +71,7 @@ def test_rows_are_predicted_as_a_grid_of_them_is(tmp_path: Path):
         np.testing.assert_allclose(found[row], alone, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_layers_are_two_products_and_the_rest(tmp_path: Path):
     table = layers(written(tmp_path, LAYERS))
     found = table.predict(default())
@@ -85,6 +86,7 @@ def test_layers_are_two_products_and_the_rest(tmp_path: Path):
     assert sorted(set(launches.tolist())) == [8.0, 10.0]  # eight bits: activations are converted, too
 
 
+@pytest.mark.slow
 def test_tiles_of_amds_libraries(tmp_path: Path):
     """Rows without a tile and short ones are left out; sums that are split are products side by side."""
     table = libraries(written(tmp_path, LIBRARIES))

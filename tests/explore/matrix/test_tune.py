@@ -119,6 +119,7 @@ def test_few_measurements_find_what_is_nearly_the_best():
     assert truth.seconds(1024)[place_of(first)] < 0.9 * truth.seconds(1024)[place_of(plain)]
 
 
+@pytest.mark.slow
 def test_the_first_is_the_best_predicted_and_nothing_is_tried_twice():
     truth = Truth()
     given = Timed(np.array([16]), np.array([3]), np.array([1e-3]))

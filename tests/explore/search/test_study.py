@@ -70,6 +70,7 @@ def test_near_the_optimum_of_a_large_space(gpu):
     assert found.best["time_s"] <= 1.02 * best
 
 
+@pytest.mark.slow
 def test_resumes_from_storage(choices, gpu, tmp_path, monkeypatch):
     storage = f"sqlite:///{tmp_path / 'study.db'}"
     real, calls = study._evaluate, []

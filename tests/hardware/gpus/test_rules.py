@@ -138,6 +138,7 @@ def test_derivatives_by_one_number():
         jax.grad(lambda x: gpu.replace({"limits.warps_per_sm": x}).gpu.clock)(32.0)
 
 
+@pytest.mark.slow
 def test_derivatives_are_those_of_differences(toy_kernel):
     """By every number of the file, where the model is smooth. Slopes of all models are in their contract."""
     with in_64_bits():

@@ -194,6 +194,7 @@ def test_mistakes_in_a_branch(tmp_path, old, new, message):
 # Whole spaces
 
 
+@pytest.mark.slow
 def test_the_average_warp_of_many_blocks():
     """All warps of a block, in the blocks and trips that are looked at."""
     element = parse_subscript("A[(by * nty + ty) * n + bx * ntx + tx + k]", "test", {"n", "k"})

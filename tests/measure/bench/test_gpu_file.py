@@ -71,6 +71,7 @@ def test_an_incomplete_recording_leaves_no_file(recording: BenchRecording, tmp_p
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_all_follows_from_the_records(run_dse, recording: BenchRecording, file: gpus.GpuFile, tmp_path: Path):
     """`dse measure gpu RECORDS`: the same file, a report, and what the file has no place for."""
     records, again, report = (tmp_path / name for name in ("r.parquet", "again.toml", "report.html"))

@@ -239,6 +239,7 @@ def test_large_products_run_at_the_clock_that_power_leaves(gpu: str, operands: s
     assert 0.85 < 2 * 4096 * 4864 * 32896 / seconds / (tflops * 1e12) < 1.15
 
 
+@pytest.mark.slow
 def test_options_of_amd():
     """Registers for four waves of a SIMD do not hold these sums; narrow reads and large instructions cost."""
     tiles = np.array([[256, 128, 32, 8, 4, 2, *options] for options in ((0, 16, 2), (4, 16, 2), (0, 32, 1))])

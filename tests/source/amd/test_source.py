@@ -68,6 +68,7 @@ def test_a_transpose_moves_each_word_once(tmp_path: Path):
         assert walk.cycles > float(gpu.gpu.latency.l2)  # it waits for loads before the barrier
 
 
+@pytest.mark.slow
 def test_the_occupancy_is_that_of_the_compiler(tmp_path: Path):
     source = source_of(kernels.load("convolution"))
     for gpu in (MI250X, gpus.load("w7800")):
@@ -144,6 +145,7 @@ def test_what_other_lanes_shuffle_may_be_undefined(name: str, tmp_path: Path):
     assert counts.total("global store", "sectors") * 32 == 64 * 4
 
 
+@pytest.mark.quick("contents1")
 @pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
 @pytest.mark.parametrize("contents", [("a=8192:float:random", "b=8192:float:random"), ()])
 def test_random_arrays_are_not_alike(gpu: GpuFile, contents: tuple[str, ...], tmp_path: Path):
@@ -189,6 +191,7 @@ def test_what_random_numbers_cannot_be_executed_with_is_counted_as_if_all_were_0
     assert made.counts == replace(first.counts, zeros=(("x", "float", "as if all were 0"),))
 
 
+@pytest.mark.quick("A100")
 @pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
 def test_blocks_that_may_do_far_more_are_said_in_grids_of_thousands(gpu: GpuFile, tmp_path: Path):
     text = """__global__ void rows(const int* length, const float* x, float* y) {

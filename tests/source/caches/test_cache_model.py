@@ -166,6 +166,7 @@ extern "C" __global__ void f(const float* x, float* y, int n)
 """
 
 
+@pytest.mark.quick("0-65536")
 @pytest.mark.parametrize(("ahead", "l2_bytes", "again"), [(0, 2**30, 0), (1 << 20, 2**30, 1), (0, 2**16, 1)])
 def test_the_l2_has_what_the_block_has_stored(tmp_path: Path, ahead: int, l2_bytes: int, again: int) -> None:
     """Unless that is elsewhere, or what all blocks of a wave touch leaves it no room."""
@@ -197,6 +198,7 @@ extern "C" __global__ void f(float* y, const float* x, const int* places, int us
 """
 
 
+@pytest.mark.quick("k-8")
 @pytest.mark.parametrize(
     ("place", "used", "expected"), [("k", 8, 32), ("k", 200, 800), ("places[i] & 255", 8, 1024)]
 )

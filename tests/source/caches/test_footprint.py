@@ -17,6 +17,7 @@ def of_the_grid(launched, kernel: str, way: str) -> int:
     return len(set().union(*(launched.touched(machine, place, way) for place in range(len(sample.blocks)))))
 
 
+@pytest.mark.quick("grid_stride", "vector_add", "local_array")
 def test_dram_moves_each_sector_of_the_grid_once_if_all_fits(launched, kernel: str):
     found, blocks = launched.traffic(kernel, LARGE), int(np.prod(launched.launches[kernel].grid))
     # In the last trips of grid_stride some blocks have nothing to do; where local_array stores, depends

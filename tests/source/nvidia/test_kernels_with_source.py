@@ -91,6 +91,7 @@ def by_tree(block: int) -> list[tuple[list[Access], list[Access]]]:
     ]
 
 
+@pytest.mark.quick("64")
 @pytest.mark.parametrize(("shuffle", "block"), [(0, 256), (1, 64)])
 def test_prefix_sums_level_by_level(shuffle: int, block: int):
     items, blocks = 2, 5

@@ -165,6 +165,7 @@ def test_an_option_for_triton_with_a_cuda_file(tmp_path):
         load(path, Given(block=(32,), grid=(1,), signature=("i32",)))
 
 
+@pytest.mark.slow
 def test_arrays_that_decide_are_asked_for(monkeypatch, tmp_path):
     """An array that ends programs, or says where others are read."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))

@@ -44,6 +44,7 @@ def folder(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_each_cubin_is_a_configuration(folder):
     given = Given(grid=("cdiv(n, 1024)",), sizes=(("n", 100_000),))
     description = load(f"{folder}:add", given)

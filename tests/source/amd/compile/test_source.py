@@ -40,6 +40,7 @@ def test_the_compiler_tells_its_version_and_targets():
     assert not knows(0x123)
 
 
+@pytest.mark.slow
 def test_names_of_cuda_are_there(write):
     text = """
     #include <cuda_runtime.h>

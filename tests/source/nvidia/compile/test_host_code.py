@@ -149,6 +149,7 @@ __global__ void f(half2 *x) {
 """
 
 
+@pytest.mark.slow
 def test_headers_of_cuda_come_with_the_compiler(tmp_path):
     alone = (
         "#include <cuda.h>\n__global__ void f(const __grid_constant__ CUtensorMap map, float *x) { *x = 1; }"

@@ -66,7 +66,7 @@ def test_spills_and_warnings_are_told(write):
     extern "C" __global__ void __launch_bounds__(1024, 2) spilling(float* a, int n)
     {
         int unused;
-        float x[64];
+        float x[40];
         #pragma unroll
         for (int i = 0; i < 64; ++i) x[i] = a[i * 1024 + threadIdx.x];
         for (int k = 0; k < n; ++k) {

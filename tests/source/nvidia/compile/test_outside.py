@@ -29,6 +29,7 @@ def compiled(path: Path, text: str, arch: int = 80):
     return compile_source(read_source(path), arch, {})
 
 
+@pytest.mark.slow
 def test_what_never_ends_meets_the_limit_of_time(tmp_path, monkeypatch):
     monkeypatch.setenv("DSE_COMPILE_SECONDS", "0.5")
     made = compiled(tmp_path / "bomb.cu", BOMB)

@@ -113,6 +113,7 @@ CASES = {
 }
 
 
+@pytest.mark.quick("chosen", "steady", "delayed", "switched", "strip", "shifted", "up to n", "scaled")
 @pytest.mark.parametrize(("made", "grid", "arguments", "rows"), CASES.values(), ids=CASES)
 def test_equals_running_each_block(made: SassProgram, grid: Dimensions, arguments: tuple, rows: int):
     found, each = found_and_run(made, grid, *arguments)

@@ -79,6 +79,7 @@ def test_long_loops_are_not_walked_but_counted(trips):
     assert found.chain == 1 + trips + 1
 
 
+@pytest.mark.quick("64", "128")
 @pytest.mark.parametrize("kib", [64, 128, 192])
 def test_long_code_is_waited_for(kib):
     """A line of 128 bytes holds 8 instructions, and takes 5 cycles if it is not there."""

@@ -99,6 +99,7 @@ def test_what_lies_outside_a_tensor_is_not_moved():
     assert work(counts)["mma_fp16"] * WARPS * counts.blocks == 128 * N * 512
 
 
+@pytest.mark.quick("sm_80", "sm_90")
 @pytest.mark.parametrize("name", LAUNCHES)
 def test_loops_whose_stages_take_turns_are_skipped_exactly(name):
     k = 2048 + 32 * 3

@@ -52,6 +52,7 @@ def counted(request, tmp_path_factory: pytest.TempPathFactory) -> Counted:
     return lambda work: characterise(prepare(listed[work]), launch)
 
 
+@pytest.mark.quick("86")
 @pytest.mark.parametrize(("work", "operations"), OPERATIONS.items())
 def test_only_what_usual_numbers_need_counts(counted: Counted, work: str, operations: float) -> None:
     result = counted(work)
