@@ -121,13 +121,14 @@ def check(summary, model, fields, rtol=1e-12, some=True):
     assert summary.minimum == summary.seconds[0]
 
 
+FEW = ("volkov", "wfg-corrected")
+
+
+@pytest.mark.quick("few")
 @pytest.mark.parametrize(
     ("models", "dtype", "rtol"),
-    [
-        pytest.param(CLOSED_FORMS, np.float64, 1e-12, id="all", marks=pytest.mark.slow),
-        pytest.param(("volkov", "mwp-cwp"), np.float64, 1e-12, id="float64"),
-        pytest.param(("volkov", "wfg-corrected"), np.float32, 2e-5, id="float32", marks=pytest.mark.slow),
-    ],
+    [(CLOSED_FORMS, float, 1e-12), (FEW, float, 1e-12), (FEW, np.float32, 2e-5)],
+    ids=["all", "few", "single"],
 )
 def test_equals_evaluating_everything(models, dtype, rtol):
     fields = made(dtype)
@@ -145,7 +146,6 @@ def test_equals_evaluating_everything(models, dtype, rtol):
     assert COMPILED._cache_size() <= compiled + 1  # not for each of the lengths of rows
 
 
-slow = partial(pytest.param, marks=pytest.mark.slow)  # what is compiled anew takes two seconds
 SMALL = Cuts(
     short_row=16, long_row=64, enough=8, loop=48, kernels=32, table=32, launches=8, lengths=(3, 5, 8)
 )
@@ -153,7 +153,8 @@ TINY = Cuts(short_row=2, long_row=8, enough=1, loop=16, kernels=4, table=4, laun
 SINGLE = Cuts(loop=16, kernels=16, table=16, launches=1, lengths=(3, 5, 8), most_tied=1)
 
 
-@pytest.mark.parametrize(("order", "cuts"), [slow("GKCBR", SMALL), ("BRCKG", TINY), slow("KCRBG", SINGLE)])
+@pytest.mark.quick("BRCKG")
+@pytest.mark.parametrize(("order", "cuts"), [("GKCBR", SMALL), ("BRCKG", TINY), ("KCRBG", SINGLE)])
 def test_how_it_is_cut_does_not_matter(order, cuts):
     fields = made(order=order)
     summary = reduce_grid(("roofline",), *fields, k=40, threads=3, cuts=cuts)["roofline"]
@@ -260,7 +261,7 @@ def test_products_that_a_gpu_lacks_cannot_run():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("order", "groups"), [slow("KGCBR", 2), ("BRGCK", 1)])
+@pytest.mark.parametrize(("order", "groups"), [("KGCBR", 2), ("BRGCK", 1)])
 def test_each_group_is_a_grid_of_its_own(order, groups):
     fields = made(order=order)
     found = reduce_groups(("volkov",), *fields, groups=groups, k=12, cuts=Cuts(short_row=16))["volkov"]

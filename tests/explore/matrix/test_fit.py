@@ -26,15 +26,13 @@ def made(constants: Constants) -> list[NearBest]:
     ]
 
 
+def planted(**moved: float) -> Constants:
+    return Constants.at(jnp.asarray([moved.get(name, 0.0) for name in ABOUT], jnp.float32))
+
+
 @pytest.mark.slow
 def test_fit_finds_times_and_sets():
-    x = np.zeros(len(ABOUT))
-    x[list(ABOUT).index("dram")], x[list(ABOUT).index("mma")], x[list(ABOUT).index("launch")] = (
-        -2.0,
-        -1.5,
-        1.5,
-    )
-    cases = made(Constants.at(jnp.asarray(x, jnp.float32)))
+    cases = made(planted(dram=-2.0, mma=-1.5, launch=1.5))
     found = Constants.at(jnp.asarray(fit(cases, steps=25, repeated=1.0), jnp.float32))
     table = space("wide")
 
@@ -42,24 +40,18 @@ def test_fit_finds_times_and_sets():
         [times] = predict([gpu_file("A100")], [case.product for case in cases], table, constants)
         return np.abs(times.min(1) / np.array([case.best for case in cases]) - 1)
 
-    before = errors(Constants.at(jnp.zeros(len(ABOUT), jnp.float32)))
+    before = errors(default())
     assert errors(found).max() < 0.06 < before.max()  # five cases do not outweigh the prior
 
 
 def test_cases_that_repeat_each_other_tell_less():
-    x = np.zeros(len(ABOUT))
-    x[list(ABOUT).index("dram")], x[list(ABOUT).index("launch")] = -2.0, 1.5
-    cases = made(Constants.at(jnp.asarray(x, jnp.float32)))
+    cases = made(planted(dram=-2.0, launch=1.5))
     alone, alike = (fit(cases, steps=8, repeated=number) for number in (1.0, 1000.0))
     assert np.abs(alike).max() < 0.1 < np.abs(alone).max()
 
 
 @pytest.mark.slow
 def test_what_tuning_runs_chose_is_learnt():
-    x = np.zeros(len(ABOUT))
-    for name, value in (("wgmma", -2.5), ("barrier", 3.0), ("copy_slots", 2.0)):
-        x[list(ABOUT).index(name)] = value
-    planted = Constants.at(jnp.asarray(x, jnp.float32))
     table, file = space("moe"), gpu_file("H200")
     layers = [experts_layer(m, e, 2, 4096, 1024) for m in (1, 512) for e in (8, 64)]
 
@@ -67,7 +59,7 @@ def test_what_tuning_runs_chose_is_learnt():
         launches = zip(*layers, strict=True)
         return np.log(sum(predict([file], one, table, constants)[0] for one in launches))
 
-    chosen = log_s(planted).argmin(1)
+    chosen = log_s(planted(wgmma=-2.5, barrier=3.0, copy_slots=2.0)).argmin(1)
     records = [
         Recorded("H200", "moe", True, layer, tuple(table[place].tolist()), ())
         for layer, place in zip(layers, chosen, strict=True)
