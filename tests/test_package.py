@@ -52,6 +52,7 @@ print(len(modules), *changed)
     assert changed == []
 
 
+@pytest.mark.slow
 def test_only_the_command_line_speaks_of_options():
     """No message that the library raises has an option in it."""
     root = Path(dse.__file__).parent

@@ -93,6 +93,7 @@ def test_the_autotuner_prunes_what_it_need_not_time():
     np.testing.assert_allclose(seconds, min(times.values()), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_autotuner_takes_the_best_by_the_model():
     prune = dse.triton.prune(function(FILE, "gather").jit, GPU, grid=grid)
     tuned = tuner(early_config_prune=prune, perf_model=prune.perf_model, top_k=1)

@@ -27,6 +27,7 @@ def test_a_described_kernel(answer, run_dse, folder):
     assert "| toys | A100 | described |" in run_dse("accuracy", "tuning", folder, *FEW, "--page", "-").out
 
 
+@pytest.mark.slow
 def test_a_space_of_which_only_the_parameters_are_known(run_dse, folder):
     (folder / "toys").rename(folder / "unknown")
     ran = run_dse("accuracy", "tuning", folder, *FEW, "--json")

@@ -61,6 +61,7 @@ def tune(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_a_strategy_of_kernel_tuner(tune, toy_kernel):
     tried, best = tune(strategy(toy_kernel, "a100-pcie-40gb", **GUIDED), restrictions=[OWN])
     assert len(tried) == len(set(tried)) == 8

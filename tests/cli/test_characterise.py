@@ -115,6 +115,7 @@ def test_all_configurations_in_one_file(run_dse, triple: Path, tmp_path: Path):
         assert row["work.fp32"] == pytest.approx(row["phase1.fp32"] + row["phase1.fp16"])
 
 
+@pytest.mark.slow
 def test_a_random_part_is_of_the_whole_and_what_was_counted_is_kept(run_dse, triple: Path):
     command = ("characterise", triple, "-g", "a100-pcie-40gb", "--all")
     every = json.loads(run_dse(*command, "--json").out)

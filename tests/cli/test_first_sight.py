@@ -41,7 +41,7 @@ def scaled(tmp_path_factory):
     return str(path), "--block", "128", "--grid", "512"
 
 
-@pytest.mark.quick("FAR", "TRIPS")
+@pytest.mark.quick("FAR")
 @pytest.mark.parametrize(
     ("command", "macro", "gpu"),
     [("rank", "TRIPS", "a100"), ("characterise", "FAR", "mi250x"), ("rank", "OTHERS", "a100")],
@@ -74,7 +74,7 @@ def test_contents_of_locks_are_asked_for(run_dse, scaled, gpu):
     assert run_dse("rank", *scaled, *stated, "--arg", "from=1:int:0").code == 0
 
 
-@pytest.mark.quick("h100")
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", ["h100-sxm", "mi300x"])
 def test_contents_are_asked_for_by_the_type_that_is_declared(run_dse, tmp_path, gpu):
     source = tmp_path / "lookup.py"

@@ -47,6 +47,7 @@ def test_the_tuned_file_that_an_installed_reader_ships_is_compared(tmp_path, mon
     assert FORMATS["vllm"].shipped(table) == expected
 
 
+@pytest.mark.slow
 def test_measured_times_are_used(run_dse, answer, tmp_path):
     plain = answer(*MOE, "--for", "M=64,512")
     fast = 0.5e6 * plain[0]["time_s"]

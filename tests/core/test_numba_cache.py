@@ -57,6 +57,7 @@ def test_what_was_compiled_is_found_again(tmp_path: Path, run_here):
         assert run_here(script, cache) == ["42", "1", "True"]
 
 
+@pytest.mark.slow
 def test_of_processes_that_begin_together_one_compiles(tmp_path: Path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

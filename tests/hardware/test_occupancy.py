@@ -192,6 +192,7 @@ def test_equals_the_toolkits_header():
         assert held or limiter == "no threads"
 
 
+@pytest.mark.quick("plain")
 @pytest.mark.parametrize("options", [None, FAST], ids=["plain", "fast math"])
 def test_equals_the_rules_in_plain_python(options):
     launches, sm_count = random_resources(1500), 108

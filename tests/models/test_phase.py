@@ -192,13 +192,14 @@ def assembled(cases):
 def test_equals_plain_python(cases, times):
     """Few phases, each computed by itself, and many, all of them together."""
     cases = [(gpu, phases * times, *rest) for gpu, phases, *rest in cases]
-    prediction = predict(*assembled(cases))
+    prediction = jax.jit(predict)(*assembled(cases))
     np.testing.assert_allclose(prediction.cycles, [launch_cycles(*case) for case in cases], rtol=1e-12)
     names = list(prediction.terms)
     causes = {names[place] for place in np.asarray(prediction.bottleneck)}
     assert causes >= {"latency", "copies", "tensor"}
 
 
+@pytest.mark.slow
 def test_a_prediction_does_not_depend_on_its_batch(cases):
     few = jax.tree.map(
         lambda x: jnp.asarray(x, x.dtype if x.dtype == np.int32 else np.float32), assembled(cases)

@@ -13,6 +13,7 @@ def test_every_model_has_vectors():
     assert set(VECTORS) == set(MODELS)
 
 
+@pytest.mark.quick("wfg_graph", "mwp_cwp_corrected")
 @pytest.mark.parametrize("model", VECTORS)
 def test_equals_the_other_implementation(model):
     row = compare(model, VECTORS[model])

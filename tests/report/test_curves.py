@@ -22,6 +22,7 @@ def test_lines_that_coincide_are_one_that_has_all_names():
     assert {point["line"] for point in spec["data"]["values"]} == {"a, b", "c"}
 
 
+@pytest.mark.slow
 def test_many_lines_get_a_panel_each_on_one_scale():
     models = {f"m{i}": 1.2**i for i in range(FEW)} | {"far": 1000.0}
     spec = occupancy_curves(curve(models)).to_dict()

@@ -7,7 +7,7 @@ import pytest
 SCRIPT = "validate/check_amd"
 
 
-@pytest.mark.quick("reduction", "gfx1200")
+@pytest.mark.quick("gfx1200")
 @pytest.mark.parametrize(
     ("kernel", "target"),
     [

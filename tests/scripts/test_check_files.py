@@ -68,6 +68,7 @@ def test_a_wrong_value_of_a_model_fails(model):
         assert row["at"] == f"case 1, {name}"
 
 
+@pytest.mark.slow
 def test_a_file_with_a_wrong_value_fails(check):
     content = of_models()
     content["models"]["mwp_cwp_pipeline"][2]["out"]["cpr"] *= 1 + 1e-8

@@ -189,6 +189,7 @@ def test_generated_expressions_have_the_values_that_numpy_computes(target):
         np.testing.assert_array_equal(found[number], told(value), text)
 
 
+@pytest.mark.quick("sm_80", "gfx90a")
 @pytest.mark.parametrize("target", [*NVIDIA, *AMD])
 def test_lanes_part_meet_and_exchange_words_as_in_numpy(target):
     found = stored(ran(CODE, "flow", target, (BLOCKS, 1, 1), THREADS, X.ravel(), None))

@@ -94,6 +94,7 @@ def test_no_spelling_opens_what_lies_elsewhere(kept_folder, compiler, spelling):
         assert not any(word in message for word in ("the secret", 'identifier "the"', "error: there"))
 
 
+@pytest.mark.quick("nvrtc")
 @pytest.mark.parametrize("compiler", READERS)
 def test_what_is_added_to_a_source_adds_no_line(folder, compiler):
     read, _ = READERS[compiler]
@@ -142,6 +143,7 @@ def test_a_confined_process_reads_its_folders_only(folder):
     assert "PermissionError" in run(confined([*ask, str(folder / "link.h")], allowed)).errors
 
 
+@pytest.mark.quick("nvrtc")
 @pytest.mark.parametrize("compiler", READERS)
 def test_text_of_a_compiler_is_read_up_to_its_limit(folder, compiler, monkeypatch):
     read, compiled = READERS[compiler]

@@ -61,6 +61,7 @@ def test_several_gpus_are_counted_one_after_the_other(transpose, every):
     assert both.resources.registers.shape == (2, len(configurations(transpose)["tile"]))
 
 
+@pytest.mark.slow
 def test_too_few_tell_nothing(transpose, every):
     with pytest.raises(DseError, match=r"compile: found 3, expected 8 or more, or all \d+"):
         SourceKernel(transpose, 3, every[0]).count(configurations(transpose), GPUS)

@@ -49,7 +49,7 @@ def test_launches_are_as_described(name: str):
         np.testing.assert_array_equal(products, np.broadcast_to(described[field], len(launched)))
 
 
-@pytest.mark.quick("transpose", "prefix_sum")
+@pytest.mark.quick("transpose")
 @pytest.mark.filterwarnings("ignore:.* blocks. found")  # of those that were not looked at
 @pytest.mark.parametrize("name", CUDA)
 def test_the_first_configuration_does_the_same_on_gpus_of_both_vendors(name: str, tmp_path: Path):
@@ -102,7 +102,7 @@ def test_each_kernel_in_triton_is_in_a_test():
 
 
 # Cards differ in how they multiply; tests/evaluate/test_bounds.py has all kernels on both.
-@pytest.mark.quick("triton_softmax")
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "card"), [*((name, A100) for name in FEW), ("triton_attention", H100)])
 def test_kernels_in_triton_are_executed(tmp_path, monkeypatch, name, card):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))

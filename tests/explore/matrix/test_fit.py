@@ -44,6 +44,7 @@ def test_fit_finds_times_and_sets():
     assert errors(found).max() < 0.06 < before.max()  # five cases do not outweigh the prior
 
 
+@pytest.mark.slow
 def test_cases_that_repeat_each_other_tell_less():
     cases = made(planted(dram=-2.0, launch=1.5))
     alone, alike = (fit(cases, steps=8, repeated=number) for number in (1.0, 1000.0))

@@ -212,6 +212,7 @@ class Hostile:
         return (open, (str(self.file), "w"))
 
 
+@pytest.mark.quick("journal")
 @pytest.mark.parametrize("kind", ["sqlite:///", "journal:"])
 def test_nothing_of_a_study_is_unpickled(toy_kernel, gpu, tmp_path, kind):
     url, hostile = f"{kind}{tmp_path / 'study'}", pickle.dumps(Hostile(tmp_path / "written")).hex()

@@ -37,6 +37,7 @@ def traced():
     jax.monitoring.unregister_event_duration_listener(listen)
 
 
+@pytest.mark.quick("0-1048576")
 @pytest.mark.parametrize(("dense_from", "few"), [(0, 1 << 20), (1 << 62, 0)])
 def test_a_second_sweep_of_the_same_shape_compiles_nothing(toy_kernel, monkeypatch, traced, dense_from, few):
     monkeypatch.setattr(plan, "DENSE", dense_from)

@@ -57,6 +57,7 @@ def test_a_reduction_goes_on_after_an_interruption(product, reduction, tmp_path,
     assert all(whole[name].tobytes() == again[name].tobytes() for name in whole)
 
 
+@pytest.mark.slow
 def test_rows_go_on_after_an_interruption(product, tmp_path):
     """Its unfinished work may lie where a link leads, as to a larger disk."""
     whole, out, seen = tmp_path / "whole.parquet", tmp_path / "out.parquet", []

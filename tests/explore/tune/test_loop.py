@@ -143,6 +143,7 @@ def test_a_journal_out_of_reach(candidates, measure, tmp_path):
             run(Tuner(candidates), measure, 3, journal=path)
 
 
+@pytest.mark.slow
 def test_it_ends_once_more_would_not_pay(candidates):
     """Where the model is right, few measurements say so."""
     exact = replayed(candidates, np.exp(LOG_S))

@@ -46,6 +46,7 @@ def test_an_index_of_a_fourier_transform():
 # Unknown sizes
 
 
+@pytest.mark.slow
 def test_costs_over_the_residues_of_an_unknown_size():
     description, gpu = kernels.load("transpose"), gpus.load("a100-pcie-40gb", np.float64).gpu
     configuration = {"tile": 16, "rows": 1, "shared": 1, "padding": 0}

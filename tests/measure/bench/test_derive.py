@@ -11,6 +11,7 @@ from dse.measure.bench.records import BenchRecording, load, save
 from dse.measure.statistics import Repeats
 
 
+@pytest.mark.slow
 def test_pipes(recording: BenchRecording, truth: SimpleNamespace):
     found = derive.values(recording)
     for name in ("fp32", "fp64", "int32", "imul32", "sfu"):

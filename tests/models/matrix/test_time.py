@@ -217,6 +217,7 @@ def test_never_below_the_roofline(timing: Timing):
     assert (times >= bound(FILES, products, timing)[:, :, None]).all()
 
 
+@pytest.mark.slow
 def test_vendors_side_by_side():
     files, products = [A100, gpus.load("mi300x")], [Product(64, 4096, 4096), Product(4096, 4096, 4096)]
     alone = [predict([file], products, TABLE)[0] for file in files]

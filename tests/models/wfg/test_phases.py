@@ -87,6 +87,7 @@ def trips_of(q):
         yield p["passes"] * trips, min(loads, 1.0), accesses / trips
 
 
+@pytest.mark.quick("8.0")
 def test_wfg_has_a_loop_for_each_phase(case):
     gpu, kernel, launch, q = case
     computed = []

@@ -175,6 +175,7 @@ def test_work_by_what_atomics_return_is_said(gpu: GpuFile, work: str, warns: boo
         warn_of_counts("deal", [made])
 
 
+@pytest.mark.slow
 def test_what_random_numbers_cannot_be_executed_with_is_counted_as_if_all_were_0(tmp_path: Path):
     """Such as a loop that they do not end."""
     first = read(tmp_path / "f.cu", "__global__ void f(float* y) { y[threadIdx.x] = 1; }", A100, 64, 1)
@@ -191,7 +192,7 @@ def test_what_random_numbers_cannot_be_executed_with_is_counted_as_if_all_were_0
     assert made.counts == replace(first.counts, zeros=(("x", "float", "as if all were 0"),))
 
 
-@pytest.mark.quick("A100")
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
 def test_blocks_that_may_do_far_more_are_said_in_grids_of_thousands(gpu: GpuFile, tmp_path: Path):
     text = """__global__ void rows(const int* length, const float* x, float* y) {

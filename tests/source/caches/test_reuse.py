@@ -99,6 +99,7 @@ def played(tiles: list[tuple[int, int]], l2: float, wave: int = WAVE) -> float:
     return loaded / 32
 
 
+@pytest.mark.quick("2400", "16384")
 @pytest.mark.parametrize("group", [1, 4, 32])
 @pytest.mark.parametrize("l2", [200, 1200, 2400, 16384])
 def test_tiles_in_groups_as_played(group: int, l2: int):
@@ -124,6 +125,7 @@ def test_blocks_that_drift_apart_share_less():
     assert kept.loads_past_l2 == pytest.approx(2 * ONCE, rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_loop_that_loads_ahead_has_runs_as_another():
     """Its last trip has no loads."""
     arguments = (None, None, None, SIZE, SIZE, SIZE, 4)

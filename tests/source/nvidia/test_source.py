@@ -162,6 +162,7 @@ def test_without_the_numbers_that_end_a_loop_it_says_so(read, tmp_path: Path):
     assert found.counts.zeros == (("values", "float", "with 2 * random - 1"),)
 
 
+@pytest.mark.slow
 def test_a_call_out_of_the_kernel_that_nothing_comes_to(read, tmp_path: Path):
     [found] = run(read(), tmp_path / "cache", block=64, mode=6)
     assert isinstance(found, KernelProfile)

@@ -89,6 +89,7 @@ def test_lines_keep_their_numbers_and_directives_stay():
     assert [text in blanked for text in (*kept, *gone)] == [True] * len(kept) + [False] * len(gone)
 
 
+@pytest.mark.slow
 def test_names_of_the_devices_library_stay(tmp_path):
     code = "#include <cuda/std/complex>\nusing C = cuda::std::complex<float>;\n"
     kernel = "__global__ void f(C* x) { *x = C(1.0f, 2.0f); }\nint main() { f<<<1, 1>>>(nullptr); }"

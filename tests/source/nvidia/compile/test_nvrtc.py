@@ -61,12 +61,13 @@ def test_macros_that_the_text_cannot_name_make_no_other_code(write, more: str, n
     assert tuple(name for name, _ in settings) == named
 
 
+@pytest.mark.slow
 def test_spills_and_warnings_are_told(write):
     text = """
     extern "C" __global__ void __launch_bounds__(1024, 2) spilling(float* a, int n)
     {
         int unused;
-        float x[40];
+        float x[64];
         #pragma unroll
         for (int i = 0; i < 64; ++i) x[i] = a[i * 1024 + threadIdx.x];
         for (int k = 0; k < n; ++k) {
