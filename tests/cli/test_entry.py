@@ -119,6 +119,7 @@ def test_an_encoding_that_lacks_characters_and_a_terminal_of_no_width(columns):
     assert b"Usage" in ended.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_one_line():
     with Path("/dev/full").open("w") as full:

@@ -47,6 +47,7 @@ def test_notes_of_a_parquet_file():
     assert metadata(of_model("mwp-cwp"), "s") == {"unit": "s"}
 
 
+@pytest.mark.slow
 def test_what_commands_write_is_of_the_vocabulary_and_read_again(run_dse, answer, toy_kernel, tmp_path):
     ranked, kept, tuned, found = (tmp_path / f"{name}.parquet" for name in ("rank", "kept", "tune", "found"))
     of_toy, known = (toy_kernel, "--gpu", "a100"), {*COLUMNS, "block", "items", "n"}

@@ -26,13 +26,8 @@ def plain(description, models, gpu, configuration):
     return predictions, bool(occupancy.possible(limiter))
 
 
-@pytest.mark.parametrize(
-    "models",
-    [
-        pytest.param(("roofline", "volkov", "transit", "mwp-cwp", "wfg-corrected"), id="some"),
-        pytest.param(CLOSED_FORMS, id="all", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.quick("some")
+@pytest.mark.parametrize("models", [("volkov", "wfg-corrected"), CLOSED_FORMS], ids=["some", "all"])
 def test_equals_one_at_a_time(toy_kernel, models):
     description = kernels.load(toy_kernel)
     files = [gpus.load(name, np.float64) for name in NAMES]

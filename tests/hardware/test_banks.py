@@ -59,6 +59,7 @@ def busiest(addresses: list[int], size: int) -> int:
     return max(map(len, banks.values()), default=0)
 
 
+@pytest.mark.quick("numpy")
 @ARRAYS
 @settings(max_examples=25)
 @given(warp=warps())

@@ -26,6 +26,7 @@ def test_a_limit_of_addresses_that_would_end_the_process(tmp_path):
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+@pytest.mark.slow
 def test_a_page_is_whole_in_itself(tmp_path):
     path = tmp_path / "a<b>.html"
     save_chart(CHART, path)

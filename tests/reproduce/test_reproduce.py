@@ -20,6 +20,7 @@ def ours():
     return compare()
 
 
+@pytest.mark.slow
 def test_each_difference_has_a_reason_of_its_own(ours):
     assert problems(ours) == []
     assert set(ours) == set(PAPERS)
@@ -31,6 +32,7 @@ def test_each_difference_has_a_reason_of_its_own(ours):
     assert {row.kind for rows in ours.values() for row in rows} == set(KINDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("paper", "what", "value", "agrees"),
     [  # computed by hand, or known misprints
@@ -118,6 +120,7 @@ def test_a_paper_is_shown(run_dse, answer):
     assert last.startswith("1 of 5 numbers agree as printed; each of the others has a reason; next: ")
 
 
+@pytest.mark.slow
 def test_the_page_is_what_is_computed_and_the_readme_has_the_sums(ours):
     page = (ROOT / "docs" / "reproduction.md").read_text()
     _, section, _ = re.split("<!-- reproduction: (?:begin|end) -->", page)
@@ -127,6 +130,7 @@ def test_the_page_is_what_is_computed_and_the_readme_has_the_sums(ours):
         assert f"{total['agree']} of {total['numbers']}" in readme, total["kind"]
 
 
+@pytest.mark.slow
 def test_a_difference_without_a_reason_ends_with_1(run_dse, monkeypatch, ours):
     first, *others = ours["kothapalli"]
     wrong = {"kothapalli": [replace(first, ours=41.0), *others]}

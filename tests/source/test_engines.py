@@ -234,7 +234,7 @@ LOOPED = HELPERS + "".join(
 )
 
 
-@pytest.mark.quick("sm_80", "gfx90a")
+@pytest.mark.quick("sm_80")
 @pytest.mark.parametrize("target", ["sm_80", "gfx90a", "gfx1100"])
 @pytest.mark.parametrize("name", [*LOOPS, *UNEVEN])
 def test_skipped_trips_count_as_those_that_are_run(target, name):

@@ -70,7 +70,7 @@ def test_the_first_configuration_does_the_same_on_gpus_of_both_vendors(name: str
 
 
 # For AMD GPUs, tests/source/amd/compile/test_triton.py holds all of them against their sizes.
-@pytest.mark.quick("tma-h100")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "card"),
     [(name, card) for name in ("triton_matmul", "triton_matmul_tma") for card in (A100, H100)],

@@ -94,6 +94,7 @@ def test_resumes_from_storage(choices, gpu, tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.slow
 def test_processes_together_store_as_many_trials_as_asked(choices, gpu, tmp_path, monkeypatch):
     storage = f"sqlite:///{tmp_path / 'study.db'}"
     real, calls = study._evaluate, []

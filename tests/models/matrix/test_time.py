@@ -50,6 +50,7 @@ def test_layout_of_warps(tile: tuple[int, int, int], expected: tuple[int, int]):
     assert (int(rows), int(columns)) == expected
 
 
+@pytest.mark.slow
 def test_a_large_product_takes_the_time_of_its_multiply_adds():
     one = Product(8192, 8192, 8192)
     ideal = 2 * 8192**3 / 312e12

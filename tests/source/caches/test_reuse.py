@@ -114,6 +114,7 @@ def test_tiles_in_groups_as_played(group: int, l2: int):
     assert found.stores_past_l2 == pytest.approx(2 * ONCE, rel=0.01)
 
 
+@pytest.mark.slow
 def test_blocks_that_drift_apart_share_less():
     machine, sample = grouped(4)
     together, apart, far = (traffic(machine, sample, 200, drift=drift) for drift in (0.0, 0.12, 1e9))
@@ -156,6 +157,7 @@ def test_parts_of_a_sum_share_what_they_add_to():
     assert found.stores == pytest.approx(8 * found.stores_past_l2, rel=0.01)
 
 
+@pytest.mark.slow
 def test_numbers_in_memory_say_who_shares():
     """Rows of tiles have one of 1, 2 or 16 matrices; all of these that are named are loaded once."""
     for count in (1, 2, 16):

@@ -51,6 +51,7 @@ def _short(declared: Declared) -> str:
     return declared.name + ("*" if declared.pointer else "." if declared.floating else "")
 
 
+@pytest.mark.slow
 def test_parameters_and_kernels_of_what_is_built(write):
     source = read_source(write(PTX, "k.ptx"))
     assert kernels_in(source) == ["k"]
