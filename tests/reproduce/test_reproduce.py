@@ -32,33 +32,6 @@ def test_each_difference_has_a_reason_of_its_own(ours):
     assert {row.kind for rows in ours.values() for row in rows} == set(KINDS)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("paper", "what", "value", "agrees"),
-    [  # computed by hand, or known misprints
-        ("hong-kim", "mwp", 2.28125, True),
-        ("hong-kim", "exec_cycles_app", 38428.1875, False),
-        ("hong-kim", "case 1: periods of computation (mwp-cwp)", 1, False),
-        ("hong-kim", "arithmetic intensity of Blackscholes", 137 / 7, False),
-        ("hong-kim", "peak_gflops of Quadro_FX5600", 345.6, False),
-        ("kothapalli", "list ranking, N = 2^22, ms", 21.12, False),
-        ("kothapalli", "matrix multiplication, N = 128, ms", 0.0798194871794, False),
-        ("kothapalli", "two additions and two multiplications, cycles", 40, False),
-        ("baghsorkhi", "warp_latency", 142, True),
-        ("lemeire", "Λ_app", 25, True),
-        ("lemeire", "warps at which WFG is above Volkov", "3 4", True),
-        ("lemeire", "L45, β = 8", 8 / 9, False),
-        ("lemeire", "WFG, 11 and 3 cycles, 1.5 warps (Eq. L40)", 12.75, True),
-        ("lemeire", "average of the averages of volkov_mape", 52.9, True),
-        ("teg", "transactions in flight for a TPC", 18.79219714506, False),
-    ],
-)
-def test_some_of_them(ours, paper, what, value, agrees):
-    [row] = [row for row in ours[paper] if row.what == what]
-    assert row.ours == (value if isinstance(value, str) else pytest.approx(value, rel=1e-9))
-    assert row.agrees == agrees
-
-
 def row(paper: str = "", ours: float | str = 0.0, reason: Reason | None = None, kind: Kind = "model") -> Row:
     return Row("Table 1", "mwp", paper, ours, kind, reason)
 

@@ -89,30 +89,6 @@ def test_a_product_multiplies_and_moves_what_its_sizes_demand(tmp_path, monkeypa
     assert stored == pytest.approx(2 * m * n)
 
 
-FEW = {
-    "triton_softmax": ({}, {"ROWS": 2}),
-    "triton_layer_norm": ({}, {"BLOCK": 1024}),
-    "triton_attention": ({"length": 1024}, {"BLOCK_N": 64, "num_stages": 3, "num_warps": 4}),
-    "triton_moe": ({"token_count": 1024}, {"BLOCK_N": 64, "BLOCK_K": 32, "num_stages": 3, "num_warps": 4}),
-}
-
-
-def test_each_kernel_in_triton_is_in_a_test():
-    assert {*WITH_SOURCE} - {*CUDA} == {*FEW, "triton_matmul", "triton_matmul_tma"}
-
-
-# Cards differ in how they multiply; tests/evaluate/test_bounds.py has all kernels on both.
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "card"), [*((name, A100) for name in FEW), ("triton_attention", H100)])
-def test_kernels_in_triton_are_executed(tmp_path, monkeypatch, name, card):
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
-    pytest.importorskip("triton")
-    sizes, values = FEW[name]
-    counts = profile(name, gpus.load(card).gpu, tmp_path, sizes, **values).counts
-    assert not counts.unknown
-    assert min(counts.total("global load", "bytes"), counts.total("global store", "bytes")) > 0
-
-
 def test_a_mixture_of_experts_has_work_for_every_tile():
     kernel, gpu = KERNELS["triton_moe"], gpus.load(H100).gpu
     sizes = kernel.sizes(token_count=96, expert_count=8, top_k=2)
