@@ -148,20 +148,12 @@ MOST_HELD = 3.5 * 2**30
 def bounded_memory() -> Iterator[None]:
     """What JAX compiled is forgotten after a file of tests if it is a lot: a few MB a function add up."""
     yield
-    if _resident() > MOST_HELD:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    if pages * os.sysconf("SC_PAGE_SIZE") > MOST_HELD:
         jax.clear_caches()
         gc.collect()
         if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # else the C library keeps what is free
             trim(0)
-
-
-def _resident() -> int:
-    """Bytes of memory that this process holds now; 0 where the system does not say."""
-    try:
-        pages = Path("/proc/self/statm").read_text().split()[1]
-    except OSError:
-        return 0
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def tuner(**by):
 
 
 @pytest.mark.slow
-def test_the_autotuner_prunes_what_it_need_not_time():
+def test_the_autotuner_prunes_what_it_need_not_time_or_takes_the_best_by_the_model():
     prune = dse.triton.prune(lambda: tuned, GPU, risk=0.5)
     tuned = tuner(early_config_prune=prune)
     tuned.nargs = GATHER | {"out": Tensor(), "x": Tensor()}
@@ -91,10 +91,6 @@ def test_the_autotuner_prunes_what_it_need_not_time():
     assert (kept[0].kwargs["BLOCK"], kept[0].num_warps) == min(times, key=times.__getitem__)
     seconds = prune.perf_model(**tuned.nargs, grid=grid, **kept[0].all_kwargs())
     np.testing.assert_allclose(seconds, min(times.values()), rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_the_autotuner_takes_the_best_by_the_model():
     prune = dse.triton.prune(function(FILE, "gather").jit, GPU, grid=grid)
     tuned = tuner(early_config_prune=prune, perf_model=prune.perf_model, top_k=1)
     tuned.nargs = GATHER

@@ -54,15 +54,11 @@ def test_those_not_compiled_are_estimated(transpose, every):
 
 
 @pytest.mark.slow
-def test_several_gpus_are_counted_one_after_the_other(transpose, every):
+def test_several_gpus_are_counted_one_after_the_other_and_too_few_tell_nothing(transpose, every):
     others = gpus.stack([A100.gpu, gpus.load("h200").gpu])
     both = known(SourceKernel(transpose, None, every[0], 1).count(configurations(transpose), others))
     np.testing.assert_array_equal(both.kernel.load_insts[0], known(every[1]).kernel.load_insts[0])
     assert both.resources.registers.shape == (2, len(configurations(transpose)["tile"]))
-
-
-@pytest.mark.slow
-def test_too_few_tell_nothing(transpose, every):
     with pytest.raises(DseError, match=r"compile: found 3, expected 8 or more, or all \d+"):
         SourceKernel(transpose, 3, every[0]).count(configurations(transpose), GPUS)
 

@@ -71,10 +71,8 @@ def test_the_first_configuration_does_the_same_on_gpus_of_both_vendors(name: str
 
 # For AMD GPUs, tests/source/amd/compile/test_triton.py holds all of them against their sizes.
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "card"),
-    [(name, card) for name in ("triton_matmul", "triton_matmul_tma") for card in (A100, H100)],
-)
+@pytest.mark.parametrize("name", ["triton_matmul", "triton_matmul_tma"])
+@pytest.mark.parametrize("card", [A100, H100])
 def test_a_product_multiplies_and_moves_what_its_sizes_demand(tmp_path, monkeypatch, name, card):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     pytest.importorskip("triton")

@@ -34,7 +34,7 @@ def found(toy_kernel, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_shared_one_is_off_by_the_same_factor(found):
+def test_the_shared_one_is_off_by_the_same_factor_and_errors_fall(found):
     rows = {(row["gpu"], row["field"]): row for row in found.fields()}
     assert len(rows) == 2 * len(FREE)
     factors = []
@@ -44,10 +44,6 @@ def test_the_shared_one_is_off_by_the_same_factor(found):
     assert factors[0] == pytest.approx(factors[1], rel=1e-12)
     assert factors[0] == pytest.approx(SLOWER, rel=0.03)
     assert all("cpi.fp64" in undetermined for undetermined in found.undetermined().values())
-
-
-@pytest.mark.slow
-def test_errors_fall(found):
     rows = found.errors()
     assert {row["data"] for row in rows} == {"fitted", "held out: a fifth of the configurations"}
     assert sum(row["configurations"] for row in rows) == 2 * 12  # each of the sample once

@@ -113,10 +113,25 @@ int main() { thrust::device_vector<float> all(3); }
 """
 
 
+HALVES = """
+#include <cuda_fp16.h>
+#include <cooperative_groups.h>
+#include <mma.h>
+#include <cub/cub.cuh>
+__global__ void f(half2 *x) {
+  auto rank = cooperative_groups::this_thread_block().thread_rank();
+  __shared__ cub::BlockReduce<float, 32>::TempStorage parts;
+  x[rank] = __hmul2(x[rank], __float2half2_rn(cub::BlockReduce<float, 32>(parts).Sum(2.0f)));
+}
+"""
+TENSOR_MAP = "#include <cuda.h>\n__global__ void f(const __grid_constant__ CUtensorMap m, int *x) { *x = 1; }"
+
+
 @pytest.mark.slow
-def test_names_that_nvcc_has_without_asking(tmp_path):
-    found = made(tmp_path, AS_NVCC_SEES_IT, "f")
-    assert isinstance(found, Compiled), found
+def test_names_that_nvcc_has_without_asking_and_its_headers(tmp_path):
+    for code in (AS_NVCC_SEES_IT, HALVES, TENSOR_MAP):
+        found = made(tmp_path, code, "f")
+        assert isinstance(found, Compiled), found
     own = (
         "#define INFINITY 1\ntypedef int int64_t;\n__global__ void f(int64_t n, int *x) { x[n] = INFINITY; }"
     )
@@ -135,26 +150,3 @@ def test_text_with_brackets_that_do_not_match_stays_or_is_blanked_whole():
         "#define A {\n__global__ void k() {}",
     ):
         assert len(without_host(text)[0]) == len(text)
-
-
-HALVES = """
-#include <cuda_fp16.h>
-#include <cooperative_groups.h>
-#include <mma.h>
-#include <cub/cub.cuh>
-__global__ void f(half2 *x) {
-  auto rank = cooperative_groups::this_thread_block().thread_rank();
-  __shared__ cub::BlockReduce<float, 32>::TempStorage parts;
-  x[rank] = __hmul2(x[rank], __float2half2_rn(cub::BlockReduce<float, 32>(parts).Sum(2.0f)));
-}
-"""
-
-
-@pytest.mark.slow
-def test_headers_of_cuda_come_with_the_compiler(tmp_path):
-    alone = (
-        "#include <cuda.h>\n__global__ void f(const __grid_constant__ CUtensorMap map, float *x) { *x = 1; }"
-    )
-    for code in (HALVES, alone):
-        found = made(tmp_path, code, "f")
-        assert isinstance(found, Compiled), found
