@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[1] / "examples"
 SHORT = {  # programs of at most 30 lines, and what they print
     "gradient_fit": r"λ of DRAM: 1\.4[89]\d times",
@@ -31,7 +33,6 @@ def run(capsys, monkeypatch):
     return run
 
 
-@pytest.mark.slow
 def test_the_notebook_runs_from_top_to_bottom():
     cells = json.loads((FOLDER / "tour.ipynb").read_text(encoding="utf-8"))["cells"]
     names: dict = {}
@@ -56,14 +57,12 @@ def test_every_example_is_run():
     } | set(SHORT)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SHORT)
 def test_a_short_one_shows_what_it_says(run, name):
     assert len((FOLDER / f"{name}.py").read_text().splitlines()) <= 30
     assert re.search(SHORT[name], run(name), re.DOTALL)
 
 
-@pytest.mark.slow
 def test_sweep_designs(run):
     times = re.findall(r"([\d.]+) µs, bound by", said := run("sweep_designs"))
     assert len(times) == 5
@@ -71,7 +70,6 @@ def test_sweep_designs(run):
     assert "1 % off λ of dram saves most" in said
 
 
-@pytest.mark.slow
 def test_prune_tuner(run):
     said = run("prune_tuner")
     [(kept, of)] = re.findall(r"pruned: (\d+) of (\d+) measured", said)
@@ -79,7 +77,6 @@ def test_prune_tuner(run):
     assert all(float(share) > 0.9 for share in re.findall(r"([\d.]+) of the best", said))
 
 
-@pytest.mark.slow
 def test_fit_gpu(run):
     said = run("fit_gpu")
     found = re.search(r"λ of DRAM: ([\d.]+) times", said)
@@ -89,7 +86,6 @@ def test_fit_gpu(run):
     assert after < 0.2 * before
 
 
-@pytest.mark.slow
 def test_the_comparison_with_kernel_tuner(run):
     pytest.importorskip("kernel_tuner")
     said = run("compare_kernel_tuner", "--budget", "8", "--seeds", "1")

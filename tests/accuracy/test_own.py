@@ -48,7 +48,7 @@ def measured(tables):
 
 
 @pytest.mark.slow
-def test_scores(measured, capsys):
+def test_scores(measured, tmp_path, capsys):
     main(["--model", "volkov", "--json"])
     scores = json.loads(capsys.readouterr().out)
     [space] = scores["spaces"]
@@ -66,6 +66,11 @@ def test_scores(measured, capsys):
     assert text.startswith("### reduction on NVIDIA H100")
     assert "### Over occupancy on NVIDIA H100" in text
     assert "| mean | 0.0 / 0.0 |" in text
+    page = tmp_path / "page.md"
+    page.write_text("<!-- own measurements: begin -->\n<!-- own measurements: end -->\n")
+    main(["--model", "volkov", "--page", str(page)])
+    assert capsys.readouterr().out == ""
+    assert "| mean | 0.0 / 0.0 |" in page.read_text()
 
 
 def test_tables_of_other_problem_sizes_are_the_same_gpu_s(tables):
@@ -75,16 +80,6 @@ def test_tables_of_other_problem_sizes_are_the_same_gpu_s(tables):
         ("h100_sxm-count1024", "NVIDIA H100 80GB HBM3")
     ]
     assert [one.path.stem for one in stored(swept=True)] == ["h100_sxm_occupancy-count1024"]
-
-
-@pytest.mark.slow
-def test_page(measured, tables, tmp_path, capsys):
-    (tables / "h100_sxm.parquet").unlink()
-    page = tmp_path / "page.md"
-    page.write_text("<!-- own measurements: begin -->\n<!-- own measurements: end -->\n")
-    main(["--model", "volkov", "--page", str(page)])
-    assert capsys.readouterr().out == ""
-    assert "| mean | 0.0 / 0.0 |" in page.read_text()
 
 
 @pytest.mark.slow

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 RANK = "-q rank mat_naive -g a100-pcie-40gb --top 1 --csv"
 WORKS = {
     "cache: a file": "touch c; export DSE_CACHE=c",
@@ -61,7 +63,6 @@ def ran(before: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("before", WORKS.values(), ids=WORKS)
 def test_works(before, tmp_path):
     ended = ran(before, tmp_path)
@@ -69,7 +70,6 @@ def test_works(before, tmp_path):
     assert len(ended.stdout.splitlines()) == 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("before", "told"), REFUSED.values(), ids=REFUSED)
 def test_is_told_in_one_line(before, told, tmp_path):
     ended = ran(before, tmp_path)

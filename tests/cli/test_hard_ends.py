@@ -18,6 +18,8 @@ from dse.source.kept import unpack
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.profiles import KernelProfile
 
+pytestmark = pytest.mark.slow
+
 HANGS_SECONDS = 20  # a loaded machine takes several
 KERNEL = "__global__ void k(float* a) { a[blockIdx.x * T + threadIdx.x] *= T; }\n"
 BOMB = """template <int A, int B> struct F {
@@ -58,7 +60,6 @@ def wait_until_none_is_left(tmp_path: Path, seconds: float = HANGS_SECONDS) -> N
         time.sleep(0.05)
 
 
-@pytest.mark.slow
 def test_killed_while_it_ranks_from_source(tmp_path):
     (tmp_path / "k.cu").write_text(KERNEL)
     with started(tmp_path, "-q", "rank", "k.cu", *RANK) as process:
@@ -74,7 +75,6 @@ def test_killed_while_it_ranks_from_source(tmp_path):
             assert unpack(value, KernelProfile, Compiled, Failure) is not None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_never_compiles_ends_with_the_command(tmp_path, number):
     (tmp_path / "k.cu").write_text(BOMB)
@@ -90,7 +90,6 @@ def test_what_never_compiles_ends_with_the_command(tmp_path, number):
     wait_until_none_is_left(tmp_path)
 
 
-@pytest.mark.slow
 def test_an_interrupt_while_models_compile(tmp_path):
     sizes = [word for size in "mnk" for word in ("--set", f"{size}=1024,1536,2048,2560,3072,3584,4096,4608")]
     gpus = ("-g", "a100-pcie-40gb", "-g", "rtx-3090", "-g", "mi250x")
@@ -103,7 +102,6 @@ def test_an_interrupt_while_models_compile(tmp_path):
     wait_until_none_is_left(tmp_path)
 
 
-@pytest.mark.slow
 def test_that_some_meet_their_limit_is_said(tmp_path):
     (tmp_path / "k.cu").write_text(BOMB.replace("F<30, 0>", "F<T == 96 ? 30 : 2, 0>"))
     with started(tmp_path, "-q", "rank", "k.cu", *RANK, DSE_COMPILE_SECONDS="10") as process:
@@ -112,7 +110,6 @@ def test_that_some_meet_their_limit_is_said(tmp_path):
     assert "1 of 3 configurations stopped (k.cu: the compiler ended after 10 s" in errors
 
 
-@pytest.mark.slow
 def test_a_million_unrolled_steps_end_within_the_limits(tmp_path):
     (tmp_path / "k.cu").write_text(UNROLLED)
     words = ("-q", "characterise", "k.cu", *RANK[:2], "--block", "64", "--grid", "4", "--arg", "a=8000000")
@@ -142,7 +139,6 @@ FULL = {  # a command that writes, and what may stay beside its file where there
 }
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(NO_DISKS, reason="needs a namespace of its own, for disks of a few kilobytes")
 @pytest.mark.parametrize("command", FULL)
 def test_a_full_disk_is_one_line(tmp_path, command):

@@ -24,6 +24,7 @@ NAMES = ("a100", "mi250x", "gtx-280")  # warps of 32 and 64; registers allocated
 AXES = "GKCBR"  # GPUs, kernels, coarsening (of kernels and launches), block sizes, registers
 REGISTERS = (16, 40, 77, 128, 255)
 COMPILED: Any = minima_and_sums
+FEW = ("volkov", "wfg-corrected")
 COUNTS = tuple(name for name in Kernel.__dataclass_fields__ if name not in ("work", "phases"))
 
 
@@ -119,9 +120,6 @@ def check(summary, model, fields, rtol=1e-12, some=True):
     np.testing.assert_array_equal(summary.seconds[len(best) :], np.inf)
     np.testing.assert_array_equal(summary.index[len(best) :], -1)
     assert summary.minimum == summary.seconds[0]
-
-
-FEW = ("volkov", "wfg-corrected")
 
 
 @pytest.mark.quick("few")

@@ -8,10 +8,11 @@ import pytest
 
 from dse.simulator import read_case, simulate
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = "bench/simulate"
 
 
-@pytest.mark.slow
 def test_batches_are_read_again(run_script, tmp_path: Path):
     run_script("--quick", "--export", str(tmp_path))
     for name in ("uniform_1024", "all_on", "dataflow"):
@@ -21,7 +22,6 @@ def test_batches_are_read_again(run_script, tmp_path: Path):
         assert [case.entries for case in cases] == [raw["expect"]["entries"] for raw in written]
 
 
-@pytest.mark.slow
 def test_another_simulator_runs_beside(run_script, tmp_path: Path):
     other = tmp_path / "other.py"
     other.write_text("import json, sys; print('best', len(json.load(open(sys.argv[1]))['cases']) / 8)")
