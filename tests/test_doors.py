@@ -53,7 +53,7 @@ def test_a_file_is_read_or_refused_in_one_line(row, texts, rng):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", fuzz.rows(fuzz.COMMANDS))
-@settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=2, suppress_health_check=[HealthCheck.too_slow])
 @given(rng=st.randoms(use_true_random=False))
 def test_a_command_answers_or_refuses_in_one_line(row, valid, rng):
     expect_an_answer_or_one_line(row, valid, rng)

