@@ -120,7 +120,7 @@ def test_fractions_on_which_work_depends_are_random_and_that_is_said(run_dse, sc
     assert [row["requests"] for row in explained["accesses"] if row["op"] == "store"] == [1]
 
 
-@pytest.mark.quick("a100")
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", ["a100", "mi250x"])
 def test_variables_that_only_the_program_sets(run_dse, scaled, gpu):
     stated = ("--gpu", gpu, "--arg", "factor=0.5", "--arg", "n=65536")

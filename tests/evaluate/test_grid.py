@@ -151,7 +151,7 @@ TINY = Cuts(short_row=2, long_row=8, enough=1, loop=16, kernels=4, table=4, laun
 SINGLE = Cuts(loop=16, kernels=16, table=16, launches=1, lengths=(3, 5, 8), most_tied=1)
 
 
-@pytest.mark.quick("BRCKG")
+@pytest.mark.slow
 @pytest.mark.parametrize(("order", "cuts"), [("GKCBR", SMALL), ("BRCKG", TINY), ("KCRBG", SINGLE)])
 def test_how_it_is_cut_does_not_matter(order, cuts):
     fields = made(order=order)

@@ -13,7 +13,7 @@ from dse.models.protocol import Model
 from dse.types import ABSENT, CLASSES, TENSOR, Prediction
 
 MODELS = pytest.mark.parametrize("name", models.CLOSED_FORMS)
-SINGLE = pytest.mark.quick("gpuperf", "mwp-cwp-corrected", "phase", "volkov")  # precision: compiled anew
+SINGLE = pytest.mark.quick("mwp-cwp-corrected", "phase")  # precision: compiled anew
 TIMES = (
     *(f"{what}_{name}" for what in ("cpi", "latency") for name in CLASSES),
     "issue_cycles",
@@ -140,7 +140,7 @@ def test_axes_broadcast(name, plain, build, as_rows):
     assert all(np.broadcast_shapes(x.shape, (2, 3, 4)) == (2, 3, 4) for x in leaves)
 
 
-@pytest.mark.quick("mwp-cwp-corrected", "transit")
+@pytest.mark.quick("transit")
 @MODELS
 def test_gradient_is_the_slope(name, slopes, plain, as_rows, edges, at, names):
     assert np.isfinite(slopes(name, edges)).all()

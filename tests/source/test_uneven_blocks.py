@@ -141,7 +141,7 @@ def test_blocks_whose_accesses_alone_differ_have_a_spread(request, vendor):
     assert abs(sectors / (THREADS * (1 + 1 / 8) / 2) - 1) < 4 * counts.spread
 
 
-@pytest.mark.quick("limit", "groups")
+@pytest.mark.quick("limit")
 @pytest.mark.parametrize("vendor", ["counted", "counted_for_amd"])
 @pytest.mark.parametrize("name", PROVEN)
 def test_what_is_proven_of_all_blocks_is_exact(request, name, vendor):
@@ -154,7 +154,7 @@ def test_what_is_proven_of_all_blocks_is_exact(request, name, vendor):
     assert (counts.unseen, counts.spread) == (0, 0.0)
 
 
-@pytest.mark.quick("hash", "of_contents")
+@pytest.mark.quick("hash")
 @pytest.mark.parametrize("vendor", ["counted", "counted_for_amd"])
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_what_is_not_proven_is_said(request, name, vendor):

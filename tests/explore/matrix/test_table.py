@@ -21,7 +21,7 @@ def test_the_best_is_of_the_tuners_space():
     assert rows[0]["time_s"] < rows[1]["time_s"] < rows[2]["time_s"]
 
 
-@pytest.mark.quick("mi300x")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gpu", "options"),
     [

@@ -74,7 +74,7 @@ def test_rows_go_on_after_an_interruption(product, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"whole.parquet", "out.parquet"}
 
 
-@pytest.mark.quick("parquet")
+@pytest.mark.slow
 @pytest.mark.parametrize("last", ["000000000.parquet", "job.json"])
 def test_ended_while_it_tidies_up(product, tmp_path, monkeypatch, last):
     """The file is there before what it was made of goes, and what is left of that is no obstacle."""

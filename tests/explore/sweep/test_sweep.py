@@ -37,7 +37,7 @@ def way(request, monkeypatch):
     return request.param
 
 
-@pytest.mark.quick("per0", "per1")
+@pytest.mark.quick("per0")
 @pytest.mark.parametrize(
     ("way", "per"),
     [

@@ -207,7 +207,7 @@ FILES = [gpus.load(name) for name in ("a100-sxm", "h100-sxm", "l40s", "b200", "r
 SIZES = (1, 100, 4096)
 
 
-@pytest.mark.quick("timing0")
+@pytest.mark.slow
 @pytest.mark.parametrize("timing", [BACK_TO_BACK, BETWEEN_EVENTS])
 def test_never_below_the_roofline(timing: Timing):
     products = [

@@ -145,7 +145,7 @@ def test_what_other_lanes_shuffle_may_be_undefined(name: str, tmp_path: Path):
     assert counts.total("global store", "sectors") * 32 == 64 * 4
 
 
-@pytest.mark.quick("contents1")
+@pytest.mark.slow
 @pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
 @pytest.mark.parametrize("contents", [("a=8192:float:random", "b=8192:float:random"), ()])
 def test_random_arrays_are_not_alike(gpu: GpuFile, contents: tuple[str, ...], tmp_path: Path):

@@ -198,7 +198,7 @@ extern "C" __global__ void f(float* y, const float* x, const int* places, int us
 """
 
 
-@pytest.mark.quick("k-8")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "used", "expected"), [("k", 8, 32), ("k", 200, 800), ("places[i] & 255", 8, 1024)]
 )

@@ -99,7 +99,7 @@ def played(tiles: list[tuple[int, int]], l2: float, wave: int = WAVE) -> float:
     return loaded / 32
 
 
-@pytest.mark.quick("2400", "16384")
+@pytest.mark.quick("16384")
 @pytest.mark.parametrize("group", [1, 4, 32])
 @pytest.mark.parametrize("l2", [200, 1200, 2400, 16384])
 def test_tiles_in_groups_as_played(group: int, l2: int):
@@ -138,7 +138,7 @@ def test_a_loop_that_loads_ahead_has_runs_as_another():
     assert shares[1] == pytest.approx(shares[0], rel=0.1)
 
 
-@pytest.mark.quick("4")
+@pytest.mark.slow
 @pytest.mark.parametrize("group", [1, 4])
 def test_persistent_blocks_are_as_waves(group: int):
     machine, sample = grouped(group, "persistent", WAVE)

@@ -51,6 +51,7 @@ def test_what_takes_all_memory_meets_its_limit(tmp_path, monkeypatch):
     assert "(it may take 0.6 GB, DSE_COMPILE_GB)" in made.message
 
 
+@pytest.mark.slow
 def test_a_crash_is_a_failure_and_the_next_call_starts_another(tmp_path):
     assert isinstance(compiled(tmp_path / "copy.cu", KERNEL), Compiled)
     assert outside._kept is not None

@@ -138,7 +138,7 @@ def test_the_launch_is_what_triton_says(file):
     assert made.binary.shared_bytes == 0
 
 
-@pytest.mark.quick("90")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arch", "first"), [(90, ["map"]), (80, ["pointer", *["shape"] * 2, *["stride"] * 2])]
 )
