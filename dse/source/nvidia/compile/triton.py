@@ -16,8 +16,10 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -173,6 +175,7 @@ class TritonSource:
         where = f"{Path(self.path).name}: {self.kernel}"
         try:
             with _silence():
+                _hash_compiler(target)
                 packed = in_fork(lambda: _answer(kernel.jit, target, dict(settings)))
         except ProcessKilled as how:
             return Failure(STOPPED, f"{where}: the compiler {how}")
@@ -283,6 +286,19 @@ def _type_of(number: bool | int | float) -> str:
     return "i32" if -(2**31) <= number < 2**31 else "i64" if number < 2**63 else "u64"
 
 
+@cache
+def _hash_compiler(target: Target) -> None:
+    """Let Triton read in this process what it needs for each compilation and keeps: else each fork does.
+
+    That is a hash of its library of 500 MB, the assembler's version, and modules imported late.
+    """
+    with suppress(Exception):  # of any type: the compilation says what is wrong
+        import_module("triton.compiler.code_generator")
+        for module in (triton().runtime.cache, triton().compiler.compiler):  # newer and older versions
+            getattr(module, "triton_key", str)()
+        triton().compiler.make_backend(_gpu_target(target)).hash()
+
+
 class _Made(NamedTuple):
     """The result of a compilation."""
 
@@ -303,7 +319,6 @@ def _answer(jit: Any, target: Target, settings: Mapping[str, Any]) -> bytes:
 
 
 def _compiled(jit: Any, target: Target, settings: Mapping[str, Any]) -> Any:
-    gpu = triton().backends.compiler.GPUTarget(target.backend, target.arch, target.warp_size)
     signature, constants = {}, {}
     attributes: dict[tuple[int], list[list[Any]]] = {}
     for index, name in enumerate(jit.arg_names):
@@ -319,7 +334,12 @@ def _compiled(jit: Any, target: Target, settings: Mapping[str, Any]) -> Any:
             case value:
                 signature[name], constants[name] = "constexpr", value
     options = {name: settings[name] for name in target.options if settings.get(name)}  # 0: Triton's default
-    return triton().compiler.compile(_ast_source(jit, signature, constants, attributes), gpu, options)
+    source = _ast_source(jit, signature, constants, attributes)
+    return triton().compiler.compile(source, _gpu_target(target), options)
+
+
+def _gpu_target(target: Target) -> Any:
+    return triton().backends.compiler.GPUTarget(target.backend, target.arch, target.warp_size)
 
 
 def _ast_source(
