@@ -3,7 +3,7 @@
 from math import ceil
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
 from dse.core.precision import in_64_bits
 from dse.hardware.gpus import column, stack
@@ -23,10 +23,10 @@ def speed_of_light(gpu: Gpu, configuration: KnownBatch, cycles: float) -> dict[s
     with in_64_bits():
         wide = column(gpus)
         known = configuration.on(wide)
-        wide, kernel = jax.tree.map(jnp.asarray, (wide, known.kernel))
         threads, blocks = known.resources.threads.item(), known.resources.blocks.item()
         warps = ceil(threads / int(gpu.limits.warp_size)) * blocks
-        pipes = busy(wide, jax.tree.map(lambda x: jnp.asarray(x, wide.clock.dtype), phase_of(wide, kernel)))
+        phase = jax.tree.map(lambda x: np.asarray(x, wide.clock.dtype), phase_of(wide, known.kernel))
+        pipes = jax.jit(busy)(wide, phase)  # else each operation is compiled
         times = warps / float(gpu.sm_count) / cycles
         shares = {name: cycles_of.item() * times for name, cycles_of in pipes.items()}
     if shares["fma"] == shares["fp32"]:  # no integer multiply-adds share it

@@ -264,7 +264,7 @@ def gpu_names(gpu: Gpu) -> dict[str, Any]:
     """Return the values of GPU_NAMES, in the shape of the GPU's fields."""
     names = {name: getattr(gpu, name) for name in (*_OF_GPU, *_OF_COMPILER)}
     names |= {name: np.asarray(getattr(gpu.limits, name), int) for name in _OF_LIMITS}
-    names["amd"] = np.asarray(gpu.compute_capability == 0, int)
+    names["amd"] = np.asarray(np.asarray(gpu.compute_capability) == 0, int)
     return names
 
 

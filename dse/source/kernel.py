@@ -128,7 +128,7 @@ class SourceKernel:
         configuration can be read, or if none compiles for a GPU.
         """
         by_gpu = [
-            self._on_one(parameters, jax.tree.map(lambda x, g=g: x[g], gpus), problem, progress)
+            self._on_one(parameters, jax.tree.map(lambda x, g=g: np.asarray(x)[g], gpus), problem, progress)
             for g in range(len(gpus.clock))
         ]
         return by_gpu[0] if len(by_gpu) == 1 else _together(by_gpu)
