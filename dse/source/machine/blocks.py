@@ -162,12 +162,11 @@ class _Census:
     def _compare(self) -> None:
         """Compute how much each block executes, and which blocks execute the same."""
         self.insts = self.lengths @ self.counts
-        differing = self.counts[(self.counts != self.counts[:, :1]).any(1)]  # mostly none or few
-        self.kind = (
-            np.unique(differing, axis=1, return_inverse=True)[1].ravel()
-            if len(differing)
-            else (np.zeros(len(self.places), int))
-        )
+        differing = self.counts[(self.counts != self.counts[:, :1]).any(1)]  # mostly none, or few kinds
+        rows = [*{row.tobytes(): row for row in differing}.values()]  # comparing all takes far longer
+        self.kind = np.zeros(len(self.places), int)
+        if rows:
+            self.kind = np.unique(rows, axis=1, return_inverse=True)[1].ravel()
         first, last = self.places == 0, self.places == np.array(self.grid) - 1
         self.cell = (2 * first + last) @ np.array([1, 4, 16])
 
