@@ -6,7 +6,7 @@ and others are assumed to share nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -87,23 +87,26 @@ def groups(
     of_found = cache(partial(_Executions, executions))
     of_machine = cache(partial(_Executions, Addresses.of(machine)))
     result: list[list[Group]] = []
+    names: dict[int, bytes] = {}  # of places, by their identity
     for members, of_warps in zip(families, warps, strict=True):
-        placed: dict[bytes, Group] = {}
+        placed: dict[bytes, tuple[tuple[np.ndarray, np.ndarray], list[int]]] = {}
         lost: set[int] = set()  # instructions
         for number, (family, warp) in enumerate(zip(members, of_warps, strict=True)):
             place, step = None, family.stream.step
+            if family.steps <= lost:
+                continue  # dropped below
             if warp in asked:
                 before = of_machine(step, warp).before(family.stream, block)
                 place = of_found(step, asked.index(warp)).shifts(before)
             if place is None:
                 lost |= family.steps
                 continue
-            key = place[0].tobytes() + place[1].tobytes()
-            others = placed[key].families if key in placed else ()
-            placed[key] = Group((*others, number), *place)
+            if id(place) not in names:
+                names[id(place)] = place[0].tobytes() + place[1].tobytes()
+            placed.setdefault(names[id(place)], (place, []))[1].append(number)
         kept = [
-            replace(group, families=tuple(n for n in group.families if not members[n].steps & lost))
-            for group in placed.values()
+            Group(tuple(number for number in numbers if not members[number].steps & lost), *place)
+            for place, numbers in placed.values()
         ]
         result.append([group for group in kept if group.families])
     return result
@@ -158,7 +161,11 @@ class _Executions:
         same = [(id(stream.base), id(stream.lanes), stream.offset - streams[0].offset) for stream in streams]
         key = (*same, b"".join(rows.tobytes() for rows in here.values()))
         if key not in self.known:
-            self.known[key] = _shifts(*self._addresses(here), self.row, self.moved)
+            base, mask = self._addresses(here)
+            apart = (base - base[self.row[0]]).tobytes(), mask.tobytes()  # only these decide
+            if apart not in self.known:
+                self.known[apart] = _shifts(base, mask, self.row, self.moved)
+            self.known[key] = self.known[apart]
         return self.known[key]
 
     def _addresses(self, here: Mapping[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
