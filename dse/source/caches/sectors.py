@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ APART = (2**40, 1_779_033_703_913, 2_658_455_991_569)  # bytes: steps that lead 
 _BYPASS_L1 = ("STRONG", "BYPASS")  # modifiers: volatile and atomic loads, asynchronous copies of 16 bytes
 _FEWEST_TRIPS = 8
 _ONCE = range(1)
+_Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+_AT_ONCE = 2**16  # addresses, in the cache of a core
+_OF_EXECUTIONS = "offset", "tick", "turn"
 
 
 @dataclass
@@ -117,7 +121,7 @@ def accesses(
     trips of each loop represent all. With `steps`, only accesses of these instructions are listed; the other
     streams take time.
     """
-    families: dict[tuple[int, int, int], Family] = {}
+    families = _families(machine, sample, block, [s for s in streams if steps is None or s.step in steps])
     kept: list[Stream] = []
     members: list[Family] = []
     sizes: list[int | None] = []
@@ -132,13 +136,11 @@ def accesses(
                 kept.append(stream)
                 sizes.append(None)
             continue
-        key = (id(stream.base), id(stream.lanes), stream.size)
-        if key not in families:
-            families[key] = _family(machine, sample, block, stream)
-        if families[key].size:
+        family = families[_key(stream)]
+        if family.size:
             kept.append(stream)
-            members.append(families[key])
-            sizes.append(-(-families[key].size // every))
+            members.append(family)
+            sizes.append(-(-family.size // every))
     executions = _executions(kept, sizes, most)
     ticks = 0 if steps is None else sum(stream.repeats for stream in kept)
     for family, (stream, offsets, at, turns, times) in zip(members, executions, strict=True):
@@ -149,36 +151,54 @@ def accesses(
         family.streams.append((len(at), int(stream.phase[block]), cached[stream.step], times))
         ticks = max(ticks, int(at[-1]) + 1)
     used = [family for family in families.values() if family.size]
-    parts = [_expanded(family, number, every) for number, family in enumerate(used)]
-    empty = (
-        np.zeros(0, int),
-        np.zeros(0, int),
-        np.zeros(0, int),
-        np.zeros(0, int),
-        np.zeros(0, bool),
-        np.zeros(0),
-        np.zeros(0, int),
-    )
-    sector, tick, turn, phase, cached, times, family = map(np.concatenate, zip(empty, *parts, strict=True))
-    return SectorAccesses(
-        used, sector, tick, turn, phase, cached, times, family, ticks, len(machine.phases), every
-    )
+    return SectorAccesses(used, *_expanded(used, every), ticks, len(machine.phases), every)
 
 
-def _family(machine: Recorded, sample: Sample, block: int, stream: Stream) -> Family:
-    size, shape = stream.size, stream.lanes.shape
-    mask = np.broadcast_to(stream.lanes.mask, shape)
-    base = np.broadcast_to(stream.base, shape)
-    address, touched = np.unique(base[block][mask[block]]), base[mask]
-    start, end = merged(address, address + size)
-    return Family(
-        start,
-        end,
-        step=_block_step(machine, sample, block, stream),
-        span=(int(touched.min()), int(touched.max()) + size),
-        size=int((end - start).sum()) // SECTOR + len(start),
-        stream=stream,
-    )
+def _families(
+    machine: Recorded, sample: Sample, block: int, streams: Sequence[Stream]
+) -> dict[tuple[int, int, int], Family]:
+    """Return the families of streams by `_key`, in order of their first streams."""
+    first_of: dict[tuple[int, int, int], Stream] = {}
+    for stream in streams:
+        first_of.setdefault(_key(stream), stream)
+    alike: dict[tuple[Any, ...], list[Stream]] = {}
+    for stream in first_of.values():
+        alike.setdefault((id(stream.lanes), stream.size, stream.base.shape), []).append(stream)
+    made: dict[tuple[int, int, int], Family] = {}
+    for members in alike.values():
+        at_once = max(1, _AT_ONCE // prod(members[0].lanes.shape))
+        for first in range(0, len(members), at_once):
+            some = members[first : first + at_once]
+            made |= zip(map(_key, some), _alike(machine, sample, block, some), strict=True)
+    return {key: made[key] for key in first_of}
+
+
+def _key(stream: Stream) -> tuple[int, int, int]:
+    return id(stream.base), id(stream.lanes), stream.size
+
+
+def _alike(machine: Recorded, sample: Sample, block: int, streams: Sequence[Stream]) -> Iterator[Family]:
+    """Return the families of streams with the same lanes, size, and shape of their base."""
+    lanes, size = streams[0].lanes, streams[0].size
+    mask = np.broadcast_to(lanes.mask, lanes.shape)
+    bases = np.stack([stream.base for stream in streams])
+    wide = np.broadcast_to(bases, (len(bases), *lanes.shape))
+    start = np.sort(wide[:, block, mask[block]], axis=1)
+    meet = start[:, 1:] <= start[:, :-1] + size
+    touched = wide[:, mask]
+    lowest, highest = touched.min(axis=1).tolist(), (touched.max(axis=1) + size).tolist()
+    steps = _block_steps(machine, sample, block, bases, mask)
+    for number, stream in enumerate(streams):
+        begins = np.append(True, ~meet[number])[: start.shape[1]]
+        low, high = start[number, begins], start[number, np.append(begins[1:], True)[: len(begins)]] + size
+        yield Family(
+            low,
+            high,
+            step=steps[number],
+            span=(lowest[number], highest[number]),
+            size=int((high - low).sum()) // SECTOR + len(low),
+            stream=stream,
+        )
 
 
 def merged(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -190,20 +210,33 @@ def merged(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return start[first], reach[np.append(first[1:], True)]
 
 
-def _expanded(family: Family, number: int, every: int) -> tuple[np.ndarray, ...]:
+def _expanded(families: Sequence[Family], every: int) -> _Columns:
     """List the sectors of all executions: sector, tick, turn, phase, cached, times, family."""
-    offset = np.concatenate(family.offset)[:, None]
-    low, high = family.start + offset >> 5, family.end + offset - 1 >> 5  # [executions, runs]
-    low[:, 1:] = np.maximum(low[:, 1:], high[:, :-1] + 1)  # neighbours may end in one sector
+    rows = [(number, *stream) for number, family in enumerate(families) for stream in family.streams]
+    of_family, executions, phase, cached, times = np.array(rows, float).reshape(-1, 5).T
+    stream = np.repeat(np.arange(len(rows)), executions.astype(int))  # of each execution
+    number = of_family.astype(int)[stream]
+    runs = np.array([len(family.start) for family in families], int)
+    execution = np.repeat(np.arange(len(stream)), runs[number])  # of each of its runs
+    run = ranges((np.cumsum(runs) - runs)[number], runs[number])
+    start, end, offset, tick, turn = (
+        np.concatenate([np.zeros(0, int), *columns])
+        for columns in (
+            [family.start for family in families],
+            [family.end for family in families],
+            *([part for family in families for part in getattr(family, name)] for name in _OF_EXECUTIONS),
+        )
+    )
+    low, high = start[run] + offset[execution] >> 5, end[run] + offset[execution] - 1 >> 5
+    later = 1 + np.flatnonzero(execution[1:] == execution[:-1])
+    low[later] = np.maximum(low[later], high[later - 1] + 1)  # neighbours may end in one sector
     if every > 1:
         low, high = -(-low // every), high // every
     counts = high - low + 1
-    sector = ranges(low.ravel(), counts.ravel()) * every
-    of_each = counts.sum(axis=1)
-    executions, *values = zip(*family.streams, strict=True)
-    columns = [np.concatenate(family.tick), np.concatenate(family.turn)]
-    columns += [np.repeat(value, executions) for value in values]
-    return sector, *(np.repeat(column, of_each) for column in columns), np.full(len(sector), number)
+    execution = np.repeat(execution, counts)  # of each sector
+    stream, sector = stream[execution], ranges(low, counts) * every
+    of_stream = phase.astype(int)[stream], cached.astype(bool)[stream], times[stream]
+    return sector, tick[execution], turn[execution], *of_stream, number[execution]
 
 
 def ranges(start: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -212,27 +245,29 @@ def ranges(start: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.repeat(start - before, counts) + np.arange(int(counts.sum()))
 
 
-def _block_step(machine: Recorded, sample: Sample, block: int, stream: Stream) -> tuple[int, int, int]:
-    """Return the stride of addresses from block to block in bytes, along each dimension of the grid.
+def _block_steps(
+    machine: Recorded, sample: Sample, block: int, bases: np.ndarray, mask: np.ndarray
+) -> list[tuple[int, int, int]]:
+    """Return the strides of addresses from block to block in bytes, along each dimension of the grid.
 
-    It comes from blocks of the sample that differ in one dimension only. `APART` if the strides of threads
-    differ, or the sample has no such blocks.
+    They come from blocks of the sample that differ in one dimension only. `APART` if the strides of threads
+    differ, or the sample has no such blocks. **Shapes:** bases [n, 1 or blocks, 1 or threads]; n strides.
     """
-    if len(stream.base) == 1:
-        return 0, 0, 0
-    masks = np.broadcast_to(stream.lanes.mask, stream.lanes.shape)
+    if bases.shape[1] == 1:
+        return [(0, 0, 0)] * len(bases)
     axes = []
     for axis, size in enumerate(machine.launch.grid):
-        steps: set[float] = set()
+        steps = []
         for other, moved in _in_line(sample, block, axis):
-            common = (masks[other] & masks[block])[: stream.base.shape[1]]
+            common = (mask[other] & mask[block])[: bases.shape[2]]
             if common.any():
-                apart = (stream.base[other] - stream.base[block])[common]
-                even = (apart == apart[0]).all()
-                steps.add(float(apart[0]) / moved if even else float("nan"))
-        step = steps.pop() if len(steps) == 1 else float("nan")
-        axes.append(int(step) if step.is_integer() else APART[axis] if size > 1 else 0)
-    return axes[0], axes[1], axes[2]
+                apart = (bases[:, other] - bases[:, block])[:, common]
+                even = (apart == apart[:, :1]).all(axis=1)
+                steps.append(np.where(even, apart[:, 0] / moved, np.nan))
+        known = np.array(steps) if steps else np.full((1, len(bases)), np.nan)
+        whole = (known == known[0]).all(axis=0) & (known[0] == np.rint(known[0]))
+        axes.append(np.where(whole, known[0], APART[axis] if size > 1 else 0).astype(int).tolist())
+    return list(zip(*axes, strict=True))
 
 
 @lru_cache(maxsize=64)
