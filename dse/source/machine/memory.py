@@ -24,9 +24,14 @@ class SharedMemory:
             return 0
         self._reach(int(address.max()) // 4 + size // 4)
         taint = 0
+        place = self._place(row, address)
         for word in range(max(size // 4, 1)):
-            taint |= int(np.bitwise_or.reduce(self.taints[row, (address >> 2) + word]))
+            taint |= int(np.bitwise_or.reduce(self.taints.reshape(-1)[place + word]))
         return taint
+
+    def _place(self, row: np.ndarray, address: np.ndarray) -> np.ndarray:
+        """Return the index of each access's word among all rows: numpy is slower with two indices."""
+        return row * self.words.shape[1] + (address >> 2)
 
     def _reach(self, highest: int) -> None:
         """Extend the memory to this many words."""
@@ -43,7 +48,8 @@ class SharedMemory:
         self._reach(int(address.max(initial=0)) // 4 + size // 4)
         if size < 4:
             return [_narrow(self.words[row, address >> 2], address, size)]
-        return [self.words[row, (address >> 2) + word] for word in range(size // 4)]
+        place, words = self._place(row, address), self.words.reshape(-1)
+        return [words[place + word] for word in range(size // 4)]
 
     def store(
         self, row: np.ndarray, address: np.ndarray, size: int, values: list[np.ndarray], taint: int = 0
@@ -53,16 +59,17 @@ class SharedMemory:
         if taint and self.taints is None:
             self.taints = np.zeros(self.words.shape, np.int64)
         if self.taints is not None:
+            taints, place = self.taints.reshape(-1), self._place(row, address)
             for word in range(max(size // 4, 1)):
-                word_index = (address >> 2) + word
-                self.taints[row, word_index] = taint | (self.taints[row, word_index] if size < 4 else 0)
+                taints[place + word] = taint | (taints[place + word] if size < 4 else 0)
         if size < 4:
             as_bytes = self.words.view(np.uint8)
             for byte in range(size):
                 as_bytes[row, address + byte] = (values[0] >> _U32(8 * byte)).astype(np.uint8)
             return
+        words, place = self.words.reshape(-1), self._place(row, address)
         for word, value in enumerate(values):
-            self.words[row, (address >> 2) + word] = value
+            words[place + word] = value
 
 
 class LocalMemory:
@@ -159,25 +166,23 @@ class GlobalMemory:
         words = [np.zeros(address.shape, _U32) for _ in range(max(size // 4, 1))]
         unknown: set[int] = set()
         outside: set[int] = set()
-        region = address >> REGION_BITS
-        for number in regions_of(address):
+        regions = regions_of(address)
+        for number in regions:
             contents = self.regions.get(number)
             if contents is None:
                 (unknown if number in self.regions else outside).add(number)
                 continue
-            here = region == number
+            here = address >> REGION_BITS == number if len(regions) > 1 else ...
             offset = address[here] - (number << REGION_BITS) - MIDDLE
             offset = offset % self.sizes[number] if number in self.repeats else offset
             inside = (offset >= 0) & (offset + size <= self.sizes[number])
-            if not inside.all():
+            if not (all_inside := bool(inside.all())):
                 outside.add(number)
-            offset = np.where(inside, offset, 0)
-            if size < 4:
-                whole = contents.view(_U32)[offset >> 2]
-                words[0][here] = np.where(inside, _narrow(whole, offset, size), 0)
-            else:
-                for number_of_word, word in enumerate(words):
-                    word[here] = np.where(inside, contents.view(_U32)[(offset >> 2) + number_of_word], 0)
+                offset = np.where(inside, offset, 0)
+            for number_of_word, word in enumerate(words):
+                loaded = contents.view(_U32)[(offset >> 2) + number_of_word]
+                loaded = _narrow(loaded, offset, size) if size < 4 else loaded
+                word[here] = loaded if all_inside else np.where(inside, loaded, 0)
         return words, unknown, outside
 
     def apart(self, number: int) -> int | None:

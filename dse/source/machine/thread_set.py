@@ -61,6 +61,24 @@ class Lanes:
             self._bits = np.repeat(ballot(self.by_warp), WARP, axis=1)
         return self._bits
 
+    @property
+    def blocks(self) -> np.ndarray:
+        """The block of each thread in the set: [total]."""
+        return np.repeat(np.arange(self.shape[0]), self.threads.astype(int))
+
+    def of(self, value: np.ndarray) -> np.ndarray:
+        """Return a value, which broadcasts to [blocks, threads], for each thread in the set: [total]."""
+        wide = np.broadcast_to(value, self.shape)
+        return wide.ravel() if self.total == wide.size else wide[np.broadcast_to(self.mask, self.shape)]
+
+    def placed(self, values: np.ndarray) -> np.ndarray:
+        """Return the values of the threads in the set, and 0 for others: [blocks, threads]."""
+        if self.total == self.shape[0] * self.shape[1]:
+            return values.reshape(self.shape)
+        full = np.zeros(self.shape, values.dtype)
+        full[np.broadcast_to(self.mask, self.shape)] = values
+        return full
+
 
 class LaneSets:
     """Returns one `Lanes` object for each set."""

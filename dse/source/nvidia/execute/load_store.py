@@ -36,24 +36,13 @@ def _of_all(taints: Iterable[Taint]) -> Taint:
     return reduce(or_, taints, 0)
 
 
-def _flat(machine: Machine, lanes: Lanes, address: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (mask [blocks, threads], block and address of each thread in it)."""
-    mask = np.broadcast_to(lanes.mask, machine.shape)
-    block = np.nonzero(mask)[0]
-    return mask, block, np.broadcast_to(address, machine.shape)[mask]
-
-
-def _put(
-    machine: Machine, step: Step, lanes: Lanes, mask: np.ndarray, words: list[np.ndarray], taint: Taint
-) -> None:
-    """Write loaded words, one value per thread of `mask`, to the destination registers."""
+def _put(machine: Machine, step: Step, lanes: Lanes, words: list[np.ndarray], taint: Taint) -> None:
+    """Write loaded words, one value per thread of `lanes`, to the destination registers."""
     first = next((target for target in step.targets if target.kind == "register"), None)
     if first is None or first.slot in (RZ, URZ):
         return
     for number, word in enumerate(words):
-        full = np.zeros(machine.shape, _U32)
-        full[mask] = _extended(word, step)
-        machine.write(first.slot + number, full, taint, lanes)
+        machine.write(first.slot + number, lanes.placed(_extended(word, step)), taint, lanes)
 
 
 def _extended(word: np.ndarray, step: Step) -> np.ndarray:
@@ -81,12 +70,11 @@ def _load_global(machine: Machine, address: np.ndarray, size: int) -> tuple[list
 
 def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lanes, taint: Taint) -> None:
     """Load from or store to global memory, or copy from it to shared memory."""
-    mask, block, flat = _flat(machine, lanes, address)
-    memory = machine.memory
+    flat, memory = lanes.of(address), machine.memory
     stored, taints = _data(machine, step)
     data_taint = _of_all(taints)
     if step.kind == "store":
-        memory.store(flat, step.bytes, [np.broadcast_to(value, machine.shape)[mask] for value in stored])
+        memory.store(flat, step.bytes, [*map(lanes.of, stored)])
         return
     words, unknown = _load_global(machine, flat, step.bytes)
     taint = taint | unknown
@@ -94,17 +82,15 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
         machine.missed_stores = True
     if step.atomic:
         taint = taint | data_taint | machine.source(OF_ATOMICS)
-        values = [np.broadcast_to(value, machine.shape)[mask] for value in stored]
-        words, new = _atomic(step, flat, words[0], values)
+        words, new = _atomic(step, flat, words[0], [*map(lanes.of, stored)])
         memory.store(flat, 4, [new])
     if step.kind == "copy":
         to = in_block(machine.base(step, step.memory[0], False) + step.memory[0].offset)
-        zeroed = ~_copied(machine, step, lanes)[mask]
+        zeroed = ~lanes.of(_copied(machine, step, lanes))
         words = [np.where(zeroed, _U32(0), word) for word in words] if zeroed.any() else words
-        to = np.broadcast_to(to, machine.shape)[mask]
-        machine.shared.store(block, to, step.bytes, words, union(taint, lanes))
+        machine.shared.store(lanes.blocks, lanes.of(to), step.bytes, words, union(taint, lanes))
     elif step.targets:
-        _put(machine, step, lanes, mask, words, taint)
+        _put(machine, step, lanes, words, taint)
 
 
 def _copied(machine: Machine, step: Step, lanes: Lanes) -> np.ndarray:
@@ -118,11 +104,10 @@ def _copied(machine: Machine, step: Step, lanes: Lanes) -> np.ndarray:
 
 def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lanes, taint: Taint) -> None:
     """Load from or store to shared memory."""
-    mask, block, flat = _flat(machine, lanes, in_block(address))
-    memory = machine.shared
+    block, flat, memory = lanes.blocks, lanes.of(in_block(address)), machine.shared
     stored_words, taints = _data(machine, step)
     data_taint = _of_all(taints)
-    values = [np.broadcast_to(value, machine.shape)[mask] for value in stored_words]
+    values = [*map(lanes.of, stored_words)]
     if step.opcode == "STS":
         memory.store(block, flat, step.bytes, values, union(taint | data_taint, lanes))
         return
@@ -135,7 +120,7 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
         memory.store(block, flat, 4, [new], stored | union(data_taint, lanes))
         taint = taint | (machine.source("the order of atomic operations") if step.writes else 0)
     if step.targets:
-        _put(machine, step, lanes, mask, words, taint | stored)
+        _put(machine, step, lanes, words, taint | stored)
 
 
 def _access_local(machine: Machine, step: Step, address: np.ndarray, lanes: Lanes, taint: Taint) -> None:
