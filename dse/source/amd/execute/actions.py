@@ -106,7 +106,7 @@ class Binder(OperandReaders):
     def _compute(self, step: Instruction, row: OpcodeRow) -> Action:
         """Return the action that reads operands, computes and writes."""
         results = row.form.partition("=")[0]
-        targets, sources = by_kind(step, row)
+        targets, sources = by_kind(step.operands, row)
         readers: list[Reader] = [
             self.packed(source, number, step) if kind == "P" else self.reader(source, kind, step, number)
             for number, (kind, source) in enumerate(sources)

@@ -128,7 +128,7 @@ class ChangeRules(LinearRules):
 
     def _computed(self, step: Instruction, row: OpcodeRow) -> Results:
         results = row.form.partition("=")[0]
-        targets, sources = by_kind(step, row)
+        targets, sources = by_kind(step.operands, row)
         written: list[tuple[int, str]] = []
         for kind, target in targets:
             place = target.place

@@ -10,7 +10,7 @@ import numpy as np
 from dse.errors import DseError
 from dse.source.amd.execute.memory_names import MemoryAccess
 from dse.source.amd.execute.slots import CONSTANTS, M0
-from dse.source.amd.execute.state import U32, MaskedWords, WaveMachine, Waves, written
+from dse.source.amd.execute.state import U32, MaskedWords, WaveMachine, Waves, joined, written
 from dse.source.amd.text import Instruction
 from dse.source.machine.launch import MIDDLE, REGION_BITS
 from dse.source.machine.memory import SharedMemory, atomic, distinct_addresses, regions_of
@@ -83,10 +83,7 @@ class MemoryMachine(WaveMachine):
             certain &= self.r[slot].__class__ is np.ndarray and (
                 not pair or self.r[slot + 1].__class__ is np.ndarray
             )
-            term = low.astype(np.int64)
-            if high is not None:
-                term = term | high.astype(np.int64) << 32
-            total = total + term
+            total = total + (low.astype(np.int64) if high is None else joined(low, high).view(np.int64))
         if certain:
             self._bases[key] = (values, total)
         return total
@@ -196,11 +193,12 @@ class MemoryMachine(WaveMachine):
         if address.shape == (1, 1, 1):
             return self._words_at(address, accessed.bytes)
         shape = np.broadcast_shapes(address.shape, lanes.shape)
-        active = np.broadcast_to(lanes, shape)
-        words = self._words_at(np.broadcast_to(address, shape)[active], accessed.bytes)
+        active, address = np.broadcast_to(lanes, shape), np.broadcast_to(address, shape)
+        everywhere = bool(lanes.all())
+        words = self._words_at(address.ravel() if everywhere else address[active], accessed.bytes)
         if words is None:
             return None
-        return [_placed(word, active) for word in words]
+        return [word.reshape(shape) if everywhere else _placed(word, active) for word in words]
 
     def _differs(self, address: np.ndarray, lanes: np.ndarray) -> bool:
         """Return whether loaded words may differ by block in any way, for a watch."""

@@ -144,7 +144,7 @@ def _saveexec(binder: OperandReaders, step: Instruction) -> Action:
 
 def compare_into_exec(binder: OperandReaders, step: Instruction, row: OpcodeRow) -> Action:
     """Compare, and deactivate the lanes for which the comparison fails."""
-    targets, sources = by_kind(step, row)
+    targets, sources = by_kind(step.operands, row)
     readers = [binder.reader(source, kind, step) for kind, source in sources]
     function = row.function
     assert function is not None

@@ -1,6 +1,7 @@
 """Operands: functions of the machine that read and write values of some kind."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from dse.source.amd.execute.slots import (
     V,
     operand,
 )
-from dse.source.amd.execute.state import U32
+from dse.source.amd.execute.state import U32, joined
 from dse.source.amd.text import Instruction, Listing
 
 U64 = np.uint64
@@ -33,7 +34,8 @@ _VIEWS = {"i": np.int32, "f": np.float32, "I": np.int64, "D": np.float64}
 _MOVED = ("quad_perm", "row_", "wave_", "dpp8")
 
 
-def by_kind(step: Instruction, row: OpcodeRow) -> tuple[list[KindOfOperand], list[KindOfOperand]]:
+@lru_cache(maxsize=10_000)  # asked for in each execution that is followed
+def by_kind(texts: tuple[str, ...], row: OpcodeRow) -> tuple[list[KindOfOperand], list[KindOfOperand]]:
     """Return the results and the sources of an instruction, of which SCC and VCC may be implied.
 
     The condition as a result is left out, and the mask of lanes, into which `v_cmpx` writes.
@@ -41,7 +43,7 @@ def by_kind(step: Instruction, row: OpcodeRow) -> tuple[list[KindOfOperand], lis
     **Raises:** DseError for another number of operands.
     """
     results, _, kinds = row.form.partition("=")
-    operands, sources = [operand(text) for text in step.operands], []
+    operands, sources = [operand(text) for text in texts], []
     explicit = [kind for kind in results if kind != "c"]
     stated = sum(kind not in "cd" for kind in kinds)
     if row.special == "cmpx" and len(operands) == stated:
@@ -209,8 +211,9 @@ class OperandReaders:
                     write(machine, slot + 1, None)
                     return
                 bits = value.view(U64)
-                write(machine, slot, bits.astype(U32))
-                write(machine, slot + 1, (bits >> U64(32)).astype(U32))
+                words = np.ascontiguousarray(bits).view(U32).reshape(*bits.shape, 2)
+                write(machine, slot, words[..., 0].copy())
+                write(machine, slot + 1, words[..., 1].copy())
 
             return write_two
         if kind in "wsh":
@@ -262,8 +265,7 @@ class Pair:
 
     def view(self, kind: Any) -> np.ndarray:
         """Return both joined to words of 64 bits."""
-        low, high = np.broadcast_arrays(self.low, self.high)
-        return low.view(U32).astype(kind) | high.view(U32).astype(kind) << U64(32)
+        return joined(self.low.view(U32), self.high.view(U32)).view(kind)
 
 
 def word_of(slot: int) -> Reader:
@@ -288,7 +290,7 @@ def _wide_of(low: Reader, high: Reader, kind: str) -> Reader:
         second = high(machine)
         if second is None:
             return None
-        value = first.astype(U64) | second.astype(U64) << U64(32)
+        value = joined(first, second)
         return value if view is None else value.view(view)
 
     return read

@@ -377,6 +377,13 @@ def written(old: Value, value: np.ndarray | None, where: np.ndarray) -> Value:
     return np.where(where, value, old)
 
 
+def joined(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Join words to numbers of 64 bits: with half the passes of shifting them."""
+    words = np.empty((*np.broadcast_shapes(low.shape, high.shape), 2), U32)
+    words[..., 0], words[..., 1] = low, high
+    return words.view(np.uint64)[..., 0]
+
+
 def _word(value: int) -> np.ndarray:
     return np.full((1, 1, 1), value & 0xFFFFFFFF, U32)
 

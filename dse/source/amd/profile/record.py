@@ -16,7 +16,6 @@ from dse.hardware.lanes import sorted_places
 from dse.source.amd.execute.access import returns
 from dse.source.amd.execute.code import BARRIERS, Code
 from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
-from dse.source.amd.execute.state import Waves
 from dse.source.amd.profile.pipes import InstructionKind, Turns, kind_of
 from dse.source.amd.profile.products import product
 from dse.source.amd.text import Instruction
@@ -96,14 +95,19 @@ def executions(machine: MemoryMachine, stretches: int) -> np.ndarray:
     """Count the waves and the lanes that execute each stretch of code: [2 * stretches, blocks]"""
     counts = np.zeros((2 * stretches, machine.shape[0]))
     times = times_of(len(machine.trace), machine.repeats)
-    for (index, waves, lanes), executed in zip(machine.trace, times, strict=True):
-        counts[2 * index : 2 * index + 2] += _entering(waves, lanes) * executed
+    for (index, *_), entering, executed in zip(machine.trace, _entering(machine), times, strict=True):
+        counts[2 * index : 2 * index + 2] += entering * executed
     return counts
 
 
-def _entering(waves: Waves, lanes: np.ndarray) -> np.ndarray:
-    """Count waves and lanes of each block: [2, 1 or blocks]"""
-    return np.array([waves.mask.sum(axis=(1, 2)), (lanes & waves.mask).sum(axis=(1, 2))], float)
+def _entering(machine: MemoryMachine) -> list[np.ndarray]:
+    """Count waves and lanes of each block in each executed stretch: [2, 1 or blocks]"""
+    known: dict[tuple[int, int], np.ndarray] = {}  # by identity: loops repeat the same ones
+    for _, waves, lanes in machine.trace:
+        if (id(waves), id(lanes)) not in known:
+            masks = waves.mask, lanes & waves.mask
+            known[id(waves), id(lanes)] = np.array([mask.sum(axis=(1, 2)) for mask in masks], float)
+    return [known[id(waves), id(lanes)] for _, waves, lanes in machine.trace]
 
 
 def _step(
@@ -184,7 +188,7 @@ class _Recorder:
 
     def _run(self) -> None:
         machine, record = self.machine, self.record
-        times = times_of(len(machine.trace), machine.repeats)
+        times, entering = times_of(len(machine.trace), machine.repeats), _entering(machine)
         accesses = iter(machine.accesses)
         access = next(accesses, None)
         opened = np.full(machine.shape[0], -1)
@@ -196,8 +200,7 @@ class _Recorder:
             for number, rows in counters.items():
                 rows[-1] += times[first] * (phase == number)
             for place in range(first, last):
-                index, waves, lanes = machine.trace[place]
-                amount = _entering(waves, lanes) * times[place]
+                index, amount = machine.trace[place][0], entering[place] * times[place]
                 for number, rows in counters.items():
                     rows[2 * index : 2 * index + 2] += amount * (phase == number)
                 while access is not None and access.at <= place + 1:
