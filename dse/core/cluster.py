@@ -16,9 +16,9 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import cache, lru_cache
 from ipaddress import ip_address
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
@@ -97,13 +97,18 @@ def executor(workers: int | None = None, address: str | None = None) -> Iterator
 def executing_on(workers: int | None = None, address: str | None = None) -> Iterator[None]:
     """Count kernels from source on `executor(workers, address)` within the block.
 
+    Local processes are started for the first work only: counts may all be on disk.
+
     **Raises:** DseError as `executor`.
     """
     if workers is None and address is None:
         yield
         return
-    with executor(workers, address) as execute:
-        before = _ACTIVE.set(execute)
+    with ExitStack() as stack:
+        begin = cache(lambda: stack.enter_context(executor(workers, address)))
+        if address is not None:
+            begin()
+        before = _ACTIVE.set(lambda function, units: begin()(function, units))
         try:
             yield
         finally:

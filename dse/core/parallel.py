@@ -40,7 +40,7 @@ def parallel_map(
     process ends early, or none can be started.
     """
     steps = [1] * len(items) if steps is None else steps
-    if (execute := active_executor()) is not None:
+    if items and (execute := active_executor()) is not None:
         results: list[Result] = []
         for _, batch in execute(partial(_map, function), items):
             advance(sum(steps[len(results) : len(results) + len(batch)]))
