@@ -28,6 +28,7 @@ from dse.errors import DseError, InputWarning
 SECONDS = 2.0  # target duration of a worker's task, of one unit at least
 PATIENCE = 5.0  # s without a result before a local cluster is checked
 MOST_DEATHS = 100  # of workers on the same task
+_ENVIRONMENT = "distributed.nanny.pre-spawn-environ"  # of workers
 R = TypeVar("R")
 U = TypeVar("U", bound=Sequence[Any])  # a sequence of units, sliced into batches
 
@@ -154,6 +155,9 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
         "distributed.admin.log-format": "%(message)s",
         "distributed.scheduler.http.routes": [],  # pages without a certificate
         "distributed.worker.http.routes": [],
+        # By default each freed array goes back to the system, and the next one faults in every page.
+        f"{_ENVIRONMENT}.MALLOC_TRIM_THRESHOLD_": 2**28,
+        f"{_ENVIRONMENT}.MALLOC_MMAP_THRESHOLD_": 2**25,
     }
     with (
         config.set(settings),

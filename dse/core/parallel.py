@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from multiprocessing.context import BaseContext
 from typing import TypeVar
 
@@ -83,6 +83,8 @@ def parallel_map(
 
 
 def _map(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Apply `function` on a worker of a cluster."""
+    collect_seldom()
     return [function(item) for item in items]
 
 
@@ -119,6 +121,7 @@ def _begin() -> None:
     _follow_the_parent()
 
 
+@cache
 def collect_seldom() -> None:
     """Run the garbage collector rarely: parsed code is many small objects, hardly any of them garbage.
 

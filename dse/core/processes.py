@@ -4,6 +4,7 @@ Compilers get untrusted files, on which some never end or exhaust memory. Memory
 Linux only, time everywhere: CPU time on Linux.
 """
 
+import gc
 import os
 import signal
 import subprocess
@@ -201,6 +202,7 @@ def _forked(
     code = 1
     try:
         os.setsid()  # so that its children can be killed too, and Ctrl-C goes to the parent
+        gc.freeze()  # a collection would write to, and so copy, the parent's whole memory
         for file in parents:
             os.close(file)
         threading.Thread(target=_end_with, args=(watching,), daemon=True).start()
