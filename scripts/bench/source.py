@@ -43,6 +43,7 @@ from dse.source.nvidia.compile.nvrtc import compiler
 from dse.source.nvidia.sass.disassemble import disassemble
 from dse.source.nvidia.source import CUDA, source_of
 from dse.source.nvidia.source import executed as execute
+from dse.source.toolchain import toolchain
 
 GPU = "a100-pcie-40gb"
 AMD_GPU = "mi250x"
@@ -57,44 +58,30 @@ def all_of_it() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def executed(kernel: str, number: int) -> dict[str, float]:
-    """Measure CPU seconds of a configuration: mean of `number`, and the slowest."""
-    description, gpu = kernels.load(kernel), gpus.load(GPU).gpu
-    parameters = valid(description, None, number)
-    if "use_shmem" in parameters:
+def executed(kernel: str, number: int, name: str = GPU) -> dict[str, float]:
+    """Measure CPU seconds of a configuration: mean of `number`, and the slowest.
+
+    Compilers may be other processes.
+    """
+    description, gpu = kernels.load(kernel), jax.tree.map(np.asarray, gpus.load(name).gpu)
+    parameters, tools = valid(description, None, number), toolchain(gpu)
+    if "use_shmem" in parameters and name == GPU:
         description = replace(description, space=description.space.with_values({"use_shmem": (1,)}))
         parameters = valid(description, None, number)
-    source, compiling, executing, count = source_of(description), [], [], 0
+    source, compiling, executing = tools.source_of(description), [], []
+    architecture = tools.architecture(gpu, source)
     for configuration in configurations(description, parameters, description.sizes(), gpu):
         settings = source.settings(configuration.defines, configuration.arguments)
-        seconds, outcome = timed(partial(source.compile, ARCH, settings), all_of_it)
+        seconds, outcome = timed(partial(source.compile, architecture, settings), all_of_it)
         compiling.append(seconds)
-        if not isinstance(outcome, Compiled):
+        if isinstance(outcome, Compiled):
+            (listing,) = disassemble([outcome.binary])
+            work = partial(execute, outcome, listing, as_launched(outcome, configuration), gpu)
+        elif isinstance(outcome, Built):
+            work = partial(amd.completed, outcome, configuration, gpu, source)
+        else:
             continue
-        (listing,) = disassemble([outcome.binary])
-        executing.append(
-            timed(partial(execute, outcome, listing, as_launched(outcome, configuration), gpu))[0]
-        )
-        count += 1
-    return {
-        "configurations": count,
-        "compile [CPU s]": float(np.mean(compiling)),
-        "execute [CPU s]": float(np.mean(executing)),
-        "slowest [CPU s]": float(np.max(executing)),
-    }
-
-
-def executed_on_amd(kernel: str, number: int) -> dict[str, float]:
-    """Measure the same for an AMD GPU, whose compiler is another process."""
-    description, gpu = kernels.load(kernel), jax.tree.map(np.asarray, gpus.load(AMD_GPU).gpu)
-    parameters = valid(description, None, number)
-    source, compiling, executing = amd.source_of(description), [], []
-    for configuration in configurations(description, parameters, description.sizes(), gpu):
-        settings = source.settings(configuration.defines, configuration.arguments)
-        seconds, outcome = timed(partial(source.compile, amd.architecture(gpu), settings), all_of_it)
-        compiling.append(seconds)
-        if isinstance(outcome, Built):
-            executing.append(timed(partial(amd.completed, outcome, configuration, gpu, source))[0])
+        executing.append(timed(work, all_of_it)[0])
     return {
         "configurations": len(executing),
         "compile [CPU s]": float(np.mean(compiling)),
@@ -165,8 +152,8 @@ def parts(number: int) -> dict[str, Callable[[], dict[str, float]]]:
         "convolution": partial(executed, "convolution", number),
         "dedispersion": partial(executed, "dedispersion", few),
         **{name: partial(executed, name, few) for name in TRITON},
-        "convolution on AMD": partial(executed_on_amd, "convolution", number),
-        "dedispersion on AMD": partial(executed_on_amd, "dedispersion", few),
+        "convolution on AMD": partial(executed, "convolution", number, AMD_GPU),
+        "dedispersion on AMD": partial(executed, "dedispersion", few, AMD_GPU),
         "compiling": partial(compiling, number),
         "again": again,
         "phase model": partial(predicting, 64),

@@ -164,13 +164,13 @@ def _families(
     alike: dict[tuple[Any, ...], list[Stream]] = {}
     for stream in first_of.values():
         alike.setdefault((id(stream.lanes), stream.size, stream.base.shape), []).append(stream)
-    made: dict[tuple[int, int, int], Family] = {}
+    families: dict[tuple[int, int, int], Family] = {}
     for members in alike.values():
         at_once = max(1, _AT_ONCE // prod(members[0].lanes.shape))
         for first in range(0, len(members), at_once):
-            some = members[first : first + at_once]
-            made |= zip(map(_key, some), _alike(machine, sample, block, some), strict=True)
-    return {key: made[key] for key in first_of}
+            made = _alike(machine, sample, block, members[first : first + at_once])
+            families |= {_key(family.stream): family for family in made}
+    return {key: families[key] for key in first_of}
 
 
 def _key(stream: Stream) -> tuple[int, int, int]:
@@ -184,13 +184,11 @@ def _alike(machine: Recorded, sample: Sample, block: int, streams: Sequence[Stre
     bases = np.stack([stream.base for stream in streams])
     wide = np.broadcast_to(bases, (len(bases), *lanes.shape))
     start = np.sort(wide[:, block, mask[block]], axis=1)
-    meet = start[:, 1:] <= start[:, :-1] + size
     touched = wide[:, mask]
     lowest, highest = touched.min(axis=1).tolist(), (touched.max(axis=1) + size).tolist()
     steps = _block_steps(machine, sample, block, bases, mask)
     for number, stream in enumerate(streams):
-        begins = np.append(True, ~meet[number])[: start.shape[1]]
-        low, high = start[number, begins], start[number, np.append(begins[1:], True)[: len(begins)]] + size
+        low, high = merged(start[number], start[number] + size)
         yield Family(
             low,
             high,
