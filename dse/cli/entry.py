@@ -15,6 +15,7 @@ from types import FrameType
 
 MOST_COLUMNS = 10_000  # of a terminal
 PATIENCE_SECONDS = 1.5  # for cleaning up after Ctrl-C
+AGAIN_SECONDS = 0.1  # after a signal that a callback swallowed
 
 _ENDING = ("SIGTERM", "SIGHUP", "SIGXCPU")
 _PLAIN = {"µ": "u", "·": "*", "×": "x", "−": "-", "─": "-", "…": "...", "λ": "lambda", "Λ": "Lambda"}
@@ -127,11 +128,15 @@ def _end_by(number: int, frame: FrameType | None) -> None:
 
 
 def _end_or_report(lost: "sys.UnraisableHookArgs") -> None:
-    """Exit if a callback would swallow an interrupt."""
+    """Exit if a callback would swallow an interrupt, or another signal that ends the process."""
     if isinstance(lost.exc_value, KeyboardInterrupt):
         _end_now()
-    if isinstance(lost.exc_value, SystemExit) and lost.exc_value.code in (2, *_by_signals()):  # as `_end_by`
-        _end_now(int(lost.exc_value.code), reported=True)
+    code = lost.exc_value.code if isinstance(lost.exc_value, SystemExit) else None  # as `_end_by`
+    if code == 2:
+        _end_now(2, reported=True)
+    if isinstance(code, int) and code in _by_signals():  # again once the callback has ended: it cleans up
+        threading.Timer(AGAIN_SECONDS, os.kill, (os.getpid(), code - 128)).start()
+        return
     sys.__unraisablehook__(lost)
 
 

@@ -47,12 +47,15 @@ def test_an_interrupt_ends_it_with_one_line(code):
     assert time.monotonic() - begun < 10
 
 
-def test_what_is_asked_to_end_leaves_nothing_half_written(tmp_path):
+@pytest.mark.parametrize("within", ["", "class Ends:\n            def __del__(self):\n                "])
+def test_what_is_asked_to_end_leaves_nothing_half_written(tmp_path, within):
+    """Also if the signal arrives in a callback, which swallows it."""
     code = f"""
     from dse.core.files import replacing
     with replacing({str(tmp_path / "t.csv")!r}) as half:
         half.write_text("a")
-        print("written", flush=True)
+        {within}print("written", flush=True), time.sleep(60)
+        Ends()
         time.sleep(60)"""
     process = started(code)
     assert process.stdout is not None
