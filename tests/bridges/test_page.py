@@ -43,7 +43,7 @@ def test_the_examples(tmp_path, monkeypatch):
         exec(compile(code, "docs/tuners.md", "exec"), names)
 
     assert len(names["results"]) == 8
-    assert names["best"]["time"] == 1.0
+    assert names["best"]["time"] == min(result["time"] for result in names["results"]) <= 2.0
     assert 0 < names["space"].size <= 18
     assert 0 < len(names["timed"]) <= len(names["configs"]) == 18  # as good as equal by the model
     assert names["study"].best_value == 1.0
