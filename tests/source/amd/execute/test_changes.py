@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.source.amd.execute.changes import ChangeRules
@@ -96,7 +96,6 @@ def test_results_change_as_is_said(written, instruction):
             action(machine)
         return [np.asarray(read(slot), np.int64) for slot in slots]
 
-    @settings(max_examples=15)
     @given(
         seed=st.integers(0, 2**32),
         bits=st.sampled_from([6, 12, 24, 31, 32]),

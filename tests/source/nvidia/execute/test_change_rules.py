@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.sass_code import program_of
 
@@ -71,7 +71,6 @@ def test_results_change_as_the_rule_says(instruction):
         execute(machine, lanes)
         return {slot: np.broadcast_to(machine.r[slot], (1, 32)).astype(np.int64) for slot in step.writes}
 
-    @settings(max_examples=15)
     @given(
         seed=st.integers(0, 2**32),
         bits=st.sampled_from([6, 12, 31, 32]),
