@@ -8,9 +8,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from support.engines import AMD, NVIDIA, Ran, ran
+from support.engines import AMD, NVIDIA, Ran, compiled, ran, ran_code
 
-from dse.source.machine.launch import address_of
+from dse.source.amd.execute.code import Code, code_of
+from dse.source.amd.execute.slice import Purpose
+from dse.source.machine.launch import LaunchArguments, address_of
 
 BLOCKS, THREADS, STORES = 2, 128, 40
 X = np.random.default_rng(5).integers(0, 1 << 32, (BLOCKS * THREADS, 4), np.uint64).astype(np.uint32)
@@ -248,3 +250,19 @@ def test_skipped_trips_count_as_those_that_are_run(target, name):
     if name in LOOPS:
         assert not skipped.machine.estimated
         assert len(skipped.accesses) < 0.9 * len(full.accesses)
+
+
+@pytest.mark.quick("gfx90a")
+@pytest.mark.parametrize("target", AMD)
+def test_what_is_executed_for_a_purpose_is_what_all_instructions_give(target):
+    """NVIDIA's instructions are never all executed: the tests above compare them with NumPy."""
+    cases = [(code, (None, None, TRIPS)) for code in compiled(LOOPED, target).values()]
+    for code, arguments in [*cases, (compiled(CODE, target)["flow"], (X.ravel(), None))]:
+        assert isinstance(code, Code)
+        launch = LaunchArguments((BLOCKS, 1, 1), (64 if len(arguments) == 3 else THREADS, 1, 1), arguments)
+        every, some, control = (
+            ran_code(code_of(code.listing, purpose), launch, [(0, 0, 0), (1, 0, 0)]) for purpose in Purpose
+        )
+        assert every.executed == some.executed == control.executed
+        np.testing.assert_equal(some.addresses(), every.addresses())
+        assert len(control.accesses) < len(some.accesses) or not some.accesses

@@ -12,6 +12,7 @@ import numpy as np
 from dse.source.amd.compile import source as clang
 from dse.source.amd.execute.code import Code, code_of
 from dse.source.amd.execute.interpret import execute
+from dse.source.amd.execute.slice import Purpose
 from dse.source.amd.text import parse
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.nvidia.compile import nvrtc
@@ -67,7 +68,7 @@ def compiled(text: str, target: str) -> dict[str, BoundProgram | Code]:
             return {listing.kernel: prepare(listing) for listing in listings}
         built = clang.compile_source(clang.read_source(path, names[0]), int(target[3:], 16), ())
         assert isinstance(built, clang.Built), built
-        return {name: code_of(parse(built.text, name)) for name in names}
+        return {name: code_of(parse(built.text, name), Purpose.COUNTS) for name in names}
 
 
 def ran(

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from dse.source.amd.execute.contents import FEWEST, MemoryMachine
+from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.memory_names import MemoryAccess
-from dse.source.amd.execute.slots import PRIVATE_BASE, SHARED_BASE, Register
+from dse.source.amd.execute.slots import PRIVATE_BASE, SHARED_BASE
 from dse.source.amd.execute.state import NeedsData
 from dse.source.amd.text import Instruction
 
@@ -24,27 +24,7 @@ def returns(step: Instruction, accessed: MemoryAccess) -> bool:
 def bind(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     """Return the action of an instruction that accesses memory."""
     by_descriptor = step.opcode.startswith("buffer")
-    action = (_buffer if by_descriptor else _BINDERS[accessed.space])(binder, step, accessed)
-    return _if_known(binder, step, accessed, action) if binder.watched(step.opcode) else action
-
-
-def _if_known(binder: Any, step: Instruction, accessed: MemoryAccess, action: Action) -> Action:
-    """Return the action; with a watch for differences of blocks, it skips unknown addresses."""
-    loads = accessed.kind == "load" and not accessed.to_lds
-    target = binder.registers(step.operands[0]) if loads else Register(0, 0)
-    write = MemoryMachine.write_scalar if accessed.space == "smem" else MemoryMachine.write_vector
-
-    def act(machine: MemoryMachine) -> None:
-        try:
-            action(machine)
-        except NeedsData:
-            unfollowed = accessed.space == "lds" and machine.follow == FEWEST
-            if machine.watch is None or not (loads or unfollowed):
-                raise
-            for slot in range(target.slot, target.slot + target.count):
-                write(machine, slot, None)
-
-    return act
+    return (_buffer if by_descriptor else _BINDERS[accessed.space])(binder, step, accessed)
 
 
 def operands_of(step: Instruction, accessed: MemoryAccess) -> tuple[list[str], list[str], list[str]]:
@@ -69,6 +49,11 @@ def operands_of(step: Instruction, accessed: MemoryAccess) -> tuple[list[str], l
     return target, data, [text for text in where if text != "off"]
 
 
+def stores_unread(binder: Any, step: Instruction, accessed: MemoryAccess) -> bool:
+    """Return whether an instruction changes memory, and no needed one reads its results."""
+    return step.index in binder.unread and (accessed.kind != "load" or accessed.to_lds)
+
+
 def _imm(step: Instruction) -> int:
     return int(step.modifiers.get("offset", "0"), 0)
 
@@ -84,6 +69,7 @@ def _global(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     offset = _imm(step)
     index, flat, store = step.index, accessed.space == "flat", accessed.kind == "store"
     pairs = [binder.registers(text).count == 2 for text in where]
+    unread = stores_unread(binder, step, accessed)
 
     def perform(machine: MemoryMachine) -> None:
         base = machine.base(keys, pairs)
@@ -95,6 +81,8 @@ def _global(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
                 machine.note(index, base, offset, lanes, space)
         else:
             machine.note(index, base, offset)
+        if unread:
+            return
         if accessed.kind == "load":
             words = machine.load_global(base, offset, accessed, spaces)
             if target is None:
@@ -128,6 +116,7 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     moved = binder.words(moved_text)
     data_slot = -1 if accessed.to_lds else binder.registers(data_text).slot
     imm, index, zeros = _imm(step), step.index, [np.zeros((1, 1, 1), np.uint32)] * accessed.words
+    unread = stores_unread(binder, step, accessed)
 
     def perform(machine: MemoryMachine) -> None:
         low, high, most = (machine.words(first + word) for word in range(3))
@@ -137,6 +126,8 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
         origin = low.astype(np.int64) + ((high & U16).astype(np.int64) << 32) + of_wave.astype(np.int64)
         base, lanes = origin + within, machine.lanes() & (within + imm < most)
         machine.note(index, base, imm, lanes)
+        if unread:
+            return
         with machine.only(lanes):
             if accessed.kind == "load":
                 words = machine.load_global(base, imm, accessed) if lanes.any() else zeros
@@ -183,7 +174,7 @@ def _lds(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     else:
         offsets = [_imm(step)]
     index = step.index
-    words_apiece = accessed.words
+    words_apiece, unread = accessed.words, stores_unread(binder, step, accessed)
 
     def perform(machine: MemoryMachine) -> None:
         base = machine.base([slot], [False])
@@ -191,6 +182,8 @@ def _lds(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
             raise NeedsData(step, "address")
         for part, offset in enumerate(offsets):
             machine.note(index, base, offset, part=part)
+            if unread:
+                continue
             if accessed.kind == "load":
                 assert target is not None
                 words = machine.load_lds(base, offset, accessed)
@@ -216,6 +209,7 @@ def _scratch(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     slot = binder.registers((target or data)[0]).slot
     keys = [binder.registers(text).slot for text in where]
     offset, index, load = _imm(step), step.index, accessed.kind == "load"
+    unread = stores_unread(binder, step, accessed)
 
     def perform(machine: MemoryMachine) -> None:
         base = machine.base(keys, [False] * len(keys))
@@ -225,6 +219,8 @@ def _scratch(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
         if of_wave is not None:  # in bytes for all lanes
             base = base + (of_wave.astype(np.int64) // size)
         machine.note(index, base, offset)
+        if unread:
+            return
         if load:
             machine.write_loaded(slot, machine.load_scratch(base, offset, accessed), accessed)
         else:

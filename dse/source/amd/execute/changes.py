@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.source.amd.execute.access import operands_of
+from dse.source.amd.execute.access import operands_of, stores_unread
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.even import EVEN, I64, NON_LINEAR, WIDE, LinearRules
 from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
@@ -168,6 +168,8 @@ class ChangeRules(LinearRules):
         for access in machine.accesses[first:]:
             stride = 0 if total is None else None if isinstance(total, str) else uniform(total, access.lanes)
             self.strides.append(stride)
+        if stores_unread(self.binder, step, accessed):
+            return []
         moves = total is not None
         if accessed.space == "scratch":
             return self._scratch(slots_of([*targets, *data]), accessed.kind == "load", moves)

@@ -9,6 +9,7 @@ import numpy as np
 from dse.errors import DseError
 from dse.source.amd.execute.actions import Action, Binder
 from dse.source.amd.execute.opcodes import opcode
+from dse.source.amd.execute.slice import Purpose, needed_steps
 from dse.source.amd.execute.slots import EXEC, register
 from dse.source.amd.text import Instruction, Listing
 
@@ -31,8 +32,16 @@ class Stretch:
 
     @cached_property
     def actions(self) -> list[tuple[Instruction, Action]]:
-        """The actions in order, made on the first execution."""
-        return [(step, action) for step in self.steps for action in self.binder.actions(step)]
+        """The actions in order of the needed instructions, made on the first execution."""
+        needed = self.binder.needed
+        steps = self.steps if needed is None else [step for step in self.steps if step.index in needed]
+        return [(step, action) for step in steps for action in self.binder.actions(step)]
+
+    @property
+    def successors(self) -> list[int]:
+        """The stretches that may be next."""
+        after = [] if self.end in ("s_branch", "s_endpgm") else [self.index + 1]
+        return after if self.target < 0 else [self.target, *after]
 
 
 @dataclass(frozen=True)
@@ -44,8 +53,12 @@ class Code:
     constants: list[np.ndarray]  # of the instructions bound so far
 
 
-def code_of(listing: Listing, watched: Callable[[str], bool] = lambda opcode: False) -> Code:
-    """Cut a listing into stretches, and bind its instructions to actions.
+def code_of(
+    listing: Listing,
+    purpose: Purpose = Purpose.VALUES,
+    watched: Callable[[str], bool] = lambda opcode: False,
+) -> Code:
+    """Cut a listing into stretches, and bind the instructions needed for a purpose to actions.
 
     The machine's `watch` sees the operands of `watched` opcodes.
 
@@ -78,6 +91,9 @@ def code_of(listing: Listing, watched: Callable[[str], bool] = lambda opcode: Fa
         if last.opcode in BRANCHES or last.opcode in ("s_branch", "s_endpgm", *BARRIERS):
             stretch.end = last.opcode
         stretches.append(stretch)
+    if purpose is not Purpose.VALUES:
+        steps, successors = zip(*((s.steps, s.successors) for s in stretches), strict=True)
+        binder.needed, binder.unread = needed_steps(steps, successors, listing.wave_size, purpose)
     return Code(listing, stretches, binder.constants)
 
 

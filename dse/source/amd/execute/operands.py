@@ -68,6 +68,8 @@ class OperandReaders:
         self.listing, self.watched = listing, watched
         self.wide = listing.wave_size == 64
         self.constants: list[np.ndarray] = []  # in slots after those of registers
+        self.needed: set[int] | None = None  # instructions to execute; None: all
+        self.unread = set[int]()  # of these, those whose results nothing depends on
         self._places: dict[int, int] = {}
         self._readers: dict[tuple[AmdOperand, str], Reader] = {}
         self._writers: dict[tuple[int, str], Writer] = {}

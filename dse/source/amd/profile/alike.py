@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dse.errors import DseError
-from dse.source.amd.execute.code import code_of
+from dse.source.amd.execute.code import Code
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.execute.memory_names import memory_access
@@ -39,8 +39,8 @@ _WATCHED = re.compile(r"[vs]_(cmpx?|cmpk|bitcmp[01]|min|max|min3|max3|med3|minma
 
 
 def watched(opcode: str) -> bool:
-    """Return whether blocks may differ by an instruction's operands, or its address may be unknown."""
-    return _WATCHED.match(opcode) is not None or memory_access(opcode) is not None
+    """Return whether blocks may differ by an instruction's operands."""
+    return _WATCHED.match(opcode) is not None
 
 
 class Watch:
@@ -207,16 +207,18 @@ def _slots(texts: Sequence[str]) -> list[int]:
     return []
 
 
-def alike_in_control(listing: Listing, launch: LaunchArguments, most: int) -> Boxes | str:
-    """Cut a grid into at most `most` boxes whose blocks execute the same; else return the reason."""
-    code = code_of(listing, watched)
+def alike_in_control(code: Code, launch: LaunchArguments, most: int) -> Boxes | str:
+    """Cut a grid into at most `most` boxes whose blocks execute the same; else return the reason.
+
+    `code` is for control, with `watched` opcodes.
+    """
     random = np.random.default_rng(_SEED)
 
     def follow(starts: Sequence[Dimensions], sizes: np.ndarray) -> Followed:
         first = np.array(starts)
         others = [first + sizes - 1, *(first + random.integers(0, sizes) for _ in range(_MEMBERS))]
         blocks = np.concatenate([first, *others])
-        watch = Watch(listing, blocks, len(starts), sizes)
+        watch = Watch(code.listing, blocks, len(starts), sizes)
         machine, missing = execute(code, launch, [(x, y, z) for x, y, z in blocks.tolist()], watch=watch)
         if missing is not None:
             raise Apart("data decide what blocks do")

@@ -9,8 +9,9 @@ from dse.source.amd.execute.code import Code, code_of
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.execute.memory_names import memory_access
+from dse.source.amd.execute.slice import Purpose
 from dse.source.amd.execute.state import NeedsData
-from dse.source.amd.profile.alike import alike_in_control
+from dse.source.amd.profile.alike import alike_in_control, watched
 from dse.source.amd.profile.pipes import Turns, turns
 from dse.source.amd.profile.record import BlockRecord, executions, record
 from dse.source.amd.profile.walk import timing, walk
@@ -38,7 +39,8 @@ class ExecutedLaunch:
 
     def __init__(self, listing: Listing, launch: LaunchArguments, gpu: Gpu, joins: bool = False) -> None:
         self.listing, self.gpu = listing, gpu
-        self.code: Code = code_of(listing)
+        self.code: Code = code_of(listing, Purpose.COUNTS)
+        for_control = code_of(listing, Purpose.CONTROL, watched)
         self.turns: Turns = turns(listing)
         wide_rate = float(gpu.cpi.fp64) <= float(gpu.cpi.fp32)
         lengths = np.array([(len(stretch.steps), 0) for stretch in self.code.stretches]).ravel()
@@ -46,7 +48,7 @@ class ExecutedLaunch:
         steered: list[bool] = []
 
         def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int, int]:
-            machine, _ = execute(self.code, launch, blocks)
+            machine, _ = execute(for_control, launch, blocks)
             steered.append(machine.steered_by_block)
             held = {id(x): x.nbytes for access in machine.accesses for x in (access.base, access.lanes)}
             counts = executions(machine, len(self.code.stretches))
@@ -55,7 +57,7 @@ class ExecutedLaunch:
         def prove(steps: int, most: int) -> Boxes | str:
             if not any(steered):
                 return Boxes.alike(len(lengths))
-            boxes = alike_in_control(listing, launch, most)
+            boxes = alike_in_control(for_control, launch, most)
             if isinstance(boxes, str):
                 return boxes
             counts, *_ = control([(x, y, z) for x, y, z in boxes.firsts.tolist()])

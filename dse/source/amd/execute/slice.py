@@ -1,0 +1,193 @@
+"""Find the instructions that must be executed: those that branches, masks of lanes and addresses depend on.
+
+This is a backward slice, from a fixed point of liveness over pieces of straight code. Sets of slots are bits
+of a Python integer; LDS, scratch and global memory are one slot each. Vector registers are written in active
+lanes only. So liveness in active lanes, which a write ends, is kept apart from liveness in any lane: the
+former becomes the latter before an instruction that may activate lanes.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from dse.source.amd.execute.access import operands_of
+from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
+from dse.source.amd.execute.opcodes import opcode
+from dse.source.amd.execute.operands import between_lanes, by_kind
+from dse.source.amd.execute.slots import CONSTANTS, EXEC, M0, SCC, VCC, Register, V, slots_of
+from dse.source.amd.text import Instruction
+
+_SPACES = {"lds": 1 << CONSTANTS, "scratch": 1 << (CONSTANTS + 1), "vmem": 1 << (CONSTANTS + 2)}
+_SPACES |= {"smem": _SPACES["vmem"], "flat": sum(_SPACES.values())}
+_SCALARS = (1 << V) - 1
+_EXEC = 0b11 << EXEC
+_CONDITIONS = {"scc": 1 << SCC, "vcc": 0b11 << VCC, "exe": _EXEC}  # of branches
+_BOTH_WRITTEN = ("swap", "row_swap")
+_UNKNOWN = ("matrix", "getreg")  # their results are
+_FROM_OTHER_LANES = re.compile(r"v_(readlane|permlane)|ds_(b?permute|swizzle)")
+_AND_WITH_MASK = re.compile(r"s_(and|andn1|and_not0)_saveexec|s_(andn1|and_not0)_wrexec")
+_AND = re.compile(r"s_and(n2|_not1)?_b\d\d$")
+
+
+class Purpose(Enum):
+    """What is executed besides control flow."""
+
+    VALUES = "values"  # everything
+    COUNTS = "counts"  # what the addresses of memory accesses depend on
+    CONTROL = "control"  # nothing
+
+
+class _Effect(NamedTuple):
+    """What an instruction does to slots, as bits."""
+
+    number: int  # of the instruction
+    always: int = 0  # that it reads even if nothing depends on its results
+    wanted_by: int = 0  # that make it needed if they are live
+    kills: int = 0  # that it overwrites, in active lanes
+    reads: int = 0  # in active lanes
+    reads_any: int = 0  # in any lane
+    stays: bool = False  # it is executed even if nothing depends on its results
+    widens: bool = False  # the mask of lanes: others may be active before it
+
+
+def needed_steps(
+    blocks: Sequence[Sequence[Instruction]], successors: Sequence[Sequence[int]], wave: int, purpose: Purpose
+) -> tuple[set[int], set[int]]:
+    """Return the instructions to execute, and those of them whose results nothing depends on.
+
+    `blocks` are pieces of straight code, `wave` is the number of lanes.
+    """
+    effects = [[_effect(step, wave, purpose) for step in block] for block in blocks]
+    live = [(0, 0)] * len(blocks)  # at the start: in active lanes, in any lane
+    needed, wanted = set[int](), set[int]()
+
+    def before(index: int, mark: bool) -> tuple[int, int]:
+        active = anywhere = 0
+        for successor in successors[index]:
+            active, anywhere = active | live[successor][0], anywhere | live[successor][1]
+        for effect in reversed(effects[index]):
+            asked = (active | anywhere) & effect.wanted_by
+            if effect.widens:
+                active, anywhere = 0, active | anywhere
+            if asked:
+                active &= ~effect.kills
+                anywhere = (anywhere & ~(effect.kills & _SCALARS)) | effect.reads_any
+                active |= effect.reads
+            active = (active | effect.always) & ~anywhere
+            if mark and (asked or effect.stays):
+                needed.add(effect.number)
+            if mark and asked:
+                wanted.add(effect.number)
+        return active, anywhere
+
+    changed = True
+    while changed:
+        changed = False
+        for index in reversed(range(len(blocks))):
+            now = before(index, mark=False)
+            changed |= now != live[index]
+            live[index] = now
+    for index in range(len(blocks)):
+        before(index, mark=True)
+    return needed, needed - wanted
+
+
+def _effect(step: Instruction, wave: int, purpose: Purpose) -> _Effect:
+    """Return what an instruction does, together with the one that is issued with it."""
+    own = _of_one(step, wave, purpose)
+    if step.second is None:
+        return own
+    other = _of_one(step.second, wave, purpose)
+    return own._replace(**{name: getattr(own, name) | getattr(other, name) for name in _Effect._fields[1:]})
+
+
+def _of_one(step: Instruction, wave: int, purpose: Purpose) -> _Effect:
+    if step.opcode.startswith("s_cbranch_"):
+        return _Effect(step.index, always=_CONDITIONS[step.opcode.removeprefix("s_cbranch_")[:3]])
+    accessed, row = memory_access(step.opcode), opcode(step.opcode)
+    if accessed is not None:
+        return _access(step, accessed, purpose)
+    special = "" if row is None else row.special
+    if row is not None and not row.form and (not special or special == "trap"):
+        return _Effect(step.index, stays=bool(special))
+    partial = special in ("writelane", *_BOTH_WRITTEN) or between_lanes(step)
+    if row is not None and row.form:
+        targets, sources = by_kind(step.operands, row)
+        written = [slot for kind, target in targets for slot in _slots(target.place, kind, wave)]
+        read = [slot for kind, source in sources for slot in _slots(source.place, kind, wave)]
+        written += [SCC] * row.form.partition("=")[0].count("c")
+        partial |= any(kind in "wsh" for kind, _ in targets)
+    else:
+        written = slots_of(step.operands[:1])
+        read = [] if special in _UNKNOWN else slots_of(step.operands[1:])
+    if special in ("saveexec", "wrexec", "cmpx"):
+        written = [*written, EXEC, EXEC + 1]
+    if special in ("saveexec", "wrexec", "logic"):
+        written = [*written, SCC]
+    if special in ("saveexec", "wrexec", "select"):
+        read = [*read, EXEC, EXEC + 1, SCC]
+    if special in _BOTH_WRITTEN:
+        written = read = [*written, *read]
+    writes, reads = _bits(written), _bits(read)
+    crossing = between_lanes(step) or _FROM_OTHER_LANES.match(step.opcode) is not None
+    of_mask = bool(writes & _EXEC)
+    return _Effect(
+        step.index,
+        always=reads if of_mask else 0,
+        wanted_by=writes,
+        kills=0 if partial else writes,
+        reads=0 if crossing else reads,
+        reads_any=reads if crossing else 0,
+        stays=of_mask or (row is None and purpose is Purpose.COUNTS),  # such moves are counted as accesses
+        widens=of_mask and not _narrows(step),
+    )
+
+
+def _narrows(step: Instruction) -> bool:
+    """Return whether an instruction that writes the mask of lanes only deactivates some."""
+    name = step.opcode
+    if name.startswith("v_cmpx") or _AND_WITH_MASK.match(name):
+        return True
+    first = _AND.match(name)
+    within = step.operands[1:] if first and not first[1] else step.operands[1:2] if first else ()
+    return any(text.startswith("exec") for text in within)
+
+
+def _access(step: Instruction, accessed: MemoryAccess, purpose: Purpose) -> _Effect:
+    """Return what an access of memory does."""
+    if accessed.space == "smem":
+        targets, data, where = step.operands[:1], (), step.operands[1:]
+    else:
+        targets, data, where = operands_of(step, accessed)
+    if step.opcode.startswith(("buffer", "scratch_buffer")):  # by a descriptor and an offset of the wave
+        where = [*where, *step.operands[-2:]]
+    address, written, space = _bits(slots_of(where)), _bits(slots_of(targets)), _SPACES[accessed.space]
+    reads = address | _bits(slots_of(data)) | (space if accessed.kind != "store" else 0)
+    if accessed.to_lds:
+        space, reads = _SPACES["lds"], reads | 1 << M0
+    counted = purpose is Purpose.COUNTS
+    return _Effect(
+        step.index,
+        always=address if counted else 0,
+        wanted_by=written | (space if accessed.kind != "load" or accessed.to_lds else 0),
+        kills=0 if accessed.half else written,
+        reads=reads,
+        stays=counted,
+    )
+
+
+def _slots(place: object, kind: str, wave: int) -> Iterable[int]:
+    """Return the slots of an operand's words."""
+    if not isinstance(place, Register):
+        return ()
+    words = 2 if kind in "UIDP" or (kind in "mM" and wave == 64) else 1
+    return range(place.slot, place.slot + max(words, place.count))
+
+
+def _bits(slots: Iterable[int]) -> int:
+    """Return slots as a set of bits."""
+    bits = 0
+    for slot in slots:
+        bits |= 1 << slot
+    return bits
