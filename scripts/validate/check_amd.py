@@ -29,7 +29,6 @@ from dse.measure.checking import CheckedLaunch, places, wrong
 from dse.measure.reference import REFERENCES
 from dse.source.amd.compile.source import Built, compile_source, read_source
 from dse.source.amd.execute.code import code_of
-from dse.source.amd.execute.contents import LDS
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.profile.walk import registers
 from dse.source.amd.text import Listing, parse
@@ -168,7 +167,6 @@ def values_differ(
         code_of(listing),
         launch,
         blocks,
-        follow=LDS,
         skip_loops=False,
     )
     found = machine.memory.regions[output + 1]

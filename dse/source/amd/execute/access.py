@@ -174,7 +174,7 @@ def _lds(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     else:
         offsets = [_imm(step)]
     index = step.index
-    words_apiece, unread = accessed.words, stores_unread(binder, step, accessed)
+    words_apiece, unread = accessed.words, index in binder.unread
 
     def perform(machine: MemoryMachine) -> None:
         base = machine.base([slot], [False])

@@ -175,10 +175,12 @@ class ChangeRules(LinearRules):
             return self._scratch(slots_of([*targets, *data]), accessed.kind == "load", moves)
         for slot in slots_of(data):
             self.read(slot)
-        if accessed.kind != "load" or accessed.to_lds:
-            follows = machine.follow > 0 and (accessed.space == "lds" or accessed.to_lds)
-            if follows or (machine.stated and accessed.space in ("vmem", "flat") and known):
-                raise Irregular("it changes memory whose contents matter")
+        stores, of_lds = (
+            accessed.kind != "load" or accessed.to_lds,
+            accessed.space == "lds" or accessed.to_lds,
+        )
+        if stores and (of_lds or (machine.stated and accessed.space in ("vmem", "flat") and known)):
+            raise Irregular("it changes memory whose contents matter")
         lost = known and (moves or accessed.space == "lds" or accessed.kind != "load")
         return [(slot, NON_LINEAR if lost else None) for slot in slots_of(targets)]
 

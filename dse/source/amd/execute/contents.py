@@ -18,10 +18,6 @@ from dse.source.machine.recorded import Estimated
 
 Words = list[Any] | None  # of each access; None: unknown
 
-# Words in LDS are followed only if an address or a branch turns out to need them; if that is not enough,
-# memory of unknown contents is assumed to hold zeros.
-FEWEST, LDS, ZEROS = range(3)
-
 
 class PerformedAccess(NamedTuple):
     """One execution of an instruction that accesses memory."""
@@ -43,9 +39,11 @@ class PerformedAccess(NamedTuple):
 class MemoryMachine(WaveMachine):
     """A machine with memory."""
 
-    def __init__(self, *launch: Any, follow: int, watch: Any = None, atomics: bool = True) -> None:
+    def __init__(
+        self, *launch: Any, assume_zeros: bool = False, watch: Any = None, atomics: bool = True
+    ) -> None:
         super().__init__(*launch)
-        self.follow = follow
+        self.assume_zeros = assume_zeros  # in memory of unknown contents
         self.atomics = atomics  # whether what those on global memory return is known
         self.watch = watch  # of `dse.source.amd.profile.alike`
         self.accesses: list[PerformedAccess] = []
@@ -175,7 +173,7 @@ class MemoryMachine(WaveMachine):
         """Return whether all accessed contents are unknown; fast if no contents are stated."""
         if self.stated:
             return False
-        return self.follow < ZEROS and int(base.flat[0] + offset) >> REGION_BITS not in (
+        return not self.assume_zeros and int(base.flat[0] + offset) >> REGION_BITS not in (
             self.kernarg_region,
             self.kernarg_region + 1,
         )
@@ -227,19 +225,19 @@ class MemoryMachine(WaveMachine):
         for region in regions_of(address):
             contents = self.memory.regions.get(region)
             if contents is None or region in self.poisoned:
-                if self.follow < ZEROS:
+                if not self.assume_zeros:
                     return None
                 self.zeros |= {region} if region <= len(self.launch.arguments) else set()
         words, _, outside = self.memory.load(address, size)
         outside = {region for region in outside if region <= len(self.launch.arguments)}
         self.outside |= outside
-        return None if outside and self.follow < ZEROS else words
+        return None if outside and not self.assume_zeros else words
 
     def load_scalar(self, address: np.ndarray, accessed: MemoryAccess) -> Words:
         """Load words of a wave."""
         if address.size == 1 and int(address.flat[0]) >> REGION_BITS == self.kernarg_region:
             offset = int(address.flat[0]) - self.kernarg
-            for start, end in self.unknown_arguments if self.follow < ZEROS else ():
+            for start, end in self.unknown_arguments if not self.assume_zeros else ():
                 if offset < end and offset + accessed.bytes > start:
                     return self._arguments_around(address, accessed)
         if self.waves is not None and address.size > 1:
@@ -287,10 +285,10 @@ class MemoryMachine(WaveMachine):
     def atomic_global(self, base: np.ndarray, offset: int, accessed: MemoryAccess, words: Words) -> Words:
         """Change words lane by lane; return their old values."""
         lanes = self.lanes()
-        zeros = [np.zeros((1, 1, 1), U32)] * accessed.words if self.follow == ZEROS else None
+        zeros = [np.zeros((1, 1, 1), U32)] * accessed.words if self.assume_zeros else None
         if not self.stated:
             return zeros
-        if not self.atomics and self.follow < ZEROS:
+        if not self.atomics and not self.assume_zeros:
             return None
         active = np.broadcast_to(lanes, self.shape)  # for each block, even if they are equal
         address = np.broadcast_to(base + offset, self.shape)[active]
@@ -326,7 +324,7 @@ class MemoryMachine(WaveMachine):
 
     def load_lds(self, base: np.ndarray, offset: int, accessed: MemoryAccess) -> Words:
         """Load words, which are known if words in LDS are followed."""
-        if self.follow < LDS or accessed.transposed:
+        if accessed.transposed:
             return None
         active, row, address = self._lds_places(base, offset)
         if self.lds.taint(row, address, accessed.bytes):
@@ -335,8 +333,6 @@ class MemoryMachine(WaveMachine):
 
     def store_lds(self, base: np.ndarray, offset: int, accessed: MemoryAccess, words: Words) -> None:
         """Store words, if words in LDS are followed."""
-        if self.follow < LDS:
-            return
         active, row, address = self._lds_places(base, offset)
         stored = words or [np.zeros((1, 1, 1), U32)] * accessed.words
         values = [np.broadcast_to(value, active.shape)[active] for value in stored]
@@ -344,8 +340,6 @@ class MemoryMachine(WaveMachine):
 
     def store_behind_m0(self, accessed: MemoryAccess, words: Words, offset: int) -> None:
         """Store the words loaded by adjacent lanes in the LDS, from the address in M0 on."""
-        if self.follow < LDS:
-            return
         start = self.words(M0)
         if start is None:
             raise DseError("found a place in the LDS that is not computed, expected one in M0")
@@ -356,8 +350,6 @@ class MemoryMachine(WaveMachine):
         self, base: np.ndarray, offset: int, accessed: MemoryAccess, operands: list[Words]
     ) -> Words:
         """Change words lane by lane; return their old values."""
-        if self.follow < LDS:
-            return None
         active, row, address = self._lds_places(base, offset)
         words = operands[0]
         if words is None or accessed.bytes != 4 or len(operands) != 1:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dse.errors import DseError
 from dse.source.amd.execute.code import BARRIERS, Code, Stretch
-from dse.source.amd.execute.contents import LDS, ZEROS, MemoryMachine
+from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.slots import CONSTANTS, EXEC, VCC
 from dse.source.amd.execute.state import NeedsData, Waves
 from dse.source.machine.launch import Dimensions, LaunchArguments
@@ -23,7 +23,6 @@ def execute(
     code: Code,
     launch: LaunchArguments,
     blocks: Sequence[Dimensions],
-    follow: int = 0,
     skip_loops: bool = True,
     step_limit: int = STEP_LIMIT,
     watch: Any = None,
@@ -38,25 +37,19 @@ def execute(
     **Raises:** DseError for an argument that does not fit, or if code runs on after `step_limit` stretches.
     """
     missing: NeedsData | None = None
-    while True:
+    for assume_zeros in (False, True):
         machine = MemoryMachine(
-            code.listing,
-            launch,
-            blocks,
-            follow=follow,
-            watch=watch,
-            atomics=atomics,
+            code.listing, launch, blocks, assume_zeros=assume_zeros, watch=watch, atomics=atomics
         )
         try:
             with np.errstate(all="ignore"), _uncollected():
                 Scheduler(code, machine, skip_loops, min(step_limit, launch.most_steps)).run()
-            return machine, missing if follow == ZEROS else None
+            return machine, missing
         except NeedsData as needs:
-            if follow == ZEROS:
-                raise DseError(
-                    f"{code.listing.name}: {needs}: found a value that is not computed, expected one that is"
-                ) from None
-            missing, follow = needs, LDS if follow < LDS else ZEROS
+            missing = needs
+    raise DseError(
+        f"{code.listing.name}: {missing}: found a value that is not computed, expected one that is"
+    )
 
 
 @contextmanager

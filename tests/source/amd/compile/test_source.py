@@ -9,7 +9,6 @@ from dse.errors import DseError
 from dse.source.amd.compile.clang import clang, knows
 from dse.source.amd.compile.source import Built, HipSource, compile_source, read_source
 from dse.source.amd.execute.code import code_of
-from dse.source.amd.execute.contents import LDS
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.text import parse
 from dse.source.contract import Failure
@@ -107,7 +106,7 @@ def test_numbers_are_those_of_numpy(write):
         read_source(write(f"#include <vector_functions.h>\n#include <cuda_bf16.h>\n{text}{assigned}}}"))
     )
     launch = LaunchArguments((1, 1, 1), (64, 1, 1), [np.zeros(len(NUMBERS) * 64, np.float32), x])
-    machine, _ = execute(code_of(parse(made.text, None)), launch, [(0, 0, 0)], follow=LDS, skip_loops=False)
+    machine, _ = execute(code_of(parse(made.text, None)), launch, [(0, 0, 0)], skip_loops=False)
     stored = machine.memory.regions[1]
     assert stored is not None
     rows = stored[: len(NUMBERS) * 256].view(np.float32).reshape(-1, 64)

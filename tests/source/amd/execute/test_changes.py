@@ -74,7 +74,7 @@ LIMITED = [
 @pytest.mark.parametrize("instruction", [*ENDLESS, *LIMITED])
 def test_results_change_as_is_said(written, instruction):
     code = code_of(written(instruction))
-    machine: Any = MemoryMachine(code.listing, LAUNCH, [(0, 0, 0)], follow=0)
+    machine: Any = MemoryMachine(code.listing, LAUNCH, [(0, 0, 0)])
     machine.execute_in(machine.alive)
     step, action = code.stretches[0].actions[0]
     machine.r += code.constants[len(machine.r) - CONSTANTS :]

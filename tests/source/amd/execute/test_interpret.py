@@ -7,7 +7,7 @@ import pytest
 
 from dse.errors import DseError
 from dse.source.amd.execute.code import code_of
-from dse.source.amd.execute.contents import LDS, MemoryMachine
+from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.text import Listing
 from dse.source.machine.launch import LaunchArguments
@@ -28,7 +28,7 @@ def run(
     listing: Listing, arrays: Sequence[np.ndarray | None], threads: int = 64, blocks: int = 1
 ) -> MemoryMachine:
     launch = LaunchArguments((blocks, 1, 1), (threads, 1, 1), arrays)
-    machine, _ = execute(code_of(listing), launch, [(n, 0, 0) for n in range(blocks)], follow=LDS)
+    machine, _ = execute(code_of(listing), launch, [(n, 0, 0) for n in range(blocks)])
     return machine
 
 

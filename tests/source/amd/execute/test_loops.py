@@ -7,6 +7,7 @@ import pytest
 from support.engines import ran_code
 
 from dse.source.amd.execute.code import Code, code_of
+from dse.source.amd.execute.slice import Purpose
 from dse.source.machine.launch import LaunchArguments
 
 LAUNCH = LaunchArguments((5, 1, 1), (96, 1, 1), [None, None])
@@ -73,7 +74,7 @@ PIPELINED = """
 @pytest.mark.parametrize("buffers", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize(("size", "end"), [(0x7FFF, 200), (0x1000, 301)])
 def test_buffers_that_take_turns(written, buffers: int, size: int, end: int):
-    code = code_of(written(PIPELINED.format(buffers=buffers, size=size, end=end), lds=4096))
+    code = code_of(written(PIPELINED.format(buffers=buffers, size=size, end=end), lds=4096), Purpose.COUNTS)
     machine = same(code)
     assert bool(machine.repeats) == (buffers < 5)
 
@@ -83,7 +84,7 @@ def test_what_is_shifted_out_is_not_skipped(written):
     uneven = LOOP.replace(
         "v_add_u32 v1, {step}, v1", "s_lshr_b32 s9, s8, 4\n    v_lshl_add_u32 v1, s9, 7, v0"
     )
-    code = code_of(written(uneven.format(shift=2, end=300)))
+    code = code_of(written(uneven.format(shift=2, end=300)), Purpose.COUNTS)
     skipped = same(code)
     assert not skipped.repeats
 
@@ -92,4 +93,4 @@ def test_a_bit_that_is_tested_is_no_comparison(written):
     """Some trips load twice: a bit of the counter, which changes evenly, decides."""
     skips = "s_bitcmp1_b32 s8, 6\n    s_cbranch_scc1 .LBB0_2\n    global_load_dword v4, v1, s[4:5]\n.LBB0_2:"
     code = LOOP.replace("v_add_u32 v1, {step}, v1", f"v_add_u32 v1, {{step}}, v1\n    {skips}")
-    same(code_of(written(code.format(shift=2, step=128, end=3000))))
+    same(code_of(written(code.format(shift=2, step=128, end=3000)), Purpose.COUNTS))

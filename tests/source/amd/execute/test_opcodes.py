@@ -29,7 +29,6 @@ from plain_python import (
 )
 
 from dse.source.amd.execute.code import code_of
-from dse.source.amd.execute.contents import LDS
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.execute.opcodes import TABLE
 from dse.source.machine.launch import LaunchArguments
@@ -344,7 +343,7 @@ def computed(written: Any, scalar: bool, kind: str) -> dict[str, np.ndarray]:
     stored = np.zeros((len(names), 64, 4), np.uint32)
     launch = LaunchArguments((blocks, 1, 1), (threads, 1, 1), [words_of(kind).ravel(), stored.ravel()])
     with np.errstate(all="ignore"):
-        machine, _ = execute(code_of(written(code)), launch, [(n, 0, 0) for n in range(blocks)], follow=LDS)
+        machine, _ = execute(code_of(written(code)), launch, [(n, 0, 0) for n in range(blocks)])
     found = machine.memory.regions[2]
     assert found is not None
     return dict(zip(names, found.view(np.uint32).reshape(stored.shape), strict=True))

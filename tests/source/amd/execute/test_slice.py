@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dse.source.amd.execute.code import code_of
-from dse.source.amd.execute.contents import LDS
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.execute.slice import Purpose
 from dse.source.machine.launch import LaunchArguments
@@ -77,8 +76,7 @@ def test_purposes(written, first):
         listing = written(program(seed), lds=1024)
         launch = LaunchArguments((2, 1, 1), (128, 1, 1), [words, None])
         every, some, control = (
-            execute(code_of(listing, purpose), launch, [(0, 0, 0), (1, 0, 0)], follow=LDS)[0]
-            for purpose in Purpose
+            execute(code_of(listing, purpose), launch, [(0, 0, 0), (1, 0, 0)])[0] for purpose in Purpose
         )
         for machine in (some, control):
             assert [index for index, *_ in machine.trace] == [index for index, *_ in every.trace], seed

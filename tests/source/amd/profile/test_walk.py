@@ -5,6 +5,7 @@ import pytest
 from dse.hardware import gpus
 from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.interpret import execute
+from dse.source.amd.execute.slice import Purpose
 from dse.source.amd.profile.pipes import turns
 from dse.source.amd.profile.record import record
 from dse.source.amd.profile.walk import _waits, registers, timing, walk
@@ -69,7 +70,7 @@ _BARRIERS_IN_A_LOOP = """
 
 def test_trips_that_are_skipped_count_for_the_phases_that_they_go_through(written):
     listing = written(_BARRIERS_IN_A_LOOP, lds=256)
-    code, gpu = code_of(listing), gpus.load("mi250x").gpu
+    code, gpu = code_of(listing, Purpose.COUNTS), gpus.load("mi250x").gpu
     turn = turns(listing)
     launch = LaunchArguments((1, 1, 1), (64, 1, 1), [None, None])
 
@@ -105,7 +106,7 @@ def test_products_of_a_wave_follow_one_another_through_the_matrix_core(written, 
         ]
         listing = written([f"{opcode} {sum_}, {words}, {words}, {sum_}" for sum_ in sums])
         gpu, turn = gpus.load("mi250x").gpu, turns(listing)
-        code = code_of(listing)
+        code = code_of(listing, Purpose.COUNTS)
         machine, _ = execute(code, LaunchArguments((1, 1, 1), (64, 1, 1), [None, None]), [(0, 0, 0)])
         noted = record(code, machine, turn, True, joins=False)
         (path,) = walk(code, machine, noted, 0, timing(gpu, turn, 500.0), turn).values()
