@@ -17,6 +17,7 @@ from dse.source.amd.execute.opcodes import opcode
 from dse.source.amd.execute.operands import between_lanes, by_kind
 from dse.source.amd.execute.slots import CONSTANTS, EXEC, M0, SCC, VCC, Register, V, slots_of
 from dse.source.amd.text import Instruction
+from dse.source.machine.liveness import bits_of, predecessors_of, settle
 
 _SPACES = {"lds": 1 << CONSTANTS, "scratch": 1 << (CONSTANTS + 1), "vmem": 1 << (CONSTANTS + 2)}
 _SPACES |= {"smem": _SPACES["vmem"], "flat": sum(_SPACES.values())}
@@ -38,7 +39,7 @@ class Purpose(Enum):
     CONTROL = "control"  # nothing
 
 
-class _Effect(NamedTuple):
+class Effect(NamedTuple):
     """What an instruction does to slots, as bits."""
 
     number: int  # of the instruction
@@ -58,11 +59,11 @@ def needed_steps(
 
     `blocks` are pieces of straight code, `wave` is the number of lanes.
     """
-    effects = [[_effect(step, wave, purpose) for step in block] for block in blocks]
+    effects = [[effect_of(step, wave, purpose) for step in block] for block in blocks]
     live = [(0, 0)] * len(blocks)  # at the start: in active lanes, in any lane
     needed, wanted = set[int](), set[int]()
 
-    def before(index: int, mark: bool) -> tuple[int, int]:
+    def before(index: int, mark: bool = False) -> tuple[int, int]:
         active = anywhere = 0
         for successor in successors[index]:
             active, anywhere = active | live[successor][0], anywhere | live[successor][1]
@@ -81,36 +82,30 @@ def needed_steps(
                 wanted.add(effect.number)
         return active, anywhere
 
-    changed = True
-    while changed:
-        changed = False
-        for index in reversed(range(len(blocks))):
-            now = before(index, mark=False)
-            changed |= now != live[index]
-            live[index] = now
+    settle(live, predecessors_of(successors), before)
     for index in range(len(blocks)):
         before(index, mark=True)
     return needed, needed - wanted
 
 
-def _effect(step: Instruction, wave: int, purpose: Purpose) -> _Effect:
+def effect_of(step: Instruction, wave: int, purpose: Purpose = Purpose.CONTROL) -> Effect:
     """Return what an instruction does, together with the one that is issued with it."""
     own = _of_one(step, wave, purpose)
     if step.second is None:
         return own
     other = _of_one(step.second, wave, purpose)
-    return own._replace(**{name: getattr(own, name) | getattr(other, name) for name in _Effect._fields[1:]})
+    return own._replace(**{name: getattr(own, name) | getattr(other, name) for name in Effect._fields[1:]})
 
 
-def _of_one(step: Instruction, wave: int, purpose: Purpose) -> _Effect:
+def _of_one(step: Instruction, wave: int, purpose: Purpose) -> Effect:
     if step.opcode.startswith("s_cbranch_"):
-        return _Effect(step.index, always=_CONDITIONS[step.opcode.removeprefix("s_cbranch_")[:3]])
+        return Effect(step.index, always=_CONDITIONS[step.opcode.removeprefix("s_cbranch_")[:3]])
     accessed, row = memory_access(step.opcode), opcode(step.opcode)
     if accessed is not None:
         return _access(step, accessed, purpose)
     special = "" if row is None else row.special
     if row is not None and not row.form and (not special or special == "trap"):
-        return _Effect(step.index, stays=bool(special))
+        return Effect(step.index, stays=bool(special))
     partial = special in ("writelane", *_BOTH_WRITTEN) or between_lanes(step)
     if row is not None and row.form:
         targets, sources = by_kind(step.operands, row)
@@ -129,10 +124,10 @@ def _of_one(step: Instruction, wave: int, purpose: Purpose) -> _Effect:
         read = [*read, EXEC, EXEC + 1, SCC]
     if special in _BOTH_WRITTEN:
         written = read = [*written, *read]
-    writes, reads = _bits(written), _bits(read)
+    writes, reads = bits_of(written), bits_of(read)
     crossing = between_lanes(step) or _FROM_OTHER_LANES.match(step.opcode) is not None
     of_mask = bool(writes & _EXEC)
-    return _Effect(
+    return Effect(
         step.index,
         always=reads if of_mask else 0,
         wanted_by=writes,
@@ -154,7 +149,7 @@ def _narrows(step: Instruction) -> bool:
     return any(text.startswith("exec") for text in within)
 
 
-def _access(step: Instruction, accessed: MemoryAccess, purpose: Purpose) -> _Effect:
+def _access(step: Instruction, accessed: MemoryAccess, purpose: Purpose) -> Effect:
     """Return what an access of memory does."""
     if accessed.space == "smem":
         targets, data, where = step.operands[:1], (), step.operands[1:]
@@ -162,12 +157,12 @@ def _access(step: Instruction, accessed: MemoryAccess, purpose: Purpose) -> _Eff
         targets, data, where = operands_of(step, accessed)
     if step.opcode.startswith(("buffer", "scratch_buffer")):  # by a descriptor and an offset of the wave
         where = [*where, *step.operands[-2:]]
-    address, written, space = _bits(slots_of(where)), _bits(slots_of(targets)), _SPACES[accessed.space]
-    reads = address | _bits(slots_of(data)) | (space if accessed.kind != "store" else 0)
+    address, written, space = bits_of(slots_of(where)), bits_of(slots_of(targets)), _SPACES[accessed.space]
+    reads = address | bits_of(slots_of(data)) | (space if accessed.kind != "store" else 0)
     if accessed.to_lds:
         space, reads = _SPACES["lds"], reads | 1 << M0
     counted = purpose is Purpose.COUNTS
-    return _Effect(
+    return Effect(
         step.index,
         always=address if counted else 0,
         wanted_by=written | (space if accessed.kind != "load" or accessed.to_lds else 0),
@@ -183,11 +178,3 @@ def _slots(place: object, kind: str, wave: int) -> Iterable[int]:
         return ()
     words = 2 if kind in "UIDP" or (kind in "mM" and wave == 64) else 1
     return range(place.slot, place.slot + max(words, place.count))
-
-
-def _bits(slots: Iterable[int]) -> int:
-    """Return slots as a set of bits."""
-    bits = 0
-    for slot in slots:
-        bits |= 1 << slot
-    return bits

@@ -9,7 +9,6 @@ nothing else reads is one with each of its operands.
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache, partial, reduce
 from itertools import chain, product
 from typing import Any
@@ -20,8 +19,7 @@ from dse.errors import DseError
 from dse.source.amd.execute.code import Code
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.interpret import execute
-from dse.source.amd.execute.memory_names import memory_access
-from dse.source.amd.execute.slots import slots_of
+from dse.source.amd.execute.slice import effect_of
 from dse.source.amd.profile.record import executions
 from dse.source.amd.text import Instruction, Listing
 from dse.source.machine.alike import Apart, Boxes, Followed, boxes_of
@@ -34,7 +32,6 @@ _NAME = re.compile(r"[vs]_(?:cmpx?|cmpk|min|max)_(?P<how>lt|le|gt|ge|eq|ne|lg)?"
 _EQUAL = ("eq", "ne", "lg")
 _CHOSEN = re.compile(r"v_(?:min|max)3?_[iu]")  # one of its operands
 _TESTED = re.compile(r"v_(?:cmpx?|(?:min|max)3?)_[a-z_]*[iu]")
-_ALSO_READ = re.compile(r"mac|dot|mma|writelane|permlane|swap|_d16|sat")  # they read what they write
 _WATCHED = re.compile(r"[vs]_(cmpx?|cmpk|bitcmp[01]|min|max|min3|max3|med3|minmax|maxmin)_")
 
 
@@ -179,32 +176,23 @@ class Watch:
 
 def only_tested(listing: Listing, step: Instruction) -> bool:
     """Return whether nothing but integer comparisons reads the result before it is overwritten."""
-    [slot], ahead, seen = slots_of(step.operands[:1]), [step.index + 1], set[int]()
+    result = effect_of(step, listing.wave_size).wanted_by
+    ahead, seen = [step.index + 1], set[int]()
     while ahead:
         at = ahead.pop()
         if at in seen or at == len(listing.instructions):
             continue
         seen.add(at)
-        other, written = listing.instructions[at], False
+        other = listing.instructions[at]
+        effect = effect_of(other, listing.wave_size)
+        halves = filter(None, (other, other.second))
+        if (effect.reads | effect.reads_any) & result and not all(_TESTED.match(x.opcode) for x in halves):
+            return False
         if other.opcode.startswith(("s_cbranch", "s_branch")):
             ahead.append(listing.labels[other.operands[0]])
-        for half in filter(None, (other, other.second)):
-            if slot in _slots(half.operands[1:]) and not _TESTED.match(half.opcode):
-                return False
-            if slot in _slots(half.operands[:1]):
-                access = memory_access(half.opcode)
-                if half.modifiers or _ALSO_READ.search(half.opcode) or (access and access.kind != "load"):
-                    return False
-                written = True
-        if not written and other.opcode not in ("s_branch", "s_endpgm"):
+        if not effect.kills & result and other.opcode not in ("s_branch", "s_endpgm"):
             ahead.append(at + 1)
     return True
-
-
-def _slots(texts: Sequence[str]) -> list[int]:
-    with suppress(DseError):  # labels, counters to wait for
-        return slots_of(texts)
-    return []
 
 
 def alike_in_control(code: Code, launch: LaunchArguments, most: int) -> Boxes | str:

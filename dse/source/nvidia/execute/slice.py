@@ -5,13 +5,13 @@ Python integer. Shared and global memory are one slot each; local memory has one
 the stack pointer alone, so that a spilled accumulator adds nothing to the slice.
 """
 
-from collections.abc import Iterable
 from functools import reduce
 from operator import or_
 
+from dse.source.machine.liveness import bits_of, predecessors_of, settle
 from dse.source.nvidia.machine.state import Purpose
 from dse.source.nvidia.sass.operands import PT, SLOTS, UPT, UR, URZ, P
-from dse.source.nvidia.sass.program import BasicBlock, SassProgram, Step, descriptor_slot
+from dse.source.nvidia.sass.program import SassProgram, Step, descriptor_slot
 
 STACK = 1  # register of the stack pointer
 _SHARED = 1 << SLOTS
@@ -39,10 +39,7 @@ def mark_needed(
     memories whose addresses are needed even if nothing depends on the contents.
     """
     memory = _Memory(program, global_stores, purpose)
-    predecessors: list[list[int]] = [[] for _ in program.blocks]
-    for block in program.blocks:
-        for successor in block.successors:
-            predecessors[successor].append(block.index)
+    predecessors = predecessors_of([block.successors for block in program.blocks])
     under_guards = any(step.pipe == "tensor" or step.of_box for step in program.steps)
     votes = _votes(program, predecessors) if under_guards else {}
     facts = [[_facts(step, memory) for step in block.steps] for block in program.blocks]
@@ -51,33 +48,24 @@ def mark_needed(
     exchanged = 0
     live: list[Wanted] = [{} for _ in program.blocks]
 
-    def before(block: BasicBlock, mark: bool) -> Wanted:
+    def before(index: int, mark: bool = False) -> Wanted:
         """Return the live slots at the start of a basic block."""
         wanted: Wanted = {None: exchanged}
-        for successor in block.successors:
+        for successor in program.blocks[index].successors:
             for guard, bits in live[successor].items():
                 wanted[guard] = wanted.get(guard, 0) | bits
-        for fact in reversed(facts[block.index]):
+        for fact in reversed(facts[index]):
             needed = _step_back(wanted, fact, votes, under_guards)
             if mark:
                 fact[-1].needed = needed
         return wanted
 
-    # Sweeps against the flow: a block that returns to hundreds of calls is then looked at once a sweep.
-    waiting = set(range(len(program.blocks)))
-    while waiting:
-        for block in reversed(program.blocks):
-            if block.index not in waiting:
-                continue
-            waiting.remove(block.index)
-            wanted = before(block, mark=False)
-            if wanted != live[block.index]:
-                live[block.index] = wanted
-                waiting.update(predecessors[block.index])
-            if parted and not exchanged and any(bits & _SHARED for bits in wanted.values()):
-                exchanged, waiting = _SHARED, set(range(len(program.blocks)))
-    for block in program.blocks:
-        before(block, mark=True)
+    settle(live, predecessors, before)
+    if parted and any(bits & _SHARED for wanted in live for bits in wanted.values()):
+        exchanged = _SHARED
+        settle(live, predecessors, before)
+    for index in range(len(live)):
+        before(index, mark=True)
     _mark_known_guards(program, predecessors)
     return [reduce(or_, wanted.values(), 0) for wanted in live]
 
@@ -98,7 +86,7 @@ def _step_back(
                 wanted[asker] &= ~kills
             reader = askers[0] if len(askers) == 1 else None
         elif step.pipe not in ("tensor", "texture") and not step.stores:
-            written = _bits(step.writes)
+            written = bits_of(step.writes)
             wanted[guard] = wanted.get(guard, 0) & ~written
             if step.opcode == "R2UR":  # writes the warp's register if any thread executes it
                 for vote, of in votes.get(step.index, {}).items():
@@ -171,7 +159,7 @@ def _mark_known_guards(program: SassProgram, predecessors: list[list[int]]) -> N
     for block in program.blocks:
         gains = loses = 0
         for step in block.steps:
-            predicates = _bits([slot for slot in step.writes if slot >= P])
+            predicates = bits_of([slot for slot in step.writes if slot >= P])
             if predicates and not step.needed:
                 gains, loses = gains | predicates, loses & ~predicates
             elif predicates and not step.partial:
@@ -219,21 +207,25 @@ class _Memory:
         (address,) = step.memory
         if not self.steady_stack or [base[0] for base in address.bases] != [STACK] or address.offset < 0:
             return 0
-        return _bits(range(_WORDS + address.offset // 4, _WORDS + (address.offset + max(step.bytes, 4)) // 4))
+        return bits_of(
+            range(_WORDS + address.offset // 4, _WORDS + (address.offset + max(step.bytes, 4)) // 4)
+        )
 
 
 def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
     """Return (bits always needed, bits that make it needed, bits it kills, bits it then needs, the step)."""
-    wanted_by = kills = _bits(step.writes)
-    reads = 0 if step.given else _bits(step.reads)
+    wanted_by = kills = bits_of(step.writes)
+    reads = 0 if step.given else bits_of(step.reads)
     always = 0
     if step.pipe in _STEERING:
         always |= reads
     addressed = bool(step.memory) and (step.of_box or step.pipe in memory.purpose.value)
     if addressed:
-        always |= _bits(step.bases)
+        always |= bits_of(step.bases)
     if step.kind == "copy":  # a predicate decides whether global memory is read
-        always |= _bits([operand.slot for operand in step.sources if operand.kind == "predicate"]) & _VARYING
+        always |= (
+            bits_of([operand.slot for operand in step.sources if operand.kind == "predicate"]) & _VARYING
+        )
     if (slot := descriptor_slot(step)) >= 0:
         always |= 1 << slot
     if step.guard >= 0:
@@ -262,11 +254,3 @@ def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
         if step.kind in ("copy", "box load"):
             wanted_by = _SHARED
     return always, wanted_by, kills, reads, step
-
-
-def _bits(slots: Iterable[int]) -> int:
-    """Return slots as a set of bits."""
-    bits = 0
-    for slot in slots:
-        bits |= 1 << slot
-    return bits
