@@ -230,14 +230,13 @@ class ChangeRules(LinearRules):
         return [(("scratch", at + 4 * word & ~3), self.read(slot)) for word, slot in enumerate(slots)]
 
 
-def changes_since(machine: MemoryMachine, before: dict[Any, Any]) -> dict[Any, Any]:
-    """Return the changes of registers and words of scratch, by slot."""
+def changes_since(machine: MemoryMachine, before: dict[Any, Any], lanes: np.ndarray) -> dict[Any, Any]:
+    """Return the changes of registers and words of scratch in some lanes, by slot."""
     now, changes = machine.held(), dict[Any, Any]()
     for slot in {*before, *now} - {NULL}:
         old, new = before.get(slot), now.get(slot)
         if old is not new:
-            lanes = machine.lanes() if _of_lanes(slot) else machine.running.mask
-            changes[slot] = _change_between(old, new, lanes)
+            changes[slot] = _change_between(old, new, lanes if _of_lanes(slot) else machine.running.mask)
     return {slot: change for slot, change in changes.items() if change is not None}
 
 

@@ -41,10 +41,12 @@ _CARRIES = ("_co_", "s_add_u32", "s_addc_u32", "s_sub_u32", "s_subb_u32", "_co_c
 class LinearRules(TripLimits):
     """The changes of one trip, from the loop's first instruction on, and those of results from operands'."""
 
-    def __init__(self, machine: MemoryMachine, binder: OperandReaders, moving: dict[Any, Any]) -> None:
+    def __init__(
+        self, machine: MemoryMachine, binder: OperandReaders, moving: dict[Any, Any], lanes: np.ndarray
+    ) -> None:
         self.machine, self.binder = machine, binder
         self.went_in, self.moving = moving, dict(moving)  # slot, or ("scratch", address) → change in a trip
-        self.lanes = machine.lanes()  # of the loop; others do not matter
+        self.lanes = lanes  # of the loop; others do not matter
         self.waves = machine.running.mask
         self.exposed: set[Any] = set()  # slots read before they are written
         self.written: set[Any] = set()

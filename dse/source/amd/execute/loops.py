@@ -8,6 +8,7 @@ instructions are then exact, and addresses estimated. A loop around a skipped on
 """
 
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
 from math import gcd, lcm, nan
 from typing import Any
@@ -194,9 +195,16 @@ class WaveLoopSkipper:
         if self.examined is not None:
             self._put_off(self.examined, "a loop inside is examined")
         assert loop.registers is not None
-        moving = changes_since(machine, loop.registers)
+        lanes = self._lanes(loop)
+        moving = changes_since(machine, loop.registers, lanes)
         self.examined, loop.registers = loop, None
-        loop.examined = ChangeRules(machine, self.code.stretches[0].binder, moving)
+        loop.examined = ChangeRules(machine, self.code.stretches[0].binder, moving, lanes)
+
+    def _lanes(self, loop: _Loop) -> np.ndarray:
+        """Return the lanes that took part in the last trip; where it begins, others may be active."""
+        path = self.machine.trace[loop.since.trace :]
+        masks = {(id(waves), id(lanes)): lanes & waves.mask for _, waves, lanes in path}
+        return reduce(np.bitwise_or, masks.values())
 
     def _conclude(self, loop: _Loop, changes: ChangeRules) -> None:
         """After an examined trip: if each change ended as it began, the next trips are known."""
@@ -204,6 +212,8 @@ class WaveLoopSkipper:
         self.examined, loop.examined = None, None
         if len(machine.repeats) > loop.since.repeats:
             raise Irregular("a loop inside is skipped")
+        if (self._lanes(loop) & ~changes.lanes).any():
+            raise Irregular("other lanes take part")
         if why := changes.why_uneven():
             raise Irregular(why)
         if changes.trips >= FOR_EVER:

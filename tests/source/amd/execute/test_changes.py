@@ -110,7 +110,7 @@ def test_results_change_as_is_said(written, instruction):
         }
         changes = {slot: change for slot, change in changes.items() if change.any()}
         results(values, [])
-        rules = ChangeRules(machine, code.stretches[0].binder, changes)
+        rules = ChangeRules(machine, code.stretches[0].binder, changes, machine.lanes())
         try:
             rules.execute(step, action)
         except Irregular:

@@ -94,3 +94,35 @@ def test_a_bit_that_is_tested_is_no_comparison(written):
     skips = "s_bitcmp1_b32 s8, 6\n    s_cbranch_scc1 .LBB0_2\n    global_load_dword v4, v1, s[4:5]\n.LBB0_2:"
     code = LOOP.replace("v_add_u32 v1, {step}, v1", f"v_add_u32 v1, {{step}}, v1\n    {skips}")
     same(code_of(written(code.format(shift=2, step=128, end=3000)), Purpose.COUNTS))
+
+
+PARTED = """
+    s_load_dwordx4 s[4:7], s[0:1], 0x0
+    v_and_b32 v0, 0x3ff, v0
+    v_lshlrev_b32 v1, 2, v0
+    v_mov_b32 v5, 0
+    v_and_b32 v3, {mask}, v0
+    v_cmp_ne_u32_e64 s[16:17], 0, v3
+    s_mov_b64 s[14:15], exec
+.LBB0_1:
+    s_or_b64 exec, exec, s[14:15]
+    global_load_dword v2, v1, s[4:5]
+    v_add_u32 v1, 0x80, v1
+    v_add_u32 v5, 1, v5
+    v_cmp_gt_u32 vcc, 0x6000, v1
+    s_and_b64 exec, exec, vcc
+    s_cbranch_execz .LBB0_2
+    s_and_saveexec_b64 s[14:15], s[16:17]
+    s_branch .LBB0_1
+.LBB0_2:
+    s_mov_b64 exec, -1
+    v_lshlrev_b32 v5, 2, v5
+    global_store_dword v5, v5, s[6:7]
+"""
+
+
+@pytest.mark.parametrize("mask", [0, 1, 32, 64])
+def test_a_trip_may_begin_with_some_of_its_lanes(written, mask: int):
+    """The others, or all of them, become active after its first instruction."""
+    machine = same(code_of(written(PARTED.format(mask=mask)), Purpose.COUNTS))
+    assert machine.repeats
