@@ -73,7 +73,7 @@ class Scheduler:
         self.code, self.machine, self.step_limit = code, machine, step_limit
         self.ready: dict[int, Waves] = {}
         self.held: dict[int, Waves] = {}  # at a barrier, by their next stretch
-        self.loops = WaveLoopSkipper(machine, code) if skip_loops else None
+        self.loops = WaveLoopSkipper(machine, code, self.still_running) if skip_loops else None
         self.conditions: dict[str, Callable[[], np.ndarray | None]] = {
             "scc1": machine.condition,
             "scc0": machine.condition,
@@ -162,7 +162,7 @@ class Scheduler:
         return bool(self.ready)
 
     def still_running(self, index: int) -> DseError:
-        """Return the error of code that reaches the limit."""
+        """Return the error of code that reaches the limit, or is known to."""
         step = self.code.stretches[index].steps[0]
         names = [f"contents of argument {region - 1}" for region in sorted(self.machine.zeros)]
         because = f"; it depends on {', '.join(names)}" if names else ""

@@ -7,6 +7,7 @@ branches, depend on data, some trips are executed, spread over the loop, and eac
 instructions are then exact, and addresses estimated. A loop around a skipped one is run.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dse.errors import DseError
 from dse.hardware.coalescing import LINE
 from dse.source.amd.execute.changes import ChangeRules, changes_since, moved
 from dse.source.amd.execute.code import Code, Stretch
@@ -70,8 +72,8 @@ class _Loop:
 class WaveLoopSkipper:
     """Watches the loops of a running machine, and skips trips."""
 
-    def __init__(self, machine: MemoryMachine, code: Code) -> None:
-        self.machine, self.code = machine, code
+    def __init__(self, machine: MemoryMachine, code: Code, endless: Callable[[int], DseError]) -> None:
+        self.machine, self.code, self.endless = machine, code, endless
         self.examined: _Loop | None = None
         self._loops: dict[int, _Loop] = {}
         self._short: set[int] = set()  # loops with few trips that are repeated: a loop around them is skipped
@@ -217,7 +219,7 @@ class WaveLoopSkipper:
         if why := changes.why_uneven():
             raise Irregular(why)
         if changes.trips >= FOR_EVER:
-            raise Irregular("nothing says when it ends")
+            raise self.endless(loop.header)
         if machine.watch is not None and changes.trips:
             changes.trips -= 1  # the watch sees the last trip before a comparison has another result
         trips, strides, loop.proof = changes.trips, changes.strides, changes

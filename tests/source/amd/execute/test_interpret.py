@@ -1,6 +1,7 @@
 """Instructions and waves, run with values and compared with NumPy."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -240,6 +241,9 @@ def test_what_is_not_known_is_named(written):
     with pytest.raises(DseError, match="arguments: found 1, expected 2"):
         run(written(["s_nop 0"]), [None])
     endless = code_of(written([".LBB0_1:", "s_branch .LBB0_1"]))
-    launch = LaunchArguments((1, 1, 1), (64, 1, 1), [None, None], most_steps=500)
+    launch = LaunchArguments((1, 1, 1), (64, 1, 1), [None, None])
+    with pytest.raises(DseError, match="still running after 1000000000 stretches, at s_branch"):  # proven
+        execute(endless, launch, [(0, 0, 0)], step_limit=10**9)
+    launch = replace(launch, most_steps=500)
     with pytest.raises(DseError, match="still running after 500 stretches, at s_branch"):
-        execute(endless, launch, [(0, 0, 0)])
+        execute(endless, launch, [(0, 0, 0)], skip_loops=False)
