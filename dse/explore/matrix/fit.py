@@ -27,7 +27,7 @@ from jaxtyping import Array, Float
 from scipy.optimize import minimize
 
 from dse.explore.matrix.records import NearBest, Recorded, gpu_file
-from dse.explore.matrix.scores import members
+from dse.explore.matrix.scores import members, tried
 from dse.explore.matrix.timed import Inputs, Timed
 from dse.models.matrix.case import Case
 from dse.models.matrix.configuration import PARAMETERS, Configuration, space
@@ -130,7 +130,7 @@ class _Ranked(eqx.Module):
 
 def _near(cases: Sequence[NearBest]) -> Part | None:
     """Return the mean loss of near-best sets, or None without information."""
-    table = _space("wide")
+    table = _usual(tried())
     launches = [(case.product,) for case in cases]
     near = members(cases, table)
     ranked = _Ranked.of([case.gpu for case in cases], launches, table, np.full(near.shape, True), near)
@@ -166,13 +166,13 @@ def _loss_timed(x: Array, inputs: Inputs, measured: Array) -> Array:
 
 def _recorded(records: Sequence[Recorded], weight: float) -> Part | None:
     """Return the sum of losses of the winners of similar tuning runs, or None."""
-    table = _space(records[0].tried)
+    table = _usual(space(records[0].tried))
     tiles = np.delete(table[:, : len(PARAMETERS)], 3, axis=1)
     winners = np.array([np.delete(record.configuration[: len(PARAMETERS)], 3) for record in records])
     same = (tiles[None] == winners[:, None]).all(2)
-    tried = np.array([record.runs(table) for record in records])
+    run = np.array([record.runs(table) for record in records])
     launches = [record.products for record in records]
-    ranked = _Ranked.of([record.gpu for record in records], launches, table, tried, same)
+    ranked = _Ranked.of([record.gpu for record in records], launches, table, run, same)
     return ranked and (_loss_recorded, (ranked[0], jnp.asarray(weight)))
 
 
@@ -182,9 +182,8 @@ def _loss_recorded(x: Array, ranked: _Ranked, weight: Array) -> Array:
     return weight * jnp.sum(ranked.missed(ranked.log_times(x), NOISY))
 
 
-def _space(name: str) -> np.ndarray:
-    """Return a space with two of its groups, and the most frequent value of AMD's options in records."""
-    table = space(name)
+def _usual(table: np.ndarray) -> np.ndarray:
+    """Return the rows of two groups, and of the most frequent value of AMD's options in records."""
     own = np.array(AMD_USUAL)[: table.shape[1] - len(PARAMETERS)]
     return table[np.isin(table[:, 3], GROUPS) & (table[:, len(PARAMETERS) :] == own).all(1)]
 
