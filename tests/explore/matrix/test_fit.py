@@ -7,6 +7,7 @@ import pytest
 from dse.explore.matrix.fit import fit
 from dse.explore.matrix.rank import predict
 from dse.explore.matrix.records import NearBest, Recorded, gpu_file
+from dse.explore.matrix.scores import tried
 from dse.models.matrix.configuration import space
 from dse.models.matrix.constants import ABOUT, Constants, default
 from dse.models.matrix.problem import Product, experts_layer
@@ -14,7 +15,7 @@ from dse.models.matrix.problem import Product, experts_layer
 
 def made(constants: Constants) -> list[NearBest]:
     """Near-best sets as these constants have them."""
-    table = space("wide")
+    table = tried()
     table = table[np.isin(table[:, 3], (1, 16))]
     products = [experts_layer(m, 16, 2, 4096, 2048, routing="even")[0] for m in (1, 16, 256)]
     products += [Product(m, 4096, 4096) for m in (64, 4096)]
@@ -34,7 +35,7 @@ def planted(**moved: float) -> Constants:
 def test_fit_finds_times_and_sets():
     cases = made(planted(dram=-2.0, mma=-1.5, launch=1.5))
     found = Constants.at(jnp.asarray(fit(cases, steps=25, repeated=1.0), jnp.float32))
-    table = space("wide")
+    table = tried()
 
     def errors(constants: Constants) -> np.ndarray:
         [times] = predict([gpu_file("A100")], [case.product for case in cases], table, constants)

@@ -8,12 +8,12 @@ import pytest
 from dse.explore.matrix.prior import Prior
 from dse.explore.matrix.rank import predict
 from dse.explore.matrix.records import NearBest, Recorded, gpu_file
-from dse.explore.matrix.scores import Trained, depths, near_best_hits, rates, recorded_depths
+from dse.explore.matrix.scores import Trained, depths, near_best_hits, rates, recorded_depths, tried
 from dse.models.matrix.configuration import space
 from dse.models.matrix.constants import default
 from dse.models.matrix.problem import Product
 
-WIDE, MOE = space("wide"), space("moe")
+WIDE, MOE = tried(), space("moe")
 PRODUCT = Product(64, 4096, 2048, 16, 2, routing="even")
 
 
@@ -33,7 +33,7 @@ def case(place: int) -> NearBest:
 
 
 def test_hits_of_what_is_predicted_first_and_far_behind():
-    found, errors = near_best_hits([case(0), case(3000)], trained())
+    found, errors = near_best_hits([case(0), case(2000)], trained())
     np.testing.assert_array_equal(found["physics"], [[1, 1, 1], [0, 0, 0]])
     np.testing.assert_array_equal(found["both"], found["physics"])  # no opinion changes nothing
     np.testing.assert_allclose(errors, -0.5, rtol=1e-5)
@@ -41,7 +41,7 @@ def test_hits_of_what_is_predicted_first_and_far_behind():
 
 
 def test_popularity_is_what_was_counted():
-    one = case(3000)
+    one = case(2000)
     found, _ = near_best_hits([one], trained(*one.configurations))
     np.testing.assert_array_equal(found["popularity"], [[1, 1, 1]])
 
