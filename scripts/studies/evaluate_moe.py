@@ -193,12 +193,12 @@ def evaluate(folder: Path, fits: Fits, shipped: bool = False, elsewhere: bool = 
         hits[gpu], errors[gpu] = near_best_hits(cases, without(gpu))
     result: dict = {}
     if near:
-        mapes = {gpu: round(float(np.abs(of_gpu).mean()), 4) for gpu, of_gpu in errors.items()}
-        result["near_best"] = {
-            **rates(hits.values()),
-            "mape": round(float(np.abs(np.concatenate(list(errors.values()))).mean()), 4),
-            "by_gpu": {gpu: {**rates([of_gpu]), "mape": mapes[gpu]} for gpu, of_gpu in hits.items()},
-        }
+
+        def of(*gpus: str) -> dict:
+            mape = np.abs(np.concatenate([errors[gpu] for gpu in gpus])).mean()
+            return {**rates(hits[gpu] for gpu in gpus), "mape": round(float(mape), 4)}
+
+        result["near_best"] = {**of(*hits), "by_gpu": {gpu: of(gpu) for gpu in hits}}
     if records:
         result["recorded"] = _recorded(records, fits, trained)
     result["skipped"] = sorted(set(skipped))

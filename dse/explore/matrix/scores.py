@@ -60,12 +60,8 @@ def near_best_hits(
     hit_rates = {}
     for by, ranks in score.items():
         if by == "random":
-            hit_rates[by] = np.array(
-                [
-                    _by_chance(int((row & fits).sum()), int(fits.sum()))
-                    for row, fits in zip(hits, there, strict=True)
-                ]
-            )
+            counts = zip((hits & there).sum(1).tolist(), there.sum(1).tolist(), strict=True)
+            hit_rates[by] = np.array([_by_chance(good, number) for good, number in counts])
         else:
             hit = np.take_along_axis(hits, order(ranks, table)[:, : max(FIRST)], axis=1)
             hit_rates[by] = np.stack([hit[:, :first].any(1) for first in FIRST], axis=1).astype(float)
@@ -162,11 +158,7 @@ def _scores(
 
 
 def tried() -> Configurations:
-    """Return the space of near-best sets.
-
-    Which configurations were timed is not published. None with a larger pass is in a set, even where 250
-    others are equally fast, while one in seventeen of vLLM's records of 16-bit layers on the A100 has one.
-    """
+    """Return the space of near-best sets; it is not published: no set has a larger pass, but records do."""
     table = space("wide")
     return table[(table[:, 0] + table[:, 1]) * table[:, 2] <= LARGEST]
 
@@ -176,9 +168,7 @@ def members(cases: Sequence[NearBest], table: np.ndarray) -> Bool[np.ndarray, "c
     place = {tuple(row): n for n, row in enumerate(table.tolist())}
     hits = np.zeros((len(cases), len(table)), bool)
     for row, case in enumerate(cases):
-        hits[
-            row, [place[configuration] for configuration in case.configurations if configuration in place]
-        ] = True
+        hits[row, [place[winner] for winner in case.configurations if winner in place]] = True
     return hits
 
 
