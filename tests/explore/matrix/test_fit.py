@@ -41,8 +41,7 @@ def test_fit_finds_times_and_sets():
         [times] = predict([gpu_file("A100")], [case.product for case in cases], table, constants)
         return np.abs(times.min(1) / np.array([case.best for case in cases]) - 1)
 
-    before = errors(default())
-    assert errors(found).max() < 0.06 < before.max()  # five cases do not outweigh the prior
+    assert errors(found).max() < 0.06 < errors(default()).max()  # five cases do not outweigh the prior
 
 
 @pytest.mark.slow
