@@ -102,17 +102,20 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 gc.set_threshold(300_000, 100, 50)
 
 
-# Rooms whose files trace or compile the same functions.
+# Rooms whose files trace or compile the same functions, and files whose tests share nothing but take long.
 ONE_PROCESS = ("tests/evaluate/", "tests/models/", "tests/simulator/")
+ALONE = ("tests/test_pages.py", "tests/test_examples.py", "tests/cli/test_hard_ends.py")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Spread tests over processes by file, but what compiles most by room."""
+    """Spread tests over processes by file, room or alone: what compiles most shares a process."""
     from xdist.scheduler import LoadFileScheduling
 
     class ByFileOrRoom(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith(ALONE):
+                return nodeid
             rooms = (room for room in ONE_PROCESS if nodeid.startswith(room))
             return next(rooms, super()._split_scope(nodeid))
 

@@ -51,9 +51,17 @@ REFUSED = {
 }
 
 
-def ran(before: str, folder: Path) -> subprocess.CompletedProcess[str]:
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    """What each case's command compiles, unless it has a cache of its own."""
+    folder = tmp_path_factory.mktemp("cache")
+    assert ran("true", folder, folder / "cache").returncode == 0
+    return folder / "cache"
+
+
+def ran(before: str, folder: Path, cache: Path) -> subprocess.CompletedProcess[str]:
     """Run the command in a shell that has made the machine so."""
-    environment = {**os.environ, "DSE_CACHE": str(folder / "cache")}
+    environment = {**os.environ, "DSE_CACHE": str(cache)}
     for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PLATFORMS"):
         environment.pop(name, None)
     environment["DSE"] = f"{sys.executable} -m dse {RANK}"
@@ -64,15 +72,15 @@ def ran(before: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("before", WORKS.values(), ids=WORKS)
-def test_works(before, tmp_path):
-    ended = ran(before, tmp_path)
+def test_works(before, tmp_path, cache):
+    ended = ran(before, tmp_path, cache)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert len(ended.stdout.splitlines()) == 2
 
 
 @pytest.mark.parametrize(("before", "told"), REFUSED.values(), ids=REFUSED)
-def test_is_told_in_one_line(before, told, tmp_path):
-    ended = ran(before, tmp_path)
+def test_is_told_in_one_line(before, told, tmp_path, cache):
+    ended = ran(before, tmp_path, cache)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.startswith(f"dse: {told}")
     assert len(ended.stderr.splitlines()) == 1

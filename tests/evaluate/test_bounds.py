@@ -14,7 +14,7 @@ from dse.types import CLASSES
 FILES = [gpus.load(name) for name in ("a100-pcie-40gb", "gtx-280", "mi250x")]
 DESCRIBED = [name for name in kernels.names() if kernels.load(name).described]
 SOURCES = {name: source for name in kernels.names() if (source := kernels.load(name).source) is not None}
-READ_FOR = {".cu": ("a100-pcie-40gb", "mi250x"), ".py": ("a100-pcie-40gb", "h100-sxm", "mi300x")}
+READ_FOR = {".cu": ("a100-pcie-40gb", "mi250x"), ".py": ("h100-sxm", "mi300x")}
 FROM_SOURCE = [(name, gpu) for name, source in SOURCES.items() for gpu in READ_FOR[source.suffix]]
 SMALL = {"triton_attention": {"length": 512}, "triton_moe": {"token_count": 1024}}  # half the usual time
 FEW = 8  # configurations

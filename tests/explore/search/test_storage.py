@@ -69,7 +69,7 @@ def together(urls, processes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "studies"), [("sqlite:///", 8), ("journal:", 1)])
+@pytest.mark.parametrize(("kind", "studies"), [("sqlite:///", 3), ("journal:", 1)])
 def test_processes_that_make_and_fill_one_study_at_the_same_time_all_live(kind, studies, tmp_path):
     urls = [f"{kind}{tmp_path / f'{i}.db'}" for i in range(studies)]
     assert together(urls, 2) == [""] * 2
