@@ -97,6 +97,7 @@ def test_the_autotuner_prunes_what_it_need_not_time_or_takes_the_best_by_the_mod
     assert len(tuned.prune_configs({})) == 1
 
 
+@pytest.mark.slow
 def test_what_cannot_run_is_left_out_and_all_are_kept_where_none_can():
     prune = dse.triton.prune(function(FILE, "gather").jit, GPU, grid=grid, risk=0.01)
     some = [*configs(128), triton.Config({"BLOCK": 128}, num_warps=64), triton.Config({"BLOCK": 100})]

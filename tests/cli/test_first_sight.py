@@ -65,6 +65,7 @@ def test_what_ranks_a_file_tunes_prunes_and_compares_it(answer, run_dse, scaled,
     assert run_dse("prune", *stated).code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.quick("mi250x")
 @pytest.mark.parametrize("gpu", ["a100", "mi250x"])
 def test_contents_of_locks_are_asked_for(run_dse, scaled, gpu):

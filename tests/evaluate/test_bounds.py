@@ -64,7 +64,7 @@ def expect_sums(kernel, several=False):
             np.testing.assert_allclose(np.broadcast_to(parts, whole.shape), whole, rtol=1e-5, err_msg=name)
 
 
-@pytest.mark.quick("blackscholes", "example")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DESCRIBED)
 def test_times_of_described_kernels(name):
     kernel = kernels.load(name)

@@ -209,6 +209,7 @@ def test_a_prediction_does_not_depend_on_its_batch(cases):
     np.testing.assert_array_equal(seconds(*many)[: len(cases)], seconds(*few))
 
 
+@pytest.mark.slow
 def test_barriers_part_what_could_overlap(cases):
     # The same work in one phase takes no longer than in two, one after the other.
     gpu, kernel, launch = assembled(cases)

@@ -70,7 +70,13 @@ def screen(monkeypatch, toy_kernel, tmp_path):
     return screen
 
 
-@pytest.mark.parametrize("command", SCREENS)
+SLOW = ("characterise", "fit")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(each, marks=[pytest.mark.slow] * (each.split()[0] in SLOW)) for each in SCREENS],
+)
 def test_a_screen_fits_and_ends_with_a_conclusion(screen, command):
     lines = screen(command)
     assert max(map(len, lines)) <= 80

@@ -77,6 +77,7 @@ def test_a_file_with_a_wrong_value_fails(check):
     assert (code, failed.split()[0], "case 2, cpr" in failed) == (1, "mwp_cwp_pipeline", True)
 
 
+@pytest.mark.slow
 def test_cases_of_the_simulator(check):
     content = of_the_simulator()
     code, out, err = check("vectors", content)

@@ -49,7 +49,7 @@ def test_launches_are_as_described(name: str):
         np.testing.assert_array_equal(products, np.broadcast_to(described[field], len(launched)))
 
 
-@pytest.mark.quick("transpose")
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* blocks. found")  # of those that were not looked at
 @pytest.mark.parametrize("name", CUDA)
 def test_the_first_configuration_does_the_same_on_gpus_of_both_vendors(name: str, tmp_path: Path):

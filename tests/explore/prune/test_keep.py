@@ -68,6 +68,7 @@ DISTORTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.quick("tenfold")
 @pytest.mark.parametrize("kind", DISTORTED)
 def test_a_nearly_fastest_one_is_kept_whatever_the_model_is_worth(spaces, kind):

@@ -242,6 +242,7 @@ def test_unstated_fractions_may_divide_and_all_other_numbers_are_asked_for(gpu: 
         read(tmp_path / "f.cu", text, gpu, 64, 1)
 
 
+@pytest.mark.quick("A100")  # the other runs for seconds until it is refused
 @pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
 def test_a_list_without_contents_that_never_ends_names_its_arrays(gpu: GpuFile, tmp_path: Path):
     text = """__global__ void f(int* length, const int* first, const int* next) {
