@@ -1,11 +1,8 @@
 """The parts against the textbook's formulas, one number at a time; fits against steps in each direction."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy.optimize import check_grad
-from scipy.stats import multivariate_normal
 
 from dse.core.gaussian_process import (
     PARTS,
@@ -16,7 +13,6 @@ from dse.core.gaussian_process import (
     exponential,
     fitted,
     matern,
-    negative_log_likelihood,
 )
 
 N, M, D, P = 9, 5, 3, 2
@@ -67,14 +63,6 @@ def test_prediction(correlation, of):
     np.testing.assert_allclose(process.covariance(OTHERS, OTHERS), left, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(variance, np.diag(left), rtol=1e-5)
     np.testing.assert_allclose(across.T @ process.posterior.weights, mean, rtol=1e-9)
-
-
-def test_likelihood():
-    posterior = Posterior.of(known(), VALUES)
-    found = negative_log_likelihood(posterior.whitened @ posterior.whitened, posterior.cholesky)
-    prior: Any = multivariate_normal  # its stubs take a number only for the covariance
-    expected = -prior.logpdf(VALUES, np.zeros(N), known()) - N / 2 * np.log(2 * np.pi)
-    assert found == pytest.approx(expected)
 
 
 def test_left_out_is_what_others_tell_without_each():

@@ -227,16 +227,7 @@ def test_equals_the_rules_for_any_counts(name, sm_count, launches):
 @pytest.mark.parametrize(
     ("name", "asked", "blocks", "limiter"),
     [
-        ("8.0", {"threads": 256, "registers": 32}, 8, "warps"),
-        ("8.0", {"threads": 32, "registers": 32}, 32, "blocks"),
-        ("8.0", {"threads": 256, "registers": 33}, 6, "registers"),  # units of 8 a thread: as with 40
-        ("8.0", {"threads": 64, "shared_bytes": 48 * 1024}, 3, "shared memory"),  # 49 KiB each of 164
-        ("8.0", {"threads": 64, "shared_bytes": 166912}, 1, "shared memory"),
-        ("8.0", {"threads": 64, "shared_bytes": 166913}, 0, "too much shared memory"),
-        ("8.0", {"threads": 1024, "registers": 64}, 1, "registers"),
-        ("8.0", {"threads": 1024, "registers": 65}, 0, "too many registers in a block"),
         ("8.0", {"threads": 32, "registers": 256}, 0, "too many registers a thread"),
-        ("8.0", {"threads": 1025}, 0, "too many threads in a block"),
         ("3.0", {"threads": 32, "registers": 64}, 0, "too many registers a thread"),
         # 17 warps of 112 registers: 18 x 3584 fit, 20 x 3584 do not, and 6.0 asks for 20.
         ("6.0", {"threads": 544, "registers": 112}, 0, "too many registers in a block"),

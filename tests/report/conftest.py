@@ -1,7 +1,10 @@
-"""A real browser, where there is one."""
+"""A terminal, and a real browser where there is one."""
 
+import io
+import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -65,3 +68,27 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Browser:
     if program is None:
         pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
     return Browser(program, tmp_path_factory.mktemp("browser"))
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None], int], list[str]]:
+    """`terminal(print_it, 80)`: the lines that a terminal so wide shows, without colours."""
+
+    def lines(shown: Callable[[], None], width: int) -> list[str]:
+        monkeypatch.setattr("sys.stdout", stream := Terminal())
+        for name in ("NO_COLOR", "FORCE_COLOR"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in (("COLUMNS", str(width)), ("TERM", "xterm")):
+            monkeypatch.setenv(name, value)
+        shown()
+        text = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+        return [line.rstrip() for line in text.splitlines()]
+
+    return lines

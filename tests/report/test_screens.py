@@ -1,6 +1,5 @@
 """What every command shows on a terminal of 80 columns."""
 
-import io
 import re
 
 import pytest
@@ -37,15 +36,8 @@ table {kernel} --gpu a100 --for n=1048576
 """.strip().splitlines()
 
 
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self):
-        return True
-
-
 @pytest.fixture
-def screen(monkeypatch, toy_kernel, tmp_path):
+def screen(monkeypatch, terminal, toy_kernel, tmp_path):
     """`screen("cache")`: the lines of a command's screen, without colours."""
 
     def screen(command):
@@ -55,17 +47,14 @@ def screen(monkeypatch, toy_kernel, tmp_path):
         measured.parent.mkdir(parents=True)
         measured.write_text("\n".join(["block_size,time_ms", *(f"{b},{t}" for b, _, t in TIMES[::2])]))
         names = {"kernel": toy_kernel.name, "times": times, "folder": tmp_path / "measured"}
-        for name in ("NO_COLOR", "FORCE_COLOR"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("TERM", "xterm")
-        monkeypatch.setenv("COLUMNS", "80")
         monkeypatch.chdir(toy_kernel.parent)
-        monkeypatch.setattr("sys.stdout", terminal := Terminal())
-        with pytest.raises(SystemExit) as end:
-            run([word.format(**names) for word in command.split()])
-        assert not end.value.code
-        text = re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue())
-        return [line.rstrip() for line in text.splitlines()]
+
+        def shown():
+            with pytest.raises(SystemExit) as end:
+                run([word.format(**names) for word in command.split()])
+            assert not end.value.code
+
+        return terminal(shown, 80)
 
     return screen
 

@@ -1,9 +1,5 @@
 """Tables that fit the terminal."""
 
-import io
-import re
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,27 +8,10 @@ from dse.report.show import show
 from dse.report.table import FIRST, TableColumn, fit
 
 
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self):
-        return True
-
-
 @pytest.fixture
-def on_terminal(monkeypatch):
+def on_terminal(terminal):
     """Print rows on a terminal so many characters wide; return the lines."""
-
-    def lines(rows, width, **options):
-        stream = Terminal()
-        monkeypatch.setattr(sys, "stdout", stream)
-        for name, value in (("COLUMNS", str(width)), ("TERM", "xterm"), ("NO_COLOR", "1")):
-            monkeypatch.setenv(name, value)
-        show(rows, **options)
-        text = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
-        return [line.rstrip() for line in text.splitlines()]
-
-    return lines
+    return lambda rows, width, **options: terminal(lambda: show(rows, **options), width)
 
 
 ROWS = [
