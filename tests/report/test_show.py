@@ -107,18 +107,12 @@ def test_no_rows(capsys):
     assert shown(capsys, [], title="Launches") == "Launches: none\n"
 
 
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    def isatty(self):
-        return True
-
-
 @pytest.mark.parametrize(
     ("terminal", "seconds", "draws"), [(True, 1.3, True), (True, 0, False), (False, 1.3, False)]
 )
 def test_progress_shows_on_a_terminal_after_a_second(monkeypatch, terminal, seconds, draws):
-    stream = Terminal() if terminal else io.StringIO()
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: terminal)
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
     with progress("Sweeping", 10) as advance:
