@@ -95,18 +95,6 @@ def test_instruction_counts():
     assert float(one.insts) == 31 + 64 + 512 + 128 + 256 + 32
 
 
-@pytest.mark.parametrize(
-    ("work", "insts"),
-    [
-        ({"fp32": 3.0, "mma_warp": 4.0, "mma_fp16": 8192.0}, 7),
-        ({"fp32": 3.0, "mma_fp16": 8192.0}, 3),  # out of shared memory: an instruction does many
-        ({"mma_fp16": 8192.0}, 1),
-    ],
-)
-def test_products_of_matrices_are_instructions(work, insts):
-    assert float(kernel(work=per_class(**work), shared_insts=0.0, other_insts=0.0).comp_insts) == insts
-
-
 CLOCK = jnp.float64(1e9)
 
 

@@ -79,14 +79,6 @@ def test_passes_through_the_banks(xp, warp):
     assert counted(xp, passes, addresses, mask, xp.asarray([[size]])) == [expected]
 
 
-def test_known_patterns():
-    lane, everyone = np.arange(32)[None, None], np.ones((1, 1, 32), bool)
-    for stride, ways in ((1, 1), (2, 2), (3, 1), (4, 4), (16, 16), (32, 32), (33, 1)):
-        assert passes(4 * stride * lane, everyone, 4, np).item() == ways
-    sizes = np.array([4, 8, 16])  # of three warps, counted apart
-    assert passes(sizes[:, None] * lane[0], np.repeat(everyone[0], 3, 0), sizes, np).tolist() == [1, 2, 4]
-
-
 @given(warp=warps())
 def test_atomics_take_turns(warp):
     addresses, mask, _ = warp

@@ -1,4 +1,4 @@
-"""Division by what may be zero; λ and Λ of an access are held against plain Python by the models' notation."""
+"""Division by what may be zero; tests of the models hold λ and Λ of an access against plain Python."""
 
 import jax
 import jax.numpy as jnp
