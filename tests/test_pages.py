@@ -42,13 +42,3 @@ def test_the_code_of_a_page_runs(page, tmp_path):
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert "Warning" not in ran.stderr
-
-
-def test_the_pictures_are_those_of_the_script(tmp_path):
-    subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "studies" / "draw_concepts.py"), str(tmp_path)], check=True
-    )
-    drawn = sorted(tmp_path.iterdir())
-    assert len(drawn) == 3
-    for picture in drawn:
-        assert picture.read_text() == (ROOT / "docs" / "figures" / picture.name).read_text()
