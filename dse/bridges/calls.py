@@ -14,10 +14,11 @@ from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from dse.bridges.tables import PRODUCT, BestConfigurations, Own, Row, distinct
 from dse.core.files import read_text
+from dse.core.validate import checked
 from dse.data.measured.formats import read as read_table
 from dse.data.table import Table
 from dse.errors import DseError, InputWarning, one_of
@@ -42,7 +43,7 @@ IN_BATCHES = ("bmm", "baddbmm")
 EXPERTS = "ragged_dot"  # of JAX: `batch` experts, each with its own rows
 WITH_BATCH = (*IN_BATCHES, EXPERTS)
 LOGGED = ("mm", "int_mm", "scaled_mm", *WITH_SUM, "bmm")
-Size = Annotated[int, Field(ge=1, lt=2**31)]
+Size = Annotated[int, Field(ge=1, lt=2**31, description="a whole number of at least 1")]
 Layout = Literal["row", "column"]
 COLUMNS = ("M", "N", "K", "batch", "dtype", "op", "a_layout", "b_layout")
 MOST = 200  # rows of a ranking that are searched for distinct configurations
@@ -194,14 +195,7 @@ def _listed(table: Table) -> Iterator[Call]:
         table.fail("columns", f"found {unknown[0]}, {one_of(unknown[0], COLUMNS)}")
     for row, cells in enumerate(table.table.to_pylist(), start=1):
         stated = {name: cell for name, cell in cells.items() if cell not in (None, "")}
-        try:
-            shape = Shape.model_validate(stated)
-        except ValidationError as error:
-            mistake: Any = error.errors()[0]
-            name = mistake["loc"][0]
-            expected = mistake.get("ctx", {}).get("expected", "a whole number of at least 1")
-            cell = repr(stated[name]) if name in stated else "an empty cell"
-            table.fail(f"{name}, row {row}", f"found {cell}, expected {expected}")
+        shape = checked(Shape, stated, str(table.path), lambda place, row=row: f"{place[0]}, row {row}")
         if shape.batch > 1 and shape.op not in (None, *WITH_BATCH):
             table.fail(f"op, row {row}", f"found {shape.op} with a batch, expected {' or '.join(WITH_BATCH)}")
         yield shape.call

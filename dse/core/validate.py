@@ -28,6 +28,8 @@ def checked(
 ) -> Model:
     """Validate `content` as a model; `place` formats the location of a mistake.
 
+    What is expected is the description of the field, if it has one.
+
     **Raises:** DseError `where: location: found X, expected Y`.
     """
     try:
@@ -35,22 +37,28 @@ def checked(
     except ValidationError as error:
         mistake: Any = error.errors()[0]
     location = mistake["loc"]
+    own = model.model_fields.get(str(location[0])) if location else None
+    if described := own.description if own else None:
+        location = location[:1]  # its parts are described with it
     field = f"{where}: {place(location) or 'top level'}"
     match mistake["type"]:
         case "missing":
-            raise DseError(f"{field}: found nothing, expected a value")
+            raise DseError(f"{field}: found nothing, expected {described or 'a value'}")
         case "extra_forbidden":
             raise DseError(
                 f"{field}: found an unknown field, {one_of(str(location[-1]), _fields(model, location))}"
             )
         case "value_error":  # from our own validators, which phrase the rest
             raise DseError(f"{field}: {mistake['ctx']['error']}")
+        case _ if described:
+            mistake["input"], expected = content[location[0]], described
         case "too_short":
             expected = "at least one"
         case "too_long":
             expected = f"at most {mistake['ctx']['max_length']}"
         case "model_type" | "dict_type":
             expected = "an object" if place is in_json else "a table"
+            expected += "" if location else f" of {', '.join(_fields(model, location))}"
         case _:
             expected = mistake["msg"].removeprefix("Input should be ")
     raise DseError(f"{field}: found {shortened(mistake['input'])}, expected {expected}")

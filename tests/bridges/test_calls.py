@@ -68,7 +68,7 @@ def test_a_log(tmp_path):
         ("M,N\n1,2\n", "columns: found no K, expected M, N and K"),
         ("M,N,K,tokens\n1,2,3,4\n", "columns: found tokens, expected one of M, N, K, batch"),
         ("M,N,K\n1,2,3\n1,2.5,3\n", "N, row 2: found 2.5, expected a whole number of at least 1"),
-        ("M,N,K\n1,,3\n", "N, row 1: found an empty cell, expected a whole number of at least 1"),
+        ("M,N,K\n1,,3\n", "N, row 1: found nothing, expected a whole number of at least 1"),
         ("M,N,K,batch\n1,2,3,0\n", "batch, row 1: found 0, expected a whole number of at least 1"),
         ("M,N,K,dtype\n1,2,3,fp4\n", "dtype, row 1: found 'fp4', expected 'bf16', 'fp16'"),
         ("M,N,K,batch,op\n1,2,3,4,mm\n", "op, row 1: found mm with a batch, expected bmm or baddbmm"),

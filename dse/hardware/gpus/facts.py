@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dse.core.validate import checked, in_toml
 from dse.errors import DseError, InputWarning, one_of
 from dse.hardware.gpus import rules
 from dse.hardware.gpus.rules import Rule
@@ -49,6 +50,11 @@ class FieldEntry(BaseModel):
     )
     rule: str | None = Field(None, pattern=r"^[^\n]+$", description="one line on how it was derived")
     spread: float | None = Field(None, ge=0, description="of what it comes from, relative, 0 or more")
+
+    @staticmethod
+    def of(table: Any, path: Path, field: str) -> "FieldEntry":
+        """Validate the table of a field. **Raises:** DseError, one line."""
+        return checked(FieldEntry, table, str(path), lambda place: in_toml((field, *place)))
 
     def stated_rules(self) -> list[Rule]:
         """List the rules stated in the table."""

@@ -1,14 +1,10 @@
-"""The fields of a GPU file with their units and defaults, and its validation. Imports no JAX."""
+"""The fields of a GPU file with their units and defaults. Imports no JAX."""
 
 from collections.abc import Container
 from dataclasses import MISSING, fields
 from functools import cache
-from pathlib import Path
-from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from dse.errors import DseError, one_of
+from pydantic import BaseModel, ConfigDict, Field
 
 GROUPS = ("limits", "cpi", "latency")
 _OF_HEADER = ("compute_capability", "gfx")  # fields of a Gpu from the header of its file
@@ -68,23 +64,3 @@ def units() -> dict[str, str]:
         elif field.name not in _OF_HEADER:
             by_field[field.name] = field.metadata["unit"]
     return by_field
-
-
-_Model = TypeVar("_Model", bound=BaseModel)
-
-
-def checked(model: type[_Model], values: Any, path: Path, field: str = "") -> _Model:
-    """Validate values against a model; the first mistake is one line."""
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        mistake = error.errors()[0]
-    keys = list(model.model_fields)
-    if not mistake["loc"]:
-        raise DseError(f"{path}: {field}: found {values!r}, expected a table of {', '.join(keys)}")
-    key = str(mistake["loc"][0])
-    where = f"{path}: {field}.{key}" if field else f"{path}: {key}"
-    if key not in keys:
-        raise DseError(f"{where}: unknown field, {one_of(key, keys)}")
-    found = "missing" if mistake["type"] == "missing" else f"found {values[key]!r}"
-    raise DseError(f"{where}: {found}, expected {model.model_fields[key].description}")

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from dse.core.files import read_toml
+from dse.core.validate import checked
 from dse.errors import DseError, one_of
 from dse.hardware.gpus.facts import FieldEntry
-from dse.hardware.gpus.fields import GROUPS, Header, absent, checked, optional, units
+from dse.hardware.gpus.fields import GROUPS, Header, absent, optional, units
 from dse.hardware.gpus.rules import DEFAULT_RULES
 from dse.hardware.gpus.table import SOURCE, CatalogueRow, find, known, path_of, row_of
 from dse.hardware.gpus.tree import GpuFile, build
@@ -77,8 +78,8 @@ def _validated(path: Path, head: dict[str, Any], tables: dict[str, Any], dtype: 
     for field in units():
         if field not in tables and field not in not_required:
             raise DseError(f"{path}: {field}: missing, expected a table [{field}]")
-    header = checked(Header, head, path)
-    entries = {field: checked(FieldEntry, tables[field], path, field) for field in units() if field in tables}
+    header = checked(Header, head, str(path))
+    entries = {field: FieldEntry.of(tables[field], path, field) for field in units() if field in tables}
     return build(path, header, entries, dtype)
 
 

@@ -21,7 +21,7 @@ from dse.core.precision import in_64_bits
 from dse.errors import DseError, one_of
 from dse.hardware.gpus import rules
 from dse.hardware.gpus.facts import Fact, FieldEntry, FieldQuantities
-from dse.hardware.gpus.fields import GROUPS, Header, absent, checked, optional, units
+from dse.hardware.gpus.fields import GROUPS, Header, absent, optional, units
 from dse.types import ABSENT, Gpu, Limits, PerClass
 
 
@@ -207,7 +207,7 @@ def changed(file: GpuFile, changes: Mapping[str, Any]) -> GpuFile:
                 facts[field], source="replaced", follows=rules.Rule(key, float(number)), spread=None
             )
     stated = [fact for fact in facts.values() if fact.follows != rules.DEFAULT_RULES.get(fact.field, ())]
-    entries = {fact.field: checked(FieldEntry, fact.table(), file.path, fact.field) for fact in stated}
+    entries = {fact.field: FieldEntry.of(fact.table(), file.path, fact.field) for fact in stated}
     return build(file.path, file.header, entries, file.gpu.clock.dtype)
 
 
