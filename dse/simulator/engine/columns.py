@@ -10,7 +10,7 @@ import numpy as np
 
 from dse.simulator.case.program import MOST_SUBSYSTEMS, SCHEDULERS, Case, Program
 from dse.simulator.engine.slots import hand_out
-from dse.simulator.engine.survey import Survey, survey
+from dse.simulator.engine.survey import Instructions, Survey, survey
 
 _OF_INSTRUCTIONS = (
     "subsystem", "throughput_cycles", "latency_cycles", "same_warp", "barrier", "pred_counts",
@@ -178,20 +178,12 @@ class CaseColumns:
     @cached_property
     def survey(self) -> Survey:
         """Facts about all instructions of each case."""
-        return survey(
-            self.program_first,
-            self.first,
-            self.runs,
-            self.times,
-            self.valve,
-            self.subsystem,
-            self.barrier,
-            self.pred_first,
-            self.pred,
-            self.throughput_cycles,
-            self.latency_cycles,
-            self.same_warp,
-        )
+        return survey(self.program_first, self.first, self.runs, self.times, self.valve, self.instructions)
+
+    @cached_property
+    def instructions(self) -> Instructions:
+        """The columns of instructions, for compiled loops."""
+        return Instructions(*(getattr(self, name) for name in Instructions._fields))
 
     @cached_property
     def result_slots(self) -> tuple[np.ndarray, np.ndarray]:

@@ -53,13 +53,7 @@ def make_inputs(
         slots,
         columns.loop_counts,
         columns.first,
-        columns.subsystem,
-        columns.barrier,
-        columns.pred_first,
-        columns.pred,
-        columns.throughput_cycles,
-        columns.latency_cycles,
-        columns.same_warp,
+        columns.instructions,
         words,
         terms,
         further,
@@ -165,18 +159,13 @@ def _fill(
     slots: Any,
     loop_counts: Any,
     first: Any,
-    subsystem: Any,
-    barrier: Any,
-    pred_first: Any,
-    pred: Any,
-    throughput_cycles: Any,
-    latency_cycles: Any,
-    same_warp: Any,
+    rows: Any,
     words: Any,
     terms: Any,
     further: Any,
 ) -> None:
     """Fill in the words and terms of the programs' instructions."""
+    pred_first, pred = rows.pred_first, rows.pred
     count = 0  # of further needs
     for n in range(len(programs)):
         begin, end, row, scale = first[programs[n]], first[programs[n] + 1], into[n], scales[n]
@@ -184,8 +173,8 @@ def _fill(
         in_ring = 0
         for i in range(begin, end):
             slot = in_ring if straight else slots[i]
-            word = subsystem[i] | (slot + 1) << _SLOT_AT
-            if barrier[i]:
+            word = rows.subsystem[i] | (slot + 1) << _SLOT_AT
+            if rows.barrier[i]:
                 word |= _BARRIER
             if i == end - 1:
                 word |= _LAST
@@ -207,9 +196,9 @@ def _fill(
             if word & _FURTHER:
                 count += 1  # past the terminating 0
             words[row, 0] = word
-            terms[row, 0] = throughput_cycles[i] * scale
-            terms[row, 1] = latency_cycles[i] * scale
-            terms[row, 2] = same_warp[i] * scale
+            terms[row, 0] = rows.throughput_cycles[i] * scale
+            terms[row, 1] = rows.latency_cycles[i] * scale
+            terms[row, 2] = rows.same_warp[i] * scale
             row += 1
             in_ring = in_ring + 1 if in_ring + 1 < ring else 0
 

@@ -8,6 +8,18 @@ from dse.core.numba_cache import compiled, inlined
 from dse.simulator.case.program import MOST_SUBSYSTEMS
 
 
+class Instructions(NamedTuple):
+    """Columns of instructions, for compiled loops."""
+
+    subsystem: np.ndarray
+    throughput_cycles: np.ndarray
+    latency_cycles: np.ndarray
+    same_warp: np.ndarray
+    barrier: np.ndarray
+    pred_first: np.ndarray
+    pred: np.ndarray
+
+
 class Survey(NamedTuple):
     """Facts about all instructions of a case. Arrays are [cases] unless stated."""
 
@@ -21,8 +33,15 @@ class Survey(NamedTuple):
     same_warp: np.ndarray  # bool: whether there is an interval above 0
 
 
-def survey(program_first: np.ndarray, first: np.ndarray, *columns: np.ndarray) -> Survey:
-    """Survey all instructions in one pass; `columns` are the other arguments of `_look`."""
+def survey(
+    program_first: np.ndarray,
+    first: np.ndarray,
+    runs: np.ndarray,
+    times: np.ndarray,
+    valve: np.ndarray,
+    rows: Instructions,
+) -> Survey:
+    """Survey all instructions in one pass."""
     cases = len(program_first) - 1
     result = Survey(
         reach=np.ones(len(first) - 1, np.int64),
@@ -34,8 +53,7 @@ def survey(program_first: np.ndarray, first: np.ndarray, *columns: np.ndarray) -
         barriers=np.zeros(cases, bool),
         same_warp=np.zeros(cases, bool),
     )
-    look: Any = _look  # untyped for the unpacked arguments
-    look(program_first, first, *columns, result)
+    _look(program_first, first, runs, times, valve, rows, result)
     return result
 
 
@@ -48,28 +66,15 @@ def _scale(x: Any, scale: Any) -> Any:
 
 
 @compiled
-def _look(
-    program_first: Any,
-    first: Any,
-    runs: Any,
-    times: Any,
-    valve: Any,
-    subsystem: Any,
-    barrier: Any,
-    pred_first: Any,
-    pred: Any,
-    throughput_cycles: Any,
-    latency_cycles: Any,
-    same_warp: Any,
-    result: Any,
-) -> None:
+def _look(program_first: Any, first: Any, runs: Any, times: Any, valve: Any, rows: Any, result: Any) -> None:
+    pred_first, pred, subsystem = rows.pred_first, rows.pred, rows.subsystem
     for case in range(len(valve)):
         scale, largest, longest = _scale(valve[case], 1.0), valve[case], 0.0
         highest, preds, barriers = 0, 0, False
         for program in range(program_first[case], program_first[case + 1]):
             begin, reach = first[program], 1
             for i in range(begin, first[program + 1]):
-                accepts, ready, own = throughput_cycles[i], latency_cycles[i], same_warp[i]
+                accepts, ready, own = rows.throughput_cycles[i], rows.latency_cycles[i], rows.same_warp[i]
                 scale = _scale(own, _scale(ready, _scale(accepts, scale)))
                 largest, longest = max(largest, accepts, ready), max(longest, own)
                 result.busy[case, subsystem[i]] += accepts * (runs[program] * times[i])
@@ -80,7 +85,7 @@ def _look(
                     pred[pred_first[i] if count else 0] if len(pred) else 0
                 )  # dependences are ascending
                 reach = max(reach, i - begin - farthest if count else 0)
-                barriers |= barrier[i]
+                barriers |= rows.barrier[i]
             result.reach[program] = reach
         result.exponent[case] = np.int64(np.log2(scale)) if scale < np.inf else 1100
         result.largest[case] = max(largest, longest)
