@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -40,30 +40,29 @@ __all__ = [  # and the options below
     "several_descriptions",
 ]
 
-KernelArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="KERNEL",
-        help="A kernel of `dse kernels`, a kernel.toml, or a T1.json.",
-        autocompletion=complete_kernels,
-    ),
-]
+
+def _kernel(text: str, metavar: str = "KERNEL") -> Any:
+    return typer.Argument(metavar=metavar, help=text, autocompletion=complete_kernels)
+
+
+def _gpu(text: str) -> Any:
+    return typer.Option("--gpu", "-g", metavar="GPU", help=text, autocompletion=complete_gpus)
+
+
+def _model(text: str) -> Any:
+    return typer.Option("--model", "-m", metavar="MODEL", help=text, autocompletion=complete_models)
+
+
+KernelArgument = Annotated[str, _kernel("A kernel of `dse kernels`, a kernel.toml, or a T1.json.")]
 SourceArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="KERNEL",
-        help="A kernel of `dse kernels`, or a file: kernel.toml, T1.json, .py:KERNEL (Triton), .cu, .ptx, "
-        ".cubin, .sass.",
-        autocompletion=complete_kernels,
+    _kernel(
+        "A kernel of `dse kernels`, or a file: kernel.toml, T1.json, .py:KERNEL (Triton), .cu, .ptx, "
+        ".cubin, .sass."
     ),
 ]
 KernelsArgument = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="KERNEL...",
-        help="Kernels of `dse kernels`, or kernel.toml files.",
-        autocompletion=complete_kernels,
-    ),
+    list[str], _kernel("Kernels of `dse kernels`, or kernel.toml files.", "KERNEL...")
 ]
 PriorOption = Annotated[
     list[Path] | None,
@@ -73,52 +72,11 @@ PriorOption = Annotated[
         help="Recorded times of the kernel on another GPU; repeatable.",
     ),
 ]
-GpuOption = Annotated[
-    str,
-    typer.Option(
-        "--gpu", "-g", metavar="GPU", help="A GPU of `dse gpus`, or a GPU file.", autocompletion=complete_gpus
-    ),
-]
-GpusOption = Annotated[
-    list[str],
-    typer.Option(
-        "--gpu",
-        "-g",
-        metavar="GPU",
-        help="A GPU of `dse gpus`, or a GPU file; repeatable.",
-        autocompletion=complete_gpus,
-    ),
-]
-ModelsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="MODEL",
-        help="A model of `dse models`; repeatable.",
-        autocompletion=complete_models,
-    ),
-]
-ModelOption = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="MODEL",
-        help="A model of `dse models`.",
-        autocompletion=complete_models,
-    ),
-]
-ClosedFormOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="MODEL",
-        help="A closed form of `dse models`.",
-        autocompletion=complete_models,
-    ),
-]
+GpuOption = Annotated[str, _gpu("A GPU of `dse gpus`, or a GPU file.")]
+GpusOption = Annotated[list[str], _gpu("A GPU of `dse gpus`, or a GPU file; repeatable.")]
+ModelsOption = Annotated[list[str] | None, _model("A model of `dse models`; repeatable.")]
+ModelOption = Annotated[str, _model("A model of `dse models`.")]
+ClosedFormOption = Annotated[str | None, _model("A closed form of `dse models`.")]
 MOST_SEED = 2**32 - 1  # that NumPy takes
 SourceOption = Annotated[
     bool, typer.Option("--source", help="Take counts from the source instead of the description.")
