@@ -23,6 +23,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from dse.errors import DseError, one_of
 from dse.evaluate.rank import rank
+from dse.explore.search.wrapping import Wrapping
 from dse.explore.tune.candidates import Candidates
 from dse.explore.tune.predictor import Predictor
 from dse.explore.tune.tuner import Tuner
@@ -35,7 +36,7 @@ Configuration = tuple[Any, ...]  # values in the order of the search space
 MOST = 1_000_000  # configurations to choose from
 
 
-class ModelGuidedSampler(BaseSampler):
+class ModelGuidedSampler(Wrapping):
     """A sampler that suggests the most promising configuration by the model and earlier trials.
 
     The objective is a time, to be minimised, or a throughput, to be maximised. A trial that failed or was
@@ -64,9 +65,9 @@ class ModelGuidedSampler(BaseSampler):
         independent: BaseSampler | None = None,
         seed: int = 0,
     ) -> None:
+        super().__init__(independent or RandomSampler(seed))
         self.predictor = Predictor(kernel, gpu, model, fixed or {}, rename or {}, source)
         self.space, self.seed = space, seed
-        self.independent = independent or RandomSampler(seed)
         self._known: tuple[Any, dict[Configuration, int], Candidates] | None = None
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -101,26 +102,6 @@ class ModelGuidedSampler(BaseSampler):
             if index not in pending:
                 return dict(zip(search_space, configurations[index], strict=True))
         return {}
-
-    def sample_independent(
-        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        """Sample a parameter that is not the kernel's by the independent sampler."""
-        return self.independent.sample_independent(study, trial, param_name, param_distribution)
-
-    def reseed_rng(self) -> None:
-        """Reseed the independent sampler."""
-        self.independent.reseed_rng()
-
-    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Notify the independent sampler that a trial begins."""
-        self.independent.before_trial(study, trial)
-
-    def after_trial(
-        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
-    ) -> None:
-        """Notify the independent sampler that a trial has ended."""
-        self.independent.after_trial(study, trial, state, values)
 
     def _values(self, name: str, distribution: BaseDistribution) -> Sequence[Any]:
         """Return the values of a parameter to try; none if the kernel does not have it."""

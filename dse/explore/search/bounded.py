@@ -15,23 +15,21 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from dse.explore.search.wrapping import Wrapping
+
 BEST, LATEST = 70, 30  # trials in a fit
 EVERY = 20  # trials between fits
 LEAST = 20  # trials before the first fit
 
 
-class Bounded(BaseSampler):
+class Bounded(Wrapping):
     """Asks `inner` every EVERY trials, with a selection of trials."""
 
     def __init__(self, inner: BaseSampler) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._space = IntersectionSearchSpace()
         self._suggested: dict[str, Any] = {}
         self._next = LEAST
-
-    def reseed_rng(self) -> None:
-        """Reseed `inner`, before another process or thread continues."""
-        self.inner.reseed_rng()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """The parameters common to all trials."""
@@ -61,12 +59,6 @@ class Bounded(BaseSampler):
         )
         self._suggested, self._next = own.ask(search_space).params, len(done) + EVERY
         return self._suggested
-
-    def sample_independent(
-        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        """As `inner`."""
-        return self.inner.sample_independent(study, trial, param_name, param_distribution)
 
 
 def _selected(trials: list[FrozenTrial]) -> list[FrozenTrial]:

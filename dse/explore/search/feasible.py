@@ -9,7 +9,7 @@ separate start.
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,13 @@ from optuna.trial import FrozenTrial, TrialState
 
 from dse.explore.search.neighbours import Neighbours, Point
 from dse.explore.search.variants import VARIANT, Variant
+from dse.explore.search.wrapping import Wrapping
 
 LEAST = 20  # trials before refinement starts
 PATIENCE = 60  # trials without improvement after which a new family starts
 
 
-class Feasible(BaseSampler):
+class Feasible(Wrapping):
     """Suggests a variant, if there are several, and the indices of its parameters' values.
 
     Attributes:
@@ -35,7 +36,7 @@ class Feasible(BaseSampler):
     """
 
     def __init__(self, inner: BaseSampler, variants: Mapping[str, Variant], seed: int | None) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.refine = not isinstance(inner, RandomSampler | QMCSampler)
         self.variant: str | None = None
         self._random = np.random.default_rng(seed)
@@ -52,10 +53,6 @@ class Feasible(BaseSampler):
         self._tried: dict[str, set[Point]] = {name: set() for name in variants}
         self._family: set[tuple[str, Point]] = set()  # drawn points and their descendants
         self._read = 0  # trials of the study read so far
-
-    def reseed_rng(self) -> None:
-        """Reseed `inner`, before another process or thread continues."""
-        self.inner.reseed_rng()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """All parameters of all variants."""
@@ -132,22 +129,6 @@ class Feasible(BaseSampler):
         trial = heapq.nsmallest(rank, trials, key=_time)[-1]
         name, point = self._point(trial)
         return name, self._neighbours[name].near(point, self._tried[name])
-
-    def sample_independent(
-        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        """Suggest one parameter, missing in an enqueued trial."""
-        return self.inner.sample_independent(study, trial, param_name, param_distribution)
-
-    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """As `inner`."""
-        self.inner.before_trial(study, trial)
-
-    def after_trial(
-        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
-    ) -> None:
-        """As `inner`."""
-        self.inner.after_trial(study, trial, state, values)
 
     def _note(self, study: Study, asking: FrozenTrial) -> None:
         """Record new trials: enqueued ones, and those of other processes."""
