@@ -7,8 +7,7 @@ from scipy.stats import norm
 from dse import kernels
 from dse.evaluate.rank import rank
 from dse.explore.tune.candidates import bare
-from dse.explore.tune.chances import chances
-from dse.explore.tune.refit import refitted
+from dse.explore.tune.refit import chances, refitted
 from dse.explore.tune.tuner import Tuner
 from dse.hardware import gpus
 
@@ -27,12 +26,12 @@ def tuner():
 def test_chances_add_up_and_follow_the_posterior(tuner):
     found = chances(tuner)
     mean, deviation = tuner.predict()
-    assert found.best.sum() == pytest.approx(1.0)
-    assert (found.near >= found.best).all()
-    assert found.best[np.argmin(mean)] > 1 / len(A)
-    np.testing.assert_allclose(found.seconds, np.exp(mean))
-    np.testing.assert_allclose(np.log(found.high) - mean, norm.ppf(0.975) * deviation, rtol=1e-3)
-    np.testing.assert_allclose(mean - np.log(found.low), norm.ppf(0.975) * deviation, rtol=1e-3)
+    assert found["chance_fastest"].sum() == pytest.approx(1.0)
+    assert (found["chance_near"] >= found["chance_fastest"]).all()
+    assert found["chance_fastest"][np.argmin(mean)] > 1 / len(A)
+    np.testing.assert_allclose(found["refitted_s"], np.exp(mean))
+    np.testing.assert_allclose(np.log(found["high_s"]) - mean, norm.ppf(0.975) * deviation, rtol=1e-3)
+    np.testing.assert_allclose(mean - np.log(found["low_s"]), norm.ppf(0.975) * deviation, rtol=1e-3)
 
 
 def test_of_two_it_is_what_the_normal_of_their_difference_says():
@@ -41,7 +40,9 @@ def test_of_two_it_is_what_the_normal_of_their_difference_says():
     mean, _ = tuner.surrogate(both.points)
     covariance = tuner.surrogate.process.covariance(both.points, both.points)
     spread = np.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
-    assert chances(tuner).best[0] == pytest.approx(norm.cdf((mean[1] - mean[0]) / spread), abs=0.03)
+    assert chances(tuner)["chance_fastest"][0] == pytest.approx(
+        norm.cdf((mean[1] - mean[0]) / spread), abs=0.03
+    )
 
 
 def test_a_ranking_is_put_in_order_by_what_was_measured(toy_kernel, tmp_path):
