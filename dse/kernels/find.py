@@ -1,10 +1,17 @@
-"""The kernels of the package, and the path of each kernel.toml."""
+"""The kernels of the package: the path of each kernel.toml, and its content."""
 
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dse.core import catalogue
 from dse.core.files import given_path, is_file, is_folder, read_toml
+from dse.core.validate import checked
 from dse.errors import DseError, one_of
+from dse.kernels import schema
+
+if TYPE_CHECKING:
+    from dse.kernels.description import Description
 
 FILE = "kernel.toml"
 
@@ -42,6 +49,25 @@ def find(name: str | Path) -> Path:
         kernels = ", ".join(names()) or "none"
         raise DseError(f"{path}: found no file, expected a {FILE}, its folder, or one of {kernels}")
     raise DseError(f"kernel: found {str(name)!r}, {one_of(str(name), names(), 'a path or one of')}")
+
+
+def load(name: str | Path) -> "Description":
+    """Read a kernel, and check everything that needs no evaluation.
+
+    **Raises:** DseError, one line with the file, the field, what was found and what is allowed.
+    """
+    path = find(name)
+    raw = read_toml(path)
+    for table in ("problem", "parameters", "let", "launch", "warp"):
+        for name in ("constraints", "variant_of", "summary"):
+            if isinstance(raw.get(table), dict) and name in raw[table]:  # TOML's classic trap
+                raise DseError(f"{path}: {name}: found in [{table}], expected before the first table")
+    if isinstance(raw.get("source"), str):
+        raw["source"] = {"file": raw["source"]}
+    file = checked(schema.KernelFile, raw, f"{path}", partial(schema.place_in, raw))
+    from dse.kernels.parse import description  # imports JAX
+
+    return description(path, file)
 
 
 def variants(work: str) -> list[str]:
