@@ -10,14 +10,14 @@ limits are those of the GPU files. `--draw` writes instruction_mix.svg and itera
 import argparse
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ending import run_script
 
-from dse.errors import DseError
 from dse.hardware import gpus
+from dse.report.show import show
 from dse.simulator import Case, Loop, Program, simulate
 from dse.types import Gpu
 
@@ -145,37 +145,25 @@ def draw(mixes: list[dict[str, Any]], barriers: list[dict[str, Any]], folder: Pa
     save_chart(curves(points, panels, title=title), folder / "iterative_barrier.svg")
 
 
-def main() -> int:
+def main() -> None:
+    """Print or draw both experiments."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--draw", type=Path, metavar="FOLDER", help="write the drawings")
     arguments = parser.parse_args()
-    try:
-        mixes = [row for s in ("rr", "gto") for name in TABLE_4 for row in instruction_mix(name, s)]
-        barriers = [row for name in FIGURE_16 for row in iterative_barrier(name, "rr")]
-        if arguments.draw:
-            draw(mixes, barriers, arguments.draw)
-    except DseError as error:
-        print(error, file=sys.stderr)
-        return 2
+    mixes = [row for s in ("rr", "gto") for name in TABLE_4 for row in instruction_mix(name, s)]
+    barriers = [row for name in FIGURE_16 for row in iterative_barrier(name, "rr")]
+    if arguments.draw:
+        draw(mixes, barriers, arguments.draw)
     if arguments.json:
         print(json.dumps({"instruction_mix": mixes, "iterative_barrier": barriers}))
-        return 0
-    print(f"{'GPU':32} {'':4} {'beta':>4} " + " ".join(f"{e:>8} {'sim.':>7} {'below':>6}" for e in EQUATIONS))
-    for n in range(0, len(mixes), 3):
-        first, three = mixes[n], mixes[n : n + 3]
-        cells = " ".join(f"{r['expected']:8.3f} {r['simulated']:7.3f} {r['below']:6.1%}" for r in three)
-        print(f"{first['gpu']:32} {first['scheduler']:4} {first['beta']:4} {cells}")
+        return
+    show(mixes, title="Instruction mix: instructions a cycle")
+    show(barriers, title="Iterative barrier: operations a cycle", section="warps")
     for name in dict.fromkeys(row["gpu"] for row in barriers):
-        rows = [row for row in barriers if row["gpu"] == name]
-        best = max(row["throughput"] for row in rows)
-        print(f"\n{name}, iterative barrier: operations a cycle by group size, at each occupancy")
-        for warps in sorted({row["warps"] for row in rows}):
-            at = [row for row in rows if row["warps"] == warps]
-            print(f"{warps:4} warps: " + "  ".join(f"{r['group_size']}: {r['throughput']:.3f}" for r in at))
-        print(f"largest {best:.3f}")
-    return 0
+        best = max(row["throughput"] for row in barriers if row["gpu"] == name)
+        print(f"{name}: largest {best:.3f}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)
