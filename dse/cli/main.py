@@ -27,14 +27,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog="Example: [bold]dse rank convolution --gpu a100-pcie-40gb[/bold]",
 )
+SAME = """
+    command free measured method objective risk cascade sample sampler shared storage within
+    cluster columns order pareto per top workers prior refit scheduler where compile dtype
+"""  # names of fields and options
 OPTIONS = {  # field names in the library's messages: the corresponding options
-    **{field: f"--{field}" for field in ("command", "free", "measured", "method", "objective", "risk")},
-    **{field: f"--{field}" for field in ("cascade", "sample", "sampler", "shared", "storage", "within")},
-    **{field: f"--{field}" for field in ("cluster", "columns", "order", "pareto", "per", "top", "workers")},
-    **{field: f"--{field}" for field in ("prior", "refit", "scheduler", "where")},
+    **{field: f"--{field}" for field in SAME.split()},
     **{f"given.{field}": f"--{field}" for field in ("block", "function", "grid", "signature")},
-    "compile": "--compile",
-    "dtype": "--dtype",
     "scale_block": "--block",
     "given.arguments": "--arg",
     "given.constexprs": "--constexpr",

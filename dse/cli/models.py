@@ -1,14 +1,13 @@
 """`dse models`: the models, and the aspects that each takes into account."""
 
 from inspect import getdoc
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from dse.cli.options import CommandGroup, Output, grouped
-
-if TYPE_CHECKING:
-    from dse.models.about import About
+from dse.models import DEFAULT, MODELS, module
+from dse.models.about import ASPECTS
 
 app = typer.Typer(name="models", cls=CommandGroup, rich_markup_mode="rich")
 
@@ -18,8 +17,6 @@ app = typer.Typer(name="models", cls=CommandGroup, rich_markup_mode="rich")
 def models(context: typer.Context, *, output: Output) -> None:
     """List the models."""
     if context.invoked_subcommand is None:
-        from dse.models import DEFAULT, MODELS
-
         summaries = {name: " ".join(_docstring(name).partition("\n\n")[0].split()) for name in MODELS}
         rows = [{"name": name, "summary": summary} for name, summary in summaries.items()]
         output.present(rows, title="Models")
@@ -33,7 +30,7 @@ def show(
     name: Annotated[str, typer.Argument(help="A model that `dse models` lists.")], *, output: Output
 ) -> None:
     """Show a model's inputs, equations, limitations, use and source."""
-    description, about = _docstring(name), _about(name)
+    description, about = _docstring(name), module(name).ABOUT
     row = {
         "name": name,
         "description": description,
@@ -42,7 +39,7 @@ def show(
         "equations": [f"{number}: {formula}" for number, formula in about.equations.items()],
         "leaves_out": list(about.ignores),
         "use_when": about.use_when,
-        "aspects": [aspect for aspect in _aspects() if aspect in about.aspects],
+        "aspects": [aspect for aspect in ASPECTS if aspect in about.aspects],
     }
     if not output.table:
         output.present([row])
@@ -62,7 +59,7 @@ def show(
         text += ["", title, *(f"  {line}" for line in lines)] if lines else []
     Console(highlight=False, markup=False).print("\n".join(text) + "\n")
     output.conclude(
-        f"{name} takes {len(row['aspects'])} of {len(_aspects())} aspects into account",
+        f"{name} takes {len(row['aspects'])} of {len(ASPECTS)} aspects into account",
         then=f"dse rank KERNEL -g a100 -m {name}",
     )
 
@@ -71,29 +68,13 @@ def show(
 @grouped
 def aspects(*, output: Output) -> None:
     """Show the aspects of performance that each model takes into account, as in Table 7 of Lemeire et al."""
-    from dse.models import MODELS
-
-    declared = {name: _about(name).aspects for name in MODELS}
-    rows = [{"model": name} | {aspect: aspect in declared[name] for aspect in _aspects()} for name in MODELS]
+    declared = {name: module(name).ABOUT.aspects for name in MODELS}
+    rows = [{"model": name} | {aspect: aspect in declared[name] for aspect in ASPECTS} for name in MODELS]
     output.present(rows, title="Aspects")
     most = max(declared, key=lambda name: len(declared[name]))
-    finding = f"{most} takes the most aspects into account, {len(declared[most])} of {len(_aspects())}"
+    finding = f"{most} takes the most aspects into account, {len(declared[most])} of {len(ASPECTS)}"
     output.conclude(finding, then="dse models show NAME")
 
 
-def _aspects() -> tuple[str, ...]:
-    from dse.models.about import ASPECTS
-
-    return ASPECTS
-
-
-def _about(model: str) -> "About":
-    from dse.models import module
-
-    return module(model).ABOUT
-
-
 def _docstring(model: str) -> str:
-    from dse.models import module
-
     return getdoc(module(model)) or ""

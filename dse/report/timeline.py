@@ -34,13 +34,12 @@ def save(
     profile: "Profile",
     path: Path | str,
     *,
-    window: tuple[float, float] | None = None,
-    most: int = 4000,
     critical: Sequence[int] | np.ndarray = (),
-    title: str = "",
-    cycle_s: float | None = None,
+    **drawn: Any,
 ) -> None:
     """Write a profile: `.json` is a complete Chrome trace, `.svg`, `.png` and `.html` are drawings.
+
+    `drawn` are the further settings of `draw`.
 
     **Raises:** DseError for another suffix, an empty window, or if the file cannot be written.
     """
@@ -50,8 +49,7 @@ def save(
         with replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
     else:
-        chart = draw(profile, window=window, most=most, critical=critical, title=title, cycle_s=cycle_s)
-        save_chart(chart, path)
+        save_chart(draw(profile, critical=critical, **drawn), path)
 
 
 def draw(
