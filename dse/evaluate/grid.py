@@ -140,7 +140,7 @@ def reduce_groups(
     for path, leaf in jax.tree.leaves_with_path(fields):
         if np.isnan(leaf).any():
             raise ValueError(f"reduce_grid: {jax.tree_util.keystr(path)}: found NaN, expected numbers")
-    fields, layout = lay_out(_without_lacking(fields), shape, groups, cuts)
+    fields, layout = lay_out(without_lacking(fields), shape, groups, cuts)
     parts = _parts(registered, fields, layout, shape, k, threads or processors(), cuts)
     count = sum(part.count for part in parts)
     summaries = {}
@@ -153,7 +153,7 @@ def reduce_groups(
     return summaries
 
 
-def _without_lacking(fields: Fields) -> Fields:
+def without_lacking(fields: Fields) -> Fields:
     """Make launches impossible, with no threads, if the kernel needs tensor cores that the GPU lacks."""
     gpus, kernels, resources = fields
     lacks = np.asarray(sum(lacking(gpus, kernels.work).values()))
@@ -324,13 +324,15 @@ def _again(
         batch = numbers[start : start + most]
         with in_64_bits():
             taken = layout.take(fields, np.resize(batch, most))  # one shape for all calls
-            seconds = np.asarray(_seconds(model, (most, layout.row), *taken))
+            seconds = np.asarray(row_seconds(model, (most, layout.row), *taken))
         yield batch, seconds[: len(batch)]
 
 
 @partial(jax.jit, static_argnames=("model", "shape"), compiler_options=WIDE)
-def _seconds(model: Model, shape: tuple[int, int], gpus: Gpu, kernels: Kernel, resources: Resources) -> Array:
-    """Predict rows; infinite if a launch cannot run."""
+def row_seconds(
+    model: Model, shape: tuple[int, ...], gpus: Gpu, kernels: Kernel, resources: Resources
+) -> Array:
+    """Predict a whole grid, or rows; infinite if a launch cannot run."""
     launch, limiter = occupancy.launch(gpus, resources)
     seconds = predict(model, gpus, kernels, launch).seconds
     return jnp.broadcast_to(jnp.where(occupancy.possible(limiter), seconds, jnp.inf), shape)

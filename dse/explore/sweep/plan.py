@@ -12,12 +12,11 @@ from operator import or_
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from dse.core.precision import in_64_bits
-from dse.evaluate.grid import reduce_groups
+from dse.evaluate.grid import reduce_groups, row_seconds, without_lacking
 from dse.evaluate.launches import WIDE
 from dse.explore.sweep.chunk import Chunk, chunk_of
 from dse.explore.sweep.dense import Dense, can_be_dense, cut
@@ -28,7 +27,7 @@ from dse.explore.sweep.reductions import LimiterCounts, Reduction, Top
 from dse.hardware import occupancy
 from dse.hardware.tensor import lacking
 from dse.kernels.description import Description
-from dse.models.protocol import Model, predict
+from dse.models.protocol import Model
 from dse.types import Gpu, Kernel, PerClass, Resources
 
 CONFIGURATIONS = 1 << 14  # of a unit that is not dense
@@ -186,11 +185,10 @@ def fastest_of_many(models: tuple[Model, ...], fields: Any, shape: tuple[int, ..
 
 def fastest_of_few(models: tuple[Model, ...], fields: Any, shape: tuple[int, ...], k: int) -> Best:
     """As `fastest_of_many`, with all predictions in memory."""
-    gpus, kernels, resources = fields
-    lacks = reduce(or_, lacking(gpus, kernels.work).values())
+    fields = without_lacking(fields)
     for model in models:
         with in_64_bits():
-            seconds = np.asarray(_seconds(model, shape, gpus, kernels, resources, lacks))
+            seconds = np.asarray(row_seconds(model, shape, *fields))
         seconds = seconds.reshape(*shape[:2], -1)
         if k < seconds.shape[-1]:
             yield _lowest(seconds, np.partition(seconds, k - 1)[..., k - 1], k)
@@ -207,17 +205,6 @@ def _lowest(seconds: np.ndarray, last: np.ndarray, k: int) -> tuple[np.ndarray, 
         near = near[np.argsort(seconds[cell][near], kind="stable")][:k]
         times[cell][: len(near)], indices[cell][: len(near)] = seconds[cell][near], near
     return times, indices
-
-
-@partial(jax.jit, static_argnames=("model", "shape"), compiler_options=WIDE)
-def _seconds(
-    model: Model, shape: tuple[int, ...], gpus: Gpu, kernels: Kernel, resources: Resources, lacks: Array
-) -> Array:
-    """Predict a whole grid; infinite if a launch cannot run."""
-    launch, limiter = occupancy.launch(gpus, resources)
-    seconds = predict(model, gpus, kernels, launch).seconds
-    runs = occupancy.possible(limiter) & ~lacks
-    return jnp.broadcast_to(jnp.where(runs, seconds, jnp.inf), shape)
 
 
 NO_THREADS = occupancy.LIMITERS.index("no threads")
