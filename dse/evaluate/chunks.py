@@ -26,14 +26,13 @@ RESOURCES = ("threads", "blocks", "registers", "shared_bytes")  # displayed fiel
 SIZES = (1_024, 8_192)  # of chunks: few, since models are compiled for each
 
 
-@dataclass(frozen=True)
-class Forecast:
+class Forecast(eqx.Module):
     """Predictions of one model: arrays [G, L] of GPUs and configurations."""
 
-    cycles: np.ndarray  # infinite for a launch that cannot run
-    seconds: np.ndarray
-    bottleneck: np.ndarray  # index into `terms`; -1 for a launch that cannot run
-    terms: tuple[str, ...]
+    cycles: Any  # infinite for a launch that cannot run
+    seconds: Any
+    bottleneck: Any  # index into `terms`; -1 for a launch that cannot run
+    terms: tuple[str, ...] = eqx.field(static=True)
 
     def bottleneck_names(self) -> np.ndarray:
         """The bottleneck in words; empty for a launch that cannot run."""
@@ -41,7 +40,7 @@ class Forecast:
 
     def take(self, index: np.ndarray) -> "Forecast":
         """Select configurations by index."""
-        return Forecast(self.cycles[:, index], self.seconds[:, index], self.bottleneck[:, index], self.terms)
+        return jax.tree.map(lambda x: x[:, index], self)
 
 
 @dataclass(frozen=True)
@@ -119,10 +118,8 @@ def evaluate_counted(
             # The last chunk is padded with its last row, so that all have the same shape.
             chunk = batch.take(np.minimum(np.arange(start, start + size), count - 1))
             part = _evaluate(traced, gpu_column, chunk.on(gpu_column), bool(on_host))
-            parts.append(
-                jax.tree.map(lambda x, n=rows: x if isinstance(x, str) else np.asarray(x)[:, :n], part)
-            )
-    whole = jax.tree.map(lambda *x: x[0] if isinstance(x[0], str) else np.concatenate(x, axis=1), *parts)
+            parts.append(jax.tree.map(lambda x, n=rows: np.asarray(x)[:, :n], part))
+    whole = jax.tree.map(lambda *x: np.concatenate(x, axis=1), *parts)
     by_model = whole.pop("forecasts")  # jit sorts dictionaries by key
     launches = whole.pop("launches")
     if on_host:
@@ -131,7 +128,7 @@ def evaluate_counted(
         for model in on_host:
             with progress(f"Simulating {name}", int(possible.sum())) as advance:
                 by_model[model.name] = _on_host(model, gpus, kernel, launch, possible, advance)
-    return Evaluation(forecasts={model.name: Forecast(**by_model[model.name]) for model in models}, **whole)
+    return Evaluation(forecasts={model.name: by_model[model.name] for model in models}, **whole)
 
 
 def _evaluate(models: tuple[Model, ...], gpus: Gpu, chunk: KnownBatch, launches: bool) -> dict[str, Any]:
@@ -161,15 +158,15 @@ def place_launches(gpus: Gpu, chunk: KnownBatch) -> tuple[Launch, Array, dict[st
 
 
 @eqx.filter_jit
-def forecast(model: Model, gpus: Gpu, kernel: Kernel, launch: Launch, possible: Array) -> dict[str, Any]:
-    """Evaluate one closed form; return the fields of `Forecast`."""
+def forecast(model: Model, gpus: Gpu, kernel: Kernel, launch: Launch, possible: Array) -> Forecast:
+    """Evaluate one closed form."""
     prediction = predict(model, gpus, kernel, launch)
-    return {
-        "cycles": jnp.where(possible, prediction.cycles, jnp.inf),
-        "seconds": jnp.where(possible, prediction.seconds, jnp.inf),
-        "bottleneck": jnp.where(possible, prediction.bottleneck, -1),
-        "terms": tuple(prediction.terms),  # static: filter_jit passes strings through
-    }
+    return Forecast(
+        jnp.where(possible, prediction.cycles, jnp.inf),
+        jnp.where(possible, prediction.seconds, jnp.inf),
+        jnp.where(possible, prediction.bottleneck, -1),
+        tuple(prediction.terms),
+    )
 
 
 def _on_host(
@@ -179,7 +176,7 @@ def _on_host(
     launch: Launch,
     possible: np.ndarray,
     advance: Callable[[int], None],
-) -> dict[str, Any]:
+) -> Forecast:
     """Evaluate a model on the host for launchable configurations, GPU by GPU; arrays [G, L]."""
     dtype = np.asarray(gpus.clock).dtype
     cycles, seconds = (np.full(possible.shape, np.inf, dtype) for _ in range(2))
@@ -193,7 +190,7 @@ def _on_host(
         cycles[g, runs], seconds[g, runs] = prediction.cycles, prediction.seconds
         terms = tuple(prediction.terms)
         bottleneck[g, runs] = np.argmax(np.stack([np.asarray(x) for x in prediction.terms.values()]), axis=0)
-    return {"cycles": cycles, "seconds": seconds, "bottleneck": bottleneck, "terms": terms}
+    return Forecast(cycles, seconds, bottleneck, terms)
 
 
 def chunks(parameters: Mapping[str, np.ndarray], size: int = CHUNK) -> Iterator[dict[str, np.ndarray]]:

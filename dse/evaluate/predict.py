@@ -164,4 +164,4 @@ def _traced(request: _Request) -> dict[str, Any]:
         batch = counted.batch.take(np.arange(count)).on(column(known))
     batch = jax.tree.map(jnp.asarray, batch)
     launch, possible, facts = place_launches(numbers, batch)
-    return facts | {"possible": possible} | forecast(model, numbers, batch.kernel, launch, possible)
+    return facts | {"possible": possible} | vars(forecast(model, numbers, batch.kernel, launch, possible))
