@@ -17,6 +17,7 @@ from dse.data.scores import spearman
 from dse.errors import DseError
 from dse.evaluate import ties
 from dse.evaluate.chunks import Forecast
+from dse.evaluate.importance import within
 from dse.evaluate.rank import Ranking, configurations, ranked
 from dse.kernels.counts import Counts, Number
 from dse.kernels.description import Description
@@ -164,12 +165,9 @@ def _explains(parameters: Mapping[str, np.ndarray], ratio: np.ndarray) -> tuple[
     shares = {}
     for name, values in parameters.items():
         _, codes = np.unique(values, return_inverse=True)
-        size = np.bincount(codes)
-        mean = np.bincount(codes, ratio) / size
         # Adjusted for the variance that this number of groups explains by chance.
-        freedom = len(ratio) - len(size)
-        if len(size) > 1 and freedom > 0:
-            within = float(np.sum((ratio - mean[codes]) ** 2)) / freedom
-            shares[name] = 1 - within / (total * len(ratio) / (len(ratio) - 1))
+        freedom = len(ratio) - int(codes.max()) - 1
+        if codes.any() and freedom > 0:
+            shares[name] = 1 - within(codes, ratio)[0] / freedom * (len(ratio) - 1) / total
     best = max(shares, key=shares.__getitem__, default=None)
     return (best, shares[best]) if best is not None and shares[best] > 0 else (None, None)

@@ -54,7 +54,7 @@ def importance(
             continue
         shares[model] = {
             name: Share(
-                1.0 - _within(codes[name][ran], y)[0] / variance,
+                1.0 - within(codes[name][ran], y)[0] / variance,
                 _total(others[name][ran], y, variance),
             )
             for name in codes
@@ -71,11 +71,11 @@ def _others(name: str, codes: Mapping[str, np.ndarray], whole: np.ndarray, strid
 
 
 def _total(groups: np.ndarray, y: np.ndarray, variance: float) -> float:
-    within, shared = _within(groups, y)
-    return within / variance if shared >= ENOUGH else float("nan")
+    left, shared = within(groups, y)
+    return left / variance if shared >= ENOUGH else float("nan")
 
 
-def _within(groups: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+def within(groups: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     """The mean variance within groups, and the share of values in groups of several."""
     counts = np.bincount(groups)
     filled = np.maximum(counts, 1)
