@@ -1,16 +1,15 @@
 """Accuracy of predicted times and orders of candidates: `evaluate_candidates.py DIR [--gpu NAME]
-[--train DIR2 ...] [--layers] [--orders] [--source PROBLEMS] [--json]`.
+[--train DIR2 ...] [--orders] [--source PROBLEMS] [--json]`.
 
 DIR and its subfolders have tables of candidates with their times, recorded by an autotuner of products or of
 attention. Constants are the package's; `--train` fits them for each table, to all other tables of products in
-DIR and in the named folders. `--layers` scores tables of layers of experts, one configuration each. A regime
-is scored by its own rows; top_k is the time of the fastest candidate over that of the fastest of the first k,
-mean over problems; bias the median of predicted over measured time. For AMD's libraries each GPU and each
-kind of product is left out. `--orders` adds other orders of the same candidates: random, and popularity, the
-frequency of a configuration within 1 % of the best in the other half of the table's problems; and the best
-candidate's time over the vendor library's, which runs without tuning. `--source N` takes N problems of each
-table of products, with at most 4 candidates each, and also scores the phase model on Inductor's template,
-compiled and read (`inductor_mm.py`): minutes for a hundred problems.
+DIR and in the named folders. A regime is scored by its own rows; top_k is the time of the fastest candidate
+over that of the fastest of the first k, mean over problems; bias the median of predicted over measured time.
+For AMD's libraries each GPU and each kind of product is left out. `--orders` adds other orders of the same
+candidates: random, and popularity, the frequency of a configuration within 1 % of the best in the other half
+of the table's problems; and the best candidate's time over the vendor library's, which runs without tuning.
+`--source N` takes N problems of each table of products, with at most 4 candidates each, and also scores the
+phase model on Inductor's template, compiled and read (`inductor_mm.py`): minutes for a hundred problems.
 """
 
 import argparse
@@ -56,13 +55,13 @@ TYPES = {
 }
 
 Regimes = Callable[[Timed], Mapping[str, np.ndarray]]
+Filter = Callable[[Timed], bool]
 
 
-def main() -> None:
+def main(wanted: Filter, regimes: Regimes, title: str) -> None:
     """Score, and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=title)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--layers", action="store_true", help="tables of layers instead of candidates")
     parser.add_argument("--gpu", metavar="NAME", help="rows of this GPU alone")
     parser.add_argument("--train", type=Path, nargs="+", metavar="DIR2", help="fit, each table left out")
     parser.add_argument("--orders", action="store_true", help="other orders of the candidates as well")
@@ -71,12 +70,7 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    regimes = regimes_of_layers if options.layers else regimes_of_candidates
-    tables = {
-        name: table
-        for name, table in timed_tables(options.folder).items()
-        if (len(table.problems[0]) > 1) == options.layers
-    }
+    tables = {name: table for name, table in timed_tables(options.folder).items() if wanted(table)}
     if not tables:
         raise DseError(f"{options.folder}: found no table of measured times, expected CSV files, as .csv.gz")
     rows = [
@@ -90,7 +84,7 @@ def main() -> None:
     if options.json:
         print(json_text(rows))
     else:
-        show(rows, title=f"Times of {'layers of experts' if options.layers else 'candidates'}, predicted")
+        show(rows, title=title)
 
 
 def _rows(
@@ -291,19 +285,10 @@ def regimes_of_candidates(table: Timed) -> dict[str, np.ndarray]:
     return {name: rows[table.problem] for name, rows in regimes.items()}
 
 
-def regimes_of_layers(table: Timed) -> dict[str, np.ndarray]:
-    """Return rows by kind of operands, number of tokens, alignment to 16, and routing."""
-    first, second = zip(*table.problems, strict=True)
-    tokens = np.array([product.tokens for product in first])
-    kinds = np.array([product.operands for product in first])
-    skewed = np.array([product.routing == "skewed" for product in first])
-    unaligned = np.array([product.depth % 16 != 0 for product in second])
-    by_problem = {kind: kinds == kind for kind in sorted(set(kinds.tolist()))}
-    for low, high in zip((0, *TOKENS), (*TOKENS, np.inf), strict=True):
-        by_problem[f"tokens {low + 1} to {high:g}"] = (tokens > low) & (tokens <= high)
-    by_problem |= {"unaligned": unaligned, "even": ~skewed, "skewed": skewed}
-    return {name: rows[table.problem] for name, rows in by_problem.items()}
+def single(table: Timed) -> bool:
+    """Whether a table has candidates of single launches."""
+    return len(table.problems[0]) == 1
 
 
 if __name__ == "__main__":
-    run_script(main)
+    run_script(lambda: main(single, regimes_of_candidates, "Times of candidates, predicted"))

@@ -4,7 +4,7 @@
 DIR has near_best.csv.gz (all configurations within 1 % of the best) or recorded_best.csv.gz (the best of
 tuning runs), or both. Each GPU is scored with constants and prior from other architectures. `--train DIR2`
 learns from DIR2 instead, `--shipped` uses those of the package. `--tables` also fits times of candidates and
-of layers of experts, in a folder and its subfolders (evaluate_candidates.py scores
+of layers of experts, in a folder and its subfolders (evaluate_candidates.py and evaluate_layers.py score
 them). `--write` fits all and writes dse/models/matrix/constants.toml and prior.csv.gz. A fit to all begins at
 the package's constants and uses every EVERY-th set and record and at most 1,500 rows of a table; others begin
 at the defaults, so that they contain nothing of the left-out data, and use half of these sets and records.
