@@ -154,6 +154,7 @@ def parts(number: int) -> dict[str, Callable[[], dict[str, float]]]:
         **{name: partial(executed, name, few) for name in TRITON},
         "convolution on AMD": partial(executed, "convolution", number, AMD_GPU),
         "dedispersion on AMD": partial(executed, "dedispersion", few, AMD_GPU),
+        "triton_attention on AMD": partial(executed, "triton_attention", 2, AMD_GPU),
         "compiling": partial(compiling, number),
         "again": again,
         "phase model": partial(predicting, 64),

@@ -94,7 +94,7 @@ def test_precision_follows_the_gpu(toy_kernel):
     launch, possible, _ = module.place_launches(column, chunk)
     for model in get_all(CLOSED_FORMS):
         traced = eqx.filter_eval_shape(module.forecast, model, column, chunk.kernel, launch, possible)
-        assert {traced[name].dtype for name in ("cycles", "seconds")} == {np.dtype(np.float32)}, model.name
+        assert {traced.cycles.dtype, traced.seconds.dtype} == {np.dtype(np.float32)}, model.name
 
 
 def test_what_a_launch_costs_is_in_the_seconds_of_every_model(toy_kernel):

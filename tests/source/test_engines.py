@@ -4,7 +4,7 @@ those that are run.
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
@@ -228,12 +228,62 @@ HELPERS = """
 #define LOOP(trips) _Pragma("unroll 1") for (int i = 0; i < (trips); ++i)
 #define ROUND(trips) _Pragma("unroll 1") for (int j = 0; j < (trips); ++j)
 """
-LOOPED = HELPERS + "".join(
-    f'extern "C" __global__ void loop{number}(const float* x, float* y, int n)\n{{\n'
-    f"    __shared__ float tile[192];\n    const int t = threadIdx.x;\n    float sum = 0;\n    {body}\n"
-    "    y[t] = sum;\n}\n"
-    for number, body in enumerate([*LOOPS.values(), *UNEVEN.values()])
-)
+
+
+def looped(bodies: Iterable[str]) -> str:
+    return HELPERS + "".join(
+        f'extern "C" __global__ void loop{number}(const float* x, float* y, int n)\n{{\n'
+        f"    __shared__ float tile[192];\n    const int t = threadIdx.x;\n    float sum = 0;\n    {body}\n"
+        "    y[t] = sum;\n}\n"
+        for number, body in enumerate(bodies)
+    )
+
+
+LOOPED = looped([*LOOPS.values(), *UNEVEN.values()])
+
+
+def statement(draw: random.Random, depth: int) -> str:
+    """A statement of a random loop over i: a load, under conditions, in a loop."""
+    index = f"t * {draw.choice([1, 1, 4, 40])} + i * {draw.choice([1, 16, 64, 4096])}"
+    kind = draw.choice(["load", "load", "load", "if", "if", "else", "loop", "leave"][: 8 if depth < 2 else 3])
+    condition = draw.choice(
+        ["t & 1", "t < 20", "t > 31", "n > 9", "i > t", "i < n / 2", "i * 4 < n + t", "t + i < 90"]
+    )
+    if kind == "if":
+        return f"if ({condition}) {{ {statement(draw, depth + 1)} }}"
+    if kind == "else":
+        return f"if ({condition}) {{ {statement(draw, 2)} }} else {{ {statement(draw, 2)} }}"
+    if kind == "loop":
+        return f"ROUND({draw.choice(['4', '20', 'n / 4', 't & 3'])}) {{ sum += x[{index} + j * 512]; }}"
+    if kind == "leave":
+        return f"if ({condition}) {draw.choice(['continue', 'break'])};"
+    return f"sum += x[{index}];"
+
+
+def random_loop(seed: int) -> str:
+    draw = random.Random(seed)
+    trips = draw.choice(["n", "n", "n - t", "n / (1 + (t & 1))"])
+    return f"LOOP({trips}) {{ {' '.join(statement(draw, 0) for _ in range(draw.randint(1, 4)))} }}"
+
+
+RANDOM = [random_loop(seed) for seed in [*range(40), 422, 491]]
+RANDOMLY = looped(RANDOM)
+
+
+@pytest.mark.quick("sm_80")
+@pytest.mark.parametrize("target", ["sm_80", "gfx90a", "gfx1100"])
+def test_skipped_trips_of_random_loops_count_as_those_that_are_run(target):
+    exactly = 0
+    for number, text in enumerate(RANDOM):
+        skipped, full = (
+            ran(RANDOMLY, f"loop{number}", target, (2, 1, 1), 64, None, None, TRIPS // 4, skip=skip)
+            for skip in (True, False)
+        )
+        assert +skipped.executed == +full.executed, text
+        if not skipped.machine.estimated:
+            exactly += len(skipped.accesses) < len(full.accesses)
+            np.testing.assert_equal(skipped.addresses(), full.addresses(), text)
+    assert exactly > len(RANDOM) / 3
 
 
 @pytest.mark.quick("sm_80")

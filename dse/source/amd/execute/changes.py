@@ -28,11 +28,17 @@ Results = list[tuple[Any, Any]]  # (slot, change)
 class ChangeRules(LinearRules):
     """The changes of one trip, followed through its instructions."""
 
-    def why_uneven(self) -> str:
-        """Return, after the trip, why the next one may differ; empty if it cannot."""
+    def why_uneven(self, changed: dict[Any, Any]) -> str:
+        """Return, after the trip, why the next one may differ; empty if it cannot.
+
+        What the trip reads must have changed in it as in the one before, and change so in the next one.
+        """
         for slot in self.exposed:
             lanes = self.lanes if _of_lanes(slot) else self.waves
-            if not _alike(self.went_in.get(slot), self.moving.get(slot), lanes):
+            before = self.went_in.get(slot)
+            if not (
+                _alike(before, self.moving.get(slot), lanes) and _alike(before, changed.get(slot), lanes)
+            ):
                 return f"what is in {_named(slot)} does not change evenly"
         return ""
 

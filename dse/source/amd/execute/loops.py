@@ -8,7 +8,7 @@ instructions are then exact, and addresses estimated. A loop around a skipped on
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
 from math import gcd, lcm, nan
@@ -65,6 +65,7 @@ class _Loop:
     next_try: int = _FIRST_TRY
     tries: int = 0
     examined: ChangeRules | None = None
+    began: dict[Any, Any] = field(default_factory=dict)  # registers at the start of the examined trip
     proof: ChangeRules | None = None  # of an examined trip
     plan: Plan | None = None
 
@@ -199,7 +200,7 @@ class WaveLoopSkipper:
         assert loop.registers is not None
         lanes = self._lanes(loop)
         moving = changes_since(machine, loop.registers, lanes)
-        self.examined, loop.registers = loop, None
+        self.examined, loop.registers, loop.began = loop, None, machine.held()
         loop.examined = ChangeRules(machine, self.code.stretches[0].binder, moving, lanes)
 
     def _lanes(self, loop: _Loop) -> np.ndarray:
@@ -216,7 +217,7 @@ class WaveLoopSkipper:
             raise Irregular("a loop inside is skipped")
         if (self._lanes(loop) & ~changes.lanes).any():
             raise Irregular("other lanes take part")
-        if why := changes.why_uneven():
+        if why := changes.why_uneven(changes_since(machine, loop.began, changes.lanes)):
             raise Irregular(why)
         if changes.trips >= FOR_EVER:
             raise self.endless(loop.header)

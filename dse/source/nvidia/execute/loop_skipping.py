@@ -241,7 +241,9 @@ class LoopSkipper:
     def _trip_is_over(self, loop: _Loop, others: int) -> None:
         """Continue with a loop after the execution of a trip."""
         machine = self.machine
-        if loop.proof is None and loop.trips < loop.next_try - 1 and not self._worth_an_early_try(loop):
+        put_off = loop.since.trace == len(machine.trace)  # within this trip
+        counted = loop.trips < loop.next_try - 1 and not self._worth_an_early_try(loop)
+        if loop.proof is None and (counted or put_off):
             loop.registers, loop.since = None, Mark.now(machine)
             return
         path = machine.trace[loop.since.trace :]
