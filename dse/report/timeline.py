@@ -34,12 +34,13 @@ def save(
     profile: "Profile",
     path: Path | str,
     *,
+    window: tuple[float, float] | None = None,
+    most: int = 4000,
     critical: Sequence[int] | np.ndarray = (),
-    **drawn: Any,
+    title: str = "",
+    cycle_s: float | None = None,
 ) -> None:
     """Write a profile: `.json` is a complete Chrome trace, `.svg`, `.png` and `.html` are drawings.
-
-    `drawn` are the further settings of `draw`.
 
     **Raises:** DseError for another suffix, an empty window, or if the file cannot be written.
     """
@@ -49,7 +50,8 @@ def save(
         with replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
     else:
-        save_chart(draw(profile, critical=critical, **drawn), path)
+        chart = draw(profile, window=window, most=most, critical=critical, title=title, cycle_s=cycle_s)
+        save_chart(chart, path)
 
 
 def draw(

@@ -181,10 +181,8 @@ class ChangeRules(LinearRules):
             return self._scratch(slots_of([*targets, *data]), accessed.kind == "load", moves)
         for slot in slots_of(data):
             self.read(slot)
-        stores, of_lds = (
-            accessed.kind != "load" or accessed.to_lds,
-            accessed.space == "lds" or accessed.to_lds,
-        )
+        stores = accessed.kind != "load" or accessed.to_lds
+        of_lds = accessed.space == "lds" or accessed.to_lds
         if stores and (of_lds or (machine.stated and accessed.space in ("vmem", "flat") and known)):
             raise Irregular("it changes memory whose contents matter")
         lost = known and (moves or accessed.space == "lds" or accessed.kind != "load")
