@@ -18,6 +18,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -171,32 +172,32 @@ class Card:
             sys.exit(f"{self.key}: no row for {' or '.join(parameters)}")
         return value
 
-    @property
+    @cached_property
     def capability(self) -> str:
         """Compute capability, '' on AMD."""
         return self.text("compute_capability")
 
-    @property
+    @cached_property
     def table(self) -> dict[str, str]:
         """Its row of the capability table."""
         return self.facts.capabilities.get(self.capability, {})
 
-    @property
+    @cached_property
     def amd(self) -> bool:
         """Whether it is AMD's."""
         return not self.capability
 
-    @property
+    @cached_property
     def target(self) -> str:
         """Compute capability, or LLVM's name of an AMD target."""
         return self.capability or self.text("gfx_name")
 
-    @property
+    @cached_property
     def architecture(self) -> str:
         """Name of the architecture."""
         return self.text("architecture") or self.table["arch"]
 
-    @property
+    @cached_property
     def family(self) -> str:
         """The major compute capability, or GCN, CDNA, RDNA."""
         return self.capability.split(".")[0] or self.architecture.rstrip("0123456789.")
