@@ -11,38 +11,37 @@ developer forum.
 import math
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
-from dse.hardware.lanes import WARP, first, once_computed, sorted_places
+from dse.hardware.lanes import WARP, sorted_places
 
 BANKS = 32
 WORD = 4  # bytes of a bank
 MOST_PARTS = 8  # of a warp served one after another, at 32 bytes a lane
 
 
-def passes(address: Any, mask: Any, size: Any, xp: Any = jnp) -> Any:
+def passes(address: np.ndarray, mask: np.ndarray, size: Any) -> np.ndarray:
     """Count the passes of an access of `size` bytes a lane; 0 without an active lane.
 
     **Shapes:** address (in bytes) and mask [..., 32], size [...] or a number; result [...].
     """
     if isinstance(size, int) and size <= WORD:
-        return _busiest(address >> 2, mask, None, BANKS, 1, xp)  # words; a shift is faster
+        return _busiest(address >> 2, mask, BANKS, 1)  # words; a shift is faster
     parts = size // WORD if isinstance(size, int) else MOST_PARTS
-    size = xp.asarray(size, int)
+    size = np.asarray(size, int)
     size = size[..., None] if size.ndim else size
-    unit = xp.maximum(size, WORD)  # banks as wide as an element, whose words are always accessed together
+    unit = np.maximum(size, WORD)  # banks as wide as an element, whose words are always accessed together
     element = address // unit
-    at_a_time = xp.minimum(BANKS * WORD // unit, BANKS)
-    lane = xp.arange(WARP).reshape((1,) * (address.ndim - 1) + (WARP,))
-    paired = xp.zeros(mask.shape[:-1], bool)
+    at_a_time = np.minimum(BANKS * WORD // unit, BANKS)
+    lane = np.arange(WARP).reshape((1,) * (address.ndim - 1) + (WARP,))
+    paired = np.zeros(mask.shape[:-1], bool)
     for apart in (1, 2):
         other = [number ^ apart for number in range(WARP)]
-        same = (element == element[..., xp.asarray(other)]) | ~mask | ~mask[..., xp.asarray(other)]
+        same = (element == element[..., np.asarray(other)]) | ~mask | ~mask[..., np.asarray(other)]
         paired = paired | same.all(-1)
     part = lane // at_a_time
-    part = xp.where(paired[..., None], part // 2, part)
-    return _busiest(element, mask, part, at_a_time, parts, xp)
+    part = np.where(paired[..., None], part // 2, part)
+    return _busiest(element * parts + part, mask, at_a_time, parts)  # parts share no element
 
 
 def passes_of_atomics(address: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -55,23 +54,9 @@ def passes_of_atomics(address: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return counts.reshape(*address.shape[:-1], BANKS).max(-1)
 
 
-def _busiest(element: Any, mask: Any, part: Any, banks: Any, parts: int, xp: Any) -> Any:
-    """Distinct elements in the busiest bank, summed over the parts of the warp (None: one part)."""
-    key = element if part is None else element * parts + part  # parts share no element
-    if xp is np:
-        return _busiest_counted(*sorted_places(key, mask), banks, parts)
-    bank = once_computed(xp.asarray(element % banks, xp.int8), xp)  # in bytes: several times faster
-    firsts = once_computed(first(key, mask, xp), xp)
-    same = bank[..., :, None] == bank[..., None, :]
-    if part is None:
-        return xp.where(mask, (same & firsts[..., None, :]).sum(-1, dtype=xp.int8), 0).max(-1).astype(int)
-    same = same & (part[..., :, None] == part[..., None, :])
-    counts = once_computed(xp.where(mask, (same & firsts[..., None, :]).sum(-1, dtype=xp.int8), 0), xp)
-    return sum(xp.where(part == number, counts, 0).max(-1).astype(int) for number in range(parts))
-
-
-def _busiest_counted(keys: np.ndarray, firsts: np.ndarray, banks: Any, parts: int) -> np.ndarray:
-    """As `_busiest`, by counting sorted `keys`: faster in NumPy."""
+def _busiest(keys: np.ndarray, mask: np.ndarray, banks: Any, parts: int) -> np.ndarray:
+    """Distinct elements in the busiest bank, summed over the parts of the warp, the last digit of a key."""
+    keys, firsts = sorted_places(keys, mask)
     shape, warp = keys.shape[:-1], _warps(keys.shape)[firsts]
     if parts == 1:
         bank = BANKS * warp + (keys[firsts] & (banks - 1))

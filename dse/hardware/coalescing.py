@@ -6,25 +6,20 @@ that access them. Elements are aligned to their size, so each is in one sector.
 Source: NVIDIA, CUDA C Programming Guide 5.0, Secs. F.4.2, F.5.2.
 """
 
-from typing import Any
-
-import jax.numpy as jnp
 import numpy as np
 
-from dse.hardware.lanes import distinct, sorted_places
+from dse.hardware.lanes import sorted_places
 
 SECTOR = 32  # bytes
 LINE = 128
 L2_PORT = 64.0  # most bytes per cycle from the L2 to an SM
 
 
-def sectors_and_lines(address: Any, mask: Any, xp: Any = jnp) -> tuple[Any, Any]:
+def sectors_and_lines(address: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Count the distinct 32-byte sectors and 128-byte lines in which accesses of a warp begin.
 
     **Shapes:** address (in bytes) and mask [..., lanes], results [...].
     """
-    if xp is not np:
-        return distinct(address // SECTOR, mask, xp), distinct(address // LINE, mask, xp)
     sector, first_of_sector = sorted_places(address >> 5, mask)  # shifts are faster
     line = sector >> 2
     first_of_line = first_of_sector.copy()

@@ -429,9 +429,7 @@ def _subscript_costs(
     width = 4 if size is None else int(size(names, np)) if not size.names else size(names, np)
     used = {name: np.asarray(value) for name, value in names.items() if name in subscript.index.names}
     shared = access.space == "shared"
-    with in_64_bits():
-        costs = average_access(subscript.index, access.loops, used, shape, names["warp_size"], width, shared)
-    return {name: np.asarray(value) for name, value in costs.items()}
+    return average_access(subscript.index, access.loops, used, shape, names["warp_size"], width, shared)
 
 
 def _rounded_up(value: Any) -> Any:

@@ -69,26 +69,19 @@ def points(count: int) -> float:
 def block_of_256() -> float:
     index = parse("ty * n + tx * 3", "index")
 
-    def run(n: jax.Array) -> tuple[jax.Array, jax.Array]:
-        names, mask = threads((16, 16, 1), jnp.arange(8))
-        element = index(names | {"n": n})
-        return sectors_and_lines(4 * element, mask)[0], passes(4 * element, mask, 4)
+    def run() -> tuple[np.ndarray, np.ndarray]:
+        names, mask = threads((16, 16, 1), np.arange(8))
+        address = 4 * index(names | {"n": np.asarray(1000)}, np)
+        return sectors_and_lines(address, mask)[0], passes(address, mask, 4)
 
-    compiled, n = jax.jit(run), jnp.asarray(1000)
-    return seconds(lambda: compiled(n), 100)
+    return seconds(run, 100)
 
 
 def configurations(text: str, shared: bool) -> float:
     index, rng = parse(text, "index"), np.random.default_rng(0)
     shape = (1, CONFIGURATIONS)
-    x, y = (jnp.asarray(2 ** rng.integers(low, 6, shape)) for low in (2, 3))
-
-    def run(x: jax.Array, y: jax.Array, n: jax.Array) -> dict[str, jax.Array]:
-        depth = jnp.asarray(1)
-        return average_access(index, (), {"n": n}, (x, y, depth), jnp.asarray([[32]]), 4, shared)
-
-    compiled, n = jax.jit(run), jnp.asarray(1000)
-    return seconds(lambda: compiled(x, y, n), 2)
+    x, y = (2 ** rng.integers(low, 6, shape) for low in (2, 3))
+    return seconds(lambda: average_access(index, (), {"n": 1000}, (x, y, 1), 32, 4, shared), 2)
 
 
 def main() -> None:

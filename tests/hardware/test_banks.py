@@ -1,9 +1,6 @@
-"""Sectors, lines and bank conflicts of a warp, by their definitions in plain Python: in NumPy, as executed
-code is counted, and in JAX, as described accesses are."""
+"""Sectors, lines and bank conflicts of a warp, by their definitions in plain Python."""
 
-import jax.numpy as jnp
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,23 +28,13 @@ def warps(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int]:
     return np.array([[places]]) * size, np.array([[mask]]), size
 
 
-def counted(xp, function, addresses: np.ndarray, mask: np.ndarray, *size) -> list[int]:
-    """What a function makes of a warp, as plain numbers."""
-    found = function(xp.asarray(addresses), xp.asarray(mask), *size, xp)
-    return [int(each.item()) for each in (found if isinstance(found, tuple) else (found,))]
-
-
-ARRAYS = pytest.mark.parametrize("xp", [np, jnp], ids=["numpy", "jax"])
-
-
-@ARRAYS
 @settings(max_examples=25)
 @given(warp=warps())
-def test_sectors_and_lines(xp, warp):
+def test_sectors_and_lines(warp):
     addresses, mask, _ = warp
     active = addresses[mask].tolist()
     expected = [len({address // unit for address in active}) for unit in (32, 128)]
-    assert counted(xp, sectors_and_lines, addresses, mask) == expected
+    assert [int(count.item()) for count in sectors_and_lines(addresses, mask)] == expected
 
 
 def busiest(addresses: list[int], size: int) -> int:
@@ -59,11 +46,9 @@ def busiest(addresses: list[int], size: int) -> int:
     return max(map(len, banks.values()), default=0)
 
 
-@pytest.mark.quick("numpy")
-@ARRAYS
 @settings(max_examples=25)
 @given(warp=warps())
-def test_passes_through_the_banks(xp, warp):
+def test_passes_through_the_banks(warp):
     addresses, mask, size = warp
     together = {8: 16, 16: 8}.get(size, 32)  # lanes that are served at a time
     asks = {lane: int(addresses[0, 0, lane]) for lane in range(32) if mask[0, 0, lane]}
@@ -75,8 +60,8 @@ def test_passes_through_the_banks(xp, warp):
     for start in range(0, 32, together):
         part = [int(addresses[0, 0, lane]) for lane in range(start, start + together) if mask[0, 0, lane]]
         expected += busiest(part, size)
-    assert counted(xp, passes, addresses, mask, size) == [expected]
-    assert counted(xp, passes, addresses, mask, xp.asarray([[size]])) == [expected]
+    assert passes(addresses, mask, size).item() == expected
+    assert passes(addresses, mask, np.array([[size]])).item() == expected
 
 
 @given(warp=warps())

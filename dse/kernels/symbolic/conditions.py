@@ -17,6 +17,7 @@ import numpy as np
 
 from dse.core.space.expression import Expression, parse
 from dse.hardware.lanes import threads
+from dse.kernels.symbolic.distinct import distinct_rows
 
 STEPS = 256  # evaluated in all loops of a branch together, evenly spaced if there are more
 _AT_A_TIME = 2**23  # lanes times steps
@@ -44,19 +45,15 @@ def share(condition: Condition, names: Mapping[str, Any], block: tuple[Any, Any,
         trips["bx"] = np.asarray(names["blocks"])
     used = {name: names[name] for name in sorted(condition.when.names & names.keys())} | trips
     used |= dict(zip("xyz", block, strict=True)) | {"warp size": names["warp_size"]}
-    columns = dict(zip(used, np.broadcast_arrays(*used.values()), strict=True))
-    shape = next(iter(columns.values())).shape
-    flat = {name: np.ravel(column) for name, column in columns.items()}
-    _, first, inverse = np.unique(np.stack([*flat.values()]), axis=1, return_index=True, return_inverse=True)
-    distinct = {name: column[first] for name, column in flat.items()}
+    distinct, inverse = distinct_rows(used)
     size = int(distinct["warp size"].max())
     warps = -(-distinct["x"] * distinct["y"] * distinct["z"] // size).max()
     rows = max(1, _AT_A_TIME // int(STEPS * warps * size))
     parts = [
         _shares(condition.when, trips, {name: column[i : i + rows] for name, column in distinct.items()})
-        for i in range(0, len(first), rows)
+        for i in range(0, len(distinct["x"]), rows)
     ]
-    return np.concatenate(parts)[np.ravel(inverse)].reshape(shape)
+    return np.concatenate(parts)[inverse]
 
 
 def _shares(when: Expression, trips: Mapping[str, Any], names: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -68,7 +65,7 @@ def _shares(when: Expression, trips: Mapping[str, Any], names: Mapping[str, np.n
     count, loops = -(-x * y * z // size), [1] * len(trips)
     warp = np.arange(count.max())
     block = (x[:, None], y[:, None], z[:, None])
-    lanes, mask = threads(block, warp, np, int(size.max()), size[:, None])
+    lanes, mask = threads(block, warp, int(size.max()), size[:, None])
 
     def inside(lane: np.ndarray) -> np.ndarray:
         return lane.reshape(len(lane), *loops, *lane.shape[1:])

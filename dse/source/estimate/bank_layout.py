@@ -33,7 +33,7 @@ def passes_per_request(block: np.ndarray, x: np.ndarray, y: np.ndarray, size: in
         mask = (thread < threads[now, None]).reshape(len(now), -1, 32)
         width, height = block[now, 0, None], block[now, 1, None]
         word = thread % width * x[now, None] + thread // width % height * y[now, None]
-        passes = bank_passes(size * word.reshape(mask.shape), mask, size, np)
+        passes = bank_passes(size * word.reshape(mask.shape), mask, size)
         per_request[now] = passes.sum(1) / mask.any(-1).sum(1)
     return per_request
 

@@ -3,7 +3,6 @@
 import re
 from functools import partial
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -39,7 +38,7 @@ def test_an_index_of_a_fourier_transform():
     names = {"t": t, "b": b, "j": j, "n": np.asarray(3 * 64), "i": np.asarray(1)}
     np.testing.assert_array_equal(whole(names, np), apart(names, np))
     index = whole(names | {"b": np.asarray(0)}, np)[:, 0, :].T.reshape(7, -1, 32)
-    found, _ = sectors_and_lines(4 * index, np.ones(index.shape, bool), np)
+    found, _ = sectors_and_lines(4 * index, np.ones(index.shape, bool))
     assert found.mean(1).tolist() == [8, 8, 8, 4, 4, 4, 4]  # every second element, every second pair, ...
 
 
@@ -206,14 +205,14 @@ def test_the_average_warp_of_many_blocks():
         return average_access(
             element.index,
             ("k",),
-            {"n": jnp.asarray(n)},
-            (jnp.asarray(x), jnp.asarray(y), jnp.asarray(1)),
-            jnp.asarray(sizes),
+            {"n": n},
+            (x, y, 1),
+            sizes,
             width,
             shared,
         )
 
-    in_global, in_shared = run(False, 4), run(True, jnp.asarray(8))
+    in_global, in_shared = run(False, 4), run(True, 8)
     for (row, column), found in np.ndenumerate(np.asarray(in_global["sectors"])):
         block, size = (int(x[0, column]), int(y[0, column]), 1), int(sizes[row, 0])
         count = -(-block[0] * block[1] // size)
@@ -233,7 +232,7 @@ def test_the_average_warp_of_many_blocks():
             totals += (
                 len({i // 8 for i in there}),
                 len({i // 32 for i in there}),
-                passes(halves, mask, 8, np).sum(),
+                passes(halves, mask, 8).sum(),
             )
         expected = totals / looked
         assert found == pytest.approx(expected[0])
@@ -249,9 +248,8 @@ def test_what_is_no_subscript(text):
 
 
 def test_a_fraction_is_no_index():
-    sizes = jnp.asarray(32), jnp.asarray(1), jnp.asarray(1)
     with pytest.raises(DseError, match="found 'tx / 2', a fraction, expected whole numbers"):
-        average_access(parse("tx / 2", "test"), (), {}, sizes, jnp.asarray(32), 4, False)
+        average_access(parse("tx / 2", "test"), (), {}, (32, 1, 1), 32, 4, False)
 
 
 def test_transpose_by_its_subscripts_is_as_counted_by_hand():

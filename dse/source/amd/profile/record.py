@@ -313,7 +313,7 @@ class _Recorder:
         """
         halves = (*address.shape[:2], address.shape[2] // _HALF, _HALF)
         address, mask = address.reshape(halves), mask.reshape(halves)
-        passes = bank_passes(address, mask, max(size, 4), np)
+        passes = bank_passes(address, mask, max(size, 4))
         if size > 4:
             unaligned = (mask & (address % (8 if size == 8 else 16) != 0)).any(-1)
             lanes = mask.sum(-1)

@@ -58,12 +58,12 @@ def _count_global(
         if base.shape[1] == 1:  # one address for all threads
             return 1, np.full((1, 1), words)
         addresses = addresses + phase
-        sectors, passes = sectors_and_lines(addresses, mask, np)
+        sectors, passes = sectors_and_lines(addresses, mask)
         if words > 1:  # the data of several registers may take more passes than its lines
             # The L1 returns each thread's bytes, 128 a pass, even if all threads load the same: on an
             # RTX 3090 3.5 to 4.5 cycles for 16 bytes, 2 for 8 (gemm without shared memory).
             returned = mask.reshape(*mask.shape[:-1], words, -1).any(-1).sum(-1)
-            banks = bank_passes(addresses, mask, step.bytes, np)
+            banks = bank_passes(addresses, mask, step.bytes)
             passes = np.maximum(np.maximum(passes, banks), returned)
         return sectors, passes
 
@@ -79,10 +79,10 @@ def _count_shared(
 
     def ask(addresses: np.ndarray, mask: np.ndarray) -> tuple[Any, np.ndarray]:
         if matrices:  # each of the first 8, 16 or 32 lanes has the address of a row of 8 halves
-            return 0, bank_passes(addresses + phase, mask & (np.arange(WARP) < 2 * step.bytes), 16, np)
+            return 0, bank_passes(addresses + phase, mask & (np.arange(WARP) < 2 * step.bytes), 16)
         if step.atomic:
             return 0, passes_of_atomics(addresses + phase, mask)
-        return 0, bank_passes(addresses + phase, mask, step.bytes, np)
+        return 0, bank_passes(addresses + phase, mask, step.bytes)
 
     _count(machine, ("shared", matrices, step.atomic, step.bytes, phase), row, base, lanes, 4, ask)
 
@@ -94,7 +94,7 @@ def _count_local(machine: Machine, step: Step, row: int, base: np.ndarray, offse
     def ask(addresses: np.ndarray, mask: np.ndarray) -> tuple[Any, np.ndarray]:
         first = (addresses + phase >> 2) * 4 + np.arange(WARP) // 8
         sectors = np.concatenate([first + 4 * word for word in range(words)], axis=-1)
-        return sectors_and_lines(SECTOR * sectors, np.concatenate([mask] * words, axis=-1), np)
+        return sectors_and_lines(SECTOR * sectors, np.concatenate([mask] * words, axis=-1))
 
     _count(machine, ("local", step.bytes, phase), row, base, lanes, 4, ask)
     machine.local_spans[step.index] = _span(machine.local_spans.get(step.index), step, base, offset, lanes)
