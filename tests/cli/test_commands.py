@@ -121,16 +121,16 @@ def test_a_quantity_has_one_name(answer, toy_kernel):
 
 
 @pytest.mark.slow
-def test_a_sweep_that_is_killed_goes_on(toy_kernel, tmp_path):
+def test_a_sweep_that_is_killed_goes_on(run_dse, toy_kernel, tmp_path):
     sizes = ",".join(str(n) for n in range(1 << 16, 1 << 20, 1 << 12))
     code = "from dse.explore.sweep import run; run.EVERY, run.SHARE = 0.05, 1\n"
     code += "from dse.cli.entry import main; main()"
-    ask = [sys.executable, "-c", code, "sweep", str(toy_kernel), "-g", "a100", "-m", "roofline"]
+    ask = ["sweep", str(toy_kernel), "-g", "a100", "-m", "roofline"]
     ask += ["--set", f"n={sizes}", "--top", "2", "--per", "size", "-o"]
     whole, out = tmp_path / "whole.parquet", tmp_path / "out.parquet"
-    subprocess.run([*ask, str(whole)], check=True)
+    assert run_dse(*ask, whole).code == 0
     for _ in range(2):
-        running = subprocess.Popen([*ask, str(out)])
+        running = subprocess.Popen([sys.executable, "-c", code, *ask, str(out)])
         parts = tmp_path / "out.parquet.parts" / "state.npz"
         before = parts.stat().st_mtime_ns if parts.exists() else 0
         while running.poll() is None and not (parts.exists() and parts.stat().st_mtime_ns > before):
@@ -138,7 +138,7 @@ def test_a_sweep_that_is_killed_goes_on(toy_kernel, tmp_path):
         assert running.poll() is None
         running.kill()
         running.wait()
-    subprocess.run([*ask, str(out)], check=True)
+    assert run_dse(*ask, out).code == 0
     assert whole.read_bytes() == out.read_bytes()
 
 
