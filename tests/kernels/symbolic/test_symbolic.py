@@ -12,6 +12,7 @@ from dse.errors import DseError
 from dse.hardware import gpus
 from dse.hardware.banks import passes
 from dse.hardware.coalescing import sectors_and_lines
+from dse.hardware.lanes import threads
 from dse.kernels.description import describe, symbolic_rows
 from dse.kernels.symbolic.average import SAMPLES, average_access
 from dse.kernels.symbolic.conditions import Condition, published, share
@@ -28,6 +29,15 @@ def lanes_of(block, warp):
         inside = thread < x * y * z
         found.append((thread % x, thread // x % y, thread // (x * y)) if inside else None)
     return found
+
+
+def test_threads_of_blocks_of_every_width():
+    x, thread = np.arange(1, 1025)[:, None], np.arange(1024).reshape(32, 32)
+    names, mask = threads((x, 32, 1), thread[:, 0] // 32)
+    y, layer = thread // x[..., None] % 32, thread // (32 * x[..., None])
+    for name, expected in {"tx": thread % x[..., None], "ty": y, "tz": layer}.items():
+        np.testing.assert_array_equal(names[name], expected)
+    np.testing.assert_array_equal(mask, layer == 0)
 
 
 def test_an_index_of_a_fourier_transform():
