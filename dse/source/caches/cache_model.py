@@ -148,9 +148,13 @@ def misses(
         accesses(machine, sample, block, [stream for stream in machine.streams if select(steps[stream.step])])
         for select in (_loads, _stores)
     )
+    relative = [_relative(machine, accessed, block) for accessed in (loads, stores)]
     wave = min(caches.resident_blocks * caches.sm_count, machine.launch.blocks)
     both = loads, stores
-    reuses = [None, None] if probe is None else follow(cast(Any, machine), sample, block, both, wave, probe)
+    idle = any((of_kind[weights > 0.0] == 0.0).any() for of_kind in relative)  # some blocks leave early
+    reuses = [None, None]
+    if probe is not None:
+        reuses = follow(cast(Any, machine), sample, block, both, wave, probe, whole=idle)
     loaded, stored = (
         Footprint(accessed, machine.launch.grid, reuse) for accessed, reuse in zip(both, reuses, strict=True)
     )
@@ -164,10 +168,8 @@ def misses(
     again, again_evenly = _again(loads, caches, _loading(machine, loads, block), reuses[0])
     l1_chance, nowhere = loaded.chance(caches.l1_bytes, caches.sm_count), np.zeros(len(stored.distance))
     own = (1.0 - crowded) * np.isin(loaded.sector, _stored_first(machine, sample, block, both))
-    of_l1, of_l2, runs = loaded.first(
-        sample, weights * _relative(asked, "loads", block), l1_chance, back, wave, own, gone
-    )
-    _, written, _ = stored.first(sample, weights * _relative(asked, "stores", block), nowhere, back, wave)
+    of_l1, of_l2, runs = loaded.first(sample, weights * relative[0], l1_chance, back, wave, own, gone)
+    _, written, _ = stored.first(sample, weights * relative[1], nowhere, back, wave)
     traffic: dict[tuple[int, int], Traffic] = {}
     for key, per in asked.items():
         mean = {kind: float(counts @ weights) for kind, counts in per.items()}
@@ -218,10 +220,16 @@ def _asked(machine: Recorded) -> dict[tuple[int, int], dict[str, np.ndarray]]:
     return asked
 
 
-def _relative(asked: dict[tuple[int, int], dict[str, np.ndarray]], kind: str, block: int) -> np.ndarray:
-    """Return the sectors of blocks relative to those of one of them: [blocks]."""
-    total = np.sum([per[kind] for per in asked.values()], axis=0)
-    return total / total[block] if total[block] else np.zeros_like(total)
+def _relative(machine: Recorded, accessed: SectorAccesses, block: int) -> np.ndarray:
+    """Return the distinct sectors of blocks relative to those of one of them: [blocks].
+
+    Requested ones would not do: warps that begin inside of a sector request more, and touch no more.
+    """
+    from dse.source.caches.first_touches import first_touches  # imports Numba
+
+    steps = set[int]().union(*(family.steps for family in accessed.families))
+    total = first_touches(machine, [stream for stream in machine.streams if stream.step in steps]).sum(axis=0)
+    return total / total[block] if total[block] else np.zeros(total.shape)
 
 
 # Within a block

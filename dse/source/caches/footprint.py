@@ -176,9 +176,10 @@ class Footprint:
             runs += weight * np.bincount(self.phase, new * self.of_run, minlength=self.phases)
         if self.reuse is not None:
             followed = self.reuse.new(back)
-            of_l2[: len(followed)] += float(np.sum(weights)) * followed
+            followed *= float(np.sum(weights)) / max(self.reuse.share, 1e-300)  # of a block that touches any
+            of_l2[: len(followed)] += followed
             per_sector = self._runs_of(self.times * (1.0 - self.evenly))[: len(followed)]
-            runs[: len(followed)] += float(np.sum(weights)) * followed * per_sector
+            runs[: len(followed)] += followed * per_sector
         again = gone * np.maximum(requested - of_l2, 0.0)
         return of_l1, of_l2 + again, runs + again * self._runs_of(self.times)
 

@@ -78,7 +78,7 @@ def groups(
     """Locate the families of a block, of several lists of them, in the blocks `at`, of which it is the first.
 
     **Edges:** no group has families of instructions that cannot be located: which the probe does not reach,
-    or whose lanes move differently, with the same addresses in few blocks only.
+    or whose lanes move differently in most blocks, with the same addresses in few only.
     **Raises:** DseError if the blocks cannot be run.
     """
     warps = [[_first_warp(family.stream, block) for family in members] for members in families]
@@ -197,12 +197,12 @@ def _shifts(
     there, first = there[others], first[others, 0]
     shift = np.where(there, (first + moved) // SECTOR, 0)
     if uneven.any():
-        rows = others[uneven]
-        if _BLOCKS_ALIKE * _fewest_kinds(base, common, rows, moved[uneven]) > len(rows):
+        rows, few = others[uneven], 2 * np.count_nonzero(uneven) < np.count_nonzero(there)
+        if not few and _BLOCKS_ALIKE * _fewest_kinds(base, common, rows, moved[uneven]) > len(rows):
             return None
         places = np.where(common[rows], base[rows] + moved[uneven, None], -1)
         kinds, which = np.unique(places, axis=0, return_inverse=True)
-        if _BLOCKS_ALIKE * len(kinds) > np.count_nonzero(uneven):
+        if not few and _BLOCKS_ALIKE * len(kinds) > len(rows):
             return None
         shift[uneven] = _FAR * (1 + which.ravel())
     return shift, there

@@ -85,6 +85,8 @@ class Reuse:
         warm = 0 if loads.whole else (int(loads.waves[-1]) + 1) // 2
         self.counted = loads.waves[block] >= warm
         self.counted_blocks = int(np.count_nonzero(loads.waves >= warm))
+        touching = np.any([group.there for group in groups], axis=0)
+        self.share = float(np.mean(touching[loads.waves >= warm]))  # of the blocks, that touch any
         self.phase = phases[accesses.phase[access]]
 
     def grown(self, blocks: float) -> float:
@@ -121,14 +123,15 @@ def follow(
     accessed: Sequence[SectorAccesses],
     wave: int,
     probe: Probe,
+    whole: bool = False,
 ) -> list[Reuse | None]:
     """Follow the accesses of a block that are not linear: of several lists, None where all are linear.
 
-    `wave` is the number of blocks that run at the same time.
+    `wave` is the number of blocks that run at the same time; `whole` follows all accesses.
     """
     nothing: list[Reuse | None] = [None for _ in accessed]
     uneven = [
-        {step for family in member.families if set(family.step) & set(APART) for step in family.steps}
+        {step for family in member.families if whole or {*family.step} & {*APART} for step in family.steps}
         for member in accessed
     ]
     blocks = machine.launch.blocks

@@ -50,7 +50,7 @@ class Sample:
 
     blocks: tuple[Dimensions, ...]
     weights: tuple[float, ...]  # they add up to the blocks of the grid
-    typical: int  # index of the block that represents all in detailed views
+    typical: int  # index of the block that represents most work, for caches and detailed views
     spread: float = 0.0  # relative standard error of the counts from these blocks
     unseen: int = 0  # blocks without a proof of how much they execute
     doubtful: bool = False  # whether the census does not explain that either
@@ -236,7 +236,9 @@ class _Census:
             typical = int(self.corner[self.corners.typical])
         else:
             chosen = self._chosen(strata, sizes, members)
-            typical = min(chosen, key=lambda index: abs(self.insts[index] - self.mean))
+            insts = self.insts[list(chosen)]
+            work = insts * list(chosen.values())  # blocks that leave early represent little of it
+            typical = list(chosen)[int(np.argmin(np.abs(insts - work @ insts / work.sum())))]
         if not members:
             fellows = np.setdiff1d(np.flatnonzero(strata == strata[typical]), list(chosen))
             checks = self.random.choice(fellows, min(_CHECKS, len(fellows)), replace=False)

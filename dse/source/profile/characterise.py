@@ -304,7 +304,7 @@ def _phase(machine: Recorded, counts: np.ndarray, usually: Mapping[int, bool]) -
 
 def first_touched(machine: Recorded, weights: np.ndarray) -> dict[tuple[Barriers, str], float]:
     """Count the sectors of global memory that an average block touches first, by phase and direction."""
-    from dse.source.profile.first_touches import first_touches  # imports Numba
+    from dse.source.caches.first_touches import first_touches  # imports Numba
 
     ways = [access_kind(step).rsplit(" ", 1)[1] for step in machine.program.steps]
     touches: dict[tuple[Barriers, str], float] = {}

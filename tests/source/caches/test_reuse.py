@@ -19,7 +19,7 @@ from dse.source.nvidia.compile.nvrtc import compile_source, read_source
 from dse.source.nvidia.execute.interpret import run
 from dse.source.nvidia.execute.moved_blocks import addresses_of
 from dse.source.nvidia.machine.state import BoundProgram, Machine
-from dse.source.nvidia.profile.characterise import prepare
+from dse.source.nvidia.profile.characterise import prepare, run_sample
 from dse.source.nvidia.sass.disassemble import disassemble
 
 SOURCE = Path(__file__).parent / "tiles.cu"
@@ -172,6 +172,22 @@ def test_warps_that_load_are_found():
     found = traffic(machine, sample, 2**20)
     rows = TILES * 16 * (SIZE // TILE)  # half of each tile's rows, a sector of each
     assert found.loads_past_l2 == pytest.approx(rows, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "blocks", "size", "loaded", "stored"),
+    [
+        ("rows", 256, 1001, 1001 * 32, 4096),
+        ("windows", 256, 2**15, 4096, 4096),
+        ("planes", 1024, 512, 8192, 32768),
+    ],
+)
+def test_what_a_grid_moves_at_least(kernel: str, blocks: int, size: int, loaded: int, stored: int):
+    launch = LaunchArguments((blocks, 1, 1), (128, 1, 1), (None, None, size))
+    machine, sample = run_sample(bound(kernel), launch)
+    found = traffic(machine, sample, 2**20)
+    assert found.loads_past_l2 == pytest.approx(loaded, rel=0.02)
+    assert found.stores_past_l2 == pytest.approx(stored, rel=0.02)
 
 
 def test_a_probe_that_fails_leaves_all_as_it_was():

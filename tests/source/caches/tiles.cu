@@ -101,3 +101,25 @@ KERNEL specialised(const unsigned short* a, unsigned* c, int m, int n, int k, in
     }
     c[blockIdx.x * 128 + threadIdx.x] = sum;
 }
+
+// Rows that begin inside of a sector.
+KERNEL rows(const int* x, int* y, int n)
+{
+    int sum = 0;
+    for (int i = threadIdx.x; i < n; i += 128) sum += x[blockIdx.x * n + i];
+    y[blockIdx.x * 128 + threadIdx.x] = sum;
+}
+
+// Windows that overlap, and end at the array's ends.
+KERNEL windows(const int* x, int* y, int n)
+{
+    int at = blockIdx.x * 128 + threadIdx.x;
+    y[at] = x[max(at - 64, 0)] + x[min(at + 64, n - 1)];
+}
+
+// Half of the blocks leave early; they would store where the others do.
+KERNEL planes(const int* x, int* y, int blocks)
+{
+    if (blockIdx.x >= blocks) return;
+    for (int k = 0; k < 4; k++) y[(k * blocks + blockIdx.x) * 128 + threadIdx.x] = x[blockIdx.x * 128 + threadIdx.x] + k;
+}

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dse.source.profile.first_touches import first_touches
+from dse.source.caches.first_touches import first_touches
 
 
 def test_equals_a_plain_count(launched, kernel: str):
