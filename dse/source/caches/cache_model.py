@@ -165,7 +165,7 @@ def misses(
     # Blocks of the first wave start together; later ones, when one before them ends.
     apart = drift * (1.01 - wave / machine.launch.blocks) * read
     gone = float(np.exp(-room / max(apart, 1e-300)))  # distances are exponential
-    again, again_evenly = _again(loads, caches, _loading(machine, loads, block), reuses[0])
+    again, far = _again(loads, caches, _loading(machine, loads, block), reuses[0], wave)
     l1_chance, nowhere = loaded.chance(caches.l1_bytes, caches.sm_count), np.zeros(len(stored.distance))
     own = (1.0 - crowded) * np.isin(loaded.sector, _stored_first(machine, sample, block, both))
     of_l1, of_l2, runs = loaded.first(sample, weights * relative[0], l1_chance, back, wave, own, gone)
@@ -175,10 +175,10 @@ def misses(
         mean = {kind: float(counts @ weights) for kind, counts in per.items()}
         numbers = [n for n, phase in enumerate(machine.phases) if (phase.opened, phase.closed) == key]
         scale = mean["loads"] / float(per["loads"][block]) if per["loads"][block] else 0.0
-        repeated, followed = scale * float(again[numbers].sum()), scale * float(again_evenly[numbers].sum())
+        repeated, evicted = scale * float(again[numbers].sum()), scale * float(far[numbers].sum())
         cached = mean["loads"] - mean["bypassing"]
         past_l1 = min(repeated + float(of_l1[numbers].sum()), cached) + mean["bypassing"]
-        past_l2 = min(followed * crowded + float(of_l2[numbers].sum()), past_l1)
+        past_l2 = min(evicted * crowded + float(of_l2[numbers].sum()), past_l1)
         if not scale:  # only blocks that were not analysed load here
             past_l1 = past_l2 = mean["loads"]
         past_stores = min(float(written[numbers].sum()), mean["stores"] + mean["bypassing"])
@@ -268,12 +268,13 @@ def _stored_first(
 
 
 def _again(
-    loads: SectorAccesses, caches: Caches, loading: float, reuse: Reuse | None
+    loads: SectorAccesses, caches: Caches, loading: float, reuse: Reuse | None, wave: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Count the block's L1 misses on sectors that it had before: all, and those not followed by `reuse`,
-    [phases] both.
+    """Count the block's L1 misses on sectors that it had before: all, and those that the L2 may have lost,
+    without what `reuse` follows, [phases] both.
 
-    A share `loading` of the other resident blocks loads at the same time, and takes room.
+    A share `loading` of the other resident blocks loads at the same time, and takes room. The L2 keeps a
+    sector until all that the `wave` requests of it has filled it.
     """
     through = loads.cached
     sector, tick, times = loads.sector[through], loads.tick[through], loads.times[through]
@@ -286,9 +287,11 @@ def _again(
     lost = times[order] * -np.expm1(-rate * waits)
     phase = loads.phase[through][order]
     evenly = 1.0 if reuse is None else ~loads.of(reuse.steps)[through][order]
+    asked = len(np.unique(sector)) + float(lost.sum())
+    far = evenly * (waits / loads.ticks * asked * wave > caches.l2_bytes / SECTOR)
     return (
         np.bincount(phase, lost, minlength=loads.phases),
-        np.bincount(phase, lost * evenly, minlength=loads.phases),
+        np.bincount(phase, lost * far, minlength=loads.phases),
     )
 
 

@@ -180,12 +180,13 @@ def test_warps_that_load_are_found():
         ("rows", 256, 1001, 1001 * 32, 4096),
         ("windows", 256, 2**15, 4096, 4096),
         ("planes", 1024, 512, 8192, 32768),
+        ("own_rows", 256, 64, 2**20, 4096),
     ],
 )
 def test_what_a_grid_moves_at_least(kernel: str, blocks: int, size: int, loaded: int, stored: int):
     launch = LaunchArguments((blocks, 1, 1), (128, 1, 1), (None, None, size))
     machine, sample = run_sample(bound(kernel), launch)
-    found = traffic(machine, sample, 2**20)
+    found = traffic(machine, sample, 1024)
     assert found.loads_past_l2 == pytest.approx(loaded, rel=0.02)
     assert found.stores_past_l2 == pytest.approx(stored, rel=0.02)
 

@@ -446,7 +446,7 @@ def _assembler(cubin: bytes) -> str:
 def _adds_shared(ptx: str, kernel: str) -> bool:
     """Return whether a kernel, or a function that it may call, uses dynamic shared memory."""
     arrays = set(_OPEN_ARRAY.findall(ptx))
-    for body in _FUNCTION.split(ptx)[1:] if arrays else ():
+    for body in _FUNCTION.split(_OPEN_ARRAY.sub("", ptx))[1:] if arrays else ():
         name = _WORD.match(body)
         if (name is None or name[0] == kernel) and arrays & set(_OPERAND.findall(body)):
             return True

@@ -254,7 +254,7 @@ def test_shared_memory_that_the_launch_sizes(write):
         assert found.adds_shared == adds
     of_two = f"extern __shared__ float shared[]; __global__ void k(float* s, float* a) {{ {body} }}"
     other = "__global__ void other(float* a) { shared[threadIdx.x] = a[0]; a[1] = shared[threadIdx.y]; }"
-    both = write(f"{of_two} {other}")
+    both = write(f'{of_two} {other} __global__ void prints() {{ printf("declared as a function before"); }}')
     assert [compiled(both, kernel).adds_shared for kernel in ("k", "other")] == [False, True]
 
 
