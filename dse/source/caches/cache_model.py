@@ -45,6 +45,9 @@ SLOWEST = 1.35
 DRIFT = 0.12
 
 
+_KINDS = "loads", "bypassing", "stores", "local loads", "local stores"  # of accesses; loads include bypassing
+
+
 @dataclass(frozen=True)
 class Caches:
     """The caches available to a launch."""
@@ -170,23 +173,34 @@ def misses(
     own = (1.0 - crowded) * np.isin(loaded.sector, _stored_first(machine, sample, block, both))
     of_l1, of_l2, runs = loaded.first(sample, weights * relative[0], l1_chance, back, wave, own, gone)
     _, written, _ = stored.first(sample, weights * relative[1], nowhere, back, wave)
-    traffic: dict[tuple[int, int], Traffic] = {}
-    for key, per in asked.items():
-        mean = {kind: float(counts @ weights) for kind, counts in per.items()}
-        numbers = [n for n, phase in enumerate(machine.phases) if (phase.opened, phase.closed) == key]
-        scale = mean["loads"] / float(per["loads"][block]) if per["loads"][block] else 0.0
-        repeated, evicted = scale * float(again[numbers].sum()), scale * float(far[numbers].sum())
-        cached = mean["loads"] - mean["bypassing"]
-        past_l1 = min(repeated + float(of_l1[numbers].sum()), cached) + mean["bypassing"]
-        past_l2 = min(evicted * crowded + float(of_l2[numbers].sum()), past_l1)
-        if not scale:  # only blocks that were not analysed load here
-            past_l1 = past_l2 = mean["loads"]
-        past_stores = min(float(written[numbers].sum()), mean["stores"] + mean["bypassing"])
-        of_runs = min(float(runs[numbers].sum()), past_l2)
-        traffic[key] = Traffic(
-            mean["loads"], past_l1, past_l2, mean["stores"], past_stores, of_runs
-        ) + _local(mean["local loads"], mean["local stores"], machine, caches)
-    return traffic
+    keys = {key: number for number, key in enumerate(asked)}
+    of_key = [keys.get((phase.opened, phase.closed), 0) for phase in machine.phases]
+    mean = {kind: np.array([per[kind] @ weights for per in asked.values()]) for kind in _KINDS}
+
+    def summed(kind: str, first: np.ndarray, repeated: np.ndarray | float = 0.0) -> np.ndarray:
+        """Sum phases by barriers. Those that the block lacks have a part of its sectors, as they request."""
+        own = np.array([per[kind][block] for per in asked.values()])
+        share = mean[kind][own > 0].sum() / max(mean[kind].sum(), 1e-300)
+        if not share:  # only blocks that were not analysed access memory
+            return mean[kind]
+        first, repeated = (
+            np.bincount(of_key, part + np.zeros(len(of_key)), len(keys)) for part in (first, repeated)
+        )
+        past = first * share + repeated * mean[kind] / np.maximum(own, 1.0)
+        return np.where(own > 0, past, mean[kind] * past.sum() / mean[kind][own > 0].sum())
+
+    bypassing = mean["bypassing"]
+    past_l1 = np.minimum(summed("loads", of_l1, again), mean["loads"] - bypassing) + bypassing
+    past_l2 = np.minimum(summed("loads", of_l2, far * crowded), past_l1)
+    past_stores = np.minimum(summed("stores", written), mean["stores"] + bypassing)
+    of_runs = np.minimum(summed("loads", runs), past_l2)
+    columns = zip(mean["loads"], past_l1, past_l2, mean["stores"], past_stores, of_runs, strict=True)
+    return {
+        key: Traffic(*map(float, row)) + _local(float(loads), float(stores), machine, caches)
+        for key, row, loads, stores in zip(
+            asked, columns, mean["local loads"], mean["local stores"], strict=True
+        )
+    }
 
 
 def _loads(step: Any) -> bool:
@@ -199,9 +213,7 @@ def _stores(step: Any) -> bool:
 
 def _asked(machine: Recorded) -> dict[tuple[int, int], dict[str, np.ndarray]]:
     """Sum the sectors of all requests, by phase and kind: [blocks]; `loads` include `bypassing`."""
-    rows: dict[str, list[int]] = {
-        kind: [] for kind in ("loads", "bypassing", "stores", "local loads", "local stores")
-    }
+    rows: dict[str, list[int]] = {kind: [] for kind in _KINDS}
     column = MEMORY_COUNTS.index("sectors")
     for step in machine.program.steps:
         if step.pipe not in ("global", "local") or not step.memory:

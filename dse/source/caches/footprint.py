@@ -176,7 +176,7 @@ class Footprint:
             runs += weight * np.bincount(self.phase, new * self.of_run, minlength=self.phases)
         if self.reuse is not None:
             followed = self.reuse.new(back)
-            followed *= float(np.sum(weights)) / max(self.reuse.share, 1e-300)  # of a block that touches any
+            followed *= float(np.sum(weights)) / max(self.reuse.share, 1e-300)
             of_l2[: len(followed)] += followed
             per_sector = self._runs_of(self.times * (1.0 - self.evenly))[: len(followed)]
             runs[: len(followed)] += followed * per_sector

@@ -17,8 +17,9 @@ import numpy as np
 
 from dse.errors import DseError
 from dse.source.caches.places import Group, Probe, Window, groups, window
-from dse.source.caches.sectors import APART, IN_LINE, SectorAccesses, accesses, ranges
+from dse.source.caches.sectors import APART, IN_LINE, Family, SectorAccesses, accesses, ranges
 from dse.source.machine.blocks import Sample
+from dse.source.machine.launch import REGION_BITS
 from dse.source.machine.recorded import Stream
 
 # Limits of the work: followed accesses of all blocks, and lines of one block from which they are sampled.
@@ -85,8 +86,9 @@ class Reuse:
         warm = 0 if loads.whole else (int(loads.waves[-1]) + 1) // 2
         self.counted = loads.waves[block] >= warm
         self.counted_blocks = int(np.count_nonzero(loads.waves >= warm))
-        touching = np.any([group.there for group in groups], axis=0)
-        self.share = float(np.mean(touching[loads.waves >= warm]))  # of the blocks, that touch any
+        # What an average block of these accesses, over what the block does whose accesses are followed.
+        there = [len(member) * group.there for member, group in zip(members, groups, strict=True)]
+        self.share = float(np.mean(sum(there)[loads.waves >= warm])) / max(sum(map(len, members)), 1)
         self.phase = phases[accesses.phase[access]]
 
     def grown(self, blocks: float) -> float:
@@ -130,10 +132,7 @@ def follow(
     `wave` is the number of blocks that run at the same time; `whole` follows all accesses.
     """
     nothing: list[Reuse | None] = [None for _ in accessed]
-    uneven = [
-        {step for family in member.families if whole or {*family.step} & {*APART} for step in family.steps}
-        for member in accessed
-    ]
+    uneven = [_uneven(member.families, whole) for member in accessed]
     blocks = machine.launch.blocks
     if not any(uneven) or blocks < 2:
         return nothing
@@ -156,6 +155,12 @@ def follow(
         Reuse(member, moving, seen, blocks, phases) if moving else None
         for member, moving in zip(touched, placed, strict=True)
     ]
+
+
+def _uneven(families: Sequence[Family], whole: bool) -> set[int]:
+    """List the instructions to follow: those that are not linear, and others that access the same arrays."""
+    arrays = {family.span[0] >> REGION_BITS for family in families if whole or {*family.step} & {*APART}}
+    return {step for family in families if family.span[0] >> REGION_BITS in arrays for step in family.steps}
 
 
 def _thinned(

@@ -121,7 +121,9 @@ KERNEL windows(const int* x, int* y, int n)
 KERNEL planes(const int* x, int* y, int blocks)
 {
     if (blockIdx.x >= blocks) return;
-    for (int k = 0; k < 4; k++) y[(k * blocks + blockIdx.x) * 128 + threadIdx.x] = x[blockIdx.x * 128 + threadIdx.x] + k;
+    int loaded = x[blockIdx.x * 128 + threadIdx.x];
+    __syncthreads();
+    for (int k = 0; k < 4; k++) y[(k * blocks + blockIdx.x) * 128 + threadIdx.x] = loaded + k;
 }
 
 // Each thread has a row: half a sector a trip, of more rows than the L1 has lines.
@@ -131,4 +133,15 @@ KERNEL own_rows(const uint4* x, int* y, int n)
 #pragma unroll 1
     for (int i = 0; i < n; i++) sum += x[at * n + i].x;
     y[at] = sum;
+}
+
+// Tiles before the block's own: fewer for the first blocks.
+KERNEL causal(const int* x, int* y, int tiles)
+{
+    int sum = 0;
+    for (int tile = max((int)blockIdx.x - tiles, 0); tile <= blockIdx.x; tile++) {
+        sum += x[tile * 128 + threadIdx.x];
+        __syncthreads();
+    }
+    y[blockIdx.x * 128 + threadIdx.x] = sum;
 }

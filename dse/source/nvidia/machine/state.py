@@ -363,6 +363,11 @@ class Machine:
             if members.sum() < (self.phase == number).sum():  # other blocks are still in it
                 self.phases.append(PhaseSpan(phase.opened))
                 self.phase_counts.append(None)
+                for stream in reversed(self.streams):  # what these blocks accessed in it moves, too
+                    there = members & (stream.phase == number)
+                    if not there.any():
+                        break
+                    stream.phase[there] = len(self.phases) - 1
                 moved = self.phase.copy()
                 moved[members] = number = len(self.phases) - 1
                 self.phase, phase = moved, self.phases[number]
