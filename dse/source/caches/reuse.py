@@ -87,8 +87,8 @@ class Reuse:
         self.counted = loads.waves[block] >= warm
         self.counted_blocks = int(np.count_nonzero(loads.waves >= warm))
         # What an average block of these accesses, over what the block does whose accesses are followed.
-        there = [len(member) * group.there for member, group in zip(members, groups, strict=True)]
-        self.share = float(np.mean(sum(there)[loads.waves >= warm])) / max(sum(map(len, members)), 1)
+        touched = np.sum([len(own) * group.there for own, group in zip(members, groups, strict=True)], axis=0)
+        self.share = float(np.mean(touched[loads.waves >= warm])) / max(sum(map(len, members)), 1)
         self.phase = phases[accesses.phase[access]]
 
     def grown(self, blocks: float) -> float:

@@ -362,7 +362,8 @@ class LoopSkipper:
         repeat_counts(machine, starts[-1], times)
         move_on(machine, examination.went_in, times * repetition.trips - repetition.earlier)
         marks = [*starts, Mark.now(machine)]
-        repeat_streams(machine, marks, repetition, examination.strides, proof.streams)
+        before = proof.streams, repetition.earlier + (1 if loop.plan is None else 2)
+        repeat_streams(machine, marks, repetition, examination.strides, before)
         repeat_trace(machine, marks, times)
         if examination.why_estimated and times:
             self._note_estimate(loop.header, len(starts) * times, proof.totals)

@@ -109,12 +109,13 @@ def repeat_streams(
     marks: Sequence[Mark],
     repetition: Repetition,
     strides: Mapping[int, int | None],
-    before: Iterable[Stream],
+    before: tuple[Iterable[Stream], int],
 ) -> None:
     """Repeat the addresses between the marks.
 
     `strides` are bytes per trip, by memory instruction. If None, the mean from one part to the next is taken,
-    or since `before`, the trip before the first part; requests whose threads move differently are left out.
+    or since the trip `before`, so many before the first part; requests whose threads move differently are
+    left out.
     """
     streams = machine.streams
     parts = [streams[mark.streams : after.streams] for mark, after in pairwise(marks)]
@@ -128,7 +129,7 @@ def repeat_streams(
             elif number:
                 drift = _drift(parts[number - 1], part, times + 1)
             else:
-                drift = _drift(before, part, 1)
+                drift = _drift(before[0], part, before[1])
         moving: list[tuple[Stream, float]] = []
         for stream in part:
             stride = strides[stream.step]

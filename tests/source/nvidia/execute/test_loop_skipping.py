@@ -180,8 +180,9 @@ def test_loops_whose_addresses_depend_on_data_are_estimated():
     assert not loop_run(made, 600, data, loops=LoopPolicy.SKIP).estimated
 
 
-def test_addresses_of_estimated_trips_follow_the_mean():
-    """Threads move on by 400 bytes a trip, more or less."""
+@pytest.mark.parametrize(("trips", "more"), [(500, []), (20, ["BAR.SYNC 0x0", *["MOV R9, RZ"] * 150])])
+def test_addresses_of_estimated_trips_follow_the_mean(trips: int, more: list[str]):
+    """Threads move on by 400 bytes a trip, more or less. Of few trips with barriers one is executed."""
     data = np.random.default_rng(3).integers(0, 40, 1000).astype(np.int32)
     made = loop(
         "IMAD.WIDE R2, R4, R8, c[0x0][0x168]",
@@ -192,8 +193,10 @@ def test_addresses_of_estimated_trips_follow_the_mean():
         "IADD3 R6, P1, R6, c[0x0][0x168], RZ",
         "IADD3.X R7, RZ, c[0x0][0x16c], RZ, P1, !PT",
         "LDG.E.U8 R9, [R6.64]",
+        *more,
     )
-    found, full = loop_run(made, 500, data), loop_run(made, 500, data, loops=LoopPolicy.RUN)
+    found, full = loop_run(made, trips, data), loop_run(made, trips, data, loops=LoopPolicy.RUN)
+    assert found.estimated
     step = next(step.index for step in made.steps if step.text.startswith("LDG.E.U8"))
 
     def places(machine: Machine) -> np.ndarray:
