@@ -223,6 +223,18 @@ def test_an_array_that_is_too_small_is_named(gpu: GpuFile, tmp_path: Path):
         read(tmp_path / "f.cu", text, gpu, 64, 1, "a=63:int:index")
 
 
+def test_threads_that_copy_zeros_read_nothing(tmp_path: Path):
+    text = """__global__ void f(int* out, const int* a, int n) {
+        __shared__ int s[64];
+        unsigned to = __cvta_generic_to_shared(s + threadIdx.x), bytes = threadIdx.x < n ? 4 : 0;
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2; cp.async.wait_all;"
+            :: "r"(to), "l"(a + threadIdx.x), "r"(bytes));
+        if (s[threadIdx.x] > 20) out[threadIdx.x] = 1;
+    }"""
+    counts = read(tmp_path / "f.cu", text, A100, 64, 1, "a=40:int:index", "n=40").counts
+    assert counts.total("global store", "sectors") == 3  # of threads 21 to 39
+
+
 def test_bits_of_a_wave_that_are_those_of_all_blocks_are_proven(tmp_path: Path):
     text = """__global__ void f(float* y) {
         int wave = __builtin_amdgcn_readfirstlane(threadIdx.x) & 192;

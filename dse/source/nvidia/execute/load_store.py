@@ -76,7 +76,8 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     if step.kind == "store":
         memory.store(flat, step.bytes, [*map(lanes.of, stored)])
         return
-    words, unknown = _load_global(machine, flat, step.bytes)
+    copied = lanes.of(_copied(machine, step, lanes)) if step.kind == "copy" else None
+    words, unknown = _load_global(machine, flat if copied is None else flat[copied], step.bytes)
     taint = taint | unknown
     if memory.written and not machine.bound.global_stores and memory.written.intersection(regions_of(flat)):
         machine.missed_stores = True
@@ -84,10 +85,11 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
         taint = taint | data_taint | machine.source(OF_ATOMICS)
         words, new = _atomic(step, flat, words[0], [*map(lanes.of, stored)])
         memory.store(flat, 4, [new])
-    if step.kind == "copy":
+    if copied is not None:
         to = in_block(machine.base(step, step.memory[0], False) + step.memory[0].offset)
-        zeroed = ~lanes.of(_copied(machine, step, lanes))
-        words = [np.where(zeroed, _U32(0), word) for word in words] if zeroed.any() else words
+        loaded, words = words, [np.zeros(len(flat), _U32) for _ in words]
+        for word, known in zip(words, loaded, strict=True):
+            word[copied] = known
         machine.shared.store(lanes.blocks, lanes.of(to), step.bytes, words, union(taint, lanes))
     elif step.targets:
         _put(machine, step, lanes, words, taint)
