@@ -223,6 +223,18 @@ def test_an_array_that_is_too_small_is_named(gpu: GpuFile, tmp_path: Path):
         read(tmp_path / "f.cu", text, gpu, 64, 1, "a=63:int:index")
 
 
+@pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
+def test_shared_memory_that_only_the_launch_sizes(gpu: GpuFile, tmp_path: Path):
+    text = """__global__ void f(float* out, const float* a) {
+        extern __shared__ float s[];
+        s[threadIdx.x] = a[threadIdx.x];
+        __syncthreads();
+        out[threadIdx.x] = s[63 - threadIdx.x];
+    }"""
+    with pytest.raises(AssertionError, match=r"shared memory: found .*, expected its size"):
+        read(tmp_path / "f.cu", text, gpu, 64, 1)
+
+
 def test_threads_that_copy_zeros_read_nothing(tmp_path: Path):
     text = """__global__ void f(int* out, const int* a, int n) {
         __shared__ int s[64];

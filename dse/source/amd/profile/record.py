@@ -81,6 +81,7 @@ class BlockRecord:
     phases: list[PhaseSpan] = field(default_factory=list)
     phase_counts: list[np.ndarray | None] = field(default_factory=list)  # the last row: passes
     streams: list[Stream] = field(default_factory=list)
+    lds_ends: dict[tuple[int, int, int], int] = field(default_factory=dict)  # of accesses, by base and lanes
 
 
 def record(code: Code, machine: MemoryMachine, turns: Turns, wide_rate: bool, joins: bool) -> BlockRecord:
@@ -257,6 +258,11 @@ class _Recorder:
             counts = counts * np.array([[0.0], [1.0], [0.0 if step.joined else 1.0], [1.0]])
         for number, rows in counters.items():
             rows[row : row + len(MEMORY_COUNTS)] += counts * (phase == number)
+        key = id(access.base), id(access.lanes), access.offset
+        if pipe == "shared" and key not in self.record.lds_ends:
+            base = np.broadcast_to(access.base, np.broadcast_shapes(access.base.shape, access.lanes.shape))
+            last = (base + access.offset & 0xFFFFFFFF).max(where=access.lanes, initial=-size)
+            self.record.lds_ends[key] = int(last) + size
         if pipe == "global" and access.lanes.any():  # none if all are out of their buffer's bounds
             self.record.streams.append(
                 Stream(

@@ -236,7 +236,7 @@ _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.|\\\n)*)", r
 _BRACKET = re.compile(r"[(){}\[\];]")
 _SCOPE = re.compile(r"(^|\s)(namespace\b[^()=;]*|extern\s*)$")
 _TEMPLATE = re.compile(r"\btemplate\s*<[^{}]*?>(?=\s*[\w_])")
-_TYPE = re.compile(r"\s*(?:template\s*<[^{}]*?>\s*)*(?:typedef\s+)?(?:struct|class|union|enum)\b")
+_TYPE = re.compile(r"\s*(?:template\s*<[^{}]*?>\s*)*(?:typedef|struct|class|union|enum)\b")
 _HOST_ONLY = re.compile(
     r"(?<!cuda::)\bstd::|\bhip[A-Z]\w*|\bcu(?:da|blas|rand|sparse|dnn|solver|fft)[A-Z]\w*|\bFILE\b|\b(?:at|torch|c10)::"
 )

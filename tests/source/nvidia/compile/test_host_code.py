@@ -25,6 +25,7 @@ enum Mode { PLAIN, FAST };
 const int WARP = 32;
 static std::vector<float> results;
 cublasHandle_t handle;
+typedef float Aligned __attribute__((aligned(16)));
 void launch(cudaStream_t stream);
 struct Timer { std::vector<double> times; void stop() { times.push_back(0.0); } };
 struct Tile { int rows; __host__ __device__ int size() const { return rows * WARP; } };
@@ -39,7 +40,7 @@ template <const int BM, const int TM, typename T = float>
 __global__ void __launch_bounds__((BM * 8) / (TM * (2 + 2)), 1) scale(uint n, T *x, Tile tile) {
   const uint at = blockIdx.x * blockDim.x + threadIdx.x;
   assert(n > 0);
-  for (uint i = at; i < n; i += tile.size()) x[i] = inner::clamp(x[i], T(twice(BM)));
+  for (uint i = at; i < n; i += tile.size()) x[i] = inner::clamp(x[i], T(Aligned(twice(BM))));
 }
 
 void launch(cudaStream_t stream) {
