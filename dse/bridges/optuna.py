@@ -73,9 +73,10 @@ class ModelGuidedSampler(Wrapping):
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """Return the study's parameters that the kernel knows."""
         space = self.space or intersection_search_space(study.get_trials(deepcopy=False), include_pruned=True)
-        return {
-            name: distribution for name, distribution in space.items() if self._values(name, distribution)
-        }
+        known = {name: kind for name, kind in space.items() if self._values(name, kind)}
+        if space and not known:  # else no trial would be guided, and nothing would say so
+            self.predictor.named(dict.fromkeys(space, (0, 1)), "study")
+        return known
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]

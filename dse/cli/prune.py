@@ -8,6 +8,7 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import Screen, grouped
+from dse.core.files import read_json
 from dse.errors import DseError, InputWarning, one_of
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -78,7 +79,11 @@ def prune(
         f"{counts.name} on {file.name}: {len(kept.index):,} of {len(candidates):,} kept ({kept.share:.1%})"
     )
     if out is not None:
-        export.FORMS[form](pruned, out)
+        own = read_json(Path(kernel)) if Path(kernel).suffix == ".json" else {}
+        if form == "t1" and "ConfigurationSpace" in own:
+            export.t1(pruned, out, kernel)  # the same problem with less of its space
+        else:
+            export.FORMS[form](pruned, out)
     first = kept.index[: top or None]
     shown = {name: values[first] for name, values in candidates.varying.items()}
     ranked = [{"rank": i} | row for i, row in enumerate(rows_of(shown), 1)]

@@ -126,6 +126,8 @@ def test_mistakes(sampler):
 
     with pytest.raises(DseError, match=r"^study: found no 'items', expected the parameters of toy"):
         run(sampler(), lambda trial: trial.suggest_categorical("block", BLOCKS))
+    with pytest.raises(DseError, match=r"^study: found 'size', no 'block', no 'items', expected"):
+        run(sampler(), lambda trial: trial.suggest_int("size", 1, 4))
     with pytest.raises(DseError, match=r"^study: block: found IntDistribution.*, expected some of 32, 48"):
         run(sampler(), lambda trial: trial.suggest_int("block", 33, 40) + trial.suggest_int("items", 1, 4))
     with pytest.raises(DseError, match=r"^study: objective: found -1.0, expected a number above 0$"):

@@ -1,6 +1,7 @@
 """`dse prune`: what is kept of the toy kernel, shown and written."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -44,3 +45,14 @@ def test_why_much_is_kept_and_a_prior(kept, run_dse, toy_kernel, tmp_path):
     ran = run_dse("prune", toy_kernel, *OF_TOY, "--measured", tmp_path / "few.csv")
     assert "model does not explain this space" in " ".join(ran.out.split())
     assert kept("--prior", tmp_path / "few.csv")
+
+
+def test_a_tuning_problem_stays_one(run_dse, tmp_path):
+    """Except for its space it is the file's."""
+    problem, kept = Path(__file__).parent / "triple" / "T1.json", tmp_path / "kept.json"
+    assert "wrote" in run_dse("prune", problem, "-g", "a100-pcie-40gb", "--format", "t1", "-o", kept).out
+    before, after = (json.loads(path.read_text()) for path in (problem, kept))
+    assert before.pop("ConfigurationSpace")["TuningParameters"][0]["Name"] in str(
+        after.pop("ConfigurationSpace")
+    )
+    assert after == before
