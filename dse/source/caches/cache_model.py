@@ -14,6 +14,7 @@ Source: sectors, lines and carve-outs after the CUDA programming guide; Jia et a
 RTX 2080 Ti decided between random and least-recently-used replacement, and that stores are written through.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -25,7 +26,7 @@ from dse.source.caches.places import Probe
 from dse.source.caches.reuse import Reuse, follow
 from dse.source.caches.sectors import IN_LINE, SectorAccesses, accesses, bypasses_l1
 from dse.source.machine.blocks import Sample
-from dse.source.machine.recorded import MEMORY_COUNTS, Recorded
+from dse.source.machine.recorded import MEMORY_COUNTS, Recorded, Stream
 from dse.types import Gpu
 
 # Possible sizes of shared memory in KiB, by the maximum of an SM.
@@ -147,11 +148,9 @@ def misses(
     block = sample.typical
     asked = _asked(machine)
     steps = machine.program.steps
-    loads, stores = (
-        accesses(machine, sample, block, [stream for stream in machine.streams if select(steps[stream.step])])
-        for select in (_loads, _stores)
-    )
-    relative = [_relative(machine, accessed, block) for accessed in (loads, stores)]
+    streams = [[s for s in machine.streams if select(steps[s.step])] for select in (_loads, _stores)]
+    loads, stores = (accesses(machine, sample, block, of_kind) for of_kind in streams)
+    relative = [_relative(machine, of_kind, block) for of_kind in streams]
     wave = min(caches.resident_blocks * caches.sm_count, machine.launch.blocks)
     both = loads, stores
     idle = any((of_kind[weights > 0.0] == 0.0).any() for of_kind in relative)  # some blocks leave early
@@ -232,15 +231,14 @@ def _asked(machine: Recorded) -> dict[tuple[int, int], dict[str, np.ndarray]]:
     return asked
 
 
-def _relative(machine: Recorded, accessed: SectorAccesses, block: int) -> np.ndarray:
+def _relative(machine: Recorded, streams: Sequence[Stream], block: int) -> np.ndarray:
     """Return the distinct sectors of blocks relative to those of one of them: [blocks].
 
     Requested ones would not do: warps that begin inside of a sector request more, and touch no more.
     """
     from dse.source.caches.first_touches import first_touches  # imports Numba
 
-    steps = set[int]().union(*(family.steps for family in accessed.families))
-    total = first_touches(machine, [stream for stream in machine.streams if stream.step in steps]).sum(axis=0)
+    total = first_touches(machine, streams).sum(axis=0)
     return total / total[block] if total[block] else np.zeros(total.shape)
 
 
