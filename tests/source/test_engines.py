@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
-from support.engines import AMD, NVIDIA, Ran, compiled, ran, ran_code
+from support.engines import AMD, NVIDIA, Ran, boxes_of_blocks, compiled, ran, ran_code
 
 from dse.source.amd.execute.code import Code, code_of
 from dse.source.amd.execute.slice import Purpose
+from dse.source.machine.alike import Boxes
 from dse.source.machine.launch import LaunchArguments, address_of
 
 BLOCKS, THREADS, STORES = 2, 128, 40
@@ -242,31 +243,51 @@ def looped(bodies: Iterable[str]) -> str:
 LOOPED = looped([*LOOPS.values(), *UNEVEN.values()])
 
 
-def statement(draw: random.Random, depth: int) -> str:
+CONDITIONS = ["t & 1", "t < 20", "t > 31", "n > 9", "i > t", "i < n / 2", "i * 4 < n + t", "t + i < 90"]
+OF_BLOCKS = [
+    "b & 1",
+    "b * 64 + t < 300",
+    "c > 2",
+    "max(b, c) < 4",
+    "i > b",
+    "i < n / (c + 1)",
+    "b * i < n",
+    "x2[b] < 9",
+]
+COUNTS, COUNTS_OF_BLOCKS = ["4", "20", "n / 4", "t & 3"], ["4", "b + 20", "n / 4 - c", "b < 3 ? 30 : 9"]
+TRIPS_OF_BLOCKS = ["n", "n - b", "40 - c", "min(b, 5) + 9"]
+
+
+def statement(draw: random.Random, depth: int, conditions: list[str], counts: list[str]) -> str:
     """A statement of a random loop over i: a load, under conditions, in a loop."""
     index = f"t * {draw.choice([1, 1, 4, 40])} + i * {draw.choice([1, 16, 64, 4096])}"
     kind = draw.choice(["load", "load", "load", "if", "if", "else", "loop", "leave"][: 8 if depth < 2 else 3])
-    condition = draw.choice(
-        ["t & 1", "t < 20", "t > 31", "n > 9", "i > t", "i < n / 2", "i * 4 < n + t", "t + i < 90"]
-    )
+    condition = draw.choice(conditions)
+
+    def inner(depth: int) -> str:
+        return statement(draw, depth, conditions, counts)
+
     if kind == "if":
-        return f"if ({condition}) {{ {statement(draw, depth + 1)} }}"
+        return f"if ({condition}) {{ {inner(depth + 1)} }}"
     if kind == "else":
-        return f"if ({condition}) {{ {statement(draw, 2)} }} else {{ {statement(draw, 2)} }}"
+        return f"if ({condition}) {{ {inner(2)} }} else {{ {inner(2)} }}"
     if kind == "loop":
-        return f"ROUND({draw.choice(['4', '20', 'n / 4', 't & 3'])}) {{ sum += x[{index} + j * 512]; }}"
+        return f"ROUND({draw.choice(counts)}) {{ sum += x[{index} + j * 512]; }}"
     if kind == "leave":
         return f"if ({condition}) {draw.choice(['continue', 'break'])};"
     return f"sum += x[{index}];"
 
 
-def random_loop(seed: int) -> str:
+def random_loop(seed: int, conditions: list[str], counts: list[str], trips: list[str]) -> str:
     draw = random.Random(seed)
-    trips = draw.choice(["n", "n", "n - t", "n / (1 + (t & 1))"])
-    return f"LOOP({trips}) {{ {' '.join(statement(draw, 0) for _ in range(draw.randint(1, 4)))} }}"
+    head = f"LOOP({draw.choice(trips)})"
+    return (
+        f"{head} {{ {' '.join(statement(draw, 0, conditions, counts) for _ in range(draw.randint(1, 4)))} }}"
+    )
 
 
-RANDOM = [random_loop(seed) for seed in [*range(40), 422, 491]]
+OF_THREADS = CONDITIONS, COUNTS, ["n", "n", "n - t", "n / (1 + (t & 1))"]
+RANDOM = [random_loop(seed, *OF_THREADS) for seed in [*range(40), 422, 491]]
 RANDOMLY = looped(RANDOM)
 
 
@@ -284,6 +305,35 @@ def test_skipped_trips_of_random_loops_count_as_those_that_are_run(target):
             exactly += len(skipped.accesses) < len(full.accesses)
             np.testing.assert_equal(skipped.addresses(), full.addresses(), text)
     assert exactly > len(RANDOM) / 3
+
+
+NUMBERS = "const int b = blockIdx.x, c = blockIdx.y; const int* x2 = (const int*)y; "
+BY_BLOCK = looped(
+    NUMBERS + random_loop(seed, OF_BLOCKS, COUNTS_OF_BLOCKS, TRIPS_OF_BLOCKS) for seed in range(40)
+)
+
+
+def one_box(counts: np.ndarray) -> Boxes:
+    """All blocks, by the first."""
+    _, height, width = counts.shape
+    return Boxes(np.zeros((1, 3), int), np.array([width * height]), counts[:, 0, :1], exact=True)
+
+
+@pytest.mark.quick("gfx90a")
+@pytest.mark.parametrize("target", ["sm_80", "gfx90a", "gfx1100"])
+def test_boxes_of_blocks_execute_what_each_of_their_blocks_does(target):
+    proven, grid = 0, (9, 7, 1)
+    launch = LaunchArguments(grid, (64, 1, 1), [None, 2 * np.arange(4096, dtype=U32), TRIPS // 4])
+    for kernel, code in compiled(BY_BLOCK, target).items():
+        full, boxes = boxes_of_blocks(code, launch)
+        if not isinstance(boxes, str):
+            proven += 1
+            boxes = boxes if len(boxes.sizes) else one_box(full)
+            assert boxes.sizes.sum() == grid[0] * grid[1]
+            np.testing.assert_array_equal(boxes.counts[: len(full)] @ boxes.sizes, full.sum((1, 2)), kernel)
+            for (x, y, _), counts in zip(boxes.firsts, boxes.counts[: len(full)].T, strict=True):
+                np.testing.assert_array_equal(counts, full[:, y, x], kernel)
+    assert proven > 20
 
 
 @pytest.mark.quick("sm_80")

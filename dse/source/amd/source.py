@@ -49,7 +49,7 @@ from dse.source.profiles import (
 )
 from dse.types import Gpu, Resources
 
-RULES = "18"  # change this whenever the computation of counts changes, since they are cached
+RULES = "19"  # change this whenever the computation of counts changes, since they are cached
 
 
 def source_of(description: Description) -> HipSource | HipTritonSource:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from dse.source.machine.launch import MIDDLE, REGION_BITS, LaunchArguments, Pointer, pointers
+from dse.source.machine.trips import Change, TripLimits
 
 _U32 = np.uint32
 _FEW = 64  # words
@@ -199,6 +200,21 @@ class GlobalMemory:
                 if not even:
                     break
         return self._apart[number]
+
+    def change(
+        self, address: np.ndarray, regions: list[int], stride: int, limits: TripLimits, size: int = 4
+    ) -> Change:
+        """Return the change of words loaded from an argument with evenly spaced contents; else None.
+
+        `address` moves by `stride` bytes, and stays in the argument.
+        """
+        apart = self.apart(regions[0]) if len(regions) == 1 and not stride % 4 else None
+        if apart is None:
+            return None
+        alike = (1,) * address.ndim
+        offset = address - (regions[0] << REGION_BITS) - MIDDLE
+        limits.limit(offset, np.full(alike, stride), range(self.sizes[regions[0]] - size + 1))
+        return np.full(alike, apart * (stride // 4))
 
     def store(self, address: np.ndarray, size: int, values: list[np.ndarray]) -> None:
         """Store words, except in regions of unknown or assumed contents."""

@@ -4,13 +4,16 @@ After n trips a value is itself plus n times its change. Both are exact integers
 that broadcast, as are the numbers of trips.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 FOR_EVER = 2**40  # trips
 BITS_32 = 2**32
 INT32 = range(-(2**31), 2**31)  # values of a signed register
 UINT32 = range(BITS_32)
-Moving = tuple[np.ndarray, np.ndarray | None]  # a value and its change in a trip
+Change = np.ndarray | None  # int64, per trip; None: no change
+Moving = tuple[np.ndarray, Change]  # a value and its change
 PAIRS = range(-(2**61), 2**61)  # 64-bit values that are followed
 
 
@@ -27,7 +30,7 @@ class TripLimits:
         """Limit the proven trips to the minimum over lanes."""
         raise NotImplementedError
 
-    def limit(self, value: np.ndarray, change: np.ndarray | None, within: range) -> None:
+    def limit(self, value: np.ndarray, change: Change, within: range) -> None:
         """Limit the proven trips to those in which a value stays in a range, in all lanes."""
         if change is not None:
             self.limit_trips(trips_within(value.astype(np.int64), change, within))
@@ -40,6 +43,44 @@ class TripLimits:
         if change is not None or other_change is not None:
             apart = (0 if change is None else change) - (0 if other_change is None else other_change)
             self.limit_trips(trips_of_result(test, value - other, np.asarray(apart)))
+
+    def shifted_right(self, value: np.ndarray, change: np.ndarray, count: int, integers: range) -> Change:
+        """Return the change of a word shifted right, while it and the bits shifted out do not overflow."""
+        self.limit(value, change, integers)
+        if not (change % 2**count).any():
+            return change >> count
+        self.limit(value & (2**count - 1), change, range(2**count))
+        return None
+
+    def logic(
+        self,
+        word: np.ndarray,
+        change: np.ndarray,
+        result: Callable[[np.ndarray], np.ndarray],
+        lanes: np.ndarray,
+    ) -> np.ndarray:
+        """Return the change of logic of a changing word with constant ones, which passes some of its bits on.
+
+        If these are all bits from the lowest changing one up to some bit, the result changes like the word
+        until they overflow, or, if they are inverted, like its negative; if they are higher, it is constant
+        until the bits below overflow.
+
+        **Raises:** Irregular if other bits are passed on, in any of the lanes.
+        """
+        off, on = result(np.zeros((1, 1), np.int64)), result(np.full((1, 1), 0xFFFFFFFF))
+        below = ((change & -change) - 1) & 0xFFFFFFFF  # bits that do not change
+        passed, turned = on & ~off & ~below, off & ~on & ~below
+        depends = passed | turned
+        field = depends | below
+        whole = ((passed == 0) | (turned == 0)) & (field & (field + 1) == 0)
+        field = np.where(whole, field, (depends & -depends) - 1)  # else the bits below, not in the result
+        if (lanes & ~whole & (np.abs(change) > field)).any():
+            raise Irregular("other bits than the lowest that change are passed on")
+        low = word & field
+        room = np.where(change > 0, (field - low) // np.maximum(change, 1), low // np.maximum(-change, 1))
+        limited = (change != 0) & (depends != 0) & (field != 0xFFFFFFFF)
+        self.limit_trips(np.where(limited, room, FOR_EVER))
+        return np.where(whole & (depends != 0), np.where(turned != 0, -change, change), 0)
 
 
 def signed(change: np.ndarray) -> np.ndarray:

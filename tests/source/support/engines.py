@@ -13,13 +13,19 @@ from dse.source.amd.compile import source as clang
 from dse.source.amd.execute.code import Code, code_of
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.execute.slice import Purpose
+from dse.source.amd.profile import alike
+from dse.source.amd.profile.record import executions
 from dse.source.amd.text import parse
+from dse.source.machine.alike import Boxes
 from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.machine.recorded import total_counts
 from dse.source.nvidia.compile import nvrtc
 from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.execute.interpret import run
+from dse.source.nvidia.execute import moved_blocks
+from dse.source.nvidia.execute.interpret import bound_for, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.machine.state import BoundProgram
+from dse.source.nvidia.machine.state import Purpose as Evaluated
 from dse.source.nvidia.profile.characterise import prepare
 from dse.source.nvidia.sass import elf
 from dse.source.nvidia.sass.disassemble import disassemble
@@ -127,3 +133,17 @@ def _ran_amd(code: Code, launch: LaunchArguments, blocks: list[Dimensions], skip
         executed[index, "waves"] += count * waves.count
         executed[index, "lanes"] += count * int(np.broadcast_to(lanes & waves.mask, machine.shape).sum())
     return Ran(accesses, executed, machine)
+
+
+def boxes_of_blocks(code: BoundProgram | Code, launch: LaunchArguments) -> tuple[np.ndarray, Boxes | str]:
+    """How often each block executes each piece of code, [pieces, y, x]; the boxes of a grid, or why none."""
+    (width, height, _), most = launch.grid, launch.grid[0] * launch.grid[1]
+    blocks = [(x, y, 0) for y in range(height) for x in range(width)]
+    if isinstance(code, Code):
+        code = code_of(code.listing, Purpose.CONTROL)
+        counts = executions(execute(code, launch, blocks, skip_loops=False)[0], len(code.stretches))
+        return counts.reshape(-1, height, width), alike.alike_in_control(code, launch, most)
+    bound = bound_for(code, Evaluated.CONTROL)
+    counts = total_counts(run(bound, launch, blocks, loops=LoopPolicy.RUN))[: 2 * len(code.program.blocks)]
+    boxes = moved_blocks.alike_in_control(bound, launch, 200_000, most)
+    return counts.reshape(-1, height, width), boxes

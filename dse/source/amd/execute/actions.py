@@ -20,7 +20,6 @@ from dse.source.amd.execute.results import (
     or_low_word,
     results_of,
     then,
-    watching,
     without_lanes,
 )
 from dse.source.amd.execute.slots import SCC, beyond, operand
@@ -133,8 +132,6 @@ class Binder(OperandReaders):
             if len(writers) == 1
             else results_of(function, readers, writers)
         )
-        if self.watched(step.opcode):
-            action = watching(action, readers, step)
         if step.opcode in _LOW_FROM_LOW:
             lows = [
                 self.reader(source, "u", step) if kind in "UI" else read

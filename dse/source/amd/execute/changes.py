@@ -5,20 +5,29 @@ result is moving too, whether a test has the same result for a number of trips, 
 Where results move, it is executed with the registers of the next trip too: the difference is their change.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from dse.source.amd.execute.access import operands_of, stores_unread
-from dse.source.amd.execute.contents import MemoryMachine
-from dse.source.amd.execute.even import EVEN, I64, NON_LINEAR, WIDE, LinearRules
+from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
+from dse.source.amd.execute.even import (
+    EVEN,
+    I64,
+    NON_LINEAR,
+    WIDE,
+    LinearRules,
+    of_lanes,
+)
 from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
 from dse.source.amd.execute.opcodes import OpcodeRow, opcode
-from dse.source.amd.execute.operands import by_kind
+from dse.source.amd.execute.operands import between_lanes, by_kind
 from dse.source.amd.execute.results import Action
 from dse.source.amd.execute.slots import EXEC, NULL, SCC, Register, V, operand, registers_of, slots_of
 from dse.source.amd.execute.state import MaskedWords
 from dse.source.amd.text import Instruction
+from dse.source.machine.memory import regions_of
 from dse.source.machine.trips import UINT32, Irregular, signed, uniform
 
 _EVERYWHERE = np.ones((1, 1, 1), bool)
@@ -34,59 +43,58 @@ class ChangeRules(LinearRules):
         What the trip reads must have changed in it as in the one before, and change so in the next one.
         """
         for slot in self.exposed:
-            lanes = self.lanes if _of_lanes(slot) else self.waves
-            before = self.went_in.get(slot)
-            if not (
-                _alike(before, self.moving.get(slot), lanes) and _alike(before, changed.get(slot), lanes)
-            ):
+            if not (self.alike(slot, self.went_in.get(slot)) and self.alike(slot, changed.get(slot))):
                 return f"what is in {_named(slot)} does not change evenly"
         return ""
 
-    def execute(self, step: Instruction, action: Action) -> None:
-        """Execute an instruction, and follow the changes of its results.
+    def alike(self, slot: Any, change: Any) -> bool:
+        """Return whether a slot has this change, too."""
+        return _alike(self.moving.get(slot), change, self.lanes if of_lanes(slot) else self.waves)
 
-        **Raises:** Irregular, after the execution, if the next trips may go another way.
+    def follow(self, step: Instruction, action: Action) -> Iterator[None]:
+        """Follow the changes of an instruction's results, which is executed at the `yield`.
+
+        **Raises:** Irregular if the next trips may go another way.
         """
-        accessed, first = memory_access(step.opcode), len(self.machine.accesses)
+        machine, first, accessed = self.machine, len(self.machine.accesses), memory_access(step.opcode)
         if accessed is not None:
-            results = self._accessed(step, accessed, action)
+            total = self._address(step, operands_of(step, accessed)[2])
+            stored = self._stored(step, accessed, total is not None)
+            yield
+            results = self._accessed(step, accessed, machine.accesses[first:], total, stored)
         else:
-            results = self._computed_twice(step, action)
+            results, after = self._computed(step, action)
+            yield
             # moves between lanes through the LDS, without address
-            self.strides += [0] * (len(self.machine.accesses) - first)
+            self.strides += [0] * (len(machine.accesses) - first)
+            results = [
+                (slot, self._apart(slot, after[slot], change) if change is EVEN or change is WIDE else change)
+                for slot, change in results
+            ]
         for slot, change in results:
             self.write(slot, change)
 
-    def _computed_twice(self, step: Instruction, action: Action) -> Results:
-        """Execute an instruction that computes, if need be with the registers of the next trip too."""
-        machine, results, after = self.machine, Results(), list[Any]()
-        steps = [step] if step.second is None else [step, step.second]
-        try:
-            results = [result for half in steps for result in self._results(half)]
-            if any(slot == EXEC and change is not None for slot, change in results):
-                raise Irregular("the mask of its lanes changes")
-            if any(change is EVEN or change is WIDE for _, change in results):
-                after = self._in_next_trip(
-                    [slot for half in steps for slot in slots_of(half.operands)], action
-                )
-        finally:
-            action(machine)
-        return [
-            (slot, self._apart(slot, after[slot], change) if change is EVEN or change is WIDE else change)
-            for slot, change in results
-        ]
+    def _computed(self, step: Instruction, action: Action) -> tuple[Results, list[Any]]:
+        """Return the changes of what an instruction computes, and, if need be, the next trip's registers."""
+        steps, after = [step] if step.second is None else [step, step.second], list[Any]()
+        results = [result for half in steps for result in self._results(half)]
+        if any(slot == EXEC and change is not None for slot, change in results):
+            raise Irregular("the mask of its lanes changes")
+        if any(change is EVEN or change is WIDE for _, change in results):
+            after = self._in_next_trip([slot for half in steps for slot in slots_of(half.operands)], action)
+        return results, after
 
     def _in_next_trip(self, slots: list[int], action: Action) -> list[Any]:
         """Return the registers after an action in the next trip; these slots are read."""
-        machine, here, watch = self.machine, self.machine.r, self.machine.watch
-        machine.r, machine.watch = here[:], None
+        machine, here = self.machine, self.machine.r
+        machine.r = here[:]
         try:
             for slot in slots:
                 machine.r[slot] = moved(here[slot], self.moving.get(slot), 1)
             action(machine)
             return machine.r
         finally:
-            machine.r, machine.watch = here, watch
+            machine.r = here
 
     def _apart(self, slot: int, after: Any, kind: str) -> Any:
         """Return the change of a computed slot, whose contents in the next trip are `after`."""
@@ -103,7 +111,7 @@ class ChangeRules(LinearRules):
             return self._plain(step)
         if row.special and row.special != "cmpx":
             return self._special(step, row)
-        return self._computed(step, row) if row.form else []
+        return self._of_form(step, row) if row.form else []
 
     def _any_moves(self, slots: list[int]) -> bool:
         """Return whether any of these slots changes, all of which are read."""
@@ -121,7 +129,10 @@ class ChangeRules(LinearRules):
                 written, read = [*written, EXEC], [*read, EXEC]
             moves = self._any_moves(read)
             result = None if not moves else NON_LINEAR if len(written) > 1 else self._bits(step)
-            return [*((slot, result) for slot in written), (SCC, NON_LINEAR if result is not None else None)]
+            return [
+                *((slot, result) for slot in written),
+                (SCC, NON_LINEAR if isinstance(result, str) else None),
+            ]
         if row.special in ("swap", "row_swap", "writelane"):
             read = [*read, *written]
             written = written if row.special == "writelane" else read
@@ -132,22 +143,24 @@ class ChangeRules(LinearRules):
         even = not lost and row.special not in ("row_swap", "writelane")
         return [(slot, None if not moves else EVEN if even else NON_LINEAR) for slot in written]
 
-    def _computed(self, step: Instruction, row: OpcodeRow) -> Results:
+    def _of_form(self, step: Instruction, row: OpcodeRow) -> Results:
         results = row.form.partition("=")[0]
         targets, sources = by_kind(step.operands, row)
-        written: list[tuple[int, str]] = []
+        written, kept = list[tuple[int, str]](), False
         for kind, target in targets:
             place = target.place
             assert isinstance(place, Register)
             written.append((place.slot, kind))
-            if place.half or kind in "wsh":
-                self.read(place.slot)  # the other half is kept
+            half = place.half or kind in "wsh"
+            if half:
+                self.read(place.slot)  # the other half is kept, or some lanes are
+            kept |= bool(half or between_lanes(step)) and place.slot in self.moving
         if row.special == "cmpx":
             written.append((EXEC, "M"))
         changes = [self._change(kind, source.place) for kind, source in sources]
-        if all(change is None for change in changes):
+        if not kept and all(change is None for change in changes):
             outcome = [None] * len(results)
-        elif step.modifiers or any(isinstance(change, str) for change in changes):
+        elif kept or step.modifiers or not all(self._has_rule(step, sources[0][0], x) for x in changes):
             outcome = [NON_LINEAR] * len(results)
         else:
             outcome = self._evenly(step, row, sources, changes)
@@ -160,18 +173,36 @@ class ChangeRules(LinearRules):
 
     # Memory
 
-    def _accessed(self, step: Instruction, accessed: MemoryAccess, action: Action) -> Results:
-        """Perform an access, record its stride, and return the changes of its results."""
-        machine, first = self.machine, len(self.machine.accesses)
-        targets, data, where = operands_of(step, accessed)
-        total: Any = None
-        try:
-            total = self._address(step, where)
-            known = any(machine.words(slot) is not None for slot in slots_of(data))
-        finally:
-            action(machine)
-        known = known or any(machine.words(slot) is not None for slot in slots_of(targets))
-        for access in machine.accesses[first:]:
+    def _stored(self, step: Instruction, accessed: MemoryAccess, moves: bool) -> bool:
+        """Return whether any word that is stored is known.
+
+        **Raises:** Irregular if contents of memory that are followed may change.
+        """
+        data = slots_of(operands_of(step, accessed)[1])
+        known = any(self.machine.words(slot) is not None for slot in data)
+        if accessed.space == "scratch" or stores_unread(self.binder, step, accessed):
+            return known
+        changes = self._any_moves(data) or moves
+        if (accessed.kind != "load" or accessed.to_lds) and self._matters(step, accessed, known, changes):
+            raise Irregular("it changes memory whose contents matter")
+        return known
+
+    def _matters(self, step: Instruction, accessed: MemoryAccess, known: bool, changes: bool) -> bool:
+        """Return whether other trips may load what is stored; `changes` if they store something else."""
+        of_lds = accessed.space == "lds" or accessed.to_lds
+        return of_lds or (self.machine.stated and accessed.space in ("vmem", "flat") and known)
+
+    def _accessed(
+        self,
+        step: Instruction,
+        accessed: MemoryAccess,
+        performed: list[PerformedAccess],
+        total: Any,
+        stored: bool,
+    ) -> Results:
+        """Record the strides of accesses, moved by `total` in a trip; return the changes of their results."""
+        targets, data, _ = operands_of(step, accessed)
+        for access in performed:
             stride = 0 if total is None else None if isinstance(total, str) else uniform(total, access.lanes)
             self.strides.append(stride)
         if stores_unread(self.binder, step, accessed):
@@ -179,14 +210,29 @@ class ChangeRules(LinearRules):
         moves = total is not None
         if accessed.space == "scratch":
             return self._scratch(slots_of([*targets, *data]), accessed.kind == "load", moves)
-        for slot in slots_of(data):
-            self.read(slot)
-        stores = accessed.kind != "load" or accessed.to_lds
-        of_lds = accessed.space == "lds" or accessed.to_lds
-        if stores and (of_lds or (machine.stated and accessed.space in ("vmem", "flat") and known)):
-            raise Irregular("it changes memory whose contents matter")
-        lost = known and (moves or accessed.space == "lds" or accessed.kind != "load")
-        return [(slot, NON_LINEAR if lost else None) for slot in slots_of(targets)]
+        known = stored or any(self.machine.words(slot) is not None for slot in slots_of(targets))
+        slots, change = slots_of(targets), None
+        kept = bool(accessed.half) and not self.moving.keys().isdisjoint(slots)  # the other half
+        if known and (kept or self._loads_other(accessed)):
+            change = NON_LINEAR
+        elif known and moves:
+            change = self._of_evenly_filled(accessed, performed)
+        return [(slot, change) for slot in slots]
+
+    def _of_evenly_filled(self, accessed: MemoryAccess, performed: list[PerformedAccess]) -> Any:
+        """Return the change of words loaded from moving addresses: known if the words differ evenly."""
+        (access, *others), stride = performed, self.strides[-1]
+        if stride is None or others or accessed.bytes % 4 or accessed.space not in ("vmem", "smem"):
+            return NON_LINEAR
+        address = access.base + access.offset
+        shape = np.broadcast_shapes(address.shape, access.lanes.shape)
+        regions = regions_of(np.broadcast_to(address, shape)[np.broadcast_to(access.lanes, shape)])
+        change = self.machine.memory.change(address, regions, stride, self, accessed.bytes)
+        return NON_LINEAR if change is None else change if change.any() else None
+
+    def _loads_other(self, accessed: MemoryAccess) -> bool:
+        """Return whether the next trip may load something else from the same address."""
+        return accessed.space == "lds" or accessed.kind != "load"
 
     def _address(self, step: Instruction, where: list[str]) -> Any:
         """Return the change of an address: the sum of those of its operands."""
@@ -240,13 +286,8 @@ def changes_since(machine: MemoryMachine, before: dict[Any, Any], lanes: np.ndar
     for slot in {*before, *now} - {NULL}:
         old, new = before.get(slot), now.get(slot)
         if old is not new:
-            changes[slot] = _change_between(old, new, lanes if _of_lanes(slot) else machine.running.mask)
+            changes[slot] = _change_between(old, new, lanes if of_lanes(slot) else machine.running.mask)
     return {slot: change for slot, change in changes.items() if change is not None}
-
-
-def _of_lanes(slot: Any) -> bool:
-    """Return whether each lane has such a slot."""
-    return not isinstance(slot, int) or slot >= V
 
 
 def _named(slot: Any) -> str:

@@ -1,6 +1,5 @@
 """A listing cut into stretches: instructions that the same lanes execute from first to last."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -53,14 +52,8 @@ class Code:
     constants: list[np.ndarray]  # of the instructions bound so far
 
 
-def code_of(
-    listing: Listing,
-    purpose: Purpose = Purpose.VALUES,
-    watched: Callable[[str], bool] = lambda opcode: False,
-) -> Code:
+def code_of(listing: Listing, purpose: Purpose = Purpose.VALUES) -> Code:
     """Cut a listing into stretches, and bind the instructions needed for a purpose to actions.
-
-    The machine's `watch` sees the operands of `watched` opcodes.
 
     **Raises:** DseError if an instruction or a form of one is unknown: its opcode, or all of it.
     """
@@ -74,7 +67,7 @@ def code_of(
             starts.add(step.index + 1)
     bounds = sorted(start for start in starts if start < len(listing.instructions))
     at = {start: number for number, start in enumerate(bounds)}
-    binder = Binder(listing, watched)
+    binder = Binder(listing)
     stretches = []
     for number, start in enumerate(bounds):
         stop = bounds[number + 1] if number + 1 < len(bounds) else len(listing.instructions)

@@ -39,13 +39,10 @@ class PerformedAccess(NamedTuple):
 class MemoryMachine(WaveMachine):
     """A machine with memory."""
 
-    def __init__(
-        self, *launch: Any, assume_zeros: bool = False, watch: Any = None, atomics: bool = True
-    ) -> None:
+    def __init__(self, *launch: Any, assume_zeros: bool = False, atomics: bool = True) -> None:
         super().__init__(*launch)
         self.assume_zeros = assume_zeros  # in memory of unknown contents
         self.atomics = atomics  # whether what those on global memory return is known
-        self.watch = watch  # of `dse.source.amd.profile.alike`
         self.accesses: list[PerformedAccess] = []
         self.trace: list[tuple[int, Waves, np.ndarray]] = []  # stretches in the order of execution
         self.repeats: list[tuple[int, int, int]] = []  # of the trace: (start, end, more times)
@@ -186,8 +183,6 @@ class MemoryMachine(WaveMachine):
         if accessed.transposed or self._unstated(base, offset, lanes):
             return None
         address = base + offset
-        if self._differs(address, lanes):
-            return None
         if address.shape == (1, 1, 1):
             return self._words_at(address, accessed.bytes)
         shape = np.broadcast_shapes(address.shape, lanes.shape)
@@ -197,14 +192,6 @@ class MemoryMachine(WaveMachine):
         if words is None:
             return None
         return [word.reshape(shape) if everywhere else _placed(word, active) for word in words]
-
-    def _differs(self, address: np.ndarray, lanes: np.ndarray) -> bool:
-        """Return whether loaded words may differ by block in any way, for a watch."""
-        if self.watch is None or address.shape[0] == 1:
-            return False
-        shape = np.broadcast_shapes(address.shape, lanes.shape)
-        accessed = np.broadcast_to(address, shape)[np.broadcast_to(lanes, shape)]
-        return any(self.memory.apart(region) is None for region in regions_of(accessed))
 
     def _load_flat(self, base: np.ndarray, offset: int, accessed: MemoryAccess, spaces: Any) -> Words:
         result = [np.zeros((1, 1, 1), U32)] * accessed.words
@@ -242,8 +229,6 @@ class MemoryMachine(WaveMachine):
                     return self._arguments_around(address, accessed)
         if self.waves is not None and address.size > 1:
             address = np.where(self.waves, address, _first(address, self.waves))
-        if self._differs(address, np.ones((1, 1, 1), bool)):
-            return None
         flat = self._words_at(address.reshape(-1), accessed.bytes)
         return None if flat is None else [word.reshape(address.shape) for word in flat]
 

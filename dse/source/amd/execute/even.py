@@ -3,6 +3,9 @@
 Results of some instructions change evenly if their operands do: by the same in all of these trips.
 """
 
+import re
+from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,9 +13,9 @@ import numpy as np
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.opcodes import OpcodeRow, opcode
 from dse.source.amd.execute.operands import KindOfOperand, OperandReaders
-from dse.source.amd.execute.slots import CONSTANTS, NULL, AmdOperand, Register, Symbol, V, operand
+from dse.source.amd.execute.slots import CONSTANTS, NULL, AmdOperand, Register, Symbol, V, operand, slots_of
 from dse.source.amd.text import Instruction
-from dse.source.machine.trips import FOR_EVER, INT32, PAIRS, UINT32, TripLimits, signed
+from dse.source.machine.trips import FOR_EVER, INT32, PAIRS, UINT32, Irregular, Moving, TripLimits, signed
 
 I64 = np.int64
 NON_LINEAR = "lost"  # a change that is not constant
@@ -32,14 +35,32 @@ _EVEN = {*map(opcode, (
     "v_subb_co_u32", "v_subbrev_co_u32", "s_add_u32", "s_addc_u32", "s_sub_u32", "s_subb_u32", "s_add_i32",
     "s_sub_i32", "s_addk_i32", "s_mulk_i32", "s_mul_i32", "s_lshl_b32", "s_lshl_b64", "s_add_nc_u64",
     "s_sub_nc_u64", "s_lshl1_add_u32", "s_lshl2_add_u32", "s_lshl3_add_u32", "s_lshl4_add_u32",
-    "s_movk_i32", "v_max_u32", "v_min_u32", "v_max_i32", "v_min_i32",
+    "s_movk_i32", "v_max_u32", "v_min_u32", "v_max_i32", "v_min_i32", "s_max_u32", "s_min_u32",
+    "s_max_i32", "s_min_i32", "v_not_b32",
 ))}  # fmt: skip
+_TEST = re.compile(r"[vs]_cmp[xk]?_(lt|le|gt|ge|eq|ne|lg)_")
+_TESTS = {"lt": "LT", "le": "LE", "gt": "GT", "ge": "GE", "eq": "EQ", "ne": "EQ", "lg": "EQ"}
+_LOGIC: dict[str, Callable[..., Any]] = {"and": np.bitwise_and, "or": np.bitwise_or}
 _PRODUCTS = ("mul", "mad")
 _CARRIES = ("_co_", "s_add_u32", "s_addc_u32", "s_sub_u32", "s_subb_u32", "_co_ci_")
 
 
+class Choice(str):
+    """The change of a minimum or maximum: a test of it is one of each of its operands."""
+
+    __slots__ = ("kind", "parts")
+
+    def __new__(cls, kind: str, parts: list[Moving]) -> "Choice":
+        """`parts` are the operands, of this kind, and their changes."""
+        made = super().__new__(cls, "choice")
+        made.kind, made.parts = kind, parts
+        return made
+
+
 class LinearRules(TripLimits):
     """The changes of one trip, from the loop's first instruction on, and those of results from operands'."""
+
+    limits_bits = False  # whether bits may be proven not to change for a few trips: too few, of loops
 
     def __init__(
         self, machine: MemoryMachine, binder: OperandReaders, moving: dict[Any, Any], lanes: np.ndarray
@@ -65,36 +86,58 @@ class LinearRules(TripLimits):
             return
         if change is NON_LINEAR and self.machine.is_unknown(slot):
             change = None
-        whole = not isinstance(slot, int) or slot < V or self._covers()
-        if not whole:
-            before = self.read(slot)
+        here, everyone = self._here(slot)
+        if not self._covers(here, everyone):
+            self.read(slot)
+            before = self.moving.get(slot)
             if change is not None or before is not None:
-                lost = change is NON_LINEAR or before is NON_LINEAR
-                active = self.machine.lanes()
-                change = NON_LINEAR if lost else np.where(active, number(change), number(before))
+                change = self._merged(here, change, before)
         self.written.add(slot)
         if change is None:
             self.moving.pop(slot, None)
         else:
             self.moving[slot] = change
 
-    def _covers(self) -> bool:
-        """Return whether all lanes of the loop are active."""
-        active = self.machine.active
-        if active is None:
-            return True
-        known = self._full.get(id(active))
-        if known is None or known[0] is not active:
-            known = self._full[id(active)] = (active, not (self.lanes & ~active).any())
+    def chooses(self, step: Instruction) -> bool:
+        """Return whether an instruction's result is kept as a `Choice`."""
+        return False
+
+    def joins(self) -> None:
+        """Note that a result is not just a sum of what its operands change by."""
+
+    def inside(self, place: Any) -> bool:
+        """Return whether an operand changes from trip to trip of a loop inside, too."""
+        return False
+
+    def _merged(self, here: np.ndarray, change: Any, before: Any) -> Any:
+        """Return the change of a slot that is written in some lanes only."""
+        lost = isinstance(change, str) or isinstance(before, str)
+        return NON_LINEAR if lost else np.where(here, number(change), number(before))
+
+    def _here(self, slot: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return (the lanes that read or write such a slot now, all that have it)."""
+        if of_lanes(slot):
+            return self.machine.lanes(), self.lanes
+        return self.machine.running.mask, self.waves
+
+    def _covers(self, here: np.ndarray, everyone: np.ndarray) -> bool:
+        """Return whether all lanes are here."""
+        known = self._full.get(id(here))
+        if known is None or known[0] is not here:
+            known = self._full[id(here)] = (here, not (everyone & ~here).any())
         return known[1]
 
     def limit_trips(self, trips: np.ndarray) -> None:
         """Limit the proven trips to the minimum over lanes."""
+        self.trips = min(self.trips, max(int(self._in_lanes(trips).min()), 0))
+
+    def _in_lanes(self, trips: np.ndarray) -> np.ndarray:
+        """Return numbers of trips, without those of lanes that are not active."""
         scalar = trips.shape[-1] == 1  # or equal in all lanes
-        lanes = self.waves if scalar else self.machine.lanes()
-        alike = tuple(axis for axis, size in enumerate(trips.shape) if size < lanes.shape[axis])
+        lanes = self.machine.running.mask if scalar else self.machine.lanes()
+        alike = tuple(axis for axis, size in enumerate(trips.shape) if size < lanes.shape[axis] and axis)
         lanes = lanes.any(axis=alike, keepdims=True) if alike else lanes
-        self.trips = min(self.trips, max(int(np.where(lanes, trips, FOR_EVER).min()), 0))
+        return np.where(lanes, trips, FOR_EVER)
 
     def _words(self, kind: str) -> int:
         return 2 if kind in "UIDP" or (kind in "mM" and self.machine.shape[2] == 64) else 1
@@ -126,13 +169,21 @@ class LinearRules(TripLimits):
             return None
         return value.view(I64) if value.dtype.itemsize == 8 else value.astype(I64)
 
-    def _compared(self, kind: str, values: list[Any], changes: list[Any]) -> None:
-        """Limit the trips to those with the same result of a test: the sign of the operands' difference."""
-        left, right = zip(values, changes, strict=True)
-        for value, change in (left, right) if kind in "UI" else ():
+    def _compared(
+        self, kind: str, values: list[Any], changes: list[Any], tests: Sequence[str] = ("LT", "EQ")
+    ) -> None:
+        """Limit the trips to those with the same results of tests of two operands."""
+        for value, change in zip(values, changes, strict=True) if kind in "UI" else ():
             self.limit(value & 0xFFFFFFFF, None if change is None else signed(change), UINT32)
-        for test in ("LT", "EQ"):
-            self.keep_order(test, left, right, RANGES[kind])
+        for left, right in product(*map(parts_of, values, changes)):
+            for test in tests:
+                self.keep_order(test, left, right, RANGES[kind])
+
+    def _has_rule(self, step: Instruction, kind: str, change: Any) -> bool:
+        """Return whether a change may be an operand's: a `Choice` is one of tests and of other choices."""
+        if isinstance(change, Choice):
+            return change.kind == kind and (bool(_TEST.match(step.opcode)) or self.chooses(step))
+        return change is not NON_LINEAR
 
     def _evenly(
         self, step: Instruction, row: OpcodeRow, sources: list[KindOfOperand], changes: list[Any]
@@ -147,23 +198,37 @@ class LinearRules(TripLimits):
         values: list[Any] = [self._number_of(kind, place) for kind, place in sources]
         if any(value is None for value in values):  # the result is unknown too
             return [None] * len(results)
-        if results in ("M", "c") and len(sources) == 2 and not name.startswith("s_bitcmp"):
-            self._compared(sources[0][0], values, changes)
+        inside = [self.inside(source.place) for _, source in sources]
+        if results in ("M", "c") and len(sources) == 2 and (test := _TEST.match(name)):
+            tests = ("EQ", "LT") if any(inside) else (_TESTS[test[1]],)
+            self._compared(sources[0][0], values, changes, tests)
             return [None]
+        if self.chooses(step):
+            parts = [part for operands in zip(values, changes, strict=True) for part in parts_of(*operands)]
+            return [Choice(sources[0][0], parts)]
         if name in ("v_or_b32", "v_and_b32"):
             return [self._bits(step)]
         if name in ("v_lshrrev_b32", "s_lshr_b32", "v_ashrrev_i32", "s_ashr_i32"):
             order = slice(None, None, -1 if name.startswith("v") else 1)
             change = self._shifted_right("i" if "ashr" in name else "u", values[order], changes[order])
-            return [change, *lost[1:]] if change else [None] * len(results)
-        if name == "v_lshl_or_b32" and changes[2] is not None and changes[0] is None and changes[1] is None:
-            placed = (values[0] << (values[1] & 31)) & 0xFFFFFFFF
-            return even if bool((placed < _lowest_bit(changes[2])).all()) else lost
+            change = NON_LINEAR if any(inside) else change
+            return [None] * len(results) if change is None else [change, *lost[1:]]
+        if name == "v_lshl_or_b32" and changes[1] is None:
+            placed, scaled = ((x << (values[1] & 31)) & 0xFFFFFFFF for x in (values[0], number(changes[0])))
+            fixed, moving = (placed, changes[2]) if changes[0] is None else (values[2], scaled)
+            mixes = (changes[0] is not None and changes[2] is not None) or any(inside)
+            return even if not mixes and bool((fixed < _lowest_bit(moving)).all()) else lost
+        if name == "v_xad_u32" and changes[1] is None:  # of all bits or none
+            kept = changes[0] is None or bool(np.isin(values[1], (0, 0xFFFFFFFF)).all())
+            return even if kept and not any(inside) else lost
         if row not in _EVEN:
             return lost
-        if any(part in name for part in _PRODUCTS) and changes[0] is not None and changes[1] is not None:
-            return lost
-        if "lshl" in name and self._shift_moves(name, changes):
+        varies = [change is not None or other for change, other in zip(changes, inside, strict=True)]
+        if any(part in name for part in _PRODUCTS) and any(varies[:2]):
+            self.joins()
+            if all(varies[:2]):
+                return lost
+        if "lshl" in name and self._shift_moves(name, varies):
             return lost
         if "24" in name:
             for value, change in zip(values[:2], changes[:2], strict=True):
@@ -171,6 +236,7 @@ class LinearRules(TripLimits):
                 self.limit(value, change, within)
         if "min_" in name or "max_" in name:
             self._compared(sources[0][0], values, changes)
+            return [EVEN] + [None] * (len(results) - 1)
         if results[0] in "UI":  # while no word of the operands overflows
             for (kind, _), value, change in zip(sources, values, changes, strict=True):
                 if kind in "UI":
@@ -189,20 +255,34 @@ class LinearRules(TripLimits):
         sources = [operand(text) for text in step.operands[1:]]
         changes = [self._change("u", source.place) for source in sources]
         moving = [change for change in changes if change is not None]
-        if name not in ("and", "or") or len(moving) != 1 or isinstance(moving[0], str):
+        mixes = any(self.inside(source.place) for source in sources)
+        if name not in _LOGIC or len(moving) != 1 or isinstance(moving[0], str) or mixes:
             return NON_LINEAR
-        fixed = self._number_of("u", sources[0 if changes[0] is None else 1])
-        if fixed is None:
+        word, fixed = (self._number_of("u", source) for source in sources[:: 1 if changes[1] is None else -1])
+        if fixed is None or word is None:
             return NON_LINEAR
+        if self.limits_bits and step.opcode.endswith("b32"):
+            here, _ = self._here(slots_of(step.operands[:1])[0])
+
+            def result(word: np.ndarray) -> np.ndarray:
+                return _LOGIC[name](word, fixed)
+
+            try:
+                change = self.logic(word, moving[0], result, here)
+            except Irregular:
+                return NON_LINEAR
+            if step.opcode.startswith("s"):  # whether it is zero is a result, too
+                self.keep_order("EQ", (result(word), change), (np.zeros((1, 1, 1), I64), None), UINT32)
+            return change if change.any() else None
         lowest = _lowest_bit(moving[0])
         if bool((fixed < lowest).all()):
             return EVEN if name == "or" else None  # the bits that `and` keeps do not move
         return EVEN if name == "and" and bool(((~fixed & 0xFFFFFFFF) < lowest).all()) else NON_LINEAR
 
-    def _shift_moves(self, name: str, changes: list[Any]) -> bool:
+    def _shift_moves(self, name: str, varies: list[bool]) -> bool:
         """Return whether the distance of a shift changes."""
         at = 0 if "lshlrev" in name else 2 if "add_lshl" in name else 1
-        return not name.startswith(("s_lshl1", "s_lshl2", "s_lshl3", "s_lshl4")) and changes[at] is not None
+        return not name.startswith(("s_lshl1", "s_lshl2", "s_lshl3", "s_lshl4")) and varies[at]
 
     def _shifted_right(self, kind: str, values: list[Any], changes: list[Any]) -> Any:
         """Return the change of a word shifted right by another."""
@@ -212,6 +292,8 @@ class LinearRules(TripLimits):
         if kind == "i" and bool((by == 31).all()):  # only the sign
             self._compared(kind, [value, np.zeros((1, 1, 1), I64)], [change, None])
             return None
+        if self.limits_bits and by.size == 1:
+            return self.shifted_right(value, change, int(by.flat[0]) & 31, RANGES[kind])
         if bool((change % np.left_shift(1, by & 31) != 0).any()):
             return NON_LINEAR
         self.limit(value, change, RANGES[kind])
@@ -227,6 +309,16 @@ class LinearRules(TripLimits):
             a, b, da, db = b, a, db, da
         for value, change in ((a, da), (b, db), (a + sign * (b + carry) & 0xFFFFFFFF, da + sign * db)):
             self.limit(value, np.asarray(change), UINT32)
+
+
+def of_lanes(slot: Any) -> bool:
+    """Return whether each lane has such a slot."""
+    return not isinstance(slot, int) or slot >= V
+
+
+def parts_of(value: Any, change: Any) -> list[Moving]:
+    """Return the operands that a test of a value tests, with their changes."""
+    return change.parts if isinstance(change, Choice) else [(value, change)]
 
 
 def number(change: Any) -> Any:

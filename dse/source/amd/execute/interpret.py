@@ -5,7 +5,6 @@ converge as early as possible; at barriers they wait for the others of their blo
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
@@ -25,25 +24,20 @@ def execute(
     blocks: Sequence[Dimensions],
     skip_loops: bool = True,
     step_limit: int = STEP_LIMIT,
-    watch: Any = None,
     atomics: bool = True,
 ) -> tuple[MemoryMachine, NeedsData | None]:
     """Run these blocks of a launch to their end; return (the machine, what depends on unstated data).
 
-    Words are followed as far as addresses, branches and masks of lanes need them. A `watch` sees the operands
-    of comparisons, see `dse.source.amd.profile.alike`. Without `atomics`, what these return is
-    unstated.
+    Words are followed as far as addresses, branches and masks of lanes need them. Without `atomics`,
+    what these return is unstated.
 
     **Raises:** DseError for an argument that does not fit, or if code runs on after `step_limit` stretches.
     """
     missing: NeedsData | None = None
     for assume_zeros in (False, True):
-        machine = MemoryMachine(
-            code.listing, launch, blocks, assume_zeros=assume_zeros, watch=watch, atomics=atomics
-        )
+        machine = MemoryMachine(code.listing, launch, blocks, assume_zeros=assume_zeros, atomics=atomics)
         try:
-            with np.errstate(all="ignore"), _uncollected():
-                Scheduler(code, machine, skip_loops, min(step_limit, launch.most_steps)).run()
+            Scheduler(code, machine, skip_loops, min(step_limit, launch.most_steps)).run()
             return machine, missing
         except NeedsData as needs:
             missing = needs
@@ -91,6 +85,10 @@ class Scheduler:
 
     def run(self) -> None:
         """Run all waves to their end."""
+        with np.errstate(all="ignore"), _uncollected():
+            self._run()
+
+    def _run(self) -> None:
         machine, stretches, loops = self.machine, self.code.stretches, self.loops
         self.enter(0, machine.alive)
         executed, came_from, constants = 0, -1, self.code.constants
@@ -108,7 +106,7 @@ class Scheduler:
             machine.trace.append((index, waves, machine.lanes()))
             actions = stretch.actions
             machine.r += constants[len(machine.r) - CONSTANTS :]
-            if loops is not None and loops.examined:
+            if loops is not None and loops.followed:
                 loops.follow(stretch)
             else:
                 for _, action in actions:
@@ -143,7 +141,7 @@ class Scheduler:
                 raise NeedsData(stretch.steps[-1], "branch")
             machine.steered_by_block |= condition.shape[0] > 1
             taken = ~condition if name in ("scc0", "vccz", "execz") else condition
-            if self.loops is not None and self.loops.examined:
+            if self.loops is not None and self.loops.followed:
                 self.loops.branch(stretch.steps[-1], name)
             going = waves.mask & taken
             if going.all() or not (waves.mask & ~going).any():

@@ -7,7 +7,7 @@ branches, depend on data, some trips are executed, spread over the loop, and eac
 instructions are then exact, and addresses estimated. A loop around a skipped one is run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
@@ -25,6 +25,7 @@ from dse.source.amd.execute.memory_names import memory_access
 from dse.source.amd.execute.slots import EXEC, SCC, VCC
 from dse.source.amd.execute.state import Waves
 from dse.source.amd.text import Instruction
+from dse.source.machine.alike import Apart
 from dse.source.machine.recorded import Estimated
 from dse.source.machine.sampling import SAMPLES, Plan, Repetition
 from dse.source.machine.trips import FOR_EVER, Irregular
@@ -67,6 +68,7 @@ class _Loop:
     examined: ChangeRules | None = None
     began: dict[Any, Any] = field(default_factory=dict)  # registers at the start of the examined trip
     proof: ChangeRules | None = None  # of an examined trip
+    of_blocks: list[dict[Any, Any]] = field(default_factory=list)  # changes from block to block then
     plan: Plan | None = None
 
 
@@ -76,6 +78,7 @@ class WaveLoopSkipper:
     def __init__(self, machine: MemoryMachine, code: Code, endless: Callable[[int], DseError]) -> None:
         self.machine, self.code, self.endless = machine, code, endless
         self.examined: _Loop | None = None
+        self.blocks: list[ChangeRules] = []  # the changes from block to block, along dimensions of the grid
         self._loops: dict[int, _Loop] = {}
         self._short: set[int] = set()  # loops with few trips that are repeated: a loop around them is skipped
 
@@ -124,28 +127,39 @@ class WaveLoopSkipper:
         places = [at for at, _, _ in path]
         return max(places) < others and not any((waves.mask & ~loop.waves.mask).any() for waves in strangers)
 
+    @property
+    def followed(self) -> list[ChangeRules]:
+        """The changes that are followed through each instruction."""
+        loop = self.examined
+        return self.blocks if loop is None or loop.examined is None else [*self.blocks, loop.examined]
+
     def follow(self, stretch: Stretch) -> None:
         """Execute a stretch together with the changes of registers."""
-        loop = self.examined
-        assert loop is not None
         for step, action in stretch.actions:
-            if loop.examined is None:
-                action(self.machine)
-                continue
+            following = [(changes, changes.follow(step, action)) for changes in self.followed]
+            self._each(following)
+            action(self.machine)
+            self._each(following)
+
+    def _each(self, following: list[tuple[ChangeRules, Iterator[None]]]) -> None:
+        """Follow an instruction up to its execution, or from there on."""
+        for changes, part in following:
             try:
-                loop.examined.execute(step, action)
+                next(part, None)
             except Irregular as reason:
-                self._put_off(loop, str(reason))
+                self._not_even(changes, str(reason))
+
+    def _not_even(self, changes: ChangeRules, why: str) -> None:
+        if self.examined is None or self.examined.examined is not changes:
+            raise Apart(why)
+        self._put_off(self.examined, why)
 
     def branch(self, step: Instruction, name: str) -> None:
         """Examine the condition of a branch."""
-        loop = self.examined
-        if loop is None or loop.examined is None:
-            return
         slots = {"scc": (SCC,), "vcc": (VCC, VCC + 1), "exe": (EXEC,)}[name[:3]]
-        changes = [loop.examined.read(slot) for slot in slots]
-        if any(change is not None for change in changes):
-            self._put_off(loop, f"{step} depends on what does not change evenly")
+        for changes in self.followed:
+            if [slot for slot in slots if changes.read(slot) is not None]:
+                self._not_even(changes, f"{step} depends on what does not change evenly")
 
     # Whether a loop is watched, and how
 
@@ -202,6 +216,7 @@ class WaveLoopSkipper:
         moving = changes_since(machine, loop.registers, lanes)
         self.examined, loop.registers, loop.began = loop, None, machine.held()
         loop.examined = ChangeRules(machine, self.code.stretches[0].binder, moving, lanes)
+        loop.of_blocks = [dict(changes.moving) for changes in self.blocks]
 
     def _lanes(self, loop: _Loop) -> np.ndarray:
         """Return the lanes that took part in the last trip; where it begins, others may be active."""
@@ -221,8 +236,8 @@ class WaveLoopSkipper:
             raise Irregular(why)
         if changes.trips >= FOR_EVER:
             raise self.endless(loop.header)
-        if machine.watch is not None and changes.trips:
-            changes.trips -= 1  # the watch sees the last trip before a comparison has another result
+        if self.blocks and changes.trips:
+            changes.trips -= 1  # the last steady trip is executed, see _check_blocks
         trips, strides, loop.proof = changes.trips, changes.strides, changes
         length = sum(len(self.code.stretches[at].steps) for at, _, _ in machine.trace[loop.since.trace :])
         worth = trips * length >= _WORTH
@@ -280,6 +295,8 @@ class WaveLoopSkipper:
         times, trips, earlier = repetition.times, repetition.trips, repetition.earlier
         self._move(proof.moving, times * trips - earlier)
         loop.made += len(starts) * times * trips
+        for changes, before in zip(self.blocks, loop.of_blocks, strict=True):
+            self._check_blocks(changes, before)
         for number, (mark, after) in enumerate(pairwise(marks)):
             machine.repeats.append((mark.trace, after.trace, times))
             for place, stride in enumerate(proof.strides * trips):
@@ -288,6 +305,18 @@ class WaveLoopSkipper:
                 machine.accesses[mark.accesses + place] = access._replace(
                     trips=range(-earlier, times + 1 - earlier), stride=drift
                 )
+
+    def _check_blocks(self, changes: ChangeRules, before: dict[Any, Any]) -> None:
+        """Check that the changes from block to block are the same before and after the skipped trips.
+
+        Since no rule lets both change the same product or the bits that are shifted out, they then are the
+        same in all trips; and tests with equal results in the first and last trip have them in between.
+
+        **Raises:** Apart
+        """
+        for slot in {*changes.moving, *before}:
+            if not isinstance(changes.moving.get(slot), str) and not changes.alike(slot, before.get(slot)):
+                raise Apart("a loop does not change evenly from block to block")
 
     def _drift(self, marks: list[_Mark], number: int, place: int, stretch: int) -> float:
         """Return the mean stride of an access per trip between executed trips, in bytes."""

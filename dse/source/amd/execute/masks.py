@@ -8,7 +8,7 @@ import numpy as np
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.opcodes import OpcodeRow
 from dse.source.amd.execute.operands import OperandReaders, by_kind
-from dse.source.amd.execute.results import Action, watching
+from dse.source.amd.execute.results import Action
 from dse.source.amd.execute.slots import CONSTANTS, EXEC, SCC, Register, Symbol, operand
 from dse.source.amd.execute.state import U32, NeedsData
 from dse.source.amd.text import Instruction
@@ -113,8 +113,6 @@ def _logic(binder: OperandReaders, step: Instruction) -> Action:
             result = None if any(value is None for value in words) else function(*words)
             results.append(result)
             nonzero = None if result is None or nonzero is None else nonzero | (result != 0)
-            if machine.watch is not None and result is not None and len(result) > 1:
-                machine.watch.bits(words)
         for word, result in enumerate(results):
             machine.write_scalar(target + word, result)
         machine.write_scalar(SCC, nonzero)
@@ -159,7 +157,7 @@ def compare_into_exec(binder: OperandReaders, step: Instruction, row: OpcodeRow)
             machine.write_mask(target.place.slot, mask)
         machine.write_mask(EXEC, mask)
 
-    return watching(compare, readers, step) if binder.watched(step.opcode) else compare
+    return compare
 
 
 def _mask_of(machine: MemoryMachine, low: int, high: int) -> np.ndarray | None:

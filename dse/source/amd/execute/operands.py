@@ -64,8 +64,8 @@ def by_kind(texts: tuple[str, ...], row: OpcodeRow) -> tuple[list[KindOfOperand]
 class OperandReaders:
     """Makes readers and writers of operands, and collects the constants of a listing."""
 
-    def __init__(self, listing: Listing, watched: Callable[[str], bool]) -> None:
-        self.listing, self.watched = listing, watched
+    def __init__(self, listing: Listing) -> None:
+        self.listing = listing
         self.wide = listing.wave_size == 64
         self.constants: list[np.ndarray] = []  # in slots after those of registers
         self.needed: set[int] | None = None  # instructions to execute; None: all

@@ -1,6 +1,6 @@
 """Apply an instruction's function to its operands, and write its results."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -93,17 +93,6 @@ def or_low_word(
             write(machine, None)
         write_word = MemoryMachine.write_vector if target.slot >= V else MemoryMachine.write_scalar
         write_word(machine, target.slot, result.view(U64).astype(U32))
-
-    return act
-
-
-def watching(action: Action, readers: Sequence[Reader], step: Instruction) -> Action:
-    """Extend an action: the machine's watch sees its operands."""
-
-    def act(machine: MemoryMachine) -> None:
-        if machine.watch is not None:
-            machine.watch.compare(machine, step, [read(machine) for read in readers])
-        action(machine)
 
     return act
 

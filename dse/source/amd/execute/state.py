@@ -183,9 +183,11 @@ class WaveMachine:
             raise DseError(f"{listing.name}: .amdhsa_user_sgpr_count: found {at}, expected at most {VCC - 4}")
         coordinates = np.array(blocks, U32).reshape(len(blocks), 3)
         indices = [coordinates[:, axis].reshape(-1, 1, 1) for axis in range(3)]
+        # By dimension of the grid, the change from block to block of the registers with the block's number.
+        self.numbered = [{TTMP + 9: 1}, {TTMP + 7: 1}, {TTMP + 7: 1 << 16}]
         for axis, name in enumerate("xyz"):
             if stated.get(f"system_sgpr_workgroup_id_{name}"):
-                self.r[at] = indices[axis]
+                self.r[at], self.numbered[axis][at] = indices[axis], 1
                 at += 1
         self.r[TTMP + 9] = indices[0]
         self.r[TTMP + 7] = indices[1] | indices[2] << U32(16)

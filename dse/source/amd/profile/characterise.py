@@ -11,7 +11,7 @@ from dse.source.amd.execute.interpret import execute
 from dse.source.amd.execute.memory_names import memory_access
 from dse.source.amd.execute.slice import Purpose
 from dse.source.amd.execute.state import NeedsData
-from dse.source.amd.profile.alike import alike_in_control, watched
+from dse.source.amd.profile.alike import alike_in_control
 from dse.source.amd.profile.pipes import Turns, turns
 from dse.source.amd.profile.record import BlockRecord, executions, record
 from dse.source.amd.profile.walk import timing, walk
@@ -40,7 +40,7 @@ class ExecutedLaunch:
     def __init__(self, listing: Listing, launch: LaunchArguments, gpu: Gpu, joins: bool = False) -> None:
         self.listing, self.gpu = listing, gpu
         self.code: Code = code_of(listing, Purpose.COUNTS)
-        for_control = code_of(listing, Purpose.CONTROL, watched)
+        for_control = code_of(listing, Purpose.CONTROL)
         self.turns: Turns = turns(listing)
         wide_rate = float(gpu.cpi.fp64) <= float(gpu.cpi.fp32)
         lengths = np.array([(len(stretch.steps), 0) for stretch in self.code.stretches]).ravel()
@@ -57,11 +57,7 @@ class ExecutedLaunch:
         def prove(steps: int, most: int) -> Boxes | str:
             if not any(steered):
                 return Boxes.alike(len(lengths))
-            boxes = alike_in_control(for_control, launch, most)
-            if isinstance(boxes, str):
-                return boxes
-            counts, *_ = control([(x, y, z) for x, y, z in boxes.firsts.tolist()])
-            return boxes._replace(counts=counts)  # with a watch, other trips may be estimated
+            return alike_in_control(for_control, launch, most)
 
         def run(blocks: Sequence[Dimensions]) -> tuple[MemoryMachine, NeedsData | None, BlockRecord]:
             machine, missing = execute(self.code, launch, blocks)

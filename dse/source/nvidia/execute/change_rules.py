@@ -13,14 +13,14 @@ import numpy as np
 from dse.source.machine.thread_set import WARP
 from dse.source.machine.trips import (
     BITS_32,
-    FOR_EVER,
     INT32,
     PAIRS,
     UINT32,
+    Change,
     Irregular,
     signed,
 )
-from dse.source.nvidia.execute.register_changes import Change, RegisterChanges, or_zero, plus, times
+from dse.source.nvidia.execute.register_changes import RegisterChanges, or_zero, plus, times
 from dse.source.nvidia.sass.operands import RZ, URZ, Operand, P
 from dse.source.nvidia.sass.program import Step
 from dse.source.nvidia.sass.semantics import ZERO, joined, logic, total
@@ -148,15 +148,10 @@ def _shift(registers: RegisterChanges, step: Step) -> None:
         return
     if step.has("L") or not step.has("HI") or registers.change(low) is not None:
         raise Irregular("a funnel shift")
-    change = registers.change(high)
-    integers = INT32 if step.has("S32") else UINT32
-    value = registers.value(high, integers)
-    registers.limit(value, change, integers)
-    if change is None or not (change % 2**count).any():
-        registers.set(step.targets[0].slot, None if change is None else change >> count)
-        return
-    registers.limit(value & (2**count - 1), change, range(2**count))
-    registers.set(step.targets[0].slot, None)
+    change, integers = registers.change(high), INT32 if step.has("S32") else UINT32
+    if change is not None:
+        change = registers.shifted_right(registers.value(high, integers), change, count, integers)
+    registers.set(step.targets[0].slot, change)
 
 
 def _shifted_high_word(
@@ -184,12 +179,6 @@ def _shifted_high_word(
 
 
 def _logic(registers: RegisterChanges, step: Step) -> None:
-    """Logic of one changing word with constant words passes some of its bits on.
-
-    If these are all bits from the lowest changing one up to some bit, the result changes like the word until
-    they overflow, or, if they are inverted, like its negative; if they are higher, it is constant until the
-    bits below overflow.
-    """
     *operands, lut = _values(step)
     moving = [index for index, operand in enumerate(operands) if registers.change(operand) is not None]
     if len(moving) != 1 or registers.change_inside(*operands):
@@ -201,20 +190,7 @@ def _logic(registers: RegisterChanges, step: Step) -> None:
         a, b, c = [*words[:index], word, *words[index + 1 :]]
         return np.asarray(logic(a, b, c, int(lut.text, 0))) & 0xFFFFFFFF
 
-    off, on = result(np.zeros((1, 1), np.int64)), result(np.full((1, 1), 0xFFFFFFFF))
-    below = ((change & -change) - 1) & 0xFFFFFFFF  # bits that do not change
-    passed, turned = on & ~off & ~below, off & ~on & ~below
-    depends = passed | turned
-    field = depends | below
-    whole = ((passed == 0) | (turned == 0)) & (field & (field + 1) == 0)
-    field = np.where(whole, field, (depends & -depends) - 1)  # else the bits below, not in the result
-    if (registers.lanes.mask & ~whole & (np.abs(change) > field)).any():
-        raise Irregular("other bits than the lowest that change are passed on")
-    low = words[index] & field
-    room = np.where(change > 0, (field - low) // np.maximum(change, 1), low // np.maximum(-change, 1))
-    limited = (change != 0) & (depends != 0) & (field != 0xFFFFFFFF)
-    registers.limit_trips(np.where(limited, room, FOR_EVER))
-    changed = np.where(whole & (depends != 0), np.where(turned != 0, -change, change), 0)
+    changed = registers.logic(words[index], change, result, registers.lanes.mask)
     if step.targets[0].kind == "predicate":
         nothing = np.zeros((1, 1), np.int64), None
         registers.keep_order("NE", (result(words[index]), changed), nothing, UINT32)

@@ -13,12 +13,12 @@ from math import gcd, lcm
 import numpy as np
 
 from dse.hardware.coalescing import LINE, SECTOR
-from dse.source.machine.launch import MIDDLE, REGION_BITS
+from dse.source.machine.launch import REGION_BITS
 from dse.source.machine.thread_set import Lanes
-from dse.source.machine.trips import Irregular, uniform
+from dse.source.machine.trips import Change, Irregular, uniform
 from dse.source.nvidia.execute.boxes import box_stride
 from dse.source.nvidia.execute.change_rules import RULES
-from dse.source.nvidia.execute.register_changes import Change, RegisterChanges, plus, times
+from dse.source.nvidia.execute.register_changes import RegisterChanges, plus, times
 from dse.source.nvidia.execute.tiling import Tiling
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.operands import PT, RZ, SLOTS, UPT, URZ, Operand
@@ -248,16 +248,9 @@ class Examination:
     def _of_evenly_filled(self, step: Step, lanes: Lanes) -> np.ndarray | None:
         """Return the change of a word loaded from an argument with evenly spaced contents."""
         stride, whole = self.strides.get(step.index), step.pipe == "global" and step.bytes == 4
-        if stride is None or stride % 4 or not whole or not step.targets:
+        if stride is None or not whole or not step.targets:
             return None
-        address, touched = self._touched(step, lanes)
-        memory = self.machine.memory
-        apart = memory.apart(touched[0]) if len(touched) == 1 else None
-        if apart is None:
-            return None
-        offset = address - (touched[0] << REGION_BITS) - MIDDLE
-        self.registers.limit(offset, np.full((1, 1), stride), range(memory.sizes[touched[0]] - 3))
-        return np.full((1, 1), apart * (stride // 4))
+        return self.machine.memory.change(*self._touched(step, lanes), stride, self.registers)
 
     def _store(self, step: Step, lanes: Lanes, changes: bool) -> None:
         """Check that every trip stores the same in the same places, or in memory of unknown contents."""

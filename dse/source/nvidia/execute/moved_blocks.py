@@ -18,12 +18,12 @@ from dse.source.machine.alike import Apart, Boxes, Followed, boxes_of
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.machine.recorded import total_counts
 from dse.source.machine.thread_set import Lanes
-from dse.source.machine.trips import FOR_EVER, Irregular
+from dse.source.machine.trips import FOR_EVER, Change, Irregular
 from dse.source.nvidia.execute.change_rules import BLOCK_RULES
 from dse.source.nvidia.execute.induction import BARRIER_MOVES, Examination
 from dse.source.nvidia.execute.interpret import Scheduler, bound_for, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
-from dse.source.nvidia.execute.register_changes import Change, RegisterChanges, slot_of
+from dse.source.nvidia.execute.register_changes import RegisterChanges, slot_of
 from dse.source.nvidia.execute.tiling import Tiling
 from dse.source.nvidia.machine.state import BoundProgram, Machine, Purpose
 from dse.source.nvidia.sass.operands import Operand

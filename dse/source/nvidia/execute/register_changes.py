@@ -9,12 +9,10 @@ from copy import copy
 import numpy as np
 
 from dse.source.machine.thread_set import Lanes
-from dse.source.machine.trips import BITS_32, FOR_EVER, INT32, UINT32, Irregular, TripLimits, signed
+from dse.source.machine.trips import BITS_32, FOR_EVER, INT32, UINT32, Change, Irregular, TripLimits, signed
 from dse.source.nvidia.execute.tiling import Tiling
 from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.operands import RZ, SLOTS, URZ, Operand, P
-
-Change = np.ndarray | None  # int64, per trip; None: no change
 
 
 def plus(a: Change, b: Change) -> Change:

@@ -25,6 +25,9 @@ ENDLESS = [  # the result changes evenly in all trips, modulo 2**32
     "v_lshl_add_u32 v4, v5, 3, v6",
     "v_add_lshl_u32 v4, v5, v6, 2",
     "v_lshl_or_b32 v4, s10, 2, v5",
+    "v_lshl_or_b32 v4, v5, 6, 7",
+    "v_xad_u32 v4, v5, -1, v6",
+    "v_not_b32 v4, v5",
     "v_lshlrev_b32 v4, 4, v5",
     "v_mul_lo_u32 v4, v5, v6",
     "v_cndmask_b32 v4, v5, v6, vcc",
@@ -55,6 +58,7 @@ LIMITED = [
     "v_ashrrev_i32 v4, 31, v5",
     "v_min_i32 v4, v5, v6",
     "v_max_u32 v4, v5, v6",
+    "s_min_i32 s4, s5, s6",
     "v_cmp_lt_i32 vcc, v5, v6",
     "v_cmp_ge_u32 vcc, v5, v6",
     "v_cmp_eq_u32 vcc, v5, v6",
@@ -112,7 +116,8 @@ def test_results_change_as_is_said(written, instruction):
         results(values, [])
         rules = ChangeRules(machine, code.stretches[0].binder, changes, machine.lanes())
         try:
-            rules.execute(step, action)
+            for _ in rules.follow(step, action):
+                action(machine)
         except Irregular:
             return
         said = {slot: rules.moving.get(slot) for slot in rules.written}
