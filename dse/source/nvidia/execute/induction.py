@@ -120,16 +120,20 @@ class Examination:
         if self.registers.any_changes(slots):
             raise Irregular(f"0x{step.address:x} goes to different places")
 
-    def why_uneven(self) -> str:
-        """Return, after the trip, why the next one may differ; empty if it cannot."""
-        registers = self.registers
-        live = self.machine.bound.live[self.header]
-        for slot in {*registers.by_slot, *registers.erratic, *self.went_in}:
+    def why_uneven(self, changed: dict[int, np.ndarray] | None) -> str:
+        """Return, after the trip, why the next one may differ; empty if it cannot.
+
+        The slots must have `changed` in it as in the one before, and change so in the next one.
+        """
+        registers, live = self.registers, self.machine.bound.live[self.header]
+        if changed is None:
+            return "predicates change"
+        for slot in {*registers.by_slot, *registers.erratic, *self.went_in, *changed}:
             if slot >= SLOTS or not live >> slot & 1:
                 continue
             if why := registers.why_erratic([slot], self.lanes):
                 return why
-            if registers.differs(slot, self.went_in.get(slot), self.lanes):
+            if any(registers.differs(slot, of.get(slot), self.lanes) for of in (self.went_in, changed)):
                 return f"register slot {slot} does not change evenly"
         if self._stores:
             before, now = self._stored_before, _stored(self.machine)

@@ -259,9 +259,7 @@ class LoopSkipper:
                 self._go_on(loop, loop.proof, loop.plan)
         elif loop.registers is not None:
             self._examine_next(loop, loop.registers, path)
-        if loop.proof is None:
-            loop.registers = machine.r[:]
-        loop.since = Mark.now(machine)
+        loop.registers, loop.since = machine.r[:], Mark.now(machine)
 
     def _worth_an_early_try(self, loop: _Loop) -> bool:
         """Return whether a loop was long before, or has a long body."""
@@ -301,7 +299,8 @@ class LoopSkipper:
         """After an examined trip: if each change ended as it began, the next trips are known."""
         examination, machine = proof.examination, self.machine
         self._stop_examining(loop.header)
-        why = examination.why_uneven()
+        assert loop.registers is not None
+        why = examination.why_uneven(changes_since(machine, loop.registers, loop.header, loop.lanes))
         if why and path != proof.path:
             if not self._takes_turns(loop):
                 self._put_off(loop)
