@@ -14,22 +14,28 @@ def bits_of(slots: Iterable[int]) -> int:
     return bits
 
 
-def settle(live: list[Live], predecessors: Sequence[Sequence[int]], before: Callable[[int], Live]) -> None:
+def settle(
+    live: list[Live],
+    others: Sequence[Sequence[int]],
+    computed: Callable[[int], Live],
+    forward: bool = False,
+) -> None:
     """Compute what is live at the start of each block, until that is a fixed point.
 
-    `before` computes it for one block from its successors'. Sweeps go against the flow: a block that returns
-    to hundreds of calls is looked at once a sweep.
+    `computed` computes it for one block, on which `others` depend: its predecessors. Sweeps go against the
+    flow: a block that returns to hundreds of calls is looked at once a sweep. With `forward` they go with
+    it, for what holds at the end of each block.
     """
-    waiting = set(range(len(live)))
+    waiting, order = set(range(len(live))), range(len(live))
     while waiting:
-        for index in reversed(range(len(live))):
+        for index in order if forward else reversed(order):
             if index not in waiting:
                 continue
             waiting.remove(index)
-            now = before(index)
+            now = computed(index)
             if now != live[index]:
                 live[index] = now
-                waiting.update(predecessors[index])
+                waiting.update(others[index])
 
 
 def predecessors_of(successors: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -39,3 +45,13 @@ def predecessors_of(successors: Sequence[Sequence[int]]) -> list[list[int]]:
         for successor in following:
             predecessors[successor].append(index)
     return predecessors
+
+
+def reached(start: int, following: Callable[[int], Iterable[int]]) -> set[int]:
+    """Return the blocks reachable from one, itself included."""
+    seen, left = {start}, [start]
+    while left:
+        new = {*following(left.pop())} - seen
+        seen |= new
+        left += new
+    return seen

@@ -30,6 +30,19 @@ class Plan:
         count = min(samples, key=lambda number: (trips % number, -number))
         return Plan(count, trips // count)
 
+    def next(self, start: Any, trips: int) -> "int | Repetition":
+        """Return, after a planned trip that began at `start`, the trips to skip before the next one.
+
+        After the last one: the repetition of `starts` that stands for all `trips`.
+        """
+        self.starts.append(start)
+        if len(self.starts) < self.parts:
+            return max(self.stretch - 1, 0)
+        if self.stretch:
+            return Repetition(self.stretch - 1, earlier=self.earlier)
+        del self.starts[1:]
+        return Repetition((trips - self.parts) // self.parts, trips=self.parts)
+
     @property
     def earlier(self) -> int:
         """Trips of a stretch before the executed one."""

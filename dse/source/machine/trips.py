@@ -25,6 +25,7 @@ class TripLimits:
     """The number of further trips with proven changes."""
 
     trips = FOR_EVER
+    limits_bits = False  # to those until some bits overflow: too few, of loops
 
     def limit_trips(self, trips: np.ndarray) -> None:
         """Limit the proven trips to the minimum over lanes."""
@@ -58,14 +59,14 @@ class TripLimits:
         change: np.ndarray,
         result: Callable[[np.ndarray], np.ndarray],
         lanes: np.ndarray,
-    ) -> np.ndarray:
+    ) -> Change:
         """Return the change of logic of a changing word with constant ones, which passes some of its bits on.
 
         If these are all bits from the lowest changing one up to some bit, the result changes like the word
         until they overflow, or, if they are inverted, like its negative; if they are higher, it is constant
         until the bits below overflow.
 
-        **Raises:** Irregular if other bits are passed on, in any of the lanes.
+        **Raises:** Irregular if other bits are passed on in any lane, or if bits overflow after too few trips
         """
         off, on = result(np.zeros((1, 1), np.int64)), result(np.full((1, 1), 0xFFFFFFFF))
         below = ((change & -change) - 1) & 0xFFFFFFFF  # bits that do not change
@@ -78,9 +79,12 @@ class TripLimits:
             raise Irregular("other bits than the lowest that change are passed on")
         low = word & field
         room = np.where(change > 0, (field - low) // np.maximum(change, 1), low // np.maximum(-change, 1))
-        limited = (change != 0) & (depends != 0) & (field != 0xFFFFFFFF)
+        limited = lanes & (change != 0) & (depends != 0) & (field != 0xFFFFFFFF)
+        if not self.limits_bits and limited.any():
+            raise Irregular("bits that change are passed on, and overflow soon")
         self.limit_trips(np.where(limited, room, FOR_EVER))
-        return np.where(whole & (depends != 0), np.where(turned != 0, -change, change), 0)
+        changed = np.where(whole & (depends != 0), np.where(turned != 0, -change, change), 0)
+        return changed if changed.any() else None
 
 
 def signed(change: np.ndarray) -> np.ndarray:

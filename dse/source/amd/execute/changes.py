@@ -37,6 +37,8 @@ Results = list[tuple[Any, Any]]  # (slot, change)
 class ChangeRules(LinearRules):
     """The changes of one trip, followed through its instructions."""
 
+    own_lds = False  # whether each has an LDS of its own, as blocks have
+
     def why_uneven(self, changed: dict[Any, Any]) -> str:
         """Return, after the trip, why the next one may differ; empty if it cannot.
 
@@ -182,15 +184,14 @@ class ChangeRules(LinearRules):
         known = any(self.machine.words(slot) is not None for slot in data)
         if accessed.space == "scratch" or stores_unread(self.binder, step, accessed):
             return known
-        changes = self._any_moves(data) or moves
-        if (accessed.kind != "load" or accessed.to_lds) and self._matters(step, accessed, known, changes):
+        moves = self._any_moves(data) or moves
+        if accessed.space == "lds" or accessed.to_lds:
+            changes = moves or not self.own_lds
+        else:
+            changes = self.machine.stated and accessed.space != "smem" and known
+        if changes and (accessed.kind != "load" or accessed.to_lds):
             raise Irregular("it changes memory whose contents matter")
         return known
-
-    def _matters(self, step: Instruction, accessed: MemoryAccess, known: bool, changes: bool) -> bool:
-        """Return whether other trips may load what is stored; `changes` if they store something else."""
-        of_lds = accessed.space == "lds" or accessed.to_lds
-        return of_lds or (self.machine.stated and accessed.space in ("vmem", "flat") and known)
 
     def _accessed(
         self,
@@ -202,20 +203,21 @@ class ChangeRules(LinearRules):
     ) -> Results:
         """Record the strides of accesses, moved by `total` in a trip; return the changes of their results."""
         targets, data, _ = operands_of(step, accessed)
-        for access in performed:
-            stride = 0 if total is None else None if isinstance(total, str) else uniform(total, access.lanes)
-            self.strides.append(stride)
+        lost = isinstance(total, str)
+        self.strides += [
+            0 if total is None else None if lost else uniform(total, access.lanes) for access in performed
+        ]
         if stores_unread(self.binder, step, accessed):
             return []
-        moves = total is not None
         if accessed.space == "scratch":
-            return self._scratch(slots_of([*targets, *data]), accessed.kind == "load", moves)
-        known = stored or any(self.machine.words(slot) is not None for slot in slots_of(targets))
+            return self._scratch(slots_of([*targets, *data]), accessed.kind == "load", total is not None)
         slots, change = slots_of(targets), None
+        known = stored or any(self.machine.words(slot) is not None for slot in slots)
         kept = bool(accessed.half) and not self.moving.keys().isdisjoint(slots)  # the other half
-        if known and (kept or self._loads_other(accessed)):
+        others = not self.own_lds if accessed.space == "lds" else accessed.kind != "load"
+        if known and (kept or others):  # others store what is loaded
             change = NON_LINEAR
-        elif known and moves:
+        elif known and total is not None:
             change = self._of_evenly_filled(accessed, performed)
         return [(slot, change) for slot in slots]
 
@@ -229,10 +231,6 @@ class ChangeRules(LinearRules):
         regions = regions_of(np.broadcast_to(address, shape)[np.broadcast_to(access.lanes, shape)])
         change = self.machine.memory.change(address, regions, stride, self, accessed.bytes)
         return NON_LINEAR if change is None else change if change.any() else None
-
-    def _loads_other(self, accessed: MemoryAccess) -> bool:
-        """Return whether the next trip may load something else from the same address."""
-        return accessed.space == "lds" or accessed.kind != "load"
 
     def _address(self, step: Instruction, where: list[str]) -> Any:
         """Return the change of an address: the sum of those of its operands."""

@@ -60,8 +60,6 @@ class Choice(str):
 class LinearRules(TripLimits):
     """The changes of one trip, from the loop's first instruction on, and those of results from operands'."""
 
-    limits_bits = False  # whether bits may be proven not to change for a few trips: too few, of loops
-
     def __init__(
         self, machine: MemoryMachine, binder: OperandReaders, moving: dict[Any, Any], lanes: np.ndarray
     ) -> None:
@@ -214,10 +212,11 @@ class LinearRules(TripLimits):
             change = NON_LINEAR if any(inside) else change
             return [None] * len(results) if change is None else [change, *lost[1:]]
         if name == "v_lshl_or_b32" and changes[1] is None:
-            placed, scaled = ((x << (values[1] & 31)) & 0xFFFFFFFF for x in (values[0], number(changes[0])))
-            fixed, moving = (placed, changes[2]) if changes[0] is None else (values[2], scaled)
-            mixes = (changes[0] is not None and changes[2] is not None) or any(inside)
-            return even if not mixes and bool((fixed < _lowest_bit(moving)).all()) else lost
+            placed, scaled = (
+                None if x is None else (x << (values[1] & 31)) & 0xFFFFFFFF for x in (values[0], changes[0])
+            )
+            change = self._of_bits(np.bitwise_or, [placed, values[2]], [scaled, changes[2]], V)
+            return [NON_LINEAR if any(inside) else change]
         if name == "v_xad_u32" and changes[1] is None:  # of all bits or none
             kept = changes[0] is None or bool(np.isin(values[1], (0, 0xFFFFFFFF)).all())
             return even if kept and not any(inside) else lost
@@ -250,34 +249,30 @@ class LinearRules(TripLimits):
         return even
 
     def _bits(self, step: Instruction) -> Any:
-        """Return the change of `and`, `or` of a moving word with a fixed one, if their bits do not mix."""
-        name = step.opcode.split("_")[1]
-        sources = [operand(text) for text in step.operands[1:]]
+        """Return the change of `and` or `or` of two operands."""
+        sources, name = [operand(text) for text in step.operands[1:]], step.opcode.split("_")[1]
+        values = [self._number_of("u", source) for source in sources]
         changes = [self._change("u", source.place) for source in sources]
-        moving = [change for change in changes if change is not None]
-        mixes = any(self.inside(source.place) for source in sources)
-        if name not in _LOGIC or len(moving) != 1 or isinstance(moving[0], str) or mixes:
+        if name not in _LOGIC or not step.opcode.endswith("b32"):
             return NON_LINEAR
-        word, fixed = (self._number_of("u", source) for source in sources[:: 1 if changes[1] is None else -1])
-        if fixed is None or word is None:
+        inside, (slot, *_) = any(self.inside(x.place) for x in sources), slots_of(step.operands[:1])
+        return NON_LINEAR if inside else self._of_bits(_LOGIC[name], values, changes, slot)
+
+    def _of_bits(self, function: Callable[..., Any], values: list[Any], changes: list[Any], slot: int) -> Any:
+        """Return the change of logic of two words, one of which changes."""
+        moving = [place for place, change in enumerate(changes) if change is not None]
+        if len(moving) != 1 or isinstance(changes[moving[0]], str) or any(x is None for x in values):
             return NON_LINEAR
-        if self.limits_bits and step.opcode.endswith("b32"):
-            here, _ = self._here(slots_of(step.operands[:1])[0])
-
-            def result(word: np.ndarray) -> np.ndarray:
-                return _LOGIC[name](word, fixed)
-
-            try:
-                change = self.logic(word, moving[0], result, here)
-            except Irregular:
-                return NON_LINEAR
-            if step.opcode.startswith("s"):  # whether it is zero is a result, too
-                self.keep_order("EQ", (result(word), change), (np.zeros((1, 1, 1), I64), None), UINT32)
-            return change if change.any() else None
-        lowest = _lowest_bit(moving[0])
-        if bool((fixed < lowest).all()):
-            return EVEN if name == "or" else None  # the bits that `and` keeps do not move
-        return EVEN if name == "and" and bool(((~fixed & 0xFFFFFFFF) < lowest).all()) else NON_LINEAR
+        word, fixed = values[moving[0]], values[1 - moving[0]]
+        try:
+            here, _ = self._here(slot)
+            change = self.logic(word, changes[moving[0]], lambda word: function(word, fixed), here)
+        except Irregular:
+            return NON_LINEAR
+        if slot < V and self.limits_bits:  # whether it is zero is a result, too
+            zero = np.zeros((1, 1, 1), I64)
+            self.keep_order("EQ", (function(word, fixed), change), (zero, None), UINT32)
+        return change
 
     def _shift_moves(self, name: str, varies: list[bool]) -> bool:
         """Return whether the distance of a shift changes."""
@@ -324,8 +319,3 @@ def parts_of(value: Any, change: Any) -> list[Moving]:
 def number(change: Any) -> Any:
     """Return a change as a number: 0 for no change."""
     return 0 if change is None else change
-
-
-def _lowest_bit(change: np.ndarray) -> np.ndarray:
-    """Return the lowest moving bit."""
-    return np.where(change == 0, np.int64(FOR_EVER), change & -change)

@@ -267,18 +267,14 @@ class WaveLoopSkipper:
         machine = self.machine
         if len(machine.accesses) - loop.since.accesses != len(proof.strides):
             raise Irregular("trips are not alike")
-        plan.starts.append(loop.since)
-        done, others = len(plan.starts), plan.stretch - 1
-        if done < plan.parts:
-            self._move(proof.moving, others if plan.stretch else 0)
+        ahead = plan.next(loop.since, proof.trips)
+        if not isinstance(ahead, Repetition):
+            self._move(proof.moving, ahead)
             return
-        if not plan.stretch:
-            periods = (proof.trips - done) // done
-            self._repeat(loop, proof, plan.starts[:1], Repetition(periods, trips=done))
-        else:
-            self._repeat(loop, proof, plan.starts, Repetition(others, earlier=plan.earlier))
+        self._repeat(loop, proof, plan.starts, ahead)
+        if plan.stretch:
             before = machine.estimated[loop.header].trips if loop.header in machine.estimated else 0
-            machine.estimated[loop.header] = Estimated(before + done * others, nan)
+            machine.estimated[loop.header] = Estimated(before + plan.parts * ahead.times, nan)
         loop.plan, loop.next_try = None, loop.trips + _FIRST_TRY
 
     def _move(self, changes: dict[Any, Any], trips: int) -> None:

@@ -7,7 +7,7 @@ which all branches go the same way.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial, reduce
+from functools import cache, lru_cache, partial, reduce
 from operator import or_
 from typing import Any
 
@@ -20,15 +20,16 @@ from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.even import NON_LINEAR, number
 from dse.source.amd.execute.interpret import STEP_LIMIT, Scheduler
 from dse.source.amd.execute.loops import WaveLoopSkipper
-from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
+from dse.source.amd.execute.memory_names import memory_access
 from dse.source.amd.execute.results import Action
-from dse.source.amd.execute.slice import Effect, effect_of
+from dse.source.amd.execute.slice import effect_of
 from dse.source.amd.execute.slots import Register
 from dse.source.amd.execute.state import NeedsData
 from dse.source.amd.profile.record import executions
 from dse.source.amd.text import Instruction, Listing
 from dse.source.machine.alike import Apart, Boxes, Followed, boxes_of
 from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.machine.liveness import reached
 from dse.source.machine.trips import FOR_EVER, Moving
 
 _CHOICE = re.compile(r"v_(min|max)3?_[iu]")
@@ -36,29 +37,17 @@ _TESTED = re.compile(r"v_(?:cmpx?|(?:min|max)3?)_[a-z_]*[iu]")
 _LOST = np.int64(1 << 62)  # a change that is not constant, of some lanes
 
 
-class _Effects:
-    """What the instructions of a listing do."""
-
-    def __init__(self, listing: Listing) -> None:
-        self.of = cache(partial(effect_of, wave=listing.wave_size))
-        self.slots = cache(self._slots)
-        self.only_tested = cache(partial(only_tested, listing, self.of))
-
-    def _slots(self, step: Instruction) -> frozenset[int]:
-        """Return the slots that are read or written."""
-        bits = reduce(or_, self.of(step)[1:6])
-        return frozenset(slot for slot in range(bits.bit_length()) if bits >> slot & 1)
-
-
 class BlockRules(ChangeRules):
     """The changes from the first blocks of boxes to the next ones along a dimension of the grid."""
 
-    limits_bits = True
+    limits_bits = own_lds = True
 
-    def __init__(self, machine: MemoryMachine, loops: WaveLoopSkipper, effects: _Effects, axis: int) -> None:
+    def __init__(
+        self, machine: MemoryMachine, loops: WaveLoopSkipper, tested: Callable[[Instruction], bool], axis: int
+    ) -> None:
         moving = {slot: np.full((1, 1, 1), change) for slot, change in machine.numbered[axis].items()}
         super().__init__(machine, loops.code.stretches[0].binder, moving, machine.exists)
-        self.loops, self.effects = loops, effects
+        self.loops, self.tested = loops, tested
         self.more = np.full(machine.shape[0], FOR_EVER)  # blocks that do the same after the first of each box
         self.others: list[BlockRules] = []  # along other dimensions
         self.mixed = False  # whether a test depends on the block's numbers along two dimensions
@@ -70,7 +59,7 @@ class BlockRules(ChangeRules):
         self._at, self._joined = (len(self.machine.trace), step.index, 0), set()
         accessed = memory_access(step.opcode)
         aside = accessed is not None and (accessed.space == "scratch" or accessed.kind == "atomic")
-        if aside or not self.moving.keys().isdisjoint(self.effects.slots(step)):
+        if aside or not self.moving.keys().isdisjoint(_slots_of(step, self.machine.shape[2])):
             yield from super().follow(step, action)
 
     def read(self, slot: Any) -> Any:
@@ -88,7 +77,7 @@ class BlockRules(ChangeRules):
 
     def chooses(self, step: Instruction) -> bool:
         """Return whether nothing but integer comparisons reads a minimum or maximum."""
-        return bool(_CHOICE.match(step.opcode)) and self.effects.only_tested(step)
+        return bool(_CHOICE.match(step.opcode)) and self.tested(step)
 
     def joins(self) -> None:
         """Note a test or product of what changes, which along another dimension may be of something else."""
@@ -113,36 +102,32 @@ class BlockRules(ChangeRules):
         self.joins()
         self.more = np.minimum(self.more, np.maximum(least, 0))
 
-    def _matters(self, step: Instruction, accessed: MemoryAccess, known: bool, changes: bool) -> bool:
-        """Return as `ChangeRules`: blocks share the global memory, and each has an LDS of its own."""
-        if accessed.space == "lds" or accessed.to_lds:
-            return changes
-        return super()._matters(step, accessed, known, changes)
 
-    def _loads_other(self, accessed: MemoryAccess) -> bool:
-        """Return as `ChangeRules`: the next block stores the same in its LDS."""
-        return accessed.space != "lds" and accessed.kind != "load"
+@lru_cache(maxsize=10_000)
+def _slots_of(step: Instruction, wave: int) -> frozenset[int]:
+    """Return the slots that an instruction reads or writes."""
+    bits = reduce(or_, effect_of(step, wave)[1:6])
+    return frozenset(slot for slot in range(bits.bit_length()) if bits >> slot & 1)
 
 
-def only_tested(listing: Listing, of: Callable[[Instruction], Effect], step: Instruction) -> bool:
+def only_tested(listing: Listing, step: Instruction) -> bool:
     """Return whether nothing but integer comparisons reads the result before it is overwritten."""
-    result = of(step).wanted_by
-    ahead, seen = [step.index + 1], set[int]()
-    while ahead:
-        at = ahead.pop()
-        if at in seen or at == len(listing.instructions):
-            continue
-        seen.add(at)
-        other = listing.instructions[at]
-        effect = of(other)
-        halves = filter(None, (other, other.second))
-        if (effect.reads | effect.reads_any) & result and not all(_TESTED.match(x.opcode) for x in halves):
-            return False
-        if other.opcode.startswith(("s_cbranch", "s_branch")):
-            ahead.append(listing.labels[other.operands[0]])
-        if not effect.kills & result and other.opcode not in ("s_branch", "s_endpgm"):
-            ahead.append(at + 1)
-    return True
+    result, steps = effect_of(step, listing.wave_size).wanted_by, listing.instructions
+
+    def following(at: int) -> Iterator[int]:
+        name = steps[at].opcode
+        if name.startswith(("s_cbranch", "s_branch")):
+            yield listing.labels[steps[at].operands[0]]
+        killed = effect_of(steps[at], listing.wave_size).kills & result
+        if not killed and name not in ("s_branch", "s_endpgm") and at + 1 < len(steps):
+            yield at + 1
+
+    def tests(at: int) -> bool:
+        effect, halves = effect_of(steps[at], listing.wave_size), filter(None, (steps[at], steps[at].second))
+        read = (effect.reads | effect.reads_any) & result
+        return not read or all(_TESTED.match(half.opcode) for half in halves)
+
+    return all(map(tests, reached(step.index + 1, following)))
 
 
 def alike_in_control(code: Code, launch: LaunchArguments, most: int) -> Boxes | str:
@@ -156,7 +141,7 @@ def alike_in_control(code: Code, launch: LaunchArguments, most: int) -> Boxes | 
         scheduler = Scheduler(code, machine, True, min(STEP_LIMIT, launch.most_steps))
         loops = scheduler.loops
         assert loops is not None
-        blocks = [BlockRules(machine, loops, effects, axis) for axis in axes]
+        blocks = [BlockRules(machine, loops, tested, axis) for axis in axes]
         loops.blocks += blocks
         for changes in blocks:
             changes.others = [other for other in blocks if other is not changes]
@@ -168,7 +153,8 @@ def alike_in_control(code: Code, launch: LaunchArguments, most: int) -> Boxes | 
         mixed = any(changes.mixed for changes in blocks)
         return Followed(more, mixed, executions(machine, len(code.stretches)), exact=True)
 
-    axes, effects = [axis for axis in range(3) if launch.grid[axis] > 1], _Effects(code.listing)
+    axes = [axis for axis in range(3) if launch.grid[axis] > 1]
+    tested = cache(partial(only_tested, code.listing))
     try:
         return boxes_of(launch.grid, axes, follow, most)
     except (Apart, DseError) as reason:

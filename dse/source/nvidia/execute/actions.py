@@ -1,10 +1,9 @@
 """Actions: functions of the machine for the steps of a basic block that are counted or evaluated."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from dse.source.machine.launch import REGION_BITS
+from dse.source.machine.liveness import reached
 from dse.source.machine.recorded import MEMORY_COUNTS, Stream
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.execute.access_counts import COUNT
@@ -57,18 +56,10 @@ def _usual_test(bound: BoundProgram, block: BasicBlock, step: Step) -> bool | No
     if usual is None or not step.has("EQ", "NE", "NEU", "EQU"):
         return usual
     blocks = bound.program.blocks
-    ways = [block.index in _reached(blocks, after) for after in block.successors]
+    ways = [
+        block.index in reached(after, lambda index: blocks[index].successors) for after in block.successors
+    ]
     return usual if all(ways) or not any(ways) else None
-
-
-def _reached(blocks: Sequence[BasicBlock], start: int) -> set[int]:
-    """Find the blocks reachable from one, itself included."""
-    reached, left = {start}, [start]
-    while left:
-        new = set(blocks[left.pop()].successors) - reached
-        reached |= new
-        left += new
-    return reached
 
 
 def _guard_action(step: Step, row: int, warps: bool = False) -> Action:

@@ -255,13 +255,10 @@ RULES: dict[str, Callable[[RegisterChanges, Step], None]] = {
         _add: "IADD3 UIADD3 IADD VIADD UVIADD",
         _multiply_add: "IMAD UIMAD",
         _scaled_add: "LEA ULEA",
+        _logic: "LOP3 ULOP3",
         _shift: "SHF USHF",
         _minimum: "IMNMX UIMNMX VIMNMX UVIMNMX VIADDMNMX UVIADDMNMX",
         _compare: "ISETP UISETP",
     }.items()
     for opcode in opcodes.split()
 }
-BLOCK_RULES = RULES | {
-    "LOP3": _logic,
-    "ULOP3": _logic,
-}  # from block to block; of loops such trips are too few

@@ -30,8 +30,6 @@ BARRIER_MOVES = ("BSSY", "BREAK", "BMOV")
 class Examination:
     """One trip of a loop, followed during its execution: its changes, and whether they are constant."""
 
-    rules = RULES
-
     def __init__(
         self,
         machine: Machine,
@@ -149,7 +147,7 @@ class Examination:
 
     def _compute(self, step: Step, lanes: Lanes) -> None:
         """Compute the change of a result."""
-        rule = self.rules.get(step.opcode)
+        rule = RULES.get(step.opcode)
         if rule is None:
             self._lose(step, lanes, f"{step.opcode} of what changes")
             return

@@ -337,19 +337,13 @@ class LoopSkipper:
 
     def _go_on(self, loop: _Loop, proof: _Proof, plan: Plan) -> None:
         """After a planned trip: skip the others, or those up to the next planned one."""
-        plan.starts.append(loop.since)
-        if not plan.stretch:
-            if len(plan.starts) == plan.parts:
-                periods = (proof.trips_left - plan.parts) // plan.parts
-                self._repeat(loop, proof, plan.starts[:1], Repetition(periods, trips=plan.parts))
-            return
-        others = plan.stretch - 1
-        if len(plan.starts) < plan.parts:
+        ahead = plan.next(loop.since, proof.trips_left)
+        if isinstance(ahead, Repetition):
+            self._repeat(loop, proof, plan.starts, ahead)
+        elif plan.stretch:
             check_size(self.machine, loop.since, proof.trips_left)
-            repeat_counts(self.machine, loop.since, others)
-            move_on(self.machine, proof.examination.went_in, others)
-        else:
-            self._repeat(loop, proof, plan.starts, Repetition(others, earlier=plan.earlier))
+            repeat_counts(self.machine, loop.since, ahead)
+            move_on(self.machine, proof.examination.went_in, ahead)
 
     def _repeat(self, loop: _Loop, proof: _Proof, starts: list[Mark], repetition: Repetition) -> None:
         """Repeat the work since each of these marks. Counts are repeated only for the last."""

@@ -19,7 +19,6 @@ from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.machine.recorded import total_counts
 from dse.source.machine.thread_set import Lanes
 from dse.source.machine.trips import FOR_EVER, Change, Irregular
-from dse.source.nvidia.execute.change_rules import BLOCK_RULES
 from dse.source.nvidia.execute.induction import BARRIER_MOVES, Examination
 from dse.source.nvidia.execute.interpret import Scheduler, bound_for, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
@@ -154,6 +153,8 @@ def alike_in_control(bound: BoundProgram, launch: LaunchArguments, limit: int, m
 class _Changes(RegisterChanges):
     """Changes from block to block, of some of the threads."""
 
+    limits_bits = True
+
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine, {})
         self.more = np.full(machine.shape[0], FOR_EVER)  # further blocks with proven changes
@@ -189,8 +190,6 @@ class _Changes(RegisterChanges):
 
 class _OfBlocks(Examination):
     """The execution of the first blocks of rows, followed while they are run."""
-
-    rules = BLOCK_RULES
 
     def __init__(self, machine: Machine, number: str) -> None:
         """`number` is the special register that grows by one from block to block."""

@@ -154,40 +154,23 @@ def _votes(program: SassProgram, predecessors: list[list[int]]) -> Votes:
 def _mark_known_guards(program: SassProgram, predecessors: list[list[int]]) -> None:
     """Set `guard_known`: false where the predicate may have been written by a step that is not evaluated."""
     stale = [0] * len(program.blocks)  # at the end of each block
-    waiting = list(range(len(program.blocks)))[::-1]
-    effects = []
-    for block in program.blocks:
-        gains = loses = 0
-        for step in block.steps:
-            predicates = bits_of([slot for slot in step.writes if slot >= P])
-            if predicates and not step.needed:
-                gains, loses = gains | predicates, loses & ~predicates
-            elif predicates and not step.partial:
-                gains, loses = gains & ~predicates, loses | predicates
-        effects.append((gains, loses))
 
-    def entering(index: int) -> int:
-        bits = 0
-        for predecessor in predecessors[index]:
-            bits |= stale[predecessor]
-        return bits
-
-    while waiting:
-        index = waiting.pop()
-        gains, loses = effects[index]
-        after = (entering(index) & ~loses) | gains
-        if after != stale[index]:
-            stale[index] = after
-            waiting += program.blocks[index].successors
-    for block in program.blocks:
-        now = entering(block.index)
-        for step in block.steps:
-            step.guard_known = step.guard < 0 or not now >> step.guard & 1
+    def after(index: int, mark: bool = False) -> int:
+        """Return the stale predicates at the end of a basic block."""
+        now = reduce(or_, (stale[predecessor] for predecessor in predecessors[index]), 0)
+        for step in program.blocks[index].steps:
+            if mark:
+                step.guard_known = step.guard < 0 or not now >> step.guard & 1
             for slot in step.writes:
                 if slot >= P and not step.needed:
                     now |= 1 << slot
                 elif slot >= P and not step.partial:
                     now &= ~(1 << slot)
+        return now
+
+    settle(stale, [block.successors for block in program.blocks], after, forward=True)
+    for index in range(len(stale)):
+        after(index, mark=True)
 
 
 class _Memory:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from dse.source.machine.liveness import reached
 from dse.source.nvidia.graphs.branches import BranchProfile, profiled
 from dse.source.nvidia.graphs.control_flow import ControlFlow
 from dse.source.nvidia.graphs.instructions import WAITED_FOR, MemoryDemand, kind_of
@@ -179,12 +180,8 @@ def natural_loops(control: ControlFlow) -> list[FlowLoop]:
             back.setdefault(target, []).append(source)
     loops = []
     for header, sources in back.items():
-        members, waiting = {header}, sources
-        while waiting:
-            index = waiting.pop()
-            if index not in members:
-                members.add(index)
-                waiting += control.before[index]
+        before = {**control.before, header: ()}
+        members = {header}.union(*(reached(source, before.__getitem__) for source in sources))
         outside = [block for block in control.before[header] if block not in members]
         entries = sum(control.along(source, header)[0] for source in outside)
         entries += control.starting() if header == 0 else 0.0

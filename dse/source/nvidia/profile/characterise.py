@@ -10,6 +10,7 @@ from dse.source.caches.sectors import merged
 from dse.source.machine.alike import Boxes
 from dse.source.machine.blocks import Sample, sampled
 from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.machine.liveness import reached
 from dse.source.machine.recorded import cost_of_accesses, total_counts
 from dse.source.machine.thread_set import WARP
 from dse.source.nvidia.execute.interpret import bind_program, bound_for, run
@@ -169,13 +170,7 @@ def _block_of(program_: SassProgram, branch: Step) -> BasicBlock:
 
 def _reached(program_: SassProgram, start: int, through: int = -1) -> set[int]:
     """Return the basic blocks reachable from one, itself included, but not past block `through`."""
-    reached, waiting = {start}, [start]
-    while waiting:
-        block = program_.blocks[waiting.pop()]
-        following = set() if block.index == through else set(_next(program_, block)) - reached
-        reached |= following
-        waiting += following
-    return reached
+    return reached(start, lambda index: () if index == through else _next(program_, program_.blocks[index]))
 
 
 def _next(program_: SassProgram, block: BasicBlock) -> tuple[int, ...]:

@@ -98,7 +98,7 @@ def test_even_loops_are_skipped_exactly(body):
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (["LOP3.LUT R6, R4, 0x3f, RZ, 0xc0, !PT", "LDS R7, [R6.X4]"], "LOP3 of what changes"),
+        (["LOP3.LUT R6, R4, 0x3f, RZ, 0xc0, !PT", "LDS R7, [R6.X4]"], "LOP3: bits that change"),
         (["IADD3 R9, R9, R4, RZ", "LDS R7, [R9]"], "does not change evenly"),
         (["IMAD R6, R4, R4, RZ", "LDS R7, [R6]"], "both factors change"),
         (["IMAD R6, R4, R0, RZ", "LDS R7, [R6.X4]"], "moves on by different distances"),
