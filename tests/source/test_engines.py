@@ -12,7 +12,6 @@ from support.engines import AMD, NVIDIA, Ran, boxes_of_blocks, compiled, ran, ra
 
 from dse.source.amd.execute.code import Code, code_of
 from dse.source.amd.execute.slice import Purpose
-from dse.source.machine.alike import Boxes
 from dse.source.machine.launch import LaunchArguments, address_of
 
 BLOCKS, THREADS, STORES = 2, 128, 40
@@ -313,12 +312,6 @@ BY_BLOCK = looped(
 )
 
 
-def one_box(counts: np.ndarray) -> Boxes:
-    """All blocks, by the first."""
-    _, height, width = counts.shape
-    return Boxes(np.zeros((1, 3), int), np.array([width * height]), counts[:, 0, :1], exact=True)
-
-
 @pytest.mark.quick("gfx90a")
 @pytest.mark.parametrize("target", ["sm_80", "gfx90a", "gfx1100"])
 def test_boxes_of_blocks_execute_what_each_of_their_blocks_does(target):
@@ -328,7 +321,6 @@ def test_boxes_of_blocks_execute_what_each_of_their_blocks_does(target):
         full, boxes = boxes_of_blocks(code, launch)
         if not isinstance(boxes, str):
             proven += 1
-            boxes = boxes if len(boxes.sizes) else one_box(full)
             assert boxes.sizes.sum() == grid[0] * grid[1]
             np.testing.assert_array_equal(boxes.counts[: len(full)] @ boxes.sizes, full.sum((1, 2)), kernel)
             for (x, y, _), counts in zip(boxes.firsts, boxes.counts[: len(full)].T, strict=True):

@@ -12,14 +12,7 @@ import numpy as np
 
 from dse.source.amd.execute.access import operands_of, stores_unread
 from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
-from dse.source.amd.execute.even import (
-    EVEN,
-    I64,
-    NON_LINEAR,
-    WIDE,
-    LinearRules,
-    of_lanes,
-)
+from dse.source.amd.execute.even import EVEN, I64, NON_LINEAR, WIDE, LinearRules, of_lanes
 from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
 from dse.source.amd.execute.opcodes import OpcodeRow, opcode
 from dse.source.amd.execute.operands import between_lanes, by_kind

@@ -54,7 +54,6 @@ class MemoryMachine(WaveMachine):
         self.scratch: dict[int, Any] = {}  # words by address, in the form of registers
         self._bases: dict[tuple[int, ...], tuple[list[Any], np.ndarray]] = {}
         self._rows = np.arange(self.shape[0]).reshape(-1, 1, 1)
-        self._uniform: dict[int, tuple[np.ndarray, Words]] = {}
 
     # Addresses
 

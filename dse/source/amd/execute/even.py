@@ -5,7 +5,7 @@ Results of some instructions change evenly if their operands do: by the same in 
 
 import re
 from collections.abc import Callable, Sequence
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -48,13 +48,8 @@ _CARRIES = ("_co_", "s_add_u32", "s_addc_u32", "s_sub_u32", "s_subb_u32", "_co_c
 class Choice(str):
     """The change of a minimum or maximum: a test of it is one of each of its operands."""
 
-    __slots__ = ("kind", "parts")
-
-    def __new__(cls, kind: str, parts: list[Moving]) -> "Choice":
-        """`parts` are the operands, of this kind, and their changes."""
-        made = super().__new__(cls, "choice")
-        made.kind, made.parts = kind, parts
-        return made
+    kind: str  # of the operands
+    parts: list[Moving]  # these, and their changes
 
 
 class LinearRules(TripLimits):
@@ -202,8 +197,9 @@ class LinearRules(TripLimits):
             self._compared(sources[0][0], values, changes, tests)
             return [None]
         if self.chooses(step):
-            parts = [part for operands in zip(values, changes, strict=True) for part in parts_of(*operands)]
-            return [Choice(sources[0][0], parts)]
+            choice = Choice()
+            choice.kind, choice.parts = sources[0][0], [*chain(*map(parts_of, values, changes))]
+            return [choice]
         if name in ("v_or_b32", "v_and_b32"):
             return [self._bits(step)]
         if name in ("v_lshrrev_b32", "s_lshr_b32", "v_ashrrev_i32", "s_ashr_i32"):
@@ -212,9 +208,9 @@ class LinearRules(TripLimits):
             change = NON_LINEAR if any(inside) else change
             return [None] * len(results) if change is None else [change, *lost[1:]]
         if name == "v_lshl_or_b32" and changes[1] is None:
-            placed, scaled = (
-                None if x is None else (x << (values[1] & 31)) & 0xFFFFFFFF for x in (values[0], changes[0])
-            )
+            by = values[1] & 31
+            placed, scaled = (values[0] << by) & 0xFFFFFFFF, changes[0]
+            scaled = None if scaled is None else signed(scaled << by)
             change = self._of_bits(np.bitwise_or, [placed, values[2]], [scaled, changes[2]], V)
             return [NON_LINEAR if any(inside) else change]
         if name == "v_xad_u32" and changes[1] is None:  # of all bits or none
@@ -235,18 +231,18 @@ class LinearRules(TripLimits):
                 self.limit(value, change, within)
         if "min_" in name or "max_" in name:
             self._compared(sources[0][0], values, changes)
-            return [EVEN] + [None] * (len(results) - 1)
-        if results[0] in "UI":  # while no word of the operands overflows
+        elif results[0] in "UI":  # while no word of the operands overflows
             for (kind, _), value, change in zip(sources, values, changes, strict=True):
                 if kind in "UI":
                     self.limit(value & 0xFFFFFFFF, None if change is None else signed(change), UINT32)
                 elif kind in RANGES:
                     self.limit(value, change, RANGES[kind])
             return [WIDE, *lost[1:]]
-        if any(part in name for part in _CARRIES):
+        elif any(part in name for part in _CARRIES):
             self._carry(name, values, changes)
-            return [EVEN] + [None] * (len(results) - 1)
-        return even
+        else:
+            return even
+        return [EVEN] + [None] * (len(results) - 1)
 
     def _bits(self, step: Instruction) -> Any:
         """Return the change of `and` or `or` of two operands."""

@@ -83,8 +83,10 @@ class Examination:
         registers.lanes = guarded
         if step.memory:
             self._address(step, guarded)
-        if step.kind == "copy" and (why := registers.why_erratic(_conditions(step), guarded)):
-            raise Irregular(why)
+        if step.kind == "copy":
+            conditions = [operand.slot for operand in step.sources if operand.kind == "predicate"]
+            if why := registers.why_erratic(conditions, guarded):
+                raise Irregular(why)
         if (slot := descriptor_slot(step)) in registers.by_slot or slot in registers.erratic:
             raise Irregular("an instruction descriptor changes")
         if step.opcode in BARRIER_MOVES:
@@ -273,11 +275,6 @@ class Examination:
         zero = not any(self.machine.r[slot].any() for slot in values)
         if not (step.opcode == "STS" and same and zero and not self.machine.shared.words.any()):
             raise Irregular(f"0x{step.address:x} stores what is loaded again")
-
-
-def _conditions(step: Step) -> list[int]:
-    """Return the slots of the predicates among the sources."""
-    return [operand.slot for operand in step.sources if operand.kind == "predicate"]
 
 
 def _moves_differently(step: Step) -> str:

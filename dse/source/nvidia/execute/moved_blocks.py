@@ -79,7 +79,11 @@ def _by_rows(
             break
         machine = Machine(bound, launch, [blocks[row[0]] for row in rows], warps)
         (examination,) = _run(machine, limit, [axis])
-        parts = [part for row, more in zip(rows, examination.more, strict=True) for part in _cut(row, more)]
+        parts = [
+            part
+            for row, more in zip(rows, examination.changes.more.tolist(), strict=True)
+            for part in _cut(row, more)
+        ]
         if len(parts) == len(rows):
             of, ahead = np.empty(len(blocks), int), np.empty(len(blocks), int)
             for number, row in enumerate(rows):
@@ -211,11 +215,6 @@ class _OfBlocks(Examination):
         """The changes from block to block."""
         assert isinstance(self.registers, _Changes)
         return self.registers
-
-    @property
-    def more(self) -> list[int]:
-        """The number of blocks after the first of each row that do the same."""
-        return self.changes.more.tolist()
 
     def follow(self, step: Step, lanes: Lanes) -> None:
         """Compute the changes of the results of `step` to the next block.

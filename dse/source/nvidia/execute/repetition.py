@@ -4,7 +4,7 @@ The records between two marks are those of one trip of a loop, or of a whole per
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,10 +13,52 @@ from dse.hardware.coalescing import LINE
 from dse.source.machine.recorded import PhaseSpan, Stream, distance
 from dse.source.machine.sampling import Repetition
 from dse.source.machine.trips import Irregular
-from dse.source.nvidia.execute.mark import Mark
 from dse.source.nvidia.machine.state import Machine
 
 _MOST = 500_000  # phases, basic blocks or addresses that may be recorded one by one
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Lengths of a machine's records at some time."""
+
+    trace: int  # lengths
+    repeats: int
+    streams: int
+    phases: int
+    phase: np.ndarray  # of each block
+    counts: np.ndarray
+
+    @staticmethod
+    def now(machine: Machine) -> "Mark":
+        """Mark the present state."""
+        return Mark(
+            trace=len(machine.trace),
+            repeats=len(machine.repeats),
+            streams=len(machine.streams),
+            phases=len(machine.phases),
+            phase=machine.phase,
+            counts=machine.counts.copy(),
+        )
+
+    def closed_phases(self, machine: Machine) -> list[int]:
+        """List the phases that have ended since then."""
+        numbers = {*self.phase.tolist(), *range(self.phases, len(machine.phases))}
+        return [number for number in sorted(numbers) if machine.phase_counts[number] is not None]
+
+    def instructions(self, machine: Machine) -> int:
+        """Count the instructions of the basic blocks executed since then."""
+        blocks = machine.program.blocks
+        return sum(len(blocks[index].steps) for index, _ in machine.trace[self.trace :])
+
+    def counted(self, machine: Machine, rows: np.ndarray) -> float:
+        """Sum up some rows of the counters since then."""
+        total = (machine.counts - self.counts)[rows].sum()
+        for number in self.closed_phases(machine):
+            counts = machine.phase_counts[number]
+            assert counts is not None
+            total += counts[rows].sum()
+        return float(total)
 
 
 def check_size(machine: Machine, since: Mark, times: int) -> None:
@@ -59,15 +101,6 @@ def repeat_counts(machine: Machine, since: Mark, times: int) -> None:
             span = machine.phases[number]
             machine.phases.append(PhaseSpan(span.opened, span.closed))
             machine.phase_counts.append(machine.phase_counts[number])
-
-
-def check_phases_alike(machine: Machine, since: Mark) -> None:
-    """Check that open phases have the same counts as at a mark, if any have ended since.
-
-    **Raises:** Irregular
-    """
-    if since.closed_phases(machine) and not np.array_equal(since.counts, machine.counts):
-        raise Irregular("its phases are not alike")
 
 
 # Order of execution
