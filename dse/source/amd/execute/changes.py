@@ -124,10 +124,8 @@ class ChangeRules(LinearRules):
                 written, read = [*written, EXEC], [*read, EXEC]
             moves = self._any_moves(read)
             result = None if not moves else NON_LINEAR if len(written) > 1 else self._bits(step)
-            return [
-                *((slot, result) for slot in written),
-                (SCC, NON_LINEAR if isinstance(result, str) else None),
-            ]
+            known = result is None or (self.limits_bits and not isinstance(result, str))
+            return [*((slot, result) for slot in written), (SCC, None if known else NON_LINEAR)]
         if row.special in ("swap", "row_swap", "writelane"):
             read = [*read, *written]
             written = written if row.special == "writelane" else read

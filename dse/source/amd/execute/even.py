@@ -249,7 +249,7 @@ class LinearRules(TripLimits):
         sources, name = [operand(text) for text in step.operands[1:]], step.opcode.split("_")[1]
         values = [self._number_of("u", source) for source in sources]
         changes = [self._change("u", source.place) for source in sources]
-        if name not in _LOGIC or not step.opcode.endswith("b32"):
+        if name not in _LOGIC:
             return NON_LINEAR
         inside, (slot, *_) = any(self.inside(x.place) for x in sources), slots_of(step.operands[:1])
         return NON_LINEAR if inside else self._of_bits(_LOGIC[name], values, changes, slot)
