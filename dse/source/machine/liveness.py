@@ -15,10 +15,7 @@ def bits_of(slots: Iterable[int]) -> int:
 
 
 def settle(
-    live: list[Live],
-    others: Sequence[Sequence[int]],
-    computed: Callable[[int], Live],
-    forward: bool = False,
+    live: list[Live], others: Sequence[Sequence[int]], computed: Callable[[int], Live], forward: bool = False
 ) -> None:
     """Compute what is live at the start of each block, until that is a fixed point.
 

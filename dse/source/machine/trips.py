@@ -14,6 +14,7 @@ INT32 = range(-(2**31), 2**31)  # values of a signed register
 UINT32 = range(BITS_32)
 Change = np.ndarray | None  # int64, per trip; None: no change
 Moving = tuple[np.ndarray, Change]  # a value and its change
+Logic = Callable[[np.ndarray], np.ndarray]  # of a word with others
 PAIRS = range(-(2**61), 2**61)  # 64-bit values that are followed
 
 
@@ -53,13 +54,7 @@ class TripLimits:
         self.limit(value & (2**count - 1), change, range(2**count))
         return None
 
-    def logic(
-        self,
-        word: np.ndarray,
-        change: np.ndarray,
-        result: Callable[[np.ndarray], np.ndarray],
-        lanes: np.ndarray,
-    ) -> Change:
+    def logic(self, word: np.ndarray, change: np.ndarray, result: Logic, lanes: np.ndarray) -> Change:
         """Return the change of logic of a changing word with constant ones, which passes some of its bits on.
 
         If these are all bits from the lowest changing one up to some bit, the result changes like the word

@@ -56,7 +56,7 @@ class ChangeRules(LinearRules):
             total = self._address(step, operands_of(step, accessed)[2])
             stored = self._stored(step, accessed, total is not None)
             yield
-            results = self._accessed(step, accessed, machine.accesses[first:], total, stored)
+            results = self._accessed(step, accessed, first, total, stored)
         else:
             results, after = self._computed(step, action)
             yield
@@ -185,16 +185,11 @@ class ChangeRules(LinearRules):
         return known
 
     def _accessed(
-        self,
-        step: Instruction,
-        accessed: MemoryAccess,
-        performed: list[PerformedAccess],
-        total: Any,
-        stored: bool,
+        self, step: Instruction, accessed: MemoryAccess, first: int, total: Any, stored: bool
     ) -> Results:
         """Record the strides of accesses, moved by `total` in a trip; return the changes of their results."""
         targets, data, _ = operands_of(step, accessed)
-        lost = isinstance(total, str)
+        lost, performed = isinstance(total, str), self.machine.accesses[first:]
         self.strides += [
             0 if total is None else None if lost else uniform(total, access.lanes) for access in performed
         ]

@@ -83,12 +83,10 @@ class Scheduler:
             mask = mask & self.machine.exists
         return None if mask is None else self.machine.any_lane(mask)
 
+    @np.errstate(all="ignore")
+    @_uncollected()
     def run(self) -> None:
         """Run all waves to their end."""
-        with np.errstate(all="ignore"), _uncollected():
-            self._run()
-
-    def _run(self) -> None:
         machine, stretches, loops = self.machine, self.code.stretches, self.loops
         self.enter(0, machine.alive)
         executed, came_from, constants = 0, -1, self.code.constants

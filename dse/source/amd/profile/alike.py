@@ -131,10 +131,7 @@ def only_tested(listing: Listing, step: Instruction) -> bool:
 
 
 def alike_in_control(code: Code, launch: LaunchArguments, most: int) -> Boxes | str:
-    """Cut a grid into at most `most` boxes whose blocks execute the same; else return the reason.
-
-    `code` is for control.
-    """
+    """Cut a grid into at most `most` boxes of blocks that execute the same `code`, for control; else say why."""
 
     def follow(starts: Sequence[Dimensions], sizes: np.ndarray) -> Followed:
         machine = MemoryMachine(code.listing, launch, starts)
@@ -149,8 +146,7 @@ def alike_in_control(code: Code, launch: LaunchArguments, most: int) -> Boxes | 
             scheduler.run()
         except NeedsData:
             raise Apart("data decide what blocks do") from None
-        more = np.array([changes.more for changes in blocks])
-        mixed = any(changes.mixed for changes in blocks)
+        more, mixed = np.array([changes.more for changes in blocks]), any(x.mixed for x in blocks)
         return Followed(more, mixed, executions(machine, len(code.stretches)), exact=True)
 
     axes = [axis for axis in range(3) if launch.grid[axis] > 1]
