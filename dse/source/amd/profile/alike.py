@@ -131,7 +131,7 @@ def only_tested(listing: Listing, step: Instruction) -> bool:
 
 
 def alike_in_control(code: Code, launch: LaunchArguments, most: int) -> Boxes | str:
-    """Cut a grid into at most `most` boxes whose blocks execute the same `code`, for control; else say why."""
+    """Cut a grid into at most `most` boxes whose blocks do the same in `code`, for control; else say why."""
 
     def follow(starts: Sequence[Dimensions], sizes: np.ndarray) -> Followed:
         machine = MemoryMachine(code.listing, launch, starts)
