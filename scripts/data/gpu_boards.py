@@ -58,6 +58,15 @@ def letters(name: str) -> str:
     return re.sub(r"nvidia|amd|geforce|radeon|instinct|generation|[^a-z0-9]", "", name.lower())
 
 
+def inline_ecc(name: str, memory: str) -> bool:
+    """Whether a board checks its memory by codes inside it, by default: NVIDIA's for data centres, with GDDR.
+
+    Stacked memory has bits of its own for them; Fermi's (1/8) were measured without.
+    """
+    data_centre = re.match(r"(NVIDIA )?(Tesla [A-Z]\d|T4$|[AL]\d)", name) and not name.endswith("C2050")
+    return bool(data_centre) and memory.startswith("GDDR")
+
+
 def boards(
     facts: Facts, described: Mapping[str, Mapping[str, Value]]
 ) -> tuple[list[Board], Counter[str], dict[str, str]]:

@@ -58,6 +58,7 @@ JOINS = ("gfx90a",)  # measured with LLVM before 15, which merges loads from LDS
 FULL_WIDTH = ("7.0", "7.2", "8.0", "8.7", "9.0", "10.0", "10.3", "11.0")  # L1 of 128 bytes a cycle
 SIXTEEN_LANES = ("8.6", "8.9", "12.0", "12.1")  # of load and store, whose rate was measured
 L2_SLICE = 256, 64  # KiB, bytes a cycle: of RDNA's
+ECC, LESS_ECC = 1 / 16, "; less 1/16 for ECC"  # of GDDR, for its codes
 LIMITS = {field.name: field.metadata["unit"] for field in fields(Limits)}
 SINGLE = "no double precision, the compiler demotes double to float"
 CLASSES = [name for name in ALL_CLASSES if name not in TENSOR]
@@ -82,11 +83,15 @@ def clock(card: Card) -> Value:
 
 
 def dram_bandwidth(card: Card) -> Value:
-    """The theoretical bandwidth."""
+    """The theoretical bandwidth, of data."""
     if card.key == "Radeon PRO W7800":
         rule = "256 bit x 18 GT/s / 8: its 64 MiB of Infinity Cache are four dies, each with 64 bit of GDDR6"
         return Value(576, "GB/s", f"{card.cite('ROCM')}; Radeon RX 7800 XT, of the same four dies", rule=rule)
-    return card.need("mem_bandwidth", unit="GB/s")
+    pins = card.need("mem_bandwidth", unit="GB/s")
+    if not gpu_boards.inline_ecc(card.key, card.text("mem_type")):
+        return pins
+    rule = f"{tidy(pins.value)} GB/s, of which ECC, on by default, takes 1/16"
+    return Value(pins.value * (1 - ECC), "GB/s", f"{pins.source}; {card.cite('ECCMEM')}", rule=rule)
 
 
 def achieved(card: Card) -> Value | None:
@@ -134,6 +139,8 @@ def dram_cpi(card: Card) -> Value:
     else:
         share = reached.value / stated.value
         note = f"{tidy(reached.value)} GB/s measured"
+        if share > 1 and (without := efficiency(card)):
+            share, note = without, f"{note} without ECC"
         if load:
             sectors = tidy(card.warp_size / 8)
             note = f"{tidy(load.value)} cycles of a coalesced 4-byte load of {sectors} sectors measured"
@@ -678,6 +685,7 @@ def of_board(board: Board, facts: Facts) -> Board:
         return f"{rule.number:.6g}" if rule and rule.key != "like" else ""
 
     short = gpu_boards.brandless(board["name"].partition(" (")[0])
+    ecc = LESS_ECC if gpu_boards.inline_ecc(board["name"], board["memory"]) else ""
     return {
         "slug": short.replace(" ", "_"),
         "name": board["name"],
@@ -690,7 +698,7 @@ def of_board(board: Board, facts: Facts) -> Board:
         "units": board["sms"],
         "sm_count": tidy(made["sm_count"].value),
         "clock": board["clock"],
-        "dram_bandwidth": board["bandwidth"],
+        "dram_bandwidth": f"{made['dram_bandwidth'].value:g}" if ecc else board["bandwidth"],
         "bus": board["bus"],
         "memory": board["memory"],
         "l2": board["l2"],
@@ -700,7 +708,7 @@ def of_board(board: Board, facts: Facts) -> Board:
         "l2_bytes_per_cycle": number("cpi.l2"),
         "dram_share": number("cpi.dram"),
         "tflops": peak(made),
-        "source": board["source"],
+        "source": board["source"] + ecc,
     }
 
 
@@ -727,6 +735,10 @@ def read_boards(path: Path) -> tuple[list[Board], dict[str, str]]:
         rows = list(csv.DictReader(file))
     known = {"sms": "units", "bandwidth": "dram_bandwidth"}
     boards = [{key: row[known.get(key, key)] for key in gpu_boards.FACTS} for row in rows if row["like"]]
+    for board in boards:
+        if board["source"].endswith(LESS_ECC):
+            board["source"] = board["source"].removesuffix(LESS_ECC)
+            board["bandwidth"] = tidy(float(board["bandwidth"]) / (1 - ECC))
     return boards, {gpu_boards.letters(row["slug"]): row["year"] for row in rows if row["year"]}
 
 

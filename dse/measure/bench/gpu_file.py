@@ -50,6 +50,7 @@ def like(name: str, capability: str) -> gpus.GpuFile:
 
 
 MEASURED = "_measured"  # suffix of GPU files from this module
+GDDR_BITS = 512  # of the widest memory bus with GDDR, whose ECC takes part of the memory
 SWEPT = "_occupancy"  # suffix of tables with swept occupancy
 
 
@@ -127,5 +128,6 @@ def _attributes(attributes: dict[str, int]) -> Iterator[tuple[str, tuple[int | f
         yield "l2_bytes", (attributes["L2_CACHE_SIZE"], "B", "")
     khz, bits = attributes["MEMORY_CLOCK_RATE"], attributes["GLOBAL_MEMORY_BUS_WIDTH"]
     if khz and bits:
-        rule = f"{khz / 1e3:.0f} MHz x 2 x {bits} bit / 8"
-        yield "dram_bandwidth", (2 * khz * 1e3 * bits / 8 / 1e9, "GB/s", rule)
+        inline = bool(attributes["ECC_ENABLED"]) and bits <= GDDR_BITS
+        rule = f"{khz / 1e3:.0f} MHz x 2 x {bits} bit / 8" + ", of which ECC takes 1/16" * inline
+        yield "dram_bandwidth", (2 * khz * 1e3 * bits / 8 / 1e9 * (1 - inline / 16), "GB/s", rule)
