@@ -51,7 +51,8 @@ class Choice:
 @pytest.mark.slow
 def test_candidates_are_cut_and_ordered_and_the_library_stays():
     [rows] = first(H100, [Product(1000, 512, 2000)], 4800)
-    kept = [dict(zip(inductor.OF_PARAMETERS, row.values(), strict=False)) for row in rows[:40:10]]
+    fit = [row for row in rows if row["BLOCK_SIZE_K"] <= 64]  # in single precision, too
+    kept = [dict(zip(inductor.OF_PARAMETERS, row.values(), strict=False)) for row in fit[:40:10]]
     library, tiles = Choice({}), [Choice(kwargs) for kwargs in reversed(kept)]
     found = inductor.ranked(H100, [tiles[0], library, *tiles[1:]], MM, 2)
     assert found[0] is library
