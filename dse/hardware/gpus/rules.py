@@ -17,6 +17,11 @@ from functools import cache
 from typing import Any, NamedTuple
 
 SECTOR_BYTES, PASS_BYTES = 32, 128
+CHANNEL_BITS = {  # of DRAM that turn to rows of their own: JEDEC standards
+    "DDR3": 64, "DDR4": 64, "GDDR3": 32, "GDDR5": 32, "GDDR5X": 32, "GDDR6": 16, "GDDR6X": 16, "GDDR7": 8,
+    "HBM": 128, "HBM2": 64, "HBM2e": 64, "HBM3": 32, "HBM3E": 32,
+    "LPDDR4": 16, "LPDDR4X": 16, "LPDDR5": 16, "LPDDR5X": 16,
+}  # fmt: skip
 SHARES = 0.5, 1.02  # plausible shares of the DRAM bandwidth reached by streaming
 
 # Returns the value of another field, in the unit of `dse.types`; it may be a JAX tracer.

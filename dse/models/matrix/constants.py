@@ -76,8 +76,7 @@ class Constants(eqx.Module):
     starved: Float[Array, ""] = constant(0.5, 0.5)  # loss by latency over copies in flight
     crowded: Float[Array, ""] = constant(0.005, 0.7)  # loss by copies in flight over latency
     crowding: Float[Array, ""] = constant(1, 0.3)  # its exponent
-    page: Float[Array, ""] = constant(140, 0.3, "B")  # that GDDR could transfer while it turns to another row
-    stacked_page: Float[Array, ""] = constant(100, 0.3, "B")  # the same of stacked memory
+    turn: Float[Array, ""] = constant(4, 0.3, "ns")  # of a channel to another row, beside its other banks
     run: Float[Array, ""] = constant(2, 0.3)  # exponent of the overlap of this and the transfer
     dirty: Float[Array, ""] = constant(0.85, 0.1)  # share of L2 written by a flush, not yet in DRAM
     l2_share: Float[Array, ""] = constant(0.6, 0.3)  # share of L2 that keeps data for reuse within a kernel

@@ -14,6 +14,7 @@ from dse.models.matrix.problem import OPERANDS, SCALE_DEPTH, Product
 from dse.types import ABSENT, Gpu
 
 RATES = ("mma_fp16", "mma_fp8", "mma_int8", "mma_tf32", "fp32")
+CHANNEL = 25.5  # B per ns: 80 channels of 64 bits, HBM2e
 HBM = (60, 70, 80, 90, 100, 103)  # compute capabilities with stacked memory; others have GDDR
 CDNA = (0x908, 0x90A, 0x942, 0x950)  # AMD's targets with stacked memory, with waves of 64 lanes on 16
 TO_SHARED = (0x950,)  # AMD's targets with direct 16-byte loads to shared memory
@@ -34,6 +35,7 @@ class Machine(eqx.Module):
     clock: Float[Array, "*#batch"]  # Hz
     dram_bandwidth: Float[Array, "*#batch"]  # B/s
     dram_latency: Float[Array, "*#batch"]  # cycles
+    channel: Float[Array, "*#batch"]  # B per ns of one of DRAM's channels
     gddr: Float[Array, "*#batch"]  # 1, or 0 for stacked memory with its many more banks
     l2_bytes: Float[Array, "*#batch"]
     l2_bandwidth: Float[Array, "*#batch"]  # B per cycle and SM
@@ -99,6 +101,7 @@ class Machine(eqx.Module):
             dram_bandwidth=column([gpu.dram_bandwidth for gpu in gpus]),
             dram_latency=column([gpu.latency.dram for gpu in gpus]),
             gddr=column(~np.isin(capability, HBM) & ~np.isin(gfx, CDNA)),
+            channel=column([_channel(gpu) for gpu in gpus]),
             l2_bytes=column([gpu.l2_bytes for gpu in gpus]),
             l2_bandwidth=column([32.0 / float(gpu.cpi.l2) for gpu in gpus]),
             l2_latency=column([gpu.latency.l2 for gpu in gpus]),
@@ -130,6 +133,12 @@ class Machine(eqx.Module):
             mma={name: column([rate(gpu, name) for gpu in gpus]) for name in RATES if name != "fp32"}
             | {"fp32": column([scalar(gpu) for gpu in gpus])},
         )
+
+
+def _channel(gpu: Gpu) -> float:
+    """Return bytes per ns of a channel of DRAM; of the A100's if their number is not known."""
+    channels = float(gpu.dram_channels)
+    return 1e-9 * float(gpu.dram_bandwidth) / channels if channels else CHANNEL
 
 
 def _fabric(gpu: Gpu) -> float:

@@ -444,7 +444,7 @@ def _dram(
     needed = machine.dram_bandwidth / machine.clock / machine.sms * machine.dram_latency  # bytes in flight
     sms = jnp.minimum(machine.sms, grid.blocks)
     flight = sms / machine.sms * grid.at_once * _ahead(tile, block) * main_pass.copied / needed
-    page = jnp.where(machine.gddr > 0.0, k.page, k.stacked_page)
+    page = k.turn * machine.channel  # B that it could transfer in the time of a turn to another row
     deep = block.depth * jnp.minimum(jnp.maximum(tile.stages - 1.0, 1.0), 2.0)
     whole = deep >= case.depth  # rows side by side are read as one
     a_deep, b_deep = (jnp.where(whole, side * case.depth, deep) for side in (bm, bn))
