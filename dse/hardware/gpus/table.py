@@ -173,12 +173,10 @@ def _brandless(words: list[str]) -> list[str]:
 
 
 def _offsets(words: list[str], query: str) -> list[int]:
-    """The offsets of `query` in the joined words where it splits no number."""
+    """The offsets of `query` in the joined words where it begins with one and splits no number."""
     joined, edges = "".join(words), {0, *itertools.accumulate(map(len, words))}
     return [
         start
-        for start in range(len(joined))
-        if joined.startswith(query, start)
-        and (start in edges or not query[0].isdigit())
-        and (start + len(query) in edges or not query[-1].isdigit())
+        for start in sorted(edges)
+        if joined.startswith(query, start) and (start + len(query) in edges or not query[-1].isdigit())
     ]
