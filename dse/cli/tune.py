@@ -109,7 +109,7 @@ def tune(
     count += f", {len(rows) - len(ran)} failed" if len(ran) < len(rows) else ""
     if not ran:
         output.conclude(f"no configuration ran in {count}", then="run the command by hand")
-        return
+        raise typer.Exit(1)
     best = min(ran, key=lambda row: row["measured_s"])
     finding = f"fastest: {configuration(best, candidates.varying)}: {quantity(best['measured_s'])}"
     table = shlex.quote(str(output.out))

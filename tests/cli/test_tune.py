@@ -65,3 +65,10 @@ def test_recorded_times_on_another_gpu_lead_to_the_fastest_sooner(tuned, measure
         tuned("--replay", measured, "--budget", "6", *more) for more in (("--prior", measured), ())
     )
     assert guided[-1]["fastest_s"] < alone[-1]["fastest_s"]
+
+
+def test_a_run_in_which_nothing_ran_ends_with_an_error(run_dse, toy_kernel):
+    few = ("--budget", "2", "--command", f"{sys.executable} -S -c 'raise SystemExit(3)' {{block}} {{items}}")
+    ran = run_dse("tune", toy_kernel, "-g", "a100-pcie-40gb", "-m", "roofline", *few)
+    assert ran.code == 1
+    assert "no configuration ran in 2 of 2 measurements, 2 failed" in ran.out + ran.err
