@@ -59,7 +59,7 @@ def average_access(
         address = np.broadcast_to(element * size[:, None], mask.shape)
         for name, cost in _costs(address, mask, size, shared).items():
             totals[name] = totals.get(name, 0) + np.where(number < whole, cost, 0)
-    return {name: (total / whole)[inverse] for name, total in totals.items()}
+    return {name: np.asarray((total / whole)[inverse]) for name, total in totals.items()}
 
 
 def _costs(address: np.ndarray, mask: np.ndarray, size: np.ndarray, shared: bool) -> dict[str, np.ndarray]:

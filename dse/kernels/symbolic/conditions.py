@@ -53,7 +53,7 @@ def share(condition: Condition, names: Mapping[str, Any], block: tuple[Any, Any,
         _shares(condition.when, trips, {name: column[i : i + rows] for name, column in distinct.items()})
         for i in range(0, len(distinct["x"]), rows)
     ]
-    return np.concatenate(parts)[inverse]
+    return np.asarray(np.concatenate(parts)[inverse])
 
 
 def _shares(when: Expression, trips: Mapping[str, Any], names: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -112,7 +112,7 @@ def test_time_grows_with_tokens():
     assert (np.diff(rows_of(H800, products).min(axis=1)) > 0).all()
 
 
-@pytest.mark.parametrize("name", ["spill", "barrier", "crowded", "starved", "page", "launch", "idle_block"])
+@pytest.mark.parametrize("name", ["spill", "barrier", "crowded", "starved", "turn", "launch", "idle_block"])
 def test_losses_only_lose(name: str):
     products = [*experts_layer(64, 8, 2, 2048, 1024), Product(2048, 4096, 4096)]
     one, more = (rows_of(L40, products, **{name: factor * ABOUT[name].default}) for factor in (1, 4))
