@@ -146,7 +146,7 @@ class Gpu(_Quantities):
 
     sm_count: Quantity = quantity("1")
     clock: Quantity = quantity("Hz")
-    dram_bandwidth: Quantity = quantity("B/s")  # theoretical; cpi.dram has the achieved one
+    dram_bandwidth: Quantity = quantity("B/s")  # theoretical, of data; cpi.dram has the achieved one
     l1_bytes: Quantity = quantity("B")  # data cache of one SM, without shared memory
     l2_bytes: Quantity = quantity("B")
     issue_limit: Quantity = quantity("1")  # IL, warp instructions per cycle and SM

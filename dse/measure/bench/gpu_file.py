@@ -11,6 +11,7 @@ from dse.hardware import gpus
 from dse.hardware.gpus import write as gpu_text
 from dse.hardware.gpus.facts import Fact
 from dse.hardware.gpus.fields import Header
+from dse.hardware.gpus.rules import INLINE_ECC
 from dse.measure.bench import derive
 from dse.measure.bench.derive import Value
 from dse.measure.bench.records import BenchRecording
@@ -128,6 +129,7 @@ def _attributes(attributes: dict[str, int]) -> Iterator[tuple[str, tuple[int | f
         yield "l2_bytes", (attributes["L2_CACHE_SIZE"], "B", "")
     khz, bits = attributes["MEMORY_CLOCK_RATE"], attributes["GLOBAL_MEMORY_BUS_WIDTH"]
     if khz and bits:
-        inline = bool(attributes["ECC_ENABLED"]) and bits <= GDDR_BITS
-        rule = f"{khz / 1e3:.0f} MHz x 2 x {bits} bit / 8" + ", of which ECC takes 1/16" * inline
-        yield "dram_bandwidth", (2 * khz * 1e3 * bits / 8 / 1e9 * (1 - inline / 16), "GB/s", rule)
+        bandwidth, rule = 2 * khz * 1e3 * bits / 8 / 1e9, f"{khz / 1e3:.0f} MHz x 2 x {bits} bit / 8"
+        if attributes["ECC_ENABLED"] and bits <= GDDR_BITS:
+            bandwidth, rule = bandwidth * (1 - INLINE_ECC), f"{rule}, of which ECC takes 1/16"
+        yield "dram_bandwidth", (bandwidth, "GB/s", rule)
