@@ -14,10 +14,11 @@ from dse.errors import DseError
 from dse.hardware.banks import passes
 from dse.hardware.coalescing import LINE, sectors_and_lines
 from dse.hardware.lanes import WARP, threads
-from dse.kernels.symbolic.distinct import distinct_rows
+from dse.kernels.symbolic.distinct import SHAPE, distinct_rows
 from dse.kernels.symbolic.subscript import BLOCK_NAMES
 
 SAMPLES = 8  # warps: as many as there are 4-byte elements in a sector
+_AT_A_TIME = 2**16  # rows
 _STEPS = (1, 3, 5, 7)  # odd: each visits all residues, in a different order
 
 
@@ -39,9 +40,21 @@ def average_access(
     halves.
     """
     used = {name: value for name, value in names.items() if name in index.names}
-    used |= dict(zip("xyz", block, strict=True)) | {"warp size": warp_size, "size": size}
-    rows, inverse = distinct_rows(used)
-    x, y, z, warp_size, size = (rows.pop(name) for name in ("x", "y", "z", "warp size", "size"))
+    used |= dict(zip(SHAPE, (*block, warp_size), strict=True)) | {"its size": size}
+    distinct, inverse = distinct_rows(used)
+    parts = [
+        _averages(
+            index, loops, {name: row[first : first + _AT_A_TIME] for name, row in distinct.items()}, shared
+        )
+        for first in range(0, max(len(distinct["its size"]), 1), _AT_A_TIME)
+    ]
+    return {name: np.asarray(np.concatenate([part[name] for part in parts])[inverse]) for name in parts[0]}
+
+
+def _averages(
+    index: Expression, loops: tuple[str, ...], rows: dict[str, np.ndarray], shared: bool
+) -> dict[str, np.ndarray]:
+    x, y, z, warp_size, size = (rows.pop(name) for name in (*SHAPE, "its size"))
     lanes = 2 * WARP if (warp_size > WARP).any() else WARP
     count = -(-(x * y * z) // warp_size)
     whole = np.where(count < SAMPLES, count * (SAMPLES // np.clip(count, 1, SAMPLES)), SAMPLES)
@@ -59,7 +72,7 @@ def average_access(
         address = np.broadcast_to(element * size[:, None], mask.shape)
         for name, cost in _costs(address, mask, size, shared).items():
             totals[name] = totals.get(name, 0) + np.where(number < whole, cost, 0)
-    return {name: np.asarray((total / whole)[inverse]) for name, total in totals.items()}
+    return {name: total / whole for name, total in totals.items()}
 
 
 def _costs(address: np.ndarray, mask: np.ndarray, size: np.ndarray, shared: bool) -> dict[str, np.ndarray]:

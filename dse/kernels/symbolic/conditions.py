@@ -17,7 +17,7 @@ import numpy as np
 
 from dse.core.space.expression import Expression, parse
 from dse.hardware.lanes import threads
-from dse.kernels.symbolic.distinct import distinct_rows
+from dse.kernels.symbolic.distinct import SHAPE, distinct_rows
 
 STEPS = 256  # evaluated in all loops of a branch together, evenly spaced if there are more
 _AT_A_TIME = 2**23  # lanes times steps
@@ -44,14 +44,15 @@ def share(condition: Condition, names: Mapping[str, Any], block: tuple[Any, Any,
     if "bx" in condition.when.names:
         trips["bx"] = np.asarray(names["blocks"])
     used = {name: names[name] for name in sorted(condition.when.names & names.keys())} | trips
-    used |= dict(zip("xyz", block, strict=True)) | {"warp size": names["warp_size"]}
+    used |= dict(zip(SHAPE, (*block, names["warp_size"]), strict=True))
     distinct, inverse = distinct_rows(used)
-    size = int(distinct["warp size"].max())
-    warps = -(-distinct["x"] * distinct["y"] * distinct["z"] // size).max()
+    x, y, z, warp_size = (distinct[name] for name in SHAPE)
+    size = int(warp_size.max())
+    warps = -(-x * y * z // size).max()
     rows = max(1, _AT_A_TIME // int(STEPS * warps * size))
     parts = [
         _shares(condition.when, trips, {name: column[i : i + rows] for name, column in distinct.items()})
-        for i in range(0, len(distinct["x"]), rows)
+        for i in range(0, len(x), rows)
     ]
     return np.asarray(np.concatenate(parts)[inverse])
 
@@ -61,7 +62,7 @@ def _shares(when: Expression, trips: Mapping[str, Any], names: Mapping[str, np.n
 
     Internally, axes are [n, steps of each loop, warps, lanes].
     """
-    x, y, z, size = (names[name] for name in ("x", "y", "z", "warp size"))
+    x, y, z, size = (names[name] for name in SHAPE)
     count, loops = -(-x * y * z // size), [1] * len(trips)
     warp = np.arange(count.max())
     block = (x[:, None], y[:, None], z[:, None])

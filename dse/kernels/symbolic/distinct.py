@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+SHAPE = ("block x", "block y", "block z", "warp size")  # columns that no parameter can be named like
+
 
 def distinct_rows(columns: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Return the distinct rows of columns that broadcast, [n], and the row of each element, [...]."""

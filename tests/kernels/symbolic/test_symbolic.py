@@ -277,3 +277,10 @@ def test_transpose_by_its_subscripts_is_as_counted_by_hand():
     np.testing.assert_array_equal(found.work.l1, rows * (lines_ + directly))
     written = np.where(p["shared"] == 1, 4, np.minimum(tile, 32))
     np.testing.assert_array_equal(found.sectors, rows * (4 + written))
+
+
+@pytest.mark.parametrize("name", ["n", "x", "y", "z", "size"])
+def test_parameters_may_have_any_name(name):
+    costs = average_access(parse(f"tx * {name}", "test"), (), {name: np.int64(8)}, (32, 1, 1), 32, 4, False)
+    assert costs["sectors"] == 32
+    assert share(branch(f"tx < {name}"), {"warp_size": 32, name: 8}, (64, 1, 1)) == 0.5
