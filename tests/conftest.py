@@ -98,6 +98,10 @@ jax.config.update("jax_traceback_in_locations_limit", 0)  # where each operation
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
+# Tests run side by side already, and a process takes longer to start than to count the few kernels of a test.
+if hasattr(os, "sched_getaffinity"):
+    os.sched_getaffinity = lambda process: {0}
+
 # What is traced is many objects, and looking them all through takes time; what is imported stays anyway.
 gc.set_threshold(300_000, 100, 50)
 

@@ -30,7 +30,6 @@ GATHER = {
 def own_cache(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("DSE_CACHE", str(tmp_path_factory.getbasetemp() / "dse"))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "triton"))
-    monkeypatch.setattr("dse.source.profiles.processors", lambda: 1)  # others take long to start
 
 
 def configs(*blocks: int) -> list:

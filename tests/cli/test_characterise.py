@@ -38,7 +38,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def triple(files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DSE_CACHE", str(files / "cache"))
-    monkeypatch.setattr("dse.source.profiles.processors", lambda: 1)  # others take long to start
     return files
 
 
