@@ -164,7 +164,7 @@ MOE = "table moe -g h100-sxm --set E=8 --set N=512 --set K=1024 --set topk=2 --f
 MAKERS = f"""rank mat_naive {GPU} -m roofline -o r.parquet
 rank mat_naive {GPU} -m roofline -o r.csv
 rank mat_naive {GPU} -m roofline -o r.json
-compare mat_naive {GPU} --measured times.csv -o scores.csv
+compare mat_naive {GPU} -m roofline -m volkov --measured times.csv -o scores.csv
 search mat_naive {GPU} --trials 3 --seed 1 --storage sqlite:///s.db
 search mat_naive {GPU} --trials 3 --seed 1 --storage journal:s.log
 {MOE} --budget 1 --journal moe.jsonl --command "echo {{BLOCK_SIZE_M}}"
@@ -174,15 +174,15 @@ CACHED = f"characterise k.cu {GPU} {LAUNCH} -D TILE=64"
 COMMANDS = f"""rank kernel.toml {GPU} --top 2
 rank mat_naive -g gpu.toml --top 2
 rank mat_naive {GPU} --space t1.json
-rank mat_naive {GPU} --top 2 --measured times.csv --refit
+rank mat_naive {GPU} -m roofline --top 2 --measured times.csv --refit
 rank mat_naive {GPU} --measured t.parquet
-rank mat_naive {GPU} --refit --measured times.csv --prior times.csv
+rank mat_naive {GPU} -m roofline --refit --measured times.csv --prior times.csv
 rank mat_naive {GPU} --sample 3 --set block_size=64 --set n=2000 --model mwp-cwp
 rank mat_naive {GPU} --cascade roofline:50%,phase:20
 compare mat_naive {GPU} -m roofline --measured t4.json
 prune mat_naive {GPU} --measured times.csv --risk 0.05 --within 0.05
 prune mat_naive {GPU} -m roofline --top 3 -o p.json --format t1
-fit mat_naive {GPU} --starts 1 --sample 9 --seed 1 --free clock --measured times.csv
+fit mat_naive {GPU} -m roofline --starts 1 --sample 9 --seed 1 --free clock --measured times.csv
 tune mat_naive {GPU} --budget 2 --journal journal.jsonl --command "echo {{block_size}}"
 tune mat_naive {GPU} --budget 3 --batch 2 --pays 0.1 --unit ms --limit 5 --command "echo {{block_size:3}}"
 tune mat_naive {GPU} --budget 3 --replay times.csv

@@ -1,8 +1,5 @@
-"""Cases around each internal limit of the engine, against plain NumPy and with every index checked."""
+"""Cases around each internal limit of the engine, against plain NumPy."""
 
-import os
-import subprocess
-import sys
 from itertools import product
 
 import numpy as np
@@ -90,14 +87,3 @@ def test_numbers_of_cases():
     np.testing.assert_array_equal(alone[True], alone[False])
     for count, critical in product((1, 2, 3, 6, 7, 8, len(every)), (True, False)):
         np.testing.assert_array_equal(simulate(every[:count], critical).makespan, alone[critical][:count])
-
-
-@pytest.mark.slow
-def test_nothing_is_read_or_written_past_its_end():
-    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_OPT": "0"}
-    tests = [
-        os.path.join(os.path.dirname(__file__), name) for name in ("test_limits.py", "../test_batches.py")
-    ]
-    ask = [sys.executable, "-m", "pytest", "-q", "-n0", "-m", "not slow", "-p", "no:cacheprovider", *tests]
-    ended = subprocess.run(ask, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout[-3000:]
