@@ -1,26 +1,24 @@
 """The simulator against a literal one in plain Python, and the worked values."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from oracle import Oracle, random_case, random_program
 
 from dse.errors import DseError
 from dse.simulator import Case, Program, Simulation, simulate
 
-Oracle = Any
-MakeCase = Callable[..., Case]
 EVERY = "valve cap same_warp barriers sequence several"
 
 
-def assert_equal(result: Simulation, oracle: Oracle) -> None:
+def assert_equal(result: Simulation) -> None:
     """Every number of every case."""
     assert result.critical is not None
     for n, case in enumerate(result.cases):
-        expected = oracle(case)
+        expected = Oracle(case)
         assert result.makespan[n] == expected.makespan
         assert result.entries[n] == expected.entries
         np.testing.assert_allclose(result.busy(n), expected.busy, rtol=1e-12)
@@ -35,18 +33,16 @@ def assert_equal(result: Simulation, oracle: Oracle) -> None:
 @pytest.mark.parametrize(
     ("features", "grid"), [("", 64), (EVERY, 64), (EVERY, None)]
 )  # None: no tick divides
-def test_equals_plain_python(oracle: Oracle, random_case: MakeCase, features: str, grid: Any, order: Any):
+def test_equals_plain_python(features: str, grid: Any, order: Any):
     rng = np.random.default_rng(len(features) + len(order))
     cases = [replace(random_case(rng, features, grid), order=order) for _ in range(40)]
     in_floats, without_paths = simulate(cases, critical=True), simulate(cases)
     assert (without_paths.in_ticks == (grid is not None)).all()
     np.testing.assert_array_equal(without_paths.makespan, in_floats.makespan)
-    assert_equal(in_floats, oracle)
+    assert_equal(in_floats)
 
 
-def test_long_programs_equal_plain_python_in_dataflow_order(
-    oracle: Oracle, random_program: Callable[..., Program]
-):
+def test_long_programs_equal_plain_python_in_dataflow_order():
     # Rows of several blocks, some of them full, and of more than are looked at together; barriers in any of
     # them; instructions with many successors.
     rng = np.random.default_rng(6)
@@ -57,7 +53,7 @@ def test_long_programs_equal_plain_python_in_dataflow_order(
         cases += [Case((p,), 2, 2, 3, order="dataflow", scheduler="gto") for p in (program, hub)]
     for barriers in (0, 2):
         cases.append(Case((random_program(rng, 300, 3, barriers),), 1, order="dataflow"))
-    assert_equal(simulate(cases, critical=True), oracle)
+    assert_equal(simulate(cases, critical=True))
 
 
 EXAMPLE = Program(  # of the Pipeline paper: C0, C1, M2(0, 1), C3(2), C4(3), M5(4)
@@ -82,7 +78,7 @@ def test_worked_values():
     assert simulate([]).makespan.shape == (0,)
 
 
-def test_a_makespan_beyond_the_range_of_ticks_is_simulated_in_floats(oracle: Oracle):
+def test_a_makespan_beyond_the_range_of_ticks_is_simulated_in_floats():
     # Each term fits, the sum of latencies does not: found out on the way.
     long = Program(
         np.zeros(40, int),
@@ -93,7 +89,7 @@ def test_a_makespan_beyond_the_range_of_ticks_is_simulated_in_floats(oracle: Ora
     case = Case((long,), 3)
     result = simulate([case, Case((EXAMPLE,), 1)])
     assert result.in_ticks.tolist() == [False, True]
-    assert result.makespan[0] == oracle(case).makespan
+    assert result.makespan[0] == Oracle(case).makespan
 
 
 def test_nothing_takes_time():

@@ -234,7 +234,6 @@ def test_values_of_refuses(spec, message):
     text = str(error.value)
     assert text.startswith("kernel.toml: parameters.a")
     assert message is None or text == "kernel.toml: parameters.a" + message
-    assert "\n" not in text
 
 
 HUGE = Space({name: tuple(range(1000)) for name in "abc"})  # 10^9 configurations

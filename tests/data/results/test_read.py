@@ -167,9 +167,8 @@ def test_scores_of_models(tmp_path):
 )
 def test_mistakes(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
-    with pytest.raises(DseError, match=message) as mistake:
+    with pytest.raises(DseError, match=message):
         read([tmp_path / name])
-    assert "\n" not in str(mistake.value)
 
 
 def test_a_space_of_several_sizes_is_cut_into_one_for_each(tmp_path):

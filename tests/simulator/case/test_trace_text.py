@@ -132,9 +132,8 @@ def test_loops_carry_results_around():
     ],
 )
 def test_mistakes(text, message):
-    with pytest.raises(DseError, match=f"^t.sass{message}") as error:
+    with pytest.raises(DseError, match=f"^t.sass{message}"):
         read(text)
-    assert "\n" not in str(error.value)
 
 
 def test_a_line_as_long_as_a_file_is_read_at_once():

@@ -1,11 +1,10 @@
 """Cases come back the same from any number of threads, and from all of them at once."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
+from oracle import Oracle, random_case
 
 from dse.simulator import Case, simulate
 from dse.simulator.engine import driver
@@ -14,7 +13,7 @@ EVERY = "valve cap same_warp barriers sequence several"
 
 
 @pytest.fixture(scope="module")
-def cases(random_case: Callable[..., Case]) -> list[Case]:
+def cases() -> list[Case]:
     """Of every loop: plain, all that there is, real numbers, and dataflow order."""
     rng = np.random.default_rng(12)
     made = [
@@ -40,7 +39,7 @@ def test_threads_change_nothing(cases: list[Case], monkeypatch: pytest.MonkeyPat
     np.testing.assert_array_equal(simulate(cases).makespan, alone.makespan)
 
 
-def test_any_number_of_warps(oracle: Any, random_case: Callable[..., Case]):
+def test_any_number_of_warps():
     # Several vectors of warps, of which the last one is not full, with every scheduler.
     rng = np.random.default_rng(3)
     cases = [
@@ -48,6 +47,6 @@ def test_any_number_of_warps(oracle: Any, random_case: Callable[..., Case]):
         for grid in (64, None)
         for warps, scheduler in zip((15, 16, 17, 33, 47, 50), ("rr", "gto", "oldest") * 2, strict=True)
     ]
-    np.testing.assert_array_equal(simulate(cases).makespan, [oracle(case).makespan for case in cases])
+    np.testing.assert_array_equal(simulate(cases).makespan, [Oracle(case).makespan for case in cases])
     widest = replace(cases[0], warps=1_024)
     assert simulate([widest]).makespan[0] == simulate([widest], critical=True).makespan[0]

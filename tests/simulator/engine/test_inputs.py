@@ -1,16 +1,13 @@
 """What a compiled loop is given says the same as the cases."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
+from oracle import random_case, rolled_program
 
 from dse.simulator import Case, Loop, Program
 from dse.simulator.engine.columns import CaseColumns
 from dse.simulator.engine.inputs import suit_ticks
 
-MakeProgram = Callable[..., Program]
-MakeCase = Callable[..., Case]
 EVERY = "valve cap same_warp barriers sequence several"
 
 
@@ -46,7 +43,7 @@ def test_what_has_no_room_in_a_word_does_not_suit_ticks():
     assert suit_ticks(CaseColumns.of(cases)).tolist() == expected
 
 
-def test_taken_cases_are_those_cases(random_case: MakeCase, rolled_program: MakeProgram):
+def test_taken_cases_are_those_cases():
     rng = np.random.default_rng(4)
     cases = [random_case(rng, EVERY) for _ in range(5)] + [Case((rolled_program(rng),), 2) for _ in range(3)]
     numbers = np.array([7, 0, 3, 3, 6])

@@ -1,24 +1,23 @@
 """Steady states are skipped, and nobody could tell."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 import pytest
+from oracle import rolled_program
 
 from dse.simulator import Case, Loop, Program, simulate
 
-MakeProgram = Callable[..., Program]
 TICK = 2.0**-22  # beyond the range of integer ticks, but exact in float64
 
 
-def looping(make: MakeProgram, rng: np.random.Generator, tick: float, several: bool = False) -> Case:
+def looping(rng: np.random.Generator, tick: float, several: bool = False) -> Case:
     """A case with a long loop, or with many groups."""
     programs = []
     while len(programs) < 1 + several:
-        program = make(rng, tick=tick)
+        program = rolled_program(rng, tick=tick)
         if not program.loops or (programs and program.barriers):
             continue
         longer = int(rng.integers(len(program.loops)))
@@ -42,15 +41,15 @@ def looping(make: MakeProgram, rng: np.random.Generator, tick: float, several: b
     )
 
 
-def cases(make: MakeProgram, seed: int, count: int, tick: float = 0.25) -> list[Case]:
+def cases(seed: int, count: int, tick: float = 0.25) -> list[Case]:
     rng = np.random.default_rng(seed)
-    made = (looping(make, rng, tick, several=n % 4 == 3) for n in range(10 * count))
+    made = (looping(rng, tick, several=n % 4 == 3) for n in range(10 * count))
     return list(islice((case for case in made if case.entries < 20_000), count))
 
 
 @pytest.mark.parametrize("tick", [pytest.param(0.25, marks=pytest.mark.slow), TICK])
-def test_skipping_changes_no_makespan(rolled_program: MakeProgram, tick: float):
-    made = cases(rolled_program, 3, 40, tick)
+def test_skipping_changes_no_makespan(tick: float):
+    made = cases(3, 40, tick)
     skipping, plain = simulate(made), simulate(made, steady=False)
     np.testing.assert_array_equal(skipping.makespan, plain.makespan)
     assert skipping.in_ticks.all() == (tick == 0.25)
@@ -59,7 +58,7 @@ def test_skipping_changes_no_makespan(rolled_program: MakeProgram, tick: float):
     assert (skipping.skipped < skipping.entries).all()
 
 
-def test_loops_equal_what_they_unroll_to(rolled_program: MakeProgram):
+def test_loops_equal_what_they_unroll_to():
     rng = np.random.default_rng(1)
     made = [
         Case((rolled_program(rng, 4),), int(rng.integers(1, 4)), issue_limit=float(rng.choice([1, math.inf])))

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from oracle import Oracle, random_case
 
 from dse.core import catalogue
 from dse.errors import DseError
@@ -38,7 +39,7 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def simulated(random_case):
+def simulated():
     """All cases at once: they share a compilation."""
     rng = np.random.default_rng(4)
     features = "valve same_warp barriers sequence several"
@@ -87,11 +88,11 @@ def test_shares_add_up(simulated):
         assert {len(getattr(one, kind)) for kind in KINDS} == {case.subsystems}
 
 
-def test_equals_a_walk_along_the_path_in_plain_python(simulated, oracle):
+def test_equals_a_walk_along_the_path_in_plain_python(simulated):
     reached = dict.fromkeys((*KINDS, "issue"), 0)
     for n in range(len(CASES), len(CASES) + RANDOM):
         case, one = simulated.cases[n], shares(simulated, n)
-        expected = oracle(case)
+        expected = Oracle(case)
         path = expected.critical()
         by = {kind: [0.0] * case.subsystems for kind in KINDS}
         for p, program in enumerate(case.programs):

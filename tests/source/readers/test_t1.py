@@ -208,7 +208,6 @@ def test_values_that_are_refused(problem, tmp_path, values, message):
         problem({f"{PARAMETERS}.4.Values": values})
     where = "ConfigurationSpace.TuningParameters[4].Values"
     assert str(error.value).startswith(f"{tmp_path / 'T1.json'}: {where}: {message}")
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +236,6 @@ def test_mistakes_are_named_by_their_field(problem, path, value, message):
         problem({path: value})
     assert message in str(error.value)
     assert str(error.value).split("T1.json: ")[1].startswith(path.split(".")[0])
-    assert "\n" not in str(error.value)
 
 
 def test_a_grid_needs_a_size(problem):
@@ -259,6 +257,5 @@ def test_files_that_are_no_t1_file(tmp_path):
         (b"{}", r"x\.json: ConfigurationSpace: found nothing, expected a value"),
     ]:
         path.write_bytes(text)
-        with pytest.raises(DseError, match=message) as error:
+        with pytest.raises(DseError, match=message):
             load(path)
-        assert "\n" not in str(error.value)

@@ -1,11 +1,10 @@
-"""The simulator's semantics, written out literally in plain Python, one entry at a time."""
+"""The simulator's semantics, written out literally in plain Python, one entry at a time, and random cases."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pytest
 
 from dse.simulator.case.program import Case, Loop, Program
 
@@ -183,7 +182,7 @@ class Oracle:
             at, term = entry["cause"]
 
 
-def _random_program(
+def random_program(
     rng: np.random.Generator, n: int, subsystems: int, barriers: int = 0, **options: Any
 ) -> Program:
     """Some instructions; `grid` is what terms are multiples of, None: any real number."""
@@ -211,14 +210,14 @@ def _random_program(
     )
 
 
-def _random_case(rng: np.random.Generator, features: str, grid: int | None = 64) -> Case:
+def random_case(rng: np.random.Generator, features: str, grid: int | None = 64) -> Case:
     """A small case that uses `features`, words of: valve cap same_warp barriers sequence several."""
     subsystems = int(rng.integers(1, 5))
     warps, slots = int(rng.integers(1, 6)), int(rng.integers(1, 4))
     barriers = int(rng.integers(1, 3)) if "barriers" in features else 0
     count = 3 if "several" in features else 1
     programs = tuple(
-        _random_program(
+        random_program(
             rng,
             int(rng.integers(max(barriers, 1), 14)),
             subsystems,
@@ -243,7 +242,7 @@ def _random_case(rng: np.random.Generator, features: str, grid: int | None = 64)
     )
 
 
-def _rolled_program(rng: np.random.Generator, trips: int = 6, tick: float = 0.25) -> Program:
+def rolled_program(rng: np.random.Generator, trips: int = 6, tick: float = 0.25) -> Program:
     """A few instructions in loops, one in another, with dependences ahead and back."""
     n, subsystems = int(rng.integers(3, 12)), int(rng.integers(1, 4))
     loops: list[Loop] = []
@@ -269,27 +268,3 @@ def _fits(a: Loop, b: Loop) -> bool:
     apart = a.stop <= b.first or b.stop <= a.first
     inside = (b.first <= a.first and a.stop <= b.stop) or (a.first <= b.first and b.stop <= a.stop)
     return (apart or inside) and (a.first, a.stop) != (b.first, b.stop)
-
-
-@pytest.fixture(scope="session")
-def random_program() -> Callable[..., Program]:
-    """`random_program(rng, n, subsystems, barriers)`: n instructions."""
-    return _random_program
-
-
-@pytest.fixture(scope="session")
-def random_case() -> Callable[..., Case]:
-    """`random_case(rng, features, grid)`: a small case that uses them."""
-    return _random_case
-
-
-@pytest.fixture(scope="session")
-def rolled_program() -> Callable[..., Program]:
-    """`rolled_program(rng, trips, tick)`: a program with loops."""
-    return _rolled_program
-
-
-@pytest.fixture(scope="session")
-def oracle() -> type[Oracle]:
-    """`oracle(case).makespan`: a literal simulation in plain Python."""
-    return Oracle
