@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+from points import LAUNCH, NAMES, as_rows, at, build, odd, plain
 
 from dse import models
 from dse.errors import DseError
@@ -22,27 +23,22 @@ TIMES = (
     "departure_delay_uncoal_cycles",
 )
 RATES = ("issue_limit", "dram_bandwidth")
-LAUNCH = 6  # the last so many names of a point
 
 
-@pytest.fixture(scope="module")
-def slopes(build):
-    """`slopes(name, rows)`: the gradient of the cycles by the GPU's and the kernel's floats."""
+@cache
+def gradient_of(name):
+    def cycles(values):
+        return models.predictor(name)(*build(values)).cycles.sum()
 
-    @cache
-    def compiled(name):
-        def cycles(values):
-            return models.predictor(name)(*build(values)).cycles.sum()
+    return jax.jit(jax.grad(cycles), compiler_options={"xla_backend_optimization_level": 0})
 
-        return jax.jit(jax.grad(cycles), compiler_options={"xla_backend_optimization_level": 0})
 
-    def run(name, values):
-        count = values.shape[1]
-        assert count <= 64
-        padded = np.pad(values, ((0, 0), (0, 64 - count)), mode="edge")
-        return np.stack(compiled(name)(tuple(padded)))[:-LAUNCH, :count]
-
-    return run
+def slopes(name, values):
+    """The gradient of the cycles by the GPU's and the kernel's floats."""
+    count = values.shape[1]
+    assert count <= 64
+    padded = np.pad(values, ((0, 0), (0, 64 - count)), mode="edge")
+    return np.stack(gradient_of(name)(tuple(padded)))[: -len(LAUNCH), :count]
 
 
 ARITHMETIC = ("work_fp32", "work_fp64", "work_int32", "work_imul32", "work_sfu")
@@ -70,8 +66,8 @@ DEFAULT_RULES = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def edges(plain, as_rows):
+@cache
+def edges():
     """Kernels that leave something out, two GPUs each, as rows and columns."""
     columns = []
     for left_out in DEFAULT_RULES.values():
@@ -99,11 +95,11 @@ READ_FOR = {"ILP": ("ilp",), "Λ_comp": ("latency_fp32", "latency_shared"), "Λ_
 
 
 @MODELS
-def test_reads_what_it_says_it_takes_into_account(name, plain, as_rows, at, names):
+def test_reads_what_it_says_it_takes_into_account(name):
     moved = np.repeat(as_rows(plain(9, 256))[:, None], 1 + len(READ_FOR), 1)
     for index, leaves in enumerate(READ_FOR.values()):
         for leaf in leaves:
-            moved[names.index(leaf), 1 + index] *= 1.5
+            moved[NAMES.index(leaf), 1 + index] *= 1.5
     cycles = at(models.predictor(name), moved).cycles
     changed = (cycles[1:] != cycles[0]).any(1)
     read = {aspect for aspect, differs in zip(READ_FOR, changed, strict=True) if differs}
@@ -111,8 +107,8 @@ def test_reads_what_it_says_it_takes_into_account(name, plain, as_rows, at, name
 
 
 @MODELS
-def test_prediction_is_whole_at_plain_points_and_at_edges(name, plain, as_rows, edges, at, names):
-    values = np.concatenate([as_rows(plain(2, 256)), edges], 1)
+def test_prediction_is_whole_at_plain_points_and_at_edges(name):
+    values = np.concatenate([as_rows(plain(2, 256)), edges()], 1)
     prediction = at(models.predictor(name), values)
     assert isinstance(prediction, Prediction)
     cycles, terms = np.asarray(prediction.cycles), [np.asarray(x) for x in prediction.terms.values()]
@@ -120,14 +116,14 @@ def test_prediction_is_whole_at_plain_points_and_at_edges(name, plain, as_rows, 
     assert (cycles > 0).all()
     assert all((term >= 0).all() for term in terms)
     np.testing.assert_allclose(sum(terms), cycles, rtol=1e-12)
-    np.testing.assert_allclose(prediction.seconds, cycles / values[names.index("clock")], rtol=1e-15)
+    np.testing.assert_allclose(prediction.seconds, cycles / values[NAMES.index("clock")], rtol=1e-15)
     np.testing.assert_array_equal(prediction.bottleneck, np.argmax(terms, 0))
     assert all(np.isfinite(x[:256]).all() for x in prediction.details.values())
     assert not any(np.isnan(x).any() for x in prediction.details.values())
 
 
 @MODELS
-def test_axes_broadcast(name, plain, build, as_rows):
+def test_axes_broadcast(name):
     gpu, kernel, launch = build(as_rows(plain(3, 4)))
     grid = jax.eval_shape(
         models.predictor(name),
@@ -142,13 +138,13 @@ def test_axes_broadcast(name, plain, build, as_rows):
 
 @pytest.mark.quick("transit")
 @MODELS
-def test_gradient_is_the_slope(name, slopes, plain, as_rows, edges, at, names):
-    assert np.isfinite(slopes(name, edges)).all()
+def test_gradient_is_the_slope(name):
+    assert np.isfinite(slopes(name, edges())).all()
     predict, number, step = models.predictor(name), 64, 1e-6
     values = as_rows(plain(4, number))
     gradient = slopes(name, values)
     assert np.isfinite(gradient).all()
-    leaves = len(names) - LAUNCH  # of the GPU and the kernel
+    leaves = len(NAMES) - len(LAUNCH)  # of the GPU and the kernel
     moved = np.repeat(values[:, None, None, :], 2, 1).repeat(leaves, 2)  # name, direction, leaf, point
     for leaf in range(leaves):
         moved[leaf, :, leaf] *= np.array([1 + step, 1 - step])[:, None]
@@ -166,7 +162,7 @@ def test_gradient_is_the_slope(name, slopes, plain, as_rows, edges, at, names):
 
 @SINGLE
 @MODELS
-def test_single_precision_is_close(name, plain, build, as_rows, at):
+def test_single_precision_is_close(name):
     predict, values = models.predictor(name), as_rows(plain(5, 512)).astype(np.float32)
     single, double = at(predict, values), at(predict, values.astype(float))
     leaves = jax.tree.leaves(eqx.filter(single, eqx.is_inexact_array))
@@ -179,25 +175,25 @@ def test_single_precision_is_close(name, plain, build, as_rows, at):
 
 
 @MODELS
-def test_time_has_a_unit(name, plain, as_rows, at, names):
+def test_time_has_a_unit(name):
     # All that is counted in cycles times c, all rates through c: everything takes c times as long.
     predict, values, c = models.predictor(name), as_rows(plain(6, 256)), 4.0
     scaled = values.copy()
     for leaf in TIMES:
-        scaled[names.index(leaf)] *= c
+        scaled[NAMES.index(leaf)] *= c
     for leaf in RATES:
-        scaled[names.index(leaf)] /= c
+        scaled[NAMES.index(leaf)] /= c
     np.testing.assert_allclose(at(predict, scaled).cycles, c * at(predict, values).cycles, rtol=1e-12)
 
 
-def test_monotone_where_it_says_so(plain, as_rows, at, names):
+def test_monotone_where_it_says_so():
     # No slower where a λ or Λ falls, or a rate grows.
     monotone = [name for name in models.CLOSED_FORMS if models.module(name).MONOTONE]
     assert {"roofline", "volkov", "transit"} <= set(monotone)
     values = as_rows(plain(7, 256))
     moved = np.repeat(values[:, None], 3 * len(TIMES + RATES), 1)
     for index, (leaf, factor) in enumerate((x, f) for x in TIMES + RATES for f in (0.9, 0.5, 0.0625)):
-        moved[names.index(leaf), index] *= factor if leaf in TIMES else 1 / factor
+        moved[NAMES.index(leaf), index] *= factor if leaf in TIMES else 1 / factor
     for name in monotone:
         before, after = (at(models.predictor(name), x).cycles for x in (values, moved))
         assert (after <= before * (1 + 1e-12)).all(), name
@@ -206,17 +202,17 @@ def test_monotone_where_it_says_so(plain, as_rows, at, names):
 
 @SINGLE
 @MODELS
-def test_products_that_a_gpu_lacks_never_make_nonsense(name, plain, as_rows, at, names):
+def test_products_that_a_gpu_lacks_never_make_nonsense(name):
     values = as_rows(plain(10, 64)).astype(np.float32)  # whose range is the smaller one
     for leaf in ("cpi_mma_fp8", "latency_mma_fp8"):
-        values[names.index(leaf)] = ABSENT
+        values[NAMES.index(leaf)] = ABSENT
     assert not np.isnan(at(models.predictor(name), values).cycles).any()
-    values[names.index("work_mma_fp8")] = 0
+    values[NAMES.index("work_mma_fp8")] = 0
     none = at(models.predictor(name), values).cycles
     assert (none < 1e12).all()
 
 
-def test_no_launch_is_faster_than_its_roofline_where_a_model_says_so(plain, odd, at):
+def test_no_launch_is_faster_than_its_roofline_where_a_model_says_so():
     """The others are as published: their sources name pipes that they do not know."""
     below = set()
     for points in (plain(7, 1000), odd(7, 1000)):

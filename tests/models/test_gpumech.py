@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from points import build, equals_reference, lumped, point
 
 from dse.models import gpumech, gpumech_gto, gpumech_rr, gpumech_rr_corrected
 from dse.types import CLASSES, Kernel, PerClass, Phase
@@ -72,7 +73,7 @@ def in_slots(p, insts, times, latency):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_of_a_described_kernel(equals_reference, lumped, variant):
+def test_of_a_described_kernel(variant):
     def of_point(p):
         q = lumped(p)
         insts = q.a_comp + p.other_insts + q.a_mem + p.work_barrier
@@ -86,7 +87,7 @@ def test_of_a_described_kernel(equals_reference, lumped, variant):
 
 
 @pytest.mark.slow
-def test_of_phases(point, build):
+def test_of_phases():
     gpu, kernel, launch = build(
         point(issue_limit=2.0, latency_dram=400.0, latency_l2=200.0, warps_per_block=8.0, resident_blocks=2.0)
     )

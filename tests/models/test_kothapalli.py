@@ -4,37 +4,31 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from points import build, equals_reference, lumped, point
 
 from dse.hardware import gpus
 from dse.models import kothapalli, kothapalli_max, kothapalli_sum
 
 
-@pytest.fixture
-def reference(lumped):
+def reference(p, overlap):
     """Cycles of one thread on computation and on memory, by instruction; then those of an SM."""
-
-    def run(p, overlap):
-        q = lumped(p)
-        comp = sum(
-            vars(p)[f"work_{x}"] * vars(p)[f"cpi_{x}"] for x in ("fp32", "fp64", "int32", "imul32", "sfu")
-        )
-        comp += p.other_insts / p.issue_limit + q.tensor
-        shared = p.work_shared * p.cpi_shared
-        coalesced = (q.L_mem + 16 * p.lsu_cycles / 4) / 16
-        mem = (q.a_mem - p.uncoal_insts) * coalesced + p.uncoal_insts * q.L_mem + shared
-        found = {"cycles": overlap(comp, mem) * q.omega * p.waves}
-        return "nothing" if not comp + mem else "computes" if comp > mem else "accesses", found
-
-    return run
+    q = lumped(p)
+    comp = sum(vars(p)[f"work_{x}"] * vars(p)[f"cpi_{x}"] for x in ("fp32", "fp64", "int32", "imul32", "sfu"))
+    comp += p.other_insts / p.issue_limit + q.tensor
+    shared = p.work_shared * p.cpi_shared
+    coalesced = (q.L_mem + 16 * p.lsu_cycles / 4) / 16
+    mem = (q.a_mem - p.uncoal_insts) * coalesced + p.uncoal_insts * q.L_mem + shared
+    found = {"cycles": overlap(comp, mem) * q.omega * p.waves}
+    return "nothing" if not comp + mem else "computes" if comp > mem else "accesses", found
 
 
 @pytest.mark.parametrize(("model", "overlap"), [(kothapalli_max, max), (kothapalli_sum, lambda a, b: a + b)])
-def test_equals_the_paper_in_plain_python(equals_reference, reference, model, overlap):
+def test_equals_the_paper_in_plain_python(model, overlap):
     cases = {"nothing", "computes", "accesses"}
     equals_reference(model.predict, lambda p: reference(p, overlap), cases, examples=10)
 
 
-def test_on_the_papers_gpu_a_thread_costs_what_the_paper_says(point, build):
+def test_on_the_papers_gpu_a_thread_costs_what_the_paper_says():
     # 27 additions and 5 multiplications of integers; of 6 accesses 4 coalesce; 3 of shared memory, 2 conflict
     gpu = gpus.load("gtx-280", np.float64).gpu
     given = {"work_int32": 27.0, "work_imul32": 5.0, "load_insts": 6.0, "uncoal_insts": 2.0, "sectors": 6.0}
@@ -50,7 +44,7 @@ def test_on_the_papers_gpu_a_thread_costs_what_the_paper_says(point, build):
         np.testing.assert_allclose(model.predict(gpu, kernel, launch).cycles, cycles, rtol=1e-12)
 
 
-def test_partitions_run_a_warp_each(point, build):
+def test_partitions_run_a_warp_each():
     # Four warps at a time wait together; a pipe of the SM takes as long as before for all of them
     given = {"cpi_fp32": 2.0, "work_fp32": 10.0, "cpi_shared": 3.0, "shared_insts": 5.0, "work_shared": 5.0}
     given |= {"load_insts": 6.0, "uncoal_insts": 6.0, "sectors": 6.0, "work_l2": 6.0, "work_dram": 6.0}
@@ -61,12 +55,13 @@ def test_partitions_run_a_warp_each(point, build):
     assert float(terms["memory"]) == 8 * (6 * 400 / 4 + 15)
 
 
-def test_a_program_of_several_kernels(point, build):
-    gpu, *first = build(point(cpi_fp32=4.0, work_fp32=10.0, latency_dram=500.0, load_insts=1.0))
+def test_a_program_of_several_kernels():
+    gpu, *_ = whole = build(point(cpi_fp32=4.0, work_fp32=10.0, latency_dram=500.0, load_insts=1.0))
     _, *second = build(point(work_fp32=3.0, load_insts=2.0, sectors=2.0, work_l2=2.0, work_dram=2.0))
+    first, second = whole[1:], (second[0], second[1])
     for model in (kothapalli_max, kothapalli_sum):
         each = [model.predict(gpu, *one) for one in (first, second)]
-        both = kothapalli.program(gpu, [tuple(first), tuple(second)], model.predict)
+        both = kothapalli.program(gpu, [first, second], model.predict)
         assert float(both.cycles) == sum(float(one.cycles) for one in each) > 40
         np.testing.assert_allclose(both.seconds, sum(float(one.seconds) for one in each), rtol=1e-15)
         assert {k: float(x) for k, x in both.terms.items()} == {

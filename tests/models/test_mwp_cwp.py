@@ -4,6 +4,7 @@ import math
 from types import SimpleNamespace
 
 import pytest
+from points import apart, at, equals_reference, lumped, point
 
 from dse.models import mwp_cwp, mwp_cwp_printed
 
@@ -78,7 +79,7 @@ def inputs(p, q):
 
 
 @pytest.mark.parametrize("reading", READINGS)
-def test_equals_the_paper_in_plain_python(equals_reference, lumped, apart, reading):
+def test_equals_the_paper_in_plain_python(reading):
     def reference(p):
         case, cycles, e = hong_kim(inputs(p, lumped(p)), reading)
         if case == "no-memory":
@@ -109,7 +110,7 @@ def test_equals_the_paper_in_plain_python(equals_reference, lumped, apart, readi
     equals_reference(READINGS[reading].predict, reference, cases)
 
 
-def periods(point, mem, comp, delay, loads=1.0):
+def periods(mem, comp, delay, loads=1.0):
     """Eight warps of `loads` periods, memory `mem` and computation `comp` cycles long."""
     return point(
         issue_cycles=1.0,
@@ -124,9 +125,9 @@ def periods(point, mem, comp, delay, loads=1.0):
     )
 
 
-def test_boundaries_of_the_cases(point, at):
+def test_boundaries_of_the_cases():
     def case(model, mem, comp, delay):
-        return CASES[int(at(model.predict, periods(point, mem, comp, delay)).details["case"])]
+        return CASES[int(at(model.predict, periods(mem, comp, delay)).details["case"])]
 
     for model in READINGS.values():
         assert case(model, 256.0, 64.0, 64.0) == "memory"  # MWP 4, CWP 5

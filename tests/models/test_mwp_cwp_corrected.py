@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
+from points import apart, equals_reference, lumped
 
 from dse.models.mwp_cwp_corrected import bounds, predict
 from dse.models.notation import TwoPipes
@@ -14,37 +14,33 @@ def latency_of_one_warp(p, q):
     return alone + q.waits * q.L_mem + (q.a_mem - q.waits) * q.l_mem
 
 
-@pytest.fixture
-def reference(lumped, apart):
-    def run(p):
-        q = lumped(p)
-        alone = latency_of_one_warp(p, q)  # in place of Λ*_app
-        insts = q.a_comp + q.a_mem + p.work_barrier
-        others = {  # Eq. L3: what the notation has no place for
-            "issue": insts / p.issue_limit * q.omega
-        } | {name: q.busy[name] * q.omega for name in ("l1", "lsu", "barrier")}
-        if q.a_mem == 0:
-            runs = {"compute": q.busy_comp * q.omega, "latency": alone} | others
-            case = max(runs, key=runs.__getitem__)
-            return f"no memory, {case}", {"cycles": runs[case] * p.waves}
-        period = q.ci * q.l_comp
-        mwp = q.L_mem / q.l_mem if q.l_mem else np.inf
-        part = min(q.a_mem, 1)  # of the warps have a period
-        runs = {
-            "memory": q.a_mem * q.l_mem * q.omega + part * period * min(mwp, q.omega),  # Eq. L26, clamped
-            "compute": q.a_comp * q.l_comp * q.omega + part * q.L_mem,  # Eq. L27
-            "latency": alone + part * period * (q.omega - 1),  # Eq. L28
-        } | others
+def reference(p):
+    q = lumped(p)
+    alone = latency_of_one_warp(p, q)  # in place of Λ*_app
+    insts = q.a_comp + q.a_mem + p.work_barrier
+    others = {  # Eq. L3: what the notation has no place for
+        "issue": insts / p.issue_limit * q.omega
+    } | {name: q.busy[name] * q.omega for name in ("l1", "lsu", "barrier")}
+    if q.a_mem == 0:
+        runs = {"compute": q.busy_comp * q.omega, "latency": alone} | others
         case = max(runs, key=runs.__getitem__)
-        found = {"cycles": runs[case] * p.waves, "mwp": mwp}
-        if sum(not apart(value, runs[case]) for value in runs.values()) == 1:
-            found |= {f"{name} term": runs[case] * p.waves * (name == case) for name in runs}
-        return case, found
+        return f"no memory, {case}", {"cycles": runs[case] * p.waves}
+    period = q.ci * q.l_comp
+    mwp = q.L_mem / q.l_mem if q.l_mem else np.inf
+    part = min(q.a_mem, 1)  # of the warps have a period
+    runs = {
+        "memory": q.a_mem * q.l_mem * q.omega + part * period * min(mwp, q.omega),  # Eq. L26, clamped
+        "compute": q.a_comp * q.l_comp * q.omega + part * q.L_mem,  # Eq. L27
+        "latency": alone + part * period * (q.omega - 1),  # Eq. L28
+    } | others
+    case = max(runs, key=runs.__getitem__)
+    found = {"cycles": runs[case] * p.waves, "mwp": mwp}
+    if sum(not apart(value, runs[case]) for value in runs.values()) == 1:
+        found |= {f"{name} term": runs[case] * p.waves * (name == case) for name in runs}
+    return case, found
 
-    return run
 
-
-def test_equals_the_paper_in_plain_python(equals_reference, reference):
+def test_equals_the_paper_in_plain_python():
     cases = {"memory", "compute", "latency", "issue", "barrier", "l1", "lsu"}
     cases |= {f"no memory, {each}" for each in ("compute", "latency", "issue", "barrier")}
     equals_reference(predict, reference, cases)

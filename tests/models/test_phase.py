@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from points import at, plain
 
 from dse.hardware.tensor import HEAT
 from dse.models.phase import APART, ROW, SHARPNESS, predict
@@ -239,7 +240,7 @@ def test_barriers_part_what_could_overlap(cases):
     assert (np.asarray(together) <= np.asarray(apart) * (1 + 1e-12)).all()
 
 
-def test_without_phases_it_is_volkovs_bound_made_smooth(plain, at):
+def test_without_phases_it_is_volkovs_bound_made_smooth():
     from dse.models import volkov
 
     p = plain(3, 300)

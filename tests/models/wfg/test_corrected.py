@@ -1,5 +1,7 @@
 """WFG corrected, against a walk over the graph in plain Python."""
 
+from points import equals_reference, lumped
+
 from dse.models.wfg.corrected import predict
 
 
@@ -21,7 +23,7 @@ def warp_run(blocks, barriers, g):
     return g.omega * warp, reached
 
 
-def test_equals_the_paper_in_plain_python(equals_reference, lumped):
+def test_equals_the_paper_in_plain_python():
     def reference(p):
         q = lumped(p)
         times = q.waits if q.waits else 1.0

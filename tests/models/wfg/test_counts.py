@@ -1,9 +1,11 @@
 """WFG of a kernel's counts, against the equations in plain Python."""
 
+from points import equals_reference, lumped
+
 from dse.models.wfg.counts import predict
 
 
-def test_equals_the_paper_in_plain_python(equals_reference, lumped):
+def test_equals_the_paper_in_plain_python():
     def reference(p):
         q = lumped(p)
         times, loads = (q.waits, 1.0) if q.waits else (1.0, 0.0)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from points import build, point
 
 from dse.models.wfg import corrected, counts, pipeline
 from dse.types import CLASSES, PerClass, Phase
@@ -25,7 +26,7 @@ def per_class(values):
 
 
 @pytest.fixture(params=[1.0, 8.0])
-def case(request, point, build):
+def case(request):
     pipes = ("fp32", "int32", "shared", "l1", "l2", "dram", "barrier")
     times = {f"cpi_{name}": 0.5 for name in pipes} | {f"latency_{name}": 6.0 for name in pipes}
     times |= {

@@ -1,5 +1,7 @@
 """WFG in the Pipeline paper's notation, against a walk over the graph in plain Python."""
 
+from points import equals_reference, lumped
+
 from dse.models.wfg.pipeline import predict
 
 
@@ -39,7 +41,7 @@ def described(p, q):
     return [*nodes, ("B", p.work_barrier)]
 
 
-def test_equals_the_paper_in_plain_python(equals_reference, lumped):
+def test_equals_the_paper_in_plain_python():
     def reference(p):
         q = lumped(p)
         q.l_instr = 1 / p.issue_limit

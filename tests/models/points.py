@@ -1,7 +1,4 @@
-"""A GPU, a kernel and a launch as one flat list of numbers, and what the tests of the models do with it.
-
-`dse` is imported inside the fixtures only: the hook that checks its types has to come first.
-"""
+"""A GPU, a kernel and a launch as one flat list of numbers, and what the tests of the models do with it."""
 
 import math
 from collections.abc import Callable
@@ -12,8 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from hypothesis import event, given, settings
-from hypothesis import strategies as st
+
+from dse.types import Gpu, Kernel, Launch, Limits, PerClass
 
 ARITHMETIC = ("fp32", "fp64", "int32", "imul32", "sfu")
 MMA = ("mma_fp16", "mma_fp16_fp16", "mma_tf32", "mma_fp32", "mma_fp8", "mma_int8", "mma_fp64")
@@ -65,15 +62,13 @@ NAMES = tuple(vars(BLANK))
 LAUNCH = ("threads_per_block", "warps_per_block", "blocks", "resident_blocks", "active_sms", "waves")
 
 
-def make(**given: Any) -> Point:
+def point(**given: Any) -> Point:
     assert set(given) <= set(NAMES), set(given) - set(NAMES)
     return Point(**(vars(BLANK) | given))
 
 
-def assemble(point: Point) -> tuple[Any, Any, Any]:
-    from dse.types import Gpu, Kernel, Launch, Limits, PerClass
-
-    values = vars(point)
+def assemble(given: Point) -> tuple[Any, Any, Any]:
+    values = vars(given)
 
     def fields(cls: Any, **others: Any) -> Any:
         names = set(cls.__dataclass_fields__) - set(others)
@@ -92,7 +87,7 @@ def rows(values: Any) -> Point:
     return Point(**dict(zip(NAMES, values, strict=True)))
 
 
-def column(point: Point) -> np.ndarray:
+def as_rows(point: Point) -> np.ndarray:
     return np.stack(np.broadcast_arrays(*(vars(point)[name] for name in NAMES))).astype(float)
 
 
@@ -120,7 +115,7 @@ class Uniform:
         return np.select([share < -0.5, share < 0], [0.0, 1.0], share)
 
 
-def odd_points(seed: int, number: int) -> Point:
+def odd(seed: int, number: int) -> Point:
     """Any GPU, however odd; kernels whose counts agree with one another, pipes or all memory left out;
     launches of some warps."""
     u, tensor = Uniform(seed, number), Uniform(seed + 2**32, number)
@@ -136,7 +131,7 @@ def odd_points(seed: int, number: int) -> Point:
     products = {f"work_{name}": tensor.some() * tensor.some() * tensor.decades(0, 3) for name in MMA}
     out_of_shared = tensor.some()  # and not out of registers
     warp = np.where(sum(products.values()) > 0, (1.0 - out_of_shared) * tensor.decades(-1, 1.5), 0.0)
-    return make(
+    return point(
         sm_count=sms,
         clock=u.decades(8.5, 9.5),
         dram_bandwidth=u.decades(9, 12.5),
@@ -175,7 +170,7 @@ def odd_points(seed: int, number: int) -> Point:
     )
 
 
-def notation(p: Point) -> SimpleNamespace:
+def lumped(p: Point) -> SimpleNamespace:
     """α, λ, Λ of the Pipeline paper's Table 2, in plain Python.
 
     λ: a subsystem is as slow as the part of it that one warp keeps busy longest. Λ of memory: its mean over
@@ -232,7 +227,7 @@ def notation(p: Point) -> SimpleNamespace:
     return q
 
 
-def plain_points(seed: int, number: int) -> Point:
+def plain(seed: int, number: int) -> Point:
     """GPUs on which one warp alone saturates nothing (Λ above λ, MWP above 1); kernels that use every pipe
     and whose counts are all above 0."""
     u, tensor = Uniform(seed, number), Uniform(seed + 2**32, number)
@@ -248,7 +243,7 @@ def plain_points(seed: int, number: int) -> Point:
     cpi |= {f"cpi_{name}": 0.1 * tensor.decades(-1, 1) for name in TENSOR}
     latency |= {f"latency_{name}": tensor.decades(1, 2) for name in TENSOR}
     work |= {f"work_{name}": computation * tensor.decades(-0.5, 1.3) for name in TENSOR}
-    return make(
+    return point(
         sm_count=sms,
         clock=clock,
         dram_bandwidth=sms * clock * u.decades(0.6, 1.6),
@@ -310,73 +305,27 @@ def predicted(predict: Callable[..., Any], values: np.ndarray) -> Any:
     return jax.tree.map(whole, *runs)
 
 
-@pytest.fixture(scope="session")
-def names() -> tuple[str, ...]:
-    """What a point consists of, in order; the launch comes last."""
-    assert NAMES[-len(LAUNCH) :] == LAUNCH
-    return NAMES
-
-
-@pytest.fixture(scope="session")
-def point() -> Callable[..., Point]:
-    """`point(cpi_fp32=1.0, ...)`: everything else is free, absent or without limit."""
-    return make
-
-
-@pytest.fixture(scope="session")
-def build() -> Callable[[Point], tuple[Any, Any, Any]]:
+def build(given: Any) -> tuple[Gpu, Kernel, Launch]:
     """(Gpu, Kernel, Launch) of a point, or of the rows of an array."""
-    return lambda given: assemble(given if isinstance(given, Point) else rows(given))
+    return assemble(given if isinstance(given, Point) else rows(given))
 
 
-@pytest.fixture(scope="session")
-def example() -> Callable[..., Point]:
+def example(warps: float = 1.0, **others: float) -> Point:
     """The example kernel of Lemeire et al., Table 2, on its GPU; `warps` resident on the one SM."""
-
-    def run(warps: float = 1.0, **others: float) -> Point:
-        given = {"work_fp32": 4.0, "cpi_fp32": 1.0, "latency_fp32": 4.0, "ilp": 4 / 3}
-        given |= {"load_insts": 2.0, "sectors": 2.0, "work_l2": 2.0, "work_dram": 2.0}
-        given |= {"cpi_dram": 2.0, "latency_dram": 6.0, "warps_per_block": warps}
-        return make(**(given | others))
-
-    return run
+    given = {"work_fp32": 4.0, "cpi_fp32": 1.0, "latency_fp32": 4.0, "ilp": 4 / 3}
+    given |= {"load_insts": 2.0, "sectors": 2.0, "work_l2": 2.0, "work_dram": 2.0}
+    given |= {"cpi_dram": 2.0, "latency_dram": 6.0, "warps_per_block": warps}
+    return point(**(given | others))
 
 
-@pytest.fixture(scope="session")
-def lumped() -> Callable[[Point], SimpleNamespace]:
-    """The two-subsystem notation of a point."""
-    return notation
+def at(predict: Callable[..., Any], given: Any) -> Any:
+    """The prediction in NumPy of a point or of rows. A `predict` of a module is compiled once."""
+    return predicted(predict, as_rows(given) if isinstance(given, Point) else given)
 
 
-@pytest.fixture(scope="session")
-def plain() -> Callable[..., Point]:
-    """`plain(seed, number)`: random points without anything odd, as arrays."""
-    return plain_points
-
-
-@pytest.fixture(scope="session")
-def odd() -> Callable[..., Point]:
-    """`odd(seed, number)`: random points, however odd, as arrays."""
-    return odd_points
-
-
-@pytest.fixture(scope="session")
-def at() -> Callable[..., Any]:
-    """`at(predict, point or rows)`: the prediction in NumPy. `predict` should be a function of a module, so
-    that its compiled form is found again."""
-    return lambda predict, given: predicted(predict, column(given) if isinstance(given, Point) else given)
-
-
-@pytest.fixture(scope="session")
-def as_rows() -> Callable[[Point], np.ndarray]:
-    """A point as an array, one row a name."""
-    return column
-
-
-@pytest.fixture(scope="session")
-def apart() -> Callable[[float, float], bool]:
+def apart(a: float, b: float) -> bool:
     """Whether rounding cannot turn a comparison of the two."""
-    return lambda a, b: abs(a - b) > 1e-9 * max(abs(a), abs(b)) if math.isfinite(a - b) else a != b
+    return abs(a - b) > 1e-9 * max(abs(a), abs(b)) if math.isfinite(a - b) else a != b
 
 
 def named(found: Any) -> dict[str, Any]:
@@ -386,37 +335,25 @@ def named(found: Any) -> dict[str, Any]:
     return {"cycles": found.cycles, **found.details} | {f"{name} term": x for name, x in found.terms.items()}
 
 
-@pytest.fixture(scope="session")
-def equals_reference() -> Callable[..., None]:
-    """`equals_reference(predict, reference, cases)` on random points.
+def equals_reference(predict: Any, reference: Any, cases: set[str], examples: int = 25) -> None:
+    """Compare on random points.
 
     `reference(point)`, in plain Python, gives the case, None for a point that rounding could put in another,
     and what it knows of the prediction. Every case has to be reached.
     """
-
-    def run(predict: Any, reference: Any, cases: set[str], examples: int = 25) -> None:
-        number, reached, skipped = 32, set(), 0
-
-        @settings(max_examples=examples, deadline=None, database=None, derandomize=True)
-        @given(seed=st.integers(0, 2**32 - 1))
-        def all_equal(seed: int) -> None:
-            nonlocal skipped
-            values = column(odd_points(seed, number))
-            found = named(predicted(predict, values))
-            for index in range(number):
-                one = rows(values[:, index].tolist())
-                case, expected = reference(one)
-                if case is None:
-                    skipped += 1
-                    continue
-                event(case)
-                reached.add(case)
-                for name, value in expected.items():
-                    mine = float(found[name][index])
-                    assert mine == pytest.approx(value, rel=1e-12, abs=0), (name, case, one)
-
-        all_equal()
-        assert reached == cases
-        assert skipped < examples * number / 10
-
-    return run
+    number, reached, skipped = 32, set(), 0
+    for seed in range(examples):
+        values = as_rows(odd(seed, number))
+        found = named(predicted(predict, values))
+        for index in range(number):
+            one = rows(values[:, index].tolist())
+            case, expected = reference(one)
+            if case is None:
+                skipped += 1
+                continue
+            reached.add(case)
+            for name, value in expected.items():
+                mine = float(found[name][index])
+                assert mine == pytest.approx(value, rel=1e-12, abs=0), (name, case, one)
+    assert reached == cases, cases - reached
+    assert skipped < examples * number / 10
