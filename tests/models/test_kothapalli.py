@@ -56,11 +56,11 @@ def test_partitions_run_a_warp_each():
 
 
 def test_a_program_of_several_kernels():
-    gpu, *_ = whole = build(point(cpi_fp32=4.0, work_fp32=10.0, latency_dram=500.0, load_insts=1.0))
-    _, *second = build(point(work_fp32=3.0, load_insts=2.0, sectors=2.0, work_l2=2.0, work_dram=2.0))
-    first, second = whole[1:], (second[0], second[1])
+    one = build(point(cpi_fp32=4.0, work_fp32=10.0, latency_dram=500.0, load_insts=1.0))
+    other = build(point(work_fp32=3.0, load_insts=2.0, sectors=2.0, work_l2=2.0, work_dram=2.0))
+    gpu, first, second = one[0], one[1:], other[1:]
     for model in (kothapalli_max, kothapalli_sum):
-        each = [model.predict(gpu, *one) for one in (first, second)]
+        each = [model.predict(gpu, *each) for each in (first, second)]
         both = kothapalli.program(gpu, [first, second], model.predict)
         assert float(both.cycles) == sum(float(one.cycles) for one in each) > 40
         np.testing.assert_allclose(both.seconds, sum(float(one.seconds) for one in each), rtol=1e-15)
