@@ -112,7 +112,3 @@ def test_the_largest_bound_takes_all():
     }
     assert p.bottleneck.tolist() == [1, 0, 0, 0]
     assert p.details == {}
-
-
-def largest(clock, **bounds):
-    return Prediction.largest(clock, jnp.ones_like(clock), **bounds)
