@@ -224,33 +224,6 @@ def test_equals_the_rules_for_any_counts(name, sm_count, launches):
     assert_equals_plain_python(found, [name], launches, sm_count)
 
 
-@pytest.mark.parametrize(
-    ("name", "asked", "blocks", "limiter"),
-    [
-        ("8.0", {"threads": 32, "registers": 256}, 0, "too many registers a thread"),
-        ("3.0", {"threads": 32, "registers": 64}, 0, "too many registers a thread"),
-        # 17 warps of 112 registers: 18 x 3584 fit, 20 x 3584 do not, and 6.0 asks for 20.
-        ("6.0", {"threads": 544, "registers": 112}, 0, "too many registers in a block"),
-        ("6.0", {"threads": 512, "registers": 112}, 1, "registers"),
-        # 6.0 has larger sub-partitions: 2 x 9 warps of 112 registers, where 6.1 holds 4 x 4.
-        ("6.0", {"threads": 96, "registers": 112}, 6, "registers"),
-        ("6.1", {"threads": 96, "registers": 112}, 5, "registers"),
-        ("1.3", {"threads": 96, "registers": 21}, 5, "registers"),  # 4 warps are counted for 3
-        # A group of one wave needs no barrier, of which there are 16.
-        ("gfx906", {"threads": 64, "registers": 24}, 40, "warps"),
-        ("gfx906", {"threads": 65, "registers": 24}, 16, "blocks"),
-        # 9 waves of 208 registers: the 4 SIMDs hold 2 each.
-        ("gfx90a", {"threads": 576, "registers": 208}, 0, "too many registers in a block"),
-        ("gfx1100", {"threads": 64, "registers": 25}, 16, "warps"),
-        ("gfx1100", {"threads": 64, "registers": 97}, 12, "registers"),  # 1,536 registers a lane, 120 each
-    ],
-)
-def test_worked_by_hand(name, asked, blocks, limiter):
-    fit, code = resident_blocks(limits_of(name), resources(**asked))
-    assert (fit, names_of(code)) == (blocks, limiter)
-    assert occupancy.possible(code) == (blocks > 0)
-
-
 @pytest.mark.parametrize("name", ["1.3", "6.0", "7.5", "8.0", "gfx90a"])
 def test_most_registers(name):
     """One more, and the block does not run; with shared memory that no SM has, it never does."""
