@@ -1,86 +1,86 @@
-"""From records to λ and Λ: what the made-up GPU of `recording` was given must come out again."""
+"""From records to λ and Λ: what the made-up GPU of `fake_gpu` was given must come out again."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
+from fake_gpu import BANDWIDTH, BARRIER, CHASE, INTERVAL, ISSUE, LAMBDA, LATENCY, MHZ, PIPES, SMS, recorded
 
 from dse.errors import DseError
 from dse.measure.bench import derive
-from dse.measure.bench.records import BenchRecording, load, save
+from dse.measure.bench.records import load, save
 from dse.measure.statistics import Repeats
 
 
 @pytest.mark.slow
-def test_pipes(recording: BenchRecording, truth: SimpleNamespace):
-    found = derive.values(recording)
+def test_pipes():
+    found = derive.values(recorded())
     for name in ("fp32", "fp64", "int32", "imul32", "sfu"):
-        assert found[f"cpi.{name}"].value == pytest.approx(truth.cpi[name], rel=5e-3), name
-        assert found[f"latency.{name}"].value == pytest.approx(truth.latency[name], rel=5e-3), name
-    assert found["latency.shared"].value == pytest.approx(truth.latency["shared"], rel=5e-3)
-    assert found["cpi.shared"].value == pytest.approx(truth.cpi["shared"], rel=5e-3)
-    assert found["lsu_cycles"].value == pytest.approx(truth.cpi["shared"], rel=5e-3)
-    assert found["cpi.l1"].value == pytest.approx(truth.cpi["l1"] / 2, rel=5e-3)
-    assert found["cpi.barrier"].value == pytest.approx(truth.barrier[0], rel=1e-2)
-    assert found["latency.barrier"].value == pytest.approx(truth.barrier[1], rel=1e-2)
-    assert found["issue_limit"].value == truth.issue  # rounded
-    assert found["issue_cycles"].value == pytest.approx(1 / truth.issue, rel=5e-3)
+        assert found[f"cpi.{name}"].value == pytest.approx(LAMBDA[name], rel=5e-3), name
+        assert found[f"latency.{name}"].value == pytest.approx(LATENCY[name], rel=5e-3), name
+    assert found["latency.shared"].value == pytest.approx(LATENCY["shared"], rel=5e-3)
+    assert found["cpi.shared"].value == pytest.approx(LAMBDA["shared"], rel=5e-3)
+    assert found["lsu_cycles"].value == pytest.approx(LAMBDA["shared"], rel=5e-3)
+    assert found["cpi.l1"].value == pytest.approx(LAMBDA["l1"] / 2, rel=5e-3)
+    assert found["cpi.barrier"].value == pytest.approx(BARRIER[0], rel=1e-2)
+    assert found["latency.barrier"].value == pytest.approx(BARRIER[1], rel=1e-2)
+    assert found["issue_limit"].value == ISSUE  # rounded
+    assert found["issue_cycles"].value == pytest.approx(1 / ISSUE, rel=5e-3)
 
 
-def test_memory(recording: BenchRecording, truth: SimpleNamespace):
-    found = derive.values(recording)
-    for level, latency in zip(("l1", "l2", "dram"), truth.chase.values(), strict=True):
+def test_memory():
+    found = derive.values(recorded())
+    for level, latency in zip(("l1", "l2", "dram"), CHASE.values(), strict=True):
         assert found[f"latency.{level}"].value == pytest.approx(latency, rel=5e-3)
-    assert found["clock"].value == pytest.approx(truth.mhz, rel=1e-4)
-    for level, bandwidth in truth.bandwidth.items():
-        cycles = 32 * truth.sms * truth.mhz * 1e6 / bandwidth
+    assert found["clock"].value == pytest.approx(MHZ, rel=1e-4)
+    for level, bandwidth in BANDWIDTH.items():
+        cycles = 32 * SMS * MHZ * 1e6 / bandwidth
         assert found[f"cpi.{level}"].value == pytest.approx(cycles, rel=1e-2)
-    extras = {row["name"]: row["value"] for row in derive.extras(recording)}
+    extras = {row["name"]: row["value"] for row in derive.extras(recorded())}
     assert extras["DRAM read_4, 32 apart"] == pytest.approx(2000, rel=5e-3)  # sectors moved
     assert extras["DRAM copy_16"] == pytest.approx(2000, rel=5e-3)  # both ways
     assert extras["local stores over the L2's time for their sectors"] == pytest.approx(1, rel=1e-2)
     assert extras["launch, one after another"] == pytest.approx(2, rel=1e-2)
-    assert extras["same warp, independent fp32"] == pytest.approx(truth.interval, rel=5e-3)
+    assert extras["same warp, independent fp32"] == pytest.approx(INTERVAL, rel=5e-3)
 
 
-def test_which_classes_share_a_pipe(recording: BenchRecording, truth: SimpleNamespace):
-    pairs = derive.shared_pipes(recording)
+def test_which_classes_share_a_pipe():
+    pairs = derive.shared_pipes(recorded())
     assert len(pairs) == 36
     for pair in pairs:
-        same = truth.pipes.get(pair.first, pair.first) == truth.pipes.get(pair.second, pair.second)
+        same = PIPES.get(pair.first, pair.first) == PIPES.get(pair.second, pair.second)
         assert pair.one == same, pair
         assert min(pair.error_one, pair.error_two) < 0.01 < max(pair.error_one, pair.error_two)
 
 
-def test_what_is_doubtful_is_told(recording: BenchRecording):
-    found = derive.values(recording)
+def test_what_is_doubtful_is_told():
+    found = derive.values(recorded())
     shaky = replace(found["latency.l2"], spread=0.4)
-    lines = derive.warnings(recording, {**found, "latency.l2": shaky})
+    lines = derive.warnings(recorded(), {**found, "latency.l2": shaky})
     assert any(line.startswith("latency.l2: 250") and "40 %" in line for line in lines)
 
     slow = [
         replace(each, parameters={**each.parameters, "mhz": 1200.0 if place % 2 else 1500.0})
-        for place, each in enumerate(recording.records)
+        for place, each in enumerate(recorded().records)
     ]
-    lines = derive.warnings(replace(recording, records=slow), found)
+    lines = derive.warnings(replace(recorded(), records=slow), found)
     assert any(line.startswith("clock: changed between 1200 and 1500 MHz") for line in lines)
 
-    first = replace(recording.records[5], repeats=Repeats((1.0, 2.0, 3.0), False))
-    lines = derive.warnings(replace(recording, records=[first]), found)
+    first = replace(recorded().records[5], repeats=Repeats((1.0, 2.0, 3.0), False))
+    lines = derive.warnings(replace(recorded(), records=[first]), found)
     assert lines[-1].startswith("1 of 1 did not settle; the first: pipes, class fp32")
 
 
-def test_what_is_missing_is_named(recording: BenchRecording):
-    cut = replace(recording, records=[each for each in recording.records if each.benchmark != "chase"])
+def test_what_is_missing_is_named():
+    cut = replace(recorded(), records=[each for each in recorded().records if each.benchmark != "chase"])
     with pytest.raises(DseError, match=r"records: found none of chase, cache ca"):
         derive.values(cut)
 
 
-def test_records_are_read_as_they_were_written(recording: BenchRecording, tmp_path):
+def test_records_are_read_as_they_were_written(tmp_path):
     path = tmp_path / "records.parquet"
-    save(recording, path)
+    save(recorded(), path)
     again = load(path)
-    assert again == recording
+    assert again == recorded()
     assert path.stat().st_size < 200_000
     (tmp_path / "other.parquet").write_text("no")
     with pytest.raises(DseError, match="cannot read"):

@@ -2,28 +2,28 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from fake_gpu import LAMBDA, MHZ, SMS, recorded
 
 from dse.errors import DseError
 from dse.hardware import gpus
 from dse.measure.bench.gpu_file import like, slug_of, write
-from dse.measure.bench.records import BenchRecording, save
+from dse.measure.bench.records import save
 
 
 @pytest.fixture(scope="module")
-def file(recording: BenchRecording, tmp_path_factory: pytest.TempPathFactory) -> gpus.GpuFile:
+def file(tmp_path_factory: pytest.TempPathFactory) -> gpus.GpuFile:
     path = tmp_path_factory.mktemp("gpu") / "mine.toml"
-    write(recording, path)
+    write(recorded(), path)
     return gpus.load(path)
 
 
-def test_numbers(file: gpus.GpuFile, truth: SimpleNamespace):
+def test_numbers(file: gpus.GpuFile):
     gpu = file.gpu
-    assert float(gpu.sm_count) == truth.sms
-    assert float(gpu.clock) == pytest.approx(truth.mhz * 1e6, rel=1e-4)
-    assert float(gpu.cpi.sfu) == pytest.approx(truth.cpi["sfu"], rel=5e-3)
+    assert float(gpu.sm_count) == SMS
+    assert float(gpu.clock) == pytest.approx(MHZ * 1e6, rel=1e-4)
+    assert float(gpu.cpi.sfu) == pytest.approx(LAMBDA["sfu"], rel=5e-3)
     assert float(gpu.latency.dram) == pytest.approx(700, rel=5e-3)
     assert float(gpu.dram_bandwidth) == pytest.approx(2 * 1e9 * 8192 / 8)  # 1 GHz, two transfers a cycle
     assert float(gpu.l2_bytes) == 2**24
@@ -65,17 +65,17 @@ def test_which_gpu_of_the_catalogue_is_like_it():
     assert slug_of("NVIDIA RTX 5880 Ada Generation") == "rtx_5880_ada_generation"
 
 
-def test_an_incomplete_recording_leaves_no_file(recording: BenchRecording, tmp_path: Path):
+def test_an_incomplete_recording_leaves_no_file(tmp_path: Path):
     with pytest.raises(DseError, match="found none of clock"):
-        write(replace(recording, records=[]), tmp_path / "mine.toml")
+        write(replace(recorded(), records=[]), tmp_path / "mine.toml")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
-def test_all_follows_from_the_records(run_dse, recording: BenchRecording, file: gpus.GpuFile, tmp_path: Path):
+def test_all_follows_from_the_records(run_dse, file: gpus.GpuFile, tmp_path: Path):
     """`dse measure gpu RECORDS`: the same file, a report, and what the file has no place for."""
     records, again, report = (tmp_path / name for name in ("r.parquet", "again.toml", "report.html"))
-    save(recording, records)
+    save(recorded(), records)
     ran = run_dse("measure", "gpu", str(records), "-o", str(again), "--report", str(report), "--csv")
     assert ran.code == 0
     assert again.read_text() == file.path.read_text()

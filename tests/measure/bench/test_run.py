@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fake_gpu import MADE, FakeDevice, recorded
 
 from dse.errors import DseError
 from dse.measure.bench import benchmarks
@@ -27,39 +28,42 @@ def run(
 
 
 @pytest.mark.parametrize(
-    ("code", "recorded"), [("NOT_SUPPORTED", ["clock", "launch"]), ("ILLEGAL_ADDRESS", ["clock"])]
+    ("code", "left"), [("NOT_SUPPORTED", ["clock", "launch"]), ("ILLEGAL_ADDRESS", ["clock"])]
 )
-def test_what_fails_costs_only_itself(fake_gpu: Any, made: Any, code: str, recorded: list[str]):
+def test_what_fails_costs_only_itself(code: str, left: list[str]):
     def fails(*arguments: Any) -> float:
         raise DeviceError("cuLaunchKernel", f"CUDA_ERROR_{code}")
 
-    fake_gpu.local = fails
-    assert run(fake_gpu, made) == (recorded, [f"local: cuLaunchKernel: CUDA_ERROR_{code}"])
+    device = FakeDevice()
+    device.local = fails  # type: ignore[method-assign]
+    assert run(device, MADE) == (left, [f"local: cuLaunchKernel: CUDA_ERROR_{code}"])
 
 
-def test_what_is_not_made_costs_only_its_family(fake_gpu: Any, made: Any):
+def test_what_is_not_made_costs_only_its_family():
     gone = benchmarks.local(1)
-    some = {build: each for build, each in made.items() if build != gone}
-    assert run(fake_gpu, some) == (["clock", "launch"], [f"local: {gone.name} is left out"])
+    some = {build: each for build, each in MADE.items() if build != gone}
+    assert run(FakeDevice(), some) == (["clock", "launch"], [f"local: {gone.name} is left out"])
 
 
-def test_time_is_up(fake_gpu: Any, made: Any):
-    assert run(fake_gpu, made, budget=0.0) == (["clock"], ["time is up in clock"])
+def test_time_is_up():
+    assert run(FakeDevice(), MADE, budget=0.0) == (["clock"], ["time is up in clock"])
 
 
-def test_an_old_driver_is_told_before_anything_runs(fake_gpu: Any, made: Any):
-    fake_gpu.driver_version = "11.8"
+def test_an_old_driver_is_told_before_anything_runs():
+    device = FakeDevice()
+    device.driver_version = "11.8"
     with pytest.raises(DseError, match=r"^driver: found one for CUDA 11\.8"):
-        run(fake_gpu, made)
+        run(device, MADE)
 
 
-def test_memory_is_given_back(fake_gpu: Any, made: Any):
-    run(fake_gpu, made, families=("stream",))
-    assert len(fake_gpu.held) == 3  # what all benchmarks share
+def test_memory_is_given_back():
+    device = FakeDevice()
+    run(device, MADE, families=("stream",))
+    assert len(device.held) == 3  # what all benchmarks share
 
 
-def test_no_more_than_was_planned(recording: BenchRecording):
-    assert 0.9 * sum(planned().values()) < len(recording.records) <= sum(planned().values())
+def test_no_more_than_was_planned():
+    assert 0.9 * sum(planned().values()) < len(recorded().records) <= sum(planned().values())
 
 
 def test_cycles_of_an_sm():

@@ -1,15 +1,14 @@
 """A GPU made of Python: it answers as one would whose λ, Λ and bandwidths are known."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
+from functools import cache
 from typing import Any
 
 import numpy as np
-import pytest
 
 from dse.measure.bench import benchmarks
 from dse.measure.bench import run as gpu
-from dse.measure.bench.benchmarks import INSTRUCTIONS, Benchmark
+from dse.measure.bench.benchmarks import INSTRUCTIONS
 from dse.measure.bench.records import BenchRecording
 from dse.measure.device import Device, LoadedCode
 from dse.source.nvidia.compile.contract import Compiled
@@ -174,39 +173,14 @@ class FakeDevice(Device):
     burn = tick
 
 
-@pytest.fixture(scope="session")
-def made() -> dict[Benchmark, Compiled]:
-    """What stands for the compiled microbenchmarks."""
-    binary = Binary("k", 80, b"", False, 32, 0, 0, 0, (), {}, (), {})
-    return {build: Compiled(binary, cubin, None, "", "NVRTC 13.0", 0) for cubin, build in BUILDS.items()}
+BINARY = Binary("k", 80, b"", False, 32, 0, 0, 0, (), {}, (), {})
+MADE = {build: Compiled(BINARY, cubin, None, "", "NVRTC 13.0", 0) for cubin, build in BUILDS.items()}
 
 
-@pytest.fixture
-def fake_gpu() -> FakeDevice:
-    return FakeDevice()
-
-
-@pytest.fixture(scope="session")
-def recording(made: dict[Benchmark, Compiled]) -> BenchRecording:
+@cache
+def recorded() -> BenchRecording:
     """What the microbenchmarks record on such a GPU: made by arithmetic, not measured."""
     device = FakeDevice()
     found = BenchRecording(gpu.described(device))
-    assert gpu.measure(device, made, found) == []
+    assert gpu.measure(device, MADE, found) == []
     return found
-
-
-@pytest.fixture(scope="session")
-def truth() -> SimpleNamespace:
-    """The figures above."""
-    return SimpleNamespace(
-        cpi=LAMBDA,
-        latency=LATENCY,
-        pipes=PIPES,
-        barrier=BARRIER,
-        interval=INTERVAL,
-        issue=ISSUE,
-        chase=CHASE,
-        bandwidth=BANDWIDTH,
-        mhz=MHZ,
-        sms=SMS,
-    )
