@@ -117,8 +117,3 @@ def test_a_name_that_the_kernel_does_not_know(toy_kernel):
         DseError, match=r"^configs: found 'BLOCK', no 'block', expected the parameters of toy"
     ):
         prune(CONFIGS, {})
-
-
-def test_dse_prune_itself_is_light(run_python):
-    ran = run_python("import sys, dse.explore.prune\nprint({'jax', 'numpy', 'triton'} & set(sys.modules))")
-    assert (ran.err, ran.out) == ("", "set()\n")

@@ -43,11 +43,3 @@ def test_variants(shelf):
     assert kernels.variants("fft") == ["fft"]
     with pytest.raises(DseError, match="work: found 'gemm', expected one of fft, smoothing"):
         kernels.variants("gemm")
-
-
-def test_listing_imports_no_jax(run_python):
-    ran = run_python(
-        "import sys; from dse.kernels import names, summaries; names(); summaries(); "
-        "assert 'jax' not in sys.modules"
-    )
-    assert ran.code == 0, ran.err

@@ -75,11 +75,3 @@ def test_the_suffix_chooses_the_picture(tmp_path):
     assert (tmp_path / "a.SVG").read_text(encoding="utf-8").startswith("<svg")
     content = (tmp_path / "a.png").read_bytes()
     assert content[:8] == b"\x89PNG\r\n\x1a\n"
-
-
-def test_drawing_is_loaded_only_when_something_is_drawn(run_python):
-    ran = run_python(
-        "import dse.report.timeline, dse.report.chart, dse.report.save, sys\n"
-        "print('loaded', *{'altair', 'vl_convert'} & set(sys.modules))"
-    )
-    assert (ran.err, ran.out.split()) == ("", ["loaded"])
