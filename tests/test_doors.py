@@ -1,11 +1,11 @@
 """Every door for files of others: whatever comes in, what comes out is data, or one printable line."""
 
-import importlib
-import sys
 import zlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import fuzz
+import fuzz_subjects as subjects
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,9 +17,6 @@ from dse.source.nvidia.compile.constants import constants
 from dse.source.nvidia.compile.includes import included
 from dse.source.nvidia.compile.kernel_names import declared_in
 from dse.source.nvidia.sass import elf
-
-sys.path.append(str(Path(__file__).parents[1] / "scripts/validate"))
-fuzz, subjects = importlib.import_module("fuzz"), importlib.import_module("fuzz_subjects")
 
 
 @pytest.fixture(scope="module")

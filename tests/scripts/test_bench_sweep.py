@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import sweep
 
 from dse.hardware import occupancy
 
@@ -31,8 +32,8 @@ def test_quick_run_agrees_with_numpy(run_script):
     assert {"jax", "jaxlib", "numpy"} <= set(report["versions"])
 
 
-def test_no_two_launches_of_a_distinct_grid_are_alike(script):
-    gpu, _, resources = script.grid((2, 1, 1, 1, 32, 32), np.dtype(np.float64), distinct=True)
+def test_no_two_launches_of_a_distinct_grid_are_alike():
+    gpu, _, resources = sweep.grid((2, 1, 1, 1, 32, 32), np.dtype(np.float64), distinct=True)
     launch, limiter = occupancy.launch(*jax.tree.map(jnp.asarray, (gpu, resources)))
     possible = np.asarray(occupancy.possible(limiter)).reshape(2, -1)
     for i in range(2):
@@ -52,7 +53,7 @@ def test_no_two_launches_of_a_distinct_grid_are_alike(script):
         ({"count": 8}, "can run"),
     ],
 )
-def test_a_difference_is_said(script, change, said):
+def test_a_difference_is_said(change, said):
     same = {"seconds": np.array([1.0, 2.0, 3.0]), "index": np.array([4, 2, 7]), "total": 10.0, "count": 7}
-    difference = script.disagreement(script.Summary(**same | change), script.Summary(**same), 1e-3)
+    difference = sweep.disagreement(sweep.Summary(**same | change), sweep.Summary(**same), 1e-3)
     assert difference is None if said is None else said in difference

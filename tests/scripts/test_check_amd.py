@@ -1,10 +1,7 @@
 """Our kernels on AMD targets: small launches equal NumPy, as check_amd.py has it of many more."""
 
-from types import ModuleType
-
+import check_amd
 import pytest
-
-SCRIPT = "validate/check_amd"
 
 
 @pytest.mark.quick("gfx1200")
@@ -19,8 +16,8 @@ SCRIPT = "validate/check_amd"
         ("stencil2d", "gfx1200"),
     ],
 )
-def test_configurations_run_and_values_are_numpys(script: ModuleType, kernel: str, target: str):
-    checked = script.check(kernel, target, 2, 1, seed=0)
+def test_configurations_run_and_values_are_numpys(kernel: str, target: str):
+    checked = check_amd.check(kernel, target, 2, 1, seed=0)
     assert checked.failures == []
     assert (checked.configurations, checked.values) == (2, 1)
     assert checked.unknown_data == 0
@@ -40,18 +37,18 @@ MORE = {
 @pytest.mark.parametrize(
     ("kernel", "number"), [(kernel, number) for kernel, numbers in MORE.items() for number in numbers.split()]
 )
-def test_more_of_them(script: ModuleType, kernel: str, number: str):
-    assert script.check(kernel, f"gfx{number}", 1, 1, seed=1).failures == []
+def test_more_of_them(kernel: str, number: str):
+    assert check_amd.check(kernel, f"gfx{number}", 1, 1, seed=1).failures == []
 
 
-def test_wrong_values_are_told(script: ModuleType, monkeypatch: pytest.MonkeyPatch):
+def test_wrong_values_are_told(monkeypatch: pytest.MonkeyPatch):
     from dse.source.amd.execute import opcodes
     from dse.source.amd.execute.opcodes import OpcodeRow
 
     opcodes.opcode.cache_clear()
     monkeypatch.setitem(opcodes.TABLE, "v_add_f32", OpcodeRow("valu", "f=ff", lambda a, b: a - b))
     try:
-        [failure] = script.check("reduction", "gfx90a", 0, 1, seed=0).failures
+        [failure] = check_amd.check("reduction", "gfx90a", 0, 1, seed=0).failures
     finally:
         opcodes.opcode.cache_clear()
     assert failure.startswith("values, ")

@@ -1,10 +1,10 @@
 """The script that writes the GPU catalogue, on tables made up here."""
 
 import csv
-import importlib
 import shutil
 from pathlib import Path
 
+import make_gpus
 import pytest
 
 from dse.hardware import gpus
@@ -13,13 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def script(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "data"))
-    return importlib.import_module("make_gpus")
-
-
-@pytest.fixture
-def read(script, tmp_path):
+def read(tmp_path):
     """`read({"card": [rows]})`: all cards of such tables, of which A has `relatives`."""
 
     def run(cards, relatives=""):
@@ -33,7 +27,7 @@ def read(script, tmp_path):
             writer = csv.writer(file)
             writer.writerow(["gpu", "parameter", "value", "unit", "source", "note"])
             writer.writerows([card, *row] for card, rows in cards.items() for row in rows)
-        return script.Facts(tmp_path).cards
+        return make_gpus.Facts(tmp_path).cards
 
     return run
 
@@ -91,20 +85,20 @@ def test_the_best_kind_lends_then_the_nearest_in_size_and_older_cards_before_new
 
 
 @pytest.mark.slow
-def test_the_catalogue_is_what_the_facts_make(script, tmp_path, capsys):
+def test_the_catalogue_is_what_the_facts_make(tmp_path, capsys):
     out = tmp_path / "out"
     out.mkdir()
-    shutil.copy(ROOT / "gpus" / script.TABLE, out)
-    assert script.main(["-o", str(out)]) == 0, capsys.readouterr().out
+    shutil.copy(ROOT / "gpus" / make_gpus.TABLE, out)
+    assert make_gpus.main(["-o", str(out)]) == 0, capsys.readouterr().out
     written = {path.name: path.read_text() for path in out.iterdir()}
     assert written == {name: (ROOT / "gpus" / name).read_text() for name in written}
-    made = {path.stem for path in (ROOT / "gpus").glob("*.toml") if script.COMMENT in path.read_text()}
-    listed = {card.file for card in script.Facts(ROOT / "gpus" / "facts").listed}
+    made = {path.stem for path in (ROOT / "gpus").glob("*.toml") if make_gpus.COMMENT in path.read_text()}
+    listed = {card.file for card in make_gpus.Facts(ROOT / "gpus" / "facts").listed}
     assert made == listed
     assert listed <= set(gpus.names())
-    assert {path.removesuffix(".toml") for path in written} - {script.TABLE} == listed
+    assert {path.removesuffix(".toml") for path in written} - {make_gpus.TABLE} == listed
 
     changed = out / "a100_pcie_40gb.toml"
     changed.write_text(changed.read_text().replace("value = 108\n", "value = 109\n"))
-    assert script.main(["-o", str(out), "--check"]) == 1
+    assert make_gpus.main(["-o", str(out), "--check"]) == 1
     assert "found other files than the facts make: a100_pcie_40gb.toml" in capsys.readouterr().out
