@@ -30,6 +30,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
@@ -178,11 +179,12 @@ def _answered(words: list[str]) -> None:
         from dse.cli.main import run
 
         run(["--traceback", "-q", *words])
-    from dse.errors import DseError
+    from dse.errors import DseError, InputWarning
 
     module, _, name = words[1].partition(":")
     try:
-        getattr(importlib.import_module(module), name)(Path(words[2]).resolve())
+        with warnings.catch_warnings(action="ignore", category=InputWarning):  # of what is left out
+            getattr(importlib.import_module(module), name)(Path(words[2]).resolve())
     except DseError as error:
         print(f"dse: {error}", file=sys.stderr)
         sys.exit(2)
