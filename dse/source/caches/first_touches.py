@@ -62,34 +62,42 @@ def _count(
 ) -> None:
     """Add to `counts` the sectors of each entry that none before it touched.
 
+    A hash table has the pages of 64 sectors that were touched, each with its sectors as bits: it stays in a
+    cache where one of sectors would not.
+
     **Shapes:** sectors [n] of all places, those of one from starts[place] on; entries [m, 3]; phases [k,
     blocks].
     """
-    size, filled = 1 << 12, 0
-    table = np.full(size, _FREE, np.int64)
+    size, filled = 1 << 10, 0
+    pages, touched = np.full(size, _FREE, np.int64), np.zeros(size, np.int64)
     for entry in range(len(entries)):
         place, moved, phase = entries[entry]
         for number in range(starts[place], starts[place + 1]):
             key = sectors[number] & ~_WITHIN | (sectors[number] + moved) & _WITHIN
-            slot = _slot(table, key)
-            if table[slot] == key:
+            page, bit = key >> 6, np.int64(1) << (key & 63)
+            slot = _slot(pages, page)
+            if touched[slot] & bit:
                 continue
-            table[slot] = key
-            filled += 1
+            touched[slot] |= bit
             block = key >> _BLOCK_SHIFT
             counts[phases[phase, block], block] += 1
+            if pages[slot] == page:
+                continue
+            pages[slot] = page
+            filled += 1
             if 2 * filled > size:
                 size *= 4
-                larger = np.full(size, _FREE, np.int64)
-                for known in table:
-                    if known != _FREE:
-                        larger[_slot(larger, known)] = known
-                table = larger
+                larger, moved_on = np.full(size, _FREE, np.int64), np.zeros(size, np.int64)
+                for known in range(len(pages)):
+                    if pages[known] != _FREE:
+                        slot = _slot(larger, pages[known])
+                        larger[slot], moved_on[slot] = pages[known], touched[known]
+                pages, touched = larger, moved_on
 
 
 @partial(compiled, makes_arrays=True)
 def _slot(table: Any, key: Any) -> Any:
-    """Return the slot of a key in a hash table, or the first free one from its own on."""
+    """Return the slot of a page in a hash table, or the first free one from its own on."""
     mask = len(table) - 1
     slot = np.int64((np.uint64(key) * _SPREAD) >> np.uint64(32)) & mask
     while table[slot] != key and table[slot] != _FREE:
