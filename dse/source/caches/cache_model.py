@@ -261,7 +261,10 @@ def _stored_first(
     machine: Recorded, sample: Sample, block: int, both: tuple[SectorAccesses, SectorAccesses]
 ) -> np.ndarray:
     """List the sectors that the block stores before it loads them, which are in the L2."""
-    in_both = np.intersect1d(both[0].sector, both[1].sector)
+    loaded, stored = (accessed.sector for accessed in both)
+    if not len(loaded) or not len(stored) or loaded.max() < stored.min() or stored.max() < loaded.min():
+        return np.zeros(0, int)  # as of most arrays
+    in_both = np.intersect1d(loaded, stored)
     if not len(in_both):
         return np.zeros(0, int)
     sectors, ticks = [], []

@@ -135,7 +135,9 @@ class Footprint:
         new, chance = 1.0, np.zeros(len(self.distance))
         for _ in range(ROUNDS if len(self.sector) else 0):  # hits fill no line
             chance = np.exp(-self.distance * (new * lines / sm_count)) / sm_count
-            new = float(self._found(chance).mean())
+            before, new = new, float(self._found(chance).mean())
+            if new == before:
+                break
         return chance
 
     def first(
@@ -213,9 +215,12 @@ class Footprint:
 
     def grown(self, blocks: float) -> float:
         """Return the number of distinct sectors that this many consecutive blocks touch."""
+        if not self.evenly.any():  # all are followed
+            return 0.0 if self.reuse is None else self.reuse.grown(blocks)
         before, after = (np.minimum(nearest, blocks) for nearest in self.nearest)
-        anywhere = blocks * _mean_new(self.scattered, blocks)
-        apiece = np.where(self.scattered > 0, anywhere, (before + after) / 2)
+        apiece = (before + after) / 2
+        if self.scattered.any():
+            apiece = np.where(self.scattered > 0, blocks * _mean_new(self.scattered, blocks), apiece)
         if self.parted.any():
             apart = blocks / self._sharing(self.distance < blocks)
             apiece = np.where(self.parted & (self.scattered == 0), np.maximum(apart, 1.0), apiece)

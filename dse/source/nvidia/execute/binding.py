@@ -17,7 +17,6 @@ from dse.source.nvidia.sass.program import Step
 from dse.source.nvidia.sass.semantics import (
     F32,
     F64,
-    HIGH,
     I32,
     I64,
     U32,
@@ -89,7 +88,7 @@ def _bound(step: Step, form: str, function: Any, tests: list[int], operands: "_O
 
         def add(r: Registers, lanes: Lanes) -> list[np.ndarray]:
             total = compute(r, lanes)
-            return [total.astype(U32)] * len(words) + [total >> HIGH > U64(index) for index in places]
+            return [total.astype(U32)] * len(words) + [total >= U64(index + 1 << 32) for index in places]
 
         return Bound(add, writes, reads)
     if other is not None:
@@ -269,7 +268,7 @@ class _Operands:
         if operand.negate and operand.slot != RZ:
             carry = U64(not self.step.has("X"))
             return lambda r: (~np.negative(read(r))).astype(U64) + carry
-        return lambda r: read(r).astype(U64)
+        return read
 
     def truth(self, default: bool) -> Reader:
         """Read the next predicate; `default` if there is none."""

@@ -9,6 +9,7 @@ In the same way a whole grid is cut into boxes of blocks that provably execute t
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -104,7 +105,8 @@ def _rows(blocks: np.ndarray, axis: int, last: int) -> list[np.ndarray]:
     step[axis] = 1
     blocks = blocks[order]
     parted = (np.diff(blocks, axis=0) != step).any(axis=1) | (blocks[1:, axis] == last)
-    return np.split(order, 1 + np.flatnonzero(parted))
+    edges = [0, *(1 + np.flatnonzero(parted)).tolist(), len(order)]
+    return [order[start:end] for start, end in pairwise(edges)]  # np.split takes far longer
 
 
 def _cut(row: np.ndarray, more: int) -> list[np.ndarray]:

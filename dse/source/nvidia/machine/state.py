@@ -330,12 +330,18 @@ class Machine:
         known = self.bases.get(key)
         if known is not None and all(a is b for a, b in zip(known[0], values, strict=True)):
             return known[1]
-        total = np.zeros((1, 1), np.int64)
+        total: Any = None
         for slot, factor, narrow in address.bases:
-            term = self.r[slot].astype(np.int64)
             if wide and not narrow:
-                term = term | self.r[slot + 1].astype(np.int64) << 32
-            total = total + term * factor
+                term = self.r[slot + 1].astype(np.int64)
+                term <<= 32
+                term = term | self.r[slot]
+            else:
+                term = self.r[slot].astype(np.int64)
+            term = term if factor == 1 else term * factor
+            total = term if total is None else total + term
+        if total is None:
+            total = np.zeros((1, 1), np.int64)
         if not wide:
             total = total & 0xFFFFFFFF
         self.bases[key] = (values, total)
@@ -358,7 +364,6 @@ class Machine:
             return  # many blocks are counted without phases
         for number in np.unique(self.phase[blocks]).tolist():
             members = blocks & (self.phase == number)
-            counted = np.where(members, self.counts, 0.0)
             phase = self.phases[number]
             if members.sum() < (self.phase == number).sum():  # other blocks are still in it
                 self.phases.append(PhaseSpan(phase.opened))
@@ -371,25 +376,29 @@ class Machine:
                 moved = self.phase.copy()
                 moved[members] = number = len(self.phases) - 1
                 self.phase, phase = moved, self.phases[number]
-            span = (phase.opened, address)
-            if np.array_equal(counted, last := self.last_counts.get(span, np.empty(0))):
-                counted = last  # equal phases, as of a loop's trips, share one array
-            else:
-                self.kept_bytes += counted.nbytes
-                self.last_counts[span] = counted
-            if self.kept_bytes > MOST_PHASE_BYTES:
-                raise DseError(
-                    f"{self.program.kernel}: found {len(self.phases):,} barriers passed, expected fewer"
-                )
             phase.closed = address
-            self.phase_counts[number] = counted
-            self.counts = np.where(members, 0.0, self.counts)
+            if self.bound.purpose is not Purpose.ADDRESSES:  # for those, nobody takes the counts
+                self.phase_counts[number] = self._counted(members, (phase.opened, address))
             if address >= 0:
                 self.phases.append(PhaseSpan(address))
                 self.phase_counts.append(None)
                 moved = self.phase.copy()
                 moved[members] = len(self.phases) - 1
                 self.phase = moved
+
+    def _counted(self, members: np.ndarray, span: tuple[int, int]) -> np.ndarray:
+        """Take the counters of these blocks, which begin again at 0."""
+        counted = np.where(members, self.counts, 0.0)
+        self.counts = np.where(members, 0.0, self.counts)
+        if np.array_equal(counted, last := self.last_counts.get(span, np.empty(0))):
+            return last  # equal phases, as of a loop's trips, share one array
+        self.kept_bytes += counted.nbytes
+        self.last_counts[span] = counted
+        if self.kept_bytes > MOST_PHASE_BYTES:
+            raise DseError(
+                f"{self.program.kernel}: found {len(self.phases):,} barriers passed, expected fewer"
+            )
+        return counted
 
     def sources_of(self, taint: int) -> tuple[str, ...]:
         """Return the names of the unknown data in a taint."""

@@ -6,6 +6,7 @@ mantissa. Only divisions and conversions in addresses need floats.
 
 from collections.abc import Callable
 from functools import reduce
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ F32, F64 = np.float32, np.float64
 HIGH, ONE = U64(32), U64(1)
 ZERO, TRUE, FALSE = np.zeros((1, 1), U32), np.ones((1, 1), bool), np.zeros((1, 1), bool)
 Array = Any
+_size = attrgetter("size")
 Test = Callable[[], Array]  # computed on demand
 Modifiers = tuple[str, ...]
 OTHER_PERMUTATIONS = ("F4E", "B4E", "RC8", "ECL", "ECR", "RC16")  # modes not covered by `permute`
@@ -40,8 +42,13 @@ def halves(value: Array) -> tuple[Array, Array]:
 
 
 def total(*terms: Array) -> Array:
-    """The sum in the terms' own type; of predicates too."""
-    return reduce(np.add, terms)
+    """The sum in the terms' own type, small arrays first: fewer passes over large ones."""
+    return reduce(np.add, sorted(terms, key=_size))
+
+
+def wide_total(*terms: Array) -> Array:
+    """The sum of words and predicates in 64 bits, small arrays first."""
+    return reduce(np.add, sorted(terms, key=_size), U64(0))
 
 
 def multiply_add(a: Array, b: Array, c: Array) -> Array:
