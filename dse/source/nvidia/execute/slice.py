@@ -204,7 +204,8 @@ def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
         always |= reads
     addressed = bool(step.memory) and (step.of_box or step.pipe in memory.purpose.value)
     if addressed:
-        always |= bits_of(step.bases)
+        elsewhere = step.kind == "copy" and "shared" not in memory.purpose.value  # that it stores to
+        always |= bits_of(step.bases[len(step.memory[0].bases) if elsewhere else 0 :])
     if step.kind == "copy":  # a predicate decides whether global memory is read
         always |= (
             bits_of([operand.slot for operand in step.sources if operand.kind == "predicate"]) & _VARYING
