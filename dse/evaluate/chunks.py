@@ -19,8 +19,8 @@ from dse.hardware import occupancy
 from dse.hardware.gpus import column
 from dse.kernels.counts import Batch, Counts, KnownBatch, Number
 from dse.models import get_all
-from dse.models.protocol import CHUNK, Model, predict
-from dse.types import Gpu, Kernel, Launch
+from dse.models.protocol import CHUNK, Model, arranged, predict
+from dse.types import Gpu, Kernel, Launch, PerClass, Resources
 
 RESOURCES = ("threads", "blocks", "registers", "shared_bytes")  # displayed fields of Resources
 SIZES = (1_024, 8_192)  # of chunks: few, since models are compiled for each
@@ -136,20 +136,23 @@ def _evaluate(models: tuple[Model, ...], gpus: Gpu, chunk: KnownBatch, launches:
 
     Launches and each model are compiled separately, so that any combination of models reuses them.
     """
-    launch, possible, facts = place_launches(gpus, chunk)
+    launch, possible, facts = place_launches(gpus, chunk.resources, chunk.kernel.work)
     return facts | {
         "launches": (chunk.kernel, launch) if launches else (),
-        "forecasts": {model.name: forecast(model, gpus, chunk.kernel, launch, possible) for model in models},
+        "forecasts": {
+            model.name: forecast(model, gpus, arranged(model, chunk.kernel), launch, possible)
+            for model in models
+        },
     }
 
 
 @eqx.filter_jit
-def place_launches(gpus: Gpu, chunk: KnownBatch) -> tuple[Launch, Array, dict[str, Any]]:
+def place_launches(gpus: Gpu, resources: Resources, work: PerClass) -> tuple[Launch, Array, dict[str, Any]]:
     """Return launches, which can run, and the other fields of `Evaluation` but forecasts: [G, L]."""
-    launch, limiter = occupancy.launch(gpus, chunk.resources, chunk.kernel.work)
+    launch, limiter = occupancy.launch(gpus, resources, work)
     possible = occupancy.possible(limiter)
     facts = {
-        "resources": {name: getattr(chunk.resources, name) for name in RESOURCES},
+        "resources": {name: getattr(resources, name) for name in RESOURCES},
         "warps_per_sm": jnp.where(possible, launch.warps_per_sm, 0.0),
         "occupancy": jnp.where(possible, occupancy.occupancy(gpus.limits, launch), 0.0),
         "limiter": limiter,

@@ -163,5 +163,5 @@ def _traced(request: _Request) -> dict[str, Any]:
         counted = request.kernel.count(request.columns, known, request.sizes, request.progress)
         batch = counted.batch.take(np.arange(count)).on(column(known))
     batch = jax.tree.map(jnp.asarray, batch)
-    launch, possible, facts = place_launches(numbers, batch)
+    launch, possible, facts = place_launches(numbers, batch.resources, batch.kernel.work)
     return facts | {"possible": possible} | vars(forecast(model, numbers, batch.kernel, launch, possible))

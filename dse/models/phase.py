@@ -18,6 +18,7 @@ A kernel without known phases is a single phase.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import NamedTuple
 
@@ -138,7 +139,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     to the busiest pipe over its phases together, or to `latency` if a single block takes longer.
     """
     gpu = _of_active_sms(gpu, launch)
-    shapes = [jnp.shape(x) for x in jax.tree.leaves((gpu, kernel, launch))]
+    shapes = [jnp.shape(x) for x in jax.tree.leaves((gpu, kernel.work, launch))]
     dimensions = max(map(len, shapes))
     wide, warps = jax.tree.map(lambda x: _first_axis(x, dimensions), (gpu, launch.warps_per_block))
     phases = _phases(wide, kernel, dimensions)
@@ -172,6 +173,13 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     alone = (jnp.sum(some.passes * (some.alone + some.copies), axis=0) for some in phases)
     details = {"latency_of_one_warp": reduce(jnp.add, alone)}
     return Prediction(cycles=cycles, seconds=cycles / gpu.clock, terms=terms, details=details)
+
+
+def arranged(kernel: Kernel) -> Kernel:
+    """Put more than APART phases side by side, as one: their thousands of arrays would be slow to trace."""
+    if len(kernel.phases) <= APART:
+        return kernel
+    return replace(kernel, phases=(jax.tree.map(lambda *x: np.stack(x), *kernel.phases),))
 
 
 def _of_active_sms(gpu: Gpu, launch: Launch) -> Gpu:

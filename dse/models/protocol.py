@@ -63,6 +63,12 @@ def predict(model: Model, gpu: Gpu, kernel: Kernel, launch: Launch, *advance: Ca
     return replace(own, seconds=own.seconds + gpu.launch_overhead)
 
 
+def arranged(model: Model, kernel: Kernel) -> Kernel:
+    """Return a kernel, of NumPy arrays of one shape, as a model traces it fastest."""
+    own = getattr(model.module, "arranged", None) if isinstance(model, ClosedForm) else None
+    return kernel if own is None else own(kernel)
+
+
 def seconds(model: Model, gpu: Gpu, kernel: Kernel, launch: Launch) -> Array:
     """Predict seconds of [N] launches as `predict`, within `jit`, differentiable by the GPU's fields.
 

@@ -91,7 +91,7 @@ def test_precision_follows_the_gpu(toy_kernel):
     assert {forecast.seconds.dtype for forecast in found.forecasts.values()} == {np.dtype(np.float32)}
     column = jax.tree.map(lambda x: np.asarray(x)[:, None], gpu)
     chunk = description.count(parameters, gpu).batch.take(np.arange(2)).on(column)
-    launch, possible, _ = module.place_launches(column, chunk)
+    launch, possible, _ = module.place_launches(column, chunk.resources, chunk.kernel.work)
     for model in get_all(CLOSED_FORMS):
         traced = eqx.filter_eval_shape(module.forecast, model, column, chunk.kernel, launch, possible)
         assert {traced.cycles.dtype, traced.seconds.dtype} == {np.dtype(np.float32)}, model.name
