@@ -161,44 +161,61 @@ def _add(file: IO[bytes], content: bytes) -> None:
             content = content[file.write(content) :]
 
 
-def in_fork(make: Callable[[], bytes], limits: ProcessLimits | None = None) -> bytes:
-    """Call a function in a fork of this process, with its imports; return its bytes.
+def in_fork(
+    makes: Sequence[Callable[[], bytes]], limits: ProcessLimits | None = None
+) -> Iterator[bytes | ProcessKilled]:
+    """Call functions in turn in a fork of this process, with its imports; yield the bytes of each.
 
-    `limits` default to those of compilers; memory counts on top of this process's. On systems without fork,
-    the function is called here, without limits.
-
-    **Raises:** ProcessKilled if it exceeds a limit, dies by a signal or raises. Nothing of it is left running
+    `limits` default to those of compilers, and hold for each call; memory counts on top of this process's.
+    One that exceeds them, dies by a signal or raises yields the reason, and the next are called in another
+    fork. On systems without fork, functions are called here, without limits. Nothing of them is left running
     in any case, even if this process is killed.
     """
-    limits = limits or compiler_limits()
+    limits, left = limits or compiler_limits(), list(makes)
     if not hasattr(os, "fork"):
-        return make()
-    results, answer = os.pipe()
-    watching, alive = os.pipe()  # closed when this process ends
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a fork may deadlock on locks of other threads: the timeout ends it
-        child = os.fork()
-    if child == 0:
-        _forked(make, limits, answer, watching, (results, alive))
-    os.close(answer)
-    os.close(watching)
-    try:
-        timeout = _timeout(limits.seconds, partial(_end_group, child), child)
-        with os.fdopen(results, "rb") as file, timeout as late:
-            sent = file.read(limits.output_bytes)
-    finally:
-        _end_group(child)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        os.close(alive)
-    if sent.endswith(_COMPLETE):
-        return sent.removesuffix(_COMPLETE)
-    raise ProcessKilled(after(limits) if late else died(status, limits))
+        yield from (make() for make in makes)
+        return
+    while left:
+        results, answers = os.pipe()
+        watching, alive = os.pipe()  # closed when this process ends
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # a fork may deadlock on locks of other threads: the timeout ends it
+            child = os.fork()
+        if child == 0:
+            _forked(left, limits, answers, watching, (results, alive))
+        os.close(answers)
+        os.close(watching)
+        late = []
+        try:
+            with os.fdopen(results, "rb") as file:
+                while left:
+                    with _timeout(limits.seconds, partial(_end_group, child), child) as late:
+                        length = file.read(_LENGTH_BYTES)
+                        size = min(int.from_bytes(length), limits.output_bytes)
+                        sent = file.read(size)
+                    if len(length) < _LENGTH_BYTES or len(sent) < int.from_bytes(length):
+                        break
+                    left.pop(0)
+                    yield sent
+        finally:
+            _end_group(child)
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            os.close(alive)
+        if left:
+            left.pop(0)
+            yield ProcessKilled(after(limits) if late else died(status, limits))
 
 
 def _forked(
-    make: Callable[[], bytes], limits: ProcessLimits, answer: int, watching: int, parents: Sequence[int]
+    makes: Sequence[Callable[[], bytes]],
+    limits: ProcessLimits,
+    answers: int,
+    watching: int,
+    parents: Sequence[int],
 ) -> NoReturn:
-    """Run in the child process: send the result and exit."""
+    """Run in the child process: send the results and exit."""
     code = 1
     try:
         os.setsid()  # so that its children can be killed too, and Ctrl-C goes to the parent
@@ -206,11 +223,13 @@ def _forked(
         for file in parents:
             os.close(file)
         threading.Thread(target=_end_with, args=(watching,), daemon=True).start()
-        memory_bytes = limits.memory_bytes + _addresses()
-        limit(os.getpid(), replace(limits, memory_bytes=memory_bytes), alone=True)
-        result = make()
-        with os.fdopen(answer, "wb") as file:
-            file.write(result + _COMPLETE)
+        memory_bytes, seconds = limits.memory_bytes + _addresses(), limits.seconds * len(makes)
+        limit(os.getpid(), replace(limits, memory_bytes=memory_bytes, seconds=seconds), alone=True)
+        with os.fdopen(answers, "wb") as file:
+            for make in makes:
+                result = make()
+                file.write(len(result).to_bytes(_LENGTH_BYTES) + result)
+                file.flush()
         code = 0
     finally:
         os._exit(code)
@@ -235,7 +254,7 @@ def _addresses() -> int:
         return 0
 
 
-_COMPLETE = b"whole"  # marks the end of a result
+_LENGTH_BYTES = 8  # in front of a result
 
 
 def limit(process: int, limits: ProcessLimits, *, alone: bool) -> None:

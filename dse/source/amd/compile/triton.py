@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from dse.source.amd.compile.source import Built, without_debug
-from dse.source.contract import Failure, Settings
+from dse.source.contract import Launched
 from dse.source.nvidia.compile import triton
 
 # Targets whose matrix instructions Triton's backend supports, and RDNA2, which has none.
@@ -20,14 +20,12 @@ class HipTritonSource(triton.TritonSource):
         """List the targets it can be compiled for: 0x942 for gfx942."""
         return TARGETS
 
-    def compile(self, arch: int, settings: Settings) -> Built | Failure:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Compile one configuration for gfx`arch`, with line information."""
-        waves = 64 if arch < 0x1000 else 32
-        target = triton.Target("hip", f"gfx{arch:x}", waves, triton.HIP_OPTIONS, "amdgcn")
-        made = self.run_compiler(target, settings)
-        if isinstance(made, Failure):
-            return made
-        code, launched = made
+    def target(self, arch: int) -> triton.Target:
+        """Return what Triton compiles for: gfx`arch`, with line information."""
+        return triton.Target("hip", f"gfx{arch:x}", 64 if arch < 0x1000 else 32, triton.HIP_OPTIONS, "amdgcn")
+
+    def made(self, code: bytes, launched: Launched) -> Built:
+        """Return compiled code and its launch as others take them."""
         return Built(without_debug(code.decode()), self.compiler, launched)
 
 

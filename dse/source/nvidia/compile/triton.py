@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -146,19 +146,29 @@ class TritonSource:
             raise DseError(f"{where}: constants: found no value of {missing[0]}, expected one")
         return (*sorted(values.items()), *known.items())
 
-    def compile(self, arch: int, settings: Settings) -> Compiled | Failure:
-        """Compile one configuration for compute capability `arch` / 10.
+    def compile(self, arch: int, settings: Settings) -> Any | Failure:
+        """Compile one configuration, as `compile_each`."""
+        [made] = self.compile_each(arch, [settings])
+        return made
+
+    def compile_each(self, arch: int, several: Sequence[Settings]) -> Iterator[Any | Failure]:
+        """Compile configurations for compute capability `arch` / 10, one after another.
 
         **Raises:** DseError if Triton is missing, the file cannot be imported or has no such kernel.
         """
-        made = self.run_compiler(Target("cuda", arch, 32, CUDA_OPTIONS, "cubin"), settings)
-        if isinstance(made, Failure):
-            return made
-        cubin, launched = made
-        [binary] = elf.read(cubin, self.path).values()
+        for made in self.run_compiler(self.target(arch), several):
+            yield made if isinstance(made, Failure) else self.made(*made)
+
+    def target(self, arch: int) -> Target:
+        """Return what Triton compiles for."""
+        return Target("cuda", arch, 32, CUDA_OPTIONS, "cubin")
+
+    def made(self, code: bytes, launched: Launched) -> Any:
+        """Return compiled code and its launch as others take them."""
+        [binary] = elf.read(code, self.path).values()
         return Compiled(
             binary=binary,
-            cubin=cubin,
+            cubin=code,
             ptx=None,
             log="",
             compiler=self.compiler,
@@ -166,25 +176,29 @@ class TritonSource:
             launched=with_scratch(launched, len(binary.parameters)),
         )
 
-    def run_compiler(self, target: "Target", settings: Settings) -> tuple[bytes, Launched] | Failure:
-        """Compile one configuration in a process of its own; return its code and launch.
-
-        **Raises:** DseError as `compile`.
+    def run_compiler(
+        self, target: Target, several: Sequence[Settings]
+    ) -> Iterator[tuple[bytes, Launched] | Failure]:
+        """Compile configurations in a process of their own, whose start takes a fifth as long as one of them;
+        yield the code and launch of each. **Raises:** DseError as `compile_each`.
         """
         kernel = function(Path(self.path), self.kernel)
         where = f"{Path(self.path).name}: {self.kernel}"
-        try:
+        answers = in_fork([partial(_answer, kernel.jit, target, dict(settings)) for settings in several])
+        for settings in several:
             with _silence():
                 _hash_compiler(target)
-                packed = in_fork(lambda: _answer(kernel.jit, target, dict(settings)))
-        except ProcessKilled as how:
-            return Failure(STOPPED, f"{where}: the compiler {how}")
-        made = msgspec.msgpack.decode(packed, type=_Made)
-        if made.refused:
-            return Failure("compile error", f"{where}: {made.refused}")
-        metadata = LaunchMetadata.model_validate_json(made.metadata)
-        passed = _passed(kernel, dict(settings), metadata.tensordesc_meta)
-        return made.code, replace(launched_as(metadata), passed=passed)
+                packed = next(answers)
+            if isinstance(packed, ProcessKilled):
+                yield Failure(STOPPED, f"{where}: the compiler {packed}")
+                continue
+            made = msgspec.msgpack.decode(packed, type=_Made)
+            if made.refused:
+                yield Failure("compile error", f"{where}: {made.refused}")
+                continue
+            metadata = LaunchMetadata.model_validate_json(made.metadata)
+            passed = _passed(kernel, dict(settings), metadata.tensordesc_meta)
+            yield made.code, replace(launched_as(metadata), passed=passed)
 
 
 def read_source(
