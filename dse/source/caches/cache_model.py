@@ -26,7 +26,7 @@ from dse.source.caches.places import Probe
 from dse.source.caches.reuse import Reuse, follow
 from dse.source.caches.sectors import IN_LINE, SectorAccesses, accesses, bypasses_l1
 from dse.source.machine.blocks import Sample
-from dse.source.machine.recorded import MEMORY_COUNTS, Recorded, Stream
+from dse.source.machine.recorded import MEMORY_COUNTS, Recorded, Stream, once_each
 from dse.types import Gpu
 
 # Possible sizes of shared memory in KiB, by the maximum of an SM.
@@ -222,13 +222,13 @@ def _asked(machine: Recorded) -> dict[tuple[int, int], dict[str, np.ndarray]]:
         rows[kind if step.pipe == "global" else f"local {kind}"].append(row)
         if step.pipe == "global" and kind == "loads" and bypasses_l1(step):
             rows["bypassing"].append(row)
-    asked: dict[tuple[int, int], dict[str, np.ndarray]] = {}
+    of_phase = once_each(lambda counts: np.stack([counts[rows[kind]].sum(axis=0) for kind in _KINDS]))
+    asked: dict[tuple[int, int], np.ndarray] = {}
     for phase, counts in zip(machine.phases, machine.phase_counts, strict=True):
         if counts is not None:
-            before = asked.setdefault((phase.opened, phase.closed), {})
-            for kind, select in rows.items():
-                before[kind] = before.get(kind, 0.0) + counts[select].sum(axis=0)
-    return asked
+            key = (phase.opened, phase.closed)
+            asked[key] = asked.get(key, 0.0) + of_phase(counts)
+    return {key: dict(zip(_KINDS, kinds, strict=True)) for key, kinds in asked.items()}
 
 
 def _relative(machine: Recorded, streams: Sequence[Stream], block: int) -> np.ndarray:

@@ -1,14 +1,16 @@
 """Records of executed blocks, for all machines: their phases, counters and addresses."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, get_args, runtime_checkable
 
 import numpy as np
 
 from dse.hardware.coalescing import SECTOR
 from dse.source.machine.launch import LaunchArguments
 from dse.source.machine.thread_set import Lanes
+
+Result = TypeVar("Result")
 
 # The pipes that execute instructions.
 Pipe = Literal[
@@ -113,6 +115,18 @@ class Recorded(Protocol):
         ...
 
 
+def once_each(function: Callable[[np.ndarray], Result]) -> Callable[[np.ndarray], Result]:
+    """Return a function of counters that computes once what equal phases, which share theirs, have."""
+    known: dict[int, Result] = {}
+
+    def of(counts: np.ndarray) -> Result:
+        if id(counts) not in known:
+            known[id(counts)] = function(counts)
+        return known[id(counts)]
+
+    return of
+
+
 def total_counts(machine: Recorded) -> np.ndarray:
     """Sum the counters of all phases: [rows, blocks]."""
     return np.asarray(sum(counts for counts in machine.phase_counts if counts is not None))
@@ -121,10 +135,7 @@ def total_counts(machine: Recorded) -> np.ndarray:
 def cost_of_accesses(machine: Recorded) -> np.ndarray:
     """Sum the sectors, and the passes, of all accesses of each block: [2, blocks]."""
     at = np.array([*machine.bound.memory_rows.values()], int)
-    counts = [counts for counts in machine.phase_counts if counts is not None]
-    return np.array(
-        [
-            sum(rows[at + MEMORY_COUNTS.index(name)].sum(axis=0) for rows in counts)
-            for name in ("sectors", "passes")
-        ]
-    ).reshape(2, machine.shape[0])
+    rows = np.stack([at + MEMORY_COUNTS.index(name) for name in ("sectors", "passes")])
+    of_phase = once_each(lambda counts: counts[rows].sum(axis=1))
+    costs = sum(of_phase(counts) for counts in machine.phase_counts if counts is not None)
+    return np.asarray(costs).reshape(2, machine.shape[0])

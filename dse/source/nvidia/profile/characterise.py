@@ -11,7 +11,7 @@ from dse.source.machine.alike import Boxes
 from dse.source.machine.blocks import Sample, sampled
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.machine.liveness import reached
-from dse.source.machine.recorded import cost_of_accesses, total_counts
+from dse.source.machine.recorded import cost_of_accesses, once_each, total_counts
 from dse.source.machine.thread_set import WARP
 from dse.source.nvidia.execute.interpret import bind_program, bound_for, run
 from dse.source.nvidia.execute.moved_blocks import alike_in_control
@@ -102,10 +102,8 @@ def summary(
     usually: dict[int, bool] = {}
     for basic_block in program_.blocks:
         usually |= usual_guards(basic_block)
-    passing = (  # one by one: there may be thousands
-        None if counters is None else np.vstack([counters, counters.any(axis=0)])
-        for counters in machine.phase_counts
-    )
+    with_passes = once_each(lambda counters: np.vstack([counters, counters.any(axis=0)]))
+    passing = (None if counters is None else with_passes(counters) for counters in machine.phase_counts)
     return average_block(
         machine,
         sample,

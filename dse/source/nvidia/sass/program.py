@@ -66,7 +66,7 @@ class Step:
 
     def has(self, *modifiers: str) -> bool:
         """Return whether it has any of these modifiers."""
-        return any(modifier in self.modifiers for modifier in modifiers)
+        return not {*modifiers}.isdisjoint(self.modifiers)
 
     @property
     def stores(self) -> bool:
@@ -86,7 +86,7 @@ class Step:
     @property
     def of_box(self) -> bool:
         """Whether it moves a box of a tensor between global and shared memory."""
-        return self.row.of_box
+        return self.kind in ("box load", "box store")
 
     @property
     def coordinates(self) -> tuple[Operand, ...]:
