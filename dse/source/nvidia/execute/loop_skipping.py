@@ -108,7 +108,7 @@ class LoopSkipper:
         self.examined: list[Examination] = []  # of trips in execution, outer loops first
         self._loops: dict[int, _Loop] = {}
         self._headers: set[int] = set()  # of all loops
-        self._skipped: set[int] = set()  # headers of loops that were long before
+        self._skipped = {*machine.bound.long_loops}  # headers of loops that were long before
         self._turns: dict[int, int] = {}  # of loops that repeat after several trips
         self._refuted: dict[int, set[int]] = {}  # numbers of turns that proved wrong
         self._may_take_turns = any(step.pipe == "tensor" or step.of_box for step in machine.program.steps)

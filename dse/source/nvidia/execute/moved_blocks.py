@@ -44,6 +44,8 @@ def addresses_of(
     """
     bound, limit = machine.bound, max(5_000, 4 * len(machine.trace))
     only_addresses, launch = bound_for(bound, Purpose.ADDRESSES), machine.launch
+    if warps is not None:
+        only_addresses.long_loops = {machine.trace[start][0] for start, _, _ in machine.repeats}
     for axis in sorted(range(2), key=lambda axis: _kinds(machine, axis)):  # x and y
         try:
             return _by_rows(only_addresses, launch, blocks, limit, warps, axis)

@@ -111,6 +111,7 @@ class BoundProgram:
         )
         self.actions: list[list[tuple[Step, Action]]] = []  # of each basic block
         self.less: dict[Purpose, BoundProgram] = {}  # bound for other purposes, on demand
+        self.long_loops: set[int] = set()  # first blocks of loops that are examined from the start
 
 
 class Machine:
