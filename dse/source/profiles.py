@@ -4,7 +4,7 @@ One process handles several configurations together, since starting a compiler's
 them. Machine code and the results of its execution are cached separately.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, TypeVar
@@ -158,19 +158,15 @@ def compiled(job: Job, kind: type[Code]) -> dict[str, Code | Failure]:
     kept = job.cache.get(set(digests.values()))
     made: dict[str, Any] = {digest: unpack(packed, kind, Failure) for digest, packed in kept.items()}
     missing = {digest: settings[name] for name, digest in digests.items() if made.get(digest) is None}
-    for digest, code in zip(missing, _compile_each(job, list(missing.values())), strict=True):
+    if together := getattr(job.source, "compile_each", None):
+        codes = together(job.arch, [*missing.values()])
+    else:
+        codes = (job.source.compile(job.arch, values) for values in missing.values())
+    for digest, code in zip(missing, codes, strict=True):
         if lasting(code):
             job.cache.put({digest: pack(code, smaller=True)})
         made[digest] = code
     return {name: made[digest] for name, digest in digests.items()}
-
-
-def _compile_each(job: Job, several: Sequence[Any]) -> Iterator[Any]:
-    """Compile configurations one after another, together where the compiler can."""
-    together = getattr(job.source, "compile_each", None)
-    if together is not None:
-        return together(job.arch, several)
-    return (job.source.compile(job.arch, settings) for settings in several)
 
 
 def executed_each(

@@ -11,7 +11,7 @@ import pytest
 from points import at, plain
 
 from dse.hardware.tensor import HEAT
-from dse.models.phase import APART, ROW, SHARPNESS, predict
+from dse.models.phase import APART, ROW, SHARPNESS, arranged, predict
 from dse.types import CLASSES, MEMORY, MMA, Gpu, Kernel, Launch, Limits, PerClass, Phase
 
 ARITHMETIC = ("fp32", "fp64", "int32", "imul32", "sfu")
@@ -193,8 +193,10 @@ def assembled(cases):
 def test_equals_plain_python(cases, times):
     """Few phases, each computed by itself, and many, all of them together."""
     cases = [(gpu, phases * times, *rest) for gpu, phases, *rest in cases]
-    prediction = jax.jit(predict)(*assembled(cases))
-    np.testing.assert_allclose(prediction.cycles, [launch_cycles(*case) for case in cases], rtol=1e-12)
+    gpu, kernel, launch = assembled(cases)
+    for taken in (kernel, arranged(kernel)):
+        prediction = jax.jit(predict)(gpu, taken, launch)
+        np.testing.assert_allclose(prediction.cycles, [launch_cycles(*case) for case in cases], rtol=1e-12)
     names = list(prediction.terms)
     causes = {names[place] for place in np.asarray(prediction.bottleneck)}
     assert causes >= {"latency", "copies", "tensor"}

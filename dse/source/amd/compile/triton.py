@@ -25,7 +25,7 @@ class HipTritonSource(triton.TritonSource):
         return triton.Target("hip", f"gfx{arch:x}", 64 if arch < 0x1000 else 32, triton.HIP_OPTIONS, "amdgcn")
 
     def made(self, code: bytes, launched: Launched) -> Built:
-        """Return compiled code and its launch as others take them."""
+        """Return compiled code and its launch without debug information."""
         return Built(without_debug(code.decode()), self.compiler, launched)
 
 

@@ -152,37 +152,11 @@ class TritonSource:
         return made
 
     def compile_each(self, arch: int, several: Sequence[Settings]) -> Iterator[Any | Failure]:
-        """Compile configurations for compute capability `arch` / 10, one after another.
+        """Compile configurations for compute capability `arch` / 10, in turn in one process of their own.
 
         **Raises:** DseError if Triton is missing, the file cannot be imported or has no such kernel.
         """
-        for made in self.run_compiler(self.target(arch), several):
-            yield made if isinstance(made, Failure) else self.made(*made)
-
-    def target(self, arch: int) -> Target:
-        """Return what Triton compiles for."""
-        return Target("cuda", arch, 32, CUDA_OPTIONS, "cubin")
-
-    def made(self, code: bytes, launched: Launched) -> Any:
-        """Return compiled code and its launch as others take them."""
-        [binary] = elf.read(code, self.path).values()
-        return Compiled(
-            binary=binary,
-            cubin=code,
-            ptx=None,
-            log="",
-            compiler=self.compiler,
-            spill_bytes=None,
-            launched=with_scratch(launched, len(binary.parameters)),
-        )
-
-    def run_compiler(
-        self, target: Target, several: Sequence[Settings]
-    ) -> Iterator[tuple[bytes, Launched] | Failure]:
-        """Compile configurations in a process of their own, whose start takes a fifth as long as one of them;
-        yield the code and launch of each. **Raises:** DseError as `compile_each`.
-        """
-        kernel = function(Path(self.path), self.kernel)
+        kernel, target = function(Path(self.path), self.kernel), self.target(arch)
         where = f"{Path(self.path).name}: {self.kernel}"
         answers = in_fork([partial(_answer, kernel.jit, target, dict(settings)) for settings in several])
         for settings in several:
@@ -198,7 +172,24 @@ class TritonSource:
                 continue
             metadata = LaunchMetadata.model_validate_json(made.metadata)
             passed = _passed(kernel, dict(settings), metadata.tensordesc_meta)
-            yield made.code, replace(launched_as(metadata), passed=passed)
+            yield self.made(made.code, replace(launched_as(metadata), passed=passed))
+
+    def target(self, arch: int) -> Target:
+        """Return what Triton compiles for."""
+        return Target("cuda", arch, 32, CUDA_OPTIONS, "cubin")
+
+    def made(self, code: bytes, launched: Launched) -> Any:
+        """Return compiled code with its launch."""
+        [binary] = elf.read(code, self.path).values()
+        return Compiled(
+            binary=binary,
+            cubin=code,
+            ptx=None,
+            log="",
+            compiler=self.compiler,
+            spill_bytes=None,
+            launched=with_scratch(launched, len(binary.parameters)),
+        )
 
 
 def read_source(
