@@ -168,20 +168,19 @@ def in_fork(
 
     `limits` default to those of compilers, and hold for each call; memory counts on top of this process's.
     One that exceeds them, dies by a signal or raises yields the reason, and the next are called in another
-    fork. On systems without fork, functions are called here, without limits. Nothing of them is left running
-    in any case, even if this process is killed.
+    fork; unless it took too long, it is tried again there first, without what others left behind. On systems
+    without fork, functions are called here, without limits. Nothing of them is left running in any case,
+    even if this process is killed.
     """
     limits, left = limits or compiler_limits(), list(makes)
     if not hasattr(os, "fork"):
         yield from (make() for make in makes)
         return
-    while left:
+    while begun := len(left):
         results, answers = os.pipe()
         watching, alive = os.pipe()  # closed when this process ends
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # a fork may deadlock on locks of other threads: the timeout ends it
+            warnings.simplefilter("ignore")  # of deadlocks on locks of other threads: the timeout ends them
             child = os.fork()
         if child == 0:
             _forked(left, limits, answers, watching, (results, alive))
@@ -203,7 +202,7 @@ def in_fork(
             _end_group(child)
             status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             os.close(alive)
-        if left:
+        if left and (late or len(left) == begun):
             left.pop(0)
             yield ProcessKilled(after(limits) if late else died(status, limits))
 
