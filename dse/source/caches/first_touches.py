@@ -70,12 +70,14 @@ def _count(
     """
     size, filled = 1 << 10, 0
     pages, touched = np.full(size, _FREE, np.int64), np.zeros(size, np.int64)
+    slot, last = 0, np.int64(_FREE)  # neighbours are mostly in one page
     for entry in range(len(entries)):
         place, moved, phase = entries[entry]
         for number in range(starts[place], starts[place + 1]):
             key = sectors[number] & ~_WITHIN | (sectors[number] + moved) & _WITHIN
             page, bit = key >> 6, np.int64(1) << (key & 63)
-            slot = _slot(pages, page)
+            if page != last:
+                slot, last = _slot(pages, page), page
             if touched[slot] & bit:
                 continue
             touched[slot] |= bit
@@ -92,7 +94,7 @@ def _count(
                     if pages[known] != _FREE:
                         slot = _slot(larger, pages[known])
                         larger[slot], moved_on[slot] = pages[known], touched[known]
-                pages, touched = larger, moved_on
+                pages, touched, last = larger, moved_on, np.int64(_FREE)
 
 
 @partial(compiled, makes_arrays=True)
