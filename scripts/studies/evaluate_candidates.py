@@ -23,13 +23,13 @@ import jax.numpy as jnp
 import numpy as np
 from ending import run_script
 from evaluate_moe import FILES, LIBRARY_ROWS, Fits, kinds, of_amd, of_products, timed_tables
+from matrix_fits.fit import REPEATED
+from matrix_fits.timed import Timed
 
 from dse.api import predict
 from dse.data.scores import fraction_of_optimum, spearman
 from dse.errors import DseError
-from dse.explore.matrix.fit import REPEATED
-from dse.explore.matrix.records import gpu_file
-from dse.explore.matrix.timed import Timed
+from dse.explore.matrix.devices import gpu_file
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix.constants import Constants, fitted
 from dse.models.matrix.problem import OPERANDS, Product

@@ -8,8 +8,7 @@ each GPU, to all tables of DIR and of the named folders except that GPU's rows.
 import numpy as np
 from ending import run_script
 from evaluate_candidates import TOKENS, main, single
-
-from dse.explore.matrix.timed import Timed
+from matrix_fits.timed import Timed
 
 
 def regimes(table: Timed) -> dict[str, np.ndarray]:

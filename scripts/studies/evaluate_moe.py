@@ -24,14 +24,9 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 from ending import run_script
-
-from dse.accuracy.markdown import table
-from dse.core.files import fill
-from dse.errors import DseError
-from dse.explore.matrix import prior, rank
-from dse.explore.matrix.fit import REPEATED, fit
-from dse.explore.matrix.records import NearBest, Recorded, columns, gpu_file, near_best, recorded
-from dse.explore.matrix.scores import (
+from matrix_fits.fit import REPEATED, fit
+from matrix_fits.records import NearBest, Recorded, columns, near_best, recorded
+from matrix_fits.scores import (
     BY,
     Trained,
     by_gpu,
@@ -41,7 +36,13 @@ from dse.explore.matrix.scores import (
     rates,
     recorded_depths,
 )
-from dse.explore.matrix.timed import Timed, attentions, candidates, layers, libraries
+from matrix_fits.timed import Timed, attentions, candidates, layers, libraries
+
+from dse.accuracy.markdown import table
+from dse.core.files import fill
+from dse.errors import DseError
+from dse.explore.matrix import prior, rank
+from dse.explore.matrix.devices import gpu_file
 from dse.models.matrix import constants
 from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import Machine

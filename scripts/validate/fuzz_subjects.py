@@ -99,10 +99,6 @@ SASS = """\t.target\tsm_80
         /*0030*/                   EXIT ;
 """
 LOG = "AUTOTUNE mm(8x16, 16x8)\nstrides: [16, 1], [8, 1]\ndtypes: torch.float16, torch.float16\n"
-NEAR_BEST = f"gpu,weight_type,M,E,topk,H,N,{PARAMETERS},avg_duration,sample_count\n"
-NEAR_BEST += "".join(f"A100,w13,16,8,2,1024,512,16,64,64,{group},4,3,7.{group},3\n" for group in (1, 16))
-RECORDED = f"vendor,device,kernel,part,dtype,block_shape,E,N,K,topk,M,{PARAMETERS},space,in_space\n"
-RECORDED += "NVIDIA,NVIDIA_H200,moe,,fp8_w8a8,128x128,256,512,7168,8,64,16,128,128,1,4,3,NVIDIA-moe,1\n"
 
 
 def _catalogue(pattern: str) -> list[bytes]:
@@ -129,7 +125,6 @@ WRITTEN: Mapping[str, object] = {
     "shapes.csv": "M,N,K,op\n8,16,32,addmm\n", "log.txt": LOG, "cases.csv": "m,scale\n4096,0.5\n1,2\n",
     "moe.csv": f"M,{PARAMETERS},seconds\n16,16,128,128,1,4,3,7.5e-5\n64,64,128,128,1,4,3,1.5e-4\n",
     "expression": "a * (b + 1) // 2 if a in (1, 2) else max(a, b)", "includes": '#include "k.cu"\n',
-    "near_best.csv.gz": _packed(NEAR_BEST), "recorded_best.csv.gz": _packed(RECORDED),
     "page.md": "# Page\n\n<!-- measured spaces: begin -->\nold\n<!-- measured spaces: end -->\n\nMore.\n",
 }  # fmt: skip
 
@@ -151,8 +146,6 @@ read dse.data.measured.formats:read nsight.csv
 read dse.bridges.calls:read shapes.csv
 read dse.bridges.calls:read log.txt
 read dse.measure.cases:read cases.csv
-read dse.explore.matrix.records:near_best near_best.csv.gz
-read dse.explore.matrix.records:recorded recorded_best.csv.gz
 read fuzz_subjects:code listing.sass
 read fuzz_subjects:text k.cu
 read fuzz_subjects:text includes

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from dse.explore.matrix.records import gpu_file
+from dse.explore.matrix.devices import gpu_file
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix.problem import OPERANDS, Product, active_experts
 

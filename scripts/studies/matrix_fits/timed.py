@@ -18,9 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
+from matrix_fits.records import Row, rows
 
 from dse.errors import DseError
-from dse.explore.matrix.records import Row, gpu_file, rows
+from dse.explore.matrix.devices import gpu_file
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix import attention
 from dse.models.matrix.attention import Attention, AttentionCase

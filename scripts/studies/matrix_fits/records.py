@@ -9,9 +9,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +17,6 @@ from jaxtyping import Bool
 
 from dse.data import safe_readers
 from dse.errors import DseError
-from dse.hardware.gpus import GpuFile, find, load
 from dse.models.matrix.configuration import (
     AMD_PARAMETERS,
     NAMES,
@@ -33,8 +30,6 @@ from dse.models.matrix.problem import OPERANDS, Product, experts_layer
 UNKNOWN_DEPTH = 4096  # hidden size if a file's name has none: between the smallest and largest of models
 UNKNOWN_TOPK = 8
 BLOCK = (128, 128)  # of scales, for tuners whose tiles must divide it
-VENDORS = ("NVIDIA", "GEFORCE", "AMD")
-RELATIVES = {"A800": "A100", "A10G": "A10", "GH200": "H200", "B300": "B200", "GB300": "GB200"}
 
 
 @dataclass(frozen=True)
@@ -77,35 +72,6 @@ class Recorded:
             sizes = [(product.rows, product.columns, product.depth) for product in self.products]
             run &= run_by_vllm(table, sizes, OPERANDS[self.products[0].operands].activation_bytes)
         return run | (table == self.configuration).all(1)
-
-
-# Of a file, with other values. 1,207 MHz times the cube root of 304 / 80: fewer CUs for the same power, which
-# grows with the cube of the clock.
-VARIANTS = {"MI308X": ("MI300X", {"sm_count": 80, "dies": 4, "matrix_clock": 1.883e9})}
-
-
-@cache
-def gpu_file(device: str) -> GpuFile:
-    """Return the GPU file of a device's name in records: NVIDIA_A100-SXM4-80GB, H20, GeForce_RTX_4090, ...
-
-    Words are dropped from the end until there is a file; a bare name is the SXM card if there is one.
-    Variants without a file count as the most similar GPU: the A800, an A100 with slower links, Grace's H100
-    as the H200, the B300 as the B200, with the same SMs and memory bandwidth. **Raises:** DseError.
-    """
-    for variant, (name, numbers) in VARIANTS.items():
-        if variant in device.upper():
-            return load(find(name)).replace(**numbers)
-    words = [word for word in re.split("[_ -]+", device.strip().upper()) if word and word not in VENDORS]
-    words = [RELATIVES.get(word, word) for word in words]
-    if "A100" in words and "40GB" in words:  # both form factors have the PCIe card's memory
-        words = ["A100", "PCIE", "40GB"]
-    while words:
-        name = "-".join(words)
-        for text in (f"{name}-SXM", name):
-            with suppress(DseError):
-                return load(find(text))
-        words.pop()
-    raise DseError(f"gpu: found {device!r}, expected a device that gpus/ has a file of")
 
 
 def near_best(folder: Path) -> list[NearBest]:

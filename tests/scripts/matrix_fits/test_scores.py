@@ -4,11 +4,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from matrix_fits.records import NearBest, Recorded
+from matrix_fits.scores import Trained, depths, near_best_hits, rates, recorded_depths, tried
 
+from dse.explore.matrix.devices import gpu_file
 from dse.explore.matrix.prior import Prior
 from dse.explore.matrix.rank import predict
-from dse.explore.matrix.records import NearBest, Recorded, gpu_file
-from dse.explore.matrix.scores import Trained, depths, near_best_hits, rates, recorded_depths, tried
 from dse.models.matrix.configuration import space
 from dse.models.matrix.constants import default
 from dse.models.matrix.problem import Product

@@ -5,12 +5,13 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from matrix_fits.fit import fit
+from matrix_fits.records import columns
+from matrix_fits.timed import candidates, layers, libraries
 
 from dse.errors import DseError
-from dse.explore.matrix.fit import fit
+from dse.explore.matrix.devices import gpu_file
 from dse.explore.matrix.rank import predict
-from dse.explore.matrix.records import columns, gpu_file
-from dse.explore.matrix.timed import candidates, layers, libraries
 from dse.models.matrix.case import BETWEEN_EVENTS
 from dse.models.matrix.configuration import PARAMETERS
 from dse.models.matrix.constants import Constants, default

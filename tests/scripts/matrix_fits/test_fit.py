@@ -3,11 +3,12 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from matrix_fits.fit import fit
+from matrix_fits.records import NearBest, Recorded
+from matrix_fits.scores import tried
 
-from dse.explore.matrix.fit import fit
+from dse.explore.matrix.devices import gpu_file
 from dse.explore.matrix.rank import predict
-from dse.explore.matrix.records import NearBest, Recorded, gpu_file
-from dse.explore.matrix.scores import tried
 from dse.models.matrix.configuration import space
 from dse.models.matrix.constants import ABOUT, Constants, default
 from dse.models.matrix.problem import Product, experts_layer

@@ -11,10 +11,11 @@ from itertools import groupby
 
 import numpy as np
 from jaxtyping import Bool, Float
+from matrix_fits.records import NearBest, Recorded
 
+from dse.explore.matrix.devices import gpu_file
 from dse.explore.matrix.prior import Prior
 from dse.explore.matrix.rank import order, predict
-from dse.explore.matrix.records import NearBest, Recorded, gpu_file
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix.configuration import Configurations, space
 from dse.models.matrix.constants import Constants

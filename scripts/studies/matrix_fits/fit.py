@@ -24,11 +24,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from matrix_fits.records import NearBest, Recorded
+from matrix_fits.scores import members, tried
+from matrix_fits.timed import Inputs, Timed
 from scipy.optimize import minimize
 
-from dse.explore.matrix.records import NearBest, Recorded, gpu_file
-from dse.explore.matrix.scores import members, tried
-from dse.explore.matrix.timed import Inputs, Timed
+from dse.explore.matrix.devices import gpu_file
 from dse.models.matrix.case import Case
 from dse.models.matrix.configuration import PARAMETERS, Configuration, space
 from dse.models.matrix.constants import ABOUT, Constants

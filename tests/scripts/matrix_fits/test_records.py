@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matrix_fits.records import UNKNOWN_DEPTH, Recorded, near_best, recorded
 
 from dse.errors import DseError
-from dse.explore.matrix.records import UNKNOWN_DEPTH, Recorded, gpu_file, near_best, recorded
 from dse.models.matrix.configuration import AMD_PARAMETERS, PARAMETERS, space
 from dse.models.matrix.problem import Product
 
@@ -100,31 +100,6 @@ def test_a_row_that_is_none_is_told_in_one_line(tmp_path: Path, old: str, new: s
 def test_a_block_that_is_none(tmp_path: Path):
     with pytest.raises(DseError, match="line 2: block_shape: found '128x', expected one as 128x128"):
         recorded(written(tmp_path, "recorded_best.csv.gz", BEST.replace("128x128,256", "128x,256", 1)))
-
-
-@pytest.mark.parametrize(
-    ("device", "name"),
-    [
-        ("NVIDIA_A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"),
-        ("NVIDIA_A800-SXM4-80GB", "NVIDIA A100-SXM4-80GB"),
-        ("NVIDIA_A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB"),
-        ("A100", "NVIDIA A100-SXM4-80GB"),
-        ("H100", "NVIDIA H100 80GB HBM3"),
-        ("NVIDIA_H100_PCIe", "NVIDIA H100 PCIe"),
-        ("NVIDIA_H20-3e", "NVIDIA H20"),
-        ("NVIDIA_GH200_480GB", "NVIDIA H200"),
-        ("NVIDIA_B300_SXM6_AC", "NVIDIA B200"),
-        ("NVIDIA_GeForce_RTX_4090", "NVIDIA GeForce RTX 4090"),
-        ("NVIDIA_RTX_PRO_6000_Blackwell_Server_Edition", "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"),
-    ],
-)
-def test_devices(device: str, name: str):
-    assert gpu_file(device).name == name
-
-
-def test_unknown_devices_are_told():
-    with pytest.raises(DseError, match="gpu: found 'NVIDIA_Z1', expected a device that gpus/ has a file of"):
-        gpu_file("NVIDIA_Z1")
 
 
 @pytest.mark.parametrize(
