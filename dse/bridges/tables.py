@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 Own = TypeVar("Own", bound=Mapping[str, Any])  # a configuration by a reader's names
 EXPERTS = ("moe", "w8a8")  # kernels of vLLM and SGLang
 PRODUCT = "product"  # of matrices, in the shapes of a file
-BESIDE = ("low_s", "high_s", "library_s", "by")  # optional columns of a row after its time
+BESIDE = ("low_s", "high_s", "library_s", "layer_s", "by")  # optional columns of a row after its time
 
 
 @dataclass(frozen=True)

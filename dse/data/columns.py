@@ -34,6 +34,7 @@ COLUMNS: dict[str, Column] = {
     "low_s": Column("s", "lower end of the 95 % interval of the time"),
     "high_s": Column("s", "upper end of that interval"),
     "library_s": Column("s", "predicted time of the vendor's library for the same product"),
+    "layer_s": Column("s", "predicted time of a layer of experts, routing to the sum of its outputs"),
     "valid": Column("1", "configurations that satisfy the constraints"),
     "count": Column("1", "valid configurations in this row"),
     "from_s": Column("s", "lower end of a bin of times"),

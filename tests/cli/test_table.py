@@ -22,6 +22,12 @@ def test_a_dense_product_beside_the_library(answer):
     assert 1e-5 < row["library_s"] < 1e-3
 
 
+def test_a_layer_takes_longer_than_its_products(answer):
+    few, many = answer(*MOE, "--for", "M=1,8192")
+    assert few["time_s"] + 5e-6 < few["layer_s"] < few["time_s"] + 1e-4
+    assert many["layer_s"] > many["time_s"] + few["layer_s"] - few["time_s"]
+
+
 def test_a_file_is_written_where_it_is_looked_for(run_dse, tmp_path):
     one = ("--for", "M=16", "--dtype", "fp8_w8a8", "--format")
     ran = run_dse(*MOE, *one, "vllm", "-o", tmp_path / "new")

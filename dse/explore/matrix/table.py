@@ -13,7 +13,8 @@ from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import Number
 from dse.models.matrix.case import BACK_TO_BACK, BETWEEN_EVENTS, Timing
 from dse.models.matrix.configuration import as_dict, space
-from dse.models.matrix.constants import SPREAD
+from dse.models.matrix.constants import SPREAD, fitted
+from dse.models.matrix.layer import Rest
 from dse.models.matrix.library import library_seconds
 from dse.models.matrix.machine import NEVER, Machine
 from dse.models.matrix.problem import OPERANDS, Product, experts_layer
@@ -150,8 +151,8 @@ def best(
     """Return the best configuration for each number of tokens, and its predicted time.
 
     Without measured times a row has the 95 % interval of the time and, for a dense product, the time of the
-    vendor's library. Measured times correct the predictions (`dse.explore.matrix.refine`); then `by` of each
-    row is whether its time was measured or corrected.
+    vendor's library, for experts that of the whole layer. Measured times correct the predictions
+    (`dse.explore.matrix.refine`); then `by` of each row is whether its time was measured or corrected.
 
     **Raises:** DseError for a GPU without tensor or matrix cores, or if no configuration fits.
     """
@@ -179,6 +180,9 @@ def _beside(file: GpuFile, kernel: Kernel, tokens: int, seconds: float) -> dict[
     columns = {"low_s": max(seconds / factor, least), "high_s": seconds * factor}
     if kernel.name == "mm":
         columns["library_s"] = float(library_seconds(Machine.of([file]), kernel.products(tokens))[0, 0])
+    if kernel.name == "moe":
+        rest = Rest.of([kernel.products(tokens)]).seconds(Machine.of([file]), fitted(bool(file.gpu.gfx)))
+        columns["layer_s"] = seconds + float(rest[0])
     return columns
 
 
