@@ -80,7 +80,10 @@ def test_a_command_measures(run_dse, tmp_path):
     assert [line["parameters"]["M"] for line in lines] == [16] * 3 + [32] * 3
     for row in json.loads(ran.out):
         times = [line["seconds"] for line in lines if line["parameters"]["M"] == row["M"]]
-        assert (row["by"], row["time_s"]) == ("measured", pytest.approx(min(times)))
+        if row["by"] == "measured":
+            assert row["time_s"] == pytest.approx(min(times))
+        else:  # expected to be faster than those that were
+            assert row["time_s"] < min(times)
 
 
 @pytest.mark.slow

@@ -95,7 +95,7 @@ class Constants(eqx.Module):
     events: Float[Array, ""] = constant(3.5e-6, 0.4, "s")  # overhead of a launch between two events
     ramp: Float[Array, ""] = constant(1, 0.4)  # of the first blocks' first copies, relative
     small: Float[Array, ""] = constant(4200, 0.4, "cycles")  # a short launch of a layer, besides its products
-    stream: Float[Array, ""] = constant(0.8, 0.15)  # share of DRAM's bandwidth reached by these
+    stream: Float[Array, ""] = constant(0.5, 0.3)  # share of the bandwidths of L2 and DRAM reached by these
     idle_block: Float[Array, ""] = constant(0.5e-6, 0.7, "s")  # a block without rows
 
     @staticmethod

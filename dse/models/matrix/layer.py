@@ -1,6 +1,7 @@
 """The launches of a layer of experts besides its products: routing, alignment, activation, sums, conversions.
 
-Each is a short launch, bound by launch overhead or by its bytes.
+Each is a short launch, bound by launch overhead or by its bytes, which it reads from L2, or from DRAM where
+the output of the launch before does not fit in L2.
 Source: the launches of SGLang 0.5.10's fused_experts (Apache-2.0).
 """
 
@@ -24,7 +25,7 @@ class Rest(eqx.Module):
     """Launches of layers besides their products, as arrays. **Shapes:** [layers]."""
 
     launches: Float[Array, "*#batch"]
-    moved: Float[Array, "*#batch"]  # bytes
+    moved: tuple[Float[Array, "*#batch"], ...]  # bytes of each launch that has many
 
     @staticmethod
     def of(layers: Sequence[tuple[Product, ...]]) -> "Rest":
@@ -35,15 +36,23 @@ class Rest(eqx.Module):
             np.array([getattr(product, name) for product in up], float) for name in ("tokens", "rows")
         )
         hidden, inner = (np.array([product.depth for product in launch], float) for launch in (up, down))
-        activated = rows * 3.0 * inner * HALF  # gate and up read, their product written
-        summed = (rows + tokens) * hidden * HALF
-        converted = (HALF + 1.0) * (tokens * hidden + rows * inner)
+        moved = (
+            rows * 3.0 * inner * HALF,  # activation: gate and up read, their product written
+            (rows + tokens) * hidden * HALF,  # sum
+            converts * tokens * hidden * (HALF + 1.0),
+            converts * rows * inner * (HALF + 1.0),
+        )
         return Rest(
             launches=jnp.asarray(LAUNCHES + CONVERSIONS * converts, jnp.float32),
-            moved=jnp.asarray(activated + summed + converts * converted, jnp.float32),
+            moved=tuple(jnp.asarray(size, jnp.float32) for size in moved),
         )
 
     def seconds(self, machine: Machine, constants: Constants) -> Float[Array, "*#batch"]:
         """Return the sum of their times in s."""
-        bandwidth = machine.dram_bandwidth * constants.stream
-        return self.launches * constants.small / machine.clock + self.moved / bandwidth
+        l2_bandwidth = machine.l2_bandwidth * machine.sms * machine.clock
+        time = self.launches * constants.small / machine.clock
+        for size in self.moved:
+            kept = jnp.minimum(size, machine.kept_bytes)
+            at_peak = kept / l2_bandwidth + (size - kept) / machine.dram_bandwidth
+            time = time + at_peak / constants.stream
+        return time
