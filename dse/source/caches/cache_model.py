@@ -1,6 +1,6 @@
 """Predict which requested sectors of a launch hit in the L1 of an SM, hit in the L2, or come from DRAM.
 
-This is computed from the addresses of one block, the one that represents most others. Within it, a line of
+This is computed from the addresses of one block, which does what most others do, or more. Within it, a line of
 the L1, 128 bytes filled sector by sector, is replaced with the same probability at any time, as in a cache
 with random replacement. The probability follows from the lines that the resident blocks fill. Sectors that
 the block touches for the first time may be there from other blocks: see `dse.source.caches.footprint`.
@@ -145,7 +145,7 @@ def misses(
     as not shared between blocks. Without `drift` the blocks of a wave stay in step.
     """
     weights = np.array(sample.weights) / machine.launch.blocks
-    block = sample.typical
+    block = sample.largest
     asked = _asked(machine)
     steps = machine.program.steps
     streams = [[s for s in machine.streams if select(steps[s.step])] for select in (_loads, _stores)]
@@ -153,10 +153,11 @@ def misses(
     relative = [_relative(machine, of_kind, block) for of_kind in streams]
     wave = min(caches.resident_blocks * caches.sm_count, machine.launch.blocks)
     both = loads, stores
-    idle = any((of_kind[weights > 0.0] == 0.0).any() for of_kind in relative)  # some blocks leave early
+    # Some blocks leave early, or do more than others.
+    uneven = block != sample.typical or any((of_kind[weights > 0.0] == 0.0).any() for of_kind in relative)
     reuses = [None, None]
     if probe is not None:
-        reuses = follow(cast(Any, machine), sample, block, both, wave, probe, whole=idle)
+        reuses = follow(cast(Any, machine), sample, block, both, wave, probe, whole=uneven)
     loaded, stored = (
         Footprint(accessed, machine.launch.grid, reuse) for accessed, reuse in zip(both, reuses, strict=True)
     )

@@ -140,7 +140,7 @@ def follow(
     try:
         if machine.estimated:  # some loops were not run in full
             exact, block = probe([here], None).machine, 0
-            sample = Sample((here,), (1.0,), 0)
+            sample = Sample((here,), (1.0,), 0, 0)
         else:
             exact = machine
         streams = [stream for stream in exact.streams if any(stream.step in steps for steps in uneven)]

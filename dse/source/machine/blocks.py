@@ -50,7 +50,8 @@ class Sample:
 
     blocks: tuple[Dimensions, ...]
     weights: tuple[float, ...]  # they add up to the blocks of the grid
-    typical: int  # index of the block that represents most work, for caches and detailed views
+    typical: int  # index of the block that represents most work, for detailed views
+    largest: int  # of the one that does what most do, and more, for caches
     spread: float = 0.0  # relative standard error of the counts from these blocks
     unseen: int = 0  # blocks without a proof of how much they execute
     doubtful: bool = False  # whether the census does not explain that either
@@ -67,7 +68,8 @@ def representative(grid: Dimensions, inside: int = 1) -> Sample:
         (x, y, z): of_x * of_y * of_z for (x, of_x), (y, of_y), (z, of_z) in product(*axes)
     }
     weights = tuple(blocks.values())
-    return Sample(tuple(blocks), weights, int(np.argmax(weights)))
+    inner = int(np.argmax(weights))
+    return Sample(tuple(blocks), weights, inner, inner)
 
 
 def _along(size: int, inside: int) -> list[tuple[int, float]]:
@@ -233,12 +235,14 @@ class _Census:
             sizes = np.bincount(strata, self.weights) * self.count / self.weights.sum()
         if alike and not members:
             chosen = dict(zip(self.corner.tolist(), self.corners.weights, strict=True))
-            typical = int(self.corner[self.corners.typical])
+            typical = largest = int(self.corner[self.corners.typical])
         else:
             chosen = self._chosen(strata, sizes, members)
             insts = self.insts[list(chosen)]
             work = insts * list(chosen.values())  # blocks that leave early represent little of it
             typical = list(chosen)[int(np.argmin(np.abs(insts - work @ insts / work.sum())))]
+            # A few blocks that do something else, and far more, are none of these.
+            largest = list(chosen)[int(np.argmax(insts * (2.0 * work >= work.max())))]
         if not members:
             fellows = np.setdiff1d(np.flatnonzero(strata == strata[typical]), list(chosen))
             checks = self.random.choice(fellows, min(_CHECKS, len(fellows)), replace=False)
@@ -247,12 +251,12 @@ class _Census:
             block: (chosen[index], strata[index])
             for index, block in zip(chosen, _as_blocks(self.places[list(chosen)]), strict=True)
         }
-        (here,) = _as_blocks(self.places[[typical]])
-        for block in _in_line(here, self.grid):  # for the strides of addresses from block to block
+        most = _as_blocks(self.places[[typical, largest]])
+        for block in _in_line(most[1], self.grid):  # for the strides of addresses from block to block
             taken.setdefault(block, (0.0, -1))
         blocks = sorted(taken)
         weights, numbers = zip(*(taken[block] for block in blocks), strict=True)
-        return Sample(tuple(blocks), weights, blocks.index(here)), np.array(numbers)
+        return Sample(tuple(blocks), weights, *map(blocks.index, most)), np.array(numbers)
 
     def _strata(self) -> np.ndarray:
         """Number the strata of blocks by the code that they execute or, if there are many, by its amount."""
