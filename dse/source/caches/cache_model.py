@@ -1,7 +1,7 @@
 """Predict which requested sectors of a launch hit in the L1 of an SM, hit in the L2, or come from DRAM.
 
-This is computed from the addresses of one block, which does what most others do, or more. Within it, a line of
-the L1, 128 bytes filled sector by sector, is replaced with the same probability at any time, as in a cache
+This is computed from the addresses of one block, which does what most others do, or more. Within it, a line
+of the L1, 128 bytes filled sector by sector, is replaced with the same probability at any time, as in a cache
 with random replacement. The probability follows from the lines that the resident blocks fill. Sectors that
 the block touches for the first time may be there from other blocks: see `dse.source.caches.footprint`.
 
@@ -26,6 +26,7 @@ from dse.source.caches.places import Probe
 from dse.source.caches.reuse import Reuse, follow
 from dse.source.caches.sectors import IN_LINE, SectorAccesses, accesses, bypasses_l1
 from dse.source.machine.blocks import Sample
+from dse.source.machine.launch import REGION_BITS
 from dse.source.machine.recorded import MEMORY_COUNTS, Recorded, Stream, once_each
 from dse.types import Gpu
 
@@ -150,14 +151,16 @@ def misses(
     steps = machine.program.steps
     streams = [[s for s in machine.streams if select(steps[s.step])] for select in (_loads, _stores)]
     loads, stores = (accesses(machine, sample, block, of_kind) for of_kind in streams)
-    relative = [_relative(machine, of_kind, block) for of_kind in streams]
     wave = min(caches.resident_blocks * caches.sm_count, machine.launch.blocks)
     both = loads, stores
+    by_array = [_relative(machine, *of_kind, block, weights) for of_kind in zip(streams, both, strict=True)]
+    relative = [{array: float(own.sum()) for array, own in of_kind.items()} for of_kind in by_array]
     # Some blocks leave early, or do more than others.
-    uneven = block != sample.typical or any((of_kind[weights > 0.0] == 0.0).any() for of_kind in relative)
+    asks = [np.sum([per[kind] for per in asked.values()], axis=0) for kind in ("loads", "stores")]
+    uneven = block != sample.typical or any((of_kind[weights > 0.0] == 0.0).any() for of_kind in asks)
     reuses = [None, None]
     if probe is not None:
-        reuses = follow(cast(Any, machine), sample, block, both, wave, probe, whole=uneven)
+        reuses = follow(cast(Any, machine), sample, block, both, relative, wave, probe, whole=uneven)
     loaded, stored = (
         Footprint(accessed, machine.launch.grid, reuse) for accessed, reuse in zip(both, reuses, strict=True)
     )
@@ -171,8 +174,8 @@ def misses(
     again, far = _again(loads, caches, _loading(machine, loads, block), reuses[0], wave)
     l1_chance, nowhere = loaded.chance(caches.l1_bytes, caches.sm_count), np.zeros(len(stored.distance))
     own = (1.0 - crowded) * np.isin(loaded.sector, _stored_first(machine, sample, block, both))
-    of_l1, of_l2, runs = loaded.first(sample, weights * relative[0], l1_chance, back, wave, own, gone)
-    _, written, _ = stored.first(sample, weights * relative[1], nowhere, back, wave)
+    of_l1, of_l2, runs = loaded.first(sample, by_array[0], l1_chance, back, wave, own, gone)
+    _, written, _ = stored.first(sample, by_array[1], nowhere, back, wave)
     keys = {key: number for number, key in enumerate(asked)}
     of_key = [keys.get((phase.opened, phase.closed), 0) for phase in machine.phases]
     mean = {kind: np.array([per[kind] @ weights for per in asked.values()]) for kind in _KINDS}
@@ -232,15 +235,26 @@ def _asked(machine: Recorded) -> dict[tuple[int, int], dict[str, np.ndarray]]:
     return {key: dict(zip(_KINDS, kinds, strict=True)) for key, kinds in asked.items()}
 
 
-def _relative(machine: Recorded, streams: Sequence[Stream], block: int) -> np.ndarray:
-    """Return the distinct sectors of blocks relative to those of one of them: [blocks].
+def _relative(
+    machine: Recorded, streams: Sequence[Stream], accessed: SectorAccesses, block: int, weights: np.ndarray
+) -> dict[int, np.ndarray]:
+    """Return the distinct sectors of blocks relative to those of one of them, weighted, by array: [blocks].
 
-    Requested ones would not do: warps that begin inside of a sector request more, and touch no more.
+    Requested ones would not do: warps that begin inside of a sector request more, and touch no more. Arrays
+    that the block does not access count as more of those that it does.
     """
     from dse.source.caches.first_touches import first_touches  # imports Numba
 
-    total = first_touches(machine, streams).sum(axis=0)
-    return total / total[block] if total[block] else np.zeros(total.shape)
+    arrays = {family.array for family in accessed.families}
+    of_array: dict[int, list[Stream]] = {}
+    for stream in streams:
+        addresses = np.broadcast_to(stream.base, stream.lanes.shape)
+        number = int(addresses.flat[np.argmax(stream.lanes.mask)]) + stream.offset >> REGION_BITS
+        of_array.setdefault(number if number in arrays else -1, []).append(stream)
+    total = {number: first_touches(machine, own).sum(axis=0) for number, own in of_array.items()}
+    other = total.pop(-1, np.zeros(len(weights))) @ weights
+    more = 1.0 + other / max(sum(touched @ weights for touched in total.values()), 1e-300)
+    return {number: more * weights * (touched / touched[block]) for number, touched in total.items()}
 
 
 # Within a block

@@ -10,7 +10,7 @@ impossible, assumed to be anywhere in their array.
 Source: growth of footprints with the window, after Xiang, Ding, Luo & Bao, HOTL, ASPLOS 2013.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,7 +27,7 @@ from dse.source.caches.sectors import (
     ranges,
 )
 from dse.source.machine.blocks import Sample
-from dse.source.machine.launch import REGION_BITS, Dimensions
+from dse.source.machine.launch import Dimensions
 
 ROUNDS = 50  # of a fixed-point iteration
 
@@ -76,6 +76,7 @@ class Footprint:
         self.sector, self.phase, self.times = (
             column[first] for column in (accesses.sector, accesses.phase, accesses.times)
         )
+        self.arrays, self.array = np.unique(accesses.array[first], return_inverse=True)
         self.of_run = _of_run(self.sector, accesses.turn[first] * self.phases + self.phase)
         self.cached = np.zeros(len(first), bool)
         self.cached[np.searchsorted(self.sector, accesses.sector[accesses.cached])] = True
@@ -143,7 +144,7 @@ class Footprint:
     def first(
         self,
         sample: Sample,
-        weights: np.ndarray,
+        weights: Mapping[int, np.ndarray],
         l1_chance: np.ndarray,
         back: float,
         wave: int,
@@ -153,32 +154,36 @@ class Footprint:
         """Count the first touches of sectors, in the L1 of their SM and in the L2, and runs of these:
         all [phases].
 
-        Each block of the sample touches this footprint, moved to its position in the grid, times its weight.
+        Each block of the sample touches this footprint, moved to its position in the grid, times its weight,
+        of each array: [blocks].
         `own` is the probability that the block itself has stored a sector in the L2 before: [sectors].
         `gone` is that of replacement between the requests of two blocks of a wave.
         """
         of_l1, of_l2, runs, requested = np.zeros((4, self.phases))
         times = self.evenly * self.times * (1.0 - own)
-        for block, weight in zip(sample.blocks, weights.tolist(), strict=True):
-            if not weight:
+        of_blocks = np.array([weights[array] for array in self.arrays.tolist()]).reshape(
+            -1, len(sample.blocks)
+        )
+        for block, weight in zip(sample.blocks, of_blocks.T, strict=True):
+            if not weight.any():
                 continue
+            weight = weight[self.array]
             at = self.moves + np.array(block)
             there = np.asarray(((at >= 0) & (at < np.array(self.grid))).all(axis=1))
             alone = self._found(np.where(there, l1_chance, 0.0)) * self.cached
             before, after = (self._new(nearest, back, wave) for nearest in self._nearest(there))
-            of_l1 += weight * np.bincount(self.phase, self.times * alone, minlength=self.phases)
-            requests = self.times * np.where(self.cached, alone, 1.0)
-            requested += weight * np.bincount(self.phase, requests, minlength=self.phases)
+            of_l1 += np.bincount(self.phase, weight * self.times * alone, minlength=self.phases)
+            requests = weight * self.times * np.where(self.cached, alone, 1.0)
+            requested += np.bincount(self.phase, requests, minlength=self.phases)
             mean = (before + after) / 2
             if self.parted.any():  # which part a block takes decides whether it is the first
                 sharing = self._sharing(there & (self.distance <= max(back, wave)))
                 mean = np.where(self.parted & (self.scattered == 0), 1.0 / sharing, mean)
-            new = times * mean
-            of_l2 += weight * np.bincount(self.phase, new, minlength=self.phases)
-            runs += weight * np.bincount(self.phase, new * self.of_run, minlength=self.phases)
+            new = weight * times * mean
+            of_l2 += np.bincount(self.phase, new, minlength=self.phases)
+            runs += np.bincount(self.phase, new * self.of_run, minlength=self.phases)
         if self.reuse is not None:
             followed = self.reuse.new(back)
-            followed *= float(np.sum(weights)) / max(self.reuse.share, 1e-300)
             of_l2[: len(followed)] += followed
             per_sector = self._runs_of(self.times * (1.0 - self.evenly))[: len(followed)]
             runs[: len(followed)] += followed * per_sector
@@ -266,7 +271,7 @@ def _scattered(families: Sequence[Family], family: np.ndarray, times: np.ndarray
     regions: dict[int, list[int]] = {}
     for number, kept_family in enumerate(families):
         if any(kept_family.step) and all(step in (*APART, 0) for step in kept_family.step):
-            regions.setdefault(kept_family.span[0] >> REGION_BITS, []).append(number)
+            regions.setdefault(kept_family.array, []).append(number)
     for members in regions.values():
         low = min(families[member].span[0] + int(np.min(families[member].offset[0])) for member in members)
         high = max(families[member].span[1] + int(np.max(families[member].offset[-1])) for member in members)

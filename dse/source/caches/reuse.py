@@ -10,7 +10,7 @@ that fills a cache: the working set of Denning, CACM 1968; following a sample of
 Waldspurger et al., SHARDS, FAST 2015.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from dse.errors import DseError
 from dse.source.caches.places import Group, Probe, Window, groups, window
 from dse.source.caches.sectors import APART, IN_LINE, Family, SectorAccesses, accesses, ranges
 from dse.source.machine.blocks import Sample
-from dse.source.machine.launch import REGION_BITS
 from dse.source.machine.recorded import Stream
 
 # Limits of the work: followed accesses of all blocks, and lines of one block from which they are sampled.
@@ -35,6 +34,7 @@ class Reuse:
         accesses: SectorAccesses,
         groups: Sequence[Group],
         loads: Window,
+        relative: Mapping[int, float],
         blocks: int | None = None,
         phases: np.ndarray | None = None,
     ) -> None:
@@ -64,12 +64,20 @@ class Reuse:
         sector, access, block, time = sector[order], access[order], block[order], time[order]
         self.first = np.append(True, sector[1:] != sector[:-1])[: len(sector)]
         last = np.append(self.first[1:], True)[: len(sector)]
+        # If the window is a part of the grid, its first half is only the past of the second.
+        warm = 0 if loads.whole else (int(loads.waves[-1]) + 1) // 2
         times = accesses.times
         exact = accesses.every * sum(
             float(times[member].sum()) * np.count_nonzero(group.there)
             for member, group in zip(members, groups, strict=True)
         )
         weight = times[access] * (exact / max(float(times[access].sum()), 1e-300))
+        # An average block touches `relative` times what the followed one does, of each array.
+        arrays, array = np.unique(accesses.array, return_inverse=True)
+        of_group = [np.bincount(array[own], minlength=len(arrays)) for own in members]
+        there = np.array([float(np.mean(group.there[loads.waves >= warm])) for group in groups]) @ of_group
+        factors = np.array([relative[number] for number in arrays.tolist()]) * np.sum(of_group, axis=0)
+        weight *= (factors / np.maximum(there, 1e-300))[array[access]]
         weight = weight[self.first][np.cumsum(self.first) - 1]  # that of its sector's first touch
         end = self.ticks * (int(loads.waves[-1]) + 1)
         since = np.where(self.first, time, np.append(0, np.diff(time))[: len(time)])
@@ -82,13 +90,8 @@ class Reuse:
         self.gap_sectors, self.gap_sums = (
             np.append(0.0, np.cumsum(column[order])) for column in (of_gaps, of_gaps * gaps)
         )
-        # If the window is a part of the grid, its first half is only the past of the second.
-        warm = 0 if loads.whole else (int(loads.waves[-1]) + 1) // 2
         self.counted = loads.waves[block] >= warm
         self.counted_blocks = int(np.count_nonzero(loads.waves >= warm))
-        # What an average block of these accesses, over what the block does whose accesses are followed.
-        touched = np.sum([len(own) * group.there for own, group in zip(members, groups, strict=True)], axis=0)
-        self.share = float(np.mean(touched[loads.waves >= warm])) / max(sum(map(len, members)), 1)
         self.phase = phases[accesses.phase[access]]
 
     def grown(self, blocks: float) -> float:
@@ -123,13 +126,15 @@ def follow(
     sample: Sample,
     block: int,
     accessed: Sequence[SectorAccesses],
+    relative: Sequence[Mapping[int, float]],
     wave: int,
     probe: Probe,
     whole: bool = False,
 ) -> list[Reuse | None]:
     """Follow the accesses of a block that are not linear: of several lists, None where all are linear.
 
-    `wave` is the number of blocks that run at the same time; `whole` follows all accesses.
+    An average block touches `relative` times as much of each array. `wave` is the number of blocks that run
+    at the same time; `whole` follows all accesses.
     """
     nothing: list[Reuse | None] = [None for _ in accessed]
     uneven = [_uneven(member.families, whole) for member in accessed]
@@ -152,15 +157,15 @@ def follow(
     numbers = {(phase.opened, phase.closed): n for n, phase in enumerate(machine.phases)}
     phases = np.array([numbers.get((phase.opened, phase.closed), 0) for phase in exact.phases])
     return [
-        Reuse(member, moving, seen, blocks, phases) if moving else None
-        for member, moving in zip(touched, placed, strict=True)
+        Reuse(member, moving, seen, own, blocks, phases) if moving else None
+        for member, moving, own in zip(touched, placed, relative, strict=True)
     ]
 
 
 def _uneven(families: Sequence[Family], whole: bool) -> set[int]:
     """List the instructions to follow: those that are not linear, and others that access the same arrays."""
-    arrays = {family.span[0] >> REGION_BITS for family in families if whole or {*family.step} & {*APART}}
-    return {step for family in families if family.span[0] >> REGION_BITS in arrays for step in family.steps}
+    arrays = {family.array for family in families if whole or {*family.step} & {*APART}}
+    return {step for family in families if family.array in arrays for step in family.steps}
 
 
 def _thinned(

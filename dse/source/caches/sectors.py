@@ -11,6 +11,7 @@ import numpy as np
 
 from dse.hardware.coalescing import LINE, SECTOR
 from dse.source.machine.blocks import Sample
+from dse.source.machine.launch import REGION_BITS
 from dse.source.machine.recorded import Recorded, Stream
 
 IN_LINE = LINE // SECTOR  # sectors
@@ -42,6 +43,11 @@ class Family:
     # of each stream: executions, phase, whether through the L1, executions that each represents
     streams: list[tuple[int, int, bool, float]] = field(default_factory=list)
 
+    @property
+    def array(self) -> int:
+        """The number of its array."""
+        return self.span[0] >> REGION_BITS
+
 
 @dataclass
 class SectorAccesses:
@@ -58,6 +64,11 @@ class SectorAccesses:
     ticks: int
     phases: int  # of the machine
     every: int = 1  # only sectors whose number is a multiple of it
+
+    @property
+    def array(self) -> np.ndarray:
+        """The number of each one's array: [n]."""
+        return np.array([family.array for family in self.families], int)[self.family]
 
     def of(self, steps: Set[int]) -> np.ndarray:
         """Return which are of families whose instructions are all among these: [n]."""

@@ -251,12 +251,12 @@ class _Census:
             block: (chosen[index], strata[index])
             for index, block in zip(chosen, _as_blocks(self.places[list(chosen)]), strict=True)
         }
-        most = _as_blocks(self.places[[typical, largest]])
-        for block in _in_line(most[1], self.grid):  # for the strides of addresses from block to block
+        middle, most = _as_blocks(self.places[[typical, largest]])
+        for block in _in_line(most, self.grid):  # for the strides of addresses from block to block
             taken.setdefault(block, (0.0, -1))
         blocks = sorted(taken)
         weights, numbers = zip(*(taken[block] for block in blocks), strict=True)
-        return Sample(tuple(blocks), weights, *map(blocks.index, most)), np.array(numbers)
+        return Sample(tuple(blocks), weights, blocks.index(middle), blocks.index(most)), np.array(numbers)
 
     def _strata(self) -> np.ndarray:
         """Number the strata of blocks by the code that they execute or, if there are many, by its amount."""

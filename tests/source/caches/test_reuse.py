@@ -193,6 +193,14 @@ def test_what_a_grid_moves_at_least(kernel: str, blocks: int, size: int, loaded:
     assert found.stores_past_l2 == pytest.approx(stored, rel=0.02)
 
 
+@pytest.mark.parametrize("length", [1000, 4096])
+def test_queries_and_keys_of_causal_attention_are_loaded_once(length: int):
+    launch = LaunchArguments((-(-length // 128), 32, 1), (128, 1, 1), (None, None, None, length))
+    found = traffic(*run_sample(bound("attention"), launch), 2**14)
+    assert found.loads_past_l2 == pytest.approx(2 * 32 * length / 8, rel=0.02)
+    assert found.stores_past_l2 == pytest.approx(32 * length / 8, rel=0.02)
+
+
 def test_a_probe_that_fails_leaves_all_as_it_was():
     machine, sample = grouped(4)
 

@@ -153,3 +153,13 @@ KERNEL lengths(const int* x, int* y, int n)
     for (int i = threadIdx.x; i < length; i += 128) sum += x[blockIdx.x * 2048 + i];
     y[blockIdx.x * 128 + threadIdx.x] = sum;
 }
+
+// Causal attention, reduced to what it loads: a block's queries, and the keys of its head up to them.
+KERNEL attention(const int* queries, const int* keys, int* y, int length)
+{
+    int head = blockIdx.y * length, row = blockIdx.x * 128 + threadIdx.x;
+    int sum = row < length ? queries[head + row] : 0;
+#pragma unroll 1
+    for (int at = threadIdx.x; at < min(length, (int)(blockIdx.x + 1) * 128); at += 128) sum += keys[head + at];
+    if (row < length) y[head + row] = sum;
+}
