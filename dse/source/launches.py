@@ -150,6 +150,13 @@ def too_small(kernel: str, name: str) -> str:
     return f"{kernel}: {name}: {found}, expected a SIZE that holds them (given.arguments)"
 
 
+def check_shared(kernel: str, end: int, shared_bytes: float) -> None:
+    """Raise DseError if a block accesses more shared memory than it has."""
+    if end > shared_bytes:
+        found = f"found accesses up to byte {end:,} of {int(shared_bytes):,}"
+        raise DseError(f"{kernel}: shared memory: {found}, expected its size (given.shared_bytes)")
+
+
 @dataclass(frozen=True)
 class Configuration:
     """The macros and the launch of one configuration."""

@@ -24,6 +24,7 @@ from dse.source.launches import (
     Configuration,
     NotStated,
     build_of,
+    check_shared,
     held,
     name_of,
     no_contents,
@@ -122,9 +123,7 @@ def completed(
     """
     listing, configuration, ran = run_launch(made, configuration, gpu, source)
     asked, spilled = resources(listing, configuration), 4 * listing.vgpr_spills
-    if (end := max(ran.record.lds_ends.values(), default=0)) > int(asked.shared_bytes):
-        found = f"found accesses up to byte {end:,} of {int(asked.shared_bytes):,}"
-        raise DseError(f"{listing.name}: shared memory: {found}, expected its size (given.shared_bytes)")
+    check_shared(listing.name, max(ran.record.lds_ends.values(), default=0), float(asked.shared_bytes))
     before = ran
 
     def profiled(assumed: Configuration) -> tuple[KernelProfile, dict[int | str, tuple[str, str]], bool]:

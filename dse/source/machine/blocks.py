@@ -114,12 +114,18 @@ def _spread(costs: np.ndarray, strata: np.ndarray, weights: Sequence[float]) -> 
 
     **Shapes:** costs [ways, blocks], strata [blocks]: -1 for no stratum.
     """
-    weighed, variance = np.array(weights), np.zeros(len(costs))
-    for stratum in range(strata.max(initial=-1) + 1):
-        members = strata == stratum
-        if members.sum() > 1:
-            left_out = max(0.0, 1.0 - np.count_nonzero(weighed[members]) / weighed[members].sum())
-            variance += left_out * (weighed[members] ** 2).sum() * np.var(costs[:, members], axis=1, ddof=1)
+    weighed, seen = np.array(weights), strata >= 0
+    used, number = np.unique(strata[seen], return_inverse=True)
+    of_stratum = np.eye(len(used))[number]  # [blocks, strata]
+    members, of_seen = of_stratum.sum(axis=0), costs[:, seen]
+    apart = (of_seen - of_seen @ of_stratum / members @ of_stratum.T) ** 2 @ of_stratum
+    several = members > 1
+    # A stratum with one block varies as the others do.
+    mean = apart.sum(axis=1, keepdims=True) / max((members - 1).sum(), 1)
+    within = np.where(several, apart / np.maximum(members - 1, 1), mean)
+    sizes, counted = weighed[seen] @ of_stratum, (weighed[seen] > 0.0) @ of_stratum
+    left_out = 1.0 - np.minimum(counted / np.maximum(sizes, 1e-300), 1.0)
+    variance = within @ (left_out * (weighed[seen] ** 2 @ of_stratum))
     total = costs @ weighed
     return float(np.max(np.sqrt(variance) / np.maximum(total, 1.0), initial=0.0))
 
@@ -244,7 +250,7 @@ class _Census:
             # A few blocks that do something else, and far more, are none of these.
             largest = list(chosen)[int(np.argmax(insts * (2.0 * work >= work.max())))]
         if not members:
-            fellows = np.setdiff1d(np.flatnonzero(strata == strata[typical]), list(chosen))
+            fellows = np.setdiff1d(np.arange(len(strata)), list(chosen))
             checks = self.random.choice(fellows, min(_CHECKS, len(fellows)), replace=False)
             chosen |= dict.fromkeys(checks.tolist(), 0.0)
         taken = {

@@ -133,9 +133,12 @@ def total_counts(machine: Recorded) -> np.ndarray:
 
 
 def cost_of_accesses(machine: Recorded) -> np.ndarray:
-    """Sum the sectors, and the passes, of all accesses of each block: [2, blocks]."""
-    at = np.array([*machine.bound.memory_rows.values()], int)
-    rows = np.stack([at + MEMORY_COUNTS.index(name) for name in ("sectors", "passes")])
-    of_phase = once_each(lambda counts: counts[rows].sum(axis=1))
+    """Sum the sectors, the passes, and the sectors of global stores, of each block: [3, blocks]."""
+    steps, rows = machine.program.steps, machine.bound.memory_rows
+    at = np.array([*rows.values()], int)
+    stores = [row for step, row in rows.items() if steps[step].stores and steps[step].pipe == "global"]
+    sectors, passes = MEMORY_COUNTS.index("sectors"), MEMORY_COUNTS.index("passes")
+    ways = at + sectors, at + passes, np.array(stores, int) + sectors
+    of_phase = once_each(lambda counts: np.stack([counts[way].sum(axis=0) for way in ways]))
     costs = sum(of_phase(counts) for counts in machine.phase_counts if counts is not None)
-    return np.asarray(costs).reshape(2, machine.shape[0])
+    return np.asarray(costs).reshape(len(ways), machine.shape[0])

@@ -18,6 +18,7 @@ from dse.source.launches import (
     Configuration,
     NotStated,
     build_of,
+    check_shared,
     name_of,
     no_contents,
     too_small,
@@ -37,6 +38,7 @@ from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile.characterise import prepare, run_sample, summary, touched_bytes
 from dse.source.nvidia.profile.walk import timing
 from dse.source.nvidia.sass.disassemble import disassemble_each
+from dse.source.nvidia.sass.elf import reserved_shared_bytes
 from dse.source.nvidia.sass.listing import Listing
 from dse.source.profile.characterise import Characterisation
 from dse.source.profiles import (
@@ -262,8 +264,10 @@ def executed(
     **Raises:** DseError if it cannot be executed.
     """
     machine, sample = run_launch(made, listing, configuration)
-    counts = summary(machine, sample) if gpu is None else counted(machine, sample, made, configuration, gpu)
     asked = resources(made, configuration)
+    end = machine.shared_end - reserved_shared_bytes(made.binary.arch)
+    check_shared(made.binary.kernel, end, float(asked.shared_bytes))
+    counts = summary(machine, sample) if gpu is None else counted(machine, sample, made, configuration, gpu)
     return KernelProfile.of(counts, asked, made.compiler, made.binary.stack_bytes, made.spill_bytes)
 
 

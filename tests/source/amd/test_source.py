@@ -120,9 +120,18 @@ def test_whole_numbers_that_skip_work_are_asked_for(tmp_path: Path):
     assert "starts: found no contents of the array, which ends or skips work" in made.message
 
 
-def read(path: Path, text: str, gpu: GpuFile, block: int, grid: int, *contents: str) -> KernelProfile:
+def read(
+    path: Path,
+    text: str,
+    gpu: GpuFile,
+    block: int,
+    grid: int,
+    *contents: str,
+    shared_bytes: int | None = None,
+) -> KernelProfile:
     path.write_text(text)
-    kernel = cuda_file.load(path, Given(block=(block,), grid=(grid,), arguments=contents))
+    given = Given(block=(block,), grid=(grid,), arguments=contents, shared_bytes=shared_bytes)
+    kernel = cuda_file.load(path, given)
     [wanted] = configurations(kernel, {}, {}, gpu.gpu)
     tools, cache = toolchain(gpu.gpu), Cache(path.parent / "cache")
     source = tools.source_of(kernel)
@@ -223,7 +232,7 @@ def test_an_array_that_is_too_small_is_named(gpu: GpuFile, tmp_path: Path):
         read(tmp_path / "f.cu", text, gpu, 64, 1, "a=63:int:index")
 
 
-@pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
+@pytest.mark.parametrize("gpu", [W6600, A100, gpus.load("h100-sxm")], ids=lambda gpu: gpu.name)
 def test_shared_memory_that_only_the_launch_sizes(gpu: GpuFile, tmp_path: Path):
     text = """__global__ void f(float* out, const float* a) {
         extern __shared__ float s[];
@@ -231,8 +240,10 @@ def test_shared_memory_that_only_the_launch_sizes(gpu: GpuFile, tmp_path: Path):
         __syncthreads();
         out[threadIdx.x] = s[63 - threadIdx.x];
     }"""
-    with pytest.raises(AssertionError, match=r"shared memory: found .*, expected its size"):
-        read(tmp_path / "f.cu", text, gpu, 64, 1)
+    for stated in (None, 252):
+        with pytest.raises(AssertionError, match=r"shared memory: found .*, expected its size"):
+            read(tmp_path / "f.cu", text, gpu, 64, 1, shared_bytes=stated)
+    assert read(tmp_path / "f.cu", text, gpu, 64, 1, shared_bytes=256).shared_bytes == 256
 
 
 def test_threads_that_copy_zeros_read_nothing(tmp_path: Path):

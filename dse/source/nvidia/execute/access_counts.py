@@ -11,9 +11,10 @@ import numpy as np
 from dse.hardware.banks import passes as bank_passes
 from dse.hardware.banks import passes_of_atomics
 from dse.hardware.coalescing import LINE, SECTOR, sectors_and_lines
+from dse.source.machine.memory import in_block
 from dse.source.machine.recorded import MEMORY_COUNTS, Stream
 from dse.source.machine.thread_set import WARP, Lanes
-from dse.source.nvidia.machine.state import LocalSpan, Machine
+from dse.source.nvidia.machine.state import LocalSpan, Machine, union
 from dse.source.nvidia.sass.program import Step
 
 _MATRICES = ("LDSM", "STSM")
@@ -76,6 +77,7 @@ def _count_shared(
 ) -> None:
     """Count the passes through the banks of shared memory."""
     matrices, phase = step.opcode in _MATRICES, offset % 4
+    _extend_shared(machine, step, base + offset, 16 if matrices else step.bytes, lanes)
 
     def ask(addresses: np.ndarray, mask: np.ndarray) -> tuple[Any, np.ndarray]:
         if matrices:  # each of the first 8, 16 or 32 lanes has the address of a row of 8 halves
@@ -85,6 +87,18 @@ def _count_shared(
         return 0, bank_passes(addresses + phase, mask, step.bytes)
 
     _count(machine, ("shared", matrices, step.atomic, step.bytes, phase), row, base, lanes, 4, ask)
+
+
+def _extend_shared(machine: Machine, step: Step, address: np.ndarray, size: int, lanes: Lanes) -> None:
+    """Note the end of the shared memory that is accessed, at addresses that are known."""
+    if int(address.max()) + size <= machine.shared_end:  # mostly, whichever threads are active
+        return
+    if not any(union(machine.taint[slot], lanes) for slot in step.bases):
+        there = np.broadcast_to(lanes.mask, lanes.shape)
+        if step.opcode in _MATRICES:
+            there = there & (np.arange(lanes.shape[1]) % WARP < 2 * step.bytes)
+        last = int(in_block(np.broadcast_to(address, lanes.shape)[there]).max(initial=0))
+        machine.shared_end = max(machine.shared_end, last + size)
 
 
 def _count_local(machine: Machine, step: Step, row: int, base: np.ndarray, offset: int, lanes: Lanes) -> None:

@@ -155,6 +155,7 @@ class Machine:
             GlobalMemory(replace(launch, arguments=[*launch.arguments, *launch.variables.values()])),
         )
         self.streams: list[Stream] = []
+        self.shared_end = 0  # of the bytes that are accessed
         self.local_spans: dict[int, LocalSpan] = {}  # by step
         self.trace: list[tuple[int, Lanes]] = []  # basic blocks in the order of execution
         self.repeats: list[tuple[int, int, int]] = []  # of the trace: (start, end, more times)

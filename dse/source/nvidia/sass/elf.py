@@ -14,6 +14,11 @@ from dse.core.optional import install, needs
 from dse.errors import DseError
 
 
+def reserved_shared_bytes(arch: int) -> int:
+    """Return the bytes at the start of a block's shared memory that the system has."""
+    return 1024 if arch >= 90 else 0
+
+
 @dataclass(frozen=True)
 class Parameter:
     """One argument of a kernel."""
@@ -101,7 +106,7 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
                 relocated=any(table is not None and table["sh_size"] for table in relocations),
                 registers=registers,
                 # From 9.0 on the section begins with memory reserved for the system.
-                shared_bytes=max(0, shared_bytes - _RESERVED_BYTES) if arch >= 90 else shared_bytes,
+                shared_bytes=max(0, shared_bytes - reserved_shared_bytes(arch)),
                 stack_bytes=None if stack == _UNKNOWN_STACK else stack,
                 barriers=next((value[0] for number, value in own if number == _NUM_BARRIERS), 0),
                 parameters=_parameters(own),
@@ -180,5 +185,4 @@ _KPARAM_INFO = 0x17
 _REGCOUNT = 0x2F
 _NUM_BARRIERS = 0x4C
 _ABI_ARCH_IN_SECOND_BYTE = 8
-_RESERVED_BYTES = 1024
 _UNKNOWN_STACK = 0xFFFFFFFF

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from dse.core.processes import memory_limited
 from dse.errors import DseError
+from dse.source.nvidia.sass.elf import reserved_shared_bytes
 from dse.source.nvidia.sass.operands import operand
 
 SCOREBOARDS = 6  # of a warp
@@ -139,8 +140,7 @@ def resources(text: str, kernel: Listing) -> tuple[int, int]:
         found = f"found {registers}, expected at most {_MOST_REGISTERS}"
         raise DseError(f"{kernel.kernel}: registers: {found}")
     shared_bytes = int(shared[1], 0) if shared is not None else 0
-    # From 9.0 on the section begins with memory reserved for the system.
-    return registers, max(0, shared_bytes - _RESERVED_BYTES) if kernel.arch >= 90 else shared_bytes
+    return registers, max(0, shared_bytes - reserved_shared_bytes(kernel.arch))
 
 
 class _KernelReader:
@@ -269,5 +269,4 @@ _SHARED = (
     r"\.section\s+\.nv\.shared\.{name},.*\n"
     r"(?:\s*(?:\.sectionflags|\.align|\.nv\.shared).*\n)*\s*\.zero\s+(\d{{1,9}}|0x[0-9a-f]{{1,8}})\b"
 )
-_RESERVED_BYTES = 1024
 _MOST_REGISTERS = 255  # of a thread
