@@ -47,7 +47,8 @@ SLOWEST = 1.35
 DRIFT = 0.12
 
 
-_KINDS = "loads", "bypassing", "stores", "local loads", "local stores"  # of accesses; loads include bypassing
+# Kinds of accesses. Loads include bypassing; atomics that return something are loads, and written.
+_KINDS = "loads", "bypassing", "stores", "written", "local loads", "local stores"
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def misses(
     by_array = [_relative(machine, *of_kind, block, weights) for of_kind in zip(streams, both, strict=True)]
     relative = [{array: float(own.sum()) for array, own in of_kind.items()} for of_kind in by_array]
     # Some blocks leave early, or do more than others.
-    asks = [np.sum([per[kind] for per in asked.values()], axis=0) for kind in ("loads", "stores")]
+    asks = [np.sum([per[kind] for per in asked.values()], axis=0) for kind in ("loads", "written")]
     uneven = block != sample.typical or any((of_kind[weights > 0.0] == 0.0).any() for of_kind in asks)
     reuses = [None, None]
     if probe is not None:
@@ -195,7 +196,7 @@ def misses(
     bypassing = mean["bypassing"]
     past_l1 = np.minimum(summed("loads", of_l1, again), mean["loads"] - bypassing) + bypassing
     past_l2 = np.minimum(summed("loads", of_l2, far * crowded), past_l1)
-    past_stores = np.minimum(summed("stores", written), mean["stores"] + bypassing)
+    past_stores = np.minimum(summed("written", written), mean["written"])
     of_runs = np.minimum(summed("loads", runs), past_l2)
     columns = zip(mean["loads"], past_l1, past_l2, mean["stores"], past_stores, of_runs, strict=True)
     return {
@@ -226,6 +227,8 @@ def _asked(machine: Recorded) -> dict[tuple[int, int], dict[str, np.ndarray]]:
         rows[kind if step.pipe == "global" else f"local {kind}"].append(row)
         if step.pipe == "global" and kind == "loads" and bypasses_l1(step):
             rows["bypassing"].append(row)
+        if step.pipe == "global" and _stores(step):
+            rows["written"].append(row)
     of_phase = once_each(lambda counts: np.stack([counts[rows[kind]].sum(axis=0) for kind in _KINDS]))
     asked: dict[tuple[int, int], np.ndarray] = {}
     for phase, counts in zip(machine.phases, machine.phase_counts, strict=True):

@@ -183,6 +183,7 @@ def test_warps_that_load_are_found():
         ("own_rows", 256, 64, 2**20, 4096),
         ("causal", 256, 30, 4096, 4096),
         ("lengths", 256, 1000, 40874, 4096),
+        ("tickets", 256, 1, 4096 + 16384, 16384),
     ],
 )
 def test_what_a_grid_moves_at_least(kernel: str, blocks: int, size: int, loaded: int, stored: int):

@@ -154,6 +154,13 @@ KERNEL lengths(const int* x, int* y, int n)
     y[blockIdx.x * 128 + threadIdx.x] = sum;
 }
 
+// Atomics that return something, of half a sector each.
+KERNEL tickets(const int* x, int* y, int n)
+{
+    int at = blockIdx.x * 128 + threadIdx.x;
+    if (atomicCAS(y + 4 * at, 0, x[at]) == n) y[4 * at + 1] = 1;
+}
+
 // Causal attention, reduced to what it loads: a block's queries, and the keys of its head up to them.
 KERNEL attention(const int* queries, const int* keys, int* y, int length)
 {
