@@ -95,7 +95,7 @@ class Footprint:
         self.covers = [replace(cover, of_block=cover.of_block[reached]) for cover in covers]
         self.moves, self.distance = moves[reached], distance[reached]  # [blocks, 3], [blocks]
         self.later = (np.arange(len(moves)) >= len(before))[reached]
-        self.scattered = _scattered(accesses.families, accesses.family[first], self.times)
+        self.scattered = _scattered(accesses, accesses.family[first], self.times)
         parted = [
             any(step % SECTOR for step in family.step if step not in APART) for family in accesses.families
         ]
@@ -260,7 +260,7 @@ def _cover(sector: np.ndarray, shift: np.ndarray, start: np.ndarray, end: np.nda
     )
 
 
-def _scattered(families: Sequence[Family], family: np.ndarray, times: np.ndarray) -> np.ndarray:
+def _scattered(accesses: SectorAccesses, family: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Return the probability that another block touches a sector if their addresses are unrelated, else 0.
 
     They are assumed to be anywhere in the part of an array that the executed blocks use.
@@ -269,12 +269,11 @@ def _scattered(families: Sequence[Family], family: np.ndarray, times: np.ndarray
     """
     chance = np.zeros(len(family))
     regions: dict[int, list[int]] = {}
-    for number, kept_family in enumerate(families):
+    for number, kept_family in enumerate(accesses.families):
         if any(kept_family.step) and all(step in (*APART, 0) for step in kept_family.step):
             regions.setdefault(kept_family.array, []).append(number)
-    for members in regions.values():
-        low = min(families[member].span[0] + int(np.min(families[member].offset[0])) for member in members)
-        high = max(families[member].span[1] + int(np.max(families[member].offset[-1])) for member in members)
+    for array, members in regions.items():
+        low, high = accesses.spanned(array)
         inside = np.isin(family, members)
         chance[inside] = min(1.0, float(times[inside].sum()) * SECTOR / max(high - low, SECTOR))
     return chance
@@ -336,7 +335,7 @@ def blocks_back(footprints: Sequence[Footprint], room: float, blocks: int) -> fl
     def fits(some: float) -> bool:
         return sum(footprint.grown(some) for footprint in footprints) <= room
 
-    low, high = 0, min(blocks, _MOST_BLOCKS)
+    low, high = blocks if fits(blocks) else 0, min(blocks, _MOST_BLOCKS)
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if fits(middle) else (low, middle - 1)

@@ -24,7 +24,7 @@ MOST_BLOCKS = 2**11
 MOST_EXECUTIONS = 2**20
 _MOST_WARPS = 4  # of a block
 _BLOCKS_ALIKE = 4  # mean with the same addresses; if fewer, blocks share by chance rather than by tiles
-_FAR = 2**45  # sectors; above the distance of any two arrays
+FAR = 2**45  # sectors; above the distance of any two arrays
 
 # Runs some warps (None: all) of some blocks of the launch: (blocks, warps) → addresses.
 Probe = Callable[[Sequence[Dimensions], Sequence[int] | None], Addresses]
@@ -64,7 +64,7 @@ def window(blocks: int, wave: int, executions: int = 1) -> Window:
 
     `executions` are those of memory instructions that are not skipped, of one block.
     """
-    most = min(MOST_BLOCKS, max(MOST_EXECUTIONS // executions, 3 * wave))
+    most = max(min(MOST_BLOCKS, 3 * wave), min(max(MOST_BLOCKS, 3 * wave), MOST_EXECUTIONS // executions))
     if blocks <= most:
         return Window(0, blocks, min(wave, blocks), whole=True)
     wave = min(wave, most)
@@ -204,7 +204,7 @@ def _shifts(
         kinds, which = np.unique(places, axis=0, return_inverse=True)
         if not few and _BLOCKS_ALIKE * len(kinds) > len(rows):
             return None
-        shift[uneven] = _FAR * (1 + which.ravel())
+        shift[uneven] = FAR * (1 + which.ravel())
     return shift, there
 
 

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from dse.errors import DseError
-from dse.source.caches.places import Group, Probe, Window, groups, window
+from dse.hardware.coalescing import SECTOR
+from dse.source.caches.places import FAR, Group, Probe, Window, groups, window
 from dse.source.caches.sectors import APART, IN_LINE, Family, SectorAccesses, accesses, ranges
 from dse.source.machine.blocks import Sample
 from dse.source.machine.recorded import Stream
@@ -67,17 +68,17 @@ class Reuse:
         # If the window is a part of the grid, its first half is only the past of the second.
         warm = 0 if loads.whole else (int(loads.waves[-1]) + 1) // 2
         times = accesses.times
-        exact = accesses.every * sum(
-            float(times[member].sum()) * np.count_nonzero(group.there)
-            for member, group in zip(members, groups, strict=True)
-        )
-        weight = times[access] * (exact / max(float(times[access].sum()), 1e-300))
-        # An average block touches `relative` times what the followed one does, of each array.
         arrays, array = np.unique(accesses.array, return_inverse=True)
-        of_group = [np.bincount(array[own], minlength=len(arrays)) for own in members]
+        of_group = np.array(
+            [np.bincount(array[own], times[own], minlength=len(arrays)) for own in members]
+        ).reshape(-1, len(arrays))
+        followed = np.array([np.count_nonzero(group.there) for group in groups]) @ of_group
+        sampled = np.bincount(array[access], times[access], minlength=len(arrays))
+        # An average block touches `relative` times what the followed one does, of each array.
         there = np.array([float(np.mean(group.there[loads.waves >= warm])) for group in groups]) @ of_group
-        factors = np.array([relative[number] for number in arrays.tolist()]) * np.sum(of_group, axis=0)
-        weight *= (factors / np.maximum(there, 1e-300))[array[access]]
+        wanted = np.array([relative[number] for number in arrays.tolist()]) * of_group.sum(axis=0)
+        scale = accesses.every * followed * wanted / np.maximum(sampled * there, 1e-300)
+        weight = times[access] * scale[array[access]]
         weight = weight[self.first][np.cumsum(self.first) - 1]  # that of its sector's first touch
         end = self.ticks * (int(loads.waves[-1]) + 1)
         since = np.where(self.first, time, np.append(0, np.diff(time))[: len(time)])
@@ -92,14 +93,20 @@ class Reuse:
         )
         self.counted = loads.waves[block] >= warm
         self.counted_blocks = int(np.count_nonzero(loads.waves >= warm))
-        self.phase = phases[accesses.phase[access]]
+        self.phase, self.array = phases[accesses.phase[access]], array[access]
+        # No more sectors of an array are touched than lie between the lowest and the highest that are seen.
+        spans = np.array([accesses.spanned(number) for number in arrays.tolist()]).reshape(-1, 2).T
+        lowest, highest = spans // SECTOR
+        near = sector < FAR
+        np.minimum.at(lowest, self.array[near], sector[near])
+        np.maximum.at(highest, self.array[near], sector[near])
+        self.most = highest - lowest + 1.0
 
     def grown(self, blocks: float) -> float:
         """Return the sectors touched while this many blocks run in order; mean over the window."""
         window = self.window
         if blocks >= window.blocks:
-            whole = float(self.weight[self.first].sum())
-            return whole if window.whole else whole + (blocks - window.blocks) * float(self.new(blocks).sum())
+            return float(self._cold(blocks).sum())
         span = blocks / window.wave * self.ticks
         longer = int(np.searchsorted(self.gaps, -span))
         missed = (self.gap_sums[longer] - span * self.gap_sectors[longer]) / max(self.end - span, 1e-300)
@@ -111,14 +118,24 @@ class Reuse:
         If the window is a part of the grid, only its second half counts; blocks outside are assumed to
         touch as many sectors first.
         """
+        once = self._cold(self.blocks) / self.blocks
+        if back >= self.blocks:  # all fits
+            return once
         span = back / self.window.wave * self.ticks
         gone = self.counted & (self.first | (self.since > span) & (back < self.window.blocks))
+        return np.maximum(self._of_phases(gone).sum(axis=0) / self.counted_blocks, once)
+
+    def _cold(self, blocks: float) -> np.ndarray:
+        """Count the sectors that so many blocks touch, all of the window and others: [phases]."""
         fresh = self._of_phases(self.first & self.counted) / self.counted_blocks
-        once = self._of_phases(self.first) + (self.blocks - self.window.blocks) * fresh
-        return np.maximum(self._of_phases(gone) / self.counted_blocks, once / self.blocks)
+        cold = self._of_phases(self.first) + (blocks - self.window.blocks) * fresh
+        return np.minimum(1.0, self.most / np.maximum(cold.sum(axis=1), 1e-300)) @ cold
 
     def _of_phases(self, touches: np.ndarray) -> np.ndarray:
-        return np.bincount(self.phase[touches], self.weight[touches], minlength=self.phases)
+        """Count touches: [arrays, phases]."""
+        counts = np.zeros((len(self.most), self.phases))
+        np.add.at(counts, (self.array[touches], self.phase[touches]), self.weight[touches])
+        return counts
 
 
 def follow(

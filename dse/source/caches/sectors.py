@@ -12,7 +12,7 @@ import numpy as np
 from dse.hardware.coalescing import LINE, SECTOR
 from dse.source.machine.blocks import Sample
 from dse.source.machine.launch import REGION_BITS
-from dse.source.machine.recorded import Recorded, Stream
+from dse.source.machine.recorded import Recorded, Stream, distance
 
 IN_LINE = LINE // SECTOR  # sectors
 MOST_ACCESSES = 2**18  # followed accesses of a block
@@ -33,10 +33,11 @@ class Family:
     start: np.ndarray  # [n] bytes, sorted
     end: np.ndarray
     step: tuple[int, int, int]  # bytes for each dimension of the grid
-    span: tuple[int, int]  # lowest and highest address of all executed blocks
+    span: tuple[int, int]  # lowest and highest address of all executed blocks, without offsets
     size: int  # sectors of one execution, or slightly more
     stream: Stream  # the first of them
     steps: set[int] = field(default_factory=set)  # their instructions
+    reach: list[int] = field(default_factory=list)  # offsets of first and last trips
     offset: list[np.ndarray] = field(default_factory=list)  # of each execution
     tick: list[np.ndarray] = field(default_factory=list)
     turn: list[np.ndarray] = field(default_factory=list)  # round through the code
@@ -64,6 +65,12 @@ class SectorAccesses:
     ticks: int
     phases: int  # of the machine
     every: int = 1  # only sectors whose number is a multiple of it
+
+    def spanned(self, array: int) -> tuple[int, int]:
+        """Return the lowest and the highest address of an array, of all executed blocks."""
+        families = [family for family in self.families if family.array == array]
+        low = min(family.span[0] + min(family.reach) for family in families)
+        return low, max(family.span[1] + max(family.reach) for family in families)
 
     @property
     def array(self) -> np.ndarray:
@@ -155,6 +162,8 @@ def accesses(
     executions = _executions(kept, sizes, most)
     ticks = 0 if steps is None else sum(stream.repeats for stream in kept)
     for family, (stream, offsets, at, turns, times) in zip(members, executions, strict=True):
+        ends = distance(np.array([stream.trips[0], stream.trips[-1]]), stream.stride)
+        family.reach += (stream.offset + ends).tolist()
         family.offset.append(offsets)
         family.tick.append(at)
         family.turn.append(turns)

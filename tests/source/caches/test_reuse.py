@@ -184,12 +184,13 @@ def test_warps_that_load_are_found():
         ("causal", 256, 30, 4096, 4096),
         ("lengths", 256, 1000, 40874, 4096),
         ("tickets", 256, 1, 4096 + 16384, 16384),
+        ("planes_of_filters", 8192, 4096, 32768, 131072),
     ],
 )
 def test_what_a_grid_moves_at_least(kernel: str, blocks: int, size: int, loaded: int, stored: int):
     launch = LaunchArguments((blocks, 1, 1), (128, 1, 1), (None, None, size))
     machine, sample = run_sample(bound(kernel), launch)
-    found = traffic(machine, sample, 1024)
+    found = traffic(machine, sample, 2**14)
     assert found.loads_past_l2 == pytest.approx(loaded, rel=0.02)
     assert found.stores_past_l2 == pytest.approx(stored, rel=0.02)
 
@@ -226,7 +227,7 @@ def test_part_of_a_grid_stands_for_all(monkeypatch: pytest.MonkeyPatch, l2: int)
         (1000, 216, places.Window(0, 1000, 216, True)),
         (4, 216, places.Window(0, 4, 4, True)),
         (10_000, 216, places.Window(3888, 1944, 216, False)),
-        (10_000, 5000, places.Window(2048, 2048, 2048, False)),
+        (10_000, 1000, places.Window(3000, 3000, 1000, False)),
     ],
 )
 def test_blocks_that_are_run(blocks: int, wave: int, expected: places.Window):

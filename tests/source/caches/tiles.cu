@@ -161,6 +161,15 @@ KERNEL tickets(const int* x, int* y, int n)
     if (atomicCAS(y + 4 * at, 0, x[at]) == n) y[4 * at + 1] = 1;
 }
 
+// Several filters of the same planes, which are read again after as many blocks as are in a filter.
+KERNEL planes_of_filters(const int* x, int* y, int planes)
+{
+    int plane = blockIdx.x % planes, sum = 0;
+    for (int i = -1; i <= 1; i++)
+        if (plane + i >= 0 && plane + i < planes) sum += x[(plane + i) * 64 + threadIdx.x % 64];
+    y[blockIdx.x * 128 + threadIdx.x] = sum;
+}
+
 // Causal attention, reduced to what it loads: a block's queries, and the keys of its head up to them.
 KERNEL attention(const int* queries, const int* keys, int* y, int length)
 {
