@@ -159,11 +159,11 @@ def misses(
     # Some blocks leave early, or do more than others.
     asks = [np.sum([per[kind] for per in asked.values()], axis=0) for kind in ("loads", "written")]
     uneven = block != sample.typical or any((of_kind[weights > 0.0] == 0.0).any() for of_kind in asks)
-    reuses = [None, None]
+    reuses: list[tuple[Reuse | None, dict[int, float]]] = [(None, {}), (None, {})]
     if probe is not None:
         reuses = follow(cast(Any, machine), sample, block, both, relative, wave, probe, whole=uneven)
     loaded, stored = (
-        Footprint(accessed, machine.launch.grid, reuse) for accessed, reuse in zip(both, reuses, strict=True)
+        Footprint(accessed, machine.launch.grid, *reuse) for accessed, reuse in zip(both, reuses, strict=True)
     )
     room = caches.l2_bytes / SECTOR
     back = blocks_back((loaded, stored), room, machine.launch.blocks)
@@ -172,7 +172,7 @@ def misses(
     # Blocks of the first wave start together; later ones, when one before them ends.
     apart = drift * (1.01 - wave / machine.launch.blocks) * read
     gone = float(np.exp(-room / max(apart, 1e-300)))  # distances are exponential
-    again, far = _again(loads, caches, _loading(machine, loads, block), reuses[0], wave)
+    again, far = _again(loads, caches, _loading(machine, loads, block), reuses[0][0], wave)
     l1_chance, nowhere = loaded.chance(caches.l1_bytes, caches.sm_count), np.zeros(len(stored.distance))
     own = (1.0 - crowded) * np.isin(loaded.sector, _stored_first(machine, sample, block, both))
     of_l1, of_l2, runs = loaded.first(sample, by_array[0], l1_chance, back, wave, own, gone)

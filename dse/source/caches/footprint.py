@@ -12,6 +12,7 @@ Source: growth of footprints with the window, after Xiang, Ding, Luo & Bao, HOTL
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -69,7 +70,14 @@ class Footprint:
     and one the last. Either direction alone would depend on this block's position in the chain.
     """
 
-    def __init__(self, accesses: SectorAccesses, grid: Dimensions, reuse: Reuse | None = None) -> None:
+    def __init__(
+        self,
+        accesses: SectorAccesses,
+        grid: Dimensions,
+        reuse: Reuse | None = None,
+        shared: Mapping[int, float] = MappingProxyType({}),
+    ) -> None:
+        """`shared` are factors of how often blocks share what `reuse` does not follow, by array."""
         order = np.lexsort((accesses.tick, accesses.sector))
         first = order[np.append(True, np.diff(accesses.sector[order]) != 0)[: len(order)]]
         self.grid, self.phases = grid, accesses.phases
@@ -95,7 +103,7 @@ class Footprint:
         self.covers = [replace(cover, of_block=cover.of_block[reached]) for cover in covers]
         self.moves, self.distance = moves[reached], distance[reached]  # [blocks, 3], [blocks]
         self.later = (np.arange(len(moves)) >= len(before))[reached]
-        self.scattered = _scattered(accesses, accesses.family[first], self.times)
+        self.scattered = _scattered(accesses, accesses.family[first], self.times, shared, int(np.prod(grid)))
         parted = [
             any(step % SECTOR for step in family.step if step not in APART) for family in accesses.families
         ]
@@ -260,10 +268,13 @@ def _cover(sector: np.ndarray, shift: np.ndarray, start: np.ndarray, end: np.nda
     )
 
 
-def _scattered(accesses: SectorAccesses, family: np.ndarray, times: np.ndarray) -> np.ndarray:
+def _scattered(
+    accesses: SectorAccesses, family: np.ndarray, times: np.ndarray, shared: Mapping[int, float], blocks: int
+) -> np.ndarray:
     """Return the probability that another block touches a sector if their addresses are unrelated, else 0.
 
-    They are assumed to be anywhere in the part of an array that the executed blocks use.
+    They are assumed to be anywhere in the part of an array that the executed blocks use, but shared `shared`
+    times as often, by array.
 
     **Shapes:** family, times [sectors], and so is the result.
     """
@@ -275,7 +286,11 @@ def _scattered(accesses: SectorAccesses, family: np.ndarray, times: np.ndarray) 
     for array, members in regions.items():
         low, high = accesses.spanned(array)
         inside = np.isin(family, members)
-        chance[inside] = min(1.0, float(times[inside].sum()) * SECTOR / max(high - low, SECTOR))
+        evenly = min(1.0, float(times[inside].sum()) * SECTOR / max(high - low, SECTOR))
+        least = touches = evenly * blocks
+        for _ in range(ROUNDS):  # blocks together touch no more than there is, so they share some
+            least = touches * -float(np.expm1(-least))
+        chance[inside] = max(evenly * shared.get(array, 1.0), least / blocks, 1e-300)
     return chance
 
 

@@ -74,8 +74,10 @@ def window(blocks: int, wave: int, executions: int = 1) -> Window:
 
 def groups(
     machine: Any, block: int, families: Sequence[Sequence[Family]], at: Sequence[Dimensions], probe: Probe
-) -> list[list[Group]]:
+) -> list[tuple[list[Group], dict[int, np.ndarray]]]:
     """Locate the families of a block, of several lists of them, in the blocks `at`, of which it is the first.
+
+    With the groups come, by array, sectors of the other blocks, [blocks, 32], -1 for none.
 
     **Edges:** no group has families of instructions that cannot be located: which the probe does not reach,
     or whose lanes move differently in most blocks, with the same addresses in few only.
@@ -86,11 +88,12 @@ def groups(
     executions = probe(at, asked)
     of_found = cache(partial(_Executions, executions))
     of_machine = cache(partial(_Executions, Addresses.of(machine)))
-    result: list[list[Group]] = []
+    result: list[tuple[list[Group], dict[int, np.ndarray]]] = []
     names: dict[int, bytes] = {}  # of places, by their identity
     for members, of_warps in zip(families, warps, strict=True):
         placed: dict[bytes, tuple[tuple[np.ndarray, np.ndarray], list[int]]] = {}
         lost: set[int] = set()  # instructions
+        others: dict[int, np.ndarray] = {}
         for number, (family, warp) in enumerate(zip(members, of_warps, strict=True)):
             place, step = None, family.stream.step
             if family.steps <= lost:
@@ -98,6 +101,8 @@ def groups(
             if warp in asked:
                 before = of_machine(step, warp).before(family.stream, block)
                 place = of_found(step, asked.index(warp)).shifts(before)
+                if place is None:
+                    others[family.array] = of_found(step, asked.index(warp)).sectors(before)
             if place is None:
                 lost |= family.steps
                 continue
@@ -108,7 +113,7 @@ def groups(
             Group(tuple(number for number in numbers if not members[number].steps & lost), *place)
             for place, numbers in placed.values()
         ]
-        result.append([group for group in kept if group.families])
+        result.append(([group for group in kept if group.families], others))
     return result
 
 
@@ -147,16 +152,23 @@ class _Executions:
         """Count the executions before a stream in a block."""
         return int(self.starts[self.number[id(stream)], block])
 
-    def shifts(self, before: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the distances of blocks, as `_shifts`, in the execution after `before` others."""
+    def sectors(self, before: int) -> np.ndarray:
+        """Return the sectors of other blocks in the execution after `before` others: [blocks, 32], or -1."""
+        base, mask = self._addresses(self._here(before))
+        others, moved = self.row[1:], self.moved[1:, None]
+        return np.where(mask[others], (base[others] + moved) // SECTOR, -1)
+
+    def _here(self, before: int) -> dict[int, np.ndarray]:
+        """Return which rows are in which of the streams, in the execution after `before` others."""
         if self.in_step:
             execution = int(np.searchsorted(self.ends[:, 0], before, side="right"))
-            here = {execution: np.ones(self.rows, bool)} if execution < len(self.ends) else {}
-        else:
-            all_here = (self.starts <= before) & (before < self.ends)
-            here = {
-                execution: all_here[execution] for execution in np.flatnonzero(all_here.any(axis=1)).tolist()
-            }
+            return {execution: np.ones(self.rows, bool)} if execution < len(self.ends) else {}
+        there = (self.starts <= before) & (before < self.ends)
+        return {execution: there[execution] for execution in np.flatnonzero(there.any(axis=1)).tolist()}
+
+    def shifts(self, before: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the distances of blocks, as `_shifts`, in the execution after `before` others."""
+        here = self._here(before)
         streams = [self.streams[execution] for execution in here]
         same = [(id(stream.base), id(stream.lanes), stream.offset - streams[0].offset) for stream in streams]
         key = (*same, b"".join(rows.tobytes() for rows in here.values()))

@@ -147,13 +147,16 @@ def follow(
     wave: int,
     probe: Probe,
     whole: bool = False,
-) -> list[Reuse | None]:
+) -> list[tuple[Reuse | None, dict[int, float]]]:
     """Follow the accesses of a block that are not linear: of several lists, None where all are linear.
+
+    With each comes, by array, how often blocks share sectors that cannot be followed, over how often they
+    would if these were anywhere in the array.
 
     An average block touches `relative` times as much of each array. `wave` is the number of blocks that run
     at the same time; `whole` follows all accesses.
     """
-    nothing: list[Reuse | None] = [None for _ in accessed]
+    nothing: list[tuple[Reuse | None, dict[int, float]]] = [(None, {}) for _ in accessed]
     uneven = [_uneven(member.families, whole) for member in accessed]
     blocks = machine.launch.blocks
     if not any(uneven) or blocks < 2:
@@ -174,9 +177,21 @@ def follow(
     numbers = {(phase.opened, phase.closed): n for n, phase in enumerate(machine.phases)}
     phases = np.array([numbers.get((phase.opened, phase.closed), 0) for phase in exact.phases])
     return [
-        Reuse(member, moving, seen, own, blocks, phases) if moving else None
-        for member, moving, own in zip(touched, placed, relative, strict=True)
+        (
+            Reuse(member, moving, seen, own, blocks, phases) if moving else None,
+            {number: _shared(sectors, *member.spanned(number)) for number, sectors in others.items()},
+        )
+        for member, (moving, others), own in zip(touched, placed, relative, strict=True)
     ]
+
+
+def _shared(sectors: np.ndarray, low: int, high: int) -> float:
+    """Compare how often blocks share sectors, [blocks, 32], with how often they would if anywhere."""
+    of_block = [np.unique(own[own >= 0]) for own in np.unique(sectors, axis=0)]
+    _, touches = np.unique(np.concatenate(of_block), return_counts=True)
+    total = float(touches.sum())
+    pairs = total * total * (1.0 - 1.0 / len(of_block)) / max((high - low) / SECTOR, 1.0)
+    return min(1.0, float(touches @ (touches - 1)) / pairs) if pairs >= 1.0 else 1.0
 
 
 def _uneven(families: Sequence[Family], whole: bool) -> set[int]:

@@ -170,6 +170,13 @@ KERNEL planes_of_filters(const int* x, int* y, int planes)
     y[blockIdx.x * 128 + threadIdx.x] = sum;
 }
 
+// Sectors in any order, each once.
+KERNEL shuffled(const int* x, int* y, int n)
+{
+    unsigned at = (blockIdx.x * 128 + threadIdx.x) * 40503u % n;
+    y[8 * at] = x[8 * at];
+}
+
 // Causal attention, reduced to what it loads: a block's queries, and the keys of its head up to them.
 KERNEL attention(const int* queries, const int* keys, int* y, int length)
 {
