@@ -216,11 +216,12 @@ class Footprint:
         Blocks of one wave run together and share what they load. If the L2 cannot hold what a wave touches,
         nothing is left of the previous wave.
         """
-        if back < wave:
-            return np.where(
-                self.scattered > 0, _mean_new(self.scattered, wave), np.minimum(nearest, wave) / wave
-            )
         blocks = int(np.prod(self.grid))
+        if back < wave:
+            # One wave ends and the next begins between two blocks: always, if they are as far apart as a wave.
+            near = np.minimum(nearest, wave - 1)
+            ends = np.where(nearest < wave, near * (blocks - wave) / (wave * (blocks - near)), 1.0)
+            return np.where(self.scattered > 0, _mean_new(self.scattered, wave), ends)
         seen = min(back, blocks)
         early = seen / blocks  # share of blocks that look back to the start of the grid
         anywhere = early * _mean_new(self.scattered, seen) + (1.0 - early) * np.exp(-self.scattered * seen)

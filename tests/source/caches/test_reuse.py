@@ -205,6 +205,11 @@ def test_queries_and_keys_of_causal_attention_are_loaded_once(length: int):
     assert found.stores_past_l2 == pytest.approx(32 * length / 8, rel=0.02)
 
 
+def test_heads_of_one_wave_share_their_keys():
+    machine, sample = ran("heads", (4, 6), None, None, 2**14)  # L2 holds less than half of them
+    assert traffic(machine, sample, 100).loads_past_l2 == pytest.approx(4 * 2**14 / 8)
+
+
 def test_a_probe_that_fails_leaves_all_as_it_was():
     machine, sample = grouped(4)
 

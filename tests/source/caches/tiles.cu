@@ -177,6 +177,15 @@ KERNEL shuffled(const int* x, int* y, int n)
     y[8 * at] = x[8 * at];
 }
 
+// Heads of a group read the same keys.
+KERNEL heads(const int* keys, int* y, int length)
+{
+    int sum = 0;
+#pragma unroll 1
+    for (int at = threadIdx.x; at < length; at += 128) sum += keys[blockIdx.x * length + at];
+    y[(blockIdx.y * gridDim.x + blockIdx.x) * 128 + threadIdx.x] = sum;
+}
+
 // Causal attention, reduced to what it loads: a block's queries, and the keys of its head up to them.
 KERNEL attention(const int* queries, const int* keys, int* y, int length)
 {
