@@ -35,7 +35,7 @@ ROUNDS = 50  # of a fixed-point iteration
 # Limits of the work: earlier blocks considered, and runs of their footprint that are tried first. Kernels
 # above them lose sharing between distant blocks.
 _MOST_BLOCKS = 2**13
-_TRIED_RUNS = 16
+_TRIED_RUNS = 64
 _NEVER = 2**40  # blocks ago
 _FETCHED = 2  # minimum sectors per fetch from DRAM
 
@@ -218,7 +218,7 @@ class Footprint:
         """
         blocks = int(np.prod(self.grid))
         if back < wave:
-            # One wave ends and the next begins between two blocks: always, if they are as far apart as a wave.
+            # A wave may end between two blocks: always, if they are as far apart as a wave.
             near = np.minimum(nearest, wave - 1)
             ends = np.where(nearest < wave, near * (blocks - wave) / (wave * (blocks - near)), 1.0)
             return np.where(self.scattered > 0, _mean_new(self.scattered, wave), ends)
@@ -254,7 +254,7 @@ def _cover(sector: np.ndarray, shift: np.ndarray, start: np.ndarray, end: np.nda
 
     near = np.flatnonzero(np.abs(shifts) < end[-1] - start[0] + SECTOR)
     # Shifts by which none of the tried runs reaches a sector are assumed to reach none with the others.
-    tried = np.linspace(0, len(start) - 1, min(len(start), _TRIED_RUNS)).astype(int)
+    tried = np.random.default_rng(_TRIED_RUNS).permutation(len(start))[:_TRIED_RUNS]  # rows have a period
     near = near[reached(tried, shifts[near])[1].any(axis=1)]
     closest = np.argsort(np.abs(shifts[near]), kind="stable")
     near = near[closest[: max(1, MOST_ACCESSES // len(start))]]

@@ -5,6 +5,7 @@ import pytest
 from support.sass_code import ran
 
 from dse.source.caches.cache_model import Caches, Traffic, misses
+from dse.source.caches.footprint import _cover
 from dse.source.machine.blocks import representative
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.execute.interpret import run
@@ -91,3 +92,8 @@ def test_dram_turns_to_a_row_for_each_run(apart, runs):
     )
     (traffic,) = misses(machine, representative((1, 1, 1)), LARGE).values()
     assert traffic.runs_past_l2 == pytest.approx(runs)
+
+
+def test_blocks_that_share_one_row_of_a_period_share_it():
+    start = np.array([i // 3 * 32_000 + i % 3 * 320 for i in range(46)])
+    assert _cover(start >> 5, np.array([-640]), start, start + 32).shifts == 1
