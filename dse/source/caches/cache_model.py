@@ -158,7 +158,7 @@ def misses(
     relative = [{array: float(own.sum()) for array, own in of_kind.items()} for of_kind in by_array]
     # Some blocks leave early, or do more than others.
     asks = [np.sum([per[kind] for per in asked.values()], axis=0) for kind in ("loads", "written")]
-    uneven = block != sample.typical or any((of_kind[weights > 0.0] == 0.0).any() for of_kind in asks)
+    uneven = any(np.ptp(of_kind[weights > 0.0]) > 0.0 for of_kind in asks)
     reuses: list[tuple[Reuse | None, dict[int, float]]] = [(None, {}), (None, {})]
     if probe is not None:
         reuses = follow(cast(Any, machine), sample, block, both, relative, wave, probe, whole=uneven)

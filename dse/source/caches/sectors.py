@@ -268,8 +268,9 @@ def _block_steps(
 ) -> list[tuple[int, int, int]]:
     """Return the strides of addresses from block to block in bytes, along each dimension of the grid.
 
-    They come from blocks of the sample that differ in one dimension only. `APART` if the strides of threads
-    differ, or the sample has no such blocks. **Shapes:** bases [n, 1 or blocks, 1 or threads]; n strides.
+    They come from blocks of the sample that differ in one dimension only: from most of them, since the first
+    and the last may wrap around. `APART` if the strides of threads differ, or the sample has no such blocks.
+    **Shapes:** bases [n, 1 or blocks, 1 or threads]; n strides.
     """
     if bases.shape[1] == 1:
         return [(0, 0, 0)] * len(bases)
@@ -283,8 +284,10 @@ def _block_steps(
                 even = (apart == apart[:, :1]).all(axis=1)
                 steps.append(np.where(even, apart[:, 0] / moved, np.nan))
         known = np.array(steps) if steps else np.full((1, len(bases)), np.nan)
-        whole = (known == known[0]).all(axis=0) & (known[0] == np.rint(known[0]))
-        axes.append(np.where(whole, known[0], APART[axis] if size > 1 else 0).astype(int).tolist())
+        alike = (known[:, None] == known).sum(axis=1)
+        usual = np.take_along_axis(known, np.argmax(alike, axis=0)[None], axis=0)[0]
+        whole = (2 * alike.max(axis=0) > len(known)) & (usual == np.rint(usual))
+        axes.append(np.where(whole, usual, APART[axis] if size > 1 else 0).astype(int).tolist())
     return list(zip(*axes, strict=True))
 
 

@@ -299,10 +299,10 @@ class _Census:
 
 
 def _in_line(block: Dimensions, grid: Dimensions) -> list[Dimensions]:
-    """Return the first and last blocks of the grid along each dimension through a block."""
+    """Return the first, next and last blocks of the grid along each dimension through a block."""
     x, y, z = block
-    ends = [(0, size - 1) for size in grid]
-    return [*((i, y, z) for i in ends[0]), *((x, i, z) for i in ends[1]), *((x, y, i) for i in ends[2])]
+    along = [(0, min(at + 1, size - 1), size - 1) for at, size in zip(block, grid, strict=True)]
+    return [*((i, y, z) for i in along[0]), *((x, i, z) for i in along[1]), *((x, y, i) for i in along[2])]
 
 
 def _as_blocks(places: np.ndarray) -> list[Dimensions]:
