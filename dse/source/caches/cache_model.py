@@ -250,10 +250,14 @@ def _relative(
 
     arrays = {family.array for family in accessed.families}
     of_array: dict[int, list[Stream]] = {}
+    of_base: dict[tuple[int, int], int] = {}
     for stream in streams:
-        addresses = np.broadcast_to(stream.base, stream.lanes.shape)
-        number = int(addresses.flat[np.argmax(stream.lanes.mask)]) + stream.offset >> REGION_BITS
-        of_array.setdefault(number if number in arrays else -1, []).append(stream)
+        key = id(stream.base), id(stream.lanes)
+        if key not in of_base:
+            there = np.broadcast_to(stream.lanes.mask, stream.lanes.shape)
+            of_base[key] = int(np.broadcast_to(stream.base, there.shape)[there].min()) >> REGION_BITS
+        number = of_base[key] if of_base[key] in arrays else -1
+        of_array.setdefault(number, []).append(stream)
     total = {number: first_touches(machine, own).sum(axis=0) for number, own in of_array.items()}
     other = total.pop(-1, np.zeros(len(weights))) @ weights
     more = 1.0 + other / max(sum(touched @ weights for touched in total.values()), 1e-300)

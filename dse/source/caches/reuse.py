@@ -76,7 +76,7 @@ class Reuse:
         sampled = np.bincount(array[access], times[access], minlength=len(arrays))
         # An average block touches `relative` times what the followed one does, of each array.
         there = np.array([float(np.mean(group.there[loads.waves >= warm])) for group in groups]) @ of_group
-        wanted = np.array([relative[number] for number in arrays.tolist()]) * of_group.sum(axis=0)
+        wanted = np.array([relative.get(number, 1.0) for number in arrays.tolist()]) * of_group.sum(axis=0)
         scale = accesses.every * followed * wanted / np.maximum(sampled * there, 1e-300)
         weight = times[access] * scale[array[access]]
         weight = weight[self.first][np.cumsum(self.first) - 1]  # that of its sector's first touch

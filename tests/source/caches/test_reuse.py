@@ -205,6 +205,12 @@ def test_queries_and_keys_of_causal_attention_are_loaded_once(length: int):
     assert found.stores_past_l2 == pytest.approx(32 * length / 8, rel=0.02)
 
 
+def test_blocks_that_read_other_arrays():
+    launch = LaunchArguments((64, 3, 1), (128, 1, 1), (None, None, 64, None))
+    found = traffic(*run_sample(bound("either"), launch), 2**14)
+    assert found.loads_past_l2 == pytest.approx(2 * 64 * 16, rel=0.02)
+
+
 def test_heads_of_one_wave_share_their_keys():
     machine, sample = ran("heads", (4, 6), None, None, 2**14)  # L2 holds less than half of them
     assert traffic(machine, sample, 100).loads_past_l2 == pytest.approx(4 * 2**14 / 8)

@@ -186,6 +186,13 @@ KERNEL heads(const int* keys, int* y, int length)
     y[(blockIdx.y * gridDim.x + blockIdx.x) * 128 + threadIdx.x] = sum;
 }
 
+// Some blocks read one array, others another one.
+KERNEL either(const int* x, int* y, int n, const int* other)
+{
+    const int* from = blockIdx.y == 1 ? x : other;
+    y[(blockIdx.y * n + blockIdx.x) * 128 + threadIdx.x] = from[blockIdx.x * 128 + threadIdx.x];
+}
+
 // Causal attention, reduced to what it loads: a block's queries, and the keys of its head up to them.
 KERNEL attention(const int* queries, const int* keys, int* y, int length)
 {
