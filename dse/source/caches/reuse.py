@@ -74,12 +74,16 @@ class Reuse:
         ).reshape(-1, len(arrays))
         followed = np.array([np.count_nonzero(group.there) for group in groups]) @ of_group
         sampled = np.bincount(array[access], times[access], minlength=len(arrays))
-        # An average block touches `relative` times what the followed one does, of each array.
+        # An average block touches `relative` times what the followed one does, of each array. A sector that
+        # several touch is left out only if all of them do, which is rare at the edges of an image.
         there = np.array([float(np.mean(group.there[loads.waves >= warm])) for group in groups]) @ of_group
         wanted = np.array([relative.get(number, 1.0) for number in arrays.tolist()]) * of_group.sum(axis=0)
-        scale = accesses.every * followed * wanted / np.maximum(sampled * there, 1e-300)
-        weight = times[access] * scale[array[access]]
-        weight = weight[self.first][np.cumsum(self.first) - 1]  # that of its sector's first touch
+        scale = accesses.every * followed / np.maximum(sampled, 1e-300)
+        weight = (times[access] * scale[array[access]])[self.first]  # of a sector that of its first touch
+        part = (wanted / np.maximum(there, 1e-300))[array[access]][self.first]
+        number = np.cumsum(self.first) - 1
+        sharing = np.bincount(np.unique(number * loads.blocks + block) // loads.blocks)
+        weight = (weight * np.maximum(part, 1.0 - np.maximum(1.0 - part, 0.0) ** sharing))[number]
         end = self.ticks * (int(loads.waves[-1]) + 1)
         since = np.where(self.first, time, np.append(0, np.diff(time))[: len(time)])
         self.since, self.weight, self.end = since, weight, end

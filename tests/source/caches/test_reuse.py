@@ -211,6 +211,14 @@ def test_blocks_that_read_other_arrays():
     assert found.loads_past_l2 == pytest.approx(2 * 64 * 16, rel=0.02)
 
 
+def test_pixels_at_the_edges_of_an_image_are_loaded_once():
+    found = traffic(
+        *run_sample(bound("image"), LaunchArguments((4, 64, 1), (128, 1, 1), (None, None))), 2**14
+    )
+    assert found.loads_past_l2 == pytest.approx(4 * 64 * 16, rel=0.05)
+    assert found.stores_past_l2 == pytest.approx(4 * 64 * 16)
+
+
 def test_heads_of_one_wave_share_their_keys():
     machine, sample = ran("heads", (4, 6), None, None, 2**14)  # L2 holds less than half of them
     assert traffic(machine, sample, 100).loads_past_l2 == pytest.approx(4 * 2**14 / 8)
