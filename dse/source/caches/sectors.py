@@ -284,9 +284,8 @@ def _block_steps(
                 even = (apart == apart[:, :1]).all(axis=1)
                 steps.append(np.where(even, apart[:, 0] / moved, np.nan))
         known = np.array(steps) if steps else np.full((1, len(bases)), np.nan)
-        alike = (known[:, None] == known).sum(axis=1)
-        usual = np.take_along_axis(known, np.argmax(alike, axis=0)[None], axis=0)[0]
-        whole = (2 * alike.max(axis=0) > len(known)) & (usual == np.rint(usual))
+        usual = np.sort(known, axis=0)[len(known) // 2]  # that of most is in the middle
+        whole = (2 * (known == usual).sum(axis=0) > len(known)) & (usual == np.rint(usual))
         axes.append(np.where(whole, usual, APART[axis] if size > 1 else 0).astype(int).tolist())
     return list(zip(*axes, strict=True))
 
