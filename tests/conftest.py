@@ -50,7 +50,7 @@ def _checked_at_the_top(*arguments: Any, **options: Any) -> Any:
 def _has_shapes(function: Any) -> bool:
     """Whether a type of a function's arguments is of jaxtyping, or a name in quotes that it resolves."""
     types = map(repr, getattr(function, "__annotations__", {}).values())
-    return any("jaxtyping" in it or "'" in re.sub("<class '.*?'>", "", it) for it in types)
+    return any("jaxtyping" in item or "'" in re.sub("<class '.*?'>", "", item) for item in types)
 
 
 jaxtyping.jaxtyped = _checked_at_the_top

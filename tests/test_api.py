@@ -39,24 +39,26 @@ def test_predictions_of_a_few(toy_kernel):
     assert [row["gpu"] for row in rows] == gpus
     assert [(row["block"], row["n"]) for row in rows] == [(64, 4096), (128, 4096)] * 2
     assert [row["time_s"] for row in rows] == np.ravel(result.seconds).tolist()
-    one = dse.predict(toy_kernel, GPU, {"block": 64, "items": 1}, "roofline", {"n": 4096})
-    assert (one.seconds.shape, one.rows()) == ((), rows[:1])
+    predicted = dse.predict(toy_kernel, GPU, {"block": 64, "items": 1}, "roofline", {"n": 4096})
+    assert (predicted.seconds.shape, predicted.rows()) == ((), rows[:1])
 
 
 def test_predictions_of_objects():
     gpu, kernel = dse.gpu(GPU), dse.kernel("reduction")
     counts, launch = place_launch(kernel, gpu.gpu, REDUCTION, dict(kernel.problem))
-    found = dse.predict(counts, gpu, launch, "roofline")
-    assert isinstance(found, Prediction)
-    assert found.seconds == pytest.approx(dse.predict(kernel, gpu, REDUCTION, "roofline").seconds, rel=1e-6)
-    assert dse.predict(counts, gpu.gpu, launch, "roofline").seconds == found.seconds
+    predicted = dse.predict(counts, gpu, launch, "roofline")
+    assert isinstance(predicted, Prediction)
+    assert predicted.seconds == pytest.approx(
+        dse.predict(kernel, gpu, REDUCTION, "roofline").seconds, rel=1e-6
+    )
+    assert dse.predict(counts, gpu.gpu, launch, "roofline").seconds == predicted.seconds
 
 
 @pytest.mark.slow
 def test_a_gradient_is_finite_beside_what_cannot_run(toy_kernel):
     gpu = dse.gpu("gtx-280")
-    found = dse.predict(toy_kernel, gpu, models="volkov")
-    assert not found.possible.all()
+    predicted = dse.predict(toy_kernel, gpu, models="volkov")
+    assert not predicted.possible.all()
 
     def total(gpu):
         seconds = dse.predict(toy_kernel, gpu, models="volkov").seconds
@@ -162,8 +164,8 @@ def test_whole_spaces_are_swept_and_cascaded(results, toy_kernel, tmp_path):
 
 
 def test_one_configuration_is_simulated(toy_kernel):
-    one = {"block": 64, "items": 1}
-    simulated = dse.simulate(toy_kernel, GPU, one, {"n": 65536}, what_if=["dram=off"])
+    single = {"block": 64, "items": 1}
+    simulated = dse.simulate(toy_kernel, GPU, single, {"n": 65536}, what_if=["dram=off"])
     assert simulated.makespan > 0
     assert simulated.rows(1)[0]["busy"] <= 1
     assert simulated.what_if[0]["gain"] >= 1

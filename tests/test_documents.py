@@ -40,7 +40,7 @@ def test_the_examples_with_triton(tmp_path, monkeypatch):
     ran = run_dse(*shlex.split(by_options), "--json")
     assert (ran.returncode, ran.stderr) == (0, "")
     described = run_dse("rank", "kernel.toml", "--gpu", "h100-sxm", "--json")
-    times = [[row["time_s"] for row in json.loads(each.stdout)] for each in (ran, described)]
+    times = [[row["time_s"] for row in json.loads(item.stdout)] for item in (ran, described)]
     assert len(times[0]) == 9
     assert times[0] == pytest.approx(times[1])
     in_cache = run_dse("rank", "triton:scale", "--gpu", "h100-sxm", "--grid", "8192", "--arg", "columns=4096",

@@ -79,9 +79,9 @@ def test_prune_tuner(run):
 
 def test_fit_gpu(run):
     said = run("fit_gpu")
-    found = re.search(r"λ of DRAM: ([\d.]+) times", said)
-    assert found is not None
-    assert float(found[1]) == pytest.approx(1.5, rel=0.03)
+    study = re.search(r"λ of DRAM: ([\d.]+) times", said)
+    assert study is not None
+    assert float(study[1]) == pytest.approx(1.5, rel=0.03)
     before, after = (float(x) for x in re.findall(r"mean error of the times ([\d.]+) %", said))
     assert after < 0.2 * before
 

@@ -42,8 +42,8 @@ def grid(meta) -> tuple:
 
 def test_rank():
     kernel = function(FILE, "gather").jit
-    found = dse.triton.rank(kernel, GPU, args=GATHER, grid=grid, configs=configs(64, 128))
-    rows = found.rows()
+    ranking = dse.triton.rank(kernel, GPU, args=GATHER, grid=grid, configs=configs(64, 128))
+    rows = ranking.rows()
     assert {(row["BLOCK"], row["num_warps"], row["blocks"]) for row in rows} == {
         (64, 2, 64), (64, 4, 64), (128, 2, 32), (128, 4, 32)}  # fmt: skip
     values = {"BLOCK": [64], "num_warps": [2, 4]}
@@ -56,13 +56,13 @@ def test_the_arguments_of_a_launch():
     description = of_call(
         kernel, GATHER | {"KIND": "negative", "SCALE": np.float64(3.0)}, (8, 2), configs(64)
     )
-    found = configurations(description, description.space.configurations(), {}, dse.gpu(GPU).gpu)[0]
-    assert found.grid == (8, 2, 1)
-    ids = found.arguments[2]
+    actual = configurations(description, description.space.configurations(), {}, dse.gpu(GPU).gpu)[0]
+    assert actual.grid == (8, 2, 1)
+    ids = actual.arguments[2]
     assert isinstance(ids, Contents)
     assert ids.array.tolist() == list(range(4096))
     assert "arange" not in repr(ids)
-    settings = dict(source_of(description).settings(found.defines, found.arguments))
+    settings = dict(source_of(description).settings(actual.defines, actual.arguments))
     assert (settings["KIND"], settings["SCALE"], settings["BLOCK"]) == ("negative", 3.0, 64)
     assert [settings[name].type for name in ("out", "ids", "count")] == ["*fp16", "*i32", "*i64"]
 
@@ -102,7 +102,7 @@ def test_what_cannot_run_is_left_out_and_all_are_kept_where_none_can():
     some = [*configs(128), triton.Config({"BLOCK": 128}, num_warps=64), triton.Config({"BLOCK": 100})]
     kept = prune(some, GATHER)
     assert 0 < len(kept) <= 2
-    assert {(each.kwargs["BLOCK"], each.num_warps) for each in kept} <= {(128, 2), (128, 4)}
+    assert {(item.kwargs["BLOCK"], item.num_warps) for item in kept} <= {(128, 2), (128, 4)}
 
 
 def test_best_first_keeps_all_and_puts_last_what_cannot_be_launched():
@@ -113,8 +113,8 @@ def test_best_first_keeps_all_and_puts_last_what_cannot_be_launched():
     assert sorted(map(id, ordered)) == sorted(map(id, some))
     rows = dse.triton.rank(kernel, GPU, args=GATHER, grid=grid, configs=some[1:]).rows()
     times = {(row["BLOCK"], row["num_warps"]): row["time_s"] for row in rows}
-    found = [times[one.kwargs["BLOCK"], one.num_warps] for one in ordered[:-1]]
-    assert found == sorted(found)
+    actual = [times[item.kwargs["BLOCK"], item.num_warps] for item in ordered[:-1]]
+    assert actual == sorted(actual)
 
 
 def test_mistakes():

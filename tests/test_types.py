@@ -57,9 +57,9 @@ def test_a_quantity_keeps_its_precision(value, dtype):
 
 @pytest.mark.parametrize("given", [3, 3.0, np.int64(3), np.array([3, 4]), jnp.arange(2, dtype=jnp.int64)])
 def test_a_count_is_a_32_bit_integer(given):
-    found = Resources(threads=given, blocks=1, registers=1, shared_bytes=0).threads
-    assert found.dtype == np.int32
-    np.testing.assert_array_equal(found, given)
+    actual = Resources(threads=given, blocks=1, registers=1, shared_bytes=0).threads
+    assert actual.dtype == np.int32
+    np.testing.assert_array_equal(actual, given)
 
 
 def test_fields_broadcast():
@@ -89,10 +89,10 @@ def test_fields_that_do_not_broadcast_are_named(make, noun, fields):
 
 def test_instruction_counts():
     work = per_class(fp32=1.0, fp64=2.0, int32=4.0, imul32=8.0, sfu=16.0, shared=1e3, l1=1e4, barrier=32.0)
-    one = kernel(work=work, shared_insts=64.0, other_insts=512.0, load_insts=128.0, store_insts=256.0)
-    assert float(one.comp_insts) == 31 + 64 + 512  # accesses of shared memory, not their passes
-    assert float(one.mem_insts) == 128 + 256
-    assert float(one.insts) == 31 + 64 + 512 + 128 + 256 + 32
+    single = kernel(work=work, shared_insts=64.0, other_insts=512.0, load_insts=128.0, store_insts=256.0)
+    assert float(single.comp_insts) == 31 + 64 + 512  # accesses of shared memory, not their passes
+    assert float(single.mem_insts) == 128 + 256
+    assert float(single.insts) == 31 + 64 + 512 + 128 + 256 + 32
 
 
 CLOCK = jnp.float64(1e9)

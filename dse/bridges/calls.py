@@ -157,8 +157,8 @@ def read(path: Path) -> list[Call]:
     if not calls:
         raise DseError(f"{path}: AUTOTUNE: found no product of matrices, expected at least one")
     if left_out := len(logged := ANY_CALL.findall(text)) - len(calls):
-        found = f"found {left_out} of {len(logged)} calls that are no products of known sizes and types"
-        warnings.warn(f"{path}: AUTOTUNE: {found}: left out", InputWarning, stacklevel=2)
+        problem = f"found {left_out} of {len(logged)} calls that are no products of known sizes and types"
+        warnings.warn(f"{path}: AUTOTUNE: {problem}: left out", InputWarning, stacklevel=2)
     return list(dict.fromkeys(calls))
 
 

@@ -123,8 +123,8 @@ def required(extra: str, requirements: Sequence[str] | None = None) -> list[Requ
 def _cache() -> dict[str, Any]:
     folder = cache_folder()
     if not may_write(folder):
-        found = f"found no right to write to {folder}: set DSE_CACHE to a folder of yours"
-        return _row("cache", "other", found)
+        problem = f"found no right to write to {folder}: set DSE_CACHE to a folder of yours"
+        return _row("cache", "other", problem)
     size = sum(path.stat().st_size for path in files_within(folder))
     return _row("cache", "ok", f"{folder}: {size / 2**20:.1f} MiB; it can be deleted at any time")
 

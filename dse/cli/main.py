@@ -171,8 +171,8 @@ def _end_if_environment(error: Exception) -> None:
             setting = f"{name}={os.environ[name]}"
             _end(f"environment: found {setting}, expected another value, or none: {description}")
     if package := _broken_import(error):
-        found = f"found one that cannot be imported ({description})"
-        _end(f"{package}: {found}, expected what pip install --force-reinstall gpu-dse installs")
+        problem = f"found one that cannot be imported ({description})"
+        _end(f"{package}: {problem}, expected what pip install --force-reinstall gpu-dse installs")
 
 
 def _broken_import(error: Exception) -> str:

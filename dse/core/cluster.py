@@ -143,8 +143,8 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
             raise DseError(f"cluster: found no scheduler at {address}: {reason}") from None
         with connected:
             if _is_open(address):
-                found = f"cluster: found {address}, which anyone on its network may use and answer for"
-                warnings.warn(f"{found}, expected tls://HOST:PORT", InputWarning, stacklevel=2)
+                problem = f"cluster: found {address}, which anyone on its network may use and answer for"
+                warnings.warn(f"{problem}, expected tls://HOST:PORT", InputWarning, stacklevel=2)
             yield connected
         return
     with needs("cryptography", install("cluster")):

@@ -27,8 +27,8 @@ def needs(package: str, expected: str) -> Iterator[None]:
     except ModuleNotFoundError:
         raise DseError(f"{package}: found none, expected {expected}") from None
     except Exception as error:  # a library of it is missing, or built for another system
-        found = f"found one that cannot be imported ({type(error).__name__}: {error})"
-        raise DseError(f"{package}: {found}, expected {expected}") from None
+        problem = f"found one that cannot be imported ({type(error).__name__}: {error})"
+        raise DseError(f"{package}: {problem}, expected {expected}") from None
 
 
 def import_tested(requirement: str, module: str, extra: str) -> Any:

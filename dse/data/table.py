@@ -153,8 +153,8 @@ class Table:
         wrong = ~np.isfinite(values)
         if wrong.any():
             cell = self.table.column(name)[int(np.argmax(wrong))].as_py()
-            found = "an empty cell" if cell in (None, "") else repr(cell)
-            self.fail(f"{name}, row {np.argmax(wrong) + 1}", f"found {found}, expected a number")
+            actual = "an empty cell" if cell in (None, "") else repr(cell)
+            self.fail(f"{name}, row {np.argmax(wrong) + 1}", f"found {actual}, expected a number")
         return values
 
     def constant(self, name: str) -> int | float:

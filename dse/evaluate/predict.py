@@ -127,8 +127,8 @@ def _columns(kernel: Counts, parameters: Mapping[str, Any]) -> dict[str, np.ndar
     try:
         shape = np.broadcast_shapes(*(x.shape for x in arrays.values()))
     except ValueError:
-        found = ", ".join(f"{name} {x.size}" for name, x in arrays.items() if x.size > 1)
-        raise DseError(f"launch: {kernel.name}: found values of {found}, expected equally many") from None
+        actual = ", ".join(f"{name} {x.size}" for name, x in arrays.items() if x.size > 1)
+        raise DseError(f"launch: {kernel.name}: found values of {actual}, expected equally many") from None
     return {name: np.broadcast_to(x, shape) for name, x in arrays.items()}
 
 

@@ -292,11 +292,11 @@ def check(description: Description, gpu: Gpu, sample: int = 10_000, **changed: N
         value, lowest = np.asarray(value, float), int(name in _AT_LEAST_ONE)
         wrong = ~(np.isfinite(value) & (value >= lowest))
         if wrong.any():
-            found = value[wrong][0]
+            actual = value[wrong][0]
             # The last axis is that of configurations, unless the value is the same for all.
             column = np.argwhere(wrong)[0][-1] if value.ndim and value.shape[-1] > 1 else 0
             at = ", ".join(f"{key}={values[column]}" for key, values in parameters.items())
-            raise DseError(f"{description.path}: {name}: found {found:g} at {at}, expected {lowest} or more")
+            raise DseError(f"{description.path}: {name}: found {actual:g} at {at}, expected {lowest} or more")
 
 
 def symbolic_rows(

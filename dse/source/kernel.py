@@ -42,24 +42,26 @@ def warn_of_counts(name: str, read: Collection[KernelProfile | Failure]) -> None
     spreads = [launch.spread for launch in counts]
     if unseen := [launch for launch in counts if launch.doubtful]:
         most = max(unseen, key=lambda launch: launch.unseen)
-        found = f"{most.unseen:,} of {most.blocks:,} blocks not looked at, in {len(unseen):,} configurations"
+        problem = (
+            f"{most.unseen:,} of {most.blocks:,} blocks not looked at, in {len(unseen):,} configurations"
+        )
         why = "branches that are known for every block: a few blocks that do far more would not be counted"
-        warnings.warn(f"{name}: blocks: found {found}, expected {why}", InputWarning, stacklevel=2)
+        warnings.warn(f"{name}: blocks: found {problem}, expected {why}", InputWarning, stacklevel=2)
     decisions = {decision for launch in counts for decision in launch.unknown if decision.matters}
     for what in sorted({what for decision in decisions for what in decision.depends_on}):
         if not what.startswith(_SAID_ELSEWHERE):
-            found = f"found addresses or branches that depend on {what}, expected none"
+            problem = f"found addresses or branches that depend on {what}, expected none"
             counted = "as if the executed blocks came first" if what == OF_ATOMICS else "as if it were 0"
-            warnings.warn(f"{name}: code: {found}: counted {counted}", InputWarning, stacklevel=2)
+            warnings.warn(f"{name}: code: {problem}: counted {counted}", InputWarning, stacklevel=2)
     if unsure := sum(spread > TOLERANCE for spread in spreads):
-        found = f"counts of {unsure:,} configurations with a standard error of up to {max(spreads):.0%}"
+        problem = f"counts of {unsure:,} configurations with a standard error of up to {max(spreads):.0%}"
         why = f"at most {TOLERANCE:.0%}: blocks differ more than the number that is run can tell"
-        warnings.warn(f"{name}: blocks: found {found}, expected {why}", InputWarning, stacklevel=2)
+        warnings.warn(f"{name}: blocks: found {problem}, expected {why}", InputWarning, stacklevel=2)
     stopped = [result for result in read if isinstance(result, Failure) and result.reason == STOPPED]
     if stopped and counts:
-        found = f"{len(stopped):,} of {len(read):,} configurations stopped ({stopped[0].message})"
+        problem = f"{len(stopped):,} of {len(read):,} configurations stopped ({stopped[0].message})"
         why = "all within their limits: these count as impossible"
-        warnings.warn(f"{name}: source: found {found}, expected {why}", InputWarning, stacklevel=2)
+        warnings.warn(f"{name}: source: found {problem}, expected {why}", InputWarning, stacklevel=2)
     for array, kind, how in dict.fromkeys(zeros for launch in counts for zeros in launch.zeros):
         does = f"decides whether work is done: counted {how}"
         warnings.warn(no_contents(name, array, does, kind), InputWarning, stacklevel=2)

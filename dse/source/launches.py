@@ -116,9 +116,9 @@ def name_of(names: Sequence[str], place: int) -> str:
 
 def with_names(message: str, name: Callable[[int], str | None]) -> str:
     """Replace the numbers of arguments on which something depends by their names, None for none."""
-    found, depends, arguments = message.partition("depends on ")
+    actual, depends, arguments = message.partition("depends on ")
     replaced = re.sub(r"\bargument (\d+)\b", lambda match: name(int(match[1])) or match[0], arguments)
-    return found + depends + replaced
+    return actual + depends + replaced
 
 
 def plainly(message: str) -> str:
@@ -128,11 +128,11 @@ def plainly(message: str) -> str:
 
 def unstated(kernel: str, names: Sequence[str], places: Iterable[int | None]) -> str:
     """Return the message that a launch depends on unstated numbers."""
-    found = [name_of(names, index) for index in places if index is not None] or ["a number"]
-    values = " and ".join(f"{name}=VALUE" for name in found)
+    actual = [name_of(names, index) for index in places if index is not None] or ["a number"]
+    values = " and ".join(f"{name}=VALUE" for name in actual)
     what = "addresses, trips or branches depend"
     return (
-        f"{kernel}: {', '.join(found)}: found no value, on which {what}, expected {values} (given.arguments)"
+        f"{kernel}: {', '.join(actual)}: found no value, on which {what}, expected {values} (given.arguments)"
     )
 
 
@@ -146,15 +146,15 @@ def no_contents(kernel: str, name: str, does: str, kind: str = "int32") -> str:
 
 def too_small(kernel: str, name: str) -> str:
     """Return the message that a launch depends on what lies outside of an array of stated contents."""
-    found = "found accesses outside of the array, on which work depends"
-    return f"{kernel}: {name}: {found}, expected a SIZE that holds them (given.arguments)"
+    problem = "found accesses outside of the array, on which work depends"
+    return f"{kernel}: {name}: {problem}, expected a SIZE that holds them (given.arguments)"
 
 
 def check_shared(kernel: str, end: int, shared_bytes: float) -> None:
     """Raise DseError if a block accesses more shared memory than it has."""
     if end > shared_bytes:
-        found = f"found accesses up to byte {end:,} of {int(shared_bytes):,}"
-        raise DseError(f"{kernel}: shared memory: {found}, expected its size (given.shared_bytes)")
+        problem = f"found accesses up to byte {end:,} of {int(shared_bytes):,}"
+        raise DseError(f"{kernel}: shared memory: {problem}, expected its size (given.shared_bytes)")
 
 
 @dataclass(frozen=True)
@@ -286,9 +286,9 @@ def build_of(description: Description) -> tuple[Path, Build]:
     if description.source is None or description.build is None:
         if description.source is None and description.described:
             known = [name for name in kernels.names() if kernels.load(name).source is not None]
-            found = "found a kernel that is known by its description only, which `dse rank` takes as it is"
+            problem = "found a kernel that is known by its description only, which `dse rank` takes as it is"
             expected = f"expected one with source, as {', '.join(known)}, or a file"
-            raise DseError(f"{description.name}: source: {found}; {expected}")
+            raise DseError(f"{description.name}: source: {problem}; {expected}")
         stated = "none" if description.source is None else "no block and grid"
         raise DseError(
             f"{description.path}: source: found {stated}, expected a table with file, block, grid, arguments"

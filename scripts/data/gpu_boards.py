@@ -197,7 +197,7 @@ def _wrong_groups(
             same = all(abs(theirs / ours - 1) < ALIKE for theirs, ours in pairs if ours)
             for group in (board["chip"], board["series"]):
                 agree[group].append(same)
-    return {group for group, each in agree.items() if not any(each)}
+    return {group for group, item in agree.items() if not any(item)}
 
 
 def architecture(target: str, facts: Facts) -> str:

@@ -54,11 +54,11 @@ def instruction_mix(name: str, scheduler: str) -> list[dict[str, Any]]:
     ]
     cycles = simulate(cases).makespan.reshape(len(BETAS), 3)
     rows = []
-    for beta, found in zip(BETAS, cycles, strict=True):
-        one = beta / (beta * fast[0] + slow[0])  # Eq. 43
+    for beta, cycle in zip(BETAS, cycles, strict=True):
+        single = beta / (beta * fast[0] + slow[0])  # Eq. 43
         two = min(1 / fast[0], beta / slow[0])  # Eq. 44
-        expected = (one, two, min(two, limit * beta / (beta + 1)))  # Eq. 45
-        throughputs = beta * REPETITIONS * warps / found
+        expected = (single, two, min(two, limit * beta / (beta + 1)))  # Eq. 45
+        throughputs = beta * REPETITIONS * warps / cycle
         rows += [
             {
                 "gpu": file.name,

@@ -96,7 +96,7 @@ def arguments(listing: Listing, configuration: Configuration) -> list[Any]:
     """Return arguments with their sizes, and with stated contents of arrays."""
     own = [place for place in listing.arguments if not place.kind.startswith("hidden_")]
     stated = zip(configuration.arguments, own, strict=True)
-    return [_argument(given, place.size, seed) for seed, (given, place) in enumerate(stated)]
+    return [_argument(item, place.size, seed) for seed, (item, place) in enumerate(stated)]
 
 
 def _argument(given: Any, size: int, seed: int) -> Any:
@@ -118,8 +118,8 @@ def resources_differ(listing: Listing, target: str) -> str | None:
     """
     most = {"v": 0, "a": 0}
     for step in listing.instructions:
-        for one in (step, step.second):
-            for name in () if one is None else sum(registers(one.opcode, one.operands), ()):
+        for single in (step, step.second):
+            for name in () if single is None else sum(registers(single.opcode, single.operands), ()):
                 if name[0] in most and name[1:].isdigit():
                     most[name[0]] = max(most[name[0]], int(name[1:]) + 1)
     touched = -(-most["v"] // 4) * 4 + most["a"] if most["a"] else most["v"]
@@ -146,14 +146,14 @@ def values_differ(
     """Run a whole launch, and describe the difference of its output from NumPy's; None if there is none."""
     reference = REFERENCES[name]
     output = reference.output
-    given: dict[int, Array] = {}
+    inputs: dict[int, Array] = {}
     for place, argument in enumerate(configuration.arguments):
         if isinstance(argument, Array):
-            given[place] = argument
+            inputs[place] = argument
         elif argument is None:
             size = reference.size(names) if place == output else _size(name, place, names)
-            given[place] = Array(size, reference.types.get(place, "float32"), "", ())
-    arrays = {place: contents(array, place, reference) for place, array in given.items()}
+            inputs[place] = Array(size, reference.types.get(place, "float32"), "", ())
+    arrays = {place: contents(array, place, reference) for place, array in inputs.items()}
     random = np.random.default_rng(99)
     constants = {
         symbol: random.random(size(names)).astype(np.float32) for symbol, size in reference.constants.items()
@@ -169,13 +169,13 @@ def values_differ(
         blocks,
         skip_loops=False,
     )
-    found = machine.memory.regions[output + 1]
-    assert found is not None
+    actual = machine.memory.regions[output + 1]
+    assert actual is not None
     if output + 1 in machine.poisoned:
         return "stores of values that are not known"
     at = places(reference.size(names))
     before = arrays[output]
-    result = found[: before.nbytes].view(before.dtype)[at]
+    result = actual[: before.nbytes].view(before.dtype)[at]
     expected = reference.expected(CheckedLaunch(names, arrays, constants, at))
     bad = wrong(result, expected, reference.tolerance)
     return None if bad is None else f"element {at[bad]}: found {result[bad]}, NumPy has {expected[bad]}"

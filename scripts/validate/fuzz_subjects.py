@@ -301,9 +301,9 @@ def code(path: Path) -> None:
     from dse.source.nvidia.sass.program import program
 
     text = read_text(path)
-    for each in listing.parse(text, str(path)):
-        listing.resources(text, each)
-        program(each)
+    for item in listing.parse(text, str(path)):
+        listing.resources(text, item)
+        program(item)
 
 
 def text(path: Path) -> None:

@@ -49,10 +49,16 @@ def estimates(tmp_path, monkeypatch, capsys):
         f"{block},{items},{1 + block / 256 + 1 / items}" for block in (64, 128, 256) for items in (1, 2, 3)
     ]
     (tmp_path / "a100.csv").write_text("\n".join(["block,items,time_ms", *rows, "64,4,"]))
-    given = (str(tmp_path / "kernel.toml"), "-g", "a100-pcie-40gb", "--measured", str(tmp_path / "a100.csv"))
+    arguments = (
+        str(tmp_path / "kernel.toml"),
+        "-g",
+        "a100-pcie-40gb",
+        "--measured",
+        str(tmp_path / "a100.csv"),
+    )
 
     def run(*more):
-        main([*given, *more])
+        main([*arguments, *more])
         return capsys.readouterr().out
 
     return run
@@ -82,10 +88,10 @@ def test_a_source_that_does_not_compile(estimates, tmp_path):
 
 
 def test_mistakes(estimates):
-    for more, found in (
+    for more, actual in (
         (("--set", "items=4"), "found no configuration of scale that ran"),
         (("--set", "item=4"), "--set: scale: found 'item'"),
         (("--sample", "2", "--compile", "2"), "compile: found 2, expected fewer than the 2 of the sample"),
     ):
-        with pytest.raises(DseError, match=found):
+        with pytest.raises(DseError, match=actual):
             estimates(*more)

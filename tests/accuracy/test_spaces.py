@@ -34,9 +34,9 @@ def test_a_file_is_named_after_its_gpu(file, name):
 )
 def test_a_gpu_without_a_file_is_taken_for_a_relative(file, name):
     notes: list[str] = []
-    found = gpu_or_relative(Path("space") / file, notes.append)
-    assert found.path.stem == name
-    assert all(note.endswith(f": predicted as for {found.name}") for note in notes)
+    actual = gpu_or_relative(Path("space") / file, notes.append)
+    assert actual.path.stem == name
+    assert all(note.endswith(f": predicted as for {actual.name}") for note in notes)
     assert bool(notes) == (file != "A4000.csv")
 
 

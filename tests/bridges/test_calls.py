@@ -57,7 +57,7 @@ def test_a_log(tmp_path):
     with pytest.warns(InputWarning, match=r"AUTOTUNE: found 3 of 5 calls .*: left out"):
         addmm, scaled = read(written(tmp_path, LOG))
     assert (addmm.op, addmm.product) == ("addmm", Product(16, 2048, 4096, operands="fp16"))
-    assert [one.strides for one in addmm.inputs] == [(0, 1), (4096, 1), (1, 4096)]
+    assert [item.strides for item in addmm.inputs] == [(0, 1), (4096, 1), (1, 4096)]
     assert (scaled.op, scaled.product) == ("scaled_mm", Product(64, 64, 256, operands="fp8_w8a8"))
     assert scaled.inputs[2] == Operand("float32", (), ())
 

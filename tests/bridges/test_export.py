@@ -30,7 +30,7 @@ def some_of_a_space(draw):
     step = draw(st.sampled_from([1, 16, 0.1, -3]))
     place = st.tuples(*(st.integers(0, size - 1) for size in sizes))
     return [
-        tuple(each * step for each in row)
+        tuple(item * step for item in row)
         for row in draw(st.lists(place, min_size=1, max_size=40, unique=True))
     ]
 
@@ -45,11 +45,11 @@ def test_conditions_hold_for_exactly_what_was_kept(rows, longest):
 
 
 def test_no_condition_is_too_long_to_be_read(tmp_path):
-    chosen = np.random.default_rng(0).choice(300 * 40, 2000, replace=False)
-    columns = {"a": 16 * (chosen // 40), "b": chosen % 40}
+    selected = np.random.default_rng(0).choice(300 * 40, 2000, replace=False)
+    columns = {"a": 16 * (selected // 40), "b": selected % 40}
     export.t1(columns, tmp_path / "kept.json")
     assert read_back(tmp_path / "kept.json") == set(
-        zip(*(each.tolist() for each in columns.values()), strict=True)
+        zip(*(column.tolist() for column in columns.values()), strict=True)
     )
 
 
@@ -92,7 +92,7 @@ def test_triton_configurations(tmp_path):
         made.append((given, options))
 
     tree = ast.parse((tmp_path / "configs.py").read_text())
-    tree.body = [each for each in tree.body if not isinstance(each, ast.Import)]
+    tree.body = [item for item in tree.body if not isinstance(item, ast.Import)]
     names = {"triton": type("triton", (), {"Config": config})}
     exec(compile(tree, "configs.py", "exec"), names)
     assert made == [

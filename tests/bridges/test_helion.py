@@ -40,7 +40,7 @@ def test_what_cannot_be_launched_is_left_out_and_the_fastest_comes_first(bound):
     slow = helion.Config(block_sizes=[16, 16, 16], num_warps=1, num_stages=1)
     fast = helion.Config(block_sizes=[64, 64, 64], num_warps=4, num_stages=3)
     large = helion.Config(block_sizes=[256, 128, 256], num_warps=8, num_stages=5)
-    assert [predicted.filter(one) for one in (slow, fast, large)] == [slow, fast, None]
+    assert [predicted.filter(item) for item in (slow, fast, large)] == [slow, fast, None]
     assert predicted.best_first([slow, large, fast]) == [fast, slow]
 
 

@@ -32,11 +32,11 @@ def test_a_table_has_the_library_and_the_first_configurations():
     assert all(entry["EVEN_K"] == (2000 % entry["BLOCK_K"] == 0) for entry in entries[1:])
 
 
-def test_one_configuration_stands_alone_so_that_nothing_is_timed(tmp_path):
+def test_a_single_configuration_needs_no_timing(tmp_path):
     (tmp_path / "shapes.csv").write_text("M,N,K,b_layout\n1000,512,2000,column\n")
-    found = dse.inductor.table("h100-sxm", tmp_path / "shapes.csv", first=1, device="NVIDIA H100 80GB HBM3")
-    assert list(found) == [f"NVIDIA H100 80GB HBM3+{KEY}"]
-    assert [entry["template_id"] for entry in found.popitem()[1]] == ["triton::mm"]
+    actual = dse.inductor.table("h100-sxm", tmp_path / "shapes.csv", first=1, device="NVIDIA H100 80GB HBM3")
+    assert list(actual) == [f"NVIDIA H100 80GB HBM3+{KEY}"]
+    assert [entry["template_id"] for entry in actual.popitem()[1]] == ["triton::mm"]
 
 
 @dataclass(eq=False)
@@ -54,12 +54,12 @@ def test_candidates_are_cut_and_ordered_and_the_library_stays():
     fit = [row for row in rows if row["BLOCK_SIZE_K"] <= 64]  # in single precision, too
     kept = [dict(zip(inductor.OF_PARAMETERS, row.values(), strict=False)) for row in fit[:40:10]]
     library, tiles = Choice({}), [Choice(kwargs) for kwargs in reversed(kept)]
-    found = inductor.ranked(H100, [tiles[0], library, *tiles[1:]], MM, 2)
-    assert found[0] is library
-    assert {one.kwargs["BLOCK_M"] for one in found[1:]} <= {kwargs["BLOCK_M"] for kwargs in kept}
-    assert len(found) == 3
+    actual = inductor.ranked(H100, [tiles[0], library, *tiles[1:]], MM, 2)
+    assert actual[0] is library
+    assert {item.kwargs["BLOCK_M"] for item in actual[1:]} <= {kwargs["BLOCK_M"] for kwargs in kept}
+    assert len(actual) == 3
     single = Call("mm", (Operand.of("float32", (1000, 2000)), Operand.of("float32", (2000, 512))))
-    rounded = [Choice(one.kwargs | {"ALLOW_TF32": True}) for one in tiles]
+    rounded = [Choice(tile.kwargs | {"ALLOW_TF32": True}) for tile in tiles]
     assert len(inductor.ranked(H100, tiles, single, 2)) == len(inductor.ranked(H100, rounded, single, 2)) == 2
     unknown = Call("mm", (Operand.of("float64", (8, 8)), Operand.of("float64", (8, 8))))
     assert inductor.ranked(H100, tiles, unknown, 2) == tiles
@@ -89,7 +89,7 @@ def test_inductor_asks_for_configurations_of_flex_attention(faked_gpu):
         every = default.get_flex_attention_fwd_configs(64, torch.bfloat16)
         kept = inductor.choices(H100, first=2).get_flex_attention_fwd_configs(64, torch.bfloat16)
     assert len(kept) < len(every)
-    assert all(one in every for one in kept)
+    assert all(item in every for item in kept)
 
 
 class Compiled:
@@ -110,8 +110,8 @@ class Compiled:
 
         with faked_gpu(), mock.patch.object(select, "__call__", choose), V.set_choices_handler(handler):
             inputs = [
-                torch.empty_strided(one.shape, one.strides, dtype=getattr(torch, one.dtype), device="cuda")
-                for one in call.inputs
+                torch.empty_strided(item.shape, item.strides, dtype=getattr(torch, item.dtype), device="cuda")
+                for item in call.inputs
             ]
             graph = trace(lambda *operands: (getattr(torch, call.op)(*operands),), tracing_mode="real")(
                 *inputs
@@ -125,8 +125,8 @@ class Compiled:
     @property
     def templates(self) -> list[dict[str, str]]:
         """The arguments of Triton's templates among the choices."""
-        found = [dict(re.findall(r"(\w+)=([\w.']+)", one.description)) for one in self.choices]
-        return [one for one in found if "BLOCK_M" in one]
+        actual = [dict(re.findall(r"(\w+)=([\w.']+)", choice.description)) for choice in self.choices]
+        return [item for item in actual if "BLOCK_M" in item]
 
 
 SUM = Call("addmm", (Operand("float16", (16, 2048), (0, 1)), Operand.of("float16", (16, 4096)),
@@ -145,7 +145,7 @@ def test_inductor_compiles_what_is_chosen(call, faked_gpu):
     assert len(before.templates) > 10
     assert len(after.templates) == 2
     assert len(after.choices) - 2 == len(before.choices) - len(before.templates) > 0  # the library's
-    assert all(one in before.templates for one in after.templates)
+    assert all(template in before.templates for template in after.templates)
 
 
 @pytest.mark.slow
@@ -158,9 +158,9 @@ def test_inductor_compiles_what_it_looks_up(call, faked_gpu):
     with import_module("torch._inductor.config").patch(
         {"lookup_table.table": json.loads(inductor.text(table))}
     ):
-        found = Compiled(lookup(), call, faked_gpu)
-    assert len(found.choices) > len(found.templates) == 2
-    for template, row in zip(found.templates, table.problems[0], strict=True):
+        actual = Compiled(lookup(), call, faked_gpu)
+    assert len(actual.choices) > len(actual.templates) == 2
+    for template, row in zip(actual.templates, table.problems[0], strict=True):
         assert [int(template[name]) for name in inductor.OF_PARAMETERS] == [
             row[name] for name in table.parameters
         ]

@@ -56,7 +56,7 @@ def tune(tmp_path):
             quiet=True,
             **options,
         )
-        return [(each["block_size_x"], each["items"]) for each in results], environment["best_config"]
+        return [(result["block_size_x"], result["items"]) for result in results], environment["best_config"]
 
     return run
 

@@ -30,12 +30,12 @@ def expected(toy_kernel):
 
 @pytest.mark.parametrize("own", [OWN, [OWN], [lambda p: p["block_size_x"] * p["items"] <= 1024]])
 def test_a_restriction(toy_kernel, expected, own):
-    found = restrictions(toy_kernel, "a100-pcie-40gb", TUNE, own, 0.5, 0.1, **SETTINGS)
-    assert set(Searchspace(TUNE, found, 1024).list) == set(expected)
+    actual = restrictions(toy_kernel, "a100-pcie-40gb", TUNE, own, 0.5, 0.1, **SETTINGS)
+    assert set(Searchspace(TUNE, actual, 1024).list) == set(expected)
 
 
 def test_the_configurations_fastest_first(toy_kernel, expected):
     predictor = Predictor(toy_kernel, "a100-pcie-40gb", **SETTINGS)
-    found = list(zip(*configurations(predictor, TUNE, OWN, 0.5, 0.1).values(), strict=True))
-    assert set(found) == set(expected)
-    assert [expected[each] for each in found] == sorted(expected.values())
+    actual = list(zip(*configurations(predictor, TUNE, OWN, 0.5, 0.1).values(), strict=True))
+    assert set(actual) == set(expected)
+    assert [expected[item] for item in actual] == sorted(expected.values())

@@ -29,10 +29,10 @@ def test_the_first_are_those_of_the_ranking():
 
 def test_configurations_differ_by_the_readers_own_names():
     tiles = cutile.short_list("h100-sxm", 512, 1024, 2048, first=4)
-    assert len({tuple(one.values()) for one in tiles}) == 4
+    assert len({tuple(tile.values()) for tile in tiles}) == 4
     renamed = tilelang.configs(H100, rename={"num_stages": None, "threads": "thread_num"})(512, 1024, 2048)
     assert set(renamed[0]) == {"block_M", "block_N", "block_K", "thread_num"}
-    assert len({tuple(one.values()) for one in renamed}) == len(renamed) == tilelang.FIRST
+    assert len({tuple(item.values()) for item in renamed}) == len(renamed) == tilelang.FIRST
 
 
 def test_threads_are_those_of_the_gpus_warps():
@@ -50,7 +50,7 @@ def test_mistakes():
         cutile.short_list("mi300x", 512, 512, 512)
 
 
-@pytest.mark.parametrize("name", [name for name, found in FORMATS.items() if PRODUCT in found.kernels])
+@pytest.mark.parametrize("name", [name for name, item in FORMATS.items() if PRODUCT in item.kernels])
 def test_a_file_of_products(name):
     call = EXPERTS if name == "tokamax" else MM
     table = table_of(H100, [call], FORMATS[name].first)
@@ -61,10 +61,10 @@ def test_a_file_of_products(name):
 def test_the_cache_of_tokamax():
     table = table_of(H100, [EXPERTS], 1)
     assert tokamax.file_name(table) == "nvidia_h100_80gb_hbm3/pallas_triton_ragged_dot.json"
-    [[arguments, found]] = json.loads(tokamax.text(table)).items()
+    [[arguments, actual]] = json.loads(tokamax.text(table)).items()
     assert json.loads(arguments)["rhs"] == "bf16[8,2048,1024]"
     assert json.loads(arguments)["group_sizes"] == {"num_groups": 8, "total_size": 512}
-    [[configuration, times]] = found.items()
+    [[configuration, times]] = actual.items()
     assert json.loads(configuration) == tokamax.configuration(table.problems[0][0])
     assert times["evaluation_times_ms"] == [1e3 * table.problems[0][0]["time_s"]]
     with pytest.raises(DseError, match="found mm, bfloat16 with format tokamax, expected ragged_dot"):

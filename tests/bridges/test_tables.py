@@ -50,9 +50,9 @@ def test_python_for_triton():
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_has_a_reader_and_a_writer(name):
-    found = FORMATS[name]
-    writer = importlib.import_module(found.module)
+    actual = FORMATS[name]
+    writer = importlib.import_module(actual.module)
     assert callable(getattr(writer, "text", None) or writer.configuration)
     assert (writer.__doc__ or "").strip()
-    assert found.reader
-    assert found.first == 1 or (found.several and PRODUCT in found.kernels)
+    assert actual.reader
+    assert actual.first == 1 or (actual.several and PRODUCT in actual.kernels)

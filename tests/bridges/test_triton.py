@@ -64,7 +64,7 @@ def test_early_config_prune(pruned, predicted, toy_kernel):
     kept = pruned(early_config_prune=prune)
     assert kept == [CONFIGS[place] for place in keep(predicted, 0.3).index]
     assert kept
-    of_both_stages = {(one.kwargs["BLOCK"], one.kwargs["items"], one.num_stages) for one in kept}
+    of_both_stages = {(item.kwargs["BLOCK"], item.kwargs["items"], item.num_stages) for item in kept}
     assert {(block, items, 4 - stages) for block, items, stages in of_both_stages} == of_both_stages
 
 
@@ -81,11 +81,11 @@ def test_all_are_predicted_at_once_and_what_was_not_pruned_just_before_anew(toy_
     predictor = Counting(toy_kernel, "a100-pcie-40gb", "roofline", rename=rename)
     prune = bridge.Pruner(predictor, bridge.settings, 0.3, 0.05)
     assert prune(CONFIGS, ARGUMENTS)
-    chosen = {"BLOCK": 64, "items": 2, "num_warps": 4, "num_stages": 3, "num_ctas": 1}
-    large = prune.perf_model(**ARGUMENTS, **chosen)
+    selected = {"BLOCK": 64, "items": 2, "num_warps": 4, "num_stages": 3, "num_ctas": 1}
+    large = prune.perf_model(**ARGUMENTS, **selected)
     assert predictor.calls == [36]
-    assert prune.perf_model(**ARGUMENTS | {"size": 1 << 20}, **chosen) < large
-    assert prune.perf_model(**ARGUMENTS | {"size": 1 << 20}, **chosen | {"items": 4}) < large
+    assert prune.perf_model(**ARGUMENTS | {"size": 1 << 20}, **selected) < large
+    assert prune.perf_model(**ARGUMENTS | {"size": 1 << 20}, **selected | {"items": 4}) < large
     assert predictor.calls == [36, 1, 1]
 
 

@@ -28,20 +28,20 @@ def launch(path: Path, rows: int = 4096) -> None:
 
 
 def _decorated(name: str):
-    found = function(FILE, name)
-    kernel = triton.heuristics(dict(found.heuristics))(found.jit) if found.heuristics else found.jit
-    if not found.configs:
+    actual = function(FILE, name)
+    kernel = triton.heuristics(dict(actual.heuristics))(actual.jit) if actual.heuristics else actual.jit
+    if not actual.configs:
         return kernel
-    return triton.autotune(list(found.configs), key=[], prune_configs_by={"early_config_prune": found.prune})(
-        kernel
-    )
+    return triton.autotune(
+        list(actual.configs), key=[], prune_configs_by={"early_config_prune": actual.prune}
+    )(kernel)
 
 
 def test_a_launch_is_recorded_once_with_what_index_arrays_hold(tmp_path):
     launch(tmp_path / "launches.json")
-    found = json.loads((tmp_path / "launches.json").read_text())["launches"]
-    assert [(each["kernel"], each.get("times", 1)) for each in found] == [("gather", 3), ("add", 1)]
-    gather, add = found
+    actual = json.loads((tmp_path / "launches.json").read_text())["launches"]
+    assert [(item["kernel"], item.get("times", 1)) for item in actual] == [("gather", 3), ("add", 1)]
+    gather, add = actual
     assert {name: gather["arguments"][name] for name in ("out", "x", "rows")} == {
         "out": "*fp16", "x": "*fp16", "rows": 4096}  # fmt: skip
     assert gather["rows"] == [
@@ -77,8 +77,8 @@ def test_recorded_launches_are_ranked(run_dse, monkeypatch, tmp_path):
 def test_a_record_is_found_with_its_package_elsewhere(tmp_path):
     launch(tmp_path / "launches.json")
     record = json.loads((tmp_path / "launches.json").read_text())
-    for each in record["launches"]:
-        each["file"] = "/nowhere/triton_kernels.py"
+    for item in record["launches"]:
+        item["file"] = "/nowhere/triton_kernels.py"
     (tmp_path / "launches.json").write_text(json.dumps(record))
     (tmp_path / "triton_kernels.py").write_text(FILE.read_text())
     assert load(f"{tmp_path}/launches.json:add").source == tmp_path / "triton_kernels.py"

@@ -38,20 +38,20 @@ RANK = ("-g", "a100-pcie-40gb", "--block", "T", "--grid", "100", "--tune", "T=32
 
 
 def started(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    given = {**os.environ, "DSE_CACHE": str(tmp_path / "cache"), "COLUMNS": "100", **environment}
+    values = {**os.environ, "DSE_CACHE": str(tmp_path / "cache"), "COLUMNS": "100", **environment}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     command = [sys.executable, "-m", "dse.cli.entry", *arguments]
-    return subprocess.Popen(command, cwd=tmp_path, env=given, start_new_session=True, **pipes)
+    return subprocess.Popen(command, cwd=tmp_path, env=values, start_new_session=True, **pipes)
 
 
 def ours(folder: Path) -> list[int]:
     """Processes that were started with this folder as their cache."""
-    found = []
+    seen = []
     for process in Path("/proc").iterdir():
         with suppress(OSError):
             if process.name.isdigit() and str(folder).encode() in (process / "environ").read_bytes():
-                found.append(int(process.name))
-    return found
+                seen.append(int(process.name))
+    return seen
 
 
 def wait_until_none_is_left(tmp_path: Path, seconds: float = HANGS_SECONDS) -> None:
@@ -117,9 +117,9 @@ def test_a_million_unrolled_steps_take_little_memory(tmp_path):
     with started(tmp_path, *words, DSE_COMPILE_GB="1") as process:
         most = 0
         while process.poll() is None:
-            for one in ours(tmp_path):
+            for our in ours(tmp_path):
                 with suppress(OSError, IndexError):
-                    status = Path(f"/proc/{one}/status").read_text()
+                    status = Path(f"/proc/{our}/status").read_text()
                     most = max(most, int(status.split("VmHWM:")[1].split()[0]) * 1024)
             time.sleep(0.2)
         _, errors = process.communicate()

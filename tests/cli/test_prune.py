@@ -28,13 +28,13 @@ def times(answer, toy_kernel):
 
 
 def test_by_the_model(kept, times, run_dse, toy_kernel, tmp_path):
-    found, out = kept("--risk", "0.2"), tmp_path / "kept.csv"
-    last = max(times[place] for place in found)
-    assert set(found) == {place for place, time in times.items() if time <= last}  # with all equals
-    assert 0 < len(found) < len(times) == 23
+    actual, out = kept("--risk", "0.2"), tmp_path / "kept.csv"
+    last = max(times[place] for place in actual)
+    assert set(actual) == {place for place, time in times.items() if time <= last}  # with all equals
+    assert 0 < len(actual) < len(times) == 23
     ran = run_dse("prune", toy_kernel, *OF_TOY, "--risk", "0.2", "-o", out)
-    assert f"{len(found)} of {len(times)} kept" in " ".join(ran.out.split())
-    assert out.read_text().splitlines() == ["block,items", *(f"{block},{items}" for block, items in found)]
+    assert f"{len(actual)} of {len(times)} kept" in " ".join(ran.out.split())
+    assert out.read_text().splitlines() == ["block,items", *(f"{block},{items}" for block, items in actual)]
 
 
 def test_why_much_is_kept_and_a_prior(kept, run_dse, toy_kernel, tmp_path):

@@ -21,7 +21,7 @@ def limit(monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "option"), [("RLIMIT_AS", "-v"), ("RLIMIT_DATA", "-d")])
-def test_too_little_memory_is_told_but_help_is_given(limit, run_dse, name, option):
+def test_too_little_memory_is_reported_but_help_is_given(limit, run_dse, name, option):
     limit(name, 4 * 10**8)
     ran = run_dse("gpus")
     assert (ran.code, ran.out) == (2, "")

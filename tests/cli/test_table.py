@@ -29,12 +29,12 @@ def test_a_layer_takes_longer_than_its_products(answer):
 
 
 def test_a_file_is_written_where_it_is_looked_for(run_dse, tmp_path):
-    one = ("--for", "M=16", "--dtype", "fp8_w8a8", "--format")
-    ran = run_dse(*MOE, *one, "vllm", "-o", tmp_path / "new")
+    single = ("--for", "M=16", "--dtype", "fp8_w8a8", "--format")
+    ran = run_dse(*MOE, *single, "vllm", "-o", tmp_path / "new")
     path = tmp_path / "new" / "E=8,N=1024,device_name=NVIDIA_H20,dtype=fp8_w8a8.json"
     assert (ran.code, ran.out, ran.err) == (0, f"{path}\n", "")
     assert list(json.loads(path.read_text())) == ["16"]
-    assert run_dse(*MOE, *one, "sglang").out == path.read_text()
+    assert run_dse(*MOE, *single, "sglang").out == path.read_text()
 
 
 def test_the_tuned_file_that_an_installed_reader_ships_is_compared(tmp_path, monkeypatch):

@@ -21,13 +21,13 @@ def squares(units):
 
 
 def collected(spread, count, meanwhile=lambda done: None):
-    found, last = [], 0
+    actual, last = [], 0
     for units, result in spread(squares, range(count)):
         assert units.start == last  # in order, none twice
         last = units.stop
-        found += result
+        actual += result
         meanwhile(last)
-    return found
+    return actual
 
 
 def test_threads_keep_the_order():

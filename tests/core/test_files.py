@@ -77,7 +77,7 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path):
     for path in (tmp_path / "folder", tmp_path / "none" / "a", tmp_path / "file" / "a"):
         with pytest.raises(DseError, match=re.escape(f"{path}: found")), replacing(path) as half:
             half.write_text("new")
-    assert sorted(each.name for each in tmp_path.rglob("*")) == ["file", "folder"]
+    assert sorted(item.name for item in tmp_path.rglob("*")) == ["file", "folder"]
 
 
 def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path, monkeypatch):
@@ -90,7 +90,7 @@ def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", fails)
     with pytest.raises(DseError, match=r"cannot write: No space left on device$"), replacing(path) as half:
         half.write_text("new")
-    assert [each.name for each in tmp_path.iterdir()] == ["a.svg"]
+    assert [item.name for item in tmp_path.iterdir()] == ["a.svg"]
     assert path.read_text() == "old"
 
 
@@ -113,7 +113,7 @@ def test_a_folder_of_ones_own(tmp_path):
         own_folder(tmp_path / "a" / "b")
     finally:
         os.umask(before)
-    assert [(tmp_path / each).stat().st_mode & 0o777 for each in ("a", "a/b")] == [0o700, 0o700]
+    assert [(tmp_path / item).stat().st_mode & 0o777 for item in ("a", "a/b")] == [0o700, 0o700]
     (tmp_path / "a").chmod(0o775)
     own_folder(tmp_path / "a")
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o755
@@ -203,5 +203,5 @@ def test_a_name_as_long_as_can_be(tmp_path):
     with replacing(path) as half:
         assert half.suffix == ".parquet"
         half.write_text("new")
-    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    assert [item.name for item in tmp_path.iterdir()] == [path.name]
     assert path.read_text() == "new"

@@ -35,7 +35,7 @@ def test_what_is_raised_is_raised_here(workers: int):
         parallel_map(int, ["7x", "7x"], workers)
 
 
-def test_a_process_that_vanishes_is_told():
+def test_a_process_that_vanishes_is_reported():
     with pytest.raises(DseError, match=r"^workers: found a process that ended early"):
         parallel_map(os._exit, [1, 2], 2)
 
@@ -49,7 +49,7 @@ def test_a_long_name_of_the_folder_of_temporary_files(tmp_path, monkeypatch, run
     assert (ran.out, ran.err) == ("[1, 2]\n", "")
 
 
-def test_processes_that_cannot_be_started_are_told(monkeypatch):
+def test_processes_that_cannot_be_started_are_reported(monkeypatch):
     def scarce(*given):
         raise OSError(errno.EMFILE, "Too many open files")
 

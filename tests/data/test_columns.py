@@ -49,7 +49,7 @@ def test_notes_of_a_parquet_file():
 
 @pytest.mark.slow
 def test_what_commands_write_is_of_the_vocabulary_and_read_again(run_dse, answer, toy_kernel, tmp_path):
-    ranked, kept, tuned, found = (tmp_path / f"{name}.parquet" for name in ("rank", "kept", "tune", "found"))
+    ranked, kept, tuned, actual = (tmp_path / f"{name}.parquet" for name in ("rank", "kept", "tune", "found"))
     of_toy, known = (toy_kernel, "--gpu", "a100"), {*COLUMNS, "block", "items", "n"}
 
     def write(path, command, *words):
@@ -73,8 +73,8 @@ def test_what_commands_write_is_of_the_vocabulary_and_read_again(run_dse, answer
     assert run_dse(*beside).code == 0
     scores = answer("compare", *of_toy, "--measured", tmp_path / "measured.csv", "-m", "phase")
     assert scores[0]["configurations"] == 5  # not those that were only predicted
-    assert write(found, "search", "--trials", "30", "--storage", "none") == set()
-    assert len(answer("rank", *of_toy, "--space", found)) == 1
+    assert write(actual, "search", "--trials", "30", "--storage", "none") == set()
+    assert len(answer("rank", *of_toy, "--space", actual)) == 1
 
 
 def test_predicted_times_are_not_taken_for_measured_ones(run_dse, toy_kernel, tmp_path):

@@ -57,8 +57,8 @@ def test_fraction_is_the_mean_over_all_orders_of_equals(case, k):
 def test_random_choice_is_the_mean_over_all_subsets(case, k):
     _, times, ok = case
     k = min(k, len(times))
-    chosen = itertools.combinations(range(len(times)), k)
-    expected = np.mean([reached(each, times, ok) for each in chosen])
+    selected = itertools.combinations(range(len(times)), k)
+    expected = np.mean([reached(item, times, ok) for item in selected])
     np.testing.assert_allclose(random_expectation(times, ok, k), expected, rtol=1e-12)
 
 

@@ -32,16 +32,16 @@ def test_equals_one_at_a_time(toy_kernel, models):
     description = kernels.load(toy_kernel)
     files = [gpus.load(name, np.float64) for name in NAMES]
     parameters = description.space.configurations(description.sizes())
-    found = evaluate(description, models, gpus.stack([file.gpu for file in files]), parameters)
-    assert tuple(found.forecasts) == models
-    assert {forecast.seconds.dtype for forecast in found.forecasts.values()} == {np.dtype(np.float64)}
+    evaluated = evaluate(description, models, gpus.stack([file.gpu for file in files]), parameters)
+    assert tuple(evaluated.forecasts) == models
+    assert {forecast.seconds.dtype for forecast in evaluated.forecasts.values()} == {np.dtype(np.float64)}
     impossible = 0
     for g, file in enumerate(files):
         for i in (0, 9, len(parameters["block"]) - 1):
-            one = {name: values[i] for name, values in parameters.items()}
-            predictions, possible = plain(description, models, file.gpu, one)
+            single = {name: values[i] for name, values in parameters.items()}
+            predictions, possible = plain(description, models, file.gpu, single)
             for model, prediction in predictions.items():
-                forecast = found.forecasts[model]
+                forecast = evaluated.forecasts[model]
                 if possible:
                     np.testing.assert_allclose(forecast.seconds[g, i], prediction.seconds, rtol=1e-12)
                     assert forecast.bottleneck[g, i] == prediction.bottleneck
@@ -50,7 +50,7 @@ def test_equals_one_at_a_time(toy_kernel, models):
                     assert np.isinf(forecast.seconds[g, i])
                     assert np.isinf(forecast.cycles[g, i])
                     assert forecast.bottleneck_names()[g, i] == ""
-                assert found.possible[g, i] == possible
+                assert evaluated.possible[g, i] == possible
     assert impossible  # 1,024 threads are too many for the GTX 280
 
 
@@ -77,7 +77,7 @@ def test_compiles_once_for_new_values_and_sizes(toy_kernel):
     with jax.log_compiles(False):
         for name, n in (("a100", 4096), ("rtx-3090", 8192), ("h200", 100_000)):
             evaluate(description, ("transit",), gpus.stack([gpus.load(name).gpu]), parameters, {"n": n})
-            sizes.append([each._cached._cache_size() for each in compiled])
+            sizes.append([item._cached._cache_size() for item in compiled])
     assert sizes[0] == sizes[1] == sizes[2]
 
 
@@ -87,8 +87,8 @@ def test_precision_follows_the_gpu(toy_kernel):
     description = kernels.load(toy_kernel)
     parameters = {"block": np.array([128, 256]), "items": np.array([1, 1])}
     gpu = gpus.stack([gpus.load("a100", np.float32).gpu])
-    found = evaluate(description, ("volkov",), gpu, parameters)
-    assert {forecast.seconds.dtype for forecast in found.forecasts.values()} == {np.dtype(np.float32)}
+    evaluated = evaluate(description, ("volkov",), gpu, parameters)
+    assert {forecast.seconds.dtype for forecast in evaluated.forecasts.values()} == {np.dtype(np.float32)}
     column = jax.tree.map(lambda x: np.asarray(x)[:, None], gpu)
     chunk = description.count(parameters, gpu).batch.take(np.arange(2)).on(column)
     launch, possible, _ = module.place_launches(column, chunk.resources, chunk.kernel.work)
@@ -103,7 +103,7 @@ def test_what_a_launch_costs_is_in_the_seconds_of_every_model(toy_kernel):
     costly = eqx.tree_at(lambda gpu: gpu.launch_overhead, plain, np.asarray(5e-6))
     parameters = {"block": np.array([128, 64]), "items": np.array([1, 2])}
     models = ("roofline", "phase")
-    found = evaluate(description, models, gpus.stack([plain, costly]), parameters)
-    for forecast in found.forecasts.values():
+    evaluated = evaluate(description, models, gpus.stack([plain, costly]), parameters)
+    for forecast in evaluated.forecasts.values():
         np.testing.assert_allclose(forecast.seconds[1], forecast.seconds[0] + 5e-6, rtol=1e-12)
         np.testing.assert_array_equal(*forecast.cycles)

@@ -47,9 +47,9 @@ def rows(tmp_path):
     def write(time):
         lines = ["block,items,wide,time_ms,status"]
         for row in itertools.product(range(64, 1025, 64), (1, 2, 3, 4), (0, 1)):
-            found = time(*row)
+            actual = time(*row)
             noise = 1 + 0.01 * random.uniform()
-            end = ",runtime" if found is None else f"{found * noise:.6f},ok"
+            end = ",runtime" if actual is None else f"{actual * noise:.6f},ok"
             lines.append(f"{','.join(map(str, row))},{end}")
         table = tmp_path / "times.csv"
         table.write_text("\n".join(lines))
@@ -62,7 +62,7 @@ def time(block, items, wide):
     return None if block * (1 + wide) > 1024 else (1 + 9 * wide) / items + block / 4096
 
 
-def test_a_parameter_that_the_measured_kernel_ignored_is_told_by_times_and_failures(rows):
+def test_a_parameter_that_the_measured_kernel_ignored_is_inferred_from_times_and_failures(rows):
     kernel, table = rows(lambda block, items, wide: time(block, items, 1))
     assert without_effect(table) == ["wide"]
     gpu = gpus.load("a100-pcie-40gb").gpu

@@ -49,9 +49,9 @@ def test_a_row_for_each_model_and_occupancy(rows, laid):
 
 def test_warps_are_those_of_whole_blocks(toy_kernel):
     kernel, launch = place_launch(kernels.load(toy_kernel), GPU, {"block": 256, "items": 1}, {"n": N})
-    found = curve(kernel, GPU, launch, ("roofline",))
-    assert [row["warps"] for row in found] == [8, 16, 24, 32, 40, 48, 56, 64]
-    work = [row["time_s"] * float(GPU.clock) * row["throughput"] for row in found]
+    actual = curve(kernel, GPU, launch, ("roofline",))
+    assert [row["warps"] for row in actual] == [8, 16, 24, 32, 40, 48, 56, 64]
+    work = [row["time_s"] * float(GPU.clock) * row["throughput"] for row in actual]
     np.testing.assert_allclose(work, -(-N // 256 // 108) * 8, rtol=1e-5)
 
 

@@ -130,9 +130,9 @@ def check(summary, model, fields, rtol=1e-12, some=True):
 )
 def test_equals_evaluating_everything(models, dtype, rtol):
     fields = made(dtype)
-    found = reduce_grid(models, *fields, k=10)
-    assert tuple(found) == models
-    for model, summary in found.items():
+    actual = reduce_grid(models, *fields, k=10)
+    assert tuple(actual) == models
+    for model, summary in actual.items():
         assert summary.seconds.dtype == dtype
         check(summary, model, fields, rtol)
     compiled = COMPILED._cache_size()
@@ -214,10 +214,10 @@ def test_equals_evaluating_everything_where_fields_are_special(name):
     fields = special(name)
     summary = reduce_grid(("volkov",), *fields, k=40)["volkov"]
     check(summary, "volkov", fields, some=name != "nothing can run")
-    found, position = summary.index >= 0, np.array(summary.coordinates())
-    index = np.ravel_multi_index(tuple(position[:, found]), summary.shape)
-    np.testing.assert_array_equal(index, summary.index[found])
-    assert np.all(position[:, ~found] == -1)
+    actual, position = summary.index >= 0, np.array(summary.coordinates())
+    index = np.ravel_multi_index(tuple(position[:, actual]), summary.shape)
+    np.testing.assert_array_equal(index, summary.index[actual])
+    assert np.all(position[:, ~actual] == -1)
     assert len(np.unique(summary.seconds)) < 40 or name != "registers that make no difference"
 
 
@@ -262,10 +262,10 @@ def test_products_that_a_gpu_lacks_cannot_run():
 @pytest.mark.parametrize(("order", "groups"), [("KGCBR", 2), ("BRGCK", 1)])
 def test_each_group_is_a_grid_of_its_own(order, groups):
     fields = made(order=order)
-    found = reduce_groups(("volkov",), *fields, groups=groups, k=12, cuts=Cuts(short_row=16))["volkov"]
+    actual = reduce_groups(("volkov",), *fields, groups=groups, k=12, cuts=Cuts(short_row=16))["volkov"]
     shape = np.broadcast_shapes(*(x.shape for x in jax.tree.leaves(fields)))
-    assert len(found) == np.prod(shape[:groups])
-    for summary, at in zip(found, np.ndindex(*shape[:groups]), strict=True):
+    assert len(actual) == np.prod(shape[:groups])
+    for summary, at in zip(actual, np.ndindex(*shape[:groups]), strict=True):
         check(summary, "volkov", one_of_axes(fields, at), some=False)
 
 

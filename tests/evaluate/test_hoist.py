@@ -26,18 +26,18 @@ def function(row, column):
 
 
 def test_both_parts_together_are_the_whole_also_in_batches():
-    given = arguments()
-    once, each = split(function, *given)
-    both = [jnp.stack([x, 2 * x]) for x in given]
+    values = arguments()
+    once, item = split(function, *values)
+    both = [jnp.stack([x, 2 * x]) for x in values]
     handed = jax.vmap(once)(*both)
     for i in range(2):
-        found, expected = each(*(x[i] for x in handed)), function(*(x[i] for x in both))
-        for mine, other in zip(found, expected, strict=True):
+        actual, expected = item(*(x[i] for x in handed)), function(*(x[i] for x in both))
+        for mine, other in zip(actual, expected, strict=True):
             np.testing.assert_allclose(mine, other, rtol=1e-14)
     assert {x[0].size for x in handed} == {ROWS, COLUMNS}
     assert len(handed) == 4  # the rows, their scale, the columns and their logarithm
 
 
 def test_a_result_that_reads_nothing():
-    once, each = split(lambda x: [jnp.ones((3, 3)), x], jnp.zeros((3, 1)))
-    assert [x.shape for x in each(*once(jnp.zeros((3, 1))))] == [(3, 3), (3, 1)]
+    once, item = split(lambda x: [jnp.ones((3, 3)), x], jnp.zeros((3, 1)))
+    assert [x.shape for x in item(*once(jnp.zeros((3, 1))))] == [(3, 3), (3, 1)]

@@ -27,7 +27,7 @@ def test_equals_plain_python_on_a_space_with_constraints():
     rows = [(tuple(row), np.log(t)) for row, t in zip(zip(*codes.values(), strict=True), times, strict=True)]
     rows = [(row, y) for row, y in rows if np.isfinite(y)]
     variance = np.var([y for _, y in rows])
-    found = shares(codes, times)
+    actual = shares(codes, times)
     for place, name in enumerate(codes):
         means = {key: [y for row, y in rows if row[place] == key] for key in set(codes[name].tolist())}
         first = np.mean(
@@ -38,7 +38,7 @@ def test_equals_plain_python_on_a_space_with_constraints():
             key: [y for (_, y), other in zip(rows, others, strict=True) if other == key] for key in others
         }
         total = np.mean([np.var(groups[other]) for other in others])
-        np.testing.assert_allclose(found[name], [first / variance, total / variance], rtol=1e-9)
+        np.testing.assert_allclose(actual[name], [first / variance, total / variance], rtol=1e-9)
 
 
 def test_equal_times_no_parameters_and_few_configurations_have_no_shares():
@@ -53,7 +53,7 @@ def test_more_combinations_than_an_integer_counts():
     codes = {f"p{i}": rng.integers(0, 1000, 400) for i in range(9)}
     codes = {name: np.concatenate([values, values]) for name, values in codes.items()}
     codes["two"] = np.repeat([0, 1], 400)
-    found = shares(codes, np.exp(codes["two"] + codes["p0"] / 1000))
-    assert found["two"].total == pytest.approx(0.25 / np.var(codes["two"] + codes["p0"] / 1000))
+    actual = shares(codes, np.exp(codes["two"] + codes["p0"] / 1000))
+    assert actual["two"].total == pytest.approx(0.25 / np.var(codes["two"] + codes["p0"] / 1000))
     for name in itertools.islice(codes, 9):
-        assert np.isnan(found[name].total)
+        assert np.isnan(actual[name].total)

@@ -16,27 +16,27 @@ def a100():
 
 
 def test_roofs_are_those_of_the_data_sheet(a100):
-    found = roofs(a100)
-    assert found.dram_bytes_per_s == pytest.approx(1.5e12, rel=0.01)  # reached, of 1555 GB/s in theory
-    assert found.fp32_per_s == pytest.approx(9.75e12, rel=0.01)  # 64 lanes, 108 SMs, 1.41 GHz
-    assert found.instructions_per_s == pytest.approx(2 * found.fp32_per_s)  # 4 schedulers
+    actual = roofs(a100)
+    assert actual.dram_bytes_per_s == pytest.approx(1.5e12, rel=0.01)  # reached, of 1555 GB/s in theory
+    assert actual.fp32_per_s == pytest.approx(9.75e12, rel=0.01)  # 64 lanes, 108 SMs, 1.41 GHz
+    assert actual.instructions_per_s == pytest.approx(2 * actual.fp32_per_s)  # 4 schedulers
 
 
 def test_by_the_roofline_model_what_dram_limits_lies_on_its_roof(a100, toy_kernel):
     kernel = kernels.load(toy_kernel)
     parameters = configurations(kernel)
-    found = launch_totals(kernel, a100, parameters, {"n": 2**27})
+    actual = launch_totals(kernel, a100, parameters, {"n": 2**27})
     evaluation = evaluate(kernel, ("roofline",), stack([a100]), parameters, {"n": 2**27})
     forecast = evaluation.forecasts["roofline"]
     limited = forecast.bottleneck_names()[0] == "dram"
     assert limited.sum() >= 10
-    rate = found.instructions / forecast.seconds[0]
-    roof = found.instructions / found.dram_bytes * roofs(a100).dram_bytes_per_s
+    rate = actual.instructions / forecast.seconds[0]
+    roof = actual.instructions / actual.dram_bytes * roofs(a100).dram_bytes_per_s
     # The model lets the busiest SM decide: what it lies below the roof is the last, partly filled wave.
     assert np.all(rate[limited] <= roof[limited] * (1 + 1e-9))
     np.testing.assert_allclose(rate[limited], roof[limited], rtol=0.05)
-    np.testing.assert_array_equal(found.threads, evaluation.resources["threads"][0])
-    np.testing.assert_array_equal(found.blocks, evaluation.resources["blocks"][0])
+    np.testing.assert_array_equal(actual.threads, evaluation.resources["threads"][0])
+    np.testing.assert_array_equal(actual.blocks, evaluation.resources["blocks"][0])
 
 
 def test_products_of_matrices_have_no_count_of_instructions(own_toy_kernel):
@@ -44,5 +44,5 @@ def test_products_of_matrices_have_no_count_of_instructions(own_toy_kernel):
     products = 'mma_fp16 = "2048 * (items - 1)"\nfp32 = "items"'
     own_toy_kernel.write_text(text.replace('fp32 = "items"', products, 1))
     parameters = {"block": np.array([64, 64]), "items": np.array([1, 2])}
-    found = launch_totals(kernels.load(own_toy_kernel), load("h100-sxm", np.float64).gpu, parameters)
-    assert np.isnan(found.instructions).tolist() == [False, True]
+    actual = launch_totals(kernels.load(own_toy_kernel), load("h100-sxm", np.float64).gpu, parameters)
+    assert np.isnan(actual.instructions).tolist() == [False, True]

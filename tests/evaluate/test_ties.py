@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from dse.evaluate.ties import EQUAL, diverse, tied
 
 
-def test_the_fastest_that_cannot_be_told_apart_are_counted():
+def test_the_indistinguishable_fastest_are_counted():
     assert tied(np.array([1.0, 1.0, 1.0009, 1.0011, 2.0])) == 3
     assert tied(np.array([])) == 0
 
@@ -24,14 +24,14 @@ def test_of_each_group_the_one_that_differs_most():
 def test_one_of_each_group(times, most, seed):
     seconds = np.sort(np.array(times))
     x = np.random.default_rng(seed).integers(0, 4, len(seconds))
-    chosen = diverse(seconds, {"x": x}, most)
-    assert chosen[0] == 0
-    assert len(chosen) <= most
-    assert np.all(np.diff(chosen) > 0)
+    selected = diverse(seconds, {"x": x}, most)
+    assert selected[0] == 0
+    assert len(selected) <= most
+    assert np.all(np.diff(selected) > 0)
     firsts, start = [], 0
     while start < len(seconds) and len(firsts) < most:
         firsts.append(start)
         start += int(np.sum(seconds[start:] <= seconds[start] * (1 + EQUAL)))
-    assert len(chosen) == len(firsts)
-    for place, first in zip(chosen, firsts, strict=True):
+    assert len(selected) == len(firsts)
+    for place, first in zip(selected, firsts, strict=True):
         assert seconds[place] <= seconds[first] * (1 + EQUAL)

@@ -159,15 +159,15 @@ GRAPH = Case((program(3), program(2, (Loop(0, 2, 5),))), 2, 3, 4, assignment=(0,
 
 
 def fields(case):
-    found = {name: getattr(case, name) for name in ("warps", "slots", "groups", "issue_limit", "caps")}
-    found |= {name: getattr(case, name) for name in ("order", "scheduler", "assignment")}
-    for n, each in enumerate(case.programs):
-        found |= {
-            f"{n}.{name}": getattr(each, name).tolist()
+    actual = {name: getattr(case, name) for name in ("warps", "slots", "groups", "issue_limit", "caps")}
+    actual |= {name: getattr(case, name) for name in ("order", "scheduler", "assignment")}
+    for n, item in enumerate(case.programs):
+        actual |= {
+            f"{n}.{name}": getattr(item, name).tolist()
             for name in ("throughput_cycles", "latency_cycles", "same_warp")
         }
-        found |= {f"{n}.rest": (each.preds, each.kind, each.loops, each.subsystem.tolist())}
-    return found
+        actual |= {f"{n}.rest": (item.preds, item.kind, item.loops, item.subsystem.tolist())}
+    return actual
 
 
 @pytest.mark.parametrize(

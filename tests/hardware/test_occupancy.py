@@ -200,15 +200,15 @@ def test_equals_the_rules_in_plain_python(options):
     def both(gpu, launches):
         return occupancy.resident_blocks(gpu.limits, launches), occupancy.launch(gpu, launches)
 
-    (fit, code), found = jax.jit(both, compiler_options=options)(
+    (fit, code), actual = jax.jit(both, compiler_options=options)(
         gpu_of(*CAPABILITIES, sm_count=sm_count), launches
     )
     cells = [[plain(name, *asked) for asked in asked_for(launches)] for name in CAPABILITIES]
     np.testing.assert_array_equal(fit, [[blocks for blocks, _ in row] for row in cells])
     np.testing.assert_array_equal(names_of(code), [[limiter for _, limiter in row] for row in cells])
-    assert_equals_plain_python(found, CAPABILITIES, launches, sm_count)
+    assert_equals_plain_python(actual, CAPABILITIES, launches, sm_count)
     reached = set(occupancy.LIMITERS) - {*LACKS.values(), "too much static shared memory"}
-    assert set(names_of(found[1]).ravel()) == reached, "a limiter that no launch reached"
+    assert set(names_of(actual[1]).ravel()) == reached, "a limiter that no launch reached"
 
 
 COUNTS = st.one_of(st.integers(-2, 300), st.integers(0, 300_000), st.integers(LARGEST - 2000, LARGEST))
@@ -220,8 +220,8 @@ LAUNCHES = st.lists(st.tuples(COUNTS, COUNTS, COUNTS, COUNTS), min_size=8, max_s
 @example(name="9.0", sm_count=1, launches=[(1024, LARGEST, 64, 0), (LARGEST,) * 4] * 4)
 def test_equals_the_rules_for_any_counts(name, sm_count, launches):
     launches = resources(*np.array(launches).T[:, None])
-    found = launch(gpu_of(name, sm_count=sm_count), launches)
-    assert_equals_plain_python(found, [name], launches, sm_count)
+    actual = launch(gpu_of(name, sm_count=sm_count), launches)
+    assert_equals_plain_python(actual, [name], launches, sm_count)
 
 
 @pytest.mark.parametrize("name", ["1.3", "6.0", "7.5", "8.0", "gfx90a"])

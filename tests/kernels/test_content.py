@@ -117,19 +117,25 @@ def test_amd_spills_what_clang_does(gpu: str, values: tuple[int, ...], slots: in
     of_tiles = ("block_size_x", "block_size_y", "tile_size_x", "tile_size_y", "use_shmem")
     of_products = ("MWG", "NWG", "MDIMC", "NDIMC", "SA")
     if values[1] < 32:
-        chosen = dict(zip(of_tiles, values, strict=True)) | {"read_only": 1, "use_padding": 0}
+        selected = dict(zip(of_tiles, values, strict=True)) | {"read_only": 1, "use_padding": 0}
         name = "convolution"
         fixed = {"filter_height": 15, "filter_width": 15}
     else:
-        chosen = dict(zip(of_products, values, strict=True))
+        selected = dict(zip(of_products, values, strict=True))
         name = "gemm"
-        fixed = {"SB": chosen["SA"], "MDIMA": chosen["MDIMC"], "NDIMB": chosen["NDIMC"], "KWG": 32, "KWI": 2}
+        fixed = {
+            "SB": selected["SA"],
+            "MDIMA": selected["MDIMC"],
+            "NDIMB": selected["NDIMC"],
+            "KWG": 32,
+            "KWI": 2,
+        }
         fixed |= {"VWM": 4, "VWN": 4}
-    parameters = {key: np.asarray(value) for key, value in (chosen | fixed).items()}
-    found = float(describe.evaluated_names(kernels.load(name), parameters, {}, AMD[gpu])["spilled"])
+    parameters = {key: np.asarray(value) for key, value in (selected | fixed).items()}
+    actual = float(describe.evaluated_names(kernels.load(name), parameters, {}, AMD[gpu])["spilled"])
     # Within a third, and the ten or twenty values by which code of one tile differs from that of the next.
-    assert abs(found - slots) <= max(24, slots / 3)
-    assert (found > 24) == (slots > 24)
+    assert abs(actual - slots) <= max(24, slots / 3)
+    assert (actual > 24) == (slots > 24)
 
 
 def test_a_guard_is_a_branch_on_amd_only():
@@ -144,12 +150,12 @@ def test_a_guard_is_a_branch_on_amd_only():
 
 def test_shifts_are_scalar_loads_on_amd_until_the_first_store():
     block = {"block_size_x": 8, "block_size_y": 32, "block_size_z": 1, "tile_stride_x": 0, "tile_stride_y": 0}
-    one, four = (
+    single, four = (
         at("dedispersion", MI250X, **block, tile_size_x=1, tile_size_y=n, loop_unroll_factor_channel=0)
         for n in (1, 4)
     )
     channels = 1536
-    assert one.load_insts == pytest.approx(channels)
+    assert single.load_insts == pytest.approx(channels)
     assert four.load_insts == pytest.approx((4 + 3) * channels)
 
 

@@ -42,10 +42,10 @@ def test_of_ones_own(own):
 def test_on_several_gpus(own):
     both = gpus.stack([gpus.load(name).gpu for name in ("a100", "h200")])
     parameters = SPACE.configurations()
-    found = evaluate(own, ["roofline"], both, parameters, {"n": 2**22})
-    assert found.forecasts["roofline"].seconds.shape == (2, 6)
+    evaluated = evaluate(own, ["roofline"], both, parameters, {"n": 2**22})
+    assert evaluated.forecasts["roofline"].seconds.shape == (2, 6)
     np.testing.assert_array_equal(
-        found.resources["blocks"][1], 2**22 // (parameters["block"] * parameters["items"])
+        evaluated.resources["blocks"][1], 2**22 // (parameters["block"] * parameters["items"])
     )
 
 

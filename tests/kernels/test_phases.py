@@ -54,11 +54,11 @@ def test_the_work_of_all_phases_is_that_of_the_kernel(gpu: str, fixed: dict[str,
     kernel, _ = counted(kernels.load("convolution"), load(gpu), **fixed)
     assert len(kernel.phases) == 2
     for name in CLASSES:
-        parts = sum(np.broadcast_to(getattr(one.work, name), 4) for one in kernel.phases)
+        parts = sum(np.broadcast_to(getattr(phase.work, name), 4) for phase in kernel.phases)
         np.testing.assert_allclose(
             parts, np.broadcast_to(getattr(kernel.work, name), 4), rtol=1e-12, err_msg=name
         )
-    parts = sum(np.broadcast_to(one.insts, 4) for one in kernel.phases)
+    parts = sum(np.broadcast_to(phase.insts, 4) for phase in kernel.phases)
     np.testing.assert_allclose(parts, np.broadcast_to(kernel.insts, 4), rtol=1e-12)
     copy, sums = kernel.phases
     assert np.all(copy.work.fp32 == 0)
@@ -70,8 +70,8 @@ def test_a_phase_alone_takes_a_warp_as_long_as_a_kernel_does(gpu: str):
     file = load(gpu)
     kernel, _ = counted(kernels.load("convolution"), file)
     whole = replace(kernel, phases=())
-    found = model.latency(file, phase_of(file, whole))
-    np.testing.assert_allclose(found, latency_of_one_warp(file, whole), rtol=1e-6)
+    actual = model.latency(file, phase_of(file, whole))
+    np.testing.assert_allclose(actual, latency_of_one_warp(file, whole), rtol=1e-6)
 
 
 @pytest.mark.slow
@@ -79,9 +79,9 @@ def test_one_phase_is_as_none():
     file, description = load("a100"), kernels.load("convolution")
     none = replace(description, phases=())
     accesses = tuple(replace(access, phase="") for access in description.accesses)
-    one = replace(description, phases=(PhaseExpressions("all", ()),), accesses=accesses)
+    single = replace(description, phases=(PhaseExpressions("all", ()),), accesses=accesses)
     expected = seconds(file, *counted(none, file))
-    np.testing.assert_allclose(seconds(file, *counted(one, file)), expected, rtol=1e-5)
+    np.testing.assert_allclose(seconds(file, *counted(single, file)), expected, rtol=1e-5)
     assert np.all(seconds(file, *counted(description, file)) > expected)  # that wait while others compute
 
 

@@ -67,7 +67,7 @@ def write(tmp_path):
 
 
 def texts(pairs):
-    return {name: each.text for name, each in pairs}
+    return {name: item.text for name, item in pairs}
 
 
 def test_reads_everything(write):
@@ -76,7 +76,7 @@ def test_reads_everything(write):
     assert kernel.source == kernel.path.parent / "stencil.cu"
     values = {"block_x": (16, 32, 64), "block_y": (1, 2, 4, 8), "tile": (1, 3, 5, 7), "staged": (0, 1)}
     assert dict(kernel.space.values) == values
-    constraints = [each.text for each in kernel.space.constraints]
+    constraints = [constraint.text for constraint in kernel.space.constraints]
     assert constraints == ["block_x * block_y <= width", "staged == 0 or tile > 1"]
     assert kernel.problem == (("width", 1024), ("scale", 0.5))
     assert texts(kernel.let) == {"columns": "block_x * tile", "rows": "block_y + columns"}
@@ -189,7 +189,7 @@ def test_reads_a_subscript(write):
     assert (image.loops, [name for name, _ in image.fields]) == (("i",), ["count"])
     assert (tile.subscript, tile.loops, kernel.shape) == (None, (), ())
     shaped = kernels.load(write("registers = 32\n", 'registers = 32\nthreads_x = "block_x"\n'))
-    assert [(name, each.text) for name, each in shaped.shape] == [("threads_x", "block_x")]
+    assert [(name, item.text) for name, item in shaped.shape] == [("threads_x", "block_x")]
 
 
 def test_names_of_threads_are_taken_where_there_are_subscripts(write):

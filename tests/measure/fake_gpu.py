@@ -117,7 +117,7 @@ class FakeDevice(Device):
         self.times[:, 3] = 1e3 * cycles / MHZ
 
     def pipes(self, defines: dict[str, Any], warps: int, arguments: list[Any]) -> float:
-        by_kind = {each.kind: name for name, each in INSTRUCTIONS.items()}
+        by_kind = {instruction.kind: name for name, instruction in INSTRUCTIONS.items()}
         first, second = by_kind[defines["FIRST"]], by_kind.get(defines.get("SECOND", ""))
         many = defines["REPEAT"] * arguments[3]
         if first == "barrier":
@@ -181,6 +181,6 @@ MADE = {build: Compiled(BINARY, cubin, None, "", "NVRTC 13.0", 0) for cubin, bui
 def recorded() -> BenchRecording:
     """What the microbenchmarks record on such a GPU: made by arithmetic, not measured."""
     device = FakeDevice()
-    found = BenchRecording(gpu.described(device))
-    assert gpu.measure(device, MADE, found) == []
-    return found
+    actual = BenchRecording(gpu.described(device))
+    assert gpu.measure(device, MADE, actual) == []
+    return actual

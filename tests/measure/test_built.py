@@ -97,7 +97,7 @@ def test_what_is_kept_of_code():
     assert code_of(NONE, 0) == NONE
 
 
-def test_a_kernel_is_told_from_what_it_was(tmp_path: Path):
+def test_an_edited_kernel_is_another(tmp_path: Path):
     description = kernels.load("triton_softmax")
     assert description.source is not None
     digest = digest_of(description)
@@ -118,9 +118,9 @@ def test_triton_where_it_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     description = kernels.load("triton_softmax")
     sizes = description.sizes(columns=64)
     wanted = plan(description, sizes, GPU, 2, 0)
-    told: list[int] = []
-    built = build(wanted, 90, GPU, told.append, 1)
-    assert sum(told) == 2
+    messages: list[int] = []
+    built = build(wanted, 90, GPU, messages.append, 1)
+    assert sum(messages) == 2
     write(tmp_path / "built.zip", 90, [built])
     assert len(list((tmp_path).glob("*"))) == 2
 

@@ -58,28 +58,28 @@ def test_all_in_order_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = tmp_path / "k.cu"
     path.write_text(TEXT)
     source = read_source(path)
-    found = list(compiled(source, 80, WANTED, 1))
-    assert [isinstance(each, Compiled) for each in found] == [True, True]
+    actual = list(compiled(source, 80, WANTED, 1))
+    assert [isinstance(item, Compiled) for item in actual] == [True, True]
     monkeypatch.setattr(type(source), "compile", None)  # the second time nothing is compiled
-    assert list(compiled(source, 80, WANTED[::-1], 1)) == found[::-1]
+    assert list(compiled(source, 80, WANTED[::-1], 1)) == actual[::-1]
 
 
 def test_the_same_settings_are_compiled_once():
-    told: list[int] = []
-    found = compile_all(Refuses(), 90, [*WANTED, *WANTED[::-1], WANTED[0]], told.append, 1)
+    messages: list[int] = []
+    actual = compile_all(Refuses(), 90, [*WANTED, *WANTED[::-1], WANTED[0]], messages.append, 1)
     assert compilations == WANTED
-    assert [each.message[:12] for each in found if isinstance(each, Failure)] == [
+    assert [item.message[:12] for item in actual if isinstance(item, Failure)] == [
         f"(('SIZE', {size})" for size in (1, 2, 2, 1, 1)
     ]
-    assert told == [3, 2]
-    assert found == compile_all(Refuses(), 90, [*WANTED, *WANTED[::-1], WANTED[0]], told.append, 1)
+    assert messages == [3, 2]
+    assert actual == compile_all(Refuses(), 90, [*WANTED, *WANTED[::-1], WANTED[0]], messages.append, 1)
     assert len(compilations) == 2
 
 
 def test_without_lines_of_the_source():
     """And Triton's own settings are as before."""
-    [found] = compile_all(Refuses(), 90, WANTED[:1], workers=1)
-    assert isinstance(found, Failure)
-    assert found.message.endswith(" 1")
+    [actual] = compile_all(Refuses(), 90, WANTED[:1], workers=1)
+    assert isinstance(actual, Failure)
+    assert actual.message.endswith(" 1")
     assert os.environ["TRITON_CACHE_DIR"] == "mine"
     assert "TRITON_DISABLE_LINE_INFO" not in os.environ

@@ -79,9 +79,9 @@ def test_what_was_allocated_is_freed():
 def test_an_error_names_the_call(error: Result, lost: bool):
     with Device(driver=Driver(cuLaunchKernel=error)) as device:
         code = device.load(b"", "k")
-        with pytest.raises(DeviceError, match=f"^cuLaunchKernel: {error.name}$") as found:
+        with pytest.raises(DeviceError, match=f"^cuLaunchKernel: {error.name}$") as raised:
             device.launch(code, (1, 1, 1), (32, 1, 1), [])
-    assert found.value.lost == lost
+    assert raised.value.lost == lost
 
 
 def test_no_gpu():
@@ -94,23 +94,25 @@ def test_no_gpu():
             pass
 
 
-def test_arguments_lie_where_a_launch_is_told():
+def test_arguments_lie_where_the_launch_reads_them():
     import ctypes
 
-    found: list[bytes] = []
+    actual: list[bytes] = []
 
     class Reads(Driver):
         def cuLaunchKernel(self, *arguments: Any) -> tuple[Result]:
             assert arguments[:9] == ("function", 1, 2, 3, 32, 4, 1, 99, 0)
             places = (ctypes.c_uint64 * 3).from_address(int(arguments[9]))
-            found.extend(ctypes.string_at(place, size) for place, size in zip(places, (8, 4, 3), strict=True))
+            actual.extend(
+                ctypes.string_at(place, size) for place, size in zip(places, (8, 4, 3), strict=True)
+            )
             return (Result.CUDA_SUCCESS,)
 
     with Device(driver=Reads()) as device:
         code = device.load(b"", "k")
         three = np.arange(3, dtype=np.uint8)
         device.launch(code, (1, 2, 3), (32, 4, 1), [2**40, np.float32(1.5), three], shared=99)
-    assert found == [(2**40).to_bytes(8, "little"), np.float32(1.5).tobytes(), b"\0\1\2"]
+    assert actual == [(2**40).to_bytes(8, "little"), np.float32(1.5).tobytes(), b"\0\1\2"]
     assert packed(7).dtype == np.uint64
 
 
@@ -122,12 +124,12 @@ def test_a_tensor_map_as_triton_encodes_it():
     driver.cuuint64_t = driver.cuuint32_t = int  # type: ignore[attr-defined]
     driver.answers["cuTensorMapEncodeTiled"] = SimpleNamespace(opaque=range(16))
     with Device(driver=driver) as device:
-        found = device.tensor_map(4096, "bfloat16", (3, 100, 64), (12800, 128, 2), (1, 32, 64), 3)
-    assert found.tobytes() == np.arange(16, dtype=np.uint64).tobytes()
-    [(_, given)] = [call for call in driver.calls if call[0] == "cuTensorMapEncodeTiled"]
-    assert given[0] == real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-    assert given[1:7] == (3, 4096, [64, 100, 3], [128, 12800], [64, 32, 1], [1, 1, 1])
-    assert given[8] == real.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B
+        actual = device.tensor_map(4096, "bfloat16", (3, 100, 64), (12800, 128, 2), (1, 32, 64), 3)
+    assert actual.tobytes() == np.arange(16, dtype=np.uint64).tobytes()
+    [(_, arguments)] = [call for call in driver.calls if call[0] == "cuTensorMapEncodeTiled"]
+    assert arguments[0] == real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+    assert arguments[1:7] == (3, 4096, [64, 100, 3], [128, 12800], [64, 32, 1], [1, 1, 1])
+    assert arguments[8] == real.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B
     for kind in ("float8_e5m2", "float16", "float32", "int8", "int32"):
         device.tensor_map(4096, kind, (8, 8), (8, 1), (8, 8), 0)
 

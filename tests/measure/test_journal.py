@@ -48,8 +48,8 @@ def test_what_broke_or_hung_is_measured_again(path: Path):
     again = Journal(path, ABOUT)
     assert again.done("sum", ["block"]) == {(32,), (128,)}
     left = [("sum", 32), ("sum", 128), ("other", 64)]
-    for each in (again, Journal(path, ABOUT)):
-        assert [(row["kernel"], row["block"]) for row in each.rows] == left
+    for item in (again, Journal(path, ABOUT)):
+        assert [(row["kernel"], row["block"]) for row in item.rows] == left
 
 
 def test_a_line_that_was_cut_off_is_left_out(path: Path):

@@ -102,7 +102,7 @@ def test_sums_and_counts():
     check("prefix_sum", sizes, {0: values}, np.concatenate([np.cumsum(part) for part in parts]))
     check("reduction", sizes, {0: values}, [part.sum() for part in parts])
     bins = RANDOM.integers(0, 9, 50).astype(np.uint32)
-    check("histogram", {"bins": 10}, {0: bins}, [int((bins == one).sum()) for one in range(10)])
+    check("histogram", {"bins": 10}, {0: bins}, [int((bins == item).sum()) for item in range(10)])
 
 
 def test_spmv_csr():
@@ -118,10 +118,10 @@ def test_spmv_csr():
 def test_nbody():
     bodies = floats(7, 4)
     expected = np.zeros((7, 4))
-    for one in range(7):
+    for single in range(7):
         for other in range(7):
-            apart = bodies[other, :3].astype(float) - bodies[one, :3]
-            expected[one, :3] += bodies[other, 3] * apart / (apart @ apart + SOFTENING) ** 1.5
+            apart = bodies[other, :3].astype(float) - bodies[single, :3]
+            expected[single, :3] += bodies[other, 3] * apart / (apart @ apart + SOFTENING) ** 1.5
     check("nbody", {"count": 7}, {0: bodies}, expected)
 
 

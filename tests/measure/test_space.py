@@ -54,7 +54,7 @@ def work(connection, settings, ordinal):
 def built_plan(items: tuple[int, ...], count: int = 67108864) -> SpacePlan:
     """Some configurations of `reduction`, in this order. Nothing is compiled: they were built."""
     description = kernels.load("reduction")
-    rows = tuple((64, one, 0) for one in items)
+    rows = tuple((64, item, 0) for item in items)
     built = BuiltSpace("reduction", digest_of(description), "C", {"count": count},
                        description.space.names, rows, (NONE,) * len(rows))  # fmt: skip
     planned = plan(description, built.sizes, GPU, None, 0, built)
@@ -185,7 +185,7 @@ def test_what_is_not_done_in_time_is_no_failure():
     assert gpu.waited == [gpu.grace, 60.0]
 
 
-def test_no_gpu_is_told_at_once():
+def test_no_gpu_is_reported_at_once():
     here, there = multiprocessing.Pipe()
     here.send("a configuration")
     work(there, TimingSettings(), 99)

@@ -92,7 +92,7 @@ class Transposes(Device):
         self.launches += 1
         assert (grid, block) == ((2, 3, 1), (32, 8, 1))
         source, target, width, height = (
-            int.from_bytes(packed(each).tobytes(), "little") for each in arguments
+            int.from_bytes(packed(argument).tobytes(), "little") for argument in arguments
         )
         matrix = self.download(source, np.empty(COUNT, np.float32)).reshape(height, width)
         output = matrix.T.copy()
@@ -161,10 +161,10 @@ def test_what_is_refused_and_what_breaks(device: Transposes, rows: Callable[...,
 
 
 def test_fewer_and_fewer_blocks(rows: Callable[..., list[Row]]):
-    found = rows(sweep=True)
-    assert [row["resident_blocks"] for row in found] == [8, 7, 6, 5, 4, 3, 2, 1]
-    assert [row["occupancy"] for row in found] == [blocks / 8 for blocks in range(8, 0, -1)]
-    dynamic = [row["dynamic_shared_bytes"] for row in found]
+    actual = rows(sweep=True)
+    assert [row["resident_blocks"] for row in actual] == [8, 7, 6, 5, 4, 3, 2, 1]
+    assert [row["occupancy"] for row in actual] == [blocks / 8 for blocks in range(8, 0, -1)]
+    dynamic = [row["dynamic_shared_bytes"] for row in actual]
     assert dynamic == sorted(dynamic)
     assert dynamic[0] == 0
 
@@ -201,7 +201,7 @@ class Multiplies(Transposes):
             return
         self.launches += 1
         assert (grid, block) == ((4, 1, 1), (128, 1, 1))
-        self.arguments = [packed(each).tobytes() for each in arguments]
+        self.arguments = [packed(argument).tobytes() for argument in arguments]
         a, b, c = (int.from_bytes(self.arguments[place][:8], "little") for place in self.places)
         shape = np.empty((SIDE, SIDE), np.float16)
         left, right = self.download(a, shape.copy().ravel()), self.download(b, shape.copy().ravel())
@@ -212,7 +212,7 @@ class Multiplies(Transposes):
 def half_precision(name: str, given: Any, passed: Any, sizes: Any) -> Any:
     """Time one configuration; the GPU and the row."""
     device = Multiplies()
-    device.places = [place for place, one in enumerate(passed) if one.part in ("map", "all")][:3]
+    device.places = [place for place, item in enumerate(passed) if item.part in ("map", "all")][:3]
     parameters = tuple(Parameter(0, size) for size in sizes)
     launched = Launched(128, 65536, scratch_bytes=32, passed=passed)
     made = Compiled(replace(MADE, parameters=parameters), b"", None, "", "Triton 3", None, launched=launched)
@@ -233,15 +233,17 @@ def test_arguments_that_code_still_takes():
 
 
 def test_tensor_maps():
-    given = Descriptor("fp16", (SIDE, SIDE), (SIDE, 1), (4, 4))
+    arguments = Descriptor("fp16", (SIDE, SIDE), (SIDE, 1), (4, 4))
     parts: list[Any] = [("map", 0), ("shape", 1), ("stride", 0), ("flag", 0)]
     passed = tuple(
         Passed(place, part, axis, (4, 2) if part == "map" else (), swizzle=2 * (part == "map"))
         for place in range(3)
         for part, axis in parts
     )
-    device, [row] = half_precision("triton_matmul_tma", (given, given, given), passed, (128, 4, 8, 1) * 3)
+    device, [row] = half_precision(
+        "triton_matmul_tma", (arguments, arguments, arguments), passed, (128, 4, 8, 1) * 3
+    )
     assert row["status"] == "ok"
     assert device.told[1:] == [("float16", (SIDE, SIDE), [2 * SIDE, 2], (4, 2), 2)] * 3
-    assert [len(each) for each in device.arguments] == [128, 4, 8, 1] * 3
-    assert [int.from_bytes(each, "little") for each in device.arguments[1:4]] == [SIDE, SIDE, 0]
+    assert [len(argument) for argument in device.arguments] == [128, 4, 8, 1] * 3
+    assert [int.from_bytes(argument, "little") for argument in device.arguments[1:4]] == [SIDE, SIDE, 0]

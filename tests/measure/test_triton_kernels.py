@@ -17,6 +17,6 @@ def test_every_kernel_computes_what_is_expected():
     pytest.importorskip("triton")
     ran = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
-    found = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert [problem for _, problem in found if problem] == []
-    assert {name for name, _ in found} == {name for name in kernels.names() if name.startswith("triton_")}
+    actual = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [problem for _, problem in actual if problem] == []
+    assert {name for name, _ in actual} == {name for name in kernels.names() if name.startswith("triton_")}

@@ -81,25 +81,25 @@ def run(planned: SpacePlan) -> str:
     assert build is not None
     assert source is not None
     configuration, before, arguments = planned.configurations[0], dict[int, np.ndarray](), []
-    for place, given in enumerate(configuration.arguments):
-        if isinstance(given, Array):
-            before[place] = contents(given, place, checks)
+    for place, argument in enumerate(configuration.arguments):
+        if isinstance(argument, Array):
+            before[place] = contents(argument, place, checks)
             arguments.append(Tensor(before[place].copy()))
-        elif isinstance(given, Descriptor):
-            before[place] = contents(Array(prod(given.shape), "float16", "", ()), place, checks)
-            arguments.append(described(given, before[place].copy()))
+        elif isinstance(argument, Descriptor):
+            before[place] = contents(Array(prod(argument.shape), "float16", "", ()), place, checks)
+            arguments.append(described(argument, before[place].copy()))
         else:
-            arguments.append(given)
+            arguments.append(argument)
     function = getattr(loaded(source), build.kernel)
     constants = {name: value for name, value in configuration.defines if name in function.arg_names}
     function[configuration.grid](*arguments, **constants)
     names = {**planned.sizes, **planned.parameters[0]}
     at = places(checks.size(names))
     output = arguments[checks.output]
-    found = getattr(output, "base", output).array[at]
+    actual = getattr(output, "base", output).array[at]
     expected = checks.expected(CheckedLaunch(names, before, {}, at))
-    index = wrong(found, expected, checks.tolerance)
-    return "" if index is None else f"element {at[index]}: found {found[index]}, expected {expected[index]}"
+    index = wrong(actual, expected, checks.tolerance)
+    return "" if index is None else f"element {at[index]}: found {actual[index]}, expected {expected[index]}"
 
 
 def loaded(path: Path) -> Any:

@@ -312,10 +312,10 @@ def build(given: Any) -> tuple[Gpu, Kernel, Launch]:
 
 def example(warps: float = 1.0, **others: float) -> Point:
     """The example kernel of Lemeire et al., Table 2, on its GPU; `warps` resident on the one SM."""
-    given = {"work_fp32": 4.0, "cpi_fp32": 1.0, "latency_fp32": 4.0, "ilp": 4 / 3}
-    given |= {"load_insts": 2.0, "sectors": 2.0, "work_l2": 2.0, "work_dram": 2.0}
-    given |= {"cpi_dram": 2.0, "latency_dram": 6.0, "warps_per_block": warps}
-    return point(**(given | others))
+    arguments = {"work_fp32": 4.0, "cpi_fp32": 1.0, "latency_fp32": 4.0, "ilp": 4 / 3}
+    arguments |= {"load_insts": 2.0, "sectors": 2.0, "work_l2": 2.0, "work_dram": 2.0}
+    arguments |= {"cpi_dram": 2.0, "latency_dram": 6.0, "warps_per_block": warps}
+    return point(**(arguments | others))
 
 
 def at(predict: Callable[..., Any], given: Any) -> Any:
@@ -344,16 +344,16 @@ def equals_reference(predict: Any, reference: Any, cases: set[str], examples: in
     number, reached, skipped = 32, set(), 0
     for seed in range(examples):
         values = as_rows(odd(seed, number))
-        found = named(predicted(predict, values))
+        actual = named(predicted(predict, values))
         for index in range(number):
-            one = rows(values[:, index].tolist())
-            case, expected = reference(one)
+            single = rows(values[:, index].tolist())
+            case, expected = reference(single)
             if case is None:
                 skipped += 1
                 continue
             reached.add(case)
             for name, value in expected.items():
-                mine = float(found[name][index])
-                assert mine == pytest.approx(value, rel=1e-12, abs=0), (name, case, one)
+                mine = float(actual[name][index])
+                assert mine == pytest.approx(value, rel=1e-12, abs=0), (name, case, single)
     assert reached == cases, cases - reached
     assert skipped < examples * number / 10

@@ -78,9 +78,9 @@ def test_of_a_described_kernel(variant):
         q = lumped(p)
         insts = q.a_comp + p.other_insts + q.a_mem + p.work_barrier
         cycles, ipc, others = reference(variant, in_slots(p, insts, q.waits, q.L_mem), q.omega)
-        found = {"cycles": cycles / p.issue_limit * p.waves, "nonoverlapped_insts": others}
-        found |= {"ipc": ipc}
-        return "nothing" if not insts else "waits" if q.waits else "computes", found
+        actual = {"cycles": cycles / p.issue_limit * p.waves, "nonoverlapped_insts": others}
+        actual |= {"ipc": ipc}
+        return "nothing" if not insts else "waits" if q.waits else "computes", actual
 
     cases = {"nothing", "waits", "computes"}
     equals_reference(VARIANTS[variant].predict, of_point, cases, examples=10)
@@ -105,5 +105,5 @@ def test_of_phases():
     # In slots: 30 without a wait; 10 times 3 intervals of 4 that wait for (400 + 400 + 200) / 3 cycles
     rows = [(30.0, 0.0, 1.0), (4.0, 2000 / 3 - 1, 30.0), (5.0, 799.0, 0.0)]
     for variant, module in VARIANTS.items():
-        found = float(module.predict(gpu, kernel, launch).cycles)
-        assert found == pytest.approx(reference(variant, rows, 16)[0] / 2, rel=1e-12)
+        actual = float(module.predict(gpu, kernel, launch).cycles)
+        assert actual == pytest.approx(reference(variant, rows, 16)[0] / 2, rel=1e-12)

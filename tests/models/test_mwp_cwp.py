@@ -87,13 +87,13 @@ def test_equals_the_paper_in_plain_python(reading):
         warps, mwp = (e.n, e.cwp_full), max(1.0, min(e.mwp_full, e.mwp_peak))
         if not (all(apart(mwp, x) for x in warps) and apart(*warps) and apart(e.comp_cycles, e.mem_cycles)):
             return None, {}
-        found = {"cycles": cycles, "sync term": e.sync, "case": CASES.index(case)}
+        actual = {"cycles": cycles, "sync term": e.sync, "case": CASES.index(case)}
         binds = min(("N", e.n), ("delay", e.mwp_full), ("bandwidth", e.mwp_peak), key=lambda bound: bound[1])[
             0
         ]
         longer = "computation" if e.comp_cycles > e.mem_cycles else "memory"
-        found |= {"mwp": e.mwp, "cwp": e.cwp, "cpi": e.cpi}
-        return f"{case}, MWP by {binds}, {longer} longer", found
+        actual |= {"mwp": e.mwp, "cwp": e.cwp, "cpi": e.cpi}
+        return f"{case}, MWP by {binds}, {longer} longer", actual
 
     cases = {
         "no-memory",

@@ -34,23 +34,23 @@ def reference(p):
         "latency": alone + part * period * (q.omega - 1),  # Eq. L28
     } | others
     case = max(runs, key=runs.__getitem__)
-    found = {"cycles": runs[case] * p.waves, "mwp": mwp}
+    actual = {"cycles": runs[case] * p.waves, "mwp": mwp}
     if sum(not apart(value, runs[case]) for value in runs.values()) == 1:
-        found |= {f"{name} term": runs[case] * p.waves * (name == case) for name in runs}
-    return case, found
+        actual |= {f"{name} term": runs[case] * p.waves * (name == case) for name in runs}
+    return case, actual
 
 
 def test_equals_the_paper_in_plain_python():
     cases = {"memory", "compute", "latency", "issue", "barrier", "l1", "lsu"}
-    cases |= {f"no memory, {each}" for each in ("compute", "latency", "issue", "barrier")}
+    cases |= {f"no memory, {item}" for item in ("compute", "latency", "issue", "barrier")}
     equals_reference(predict, reference, cases)
 
 
 def test_one_warp_is_charged_no_more_than_its_own_latency():
     # Known error: Eq. L26 taken literally charges MWP = 200 periods to the one warp there is, 20002 cycles.
     pipes = TwoPipes(comp_insts=100.0, comp_cpi=1.0, mem_insts=1.0, mem_cpi=2.0, mem_latency=400.0)
-    one = bounds(jnp.float64(1), pipes, jnp.float64(1000))
-    assert {name: float(cycles) for name, cycles in one.items()} == {
+    single = bounds(jnp.float64(1), pipes, jnp.float64(1000))
+    assert {name: float(cycles) for name, cycles in single.items()} == {
         "memory": 2 * 1 + 100 * 1,
         "compute": 500,
         "latency": 1000,

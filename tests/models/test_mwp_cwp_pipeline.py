@@ -26,8 +26,8 @@ def reference(p):
         assert cwp < min(q.omega, mwp)
         case, memory = "compute", q.L_mem
         cycles = q.a_comp * q.l_comp * q.omega + memory
-    found = {"cycles": cycles * p.waves, "memory term": memory * p.waves}
-    return case, found | {"mwp": mwp, "cwp": cwp, "case": CASES.index(case)}
+    actual = {"cycles": cycles * p.waves, "memory term": memory * p.waves}
+    return case, actual | {"mwp": mwp, "cwp": cwp, "case": CASES.index(case)}
 
 
 def test_equals_the_paper_in_plain_python():

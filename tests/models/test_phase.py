@@ -24,16 +24,16 @@ def power_mean(a, b):
 def loads(gpu, phase, warps):
     """Cycles that a phase keeps each pipe busy."""
     work, cpi, in_partitions = phase["work"], gpu["cpi"], 4 * math.ceil(warps / 4)
-    found = {name: work[name] * cpi[name] * in_partitions for name in ARITHMETIC}
-    found["vector"] = sum(found.values()) if gpu["gfx"] else 0.0  # AMD: one unit for all of them
-    found["issue"] = phase["insts"] / gpu["issue_limit"] * in_partitions
+    actual = {name: work[name] * cpi[name] * in_partitions for name in ARITHMETIC}
+    actual["vector"] = sum(actual.values()) if gpu["gfx"] else 0.0  # AMD: one unit for all of them
+    actual["issue"] = phase["insts"] / gpu["issue_limit"] * in_partitions
     products = sum(work[name] * cpi[name] for name in MMA)
-    found["tensor"] = max(products, work["mma_warp"] * cpi["mma_warp"]) * in_partitions
-    found["fma"] = (work["fp32"] + work["imul32"]) * cpi["fp32"] * in_partitions
-    found |= {name: work[name] * cpi[name] * warps for name in ("shared", "l2", "barrier")}
+    actual["tensor"] = max(products, work["mma_warp"] * cpi["mma_warp"]) * in_partitions
+    actual["fma"] = (work["fp32"] + work["imul32"]) * cpi["fp32"] * in_partitions
+    actual |= {name: work[name] * cpi[name] * warps for name in ("shared", "l2", "barrier")}
     banks = gpu["l1_with_shared"] * work["shared"] * cpi["shared"]
-    found["l1"] = (work["l1"] * cpi["l1"] + banks) * warps
-    return found | {"lsu": phase["memory_insts"] * gpu["lsu_cycles"] * warps}
+    actual["l1"] = (work["l1"] * cpi["l1"] + banks) * warps
+    return actual | {"lsu": phase["memory_insts"] * gpu["lsu_cycles"] * warps}
 
 
 def filled(gpu, busy):
@@ -114,10 +114,10 @@ def cases():
 
     def phase(ahead):
         keys = {"passes": 3.0, "insts": 100.0, "memory_insts": 30.0, "slots": 500.0, "async_slots": 200.0}
-        found = {name: float(rng.uniform(0, most)) for name, most in keys.items()}
+        actual = {name: float(rng.uniform(0, most)) for name, most in keys.items()}
         work = table(0, 2)
-        found |= {"work": work, "async_work": share(work, ahead)}
-        return found | {"waits": table(-1, 1), "async_waits": copies()}
+        actual |= {"work": work, "async_work": share(work, ahead)}
+        return actual | {"waits": table(-1, 1), "async_waits": copies()}
 
     def gpu():
         fields = {"issue_limit": 4.0, "lsu_cycles": 2.0, "l1_with_shared": float(rng.integers(2))}
@@ -163,14 +163,14 @@ def assembled(cases):
         phases=tuple(
             Phase(
                 **{
-                    name: column(each[n][name] for each in phases)
+                    name: column(phase[n][name] for phase in phases)
                     for name in phases[0][0]
                     if not isinstance(phases[0][0][name], dict)
                 },
-                async_work=per_class([each[n]["async_work"] for each in phases]),
-                work=per_class([each[n]["work"] for each in phases]),
-                waits=per_class([each[n]["waits"] for each in phases]),
-                async_waits=per_class([each[n]["async_waits"] for each in phases]),
+                async_work=per_class([phase[n]["async_work"] for phase in phases]),
+                work=per_class([phase[n]["work"] for phase in phases]),
+                waits=per_class([phase[n]["waits"] for phase in phases]),
+                async_waits=per_class([phase[n]["async_waits"] for phase in phases]),
             )
             for n in range(len(phases[0]))
         ),
@@ -180,11 +180,11 @@ def assembled(cases):
             set(Kernel.__dataclass_fields__) - {"work", "phases", "dram_runs", "dram_stores"}, 1.0
         ),
     )
-    given = {"warps_per_block": column(warps), "resident_blocks": column(resident)}
-    given |= {"waves": column(blocks) / column(resident)}
+    arguments = {"warps_per_block": column(warps), "resident_blocks": column(resident)}
+    arguments |= {"waves": column(blocks) / column(resident)}
     total = column(blocks) * gpu.sm_count - column(idle) % gpu.sm_count
-    given |= {"blocks": total, "active_sms": np.minimum(total, gpu.sm_count)}
-    launch = Launch(**(dict.fromkeys(Launch.__dataclass_fields__, 1.0) | given))
+    arguments |= {"blocks": total, "active_sms": np.minimum(total, gpu.sm_count)}
+    launch = Launch(**(dict.fromkeys(Launch.__dataclass_fields__, 1.0) | arguments))
     return gpu, kernel, launch
 
 
@@ -217,7 +217,7 @@ def test_barriers_part_what_could_overlap(cases):
     # The same work in one phase takes no longer than in two, one after the other.
     gpu, kernel, launch = assembled(cases)
     in_step = tuple(
-        eqx.tree_at(lambda phase: phase.passes, each, jnp.ones(len(cases))) for each in kernel.phases
+        eqx.tree_at(lambda phase: phase.passes, item, jnp.ones(len(cases))) for item in kernel.phases
     )
     kernel = eqx.tree_at(lambda kernel: kernel.phases, kernel, in_step)
     first, second = in_step
@@ -237,8 +237,8 @@ def test_barriers_part_what_could_overlap(cases):
         passes=np.ones(len(cases)), work=work, async_work=both_of(first.async_work, second.async_work),
         waits=waits, async_waits=copies, **counts,
     )  # fmt: skip
-    one = eqx.tree_at(lambda kernel: kernel.phases, kernel, (merged,))
-    apart, together = (jax.jit(predict)(gpu, each, launch).cycles for each in (kernel, one))
+    single = eqx.tree_at(lambda kernel: kernel.phases, kernel, (merged,))
+    apart, together = (jax.jit(predict)(gpu, item, launch).cycles for item in (kernel, single))
     assert (np.asarray(together) <= np.asarray(apart) * (1 + 1e-12)).all()
 
 

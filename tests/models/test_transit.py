@@ -34,8 +34,8 @@ def reference(p):
         case = min(full, key=full.__getitem__)
         if throughput < full[case] * (1 - 1e-9):
             case, k = "latency", high
-    found = {"cycles": q.omega / throughput * p.waves}
-    return case, found | ({} if k is None else {"warps_in_memory": k})
+    actual = {"cycles": q.omega / throughput * p.waves}
+    return case, actual | ({} if k is None else {"warps_in_memory": k})
 
 
 def test_equals_supply_and_demand():

@@ -22,10 +22,10 @@ def reference(p):
     limits = roofs | {"latency": q.omega / alone if alone else np.inf}  # Eq. L3, warps per cycle
     case = min(limits, key=limits.__getitem__)
     cycles = q.omega / limits[case] * p.waves
-    found = {"cycles": cycles, "latency_of_one_warp": alone, "ridge": alone * min(roofs.values())}
+    actual = {"cycles": cycles, "latency_of_one_warp": alone, "ridge": alone * min(roofs.values())}
     if all(apart(limit, limits[case]) for name, limit in limits.items() if name != case):
-        found |= {f"{name} term": cycles if name == case else 0.0 for name in [*PIPES, *limits]}
-    return case, found
+        actual |= {f"{name} term": cycles if name == case else 0.0 for name in [*PIPES, *limits]}
+    return case, actual
 
 
 def test_equals_the_paper_in_plain_python():

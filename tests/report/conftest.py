@@ -28,10 +28,10 @@ class Elements(HTMLParser):
         self.found: dict[str, dict[str, str | None]] = {}
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        told = dict(attrs)
-        name = "body" if tag == "body" else told.get("id")
+        messages = dict(attrs)
+        name = "body" if tag == "body" else messages.get("id")
         if name:
-            self.found.setdefault(name, told)
+            self.found.setdefault(name, messages)
 
 
 class Browser:

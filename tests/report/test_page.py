@@ -58,17 +58,17 @@ def space(kernel=NAMED, gpu="GPU A", block=8, tile=6, more=5):
 def written(spaces, tmp_path, scores=(), most=MOST):
     shares = [
         importance(
-            {name: codes(values)[0] for name, values in each.parameters.items()},
-            {model: columns["time_s"] for model, columns in each.forecasts.items()},
+            {name: codes(values)[0] for name, values in item.parameters.items()},
+            {model: columns["time_s"] for model, columns in item.forecasts.items()},
         )
-        for each in spaces
+        for item in spaces
     ]
     rooflines = [
         Roofline(
             ROOFS,
-            {"thread_instructions": np.full(each.count, 1e9), "dram_bytes": np.arange(1.0, each.count + 1)},
+            {"thread_instructions": np.full(item.count, 1e9), "dram_bytes": np.arange(1.0, item.count + 1)},
         )
-        for each in spaces
+        for item in spaces
     ]
     path = tmp_path / "report.html"
     path.write_text(page(Results(tuple(spaces), scores), shares, rooflines, "phase", most), encoding="utf-8")
@@ -97,10 +97,10 @@ def unpacked(told, count):
 
 def test_every_figure_draws_all_that_it_is_given(browser, tmp_path):
     scores = ({"file": "c.csv", "model": "phase", "spearman": 0.8, "top_1": 0.9},)
-    found = browser.elements(written([space(), space(gpu="GPU B")], tmp_path, scores))
-    assert found["body"].get("data-failed") is None
-    assert found["body"]["data-drawn"] == "yes"
-    marks = {name: int(found[name]["data-marks"] or 0) for name in (*DRAWN, "table", "overview", "scores")}
+    actual = browser.elements(written([space(), space(gpu="GPU B")], tmp_path, scores))
+    assert actual["body"].get("data-failed") is None
+    assert actual["body"]["data-drawn"] == "yes"
+    marks = {name: int(actual[name]["data-marks"] or 0) for name in (*DRAWN, "table", "overview", "scores")}
     ran = 8 * 6 * 5 - 1
     both = ran - 1  # by one model the first cannot run, by the other the last
     assert marks.pop("table") >= 10
@@ -113,7 +113,7 @@ def test_every_figure_draws_all_that_it_is_given(browser, tmp_path):
         "overview": 2,
         "scores": 1,
     }
-    assert not any("hidden" in found[name] for name in DRAWN)
+    assert not any("hidden" in actual[name] for name in DRAWN)
 
 
 def test_a_drag_in_one_figure_filters_the_others_and_the_table(browser, tmp_path):
@@ -136,14 +136,15 @@ def test_a_drag_in_one_figure_filters_the_others_and_the_table(browser, tmp_path
       body.said = document.getElementById("chosen").textContent;
       body.hash = location.hash;
     """
-    given = space()
-    body = browser.elements(written([given], tmp_path), probe)["body"]
-    busy = (given.facts["occupancy"] >= 0.5) & np.isfinite(given.forecasts["phase"]["time_s"])
-    small = busy & (given.parameters["block"] <= 4)
+    arguments = space()
+    body = browser.elements(written([arguments], tmp_path), probe)["body"]
+    busy = (arguments.facts["occupancy"] >= 0.5) & np.isfinite(arguments.forecasts["phase"]["time_s"])
+    small = busy & (arguments.parameters["block"] <= 4)
     assert int(body["data-dragged"]) == int(body["data-rows"]) == busy.sum()
     assert 0 < int(body["data-both"]) == small.sum() < busy.sum()
     cells = {
-        (b, t) for b, t in zip(given.parameters["block"][busy], given.parameters["tile"][busy], strict=True)
+        (b, t)
+        for b, t in zip(arguments.parameters["block"][busy], arguments.parameters["tile"][busy], strict=True)
     }
     assert int(body["data-marks"]) == len(cells)
     assert body["data-chips"] == "2"
@@ -154,31 +155,31 @@ def test_a_drag_in_one_figure_filters_the_others_and_the_table(browser, tmp_path
 def test_the_link_chooses_kernel_gpu_and_model(browser, tmp_path):
     path = written([space(), space("other", "GPU B", block=3)], tmp_path)
     probe = "document.body.dataset.shown = [state.space.gpu, state.model, state.count].join()"
-    found = browser.elements(path, probe, "#kernel=other&gpu=GPU+B&model=roofline")
-    assert found["body"]["data-shown"] == "GPU B,roofline,90"
+    actual = browser.elements(path, probe, "#kernel=other&gpu=GPU+B&model=roofline")
+    assert actual["body"]["data-shown"] == "GPU B,roofline,90"
 
 
 def test_files_of_one_measured_column_or_of_parameters_only_draw_what_they_can(browser, tmp_path):
     whole = space()
     bare = ResultSpace("bare", "GPU A", "kept.csv", whole.parameters, {}, {}, {})
-    found = browser.elements(written([bare], tmp_path))
-    assert found["body"]["data-drawn"] == "yes"
-    assert all("hidden" in found[name] for name in DRAWN)
-    assert int(found["table"]["data-marks"] or 0) >= 10
+    actual = browser.elements(written([bare], tmp_path))
+    assert actual["body"]["data-drawn"] == "yes"
+    assert all("hidden" in actual[name] for name in DRAWN)
+    assert int(actual["table"]["data-marks"] or 0) >= 10
 
 
 def test_columns_come_back():
-    given = space()
-    told = packed(given, {"dram_bytes": np.arange(240) * 1e10})
-    columns = unpacked(told, given.count)
+    arguments = space()
+    messages = packed(arguments, {"dram_bytes": np.arange(240) * 1e10})
+    columns = unpacked(messages, arguments.count)
     for name in ("block", "tile", "word"):
-        assert columns[name] == given.parameters[name].tolist()
+        assert columns[name] == arguments.parameters[name].tolist()
     for name in ("threads", "occupancy", "number"):
-        np.testing.assert_allclose(columns[name], given.facts[name], rtol=2.0**-KEPT_BITS)
+        np.testing.assert_allclose(columns[name], arguments.facts[name], rtol=2.0**-KEPT_BITS)
     time = np.array(columns["time_s|phase"], float)
-    np.testing.assert_allclose(time, given.forecasts["phase"]["time_s"], rtol=2.0 ** -(KEPT_BITS + 1))
-    assert columns["bottleneck|phase"] == given.forecasts["phase"]["bottleneck"].tolist()
-    units = {column["name"]: column["unit"] for column in told["columns"]}
+    np.testing.assert_allclose(time, arguments.forecasts["phase"]["time_s"], rtol=2.0 ** -(KEPT_BITS + 1))
+    assert columns["bottleneck|phase"] == arguments.forecasts["phase"]["bottleneck"].tolist()
+    units = {column["name"]: column["unit"] for column in messages["columns"]}
     assert (units["time_s|phase"], units["shared_bytes"], units["block"]) == ("s", "B", None)
 
 
@@ -200,13 +201,13 @@ def test_a_hundred_thousand_rows_stay_below_five_megabytes(tmp_path):
 
 
 def test_of_more_rows_than_a_page_shows_the_fastest_are_kept_and_it_is_said(tmp_path):
-    given = space()
-    data = data_of(written([given], tmp_path, most=100))
+    arguments = space()
+    data = data_of(written([arguments], tmp_path, most=100))
     [shown] = data["spaces"]
     assert (shown["count"], shown["shown"]) == (240, 100)
     assert any("100 of 240 configurations are shown" in note for note in data["notes"])
     times = np.array(unpacked(shown, 100)["time_s|phase"], float)
-    fastest = np.sort(given.forecasts["phase"]["time_s"])[:50]
+    fastest = np.sort(arguments.forecasts["phase"]["time_s"])[:50]
     np.testing.assert_allclose(np.sort(times)[:50], fastest, rtol=1e-4)
 
 

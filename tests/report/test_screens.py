@@ -64,7 +64,7 @@ SLOW = ("characterise", "fit")
 
 @pytest.mark.parametrize(
     "command",
-    [pytest.param(each, marks=[pytest.mark.slow] * (each.split()[0] in SLOW)) for each in SCREENS],
+    [pytest.param(item, marks=[pytest.mark.slow] * (item.split()[0] in SLOW)) for item in SCREENS],
 )
 def test_a_screen_fits_and_ends_with_a_conclusion(screen, command):
     lines = screen(command)

@@ -21,7 +21,7 @@ ROWS = [
 ]
 
 
-def test_what_is_the_same_in_all_rows_stands_above(on_terminal):
+def test_values_equal_in_all_rows_go_above(on_terminal):
     lines = on_terminal(ROWS, 80, title="Best")
     assert lines == [
         "Best",
@@ -66,17 +66,17 @@ def test_it_is_never_wider_than_the_terminal(given, width):
         for i, (name, texts, numeric) in enumerate(given)
     ]
     shown, same, left_out = fit(columns, width)
-    found = {each.name for part in (shown, same, left_out) for each in part}
-    assert found == {each.name for each in columns}
+    actual = {item.name for part in (shown, same, left_out) for item in part}
+    assert actual == {column.name for column in columns}
     assert len(shown) + len(same) + len(left_out) == len(columns)
     if shown:
-        assert sum(each.width + 3 for each in shown) <= width
-    assert all(each.width >= each.least or not (same or left_out) for each in shown)
+        assert sum(item.width + 3 for item in shown) <= width
+    assert all(item.width >= item.least or not (same or left_out) for item in shown)
 
 
 def test_the_first_columns_stay_longest():
     names = ["detail", *FIRST[:3]]
     columns = [TableColumn(name, name, ("12345678", "1"), True, 8) for name in names]
     shown, _, left_out = fit(columns, 36)
-    assert [each.name for each in shown] == list(FIRST[:3])
-    assert [each.name for each in left_out] == ["detail"]
+    assert [item.name for item in shown] == list(FIRST[:3])
+    assert [item.name for item in left_out] == ["detail"]

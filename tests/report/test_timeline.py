@@ -68,23 +68,23 @@ def read(trace):
     """(begin, end, name, args) of each slice, by (process, track), as a viewer pairs the events."""
     names, stacks, slices = {}, defaultdict(list), defaultdict(list)
     last = -1.0
-    for each in trace["traceEvents"]:
-        if each["ph"] == "M":
-            if each["name"].endswith("_name"):
-                key = (each["name"], each["pid"], each.get("tid"))
+    for item in trace["traceEvents"]:
+        if item["ph"] == "M":
+            if item["name"].endswith("_name"):
+                key = (item["name"], item["pid"], item.get("tid"))
                 assert key not in names
-                names[key] = each["args"]["name"]
+                names[key] = item["args"]["name"]
             continue
-        track = names["process_name", each["pid"], None], names["thread_name", each["pid"], each["tid"]]
-        assert each["ts"] >= last
-        last = each["ts"]
-        if each["ph"] == "B":
+        track = names["process_name", item["pid"], None], names["thread_name", item["pid"], item["tid"]]
+        assert item["ts"] >= last
+        last = item["ts"]
+        if item["ph"] == "B":
             assert not stacks[track]  # slices of one track do not overlap
-            stacks[track].append(each)
+            stacks[track].append(item)
         else:
-            assert each["ph"] == "E"
+            assert item["ph"] == "E"
             begun = stacks[track].pop()
-            slices[track].append((begun["ts"], each["ts"], begun["name"], begun["args"]))
+            slices[track].append((begun["ts"], item["ts"], begun["name"], begun["args"]))
     assert not any(stacks.values())
     tids = [key[2] for key in names if key[0] == "thread_name"]
     pids = [key[1] for key in names if key[0] == "process_name"]
@@ -99,7 +99,7 @@ def test_a_trace_holds_every_entry_twice(drawn):
     trace = chrome_trace(profile)
     text = json.dumps(trace, allow_nan=False)
     assert text == json.dumps(chrome_trace(profile), allow_nan=False)
-    expected, found = Counter(), Counter()
+    expected, actual = Counter(), Counter()
     lanes = 0
     for i in range(len(profile.time)):
         entry = (int(profile.group[i]), int(profile.instruction[i]), profile.time[i])
@@ -111,8 +111,8 @@ def test_a_trace_holds_every_entry_twice(drawn):
         for begin, end, name, args in slices:
             assert name == str(args["instruction"])
             assert args["λ" if kind == "subsystems" else "Λ"] == pytest.approx(end - begin)
-            found[kind, track.split(" (")[0], args["group"], args["instruction"], begin, end] += 1
-    assert found == expected
+            actual[kind, track.split(" (")[0], args["group"], args["instruction"], begin, end] += 1
+    assert actual == expected
     event(f"overlapping instructions of a warp: {lanes > 0}")
 
 
@@ -145,10 +145,10 @@ def bars(chart):
 @given(rows())
 def test_bars_are_the_entries(drawn):
     profile = make(*drawn)
-    found = bars(draw(profile))
-    assert len(found) == len(profile.time)
+    actual = bars(draw(profile))
+    assert len(actual) == len(profile.time)
     for bar, time, accepts, done, warp in zip(
-        found, profile.time, profile.accepts, profile.done, profile.warp, strict=True
+        actual, profile.time, profile.accepts, profile.done, profile.warp, strict=True
     ):
         assert (bar["time"], bar["warp"]) == (time, warp)
         assert (bar["throughput_cycles"], bar["latency_cycles"]) == (accepts - time, done - time)
@@ -157,13 +157,13 @@ def test_bars_are_the_entries(drawn):
     for s in range(
         len(profile.subsystems)
     ):  # what is under way at a time lies in rows apart, within the band
-        own = [bar for bar, k in zip(found, profile.subsystem, strict=True) if k == s]
-        for i, one in enumerate(own):
+        own = [bar for bar, k in zip(actual, profile.subsystem, strict=True) if k == s]
+        for i, single in enumerate(own):
             for other in own[:i]:
                 cycles = max(other["throughput_cycles"], other["latency_cycles"])
-                apart = other["time"] + cycles <= one["time"] + 1e-9
-                assert apart or abs(one["row"] - other["row"]) >= 1
-        for other, k in zip(found, profile.subsystem, strict=True):
+                apart = other["time"] + cycles <= single["time"] + 1e-9
+                assert apart or abs(single["row"] - other["row"]) >= 1
+        for other, k in zip(actual, profile.subsystem, strict=True):
             if own and k > s:
                 assert other["row"] >= max(bar["row"] for bar in own) + 1
 

@@ -41,7 +41,7 @@ def test_more_of_them(kernel: str, number: str):
     assert check_amd.check(kernel, f"gfx{number}", 1, 1, seed=1).failures == []
 
 
-def test_wrong_values_are_told(monkeypatch: pytest.MonkeyPatch):
+def test_wrong_values_are_reported(monkeypatch: pytest.MonkeyPatch):
     from dse.source.amd.execute import opcodes
     from dse.source.amd.execute.opcodes import OpcodeRow
 

@@ -77,9 +77,9 @@ def test_the_best_kind_lends_then_the_nearest_in_size_and_older_cards_before_new
     cards = {"A": card("8.0"), "Far in size": card("8.0", 2, sms=40), "Near": card("8.0", 3, sms=12)}
     cards |= {"Stated": card("8.0", 9, source="PTXAS"), "Older": card("7.5", 6), "Newer": card("9.0", 7)}
     for nearest in ("Near", "Far in size", "Stated", "Older", "Newer"):
-        found = read(cards)["A"].borrow("lat_l1")
-        assert (found.value, found.provenance) == (float(cards[nearest][2][1]), "derived"), nearest
-        assert found.rule.startswith(f"as on {nearest} (")
+        actual = read(cards)["A"].borrow("lat_l1")
+        assert (actual.value, actual.provenance) == (float(cards[nearest][2][1]), "derived"), nearest
+        assert actual.rule.startswith(f"as on {nearest} (")
         del cards[nearest]
     assert read(cards)["A"].borrow("lat_l1") is None
 

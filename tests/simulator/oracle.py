@@ -88,12 +88,12 @@ class Oracle:
 
     def step(self) -> bool:
         case = self.case
-        found = {w: c for w in range(self.omega) if (c := self.candidate(w)) is not None}
-        if not found:
+        actual = {w: c for w in range(self.omega) if (c := self.candidate(w)) is not None}
+        if not actual:
             return False
-        t = max(self.valve, min(e for e, _ in found.values()))
+        t = max(self.valve, min(e for e, _ in actual.values()))
         assert t < math.inf
-        ready = [w for w, (e, _) in found.items() if e <= t]
+        ready = [w for w, (e, _) in actual.items() if e <= t]
         oldest = min(ready, key=lambda w: (self.warps[w]["start"], w))
         if case.scheduler == "rr":
             w = min(ready, key=lambda w: (w - self.last - 1) % self.omega)
@@ -101,7 +101,7 @@ class Oracle:
             w = self.last
         else:
             w = oldest
-        self.enter(w, found[w][1], t)
+        self.enter(w, actual[w][1], t)
         return True
 
     def enter(self, w: int, i: int, t: float) -> None:

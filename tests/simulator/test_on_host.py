@@ -18,14 +18,14 @@ def test_equals_the_simulator_and_its_slopes():
     """A time is λ, Λ and 1/IL of a critical path, over the clock."""
     description, gpu = kernels.load("matmul_tiled"), gpus.load("a100-pcie-40gb", np.float64).gpu
     space = description.space.configurations(description.sizes())
-    chosen = launches.of_kernel(description, gpu, {name: values[:3] for name, values in space.items()})
+    selected = launches.of_kernel(description, gpu, {name: values[:3] for name, values in space.items()})
     at = jnp.zeros(len(NAMES))
 
     def predict(logs):
-        return log_seconds(chosen, "pipeline", NAMES, logs)
+        return log_seconds(selected, "pipeline", NAMES, logs)
 
     predicted = jax.jit(predict)(at)
-    parts = (jax.jit(idg.warp)(gpu, chosen.kernel), chosen.launch)
+    parts = (jax.jit(idg.warp)(gpu, selected.kernel), selected.launch)
     warp, launch = jax.tree.map(lambda x: np.broadcast_to(np.asarray(x, float), (3,)), parts)
     cycles, slopes = pipeline.with_slopes(warp, launch)
     np.testing.assert_allclose(predicted, np.log(cycles / float(gpu.clock)), rtol=1e-12)

@@ -73,8 +73,8 @@ MANY = ("long", "more blocks", "mixed 8")
 
 def together(chosen) -> tuple[idg.Warp, Launch]:
     """Warps and launches [N]: all predicted at once, so that they share a compilation."""
-    made = [(idg.warp(GPU, one), at) for one, at in chosen]
-    return jax.tree.map(lambda *x: np.stack([np.asarray(each, np.float64) for each in x]), *made)
+    made = [(idg.warp(GPU, item), at) for item, at in chosen]
+    return jax.tree.map(lambda *x: np.stack([np.asarray(item, np.float64) for item in x]), *made)
 
 
 @pytest.fixture(scope="module")
@@ -135,8 +135,8 @@ def test_one_is_what_predict_simulates(predicted, alone):
 
 
 def test_one_keeps_all_phases_and_blocks():
-    one, at = CASES["long"]
-    case, labels = pipeline.one(idg.warp(GPU, one), at, Settings("gto"))
+    single, at = CASES["long"]
+    case, labels = pipeline.one(idg.warp(GPU, single), at, Settings("gto"))
     [program] = case.programs
     assert (case.warps, case.slots, case.groups, case.scheduler, case.order) == (8, 4, 32, "gto", "program")
     busy = np.bincount(program.subsystem, program.throughput_cycles * program.runs, len(idg.PIPES))
@@ -144,10 +144,10 @@ def test_one_keeps_all_phases_and_blocks():
     for label, subsystem in zip(labels, program.subsystem, strict=True):
         assert idg.SUBSYSTEM_OF[label] == idg.PIPES[subsystem]
     # The valve is closed for as long as the instructions that the entries stand for take.
-    assert program.entries / case.issue_limit == pytest.approx(float(one.insts) / LIMIT)
-    some, _ = pipeline.one(idg.warp(GPU, one), at, Settings(groups=3))
+    assert program.entries / case.issue_limit == pytest.approx(float(single.insts) / LIMIT)
+    some, _ = pipeline.one(idg.warp(GPU, single), at, Settings(groups=3))
     assert (some.slots, some.groups) == (3, 3)
-    many, _ = pipeline.one(idg.warp(GPU, one), launch(8, 4, 10**7), Settings())
+    many, _ = pipeline.one(idg.warp(GPU, single), launch(8, 4, 10**7), Settings())
     assert many.entries <= pipeline.ENTRIES < many.entries + 8 * program.entries
 
 
@@ -188,24 +188,24 @@ def test_evaluated_it_is_the_same_for_all_gpus_and_launches(toy_kernel):
         return nullcontext(lambda done: steps.append(done / total))
 
     stacked = gpus.stack([files[0], costly])
-    found = evaluate(description, (model,), stacked, parameters, None, advance).forecasts["pipeline"]
+    actual = evaluate(description, (model,), stacked, parameters, None, advance).forecasts["pipeline"]
     assert sum(steps) == 1
     impossible = 0
     for g, i in np.ndindex(2, 3):
-        one = {name: np.asarray(values[i]) for name, values in parameters.items()}
-        counts, resources = describe(description, one, description.sizes(), files[g])
+        single = {name: np.asarray(values[i]) for name, values in parameters.items()}
+        counts, resources = describe(description, single, description.sizes(), files[g])
         at, limiter = occupancy.launch(files[g], resources)
         if not occupancy.possible(limiter):
             impossible += 1
-            assert (found.seconds[g, i], found.bottleneck[g, i]) == (np.inf, -1)
+            assert (actual.seconds[g, i], actual.bottleneck[g, i]) == (np.inf, -1)
             continue
         parts = (idg.warp(files[g], counts), at)
         warp, launches = jax.tree.map(lambda x: np.atleast_1d(np.asarray(x, float)), parts)
         [cycles], [bottleneck] = pipeline.predict(warp, launches, model.settings)
-        np.testing.assert_allclose(found.cycles[g, i], cycles, rtol=1e-12)
+        np.testing.assert_allclose(actual.cycles[g, i], cycles, rtol=1e-12)
         overhead = 5e-6 if g else float(files[0].launch_overhead)
-        np.testing.assert_allclose(found.seconds[g, i], cycles / files[g].clock + overhead, rtol=1e-12)
-        assert found.bottleneck_names()[g, i] == TERMS[bottleneck]
+        np.testing.assert_allclose(actual.seconds[g, i], cycles / files[g].clock + overhead, rtol=1e-12)
+        assert actual.bottleneck_names()[g, i] == TERMS[bottleneck]
     assert impossible == 1  # 1,024 threads are too many for the GTX 280
     first = {name: values[:1] for name, values in parameters.items()}
     none = evaluate(description, (model,), gpus.stack(files[:1]), first).forecasts["pipeline"]
@@ -215,11 +215,11 @@ def test_evaluated_it_is_the_same_for_all_gpus_and_launches(toy_kernel):
 def test_a_curve_simulated_at_every_occupancy(toy_kernel):
     counts, at = place_launch(kernels.load(toy_kernel), GPU, {"block": 32, "items": 4}, {"n": 1 << 20})
     rows = curve(counts, GPU, at, ("roofline", "volkov", "pipeline"))
-    roof, bound, found = (
+    roof, bound, actual = (
         np.array([row["throughput"] for row in rows if row["model"] == model])
         for model in ("roofline", "volkov", "pipeline")
     )
-    assert found[0] == pytest.approx(bound[0], rel=0.02)  # a warp alone
-    assert (found <= roof * (1 + 1e-5)).all()
-    assert (found > 0.5 * bound).all()
-    assert found[-1] > 3 * found[0]
+    assert actual[0] == pytest.approx(bound[0], rel=0.02)  # a warp alone
+    assert (actual <= roof * (1 + 1e-5)).all()
+    assert (actual > 0.5 * bound).all()
+    assert actual[-1] > 3 * actual[0]

@@ -53,9 +53,9 @@ def test_global_memory():
     assert of("load", scattered, uncoalesced=False, channels=False) == of("load", TraceAccess("global"))
     assert of("load", scattered, in_flight=False, channels=False)[1] == 4
     # all lanes in one channel of 17.7 GB/s, which 30 SMs share
-    one = TraceAccess("global", pitch=2048)
-    assert of("load", one)[1] == pytest.approx(128 * 8 * 30 * 1.296e9 / 141.7e9)
-    assert of("load", one, channels=False) == of("load", TraceAccess("global"))
+    single = TraceAccess("global", pitch=2048)
+    assert of("load", single)[1] == pytest.approx(128 * 8 * 30 * 1.296e9 / 141.7e9)
+    assert of("load", single, channels=False) == of("load", TraceAccess("global"))
 
 
 def test_masked_instructions():

@@ -21,7 +21,7 @@ def test_equals_the_other_implementations(step):
     assert totals["entries"] == sum(case["expect"]["entries"] for case in some)
 
 
-def test_what_is_no_vector_is_told():
+def test_an_argument_that_is_no_vector_is_reported():
     wrong = VECTORS["cases"][0] | {"S": 0}
     with pytest.raises(DseError, match=r"^vectors.json: case .*: S: found 0, expected 1"):
         compare(VECTORS | {"cases": [wrong]}, "vectors.json")

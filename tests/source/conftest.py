@@ -45,7 +45,7 @@ class Launched:
 
     def touched(self, machine: Machine, place: int, way: str) -> set[int]:
         """Sectors of global memory, one thread at a time."""
-        found = set()
+        actual = set()
         for stream in machine.streams:
             step = machine.program.steps[stream.step]
             if step.opcode.startswith("ST") == (way == "store"):
@@ -53,8 +53,8 @@ class Launched:
                 mask = np.broadcast_to(stream.lanes.mask, machine.shape)[place]
                 for address in base[mask].tolist():
                     for start in (address + stream.offsets()).tolist():
-                        found.update(range(start // 32, (start + step.bytes - 1) // 32 + 1))
-        return found
+                        actual.update(range(start // 32, (start + step.bytes - 1) // 32 + 1))
+        return actual
 
 
 @pytest.fixture(scope="session")

@@ -40,10 +40,10 @@ def test_entries_come_back(tmp_path: Path):
 
 
 def test_all_or_none_are_added(tmp_path: Path):
-    found = Cache(tmp_path / "c.sqlite")
+    actual = Cache(tmp_path / "c.sqlite")
     with pytest.raises(sqlite3.ProgrammingError):
-        found.put({"a": b"1", "b": object()})  # type: ignore[dict-item]
-    assert found.get(["a"]) == {}
+        actual.put({"a": b"1", "b": object()})  # type: ignore[dict-item]
+    assert actual.get(["a"]) == {}
 
 
 def test_others_may_write_meanwhile(tmp_path: Path, run_python):
@@ -73,8 +73,8 @@ def test_the_place_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_what_cannot_be_used_is_named_and_does_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     damaged = tmp_path / "c.sqlite"
     damaged.write_bytes(b"no database" * 100)
-    found = r"c\.sqlite: cache: nothing is kept: file is not a database; delete the file$"
-    with pytest.warns(InputWarning, match=found):
+    problem = r"c\.sqlite: cache: nothing is kept: file is not a database; delete the file$"
+    with pytest.warns(InputWarning, match=problem):
         assert Cache(damaged).get(["a"]) == {}
     Cache(damaged).put({"a": b""})
     assert damaged.read_bytes() == b"no database" * 100

@@ -165,17 +165,17 @@ def flow() -> list[tuple[np.ndarray, np.ndarray]]:
 
 def stored(launch: Ran) -> dict[int, np.ndarray]:
     """By the number of a store, what the addresses of all threads tell; -1 where one does not store."""
-    found: dict[int, np.ndarray] = {}
+    actual: dict[int, np.ndarray] = {}
     for access in launch.accesses:
         for trip in access.trips.tolist():
             address = (access.address + trip - address_of(1)).ravel()
             here = access.active.ravel() & (address >= 0) & (address < STORES << 16)
             for number in np.unique(address[here] >> 16).tolist():
                 mine = here & (address >> 16 == number)
-                values = found.setdefault(number, np.full(len(address), -1))
+                values = actual.setdefault(number, np.full(len(address), -1))
                 assert (values[mine] == -1).all()
                 values[mine] = address[mine] & 0xFFFF
-    return found
+    return actual
 
 
 def told(value: np.ndarray) -> np.ndarray:
@@ -186,17 +186,17 @@ def told(value: np.ndarray) -> np.ndarray:
 @pytest.mark.quick("sm_80", "gfx90a")
 @pytest.mark.parametrize("target", [*NVIDIA, *AMD])
 def test_generated_expressions_have_the_values_that_numpy_computes(target):
-    found = stored(ran(CODE, "values", target, (BLOCKS, 1, 1), THREADS, X.ravel(), None))
+    actual = stored(ran(CODE, "values", target, (BLOCKS, 1, 1), THREADS, X.ravel(), None))
     for number, (text, value) in enumerate(EXPRESSIONS):
-        np.testing.assert_array_equal(found[number], told(value), text)
+        np.testing.assert_array_equal(actual[number], told(value), text)
 
 
 @pytest.mark.quick("sm_80", "gfx90a")
 @pytest.mark.parametrize("target", [*NVIDIA, *AMD])
 def test_lanes_part_meet_and_exchange_words_as_in_numpy(target):
-    found = stored(ran(CODE, "flow", target, (BLOCKS, 1, 1), THREADS, X.ravel(), None))
+    actual = stored(ran(CODE, "flow", target, (BLOCKS, 1, 1), THREADS, X.ravel(), None))
     for number, (value, there) in enumerate(flow()):
-        np.testing.assert_array_equal(found[number], np.where(there, told(value), -1), FLOW[number])
+        np.testing.assert_array_equal(actual[number], np.where(there, told(value), -1), FLOW[number])
 
 
 TRIPS = 400

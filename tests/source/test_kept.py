@@ -37,9 +37,9 @@ RECORD = Record(
 
 @pytest.mark.parametrize("smaller", [False, True])
 def test_a_record_comes_back(smaller):
-    found: Any = unpack(pack(RECORD, smaller=smaller), Record, Failure)
-    assert repr(found) == repr(RECORD)
-    assert found.parts[0].values.flags.writeable
+    actual: Any = unpack(pack(RECORD, smaller=smaller), Record, Failure)
+    assert repr(actual) == repr(RECORD)
+    assert actual.parts[0].values.flags.writeable
     assert unpack(pack(Failure("not executed", "why")), Record, Failure) == Failure("not executed", "why")
 
 
@@ -71,7 +71,7 @@ class Planted:
         pack(RECORD)[:8] + b"?" + pack(RECORD)[9:],
     ],
 )
-def test_anything_else_is_told_and_left(data):
+def test_anything_else_is_reported_and_left(data):
     with pytest.warns(InputWarning, match=r"^cache: a record cannot be read and is made again: "):
         assert unpack(data, Record) is None
 

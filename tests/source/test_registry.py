@@ -45,7 +45,7 @@ def test_launches_are_as_described(name: str):
     launched = configurations(kernel, columns, kernel.sizes(), gpu)
     described = evaluated_names(kernel, columns, kernel.sizes(), gpu)
     for field, shape in (("threads", "block"), ("blocks", "grid")):
-        products = [np.prod(getattr(each, shape)) for each in launched]
+        products = [np.prod(getattr(item, shape)) for item in launched]
         np.testing.assert_array_equal(products, np.broadcast_to(described[field], len(launched)))
 
 
@@ -77,8 +77,8 @@ def test_a_product_multiplies_and_moves_what_its_sizes_demand(tmp_path, monkeypa
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
     pytest.importorskip("triton")
     sizes = {"M": 256, "N": 512, "K": 1024}
-    chosen = {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 64, "num_stages": 2, "num_warps": 4}
-    counts = profile(name, gpus.load(card).gpu, tmp_path, sizes, **chosen).counts
+    selected = {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 64, "num_stages": 2, "num_warps": 4}
+    counts = profile(name, gpus.load(card).gpu, tmp_path, sizes, **selected).counts
     m, n, k = sizes.values()
     multiplied = sum(phase.passes * phase.tensor.get("mma_fp16", 0.0) for phase in counts.phases)
     assert multiplied * counts.blocks == pytest.approx(m * n * k)
@@ -91,8 +91,8 @@ def test_a_mixture_of_experts_has_work_for_every_tile():
     kernel, gpu = KERNELS["triton_moe"], gpus.load(H100).gpu
     sizes = kernel.sizes(token_count=96, expert_count=8, top_k=2)
     columns = {name: values[:1] for name, values in kernel.space.configurations(sizes).items()}
-    [found] = configurations(kernel, columns, sizes, gpu)
-    tokens, experts, padded = arguments_of(kernel.name, [8, 8, 8], found.arguments[3:6])
+    [actual] = configurations(kernel, columns, sizes, gpu)
+    tokens, experts, padded = arguments_of(kernel.name, [8, 8, 8], actual.arguments[3:6])
     assert int(columns["BLOCK_M"][0]) == 16
     # 24 pairs an expert in tiles of 16: two tiles, of which the second is half pads.
     assert padded.tolist() == [256]

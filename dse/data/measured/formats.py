@@ -69,5 +69,5 @@ def read(path: Path) -> Table:
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise DseError(f"{path}: cannot read: {str(error).partition(chr(10))[0]}") from None
     *first, last = [f"{form.sign!r} ({form.name})" for form in FORMATS if isinstance(form.sign, str)]
-    found = ", ".join(file.json) or "nothing"
-    raise DseError(f"{path}: top level: found {found}, expected {', '.join(first)} or {last}")
+    actual = ", ".join(file.json) or "nothing"
+    raise DseError(f"{path}: top level: found {actual}, expected {', '.join(first)} or {last}")

@@ -35,8 +35,8 @@ def with_configurations(description: Description, path: Path) -> Description:
     if "kernel" in table.names:
         of_kernel = table.texts("kernel") == description.name
         if not of_kernel.any():
-            found = ", ".join(sorted(set(table.texts("kernel").tolist())))
-            table.fail("kernel", f"found {found}, expected {description.name}")
+            actual = ", ".join(sorted(set(table.texts("kernel").tolist())))
+            table.fail("kernel", f"found {actual}, expected {description.name}")
         table = replace(table, table=table.table.filter(of_kernel))
     names = [name for name in description.space.values if name in table.names]
     if not names:

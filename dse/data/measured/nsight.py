@@ -223,8 +223,8 @@ def with_parameters(table: Table, kernel: Counts) -> Table:
     parameters = description.space.configurations(problem)
     sizes = _launches(description, {"warp_size": 32} | problem | parameters)
     if sizes is None:
-        found = f"found no {names}, nor a launch of {description.name} that they follow from"
-        table.fail("columns", f"{found}, {needed}")
+        actual = f"found no {names}, nor a launch of {description.name} that they follow from"
+        table.fail("columns", f"{actual}, {needed}")
     shape = next(iter(parameters.values())).shape
     of_launch: dict[tuple[int, ...], list[int]] = {}
     for i, launch in enumerate(zip(*(np.broadcast_to(x, shape).tolist() for x in sizes), strict=True)):
@@ -237,8 +237,8 @@ def with_parameters(table: Table, kernel: Counts) -> Table:
         matches = of_launch.get(launch, [])
         if len(matches) != 1:
             count = f"{len(matches)} configurations" if matches else "no configuration"
-            found = f"found {cells[1]} with blocks of {cells[0]}, which {count} of {description.name} have"
-            table.fail(f"{GRID}, row {row}", f"{found}, {needed}")
+            actual = f"found {cells[1]} with blocks of {cells[0]}, which {count} of {description.name} have"
+            table.fail(f"{GRID}, row {row}", f"{actual}, {needed}")
         indices += matches
     columns = table.table
     for name, values in parameters.items():
@@ -271,6 +271,6 @@ def _of_kernel(table: Table, description: Description) -> Table:
         return table
     named = [kernel for kernel in kernels if kernel in own]
     if len(named) != 1:
-        found = ", ".join(kernels[:5])
-        table.fail(KERNEL, f"found {found}, expected one kernel, or one of them named {description.name}")
+        actual = ", ".join(kernels[:5])
+        table.fail(KERNEL, f"found {actual}, expected one kernel, or one of them named {description.name}")
     return replace(table, table=table.table.filter(bare == named[0]))

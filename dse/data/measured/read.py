@@ -203,8 +203,8 @@ def _times(table: Table) -> tuple[np.ndarray, np.ndarray]:
     column, time_s = timed
     absurd = np.isfinite(time_s) & (time_s > LONGEST_SECONDS)
     if absurd.any():
-        found = f"{column}: found {absurd.sum()} of {len(absurd)} rows with a time of over 30 years"
-        warnings.warn(f"{table.path}: {found}, treated as failed", InputWarning, stacklevel=2)
+        problem = f"{column}: found {absurd.sum()} of {len(absurd)} rows with a time of over 30 years"
+        warnings.warn(f"{table.path}: {problem}, treated as failed", InputWarning, stacklevel=2)
         time_s = np.where(absurd, np.nan, time_s)
     has_time = np.isfinite(time_s)
     if "status" in table.names:
@@ -212,8 +212,8 @@ def _times(table: Table) -> tuple[np.ndarray, np.ndarray]:
         status = np.where(absurd & (np.char.lower(status) == "ok"), "failed", status)
         ok = np.char.lower(status) == "ok"
         if has_time.any() and not ok.any():
-            found = str(status[has_time][0])
-            table.fail("status", f"found {found!r} and no 'ok', expected 'ok' where it ran")
+            problem = str(status[has_time][0])
+            table.fail("status", f"found {problem!r} and no 'ok', expected 'ok' where it ran")
     else:
         status, ok = np.where(has_time, "ok", "failed"), has_time
     for wrong, what in ((ok & ~has_time, "no time"), (ok & (time_s <= 0), "a time of 0 or less")):

@@ -52,8 +52,8 @@ class Kernel:
         if wrong := [
             name for name in names if self.sizes[name] < 1 or not float(self.sizes[name]).is_integer()
         ]:
-            found = self.sizes[wrong[0]]
-            raise DseError(f"values: {wrong[0]}: found {found!r}, expected a whole number of at least 1")
+            actual = self.sizes[wrong[0]]
+            raise DseError(f"values: {wrong[0]}: found {actual!r}, expected a whole number of at least 1")
         if self.sizes.get("topk", 0) > self.sizes.get("E", np.inf):
             most = f"at most E, which is {self.sizes['E']}"
             raise DseError(f"values: topk: found {self.sizes['topk']}, expected {most}")

@@ -134,5 +134,5 @@ def _refuse(table: Table, name: str, wrong: np.ndarray, expected: str) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
         cell = table.table.column(name)[row].as_py()
-        found = "no number" if cell in (None, "") else repr(cell)
-        table.fail(f"{name}, row {row + 1}", f"found {found}, expected {expected}")
+        actual = "no number" if cell in (None, "") else repr(cell)
+        table.fail(f"{name}, row {row + 1}", f"found {actual}, expected {expected}")

@@ -75,8 +75,8 @@ class Pareto:
             if name not in OBJECTIVES:
                 raise DseError(f"pareto: found {name!r}, expected some of {', '.join(OBJECTIVES)}")
         if len(set(self.objectives)) < len(self.objectives) or not self.objectives:
-            found = ",".join(self.objectives) or "none"
-            raise DseError(f"pareto: found {found}, expected each objective once")
+            actual = ",".join(self.objectives) or "none"
+            raise DseError(f"pareto: found {actual}, expected each objective once")
 
     def of(self, chunk: Chunk) -> Entries:
         """Reduce one chunk."""

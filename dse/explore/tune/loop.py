@@ -259,9 +259,9 @@ def _before(
                 f"{journal}: line {number}: found no configuration of this space, expected {expected}"
             ) from None
         if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < MOST_SECONDS):
-            found = repr(seconds)[:40]
+            actual = repr(seconds)[:40]
             raise DseError(
-                f"{journal}: line {number}: found {found} seconds, expected a number above 0 or null"
+                f"{journal}: line {number}: found {actual} seconds, expected a number above 0 or null"
             )
         for name in about.keys() & row.keys():
             if row[name] != about[name]:

@@ -240,22 +240,22 @@ class _Census:
             strata = self._strata()
             sizes = np.bincount(strata, self.weights) * self.count / self.weights.sum()
         if alike and not members:
-            chosen = dict(zip(self.corner.tolist(), self.corners.weights, strict=True))
+            selected = dict(zip(self.corner.tolist(), self.corners.weights, strict=True))
             typical = largest = int(self.corner[self.corners.typical])
         else:
-            chosen = self._chosen(strata, sizes, members)
-            insts = self.insts[list(chosen)]
-            work = insts * list(chosen.values())  # blocks that leave early represent little of it
-            typical = list(chosen)[int(np.argmin(np.abs(insts - work @ insts / work.sum())))]
+            selected = self._chosen(strata, sizes, members)
+            insts = self.insts[list(selected)]
+            work = insts * list(selected.values())  # blocks that leave early represent little of it
+            typical = list(selected)[int(np.argmin(np.abs(insts - work @ insts / work.sum())))]
             # A few blocks that do something else, and far more, are none of these.
-            largest = list(chosen)[int(np.argmax(insts * (2.0 * work >= work.max())))]
+            largest = list(selected)[int(np.argmax(insts * (2.0 * work >= work.max())))]
         if not members:
-            fellows = np.setdiff1d(np.arange(len(strata)), list(chosen))
+            fellows = np.setdiff1d(np.arange(len(strata)), list(selected))
             checks = self.random.choice(fellows, min(_CHECKS, len(fellows)), replace=False)
-            chosen |= dict.fromkeys(checks.tolist(), 0.0)
+            selected |= dict.fromkeys(checks.tolist(), 0.0)
         taken = {
-            block: (chosen[index], strata[index])
-            for index, block in zip(chosen, _as_blocks(self.places[list(chosen)]), strict=True)
+            block: (selected[index], strata[index])
+            for index, block in zip(selected, _as_blocks(self.places[list(selected)]), strict=True)
         }
         middle, most = _as_blocks(self.places[[typical, largest]])
         for block in _in_line(most, self.grid):  # for the strides of addresses from block to block
@@ -281,21 +281,21 @@ class _Census:
 
     def _chosen(self, strata: np.ndarray, sizes: np.ndarray, members: int) -> dict[int, float]:
         """Choose some blocks of each stratum: {index: weight}, with the right mean instructions."""
-        chosen: dict[int, float] = {}
+        selected: dict[int, float] = {}
         for stratum in np.flatnonzero(sizes).tolist():
             fellows = self.random.permutation(np.flatnonzero(strata == stratum))
             if not members:
                 apart = np.abs(self.insts[fellows] - self.insts[fellows].mean())
                 fellows = fellows[np.argsort(apart, kind="stable")]
             fellows = fellows[: max(1, math.ceil(members * sizes[stratum] / self.count))]
-            chosen |= dict.fromkeys(fellows.tolist(), float(sizes[stratum]) / len(fellows))
-        insts, weights = self.insts[list(chosen)], np.array(list(chosen.values()))
+            selected |= dict.fromkeys(fellows.tolist(), float(sizes[stratum]) / len(fellows))
+        insts, weights = self.insts[list(selected)], np.array(list(selected.values()))
         apart = insts - weights @ insts / self.count
         varies = float(weights @ apart**2)
         if np.ptp(insts) > 1e-9 * self.mean:
             factors = 1.0 + (self.mean * self.count - weights @ insts) / varies * apart
             weights = weights * factors if (factors > 0.0).all() else weights
-        return dict(zip(chosen, weights.tolist(), strict=True))
+        return dict(zip(selected, weights.tolist(), strict=True))
 
 
 def _in_line(block: Dimensions, grid: Dimensions) -> list[Dimensions]:

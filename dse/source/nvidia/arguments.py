@@ -100,11 +100,11 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
         banks=banks,
         most_steps=configuration.most_steps,
         unset={
-            it.name: range(it.offset, it.offset + it.size)
-            for it in made.binary.constants
-            if it.bank == OF_VARIABLES
-            and it.name not in assumed
-            and not any(banks[it.bank][it.offset : it.offset + it.size])
+            constant.name: range(constant.offset, constant.offset + constant.size)
+            for constant in made.binary.constants
+            if constant.bank == OF_VARIABLES
+            and constant.name not in assumed
+            and not any(banks[constant.bank][constant.offset : constant.offset + constant.size])
         },
         variables=variables,
     )

@@ -92,7 +92,7 @@ class Timed:
         return fits
 
     def _attentions_fit(self) -> Bool[np.ndarray, " rows"]:
-        sizes = [(one.head_dim, OPERANDS[one.operands].activation_bytes) for (one,) in self.problems]
+        sizes = [(item.head_dim, OPERANDS[item.operands].activation_bytes) for (item,) in self.problems]
         depth, size = np.array(sizes)[self.problem].T
         fits = np.zeros(len(self), bool)
         for place, name in enumerate(self.gpus):

@@ -155,7 +155,7 @@ def test_integers_stay_exact(xp):
     values = {"n": n, "d": np.asarray(7), "one": np.asarray(1, np.int8)}
     for text in ("ceil(n / d)", "floor(n / d)", "n // d * d + n % d", "min(n, n + one) - 1", "floor(n)"):
         by_hand = text.replace("ceil(n / d)", "-(-n // d)").replace("floor(n / d)", "n // d")
-        expected = [eval(by_hand, PYTHON | {"n": each, "d": 7, "one": 1}) for each in n.tolist()]
+        expected = [eval(by_hand, PYTHON | {"n": item, "d": 7, "one": 1}) for item in n.tolist()]
         got = parse(text, "here")(values, xp)
         assert got.dtype == np.int64
         assert got.tolist() == expected
@@ -236,12 +236,12 @@ def test_a_number_is_an_expression(number):
 
 
 def test_equal_texts_are_equal_expressions():
-    one, two = parse("a + \n  b", "here"), parse("a + b", "there")
-    assert one == two
-    assert hash(one) == hash(two)
-    assert one != parse("b + a", "here")
-    assert one.names == {"a", "b"}
-    assert pickle.loads(pickle.dumps(one))({"a": 1, "b": 2}, np) == 3
+    single, two = parse("a + \n  b", "here"), parse("a + b", "there")
+    assert single == two
+    assert hash(single) == hash(two)
+    assert single != parse("b + a", "here")
+    assert single.names == {"a", "b"}
+    assert pickle.loads(pickle.dumps(single))({"a": 1, "b": 2}, np) == 3
 
 
 @pytest.mark.parametrize(

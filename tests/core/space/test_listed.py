@@ -12,8 +12,10 @@ def test_a_space_of_what_is_listed():
     space = Space(
         {"block": [64, 128], "stages": [2, 3], "warps": [4, 8]}, (AllowedRows(("block", "warps"), ROWS),)
     )
-    found = space.configurations()
-    rows = set(zip(found["block"].tolist(), found["warps"].tolist(), found["stages"].tolist(), strict=True))
+    actual = space.configurations()
+    rows = set(
+        zip(actual["block"].tolist(), actual["warps"].tolist(), actual["stages"].tolist(), strict=True)
+    )
     assert rows == {(*row, stages) for row in ROWS for stages in (2, 3)}
     assert np.array_equal(space.valid({"block": 64, "stages": 2, "warps": np.array([4, 8])}, {}, np), [1, 0])
 

@@ -263,8 +263,12 @@ def test_a_huge_space_is_refused_with_its_count():
 
 def test_constraints_may_be_texts():
     space = Space({"bx": (8, 16, 32), "by": (1, 2, 4)}, ("bx * by >= 32", "by < limit"))
-    chosen = space.configurations({"limit": 4})
-    assert list(zip(chosen["bx"].tolist(), chosen["by"].tolist(), strict=True)) == [(16, 2), (32, 1), (32, 2)]
+    selected = space.configurations({"limit": 4})
+    assert list(zip(selected["bx"].tolist(), selected["by"].tolist(), strict=True)) == [
+        (16, 2),
+        (32, 1),
+        (32, 2),
+    ]
     with pytest.raises(DseError, match="constraints: cannot read 'bx >'"):
         Space({"bx": (1,)}, ("bx >",))
     with pytest.raises(DseError, match="constraints: found 'bx > 1', expected a list of them"):

@@ -8,8 +8,8 @@ from dse.errors import DseError
 
 
 def configurations(description):
-    found = description.space.configurations(dict(description.problem))
-    return set(zip(*(column.tolist() for column in found.values()), strict=True))
+    actual = description.space.configurations(dict(description.problem))
+    return set(zip(*(column.tolist() for column in actual.values()), strict=True))
 
 
 def test_only_what_is_listed_is_left(toy_kernel, tmp_path):

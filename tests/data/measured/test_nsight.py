@@ -137,7 +137,7 @@ def test_what_is_printed_is_read(tmp_path_factory, microseconds, share, locale, 
     for i, time in enumerate(microseconds):
         lines += [line(i, TIME, "usecond", printed(time)), line(i, "x__share.pct", "%", printed(share))]
         lines += [line(i, "y__insts.sum", "inst", f"{time:,}".replace(",", thousands))]
-    lines = [one.replace('","', f'"{delimiter}"') for one in lines]
+    lines = [item.replace('","', f'"{delimiter}"') for item in lines]
     path = tmp_path_factory.mktemp("ncu") / "a.csv"
     path.write_text("\n".join(lines), encoding=encoding)
     measured = load_space(path, ["ID"])

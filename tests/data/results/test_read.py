@@ -36,18 +36,18 @@ def table(path, columns):
 
 
 def test_a_sweep_becomes_a_space_a_kernel_with_a_forecast_a_model(tmp_path):
-    one, two = read([table(tmp_path / "s.parquet", sweep())], MODELS).spaces
-    assert (one.kernel, two.kernel, one.gpu, one.source) == ("one", "two", "A", "s.parquet")
-    assert {name: values.tolist() for name, values in one.parameters.items()} == {
+    single, two = read([table(tmp_path / "s.parquet", sweep())], MODELS).spaces
+    assert (single.kernel, two.kernel, single.gpu, single.source) == ("one", "two", "A", "s.parquet")
+    assert {name: values.tolist() for name, values in single.parameters.items()} == {
         "block": [1, 1, 2, 2, 4, 4],
         "tile": [1, 2, 1, 2, 1, 2],
     }
-    assert one.parameters["tile"].dtype == np.int64  # the empty cells are another kernel's
+    assert single.parameters["tile"].dtype == np.int64  # the empty cells are another kernel's
     assert list(two.parameters) == ["block"]
-    np.testing.assert_allclose(one.forecasts["roofline"]["time_s"], [2e-3, 4e-3, 4e-3, 8e-3, 8e-3, 16e-3])
-    assert np.isnan(one.forecasts["phase"]["time_s"]).tolist() == [False, False, True, False, False, False]
-    assert one.forecasts["phase"]["bottleneck"].tolist() == ["dram", "dram", None, None, None, None]
-    assert one.facts["threads"].tolist() == [32, 32, 64, 64, 128, 128]
+    np.testing.assert_allclose(single.forecasts["roofline"]["time_s"], [2e-3, 4e-3, 4e-3, 8e-3, 8e-3, 16e-3])
+    assert np.isnan(single.forecasts["phase"]["time_s"]).tolist() == [False, False, True, False, False, False]
+    assert single.forecasts["phase"]["bottleneck"].tolist() == ["dram", "dram", None, None, None, None]
+    assert single.facts["threads"].tolist() == [32, 32, 64, 64, 128, 128]
 
 
 def times(spaces):
@@ -90,13 +90,13 @@ def test_a_ranking_by_two_models_with_an_interval(tmp_path, suffix):
     assert (space.facts["limited_by"].tolist(), space.fixed) == (["warps", "warps"], {})
 
 
-def test_a_journal_of_tuning_stands_beside_the_space_that_it_fits(tmp_path):
+def test_a_journal_of_tuning_is_shown_with_the_space_that_it_fits(tmp_path):
     journal = tmp_path / "run.jsonl"
     lines = [{"parameters": {"block": b, "tile": 2}, "seconds": s} for b, s in ((4, 7e-3), (1, None))]
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
     results = read([table(tmp_path / "s.parquet", sweep()), journal], MODELS)
-    one, two, run = results.spaces
-    times = one.forecasts[MEASURED]["time_s"]
+    single, two, run = results.spaces
+    times = single.forecasts[MEASURED]["time_s"]
     assert times[5] == 7e-3
     assert np.isnan(times[:5]).all()
     assert MEASURED not in two.forecasts  # it has no `tile`
@@ -106,8 +106,8 @@ def test_a_journal_of_tuning_stands_beside_the_space_that_it_fits(tmp_path):
 
 def test_what_was_kept_is_marked_in_the_ranking(tmp_path):
     kept = table(tmp_path / "kept.parquet", {"block": [2, 4], "tile": [1, 1]})
-    one, two = read([table(tmp_path / "s.parquet", sweep()), kept], MODELS).spaces
-    assert one.facts["kept"].tolist() == ["no", "no", "yes", "no", "yes", "no"]
+    single, two = read([table(tmp_path / "s.parquet", sweep()), kept], MODELS).spaces
+    assert single.facts["kept"].tolist() == ["no", "no", "yes", "no", "yes", "no"]
     assert "kept" not in two.facts
 
 

@@ -43,14 +43,14 @@ linear = Linear()
 
 
 def launches(slopes):
-    zero, one = np.zeros(len(slopes)), np.ones(len(slopes))
+    zero, single = np.zeros(len(slopes)), np.ones(len(slopes))
     work = PerClass(
         **dict.fromkeys(CLASSES, zero) | dict(zip(("fp32", "sfu", "dram"), slopes.T, strict=True))
     )
     counts: dict[str, Any] = {
-        name: one for name in Kernel.__dataclass_fields__ if name not in ("work", "phases")
+        name: single for name in Kernel.__dataclass_fields__ if name not in ("work", "phases")
     }
-    whole = one.astype(int)
+    whole = single.astype(int)
     resources = Resources(threads=64 * whole, blocks=whole, registers=32 * whole, shared_bytes=0 * whole)
     counted = OwnKernel("own", Space({"n": (1,)}), lambda *given: (Kernel(work=work, **counts), resources))
     return of_kernel(counted, GPU, {"n": np.ones(len(slopes), int)})
@@ -116,9 +116,9 @@ def test_mode_is_a_minimum_by_plain_numpy(found, slopes, off):
 
 @pytest.mark.slow
 def test_methods_agree(found, data, parameters):
-    told = []
-    other = fit([data], [0], parameters, linear, "bfgs", starts=1, walk=0, advance=told.append)
-    assert sum(told) == stages(1)
+    messages = []
+    other = fit([data], [0], parameters, linear, "bfgs", starts=1, walk=0, advance=messages.append)
+    assert sum(messages) == stages(1)
     np.testing.assert_allclose(other.theta, found.theta, atol=1e-4)
     np.testing.assert_allclose(other.loss, found.loss, rtol=1e-6)
 
@@ -135,11 +135,11 @@ def test_a_gross_outlier_hardly_counts(found, slopes, off, parameters):
 
 def test_what_is_held_out_does_not_count(found, slopes, off, parameters):
     kept = np.arange(COUNT) % 4 > 0
-    one, other = (
+    single, other = (
         Data.of(launches(slopes), np.exp(OFFSET + np.where(kept, off, wrong))).only(kept)
         for wrong in (-3.0, 3.0)
     )
-    theta = [fit([each], [0], parameters, linear, starts=1) for each in (one, other)]
+    theta = [fit([item], [0], parameters, linear, starts=1) for item in (single, other)]
     np.testing.assert_array_equal(theta[0].theta, theta[1].theta)
     mean, covariance = ridge(slopes[kept], off[kept], theta[0].unexplained, WIDTHS)
     assert np.all(np.abs(theta[0].theta - mean) < 0.5 * np.sqrt(np.diag(covariance)))

@@ -46,10 +46,10 @@ def test_moved(file):
 
 def test_widths_by_provenance(file):
     known = {record.field: record.provenance for record in file.fields}
-    found = dict(zip(NAMES, widths(file), strict=True))
-    assert found.pop("clock") == CLOCK_WIDTH
-    assert len({known[name] for name in found}) > 1
-    for name, width in found.items():
+    actual = dict(zip(NAMES, widths(file), strict=True))
+    assert actual.pop("clock") == CLOCK_WIDTH
+    assert len({known[name] for name in actual}) > 1
+    for name, width in actual.items():
         assert width == WIDTHS[known[name]]
 
 
@@ -62,10 +62,10 @@ def test_tensor_cores_are_fitted_to_kernels_that_use_them():
         return Kernel(work=PerClass(**(zeros | work)), **counts)
 
     assert names_for([kernel(fp32=np.ones(2))]) == NAMES
-    found = names_for([kernel(), kernel(mma_fp8=np.array([0.0, 3.0]), mma_warp=np.ones(2))])
+    actual = names_for([kernel(), kernel(mma_fp8=np.array([0.0, 3.0]), mma_warp=np.ones(2))])
     fields = {f"{group}.{name}" for group in ("cpi", "latency") for name in ("mma_fp8", "mma_warp")}
-    assert found[: len(NAMES)] == NAMES
-    assert set(found[len(NAMES) :]) == fields
+    assert actual[: len(NAMES)] == NAMES
+    assert set(actual[len(NAMES) :]) == fields
 
 
 @pytest.mark.parametrize("name", ["a100-pcie-40gb", "gtx-1060", "mi250x"])

@@ -17,8 +17,8 @@ def test_of_a_normal_density():
 
     # far off, and as wide as the other way round: the walkers have to find the density
     walkers = jnp.asarray(np.random.default_rng(0).normal(size=(32, 2)) * [1.0, 2.0] + [3.0, 1.0])
-    found = np.asarray(sampled(log_density, walkers, 2_000, jax.random.key(1)))
-    assert found.shape == (1_000 * 32, 2)
+    actual = np.asarray(sampled(log_density, walkers, 2_000, jax.random.key(1)))
+    assert actual.shape == (1_000 * 32, 2)
     # some 30 steps are one independent walker: 1,000 draws, whose mean is off by 3 % of the deviation
-    np.testing.assert_allclose(found.mean(axis=0), mean, atol=0.25)
-    np.testing.assert_allclose(np.cov(found.T), covariance, rtol=0.2)
+    np.testing.assert_allclose(actual.mean(axis=0), mean, atol=0.25)
+    np.testing.assert_allclose(np.cov(actual.T), covariance, rtol=0.2)

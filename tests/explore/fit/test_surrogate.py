@@ -22,10 +22,10 @@ def expected(off, level):
 
 @pytest.mark.parametrize("absolute", [False, True])
 def test_what_is_off_its_median_is_learnt_or_off_what_was_expected(absolute):
-    found = learnt(SEEN, OFF, absolute, SCALES, fit=False)
-    for one, other in zip(found(OTHERS), expected(OFF, 0.0 if absolute else np.median(OFF)), strict=True):
-        np.testing.assert_allclose(one, other)
-    assert found.rough == pytest.approx(np.exp(SCALES[3] / 2), rel=1e-4)
+    actual = learnt(SEEN, OFF, absolute, SCALES, fit=False)
+    for single, other in zip(actual(OTHERS), expected(OFF, 0.0 if absolute else np.median(OFF)), strict=True):
+        np.testing.assert_allclose(single, other)
+    assert actual.rough == pytest.approx(np.exp(SCALES[3] / 2), rel=1e-4)
 
 
 def test_far_too_slow_counts_as_slow():
@@ -42,11 +42,11 @@ def test_far_too_slow_counts_as_slow():
 
 
 def test_left_out_and_draws_are_those_of_the_process():
-    found = learnt(SEEN, OFF, scales=SCALES, fit=False)
-    above, variance = found.process.posterior.left_out()
-    np.testing.assert_allclose(found.left_out(), above / np.sqrt(variance))
-    draws = found.drawn(OTHERS, 20_000, np.random.default_rng(0))
-    covariance = found.process.covariance(OTHERS, OTHERS)
+    actual = learnt(SEEN, OFF, scales=SCALES, fit=False)
+    above, variance = actual.process.posterior.left_out()
+    np.testing.assert_allclose(actual.left_out(), above / np.sqrt(variance))
+    draws = actual.drawn(OTHERS, 20_000, np.random.default_rng(0))
+    covariance = actual.process.covariance(OTHERS, OTHERS)
     np.testing.assert_allclose(draws.mean(0), 0.0, atol=0.02)
     np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.02)
 
@@ -54,12 +54,12 @@ def test_left_out_and_draws_are_those_of_the_process():
 @pytest.mark.parametrize(("slope", "taken"), [(0, False), (P - 1, True)])
 def test_slopes_that_are_doubted_count_only_where_they_bring_others_nearer(slope, taken):
     off = SEEN.slopes[:, slope]
-    found = learnt(SEEN, off, scales=SCALES, fit=False, doubted=1)
+    actual = learnt(SEEN, off, scales=SCALES, fit=False, doubted=1)
     without = Points(SEEN.position, SEEN.slopes[:, :-1]), Points(OTHERS.position, OTHERS.slopes[:, :-1])
     whole, fewer = (learnt(seen, off, scales=SCALES, fit=False) for seen in (SEEN, without[0]))
     assert (whole.missed < fewer.missed) == taken
-    for one, other in zip(found(OTHERS), whole(OTHERS) if taken else fewer(without[1]), strict=True):
-        np.testing.assert_allclose(one, other)
+    for single, other in zip(actual(OTHERS), whole(OTHERS) if taken else fewer(without[1]), strict=True):
+        np.testing.assert_allclose(single, other)
     two = learnt(SEEN.rows([0, 1]), off[:2], scales=SCALES, fit=False, doubted=1)
     assert two.process.points.slopes.shape == (2, P - 1)
 
@@ -72,7 +72,7 @@ def test_a_parameter_that_a_model_has_wrong_is_learnt():
 
 
 def test_positions():
-    found = positions(
+    actual = positions(
         {
             "logs": np.array([1, 2, 4, 16]),
             "constant": np.array([7, 7, 7, 7]),
@@ -82,5 +82,5 @@ def test_positions():
         }
     )
     expected = [[0, 0.5, 0, 1], [0.25, 1, 1, 0], [0.5, 0, 0.5, 1], [1, 0, 0, 1]]
-    np.testing.assert_allclose(found, expected, atol=1e-15)
+    np.testing.assert_allclose(actual, expected, atol=1e-15)
     np.testing.assert_array_equal(positions({"a": np.array([3, 3])}), [[0.0], [0.0]])

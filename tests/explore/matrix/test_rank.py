@@ -45,7 +45,7 @@ def test_the_first_follow_the_rows():
         np.testing.assert_allclose([row["time_s"] for row in rows], predict([A100], [product], table)[0, 0])
 
 
-def test_mistakes_are_told():
+def test_mistakes_are_reported():
     with pytest.raises(DseError, match="by: found 'luck', expected one of physics, prior, both"):
         scores(A100, PRODUCTS, TABLE, "luck")
     old = gpus.load("gtx-1060")

@@ -35,10 +35,10 @@ def measured(tokens: list[int], like: int, number: int, seed: int = 0) -> Timed:
     """Time so many of the configurations predicted to be among the fastest 200, with 1 % of noise."""
     random = np.random.default_rng(seed)
     parts = []
-    for one in tokens:
-        chosen = random.permutation(np.argsort(PREDICTED(one))[:200])[:number]
+    for token in tokens:
+        selected = random.permutation(np.argsort(PREDICTED(token))[:200])[:number]
         noise = np.exp(0.01 * random.standard_normal(number))
-        parts.append(Timed(np.full(number, one), chosen, truth(one, like)[chosen] * noise))
+        parts.append(Timed(np.full(number, token), selected, truth(token, like)[selected] * noise))
     return parts[0] if len(parts) == 1 else parts[0].and_(parts[1])
 
 
@@ -88,8 +88,8 @@ def test_one_that_is_clearly_faster_wins_over_what_was_measured():
 def test_another_has_to_be_faster_by_so_many_deviations():
     timed = Timed(np.array([8]), np.array([0]), np.array([1.0]))
     log_s, none = np.array([0.0, -0.5]), np.zeros(2)
-    for deviation, chosen in ((0.51 / CLEARLY, 0), (0.49 / CLEARLY, 1)):
-        assert choose(log_s, np.full(2, deviation), none, timed, 8)[0] == chosen
+    for deviation, selected in ((0.51 / CLEARLY, 0), (0.49 / CLEARLY, 1)):
+        assert choose(log_s, np.full(2, deviation), none, timed, 8)[0] == selected
     assert choose(log_s, np.full(2, 9.0), none, timed, 16)[0] == 1  # of another M nothing was measured
     assert choose(log_s, np.full(2, 9.0), np.array([-1.0, 0.0]), timed, 16)[0] == 0
 

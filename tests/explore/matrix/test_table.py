@@ -60,6 +60,6 @@ def test_fp8_is_refused_where_amds_matrix_cores_have_none(gpu: str):
         ),
     ],
 )
-def test_mistakes_are_told(given: tuple, line: str):
+def test_mistakes_are_reported(given: tuple, line: str):
     with pytest.raises(DseError, match=line):
         Kernel(*given)

@@ -66,13 +66,13 @@ def test_parquet_and_other_columns_in_any_order(tmp_path: Path):
         ([*NAMES, "us"], (7, -1), "us, row 2: found -1.0, expected a time above 0, or inf"),
     ],
 )
-def test_mistakes_are_told(tmp_path: Path, names: list[str], cell: tuple[int, object], line: str):
+def test_mistakes_are_reported(tmp_path: Path, names: list[str], cell: tuple[int, object], line: str):
     rows = [list(row) for row in ROWS]
     rows[1][cell[0]] = cell[1]
     path = write(tmp_path / "times.csv", names, rows)
-    with pytest.raises(DseError) as told:
+    with pytest.raises(DseError) as raised:
         read(path, KERNEL, H20)
-    assert str(told.value).startswith(f"{path}: {line}")
+    assert str(raised.value).startswith(f"{path}: {line}")
 
 
 PREDICTED = Predictor.of(H20, KERNEL)
@@ -121,9 +121,9 @@ def test_few_measurements_find_what_is_nearly_the_best():
 @pytest.mark.slow
 def test_the_first_is_the_best_predicted_and_nothing_is_tried_twice():
     truth = Truth()
-    given = Timed(np.array([16]), np.array([3]), np.array([1e-3]))
-    timed = tuned(H20, KERNEL, [64, 16], truth, 3, timed=given)
-    [plain] = best(H20, KERNEL, [64], given)
+    arguments = Timed(np.array([16]), np.array([3]), np.array([1e-3]))
+    timed = tuned(H20, KERNEL, [64, 16], truth, 3, timed=arguments)
+    [plain] = best(H20, KERNEL, [64], arguments)
     assert place_of(truth.asked[0]) == place_of(plain)
     assert len({(row["M"], place_of(row)) for row in truth.asked}) == 6
     assert (16, 3) not in {(row["M"], place_of(row)) for row in truth.asked}

@@ -30,15 +30,15 @@ def test_file_of_the_package():
     """Where each space is from, and that what was found in it can be."""
     known = load()
     assert (known.model, known.within, len(known.spaces)) == ("phase", 0.05, 7)
-    for one in known.spaces:
-        find(one.gpu)
-        assert one.space in [alias.name for alias in load_kernel(one.kernel).spaces]
-        for quantiles in (one.margins, one.spreads):
+    for single in known.spaces:
+        find(single.gpu)
+        assert single.space in [alias.name for alias in load_kernel(single.kernel).spaces]
+        for quantiles in (single.margins, single.spreads):
             assert len(quantiles) == len(LEVELS)
             assert np.all(np.diff(quantiles) >= 0)
             assert quantiles[0] >= 0
-        assert 0 < one.spread < one.predicted < 2
-        assert -1 <= one.spearman <= 1
+        assert 0 < single.spread < single.predicted < 2
+        assert -1 <= single.spearman <= 1
 
 
 def test_what_is_written_is_read_again(tmp_path):

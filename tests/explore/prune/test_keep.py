@@ -106,9 +106,12 @@ def expected(some, told, kept):
 def test_where_the_model_explains_what_is_kept_is_promising_and_could_win(spaces):
     fewer = 0
     for predicted, true, _ in spaces[:5]:
-        near, told = candidates(predicted + 0.9 * (true - predicted)), measured(true, range(0, N, N // TELL))
-        kept = keep(near, 0.1, 0.05, told)
-        promising, winning, best = expected(near, told, kept)
+        near, messages = (
+            candidates(predicted + 0.9 * (true - predicted)),
+            measured(true, range(0, N, N // TELL)),
+        )
+        kept = keep(near, 0.1, 0.05, messages)
+        promising, winning, best = expected(near, messages, kept)
         assert set(kept.index) == set(np.flatnonzero((promising & winning) | best))
         assert "model does not explain" not in kept.reason
         fewer += kept.share < min(promising.mean(), winning.mean())
@@ -118,9 +121,9 @@ def test_where_the_model_explains_what_is_kept_is_promising_and_could_win(spaces
 def test_where_it_does_not_one_of_both_is_enough(spaces):
     more = 0
     for predicted, true, places in spaces[:5]:
-        turned, told = candidates(-predicted - 14), measured(true, places)
-        kept = keep(turned, 0.1, 0.05, told)
-        promising, winning, best = expected(turned, told, kept)
+        turned, messages = candidates(-predicted - 14), measured(true, places)
+        kept = keep(turned, 0.1, 0.05, messages)
+        promising, winning, best = expected(turned, messages, kept)
         assert set(kept.index) == set(np.flatnonzero(promising | winning | best))
         assert "model does not explain this space (" in kept.reason
         more += kept.share > min(promising.mean(), winning.mean())
@@ -136,8 +139,8 @@ def test_few_measurements_make_the_margin_wider():
 
 def test_a_smaller_risk_keeps_more(spaces):
     predicted, true, places = spaces[1]
-    for told in (None, measured(true, places)):
-        sets = [set(keep(candidates(predicted), risk, 0.05, told).index) for risk in (0.01, 0.2, 0.9)]
+    for messages in (None, measured(true, places)):
+        sets = [set(keep(candidates(predicted), risk, 0.05, messages).index) for risk in (0.01, 0.2, 0.9)]
         for more, less in itertools.pairwise(sets):
             assert more >= less
         assert len(sets[0]) > len(sets[-1]) >= 1
@@ -178,9 +181,11 @@ def test_what_cannot_run_or_failed_is_left_out(spaces):
     predicted, true, places = spaces[2]
     best = int(predicted.argmin())
     assert best not in keep(candidates(predicted, np.arange(N) != best), 0.01).index
-    told = measured(true, places)
-    failed = next(place for place in keep(candidates(predicted), measured=told).index if place not in told)
-    after = keep(candidates(predicted), measured=told | {int(failed): np.inf}).index
+    messages = measured(true, places)
+    failed = next(
+        place for place in keep(candidates(predicted), measured=messages).index if place not in messages
+    )
+    after = keep(candidates(predicted), measured=messages | {int(failed): np.inf}).index
     assert failed not in after
     assert len(after)
     with pytest.raises(DseError, match="configurations: found none that is possible"):
@@ -192,21 +197,21 @@ def test_what_cannot_run_or_failed_is_left_out(spaces):
 def test_the_fastest_that_ran_is_kept_whatever_the_model_holds(spaces):
     predicted, true, places = spaces[3]
     best = min(places, key=lambda place: true[place])
-    told = measured(true, places) | {best: 0.5 * float(np.exp(true[best]))}
-    assert best in keep(candidates(predicted, np.arange(N) != best), measured=told).index
+    messages = measured(true, places) | {best: 0.5 * float(np.exp(true[best]))}
+    assert best in keep(candidates(predicted, np.arange(N) != best), measured=messages).index
     slowest = int(np.argmax(predicted))  # even alone, with too few to refit
     assert slowest in keep(candidates(predicted), measured={slowest: 1.0}).index
 
 
 def test_without_a_model_measurements_are_needed(spaces):
     _, true, places = spaces[4]
-    blind, told = candidates(np.zeros(N), modelled=False), measured(true, places)
+    blind, messages = candidates(np.zeros(N), modelled=False), measured(true, places)
     few = measured(true, [place for place in places if place != 63][: FEWEST - 1]) | {63: np.inf}
     with pytest.raises(DseError, match=f"found {FEWEST - 1} that ran and no model, expected 10"):
         keep(blind, measured=few)
-    kept = keep(blind, measured=told)
+    kept = keep(blind, measured=messages)
     assert 0 < kept.share < 1
-    assert min(told, key=lambda place: told[place]) in kept.index
+    assert min(messages, key=lambda place: messages[place]) in kept.index
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])

@@ -25,15 +25,15 @@ def candidates(possible=None):
 
 
 def test_slices_hold_parameters_to_some_of_their_values():
-    found = list(slices(candidates(), SECONDS, 20))
-    np.testing.assert_array_equal(found[0], EVERY)
-    assert len(found) == 20
-    for chosen in found[1:]:
-        assert FEWEST <= len(chosen) < N
-        assert len(chosen) == len(np.unique(A[chosen])) * len(np.unique(B[chosen]))
+    actual = list(slices(candidates(), SECONDS, 20))
+    np.testing.assert_array_equal(actual[0], EVERY)
+    assert len(actual) == 20
+    for selected in actual[1:]:
+        assert FEWEST <= len(selected) < N
+        assert len(selected) == len(np.unique(A[selected])) * len(np.unique(B[selected]))
     failed = np.where(A > 4, np.inf, SECONDS)
-    for chosen in list(slices(candidates(), failed, 5))[1:]:
-        assert np.isfinite(failed[chosen]).mean() >= 0.5
+    for selected in list(slices(candidates(), failed, 5))[1:]:
+        assert np.isfinite(failed[selected]).mean() >= 0.5
 
 
 def test_the_margin_is_that_of_the_nearly_fastest_over_the_spread():
@@ -50,10 +50,10 @@ def test_the_margin_is_that_of_the_nearly_fastest_over_the_spread():
 
 
 def test_known():
-    one = known("s", "k", "g", candidates(), SECONDS, 0.05, 6)
-    assert (one.space, one.kernel, one.gpu, one.configurations) == ("s", "k", "g", N)
-    assert (one.predicted, one.spread) == (pytest.approx(LOG_S.std()), pytest.approx(OFF.std()))
+    single = known("s", "k", "g", candidates(), SECONDS, 0.05, 6)
+    assert (single.space, single.kernel, single.gpu, single.configurations) == ("s", "k", "g", N)
+    assert (single.predicted, single.spread) == (pytest.approx(LOG_S.std()), pytest.approx(OFF.std()))
     odd = np.where(A == 1, 1e3 * SECONDS, SECONDS)  # held for impossible: tells nothing of what is predicted
     assert known("s", "k", "g", candidates(A > 1), odd, 0.05, 2).spread == pytest.approx(OFF[A > 1].std())
-    assert list(one.margins) == sorted(one.margins)
-    assert 0.5 < one.spearman < 1
+    assert list(single.margins) == sorted(single.margins)
+    assert 0.5 < single.spearman < 1

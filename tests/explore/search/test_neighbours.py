@@ -32,18 +32,18 @@ def even(toy_kernel):
 
 
 def test_points_anywhere_are_valid_and_all_are_drawn(even):
-    found = Neighbours(even, 1)
-    points = {found.anywhere() for _ in range(256)}
+    actual = Neighbours(even, 1)
+    points = {actual.anywhere() for _ in range(256)}
     assert len(points) == 256
     assert all(sum(point) % 2 == 0 for point in points)  # places begin with 0, values with 1
 
 
 def test_others_make_way_for_what_is_near(even):
-    found = Neighbours(even, 1)
-    assert found.near((10, 4), set()) == (10, 4)  # itself, while it is new
+    actual = Neighbours(even, 1)
+    assert actual.near((10, 4), set()) == (10, 4)  # itself, while it is new
     tried: set[Point] = {(10, 4)}
     for _ in range(40):
-        point = found.near((10, 4), tried)
+        point = actual.near((10, 4), tried)
         assert point is not None
         assert point not in tried
         assert sum(point) % 2 == 0
@@ -56,10 +56,10 @@ def test_others_make_way_for_what_is_near(even):
 def test_powers_of_two_are_tried(toy_kernel):
     """From a point none of whose values is one, to one all of whose values are: no step leads there."""
     spread = variant(toy_kernel, "block > 0", block=list(range(1, 1001)), items=list(range(1, 1001)))
-    found = Neighbours(spread, 1)
+    actual = Neighbours(spread, 1)
     tried: set[Point] = {(119, 499)}
     for _ in range(60):
-        near = found.near((119, 499), tried)  # of values 120 and 500
+        near = actual.near((119, 499), tried)  # of values 120 and 500
         assert near is not None
         tried.add(near)
     assert (127, 511) in tried  # 128 and 512

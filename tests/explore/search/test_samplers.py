@@ -53,4 +53,4 @@ def test_cma_es_goes_on_from_the_best_of_the_known_trials():
     study = optuna.create_study(sampler=samplers.sampler("cmaes", 1, known=known))
     study.add_trials(known[:1])
     asked = [study.ask(kind).params for _ in range(20)]
-    np.testing.assert_allclose(np.mean([[each["x"], each["y"]] for each in asked], 0), (800, 100), atol=100)
+    np.testing.assert_allclose(np.mean([[item["x"], item["y"]] for item in asked], 0), (800, 100), atol=100)

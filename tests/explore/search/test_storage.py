@@ -125,7 +125,7 @@ def test_what_another_process_does_meanwhile_is_waited_for(url, monkeypatch, mes
     assert attempts is None or len(calls) == attempts
 
 
-def test_a_database_that_is_none_or_vanishes_is_one_line(url, tmp_path, monkeypatch):
+def test_a_database_that_is_invalid_or_vanishes_is_one_line(url, tmp_path, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between Optuna's attempts
     kept = storage.load(url, "study", METRICS, LISTS)
     (tmp_path / "study.db").unlink()
@@ -144,7 +144,7 @@ def test_values_are_stored_and_places_come_back(url):
     trial = create_trial(params={"x": 3}, distributions={"x": IntDistribution(0, 4)}, value=1.0)
     kept.add([trial])
     read = optuna.load_study(study_name="study", storage=url)
-    assert [each.params for each in read.trials] == [{"x": 8}]
+    assert [item.params for item in read.trials] == [{"x": 8}]
     assert read.metric_names == METRICS
     assert kept.news() == []  # only what others added
     other = storage.load(url, "study", METRICS, LISTS)
@@ -189,7 +189,7 @@ def test_a_study_behind_a_proxy(tmp_path):
         ("grpc://localhost:9", r"found no answer in 0\.2 s"),
     ],
 )
-def test_a_proxy_that_is_none(monkeypatch, url, message):
+def test_an_address_without_a_proxy(monkeypatch, url, message):
     monkeypatch.setattr(storage, "ANSWER", 0.2)
     with pytest.raises(DseError, match=message):
         storage.load(url, "study", METRICS, LISTS)

@@ -33,9 +33,9 @@ def choices(toy_kernel):
 
 
 def search(choices, gpu, trials=60, chosen="tpe", **options):
-    found = study.start(choices, "a100", "volkov", ("time",), chosen, seed=1, **options)
-    study.run(found, gpu, "volkov", trials)
-    return found
+    actual = study.start(choices, "a100", "volkov", ("time",), chosen, seed=1, **options)
+    study.run(actual, gpu, "volkov", trials)
+    return actual
 
 
 HERE = [name for name in SAMPLERS if name != "auto" and (name != "gp" or find_spec("torch"))]
@@ -44,9 +44,9 @@ HERE = [name for name in SAMPLERS if name != "auto" and (name != "gp" or find_sp
 @pytest.mark.slow
 @pytest.mark.parametrize("chosen", HERE)
 def test_every_sampler_finds_the_optimum_of_a_small_space(choices, gpu, chosen):
-    found = search(choices, gpu, 80, chosen)
-    rows = found.rows()
-    assert len(found.evaluated()) == 80
+    actual = search(choices, gpu, 80, chosen)
+    rows = actual.rows()
+    assert len(actual.evaluated()) == 80
     assert {row["kernel"] for row in rows} == {"toy", "large"}
     assert [row["time_s"] for row in rows] == sorted(row["time_s"] for row in rows)
     for row in rows:
@@ -64,10 +64,10 @@ def test_near_the_optimum_of_a_large_space(gpu):
     parameters = space.configurations(gemm.sizes())
     evaluation = study.evaluate(large, ("phase",), study.stack([gpu]), parameters, gemm.sizes())
     best = float(evaluation.forecasts["phase"].seconds.min())
-    found = study.start(study.variants([(large, large.sizes())]), "a100", "phase", ("time",), "tpe", seed=1)
-    study.run(found, gpu, "phase", 200)
-    assert found.best is not None
-    assert found.best["time_s"] <= 1.02 * best
+    actual = study.start(study.variants([(large, large.sizes())]), "a100", "phase", ("time",), "tpe", seed=1)
+    study.run(actual, gpu, "phase", 200)
+    assert actual.best is not None
+    assert actual.best["time_s"] <= 1.02 * best
 
 
 @pytest.mark.slow
@@ -117,9 +117,9 @@ def test_processes_together_store_as_many_trials_as_asked(choices, gpu, tmp_path
 
 def test_several_objectives(choices, gpu):
     goals = study.objectives("time,registers,shared")
-    found = study.start(choices, "a100", "volkov", goals, "nsga2", seed=1)
-    study.run(found, gpu, "volkov", 60)
-    front = found.front()
+    actual = study.start(choices, "a100", "volkov", goals, "nsga2", seed=1)
+    study.run(actual, gpu, "volkov", 60)
+    front = actual.front()
     assert front == sorted(front, key=lambda row: row["time_s"])
     for row, other in itertools.product(front, front):
         assert not (other["time_s"] < row["time_s"] and other["registers"] < row["registers"])
@@ -133,10 +133,10 @@ def test_several_objectives(choices, gpu):
 def test_impossible_launches_are_not_scored(toy_kernel):
     toy = kernels.load(toy_kernel)
     huge = replace(toy, space=toy.space.with_values({"block": [64, 1024]}))
-    found = search(study.variants([(huge, huge.sizes())]), gpus.load("gtx-280").gpu, 40)
-    assert any(t.user_attrs.get("why not") == "cannot run" for t in found.evaluated())
-    assert found.best is not None
-    assert found.best["block"] == 64
+    actual = search(study.variants([(huge, huge.sizes())]), gpus.load("gtx-280").gpu, 40)
+    assert any(t.user_attrs.get("why not") == "cannot run" for t in actual.evaluated())
+    assert actual.best is not None
+    assert actual.best["block"] == 64
 
 
 def only(toy_kernel, constraint):
@@ -146,9 +146,9 @@ def only(toy_kernel, constraint):
 
 
 def test_a_space_that_is_almost_all_constraint(toy_kernel, gpu):
-    found = study.start(only(toy_kernel, "block == 640"), "a100", "volkov", ("time",), "random")
-    study.run(found, gpu, "volkov", 2, batch=2)
-    assert {row["block"] for row in found.rows()} == {640}
+    actual = study.start(only(toy_kernel, "block == 640"), "a100", "volkov", ("time",), "random")
+    study.run(actual, gpu, "volkov", 2, batch=2)
+    assert {row["block"] for row in actual.rows()} == {640}
     none = study.start(only(toy_kernel, "block == 0"), "a100", "volkov", ("time",), "random")
     with pytest.raises(DseError, match=r"constraints: found no valid configuration of 40,000"):
         study.run(none, gpu, "volkov", 2, batch=2)
@@ -160,16 +160,16 @@ def broken(choices):
     variant = choices["toy"]
     rows = [{"block": b, "items": i} for b in variant.free["block"] for i in variant.free["items"]]
     holds = [bool(variant.kernel.space.valid(row, variant.problem, np)) for row in rows]
-    return [{"variant": "toy"} | rows[holds.index(each)] for each in (False, True)]
+    return [{"variant": "toy"} | rows[holds.index(item)] for item in (False, True)]
 
 
 @pytest.mark.parametrize("chosen", ["tpe", "nsga2", "nsga3", "random"])
 def test_what_breaks_a_constraint_is_complete_and_infeasible_or_pruned(choices, gpu, broken, chosen):
-    found = study.start(choices, "a100", "volkov", ("time",), chosen, seed=1)
-    study.enqueue(found, broken, "here")
-    study.run(found, gpu, "volkov", 20)
-    first, *trials = found.study.get_trials()
-    assert len(found.evaluated()) == 20 == len(trials)
+    actual = study.start(choices, "a100", "volkov", ("time",), chosen, seed=1)
+    study.enqueue(actual, broken, "here")
+    study.run(actual, gpu, "volkov", 20)
+    first, *trials = actual.study.get_trials()
+    assert len(actual.evaluated()) == 20 == len(trials)
     assert all(np.isfinite(trial.values[0]) for trial in trials)
     if chosen == "random":  # which knows no constraints
         assert first.state == TrialState.PRUNED
@@ -178,7 +178,7 @@ def test_what_breaks_a_constraint_is_complete_and_infeasible_or_pruned(choices, 
     assert first.constraints["broken"] > 0
     assert np.isinf(first.values[0])
     assert all(trial.constraints["broken"] == 0 for trial in trials)
-    assert found.study.best_trial.constraints == {"broken": 0, "impossible": 0}
+    assert actual.study.best_trial.constraints == {"broken": 0, "impossible": 0}
 
 
 def test_given_configurations_are_tried_first(choices, gpu):
@@ -187,20 +187,20 @@ def test_given_configurations_are_tried_first(choices, gpu):
         {"kernel": "large", "block": 512, "items": 1},
         {"kernel": "toy", "block": 64, "items": 2},
     ]
-    found = study.start(choices, "a100", "volkov", ("time",), seed=1)
-    assert study.enqueue(found, rows, "best.csv") == 2
-    study.run(found, gpu, "volkov", 10)
-    first, second = (trial.params for trial in found.study.get_trials()[:2])
+    actual = study.start(choices, "a100", "volkov", ("time",), seed=1)
+    assert study.enqueue(actual, rows, "best.csv") == 2
+    study.run(actual, gpu, "volkov", 10)
+    first, second = (trial.params for trial in actual.study.get_trials()[:2])
     block = choices["toy"].kernel.space.values["block"]
     assert (first["variant"], block[first["toy.block"]], second["variant"]) == ("toy", 64, "large")
-    assert study.enqueue(found, rows, "best.csv") == 0  # all tried
+    assert study.enqueue(actual, rows, "best.csv") == 0  # all tried
     for row, problem in (
         ({"kernel": "tiny"}, "row 1: variant: found 'tiny'"),
         ({"kernel": "toy", "block": 64}, "row 1: items: found none, expected a value"),
         ({"kernel": "toy", "block": 63, "items": 1}, "row 1: block: found 63, expected one of 32"),
     ):
         with pytest.raises(DseError, match=f"best.csv: {problem}"):
-            study.enqueue(found, [row], "best.csv")
+            study.enqueue(actual, [row], "best.csv")
 
 
 class Hostile:
@@ -226,7 +226,9 @@ def test_nothing_of_a_study_is_unpickled(toy_kernel, gpu, tmp_path, kind):
     first.kept.study.add_trial(trial)
     second = search(alone, gpu, 30, "cmaes", storage=url)
     assert not (tmp_path / "written").exists()
-    assert not any("cma" in name for each in second.study.get_trials()[:11] for name in each.system_attrs)
+    assert not any(
+        "cma" in name for get_trial in second.study.get_trials()[:11] for name in get_trial.system_attrs
+    )
     assert second.kept is not None
     added = second.kept.study.get_trials()[11:]
-    assert not any(name for each in added for name in each.system_attrs if not name.startswith("constraints"))
+    assert not any(name for item in added for name in item.system_attrs if not name.startswith("constraints"))

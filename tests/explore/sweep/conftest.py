@@ -30,16 +30,16 @@ def every_row(product):
         for values in itertools.product(*sizes.values.values()):
             problem = dict(zip(sizes.names, values, strict=True))
             parameters = kernel.space.configurations(problem)
-            found = evaluate(kernel, product.models, product.stacked, parameters, problem)
-            limits = found.limited_by()
+            evaluated = evaluate(kernel, product.models, product.stacked, parameters, problem)
+            limits = evaluated.limited_by()
             for g, file in enumerate(product.gpus):
-                for model, forecast in found.forecasts.items():
+                for model, forecast in evaluated.forecasts.items():
                     rows += [
                         {"kernel": kernel.name, "gpu": file.name, "model": model}
                         | problem
                         | {name: values[i].item() for name, values in parameters.items()}
-                        | {name: int(values[g, i]) for name, values in found.resources.items()}
-                        | {"limited_by": limits[g, i], "possible": bool(found.possible[g, i])}
+                        | {name: int(values[g, i]) for name, values in evaluated.resources.items()}
+                        | {"limited_by": limits[g, i], "possible": bool(evaluated.possible[g, i])}
                         | {"time_s": float(forecast.seconds[g, i])}
                         for i in range(len(next(iter(parameters.values()))))
                     ]

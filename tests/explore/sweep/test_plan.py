@@ -71,7 +71,7 @@ def test_counts_along_axes_are_those_of_single_configurations(name, width, monke
     values = (value, 2 * value, 4 * value)
     product = product_of(kernel, {size: values})
     made = cut(kernel, product.sizes[0], product.stacked)
-    points = [sizes_of(kernel, {size: each}) for each in values[: made.points]]
+    points = [sizes_of(kernel, {size: item}) for item in values[: made.points]]
     listed = next(made.prefix.pieces(0, made.prefix.size, points[0]))[-made.rows :]
     gpu, counted, resources = made.fields(points, listed)
     leaves = jax.tree.leaves((gpu, counted, resources))
@@ -84,11 +84,11 @@ def test_counts_along_axes_are_those_of_single_configurations(name, width, monke
         [index] = made.index(listed, np.asarray([row * made.below + flat])).tolist()
         last = np.unravel_index(flat, made.shape[3:])
         parameters = kernel.space.decode(np.asarray(index), np)
-        one = jax.tree.map(lambda x, g=g: x[g], product.stacked)
-        wanted = describe(kernel, parameters, points[s], one)
+        single = jax.tree.map(lambda x, g=g: x[g], product.stacked)
+        wanted = describe(kernel, parameters, points[s], single)
         at = (g, s, row, *last)
-        found = jax.tree.map(lambda x, at=at: np.broadcast_to(x, made.shape)[at], (counted, resources))
-        for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        actual = jax.tree.map(lambda x, at=at: np.broadcast_to(x, made.shape)[at], (counted, resources))
+        for x, y in zip(jax.tree.leaves(actual), jax.tree.leaves(wanted), strict=True):
             np.testing.assert_allclose(x, np.asarray(y), rtol=1e-6)
 
 
@@ -111,9 +111,9 @@ def test_constraints_of_sizes_part_them(monkeypatch, own_toy_kernel):
     counts = LimiterCounts(frozenset({"size"}))
     made = Plan(product_of(kernel, {"n": sizes}), counts)
     assert made.cuts[0].points == 1
-    found = counts.merged(list(made.reduced(range(made.units)).values()))
+    actual = counts.merged(list(made.reduced(range(made.units)).values()))
     wanted = [len(kernel.space.indices({"n": n})) * len(FILES) for n in sizes]
-    assert found["counts"].sum(axis=1).tolist() == wanted
+    assert actual["counts"].sum(axis=1).tolist() == wanted
     assert len(set(wanted)) == 3
 
 
@@ -122,8 +122,8 @@ def test_a_space_in_ranges_and_even_parts(toy_kernel):
     whole = space.indices().tolist()
     for step in (1, 3, 7, space.size):
         ranges = range(0, space.size, step)
-        found = [i for start in ranges for some in space.pieces(start, start + step) for i in some.tolist()]
-        assert found == whole
+        actual = [i for start in ranges for some in space.pieces(start, start + step) for i in some.tolist()]
+        assert actual == whole
     assert density(space, {}) == len(whole) / space.size
     for size, most in ((10, 3), (10, 10), (10, 100), (1, 1), (7, 0)):
         part = evenly(size, most)

@@ -99,14 +99,14 @@ def test_ended_while_it_tidies_up(product, tmp_path, monkeypatch, last):
 def test_rows_are_those_of_single_evaluations(product, expected, tmp_path):
     out = tmp_path / "out.parquet"
     assert Sweep(product).to_parquet(out) == len(expected)
-    found = pq.read_table(out).to_pylist()
+    actual = pq.read_table(out).to_pylist()
 
     def order(row):
         return str([row.get(name) for name in ("kernel", "n", "gpu", "model", "block", "items", "threads")])
 
-    for row, wanted in zip(sorted(found, key=order), sorted(expected, key=order), strict=True):
+    for row, wanted in zip(sorted(actual, key=order), sorted(expected, key=order), strict=True):
         assert {name: row[name] for name in wanted} == wanted
-    assert next(row for row in found if row["kernel"] == "example")["items"] is None
+    assert next(row for row in actual if row["kernel"] == "example")["items"] is None
 
 
 def test_another_job_starts_anew(product, tmp_path):
@@ -128,7 +128,7 @@ def test_what_a_result_depends_on_makes_another_job(product):
         replace(plan, product=replace(product, sizes=product.sizes[::-1])),
         replace(plan, product=replace(product, models=product.models[::-1])),
     ]
-    assert len({run.key(each) for each in (plan, *changed)}) == 7
+    assert len({run.key(item) for item in (plan, *changed)}) == 7
     assert run.key(plan, columns=["gpu"]) != run.key(plan)
 
 

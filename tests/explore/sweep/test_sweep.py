@@ -14,11 +14,11 @@ COLUMNS = {"kernel": "kernel", "gpu": "gpu", "model": "model", "size": "n"}
 
 def by_groups(rows, per):
     """Rows that can run, by the columns that `per` and the model stand for."""
-    found = {}
+    actual = {}
     for row in rows:
         if row["possible"]:
-            found.setdefault(tuple(row.get(COLUMNS[name]) for name in per), []).append(row)
-    return found
+            actual.setdefault(tuple(row.get(COLUMNS[name]) for name in per), []).append(row)
+    return actual
 
 
 def shown(rows, names):
@@ -48,45 +48,45 @@ def way(request, monkeypatch):
     indirect=["way"],
 )
 def test_the_fastest_of_each_group(product, expected, way, per):
-    found = by_groups(Sweep(product).top(7, per), per)
+    actual = by_groups(Sweep(product).top(7, per), per)
     wanted = by_groups(expected, per)
-    assert found.keys() == wanted.keys()
+    assert actual.keys() == wanted.keys()
     for group, rows in wanted.items():
         best = sorted(rows, key=lambda row: row["time_s"])[:7]  # stable: of equals the first
         names = [name for name in best[0] if name not in ("time_s",)]
-        assert shown(found[group], names) == shown(best, names)
+        assert shown(actual[group], names) == shown(best, names)
         np.testing.assert_allclose(
-            [row["time_s"] for row in found[group]], [row["time_s"] for row in best], rtol=1e-6
+            [row["time_s"] for row in actual[group]], [row["time_s"] for row in best], rtol=1e-6
         )
-        assert [row["rank"] for row in found[group]] == list(range(1, len(best) + 1))
+        assert [row["rank"] for row in actual[group]] == list(range(1, len(best) + 1))
 
 
 def test_counts(product, expected):
     seen = 0
     for row in Sweep(product).counts(["kernel", "gpu", "size"]):
         mine = [
-            one
-            for one in expected
-            if (one["kernel"], one["gpu"], one["model"]) == (row["kernel"], row["gpu"], "volkov")
-            and one.get("n") == row.get("n")
+            item
+            for item in expected
+            if (item["kernel"], item["gpu"], item["model"]) == (row["kernel"], row["gpu"], "volkov")
+            and item.get("n") == row.get("n")
         ]
-        alike = [one for one in mine if one["limited_by"] == row["limited_by"]]
+        alike = [item for item in mine if item["limited_by"] == row["limited_by"]]
         assert (row["valid"], row["count"]) == (len(mine), len(alike))
-        assert all(one["possible"] == row["possible"] for one in alike)
+        assert all(item["possible"] == row["possible"] for item in alike)
         seen += len(alike)
-    assert seen == sum(one["model"] == "volkov" for one in expected)
+    assert seen == sum(item["model"] == "volkov" for item in expected)
 
 
 def test_the_front(product, expected):
-    found = by_groups(
+    actual = by_groups(
         Sweep(product).pareto("time_s", "registers", per=["kernel", "gpu"]), ("kernel", "gpu", "model")
     )
     for group, rows in by_groups(expected, ("kernel", "gpu", "model")).items():
         points = {(row["time_s"], row["registers"]) for row in rows}
         front = {p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points)}
-        assert [(row["time_s"], row["registers"]) for row in found[group]] == sorted(front)
+        assert [(row["time_s"], row["registers"]) for row in actual[group]] == sorted(front)
         first = next(row for row in rows if (row["time_s"], row["registers"]) == min(front))
-        assert found[group][0]["threads"] == first["threads"]  # of equals the one that comes first
+        assert actual[group][0]["threads"] == first["threads"]  # of equals the one that comes first
 
 
 def test_the_histogram(product, expected):
@@ -95,7 +95,7 @@ def test_the_histogram(product, expected):
         bins = [row for row in rows if (row["gpu"], row["model"]) == group]
         assert sum(row["count"] for row in bins) == len(mine)
         for row in bins:
-            assert row["count"] == sum(row["from_s"] <= one["time_s"] < row["to_s"] for one in mine)
+            assert row["count"] == sum(row["from_s"] <= item["time_s"] < row["to_s"] for item in mine)
 
 
 def test_rows_open_everywhere(product, expected, tmp_path, run_python):
@@ -123,13 +123,13 @@ def test_what_a_filter_leaves_out_is_in_no_result(product):
 def test_along_axes(product, expected):
     from dse.explore.sweep.product import SweepProduct
 
-    one = SweepProduct(product.kernels[:1], product.sizes[:1], product.gpus, product.models)
-    found = Sweep(one).to_xarray()
-    assert dict(found.sizes) == {"gpu": 2, "model": 2, "n": 3, "block": 7, "items": 4}
+    single = SweepProduct(product.kernels[:1], product.sizes[:1], product.gpus, product.models)
+    actual = Sweep(single).to_xarray()
+    assert dict(actual.sizes) == {"gpu": 2, "model": 2, "n": 3, "block": 7, "items": 4}
     row = next(row for row in expected if row["possible"] and row["kernel"] == "toy")
-    at = {name: row[name] for name in found.sizes}
-    assert float(found["time_s"].sel(at)) == row["time_s"]
-    assert found.attrs["kernel"] == "toy"
+    at = {name: row[name] for name in actual.sizes}
+    assert float(actual["time_s"].sel(at)) == row["time_s"]
+    assert actual.attrs["kernel"] == "toy"
     with pytest.raises(DseError, match="found 2 kernels"):
         Sweep(product).to_xarray()
 

@@ -53,8 +53,8 @@ def test_predictions_are_those_of_the_sweep(toy, file, candidates):
 def test_slopes_are_in_prior_deviations_and_centred(toy, file, candidates):
     def log_seconds(name, log):
         gpu = moved(file.gpu, (name,), jnp.asarray([log]))
-        found = evaluate(toy, [MODEL], gpus.stack([gpu]), PARAMETERS, {"n": 65536})
-        return np.log(np.where(candidates.possible, found.forecasts[MODEL].seconds[0], 1.0))
+        evaluated = evaluate(toy, [MODEL], gpus.stack([gpu]), PARAMETERS, {"n": 65536})
+        return np.log(np.where(candidates.possible, evaluated.forecasts[MODEL].seconds[0], 1.0))
 
     width = dict(zip(NAMES, widths(file), strict=True))
     for name in ("clock", "cpi.dram", "latency.dram"):
@@ -75,33 +75,33 @@ def test_slopes_that_are_no_numbers_are_named_and_left_out(toy, file):
         @property
         def predict(self):
             def predict(gpu, kernel, launch):
-                one = get(MODEL).predict(gpu, kernel, launch)
+                predicted = get(MODEL).predict(gpu, kernel, launch)
                 nothing = 0.0 * jnp.sqrt(gpu.clock - gpu.clock)  # whose slope is infinite times 0
-                return replace(one, seconds=one.seconds + nothing)
+                return replace(predicted, seconds=predicted.seconds + nothing)
 
             return predict
 
     model = Broken(MODEL)
     with pytest.warns(InputWarning, match="slopes of the time: found no number for 7 of 8 configurations"):
-        found = of_kernel(toy, file, model, PARAMETERS, {"n": 65536})
-    assert np.isfinite(found.slopes).all()
-    np.testing.assert_array_equal(found.slopes[:, NAMES.index("clock")], 0.0)
-    assert Tuner(found, times={0: 1.0}).ask()
+        actual = of_kernel(toy, file, model, PARAMETERS, {"n": 65536})
+    assert np.isfinite(actual.slopes).all()
+    np.testing.assert_array_equal(actual.slopes[:, NAMES.index("clock")], 0.0)
+    assert Tuner(actual, times={0: 1.0}).ask()
 
 
 def test_without_a_model_powers_of_two_within_their_range_come_first():
     a, b = (axis.ravel() for axis in np.meshgrid([2, 4, 6, 8], [0, 1]))
-    found = bare({"a": a, "b": b, "word": np.where(a == 6, "x", "y")})
-    assert set(a[found.log_s == found.log_s.min()]) == {4}
-    assert set(a[found.log_s == found.log_s.max()]) == {6}
+    actual = bare({"a": a, "b": b, "word": np.where(a == 6, "x", "y")})
+    assert set(a[actual.log_s == actual.log_s.min()]) == {4}
+    assert set(a[actual.log_s == actual.log_s.max()]) == {6}
 
 
 def test_without_a_model_blocks_of_few_or_many_threads_come_last():
     x, y = (axis.ravel() for axis in np.meshgrid([16, 32, 64, 128], [1, 2, 4, 8]))
-    found = bare({"block_size_x": x, "block_size_y": y})
+    actual = bare({"block_size_x": x, "block_size_y": y})
     other = bare({"threads": x, "items": y})  # no axes of one object
     outer = (x * y < 32) | (x * y > 512)
-    np.testing.assert_allclose(found.log_s - other.log_s, HABITS[2] * outer)
+    np.testing.assert_allclose(actual.log_s - other.log_s, HABITS[2] * outer)
 
 
 def test_most_are_half_the_fastest_and_half_the_others():

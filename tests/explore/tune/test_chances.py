@@ -24,14 +24,14 @@ def tuner():
 
 
 def test_chances_add_up_and_follow_the_posterior(tuner):
-    found = chances(tuner)
+    actual = chances(tuner)
     mean, deviation = tuner.predict()
-    assert found["chance_fastest"].sum() == pytest.approx(1.0)
-    assert (found["chance_near"] >= found["chance_fastest"]).all()
-    assert found["chance_fastest"][np.argmin(mean)] > 1 / len(A)
-    np.testing.assert_allclose(found["refitted_s"], np.exp(mean))
-    np.testing.assert_allclose(np.log(found["high_s"]) - mean, norm.ppf(0.975) * deviation, rtol=1e-3)
-    np.testing.assert_allclose(mean - np.log(found["low_s"]), norm.ppf(0.975) * deviation, rtol=1e-3)
+    assert actual["chance_fastest"].sum() == pytest.approx(1.0)
+    assert (actual["chance_near"] >= actual["chance_fastest"]).all()
+    assert actual["chance_fastest"][np.argmin(mean)] > 1 / len(A)
+    np.testing.assert_allclose(actual["refitted_s"], np.exp(mean))
+    np.testing.assert_allclose(np.log(actual["high_s"]) - mean, norm.ppf(0.975) * deviation, rtol=1e-3)
+    np.testing.assert_allclose(mean - np.log(actual["low_s"]), norm.ppf(0.975) * deviation, rtol=1e-3)
 
 
 def test_of_two_it_is_what_the_normal_of_their_difference_says():

@@ -44,11 +44,11 @@ def test_a_run_and_its_rows(candidates, measure):
     assert [row["number"] for row in rows] == list(range(1, 13))
     places = [candidates.place(row) for row in rows]
     assert len(set(places)) == 12
-    assert places == [each.place for each in ended.measured]
+    assert places == [item.place for item in ended.measured]
     times = [None if np.isnan(SECONDS[place]) else SECONDS[place] for place in places]
     assert [row["measured_s"] for row in rows] == times
     ran = [np.inf if time is None else time for time in times]
-    fastest = [None if np.isinf(each) else each for each in np.minimum.accumulate(np.array(ran))]
+    fastest = [None if np.isinf(item) else item for item in np.minimum.accumulate(np.array(ran))]
     assert [row["fastest_s"] for row in rows] == fastest
     assert ended.tuner.times == {
         place: np.inf if time is None else time for place, time in zip(places, times, strict=True)
@@ -69,7 +69,7 @@ def test_the_journal_has_each_measurement_at_once(candidates, measure, tmp_path)
         run(Tuner(candidates), interrupted, 9, journal=journal)
     rows = lines(journal)
     assert [row["parameters"] for row in rows] == seen[:3]
-    assert [row["seconds"] for row in rows] == [measure(each) for each in seen[:3]]
+    assert [row["seconds"] for row in rows] == [measure(item) for item in seen[:3]]
 
 
 def test_a_run_goes_on_where_the_last_one_ended(candidates, measure, tmp_path):
@@ -158,8 +158,8 @@ def test_it_ends_when_all_were_measured(candidates):
     few = candidates.rows(np.arange(5))
     ended = run(Tuner(few), replayed(few, np.full(5, np.nan)), 99, batch=3)
     assert ended.ended == "all were measured"
-    assert sorted(each.place for each in ended.measured) == list(range(5))
-    assert [each.fastest for each in ended.measured] == [None] * 5
+    assert sorted(item.place for item in ended.measured) == list(range(5))
+    assert [item.fastest for item in ended.measured] == [None] * 5
 
 
 def test_batches_and_progress(candidates, measure):
@@ -211,12 +211,12 @@ def test_what_comes_near_the_fastest_is_measured_again_and_its_median_counts(can
         return float(SECONDS[place] * np.exp(0.02 * next(noise))) if np.isfinite(SECONDS[place]) else None
 
     ended = run(Tuner(candidates), noisy, 20, repeats=5)
-    fastest = min(SECONDS[each.place] for each in ended.measured if each.seconds is not None)
-    for each in ended.measured[1:]:
-        if SECONDS[each.place] == fastest:
-            assert often[each.place] == 5
-        elif not SECONDS[each.place] < 1.5 * SECONDS[ended.measured[0].place]:
-            assert often[each.place] == 1
+    fastest = min(SECONDS[item.place] for item in ended.measured if item.seconds is not None)
+    for item in ended.measured[1:]:
+        if SECONDS[item.place] == fastest:
+            assert often[item.place] == 5
+        elif not SECONDS[item.place] < 1.5 * SECONDS[ended.measured[0].place]:
+            assert often[item.place] == 1
     assert sum(often.values()) < 20 * 5
 
 

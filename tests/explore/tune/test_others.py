@@ -37,14 +37,16 @@ def test_the_scale_of_a_table_does_not_count_and_what_it_lacks_is_as_predicted(s
     off = np.linspace(-0.4, 0.4, 5)
     times = {place: 7 * np.exp(candidates.log_s[place] + x) for place, x in enumerate(off)}
     failed = len(off)
-    found = with_others(candidates, kernel, [write(tmp_path / "a.csv", candidates, times | {failed: np.inf})])
-    assert found.others is not None
-    [off_there] = found.others.T
+    actual = with_others(
+        candidates, kernel, [write(tmp_path / "a.csv", candidates, times | {failed: np.inf})]
+    )
+    assert actual.others is not None
+    [off_there] = actual.others.T
     np.testing.assert_allclose(off_there[:5], off, atol=1e-9)
     np.testing.assert_array_equal(off_there[6:], 0.0)
     slowest = np.log(max(times.values()) / 7)
     assert candidates.log_s[failed] + off_there[failed] == pytest.approx(slowest)
-    np.testing.assert_array_equal(found.expected, candidates.log_s)
+    np.testing.assert_array_equal(actual.expected, candidates.log_s)
 
 
 def test_errors_on_a_gpu_alike_are_expected_and_those_of_another_vendor_are_left_out(space, tmp_path):
@@ -66,12 +68,12 @@ def test_several_tables_count_alike_and_are_trusted_by_themselves(space, tmp_pat
         off = slope * np.linspace(-1, 1, len(candidates))
         times = dict(enumerate(np.exp(candidates.log_s + off)))
         paths.append(write(tmp_path / f"{name}.csv", candidates, times))
-    found = with_others(candidates, kernel, paths)
+    actual = with_others(candidates, kernel, paths)
     mean = 0.4 * np.linspace(-1, 1, len(candidates))
-    unknown = replace(found, modelled=False)
+    unknown = replace(actual, modelled=False)
     np.testing.assert_allclose(unknown.expected - candidates.log_s, mean, atol=1e-9)
-    assert found.others is not None
-    np.testing.assert_allclose(found.points.slopes[:, -2:], TRUST * found.others)
+    assert actual.others is not None
+    np.testing.assert_allclose(actual.points.slopes[:, -2:], TRUST * actual.others)
     assert with_others(candidates, kernel, []) is candidates
 
 

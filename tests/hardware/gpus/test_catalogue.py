@@ -121,9 +121,9 @@ def test_every_card_makes_sense(files, name):
 def test_a_built_card_has_its_own_figures_and_the_limits_of_its_lender(files, name):
     row, gpu = ROWS[name], gpus.load(name, np.float64).gpu
     lender = files[row.like].gpu
-    found = map(float, (gpu.sm_count, gpu.clock / 1e6, gpu.dram_bandwidth / 1e9, gpu.l2_bytes / 1024))
+    actual = map(float, (gpu.sm_count, gpu.clock / 1e6, gpu.dram_bandwidth / 1e9, gpu.l2_bytes / 1024))
     stated = map(float, (row.sm_count, row.clock, row.dram_bandwidth, row.l2))
-    np.testing.assert_allclose(tuple(found), tuple(stated), rtol=1e-9)
+    np.testing.assert_allclose(tuple(actual), tuple(stated), rtol=1e-9)
     assert peak(gpu, gpu.clock) == pytest.approx(float(row.tflops), rel=1e-3)
     assert jax.tree.all(jax.tree.map(lambda a, b: int(a) == int(b), gpu.limits, lender.limits))
     assert (gpu.cpi.mma_fp16 > 1e20) == (row.tensor == "0" or lender.cpi.mma_fp16 > 1e20)
@@ -150,8 +150,8 @@ def test_precision_is_the_callers_and_a_stack_has_a_leading_axis(files):
     stacked = gpus.stack([files[name].gpu for name in some])
     assert {leaf.shape for leaf in jax.tree.leaves(stacked)} == {(3,)}
     for i, name in enumerate(some):
-        one = jax.tree.map(lambda leaf, i=i: leaf[i], stacked)
-        assert jax.tree.all(jax.tree.map(jnp.array_equal, one, files[name].gpu))
+        single = jax.tree.map(lambda leaf, i=i: leaf[i], stacked)
+        assert jax.tree.all(jax.tree.map(jnp.array_equal, single, files[name].gpu))
 
 
 # Figures of the makers and of the papers
@@ -181,8 +181,8 @@ TFLOPS = {  # of the makers; GTX 280 without its second multiplier, MI250X one o
 
 def test_peaks_of_single_precision(files):
     boost = {"radeon_pro_w6600": 2.903e9}  # which RDNA does not keep up: its file has less
-    found = {name: peak(files[name].gpu, boost.get(name, files[name].gpu.clock)) for name in TFLOPS}
-    assert found == pytest.approx(TFLOPS, rel=0.01)
+    actual = {name: peak(files[name].gpu, boost.get(name, files[name].gpu.clock)) for name in TFLOPS}
+    assert actual == pytest.approx(TFLOPS, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,8 @@ def test_peaks_of_single_precision(files):
 )
 def test_data_sheets(name, sms, bandwidth, l2_mib, tflops):
     gpu = gpus.load(name, np.float64).gpu
-    found = gpu.sm_count, gpu.dram_bandwidth / 1e9, gpu.l2_bytes / 2**20, peak(gpu, gpu.clock)
-    np.testing.assert_allclose(tuple(map(float, found)), (sms, bandwidth, l2_mib, tflops), rtol=0.03)
+    actual = gpu.sm_count, gpu.dram_bandwidth / 1e9, gpu.l2_bytes / 2**20, peak(gpu, gpu.clock)
+    np.testing.assert_allclose(tuple(map(float, actual)), (sms, bandwidth, l2_mib, tflops), rtol=0.03)
 
 
 @pytest.mark.parametrize(
@@ -234,8 +234,8 @@ def test_data_sheets(name, sms, bandwidth, l2_mib, tflops):
 )
 def test_peaks_of_the_tensor_cores(files, name, mhz, peaks):
     gpu = files[name].gpu
-    found = {kind: 2e-6 * gpu.sm_count * mhz / getattr(gpu.cpi, f"mma_{kind}") for kind in peaks}
-    assert {kind: float(tflops) for kind, tflops in found.items()} == pytest.approx(peaks, rel=0.015)
+    actual = {kind: 2e-6 * gpu.sm_count * mhz / getattr(gpu.cpi, f"mma_{kind}") for kind in peaks}
+    assert {kind: float(tflops) for kind, tflops in actual.items()} == pytest.approx(peaks, rel=0.015)
 
 
 @pytest.mark.parametrize(

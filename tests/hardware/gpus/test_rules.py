@@ -114,7 +114,7 @@ def test_the_tree_is_the_gpu(name):
     share = "cpi.dram.bandwidth_share"
     less = eqx.tree_at(lambda gpu: gpu.numbers[share], gpu, 0.5 * gpu.numbers[share])
     assert less.gpu.cpi.dram == pytest.approx(2 * float(gpu.gpu.cpi.dram))
-    twice, other = (jax.tree.structure(gpus.load(each)) for each in (name, "h200"))
+    twice, other = (jax.tree.structure(gpus.load(item)) for item in (name, "h200"))
     assert (twice, hash(twice)) == (jax.tree.structure(gpus.load(name)), hash(jax.tree.structure(gpu)))
     assert twice != other  # what is compiled for one reading serves the next, of the same file
 

@@ -24,11 +24,11 @@ from dse.kernels.symbolic.subscript import parse_subscript
 def lanes_of(block, warp):
     """(tx, ty, tz) of each lane, None where there is no thread."""
     x, y, z = block
-    found = []
+    seen = []
     for thread in range(32 * warp, 32 * warp + 32):
         inside = thread < x * y * z
-        found.append((thread % x, thread // x % y, thread // (x * y)) if inside else None)
-    return found
+        seen.append((thread % x, thread // x % y, thread // (x * y)) if inside else None)
+    return seen
 
 
 def test_threads_of_blocks_of_every_width():
@@ -48,8 +48,8 @@ def test_an_index_of_a_fourier_transform():
     names = {"t": t, "b": b, "j": j, "n": np.asarray(3 * 64), "i": np.asarray(1)}
     np.testing.assert_array_equal(whole(names, np), apart(names, np))
     index = whole(names | {"b": np.asarray(0)}, np)[:, 0, :].T.reshape(7, -1, 32)
-    found, _ = sectors_and_lines(4 * index, np.ones(index.shape, bool))
-    assert found.mean(1).tolist() == [8, 8, 8, 4, 4, 4, 4]  # every second element, every second pair, ...
+    actual, _ = sectors_and_lines(4 * index, np.ones(index.shape, bool))
+    assert actual.mean(1).tolist() == [8, 8, 8, 4, 4, 4, 4]  # every second element, every second pair, ...
 
 
 # Unknown sizes
@@ -223,7 +223,7 @@ def test_the_average_warp_of_many_blocks():
         )
 
     in_global, in_shared = run(False, 4), run(True, 8)
-    for (row, column), found in np.ndenumerate(np.asarray(in_global["sectors"])):
+    for (row, column), actual in np.ndenumerate(np.asarray(in_global["sectors"])):
         block, size = (int(x[0, column]), int(y[0, column]), 1), int(sizes[row, 0])
         count = -(-block[0] * block[1] // size)
         looked = SAMPLES // count * count if count < SAMPLES else SAMPLES
@@ -245,7 +245,7 @@ def test_the_average_warp_of_many_blocks():
                 passes(halves, mask, 8).sum(),
             )
         expected = totals / looked
-        assert found == pytest.approx(expected[0])
+        assert actual == pytest.approx(expected[0])
         assert in_global["passes"][row, column] == pytest.approx(expected[1])
         assert in_shared["passes"][row, column] == pytest.approx(expected[2])
 
@@ -265,18 +265,18 @@ def test_a_fraction_is_no_index():
 def test_transpose_by_its_subscripts_is_as_counted_by_hand():
     description, gpu = kernels.load("transpose"), gpus.load("a100-pcie-40gb", np.float64).gpu
     p = description.space.configurations(description.sizes())
-    found, _ = describe(description, p, {}, gpu)
+    actual, _ = describe(description, p, {}, gpu)
     tile, rows, padding = p["tile"], p["rows"], p["padding"]
     # A column's elements lie `tile` banks apart, those of two columns of 16 eight to a bank; padded, none
     # meet but one pair of those. Two rows of 16, 17 apart, meet in one bank.
     column = np.where(padding, np.where(tile < 32, 2, 1), np.where(tile < 32, 8, 32))
     row = np.where((padding == 1) & (tile < 32), 2, 1)
-    np.testing.assert_array_equal(found.work.shared, p["shared"] * rows * (row + column))
+    np.testing.assert_array_equal(actual.work.shared, p["shared"] * rows * (row + column))
     lines_ = np.where(tile < 32, 2, 1)
     directly = np.where(p["shared"] == 1, lines_, np.minimum(tile, 32))  # written
-    np.testing.assert_array_equal(found.work.l1, rows * (lines_ + directly))
+    np.testing.assert_array_equal(actual.work.l1, rows * (lines_ + directly))
     written = np.where(p["shared"] == 1, 4, np.minimum(tile, 32))
-    np.testing.assert_array_equal(found.sectors, rows * (4 + written))
+    np.testing.assert_array_equal(actual.sectors, rows * (4 + written))
 
 
 @pytest.mark.parametrize("name", ["n", "x", "y", "z", "size"])

@@ -29,17 +29,17 @@ def made() -> list[Compiled | Failure]:
 
 def test_some_of_each_kind(made: list[Compiled | Failure]):
     checked = check(SOME, made)
-    assert [each.problem for each in checked] == [""] * len(SOME)
+    assert [item.problem for item in checked] == [""] * len(SOME)
     assert checked[0].counts == {"FFMA": 256}
     assert checked[4].counts == {"LDG.64.STRONG.GPU": 64}
     assert checked[5].counts == {"LDG.128.STRONG.GPU": 4, "STG.128": 4}
-    assert all(0 < each.registers <= 32 for each in checked[:5])
+    assert all(0 < item.registers <= 32 for item in checked[:5])
 
 
 def test_a_load_through_the_l1_is_not_one_past_it(made: list[Compiled | Failure]):
     through = compiled((benchmarks.chase("ca"), 80))
-    [found] = check([benchmarks.chase("cg")], [through])
-    assert found.problem == "found 0 LDG.64.STRONG.GPU, expected 64"
+    [actual] = check([benchmarks.chase("cg")], [through])
+    assert actual.problem == "found 0 LDG.64.STRONG.GPU, expected 64"
 
 
 def test_what_the_compiler_folds_is_noticed():
@@ -48,9 +48,9 @@ def test_what_the_compiler_folds_is_noticed():
     folded = replace(source, text=source.text.replace("mad.lo.u32 %0, %0, %1, %2;", "add.u32 %0, %0, %1;"))
     assert folded != source
     build = benchmarks.pipe("imul32", 1)
-    one = benchmarks.compile_source(folded, 80, dict(build.defines))
-    [found] = check([build], [one])
-    assert "IMAD, expected 256" in found.problem
+    single = benchmarks.compile_source(folded, 80, dict(build.defines))
+    [actual] = check([build], [single])
+    assert "IMAD, expected 256" in actual.problem
 
 
 def test_the_loop_that_comes_nearest():

@@ -32,8 +32,8 @@ def test_numbers(file: gpus.GpuFile):
 
 
 def test_sources(file: gpus.GpuFile):
-    fields = {each.field: each for each in file.fields}
-    measured = {name for name, each in fields.items() if each.provenance == "measured here"}
+    fields = {field.field: field for field in file.fields}
+    measured = {name for name, field in fields.items() if field.provenance == "measured here"}
     groups = [name for name in fields if name.startswith(("cpi.", "latency.")) and ".mma_" not in name]
     assert measured == {
         *groups,
@@ -45,11 +45,11 @@ def test_sources(file: gpus.GpuFile):
         "departure_delay_uncoal_cycles",
     }
     for name in measured:
-        each = fields[name]
-        assert "driver for CUDA 99.0" in each.source
-        assert each.rule
-        assert each.spread is not None
-        assert each.spread < 0.05
+        item = fields[name]
+        assert "driver for CUDA 99.0" in item.source
+        assert item.rule
+        assert item.spread is not None
+        assert item.spread < 0.05
     assert fields["limits.register_unit"].provenance == "stated"
     assert "compute capability 8.0" in fields["limits.register_unit"].source
     assert fields["sm_count"].source == "CUDA driver 99.0 on this GPU"

@@ -24,7 +24,7 @@ def run(
     """Benchmarks that were recorded, and what went wrong."""
     recording = BenchRecording(gpu.described(device))
     problems = gpu.measure(device, made, recording, families=families, **options)
-    return list(dict.fromkeys(each.benchmark for each in recording.records)), problems
+    return list(dict.fromkeys(record.benchmark for record in recording.records)), problems
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_what_fails_costs_only_itself(code: str, left: list[str]):
 
 def test_what_is_not_made_costs_only_its_family():
     gone = benchmarks.local(1)
-    some = {build: each for build, each in MADE.items() if build != gone}
+    some = {build: item for build, item in MADE.items() if build != gone}
     assert run(FakeDevice(), some) == (["clock", "launch"], [f"local: {gone.name} is left out"])
 
 
@@ -49,7 +49,7 @@ def test_time_is_up():
     assert run(FakeDevice(), MADE, budget=0.0) == (["clock"], ["time is up in clock"])
 
 
-def test_an_old_driver_is_told_before_anything_runs():
+def test_an_old_driver_is_reported_before_anything_runs():
     device = FakeDevice()
     device.driver_version = "11.8"
     with pytest.raises(DseError, match=r"^driver: found one for CUDA 11\.8"):

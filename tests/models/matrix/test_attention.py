@@ -30,8 +30,8 @@ def times(
     rows, columns, warps, stages = (jnp.full((1, 1), value, jnp.float32) for value in tile)
     tiles = Configuration(rows, columns, columns, jnp.ones((1, 1), jnp.float32), warps, stages)
     padded = attentions + [attentions[-1]] * (16 - len(attentions))  # so that one shape is compiled
-    found = seconds(machine, AttentionCase.of(padded), tiles, fitted(), timing, **way)
-    return np.asarray(found)[: len(attentions), 0]
+    actual = seconds(machine, AttentionCase.of(padded), tiles, fitted(), timing, **way)
+    return np.asarray(actual)[: len(attentions), 0]
 
 
 def teraflops(file: gpus.GpuFile, one: Attention, tile: tuple[int, ...], **way: bool) -> float:
@@ -65,8 +65,8 @@ FLASH_2, FLASH_3 = {"from_registers": True}, {"by_turns": True}
     ],
 )
 def test_published_rates(file: gpus.GpuFile, depth: int, tile: tuple, way: dict, published: dict):
-    found = {case: teraflops(file, of_length(case[0], depth, case[1]), tile, **way) for case in published}
-    assert found == pytest.approx(published, rel=0.15)
+    actual = {case: teraflops(file, of_length(case[0], depth, case[1]), tile, **way) for case in published}
+    assert actual == pytest.approx(published, rel=0.15)
 
 
 @pytest.mark.parametrize(
@@ -107,19 +107,19 @@ def test_never_below_the_roofline(timing: Timing):
     many = [Attention(b, h, n, n, d) for b, h, n in sizes for d in (16, 64, 128)]
     many += [Attention(16, 32, 1, n, 128, key_heads=8, packed=True) for n in (1024, 65536)]
     for file, peak, bandwidth in ((A100, 312e12, 2039e9), (H100, 989.4e12, 3352e9), (B200, 2250e12, 8e12)):
-        found = times(file, many, timing=timing)
-        for one, time in zip(many, found, strict=True):
-            flops = 4 * one.batch * one.heads * one.queries * one.keys * one.head_dim
-            bytes_ = 4 * one.batch * one.queries * one.heads * one.head_dim
-            bytes_ += 4 * one.batch * one.groups * one.keys * one.head_dim
+        actual = times(file, many, timing=timing)
+        for single, time in zip(many, actual, strict=True):
+            flops = 4 * single.batch * single.heads * single.queries * single.keys * single.head_dim
+            bytes_ = 4 * single.batch * single.queries * single.heads * single.head_dim
+            bytes_ += 4 * single.batch * single.groups * single.keys * single.head_dim
             assert time >= flops / peak * 0.99
             assert time >= bytes_ / bandwidth * timing.flushed * 0.99
 
 
 def test_decoding_takes_the_time_of_the_cache_and_of_its_pages():
-    one = Attention(64, 32, 1, 8192, 128, key_heads=8)
-    together = replace(one, packed=True)
-    alone, packed, paged = times(H100, [one, together, replace(together, page=1)], (16, 64, 4, 3))
+    single = Attention(64, 32, 1, 8192, 128, key_heads=8)
+    together = replace(single, packed=True)
+    alone, packed, paged = times(H100, [single, together, replace(together, page=1)], (16, 64, 4, 3))
     cache = 2 * 64 * 8 * 8192 * 128 * 2 / 3352e9
     assert cache < packed <= alone
     assert paged > packed

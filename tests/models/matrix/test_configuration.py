@@ -15,7 +15,7 @@ def test_spaces_have_the_tuners_sizes():
     assert len(np.unique(space("wide"), axis=0)) == len(space("wide")) == 4800
 
 
-def test_mistakes_are_told():
+def test_mistakes_are_reported():
     with pytest.raises(DseError, match="space: found 'tall', expected one of moe_amd, "):
         space("tall")
 

@@ -37,7 +37,7 @@ def test_amds_large_products_take_what_amd_measured():
     # Measuring Max-Achievable FLOPs, part 2: 708 TFLOP/s; 1,273 at 4096 × 3648 × 32896 in fp8
     machine = Machine.of([gpus.load("mi300x")])
     products = (Product(4096, 4864, 32896), Product(4096, 3648, 32896, operands="fp8_w8a8"))
-    flops = np.array([2.0 * one.tokens * one.columns * one.depth for one in products])
+    flops = np.array([2.0 * product.tokens * product.columns * product.depth for product in products])
     np.testing.assert_allclose(
         flops / np.asarray(library_seconds(machine, products))[0], [708e12, 1273e12], rtol=0.2
     )

@@ -29,14 +29,14 @@ from dse.models.matrix.problem import OPERANDS, Product
 def test_buffers_are_those_that_triton_allocates(capability: int, operands: str, tile: tuple, compiled: int):
     kind = OPERANDS[operands]
     from_shared = float(capability in SHARED_OPERANDS and tile[0] >= SHARED_ROWS)
-    found = buffer_bytes(
+    actual = buffer_bytes(
         tuple(np.array([value]) for value in tile),
         np.array([kind.activation_bytes]),
         np.array([kind.weight_bytes]),
         np.array([float(kind.converts)]),
         np.array([from_shared]),
     )
-    np.testing.assert_array_equal(found, [compiled])
+    np.testing.assert_array_equal(actual, [compiled])
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_kinds_of_operands_side_by_side():
     )
 
 
-def test_a_gpu_without_matrix_cores_is_told_apart():
+def test_a_gpu_without_matrix_cores_is_recognised():
     with pytest.raises(DseError, match=r"found AMD .*, expected one with tensor or matrix cores"):
         Machine.of([gpus.load("mi50")])
 

@@ -52,15 +52,15 @@ def test_layout_of_warps(tile: tuple[int, int, int], expected: tuple[int, int]):
 
 @pytest.mark.slow
 def test_a_large_product_takes_the_time_of_its_multiply_adds():
-    one = Product(8192, 8192, 8192)
+    single = Product(8192, 8192, 8192)
     ideal = 2 * 8192**3 / 312e12
-    assert ideal < rows_of(A100, [one]).min() < 1.6 * ideal
+    assert ideal < rows_of(A100, [single]).min() < 1.6 * ideal
 
 
 def test_few_rows_take_the_time_of_the_weights():
-    one = Product(16, 28672, 8192)
+    single = Product(16, 28672, 8192)
     ideal = 28672 * 8192 * 2 / 2039e9
-    assert ideal < rows_of(A100, [one]).min() < 1.35 * ideal
+    assert ideal < rows_of(A100, [single]).min() < 1.35 * ideal
 
 
 def test_weights_that_stay_in_l2_are_read_faster_than_from_dram():
@@ -115,10 +115,10 @@ def test_time_grows_with_tokens():
 @pytest.mark.parametrize("name", ["spill", "barrier", "crowded", "starved", "turn", "launch", "idle_block"])
 def test_losses_only_lose(name: str):
     products = [*experts_layer(64, 8, 2, 2048, 1024), Product(2048, 4096, 4096)]
-    one, more = (rows_of(L40, products, **{name: factor * ABOUT[name].default}) for factor in (1, 4))
-    there = np.isfinite(one)
-    assert (more[there] >= one[there] * (1 - 1e-5)).all()
-    assert (more[there] > one[there] * (1 + 1e-5)).any()
+    single, more = (rows_of(L40, products, **{name: factor * ABOUT[name].default}) for factor in (1, 4))
+    there = np.isfinite(single)
+    assert (more[there] >= single[there] * (1 - 1e-5)).all()
+    assert (more[there] > single[there] * (1 + 1e-5)).any()
 
 
 def test_what_does_not_fit_in_shared_memory_is_never_done():
@@ -132,8 +132,8 @@ def test_axes_broadcast_as_loops_do():
     products = [Product(7, 512, 1024), *experts_layer(48, 16, 4, 1024, 512, "fp8_w8a8_block")]
     together = predict([A100, H800], products, TABLE, default())
     for row, file in enumerate((A100, H800)):
-        for place, one in enumerate(products):
-            alone = predict([file], [one], TABLE, default())[0, 0]
+        for place, product in enumerate(products):
+            alone = predict([file], [product], TABLE, default())[0, 0]
             np.testing.assert_allclose(together[row, place], alone, rtol=1e-5)
 
 
@@ -273,7 +273,7 @@ TIMINGS = (BACK_TO_BACK, BETWEEN_EVENTS)
 
 def test_launches_between_events_take_longer():
     products = [Product(16, 4096, 4096), Product(4096, 4096, 4096, operands="fp32")]
-    warm, cold = (predict([A100], products, TABLE, fitted(), one) for one in TIMINGS)
+    warm, cold = (predict([A100], products, TABLE, fitted(), timing) for timing in TIMINGS)
     there = np.isfinite(warm)
     assert (cold[there] > warm[there] + 2e-6).all()
 
@@ -281,7 +281,7 @@ def test_launches_between_events_take_longer():
 def test_tensor_cores_that_pause_between_launches_keep_their_clock():
     products = [Product(size, size, size) for size in (4096, 16384)]
     tile = np.array([[128, 128, 32, 8, 4, 4]])
-    warm, cold = (predict([A100], products, tile, fitted(), one)[0, :, 0] for one in TIMINGS)
+    warm, cold = (predict([A100], products, tile, fitted(), timing)[0, :, 0] for timing in TIMINGS)
     assert cold[0] < warm[0]  # 256 MB are written in a quarter of its time
     assert 0.99 < cold[1] / warm[1] < 1.01
 

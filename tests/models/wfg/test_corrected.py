@@ -8,7 +8,7 @@ from dse.models.wfg.corrected import predict
 def warp_run(blocks, barriers, g):
     """CPR of WFG* (λ_mem^instr = 0); a block: how often, computations, ILP, waited loads, other accesses."""
     computation = [c * max(g.l_comp, g.L_comp / (ilp * g.omega)) for _, c, ilp, _, _ in blocks]  # Eq. L30
-    cycles = sum(times * each for (times, *_), each in zip(blocks, computation, strict=True))
+    cycles = sum(times * item for (times, *_), item in zip(blocks, computation, strict=True))
     loads = sum(times * loads for times, _, _, loads, _ in blocks)
     accesses = loads + sum(times * others for times, *_, others in blocks)
     between = cycles / (loads + barriers + 1)  # Eq. L35

@@ -63,8 +63,8 @@ def case(request):
     loads = [sum((waits["dram"], copies)) for waits, copies in zip(WAITS, COPIES, strict=True)]
     lumped = SimpleNamespace(omega=request.param, loads=loads, mem_insts=24.0)
     moved = [p["l1"] + p["l2"] for p in PHASES]
-    whole = sum(p["passes"] * each for p, each in zip(PHASES, moved, strict=True))
-    lumped.accesses = [24.0 * each / whole for each in moved]
+    whole = sum(p["passes"] * item for p, item in zip(PHASES, moved, strict=True))
+    lumped.accesses = [24.0 * item / whole for item in moved]
     lumped.l_mem = work["work_l2"] * 9.0 / 24.0
     lumped.L_mem = 200.0  # all its sectors come from the L2
     return gpu, replace(kernel, phases=phases), launch, lumped
@@ -73,7 +73,7 @@ def case(request):
 def cycles_of(q, computed, barriers, issue, accesses, exposed_of):
     """CPR: of each block its trips, those waited for, its accesses, and what goes before a load's use."""
     comp = sum(p["passes"] * c for p, c in zip(PHASES, computed, strict=True)) + issue * barriers
-    total = sum(trips * each for trips, _, each in accesses)
+    total = sum(trips * item for trips, _, item in accesses)
     comp += issue * total
     transfer = issue + max(0.0, (total * q.l_mem - comp) / total)  # Eq. 4, L33, L34
     late = exposed_of(comp, total, transfer)
@@ -98,11 +98,11 @@ def test_wfg_has_a_loop_for_each_phase(case):
         shared = max(shared, 6.0 * waits["shared"] / q.omega)
         computed.append(max(busy, (6.0 * waits["fp32"] + SLOTS[number]) / q.omega) + shared)  # Eq. 3
     barriers = sum(p["passes"] * p["barrier"] for p in PHASES)
-    accesses = [(trips, waited, max(each, waited)) for trips, waited, each in trips_of(q)]
+    accesses = [(trips, waited, max(item, waited)) for trips, waited, item in trips_of(q)]
 
     def exposed(comp, total, transfer):
         late = q.L_mem - (q.omega - 1) * comp / (total + barriers + 1)  # Eqs. 5, 6
-        return [max(0.0, late - (1.0 + each - waited) * transfer) for _, waited, each in accesses]
+        return [max(0.0, late - (1.0 + item - waited) * transfer) for _, waited, item in accesses]
 
     expected, waited = cycles_of(q, computed, barriers, 0.25, accesses, exposed)
     assert waited > 0
@@ -111,7 +111,7 @@ def test_wfg_has_a_loop_for_each_phase(case):
     empty = jax.tree.map(jnp.zeros_like, kernel.phases[:1])
     padded = eqx.tree_at(lambda k: k.phases, kernel, kernel.phases + empty)
     for model in (counts, pipeline, corrected):
-        alone, filled = (model.predict(gpu, each, launch).cycles for each in (kernel, padded))
+        alone, filled = (model.predict(gpu, item, launch).cycles for item in (kernel, padded))
         np.testing.assert_allclose(filled, alone, rtol=1e-12)
         if q.omega > 1:
             continue
@@ -139,7 +139,7 @@ def test_other_notation_has_blocks_for_each_phase(case, model):
     def exposed(comp, total, transfer):
         waits = sum(trips * waited for trips, waited, _ in accesses)
         between = comp / (waits + barriers + 1)  # L35
-        in_front = [each / max(loads, 1.0) for each, loads in zip(alone, q.loads, strict=True)]
+        in_front = [item / max(loads, 1.0) for item, loads in zip(alone, q.loads, strict=True)]
         if model is pipeline:
             late = [q.L_mem - (q.omega - 1) * between] * 2  # L36
         else:

@@ -47,9 +47,9 @@ def test_equals_the_paper_in_plain_python():
         q.l_instr = 1 / p.issue_limit
         nodes = described(p, q)
         cycles, comp_cycles, between, reached = walk(nodes, q)
-        found = {"cycles": cycles * p.waves, "comp_cycles": comp_cycles, "between_waits": between}
+        actual = {"cycles": cycles * p.waves, "comp_cycles": comp_cycles, "between_waits": between}
         case = " and ".join(sorted(reached)) if q.a_mem else "no memory"
-        return case if q.a_comp else f"{case}, no computation", found
+        return case if q.a_comp else f"{case}, no computation", actual
 
     shared = {f"{bound}{wait}" for bound in ("bandwidth", "computation") for wait in ("", " and exposed")}
     cases = shared | {"bandwidth and hidden", "computation and hidden", "no memory"}

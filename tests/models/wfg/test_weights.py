@@ -20,23 +20,23 @@ from dse.models.wfg.weights import Hardware, average_warp, corrected, effective,
 
 
 def build(items: Any) -> tuple[Any, ...]:
-    found: list[Any] = []
+    actual: list[Any] = []
     for kind, *rest in items:
         match kind:
             case "C":
-                found.append(Compute(insts=rest[0], ilp=rest[1], uses=rest[2]))
+                actual.append(Compute(insts=rest[0], ilp=rest[1], uses=rest[2]))
             case "M":
-                found.append(Memory(bytes=rest[0], name=rest[1], uses=rest[2]))
+                actual.append(Memory(bytes=rest[0], name=rest[1], uses=rest[2]))
             case "S":
-                found.append(Scratchpad(cycles=rest[0], uses=rest[1]))
+                actual.append(Scratchpad(cycles=rest[0], uses=rest[1]))
             case "B":
-                found.append(Barrier(uses=rest[0]))
+                actual.append(Barrier(uses=rest[0]))
             case "LOOP":
-                found.append(WfgLoop(trips=rest[0], body=build(rest[1])))
+                actual.append(WfgLoop(trips=rest[0], body=build(rest[1])))
             case "BRANCH":
                 then, otherwise = build(rest[2]), build(rest[3])
-                found.append(WfgBranch(taken=rest[0], passed=rest[1], then=then, otherwise=otherwise))
-    return tuple(found)
+                actual.append(WfgBranch(taken=rest[0], passed=rest[1], then=then, otherwise=otherwise))
+    return tuple(actual)
 
 
 # The paper in plain Python
@@ -44,15 +44,15 @@ def build(items: Any) -> tuple[Any, ...]:
 
 def ways(items: Any) -> list[tuple[float, list[Any]]]:
     """All ways through a graph, with their shares; loops stay."""
-    found: list[tuple[float, list[Any]]] = [(1.0, [])]
+    actual: list[tuple[float, list[Any]]] = [(1.0, [])]
     for item in items:
         sides = [(1.0, [item])]
         if item[0] == "BRANCH":
             _, taken, passed, then, otherwise = item
             sides = [(taken / (taken + passed) * share, way) for share, way in ways(then)]
             sides += [(passed / (taken + passed) * share, way) for share, way in ways(otherwise)]
-        found = [(a * b, way + more) for (a, way), (b, more) in product(found, sides)]
-    return found
+        actual = [(a * b, way + more) for (a, way), (b, more) in product(actual, sides)]
+    return actual
 
 
 def used_from_outside(items: Any) -> set[str]:
@@ -180,9 +180,9 @@ def test_equals_the_paper_in_plain_python(seed, u, warps, beta):
     expected = reference(items, h)
     hides = expected["comp_cycles"] + expected["mem_insts"] * (expected["bandwidth_latency"] - u)
     event(f"waits: {expected['warp_latency'] > hides * (1 + 1e-9)}")
-    found = average_warp(build(items), hardware(h), jnp.float64(warps))
+    actual = average_warp(build(items), hardware(h), jnp.float64(warps))
     for name, value in expected.items():
-        np.testing.assert_allclose(getattr(found, name), value, rtol=1e-12, err_msg=name)
+        np.testing.assert_allclose(getattr(actual, name), value, rtol=1e-12, err_msg=name)
 
 
 FIG_1 = (Compute(insts=2), Memory(bytes=128, name="A"), Compute(insts=1, uses=("A",)))
@@ -204,8 +204,8 @@ def test_one_trace_serves_a_structure_and_any_shape_of_weights():
     assert whole.warp_latency.shape == (3, 4)
     run(branchy(share / 2), machine, jnp.asarray(warps + 1))
     for row, column in np.ndindex(3, 4):
-        found = average_warp(branchy(share.flat[row]), machine, jnp.float64(warps[0, column]))
-        np.testing.assert_allclose(found.warp_latency, whole.warp_latency[row, column], rtol=1e-14)
+        actual = average_warp(branchy(share.flat[row]), machine, jnp.float64(warps[0, column]))
+        np.testing.assert_allclose(actual.warp_latency, whole.warp_latency[row, column], rtol=1e-14)
 
 
 # What the paper leaves open
@@ -213,14 +213,14 @@ def test_one_trace_serves_a_structure_and_any_shape_of_weights():
 
 def unrolled(trips: int, body: Any) -> tuple[Any, ...]:
     """The body so many times, where `+name` is a load of the same trip and `-name` one of the trip before."""
-    found: list[Any] = []
+    actual: list[Any] = []
     for trip in range(trips):
         for kind, *rest in body:
             *rest, waited = rest
             names = tuple(f"{name[1:]}{trip - (name[0] == '-')}" for name in waited)
             rest = [rest[0], f"{rest[1]}{trip}"] if kind == "M" else rest
-            found.append((kind, *rest, names))
-    return build(found)
+            actual.append((kind, *rest, names))
+    return build(actual)
 
 
 @pytest.mark.parametrize("trips", [1, 2, 7])
@@ -232,9 +232,9 @@ def test_loads_for_the_next_trip_are_as_in_the_unrolled_loop(trips, within):
     behind = Compute(insts=3, uses=("y",)), Compute(insts=3, uses=(f"y{trips - 1}",))
     for latency in (50.0, 500.0):
         machine = Hardware(issue_cycles=1, pipeline_latency=20, bytes_per_cycle=64, mem_latency=latency)
-        found = average_warp((*build([("LOOP", trips, rolled)]), behind[0]), machine, jnp.float64(2))
+        actual = average_warp((*build([("LOOP", trips, rolled)]), behind[0]), machine, jnp.float64(2))
         expected = average_warp((*unrolled(trips, body), behind[1]), machine, jnp.float64(2))
-        np.testing.assert_allclose(found.warp_latency, expected.warp_latency, rtol=1e-12)
+        np.testing.assert_allclose(actual.warp_latency, expected.warp_latency, rtol=1e-12)
 
 
 def test_many_branches_under_one_load_stay_few_ways():
@@ -248,9 +248,9 @@ def test_many_branches_under_one_load_stay_few_ways():
 def test_a_warp_that_splits_takes_both_sides():
     branch = WfgBranch(taken=1, passed=1, then=(Scratchpad(cycles=10),), otherwise=(Barrier(), Barrier()))
     machine = Hardware(issue_cycles=1, pipeline_latency=1, bytes_per_cycle=1, mem_latency=10)
-    found = [average_warp((branch,), machine, jnp.float64(1), serial=serial) for serial in (False, True)]
-    assert [float(each.warp_latency) for each in found] == [6, 12]
-    assert [float(each.barriers) for each in found] == [1, 2]
+    actual = [average_warp((branch,), machine, jnp.float64(1), serial=serial) for serial in (False, True)]
+    assert [float(item.warp_latency) for item in actual] == [6, 12]
+    assert [float(item.barriers) for item in actual] == [1, 2]
     half = WfgBranch(taken=0.75, passed=0.5, then=(Scratchpad(cycles=10),), otherwise=(Scratchpad(cycles=2),))
     assert average_warp((half,), machine, jnp.float64(1), serial=True).warp_latency == 0.75 * 10 + 0.5 * 2
 
@@ -259,14 +259,14 @@ def test_a_warp_that_splits_takes_both_sides():
 
 
 def chain(loads: int) -> tuple[Any, ...]:
-    found: list[Any] = []
+    actual: list[Any] = []
     for number in range(loads):
         waits = (f"{number - 1}",) if number else ()
-        found += [
+        actual += [
             Compute(insts=10, ilp=2, cpi=0.5, latency=12, uses=waits),
             Memory(bytes=60, name=f"{number}"),
         ]
-    return (*found, Compute(insts=0, uses=(f"{loads - 1}",)))
+    return (*actual, Compute(insts=0, uses=(f"{loads - 1}",)))
 
 
 @pytest.mark.parametrize("exposed", [published, once, corrected])
@@ -283,8 +283,8 @@ def test_a_chain_is_wfg_in_the_pipeline_papers_notation(exposed):
             corrected: 400 / warps - max(0, (warps - 1) / warps * between - 10 * 12 / (warps * 2)),
         }[exposed]
         cost = max(2 + max(0, (5 * 6 - comp) / 5), wait)
-        found = average_warp(chain(5), machine, jnp.float64(warps), exposed)
-        np.testing.assert_allclose(found.warp_latency, 5 * (block + cost), rtol=1e-12)
+        actual = average_warp(chain(5), machine, jnp.float64(warps), exposed)
+        np.testing.assert_allclose(actual.warp_latency, 5 * (block + cost), rtol=1e-12)
 
 
 def test_parallelism_of_the_regions_of_fig_5():
@@ -297,8 +297,8 @@ def test_parallelism_of_the_regions_of_fig_5():
     warps, blocks = 24.0, np.array([1.0, 4.0])
     average = (p * rho_1 + q * rho_2 + n) * warps / (p + q + n)  # Eq. 7
     ilp = (p * rho_1 * 3 + q * rho_2 * 2 + n) / (p * rho_1 + q * rho_2 + n)  # Eq. 8, its denominator mended
-    found = effective(graph, jnp.float64(warps), jnp.asarray(blocks))
-    for node, share, own in zip(leaves(found), (1, rho_1, rho_2), (1, 3, 2), strict=True):
+    actual = effective(graph, jnp.float64(warps), jnp.asarray(blocks))
+    for node, share, own in zip(leaves(actual), (1, rho_1, rho_2), (1, 3, 2), strict=True):
         assert isinstance(node, Compute)
         np.testing.assert_allclose(node.warps, (share * warps + (blocks - 1) * average) / blocks)  # Eq. 1
         np.testing.assert_allclose(node.ilp, (own + (blocks - 1) * ilp) / blocks)  # Eq. 2

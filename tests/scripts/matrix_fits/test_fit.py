@@ -23,8 +23,8 @@ def made(constants: Constants) -> list[NearBest]:
     [times] = predict([gpu_file("A100")], products, table, constants)
     sets = [np.flatnonzero(row <= 1.01 * row.min()) for row in times]
     return [
-        NearBest("A100", one, tuple(map(tuple, table[found].tolist())), tuple(row[found].tolist()))
-        for one, row, found in zip(products, times, sets, strict=True)
+        NearBest("A100", product, tuple(map(tuple, table[item].tolist())), tuple(row[item].tolist()))
+        for product, row, item in zip(products, times, sets, strict=True)
     ]
 
 
@@ -35,14 +35,14 @@ def planted(**moved: float) -> Constants:
 @pytest.mark.slow
 def test_fit_finds_times_and_sets():
     cases = made(planted(dram=-2.0, mma=-1.5, launch=1.5))
-    found = Constants.at(jnp.asarray(fit(cases, steps=25, repeated=1.0), jnp.float32))
+    actual = Constants.at(jnp.asarray(fit(cases, steps=25, repeated=1.0), jnp.float32))
     table = tried()
 
     def errors(constants: Constants) -> np.ndarray:
         [times] = predict([gpu_file("A100")], [case.product for case in cases], table, constants)
         return np.abs(times.min(1) / np.array([case.best for case in cases]) - 1)
 
-    assert errors(found).max() < 0.06 < errors(default()).max()  # five cases do not outweigh the prior
+    assert errors(actual).max() < 0.06 < errors(default()).max()  # five cases do not outweigh the prior
 
 
 @pytest.mark.slow
@@ -59,21 +59,21 @@ def test_what_tuning_runs_chose_is_learnt():
 
     def log_s(constants: Constants) -> np.ndarray:
         launches = zip(*layers, strict=True)
-        return np.log(sum(predict([file], one, table, constants)[0] for one in launches))
+        return np.log(sum(predict([file], launch, table, constants)[0] for launch in launches))
 
-    chosen = log_s(planted(wgmma=-2.5, barrier=3.0, copy_slots=2.0)).argmin(1)
+    selected = log_s(planted(wgmma=-2.5, barrier=3.0, copy_slots=2.0)).argmin(1)
     records = [
         Recorded("H200", "moe", True, layer, tuple(table[place].tolist()), ())
-        for layer, place in zip(layers, chosen, strict=True)
+        for layer, place in zip(layers, selected, strict=True)
     ]
 
     def depth(constants: Constants) -> float:
         times = log_s(constants)
-        own = np.take_along_axis(times, chosen[:, None], axis=1)
+        own = np.take_along_axis(times, selected[:, None], axis=1)
         return float((times < own).mean())
 
-    found = fit([], records, steps=5, repeated=0.1)
-    assert depth(Constants.at(jnp.asarray(found, jnp.float32))) < 0.5 * depth(default())
+    fitted = fit([], records, steps=5, repeated=0.1)
+    assert depth(Constants.at(jnp.asarray(fitted, jnp.float32))) < 0.5 * depth(default())
 
 
 def test_defaults_where_nothing_tells():

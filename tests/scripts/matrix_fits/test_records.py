@@ -41,7 +41,7 @@ def test_near_best_sets(tmp_path: Path):
 
 def test_recorded_bests(tmp_path: Path):
     scaled, down, dense = recorded(written(tmp_path, "recorded_best.csv.gz", BEST))
-    assert [one.operands for one in scaled.products] == ["fp8_w8a8_block"] * 2
+    assert [item.operands for item in scaled.products] == ["fp8_w8a8_block"] * 2
     assert scaled.block == (128, 128)
     assert scaled.depth_known
     [second] = down.products
@@ -55,19 +55,19 @@ def test_recorded_bests(tmp_path: Path):
 def test_recorded_bests_of_amd(tmp_path: Path):
     options = f",{','.join(AMD_PARAMETERS)}"
     header, *rows = BEST.replace(",space", f"{options},space").splitlines()
-    given = "\n".join([header, rows[-1].replace(",AMD-moe", ",0,16,2,AMD-moe")]) + "\n"
-    [one] = recorded(written(tmp_path, "recorded_best.csv.gz", given), "AMD")
-    assert one.configuration == (16, 128, 64, 1, 4, 2, 0, 16, 2)
-    assert one.tried == "moe_amd"
-    given = given.replace(",AMD-moe", ",AMD-moe-sglang")
-    [one] = recorded(written(tmp_path, "recorded_best.csv.gz", given), "AMD")
-    assert one.tried == "moe_amd_sglang"
+    arguments = "\n".join([header, rows[-1].replace(",AMD-moe", ",0,16,2,AMD-moe")]) + "\n"
+    [single] = recorded(written(tmp_path, "recorded_best.csv.gz", arguments), "AMD")
+    assert single.configuration == (16, 128, 64, 1, 4, 2, 0, 16, 2)
+    assert single.tried == "moe_amd"
+    arguments = arguments.replace(",AMD-moe", ",AMD-moe-sglang")
+    [single] = recorded(written(tmp_path, "recorded_best.csv.gz", arguments), "AMD")
+    assert single.tried == "moe_amd_sglang"
 
 
 def test_what_a_tuner_left_out_for_its_sizes_is_not_ranked_but_the_best_is():
     table, few = space("moe_amd_fp8"), Product(4, 512, 1024, experts=8, topk=2, operands="fp8_w8a8")
-    one = Recorded("MI300X", "moe", True, (few,), tuple(table[-1].tolist()), (), "moe_amd_fp8")
-    run = table[one.runs(table)]
+    single = Recorded("MI300X", "moe", True, (few,), tuple(table[-1].tolist()), (), "moe_amd_fp8")
+    run = table[single.runs(table)]
     assert sorted(set(run[:-1, 0].tolist())) == [16]  # 8 rows: none of twice as many, but the smallest
     assert (run[:-1, 3] == 1).all()
     np.testing.assert_array_equal(run[-1], table[-1])
@@ -91,13 +91,13 @@ def test_a_folder_without_them_has_none(tmp_path: Path):
         (",16,8,2", ",-1,8,2", "line 2: M: found '-1', expected a whole number above 0"),
     ],
 )
-def test_a_row_that_is_none_is_told_in_one_line(tmp_path: Path, old: str, new: str, message: str):
+def test_an_invalid_row_is_reported_in_one_line(tmp_path: Path, old: str, new: str, message: str):
     folder = written(tmp_path, "near_best.csv.gz", NEAR.replace(old, new, 1))
     with pytest.raises(DseError, match=f"near_best.csv.gz: {message}"):
         near_best(folder)
 
 
-def test_a_block_that_is_none(tmp_path: Path):
+def test_an_invalid_block(tmp_path: Path):
     with pytest.raises(DseError, match="line 2: block_shape: found '128x', expected one as 128x128"):
         recorded(written(tmp_path, "recorded_best.csv.gz", BEST.replace("128x128,256", "128x,256", 1)))
 
@@ -116,7 +116,7 @@ def test_a_block_that_is_none(tmp_path: Path):
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told(tmp_path: Path, name: str, text: str, said: str):
+def test_errors_of_a_file_are_reported(tmp_path: Path, name: str, text: str, said: str):
     written(tmp_path, name, text)
     read = near_best if name.startswith("near") else recorded
     with pytest.raises(DseError, match=said):

@@ -29,42 +29,42 @@ def predicted(table: np.ndarray) -> np.ndarray:
 def case(place: int) -> NearBest:
     """A case whose only best configuration stands at `place` of the predicted order."""
     times = predicted(WIDE)
-    chosen = int(np.argsort(times, kind="stable")[place])
-    return NearBest("A100", PRODUCT, (tuple(WIDE[chosen].tolist()),), (2 * float(times.min()),))
+    selected = int(np.argsort(times, kind="stable")[place])
+    return NearBest("A100", PRODUCT, (tuple(WIDE[selected].tolist()),), (2 * float(times.min()),))
 
 
 def test_hits_of_what_is_predicted_first_and_far_behind():
-    found, errors = near_best_hits([case(0), case(2000)], trained())
-    np.testing.assert_array_equal(found["physics"], [[1, 1, 1], [0, 0, 0]])
-    np.testing.assert_array_equal(found["both"], found["physics"])  # no opinion changes nothing
+    actual, errors = near_best_hits([case(0), case(2000)], trained())
+    np.testing.assert_array_equal(actual["physics"], [[1, 1, 1], [0, 0, 0]])
+    np.testing.assert_array_equal(actual["both"], actual["physics"])  # no opinion changes nothing
     np.testing.assert_allclose(errors, -0.5, rtol=1e-5)
-    assert rates([found])["physics"] == {"top1": 0.5, "top3": 0.5, "top10": 0.5}
+    assert rates([actual])["physics"] == {"top1": 0.5, "top3": 0.5, "top10": 0.5}
 
 
 def test_popularity_is_what_was_counted():
-    one = case(2000)
-    found, _ = near_best_hits([one], trained(*one.configurations))
-    np.testing.assert_array_equal(found["popularity"], [[1, 1, 1]])
+    single = case(2000)
+    actual, _ = near_best_hits([single], trained(*single.configurations))
+    np.testing.assert_array_equal(actual["popularity"], [[1, 1, 1]])
 
 
 def test_chance():
-    one = case(0)
-    found, _ = near_best_hits([one], trained())
+    single = case(0)
+    actual, _ = near_best_hits([single], trained())
     there = int(np.isfinite(predicted(WIDE)).sum())
-    np.testing.assert_allclose(found["random"], [[1 / there, 3 / there, 10 / there]])
+    np.testing.assert_allclose(actual["random"], [[1 / there, 3 / there, 10 / there]])
 
 
 @pytest.mark.parametrize("place", [0, 192, 960])
 def test_depth_is_the_share_ranked_before(place: int):
     times = predicted(MOE)
-    chosen = MOE[np.argsort(times, kind="stable")[place]]
-    one = Recorded("A100", "moe", True, (PRODUCT,), tuple(chosen.tolist()), ())
-    found, tiles = recorded_depths([one], trained())
-    assert found["physics"][0] == pytest.approx(place / len(MOE), abs=2e-3)  # some times are equal
-    assert found["random"][0] == pytest.approx(0.5, abs=1e-3)
-    assert tiles["physics"][0] == (chosen[:3].tolist() == MOE[np.argmin(times)][:3].tolist())
+    selected = MOE[np.argsort(times, kind="stable")[place]]
+    single = Recorded("A100", "moe", True, (PRODUCT,), tuple(selected.tolist()), ())
+    actual, tiles = recorded_depths([single], trained())
+    assert actual["physics"][0] == pytest.approx(place / len(MOE), abs=2e-3)  # some times are equal
+    assert actual["random"][0] == pytest.approx(0.5, abs=1e-3)
+    assert tiles["physics"][0] == (selected[:3].tolist() == MOE[np.argmin(times)][:3].tolist())
 
 
 def test_depths_in_short():
-    found = depths({"physics": np.array([0.0, 0.04, 0.08, 0.5])})["physics"]
-    assert found == {"median_percentile": 0.06, "top_5_percent": 0.5, "top_10_percent": 0.75}
+    actual = depths({"physics": np.array([0.0, 0.04, 0.08, 0.5])})["physics"]
+    assert actual == {"median_percentile": 0.06, "top_5_percent": 0.5, "top_10_percent": 0.75}

@@ -64,25 +64,25 @@ def test_candidates(tmp_path: Path):
 
 def test_rows_are_predicted_as_a_grid_of_them_is(tmp_path: Path):
     table = candidates(written(tmp_path, HEADER + ROWS))
-    found = table.predict(default())
+    predicted = table.predict(default())
     for row, (problem, configuration) in enumerate(zip(table.problem, table.configurations, strict=True)):
         [[[alone]]] = predict(
             [gpu_file("A100")], table.problems[problem], configuration[None], default(), BETWEEN_EVENTS
         )
-        np.testing.assert_allclose(found[row], alone, rtol=1e-5)
+        np.testing.assert_allclose(predicted[row], alone, rtol=1e-5)
 
 
 @pytest.mark.slow
 def test_layers_are_two_products_and_the_rest(tmp_path: Path):
     table = layers(written(tmp_path, LAYERS))
-    found = table.predict(default())
+    predicted = table.predict(default())
     routings = [table.problems[place][0].routing for place in table.problem]
     assert routings == ["even", "skewed", "even"]
     for row in range(len(table)):
         file = gpu_file(table.gpus[table.gpu[row]])
         up, down = table.problems[table.problem[row]]
         times = predict([file], [up, down], table.configurations[row][None], default())
-        assert found[row] > times.sum()
+        assert predicted[row] > times.sum()
     launches = Rest.of(list(table.problems)).launches
     assert sorted(set(launches.tolist())) == [8.0, 10.0]  # eight bits: activations are converted, too
 
@@ -109,10 +109,10 @@ def test_times_are_fitted(tmp_path: Path):
     )
     table = candidates(written(tmp_path, HEADER + text))
     slower = 1.3 * table.predict(default())
-    told = table.where(np.arange(len(table)))
-    told.seconds[:] = slower
-    fitted = Constants.at(jnp.asarray(fit([], timed=[told], steps=15), jnp.float32))
-    error = np.abs(told.predict(fitted) / slower - 1.0)
+    messages = table.where(np.arange(len(table)))
+    messages.seconds[:] = slower
+    fitted = Constants.at(jnp.asarray(fit([], timed=[messages], steps=15), jnp.float32))
+    error = np.abs(messages.predict(fitted) / slower - 1.0)
     assert error.mean() < 0.12  # 0.23 before
 
 

@@ -74,18 +74,18 @@ def test_every_pipe_is_as_busy_as_the_counts_say(gpu):
     for n in range(200):
         program = made.program(n, int(made.phases[n]))
         np.add.at(busy[n], program.subsystem, program.throughput_cycles * program.runs)
-    found = dict(zip(idg.PIPES, busy.T, strict=True))
+    actual = dict(zip(idg.PIPES, busy.T, strict=True))
     expected = {
         name: np.broadcast_to(x, 200) for name, x in jax.jit(roofline.busy_cycles)(gpu, kernel).items()
     }
     for name in ("fp32", "fp64", "int32", "imul32", "sfu", "barrier"):
-        np.testing.assert_allclose(found[name], expected[name], rtol=1e-12)
+        np.testing.assert_allclose(actual[name], expected[name], rtol=1e-12)
     if float(gpu.l1_with_shared):
         lsu, memory = ("lsu", "l1", "shared"), ("l2", "dram")
     else:
         lsu, memory = ("lsu", "shared"), ("l1", "l2", "dram")
-    np.testing.assert_allclose(found["lsu"], np.max([expected[x] for x in lsu], 0), rtol=1e-12)
-    np.testing.assert_allclose(found["memory"], np.max([expected[x] for x in memory], 0), rtol=1e-12)
+    np.testing.assert_allclose(actual["lsu"], np.max([expected[x] for x in lsu], 0), rtol=1e-12)
+    np.testing.assert_allclose(actual["memory"], np.max([expected[x] for x in memory], 0), rtol=1e-12)
 
 
 def test_tensor_cores_are_a_pipe_of_the_simulator():
@@ -134,12 +134,12 @@ def graph_of(dataflow=False, barriers=0, **numbers):
 
 def test_a_phase_loads_meets_computes_meets_and_stores():
     parts = {"fp32": 2, "shared": 1, "tile": 1, "load_passes": 1, "load": 1, "store": 1, "barrier": 1}
-    found = graph_of(False, 2, **parts)
+    actual = graph_of(False, 2, **parts)
     loads, computation = ["load passes", "load", "tile"], ["fp32", "shared", "fp32"]
-    assert names(found) == [*loads, "barrier", *computation, "barrier", "store"]
-    assert found.kind == "mmcbcccbm"
-    assert found.preds == tuple((i - 1,) for i in range(9))
-    np.testing.assert_array_equal(found.share, [1, 1, 1, 0.5, 0.5, 1, 0.5, 0.5, 1])
+    assert names(actual) == [*loads, "barrier", *computation, "barrier", "store"]
+    assert actual.kind == "mmcbcccbm"
+    assert actual.preds == tuple((i - 1,) for i in range(9))
+    np.testing.assert_array_equal(actual.share, [1, 1, 1, 0.5, 0.5, 1, 0.5, 0.5, 1])
     four = graph_of(False, 4, **parts)
     assert "".join(four.kind) == "mmcb" + "cccb" * 3 + "m"
     np.testing.assert_allclose(np.bincount(four.part, four.share)[sorted(set(four.part))], 1)
@@ -148,10 +148,10 @@ def test_a_phase_loads_meets_computes_meets_and_stores():
 
 def test_dataflow_holds_no_load():
     parts: dict[str, int] = {"fp32": 2, "load_passes": 1, "load": 1, "store": 1}
-    found = graph_of(dataflow=True, **parts)
-    assert names(found) == ["load passes", "load", "fp32", "fp32", "store"]
-    assert found.preds == ((), (0,), (1, -2), (2,), (3,))  # -2: the last fp32 of the phase before
-    program = found.program(np.ones(5), np.ones(5), 2)
+    actual = graph_of(dataflow=True, **parts)
+    assert names(actual) == ["load passes", "load", "fp32", "fp32", "store"]
+    assert actual.preds == ((), (0,), (1, -2), (2,), (3,))  # -2: the last fp32 of the phase before
+    program = actual.program(np.ones(5), np.ones(5), 2)
     assert program.preds == ((), (0,), (1,), (2,), (3,), (), (5,), (3, 6), (7,), (8,))
     assert graph_of(dataflow=True, fp32=2).preds == ((-1,), (0,))
 

@@ -42,8 +42,16 @@ def test_a_listing():
     )
     assert (trace.name, trace.block, trace.loops) == ("saxpy", 4, ())
     kinds = ["move", "int_mad16", "load", "float_mad", "int_add", "store", "int_add"]
-    assert [each.kind for each in trace.instructions] == kinds
-    assert [each.needs for each in trace.instructions] == [(), (0,), (1,), (2,), (1,), (1, 3, 4), (4,)]
+    assert [instruction.kind for instruction in trace.instructions] == kinds
+    assert [instruction.needs for instruction in trace.instructions] == [
+        (),
+        (0,),
+        (1,),
+        (2,),
+        (1,),
+        (1, 3, 4),
+        (4,),
+    ]
     assert trace.instructions[3].text == "FMAD32 R2, R2, c[0x1][0x0], R3"
     load = trace.instructions[2]
     assert (load.access, load.lanes) == (TraceAccess("global", 4, 8), 30)
@@ -105,7 +113,7 @@ def test_loops_carry_results_around():
     )
     assert set(trace.loops) == {Loop(1, 2, 2), Loop(1, 3, 3)}
     # Of itself, of what was there before the loop, and of the product of the outer iteration before
-    assert [each.needs for each in trace.instructions] == [(), (0, 1, 2), (1,), (2,)]
+    assert [instruction.needs for instruction in trace.instructions] == [(), (0, 1, 2), (1,), (2,)]
 
 
 @pytest.mark.parametrize(
@@ -158,9 +166,9 @@ def test_descriptions_count_what_the_traces_have(name):
     runs = runs_of(trace)
 
     def count(*kinds, shared=False):
-        found = zip(trace.instructions, runs, strict=True)
+        actual = zip(trace.instructions, runs, strict=True)
         return sum(
-            n for each, n in found if each.kind.startswith(kinds) and (not shared or _by_register(each))
+            n for item, n in actual if item.kind.startswith(kinds) and (not shared or _by_register(item))
         )
 
     assert kernel.work.fp32 == count("float")
@@ -185,7 +193,11 @@ def test_a_trace_of_a_described_kernel():
     runs = runs_of(trace)
 
     def count(*kinds):
-        return sum(n for each, n in zip(trace.instructions, runs, strict=True) if each.kind.startswith(kinds))
+        return sum(
+            n
+            for instruction, n in zip(trace.instructions, runs, strict=True)
+            if instruction.kind.startswith(kinds)
+        )
 
     assert (trace.name, trace.block) == ("mat_tiled", 8)
     whole = max(loop.trips for loop in trace.loops if loop.first == 0) / 2  # a phase has whole instructions
@@ -195,5 +207,5 @@ def test_a_trace_of_a_described_kernel():
     assert count("float") == pytest.approx(float(kernel.work.fp32), abs=whole)
     assert count("int") == pytest.approx(float(kernel.work.int32), abs=whole)
     assert count("move") == pytest.approx(float(kernel.shared_insts), abs=whole)
-    loads = {each.access for each in trace.instructions if each.kind == "load"}
+    loads = {instruction.access for instruction in trace.instructions if instruction.kind == "load"}
     assert loads == {TraceAccess("global", count=32)}  # Hong & Kim count them uncoalesced

@@ -79,19 +79,19 @@ def test_nothing_takes_no_share(found):
 
 def test_shares_add_up(simulated):
     for n, case in enumerate(simulated.cases):
-        one = shares(simulated, n)
-        total = sum(getattr(one, kind).sum() for kind in KINDS) + one.issue
+        single = shares(simulated, n)
+        total = sum(getattr(single, kind).sum() for kind in KINDS) + single.issue
         assert total == pytest.approx(1 if simulated.makespan[n] else 0, abs=1e-12)
-        by_instruction = sum(x.sum() for x in one.instructions) + one.issue
+        by_instruction = sum(x.sum() for x in single.instructions) + single.issue
         assert by_instruction == pytest.approx(total, abs=1e-12)
-        assert [len(x) for x in one.instructions] == [len(program) for program in case.programs]
-        assert {len(getattr(one, kind)) for kind in KINDS} == {case.subsystems}
+        assert [len(x) for x in single.instructions] == [len(program) for program in case.programs]
+        assert {len(getattr(single, kind)) for kind in KINDS} == {case.subsystems}
 
 
 def test_equals_a_walk_along_the_path_in_plain_python(simulated):
     reached = dict.fromkeys((*KINDS, "issue"), 0)
     for n in range(len(CASES), len(CASES) + RANDOM):
-        case, one = simulated.cases[n], shares(simulated, n)
+        case, single = simulated.cases[n], shares(simulated, n)
         expected = Oracle(case)
         path = expected.critical()
         by = {kind: [0.0] * case.subsystems for kind in KINDS}
@@ -103,20 +103,20 @@ def test_equals_a_walk_along_the_path_in_plain_python(simulated):
                     cycles = path[counts][p][i] * float(term[i])
                     by[kind][program.subsystem[i]] += cycles / expected.makespan
                     of[i] += cycles / expected.makespan
-            np.testing.assert_allclose(one.instructions[p], of, atol=1e-12)
+            np.testing.assert_allclose(single.instructions[p], of, atol=1e-12)
         for kind in KINDS:
-            np.testing.assert_allclose(getattr(one, kind), by[kind], atol=1e-12)
+            np.testing.assert_allclose(getattr(single, kind), by[kind], atol=1e-12)
             reached[kind] += any(by[kind])
         valve = 0.0 if math.isinf(case.issue_limit) else path["valve"] / case.issue_limit
-        assert one.issue == pytest.approx(valve / expected.makespan)
+        assert single.issue == pytest.approx(valve / expected.makespan)
         reached["issue"] += valve > 0
     assert min(reached.values()) > 3
 
 
 def test_what_has_no_path():
-    one = Program(np.zeros(1, int), np.ones(1), np.ones(1), ((),))
+    single = Program(np.zeros(1, int), np.ones(1), np.ones(1), ((),))
     with pytest.raises(ValueError, match="found no critical paths"):
-        shares(simulate([Case((one,), 1)]), 0)
-    long = replace(one, loops=(Loop(0, 1, 2**28),))
+        shares(simulate([Case((single,), 1)]), 0)
+    long = replace(single, loops=(Loop(0, 1, 2**28),))
     with pytest.raises(DseError, match="critical path: found a case of 268,435,456 entries"):
         simulate([Case((long,), 1)], critical=True)

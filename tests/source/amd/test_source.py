@@ -52,8 +52,8 @@ def test_the_gpu_chooses_the_compiler():
 
 def test_a_transpose_moves_each_word_once(tmp_path: Path):
     for gpu, lanes in ((MI250X, 64), (W6600, 32)):
-        found = profile("transpose", gpu, tmp_path, tile=32, rows=4, padding=1, shared=1)
-        counts = found.counts
+        actual = profile("transpose", gpu, tmp_path, tile=32, rows=4, padding=1, shared=1)
+        counts = actual.counts
         assert counts.warp_size == lanes
         assert counts.warps == prod(counts.block) // lanes
         size = 4 * prod(dict(kernels.load("transpose").problem).values())
@@ -61,7 +61,7 @@ def test_a_transpose_moves_each_word_once(tmp_path: Path):
             assert counts.total(kind, "bytes") * counts.blocks == pytest.approx(size)
             assert counts.total(kind, "sectors") * counts.blocks == pytest.approx(size / 32)
         assert len(counts.phases) == 2
-        assert found.shared_bytes == 32 * 33 * 4
+        assert actual.shared_bytes == 32 * 33 * 4
         walk = counts.phases[0].walk
         assert walk is not None
         assert walk.loads == 4
@@ -130,8 +130,8 @@ def read(
     shared_bytes: int | None = None,
 ) -> KernelProfile:
     path.write_text(text)
-    given = Given(block=(block,), grid=(grid,), arguments=contents, shared_bytes=shared_bytes)
-    kernel = cuda_file.load(path, given)
+    arguments = Given(block=(block,), grid=(grid,), arguments=contents, shared_bytes=shared_bytes)
+    kernel = cuda_file.load(path, arguments)
     [wanted] = configurations(kernel, {}, {}, gpu.gpu)
     tools, cache = toolchain(gpu.gpu), Cache(path.parent / "cache")
     source = tools.source_of(kernel)

@@ -41,19 +41,19 @@ def test_between_the_union_of_a_block_and_its_requests(launched, kernel: str):
     for l1_bytes in (0, 2**10, 2**14, 2**20):
         # on a GPU with more SMs than blocks none finds what another left in its L1
         caches = Caches(l1_bytes, 2**22, sm_count=1000, resident_blocks=2, local_bytes=0)
-        found = launched.traffic(kernel, caches)
-        assert 0.997 * union <= found.loads_past_l1 <= found.loads  # the average block does a little less
-        assert 0 <= found.loads_past_l2 <= found.loads_past_l1
-        assert sum(found.served) == pytest.approx(1)
+        moved = launched.traffic(kernel, caches)
+        assert 0.997 * union <= moved.loads_past_l1 <= moved.loads  # the average block does a little less
+        assert 0 <= moved.loads_past_l2 <= moved.loads_past_l1
+        assert sum(moved.served) == pytest.approx(1)
 
 
 def test_what_was_just_loaded_is_found(launched):
     """All lanes of a warp walk down a list, 4 bytes at a time: 8 loads in a row find one sector."""
     machine, sample = launched("walk")
     union = len(launched.touched(machine, int(np.argmax(sample.weights)), "load"))
-    found = launched.traffic("walk", Caches(2**13, 2**22, 80, 1))  # the lists take twice as much
-    assert union <= found.loads_past_l1 <= 1.1 * union
-    assert union < found.loads / 8
+    moved = launched.traffic("walk", Caches(2**13, 2**22, 80, 1))  # the lists take twice as much
+    assert union <= moved.loads_past_l1 <= 1.1 * union
+    assert union < moved.loads / 8
     # Each warp has a list of its own, and all read another one at the same time.
     assert launched.traffic("walk", NO_L1).loads_past_l1 == pytest.approx(1000 * (4 + 1))
 
@@ -136,9 +136,9 @@ def test_shared_memory_takes_its_part_of_the_l1():
 
 def test_who_waits_for_several_waits_for_the_furthest():
     levels, traffic = gpu("a100").latency, Traffic(8.0, 4.0, 1.0)
-    one, many = (latency_of_slowest(traffic, gpu("a100"), sectors) for sectors in (1, 1000))
+    single, many = (latency_of_slowest(traffic, gpu("a100"), sectors) for sectors in (1, 1000))
     l1, l2, dram = float(levels.l1), float(levels.l2), SLOWEST * float(levels.dram)
-    assert one == pytest.approx(l1 / 2 + l2 * 3 / 8 + dram / 8)
+    assert single == pytest.approx(l1 / 2 + l2 * 3 / 8 + dram / 8)
     assert many == pytest.approx(dram)
 
 
@@ -178,9 +178,9 @@ def test_the_l2_has_what_the_block_has_stored(tmp_path: Path, ahead: int, l2_byt
     launch = LaunchArguments((blocks, 1, 1), (256, 1, 1), (None, None, n))
     sample = representative(launch.grid)
     caches = Caches(2**15, l2_bytes, 16, 4)
-    found = sum(misses(run(prepare(listing), launch, sample.blocks), sample, caches).values(), Traffic())
-    assert found.loads_past_l2 == pytest.approx((1 + again) * n * 4 / 32, rel=0.07)
-    assert found.stores_past_l2 >= n * 4 / 32
+    actual = sum(misses(run(prepare(listing), launch, sample.blocks), sample, caches).values(), Traffic())
+    assert actual.loads_past_l2 == pytest.approx((1 + again) * n * 4 / 32, rel=0.07)
+    assert actual.stores_past_l2 >= n * 4 / 32
 
 
 ARRAY = """

@@ -13,7 +13,7 @@ def test_equals_a_plain_count(launched, kernel: str):
     seen: set[tuple[int, int]] = set()
     expected: Counter[tuple[int, int]] = Counter()
     for stream in machine.streams:
-        base, mask = (np.broadcast_to(one, machine.shape) for one in (stream.base, stream.lanes.mask))
+        base, mask = (np.broadcast_to(item, machine.shape) for item in (stream.base, stream.lanes.mask))
         for offset in stream.offsets().tolist():
             for block in range(machine.shape[0]):
                 for sector in set(((base[block][mask[block]] + offset) // 32).tolist()) - {
@@ -21,9 +21,9 @@ def test_equals_a_plain_count(launched, kernel: str):
                 }:
                     seen.add((block, sector))
                     expected[int(stream.phase[block]), block] += 1
-    found = first_touches(machine, machine.streams)
-    assert {place: count for place, count in np.ndenumerate(found) if count} == expected
-    assert found.sum() > 0
+    actual = first_touches(machine, machine.streams)
+    assert {place: count for place, count in np.ndenumerate(actual) if count} == expected
+    assert actual.sum() > 0
 
 
 def test_nothing_is_touched_by_no_accesses(launched):

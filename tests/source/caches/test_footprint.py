@@ -20,12 +20,12 @@ def of_the_grid(launched, kernel: str, way: str) -> int:
 
 @pytest.mark.quick("grid_stride", "vector_add", "local_array")
 def test_dram_moves_each_sector_of_the_grid_once_if_all_fits(launched, kernel: str):
-    found, blocks = launched.traffic(kernel, LARGE), int(np.prod(launched.launches[kernel].grid))
+    actual, blocks = launched.traffic(kernel, LARGE), int(np.prod(launched.launches[kernel].grid))
     # In the last trips of grid_stride some blocks have nothing to do; where local_array stores, depends
     # on the thread.
     close = 2e-3 if kernel in ("grid_stride", "local_array") else 1e-9
-    assert blocks * found.loads_past_l2 == pytest.approx(of_the_grid(launched, kernel, "load"), rel=close)
-    assert blocks * found.stores_past_l2 == pytest.approx(of_the_grid(launched, kernel, "store"), rel=close)
+    assert blocks * actual.loads_past_l2 == pytest.approx(of_the_grid(launched, kernel, "load"), rel=close)
+    assert blocks * actual.stores_past_l2 == pytest.approx(of_the_grid(launched, kernel, "store"), rel=close)
 
 
 def test_blocks_share_the_l1_of_their_sm_by_chance(launched):
@@ -51,8 +51,8 @@ def test_blocks_that_end_inside_a_sector(launched):
     for count in (1000, 1001):  # the block in the middle lies differently in its sectors
         sample = representative((count, 1, 1))
         launch = LaunchArguments((count, 1, 1), (20, 1, 1), (None, None, None, 20 * count))
-        found = misses(run(launched.bound("vector_add"), launch, sample.blocks), sample, LARGE)
-        (traffic,) = found.values()
+        actual = misses(run(launched.bound("vector_add"), launch, sample.blocks), sample, LARGE)
+        (traffic,) = actual.values()
         assert traffic.stores_past_l2 == pytest.approx(2.5, rel=0.01)
         assert traffic.loads_past_l2 == pytest.approx(5, rel=0.01)
 
@@ -75,10 +75,10 @@ def test_gathered_sectors_are_shared_by_chance(launched):
         (16, 1, 1), (256, 1, 1), [rows, columns, None, None, None, 4096], banks={2: (8).to_bytes(8, "little")}
     )
     sample = representative((16, 1, 1))
-    found = misses(run(launched.bound("spmv"), launch, sample.blocks), sample, LARGE)
+    actual = misses(run(launched.bound("spmv"), launch, sample.blocks), sample, LARGE)
     # bounds of rows, columns and values, and x: 512 sectors, of which each block touches nearly all
     expected = 4096 * 4 / 32 + 2 * 8 * 4096 * 4 / 32 + 4096 * 4 / 32
-    assert 16 * sum(found.values(), Traffic()).loads_past_l2 == pytest.approx(expected, rel=0.1)
+    assert 16 * sum(actual.values(), Traffic()).loads_past_l2 == pytest.approx(expected, rel=0.1)
 
 
 @pytest.mark.parametrize(("apart", "runs"), [(4, 1), (32, 1), (64, 16), (128, 16)])

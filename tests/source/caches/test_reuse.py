@@ -41,8 +41,10 @@ def bound(kernel: str, **defines: Any) -> BoundProgram:
 
 @cache
 def ran(kernel: str, grid: tuple[int, ...], *arguments: Any, **defines: Any) -> tuple[Machine, Sample]:
-    given = [np.array(each, np.int32) if isinstance(each, tuple) else each for each in arguments]
-    launch = LaunchArguments((*grid, 1, 1)[:3], (128, 1, 1), given)  # type: ignore[arg-type]
+    values = [
+        np.array(argument, np.int32) if isinstance(argument, tuple) else argument for argument in arguments
+    ]
+    launch = LaunchArguments((*grid, 1, 1)[:3], (128, 1, 1), values)  # type: ignore[arg-type]
     sample = representative(launch.grid)
     return run(bound(kernel, **defines), launch, sample.blocks), sample
 
@@ -56,8 +58,8 @@ def traffic(
 ) -> Traffic:
     """Of the grid, with an L2 of so many KiB; blocks of a wave are in step unless they drift."""
     caches = Caches(0.0, l2 * KIB, sms, RESIDENT)
-    found = misses(machine, sample, caches, partial(addresses_of, machine) if probe else None, drift)
-    return sum(found.values(), Traffic()) * machine.launch.blocks
+    actual = misses(machine, sample, caches, partial(addresses_of, machine) if probe else None, drift)
+    return sum(actual.values(), Traffic()) * machine.launch.blocks
 
 
 def order(group: int) -> list[tuple[int, int]]:
@@ -108,10 +110,10 @@ def test_tiles_in_groups_as_played(group: int, l2: int):
     What a stretch of time touches is taken to be its mean, which matters where the L2 is about as large.
     """
     machine, sample = grouped(group)
-    found, expected = traffic(machine, sample, l2), played(order(group), l2)
-    assert found.loads_past_l2 == pytest.approx(expected, rel=0.05 if l2 in (200, 16384) else 0.35)
-    assert 2 * ONCE <= found.loads_past_l2 * 1.0001 <= found.loads_past_l1 == found.loads
-    assert found.stores_past_l2 == pytest.approx(2 * ONCE, rel=0.01)
+    actual, expected = traffic(machine, sample, l2), played(order(group), l2)
+    assert actual.loads_past_l2 == pytest.approx(expected, rel=0.05 if l2 in (200, 16384) else 0.35)
+    assert 2 * ONCE <= actual.loads_past_l2 * 1.0001 <= actual.loads_past_l1 == actual.loads
+    assert actual.stores_past_l2 == pytest.approx(2 * ONCE, rel=0.01)
 
 
 @pytest.mark.slow
@@ -143,18 +145,18 @@ def test_a_loop_that_loads_ahead_has_runs_as_another():
 def test_persistent_blocks_are_as_waves(group: int):
     machine, sample = grouped(group, "persistent", WAVE)
     for l2 in (200, 16384):
-        found = traffic(machine, sample, l2)
-        assert found.loads_past_l2 == pytest.approx(played(order(group), l2), rel=0.05)
-        assert found.stores_past_l2 == pytest.approx(2 * ONCE, rel=0.05)
+        moved = traffic(machine, sample, l2)
+        assert moved.loads_past_l2 == pytest.approx(played(order(group), l2), rel=0.05)
+        assert moved.stores_past_l2 == pytest.approx(2 * ONCE, rel=0.05)
 
 
 def test_parts_of_a_sum_share_what_they_add_to():
     machine, sample = ran("split", (4 * 256,), None, None, None, 512, 512, SIZE, 4, 4, ADD=1)
-    found = traffic(machine, sample, 16384)
-    assert found.loads_past_l2 == pytest.approx(ONCE, rel=0.01)  # half of A, half of B
-    assert found.stores_past_l2 == pytest.approx(ONCE / 2, rel=0.01)
+    moved = traffic(machine, sample, 16384)
+    assert moved.loads_past_l2 == pytest.approx(ONCE, rel=0.01)  # half of A, half of B
+    assert moved.stores_past_l2 == pytest.approx(ONCE / 2, rel=0.01)
     # of each part two instructions add to a sector
-    assert found.stores == pytest.approx(8 * found.stores_past_l2, rel=0.01)
+    assert moved.stores == pytest.approx(8 * moved.stores_past_l2, rel=0.01)
 
 
 @pytest.mark.slow
@@ -163,15 +165,15 @@ def test_numbers_in_memory_say_who_shares():
     for count in (1, 2, 16):
         expert = tuple(row * count // 16 for row in range(16))
         machine, sample = ran("experts", (256,), None, None, None, expert, 512, 512, 512, 1)
-        found = traffic(machine, sample, 2**20)
-        assert found.loads_past_l2 == pytest.approx((1 + count) * ONCE / 4, rel=0.01)
+        moved = traffic(machine, sample, 2**20)
+        assert moved.loads_past_l2 == pytest.approx((1 + count) * ONCE / 4, rel=0.01)
 
 
 def test_warps_that_load_are_found():
     machine, sample = ran("specialised", (1024,), None, None, SIZE, SIZE, SIZE, 1)
-    found = traffic(machine, sample, 2**20)
+    moved = traffic(machine, sample, 2**20)
     rows = TILES * 16 * (SIZE // TILE)  # half of each tile's rows, a sector of each
-    assert found.loads_past_l2 == pytest.approx(rows, rel=0.01)
+    assert moved.loads_past_l2 == pytest.approx(rows, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -192,31 +194,31 @@ def test_warps_that_load_are_found():
 def test_what_a_grid_moves_at_least(kernel: str, blocks: int, size: int, loaded: int, stored: int):
     launch = LaunchArguments((blocks, 1, 1), (128, 1, 1), (None, None, size))
     machine, sample = run_sample(bound(kernel), launch)
-    found = traffic(machine, sample, 2**14)
-    assert found.loads_past_l2 == pytest.approx(loaded, rel=0.02)
-    assert found.stores_past_l2 == pytest.approx(stored, rel=0.02)
+    moved = traffic(machine, sample, 2**14)
+    assert moved.loads_past_l2 == pytest.approx(loaded, rel=0.02)
+    assert moved.stores_past_l2 == pytest.approx(stored, rel=0.02)
 
 
 @pytest.mark.parametrize("length", [1000, 4096])
 def test_queries_and_keys_of_causal_attention_are_loaded_once(length: int):
     launch = LaunchArguments((-(-length // 128), 32, 1), (128, 1, 1), (None, None, None, length))
-    found = traffic(*run_sample(bound("attention"), launch), 2**14)
-    assert found.loads_past_l2 == pytest.approx(2 * 32 * length / 8, rel=0.02)
-    assert found.stores_past_l2 == pytest.approx(32 * length / 8, rel=0.02)
+    moved = traffic(*run_sample(bound("attention"), launch), 2**14)
+    assert moved.loads_past_l2 == pytest.approx(2 * 32 * length / 8, rel=0.02)
+    assert moved.stores_past_l2 == pytest.approx(32 * length / 8, rel=0.02)
 
 
 def test_blocks_that_read_other_arrays():
     launch = LaunchArguments((64, 3, 1), (128, 1, 1), (None, None, 64, None))
-    found = traffic(*run_sample(bound("either"), launch), 2**14)
-    assert found.loads_past_l2 == pytest.approx(2 * 64 * 16, rel=0.02)
+    moved = traffic(*run_sample(bound("either"), launch), 2**14)
+    assert moved.loads_past_l2 == pytest.approx(2 * 64 * 16, rel=0.02)
 
 
 def test_pixels_at_the_edges_of_an_image_are_loaded_once():
-    found = traffic(
+    moved = traffic(
         *run_sample(bound("image"), LaunchArguments((4, 64, 1), (128, 1, 1), (None, None))), 2**14
     )
-    assert found.loads_past_l2 == pytest.approx(4 * 64 * 16, rel=0.05)
-    assert found.stores_past_l2 == pytest.approx(4 * 64 * 16)
+    assert moved.loads_past_l2 == pytest.approx(4 * 64 * 16, rel=0.05)
+    assert moved.stores_past_l2 == pytest.approx(4 * 64 * 16)
 
 
 def test_heads_of_one_wave_share_their_keys():
@@ -235,7 +237,7 @@ def test_a_probe_that_fails_leaves_all_as_it_was():
 
 
 @pytest.mark.parametrize("l2", [200, 1200])
-def test_part_of_a_grid_stands_for_all(monkeypatch: pytest.MonkeyPatch, l2: int):
+def test_part_of_a_grid_represents_all(monkeypatch: pytest.MonkeyPatch, l2: int):
     machine, sample = grouped(4)
     every = traffic(machine, sample, l2).dram_sectors
     monkeypatch.setattr(places, "MOST_BLOCKS", 600)
@@ -252,7 +254,11 @@ def test_part_of_a_grid_stands_for_all(monkeypatch: pytest.MonkeyPatch, l2: int)
     ],
 )
 def test_blocks_that_are_run(blocks: int, wave: int, expected: places.Window):
-    chosen = places.window(blocks, wave)
-    assert chosen == expected
-    assert chosen.start + chosen.blocks <= blocks
-    assert chosen.places((100, blocks // 100 or 1, 1))[0] == (chosen.start % 100, chosen.start // 100, 0)
+    selected = places.window(blocks, wave)
+    assert selected == expected
+    assert selected.start + selected.blocks <= blocks
+    assert selected.places((100, blocks // 100 or 1, 1))[0] == (
+        selected.start % 100,
+        selected.start // 100,
+        0,
+    )

@@ -23,15 +23,15 @@ def test_the_first_lie_amid_the_others_as_shares_of_the_space_are():
     code = rng.normal(size=(1000, 3))
     code[~guarded] *= 3.0  # the few lie at the corners
     known = facts(code, guarded=guarded.astype(int))
-    chosen = choose(known, 48, {})
-    assert len(set(chosen)) == 24  # a half of those that are asked for
-    assert 8 <= guarded[chosen].sum() <= 22
+    selected = choose(known, 48, {})
+    assert len(set(selected)) == 24  # a half of those that are asked for
+    assert 8 <= guarded[selected].sum() <= 22
     at_random = [_distance(known.features, rng.choice(1000, 24, replace=False).tolist()) for _ in range(20)]
-    assert _distance(known.features, chosen) < min(at_random)
+    assert _distance(known.features, selected) < min(at_random)
 
 
 def test_of_many_some_stand_for_all():
     known = facts(np.random.default_rng(2).normal(size=(5000, 2)))
-    chosen = choose(known, 18, {})
-    assert len(set(chosen)) == 9
-    assert _distance(known.features, chosen) < 1.0
+    selected = choose(known, 18, {})
+    assert len(set(selected)) == 9
+    assert _distance(known.features, selected) < 1.0

@@ -87,11 +87,11 @@ def before() -> KnownFacts:
 
 @pytest.fixture(scope="module")
 def chosen(before: KnownFacts) -> dict[int, KernelProfile | Failure]:
-    found: dict[int, KernelProfile | Failure] = {}
-    while batch := choose(before, 40, found):
-        assert not set(batch) & set(found)
-        found |= {place: result(*SPACE[place]) for place in batch}
-    return found
+    actual: dict[int, KernelProfile | Failure] = {}
+    while batch := choose(before, 40, actual):
+        assert not set(batch) & set(actual)
+        actual |= {place: result(*SPACE[place]) for place in batch}
+    return actual
 
 
 @pytest.fixture(scope="module")
@@ -108,33 +108,33 @@ def test_as_many_are_chosen_as_asked_for(
 
 
 def test_compiled_ones_stay_as_they_are(guess: Estimate, chosen: dict[int, KernelProfile | Failure]) -> None:
-    for place, found in chosen.items():
-        assert guess.fails[place] == isinstance(found, Failure)
-        warp = found.numbers if isinstance(found, KernelProfile) else stacked([NOTHING, guess.warps])[0]
+    for place, actual in chosen.items():
+        assert guess.fails[place] == isinstance(actual, Failure)
+        warp = actual.numbers if isinstance(actual, KernelProfile) else stacked([NOTHING, guess.warps])[0]
         np.testing.assert_array_equal(guess.warps[place], warp)
-        if isinstance(found, KernelProfile):
-            assert guess.resources["registers"][place] == found.registers
+        if isinstance(actual, KernelProfile):
+            assert guess.resources["registers"][place] == actual.registers
 
 
 def test_what_follows_exactly_is_exact(guess: Estimate) -> None:
     assert guess.exact_patterns == {"phases.0.shared load"}
     for place, configuration in enumerate(SPACE):
-        found = result(*configuration)
-        if isinstance(found, Failure):
+        actual = result(*configuration)
+        if isinstance(actual, Failure):
             continue
-        assert guess.resources["shared_bytes"][place] == found.shared_bytes
+        assert guess.resources["shared_bytes"][place] == actual.shared_bytes
         if not guess.fails[place]:
             work = [n for n, name in enumerate(NAMES) if name.removeprefix("phases.0.").startswith("work.")]
-            assert guess.warps[place, work] == pytest.approx(found.numbers[work], rel=2e-3)
+            assert guess.warps[place, work] == pytest.approx(actual.numbers[work], rel=2e-3)
             others = NAMES.index("other_insts")
-            assert guess.warps[place, others] == found.numbers[others]
+            assert guess.warps[place, others] == actual.numbers[others]
 
 
 def test_the_border_of_registers_and_of_failures_is_found(guess: Estimate) -> None:
-    results = [result(*each) for each in SPACE]
-    fails = np.array([isinstance(each, Failure) for each in results])
+    results = [result(*item) for item in SPACE]
+    fails = np.array([isinstance(item, Failure) for item in results])
     assert np.mean(guess.fails != fails) < 0.05
-    registers = np.array([each.registers if isinstance(each, KernelProfile) else 0 for each in results])
+    registers = np.array([item.registers if isinstance(item, KernelProfile) else 0 for item in results])
     off = np.abs(guess.resources["registers"] - registers)[~fails & ~guess.fails]
     assert np.mean(off > 2) < 0.05
 
@@ -162,9 +162,9 @@ def test_launches_that_their_registers_forbid_are_foreseen(
         return np.asarray(occupancy.possible(occupancy.resident_blocks(small, Resources(**asked))[1]))
 
     guess = estimate(before, chosen, small)
-    results = [result(*each) for each in SPACE]
-    compiles = np.array([isinstance(each, KernelProfile) for each in results])
-    registers = np.array([each.registers if isinstance(each, KernelProfile) else 0 for each in results])
+    results = [result(*item) for item in SPACE]
+    compiles = np.array([isinstance(item, KernelProfile) for item in results])
+    registers = np.array([item.registers if isinstance(item, KernelProfile) else 0 for item in results])
     asked = {name: guess.resources[name] for name in ("blocks", "shared_bytes")}
     runs = compiles & run(threads=before.threads, registers=registers, **asked)
     others = np.array([place not in chosen for place in range(len(SPACE))])
@@ -200,13 +200,13 @@ def declared(x: int, y: int, tile: int, flag: int, most: int = 49_152) -> Kernel
 
 
 def test_what_declares_too_much_shared_memory_is_known_to_fail() -> None:
-    before, found = declaring(), {}
-    while batch := choose(before, 40, found):
-        found |= {place: declared(*SPACE[place]) for place in batch}
-    fails = np.array([isinstance(declared(*each), Failure) for each in SPACE])
+    before, actual = declaring(), {}
+    while batch := choose(before, 40, actual):
+        actual |= {place: declared(*SPACE[place]) for place in batch}
+    fails = np.array([isinstance(declared(*item), Failure) for item in SPACE])
     assert 10 < fails.sum() < len(SPACE) - 40
-    assert not fails[list(found)].any()  # compiling them would tell nothing
-    guess = estimate(before, found, LIMITS)
+    assert not fails[list(actual)].any()  # compiling them would tell nothing
+    guess = estimate(before, actual, LIMITS)
     np.testing.assert_array_equal(guess.fails, fails)
     np.testing.assert_array_equal(guess.runs == 0.0, fails)
 
@@ -214,16 +214,16 @@ def test_what_declares_too_much_shared_memory_is_known_to_fail() -> None:
 def test_a_text_that_compilers_belie_forbids_nothing() -> None:
     """As where arrays of kernels that are not asked for stand in it."""
     before = declaring()
-    found = {place: declared(*SPACE[place], most=10**6) for place in range(0, len(SPACE), 4)}
-    assert before.too_large[list(found)].any()
-    assert not estimate(before, found, LIMITS).fails.any()
+    actual = {place: declared(*SPACE[place], most=10**6) for place in range(0, len(SPACE), 4)}
+    assert before.too_large[list(actual)].any()
+    assert not estimate(before, actual, LIMITS).fails.any()
 
 
 def test_smooth_numbers_are_close_and_say_how_close(guess: Estimate) -> None:
     places = np.flatnonzero(~guess.fails)
-    found = {place: each for place in places if isinstance(each := result(*SPACE[place]), KernelProfile)}
+    actual = {place: item for place in places if isinstance(item := result(*SPACE[place]), KernelProfile)}
     insts = NAMES.index("phases.0.insts")
-    off = [guess.warps[place, insts] / each.numbers[insts] - 1 for place, each in found.items()]
+    off = [guess.warps[place, insts] / item.numbers[insts] - 1 for place, item in actual.items()]
     assert np.median(np.abs(off)) < 0.02
     errors = guess.errors()
     assert len(errors["phases.0.insts"]) == len(guess.compiled)
@@ -241,10 +241,10 @@ def test_numbers_below_zero_are_estimated_too(
         return np.where(np.isin(np.arange(len(warp)), columns), waits, warp)
 
     results = {
-        place: replace(each, numbers=below(each.numbers, 2.0 * (place % 3 - 1)))
-        if isinstance(each, KernelProfile)
-        else each
-        for place, each in chosen.items()
+        place: replace(item, numbers=below(item.numbers, 2.0 * (place % 3 - 1)))
+        if isinstance(item, KernelProfile)
+        else item
+        for place, item in chosen.items()
     }
     waits = estimate(before, results, LIMITS).warps[:, columns]
     assert np.isfinite(waits).all()
@@ -272,5 +272,5 @@ def test_a_process_left_out_is_one_fitted_without() -> None:
     for gone in range(12):
         rest = np.arange(12) != gone
         expected = whole[gone, rest] @ np.linalg.solve(whole[np.ix_(rest, rest)], values[rest])
-        found = values[gone] - process.left_out[gone] / process.scale
-        assert found == pytest.approx(expected, abs=1e-6)
+        actual = values[gone] - process.left_out[gone] / process.scale
+        assert actual == pytest.approx(expected, abs=1e-6)

@@ -49,7 +49,7 @@ def result(block: int, tile: int, staged: int, unrolled: int) -> KernelProfile:
 def before() -> KnownFacts:
     columns: dict[str, Any] = dict(zip(NAMES, np.array(SPACE).T, strict=True))
     wanted = [
-        Configuration(tuple(zip(NAMES, each, strict=True)), (8, 1, 1), (each[0], 1, 1), ()) for each in SPACE
+        Configuration(tuple(zip(NAMES, item, strict=True)), (8, 1, 1), (item[0], 1, 1), ()) for item in SPACE
     ]
     return known(CudaSource("a.cu", "", "", (), (), ""), columns, wanted, {"wide": columns["block"] > 32})
 
@@ -65,15 +65,15 @@ def test_flags_are_features(before: KnownFacts) -> None:
 
 def test_what_has_other_phases_is_apart(before: KnownFacts) -> None:
     """By the flag that decides on them; what is spilled decides on nothing."""
-    found = results(*range(0, 64, 2), 1, 3, 5)
-    one, other = variants(before, found)
+    actual = results(*range(0, 64, 2), 1, 3, 5)
+    single, other = variants(before, actual)
     staged = np.array(SPACE)[:, 2]
-    assert not staged[one.indices].any()
+    assert not staged[single.indices].any()
     assert staged[other.indices].all()
-    for part in (one, other):
+    for part in (single, other):
         assert len(part.known.threads) == len(part.indices)
         assert part.results == {
-            number: found[place] for number, place in enumerate(part.indices.tolist()) if place in found
+            number: actual[place] for number, place in enumerate(part.indices.tolist()) if place in actual
         }
         assert "staged" in part.known.names
         assert part.known.code.shape[1] == before.code.shape[1] - 1  # it does not vary any more
@@ -86,11 +86,11 @@ def test_few_are_not_taken_apart(before: KnownFacts) -> None:
 
 def test_names_together_may_tell(before: KnownFacts) -> None:
     """Where none does by itself."""
-    found = {
+    actual = {
         place: result(block, tile, staged * unrolled, 1)
         for place, (block, tile, staged, unrolled) in enumerate(SPACE)
     }
-    parts = variants(before, found)
+    parts = variants(before, actual)
     for part in parts:
         counted = [result.counts for result in part.results.values() if isinstance(result, KernelProfile)]
         assert len(counted) == len(part.results)
@@ -98,11 +98,11 @@ def test_names_together_may_tell(before: KnownFacts) -> None:
 
 
 def test_each_is_chosen_from_and_estimated_by_itself(before: KnownFacts) -> None:
-    found: dict[int, KernelProfile | Failure] = {}
-    while batch := choose(before, 36, found):
-        found |= results(*batch)
-    assert len(found) == 36
-    guess = estimate(before, found, LIMITS)
+    actual: dict[int, KernelProfile | Failure] = {}
+    while batch := choose(before, 36, actual):
+        actual |= results(*batch)
+    assert len(actual) == 36
+    guess = estimate(before, actual, LIMITS)
     for place, configuration in enumerate(SPACE):
         there = result(*configuration)
         estimated, known_numbers = guess.warps[place], there.numbers
@@ -110,6 +110,6 @@ def test_each_is_chosen_from_and_estimated_by_itself(before: KnownFacts) -> None
         assert not estimated[len(known_numbers) :].any()
         assert guess.resources["registers"][place] == pytest.approx(there.registers, abs=1)
         assert guess.resources["threads"][place] == configuration[0]
-    assert sorted(guess.compiled) == sorted(found)
+    assert sorted(guess.compiled) == sorted(actual)
     errors = guess.errors()
     assert len(errors["phases.1.insts"]) == len(errors["registers"]) == 36

@@ -33,10 +33,10 @@ def test_edges_stand_for_edges(grid):
         return value
 
     sample = representative(grid)
-    found = sum(weight * work(block) for block, weight in zip(sample.blocks, sample.weights, strict=True))
+    actual = sum(weight * work(block) for block, weight in zip(sample.blocks, sample.weights, strict=True))
     every = ((x, y, z) for x in range(grid[0]) for y in range(grid[1]) for z in range(grid[2]))
     expected = sum(map(work, every))
-    assert abs(found - expected) < 1e-9 * expected
+    assert abs(actual - expected) < 1e-9 * expected
 
 
 def blocks_of(grid: Dimensions) -> list[Dimensions]:

@@ -26,9 +26,9 @@ def test_a_ranking_is_the_same_and_is_kept_here(tmp_path, monkeypatch):
         there = SourceKernel(description, cache=Cache(tmp_path / "there")).read(parameters, gpu)
     assert active_executor() is None
     assert [*map(pack, there)] == [*map(pack, here)]
-    told: list[int] = []
-    monkeypatch.setattr("dse.source.nvidia.source.compiled", told.append)
+    messages: list[int] = []
+    monkeypatch.setattr("dse.source.nvidia.source.compiled", messages.append)
     again = SourceKernel(description, cache=Cache(tmp_path / "there")).read(parameters, gpu)
     assert [*map(pack, again)] == [*map(pack, here)]
-    assert not told
+    assert not messages
     assert len(here) == len(np.asarray(next(iter(parameters.values()))))

@@ -123,9 +123,9 @@ def test_products_are_counted(profiled):
 
 @pytest.mark.slow
 def test_more_buffers_gain_where_latency_binds_but_not_where_tensor_cores_do(profiled, a100):
-    found = {buffers: predicted(profiled(buffers, 4), a100) for buffers in (1, 2, 3)}
-    cycles = {buffers: float(prediction.cycles[0]) for buffers, prediction in found.items()}
-    assert [bottleneck(prediction) for prediction in found.values()] == ["copies"] * 3
+    actual = {buffers: predicted(profiled(buffers, 4), a100) for buffers in (1, 2, 3)}
+    cycles = {buffers: float(prediction.cycles[0]) for buffers, prediction in actual.items()}
+    assert [bottleneck(prediction) for prediction in actual.values()] == ["copies"] * 3
     assert cycles[2] == pytest.approx(cycles[1] / 2, rel=0.1)
     assert cycles[3] < 0.75 * cycles[2]
     floor = TRIPS * 128 * 4 * 2048 * float(a100.cpi.mma_fp16) * (1.0 + HEAT)  # of four warps' products

@@ -115,17 +115,17 @@ def run(kernel: Description, cache: Path, workers: int = 1, progress=lambda step
 
 def test_counts_are_those_of_the_contents(read, tmp_path: Path):
     """With the rows' lengths stated, loop trips are exact: a warp goes on as long as its longest row."""
-    [found] = run(read(), tmp_path / "cache", block=64, mode=0)
-    assert isinstance(found, KernelProfile)
+    [actual] = run(read(), tmp_path / "cache", block=64, mode=0)
+    assert isinstance(actual, KernelProfile)
     index = np.arange(1001)
     lengths = np.diff(index * (index - 1) // 2 % 7 + 3 * index)
-    counts = found.counts
+    counts = actual.counts
     grid, warps = 16, np.concatenate([lengths, np.zeros(24, int)]).reshape(-1, 32)
     assert counts.blocks == grid
     assert counts.sampled < grid
     assert not counts.unknown
-    assert (found.shared_bytes, found.stack_bytes, found.spill_bytes) == (0, 0, 0)
-    assert 8 <= found.registers <= 32
+    assert (actual.shared_bytes, actual.stack_bytes, actual.spill_bytes) == (0, 0, 0)
+    assert 8 <= actual.registers <= 32
     assert counts.executed == {}
     adds = sum(phase.passes * phase.insts["fp32"] for phase in counts.phases) / counts.warps
     assert adds == pytest.approx(warps.max(axis=1).mean(), rel=1e-6)
@@ -151,37 +151,37 @@ __global__ void queens(float* board)
 def test_threads_in_calls_of_other_depths_do_not_wait_for_one_another(tmp_path: Path):
     (tmp_path / "queens.cu").write_text(QUEENS)
     kernel = cuda_file.load(tmp_path / "queens.cu", Given(block=(32,), grid=(1,)))
-    [found] = run(kernel, tmp_path / "cache")
-    assert isinstance(found, KernelProfile), found
-    assert found.counts.total("global store", "sectors") == 4  # solutions, each of a thread's own sector
+    [actual] = run(kernel, tmp_path / "cache")
+    assert isinstance(actual, KernelProfile), actual
+    assert actual.counts.total("global store", "sectors") == 4  # solutions, each of a thread's own sector
 
 
 def test_without_the_numbers_that_end_a_loop_it_says_so(read, tmp_path: Path):
-    [found] = run(read(), tmp_path / "cache", block=64, mode=7)
-    assert isinstance(found, KernelProfile)
-    assert found.counts.zeros == (("values", "float", "with 2 * random - 1"),)
+    [actual] = run(read(), tmp_path / "cache", block=64, mode=7)
+    assert isinstance(actual, KernelProfile)
+    assert actual.counts.zeros == (("values", "float", "with 2 * random - 1"),)
 
 
 @pytest.mark.slow
 def test_a_call_out_of_the_kernel_that_nothing_comes_to(read, tmp_path: Path):
-    [found] = run(read(), tmp_path / "cache", block=64, mode=6)
-    assert isinstance(found, KernelProfile)
-    assert found.counts.blocks == 16
+    [actual] = run(read(), tmp_path / "cache", block=64, mode=6)
+    assert isinstance(actual, KernelProfile)
+    assert actual.counts.blocks == 16
 
 
 def test_what_goes_wrong_is_a_result(read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(subject, "run_sample", partial(subject.run_sample, step_limit=1000))
-    told: list[int] = []
-    found = run(read(), tmp_path / "cache", progress=told.append, block=32, mode=np.arange(6))
-    assert sum(told) == 6
-    assert isinstance(found[0], KernelProfile)
-    failures = [each for each in found if isinstance(each, Failure)]
-    assert [each.reason for each in failures] == [
+    seen: list[int] = []
+    outcome = run(read(), tmp_path / "cache", progress=seen.append, block=32, mode=np.arange(6))
+    assert sum(seen) == 6
+    assert isinstance(outcome[0], KernelProfile)
+    failures = [item for item in outcome if isinstance(item, Failure)]
+    assert [failure.reason for failure in failures] == [
         "compile error",
         "too much shared memory",
         *["not executed"] * 3,
     ]
-    messages = [each.message for each in failures]
+    messages = [failure.message for failure in failures]
     assert 'identifier "sum" is undefined' in messages[0]
     assert "expected at most" in messages[1]
     assert "still running" in messages[2]
@@ -198,8 +198,8 @@ def test_code_that_waits_for_loading_is_a_result(read, tmp_path: Path, monkeypat
         )
 
     monkeypatch.setattr(nvrtc, "compile_source", relocated)
-    [found] = run(read(), tmp_path / "cache", block=32, mode=0)
-    assert found == Failure(
+    [actual] = run(read(), tmp_path / "cache", block=32, mode=0)
+    assert actual == Failure(
         "not executed", "rows: code: found addresses left open for loading, expected none"
     )
 
@@ -213,10 +213,10 @@ def test_the_second_time_nothing_is_compiled(read, tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(nvrtc, "compile_source", refuse)
     monkeypatch.setattr(subject, "disassemble_each", refuse)
-    told: list[int] = []
-    again = run(kernel, cache, progress=told.append, block=[64, 32, 32, 32], mode=[0, 0, 0, 1])
+    messages: list[int] = []
+    again = run(kernel, cache, progress=messages.append, block=[64, 32, 32, 32], mode=[0, 0, 0, 1])
     assert [*map(pack, again)] == [*map(pack, (first[1], first[0], first[0], first[2]))]
-    assert told == [4]
+    assert messages == [4]
     for old, new in (("rows = 1000", "rows = 999"), ('"2 * mode"', '"mode"'), ("3 * index", "4 * index")):
         with pytest.raises(AssertionError, match="compiled"):
             run(read(old, new), cache, block=32, mode=1)
@@ -225,10 +225,10 @@ def test_the_second_time_nothing_is_compiled(read, tmp_path: Path, monkeypatch: 
 @pytest.mark.slow
 def test_in_several_processes_it_is_the_same(read, tmp_path: Path):
     parameters: dict[str, Any] = {"block": [32, 64, 128], "mode": [0, 0, 1]}
-    told: list[int] = []
-    together = run(read(), tmp_path / "two", 2, told.append, **parameters)
+    messages: list[int] = []
+    together = run(read(), tmp_path / "two", 2, messages.append, **parameters)
     assert [*map(pack, together)] == [*map(pack, run(read(), tmp_path / "one", **parameters))]
-    assert sum(told) == 3
+    assert sum(messages) == 3
 
 
 @pytest.mark.parametrize(
@@ -244,9 +244,9 @@ def test_in_several_processes_it_is_the_same(read, tmp_path: Path):
     ],
 )
 def test_arguments_that_do_not_fit(read, tmp_path: Path, old: str, new: str, message: str):
-    [found] = run(read(old, new), tmp_path / "cache", block=32, mode=0)
-    assert isinstance(found, Failure)
-    assert found.message.startswith(message)
+    [actual] = run(read(old, new), tmp_path / "cache", block=32, mode=0)
+    assert isinstance(actual, Failure)
+    assert actual.message.startswith(message)
 
 
 def test_kernels_without_a_table():

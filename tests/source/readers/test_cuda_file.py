@@ -23,15 +23,15 @@ def arguments(path: Path, *given: str) -> list:
     build = kernel.build
     assert build is not None
     names = {"index": np.arange(3), "random": np.zeros(3), **dict(kernel.problem)}
-    found = []
-    for each in build.arguments:
-        if isinstance(each, ArrayArgument):
-            values = None if each.values is None else each.values(names, np).tolist()
-            found.append((int(each.size({}, np)), each.type, values))
+    seen = []
+    for argument in build.arguments:
+        if isinstance(argument, ArrayArgument):
+            values = None if argument.values is None else argument.values(names, np).tolist()
+            seen.append((int(argument.size({}, np)), argument.type, values))
         else:
-            assert each is None or isinstance(each, Expression)
-            found.append(None if each is None else each(names, np).item())
-    return found
+            assert argument is None or isinstance(argument, Expression)
+            seen.append(None if argument is None else argument(names, np).item())
+    return seen
 
 
 UNKNOWN = (0, "uint8", None)
@@ -96,15 +96,15 @@ def test_the_launch_sees_arguments_that_are_numbers(tmp_path: Path):
     path = tmp_path / "k.cu"
     path.write_text(CODE)
     tuned = (("B", (32, 64)),)
-    given = Given("", ("B",), ("ceil(n / B)",), ("n=1000", "a=2"), shared_bytes="4 * B", tuned=tuned)
-    kernel = load(path, given)
+    values = Given("", ("B",), ("ceil(n / B)",), ("n=1000", "a=2"), shared_bytes="4 * B", tuned=tuned)
+    kernel = load(path, values)
     assert kernel.problem == (("n", 1000), ("a", 2.0))
     assert kernel.build is not None
     assert kernel.build.grid[0]({"n": 1000, "B": 64}, np) == 16
     assert kernel.build.shared_bytes is not None
     assert kernel.build.shared_bytes({"B": 64}, np) == 256
     with pytest.raises(DseError, match=r"given\.grid: unknown name 'm' in 'm', expected one of B, a, n"):
-        load(path, Given(block=(32,), grid=("m",), arguments=given.arguments, tuned=given.tuned))
+        load(path, Given(block=(32,), grid=("m",), arguments=values.arguments, tuned=values.tuned))
 
 
 def test_vectors_and_structures_are_given_by_their_parts(tmp_path):
@@ -117,9 +117,9 @@ def test_vectors_and_structures_are_given_by_their_parts(tmp_path):
     )
     parts = ("size=1024,3", "shape=32,32,2.0", "mask=1024:unsigned char:1")
     description = load(path, Given(block=(256,), grid=(4,), arguments=parts))
-    [found] = configurations(description, {}, {}, gpus.load("a100-pcie-40gb").gpu)
-    assert found.arguments[:2] == ((1024, 3), (32, 32, 2.0))
-    size, shape = arguments_of("fill", [8, 12], found.arguments[:2])
+    [actual] = configurations(description, {}, {}, gpus.load("a100-pcie-40gb").gpu)
+    assert actual.arguments[:2] == ((1024, 3), (32, 32, 2.0))
+    size, shape = arguments_of("fill", [8, 12], actual.arguments[:2])
     assert size == np.array([1024, 3], "<u4").tobytes()
     assert shape == np.array([32, 32], "<i4").tobytes() + np.array([2.0], "<f4").tobytes()
     with pytest.raises(DseError, match=r"argument 1: found \(1, 2, 3\), expected what takes 8 B"):
@@ -131,8 +131,8 @@ def test_vectors_and_structures_are_given_by_their_parts(tmp_path):
 def test_a_tensor_map_has_a_shape_and_a_box(tmp_path):
     path = tmp_path / "k.cu"
     path.write_text("__global__ void k(const __grid_constant__ CUtensorMap a) {}\n")
-    given = Given(block=(32,), grid=(1,), arguments=("a=64,48,32:half:1,8,16",))
-    [configuration] = configurations(load(path, given), {}, {}, gpus.load("h100-sxm").gpu)
+    values = Given(block=(32,), grid=(1,), arguments=("a=64,48,32:half:1,8,16",))
+    [configuration] = configurations(load(path, values), {}, {}, gpus.load("h100-sxm").gpu)
     assert configuration.arguments == (Descriptor("float16", (64, 48, 32), (48 * 32, 32, 1), (1, 8, 16)),)
 
 
@@ -156,12 +156,12 @@ def test_a_tensor_map_has_a_shape_and_a_box(tmp_path):
 def test_a_part_has_the_type_of_its_member(tmp_path, code, parts, expected):
     path = tmp_path / "k.cu"
     path.write_text(f"{code} {{}}\n")
-    given = Given(block=(32,), grid=(1,), arguments=(f"a={parts}",))
+    inputs = Given(block=(32,), grid=(1,), arguments=(f"a={parts}",))
     if isinstance(expected, str):
         with pytest.raises(DseError, match=expected):
-            load(path, given)
+            load(path, inputs)
         return
-    [configuration] = configurations(load(path, given), {}, {}, gpus.load("a100-pcie-40gb").gpu)
+    [configuration] = configurations(load(path, inputs), {}, {}, gpus.load("a100-pcie-40gb").gpu)
     [values] = configuration.arguments
     assert isinstance(values, tuple)
     assert [(value, type(value)) for value in values] == [(value, type(value)) for value in expected]

@@ -79,11 +79,11 @@ def test_a_tuning_problem(write):
     assert kernel.build.options == ("-std=c++17", f"-I{path.parent / 'include'}")
     known = evaluated_names(kernel, {"bx": np.array([32, 64]), "tile": np.array([4, 1])}, {}, GPU)
     launch = (*kernel.build.block, *kernel.build.grid)
-    values = [np.broadcast_to(each(known, np), 2).tolist() for each in launch]
+    values = [np.broadcast_to(item(known, np), 2).tolist() for item in launch]
     assert values == [[32, 64], [2, 2], [1, 1], [8, 16], [4, 4]]
     own = [f"{kind}_size_{axis}" for kind, axes in (("block", "xyz"), ("grid", "xy")) for axis in axes]
     assert list(macros) == ["kernel_tuner", *own]  # as Kernel Tuner defines them
-    assert [macros[name].text for name in own] == [each.text for each in launch]
+    assert [macros[name].text for name in own] == [item.text for item in launch]
     assert kernel.build.shared_bytes is not None
     assert kernel.build.shared_bytes(known, np).tolist() == [128, 256]
 
@@ -96,7 +96,7 @@ def test_a_size_that_parameters_decide_is_no_size_but_a_grid(write):
     plain = load(write(ProblemSize=[400, 1000])).build
     assert plain is not None
     known |= {"problem_size_x": 400}
-    grids = [[np.ravel(each(known, np)).tolist() for each in build.grid] for build in (kernel.build, plain)]
+    grids = [[np.ravel(item(known, np)).tolist() for item in build.grid] for build in (kernel.build, plain)]
     assert grids[0] == grids[1] == [[4], [500]]
 
 
@@ -104,7 +104,7 @@ def test_arguments_of_a_tuning_problem(write):
     build = load(write()).build
     assert build is not None
     *arrays, n, a, seed = build.arguments
-    assert [type(each) for each in arrays] == [ArrayArgument] * 5  # the filter is not passed
+    assert [type(item) for item in arrays] == [ArrayArgument] * 5  # the filter is not passed
     names = {"problem_size_x": 1000, "index": np.arange(3), "random": np.array([0.0, 0.5, 0.99])}
     out, x, at, ones, file = (array for array in arrays if isinstance(array, ArrayArgument))
     assert at.values is not None
@@ -125,7 +125,7 @@ def test_arguments_of_a_tuning_problem(write):
 
 def test_arguments_are_those_that_the_kernel_takes(write, tmp_path):
     """What is said to be constant is passed if the kernel has it as a parameter; what is missing is named."""
-    source, names = tmp_path / "sum.cu", [each["Name"] for each in FILE[KERNEL]["Arguments"]]
+    source, names = tmp_path / "sum.cu", [item["Name"] for item in FILE[KERNEL]["Arguments"]]
     assert "filter" in names
     source.write_text(f"__global__ void sum({', '.join(f'float *{name}' for name in names)}) {{}}")
     build = load(write()).build
@@ -145,7 +145,7 @@ def test_a_size_that_cannot_be_read_is_a_stated_assumption(write):
     path = write(Arguments=[{**written, "Name": "x", "Size": "2 * rows"}, {**written, "Name": "y"}])
     kernel = load(path)
     assert kernel.build is not None
-    arrays = [each for each in kernel.build.arguments if isinstance(each, ArrayArgument)]
+    arrays = [argument for argument in kernel.build.arguments if isinstance(argument, ArrayArgument)]
     assert [array.size({}, np) for array in arrays] == [0, 0]
     where, taken = f"{path}: {KERNEL}.Arguments", "; so nothing is known of the array"
     assert kernel.assumptions == (

@@ -42,8 +42,8 @@ def configured(name: str, given: Given) -> tuple[list[dict[str, Any]], list[Conf
     description = load(f"{FILE}:{name}", given)
     columns = description.space.configurations(description.sizes())
     rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-    found = configurations(description, columns, description.sizes(), GPU)
-    return [dict(zip(columns, row, strict=True)) for row in rows], found
+    actual = configurations(description, columns, description.sizes(), GPU)
+    return [dict(zip(columns, row, strict=True)) for row in rows], actual
 
 
 def told(name: str, given: Given) -> dict[str, Any]:
@@ -53,13 +53,13 @@ def told(name: str, given: Given) -> dict[str, Any]:
 
 
 def test_what_is_tried_and_how_it_is_launched():
-    rows, found = configured("gather", GATHER)
+    rows, actual = configured("gather", GATHER)
     assert [(row["BLOCK"], row["num_warps"]) for row in rows] == [(128, 2), (128, 4), (256, 2), (256, 4)]
     assert {(row["SCALE"], row["num_stages"]) for row in rows} == {(2, 0)}  # 0: as Triton's backend has it
-    assert [each.grid[0] for each in found] == [8, 8, 4, 4]
+    assert [item.grid[0] for item in actual] == [8, 8, 4, 4]
     ids, count = (Array(size, "int32", text, names) for size, text, names in (
         (1000, "index // 2", ()), (1, "8", ())))  # fmt: skip
-    assert found[0].arguments == (None, None, ids, count, 1000)
+    assert actual[0].arguments == (None, None, ids, count, 1000)
     assert told("gather", GATHER) == {
         "BLOCK": 128,
         "SCALE": 2,
@@ -77,8 +77,8 @@ def test_what_is_tried_and_how_it_is_launched():
 
 def test_a_signature_of_all_parameters_holds_constants():
     signature = ("*fp16", "*fp16", "*i32", "*i32", "16", "64", "4", "constexpr")
-    found = told("gather", replace(GATHER, signature=signature, tuned=(), sizes=(("rows", 1000),)))
-    assert (found["BLOCK"], found["SCALE"], found["rows"]) == (64, 4, 16)
+    actual = told("gather", replace(GATHER, signature=signature, tuned=(), sizes=(("rows", 1000),)))
+    assert (actual["BLOCK"], actual["SCALE"], actual["rows"]) == (64, 4, 16)
     words = replace(GATHER, defines=(("KIND", "negative"), ("SCALE", "tl.float32")))
     assert told("gather", words)["KIND"] == "negative"
     assert str(told("gather", words)["SCALE"]) == "fp32"
@@ -86,40 +86,40 @@ def test_a_signature_of_all_parameters_holds_constants():
 
 def test_a_number_of_the_signature_is_known_to_expressions():
     stated = replace(GATHER, signature=(*GATHER.signature[:4], "1000"), sizes=())
-    assert [each.grid for each in configured("gather", stated)[1]] == [
-        each.grid for each in configured("gather", GATHER)[1]
+    assert [item.grid for item in configured("gather", stated)[1]] == [
+        item.grid for item in configured("gather", GATHER)[1]
     ]
 
 
 def test_a_number_that_is_not_stated():
-    given = replace(GATHER, grid=("8",), sizes=(), arguments=("ids=8:int32:index", "count=1:int32:8"))
-    assert configured("gather", given)[1][0].arguments[-1] == Unstated.NUMBER
-    assert told("gather", given)["rows"] == Specialised("i32", False)
-    typed = replace(given, signature=(*GATHER.signature[:4], "i32:16"))
+    arguments = replace(GATHER, grid=("8",), sizes=(), arguments=("ids=8:int32:index", "count=1:int32:8"))
+    assert configured("gather", arguments)[1][0].arguments[-1] == Unstated.NUMBER
+    assert told("gather", arguments)["rows"] == Specialised("i32", False)
+    typed = replace(arguments, signature=(*GATHER.signature[:4], "i32:16"))
     assert told("gather", typed)["rows"] == Specialised("i32", True)
 
 
 def test_types_by_what_is_given_as_arguments():
     arguments = ("8:half", "x=8:bf16", "ids=rows:int32:index", "count=1:int32:8")
-    found = told("gather", replace(GATHER, signature=(), arguments=arguments))
-    assert [found[name].type for name in ("out", "x", "ids")] == ["*fp16", "*bf16", "*i32"]
+    actual = told("gather", replace(GATHER, signature=(), arguments=arguments))
+    assert [actual[name].type for name in ("out", "x", "ids")] == ["*fp16", "*bf16", "*i32"]
 
 
 def test_a_tensor_descriptor_has_a_shape_and_a_block():
-    _, [found] = configured("move", MOVE)
-    assert found.arguments[0] == Descriptor("fp16", (1024, 64), (64, 1), (32, 64))
+    _, [actual] = configured("move", MOVE)
+    assert actual.arguments[0] == Descriptor("fp16", (1024, 64), (64, 1), (32, 64))
     assert told("move", MOVE)["x"] == ("fp16", (32, 64))
 
 
 def test_configurations_of_the_decorator_and_what_its_hook_keeps():
-    given = Given(grid=("cdiv(n, BLOCK)",), signature=("*fp32", "*fp32", "i32"), sizes=(("n", 1024),))
-    rows, found = configured("add", given)
+    arguments = Given(grid=("cdiv(n, BLOCK)",), signature=("*fp32", "*fp32", "i32"), sizes=(("n", 1024),))
+    rows, actual = configured("add", arguments)
     assert [(row["BLOCK"], row["num_warps"]) for row in rows] == [(256, 4), (512, 4), (512, 8)]
-    assert [each.block[0] for each in found] == [128, 128, 256]
-    assert told("add", given)["EVEN"] is True
-    assert told("add", replace(given, sizes=(("n", 1000),)))["EVEN"] is False
-    given = replace(given, tuned=(("BLOCK", (64,)),))  # takes the decorator's place
-    assert [row["BLOCK"] for row in configured("add", given)[0]] == [64]
+    assert [item.block[0] for item in actual] == [128, 128, 256]
+    assert told("add", arguments)["EVEN"] is True
+    assert told("add", replace(arguments, sizes=(("n", 1000),)))["EVEN"] is False
+    arguments = replace(arguments, tuned=(("BLOCK", (64,)),))  # takes the decorator's place
+    assert [row["BLOCK"] for row in configured("add", arguments)[0]] == [64]
 
 
 def test_a_hook_that_fails_is_passed_over_and_that_is_said():
@@ -171,8 +171,8 @@ def test_arrays_that_decide_are_asked_for(monkeypatch, tmp_path):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
 
     def counted(*arguments: str) -> KernelProfile | Failure:
-        given = replace(GATHER, arguments=arguments, tuned=(("BLOCK", (128,)), ("num_warps", (2,))))
-        source, (wanted,) = source_of(load(f"{FILE}:gather", given)), configured("gather", given)[1]
+        values = replace(GATHER, arguments=arguments, tuned=(("BLOCK", (128,)), ("num_warps", (2,))))
+        source, (wanted,) = source_of(load(f"{FILE}:gather", values)), configured("gather", values)[1]
         [made] = CUDA.characterise_all(source, 80, [wanted], cache=Cache(tmp_path / "cache"), workers=1)
         return made
 
@@ -197,18 +197,20 @@ def test_what_heuristics_decide_is_known_to_the_grid_and_as_options(tmp_path):
         "def fill(x, n, bias, BLOCK: tl.constexpr):\n"
         "    tl.store(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), 1.0)\n"
     )
-    given = Given(grid=("cdiv(n, BLOCK)",), signature=("x=*fp32", "n=i32", "bias=None"), sizes=(("n", 640),))
-    for signature, block in ((given.signature, 64), (("x=*fp32", "n=i32", "bias=*fp32"), 32)):
-        description = load(f"{tmp_path / 'k.py'}:fill", replace(given, signature=signature))
-        [found] = configurations(description, description.space.configurations(), description.sizes(), GPU)
-        assert (found.grid[0], found.block[0]) == (640 // block, block)
+    arguments = Given(
+        grid=("cdiv(n, BLOCK)",), signature=("x=*fp32", "n=i32", "bias=None"), sizes=(("n", 640),)
+    )
+    for signature, block in ((arguments.signature, 64), (("x=*fp32", "n=i32", "bias=*fp32"), 32)):
+        description = load(f"{tmp_path / 'k.py'}:fill", replace(arguments, signature=signature))
+        [actual] = configurations(description, description.space.configurations(), description.sizes(), GPU)
+        assert (actual.grid[0], actual.block[0]) == (640 // block, block)
 
 
 def test_the_autotuner_s_list_stays_beside_what_it_does_not_tune():
-    given = Given(grid=("cdiv(n, BLOCK)",), signature=("*fp32", "*fp32", "i32"), sizes=(("n", 1024),))
-    rows, _ = configured("add", replace(given, tuned=(("EVEN", (1,)),)))
+    arguments = Given(grid=("cdiv(n, BLOCK)",), signature=("*fp32", "*fp32", "i32"), sizes=(("n", 1024),))
+    rows, _ = configured("add", replace(arguments, tuned=(("EVEN", (1,)),)))
     assert [(row["BLOCK"], row["num_warps"]) for row in rows] == [(256, 4), (512, 4), (512, 8)]
-    rows, _ = configured("add", replace(given, tuned=(("num_warps", (2,)),)))
+    rows, _ = configured("add", replace(arguments, tuned=(("num_warps", (2,)),)))
     assert [(row["BLOCK"], row["num_warps"]) for row in rows] == [(256, 2), (512, 2)]
 
 
@@ -224,15 +226,15 @@ def test_the_autotuner_s_list_stays_beside_what_it_does_not_tune():
     ],
 )
 def test_constants_that_are_no_parameters(text, value):
-    found = told("gather", replace(GATHER, defines=(("KIND", text),)))["KIND"]
-    assert (found if value is None or not hasattr(found, "name") else found.name) == value
+    actual = told("gather", replace(GATHER, defines=(("KIND", text),)))["KIND"]
+    assert (actual if value is None or not hasattr(actual, "name") else actual.name) == value
 
 
 def test_true_is_no_number():
-    given = replace(GATHER, tuned=(("BLOCK", (128,)), ("SCALE", (True, False))))
-    rows, found = configured("gather", given)
+    arguments = replace(GATHER, tuned=(("BLOCK", (128,)), ("SCALE", (True, False))))
+    rows, actual = configured("gather", arguments)
     assert [row["SCALE"] for row in rows] == [1, 0]
-    source = source_of(load(f"{FILE}:gather", given))
-    assert [dict(source.settings(each.defines, each.arguments))["SCALE"] for each in found] == [True, False]
-    assert told("gather", given)["SCALE"] is True
-    assert told("gather", replace(given, tuned=(("BLOCK", (128,)), ("SCALE", (1,)))))["SCALE"] is not True
+    source = source_of(load(f"{FILE}:gather", arguments))
+    assert [dict(source.settings(item.defines, item.arguments))["SCALE"] for item in actual] == [True, False]
+    assert told("gather", arguments)["SCALE"] is True
+    assert told("gather", replace(arguments, tuned=(("BLOCK", (128,)), ("SCALE", (1,)))))["SCALE"] is not True

@@ -46,8 +46,8 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.mark.slow
 def test_each_cubin_is_a_configuration(folder):
-    given = Given(grid=("cdiv(n, 1024)",), sizes=(("n", 100_000),))
-    description = load(f"{folder}:add", given)
+    arguments = Given(grid=("cdiv(n, 1024)",), sizes=(("n", 100_000),))
+    description = load(f"{folder}:add", arguments)
     columns = description.space.configurations(description.sizes())
     assert columns["binary"].tolist() == [1, 2]
     assert sorted(columns["num_warps"].tolist()) == [4, 8]
@@ -66,8 +66,8 @@ def test_each_cubin_is_a_configuration(folder):
 
 
 def test_the_shape_of_a_descriptor_is_given(folder):
-    given = Given(grid=(4,), arguments=("rows,64", "x=rows,64"), sizes=(("rows", 256),), function="move")
-    description = load(folder, given)
+    arguments = Given(grid=(4,), arguments=("rows,64", "x=rows,64"), sizes=(("rows", 256),), function="move")
+    description = load(folder, arguments)
     columns = description.space.configurations(description.sizes())
     [wanted] = configurations(description, columns, description.sizes(), GPU)
     made = source_of(description).compile(90, (("binary", 1),))
@@ -151,8 +151,8 @@ def test_a_folder_that_is_edited_is_read_anew(folder, tmp_path):
 
 
 def test_fewer_arguments_than_the_code_takes(folder):
-    given = Given(grid=(1,), sizes=(("n", 100_000),))
-    description = load(f"{folder}:add", given)
+    arguments = Given(grid=(1,), sizes=(("n", 100_000),))
+    description = load(f"{folder}:add", arguments)
     columns, source = description.space.configurations(description.sizes()), source_of(description)
     wanted = configurations(description, columns, description.sizes(), GPU)[0]
     made = source.compile(90, source.settings(wanted.defines, wanted.arguments))

@@ -32,7 +32,7 @@ def move(out, x, rows, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
 
 
 def fits(configs, named_args, **kwargs):
-    return [each for each in configs if each.kwargs["BLOCK"] <= named_args["n"]]
+    return [config for config in configs if config.kwargs["BLOCK"] <= named_args["n"]]
 
 
 @triton.autotune(

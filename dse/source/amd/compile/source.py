@@ -69,8 +69,8 @@ def read_source(
     compiler.
     """
     if path.suffix == ".py" or path.is_dir():
-        found = f"found a Triton kernel ({path.name}) with an AMD GPU"
-        raise DseError(f"gpu: {found}, expected an NVIDIA GPU: Triton's code is read for these only")
+        problem = f"found a Triton kernel ({path.name}) with an AMD GPU"
+        raise DseError(f"gpu: {problem}, expected an NVIDIA GPU: Triton's code is read for these only")
     if path.suffix not in SUFFIXES:
         raise DseError(f"{path}: suffix: found {path.suffix!r}, expected {', '.join(SUFFIXES)} for AMD GPUs")
     given, named = split(given)

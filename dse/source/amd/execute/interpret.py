@@ -162,6 +162,6 @@ class Scheduler:
         step = self.code.stretches[index].steps[0]
         names = [f"contents of argument {region - 1}" for region in sorted(self.machine.zeros)]
         because = f"; it depends on {', '.join(names)}" if names else ""
-        found = f"still running after {self.step_limit} stretches, at {step}"
+        problem = f"still running after {self.step_limit} stretches, at {step}"
         expected = "an end (an endless loop, or one that waits for memory)"
-        return DseError(f"{self.code.listing.name}: {found}: expected {expected}{because}")
+        return DseError(f"{self.code.listing.name}: {problem}: expected {expected}{because}")

@@ -79,10 +79,10 @@ def _select(binder: OperandReaders, step: Instruction) -> Action:
             return
         for word in range(2 if two else 1):
             a, b = (machine.words(slots[word]) for slots in sources)
-            chosen = None
+            selected = None
             if condition is not None and a is not None and b is not None:
-                chosen = np.where(condition, a, b)
-            machine.write_scalar(target + word, chosen)
+                selected = np.where(condition, a, b)
+            machine.write_scalar(target + word, selected)
 
     return select
 

@@ -81,8 +81,8 @@ def register(text: str) -> Register | None:
     match = _REGISTER.match(text)
     if match is None:
         return None
-    name, one, first, last, alone, half = match.groups()
-    low = int(one or first or alone)
+    name, single, first, last, alone, half = match.groups()
+    low = int(single or first or alone)
     return Register(_FILES[name][0] + low, int(last) - low + 1 if last else 1, (half or "").strip("."))
 
 

@@ -17,8 +17,8 @@ def normal(content: str, where: str) -> str:
     text = content.removeprefix("\ufeff").replace("\r\n", "\n")
     if control := _CONTROL.search(text):
         line, start = text.count("\n", 0, control.start()) + 1, text.rfind("\n", 0, control.start()) + 1
-        found = f"found the control character U+{ord(control[0]):04X}"
-        raise DseError(f"{where}:{line}:{control.start() - start + 1}: {found}, expected none but tab")
+        problem = f"found the control character U+{ord(control[0]):04X}"
+        raise DseError(f"{where}:{line}:{control.start() - start + 1}: {problem}, expected none but tab")
     return text
 
 

@@ -332,8 +332,8 @@ def _assembled_outside(source: CudaSource, arch: int) -> tuple[bytes, str]:
     """Assemble PTX with ptxas."""
     assembler = shutil.which("ptxas")
     if assembler is None:
-        found = "found no nvidia-nvjitlink and no ptxas"
-        raise DseError(f"{source.path}: PTX: {found}, expected {install('cuda')}")
+        problem = "found no nvidia-nvjitlink and no ptxas"
+        raise DseError(f"{source.path}: PTX: {problem}, expected {install('cuda')}")
     name = Path(source.path).name
     with scratch({name: source.text.encode()}) as folder:
         text, made = folder / name, folder / "code.cubin"

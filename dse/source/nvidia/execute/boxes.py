@@ -114,10 +114,10 @@ def _issues(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, _
         tensor = machine.launch.arguments[argument] if argument >= 0 else None
         if not isinstance(tensor, TensorMap) or len(tensor.shape) != len(step.coordinates):
             dimensions = len(step.coordinates)
-            found = "found a tensor map made in the kernel (tl.make_tensor_descriptor), or not stated"
+            problem = "found a tensor map made in the kernel (tl.make_tensor_descriptor), or not stated"
             stated = "tensordesc<...>; CUtensorMap: ROWS,COLUMNS:half:BOX_ROWS,BOX_COLUMNS"
             expected = f"expected an argument ({stated}) of {dimensions} dimensions"
-            raise machine.program.error(step, f"{found}, {expected}")
+            raise machine.program.error(step, f"{problem}, {expected}")
         yield warp, _Issue(blocks, threads, argument, tensor)
 
 

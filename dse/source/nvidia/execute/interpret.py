@@ -241,8 +241,8 @@ class Scheduler:
         because = f"; it depends on {', '.join(names)}" if names else ""
         step = program.blocks[index].steps[0]
         at = f"0x{step.address:x}" + (f", line {step.line}" if step.line else "")
-        found = f"still running after {self.step_limit} basic blocks, at {at}"
+        problem = f"still running after {self.step_limit} basic blocks, at {at}"
         expected = "an end (an endless loop, or one that waits for memory)"
         if any("TIMER" in name for name in names):  # such a wait gives up after a time
             expected = "none that waits by the clock, as cuda::pipeline of a block before sm_90 does"
-        return DseError(f"{program.kernel}: {found}: expected {expected}{because}")
+        return DseError(f"{program.kernel}: {problem}: expected {expected}{because}")

@@ -137,8 +137,8 @@ def resources(text: str, kernel: Listing) -> tuple[int, int]:
         )
         registers = 1 + max(named, default=0)
     if registers > _MOST_REGISTERS:
-        found = f"found {registers}, expected at most {_MOST_REGISTERS}"
-        raise DseError(f"{kernel.kernel}: registers: {found}")
+        problem = f"found {registers}, expected at most {_MOST_REGISTERS}"
+        raise DseError(f"{kernel.kernel}: registers: {problem}")
     shared_bytes = int(shared[1], 0) if shared is not None else 0
     return registers, max(0, shared_bytes - reserved_shared_bytes(kernel.arch))
 
@@ -240,9 +240,9 @@ def _spacing(code: list[SassInstruction]) -> int:
 
 
 def _unreadable(line: str, where: str, number: int, why: str = "") -> DseError:
-    found = line.strip()[:_SHOWN]
+    actual = line.strip()[:_SHOWN]
     return DseError(
-        f"{where}:{number}: instruction: found {found!r}{why}, expected '/*address*/ OPCODE operands ;'"
+        f"{where}:{number}: instruction: found {actual!r}{why}, expected '/*address*/ OPCODE operands ;'"
     )
 
 

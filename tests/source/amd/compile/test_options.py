@@ -7,7 +7,7 @@ from dse.source.amd.compile.options import check, for_clang
 
 
 def test_options_of_cuda_are_translated():
-    given = [
+    arguments = [
         "--use_fast_math",
         "-DN=3",
         "--define-macro=M=4",
@@ -15,14 +15,14 @@ def test_options_of_cuda_are_translated():
         "--maxrregcount=64",
         "-lineinfo",
     ]
-    check(given, "kernel")
-    assert for_clang(given) == ["-ffast-math", "-DN=3", "-DM=4", "-std=c++17"]
+    check(arguments, "kernel")
+    assert for_clang(arguments) == ["-ffast-math", "-DN=3", "-DM=4", "-std=c++17"]
 
 
 def test_options_of_clang_stay():
-    given = ["-O2", "-mcumode", "--gpu-max-threads-per-block=256", "-ffp-contract=off"]
-    check(given, "kernel")
-    assert for_clang(given) == given
+    arguments = ["-O2", "-mcumode", "--gpu-max-threads-per-block=256", "-ffp-contract=off"]
+    check(arguments, "kernel")
+    assert for_clang(arguments) == arguments
 
 
 @pytest.mark.parametrize(

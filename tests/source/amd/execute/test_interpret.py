@@ -34,16 +34,16 @@ def run(
 
 
 def result(machine: MemoryMachine, argument: int, kind: type = U32) -> np.ndarray:
-    found = machine.memory.regions[argument + 1]
-    assert found is not None
+    actual = machine.memory.regions[argument + 1]
+    assert actual is not None
     assert argument + 1 not in machine.poisoned
-    return found.view(kind)
+    return actual.view(kind)
 
 
 def words(seed: int = 0, threads: int = 64) -> np.ndarray:
-    given = np.random.default_rng(seed).integers(0, 1 << 32, (threads, 4), np.uint64).astype(U32)
-    given[:4] = [[0, 1, 2, 3], [0xFFFFFFFF] * 4, [1 << 31, 31, 32, 33], [5, 0, 0, 7]]
-    return given
+    arguments = np.random.default_rng(seed).integers(0, 1 << 32, (threads, 4), np.uint64).astype(U32)
+    arguments[:4] = [[0, 1, 2, 3], [0xFFFFFFFF] * 4, [1 << 31, 31, 32, 33], [5, 0, 0, 7]]
+    return arguments
 
 
 LANE = np.arange(64)
@@ -100,10 +100,10 @@ def swapped(a: np.ndarray, b: np.ndarray, rows: int) -> np.ndarray:
 
 @pytest.mark.parametrize(("code", "expected"), WORDS, ids=[code for code, _ in WORDS])
 def test_words(written, code: str, expected: Callable[..., np.ndarray]):
-    given = words()
-    machine = run(written([*_BEGIN, *code.split("; "), *_END]), [given, np.zeros(128, U32)])
+    arguments = words()
+    machine = run(written([*_BEGIN, *code.split("; "), *_END]), [arguments, np.zeros(128, U32)])
     with np.errstate(all="ignore"):
-        wanted = expected(*given.T).astype(U32).reshape(64, -1)
+        wanted = expected(*arguments.T).astype(U32).reshape(64, -1)
     np.testing.assert_array_equal(result(machine, 1).reshape(64, 2)[:, : wanted.shape[1]], wanted)
 
 
@@ -124,11 +124,11 @@ FLOATS: list[tuple[str, Callable[..., np.ndarray]]] = [
     ("instruction", "expected"), FLOATS, ids=lambda it: it if isinstance(it, str) else ""
 )
 def test_floating_point(written, instruction: str, expected: Callable[..., np.ndarray]):
-    given = np.random.default_rng(1).normal(0, 4, (64, 4)).astype(np.float32)
-    machine = run(written([*_BEGIN, instruction, *_END]), [given, np.zeros(128, np.float32)])
-    wanted = expected(*given.T)
-    found = result(machine, 1, np.float32).reshape(64, 2)
-    np.testing.assert_array_equal(found[:, : wanted.ndim], wanted.reshape(64, -1))
+    arguments = np.random.default_rng(1).normal(0, 4, (64, 4)).astype(np.float32)
+    machine = run(written([*_BEGIN, instruction, *_END]), [arguments, np.zeros(128, np.float32)])
+    wanted = expected(*arguments.T)
+    actual = result(machine, 1, np.float32).reshape(64, 2)
+    np.testing.assert_array_equal(actual[:, : wanted.ndim], wanted.reshape(64, -1))
 
 
 @pytest.mark.parametrize("descriptor", ["s[0:3]", "s[96:99]"])
@@ -146,9 +146,9 @@ def test_scratch_keeps_each_lanes_words(written, descriptor: str):
         f"buffer_load_dword v8, off, {descriptor}, s10",
         *_END,
     ]
-    given = words()
-    found = result(run(written(code, scratch=True), [given, np.zeros(128, U32)]), 1)[::2]
-    np.testing.assert_array_equal(found, np.where(np.arange(64) < 9, given[:, 1], given[:, 0]))
+    arguments = words()
+    actual = result(run(written(code, scratch=True), [arguments, np.zeros(128, U32)]), 1)[::2]
+    np.testing.assert_array_equal(actual, np.where(np.arange(64) < 9, arguments[:, 1], arguments[:, 0]))
 
 
 # A buffer of so many bytes at the first argument, and its words by 16 bytes a lane.
@@ -160,9 +160,9 @@ def test_lanes_beyond_a_buffer_load_zeros_and_store_nothing(written, size: int):
     code = [*_BEGIN, *(line.format(size=size) for line in _BUFFER), "s_mov_b32 s12, 4"]
     code += ["buffer_load_dword v8, v1, s[8:11], 0 offen offset:8", "v_mov_b32 v9, 7"]
     code += ["buffer_store_dword v9, v1, s[8:11], s12 offen", *_END]
-    given = words()
-    before = given.copy()
-    machine = run(written(code), [given, np.zeros(128, U32)])
+    arguments = words()
+    before = arguments.copy()
+    machine = run(written(code), [arguments, np.zeros(128, U32)])
     start = 16 * np.arange(64)
     loaded = np.where(start + 8 < size, before[:, 2], 0)
     np.testing.assert_array_equal(result(machine, 1)[::2], loaded)
@@ -180,9 +180,9 @@ def test_loads_to_the_lds_lie_side_by_side(written):
     code = [*_BEGIN, *(line.format(size=1024) for line in _BUFFER), "s_movk_i32 m0, 0x100"]
     code += ["buffer_load_dword v1, s[8:11], 0 offen offset:4 lds", "v_lshlrev_b32 v6, 2, v0"]
     code += ["ds_read_b32 v8, v6 offset:260", *_END]  # the offset counts at both ends
-    given = words()
-    machine = run(written(code, lds=1024), [given, np.zeros(128, U32)])
-    np.testing.assert_array_equal(result(machine, 1)[::2], given[:, 1])
+    arguments = words()
+    machine = run(written(code, lds=1024), [arguments, np.zeros(128, U32)])
+    np.testing.assert_array_equal(result(machine, 1)[::2], arguments[:, 1])
 
 
 def test_a_mask_that_is_not_known_leaves_other_waves_theirs(written):

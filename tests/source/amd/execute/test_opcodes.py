@@ -79,15 +79,15 @@ def shift(a: int, by: int, bits: int) -> int:
 
 def permuted(a: int, b: int, select: int) -> int:
     words = (b | a << 32).to_bytes(8, "little")
-    chosen = []
+    selected = []
     for which in select.to_bytes(4, "little"):
         if which < 8:
-            chosen.append(words[which])
+            selected.append(words[which])
         elif which < 12:  # the sign of a half, in all bits
-            chosen.append(255 * (words[2 * which - 15] >> 7))
+            selected.append(255 * (words[2 * which - 15] >> 7))
         else:
-            chosen.append(255 * (which > 12))
-    return int.from_bytes(chosen, "little")
+            selected.append(255 * (which > 12))
+    return int.from_bytes(selected, "little")
 
 
 def both(function: Callable[..., Any], test: Callable[..., Any]) -> Callable[..., Any]:
@@ -344,9 +344,9 @@ def computed(written: Any, scalar: bool, kind: str) -> dict[str, np.ndarray]:
     launch = LaunchArguments((blocks, 1, 1), (threads, 1, 1), [words_of(kind).ravel(), stored.ravel()])
     with np.errstate(all="ignore"):
         machine, _ = execute(code_of(written(code)), launch, [(n, 0, 0) for n in range(blocks)])
-    found = machine.memory.regions[2]
-    assert found is not None
-    return dict(zip(names, found.view(np.uint32).reshape(stored.shape), strict=True))
+    actual = machine.memory.regions[2]
+    assert actual is not None
+    return dict(zip(names, actual.view(np.uint32).reshape(stored.shape), strict=True))
 
 
 def test_every_row_has_its_arithmetic():
@@ -358,13 +358,13 @@ def test_every_row_has_its_arithmetic():
     ("scalar", "kind"), sorted({(name.startswith("s_"), source_kind(name)) for name in ROWS})
 )
 def test_equals_plain_python(written, scalar: bool, kind: str):
-    for name, found in computed(written, scalar, kind).items():
-        expect_plain_python(name, found)
+    for name, actual in computed(written, scalar, kind).items():
+        expect_plain_python(name, actual)
 
 
 def expect_plain_python(name: str, stored: np.ndarray) -> None:
     scalar, (results, operands, function) = name.startswith("s_"), EXPECTED[name]
-    for words, found in zip(words_of(source_kind(name)), stored, strict=True):
+    for words, actual in zip(words_of(source_kind(name)), stored, strict=True):
         values, pairs = [], iter(range(0, 6, 2))
         for operand in operands:
             if operand in "mc":
@@ -378,10 +378,10 @@ def expect_plain_python(name: str, stored: np.ndarray) -> None:
         answer = function(*values)
         answers = answer if isinstance(answer, tuple) else (answer,)
         if len(answers) == len(results) == 2 or results in ("M", "c"):
-            assert found[2] == bool(answers[-1]), (name, values)
+            assert actual[2] == bool(answers[-1]), (name, values)
         elif scalar:
-            assert found[2] == int(words[7]) >> 31, f"{name}: the scalar condition"
+            assert actual[2] == int(words[7]) >> 31, f"{name}: the scalar condition"
         if results in ("M", "c"):
             continue
         rough = name.split("_")[1] in ("exp", "log", "sin", "cos", "rsq", "rcp", "sqrt")
-        assert_result(value(found, results[0]), answers[0], results[0], rough, (name, values))
+        assert_result(value(actual, results[0]), answers[0], results[0], rough, (name, values))

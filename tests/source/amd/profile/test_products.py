@@ -36,9 +36,9 @@ def inst(opcode: str, *operands: str) -> Instruction:
     ],
 )
 def test_shape_and_types_are_in_the_name(opcode, a, kind, multiply_adds, operand_bytes):
-    found = product(inst(opcode, "v[10:13]", a, a, "v[10:13]"), 64)
-    assert (found.kind, found.multiply_adds) == (kind, multiply_adds)
-    assert found.from_registers == pytest.approx(operand_bytes / 768)
+    actual = product(inst(opcode, "v[10:13]", a, a, "v[10:13]"), 64)
+    assert (actual.kind, actual.multiply_adds) == (kind, multiply_adds)
+    assert actual.from_registers == pytest.approx(operand_bytes / 768)
 
 
 def test_products_that_no_class_of_work_fits_are_named():

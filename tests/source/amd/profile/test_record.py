@@ -28,10 +28,10 @@ def passes(
     )
     code = code_of(listing)
     machine, _ = execute(code, LaunchArguments((1, 1, 1), (lanes, 1, 1), [None, None]), [(0, 0, 0)])
-    found = record(code, machine, turns(listing), True, joins)
-    [(index, row)] = found.bound.memory_rows.items()
-    assert found.program.steps[index].pipe == pipe
-    (counts,) = (counts for counts in found.phase_counts if counts is not None)
+    actual = record(code, machine, turns(listing), True, joins)
+    [(index, row)] = actual.bound.memory_rows.items()
+    assert actual.program.steps[index].pipe == pipe
+    (counts,) = (counts for counts in actual.phase_counts if counts is not None)
     assert counts[row, 0] == 1  # request
     return float(counts[row + 2, 0])
 

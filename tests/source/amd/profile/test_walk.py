@@ -30,8 +30,8 @@ def inst(opcode: str, *operands: str) -> Instruction:
     ],
 )
 def test_registers_read_and_written(opcode, operands, reads, writes):
-    found = registers(opcode, operands)
-    assert (set(found[0]), set(found[1])) == (reads, writes)
+    actual = registers(opcode, operands)
+    assert (set(actual[0]), set(actual[1])) == (reads, writes)
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_trips_that_are_skipped_count_for_the_phases_that_they_go_through(writte
         noted = record(code, machine, turn, True, joins=False)
         return len(machine.trace), walk(code, machine, noted, 0, timing(gpu, turn, 500.0), turn)
 
-    (whole, expected), (skipped, found) = walked(False), walked(True)
+    (whole, expected), (skipped, actual) = walked(False), walked(True)
     assert skipped < whole / 4
-    assert found.keys() == expected.keys()
+    assert actual.keys() == expected.keys()
     for key, path in expected.items():
-        assert found[key].passes == path.passes
+        assert actual[key].passes == path.passes
         for name in ("cycles", "insts", "slots"):
-            assert getattr(found[key], name) == pytest.approx(getattr(path, name)), (key, name)
+            assert getattr(actual[key], name) == pytest.approx(getattr(path, name)), (key, name)
 
 
 @pytest.mark.parametrize(

@@ -51,14 +51,14 @@ def plain(width: int, wide: int | None) -> dict[str, int]:
 def test_follows_macros_and_constants_of_every_configuration(wide: int | None) -> None:
     widths = np.array([4, 5, 8, 16, 33])
     defines = {"WIDTH": widths} | ({} if wide is None else {"WIDE": wide})
-    found = constants(TEXT, defines, len(widths))
+    actual = constants(TEXT, defines, len(widths))
     for place, width in enumerate(widths.tolist()):
         expected = plain(width, wide)
-        assert {name: int(found.values[name][place]) for name in expected} == expected
-        assert found.shared_bytes is not None
+        assert {name: int(actual.values[name][place]) for name in expected} == expected
+        assert actual.shared_bytes is not None
         # one char, then doubles at a multiple of 8
-        assert found.shared_bytes[place] == 8 + 8 * (expected["tile[0]"] * expected["tile[1]"] + 8)
-    assert "thread" not in found.values
+        assert actual.shared_bytes[place] == 8 + 8 * (expected["tile[0]"] * expected["tile[1]"] + 8)
+    assert "thread" not in actual.values
 
 
 def test_says_where_shared_memory_is_not_understood() -> None:
@@ -69,13 +69,13 @@ def test_says_where_shared_memory_is_not_understood() -> None:
 
 def test_a_branch_that_no_configuration_takes_declares_nothing() -> None:
     text = "#if N > 4\n__shared__ int a[N];\nconstexpr int k = 3;\n#else\n__shared__ int b[2];\n#endif"
-    found = constants(text, {"N": np.array([4, 6])}, 2)
-    assert found.shared_bytes is not None
-    assert found.shared_bytes.tolist() == [8, 24]
-    assert found.values["k"].tolist() == [0, 3]
+    actual = constants(text, {"N": np.array([4, 6])}, 2)
+    assert actual.shared_bytes is not None
+    assert actual.shared_bytes.tolist() == [8, 24]
+    assert actual.values["k"].tolist() == [0, 3]
     assert "k" not in constants(text, {"N": 1}, 2).values
 
 
 def test_a_name_declared_again_as_something_else_is_forgotten() -> None:
-    found = constants("const int n = 4;\nconst int n = threadIdx.x;\nconstexpr int m = n;", {}, 1)
-    assert "m" not in found.values
+    actual = constants("const int n = 4;\nconst int n = threadIdx.x;\nconstexpr int m = n;", {}, 1)
+    assert "m" not in actual.values

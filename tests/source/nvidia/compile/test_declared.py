@@ -43,8 +43,8 @@ def write(tmp_path: Path):
     ],
 )
 def test_parameters_by_the_text(write, text: str, kernel: str, expected: str | None):
-    found = parameters_of(read_source(write(text + " {}"), kernel))
-    assert (None if found is None else " ".join(map(_short, found))) == expected
+    actual = parameters_of(read_source(write(text + " {}"), kernel))
+    assert (None if actual is None else " ".join(map(_short, actual))) == expected
 
 
 def _short(declared: Declared) -> str:

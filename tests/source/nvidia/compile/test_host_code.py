@@ -65,9 +65,9 @@ def made(tmp_path, text, kernel="scale<64, 4>", name="k.cu"):
 
 
 def test_a_file_is_compiled_as_it_ships(tmp_path):
-    found = made(tmp_path, AS_IT_SHIPS)
-    assert isinstance(found, Compiled), found
-    assert [parameter.size for parameter in found.binary.parameters] == [4, 8, 4]
+    actual = made(tmp_path, AS_IT_SHIPS)
+    assert isinstance(actual, Compiled), actual
+    assert [parameter.size for parameter in actual.binary.parameters] == [4, 8, 4]
 
 
 def test_a_header_beside_the_file_is_read_as_the_file(tmp_path):
@@ -76,7 +76,7 @@ def test_a_header_beside_the_file_is_read_as_the_file(tmp_path):
     path.write_text('#include "kernels.cuh"\n#include <fstream>\nvoid print(std::ofstream &file);\n')
     source = read_source(path, "scale<64, 4>")
     assert isinstance(compile_source(source, 80, {}), Compiled)
-    assert [one.name for one in parameters_of(source) or ()] == ["n", "x", "tile"]
+    assert [item.name for item in parameters_of(source) or ()] == ["n", "x", "tile"]
     assert kernels_in(source) == ["scale"]
 
 
@@ -94,7 +94,7 @@ def test_lines_keep_their_numbers_and_directives_stay():
 def test_names_of_the_devices_library_stay(tmp_path):
     code = "#include <cuda/std/complex>\nusing C = cuda::std::complex<float>;\n"
     kernel = "__global__ void f(C* x) { *x = C(1.0f, 2.0f); }\nint main() { f<<<1, 1>>>(nullptr); }"
-    assert isinstance(found := made(tmp_path, code + kernel, "f"), Compiled), found
+    assert isinstance(actual := made(tmp_path, code + kernel, "f"), Compiled), actual
 
 
 AS_NVCC_SEES_IT = """
@@ -131,14 +131,14 @@ TENSOR_MAP = "#include <cuda.h>\n__global__ void f(const __grid_constant__ CUten
 @pytest.mark.slow
 def test_names_that_nvcc_has_without_asking_and_its_headers(tmp_path):
     for code in (AS_NVCC_SEES_IT, HALVES, TENSOR_MAP):
-        found = made(tmp_path, code, "f")
-        assert isinstance(found, Compiled), found
+        actual = made(tmp_path, code, "f")
+        assert isinstance(actual, Compiled), actual
     own = (
         "#define INFINITY 1\ntypedef int int64_t;\n__global__ void f(int64_t n, int *x) { x[n] = INFINITY; }"
     )
-    found = made(tmp_path, f"{own} int main() {{ return 0; }}", "f")
-    assert isinstance(found, Compiled), found
-    assert [parameter.size for parameter in found.binary.parameters] == [4, 8]
+    actual = made(tmp_path, f"{own} int main() {{ return 0; }}", "f")
+    assert isinstance(actual, Compiled), actual
+    assert [parameter.size for parameter in actual.binary.parameters] == [4, 8]
 
 
 def test_text_with_brackets_that_do_not_match_stays_or_is_blanked_whole():

@@ -108,15 +108,15 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def test_a_kernel_is_read_without_what_its_package_needs(package, capfd):
-    found = function(package / "pkg/ops/layer.py", "scale")
-    assert [(config.kwargs["BLOCK"], config.num_warps) for config in found.configs] == [(64, 8), (128, 8)]
-    assert list(found.heuristics) == ["HAS_BIAS"]
-    assert found.jit.cache_key  # Triton finds all that it names
-    assert found.path == package / "pkg/ops/layer.py"
+    actual = function(package / "pkg/ops/layer.py", "scale")
+    assert [(config.kwargs["BLOCK"], config.num_warps) for config in actual.configs] == [(64, 8), (128, 8)]
+    assert list(actual.heuristics) == ["HAS_BIAS"]
+    assert actual.jit.cache_key  # Triton finds all that it names
+    assert actual.path == package / "pkg/ops/layer.py"
     assert not (package / "ran").exists()
     assert capfd.readouterr() == ("", "")
     capability = "torch.cuda.get_device_capability()[...], which is not there, counts as false"
-    assert capability in found.notes
+    assert capability in actual.notes
 
 
 def test_what_no_condition_lets_run_is_read_where_it_is_asked_for(package):
@@ -126,9 +126,9 @@ def test_what_no_condition_lets_run_is_read_where_it_is_asked_for(package):
 
 
 def test_a_decorator_that_fails_is_passed_over_and_named(package):
-    found = function(package / "pkg/ops/layer.py", "untuned")
-    assert found.configs == ()
-    assert any("triton.autotune(" in note and "'nowhere' is not defined" in note for note in found.notes)
+    actual = function(package / "pkg/ops/layer.py", "untuned")
+    assert actual.configs == ()
+    assert any("triton.autotune(" in note and "'nowhere' is not defined" in note for note in actual.notes)
 
 
 def test_versions_are_compared_as_such():

@@ -62,7 +62,7 @@ def test_macros_that_the_text_cannot_name_make_no_other_code(write, more: str, n
 
 
 @pytest.mark.slow
-def test_spills_and_warnings_are_told(write):
+def test_spills_and_warnings_are_reported(write):
     text = """
     extern "C" __global__ void __launch_bounds__(1024, 2) spilling(float* a, int n)
     {
@@ -175,10 +175,10 @@ def test_a_cubin_is_taken_as_it_is(write, tmp_path: Path):
     made = compiled(write(ADD), AMOUNT=1)
     path = tmp_path / "k.cubin"
     path.write_bytes(made.cubin)
-    found = load(path)
-    assert isinstance(found, Compiled)
-    assert found.binary == made.binary
-    assert found.compiler == "ptxas " + made.compiler.removeprefix("NVRTC ")
+    loaded = load(path)
+    assert isinstance(loaded, Compiled)
+    assert loaded.binary == made.binary
+    assert loaded.compiler == "ptxas " + made.compiler.removeprefix("NVRTC ")
     with pytest.raises(DseError, match="architecture: found sm_80, expected sm_90"):
         load(path, arch=90)
     with pytest.raises(DseError, match="kernel: found no sub, expected one of add"):
@@ -209,10 +209,10 @@ def test_code_of_one_architecture_alone_compiles(write):
 def test_ptx_is_assembled(write, assembler: str, monkeypatch: pytest.MonkeyPatch):
     if assembler == "ptxas":
         monkeypatch.setitem(sys.modules, "cuda.bindings.nvjitlink", None)
-    found = load(write(PTX, "k.ptx"), arch=80)
-    assert isinstance(found, Compiled)
-    assert (found.binary.kernel, found.binary.arch, len(found.binary.parameters)) == ("k", 80, 1)
-    assert found.spill_bytes == 0
+    loaded = load(write(PTX, "k.ptx"), arch=80)
+    assert isinstance(loaded, Compiled)
+    assert (loaded.binary.kernel, loaded.binary.arch, len(loaded.binary.parameters)) == ("k", 80, 1)
+    assert loaded.spill_bytes == 0
     failure = load(write(PTX.replace("ret", "nonsense"), "k.ptx"))
     assert isinstance(failure, Failure)
     assert "nonsense" in failure.message
@@ -231,13 +231,13 @@ def test_ptx_takes_an_assembler(write, monkeypatch: pytest.MonkeyPatch):
 def test_a_listing_is_taken_as_it_is(write):
     made = compiled(write(ADD), AMOUNT=1)
     text = _nvdisasm((), made.cubin, "k")
-    found = load(write(text, "k.sass"), arch=86)
-    assert isinstance(found, Compiled)
-    assert found.listing is not None
-    assert [each.opcode for each in found.listing.instructions] == [
-        each.opcode for each in disassemble([made.binary])[0].instructions
+    loaded = load(write(text, "k.sass"), arch=86)
+    assert isinstance(loaded, Compiled)
+    assert loaded.listing is not None
+    assert [instruction.opcode for instruction in loaded.listing.instructions] == [
+        instruction.opcode for instruction in disassemble([made.binary])[0].instructions
     ]
-    assert (found.binary.kernel, found.binary.registers) == ("add", made.binary.registers)
+    assert (loaded.binary.kernel, loaded.binary.registers) == ("add", made.binary.registers)
     with pytest.raises(DseError, match="architecture: found sm_80, expected sm_90"):
         load(write(text, "k.sass"), arch=90)
 
@@ -249,9 +249,9 @@ def test_shared_memory_that_the_launch_sizes(write):
         assert made.adds_shared == adds
         path = write("", "k.cubin")
         path.write_bytes(made.cubin)
-        found = load(path)
-        assert isinstance(found, Compiled)
-        assert found.adds_shared == adds
+        loaded = load(path)
+        assert isinstance(loaded, Compiled)
+        assert loaded.adds_shared == adds
     of_two = f"extern __shared__ float shared[]; __global__ void k(float* s, float* a) {{ {body} }}"
     other = "__global__ void other(float* a) { shared[threadIdx.x] = a[0]; a[1] = shared[threadIdx.y]; }"
     both = write(f'{of_two} {other} __global__ void prints() {{ printf("declared as a function before"); }}')

@@ -85,8 +85,8 @@ def told(source: TritonSource, *arguments, **defines) -> dict:
 
 def test_values_specialise_as_triton_does(file):
     source = scale(file)
-    found = told(source, None, None, 4096, 1, 2.0, BLOCK=128, num_warps=4)
-    assert found == {
+    actual = told(source, None, None, 4096, 1, 2.0, BLOCK=128, num_warps=4)
+    assert actual == {
         "BLOCK": 128,
         "UNROLL": 1,  # its default
         "num_warps": 4,
@@ -96,8 +96,8 @@ def test_values_specialise_as_triton_does(file):
         "stride": 1,  # a constant
         "factor": Specialised("fp32", False),
     }
-    found = told(source, None, None, 2**40 + 1, 17, 2.0, BLOCK=128)
-    assert (found["n"], found["stride"]) == (Specialised("i64", False), Specialised("i32", False))
+    actual = told(source, None, None, 2**40 + 1, 17, 2.0, BLOCK=128)
+    assert (actual["n"], actual["stride"]) == (Specialised("i64", False), Specialised("i32", False))
     unspecialised = subject.read_source(file, "total", ("*fp32", "*fp32", ""))
     assert told(unspecialised, None, None, 1, BLOCK=64)["n"] == Specialised("i32", False)
 
@@ -111,11 +111,11 @@ def test_it_specialises_as_triton_itself():
 
     for value in (0, 1, 2, 16, -16, 100, 2**31 - 1, 2**31, 2**40, 2**63, True, 1.0):
         kind, known = native(backend, value, False, True, True)
-        found = subject.specialised(Parameter, "", value, "here")
+        actual = subject.specialised(Parameter, "", value, "here")
         if kind == "constexpr":
-            assert found == value == 1
+            assert actual == value == 1
         else:
-            assert found == Specialised(kind, known == "D"), value
+            assert actual == Specialised(kind, known == "D"), value
 
 
 def test_the_launch_is_what_triton_says(file):
@@ -150,13 +150,13 @@ def test_tensor_descriptors_become_what_the_code_takes(file, arch, first):
     assert isinstance(made, Compiled)
     assert made.launched is not None
     passed = made.launched.passed or ()
-    assert [each.part for each in passed if each.argument == 0][: len(first)] == first
+    assert [item.part for item in passed if item.argument == 0][: len(first)] == first
     assert len(passed) == len(made.binary.parameters)
     sizes = {"map": 128, "pointer": 8, "flag": 1, "stride": 8}
-    for each, parameter in zip(passed, made.binary.parameters, strict=True):
-        assert sizes.get(each.part, parameter.size) == parameter.size
+    for item, parameter in zip(passed, made.binary.parameters, strict=True):
+        assert sizes.get(item.part, parameter.size) == parameter.size
     if arch == 90:
-        assert [each.box for each in passed if each.part == "map"] == [(64, 32)] * 2
+        assert [item.box for item in passed if item.part == "map"] == [(64, 32)] * 2
 
 
 def test_what_does_not_compile_is_a_result(file):
@@ -189,7 +189,7 @@ def test_the_digest_covers_what_the_kernel_calls(file):
         ("scale = other()", "scale", r"found scale, which is not there \(NameError: name 'other'"),
     ],
 )
-def test_mistakes_are_told_in_one_line(file, text, name, message):
+def test_mistakes_are_reported_in_one_line(file, text, name, message):
     file.write_text(text)
     with pytest.raises(DseError, match=message):
         function(file, name)

@@ -90,9 +90,9 @@ def test_the_shape_of_a_product_is_read_when_it_is_run():
                 "UTCHMMA gdesc[UR10], gdesc[UR12], tmem[UR14], tmem[UR6], idesc[UR7]", "EXIT")  # fmt: skip
         return ran(*code).program.steps[-2].product
 
-    found = product(0x8210010)
-    assert found is not None
-    assert (found.kind, found.multiply_adds) == ("mma_fp16", 128 * 128 * 16)
+    actual = product(0x8210010)
+    assert actual is not None
+    assert (actual.kind, actual.multiply_adds) == ("mma_fp16", 128 * 128 * 16)
     with pytest.raises(DseError, match=r"UTCHMMA.*found the instruction descriptor 0x0, expected a product"):
         product(0)
 

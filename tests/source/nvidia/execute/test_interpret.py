@@ -23,16 +23,16 @@ def launch(
 
 def total(machine: Machine) -> np.ndarray:
     """[counters, blocks] over all phases."""
-    return sum(found for found in machine.phase_counts if found is not None)  # type: ignore[return-value]
+    return sum(phase_count for phase_count in machine.phase_counts if phase_count is not None)  # type: ignore[return-value]
 
 
 def accesses(machine: Machine, opcode: str) -> np.ndarray:
     """(requests, sectors, passes, threads) of the whole launch, over the instructions of one opcode."""
-    counts, found = total(machine), np.zeros(4)
+    counts, actual = total(machine), np.zeros(4)
     for index, row in machine.bound.memory_rows.items():
         if machine.program.steps[index].opcode == opcode:
-            found = found + counts[row : row + 4].sum(axis=1)
-    return found
+            actual = actual + counts[row : row + 4].sum(axis=1)
+    return actual
 
 
 def warp_instructions(machine: Machine) -> float:
@@ -42,14 +42,14 @@ def warp_instructions(machine: Machine) -> float:
 
 def places(machine: Machine, opcode: str, argument: int) -> list[np.ndarray]:
     """Bytes from what an argument points to: one array of threads for each execution of an opcode."""
-    found = []
+    seen = []
     for stream in machine.streams:
         if machine.program.steps[stream.step].opcode == opcode:
             mask = np.broadcast_to(stream.lanes.mask, machine.shape)
             address = np.broadcast_to(stream.base + stream.offset, machine.shape)[mask]
             if address[0] >> REGION_BITS == argument + 1:
-                found.append(address - address_of(argument))
-    return found
+                seen.append(address - address_of(argument))
+    return seen
 
 
 def warps_of(values: np.ndarray) -> np.ndarray:
@@ -85,8 +85,8 @@ def test_loop_whose_length_is_data():
         while value != 1:
             value, count = 3 * value + 1 if value % 2 else value // 2, count + 1
         trips.append(count)
-    (found,) = places(machine, "STG", 1)
-    assert found.tolist() == [4 * count for count in trips]
+    (actual,) = places(machine, "STG", 1)
+    assert actual.tolist() == [4 * count for count in trips]
     counts = total(machine)
     longest = warps_of(np.array(trips)).max(axis=1).sum()
     loop = [
@@ -119,16 +119,16 @@ def test_local_memory():
     values = np.tile(np.arange(40), (256, 1))
     for k in range(n):
         values[i, (k * 7 + i) % 40] += k
-    (found,) = places(machine, "STG", 1)
-    assert found.tolist() == (4 * values[i, i % 40]).tolist()
+    (actual,) = places(machine, "STG", 1)
+    assert actual.tolist() == (4 * values[i, i % 40]).tolist()
 
 
 def test_recursion_and_calls():
     machine = launch("recursive", None, grid=1, block=64)
     fibonacci = [0, 1, 1, 2, 3, 5, 8, 13]
     # hardware does not gather threads that return at different depths, nor need we: each stores once
-    found = np.sort(np.concatenate(places(machine, "STG", 0)))
-    assert found.tolist() == sorted(4 * fibonacci[i % 8] for i in range(64))
+    actual = np.sort(np.concatenate(places(machine, "STG", 0)))
+    assert actual.tolist() == sorted(4 * fibonacci[i % 8] for i in range(64))
     machine = launch("calls", None, 9, grid=1)
 
     def far_away(n: int) -> int:
@@ -137,14 +137,14 @@ def test_recursion_and_calls():
             s = s + s * i + 1
         return s & 1023
 
-    found = np.sort(np.concatenate(places(machine, "STG", 0)))
-    assert found.tolist() == sorted(4 * far_away(i % 4 if i & 1 else 9) for i in range(256))
+    actual = np.sort(np.concatenate(places(machine, "STG", 0)))
+    assert actual.tolist() == sorted(4 * far_away(i % 4 if i & 1 else 9) for i in range(256))
 
 
 def test_atomics_give_each_thread_its_turn_and_say_so():
     machine = launch("take_turns", None, np.zeros(4, np.int32), grid=1, block=64)
-    (found,) = places(machine, "STG", 1)
-    assert found.tolist() == [4 * (k + 100) for k in range(64)]
+    (actual,) = places(machine, "STG", 1)
+    assert actual.tolist() == [4 * (k + 100) for k in range(64)]
     names = {
         machine.sources[bit] for taint in machine.unknown.values() for bit in range(8) if taint >> bit & 1
     }

@@ -18,12 +18,12 @@ from dse.source.nvidia.sass.program import SassProgram
 
 def totals(machine: Machine) -> dict[tuple[int, int], np.ndarray]:
     """Counts by the barriers that open and close a phase; at the end how often it is passed."""
-    found: dict[tuple[int, int], np.ndarray] = {}
+    actual: dict[tuple[int, int], np.ndarray] = {}
     for phase, counts in zip(machine.phases, machine.phase_counts, strict=True):
         if counts is not None:
             key = (phase.opened, phase.closed)
-            found[key] = found.get(key, 0) + np.vstack([counts, counts.any(axis=0)])
-    return found
+            actual[key] = actual.get(key, 0) + np.vstack([counts, counts.any(axis=0)])
+    return actual
 
 
 HEAD = ("S2R R0, SR_TID.X", "MOV R8, 0x4", "IMAD.WIDE R2, R0, R8, c[0x0][0x168]", "MOV R4, RZ", "MOV R9, RZ")
@@ -48,10 +48,10 @@ def loop_run(made: SassProgram, trips: int, contents: np.ndarray | None = None, 
 
 
 def assert_same_counts(first: Machine, second: Machine) -> None:
-    found, expected = totals(first), totals(second)
-    assert found.keys() == expected.keys()
+    actual, expected = totals(first), totals(second)
+    assert actual.keys() == expected.keys()
     for phase, counts in expected.items():
-        np.testing.assert_array_equal(found[phase], counts)
+        np.testing.assert_array_equal(actual[phase], counts)
 
 
 def both(trips: int, *body: str, contents: np.ndarray | None = None) -> tuple[Machine, Machine]:
@@ -167,12 +167,12 @@ GATHER = ["IMAD.WIDE R2, R4, R8, c[0x0][0x168]", "LDG.E R6, [R2.64]", "LEA R6, R
 def test_loops_whose_addresses_depend_on_data_are_estimated():
     data = 4 * (np.arange(2000, dtype=np.int32) % 7 * 4)
     made = loop(*GATHER)
-    found, full = loop_run(made, 600, data), loop_run(made, 600, data, loops=LoopPolicy.RUN)
-    (estimated,) = found.estimated.values()
+    actual, full = loop_run(made, 600, data), loop_run(made, 600, data, loops=LoopPolicy.RUN)
+    (estimated,) = actual.estimated.values()
     assert estimated.trips > 550
-    assert len(found.trace) < 50
-    rows = {found.program.steps[index].opcode: row for index, row in found.bound.memory_rows.items()}
-    (counts,), (expected,) = totals(found).values(), totals(full).values()
+    assert len(actual.trace) < 50
+    rows = {actual.program.steps[index].opcode: row for index, row in actual.bound.memory_rows.items()}
+    (counts,), (expected,) = totals(actual).values(), totals(full).values()
     passes = counts[rows["LDS"] + 2], expected[rows["LDS"] + 2]
     np.testing.assert_allclose(*passes, rtol=estimated.spread + 1e-9)
     counts[rows["LDS"] + 2] = expected[rows["LDS"] + 2]
@@ -195,15 +195,15 @@ def test_addresses_of_estimated_trips_follow_the_mean(trips: int, more: list[str
         "LDG.E.U8 R9, [R6.64]",
         *more,
     )
-    found, full = loop_run(made, trips, data), loop_run(made, trips, data, loops=LoopPolicy.RUN)
-    assert found.estimated
+    actual, full = loop_run(made, trips, data), loop_run(made, trips, data, loops=LoopPolicy.RUN)
+    assert actual.estimated
     step = next(step.index for step in made.steps if step.text.startswith("LDG.E.U8"))
 
     def places(machine: Machine) -> np.ndarray:
         streams = [stream for stream in machine.streams if stream.step == step]
         return np.concatenate([int(stream.base.flat[0]) + stream.offsets() for stream in streams])
 
-    assert abs(places(found) - places(full)).max() < 100
+    assert abs(places(actual) - places(full)).max() < 100
 
 
 @pytest.mark.parametrize(
@@ -218,10 +218,10 @@ def test_addresses_of_estimated_trips_follow_the_mean(trips: int, more: list[str
 def test_data_that_steer_are_not_estimated(body, why):
     data = np.arange(400, dtype=np.int32) % 5 * 4
     made = loop("IMAD.WIDE R2, R4, R8, c[0x0][0x168]", "LDG.E R6, [R2.64]", *body)
-    found, full = (loop_run(made, 400, data, loops=loops) for loops in (LoopPolicy.ESTIMATE, LoopPolicy.RUN))
-    assert_same_counts(found, full)
-    assert not found.estimated
-    assert why in " ".join(found.irregular.values())
+    actual, full = (loop_run(made, 400, data, loops=loops) for loops in (LoopPolicy.ESTIMATE, LoopPolicy.RUN))
+    assert_same_counts(actual, full)
+    assert not actual.estimated
+    assert why in " ".join(actual.irregular.values())
 
 
 @pytest.mark.parametrize(

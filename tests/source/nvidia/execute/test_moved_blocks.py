@@ -93,8 +93,8 @@ def asked(found: Addresses, block: int) -> list[tuple[int, list[int]]]:
 def found_and_run(made: SassProgram, grid: Dimensions, *arguments: Any) -> tuple[Addresses, Machine]:
     launch = LaunchArguments(grid, (64, 1, 1), arguments)
     first = run(bind_program(made), launch, [(0, 0, 0)])
-    each = run(first.bound, launch, places(grid), loops=LoopPolicy.RUN)
-    return addresses_of(first, places(grid)), each
+    outcome = run(first.bound, launch, places(grid), loops=LoopPolicy.RUN)
+    return addresses_of(first, places(grid)), outcome
 
 
 CASES = {
@@ -116,22 +116,22 @@ CASES = {
 @pytest.mark.quick("chosen", "steady", "delayed", "switched", "strip", "shifted", "up to n", "scaled")
 @pytest.mark.parametrize(("made", "grid", "arguments", "rows"), CASES.values(), ids=CASES)
 def test_equals_running_each_block(made: SassProgram, grid: Dimensions, arguments: tuple, rows: int):
-    found, each = found_and_run(made, grid, *arguments)
-    assert found.machine.shape[0] == rows
-    expected = Addresses.of(each)
+    actual, item = found_and_run(made, grid, *arguments)
+    assert actual.machine.shape[0] == rows
+    expected = Addresses.of(item)
     for block in range(len(places(grid))):
-        assert asked(found, block) == asked(expected, block)
+        assert asked(actual, block) == asked(expected, block)
 
 
 def test_low_words_that_overflow_begin_another_row():
-    found, each = found_and_run(
+    actual, item = found_and_run(
         toy(PLACE, "SHF.L.U32 R4, R4, 0x14, RZ; IMAD.WIDE.U32 R2, R4, R8, c[0x0][0x160]; LDG.E R5, [R2.64]"),
         (200, 1, 1),
         None,
     )
-    assert 2 < found.machine.shape[0] < 50
+    assert 2 < actual.machine.shape[0] < 50
     for block in range(200):
-        assert asked(found, block) == asked(Addresses.of(each), block)
+        assert asked(actual, block) == asked(Addresses.of(item), block)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_low_words_that_overflow_begin_another_row():
     ids=["bits", "square", "float", "by data"],
 )
 def test_each_block_is_run_where_addresses_do_not_move_evenly(made: SassProgram):
-    found, each = found_and_run(made, (30, 1, 1), None, np.arange(30, dtype=np.int32) ** 2)
-    assert found.machine.shape[0] == 30
+    actual, item = found_and_run(made, (30, 1, 1), None, np.arange(30, dtype=np.int32) ** 2)
+    assert actual.machine.shape[0] == 30
     for block in range(30):
-        assert asked(found, block) == asked(Addresses.of(each), block)
+        assert asked(actual, block) == asked(Addresses.of(item), block)

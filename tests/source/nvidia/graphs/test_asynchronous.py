@@ -28,15 +28,15 @@ def graph_of(before: list[str], body: list[str], after: list[str], trips: int, *
 def awaited(graph: DependenceGraph, wait: str, begun: str) -> list[list[int]]:
     """Which runs of the `begun` instructions, counted from 0, each run of the `wait` instructions needs."""
     latest: dict[int, int] = {}
-    found, count = [], 0
+    actual, count = [], 0
     for i in graph.order():
-        each = graph.instructions[i]
-        if each.text.startswith(wait):
-            found.append([latest[j] for j in each.needs if j in latest])
-        if each.text.startswith(begun):
+        item = graph.instructions[i]
+        if item.text.startswith(wait):
+            actual.append([latest[j] for j in item.needs if j in latest])
+        if item.text.startswith(begun):
             latest[i] = count
             count += 1
-    return found
+    return actual
 
 
 @pytest.mark.parametrize("trips", [2, 3, 4, 7, 12, 13])
@@ -44,10 +44,10 @@ def awaited(graph: DependenceGraph, wait: str, begun: str) -> list[list[int]]:
 def test_a_wait_needs_the_copy_of_as_many_trips_before_as_groups_may_be_under_way(ahead, trips):
     before, body = [COPY, END] * ahead, [COPY, END, WAIT.format(ahead)]
     graph = graph_of(before, body, [WAIT.format(0)], trips)
-    found = awaited(graph, "DEPBAR", "LDGSTS")
-    for trip, needs in enumerate(found[:-1]):
+    actual = awaited(graph, "DEPBAR", "LDGSTS")
+    for trip, needs in enumerate(actual[:-1]):
         assert max(needs) == trip  # the copy of this trip, begun `ahead` trips before
-    assert max(found[-1], default=trips + ahead - 1) == trips + ahead - 1
+    assert max(actual[-1], default=trips + ahead - 1) == trips + ahead - 1
     assert [graph.instructions[i].text for i in graph.order()].count(END) == trips + ahead
 
 
@@ -65,9 +65,9 @@ def test_a_body_is_repeated_so_that_few_trips_are_left_over():
 def test_of_loops_in_one_another_the_one_with_the_copies_is_repeated():
     code = ["MOV R4, RZ", COPY, END, WAIT.format(2), "IADD3 R4, R4, 0x1, RZ", WAIT.format(0), "EXIT"]
     steps = program_of(*code).steps
-    found, loops, awaited = with_waits(steps, [Loop(0, 6, 4), Loop(1, 5, 9)], 100)
+    actual, loops, awaited = with_waits(steps, [Loop(0, 6, 4), Loop(1, 5, 9)], 100)
     assert loops == [Loop(0, 14, 4), Loop(1, 13, 3)]
-    assert [step.opcode for step in found].count("LDGSTS") == 3
+    assert [step.opcode for step in actual].count("LDGSTS") == 3
     assert set(awaited.values()) == {1}
     assert sorted(pair for pair in awaited if pair[0] < 13) == [(3, 5), (7, 9), (11, 1)]
     assert sorted(begun for waiting, begun in awaited if waiting == 13) == [5, 9]
@@ -76,21 +76,21 @@ def test_of_loops_in_one_another_the_one_with_the_copies_is_repeated():
 def test_groups_of_several_copies_and_of_none():
     before = [COPY, COPY, END, END]  # the second is empty, and counts
     graph = graph_of([], [*before, WAIT.format(1), COPY, END, WAIT.format(1), WAIT.format(1)], [], 9)
-    found = awaited(graph, "DEPBAR", "LDGSTS")
-    assert found[0] == [0, 1]  # the latest group is the empty one
-    assert found[1] == []
-    assert [set(needs) for needs in found[3::3]] == [{3 * n + 2, 3 * n + 3, 3 * n + 4} for n in range(8)]
-    assert found[2::3] == [[]] * 9  # nothing left
+    actual = awaited(graph, "DEPBAR", "LDGSTS")
+    assert actual[0] == [0, 1]  # the latest group is the empty one
+    assert actual[1] == []
+    assert [set(needs) for needs in actual[3::3]] == [{3 * n + 2, 3 * n + 3, 3 * n + 4} for n in range(8)]
+    assert actual[2::3] == [[]] * 9  # nothing left
 
 
 @pytest.mark.parametrize("order", [[ARRIVE, LOAD, LOAD], [LOAD, LOAD, ARRIVE]])
 def test_mbarriers_take_turns(order):
     graph = graph_of(order * 2, [CHECK, *order], [CHECK, CHECK], 8)
-    found = awaited(graph, "SYNCS.PHASECHK", "UBLKCP")
-    assert [max(needs) for needs in found] == [2 * n + 1 for n in range(10)]
-    loads = [each for each in graph.instructions if each.text == LOAD]
-    assert {each.kind for each in loads} == {"memory"}
-    assert all(each.writes for each in loads)
+    actual = awaited(graph, "SYNCS.PHASECHK", "UBLKCP")
+    assert [max(needs) for needs in actual] == [2 * n + 1 for n in range(10)]
+    loads = [instruction for instruction in graph.instructions if instruction.text == LOAD]
+    assert {load.kind for load in loads} == {"memory"}
+    assert all(load.writes for load in loads)
 
 
 def test_copies_may_end_at_an_mbarrier():
@@ -108,17 +108,19 @@ def test_products_of_a_warp_group_follow_one_another():
     ends = PRODUCT + ", gsb0"
     body = [PRODUCT, ends, "WARPGROUP.DEPBAR.LE gsb0, 0x1"]
     graph = graph_of([], body, ["WARPGROUP.DEPBAR.LE gsb0, 0x0", "FADD R1, R24, R24"], 8)
-    found = awaited(graph, "WARPGROUP", "HGMMA")
-    assert [max(needs, default=-1) for needs in found] == [2 * n - 1 for n in range(8)] + [15]
-    products = [i for i, each in enumerate(graph.instructions) if each.text.startswith("HGMMA")]
+    actual = awaited(graph, "WARPGROUP", "HGMMA")
+    assert [max(needs, default=-1) for needs in actual] == [2 * n - 1 for n in range(8)] + [15]
+    products = [i for i, instruction in enumerate(graph.instructions) if instruction.text.startswith("HGMMA")]
     assert len(products) == 4
     assert not any(set(graph.instructions[i].needs) & set(products) for i in products)
-    last = next(each for each in graph.instructions if each.text.startswith("FADD"))
+    last = next(instruction for instruction in graph.instructions if instruction.text.startswith("FADD"))
     assert products[-1] in last.needs
 
 
 def test_other_sums_are_waited_for():
     graph = graph_of([], [PRODUCT, PRODUCT.replace("R24, gdesc", "R96, gdesc")], [], 3)
-    first, second = (i for i, each in enumerate(graph.instructions) if each.text.startswith("HGMMA"))
+    first, second = (
+        i for i, instruction in enumerate(graph.instructions) if instruction.text.startswith("HGMMA")
+    )
     assert first in graph.instructions[second].needs  # it reads R24
     assert second not in graph.instructions[first].needs

@@ -27,7 +27,7 @@ def trace(machine: Machine) -> list[tuple[int, np.ndarray]]:
 
 
 def counts(machine: Machine) -> np.ndarray:
-    return np.sum([found for found in machine.phase_counts if found is not None], axis=0)
+    return np.sum([phase_count for phase_count in machine.phase_counts if phase_count is not None], axis=0)
 
 
 def test_unrolled_again_it_is_what_the_warp_executed(machines, name):
@@ -44,9 +44,9 @@ def test_unrolled_again_it_is_what_the_warp_executed(machines, name):
     for n, (i, step) in enumerate(zip(order, plain, strict=True)):
         needs = {*step.reads, step.guard, *step.writes} & set(written)
         expected = {written[slot] for slot in needs}
-        found = {latest[j] for j in graph.instructions[i].needs if j in latest}
-        assert expected <= found
-        for extra in found - expected:  # wrote what one of the others wrote over
+        actual = {latest[j] for j in graph.instructions[i].needs if j in latest}
+        assert expected <= actual
+        for extra in actual - expected:  # wrote what one of the others wrote over
             assert any(extra < written[slot] and slot in plain[extra].writes for slot in needs)
         latest[i] = n
         written.update(dict.fromkeys(step.writes, n))
@@ -73,7 +73,7 @@ def test_needs_go_round_the_loop(trips):
     code = [line.replace("0xa", hex(trips)) for line in LOOP]
     graph = dependence_graph(ran(*code), 0, 0)
     assert graph.loops == (Loop(2, 7, trips),)
-    assert [each.needs for each in graph.instructions] == [
+    assert [instruction.needs for instruction in graph.instructions] == [
         (),
         (),
         (0, 2),  # the sum of the trip before, or the zero before the loop
@@ -83,7 +83,7 @@ def test_needs_go_round_the_loop(trips):
         (3,),
         (),
     ]
-    assert [each.writes for each in graph.instructions] == [True] * 6 + [False] * 2
+    assert [instruction.writes for instruction in graph.instructions] == [True] * 6 + [False] * 2
 
 
 def test_a_graph_of_any_size_is_refused():
@@ -97,9 +97,11 @@ def test_a_graph_of_any_size_is_refused():
 def test_what_instructions_ask_for(machines):
     graph = dependence_graph(machines["transpose_conflicts"], 1, 2)
     asked = {}
-    for each in graph.instructions:
-        if each.requests:
-            asked.setdefault(each.text.split()[0], set()).add((each.requests, each.sectors, each.passes))
+    for instruction in graph.instructions:
+        if instruction.requests:
+            asked.setdefault(instruction.text.split()[0], set()).add(
+                (instruction.requests, instruction.sectors, instruction.passes)
+            )
     assert asked == {"LDG.E": {(1, 4, 1)}, "STS": {(1, 0, 1)}, "LDS": {(1, 0, 32)}, "STG.E": {(1, 4, 1)}}
 
 
@@ -114,22 +116,22 @@ def test_arcs_are_the_ways_that_threads_went(machines, name):
         visited[visit] = index
         for before in np.unique(came_from[mask]).tolist():
             here = (mask & (came_from == before)).reshape(blocks, -1, 32)
-            found = went.setdefault((visited[before], index), np.zeros(2))
-            found += share @ here.any(-1).sum(1), share @ here.sum((1, 2))
+            actual = went.setdefault((visited[before], index), np.zeros(2))
+            actual += share @ here.any(-1).sum(1), share @ here.sum((1, 2))
         came_from[mask] = visit
     graph = flow_graph(machine, weights)
-    found = {}
+    actual = {}
     for arc in graph.arcs:
         source, target = graph.nodes[arc.source], graph.nodes[arc.target]
         if source.block == target.block and arc.target == arc.source + 1:
             assert (arc.weight, arc.lanes) == (source.weight, source.lanes)
         else:
             assert target.first == machine.program.blocks[target.block].steps[0].address
-            found[source.block, target.block] = (arc.weight, arc.weight * arc.lanes)
+            actual[source.block, target.block] = (arc.weight, arc.weight * arc.lanes)
     start = went.pop((-1, 0))
-    assert set(found) == set(went)
+    assert set(actual) == set(went)
     for edge, both in went.items():
-        assert found[edge] == pytest.approx(tuple(both))
+        assert actual[edge] == pytest.approx(tuple(both))
     visits = {node.block: node.weight for node in graph.nodes}
     for branch in graph.branches:
         if branch.target >= 0:
@@ -169,11 +171,11 @@ def test_lanes_leave_a_loop_one_by_one():
         "S2R R0, SR_TID.X; MOV R4, RZ; IADD3 R4, R4, 0x1, RZ; ISETP.LT.AND P0, PT, R4, R0, PT",
         "@P0 BRA 0x20; EXIT",
     )
-    (found,) = (branch for branch in branches(machine) if branch.diverged)
-    assert (found.visits, found.taken, found.passed) == (31, 30 / 31, 1)
-    assert found.diverged == 30 / 31
-    assert found.lanes_taken == pytest.approx(np.mean(np.arange(1, 31)))
-    assert found.lanes_passed == pytest.approx((2 + 29) / 30)
+    (actual,) = (branch for branch in branches(machine) if branch.diverged)
+    assert (actual.visits, actual.taken, actual.passed) == (31, 30 / 31, 1)
+    assert actual.diverged == 30 / 31
+    assert actual.lanes_taken == pytest.approx(np.mean(np.arange(1, 31)))
+    assert actual.lanes_passed == pytest.approx((2 + 29) / 30)
     assert [(loop.trips, loop.entries) for loop in flow_graph(machine).loops] == [(31, 1)]
 
 
@@ -226,7 +228,7 @@ def test_blocks_differ_in_what_they_ask_for():
         load, copy, signal = graph.instructions[2:5]
         assert (load.requests, load.sectors, load.passes) == (block,) * 3
         assert (copy.requests, copy.sectors, copy.passes, copy.shared_passes) == (1, 1, 1, 1)
-        assert [each.kind for each in (load, copy, signal)] == ["memory", "memory", "compute"]
+        assert [item.kind for item in (load, copy, signal)] == ["memory", "memory", "compute"]
 
 
 def test_products_of_some_warps():
@@ -237,7 +239,9 @@ def test_products_of_some_warps():
         threads=128,
     )
     graph = dependence_graph(machine, 0, 0)
-    some, all_of_them = (each.product for each in graph.instructions if each.pipe == "tensor")
+    some, all_of_them = (
+        instruction.product for instruction in graph.instructions if instruction.pipe == "tensor"
+    )
     assert some is not None
     assert all_of_them is not None
     assert (all_of_them.multiply_adds, all_of_them.from_registers) == (16 * 8 * 16, 1)

@@ -30,12 +30,12 @@ def gpu():
 @pytest.fixture(scope="module")
 def warps(machines) -> dict[str, tuple[DependenceGraph, float]]:
     """Of each kernel one warp's graph, and the cycles of its walk."""
-    found = {}
+    actual = {}
     for name in ("transpose_conflicts", "nbody", "walk", "divergent"):
         warp = longest_warp(machines[name], 0)
         cycles = sum(phase.cycles for phase in walk(machines[name], 0, warp, TIMES).values())
-        found[name] = dependence_graph(machines[name], 0, warp), cycles
-    return found
+        actual[name] = dependence_graph(machines[name], 0, warp), cycles
+    return actual
 
 
 def same(a: NamedCase, b: NamedCase) -> None:
@@ -55,13 +55,13 @@ def test_one_warp_takes_as_long_as_its_walk(warps, tmp_path):
     """
     graphs, cycles = [], []
     for name, (graph, walked) in warps.items():
-        interval = [TIMES.interval.get(each.pipe, 1.0) for each in graph.instructions]
-        waited = [each.writes or each.kind == "barrier" for each in graph.instructions]
+        interval = [TIMES.interval.get(item.pipe, 1.0) for item in graph.instructions]
+        waited = [item.writes or item.kind == "barrier" for item in graph.instructions]
         made = assembled(
             graph,
             [
-                (throughput_cycles, LATENCY[each.pipe] if waits else max(throughput_cycles, 1.0))
-                for each, throughput_cycles, waits in zip(graph.instructions, interval, waited, strict=True)
+                (throughput_cycles, LATENCY[item.pipe] if waits else max(throughput_cycles, 1.0))
+                for item, throughput_cycles, waits in zip(graph.instructions, interval, waited, strict=True)
             ],
         )
         write_graph(tmp_path / f"{name}.toml", made)
@@ -72,7 +72,7 @@ def test_one_warp_takes_as_long_as_its_walk(warps, tmp_path):
 
 
 def test_any_graph_comes_back(tmp_path):
-    one = Program(
+    single = Program(
         subsystem=np.array([0, 2, 0, 0]),
         throughput_cycles=np.array([1, 0.1, 1, 3]),
         latency_cycles=np.array([4, 1e-9, 4, 4]),
@@ -81,7 +81,7 @@ def test_any_graph_comes_back(tmp_path):
         loops=(Loop(0, 3, 7),),
     )
     other = Program(np.array([1, 0]), np.ones(2), np.array([1.5, 2]), ((), ()), "cb", np.array([1.0, 0]))
-    case = Case((one, other), 2, 1, 3, 0.3, (4, np.inf), "dataflow", "gto", (0, 1, 1))
+    case = Case((single, other), 2, 1, 3, 0.3, (4, np.inf), "dataflow", "gto", (0, 1, 1))
     graph = NamedCase('a "b"\\', case, ("x", "y z", "w"), (("p", "q\n", "r", "é"), ("p", "q")))
     write_graph(tmp_path / "x.toml", graph, summary="both")
     same(graph, load(tmp_path / "x.toml"))
@@ -176,15 +176,15 @@ def test_from_source(warps, gpu):
 def test_pipes_beyond_the_simulators(gpu):
     every = ("fp32", "fp64", "int32", "imul32", "sfu", "shared", "global", "barrier", "control")
     graph = DependenceGraph("all", 80, tuple(map(instruction, every)), ())
-    found = of_source(graph, gpu)
-    assert found.subsystems == ("fp32", "fp64", "int32", "imul32", "sfu", "shared", "memory", "issue")
-    assert found.labels[0] == (
+    actual = of_source(graph, gpu)
+    assert actual.subsystems == ("fp32", "fp64", "int32", "imul32", "sfu", "shared", "memory", "issue")
+    assert actual.labels[0] == (
         "FP32 0", "FP64 0 #2", "INT32 0 #3", "IMUL32 0 #4", "SFU 0 #5", "SHARED 0 #6", "GLOBAL 0 #7",
         "BARRIER 0 #8", "CONTROL 0 #9",
     )  # fmt: skip
     with_tensor = (*map(instruction, every), matrices("mma_fp16", 2048.0, 1.0))
-    found = of_source(replace(graph, instructions=with_tensor), gpu)
-    assert found.subsystems == ("fp32", "int32", "imul32", "sfu", "shared", "memory", "tensor", "issue")
+    actual = of_source(replace(graph, instructions=with_tensor), gpu)
+    assert actual.subsystems == ("fp32", "int32", "imul32", "sfu", "shared", "memory", "tensor", "issue")
     with pytest.raises(
         DseError, match=r"^all: found texture instructions, expected those of pipes that models"
     ):

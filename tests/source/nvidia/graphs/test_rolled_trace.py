@@ -32,13 +32,13 @@ def nested(draw) -> tuple[list[int], list[Loop]]:
 def test_unrolled_it_is_the_same(code, times):
     numbers, loops = code
     steps: Any = numbers
-    written, found = bodies_repeated(steps, loops, dict(zip(loops, times, strict=False)))
-    order = executed(0, len(written), found)
+    written, actual = bodies_repeated(steps, loops, dict(zip(loops, times, strict=False)))
+    order = executed(0, len(written), actual)
     assert [written[i] for i in order] == list(executed(0, len(numbers), loops))
-    assert all(loop.trips > 1 for loop in found)
+    assert all(loop.trips > 1 for loop in actual)
 
 
-def test_what_is_left_over_stands_behind():
+def test_remainders_come_last():
     steps: Any = list("abc")
     loop = Loop(1, 2, 7)
     assert bodies_repeated(steps, [loop], {loop: 3}) == (list("abbbbc"), [Loop(1, 4, 2)])

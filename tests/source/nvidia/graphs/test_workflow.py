@@ -18,20 +18,20 @@ def flows(machines):
 
 def test_every_instruction_as_often_as_it_was_executed(flows, name):
     flow, graph = flows[name], work_flow(flows[name])
-    found = {"compute": 0.0, "memory": 0.0, "barrier": 0.0}
+    actual = {"compute": 0.0, "memory": 0.0, "barrier": 0.0}
     for node, times in executions(graph, serial=True):
         match node:
             case Compute():
-                found["compute"] += float(times * node.insts)
+                actual["compute"] += float(times * node.insts)
             case Memory():
-                found["memory"] += float(times)
+                actual["memory"] += float(times)
             case Barrier():
-                found["barrier"] += float(times)
-    expected = dict.fromkeys(found, 0.0)
+                actual["barrier"] += float(times)
+    expected = dict.fromkeys(actual, 0.0)
     for node in flow.nodes:
         if node.kind in expected:
             expected[node.kind] += node.weight * node.count
-    assert found == pytest.approx(expected, rel=1e-9)
+    assert actual == pytest.approx(expected, rel=1e-9)
     assert uses(graph) <= loads(graph)
 
 
@@ -39,13 +39,13 @@ def test_the_model_takes_them(flows):
     machine = Hardware(issue_cycles=1, pipeline_latency=4, bytes_per_cycle=64, mem_latency=400)
     for name, flow in flows.items():
         graph = work_flow(flow, pass_cycles=2.0)
-        found = average_warp(graph, machine, jnp.float64(1), serial=True)
-        assert float(found.warp_latency) >= float(found.comp_cycles) > 0
-        assert float(found.mem_insts) == pytest.approx(
+        actual = average_warp(graph, machine, jnp.float64(1), serial=True)
+        assert float(actual.warp_latency) >= float(actual.comp_cycles) > 0
+        assert float(actual.mem_insts) == pytest.approx(
             sum(node.weight for node in flow.nodes if node.kind == "memory")
         )
         waits = uses(graph) and name != "calls"
-        assert float(found.warp_latency) > float(found.comp_cycles) + (100 if waits else -1)
+        assert float(actual.warp_latency) > float(actual.comp_cycles) + (100 if waits else -1)
 
 
 def test_splitting_warps_take_both_sides(flows):

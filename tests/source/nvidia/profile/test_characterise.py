@@ -69,11 +69,11 @@ def test_unknown_decisions_are_listed():
         ("EXIT", True),
     ],
 )
-def test_a_decision_matters_if_work_hangs_on_it(skipped, matters):
+def test_a_decision_matters_if_work_depends_on_it(skipped, matters):
     code = ["LDG.E R4, [R2.64]", "ISETP.NE.AND P0, PT, R4, RZ, PT", "@P0 BRA 0x40", skipped, "EXIT"]
     listing = listing_of(*code)
     launch = LaunchArguments((1, 1, 1), (32, 1, 1), [None])
-    (branch,) = [each for each in characterise(listing, launch).unknown if each.what == "branch"]
+    (branch,) = [item for item in characterise(listing, launch).unknown if item.what == "branch"]
     assert branch.matters == matters
 
 
@@ -94,7 +94,7 @@ def test_a_function_counts_as_arithmetic_where_fractions_decide_on_it(compared, 
         code[3:7] = ["FADD R6, R6, R6", "BRA 0x70", "MOV R20, 0x70", "CALL.REL.NOINC 0x80"]
         code[2] = "@P0 BRA 0x50"
     found = characterise(listing_of(*code), LaunchArguments((1, 1, 1), (32, 1, 1), [None])).unknown
-    branches = [each.matters for each in found if each.what == "branch"]
+    branches = [item.matters for item in found if item.what == "branch"]
     assert branches == ([] if "0x7f800000" in compared else [matters])  # usual numbers decide on infinity
 
 
@@ -113,7 +113,7 @@ def test_a_decision_that_ends_a_loop(decided: str, ends: bool):
     code += ["ISETP.GE.AND P1, PT, R9, 0x3, PT", decided, "FADD R5, R5, R5", "@!P1 BRA 0x0", "EXIT"]
     listing = listing_of(*code, "FADD R5, R5, R5", "RET.REL.NODEC R20 0x0")
     found = characterise(listing, LaunchArguments((1, 1, 1), (32, 1, 1), [None])).unknown
-    (branch,) = [each for each in found if each.what == "branch"]
+    (branch,) = [item for item in found if item.what == "branch"]
     assert branch.matters == ends
 
 

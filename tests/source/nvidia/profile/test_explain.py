@@ -49,27 +49,29 @@ def _sample() -> Sample:
 
 
 def test_memory_instructions(machine: Machine):
-    found = {(each.line, each.space, each.op): each for each in explain.accesses(machine, _sample())}
-    load, store = found[4, "global", "load"], found[4, "shared", "store"]
+    actual = {
+        (access.line, access.space, access.op): access for access in explain.accesses(machine, _sample())
+    }
+    load, store = actual[4, "global", "load"], actual[4, "shared", "store"]
     assert (load.requests, load.threads, load.pieces, load.ideal) == (2, 32, 16, 4)
     assert load.degree == 4
     assert (store.pieces, store.ideal, store.degree) == (32, 1, 32)  # 32 lanes in one bank
-    last = found[14, "global", "store"]
+    last = actual[14, "global", "store"]
     assert (last.requests, last.pieces, last.degree) == (1, 4, 1)  # one of two warps is left
 
 
 def test_branches_where_lanes_part(machine: Machine):
-    found = branches(machine, _sample().weights)
-    [parting] = [each for each in found if each.line == 7]
+    actual = branches(machine, _sample().weights)
+    [parting] = [item for item in actual if item.line == 7]
     # Of blocks 0 to 3, those of 1 to 3 part; 0, 8, 16 and 24 of 32 lanes go on to the loop.
     assert (parting.visits, parting.active, parting.diverged) == (1, 1, 0.75)
     assert min(parting.jumping, 1 - parting.jumping) == pytest.approx((0 + 8 + 16 + 24) / 128)
-    [ending] = [each for each in found if each.line == 11]
+    [ending] = [item for item in actual if item.line == 11]
     assert (ending.line, ending.jumping, ending.diverged) == (11, 0.5, 0)
 
 
 def test_a_loop_goes_back_but_once(machine: Machine):
-    loops = {each.line: each for each in branches(machine, _sample().weights) if each.visits > 50}
+    loops = {branch.line: branch for branch in branches(machine, _sample().weights) if branch.visits > 50}
     loop = loops[9]
     assert loop.visits == TRIPS * 3 / 4  # in three of four blocks
     assert loops[13].visits == TRIPS / 2  # one of two warps
@@ -81,10 +83,10 @@ def test_a_loop_goes_back_but_once(machine: Machine):
 def test_lines_add_up_to_the_whole(machine: Machine):
     lines = explain.lines(machine, _sample())
     whole = summary(machine, _sample())
-    assert sum(each.insts for each in lines) == pytest.approx(whole.insts())
+    assert sum(line.insts for line in lines) == pytest.approx(whole.insts())
     for pipe in ("sfu", "barrier", "global"):
-        assert sum(each.pipes.get(pipe, 0) for each in lines) == pytest.approx(whole.insts(pipe))
-    by_line = {each.line: each for each in lines}
+        assert sum(line.pipes.get(pipe, 0) for line in lines) == pytest.approx(whole.insts(pipe))
+    by_line = {line.line: line for line in lines}
     assert lines[0].line in (9, 10)
     assert by_line[4].sectors == 32
     assert by_line[4].passes == 64

@@ -22,16 +22,18 @@ def walked(*code: str, threads: int = 32, warp: int | None = None) -> dict[tuple
 
 
 def test_a_chain_waits_for_each_result():
-    (found,) = walked("IADD3 R1, R2, R3, RZ", "IADD3 R1, R1, R3, RZ", "IADD3 R1, R1, R3, RZ", "EXIT").values()
-    assert (found.passes, found.cycles, found.insts, found.chain) == (1, 0 + 5 + 5 + 1 + 1, 4, 3)
-    assert found.latencies @ list(LATENCY.values()) == 10
+    (actual,) = walked(
+        "IADD3 R1, R2, R3, RZ", "IADD3 R1, R1, R3, RZ", "IADD3 R1, R1, R3, RZ", "EXIT"
+    ).values()
+    assert (actual.passes, actual.cycles, actual.insts, actual.chain) == (1, 0 + 5 + 5 + 1 + 1, 4, 3)
+    assert actual.latencies @ list(LATENCY.values()) == 10
 
 
 def test_a_pipe_takes_its_time():
     code = [f"FADD R{n}, R20, R21" for n in range(4)]
-    (found,) = walked(*code, "EXIT").values()
-    assert found.cycles == 3 * 2 + 1 + 1
-    assert found.chain == 1
+    (actual,) = walked(*code, "EXIT").values()
+    assert actual.cycles == 3 * 2 + 1 + 1
+    assert actual.chain == 1
 
 
 def test_a_scoreboard_is_clear_after_its_last_result():
@@ -51,16 +53,16 @@ def test_loads_in_flight_arrive_together():
         "LDG.E R4, [R20.64]; LDG.E R5, [R20.64+0x4]; IADD3 R6, R4, R5, RZ; LDG.E R7, [R20.64+0x8]",
         "IADD3 R7, R7, R6, RZ; EXIT",
     ]
-    (found,) = walked(*code).values()
-    assert (found.loads, found.waits) == (3, 2)
-    assert found.cycles == (1 + 400) + 1 + 400 + 1 + 1
+    (actual,) = walked(*code).values()
+    assert (actual.loads, actual.waits) == (3, 2)
+    assert actual.cycles == (1 + 400) + 1 + 400 + 1 + 1
 
 
 def test_barriers_part_the_phases():
     code = ["IADD3 R1, R2, R3, RZ", "BAR.SYNC 0x0", "IADD3 R1, R1, R3, RZ", "EXIT"]
-    found = walked(*code, threads=64)
-    assert list(found) == [(-1, 0x10), (0x10, -1)]
-    assert [phase.insts for phase in found.values()] == [2, 2]
+    actual = walked(*code, threads=64)
+    assert list(actual) == [(-1, 0x10), (0x10, -1)]
+    assert [phase.insts for phase in actual.values()] == [2, 2]
 
 
 @pytest.mark.parametrize("trips", [3, 10, 1000])
@@ -72,11 +74,11 @@ def test_long_loops_are_not_walked_but_counted(trips):
         "@P0 BRA 0x10",
         "EXIT",
     ]
-    (found,) = walked(*code).values()
-    assert found.insts == 1 + 3 * trips + 1
+    (actual,) = walked(*code).values()
+    assert actual.insts == 1 + 3 * trips + 1
     # MOV; then a trip takes 5 for the sum, 5 for the compare, 1 for the branch
-    assert found.cycles == 5 + 11 * trips + 1
-    assert found.chain == 1 + trips + 1
+    assert actual.cycles == 5 + 11 * trips + 1
+    assert actual.chain == 1 + trips + 1
 
 
 @pytest.mark.quick("64", "128")
@@ -84,29 +86,29 @@ def test_long_loops_are_not_walked_but_counted(trips):
 def test_long_code_is_waited_for(kib):
     """A line of 128 bytes holds 8 instructions, and takes 5 cycles if it is not there."""
     count = kib * 1024 // 16
-    (found,) = walked(*[f"IADD3 R{n % 64}, R90, R91, RZ" for n in range(count - 1)], "EXIT").values()
+    (actual,) = walked(*[f"IADD3 R{n % 64}, R90, R91, RZ" for n in range(count - 1)], "EXIT").values()
     missed = 1 - kept_at_random(kib / 128)
-    assert found.cycles == pytest.approx(count * (1 + missed * 5 / 8))
-    assert found.slots == pytest.approx(found.cycles)
+    assert actual.cycles == pytest.approx(count * (1 + missed * 5 / 8))
+    assert actual.slots == pytest.approx(actual.cycles)
 
 
 def test_a_loop_that_fits_is_fetched_once():
     straight = [f"FADD R{n % 64}, R90, R91" for n in range(16384 - 5)]
     loop = ["IADD3 R84, R84, 0x1, RZ", "ISETP.LT.AND P0, PT, R84, 0x3e8, PT"]
     back = f"@P0 BRA {16 * (len(straight) + 1):#x}"
-    (found,) = walked(*straight, "MOV R84, RZ", *loop, back, "EXIT").values()
+    (actual,) = walked(*straight, "MOV R84, RZ", *loop, back, "EXIT").values()
     missed = 1 - kept_at_random(2)
-    assert found.cycles == pytest.approx(
+    assert actual.cycles == pytest.approx(
         len(straight) * 2 + 1000 * 11 + missed * 5 / 8 * 3, abs=10
     )  # each FADD waits for its pipe longer than for its line
 
 
 def test_the_warp_with_most_to_do():
     code = ["S2R R0, SR_TID.X; ISETP.LT.AND P0, PT, R0, 0x20, PT; @P0 EXIT; IADD3 R1, R1, R2, RZ; EXIT"]
-    (found,) = walked(*code, threads=64).values()
-    assert found.insts == 5
-    (found,) = walked(*code, threads=64, warp=0).values()
-    assert found.insts == 3
+    (actual,) = walked(*code, threads=64).values()
+    assert actual.insts == 5
+    (actual,) = walked(*code, threads=64, warp=0).values()
+    assert actual.insts == 3
 
 
 def pipelined(depth: int, work: list[str], trips: int = 1000) -> Walk:
@@ -126,18 +128,18 @@ def pipelined(depth: int, work: list[str], trips: int = 1000) -> Walk:
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 5])
 def test_a_copy_costs_its_latency_over_the_groups_in_flight(depth):
-    found = pipelined(depth, [])
-    copies = dict(zip(SOURCES, found.latencies, strict=True))["copy"]
+    actual = pipelined(depth, [])
+    copies = dict(zip(SOURCES, actual.latencies, strict=True))["copy"]
     assert copies / 1000 == pytest.approx(1 / depth, rel=0.01)
-    assert found.cycles / 1000 == pytest.approx(400 / depth, rel=0.1)
-    assert found.loads / found.waits == pytest.approx(depth, rel=0.01)
+    assert actual.cycles / 1000 == pytest.approx(400 / depth, rel=0.1)
+    assert actual.loads / actual.waits == pytest.approx(depth, rel=0.01)
 
 
 def test_work_hides_copies():
     work = [f"FADD R{30 + n}, R50, R51" for n in range(30)] * 7  # 420 cycles of the pipe
-    one, two, three = (pipelined(depth, work) for depth in (1, 2, 3))
-    copies = [dict(zip(SOURCES, found.latencies, strict=True))["copy"] for found in (one, two, three)]
-    assert one.cycles / 1000 == pytest.approx(400 + 420, rel=0.1)
+    single, two, three = (pipelined(depth, work) for depth in (1, 2, 3))
+    copies = [dict(zip(SOURCES, item.latencies, strict=True))["copy"] for item in (single, two, three)]
+    assert single.cycles / 1000 == pytest.approx(400 + 420, rel=0.1)
     assert two.cycles == pytest.approx(three.cycles)
     assert copies[0] == pytest.approx(1000, rel=0.01)
     assert copies[1] < 3
@@ -146,21 +148,21 @@ def test_work_hides_copies():
 def test_products_of_a_warp_group_are_waited_for_by_group():
     product = "HGMMA.64x128x16.F32 R24, gdesc[UR8], R24"
     code = ["WARPGROUP.ARRIVE", product, product, f"{product}, gsb0", "WARPGROUP.DEPBAR.LE gsb0, 0x0", "EXIT"]
-    (found,) = walked(*code, threads=128).values()
-    one = 64 * 128 * 16 / 4 / 256  # of a warp, on its sub-partition
-    assert found.cycles == pytest.approx(1 + 3 * one + LATENCY["mma_fp16"] + 2, abs=1)
+    (actual,) = walked(*code, threads=128).values()
+    single = 64 * 128 * 16 / 4 / 256  # of a warp, on its sub-partition
+    assert actual.cycles == pytest.approx(1 + 3 * single + LATENCY["mma_fp16"] + 2, abs=1)
     in_flight = [*code[:4], "WARPGROUP.DEPBAR.LE gsb0, 0x1", "EXIT"]
-    (found,) = walked(*in_flight, threads=128).values()
-    assert found.cycles < 1 + 3 * one
+    (actual,) = walked(*in_flight, threads=128).values()
+    assert actual.cycles < 1 + 3 * single
 
 
 def test_products_out_of_registers_wait_for_their_sums():
     chain = ["HMMA.16816.F32 R4, R20, R24, R4"] * 3
-    (found,) = walked(*chain, "EXIT").values()
-    assert found.cycles == 2 * 8 + 1 + 1  # the pipe takes 8 cycles for each, longer than the sum to come
+    (actual,) = walked(*chain, "EXIT").values()
+    assert actual.cycles == 2 * 8 + 1 + 1  # the pipe takes 8 cycles for each, longer than the sum to come
     apart = [f"HMMA.16816.F32 R{4 * n}, R40, R44, R{4 * n}" for n in range(1, 5)]
-    (found,) = walked(*apart, "EXIT").values()
-    assert found.cycles == 3 * 8 + 1 + 1
+    (actual,) = walked(*apart, "EXIT").values()
+    assert actual.cycles == 3 * 8 + 1 + 1
 
 
 def test_warps_in_step_take_turns():
@@ -169,7 +171,7 @@ def test_warps_in_step_take_turns():
 
     def in_step(*code: str) -> float:
         machine = ran(*code, threads=96, arguments=(1000,))
-        return sum(found.cycles for found in walk(machine, 0, 0, shared, 3).values())
+        return sum(item.cycles for item in walk(machine, 0, 0, shared, 3).values())
 
     assert in_step(*(f"FADD R{n}, R20, R21" for n in range(4)), "EXIT") == 3 * (2 * 2) + 2 + 2
     assert in_step("FADD R1, R20, R21", "IADD3 R2, R1, R1, RZ", "EXIT") == (5 + 2) + 2 + 2

@@ -108,8 +108,8 @@ def test_loops_whose_stages_take_turns_are_skipped_exactly(name):
     skipped, full = (
         run(bound(name), launch, sample.blocks, loops=policy) for policy in (LoopPolicy.SKIP, LoopPolicy.RUN)
     )
-    one, other = summary(skipped, sample), summary(full, sample)
-    assert one == other
+    single, other = summary(skipped, sample), summary(full, sample)
+    assert single == other
     if name == "sm_80":
         assert len(skipped.trace) < len(full.trace) / 2
 

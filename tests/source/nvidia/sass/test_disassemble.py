@@ -66,26 +66,28 @@ def cubins(tmp_path_factory: pytest.TempPathFactory) -> dict[int, bytes]:
 @pytest.mark.slow
 def test_batches_read_as_whole_files_do(cubins: dict[int, bytes]):
     files = [elf.read(cubins[arch], "k.cubin") for arch in (90, 75)]
-    chosen = [(0, "second"), (1, "first"), (1, "second"), (0, "third"), (0, "first"), (1, "third")]
-    binaries = [files[index][kernel] for index, kernel in chosen]
+    selected = [(0, "second"), (1, "first"), (1, "second"), (0, "third"), (0, "first"), (1, "third")]
+    binaries = [files[index][kernel] for index, kernel in selected]
     opcodes = set()
-    for binary, found in zip(binaries, disassemble(binaries), strict=True):
+    for binary, actual in zip(binaries, disassemble(binaries), strict=True):
         whole = with_lines(cubins[binary.arch], binary.kernel, "k.cubin")
-        assert (found.kernel, found.arch) == (whole.kernel, whole.arch) == (binary.kernel, binary.arch)
-        assert found.instructions == tuple(replace(one, line=None) for one in whole.instructions)
-        assert len(found.instructions) * 16 == len(binary.code)
-        opcodes |= {one.opcode.split(".")[0] for one in found.instructions}
+        assert (actual.kernel, actual.arch) == (whole.kernel, whole.arch) == (binary.kernel, binary.arch)
+        assert actual.instructions == tuple(
+            replace(instruction, line=None) for instruction in whole.instructions
+        )
+        assert len(actual.instructions) * 16 == len(binary.code)
+        opcodes |= {instruction.opcode.split(".")[0] for instruction in actual.instructions}
     assert {"BRA", "BRX", "CALL", "RET", "BSSY", "EXIT"} <= opcodes
 
 
 def test_source_lines_are_those_of_the_file(cubins: dict[int, bytes]):
-    found = with_lines(cubins[75], "second", "k.cubin").instructions
+    actual = with_lines(cubins[75], "second", "k.cubin").instructions
     switch = [
         number for number, line in enumerate(TEXT.splitlines(), 1) if "switch" in line or "case" in line
     ]
-    assert {one.line for one in found} >= set(switch)
+    assert {item.line for item in actual} >= set(switch)
     begin = TEXT.splitlines().index('extern "C" __global__ void second(float* a, int n)') + 1
-    assert found[0].line == begin
+    assert actual[0].line == begin
 
 
 def test_mistakes_are_named(cubins: dict[int, bytes]):

@@ -66,8 +66,8 @@ def reported(log: str, kernel: str) -> dict[str, int]:
         "stack_bytes": r"(\d+) bytes cumulative stack size",
         "shared_bytes": r"(\d+) bytes smem",
     }
-    found = {name: re.search(pattern, about[1]) for name, pattern in patterns.items()}
-    return {name: int(match[1]) if match else 0 for name, match in found.items()}
+    actual = {name: re.search(pattern, about[1]) for name, pattern in patterns.items()}
+    return {name: int(match[1]) if match else 0 for name, match in actual.items()}
 
 
 @pytest.mark.parametrize("arch", [75, 80, 90, 120])

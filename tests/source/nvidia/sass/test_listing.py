@@ -57,7 +57,7 @@ def test_reads_what_nvdisasm_prints():
 
 
 def test_reads_what_cuobjdump_prints():
-    (found,) = parse(
+    (actual,) = parse(
         """
 Fatbin elf code:
 ================
@@ -74,8 +74,8 @@ arch = sm_75
 """,
         "k.sass",
     )
-    assert (found.kernel, found.arch) == ("_Z1kPf", 75)
-    assert found.instructions == (
+    assert (actual.kernel, actual.arch) == ("_Z1kPf", 75)
+    assert actual.instructions == (
         SassInstruction(0x00, "", "LDG.E.SYS", ("R0", "[R2+0x8]"), None, Control(1, 2, ())),
         SassInstruction(0x10, "@!PT", "SHFL.IDX", ("PT", "RZ", "RZ", "RZ", "RZ"), None, Control(1, 7, ())),
     )
@@ -115,8 +115,8 @@ def test_reads_back_what_is_printed(program: list[tuple[str, str, list[str], int
         expected.append(SassInstruction(16 * index, predicate, opcode, tuple(operands), None))
         lines += [f".L_{index}:", f"        /*{16 * index:04x}*/ {predicate:>18} {opcode} {printed} ;"]
     lines.append(".L_6:")
-    (found,) = parse("\n".join(lines), "k.sass")
-    assert found.instructions == tuple(expected)
+    (actual,) = parse("\n".join(lines), "k.sass")
+    assert actual.instructions == tuple(expected)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_says_in_one_line_what_it_cannot_read(text: str, message: str):
 
 
 @pytest.mark.parametrize(("arch", "shared_bytes"), [(80, 2224), (90, 1200)])
-def test_resources_by_what_stands_around_the_code(arch: int, shared_bytes: int):
+def test_resources_by_the_lines_around_the_code(arch: int, shared_bytes: int):
     code = f"""
 	.target	sm_{arch}
 	//----- nvinfo : EIATTR_REGCOUNT

@@ -39,10 +39,10 @@ def test_what_an_instruction_multiplies_and_its_registers(text, expected, words)
     name, *operands = text.split()
     opcode, *modifiers = name.split(".")
     read = tuple(map(operand, operands))
-    found = product(opcode, modifiers, read)
-    assert found is not None
-    assert (found.kind, found.multiply_adds) == (expected.kind, expected.multiply_adds)
-    assert (found.from_registers, found.shared_bytes) == pytest.approx(
+    actual = product(opcode, modifiers, read)
+    assert actual is not None
+    assert (actual.kind, actual.multiply_adds) == (expected.kind, expected.multiply_adds)
+    assert (actual.from_registers, actual.shared_bytes) == pytest.approx(
         (expected.from_registers, expected.shared_bytes)
     )
     assert product_words(opcode, modifiers, read) == words
@@ -66,8 +66,8 @@ def test_an_instruction_descriptor_tells_shape_and_types(opcode, descriptor, exp
     assert product(opcode, (), operands) is None
     in_tensor_memory = (operand("tmem[UR4]"), *operands[1:])
     m = (descriptor >> 24) * 16
-    found = described(opcode, (), in_tensor_memory, descriptor)
-    assert found.shared_bytes == expected.shared_bytes - m * 32
+    actual = described(opcode, (), in_tensor_memory, descriptor)
+    assert actual.shared_bytes == expected.shared_bytes - m * 32
 
 
 def test_unknown_forms_fail_by_name():

@@ -476,14 +476,14 @@ def expect_plain_python(text: str) -> None:
         r[:8], r[P : P + 4] = list(words.T.reshape(8, *SHAPE)), list(TRUTHS.T.reshape(4, *SHAPE))
         mask = ACTIVE if statement.across else np.ones(SHAPE, bool)
         with np.errstate(all="ignore"):
-            computed = [np.broadcast_to(each, SHAPE).ravel() for each in evaluate(r, Lanes(mask, SHAPE))]
-        found = dict(zip(writes, computed, strict=True))
+            computed = [np.broadcast_to(item, SHAPE).ravel() for item in evaluate(r, Lanes(mask, SHAPE))]
+        actual = dict(zip(writes, computed, strict=True))
         # Python takes most of the time: plain operands in all threads, each other way in some.
         lanes = range(64) if statement.across or not way else range(way % 5, 64, 5)
         numbers = numbers_of(sources, words, lanes)
         if statement.across:
             read = list(numbers.values())
-            warps = [[list(each) for each in zip(*read[at : at + 32], strict=True)] for at in (0, 32)]
+            warps = [[list(item) for item in zip(*read[at : at + 32], strict=True)] for at in (0, 32)]
             pairs = zip(ACTIVE.tolist(), warps, strict=True)
             answered = [answer for active, lists in pairs for answer in statement.function(active, *lists)]
             answers = dict(zip(lanes, answered, strict=True))
@@ -495,10 +495,10 @@ def expect_plain_python(text: str) -> None:
             answer = answers[lane] if isinstance(answers[lane], tuple) else (answers[lane],)
             for kind, wanted in zip(results, answer, strict=True):
                 if kind == "P":
-                    assert found[predicate][lane] == bool(wanted), what
+                    assert actual[predicate][lane] == bool(wanted), what
                     predicate += 1
                 else:
-                    pair = np.array([found[20][lane], found[21 if kind in "UD" else 20][lane]])
+                    pair = np.array([actual[20][lane], actual[21 if kind in "UD" else 20][lane]])
                     assert_result(value(pair, kind), wanted, kind, statement.rough, what)
 
 

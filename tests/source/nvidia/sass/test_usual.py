@@ -46,7 +46,7 @@ def counted(request, tmp_path_factory: pytest.TempPathFactory) -> Counted:
     path.write_text(CODE)
     source, works = read_source(path, "f"), (*OPERATIONS, *DOUBLE, POWER, LOOP)
     made = [compile_source(source, request.param, {"WORK": work}) for work in works]
-    listings = disassemble([each.binary for each in made if isinstance(each, Compiled)])
+    listings = disassemble([item.binary for item in made if isinstance(item, Compiled)])
     listed = dict(zip(works, listings, strict=True))
     launch = LaunchArguments((4, 1, 1), (256, 1, 1), (None, None))
     return lambda work: characterise(prepare(listed[work]), launch)
@@ -72,5 +72,5 @@ def test_powers_are_neither_of_zero_nor_of_one(counted: Counted) -> None:
 
 def test_a_loop_until_a_number_is_zero_ends(counted: Counted) -> None:
     result = counted(LOOP)
-    assert {"branch"} == {each.what for each in result.unknown}
+    assert {"branch"} == {item.what for item in result.unknown}
     assert result.insts() / result.warps < 40
