@@ -201,7 +201,7 @@ characterise k.cu {GPU} --block 64,1 --grid 4,N --tune N=1,2 -D TILE=64 --shared
 characterise k.hip -g mi250x {LAUNCH}
 characterise k.ptx {GPU} {LAUNCH}
 characterise k.cubin {GPU} {LAUNCH}
-characterise k.sass {GPU} {LAUNCH}
+characterise k.sass {GPU} {LAUNCH} --shared 256
 characterise t1.json {GPU}
 characterise kt.py {GPU} --signature "*fp32,i32" --grid 4 --arg n=100 --num-warps 2
 characterise triton {GPU} --grid 4 --arg rows=100 --arg columns=100
