@@ -74,9 +74,9 @@ def test_works(before, tmp_path, cache):
     assert len(ended.stdout.splitlines()) == 2
 
 
-@pytest.mark.parametrize(("before", "told"), REFUSED.values(), ids=REFUSED)
-def test_is_told_in_one_line(before, told, tmp_path, cache):
+@pytest.mark.parametrize(("before", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_refusal_is_one_line(before, message, tmp_path, cache):
     ended = ran(before, tmp_path, cache)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith(f"dse: {told}")
+    assert ended.stderr.startswith(f"dse: {message}")
     assert len(ended.stderr.splitlines()) == 1

@@ -180,16 +180,16 @@ class Multiplies(Transposes):
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: list[Any] = []
+        self.asked: list[Any] = []
         self.places: list[int] = []  # of the matrices among the arguments
 
     def allow_dynamic_shared(self, code: LoadedCode, size: int) -> None:
-        self.told.append(size)
+        self.asked.append(size)
 
     def tensor_map(
         self, address: int, kind: str, shape: Any, strides: Any, box: Any, swizzle: int
     ) -> np.ndarray:
-        self.told.append((kind, shape, strides, box, swizzle))
+        self.asked.append((kind, shape, strides, box, swizzle))
         return np.array([address, *[0] * 15], np.uint64)
 
     def resident_blocks(self, code: LoadedCode, threads: int, dynamic: int = 0) -> int:
@@ -227,7 +227,7 @@ def test_arguments_that_code_still_takes():
     device, [row] = half_precision("triton_matmul", (array, array, array, 1, -7), passed, (8, 8, 8, 4, 8))
     assert row["status"] == "ok"
     assert (row["threads"], row["blocks"], row["shared_bytes"]) == (128, 4, 65536)
-    assert device.told == [65536]
+    assert device.asked == [65536]
     assert device.arguments[3] == (-7).to_bytes(4, "little", signed=True)
     assert int.from_bytes(device.arguments[4], "little") > 0  # 4 blocks of 32 B
 
@@ -244,6 +244,6 @@ def test_tensor_maps():
         "triton_matmul_tma", (arguments, arguments, arguments), passed, (128, 4, 8, 1) * 3
     )
     assert row["status"] == "ok"
-    assert device.told[1:] == [("float16", (SIDE, SIDE), [2 * SIDE, 2], (4, 2), 2)] * 3
+    assert device.asked[1:] == [("float16", (SIDE, SIDE), [2 * SIDE, 2], (4, 2), 2)] * 3
     assert [len(argument) for argument in device.arguments] == [128, 4, 8, 1] * 3
     assert [int.from_bytes(argument, "little") for argument in device.arguments[1:4]] == [SIDE, SIDE, 0]

@@ -81,10 +81,10 @@ def data_of(path):
     return json.loads(text[1])
 
 
-def unpacked(told, count):
+def unpacked(packed_times, count):
     """Columns as the page's script has them."""
-    raw, columns, at = zlib.decompress(base64.b64decode(told["blob"])), {}, 0
-    for column in told["columns"]:
+    raw, columns, at = zlib.decompress(base64.b64decode(packed_times["blob"])), {}, 0
+    for column in packed_times["columns"]:
         kind = np.dtype({"u1": "u1", "u2": "<u2", "i4": "<i4", "f4": "<f4"}[column["type"]])
         planes = np.frombuffer(raw, np.uint8, count * kind.itemsize, at).reshape(kind.itemsize, count)
         at += count * kind.itemsize

@@ -178,7 +178,7 @@ def stored(launch: Ran) -> dict[int, np.ndarray]:
     return actual
 
 
-def told(value: np.ndarray) -> np.ndarray:
+def checksum(value: np.ndarray) -> np.ndarray:
     value = value.astype(np.int64)
     return (value ^ value >> 16) & 0xFFFF
 
@@ -188,7 +188,7 @@ def told(value: np.ndarray) -> np.ndarray:
 def test_generated_expressions_have_the_values_that_numpy_computes(target):
     actual = stored(ran(CODE, "values", target, (BLOCKS, 1, 1), THREADS, X.ravel(), None))
     for number, (text, value) in enumerate(EXPRESSIONS):
-        np.testing.assert_array_equal(actual[number], told(value), text)
+        np.testing.assert_array_equal(actual[number], checksum(value), text)
 
 
 @pytest.mark.quick("sm_80", "gfx90a")
@@ -196,7 +196,7 @@ def test_generated_expressions_have_the_values_that_numpy_computes(target):
 def test_lanes_part_meet_and_exchange_words_as_in_numpy(target):
     actual = stored(ran(CODE, "flow", target, (BLOCKS, 1, 1), THREADS, X.ravel(), None))
     for number, (value, there) in enumerate(flow()):
-        np.testing.assert_array_equal(actual[number], np.where(there, told(value), -1), FLOW[number])
+        np.testing.assert_array_equal(actual[number], np.where(there, checksum(value), -1), FLOW[number])
 
 
 TRIPS = 400

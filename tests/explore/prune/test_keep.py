@@ -86,21 +86,21 @@ def test_a_nearly_fastest_one_is_kept_whatever_the_model_is_worth(spaces, kind):
     assert np.mean(shares) < 0.5 or explained  # and that by leaving out most
 
 
-def expected(some, told, kept):
+def expected(some, known, kept):
     """What is promising by the margin, and what could still win, by the tuner's own prediction."""
-    tuner = Tuner(some, times=told)
+    tuner = Tuner(some, times=known)
     mean, deviation = tuner.predict()
     below = np.sort(-tuner.surrogate.left_out())
     spreads = max(load().spreads(0.05), below[min(TELL, int(np.ceil(0.95 * (TELL + 1)))) - 1])
     assert kept.spreads == pytest.approx(spreads)
-    off = np.log(list(told.values())) - some.log_s[list(told)]
+    off = np.log(list(known.values())) - some.log_s[list(known)]
     widest = off.std(ddof=1) * np.sqrt((TELL - 1) / chi2.ppf(0.1, TELL - 1))
     assert kept.margin == pytest.approx(load().margin_in_spreads(0.05) * widest)
     lower = mean - spreads * deviation
     assert np.all(np.diff(lower[kept.index]) >= 0)  # the most promising first
-    best = min(told, key=lambda place: told[place])
+    best = min(known, key=lambda place: known[place])
     promising = some.log_s <= some.log_s.min() + kept.margin
-    return promising, lower <= max(np.log(told[best] / 1.05), lower.min()), np.arange(N) == best
+    return promising, lower <= max(np.log(known[best] / 1.05), lower.min()), np.arange(N) == best
 
 
 def test_where_the_model_explains_what_is_kept_is_promising_and_could_win(spaces):

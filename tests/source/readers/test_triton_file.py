@@ -46,7 +46,7 @@ def configured(name: str, given: Given) -> tuple[list[dict[str, Any]], list[Conf
     return [dict(zip(columns, row, strict=True)) for row in rows], actual
 
 
-def told(name: str, given: Given) -> dict[str, Any]:
+def settings(name: str, given: Given) -> dict[str, Any]:
     """What the first configuration's code depends on."""
     source, first = source_of(load(f"{FILE}:{name}", given)), configured(name, given)[1][0]
     return dict(source.settings(first.defines, first.arguments))
@@ -60,7 +60,7 @@ def test_what_is_tried_and_how_it_is_launched():
     ids, count = (Array(size, "int32", text, names) for size, text, names in (
         (1000, "index // 2", ()), (1, "8", ())))  # fmt: skip
     assert actual[0].arguments == (None, None, ids, count, 1000)
-    assert told("gather", GATHER) == {
+    assert settings("gather", GATHER) == {
         "BLOCK": 128,
         "SCALE": 2,
         "KIND": None,
@@ -77,11 +77,11 @@ def test_what_is_tried_and_how_it_is_launched():
 
 def test_a_signature_of_all_parameters_holds_constants():
     signature = ("*fp16", "*fp16", "*i32", "*i32", "16", "64", "4", "constexpr")
-    actual = told("gather", replace(GATHER, signature=signature, tuned=(), sizes=(("rows", 1000),)))
+    actual = settings("gather", replace(GATHER, signature=signature, tuned=(), sizes=(("rows", 1000),)))
     assert (actual["BLOCK"], actual["SCALE"], actual["rows"]) == (64, 4, 16)
     words = replace(GATHER, defines=(("KIND", "negative"), ("SCALE", "tl.float32")))
-    assert told("gather", words)["KIND"] == "negative"
-    assert str(told("gather", words)["SCALE"]) == "fp32"
+    assert settings("gather", words)["KIND"] == "negative"
+    assert str(settings("gather", words)["SCALE"]) == "fp32"
 
 
 def test_a_number_of_the_signature_is_known_to_expressions():
@@ -94,21 +94,21 @@ def test_a_number_of_the_signature_is_known_to_expressions():
 def test_a_number_that_is_not_stated():
     arguments = replace(GATHER, grid=("8",), sizes=(), arguments=("ids=8:int32:index", "count=1:int32:8"))
     assert configured("gather", arguments)[1][0].arguments[-1] == Unstated.NUMBER
-    assert told("gather", arguments)["rows"] == Specialised("i32", False)
+    assert settings("gather", arguments)["rows"] == Specialised("i32", False)
     typed = replace(arguments, signature=(*GATHER.signature[:4], "i32:16"))
-    assert told("gather", typed)["rows"] == Specialised("i32", True)
+    assert settings("gather", typed)["rows"] == Specialised("i32", True)
 
 
 def test_types_by_what_is_given_as_arguments():
     arguments = ("8:half", "x=8:bf16", "ids=rows:int32:index", "count=1:int32:8")
-    actual = told("gather", replace(GATHER, signature=(), arguments=arguments))
+    actual = settings("gather", replace(GATHER, signature=(), arguments=arguments))
     assert [actual[name].type for name in ("out", "x", "ids")] == ["*fp16", "*bf16", "*i32"]
 
 
 def test_a_tensor_descriptor_has_a_shape_and_a_block():
     _, [actual] = configured("move", MOVE)
     assert actual.arguments[0] == Descriptor("fp16", (1024, 64), (64, 1), (32, 64))
-    assert told("move", MOVE)["x"] == ("fp16", (32, 64))
+    assert settings("move", MOVE)["x"] == ("fp16", (32, 64))
 
 
 def test_configurations_of_the_decorator_and_what_its_hook_keeps():
@@ -116,8 +116,8 @@ def test_configurations_of_the_decorator_and_what_its_hook_keeps():
     rows, actual = configured("add", arguments)
     assert [(row["BLOCK"], row["num_warps"]) for row in rows] == [(256, 4), (512, 4), (512, 8)]
     assert [item.block[0] for item in actual] == [128, 128, 256]
-    assert told("add", arguments)["EVEN"] is True
-    assert told("add", replace(arguments, sizes=(("n", 1000),)))["EVEN"] is False
+    assert settings("add", arguments)["EVEN"] is True
+    assert settings("add", replace(arguments, sizes=(("n", 1000),)))["EVEN"] is False
     arguments = replace(arguments, tuned=(("BLOCK", (64,)),))  # takes the decorator's place
     assert [row["BLOCK"] for row in configured("add", arguments)[0]] == [64]
 
@@ -226,7 +226,7 @@ def test_the_autotuner_s_list_stays_beside_what_it_does_not_tune():
     ],
 )
 def test_constants_that_are_no_parameters(text, value):
-    actual = told("gather", replace(GATHER, defines=(("KIND", text),)))["KIND"]
+    actual = settings("gather", replace(GATHER, defines=(("KIND", text),)))["KIND"]
     assert (actual if value is None or not hasattr(actual, "name") else actual.name) == value
 
 
@@ -236,5 +236,8 @@ def test_true_is_no_number():
     assert [row["SCALE"] for row in rows] == [1, 0]
     source = source_of(load(f"{FILE}:gather", arguments))
     assert [dict(source.settings(item.defines, item.arguments))["SCALE"] for item in actual] == [True, False]
-    assert told("gather", arguments)["SCALE"] is True
-    assert told("gather", replace(arguments, tuned=(("BLOCK", (128,)), ("SCALE", (1,)))))["SCALE"] is not True
+    assert settings("gather", arguments)["SCALE"] is True
+    assert (
+        settings("gather", replace(arguments, tuned=(("BLOCK", (128,)), ("SCALE", (1,)))))["SCALE"]
+        is not True
+    )

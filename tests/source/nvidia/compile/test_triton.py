@@ -1,4 +1,4 @@
-"""Triton kernels compiled for GPUs that are not there: what Triton is told, and what it says of them."""
+"""Triton kernels compiled for GPUs that are not there: the settings that Triton gets, and its messages."""
 
 import pickle
 import time
@@ -79,13 +79,13 @@ def scale(file: Path) -> TritonSource:
     return subject.read_source(file, "scale", ("*float16", "*fp16:2", "", "", ""))
 
 
-def told(source: TritonSource, *arguments, **defines) -> dict:
+def settings(source: TritonSource, *arguments, **defines) -> dict:
     return dict(source.settings(tuple(defines.items()), arguments))
 
 
 def test_values_specialise_as_triton_does(file):
     source = scale(file)
-    actual = told(source, None, None, 4096, 1, 2.0, BLOCK=128, num_warps=4)
+    actual = settings(source, None, None, 4096, 1, 2.0, BLOCK=128, num_warps=4)
     assert actual == {
         "BLOCK": 128,
         "UNROLL": 1,  # its default
@@ -96,10 +96,10 @@ def test_values_specialise_as_triton_does(file):
         "stride": 1,  # a constant
         "factor": Specialised("fp32", False),
     }
-    actual = told(source, None, None, 2**40 + 1, 17, 2.0, BLOCK=128)
+    actual = settings(source, None, None, 2**40 + 1, 17, 2.0, BLOCK=128)
     assert (actual["n"], actual["stride"]) == (Specialised("i64", False), Specialised("i32", False))
     unspecialised = subject.read_source(file, "total", ("*fp32", "*fp32", ""))
-    assert told(unspecialised, None, None, 1, BLOCK=64)["n"] == Specialised("i32", False)
+    assert settings(unspecialised, None, None, 1, BLOCK=64)["n"] == Specialised("i32", False)
 
 
 def test_it_specialises_as_triton_itself():
@@ -198,11 +198,11 @@ def test_mistakes_are_reported_in_one_line(file, text, name, message):
 def test_what_is_missing_is_named(file):
     source = scale(file)
     with pytest.raises(DseError, match=r"scale: constants: found no value of BLOCK"):
-        told(source, None, None, 1, 1, 1.0)
+        settings(source, None, None, 1, 1, 1.0)
     with pytest.raises(DseError, match=r"arguments: found 1, expected 5: out, x, n, stride, factor"):
-        told(source, None)
+        settings(source, None)
     with pytest.raises(DseError, match=r"scale: out: found no type, expected one such as \*fp16"):
-        told(subject.read_source(file, "scale"), None, None, 1, 1, 1.0)
+        settings(subject.read_source(file, "scale"), None, None, 1, 1, 1.0)
     with pytest.raises(DseError, match=r"found the constant 'WIDTH', expected one of BLOCK, UNROLL"):
         subject.read_source(file, "scale", (), ("WIDTH=4",))
 
