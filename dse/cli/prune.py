@@ -79,8 +79,8 @@ def prune(
         f"{counts.name} on {file.name}: {len(kept.index):,} of {len(candidates):,} kept ({kept.share:.1%})"
     )
     if out is not None:
-        problems = form == "t1" and Path(kernel).suffix == ".json"
-        if problems and "ConfigurationSpace" in read_json(Path(kernel)):
+        of_json = form == "t1" and Path(kernel).suffix == ".json"
+        if of_json and "ConfigurationSpace" in read_json(Path(kernel)):
             export.t1(pruned, out, kernel)  # the same problem with less of its space
         else:
             export.FORMS[form](pruned, out)

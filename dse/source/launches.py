@@ -116,9 +116,9 @@ def name_of(names: Sequence[str], place: int) -> str:
 
 def with_names(message: str, name: Callable[[int], str | None]) -> str:
     """Replace the numbers of arguments on which something depends by their names, None for none."""
-    actual, depends, arguments = message.partition("depends on ")
+    start, depends, arguments = message.partition("depends on ")
     replaced = re.sub(r"\bargument (\d+)\b", lambda match: name(int(match[1])) or match[0], arguments)
-    return actual + depends + replaced
+    return start + depends + replaced
 
 
 def plainly(message: str) -> str:
@@ -128,12 +128,10 @@ def plainly(message: str) -> str:
 
 def unstated(kernel: str, names: Sequence[str], places: Iterable[int | None]) -> str:
     """Return the message that a launch depends on unstated numbers."""
-    actual = [name_of(names, index) for index in places if index is not None] or ["a number"]
-    values = " and ".join(f"{name}=VALUE" for name in actual)
-    what = "addresses, trips or branches depend"
-    return (
-        f"{kernel}: {', '.join(actual)}: found no value, on which {what}, expected {values} (given.arguments)"
-    )
+    missing = [name_of(names, index) for index in places if index is not None] or ["a number"]
+    values = " and ".join(f"{name}=VALUE" for name in missing)
+    what = "on which addresses, trips or branches depend"
+    return f"{kernel}: {', '.join(missing)}: found no value, {what}, expected {values} (given.arguments)"
 
 
 def no_contents(kernel: str, name: str, does: str, kind: str = "int32") -> str:

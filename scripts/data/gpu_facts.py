@@ -219,8 +219,8 @@ class Card:
 
     def lanes(self, pipe: str) -> float | None:
         """Lanes of a pipe in one SM."""
-        actual, listed = self.own(f"lanes_{pipe}"), self.table.get(f"lanes_{pipe}")
-        return actual.value if actual else float(listed) if listed else None
+        measured, listed = self.own(f"lanes_{pipe}"), self.table.get(f"lanes_{pipe}")
+        return measured.value if measured else float(listed) if listed else None
 
     def distance(self, other: "Card") -> float:
         """The distance between two numbers of SMs."""

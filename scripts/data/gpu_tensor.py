@@ -65,14 +65,14 @@ def multiply_adds(card: Card, kind: str) -> Value | None:
     if unit == "multiply-adds/cycle/SM":
         return stated
     mhz = card.own("clock_tensor") or card.need("clock_boost")
-    actual = stated.value * 1e6 / (2 * card.sm_count * mhz.value)
-    whole = 2 ** round(log2(actual))
-    if abs(actual / whole - 1) > TOLERANCE:
+    rate = stated.value * 1e6 / (2 * card.sm_count * mhz.value)
+    whole = 2 ** round(log2(rate))
+    if abs(rate / whole - 1) > TOLERANCE:
         sys.exit(
-            f"{card.key}: {kind}: found {tidy(actual)} multiply-adds a cycle and SM, expected a power of 2"
+            f"{card.key}: {kind}: found {tidy(rate)} multiply-adds a cycle and SM, expected a power of 2"
         )
     rule = f"{tidy(stated.value)} TFLOPS / (2 x {tidy(card.sm_count)} SMs x {tidy(mhz.value)} MHz)"
-    return stated.derived(whole, f"{rule} is {tidy(actual)}", "multiply-adds/cycle/SM")
+    return stated.derived(whole, f"{rule} is {tidy(rate)}", "multiply-adds/cycle/SM")
 
 
 def _cpi(rate: Value) -> Value:

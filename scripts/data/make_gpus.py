@@ -387,11 +387,11 @@ def load_store(card: Card) -> dict[str, Value]:
         if card.capability in SIXTEEN_LANES:
             source, note = card.cite("YKT"), "63.6 B/cycle of 4-byte loads on RTX 3060 Laptop"
         cycles = Value(wide_enough, "1", source).follow(32 / wide_enough, "lanes", wide_enough, note)
-    single = not card.amd and card.capability.split(".")[0] not in ("1", "5", "6")
+    unified = not card.amd and card.capability.split(".")[0] not in ("1", "5", "6")
     rule = "since Volta, and on Fermi and Kepler, one memory is divided; Maxwell, Pascal and AMD have two"
     return {
         "lsu_cycles": cycles,
-        "l1_with_shared": Value(float(single), "1", "CUDA programming guide; ROCm documentation", rule=rule),
+        "l1_with_shared": Value(float(unified), "1", "CUDA programming guide; ROCm documentation", rule=rule),
     }
 
 
@@ -666,7 +666,7 @@ def peak(made: Mapping[str, Value]) -> str:
 def of_file(listed: WithFile, head: Header, made: Mapping[str, Value], years: Mapping[str, str]) -> Board:
     """The table's row of a GPU with a file."""
     names = (listed.file, listed.name, *listed.aliases)
-    actual = [years[name] for name in map(gpu_boards.letters, names) if name in years]
+    matching = [years[name] for name in map(gpu_boards.letters, names) if name in years]
     return {
         "slug": listed.file,
         "name": listed.name,
@@ -674,7 +674,7 @@ def of_file(listed: WithFile, head: Header, made: Mapping[str, Value], years: Ma
         "vendor": head.vendor,
         "architecture": head.architecture,
         "target": head.compute_capability or head.gfx_name or "",
-        "year": actual[0] if actual else "",
+        "year": matching[0] if matching else "",
         "sm_count": tidy(made["sm_count"].value),
         "clock": tidy(made["clock"].value),
         "dram_bandwidth": tidy(made["dram_bandwidth"].value),

@@ -118,8 +118,8 @@ def resources_differ(listing: Listing, target: str) -> str | None:
     """
     most = {"v": 0, "a": 0}
     for step in listing.instructions:
-        for single in (step, step.second):
-            for name in () if single is None else sum(registers(single.opcode, single.operands), ()):
+        for part in (step, step.second):
+            for name in () if part is None else sum(registers(part.opcode, part.operands), ()):
                 if name[0] in most and name[1:].isdigit():
                     most[name[0]] = max(most[name[0]], int(name[1:]) + 1)
     touched = -(-most["v"] // 4) * 4 + most["a"] if most["a"] else most["v"]
@@ -169,13 +169,13 @@ def values_differ(
         blocks,
         skip_loops=False,
     )
-    actual = machine.memory.regions[output + 1]
-    assert actual is not None
+    region = machine.memory.regions[output + 1]
+    assert region is not None
     if output + 1 in machine.poisoned:
         return "stores of values that are not known"
     at = places(reference.size(names))
     before = arrays[output]
-    result = actual[: before.nbytes].view(before.dtype)[at]
+    result = region[: before.nbytes].view(before.dtype)[at]
     expected = reference.expected(CheckedLaunch(names, arrays, constants, at))
     bad = wrong(result, expected, reference.tolerance)
     return None if bad is None else f"element {at[bad]}: found {result[bad]}, NumPy has {expected[bad]}"

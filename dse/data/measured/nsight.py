@@ -223,8 +223,8 @@ def with_parameters(table: Table, kernel: Counts) -> Table:
     parameters = description.space.configurations(problem)
     sizes = _launches(description, {"warp_size": 32} | problem | parameters)
     if sizes is None:
-        actual = f"found no {names}, nor a launch of {description.name} that they follow from"
-        table.fail("columns", f"{actual}, {needed}")
+        problem = f"found no {names}, nor a launch of {description.name} that they follow from"
+        table.fail("columns", f"{problem}, {needed}")
     shape = next(iter(parameters.values())).shape
     of_launch: dict[tuple[int, ...], list[int]] = {}
     for i, launch in enumerate(zip(*(np.broadcast_to(x, shape).tolist() for x in sizes), strict=True)):
@@ -237,8 +237,8 @@ def with_parameters(table: Table, kernel: Counts) -> Table:
         matches = of_launch.get(launch, [])
         if len(matches) != 1:
             count = f"{len(matches)} configurations" if matches else "no configuration"
-            actual = f"found {cells[1]} with blocks of {cells[0]}, which {count} of {description.name} have"
-            table.fail(f"{GRID}, row {row}", f"{actual}, {needed}")
+            problem = f"found {cells[1]} with blocks of {cells[0]}, which {count} of {description.name} have"
+            table.fail(f"{GRID}, row {row}", f"{problem}, {needed}")
         indices += matches
     columns = table.table
     for name, values in parameters.items():

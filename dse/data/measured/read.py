@@ -212,8 +212,8 @@ def _times(table: Table) -> tuple[np.ndarray, np.ndarray]:
         status = np.where(absurd & (np.char.lower(status) == "ok"), "failed", status)
         ok = np.char.lower(status) == "ok"
         if has_time.any() and not ok.any():
-            problem = str(status[has_time][0])
-            table.fail("status", f"found {problem!r} and no 'ok', expected 'ok' where it ran")
+            actual = str(status[has_time][0])
+            table.fail("status", f"found {actual!r} and no 'ok', expected 'ok' where it ran")
     else:
         status, ok = np.where(has_time, "ok", "failed"), has_time
     for wrong, what in ((ok & ~has_time, "no time"), (ok & (time_s <= 0), "a time of 0 or less")):

@@ -170,21 +170,20 @@ def best(
         row = {"M": int(number), **as_dict(predictor.configurations[place]), "time_s": seconds}
         if kernel.block:  # vLLM reduces deeper tiles itself, SGLang tries none
             row["BLOCK_SIZE_K"] = min(row["BLOCK_SIZE_K"], *kernel.block)
-        rows.append(row | (_beside(file, kernel, number, seconds) if timed is None else _by(known)))
-    return rows
+        rows.append(row if timed is None else row | {"by": "measured" if known else "corrected"})
+    return _with_others(file, kernel, rows) if timed is None else rows
 
 
-def _beside(file: GpuFile, kernel: Kernel, tokens: int, seconds: float) -> dict[str, float]:
-    factor = float(np.exp(WITHIN * SPREAD))
-    least = sum(bound([file], kernel.products(tokens), kernel.timing)[0].tolist())
-    columns = {"low_s": max(seconds / factor, least), "high_s": seconds * factor}
+def _with_others(file: GpuFile, kernel: Kernel, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add the interval, and the time of the library or of the layer."""
+    machine, factor = Machine.of([file]), float(np.exp(WITHIN * SPREAD))
+    launches = [kernel.products(row["M"]) for row in rows]
+    seconds = np.array([row["time_s"] for row in rows])
+    least = sum(bound([file], products, kernel.timing)[0] for products in zip(*launches, strict=True))
+    columns = {"low_s": np.maximum(seconds / factor, least), "high_s": seconds * factor}
     if kernel.name == "mm":
-        columns["library_s"] = float(library_seconds(Machine.of([file]), kernel.products(tokens))[0, 0])
+        columns["library_s"] = np.asarray(library_seconds(machine, [product for (product,) in launches])[0])
     if kernel.name == "moe":
-        rest = Rest.of([kernel.products(tokens)]).seconds(Machine.of([file]), fitted(bool(file.gpu.gfx)))
-        columns["layer_s"] = seconds + float(rest[0])
-    return columns
-
-
-def _by(known: bool) -> dict[str, str]:
-    return {"by": "measured" if known else "corrected"}
+        rest = Rest.of(launches).seconds(machine, fitted(bool(file.gpu.gfx)))
+        columns["layer_s"] = seconds + np.asarray(rest)
+    return [row | {name: float(of[n]) for name, of in columns.items()} for n, row in enumerate(rows)]

@@ -51,6 +51,6 @@ def prune(
         index, seconds = candidates.places_of(table.parameters), np.where(table.ok, table.time_s, np.inf)
         recorded = {i: time for i, time in zip(index.tolist(), seconds.tolist(), strict=True) if i >= 0}
         if not recorded:
-            actual = f"{times}: found no configuration of {kernel.name}'s space"
-            raise DseError(f"{actual}, expected at least one")
+            missing = f"{times}: found no configuration of {kernel.name}'s space"
+            raise DseError(f"{missing}, expected at least one")
     return Pruned(candidates, keep(candidates, risk, within, recorded), len(recorded))

@@ -232,6 +232,6 @@ def _one_line(url: str) -> Iterator[None]:
         cause = problem.__cause__ or problem  # the driver's own message is shorter
         reason = next(iter(str(cause).splitlines()), type(cause).__name__)
         if isinstance(cause, (AssertionError, AttributeError, LookupError, TypeError)):  # in Optuna's reader
-            actual = f"found a damaged study ({type(cause).__name__}: {reason})"
-            raise DseError(f"storage: {url}: {actual}, expected one of Optuna") from None
+            damage = f"found a damaged study ({type(cause).__name__}: {reason})"
+            raise DseError(f"storage: {url}: {damage}, expected one of Optuna") from None
         raise DseError(f"storage: {url}: cannot use: {reason}") from None

@@ -93,8 +93,8 @@ def dependence_graph(
     """
     rolled = RolledTrace(machine, block, warp, nested)
     if not 1 <= rolled.size <= most:
-        problem = f"{rolled.size:,} instructions with loops rolled"
-        raise DseError(f"{machine.program.kernel}: graph: found {problem}, expected 1 to {most:,}")
+        actual = f"{rolled.size:,} instructions with loops rolled"
+        raise DseError(f"{machine.program.kernel}: graph: found {actual}, expected 1 to {most:,}")
     steps, loops, waits = with_waits(*rolled.written_out(), most)
     needs = _needs(steps, loops)
     for waiting, begun in waits:

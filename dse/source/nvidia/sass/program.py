@@ -182,9 +182,9 @@ def _read(listing: Listing, index: int, instruction: SassInstruction) -> Step:
         return _step(listing, index, instruction)
     except (ValueError, IndexError, KeyError, TypeError) as error:
         where = f"{listing.kernel}: instruction 0x{instruction.address:x}"
-        problem = f"{instruction.opcode} {', '.join(instruction.operands)}"
+        actual = f"{instruction.opcode} {', '.join(instruction.operands)}"
         raise DseError(
-            f"{where}: operands: found {problem!r} ({error}), expected those of {instruction.opcode}"
+            f"{where}: operands: found {actual!r} ({error}), expected those of {instruction.opcode}"
         ) from None
 
 
