@@ -272,7 +272,7 @@ def test_constraints_may_be_texts():
     with pytest.raises(DseError, match="constraints: cannot read 'bx >'"):
         Space({"bx": (1,)}, ("bx >",))
     with pytest.raises(DseError, match="constraints: found 'bx > 1', expected a list of them"):
-        Space({"bx": (1,)}, "bx > 1")  # type: ignore[arg-type]
+        Space({"bx": (1,)}, "bx > 1")
 
 
 def test_why_a_space_is_empty():
