@@ -29,12 +29,14 @@ def parallel_map(
     workers: int | None = None,
     advance: Callable[[int], None] = lambda steps: None,
     steps: Sequence[int] | None = None,
+    imports: Sequence[str] = (),
 ) -> list[Result]:
     """Apply `function` to each item; results in order. `advance` takes the `steps` (1) of each one done.
 
     `workers` is the number of processes (default: the available processors); one worker or one item runs in
     this process. Else `function`, items and results must be picklable, and a script needs an
-    `if __name__ == "__main__"` guard. Within `dse.core.cluster.executing_on` its executor does the work.
+    `if __name__ == "__main__"` guard. `imports` are modules that `function` imports late: where processes are
+    forked, they are imported once for all of them, as its own module is. Within `dse.core.cluster.executing_on` its executor does the work.
 
     **Raises:** the first error of `function`, and KeyboardInterrupt, with no process left; DseError if a
     process ends early, or none can be started.
@@ -54,7 +56,8 @@ def parallel_map(
             advance(count)
         return results
     others = set(multiprocessing.active_children())
-    with ProcessPoolExecutor(workers, mp_context=_context(), initializer=_begin) as pool:
+    context = _context([getattr(function, "__module__", __name__), *imports])
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_begin) as pool:
         futures = None
         try:
             with _uninterrupted():
@@ -104,10 +107,11 @@ def _uninterrupted() -> Iterator[None]:
             signal.raise_signal(signal.SIGINT)
 
 
-def _context() -> BaseContext:
-    """Choose a start method; not fork, since JAX has threads in this process."""
+def _context(imports: list[str]) -> BaseContext:
+    """Choose a start method; not fork, since JAX has threads in this process. Imports start none."""
     forks = "forkserver" in multiprocessing.get_all_start_methods()
     forks = forks and len(os.fsencode(tempfile.gettempdir())) < _LONGEST
+    multiprocessing.set_forkserver_preload(imports)
     return multiprocessing.get_context("forkserver" if forks else "spawn")
 
 

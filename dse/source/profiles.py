@@ -35,6 +35,7 @@ from dse.types import Gpu, Kernel, Resources
 ASSUMED_STEPS = 20_000  # basic blocks executed with assumed contents, which may never end a loop
 FORMAT = "45"  # change this whenever the cached data or their computation change
 _BATCH = 16  # maximum configurations per process at a time
+_LATE = "dse.source.caches.first_touches", "dse.source.profile.issue"  # they import Numba
 Code = TypeVar("Code")
 
 
@@ -127,14 +128,15 @@ class Toolchain:
             if name not in results
         }
         workers = workers or processors()
-        size = max(1, min(_BATCH, -(-len(missing) // (4 * workers))))
+        size = max(1, min(_BATCH, -(-len(missing) // (2 * workers))))
         names = list(missing)
         progress(len(wanted) - len(missing))
         jobs = [
             Job(source, arch, gpu, cache, {name: missing[name] for name in names[first : first + size]})
             for first in range(0, len(names), size)
         ]
-        for made in parallel_map(self.profiled, jobs, workers, progress, [len(job.wanted) for job in jobs]):
+        sizes = [len(job.wanted) for job in jobs]
+        for made in parallel_map(self.profiled, jobs, workers, progress, sizes, _LATE):
             results |= made
         return [results[name] for name in keys]
 

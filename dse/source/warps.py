@@ -5,19 +5,26 @@ Rows are cached, joined and estimated; a `Kernel` whose leaves are NumPy arrays 
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import jax
 import numpy as np
 
-from dse.types import CLASSES, Kernel, PerClass, Phase
+from dse.types import Kernel, PerClass, Phase
+
+
+def _blank(kind: type[Any], **fields: Any) -> Any:
+    """Make an instance without converting its fields: that would start JAX's threads when this is imported."""
+    made = object.__new__(kind)
+    vars(made).update(dict.fromkeys(kind.__dataclass_fields__, 0.0) | fields)
+    return made
 
 
 @cache
 def _template(phases: int) -> Kernel:
-    work = PerClass(*[0.0] * len(CLASSES))
-    plain = {name: 0.0 for name in Kernel.__dataclass_fields__ if name not in ("work", "phases")}
-    phase = Phase(work, work, work, work, *[0.0] * 5)
-    return Kernel(work, phases=(phase,) * phases, **plain)
+    work = _blank(PerClass)
+    phase = _blank(Phase, work=work, async_work=work, waits=work, async_waits=work)
+    return _blank(Kernel, work=work, phases=(phase,) * phases)
 
 
 @cache
