@@ -39,7 +39,7 @@ def inlined(function: F) -> F:
 def compiled(function: F, *, makes_arrays: bool = False) -> F:
     """Compile a function without the GIL for the types it is called with, cached for all processes."""
     function = inspect.unwrap(function)  # without the type checks that tests add
-    options = OPTIONS | {"_nrt": makes_arrays, "nogil": True}
+    options = OPTIONS | {"_nrt": makes_arrays, "nogil": True, "no_cfunc_wrapper": True}
     folder = _folder(Path(inspect.getfile(function)).parent)
     if folder is None:
         return cast(F, _njit(function, **options))
