@@ -35,8 +35,8 @@ def parallel_map(
 
     `workers` is the number of processes (default: the available processors); one worker or one item runs in
     this process. Else `function`, items and results must be picklable, and a script needs an
-    `if __name__ == "__main__"` guard. `imports` are modules that `function` imports late: where processes are
-    forked, they are imported once for all of them, as its own module is. Within `dse.core.cluster.executing_on` its executor does the work.
+    `if __name__ == "__main__"` guard; the module of `function`, and `imports`, which it imports late, are
+    imported once for all processes. Within `dse.core.cluster.executing_on` its executor does the work.
 
     **Raises:** the first error of `function`, and KeyboardInterrupt, with no process left; DseError if a
     process ends early, or none can be started.

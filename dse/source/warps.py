@@ -14,7 +14,7 @@ from dse.types import Kernel, PerClass, Phase
 
 
 def _blank(kind: type[Any], **fields: Any) -> Any:
-    """Make an instance without converting its fields: that would start JAX's threads when this is imported."""
+    """Make an instance without converting its fields, which would start JAX's threads on import."""
     made = object.__new__(kind)
     vars(made).update(dict.fromkeys(kind.__dataclass_fields__, 0.0) | fields)
     return made

@@ -8,6 +8,7 @@ import numpy as np
 
 from dse.core.numba_cache import compiled
 from dse.hardware.coalescing import SECTOR
+from dse.source.caches.sectors import changes
 from dse.source.machine.recorded import Recorded, Stream
 
 _BLOCK_SHIFT = 48  # the block's number is in the highest bits of a sector's
@@ -48,12 +49,8 @@ def first_touches(machine: Recorded, streams: Sequence[Stream]) -> np.ndarray:
 def _sectors(machine: Recorded, stream: Stream, offset: int) -> np.ndarray:
     """List the sectors touched at an offset, with the block's number in the highest bits; may repeat."""
     blocks = np.arange(machine.shape[0], dtype=np.int64)[:, None] << _BLOCK_SHIFT
-    shape = stream.lanes.shape
-    sector = np.broadcast_to((stream.base + offset) >> 5 & _WITHIN, shape) | blocks
-    sector = sector[np.broadcast_to(stream.lanes.mask, shape)]
-    if len(sector) > 1:  # neighbours mostly share one
-        sector = sector[np.append(True, sector[1:] != sector[:-1])]
-    return sector
+    sector = stream.lanes.of((stream.base + offset) >> 5 & _WITHIN | blocks)
+    return sector[changes(sector)]  # neighbours mostly share one
 
 
 @partial(compiled, makes_arrays=True)

@@ -24,6 +24,7 @@ from dse.source.caches.sectors import (
     MOST_ACCESSES,
     Family,
     SectorAccesses,
+    changes,
     merged,
     ranges,
 )
@@ -79,7 +80,7 @@ class Footprint:
     ) -> None:
         """`shared` are factors of how often blocks share what `reuse` does not follow, by array."""
         order = np.lexsort((accesses.tick, accesses.sector))
-        first = order[np.append(True, np.diff(accesses.sector[order]) != 0)[: len(order)]]
+        first = order[changes(accesses.sector[order])]
         self.grid, self.phases = grid, accesses.phases
         self.sector, self.phase, self.times = (
             column[first] for column in (accesses.sector, accesses.phase, accesses.times)
@@ -302,11 +303,10 @@ def _mean_new(chance: np.ndarray, blocks: float) -> np.ndarray:
 
 
 def _runs(families: Sequence[Family]) -> tuple[np.ndarray, np.ndarray]:
-    start = np.concatenate(
-        [(family.start + np.concatenate(family.offset)[:, None]).ravel() for family in families]
-    )
-    end = np.concatenate(
-        [(family.end + np.concatenate(family.offset)[:, None]).ravel() for family in families]
+    offsets = [np.concatenate(family.offset)[:, None] for family in families]
+    start, end = (
+        np.concatenate([(own + at).ravel() for own, at in zip(ends, offsets, strict=True)])
+        for ends in ([family.start for family in families], [family.end for family in families])
     )
     order = np.argsort(start, kind="stable")
     return merged(start[order], end[order])

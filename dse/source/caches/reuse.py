@@ -18,7 +18,7 @@ import numpy as np
 from dse.errors import DseError
 from dse.hardware.coalescing import SECTOR
 from dse.source.caches.places import FAR, Group, Probe, Window, groups, window
-from dse.source.caches.sectors import APART, IN_LINE, Family, SectorAccesses, accesses, ranges
+from dse.source.caches.sectors import APART, IN_LINE, Family, SectorAccesses, accesses, changes, ranges
 from dse.source.machine.blocks import Sample
 from dse.source.machine.recorded import Stream
 
@@ -63,8 +63,8 @@ class Reuse:
         time = loads.waves[block] * self.ticks + accesses.tick[access]
         order = np.lexsort((time, sector))
         sector, access, block, time = sector[order], access[order], block[order], time[order]
-        self.first = np.append(True, sector[1:] != sector[:-1])[: len(sector)]
-        last = np.append(self.first[1:], True)[: len(sector)]
+        self.first = changes(sector)
+        last = np.roll(self.first, -1)
         # If the window is a part of the grid, its first half is only the past of the second.
         warm = 0 if loads.whole else (int(loads.waves[-1]) + 1) // 2
         times = accesses.times
@@ -83,7 +83,7 @@ class Reuse:
         part = (wanted / np.maximum(there, 1e-300))[array[access]][self.first]
         number = np.cumsum(self.first) - 1
         touching = np.sort(number * loads.blocks + block)  # np.unique's hash table takes far longer
-        sharing = np.bincount(touching[np.append(True, np.diff(touching) != 0)[: len(touching)]] // loads.blocks)
+        sharing = np.bincount(touching[changes(touching)] // loads.blocks)
         weight = (weight * np.maximum(part, 1.0 - np.maximum(1.0 - part, 0.0) ** sharing))[number]
         end = self.ticks * (int(loads.waves[-1]) + 1)
         since = np.where(self.first, time, np.append(0, np.diff(time))[: len(time)])

@@ -205,27 +205,38 @@ def _alike(machine: Recorded, sample: Sample, block: int, streams: Sequence[Stre
     wide = np.broadcast_to(bases, (len(bases), *lanes.shape))
     start = np.sort(wide[:, block, mask[block]], axis=1)
     touched = wide[:, mask]
-    lowest, highest = touched.min(axis=1).tolist(), (touched.max(axis=1) + size).tolist()
+    spans = np.stack([touched.min(axis=1), touched.max(axis=1) + size], axis=1).tolist()
     steps = _block_steps(machine, sample, block, bases, mask)
-    for number, stream in enumerate(streams):
-        low, high = merged(start[number], start[number] + size)
-        yield Family(
-            low,
-            high,
-            step=steps[number],
-            span=(lowest[number], highest[number]),
-            size=int((high - low).sum()) // SECTOR + len(low),
-            stream=stream,
-        )
+    first = _begins(start, start + size)
+    runs = np.cumsum(np.count_nonzero(first, axis=1)).tolist()  # of these streams and those before
+    low, high = start[first], start[np.roll(first, -1, axis=1)] + size
+    covered = [0, *np.cumsum(high - low).tolist()]
+    begin = 0
+    for stream, step, span, end in zip(streams, steps, spans, runs, strict=True):
+        sectors = (covered[end] - covered[begin]) // SECTOR + end - begin
+        yield Family(low[begin:end], high[begin:end], step, tuple(span), sectors, stream)
+        begin = end
+
+
+def _begins(start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Return which runs of bytes, in order, do not meet the one before: [..., n]."""
+    first = np.ones(start.shape, bool)
+    np.greater(start[..., 1:], end[..., :-1], out=first[..., 1:])
+    return first
+
+
+def changes(values: np.ndarray) -> np.ndarray:
+    """Return which values differ from the one before, of which the first has none: [n]."""
+    first = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=first[1:])
+    return first
 
 
 def merged(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Join runs of bytes that meet; `start` is sorted."""
-    if not len(start):
-        return start, end
     reach = np.maximum.accumulate(end)
-    first = np.append(True, start[1:] > reach[:-1])
-    return start[first], reach[np.append(first[1:], True)]
+    first = _begins(start, reach)
+    return start[first], reach[np.roll(first, -1)]
 
 
 def _expanded(families: Sequence[Family], every: int) -> _Columns:
