@@ -254,8 +254,7 @@ def _relative(
     for stream in streams:
         key = id(stream.base), id(stream.lanes)
         if key not in of_base:
-            there = np.broadcast_to(stream.lanes.mask, stream.lanes.shape)
-            of_base[key] = int(np.broadcast_to(stream.base, there.shape)[there].min()) >> REGION_BITS
+            of_base[key] = int(stream.lanes.of(stream.base).min()) >> REGION_BITS
         number = of_base[key] if of_base[key] in arrays else -1
         of_array.setdefault(number, []).append(stream)
     total = {number: first_touches(machine, own).sum(axis=0) for number, own in of_array.items()}

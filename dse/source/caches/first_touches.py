@@ -9,36 +9,32 @@ import numpy as np
 from dse.core.numba_cache import compiled
 from dse.hardware.coalescing import SECTOR
 from dse.source.caches.sectors import changes
-from dse.source.machine.recorded import Recorded, Stream
+from dse.source.machine.recorded import ONCE, Recorded, Stream
 
 _BLOCK_SHIFT = 48  # the block's number is in the highest bits of a sector's
 _WITHIN = np.int64((1 << _BLOCK_SHIFT) - 1)  # wild addresses wrap around: they change no block
-_ONCE = range(1)
 _FREE = np.iinfo(np.int64).min
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 over the golden ratio: multiples of it spread evenly
 
 
 def first_touches(machine: Recorded, streams: Sequence[Stream]) -> np.ndarray:
     """Count the sectors that each block touches first, by phase: [phases, blocks]."""
-    places: dict[tuple[int, int, int, int], int] = {}  # streams of equal bases touch the same sectors, moved
+    # Streams of equal bases touch the same sectors, moved: their places by offset within a sector.
+    places: dict[tuple[int, int, int], dict[int, int]] = {}
     sectors: list[np.ndarray] = []
     phases: dict[int, int] = {}
     of_phase: list[np.ndarray] = []
-
-    def place(stream: Stream, within: int) -> int:
-        key = (id(stream.base), id(stream.lanes), within, stream.size)
-        if key not in places:
-            places[key] = len(sectors)
-            sectors.append(_sectors(machine, stream, within))
-        return places[key]
-
     entries: list[tuple[int, int, int]] = []  # (place, sectors moved on, phase), in the order of execution
     for stream in streams:
         phase = phases.setdefault(id(stream.phase), len(of_phase))
         if phase == len(of_phase):
             of_phase.append(stream.phase)
-        offsets = [stream.offset] if stream.trips == _ONCE else stream.offsets().tolist()
-        entries += [(place(stream, offset % SECTOR), offset // SECTOR, phase) for offset in offsets]
+        within = places.setdefault((id(stream.base), id(stream.lanes), stream.size), {})
+        for offset in [stream.offset] if stream.trips == ONCE else stream.offsets().tolist():
+            if (start := offset % SECTOR) not in within:
+                within[start] = len(sectors)
+                sectors.append(_sectors(machine, stream, start))
+            entries.append((within[start], offset // SECTOR, phase))
     counts = np.zeros((len(machine.phases), machine.shape[0]), np.int64)
     if entries:
         starts = np.concatenate([[0], np.cumsum([len(touched) for touched in sectors])])

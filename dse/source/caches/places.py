@@ -118,8 +118,7 @@ def groups(
 
 
 def _first_warp(stream: Stream, block: int) -> int:
-    mask = np.broadcast_to(stream.lanes.mask, stream.lanes.shape)
-    return stream.issuer if stream.issuer >= 0 else int(np.argmax(mask[block])) // WARP
+    return stream.issuer if stream.issuer >= 0 else int(np.argmax(stream.lanes.everywhere[block])) // WARP
 
 
 class _Executions:
@@ -140,7 +139,7 @@ class _Executions:
         for stream, lanes in zip(self.streams, self.lanes, strict=True):
             key = (id(stream.lanes), stream.issuer >= 0)
             if key not in there:
-                mask = np.broadcast_to(stream.lanes.mask, stream.lanes.shape)
+                mask = stream.lanes.everywhere
                 there[key] = np.any(mask if stream.issuer >= 0 else mask[:, lanes], axis=1)
         times = [s.repeats * there[id(s.lanes), s.issuer >= 0] for s in self.streams]
         self.ends = np.cumsum(np.reshape(times, (len(times), self.rows)), axis=0)  # [streams, rows]
@@ -186,7 +185,7 @@ class _Executions:
         for execution, now in here.items():
             stream, lanes = self.streams[execution], self.lanes[execution]
             base[now] = np.broadcast_to(stream.base, stream.lanes.shape)[:, lanes][now] + stream.offset
-            mask[now] = np.broadcast_to(stream.lanes.mask, stream.lanes.shape)[:, lanes][now]
+            mask[now] = stream.lanes.everywhere[:, lanes][now]
         return base, mask
 
 

@@ -10,7 +10,7 @@ that fills a cache: the working set of Denning, CACM 1968; following a sample of
 Waldspurger et al., SHARDS, FAST 2015.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,10 @@ import numpy as np
 from dse.errors import DseError
 from dse.hardware.coalescing import SECTOR
 from dse.source.caches.places import FAR, Group, Probe, Window, groups, window
-from dse.source.caches.sectors import APART, IN_LINE, Family, SectorAccesses, accesses, changes, ranges
+from dse.source.caches.sectors import APART, Family, SectorAccesses, accesses, changes, ranges
 from dse.source.machine.blocks import Sample
-from dse.source.machine.recorded import Stream
 
-# Limits of the work: followed accesses of all blocks, and lines of one block from which they are sampled.
-_FOLLOWED = 2**16
-_MOST_LINES = 2**20
+_FOLLOWED = 2**16  # followed accesses of all blocks: limits the work
 
 
 class Reuse:
@@ -174,7 +171,7 @@ def follow(
         else:
             exact = machine
         streams = [stream for stream in exact.streams if any(stream.step in steps for steps in uneven)]
-        touched = [_thinned(exact, sample, block, streams, steps) for steps in uneven]
+        touched = [accesses(exact, sample, block, streams, steps, thinned=True) for steps in uneven]
         at = [here, *seen.places(machine.launch.grid)]
         placed = groups(exact, block, [member.families for member in touched], at, probe)
     except DseError:  # threads wait for warps that are not run, or there is too much to run
@@ -203,16 +200,6 @@ def _uneven(families: Sequence[Family], whole: bool) -> set[int]:
     """List the instructions to follow: those that are not linear, and others that access the same arrays."""
     arrays = {family.array for family in families if whole or {*family.step} & {*APART}}
     return {step for family in families if family.array in arrays for step in family.steps}
-
-
-def _thinned(
-    machine: Any, sample: Sample, block: int, streams: Sequence[Stream], steps: Set[int]
-) -> SectorAccesses:
-    """List the sectors of a block; if there are many, one per line, since tiles begin with a line."""
-    touched = accesses(machine, sample, block, streams, steps=steps)
-    if touched.times.max(initial=1.0) > 1.0:  # some represent others
-        touched = accesses(machine, sample, block, streams, IN_LINE, _MOST_LINES, steps)
-    return touched
 
 
 def _followed(

@@ -12,15 +12,15 @@ import numpy as np
 from dse.hardware.coalescing import LINE, SECTOR
 from dse.source.machine.blocks import Sample
 from dse.source.machine.launch import REGION_BITS
-from dse.source.machine.recorded import Recorded, Stream, distance
+from dse.source.machine.recorded import ONCE, Recorded, Stream
 
 IN_LINE = LINE // SECTOR  # sectors
 MOST_ACCESSES = 2**18  # followed accesses of a block
+_MOST_LINES = 2**20  # of a block, from which those to follow are sampled
 APART = (2**40, 1_779_033_703_913, 2_658_455_991_569)  # bytes: steps that lead to no other block's footprint
 
 _BYPASS_L1 = ("STRONG", "BYPASS")  # modifiers: volatile and atomic loads, asynchronous copies of 16 bytes
 _FEWEST_TRIPS = 8
-_ONCE = range(1)
 _Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 _AT_ONCE = 2**16  # addresses, in the cache of a core
 _OF_EXECUTIONS = "offset", "tick", "turn"
@@ -92,7 +92,7 @@ def _executions(
     for trips, loop in groupby(zip(streams, sizes, strict=True), key=lambda pair: pair[0].trips):
         members = list(loop)
         round_of, rounds = _rounds([stream.step for stream, _ in members])
-        if trips == _ONCE:
+        if trips == ONCE:
             for (stream, size), own in zip(members, round_of, strict=True):
                 if size is not None:
                     yield stream, np.array([stream.offset]), np.array([tick]), np.array([turn + own]), 1.0
@@ -129,15 +129,14 @@ def accesses(
     sample: Sample,
     block: int,
     streams: Sequence[Stream],
-    every: int = 1,
-    most: int = MOST_ACCESSES,
     steps: Set[int] | None = None,
+    thinned: bool = False,
 ) -> SectorAccesses:
     """List the sectors that the block with that index in the sample touches in some of the machine's streams.
 
-    Only sectors whose number is a multiple of `every` are listed. If there are more than `most`, the first
-    trips of each loop represent all. With `steps`, only accesses of these instructions are listed; the other
-    streams take time.
+    If there are too many, the first trips of each loop represent all; if `thinned`, only one sector a line is
+    listed then, since tiles begin with a line. With `steps`, only accesses of these instructions are listed;
+    the other streams take time.
     """
     families = _families(machine, sample, block, [s for s in streams if steps is None or s.step in steps])
     kept: list[Stream] = []
@@ -149,7 +148,7 @@ def accesses(
         if steps is not None and stream.step not in steps:
             lanes = stream.lanes
             if id(lanes) not in there:
-                there[id(lanes)] = bool(np.broadcast_to(lanes.mask, lanes.shape)[block].any())
+                there[id(lanes)] = bool(lanes.everywhere[block].any())
             if there[id(lanes)]:
                 kept.append(stream)
                 sizes.append(None)
@@ -158,12 +157,14 @@ def accesses(
         if family.size:
             kept.append(stream)
             members.append(family)
-            sizes.append(-(-family.size // every))
-    executions = _executions(kept, sizes, most)
+            sizes.append(family.size)
+    executions, every = [*_executions(kept, sizes, MOST_ACCESSES)], 1
+    if thinned and any(times > 1.0 for *_, times in executions):
+        sizes, every = [size and -(-size // IN_LINE) for size in sizes], IN_LINE
+        executions = [*_executions(kept, sizes, _MOST_LINES)]
     ticks = 0 if steps is None else sum(stream.repeats for stream in kept)
     for family, (stream, offsets, at, turns, times) in zip(members, executions, strict=True):
-        ends = distance(np.array([stream.trips[0], stream.trips[-1]]), stream.stride)
-        family.reach += (stream.offset + ends).tolist()
+        family.reach += stream.reach
         family.offset.append(offsets)
         family.tick.append(at)
         family.turn.append(turns)
@@ -200,7 +201,7 @@ def _key(stream: Stream) -> tuple[int, int, int]:
 def _alike(machine: Recorded, sample: Sample, block: int, streams: Sequence[Stream]) -> Iterator[Family]:
     """Return the families of streams with the same lanes, size, and shape of their base."""
     lanes, size = streams[0].lanes, streams[0].size
-    mask = np.broadcast_to(lanes.mask, lanes.shape)
+    mask = lanes.everywhere
     bases = np.stack([stream.base for stream in streams])
     wide = np.broadcast_to(bases, (len(bases), *lanes.shape))
     start = np.sort(wide[:, block, mask[block]], axis=1)

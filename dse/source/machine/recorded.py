@@ -35,6 +35,7 @@ PIPES: tuple[Pipe, ...] = get_args(Pipe)
 # The counters of a memory instruction, in order: warps that execute it with any thread; sectors of global and
 # local memory; passes through the banks of shared memory, or lines of the others; threads.
 MEMORY_COUNTS = ("requests", "sectors", "passes", "threads")
+ONCE = range(1)  # the trips of what is in no skipped loop
 
 
 @dataclass(eq=False)
@@ -51,7 +52,7 @@ class Stream:
     base: np.ndarray  # [1 or blocks, 1 or threads] bytes
     offset: int
     size: int = 4  # bytes per address
-    trips: range = range(1)
+    trips: range = ONCE
     stride: float = 0
     issuer: int = -1  # of a box, the issuing warp
 
@@ -59,6 +60,14 @@ class Stream:
     def repeats(self) -> int:
         """The number of executions that it represents."""
         return len(self.trips)
+
+    @property
+    def reach(self) -> list[int]:
+        """The distances of the first and the last execution's addresses from `base`: bytes."""
+        if self.trips == ONCE:
+            return [self.offset]
+        ends = np.array([self.trips[0], self.trips[-1]])
+        return (self.offset + distance(ends, self.stride)).tolist()
 
     def offsets(self, most: int | None = None) -> np.ndarray:
         """Return the distances of each execution's addresses from `base`: [repeats or `most`] bytes."""

@@ -1,5 +1,7 @@
 """Sets of threads that execute together, and their counts."""
 
+from functools import cached_property
+
 import numpy as np
 
 WARP = 32
@@ -14,52 +16,43 @@ def ballot(by_warp: np.ndarray) -> np.ndarray:
 class Lanes:
     """A set of threads of executed blocks. Equal sets are one object while they are in use."""
 
-    __slots__ = ("_bits", "_warps", "_warps_here", "_whole", "mask", "shape", "threads", "total")
-
     def __init__(self, mask: np.ndarray, shape: tuple[int, int]) -> None:
         self.mask = mask  # [1 or blocks, threads]
         self.shape = shape  # blocks, threads (a multiple of 32)
         counts = np.count_nonzero(mask, axis=1)
         self.threads = np.broadcast_to(counts, shape[:1]).astype(float)  # of each block
         self.total = int(counts.sum()) * (shape[0] // mask.shape[0])
-        self._warps: np.ndarray | None = None
-        self._whole: bool | None = None
-        self._warps_here: np.ndarray | None = None
-        self._bits: np.ndarray | None = None
 
-    @property
+    @cached_property
+    def everywhere(self) -> np.ndarray:
+        """The mask of all blocks: [blocks, threads]."""
+        return np.broadcast_to(self.mask, self.shape)
+
+    @cached_property
     def by_warp(self) -> np.ndarray:
         """The mask by warps: [1 or blocks, warps, 32]"""
         return self.mask.reshape(self.mask.shape[0], -1, WARP)
 
-    @property
+    @cached_property
     def warps_here(self) -> np.ndarray:
         """Whether each warp has a thread in the set: [1 or blocks, warps]."""
-        if self._warps_here is None:
-            self._warps_here = np.asarray(self.by_warp.any(-1))
-        return self._warps_here
+        return np.asarray(self.by_warp.any(-1))
 
-    @property
+    @cached_property
     def warps(self) -> np.ndarray:
         """The number of warps of each block with a thread in the set: [blocks]."""
-        if self._warps is None:
-            counts = np.count_nonzero(self.warps_here, axis=1)
-            self._warps = np.broadcast_to(counts, self.shape[:1]).astype(float)
-        return self._warps
+        counts = np.count_nonzero(self.warps_here, axis=1)
+        return np.broadcast_to(counts, self.shape[:1]).astype(float)
 
-    @property
+    @cached_property
     def whole(self) -> bool:
         """Whether the set has all or no threads of each warp."""
-        if self._whole is None:
-            self._whole = bool(self.total == WARP * int(self.warps.sum()))
-        return self._whole
+        return bool(self.total == WARP * int(self.warps.sum()))
 
-    @property
+    @cached_property
     def bits(self) -> np.ndarray:
         """The set's threads of each thread's warp, as a mask of 32 bits: [1 or blocks, threads]."""
-        if self._bits is None:
-            self._bits = np.repeat(ballot(self.by_warp), WARP, axis=1)
-        return self._bits
+        return np.repeat(ballot(self.by_warp), WARP, axis=1)
 
     @property
     def blocks(self) -> np.ndarray:
@@ -69,14 +62,14 @@ class Lanes:
     def of(self, value: np.ndarray) -> np.ndarray:
         """Return a value, which broadcasts to [blocks, threads], for each thread in the set: [total]."""
         wide = np.broadcast_to(value, self.shape)
-        return wide.ravel() if self.total == wide.size else wide[np.broadcast_to(self.mask, self.shape)]
+        return wide.ravel() if self.total == wide.size else wide[self.everywhere]
 
     def placed(self, values: np.ndarray) -> np.ndarray:
         """Return the values of the threads in the set, and 0 for others: [blocks, threads]."""
         if self.total == self.shape[0] * self.shape[1]:
             return values.reshape(self.shape)
         full = np.zeros(self.shape, values.dtype)
-        full[np.broadcast_to(self.mask, self.shape)] = values
+        full[self.everywhere] = values
         return full
 
 

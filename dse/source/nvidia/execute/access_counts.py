@@ -94,7 +94,7 @@ def _extend_shared(machine: Machine, step: Step, address: np.ndarray, size: int,
     if int(address.max()) + size <= machine.shared_end:  # mostly, whichever threads are active
         return
     if not any(union(machine.taint[slot], lanes) for slot in step.bases):
-        there = np.broadcast_to(lanes.mask, lanes.shape)
+        there = lanes.everywhere
         if step.opcode in _MATRICES:
             there = there & (np.arange(lanes.shape[1]) % WARP < 2 * step.bytes)
         last = int(in_block(np.broadcast_to(address, lanes.shape)[there]).max(initial=0))
@@ -116,9 +116,7 @@ def _count_local(machine: Machine, step: Step, row: int, base: np.ndarray, offse
 
 def _span(before: LocalSpan | None, step: Step, base: np.ndarray, offset: int, lanes: Lanes) -> LocalSpan:
     """Extend the span of an instruction by its present addresses."""
-    there = base
-    if base.size > 1:
-        there = np.broadcast_to(base, lanes.shape)[np.broadcast_to(lanes.mask, lanes.shape)]
+    there = lanes.of(base) if base.size > 1 else base
     now = LocalSpan(int(there.min()) + offset, int(there.max()) + offset + step.bytes)
     if before is None:
         return now

@@ -82,10 +82,7 @@ def _describe_action(step: Step) -> Action:
         guarded = machine.under_guard(step, lanes)
         if guarded is None:
             return
-        value = machine.r[slot]
-        values = np.unique(
-            np.broadcast_to(value, machine.shape)[np.broadcast_to(guarded.mask, machine.shape)]
-        )
+        values = np.unique(guarded.of(machine.r[slot]))
         if len(values) != 1 or union(machine.taint[slot], guarded):
             raise machine.program.error(step, "found an instruction descriptor that varies, expected one")
         try:
@@ -271,7 +268,6 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
         if perform is not None:
             perform(machine, step, base + address.offset, guarded, taint | address_taint)
         elif step.pipe == "global" and bound.loads_global and not step.targets:
-            addresses = np.broadcast_to(base, machine.shape)[np.broadcast_to(guarded.mask, machine.shape)]
-            machine.memory.written.add(int(addresses[0]) >> REGION_BITS)
+            machine.memory.written.add(int(guarded.of(base)[0]) >> REGION_BITS)
 
     return access

@@ -50,7 +50,7 @@ def targets(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, L
         offset += sum(int(operand.text, 0) for operand in step.sources if operand.kind == "number")
     machine.note_unknown(step, "branch", machine.taint[slot], lanes)
     address = np.broadcast_to((machine.r[slot].astype(np.int64) + offset) & 0xFFFFFFFF, machine.shape)
-    mask = np.broadcast_to(lanes.mask, machine.shape)
+    mask = lanes.everywhere
     for target in np.unique(address[mask]).tolist():
         if target not in machine.program.block_at or target == 0:  # of a function that the loader places
             names = machine.sources_of(union(machine.taint[slot], lanes))

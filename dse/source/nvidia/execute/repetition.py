@@ -196,9 +196,7 @@ def _drift(before: Iterable[Stream], after: Iterable[Stream], trips: int) -> dic
         for old, new in zip(earlier[step], later[step], strict=True):
             if old.lanes is not new.lanes:
                 break
-            apart = _last_address(new) - _last_address(old)
-            shape = np.broadcast_shapes(apart.shape, new.lanes.mask.shape)
-            drifts = np.broadcast_to(apart, shape)[np.broadcast_to(new.lanes.mask, shape)]
+            drifts = new.lanes.of(_last_address(new) - _last_address(old))
             mean = float(drifts.mean())
             if np.ptp(drifts) > max(LINE, abs(mean) / 4):
                 break
