@@ -62,15 +62,24 @@ def _usual_test(bound: BoundProgram, block: BasicBlock, step: Step) -> bool | No
     return usual if all(ways) or not any(ways) else None
 
 
+def _guarded(step: Step, act: Action) -> Action:
+    """Do something in the threads whose guard holds, if there are any."""
+
+    def action(machine: Machine, lanes: Lanes) -> None:
+        guarded = machine.under_guard(step, lanes)
+        if guarded is not None:
+            act(machine, guarded)
+
+    return action
+
+
 def _guard_action(step: Step, row: int, warps: bool = False) -> Action:
     """Count the threads whose guard holds, or the warps with such a thread."""
 
-    def count(machine: Machine, lanes: Lanes) -> None:
-        guarded = machine.under_guard(step, lanes)
-        if guarded is not None:
-            machine.counts[row] += guarded.warps if warps else guarded.threads
+    def count(machine: Machine, guarded: Lanes) -> None:
+        machine.counts[row] += guarded.warps if warps else guarded.threads
 
-    return count
+    return _guarded(step, count)
 
 
 def _describe_action(step: Step) -> Action:
@@ -78,10 +87,7 @@ def _describe_action(step: Step) -> Action:
     operands = step.sources
     slot = descriptor_slot(step)
 
-    def describe(machine: Machine, lanes: Lanes) -> None:
-        guarded = machine.under_guard(step, lanes)
-        if guarded is None:
-            return
+    def describe(machine: Machine, guarded: Lanes) -> None:
         values = np.unique(guarded.of(machine.r[slot]))
         if len(values) != 1 or union(machine.taint[slot], guarded):
             raise machine.program.error(step, "found an instruction descriptor that varies, expected one")
@@ -93,7 +99,7 @@ def _describe_action(step: Step) -> Action:
                 f"found {problem}, expected a product of classes of work (sass/products.py)",
             ) from None
 
-    return describe
+    return _guarded(step, describe)
 
 
 def _compute_action(bound: BoundProgram, step: Step, usual: bool | None) -> Action:
@@ -148,72 +154,60 @@ def _combined(machine: Machine, step: Step, test: np.ndarray) -> np.ndarray:
 def _unsupported_action(step: Step, reason: str) -> Action:
     """Write zeros, on which no address or branch may depend."""
 
-    def lose(machine: Machine, lanes: Lanes) -> None:
-        guarded = machine.under_guard(step, lanes)
-        if guarded is None:
-            return
+    def lose(machine: Machine, guarded: Lanes) -> None:
         taint = machine.unsupported(step, reason)
         for slot in step.writes:
             zero = np.zeros((1, 1), bool if slot >= P else _U32)
             machine.write(slot, zero, taint, guarded)
 
-    return lose
+    return _guarded(step, lose)
 
 
 def _bmov_action(step: Step) -> Action:
     """Move a convergence barrier's mask to or from a register; .CLEAR empties it."""
     target, mask = step.targets[0].slot, step.sources[0].slot
 
-    def move(machine: Machine, lanes: Lanes) -> None:
-        guarded = machine.under_guard(step, lanes)
-        if guarded is None:
-            return
+    def move(machine: Machine, guarded: Lanes) -> None:
         value = machine.r[mask]
         if target != RZ:
             machine.write(target, value, 0, guarded)
         if step.has("CLEAR"):
             machine.write(mask, np.zeros((1, 1), _U32), 0, guarded)
 
-    return move
+    return _guarded(step, move)
 
 
 def _bssy_action(step: Step) -> Action:
     """Register the active threads at a convergence barrier."""
     slot = step.sources[0].slot
 
-    def open_(machine: Machine, lanes: Lanes) -> None:
-        guarded = machine.under_guard(step, lanes)
-        if guarded is not None:
-            machine.write(slot, guarded.bits, 0, guarded)
-
-    return open_
+    return _guarded(step, lambda machine, guarded: machine.write(slot, guarded.bits, 0, guarded))
 
 
 def _break_action(step: Step) -> Action:
     """Remove the active threads from a barrier, in the mask of all threads of their warps."""
     slot = next(operand.slot for operand in step.sources if operand.kind == "barrier")
 
-    def leave(machine: Machine, lanes: Lanes) -> None:
-        leaving = machine.under_guard(step, lanes)
+    def leave(machine: Machine, guarded: Lanes) -> None:
+        leaving: Lanes | None = guarded
         for operand in step.sources:
             if leaving is not None and operand.kind == "predicate":
                 leaving = machine.where(operand.slot, operand.negate, leaving)
         if leaving is not None:
             machine.r[slot] = machine.r[slot] & ~leaving.bits
 
-    return leave
+    return _guarded(step, leave)
 
 
 def _trap_action(step: Step) -> Action:
     """Refuse threads that come to a trap, behind which other code may lie, but not for unstated data."""
     why = "expected none: an assertion fails, or a barrier of the whole grid, which is not supported, is used"
 
-    def stop(machine: Machine, lanes: Lanes) -> None:
-        guarded = machine.under_guard(step, lanes)
-        if guarded is not None and not (step.guard >= 0 and union(machine.taint[step.guard], guarded)):
+    def stop(machine: Machine, guarded: Lanes) -> None:
+        if step.guard < 0 or not union(machine.taint[step.guard], guarded):
             raise machine.program.error(step, f"found threads that come to a trap, {why}")
 
-    return stop
+    return _guarded(step, stop)
 
 
 _BARRIER_MOVES = {"BMOV": _bmov_action, "BSSY": _bssy_action, "BREAK": _break_action}

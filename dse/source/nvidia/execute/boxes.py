@@ -70,18 +70,8 @@ def box_action(bound: BoundProgram, step: Step) -> Action:
             if seen is not None and seen[0] is machine and np.array_equal(seen[2], mask):
                 apart = (base - seen[1])[mask]
                 if (apart == apart[:1]).all():
-                    before = seen[3]
-                    machine.streams.append(
-                        Stream(
-                            step.index,
-                            machine.phase,
-                            before.lanes,
-                            before.base,
-                            int(apart[:1].sum()),
-                            size,
-                            issuer=issuer,
-                        )
-                    )
+                    moved = int(apart[:1].sum())
+                    machine.streams.append(replace(seen[3], phase=machine.phase, offset=moved))
                     continue
             stream = Stream(step.index, machine.phase, Lanes(mask, mask.shape), base, 0, size, issuer=issuer)
             known[warp, size] = (machine, base, mask, stream)
