@@ -237,12 +237,7 @@ def configurations(
         used = sorted(stated.values.names & set(known))
         columns = [np.broadcast_to(known[name], (count,)).tolist() for name in used]
         return [
-            Array(
-                max(0, int(size)),
-                stated.type,
-                stated.values.text,
-                tuple(zip(used, values, strict=True)),
-            )
+            Array(max(0, int(size)), stated.type, stated.values.text, tuple(zip(used, values, strict=True)))
             for size, *values in zip(column(stated.size), *columns, strict=True)
         ]
 

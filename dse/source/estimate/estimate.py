@@ -19,14 +19,7 @@ from threadpoolctl import threadpool_limits
 from dse.hardware import occupancy
 from dse.source.contract import Failure
 from dse.source.estimate.bank_layout import conflicts
-from dse.source.estimate.classify import (
-    Kinds,
-    fails,
-    registers_of,
-    shared_beyond_text,
-    spills,
-    too_large,
-)
+from dse.source.estimate.classify import Kinds, fails, registers_of, shared_beyond_text, spills, too_large
 from dse.source.estimate.features import KnownFacts
 from dse.source.estimate.partition import CodeVariant, variants
 from dse.source.estimate.regression import fitted
@@ -160,10 +153,7 @@ def _of_one_variant(
 
 
 def _shared_bytes(
-    known: KnownFacts,
-    results: Mapping[int, KernelProfile | Failure],
-    read: np.ndarray,
-    fits: "_Fits",
+    known: KnownFacts, results: Mapping[int, KernelProfile | Failure], read: np.ndarray, fits: "_Fits"
 ) -> np.ndarray:
     """Estimate shared memory: from the source's text, if right for all compiled ones up to a constant."""
     beyond = shared_beyond_text(known, results)

@@ -36,10 +36,7 @@ def first_valid(description: Description, sizes: Mapping[str, Any]) -> dict[str,
 
 
 def of_configuration(
-    description: Description,
-    configuration: Mapping[str, Any],
-    sizes: Mapping[str, Any],
-    gpu: GpuFile,
+    description: Description, configuration: Mapping[str, Any], sizes: Mapping[str, Any], gpu: GpuFile
 ) -> tuple[list[Row], str]:
     """Return the counts of one configuration, a number per row, and the compiler.
 

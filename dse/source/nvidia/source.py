@@ -1,16 +1,15 @@
 """Compile and execute configurations of a kernel for an NVIDIA GPU."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from dse.core.processes import OverLimit, memory_limited
 from dse.errors import DseError
 from dse.hardware.coalescing import SECTOR
-from dse.kernels.description import Build, Description
+from dse.kernels.description import Description
 from dse.source.caches.cache_model import Traffic, latency_of_slowest
 from dse.source.contract import Failure, Source
 from dse.source.launches import (
@@ -62,18 +61,9 @@ def source_of(description: Description) -> Any:  # a Source, whose compiler may 
     path, build = build_of(description)
     if path.is_dir():
         return triton_cache.read_source(path, build.kernel)
-    return _READERS.get(path.suffix, _cuda)(path, build)
-
-
-def _cuda(path: Path, build: Build) -> Any:
+    if path.suffix == ".py":
+        return triton.read_source(path, build.kernel, build.types, build.options)
     return nvrtc.read_source(path, build.kernel, options=build.options)
-
-
-def _triton(path: Path, build: Build) -> Source:
-    return triton.read_source(path, build.kernel, build.types, build.options)
-
-
-_READERS: Mapping[str, Callable[[Path, Build], Source]] = {".py": _triton}  # others are CUDA
 
 
 def architecture(gpu: Gpu, source: Source | None = None) -> int:

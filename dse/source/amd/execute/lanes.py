@@ -135,9 +135,7 @@ def _mbcnt(upper: bool) -> Callable[[Any, Instruction], Action]:
         below = np.clip(lane - 32 if upper else lane, 0, 32).astype(np.uint64)
         bits = ((np.uint64(1) << below) - np.uint64(1)).astype(U32)
         return _of_known(
-            target,
-            (mask, added),
-            lambda _, words, more: np.bitwise_count(words & bits).astype(U32) + more,
+            target, (mask, added), lambda _, words, more: np.bitwise_count(words & bits).astype(U32) + more
         )
 
     return bind

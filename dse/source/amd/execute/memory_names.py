@@ -14,14 +14,7 @@ _BYTES = {
     "u64": 8, "i64": 8, "f64": 8, "x2": 8,
 }  # fmt: skip
 _SIGNED = ("i8", "sbyte", "i16", "sshort")
-_SPACES = {
-    "global": "vmem",
-    "flat": "flat",
-    "scratch": "scratch",
-    "buffer": "vmem",
-    "ds": "lds",
-    "s": "smem",
-}
+_SPACES = {"global": "vmem", "flat": "flat", "scratch": "scratch", "buffer": "vmem", "ds": "lds", "s": "smem"}
 _NAME = re.compile(r"(global|flat|scratch_buffer|scratch|buffer|ds|s|s_buffer)_(load|store|read|write)(.*)$")
 _ATOMIC = re.compile(
     r"(global|flat|buffer|ds)_(?:atomic_)?"

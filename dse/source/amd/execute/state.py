@@ -63,12 +63,7 @@ class Waves:
 class WaveMachine:
     """The state of executed blocks."""
 
-    def __init__(
-        self,
-        listing: Listing,
-        launch: LaunchArguments,
-        blocks: Sequence[Dimensions],
-    ) -> None:
+    def __init__(self, listing: Listing, launch: LaunchArguments, blocks: Sequence[Dimensions]) -> None:
         self.listing, self.launch = listing, launch
         lanes = listing.wave_size
         waves = -(-launch.threads // lanes)

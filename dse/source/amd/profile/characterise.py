@@ -20,12 +20,7 @@ from dse.source.machine.alike import Boxes
 from dse.source.machine.blocks import sampled
 from dse.source.machine.launch import OF_ATOMICS, Dimensions, LaunchArguments
 from dse.source.machine.recorded import cost_of_accesses
-from dse.source.profile.characterise import (
-    Characterisation,
-    PhaseCounts,
-    UnknownDecision,
-    average_block,
-)
+from dse.source.profile.characterise import Characterisation, PhaseCounts, UnknownDecision, average_block
 from dse.source.profiles import moved
 from dse.types import Gpu, Resources
 

@@ -95,8 +95,7 @@ def _describe_action(step: Step) -> Action:
             step.product = described(step.opcode, step.modifiers, operands, int(values[0]))
         except UnknownProductError as problem:
             raise machine.program.error(
-                step,
-                f"found {problem}, expected a product of classes of work (sass/products.py)",
+                step, f"found {problem}, expected a product of classes of work (sass/products.py)"
             ) from None
 
     return _guarded(step, describe)

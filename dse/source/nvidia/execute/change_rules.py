@@ -11,15 +11,7 @@ from functools import reduce
 import numpy as np
 
 from dse.source.machine.thread_set import WARP
-from dse.source.machine.trips import (
-    BITS_32,
-    INT32,
-    PAIRS,
-    UINT32,
-    Change,
-    Irregular,
-    signed,
-)
+from dse.source.machine.trips import BITS_32, INT32, PAIRS, UINT32, Change, Irregular, signed
 from dse.source.nvidia.execute.register_changes import RegisterChanges, or_zero, plus, times
 from dse.source.nvidia.sass.operands import RZ, URZ, Operand, P
 from dse.source.nvidia.sass.program import Step
@@ -155,11 +147,7 @@ def _shift(registers: RegisterChanges, step: Step) -> None:
 
 
 def _shifted_high_word(
-    registers: RegisterChanges,
-    low: Operand,
-    high: Operand | None,
-    count: int,
-    integers: range,
+    registers: RegisterChanges, low: Operand, high: Operand | None, count: int, integers: range
 ) -> Change:
     """Return the change of the high word of a pair shifted left, while its low word does not overflow.
 

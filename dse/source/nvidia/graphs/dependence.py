@@ -79,11 +79,7 @@ class DependenceGraph:
 
 
 def dependence_graph(
-    machine: Machine,
-    block: int,
-    warp: int,
-    most: int = MOST_INSTRUCTIONS,
-    nested: int = MOST_NESTED,
+    machine: Machine, block: int, warp: int, most: int = MOST_INSTRUCTIONS, nested: int = MOST_NESTED
 ) -> DependenceGraph:
     """Make the graph of one warp of an executed block, by their numbers.
 

@@ -13,12 +13,7 @@ from dse.source.machine.recorded import Pipe
 from dse.source.nvidia.sass.listing import Listing, SassInstruction
 from dse.source.nvidia.sass.opcodes import OPCODES, Kind, Opcode, opcode
 from dse.source.nvidia.sass.operands import PT, RZ, UPT, URZ, B, Operand, P, operand
-from dse.source.nvidia.sass.products import (
-    UnknownProductError,
-    needs_descriptor,
-    product,
-    product_words,
-)
+from dse.source.nvidia.sass.products import UnknownProductError, needs_descriptor, product, product_words
 
 _CONSTANTS = frozenset((RZ, RZ + 1, URZ, URZ + 1, PT, UPT))
 _PREDICATES = range(7)
