@@ -84,8 +84,18 @@ class Target(NamedTuple):
     code: str  # name of the compiled code: "cubin" or "amdgcn"
 
 
+class OfTriton:
+    """What holds for Triton's kernels, compiled or not."""
+
+    most_declared = float("inf")  # launches add all shared memory
+
+    def constants(self, defines: Mapping[str, Any], count: int) -> Constants:
+        """No constants: they cannot be read from the text."""
+        return Constants({}, None)
+
+
 @dataclass(frozen=True)
-class TritonSource:
+class TritonSource(OfTriton):
     """A Triton kernel, with the properties that its configurations share."""
 
     path: str
@@ -102,18 +112,9 @@ class TritonSource:
         """Triton and its version."""
         return f"Triton {triton().__version__}"
 
-    @property
-    def most_declared(self) -> float:
-        """No limit of its own: Triton's launches add all shared memory."""
-        return float("inf")
-
     def architectures(self) -> tuple[int, ...]:
         """List the architectures it can be compiled for."""
         return ARCHITECTURES
-
-    def constants(self, defines: Mapping[str, Any], count: int) -> Constants:
-        """No constants: they cannot be read from the text."""
-        return Constants({}, None)
 
     def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
         """Return constants, options, and the specialisation of each argument.

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -13,9 +13,8 @@ from dse.errors import DseError
 from dse.source.cache import key
 from dse.source.contract import Failure, Passed, Settings
 from dse.source.nvidia.compile import nvrtc
-from dse.source.nvidia.compile.constants import Constants
 from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.compile.triton import CUDA_OPTIONS, has_fractions, launched_as
+from dse.source.nvidia.compile.triton import CUDA_OPTIONS, OfTriton, has_fractions, launched_as
 from dse.source.nvidia.compile.triton_metadata import Metadata, read
 from dse.source.nvidia.sass import elf
 
@@ -51,7 +50,7 @@ class CachedKernel:
 
 
 @dataclass(frozen=True)
-class TritonCache:
+class TritonCache(OfTriton):
     """A folder of cubins of one kernel, each a configuration."""
 
     path: str
@@ -70,18 +69,9 @@ class TritonCache:
         """Triton and its version."""
         return f"Triton {self.entries[0].metadata.triton_version}".strip()
 
-    @property
-    def most_declared(self) -> float:
-        """No limit of its own: Triton's launches add all shared memory."""
-        return float("inf")
-
     def architectures(self) -> tuple[int, ...]:
         """List the architectures of the cubins."""
         return tuple(sorted({entry.arch for entry in self.entries}))
-
-    def constants(self, defines: Mapping[str, Any], count: int) -> Constants:
-        """No constants: cubins are compiled already."""
-        return Constants({}, None)
 
     def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
         """Return the number of the cubin."""
