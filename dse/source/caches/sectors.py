@@ -143,7 +143,8 @@ def accesses(
     members: list[Family] = []
     sizes: list[int | None] = []
     there: dict[int, bool] = {}  # whether the block has threads, by the identity of lanes
-    cached = [not bypasses_l1(step) for step in machine.program.steps]
+    program = machine.program.steps
+    cached = {number: not bypasses_l1(program[number]) for number in {stream.step for stream in streams}}
     for stream in streams:
         if steps is not None and stream.step not in steps:
             lanes = stream.lanes

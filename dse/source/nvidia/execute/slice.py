@@ -75,10 +75,13 @@ def _step_back(
 ) -> bool:
     """Update the live slots from after a step to before it; return whether the step is needed."""
     always, wanted_by, kills, reads, step = fact
-    if len(wanted) > 1:
-        _guards_are_written(wanted, step, votes)
-    askers = [guard for guard, bits in wanted.items() if bits & wanted_by]
     guard = (step.guard, step.guard_negated) if under_guards and step.guard >= 0 else None
+    if len(wanted) == 1 and guard is None:  # the usual case: nothing is under a guard
+        bits = wanted[None]
+        wanted[None] = (bits & ~kills | reads if bits & wanted_by else bits) | always
+        return bool(bits & wanted_by)
+    _guards_are_written(wanted, step, votes)
+    askers = [guard for guard, bits in wanted.items() if bits & wanted_by]
     reader = guard
     if askers:
         if guard is None:

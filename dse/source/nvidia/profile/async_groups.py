@@ -36,11 +36,14 @@ _ROLES = {
     **dict.fromkeys(("UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCOMMA"), Role("mbarrier", starts=True)),
     "UTCBAR": Role("mbarrier", closes=True),
 }
+_OTHERS = ("UBLKCP", "ARRIVES", "DEPBAR", "WARPGROUP", "SYNCS")
 
 
 def role(step: Step) -> Role | None:
     """Return the effect of an instruction on asynchronous groups; None if it has none."""
     known = _ROLES.get(step.opcode)
+    if known is None and step.opcode not in _OTHERS:
+        return None
     texts = [operand.text for operand in step.sources]
     if known is not None:
         return replace(known, closes=True) if known.queue == "products" and "gsb0" in texts else known
