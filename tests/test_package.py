@@ -40,6 +40,14 @@ def test_loads_nothing_heavy(run_python, code, heavy):
     assert (ran.err, ran.out.splitlines()[-1]) == ("", "loaded")
 
 
+def test_importing_what_workers_run_starts_no_threads_of_jax(run_python):
+    """Workers are forks of a process that has imported it, and JAX hangs in a fork of its threads."""
+    late = "dse.source.caches.first_touches, dse.source.profile.issue, dse.measure.compiling"
+    code = f"import dse.source.nvidia.source, dse.source.amd.source, {late}"
+    code += "; from jax._src.xla_bridge import backends_are_initialized; print(backends_are_initialized())"
+    assert run_python(code).out.strip() == "False"
+
+
 @pytest.mark.slow
 def test_importing_every_module_changes_no_setting_of_jax(run_python):
     ran = run_python(

@@ -111,7 +111,8 @@ def _context(imports: list[str]) -> BaseContext:
     """Choose a start method; not fork, since JAX has threads in this process. Imports start none."""
     forks = "forkserver" in multiprocessing.get_all_start_methods()
     forks = forks and len(os.fsencode(tempfile.gettempdir())) < _LONGEST
-    multiprocessing.set_forkserver_preload(imports)
+    if forks:
+        multiprocessing.set_forkserver_preload(imports)
     return multiprocessing.get_context("forkserver" if forks else "spawn")
 
 

@@ -35,7 +35,8 @@ from dse.types import Gpu, Kernel, Resources
 ASSUMED_STEPS = 20_000  # basic blocks executed with assumed contents, which may never end a loop
 FORMAT = "45"  # change this whenever the cached data or their computation change
 _BATCH = 16  # maximum configurations per process at a time
-_LATE = "dse.source.caches.first_touches", "dse.source.profile.issue"  # they import Numba
+# Modules that the first executed configuration imports: Numba, and what it loads with compiled code.
+_LATE = "dse.source.caches.first_touches", "dse.source.profile.issue", "scipy.linalg.cython_blas"
 Code = TypeVar("Code")
 
 

@@ -14,16 +14,19 @@ from dse.errors import DseError
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.execute.actions import actions
-from dse.source.nvidia.execute.arrivals import check_arrivals
-from dse.source.nvidia.execute.block_barriers import BlockBarriers
-from dse.source.nvidia.execute.convergence import ConvergencePoints
 from dse.source.nvidia.execute.induction import Examination
 from dse.source.nvidia.execute.jumps import taking, targets
 from dse.source.nvidia.execute.loop_skipping import Endless, LoopPolicy, LoopSkipper
-from dse.source.nvidia.execute.ready_threads import ReadyThreads
 from dse.source.nvidia.execute.side_by_side import Path, SideBySide
 from dse.source.nvidia.execute.slice import mark_needed
 from dse.source.nvidia.execute.tiling import Tiling
+from dse.source.nvidia.execute.waiting import (
+    FOR_EVER,
+    BlockBarriers,
+    ConvergencePoints,
+    ReadyThreads,
+    check_arrivals,
+)
 from dse.source.nvidia.machine.state import BoundProgram, Machine, Purpose
 from dse.source.nvidia.sass.program import BasicBlock, SassProgram, Step
 
@@ -211,8 +214,7 @@ class Scheduler:
 
     def jump(self, index: int, step: Step, lanes: Lanes) -> None:
         """Send threads to addresses in a register, or on."""
-        jumping = self.machine.under_guard(step, lanes)
-        self.ready.enter(index + 1, self.machine.rest(lanes, jumping))
+        jumping = self.ready.pass_on(index, step, lanes)
         if jumping is not None:
             for target, going in targets(self.machine, step, jumping):
                 self.ready.enter(target, going)
@@ -228,7 +230,7 @@ class Scheduler:
         if waiting:
             program = self.machine.program
             step = program.blocks[waiting[0]].steps[-1]
-            raise program.error(step, "found threads that wait for others for ever, expected all to arrive")
+            raise program.error(step, FOR_EVER)
         return False
 
     def still_running(self, index: int) -> DseError:

@@ -46,7 +46,8 @@ def addresses_of(
     only_addresses, launch = bound_for(bound, Purpose.ADDRESSES), machine.launch
     if warps is not None:
         only_addresses.long_loops = {machine.trace[start][0] for start, _, _ in machine.repeats}
-    for axis in sorted(range(2), key=lambda axis: _kinds(machine, axis)):  # x and y
+    axes = [axis for axis in range(2) if launch.grid[axis] > 1]  # x and y
+    for axis in sorted(axes, key=lambda axis: _kinds(machine, axis)):
         try:
             return _by_rows(only_addresses, launch, blocks, limit, warps, axis)
         except Apart:
