@@ -37,6 +37,7 @@ from dse.source.machine.launch import REGION_BITS, VARIABLE, LaunchArguments, Po
 from dse.source.machine.recorded import total_counts
 from dse.source.nvidia.arguments import arguments_of, as_launched
 from dse.source.nvidia.compile.declared import Declared, parameters_of, variables_of, zeros_of
+from dse.source.nvidia.compile.kernel_names import names
 from dse.source.nvidia.compile.triton import has_fractions, numpy_type, with_scratch
 from dse.source.profiles import (
     ASSUMED_STEPS,
@@ -100,8 +101,8 @@ def run_launch(
     try:
         return listing, configuration, execution(made, listing, configuration, gpu)
     except DseError as error:
-        names = [parameter.name for parameter in declared_of(source, made)]
-        raise type(error)(with_names(str(error), partial(name_of, names))) from None
+        parameters = [parameter.name for parameter in declared_of(source, made)]
+        raise type(error)(with_names(str(error), partial(name_of, parameters))) from None
 
 
 def execution(made: Built, listing: Listing, configuration: Configuration, gpu: Gpu) -> ExecutedLaunch:
@@ -251,15 +252,9 @@ def joins(compiler: str, gpu: Gpu) -> bool:
 
 def listing_of(made: Built, kernel: str) -> Listing:
     """Parse the assembly of the kernel with that name, mangled or not; "": of the only one."""
-    names = re.findall(r"^\s+\.amdhsa_kernel (\S+)", made.text, re.MULTILINE)
-    wanted = [name for name in names if not kernel or name == kernel or names_kernel(kernel, name)]
+    symbols = re.findall(r"^\s+\.amdhsa_kernel (\S+)", made.text, re.MULTILINE)
+    wanted = [symbol for symbol in symbols if not kernel or names(symbol, kernel)]
     return parse(made.text, wanted[0] if len(wanted) == 1 else kernel or None)
-
-
-def names_kernel(kernel: str, symbol: str) -> bool:
-    """Return whether a mangled symbol is that of a kernel's name, possibly with template arguments."""
-    plain = re.sub(r"<.*", "", kernel, flags=re.DOTALL).split("::")[-1].strip()
-    return symbol.startswith("_Z") and f"{len(plain)}{plain}" in symbol
 
 
 def resources(listing: Listing, configuration: Configuration) -> Resources:

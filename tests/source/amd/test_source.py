@@ -15,11 +15,12 @@ from dse.hardware import gpus, occupancy
 from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import KnownBatch
 from dse.source.amd.compile.source import Built
-from dse.source.amd.source import AMD, architecture, listing_of, names_kernel, source_of
+from dse.source.amd.source import AMD, architecture, listing_of, source_of
 from dse.source.cache import Cache
 from dse.source.contract import Failure
 from dse.source.kernel import SourceKernel, warn_of_counts
 from dse.source.launches import Configuration, configurations, plainly
+from dse.source.nvidia.compile.kernel_names import names
 from dse.source.nvidia.source import CUDA
 from dse.source.profiles import ASSUMED_STEPS, KernelProfile, with_assumed
 from dse.source.readers import cuda_file
@@ -290,9 +291,9 @@ def test_a_list_without_contents_that_never_ends_names_its_arrays(gpu: GpuFile, 
 
 
 def test_mangled_names_are_found():
-    assert names_kernel("scale<4>", "_Z5scaleILi4EEvPf")
-    assert names_kernel("own::scale", "_ZN3own5scaleEPf")
-    assert not names_kernel("cale", "_Z5scalePf")
+    assert names("_Z5scaleILi4EEvPf", "scale<4>")
+    assert names("_ZN3own5scaleEPf", "own::scale")
+    assert not names("_Z5scalePf", "cale")
     assert plainly("_Z5scalePf7Complex: x; _Z1fPf: y") == "scale: x; f: y"
 
 

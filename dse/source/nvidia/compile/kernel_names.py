@@ -31,9 +31,11 @@ def no_kernel(where: str, kernel: str, found: Sequence[str]) -> DseError:
 
 
 def names(wanted: str, kernel: str) -> bool:
-    """Return whether a name, an expression or a mangled name refers to the kernel declared as `kernel`."""
-    plain = re.sub(r"<.*", "", wanted, flags=re.DOTALL).split("::")[-1].strip()
-    return plain == kernel or (wanted.startswith("_Z") and f"{len(kernel)}{kernel}" in wanted)
+    """Return whether a name, an expression or a mangled name refers to a kernel, an expression too."""
+    named, declared = (
+        re.sub(r"<.*", "", name, flags=re.DOTALL).split("::")[-1].strip() for name in (wanted, kernel)
+    )
+    return named == declared or (wanted.startswith("_Z") and f"{len(declared)}{declared}" in wanted)
 
 
 def declared_in(text: str, *headers: str) -> list[str]:
