@@ -73,15 +73,18 @@ def prune(
     from dse.report.show import progress
 
     prior = choices.prior or ()
+    of_json = form == "t1" and Path(kernel).suffix == ".json"
+    same_problem = of_json and "ConfigurationSpace" in read_json(Path(kernel))
+    if same_problem and (sizes := ", ".join(choices.values.keys() & problem.keys())):
+        raise DseError(f"--set: {sizes}: --format t1 keeps the sizes of {kernel}, expected in that file")
     pruned = api.prune(counts, file, risk, within, closed, problem, prior, measured, progress)
     kept, candidates = pruned.kept, pruned.candidates
     title = (
         f"{counts.name} on {file.name}: {len(kept.index):,} of {len(candidates):,} kept ({kept.share:.1%})"
     )
     if out is not None:
-        of_json = form == "t1" and Path(kernel).suffix == ".json"
-        if of_json and "ConfigurationSpace" in read_json(Path(kernel)):
-            export.t1(pruned, out, kernel)  # the same problem with less of its space
+        if same_problem:
+            export.t1(pruned, out, kernel)  # with less of its space
         else:
             export.FORMS[form](pruned, out)
     first = kept.index[: top or None]
