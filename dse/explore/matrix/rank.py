@@ -27,7 +27,8 @@ from dse.models.matrix.time import roofline, seconds
 
 BY = ("physics", "prior", "both")
 WEIGHT, AMD_WEIGHT = 0.02, 0.12  # AMD's prior is from one GPU and its tuners
-ALIKE = 0.05  # log time added to each further group of a tile
+# Log time added to each further configuration that differs in these parameters alone: groups, and stages.
+ALIKE = (((3,), 0.02), ((3, 5), 0.01))
 PRODUCTS, CONFIGURATIONS = 8, 512  # are padded to multiples of these, so that few shapes are compiled
 
 _seconds, _attention_seconds = jax.jit(seconds), jax.jit(attention_seconds)
@@ -105,21 +106,27 @@ def scores(
 def order(
     score: Float[np.ndarray, "products configurations"],
     configurations: Int[np.ndarray, "configurations parameters"],
-    alike: float = ALIKE,
+    alike: Sequence[tuple[tuple[int, ...], float]] = ALIKE,
 ) -> Int[np.ndarray, "products configurations"]:
     """Return the indices of configurations in the order to try them, best first.
 
-    The groups of a tile have similar times: after the first of them, the others are ranked slightly later.
+    Groups and stages of a tile share a model's errors: after the first, the others are ranked slightly later.
     """
-    _, tile = np.unique(np.delete(configurations, 3, axis=1), axis=0, return_inverse=True)
-    first = np.lexsort(
-        (np.broadcast_to(configurations[:, 3], score.shape), score, np.broadcast_to(tile, score.shape))
-    )
-    start = np.r_[True, np.diff(np.sort(tile)) > 0]
-    nth = np.arange(len(tile)) - np.maximum.accumulate(np.where(start, np.arange(len(tile)), 0))
-    later = np.empty(score.shape)
-    np.put_along_axis(later, first, np.broadcast_to(nth * alike, score.shape), axis=1)
-    return np.argsort(score + later, axis=1, kind="stable")
+    for parameters, later in alike:
+        score = score + later * _before(score, configurations, parameters)
+    return np.argsort(score, axis=1, kind="stable")
+
+
+def _before(score: np.ndarray, configurations: np.ndarray, parameters: tuple[int, ...]) -> np.ndarray:
+    """Return how many better configurations differ from each in these parameters alone."""
+    _, kind = np.unique(np.delete(configurations, parameters, axis=1), axis=0, return_inverse=True)
+    columns = (np.broadcast_to(values, score.shape) for values in (configurations[:, 3], score, kind))
+    first = np.lexsort(tuple(columns))
+    start = np.r_[True, np.diff(np.sort(kind)) > 0]
+    nth = np.arange(len(kind)) - np.maximum.accumulate(np.where(start, np.arange(len(kind)), 0))
+    before = np.empty(score.shape)
+    np.put_along_axis(before, first, np.broadcast_to(nth, score.shape), axis=1)
+    return before
 
 
 def first(

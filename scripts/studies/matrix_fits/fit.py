@@ -131,7 +131,9 @@ class _Ranked(eqx.Module):
 
 def _near(cases: Sequence[NearBest]) -> Part | None:
     """Return the mean loss of near-best sets, or None without information."""
-    table = _usual(tried())
+    if not cases:
+        return None
+    table = _usual(tried(cases))
     launches = [(case.product,) for case in cases]
     near = members(cases, table)
     ranked = _Ranked.of([case.gpu for case in cases], launches, table, np.full(near.shape, True), near)

@@ -40,6 +40,7 @@ class NearBest:
     product: Product
     configurations: tuple[tuple[int, ...], ...]
     seconds: tuple[float, ...]
+    tried: frozenset[tuple[int, ...]]  # tiles and groups of the space that was searched
 
     @property
     def best(self) -> float:
@@ -85,8 +86,9 @@ def near_best(folder: Path) -> list[NearBest]:
         configurations, seconds = cases[key]
         configurations.append(tuple(row.count(name) for name in PARAMETERS))
         seconds.append(row.number("avg_duration") * 1e-6)
+    tried = frozenset(configuration[:4] for winners, _ in cases.values() for configuration in winners)
     return [
-        NearBest(gpu, _alone(sizes, weights), tuple(winners), tuple(times))
+        NearBest(gpu, _alone(sizes, weights), tuple(winners), tuple(times), tried)
         for (gpu, weights, *sizes), (winners, times) in cases.items()
     ]
 

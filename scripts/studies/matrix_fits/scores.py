@@ -23,7 +23,6 @@ from dse.models.matrix.machine import possible
 from dse.models.matrix.problem import Product
 
 FIRST = (1, 3, 10)
-LARGEST = 24_576  # elements of a pass of both operands, as 48 KiB hold
 BY = ("random", "popularity", "prior", "physics", "both")
 
 Configured = Iterable[tuple[str, Product, Sequence[Sequence[int]]]]
@@ -53,7 +52,7 @@ def near_best_hits(
 
     All cases are of one GPU. **Shapes:** [cases, 3]; relative errors [cases].
     """
-    table = tried()
+    table = tried(cases)
     file, products = gpu_file(cases[0].gpu), [case.product for case in cases]
     hits = members(cases, table)
     there = possible(file, products, table)
@@ -158,10 +157,13 @@ def _scores(
     }, time
 
 
-def tried() -> Configurations:
-    """Return the space of near-best sets; it is not published: no set has a larger pass, but records do."""
+def tried(cases: Sequence[NearBest]) -> Configurations:
+    """Return the space of near-best sets: their tiles, each with its groups, by any warps and stages.
+
+    The space is not published. A group of a tile is in hundreds of sets or in none: a list was searched.
+    """
     table = space("wide")
-    return table[(table[:, 0] + table[:, 1]) * table[:, 2] <= LARGEST]
+    return table[[tuple(row) in cases[0].tried for row in table[:, :4].tolist()]]
 
 
 def members(cases: Sequence[NearBest], table: np.ndarray) -> Bool[np.ndarray, "cases configurations"]:

@@ -30,8 +30,10 @@ def test_what_cannot_run_comes_last():
 def test_groups_of_a_tile_come_after_other_tiles_as_good():
     table = np.array([[16, 64, 64, group, 4, 3] for group in (1, 16, 32)] + [[32, 64, 64, 1, 4, 3]])
     score = np.array([[0.0, 0.001, 0.002, 0.01]])
-    np.testing.assert_array_equal(order(score, table, alike=0.02), [[0, 3, 1, 2]])
-    np.testing.assert_array_equal(order(score, table, alike=0.0), [[0, 1, 2, 3]])
+    np.testing.assert_array_equal(order(score, table, alike=[((3,), 0.02)]), [[0, 3, 1, 2]])
+    np.testing.assert_array_equal(order(score, table, alike=()), [[0, 1, 2, 3]])
+    table[:3, 3], table[:3, 5] = 1, (2, 3, 4)  # stages
+    np.testing.assert_array_equal(order(score, table, alike=[((3, 5), 0.02)]), [[0, 3, 1, 2]])
 
 
 def test_the_first_follow_the_rows():

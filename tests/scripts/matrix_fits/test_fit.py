@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from matrix_fits.fit import fit
 from matrix_fits.records import NearBest, Recorded
-from matrix_fits.scores import tried
 
 from dse.explore.matrix.devices import gpu_file
 from dse.explore.matrix.rank import predict
@@ -13,17 +12,19 @@ from dse.models.matrix.configuration import space
 from dse.models.matrix.constants import ABOUT, Constants, default
 from dse.models.matrix.problem import Product, experts_layer
 
+WIDE = space("wide")
+TRIED = frozenset(map(tuple, WIDE[:, :4].tolist()))
+
 
 def made(constants: Constants) -> list[NearBest]:
     """Near-best sets as these constants have them."""
-    table = tried()
-    table = table[np.isin(table[:, 3], (1, 16))]
+    table = WIDE[np.isin(WIDE[:, 3], (1, 16))]
     products = [experts_layer(m, 16, 2, 4096, 2048, routing="even")[0] for m in (1, 16, 256)]
     products += [Product(m, 4096, 4096) for m in (64, 4096)]
     [times] = predict([gpu_file("A100")], products, table, constants)
     sets = [np.flatnonzero(row <= 1.01 * row.min()) for row in times]
     return [
-        NearBest("A100", product, tuple(map(tuple, table[item].tolist())), tuple(row[item].tolist()))
+        NearBest("A100", product, tuple(map(tuple, table[item].tolist())), tuple(row[item].tolist()), TRIED)
         for product, row, item in zip(products, times, sets, strict=True)
     ]
 
@@ -36,10 +37,9 @@ def planted(**moved: float) -> Constants:
 def test_fit_finds_times_and_sets():
     cases = made(planted(dram=-2.0, mma=-1.5, launch=1.5))
     actual = Constants.at(jnp.asarray(fit(cases, steps=25, repeated=1.0), jnp.float32))
-    table = tried()
 
     def errors(constants: Constants) -> np.ndarray:
-        [times] = predict([gpu_file("A100")], [case.product for case in cases], table, constants)
+        [times] = predict([gpu_file("A100")], [case.product for case in cases], WIDE, constants)
         return np.abs(times.min(1) / np.array([case.best for case in cases]) - 1)
 
     assert errors(actual).max() < 0.06 < errors(default()).max()  # five cases do not outweigh the prior
@@ -77,6 +77,6 @@ def test_what_tuning_runs_chose_is_learnt():
 
 
 def test_defaults_where_nothing_tells():
-    nothing = NearBest("A100", Product(64, 4096, 4096), ((7, 7, 7, 7, 7, 7),), (1.0,))
+    nothing = NearBest("A100", Product(64, 4096, 4096), ((7, 7, 7, 7, 7, 7),), (1.0,), TRIED)
     np.testing.assert_array_equal(fit([]), np.zeros(len(ABOUT)))
     np.testing.assert_array_equal(fit([nothing]), np.zeros(len(ABOUT)))

@@ -1,6 +1,7 @@
 """Scores of rankings: hits and depths by hand, chance, and that knowing the answer scores fully."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from dse.models.matrix.configuration import space
 from dse.models.matrix.constants import default
 from dse.models.matrix.problem import Product
 
-WIDE, MOE = tried(), space("moe")
+WIDE, MOE = space("wide"), space("moe")
+TRIED = frozenset(map(tuple, WIDE[:, :4].tolist()))
 PRODUCT = Product(64, 4096, 2048, 16, 2, routing="even")
 
 
@@ -30,7 +32,7 @@ def case(place: int) -> NearBest:
     """A case whose only best configuration stands at `place` of the predicted order."""
     times = predicted(WIDE)
     selected = int(np.argsort(times, kind="stable")[place])
-    return NearBest("A100", PRODUCT, (tuple(WIDE[selected].tolist()),), (2 * float(times.min()),))
+    return NearBest("A100", PRODUCT, (tuple(WIDE[selected].tolist()),), (2 * float(times.min()),), TRIED)
 
 
 def test_hits_of_what_is_predicted_first_and_far_behind():
@@ -39,6 +41,13 @@ def test_hits_of_what_is_predicted_first_and_far_behind():
     np.testing.assert_array_equal(actual["both"], actual["physics"])  # no opinion changes nothing
     np.testing.assert_allclose(errors, -0.5, rtol=1e-5)
     assert rates([actual])["physics"] == {"top1": 0.5, "top3": 0.5, "top10": 0.5}
+
+
+def test_space_of_sets_has_their_tiles_with_their_groups_alone():
+    searched = replace(case(0), tried=frozenset({(16, 16, 256, 4), (64, 128, 64, 16)}))
+    table = tried([searched])
+    assert {tuple(row) for row in table[:, :4].tolist()} == searched.tried
+    assert len(table) == 2 * 2 * 4  # warps and stages
 
 
 def test_popularity_is_what_was_counted():
