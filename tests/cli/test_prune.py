@@ -59,4 +59,5 @@ def test_a_tuning_problem_stays_one(run_dse, tmp_path):
     failed = run_dse(
         "prune", problem, "-g", "a100-pcie-40gb", "--set", "problem_size_x=5000", "--format", "t1", "-o", kept
     )
-    assert failed.code == 2 and "problem_size_x: --format t1 keeps the sizes of" in failed.err
+    assert failed.code == 2
+    assert "problem_size_x: --format t1 keeps the sizes of" in failed.err
