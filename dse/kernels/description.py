@@ -107,6 +107,14 @@ class DescriptorArgument:
 
 
 @dataclass(frozen=True)
+class Members:
+    """A structure passed by value; its members are arguments of their own, after those of the kernel."""
+
+    size: int  # bytes
+    places: tuple[tuple[int, int], ...]  # of each member: offset, bytes
+
+
+@dataclass(frozen=True)
 class Build:
     """How a kernel's source is compiled and launched."""
 
@@ -114,13 +122,16 @@ class Build:
     defines: Expressions  # macros: the parameters in upper case, and others
     block: tuple[Expression, ...]  # threads along x, y, z
     grid: tuple[Any, ...]  # blocks: expressions, or callables like them
-    # A tuple holds the members of a vector or structure; None: not stated.
-    arguments: tuple[
-        Expression | ArrayArgument | Contents | DescriptorArgument | tuple[Expression, ...] | None, ...
-    ]
+    arguments: tuple["StatedArgument", ...]
     options: tuple[str, ...] = ()  # of the compiler
     shared_bytes: Expression | None = None  # dynamic shared memory of a block; None: not stated
     types: tuple[str, ...] = ()  # of the arguments, Triton's names; "": inferred from the value
+
+
+# A tuple holds the parts of a vector; None: not stated.
+StatedArgument = (
+    Expression | ArrayArgument | Contents | DescriptorArgument | Members | tuple[Expression, ...] | None
+)
 
 
 @dataclass(frozen=True)

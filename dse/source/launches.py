@@ -14,12 +14,13 @@ from dse import kernels
 from dse.core.space.expression import Expression, parse
 from dse.errors import DseError
 from dse.kernels.description import (
-    ArrayArgument,
     Build,
     Contents,
     Description,
     DescriptorArgument,
+    Members,
     Number,
+    StatedArgument,
     evaluated_names,
 )
 from dse.source.machine.launch import VARIABLE, Dimensions, Pointer
@@ -100,8 +101,8 @@ class Unstated(Enum):
 
 
 Argument = (
-    Number | Array | Assumed | Contents | Descriptor | Unstated | tuple[Number, ...] | None
-)  # a tuple: the parts of a vector or structure; None: an array of unknown contents
+    Number | Array | Assumed | Contents | Descriptor | Members | Unstated | tuple[Number, ...] | None
+)  # a tuple: the parts of a vector; None: an array of unknown contents
 
 
 def unstated_numbers(arguments: Sequence[Argument]) -> list[int]:
@@ -218,12 +219,10 @@ def configurations(
     def whole(expressions: Sequence[Expression]) -> list[tuple[int, ...]]:
         return [tuple(map(int, row)) for row in zip(*map(column, expressions), strict=True)]
 
-    def argument(
-        stated: Expression | ArrayArgument | Contents | DescriptorArgument | tuple[Expression, ...] | None,
-    ) -> Sequence[Argument]:
+    def argument(stated: StatedArgument) -> Sequence[Argument]:
         if stated is None:
             return [Unstated.NUMBER] * count
-        if isinstance(stated, Contents):
+        if isinstance(stated, Contents | Members):
             return [stated] * count
         if isinstance(stated, Expression):
             return column(stated)

@@ -35,8 +35,8 @@ from dse.source.launches import (
 )
 from dse.source.machine.launch import REGION_BITS, VARIABLE, LaunchArguments, Pointer
 from dse.source.machine.recorded import total_counts
-from dse.source.nvidia.arguments import arguments_of, as_launched
-from dse.source.nvidia.compile.declared import Declared, parameters_of, variables_of, zeros_of
+from dse.source.nvidia.arguments import arguments_of, as_launched, places_of
+from dse.source.nvidia.compile.declared import Declared, parameters_of, variables_of, with_members, zeros_of
 from dse.source.nvidia.compile.kernel_names import names
 from dse.source.nvidia.compile.triton import has_fractions, numpy_type, with_scratch
 from dse.source.profiles import (
@@ -111,6 +111,11 @@ def execution(made: Built, listing: Listing, configuration: Configuration, gpu: 
     **Raises:** DseError if they cannot be executed, or take more memory than compilers may.
     """
     with memory_limited(listing.name):
+        own = _own_arguments(listing)
+        places = places_of([(argument.offset, argument.size) for argument in own], configuration.arguments)
+        members = tuple(KernelArgument(*place, "member") for place in places[len(own) :])
+        hidden = listing.arguments[len(own) :]
+        listing = replace(listing, arguments=(*own, *members, *hidden))
         launch = launch_of(listing, configuration)
         return ExecutedLaunch(listing, launch, gpu, joins(made.compiler, gpu))
 
@@ -143,7 +148,7 @@ def completed(
 def declared_of(source: HipSource | HipTritonSource, made: Built) -> Sequence[Declared]:
     """Return the parameters of the compiled code, as declared in the source."""
     if not isinstance(source, HipTritonSource):
-        return parameters_of(source) or ()
+        return with_members(parameters_of(source) or ())
     taken = [passed.argument for passed in made.launched.passed or ()] if made.launched else []
     return [_of_triton(source, index) for index in taken]
 
@@ -193,6 +198,8 @@ def check_stated(
         if region in loaded and launch.variables[name].contents is None:
             variable = variables.get(name, Declared(name, False, whole=True))
             arrays[name] = replace(variable, name=VARIABLE + name)
+    if numbers and not arrays:
+        raise NotStated(unstated(kernel, [parameter.name for parameter in declared], numbers))
     for place, array in _deciding(ran, arrays).items():
         if array.whole:
             raise NotStated(no_contents(kernel, array.name, does, array.kind or "int32"))
@@ -200,13 +207,14 @@ def check_stated(
     return zeros
 
 
+_ZEROS = Pointer(np.zeros(1024, np.uint32), repeats=True)
+
+
 def _deciding(ran: ExecutedLaunch, arrays: Mapping[int | str, Declared]) -> Mapping[int | str, Declared]:
     """Return those of unstated arrays that decide on work even if the others are known; all if none does."""
     launch = ran.record.launch
     contents = {
-        place: Pointer(np.zeros(1024, np.uint32), repeats=True)
-        if array.whole
-        else Assumed(array.kind or "float").pointer(seed)
+        place: _ZEROS if array.whole else Assumed(array.kind or "float").pointer(seed)
         for seed, (place, array) in enumerate(arrays.items())
     }
 
@@ -214,11 +222,7 @@ def _deciding(ran: ExecutedLaunch, arrays: Mapping[int | str, Declared]) -> Mapp
         others = {other: pointer for other, pointer in contents.items() if other != place}
         arguments = [others.get(index, argument) for index, argument in enumerate(launch.arguments)]
         variables = {name: others.get(name, variable) for name, variable in launch.variables.items()}
-        stated = replace(launch, arguments=arguments, variables=variables, most_steps=ASSUMED_STEPS)
-        try:
-            return execute(ran.code, stated, ran.sample.blocks)[1] is not None
-        except DseError:  # such as of a loop that random numbers do not end
-            return True
+        return _lacks(ran, replace(launch, arguments=arguments, variables=variables))
 
     if len(arrays) < 2:
         return arrays
@@ -226,19 +230,26 @@ def _deciding(ran: ExecutedLaunch, arrays: Mapping[int | str, Declared]) -> Mapp
 
 
 def _needed(ran: ExecutedLaunch, numbers: Sequence[int], configuration: Configuration) -> list[int]:
-    """Return which of these numbers the blocks need; all if that cannot be decided due to arrays."""
+    """Return which of these numbers the blocks need, if arrays hold zeros; all if that cannot be decided."""
 
-    def missing(unknown: int | None) -> object:
+    def needs(unknown: int | None) -> bool:
         arguments = [
             0 if index in numbers and index != unknown else argument
             for index, argument in enumerate(configuration.arguments)
         ]
         launch = launch_of(ran.listing, replace(configuration, arguments=tuple(arguments)))
-        return execute(ran.code, launch, ran.sample.blocks)[1]
+        arguments = [_ZEROS if argument is None else argument for argument in launch.arguments]
+        return _lacks(ran, replace(launch, arguments=arguments))
 
-    if missing(None) is not None:
-        return list(numbers)
-    return [index for index in numbers if missing(index) is not None]
+    return list(numbers) if needs(None) else [index for index in numbers if needs(index)]
+
+
+def _lacks(ran: ExecutedLaunch, launch: LaunchArguments) -> bool:
+    """Return whether the blocks of a launch need what it does not state, or do not end soon."""
+    try:
+        return execute(ran.code, replace(launch, most_steps=ASSUMED_STEPS), ran.sample.blocks)[1] is not None
+    except DseError:  # such as of a loop that random numbers do not end
+        return True
 
 
 def joins(compiler: str, gpu: Gpu) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dse.errors import DseError
-from dse.kernels.description import Contents
+from dse.kernels.description import Contents, Members
 from dse.source.contract import Passed
 from dse.source.launches import Argument, Array, Assumed, Configuration, Descriptor, Unstated, held
 from dse.source.machine.launch import (
@@ -74,7 +74,8 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
     **Raises:** DseError if the arguments do not fit the kernel.
     """
     binary, arguments = made.binary, configuration.arguments
-    sizes = [parameter.size for parameter in binary.parameters]
+    places = places_of([(parameter.offset, parameter.size) for parameter in binary.parameters], arguments)
+    sizes = [size for _, size in places]
     if made.listing is not None:  # it does not state parameters: numbers are assumed to have 32 bits
         sizes = [
             8 if argument is None or isinstance(argument, Array | Assumed) else 4 for argument in arguments
@@ -96,7 +97,7 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
         grid=configuration.grid,
         block=configuration.block,
         arguments=arguments_of(binary.kernel, sizes, arguments),
-        offsets=None if made.listing is not None else [parameter.offset for parameter in binary.parameters],
+        offsets=None if made.listing is not None else [offset for offset, _ in places],
         banks=banks,
         most_steps=configuration.most_steps,
         unset={
@@ -108,6 +109,19 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
         },
         variables=variables,
     )
+
+
+def places_of(places: Sequence[tuple[int, int]], arguments: Sequence[Argument]) -> list[tuple[int, int]]:
+    """Return offset and bytes of each parameter, and after them of the members of structures."""
+    return [
+        *places,
+        *(
+            (offset + inside, size)
+            for (offset, _), argument in zip(places, arguments, strict=False)
+            if isinstance(argument, Members)
+            for inside, size in argument.places
+        ),
+    ]
 
 
 def arguments_of(kernel: str, sizes: Sequence[int], values: Sequence[Argument]) -> list[Any]:
@@ -129,6 +143,8 @@ def arguments_of(kernel: str, sizes: Sequence[int], values: Sequence[Argument]) 
                     arguments.append(argument.pointer(number))
                 case Contents() if size == 8:
                     arguments.append(argument.array)
+                case Members() if size == argument.size:
+                    arguments.append(bytes(size))
                 case Descriptor() if size == MAP_BYTES:
                     arguments.append(_tensor_map(argument))
                 case float() if size in (4, 8):
@@ -143,6 +159,8 @@ def arguments_of(kernel: str, sizes: Sequence[int], values: Sequence[Argument]) 
         except OverflowError:
             arrays = None | Array | Contents | Descriptor
             given_text = "an array" if isinstance(argument, arrays) else argument
+            if isinstance(argument, Members):
+                given_text = f"a structure of {argument.size} B by its members in the source"
             raise DseError(
                 f"{kernel}: argument {number + 1}: found {given_text}, expected what takes {size} B"
             ) from None

@@ -30,7 +30,7 @@ from dse.source.machine.launch import OUTSIDE, VARIABLE
 from dse.source.nvidia.arguments import as_launched, launch_of
 from dse.source.nvidia.compile import nvrtc, triton, triton_cache
 from dse.source.nvidia.compile.contract import Compiled
-from dse.source.nvidia.compile.declared import Declared, parameters_of, variables_of, zeros_of
+from dse.source.nvidia.compile.declared import Declared, parameters_of, variables_of, with_members, zeros_of
 from dse.source.nvidia.compile.triton import numpy_type
 from dse.source.nvidia.execute.moved_blocks import addresses_of
 from dse.source.nvidia.machine.state import Machine
@@ -166,7 +166,7 @@ def unstated_arrays(
     are assumed to hold zeros.
     """
     passed = made.launched.passed if made.launched is not None else None
-    declared = () if passed else parameters_of(source) or ()
+    declared = () if passed else with_members(parameters_of(source) or ())
     variables = variables_of(source)
     zeros: dict[int | str, tuple[str, str]] = {}
     for decision in counts.unknown:
@@ -211,7 +211,7 @@ def _with_names(message: str, made: Compiled, source: Any) -> str:
 
 def names_of(source: Any) -> Sequence[str]:
     """Return the names of a kernel's arguments that its source has."""
-    return source.names or [parameter.name for parameter in parameters_of(source) or ()]
+    return source.names or [parameter.name for parameter in with_members(parameters_of(source) or ())]
 
 
 _NUMBER = re.compile(r"argument (\d+)$")

@@ -5,25 +5,27 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 
 from dse import kernels
+from dse.core.commas import split
 from dse.core.space.expression import FUNCTIONS, Expression, parse
 from dse.core.space.space import Space
 from dse.errors import DseError, one_of
 from dse.kernels.counts import Number
-from dse.kernels.description import UNKNOWN_ARRAY, ArrayArgument, Build, Description, DescriptorArgument
-from dse.source.nvidia.compile.declared import Declared, kernels_in, parameters_of
+from dse.kernels.description import (
+    UNKNOWN_ARRAY,
+    ArrayArgument,
+    Build,
+    Description,
+    DescriptorArgument,
+    Members,
+    StatedArgument,
+)
+from dse.source.nvidia.compile.argument_types import HALVES, TYPES, kind_of, type_of
+from dse.source.nvidia.compile.declared import Declared, kernels_in, parameters_of, parts_of, with_members
 from dse.source.nvidia.compile.nvrtc import read_source
-from dse.source.readers.argument_types import TYPES, type_of
 from dse.source.readers.given import Given, build_with, refuse
-
-BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-HALVES = {
-    **dict.fromkeys(("half", "__half", "_Float16"), np.dtype(np.float16)),
-    **dict.fromkeys(("nv_bfloat16", "__nv_bfloat16", "hip_bfloat16", "__hip_bfloat16"), BFLOAT16),
-}
 
 
 def load(path: Path, given: Given) -> Description:
@@ -48,6 +50,7 @@ def load(path: Path, given: Given) -> Description:
             raise DseError(f"given.{field}: found none for {path}, expected {what}{_or_instead(path)}")
     tuned = [name for name, _ in given.tuned]
     declared = parameters_of(source)
+    declared = None if declared is None else with_members(declared)
     placed = _placed(given.arguments, declared, kernels_here)
     problem = _numbers(placed, declared or (), tuned)
     names = [*tuned, *problem]
@@ -98,9 +101,10 @@ def _placed(
             raise DseError(f"given.arguments: found {named!r}, expected values in order: {known}")
         return dict(enumerate(texts))
     names = [parameter.name for parameter in declared]
+    own = len(names) - sum(len(parts_of(parameter)[0]) for parameter in declared)
     placed: dict[int, str] = {}
     for text in texts:
-        named = re.match(r"\s*([A-Za-z_]\w*)\s*=(?!=)(.*)", text, re.DOTALL)
+        named = re.match(r"\s*([A-Za-z_][\w.\[\]]*)\s*=(?!=)(.*)", text, re.DOTALL)
         if named is not None and named[1] not in names:
             raise DseError(
                 f"given.arguments: found {named[1]!r}, {one_of(named[1], list(filter(None, names)))}"
@@ -110,12 +114,24 @@ def _placed(
             index, text = names.index(named[1]), named[2]
         if index in placed:
             raise DseError(f"given.arguments: {names[index]}: found two values, expected one")
-        if index >= len(names):
+        if named is None and index >= own:
             which = f" ({', '.join(names)})" if any(names) else ""
-            raise DseError(
-                f"given.arguments: found {len(texts)} arguments, expected at most {len(names)}{which}"
-            )
+            raise DseError(f"given.arguments: found {len(texts)} arguments, expected at most {own}{which}")
         placed[index] = text
+    for index in [index for index in placed if declared[index].members]:
+        parts = split(placed.pop(index))
+        members = [member for member, _, _ in parts_of(declared[index])[0]]
+        counts = [1 if member.pointer else (kind_of(member.kind) or ("", 1))[1] for member in members]
+        if parts == ["?"]:
+            continue
+        if len(parts) != sum(counts):
+            problem = f"{names[index]}: found {len(parts)} parts, expected {sum(counts)}"
+            raise DseError(f"given.arguments: {problem} ({', '.join(member.name for member in members)})")
+        for member, count in zip(members, counts, strict=True):
+            if names.index(member.name) in placed:
+                raise DseError(f"given.arguments: {member.name}: found two values, expected one")
+            placed[names.index(member.name)] = ",".join(parts[:count])
+            del parts[:count]
     return placed
 
 
@@ -137,27 +153,28 @@ def _numbers(
 
 def _arguments(
     placed: Mapping[int, str], declared: Sequence[Declared] | None, problem: Mapping[str, Number]
-) -> tuple[Expression | ArrayArgument | DescriptorArgument | tuple[Expression, ...] | None, ...]:
+) -> tuple[StatedArgument, ...]:
     """Parse the arguments: sizes of the problem by name; an argument without a value is unknown."""
     if declared is None:
         return tuple(_given_argument(text, None) for text in placed.values())
     return tuple(
         parse(known.name, "given.arguments", problem)
         if known.name in problem
+        else _structure(known)
+        if known.members
         else _given_argument(placed.get(index, "?"), known)
         for index, known in enumerate(declared)
     )
 
 
+def _structure(declared: Declared) -> Members:
+    members, size, _ = parts_of(declared)
+    return Members(size, tuple((offset, of_member) for _, offset, of_member in members))
+
+
 def _form(kind: np.dtype | str) -> tuple[int, bool]:
     """Return the bytes of a number and whether it is a float, which determine how it is parsed."""
     return np.dtype(kind).itemsize, np.dtype(kind).kind == "f"
-
-
-def _kind_of(declared: Declared) -> np.dtype | str | None:
-    """Return the type of a number; None if its name is not known."""
-    element = type_of(declared.kind)
-    return HALVES.get(declared.kind, element and element[0])
 
 
 def _as_declared(number: Expression, declared: Declared | None, where: str) -> Expression:
@@ -177,25 +194,15 @@ def _as_declared(number: Expression, declared: Declared | None, where: str) -> E
 
 
 def _parts(text: str, declared: Declared | None, where: str) -> tuple[Expression, ...]:
-    """Parse the parts of a vector or structure, each by the type of its member, where the source has it."""
+    """Parse the parts of a vector, or of a structure that the source lacks."""
     numbers = [parse(part, where, ()) for part in text.split(",")]
-    known = () if declared is None else declared.members or (declared,)
-    members = [member for member in known for _ in range((type_of(member.kind) or ("", 1))[1])]
-    if len(members) <= 1:  # a type whose parts are not in the source
-        members = [*known, *[None] * (not known)] * len(numbers)
-    if len(members) != len(numbers):
-        names = ", ".join(member.name for member in known)
-        raise DseError(f"{where}: found {text!r}, expected {len(members)} parts ({names})")
-    if len(sizes := {_form(kind)[0] for member in members if member and (kind := _kind_of(member))}) > 1:
-        widths = " and ".join(map(str, sorted(sizes)))
-        raise DseError(f"{where}: found members of {widths} B, expected members of one size")
-    kinds = {type(number({}, np).item()) for number in numbers}
-    if len(kinds) > 1 and any(
-        member and not member.floating and not member.whole and member.kind not in HALVES
-        for member in members
-    ):
+    kind = None if declared is None else kind_of(declared.kind)
+    if kind is not None and kind[1] != len(numbers):
+        raise DseError(f"{where}: found {text!r}, expected {kind[1]} parts")
+    known = declared is not None and (declared.floating or declared.whole or declared.kind in HALVES)
+    if not known and len({type(number({}, np).item()) for number in numbers}) > 1:
         raise DseError(f"{where}: found {text!r}, expected a point in all of them or in none")
-    return tuple(_as_declared(number, member, where) for number, member in zip(numbers, members, strict=True))
+    return tuple(_as_declared(number, declared, where) for number in numbers)
 
 
 def _tensor_map(text: str, where: str) -> DescriptorArgument:
@@ -214,12 +221,10 @@ def _tensor_map(text: str, where: str) -> DescriptorArgument:
     return DescriptorArgument(element[0], tuple(sizes), strides, tuple(boxes))
 
 
-def _given_argument(
-    text: str, declared: Declared | None
-) -> Expression | ArrayArgument | DescriptorArgument | tuple[Expression, ...] | None:
+def _given_argument(text: str, declared: Declared | None) -> StatedArgument:
     """Parse `?`, a number, or `SIZE[:TYPE[:VALUES]]`; for a pointer a number is the size of its array.
 
-    `PART,PART` has the parts of a vector or structure, all of one size.
+    `PART,PART` has the parts of a vector, all of one size.
     """
     where = (
         f"given.arguments: {declared.name}" if declared is not None and declared.name else "given.arguments"

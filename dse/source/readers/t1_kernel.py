@@ -14,10 +14,10 @@ from dse.errors import DseError
 from dse.kernels.description import Alias, ArrayArgument, Build, Description
 from dse.source.amd.compile import options as of_hip
 from dse.source.nvidia.compile import options as of_cuda
+from dse.source.nvidia.compile.argument_types import type_of
 from dse.source.nvidia.compile.declared import parameters_of
 from dse.source.nvidia.compile.nvrtc import read_source
 from dse.source.readers import t1
-from dse.source.readers.argument_types import type_of
 from dse.source.readers.given import Given, with_given
 from dse.source.readers.t1 import T1Argument, T1Problem
 

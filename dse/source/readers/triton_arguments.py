@@ -8,8 +8,8 @@ from dse.core.space.expression import parse
 from dse.errors import DseError, one_of
 from dse.kernels.counts import Number
 from dse.kernels.description import UNKNOWN_ARRAY, ArrayArgument, DescriptorArgument
+from dse.source.nvidia.compile.argument_types import type_of
 from dse.source.nvidia.compile.triton import TYPES, canonical, numpy_type
-from dse.source.readers.argument_types import type_of
 from dse.source.readers.triton_kernel import Argument
 
 

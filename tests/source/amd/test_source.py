@@ -233,6 +233,23 @@ def test_an_array_that_is_too_small_is_named(gpu: GpuFile, tmp_path: Path):
         read(tmp_path / "f.cu", text, gpu, 64, 1, "a=63:int:index")
 
 
+@pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
+def test_pointers_in_structures_lead_to_arrays_of_their_own(gpu: GpuFile, tmp_path: Path):
+    text = """struct Base { const float* x; bool whole; };
+    struct Taken : public Base { int n; const int* at; double scale; float* y; };
+    __global__ void f(int before, const Taken p) {
+        const int i = p.at[threadIdx.x];
+        if (i < p.n && p.scale > 1) p.y[i] = p.x[i];
+    }"""
+    values = "before=1", "p.n=256", "p.scale=2.0", "p.at=64:int:8*index"
+    counts = read(tmp_path / "f.cu", text, gpu, 64, 1, *values).counts
+    assert [counts.total(f"global {way}", "bytes") for way in ("load", "store")] == [4 * (64 + 32), 4 * 32]
+    assert counts.total("global store", "sectors") == 32
+    for left_out, message in ((1, "expected p.n=VALUE"), (3, "p.at: found no contents of the array, which")):
+        with pytest.raises(AssertionError, match=message):
+            read(tmp_path / "f.cu", text, gpu, 64, 1, *values[:left_out], *values[left_out + 1 :])
+
+
 @pytest.mark.parametrize("gpu", [W6600, A100, gpus.load("h100-sxm")], ids=lambda gpu: gpu.name)
 def test_shared_memory_that_only_the_launch_sizes(gpu: GpuFile, tmp_path: Path):
     text = """__global__ void f(float* out, const float* a) {

@@ -8,8 +8,8 @@ import pytest
 from dse.core.space.expression import Expression
 from dse.errors import DseError
 from dse.hardware import gpus
-from dse.kernels.description import ArrayArgument
-from dse.source.launches import Descriptor, configurations
+from dse.kernels.description import ArrayArgument, Members
+from dse.source.launches import Array, Descriptor, configurations
 from dse.source.nvidia.arguments import arguments_of
 from dse.source.readers import Given, load
 
@@ -118,14 +118,60 @@ def test_vectors_and_structures_are_given_by_their_parts(tmp_path):
     parts = ("size=1024,3", "shape=32,32,2.0", "mask=1024:unsigned char:1")
     description = load(path, Given(block=(256,), grid=(4,), arguments=parts))
     [actual] = configurations(description, {}, {}, gpus.load("a100-pcie-40gb").gpu)
-    assert actual.arguments[:2] == ((1024, 3), (32, 32, 2.0))
-    size, shape = arguments_of("fill", [8, 12], actual.arguments[:2])
+    shape = Members(12, ((0, 4), (4, 4), (8, 4)))
+    assert actual.arguments[:2] == ((1024, 3), shape)
+    assert actual.arguments[4:] == (32, 32, 2.0)
+    size, members = arguments_of("fill", [8, 12], actual.arguments[:2])
     assert size == np.array([1024, 3], "<u4").tobytes()
-    assert shape == np.array([32, 32], "<i4").tobytes() + np.array([2.0], "<f4").tobytes()
+    assert members == bytes(12)
+    with pytest.raises(DseError, match="found a structure of 12 B by its members in the source, expected"):
+        arguments_of("fill", [16], [shape])
     with pytest.raises(DseError, match=r"argument 1: found \(1, 2, 3\), expected what takes 8 B"):
         arguments_of("fill", [8, 12], [(1, 2, 3), (1, 2, 3)])
     [said] = load(path, Given(block=(256,), grid=(4,))).assumptions
-    assert said == "size, shape: 0, since no value is stated"
+    assert said == "size, shape.rows, shape.columns, shape.scale: 0, since no value is stated"
+
+
+PARAMETERS = """
+typedef long long index_t;
+struct Inputs {
+    using index_t = int64_t;
+    const void *__restrict__ x;  // half, really
+    index_t stride = 1;
+    int rows, columns{4};
+    Inputs() : rows(1) { for (int i = 0; i < 2; ++i) rows += i; }
+};
+struct Shape { bool wide; int n; __device__ int size() const { return 2 * n; } };
+struct Parameters : public Inputs {
+    float scale; Shape shape; int *first, limits[2]; __half* lists[2]; double2 at;
+};
+__global__ void k(const Parameters p, int m) {}
+"""
+
+
+def test_members_of_a_structure_are_arguments_of_their_own(tmp_path):
+    path = tmp_path / "k.cu"
+    path.write_text(PARAMETERS)
+    texts = ("p.shape.n=8", "p.first=8:int:4*index", "p.limits[1]=5", "p.at=2,3", "m=1")
+    description = load(path, Given(block=(32,), grid=(4,), arguments=texts))
+    [actual] = configurations(description, {}, {}, gpus.load("a100-pcie-40gb").gpu)
+    places = (0, 8), (8, 8), (16, 4), (20, 4), (24, 4), (28, 1), (32, 4), (40, 8), (48, 4), (52, 4), (56, 8)
+    assert actual.arguments[0] == Members(96, (*places, (64, 8), (80, 16)))
+    assert [value for value in actual.arguments[1:] if isinstance(value, int | tuple)] == [
+        1,
+        8,
+        5,
+        (2.0, 3.0),
+    ]
+    assert actual.arguments[9] == Array(8, "int32", "4*index", ())
+    for wrong, expected in (
+        (("p=1,2",), r"p: found 2 parts, expected 14 \(p\.x, p\.stride"),
+        (("p.n=1",), r"found 'p\.n', expected one of"),
+        (("p=?", "1", "2"), r"found 3 arguments, expected at most 2 \(p, m, p\.x"),
+        (("p.x=1", "p=?,1,1,1,1,1,1,?,1,1,?,?,1,1"), r"p\.x: found two values"),
+    ):
+        with pytest.raises(DseError, match=expected):
+            load(path, Given(block=(32,), grid=(4,), arguments=wrong))
 
 
 def test_a_tensor_map_has_a_shape_and_a_box(tmp_path):
@@ -140,17 +186,21 @@ def test_a_tensor_map_has_a_shape_and_a_box(tmp_path):
     ("code", "parts", "expected"),
     [
         ("__global__ void k(float4 a)", "1,2,3,-4.5", (1.0, 2.0, 3.0, -4.5)),
-        ("struct P { float3 at; int n; P(); }; __global__ void k(const P a)", "1,2,3,4", (1.0, 2.0, 3.0, 4)),
+        (
+            "struct P { float3 at; int n; P(); }; __global__ void k(const P a)",
+            "1,2,3,4",
+            ((1.0, 2.0, 3.0), 4),
+        ),
         ("typedef struct { int n; float x, y; } P; __global__ void k(P a)", "1e3,2,3", (1000, 2.0, 3.0)),
         ("using C = cuda::std::complex<float>; __global__ void k(C a)", "-2,1.5", (-2.0, 1.5)),
         ("struct P { __half x; __nv_bfloat16 y; }; __global__ void k(P a)", "1,1.5", (0x3C00, 0x3FC0)),
-        ("struct P { float x; double y; }; __global__ void k(P a)", "1,2", "members of 4 and 8 B"),
-        ("struct P { __half x; float y; }; __global__ void k(P a)", "1,2", "members of 2 and 4 B"),
+        ("struct P { float x; double y; }; __global__ void k(P a)", "1,2", (1.0, 2.0)),
+        ("struct P { T x; float y; }; template <class T> __global__ void k(P<T> a)", "1,2", (1, 2)),
         ("__global__ void k(Unknown a)", "1,2", (1, 2)),
         ("__global__ void k(Unknown a)", "1,2.5", "expected a point in all of them or in none"),
         ("__global__ void k(int2 a)", "1,2.5", "found '2.5', expected a whole number"),
         ("__global__ void k(const __grid_constant__ CUtensorMap a)", "64,32:half:8", "expected a tensor map"),
-        ("struct P { int n, m; }; __global__ void k(P a)", "1,2,3", r"expected 2 parts \(n, m\)"),
+        ("struct P { int n, m; }; __global__ void k(P a)", "1,2,3", r"expected 2 \(a\.n, a\.m\)"),
     ],
 )
 def test_a_part_has_the_type_of_its_member(tmp_path, code, parts, expected):
@@ -162,6 +212,7 @@ def test_a_part_has_the_type_of_its_member(tmp_path, code, parts, expected):
             load(path, inputs)
         return
     [configuration] = configurations(load(path, inputs), {}, {}, gpus.load("a100-pcie-40gb").gpu)
-    [values] = configuration.arguments
-    assert isinstance(values, tuple)
+    values, *members = configuration.arguments
+    values = members or values
+    assert isinstance(values, tuple | list)
     assert [(value, type(value)) for value in values] == [(value, type(value)) for value in expected]

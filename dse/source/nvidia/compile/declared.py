@@ -1,12 +1,15 @@
 """The kernels that a file declares, and their parameters, without compiling it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from dse.source.nvidia.compile.argument_types import kind_of
 from dse.source.nvidia.compile.kernel_names import KERNEL, chosen, declared_in, names, plain
 from dse.source.nvidia.compile.nvrtc import CudaSource
 from dse.source.nvidia.sass import elf, listing
@@ -22,7 +25,7 @@ class Declared:
     whole: bool = False  # a whole number, by the name of its type
     kind: str = ""  # the type of a number, or of an array's elements, as in the source
     sets: bool = False  # whether it is a variable with an initial value
-    members: tuple["Declared", ...] = ()  # of a structure, as far as the source has it
+    members: tuple["Declared", ...] = ()  # of a structure, where the sizes of all are known
 
 
 def kernels_in(source: CudaSource) -> list[str]:
@@ -65,11 +68,33 @@ def parameters_of(source: CudaSource) -> tuple[Declared, ...] | None:
             for declaration in declarations
         )
     parameters = [_declared(declaration) for declaration in declarations if declaration != "void"]
-    return tuple(
-        parameter if parameter.pointer else replace(parameter, members=_members(parameter.kind, source.texts))
-        for parameter in parameters
-        if parameter is not None
-    )
+    texts = [*map(plain, source.texts)]
+    return tuple(_completed(parameter, texts) for parameter in parameters if parameter is not None)
+
+
+def with_members(parameters: Sequence[Declared]) -> tuple[Declared, ...]:
+    """Return parameters, and after them the members of structures as arguments of their own, `shape.rows`."""
+    return (*parameters, *(part for parameter in parameters for part, _, _ in parts_of(parameter)[0]))
+
+
+def parts_of(parameter: Declared) -> tuple[list[tuple[Declared, int, int]], int, int]:
+    """Return the members of a structure, each with offset and bytes; its bytes, and its alignment.
+
+    Of another type there are no members, and no bytes if it is not known.
+    """
+    if not parameter.members:
+        kind, count = (np.uint64, 1) if parameter.pointer else kind_of(parameter.kind) or (np.uint8, 0)
+        size = np.dtype(kind).itemsize
+        return [], size * count, size if count % 2 else min(size * count, 16) or 1
+    parts, end, alignment = list[tuple[Declared, int, int]](), 0, 1
+    for member in parameter.members:
+        inner, size, own = parts_of(member)
+        end += -end % own
+        for part, at, bytes_ in inner or [(member, 0, size)]:
+            name = ".".join(filter(None, (parameter.name, part.name)))  # a base has none
+            parts.append((replace(part, name=name), end + at, bytes_))
+        end, alignment = end + size, max(alignment, own)
+    return parts, end + -end % alignment, alignment
 
 
 def _declared(declaration: str) -> Declared | None:
@@ -82,24 +107,47 @@ def _declared(declaration: str) -> Declared | None:
     return Declared(words[-1], pointer, floating, whole, " ".join(kind))
 
 
-def _members(kind: str, texts: Sequence[str]) -> tuple[Declared, ...]:
-    """Return the members of a structure in the texts, up to its first function; of an alias, its type."""
-    for text, word in product(map(plain, texts), kind.split()):
+def _completed(parameter: Declared, texts: Sequence[str], depth: int = 8) -> Declared:
+    """Return a parameter with the type that an alias stands for, or with the members of a structure."""
+    for text, word in product(texts, parameter.kind.split() if depth and not parameter.pointer else ()):
         alias = rf"\busing\s+{word}\s*=([^;]+);|\btypedef\s([^;{{}}]+)\b{word}\s*;"
-        body = rf"\bstruct\s+{word}\s*{{([^(){{}}]*)|\btypedef\s+struct\s*\w*\s*{{([^(){{}}]*)}}\s*{word}\s*;"
+        bases = r"(?:final\s*)?(?::\s*(?:public\s)?([\w\s]+))?"
+        plain_c = rf"\btypedef\s+struct\s*\w*\s*{{(?=[^{{}}]*}}\s*{word}\s*;)"
+        body = rf"\bstruct\s+{word}\s*{bases}{{|{plain_c}"
         if match := re.search(alias, text):
-            of = _declared(f"{match[1] or match[2]} {word}")
-            return () if of is None else _members(of.kind, texts) or (of,)
+            of = _declared(f"{match[1] or match[2]} {parameter.name}")
+            return parameter if of is None else _completed(of, texts, depth - 1)
         if match := re.search(body, text):
-            lines = (line.split(",") for line in (match[1] or match[2] or "").split(";")[:-1])
-            firsts = [(_declared(first), others) for first, *others in lines]
-            return tuple(
-                replace(member, name=name.strip())
-                for member, others in firsts
-                if member is not None
-                for name in (member.name, *others)
-            )
-    return ()
+            declared = [Declared("", False, kind=match[1])] if match[1] else []
+            declared += _in_body(text[match.end() :])
+            members = [_completed(member, texts, depth - 1) for member in declared]
+            known = all(parts_of(member)[1] for member in members)
+            return replace(parameter, members=tuple(members) if known else ())
+    return parameter
+
+
+def _in_body(text: str) -> Iterator[Declared]:
+    """Yield the variables of a structure whose body begins the text, each element of an array.
+
+    What is not understood has no type.
+    """
+    for pattern, left in ((r"\{[^{}]*\}", ";"), (r"\((?!\s*\*)[^()]*\)", " (")):
+        while pattern != (text := re.sub(pattern, left, text)) and re.search(pattern, text):
+            pass
+    for line in re.sub(r"\b(public|private|protected)\s*:", "", text.split("}")[0]).split(";"):
+        first, *others = (part.split("=")[0] for part in line.split(","))
+        if not first.strip() or _NO_VARIABLE.match(line):
+            continue
+        of = re.match(r"([^(]*?)[\s*]*\b\w+\s*(\[.*)?$", first, re.DOTALL)
+        if "(" in first and not re.match(r"\s*(alignas|__align__|[^(]*\(\s*\*)", first):
+            continue  # a function
+        for declaration in (first, *(f"{of[1] if of else ''} {other}" for other in others)):
+            variable, sizes = _declared(declaration.split("[")[0]), re.findall(r"\[([^\]]*)", declaration)
+            if of is None or variable is None or not all(size.strip().isdigit() for size in sizes):
+                yield Declared("", False)
+                continue
+            for index in np.ndindex(*map(int, sizes)):
+                yield replace(variable, name=variable.name + "".join(f"[{number}]" for number in index))
 
 
 def variables_of(source: Any) -> dict[str, Declared]:
@@ -136,6 +184,7 @@ def _in_brackets(text: str, start: int) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
+_NO_VARIABLE = re.compile(r"\s*(using|typedef|static|struct\s+\w+\s*$|enum|friend|template)\b")
 _FLOATING = re.compile(r"(float|double)[1-4]?")
 _WHOLE = re.compile(r"(u?int|u?char|u?short|u?long|u?longlong)[1-4]?|unsigned|size_t|u?int\d+_t|bool")
 _VARIABLE = re.compile(

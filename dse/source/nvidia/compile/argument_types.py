@@ -1,5 +1,15 @@
 """Types of a kernel's arguments, by the names of tuners and CUDA."""
 
+import ml_dtypes
+import numpy as np
+
+HALVES = {
+    **dict.fromkeys(("half", "__half", "_Float16"), np.dtype(np.float16)),
+    **dict.fromkeys(
+        ("nv_bfloat16", "__nv_bfloat16", "hip_bfloat16", "__hip_bfloat16"), np.dtype(ml_dtypes.bfloat16)
+    ),
+}
+
 # NumPy's name of a part, and the number of parts of a value.
 TYPES = {
     "bool": ("uint8", 1),
@@ -33,3 +43,8 @@ TYPES = {
 def type_of(name: str) -> tuple[str, int] | None:
     """Return NumPy's name of a part of a value, and the number of parts; None for an unknown type."""
     return TYPES.get(name.lower().removesuffix("_t"))
+
+
+def kind_of(name: str) -> tuple[np.dtype | str, int] | None:
+    """Return NumPy's type of a part and the number of parts, of halves too; None for an unknown type."""
+    return (HALVES[name], 1) if name in HALVES else type_of(name)
