@@ -51,7 +51,7 @@ def warn_of_counts(name: str, read: Collection[KernelProfile | Failure]) -> None
     for what in sorted({what for decision in decisions for what in decision.depends_on}):
         if not what.startswith(_SAID_ELSEWHERE):
             problem = f"found addresses or branches that depend on {what}, expected none"
-            counted = "as if the executed blocks came first" if what == OF_ATOMICS else "as if it were 0"
+            counted = "as if all blocks added alike, in turn" if what == OF_ATOMICS else "as if it were 0"
             warnings.warn(f"{name}: code: {problem}: counted {counted}", InputWarning, stacklevel=2)
     if unsure := sum(spread > TOLERANCE for spread in spreads):
         problem = f"counts of {unsure:,} configurations with a standard error of up to {max(spreads):.0%}"

@@ -235,13 +235,35 @@ class GlobalMemory:
 
 
 def atomic(
-    function: Callable[..., np.ndarray], words: np.ndarray, place: np.ndarray, values: np.ndarray, used: bool
+    function: Callable[..., np.ndarray],
+    words: np.ndarray,
+    place: np.ndarray,
+    values: np.ndarray,
+    used: bool,
+    block: np.ndarray,
+    stands_for: float = 1.0,
 ) -> np.ndarray:
     """Change the words at these places, one thread after another; return what each thread reads.
 
-    Unless that is `used`, a function whose order does not matter is applied to all threads at once.
+    Unless that is `used`, a function whose order does not matter is applied to all threads at once. Whole
+    numbers of a `block` are added as many times as it `stands_for` blocks, which add as much after it.
     """
     read = words[place]
+    if used and function is np.add and words.dtype.kind != "f":
+        order = np.argsort(place, kind="stable")
+        added = np.asarray(values[order], np.int64)
+        total = np.cumsum(added)
+        first = np.append(True, np.diff(place[order]) != 0)[: len(order)]
+        first_of_block = first | np.append(True, np.diff(block[order]) != 0)[: len(order)]
+        start, of_others = (
+            (total - added)[firsts][np.cumsum(firsts) - 1] for firsts in (first, first_of_block)
+        )
+        more = max(stands_for - 1.0, 0.0)
+        read[order] += (total - added - start + np.floor(more * (of_others - start))).astype(words.dtype)
+        last = np.append(first[1:], True)[: len(order)]
+        sums = (total - start)[last]
+        words[place[order][last]] += (sums + np.floor(more * sums)).astype(words.dtype)
+        return read
     if isinstance(function, np.ufunc) and not used:
         function.at(words, place, values)
         return read

@@ -185,6 +185,25 @@ def test_work_by_what_atomics_return_is_said(gpu: GpuFile, work: str, warns: boo
         warn_of_counts("deal", [made])
 
 
+@pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
+@pytest.mark.parametrize(
+    "work",
+    [
+        "int i = blockIdx.x * 64 + threadIdx.x; out[atomicAdd(next, 1)] = x[i] + 1;",
+        "int i = blockIdx.x * 64 + threadIdx.x; out[atomicAdd((unsigned long long*)next, 1ull)] = x[i] + 1;",
+        "for (int i; (i = atomicAdd(next, 1)) < n;) out[i] = x[i] + 1;",
+    ],
+)
+def test_blocks_take_turns_at_a_counter(gpu: GpuFile, work: str, tmp_path: Path):
+    """Also those that are not executed: together they do the work once, each at places of its own."""
+    text = f"__global__ void deal(const float* x, float* out, int* next, int n) {{ {work} }}"
+    count = 64 * 2500 * (20 if "for" in work else 1)
+    counts = read(tmp_path / "deal.cu", text, gpu, 64, 2500, f"n={count}", "next=2:int:0").counts
+    assert counts.total("global store", "bytes") == pytest.approx(4 * count / 2500, rel=0.02)
+    stored = 2500 * sum(phase.traffic.stores_past_l2 for phase in counts.phases if phase.traffic)
+    assert stored == pytest.approx(count / 8, rel=0.4)  # where it is not followed, as at random places
+
+
 @pytest.mark.slow
 def test_what_random_numbers_cannot_be_executed_with_is_counted_as_if_all_were_0(tmp_path: Path):
     """Such as a loop that they do not end."""

@@ -279,10 +279,13 @@ class MemoryMachine(WaveMachine):
         regions = regions_of(address)
         known = all(self.memory.regions.get(region) is not None for region in regions)
         known &= self.memory.repeats.isdisjoint(regions)
-        if words is None or not known or accessed.bytes != 4 or len(words) != 1:
+        name, kind = accessed.operation.split()
+        wide = accessed.bytes == 8 and name == "add" and kind != "f"  # of these the low words are followed
+        if words is None or not known or not (wide or (accessed.bytes == 4 and len(words) == 1)):
             self.poisoned.update(region for region in regions if self.memory.regions.get(region) is not None)
             return zeros
         values = np.broadcast_to(words[0], self.shape)[active]
+        block, stands_for = np.nonzero(active)[0], self.launch.blocks / self.shape[0]
         old = np.zeros(len(address), U32)
         for region in regions:
             here = address >> REGION_BITS == region
@@ -293,8 +296,10 @@ class MemoryMachine(WaveMachine):
             )  # a copy of the contents for this machine
             contents = self.memory.regions[region]
             assert contents is not None
-            old[here] = _atomic(contents.view(U32), word_index, values[here], accessed)
-        return [_placed(old, active)]
+            old[here] = _atomic(
+                contents.view(U32), word_index, values[here], accessed, block[here], stands_for
+            )
+        return [_placed(old, active), *[np.zeros((1, 1, 1), U32)] * wide]
 
     # LDS
 
@@ -344,7 +349,8 @@ class MemoryMachine(WaveMachine):
             return None
         self.lds.load(row, address, 4)  # so that there are such words
         word_index = row * self.lds.words.shape[1] + (address >> 2)
-        return [_placed(_atomic(self.lds.words.reshape(-1), word_index, values, accessed), active)]
+        block = np.nonzero(active)[0]
+        return [_placed(_atomic(self.lds.words.reshape(-1), word_index, values, accessed, block), active)]
 
     # Scratch
 
@@ -410,13 +416,20 @@ _CHANGES: dict[str, Any] = {
 }
 
 
-def _atomic(words: np.ndarray, place: np.ndarray, values: np.ndarray, accessed: MemoryAccess) -> np.ndarray:
+def _atomic(
+    words: np.ndarray,
+    place: np.ndarray,
+    values: np.ndarray,
+    accessed: MemoryAccess,
+    block: np.ndarray,
+    stands_for: float = 1.0,
+) -> np.ndarray:
     """Change words in the order of lanes; return the old value for each lane."""
     name, kind = accessed.operation.split()
     view = np.float32 if kind == "f" else np.int32 if accessed.signed else U32
     function = _CHANGES.get(name, np.minimum if "min" in name else np.maximum)
     used = accessed.returns or accessed.space != "lds" or kind == "f"  # sums of floats depend on their order
-    return atomic(function, words.view(view), place, values.view(view), used).view(U32)
+    return atomic(function, words.view(view), place, values.view(view), used, block, stands_for).view(U32)
 
 
 _NOWHERE = np.zeros((1, 1, 1), np.int64)

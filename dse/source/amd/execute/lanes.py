@@ -148,51 +148,50 @@ def _first_active(machine: MemoryMachine) -> np.ndarray:
 
 def _readfirstlane(binder: Any, step: Instruction) -> Action:
     """Read the first active lane."""
-    target = binder.registers(step.operands[0]).slot
-    source = binder.words(step.operands[1])
+    target, slot = (binder.registers(operand).slot for operand in step.operands[:2])
 
     def read(machine: MemoryMachine) -> None:
-        value = source(machine)
-        if value is not None and value.shape[-1] != 1:
-            full = np.broadcast_to(value, machine.shape)
-            value = np.take_along_axis(full, _first_active(machine), axis=-1)
-        machine.write_scalar(target, value)
+        machine.write_scalar(target, _of_lane(machine, slot, _first_active))
 
     return read
 
 
 def _readlane(binder: Any, step: Instruction) -> Action:
     """Read one lane."""
-    target = binder.registers(step.operands[0]).slot
-    slot = binder.registers(step.operands[1]).slot
+    target, slot = (binder.registers(operand).slot for operand in step.operands[:2])
     number = binder.words(step.operands[2])
-    size = binder.listing.wave_size
+    size = U32(binder.listing.wave_size)
 
     def read(machine: MemoryMachine) -> None:
         lane = number(machine)
-        value = machine.r[slot]
         if lane is None:
             raise NeedsData(step, "lane")
-        if value is None:
-            machine.write_scalar(target, None)
-            return
-        unknown = None
-        if value.__class__ is not np.ndarray:
-            value, unknown = value.value, value.unknown
-        if lane.size == 1:
-            source_lane = int(lane.flat[0]) % size
-            picked = value if value.shape[-1] == 1 else value[:, :, source_lane : source_lane + 1]
-            if unknown is not None:
-                missing = unknown if unknown.shape[-1] == 1 else unknown[:, :, source_lane : source_lane + 1]
-                if missing.any():
-                    picked = None
-            machine.write_scalar(target, picked)
-            return
-        full = np.broadcast_to(value, machine.shape)
-        index = np.broadcast_to(lane % U32(size), (*machine.shape[:2], 1)).astype(int)
-        machine.write_scalar(target, np.take_along_axis(full, index, axis=-1))
+        machine.write_scalar(target, _of_lane(machine, slot, lambda _: (lane % size).astype(int)))
 
     return read
+
+
+def _of_lane(
+    machine: MemoryMachine, slot: int, lane: Callable[[MemoryMachine], np.ndarray]
+) -> np.ndarray | None:
+    """Return a register's word in a lane of each wave; None if it is unknown in one that executes."""
+    value, unknown = machine.r[slot], None
+    if value is not None and value.__class__ is not np.ndarray:
+        value, unknown = value.value, value.unknown
+    if value is None or (value.shape[-1] == 1 and (unknown is None or unknown.shape[-1] == 1)):
+        return value if unknown is None or not (unknown & machine.running.mask).any() else None
+    index = lane(machine)
+
+    def picked(words: np.ndarray) -> np.ndarray:
+        if words.shape[-1] == 1 or index.size == 1:
+            first = int(index.flat[0])
+            return words if words.shape[-1] == 1 else words[:, :, first : first + 1]
+        of_wave = np.broadcast_to(index, (*machine.shape[:2], 1))
+        return np.take_along_axis(np.broadcast_to(words, machine.shape), of_wave, axis=-1)
+
+    if unknown is not None and (picked(unknown) & machine.running.mask).any():
+        return None
+    return picked(value)
 
 
 def _writelane(binder: Any, step: Instruction) -> Action:

@@ -62,6 +62,7 @@ class ExecutedLaunch:
             launch.grid, launch.threads, control, run, lambda ran: cost_of_accesses(ran[-1]), prove
         )
         self.machine, self.missing, self.record = ran
+        # What the first decision depends on, unless that is unstated arguments.
         self.unknown = () if self.missing is not None else self._by_atomics(launch)
 
     def _by_atomics(self, launch: LaunchArguments) -> tuple[UnknownDecision, ...]:
@@ -75,8 +76,13 @@ class ExecutedLaunch:
         needs = execute(self.code, launch, self.sample.blocks, atomics=False)[1]
         if needs is None:
             return ()
-        step = needs.step
-        return (UnknownDecision(step.index, str(step), step.line, needs.what, (OF_ATOMICS,)),)
+        return decision_by(needs, OF_ATOMICS)
+
+
+def decision_by(needs: NeedsData, what: str) -> tuple[UnknownDecision, ...]:
+    """Return a decision that depends on `what`."""
+    step = needs.step
+    return (UnknownDecision(step.index, str(step), step.line, needs.what, (what,)),)
 
 
 def counted(ran: ExecutedLaunch, asked: Resources) -> Characterisation:

@@ -83,7 +83,8 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
         machine.missed_stores = True
     if step.atomic:
         taint = taint | data_taint | machine.source(OF_ATOMICS)
-        words, new = _atomic(step, flat, words[0], [*map(lanes.of, stored)])
+        stands_for = machine.launch.blocks * machine.launch.threads / np.prod(machine.shape)
+        words, new = _atomic(step, flat, words[0], [*map(lanes.of, stored)], lanes.blocks, stands_for)
         memory.store(flat, 4, [new])
     if copied is not None:
         to = in_block(machine.base(step, step.memory[0], False) + step.memory[0].offset)
@@ -118,7 +119,7 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     if step.atomic and step.has("ARRIVE"):
         words[1] = words[1] ^ _PHASE  # waits succeed: the phase has ended
     elif step.atomic:
-        words, new = _atomic(step, flat + (block << 32), words[0], values)
+        words, new = _atomic(step, flat + (block << 32), words[0], values, block)
         memory.store(block, flat, 4, [new], stored | union(data_taint, lanes))
         taint = taint | (machine.source("the order of atomic operations") if step.writes else 0)
     if step.targets:
@@ -152,20 +153,29 @@ _ATOMIC = {
 
 
 def _atomic(
-    step: Step, address: np.ndarray, old: np.ndarray, values: list[np.ndarray]
+    step: Step,
+    address: np.ndarray,
+    old: np.ndarray,
+    values: list[np.ndarray],
+    block: np.ndarray,
+    stands_for: float = 1.0,
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return (the old word that each thread gets, the contents afterwards); threads go in order."""
+    """Return (the old words that each thread gets, the low one afterwards); threads go in order.
+
+    High words of numbers of 64 bits count as 0.
+    """
     unit = values[0] if values else np.ones(old.shape, _U32)
+    high = [np.zeros(old.shape, _U32)] * (step.bytes // 4 - 1)
     if step.has("CAS"):
-        return [old], np.where(old == values[0], values[1], old)
+        return [old, *high], np.where(old == values[0], values[len(values) // 2], old)
     if step.has("EXCH"):
-        return [old], unit
+        return [old, *high], unit
     kind = np.int32 if step.has("S32") else _U32
     function = next((_ATOMIC[name] for name in step.modifiers if name in _ATOMIC), np.add)
     _, first, place = np.unique(address, return_index=True, return_inverse=True)
     words = old[first].view(kind)
-    read = atomic(function, words, place, unit.view(kind), bool(step.writes))
-    return [read.view(_U32)], words[place].view(_U32)
+    read = atomic(function, words, place, unit.view(kind), bool(step.writes), block, stands_for)
+    return [read.view(_U32), *high], words[place].view(_U32)
 
 
 # (machine, step, addresses, active threads, taint of the addresses)
