@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dse.hardware.banks import passes as bank_passes
+from dse.hardware.banks import passes_of_atomics
 from dse.hardware.coalescing import SECTOR
 from dse.hardware.lanes import sorted_places
 from dse.source.amd.execute.access import returns
@@ -279,7 +280,7 @@ class _Recorder:
 
     def _pattern(self, access: PerformedAccess, size_of_lane: int, pipe: str) -> np.ndarray:
         """Return requests, sectors, passes and lanes of one execution: [4, blocks]."""
-        shift = access.offset % _PASS
+        shift, atomic = access.offset % _PASS, self.record.program.steps[access.index].atomic
         whole, threads = self._by_wave(access.lanes)
 
         def by_wave() -> tuple[Any, Any]:
@@ -290,7 +291,9 @@ class _Recorder:
             if pipe == "local":
                 words = self._swizzled(address, -(-size_of_lane // 4))
                 return self._lines(words, np.concatenate([mask] * (words.shape[-1] // shape[-1]), -1), 4)
-            return (self._banks if pipe == "shared" else self._lines)(address, mask, size_of_lane)
+            if pipe == "shared":
+                return self._banks(address, mask, size_of_lane, atomic)
+            return self._lines(address, mask, size_of_lane)
 
         def counts(asked: tuple[Any, Any]) -> np.ndarray:
             here = threads * access.waves.warps_here
@@ -299,7 +302,7 @@ class _Recorder:
                 summed[row] = (of_wave * (here > 0)).sum(-1)
             return summed
 
-        kind, lanes = (shift, size_of_lane, pipe), (access.lanes, access.waves)
+        kind, lanes = (shift, size_of_lane, pipe, atomic), (access.lanes, access.waves)
         return self.patterns.of(kind, lanes, whole, access.base, _PASS, by_wave, counts)
 
     def _by_wave(self, lanes: np.ndarray) -> tuple[bool, np.ndarray]:
@@ -312,14 +315,17 @@ class _Recorder:
             known = self.waves[id(lanes)] = lanes, whole, threads
         return known[1:]
 
-    def _banks(self, address: np.ndarray, mask: np.ndarray, size: int) -> tuple[Any, np.ndarray]:
+    def _banks(
+        self, address: np.ndarray, mask: np.ndarray, size: int, atomic: bool
+    ) -> tuple[Any, np.ndarray]:
         """Return no sectors, and the passes: by banks, of at most 128 bytes each.
 
-        Unaligned wide accesses are served a few lanes at a time.
+        Unaligned wide accesses are served a few lanes at a time. Atomics on one word wait for each other:
+        ROCm Compute Profiler counts them as address conflicts.
         """
         halves = (*address.shape[:2], address.shape[2] // _HALF, _HALF)
         address, mask = address.reshape(halves), mask.reshape(halves)
-        passes = bank_passes(address, mask, max(size, 4))
+        passes = passes_of_atomics(address, mask) if atomic else bank_passes(address, mask, max(size, 4))
         if size > 4:
             unaligned = (mask & (address % (8 if size == 8 else 16) != 0)).any(-1)
             lanes = mask.sum(-1)

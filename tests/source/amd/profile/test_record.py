@@ -50,9 +50,14 @@ def passes(
         ("ds_read_b96 v[2:4], v1", 4, 64),
         ("ds_write_b64 v1, v[2:3]", 8, 64),
         ("ds_read2_b32 v[2:3], v1 offset0:0 offset1:1", 4, 4),  # single words are always aligned
+        ("ds_add_u32 v1, v2", 4, 2),
+        ("ds_add_rtn_u32 v3, v1, v2", 0, 64),  # of one word, one after another
+        ("ds_add_u64 v1, v[2:3] offset:4", 8, 4),
     ],
 )
-def test_wide_accesses_that_are_not_aligned_are_served_lane_by_lane(written, access, apart, expected):
+def test_wide_accesses_that_are_not_aligned_and_atomics_on_one_word_are_served_lane_by_lane(
+    written, access, apart, expected
+):
     assert passes(written, access, apart) == expected
 
 
