@@ -176,6 +176,10 @@ def test_random_arrays_are_not_alike(gpu: GpuFile, contents: tuple[str, ...], tm
         ("int i = atomicAdd(next, 1); if (i < n) out[i] = 1.0f;", True),
         ("int i = blockIdx.x * 64 + threadIdx.x; if (i < n) atomicAdd(next, 1);", False),
         ("for (;;) { int i = atomicAdd(next, 1); if (i >= n) return; out[i] = 1.0f; }", True),
+        (
+            "while (atomicCAS(next, 0, 1)); out[threadIdx.x] = 1.0f; atomicExch(next, 0);",
+            True,
+        ),  # no one waits
     ],
 )
 def test_work_by_what_atomics_return_is_said(gpu: GpuFile, work: str, warns: bool, tmp_path: Path):

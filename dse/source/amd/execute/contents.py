@@ -130,7 +130,7 @@ class MemoryMachine(WaveMachine):
     def data(self, slot: int, accessed: MemoryAccess) -> Words:
         """Return the words to store; None if any is unknown."""
         words = []
-        for word in range(accessed.words):
+        for word in range(accessed.words * (1 + accessed.compares)):
             value = self.words(slot + word)
             if value is None:
                 return None
@@ -267,7 +267,7 @@ class MemoryMachine(WaveMachine):
         self.memory.store(address, accessed.bytes, [np.broadcast_to(word, shape)[active] for word in words])
 
     def atomic_global(self, base: np.ndarray, offset: int, accessed: MemoryAccess, words: Words) -> Words:
-        """Change words lane by lane; return their old values."""
+        """Change words lane by lane, or in comparisons all at once; return their old values."""
         lanes = self.lanes()
         zeros = [np.zeros((1, 1, 1), U32)] * accessed.words if self.assume_zeros else None
         if not self.stated:
@@ -281,10 +281,14 @@ class MemoryMachine(WaveMachine):
         known &= self.memory.repeats.isdisjoint(regions)
         name, kind = accessed.operation.split()
         wide = accessed.bytes == 8 and name == "add" and kind != "f"  # of these the low words are followed
-        if words is None or not known or not (wide or (accessed.bytes == 4 and len(words) == 1)):
+        if words is None or not known or not (wide or accessed.bytes == 4):
             self.poisoned.update(region for region in regions if self.memory.regions.get(region) is not None)
             return zeros
-        values = np.broadcast_to(words[0], self.shape)[active]
+        values, *wanted = (np.broadcast_to(word, self.shape)[active] for word in words[: 2 - wide])
+        if wanted:
+            [old] = self.memory.load(address, 4)[0]
+            self.memory.store(address[old == wanted[0]], 4, [values[old == wanted[0]]])
+            return [_placed(old, active)]
         block, stands_for = np.nonzero(active)[0], self.launch.blocks / self.shape[0]
         old = np.zeros(len(address), U32)
         for region in regions:

@@ -40,6 +40,11 @@ class MemoryAccess:
     transposed: bool = False  # a load across lanes, whose words are not followed
 
     @property
+    def compares(self) -> bool:
+        """Whether it is an atomic that stores a word only in place of another, which comes after it."""
+        return self.operation.startswith("cmpswap")
+
+    @property
     def words(self) -> int:
         """Registers of an element."""
         return max(1, self.bytes // 4)
