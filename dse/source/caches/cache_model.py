@@ -163,7 +163,8 @@ def misses(
     if probe is not None:
         reuses = follow(cast(Any, machine), sample, block, both, relative, wave, probe, whole=uneven)
     loaded, stored = (
-        Footprint(accessed, machine.launch.grid, *reuse) for accessed, reuse in zip(both, reuses, strict=True)
+        Footprint(accessed, machine.launch.grid, *reuse, own)
+        for accessed, reuse, own in zip(both, reuses, relative, strict=True)
     )
     room = caches.l2_bytes / SECTOR
     back = blocks_back((loaded, stored), room, machine.launch.blocks)

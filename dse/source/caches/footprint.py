@@ -77,8 +77,12 @@ class Footprint:
         grid: Dimensions,
         reuse: Reuse | None = None,
         shared: Mapping[int, float] = MappingProxyType({}),
+        relative: Mapping[int, float] = MappingProxyType({}),
     ) -> None:
-        """`shared` are factors of how often blocks share what `reuse` does not follow, by array."""
+        """`shared` are factors of how often blocks share what `reuse` does not follow, by array.
+
+        An average block touches `relative` times as much of an array.
+        """
         order = np.lexsort((accesses.tick, accesses.sector))
         first = order[changes(accesses.sector[order])]
         self.grid, self.phases = grid, accesses.phases
@@ -104,7 +108,7 @@ class Footprint:
         self.covers = [replace(cover, of_block=cover.of_block[reached]) for cover in covers]
         self.moves, self.distance = moves[reached], distance[reached]  # [blocks, 3], [blocks]
         self.later = (np.arange(len(moves)) >= len(before))[reached]
-        self.scattered = _scattered(accesses, accesses.family[first], self.times, shared, int(np.prod(grid)))
+        self.scattered = _scattered(accesses, first, self.times, int(np.prod(grid)), shared, relative)
         parted = [
             any(step % SECTOR for step in family.step if step not in APART) for family in accesses.families
         ]
@@ -271,15 +275,22 @@ def _cover(sector: np.ndarray, shift: np.ndarray, start: np.ndarray, end: np.nda
 
 
 def _scattered(
-    accesses: SectorAccesses, family: np.ndarray, times: np.ndarray, shared: Mapping[int, float], blocks: int
+    accesses: SectorAccesses,
+    first: np.ndarray,
+    times: np.ndarray,
+    blocks: int,
+    shared: Mapping[int, float],
+    relative: Mapping[int, float],
 ) -> np.ndarray:
     """Return the probability that another block touches a sector if their addresses are unrelated, else 0.
 
     They are assumed to be anywhere in the part of an array that the executed blocks use, but shared `shared`
-    times as often, by array.
+    times as often, by array. Where that is not known, blocks that move as a whole share no more than they
+    have to: their tiles make up the array, in some order.
 
-    **Shapes:** family, times [sectors], and so is the result.
+    **Shapes:** first, times [sectors], and so is the result.
     """
+    family = accesses.family[first]
     chance = np.zeros(len(family))
     regions: dict[int, list[int]] = {}
     for number, kept_family in enumerate(accesses.families):
@@ -288,11 +299,13 @@ def _scattered(
     for array, members in regions.items():
         low, high = accesses.spanned(array)
         inside = np.isin(family, members)
-        evenly = min(1.0, float(times[inside].sum()) * SECTOR / max(high - low, SECTOR))
+        touched = float(times[inside].sum()) * relative.get(array, 1.0)
+        evenly = min(1.0, touched * SECTOR / max(high - low, SECTOR))
         least = touches = evenly * blocks
         for _ in range(ROUNDS):  # blocks together touch no more than there is, so they share some
             least = touches * -float(np.expm1(-least))
-        chance[inside] = max(evenly * shared.get(array, 1.0), least / blocks, 1e-300)
+        by_chance = not all(accesses.families[member].as_whole for member in members)
+        chance[inside] = max(evenly * shared.get(array, float(by_chance)), least / blocks, 1e-300)
     return chance
 
 

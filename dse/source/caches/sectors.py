@@ -33,6 +33,7 @@ class Family:
     start: np.ndarray  # [n] bytes, sorted
     end: np.ndarray
     step: tuple[int, int, int]  # bytes for each dimension of the grid
+    as_whole: bool  # whether all lanes move by the same from block to block
     span: tuple[int, int]  # lowest and highest address of all executed blocks, without offsets
     size: int  # sectors of one execution, or slightly more
     stream: Stream  # the first of them
@@ -208,15 +209,17 @@ def _alike(machine: Recorded, sample: Sample, block: int, streams: Sequence[Stre
     start = np.sort(wide[:, block, mask[block]], axis=1)
     touched = wide[:, mask]
     spans = np.stack([touched.min(axis=1), touched.max(axis=1) + size], axis=1).tolist()
-    steps = _block_steps(machine, sample, block, bases, mask)
+    steps, as_whole = _block_steps(machine, sample, block, bases, mask)
     first = _begins(start, start + size)
     runs = np.cumsum(np.count_nonzero(first, axis=1)).tolist()  # of these streams and those before
     low, high = start[first], start[np.roll(first, -1, axis=1)] + size
     covered = [0, *np.cumsum(high - low).tolist()]
     begin = 0
-    for stream, step, span, end in zip(streams, steps, spans, runs, strict=True):
+    for stream, step, whole, span, end in zip(streams, steps, as_whole, spans, runs, strict=True):
         sectors = (covered[end] - covered[begin]) // SECTOR + end - begin
-        yield Family(low[begin:end], high[begin:end], step, tuple(span), sectors, stream)
+        yield Family(
+            low[begin:end], high[begin:end], step=step, as_whole=whole, span=tuple(span), size=sectors, stream=stream
+        )
         begin = end
 
 
@@ -278,29 +281,36 @@ def ranges(start: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 def _block_steps(
     machine: Recorded, sample: Sample, block: int, bases: np.ndarray, mask: np.ndarray
-) -> list[tuple[int, int, int]]:
-    """Return the strides of addresses from block to block in bytes, along each dimension of the grid.
+) -> tuple[list[tuple[int, int, int]], list[bool]]:
+    """Return the strides of addresses from block to block in bytes, along each dimension of the grid; and
+    whether all threads have the same.
 
-    They come from blocks of the sample that differ in one dimension only: from most of them, since the first
-    and the last may wrap around. `APART` if the strides of threads differ, or the sample has no such blocks.
+    They come from blocks of the sample that differ in one dimension only: most agree, and all but the first
+    and the last, which may wrap around. `APART` if they do not, or the strides of threads differ, or the
+    sample has no such blocks.
     **Shapes:** bases [n, 1 or blocks, 1 or threads]; n strides.
     """
     if bases.shape[1] == 1:
-        return [(0, 0, 0)] * len(bases)
-    axes = []
+        return [(0, 0, 0)] * len(bases), [True] * len(bases)
+    axes, as_whole = [], np.ones(len(bases), bool)
     for axis, size in enumerate(machine.launch.grid):
-        steps = []
+        steps, inner = [], []
         for other, moved in _in_line(sample, block, axis):
             common = (mask[other] & mask[block])[: bases.shape[2]]
             if common.any():
                 apart = (bases[:, other] - bases[:, block])[:, common]
                 even = (apart == apart[:, :1]).all(axis=1)
                 steps.append(np.where(even, apart[:, 0] / moved, np.nan))
+                inner.append(0 < sample.blocks[other][axis] < size - 1)
         known = np.array(steps) if steps else np.full((1, len(bases)), np.nan)
         usual = np.sort(known, axis=0)[len(known) // 2]  # that of most is in the middle
+        agree = (known == usual)[np.array(inner or [False])]
         whole = (2 * (known == usual).sum(axis=0) > len(known)) & (usual == np.rint(usual))
-        axes.append(np.where(whole, usual, APART[axis] if size > 1 else 0).astype(int).tolist())
-    return list(zip(*axes, strict=True))
+        axes.append(
+            np.where(whole & agree.all(axis=0), usual, APART[axis] if size > 1 else 0).astype(int).tolist()
+        )
+        as_whole &= (2 * np.isnan(known).sum(axis=0) < len(known)) | (not steps)
+    return list(zip(*axes, strict=True)), as_whole.tolist()
 
 
 @lru_cache(maxsize=64)

@@ -258,11 +258,15 @@ def atomic(
         start, of_others = (
             (total - added)[firsts][np.cumsum(firsts) - 1] for firsts in (first, first_of_block)
         )
-        more = max(stands_for - 1.0, 0.0)
-        read[order] += (total - added - start + np.floor(more * (of_others - start))).astype(words.dtype)
+        unit = max(int(np.gcd.reduce(added)), 1)  # what others add is a multiple of it, too
+
+        def by_others(sums: np.ndarray) -> np.ndarray:
+            return unit * np.floor(max(stands_for - 1.0, 0.0) * sums / unit).astype(np.int64)
+
+        read[order] += (total - added - start + by_others(of_others - start)).astype(words.dtype)
         last = np.append(first[1:], True)[: len(order)]
         sums = (total - start)[last]
-        words[place[order][last]] += (sums + np.floor(more * sums)).astype(words.dtype)
+        words[place[order][last]] += (sums + by_others(sums)).astype(words.dtype)
         return read
     if isinstance(function, np.ufunc) and not used:
         function.at(words, place, values)

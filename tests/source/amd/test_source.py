@@ -208,6 +208,22 @@ def test_blocks_take_turns_at_a_counter(gpu: GpuFile, work: str, tmp_path: Path)
     assert stored == pytest.approx(count / 8, rel=0.4)  # where it is not followed, as at random places
 
 
+@pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
+def test_tiles_in_any_order_make_up_the_array(gpu: GpuFile, tmp_path: Path):
+    """Also where they are not followed, and are as many as blocks, or each is that of several."""
+    text = """__global__ void f(const float* x, const float* w, float* y, int rows, int columns) {
+        int group = blockIdx.x / (8 * columns), rest = blockIdx.x % (8 * columns);
+        int size = min(rows - group * 8, 8);
+        int row = group * 8 + rest % size, at = (row * columns + rest / size) * 128 + threadIdx.x;
+        y[at] = x[at] * w[row * 4096 + threadIdx.x];
+    }"""
+    counts = read(tmp_path / "f.cu", text, gpu, 128, 61 * 53, "rows=61", "columns=53").counts
+    [traffic] = [phase.traffic for phase in counts.phases]
+    assert traffic is not None
+    assert traffic.stores_past_l2 == pytest.approx(128 / 8, rel=0.03)
+    assert traffic.loads_past_l2 == pytest.approx(128 / 8 * (1 + 1 / 53), rel=0.03)
+
+
 @pytest.mark.slow
 def test_what_random_numbers_cannot_be_executed_with_is_counted_as_if_all_were_0(tmp_path: Path):
     """Such as a loop that they do not end."""
