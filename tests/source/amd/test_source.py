@@ -215,7 +215,7 @@ def test_tiles_in_any_order_make_up_the_array(gpu: GpuFile, tmp_path: Path):
         int group = blockIdx.x / (8 * columns), rest = blockIdx.x % (8 * columns);
         int size = min(rows - group * 8, 8);
         int row = group * 8 + rest % size, at = (row * columns + rest / size) * 128 + threadIdx.x;
-        y[at] = x[at] * w[row * 4096 + threadIdx.x];
+        y[at] = x[at] * w[row * 128 + threadIdx.x];
     }"""
     counts = read(tmp_path / "f.cu", text, gpu, 128, 61 * 53, "rows=61", "columns=53").counts
     [traffic] = [phase.traffic for phase in counts.phases]
