@@ -208,6 +208,28 @@ def test_blocks_take_turns_at_a_counter(gpu: GpuFile, work: str, tmp_path: Path)
     assert stored == pytest.approx(count / 8, rel=0.4)  # where it is not followed, as at random places
 
 
+@pytest.mark.parametrize("gpu", [A100, gpus.load("rtx_5090")], ids=lambda gpu: gpu.name)
+@pytest.mark.parametrize(("kind", "apart", "turns"), [("float", 1, 1), ("float", 0, 32), ("double", 8, 8)])
+def test_threads_take_turns_to_add_fractions_in_shared_memory(
+    gpu: GpuFile, kind: str, apart: int, turns: int, tmp_path: Path
+):
+    """There is no such instruction, but a loop that ends when a comparing atomic has stored."""
+    place = f"&s[threadIdx.x {'/' if apart > 1 else '*'} {apart}]"
+    text = f"""__global__ void f(const {kind}* x, {kind}* y) {{
+        __shared__ {kind} s[64];
+        s[threadIdx.x] = 0;
+        __syncthreads();
+        atomicAdd({place}, x[threadIdx.x]);
+        __syncthreads();
+        y[threadIdx.x] = s[threadIdx.x];
+    }}"""
+    counts = read(tmp_path / "f.cu", text, gpu, 64, 1).counts
+    assert counts.total("shared store", "requests") + counts.total("shared load", "requests") == 2 * (
+        2 * turns + 2
+    )
+    assert not counts.unknown
+
+
 @pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
 def test_tiles_in_any_order_make_up_the_array(gpu: GpuFile, tmp_path: Path):
     """Also where they are not followed, and are as many as blocks, or each is that of several."""

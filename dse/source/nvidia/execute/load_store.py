@@ -8,7 +8,7 @@ import numpy as np
 
 from dse.source.machine.launch import OF_ATOMICS, OUTSIDE, VARIABLE
 from dse.source.machine.memory import atomic, in_block, regions_of
-from dse.source.machine.thread_set import Lanes
+from dse.source.machine.thread_set import WARP, Lanes
 from dse.source.nvidia.machine.state import Machine, Taint, union
 from dse.source.nvidia.sass.operands import RZ, URZ
 from dse.source.nvidia.sass.program import Step
@@ -118,6 +118,16 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     stored = memory.taint(block, flat, step.bytes)
     if step.atomic and step.has("ARRIVE"):
         words[1] = words[1] ^ _PHASE  # waits succeed: the phase has ended
+    elif step.has("CAST"):  # returns whether it stored: one thread of a warp does at each word
+        warp = np.flatnonzero(np.broadcast_to(lanes.mask, lanes.shape)) // WARP
+        first = np.unique(flat + (warp << 32), return_index=True)[1]
+        new = [value[first] for value in values[len(values) // 2 :]]
+        memory.store(block[first], flat[first], step.bytes, new, stored | union(data_taint, lanes))
+        done = np.isin(np.arange(len(flat)), first)
+        words, stored = [done.astype(_U32), np.zeros(len(flat), _U32)][: step.bytes // 4], 0
+        for target in step.targets:
+            if target.kind == "predicate":  # from compute capability 10.0 on
+                machine.write(target.slot, lanes.placed(done), taint, lanes)
     elif step.atomic:
         words, new = _atomic(step, flat + (block << 32), words[0], values, block)
         memory.store(block, flat, 4, [new], stored | union(data_taint, lanes))
