@@ -26,7 +26,7 @@ from dse.source.nvidia.compile.compiler_process import Answer, Request
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.host_code import for_host, implied, of_cuda, stand_in, without_host
 from dse.source.nvidia.compile.includes import included, macro, normal, plainly_named, single
-from dse.source.nvidia.compile.kernel_names import chosen, declared_in, no_kernel
+from dse.source.nvidia.compile.kernel_names import chosen, declared_in, names, no_kernel
 from dse.source.nvidia.compile.options import check, split
 from dse.source.nvidia.compile.outside import ask
 from dse.source.nvidia.sass import elf, listing
@@ -168,6 +168,10 @@ def compile_source(
     expression = source.kernel if not source.kernel.startswith("_Z") else ""  # mangled
     try:
         made = _asked(source, defines, options, expression)
+        if "__nv_name_map" in made.log and "<" not in expression:  # CUDA may have a function of that name
+            plain = _asked(source, defines, options, "")
+            compiled = {} if plain.status else elf.read(plain.cubin, source.path)
+            made = plain if any(names(name, expression) for name in compiled) else made
     except ProcessKilled as how:
         return _stopped(source.path, how)
     log, assembly, cubin = made.log, made.ptx, made.cubin

@@ -103,6 +103,13 @@ def test_says_which_kernels_there_are(write, kernel: str, message: str):
     assert str(error.value) == f"{path}: {message}"
 
 
+def test_a_kernel_may_have_the_name_of_a_function_of_cuda(write):
+    path = write("__global__ void all(float* a) { a[0] = 1; } __global__ void other(float* a) { a[0] = 2; }")
+    made = compile_source(read_source(path, "all"), 80, {})
+    assert isinstance(made, Compiled)
+    assert made.binary.kernel == "_Z3allPf"
+
+
 @pytest.mark.parametrize(
     ("body", "reason", "message"),
     [
