@@ -71,8 +71,8 @@ class Reuse:
         ).reshape(-1, len(arrays))
         followed = np.array([np.count_nonzero(group.there) for group in groups]) @ of_group
         sampled = np.bincount(array[access], times[access], minlength=len(arrays))
-        # An average block touches `relative` times what the followed one does, of each array. A sector that
-        # several touch is left out only if all of them do, which is rare at the edges of an image.
+        # An average block touches `relative` times what the followed one does, of each array. It leaves out
+        # what others touch, as far as there is any: beyond the end of a row begins the next.
         there = np.array([float(np.mean(group.there[loads.waves >= warm])) for group in groups]) @ of_group
         wanted = np.array([relative.get(number, 1.0) for number in arrays.tolist()]) * of_group.sum(axis=0)
         scale = accesses.every * followed / np.maximum(sampled, 1e-300)
@@ -81,7 +81,10 @@ class Reuse:
         number = np.cumsum(self.first) - 1
         touching = np.sort(number * loads.blocks + block)  # np.unique's hash table takes far longer
         sharing = np.bincount(touching[changes(touching)] // loads.blocks)
-        weight = (weight * np.maximum(part, 1.0 - np.maximum(1.0 - part, 0.0) ** sharing))[number]
+        own = array[access][self.first]
+        touches, sectors = (np.bincount(own, x, minlength=len(arrays)) for x in (weight * sharing, weight))
+        every = (touches / np.maximum(sectors, 1e-300))[own] * part
+        weight = (weight * np.maximum(part, np.minimum(every, 1.0)))[number]
         end = self.ticks * (int(loads.waves[-1]) + 1)
         since = np.where(self.first, time, np.append(0, np.diff(time))[: len(time)])
         self.since, self.weight, self.end = since, weight, end
