@@ -16,7 +16,7 @@ from dse.source.amd.compile.clang import clang, knows
 from dse.source.amd.compile.source import Built, HipSource, read_source
 from dse.source.amd.compile.triton import HipTritonSource
 from dse.source.amd.execute.interpret import execute
-from dse.source.amd.profile.characterise import ExecutedLaunch, counted, decision_by, issue_slots
+from dse.source.amd.profile.characterise import ExecutedLaunch, counted, issue_slots
 from dse.source.amd.text import KernelArgument, Listing, parse
 from dse.source.contract import Failure
 from dse.source.launches import (
@@ -136,7 +136,7 @@ def completed(
         ran = before if assumed is configuration else execution(made, listing, assumed, gpu)
         zeros = check_stated(ran, declared_of(source, made), assumed, variables_of(source))
         if ran.missing is not None and not zeros:
-            ran.unknown = decision_by(ran.missing, f"a value that is not computed ({ran.missing})")
+            ran.unknown = ran.decision(ran.missing)
         counts = counted(ran, asked)
         made_profile = KernelProfile.of(
             counts, asked, made.compiler, listing.scratch_bytes, spilled, issue_slots

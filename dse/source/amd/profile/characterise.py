@@ -67,22 +67,24 @@ class ExecutedLaunch:
 
     def _by_atomics(self, launch: LaunchArguments) -> tuple[UnknownDecision, ...]:
         """Return the first address or branch that what atomics on global memory return decides on."""
+        if not self._atomics_return:
+            return ()
+        return self.decision(execute(self.code, launch, self.sample.blocks, atomics=False)[1])
+
+    @property
+    def _atomics_return(self) -> bool:
         steps = [(step, memory_access(step.opcode)) for step in self.listing.instructions]
-        if not any(
+        return any(
             accessed and accessed.kind == "atomic" and accessed.space != "lds" and returns(step, accessed)
             for step, accessed in steps
-        ):
-            return ()
-        needs = execute(self.code, launch, self.sample.blocks, atomics=False)[1]
+        )
+
+    def decision(self, needs: NeedsData | None) -> tuple[UnknownDecision, ...]:
+        """Return a decision that depends on what atomics return or, without them, on what is not computed."""
         if needs is None:
             return ()
-        return decision_by(needs, OF_ATOMICS)
-
-
-def decision_by(needs: NeedsData, what: str) -> tuple[UnknownDecision, ...]:
-    """Return a decision that depends on `what`."""
-    step = needs.step
-    return (UnknownDecision(step.index, str(step), step.line, needs.what, (what,)),)
+        step, what = needs.step, OF_ATOMICS if self._atomics_return else "what is not computed"
+        return (UnknownDecision(step.index, str(step), step.line, needs.what, (what,)),)
 
 
 def counted(ran: ExecutedLaunch, asked: Resources) -> Characterisation:
