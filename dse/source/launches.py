@@ -140,6 +140,7 @@ def no_contents(kernel: str, name: str, does: str, kind: str = "int32") -> str:
     if name.startswith(VARIABLE):
         return f"{kernel}: {name}: found no value, which {does}, expected an initial one in the source"
     how = f"{name}=SIZE:{kind}:VALUES, an expression of index and random (given.arguments)"
+    how = "pointers as arguments, or in a structure by value" if kind.endswith("*") else how
     return f"{kernel}: {name}: found no contents of the array, which {does}, expected {how}"
 
 

@@ -311,6 +311,15 @@ def test_pointers_in_structures_lead_to_arrays_of_their_own(gpu: GpuFile, tmp_pa
             read(tmp_path / "f.cu", text, gpu, 64, 1, *values[:left_out], *values[left_out + 1 :])
 
 
+@pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
+def test_pointers_in_memory_cannot_be_stated(gpu: GpuFile, tmp_path: Path):
+    text = "__global__ void f(const float* const* x, float* y, int n) { y[threadIdx.x] = x[blockIdx.x][n]; }"
+    with pytest.raises(
+        AssertionError, match=r"x: found no contents .* expected pointers as arguments, or in"
+    ):
+        read(tmp_path / "f.cu", text, gpu, 64, 1, "n=1")
+
+
 @pytest.mark.parametrize("gpu", [W6600, A100, gpus.load("h100-sxm")], ids=lambda gpu: gpu.name)
 def test_shared_memory_that_only_the_launch_sizes(gpu: GpuFile, tmp_path: Path):
     text = """__global__ void f(float* out, const float* a) {

@@ -216,7 +216,7 @@ class MemoryMachine(WaveMachine):
                 self.zeros |= {region} if region <= len(self.launch.arguments) else set()
         words, _, outside = self.memory.load(address, size)
         outside = {region for region in outside if region <= len(self.launch.arguments)}
-        self.outside |= outside
+        self.outside |= outside - {0}  # where a pointer without contents leads
         return None if outside and not self.assume_zeros else words
 
     def load_scalar(self, address: np.ndarray, accessed: MemoryAccess) -> Words:

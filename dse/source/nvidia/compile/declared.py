@@ -103,8 +103,11 @@ def _declared(declaration: str) -> Declared | None:
         return None
     kind = [word for word in words[:-1] if word not in _QUALIFIERS]
     floating, whole = (any(map(pattern.fullmatch, kind)) for pattern in (_FLOATING, _WHOLE))
-    pointer = "*" in declaration or "[" in declaration
-    return Declared(words[-1], pointer, floating, whole, " ".join(kind))
+    depth = declaration.count("*") + ("[" in declaration and "(" not in declaration)  # one of rows is flat
+    stars = "*" * (depth - 1)  # elements are pointers themselves
+    return Declared(
+        words[-1], depth > 0, floating and not stars, whole or bool(stars), " ".join(kind) + stars
+    )
 
 
 def _completed(parameter: Declared, texts: Sequence[str], depth: int = 8) -> Declared:
