@@ -147,8 +147,12 @@ def misses(
     as not shared between blocks. Without `drift` the blocks of a wave stay in step.
     """
     weights = np.array(sample.weights) / machine.launch.blocks
-    block = sample.largest
     asked = _asked(machine)
+    # Some blocks leave early, or do more than others.
+    asks = np.array([np.sum([per[kind] for per in asked.values()], axis=0) for kind in ("loads", "written")])
+    sectors, block = asks.sum(axis=0), sample.largest
+    if sectors[block] < sectors @ weights:  # most leave without having touched what the others do
+        block = int(np.argmax((sectors - sectors @ weights) * weights))
     steps = machine.program.steps
     streams = [[s for s in machine.streams if select(steps[s.step])] for select in (_loads, _stores)]
     loads, stores = (accesses(machine, sample, block, of_kind) for of_kind in streams)
@@ -156,8 +160,6 @@ def misses(
     both = loads, stores
     by_array = [_relative(machine, *of_kind, block, weights) for of_kind in zip(streams, both, strict=True)]
     relative = [{array: float(own.sum()) for array, own in of_kind.items()} for of_kind in by_array]
-    # Some blocks leave early, or do more than others.
-    asks = [np.sum([per[kind] for per in asked.values()], axis=0) for kind in ("loads", "written")]
     uneven = any(np.ptp(of_kind[weights > 0.0]) > 0.0 for of_kind in asks)
     reuses: list[tuple[Reuse | None, dict[int, float]]] = [(None, {}), (None, {})]
     if probe is not None:

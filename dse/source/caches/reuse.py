@@ -184,19 +184,26 @@ def follow(
     return [
         (
             Reuse(member, moving, seen, own, blocks, phases) if moving else None,
-            {number: _shared(sectors, *member.spanned(number)) for number, sectors in others.items()},
+            {
+                number: often
+                for number, sectors in others.items()
+                if (often := _shared(sectors, *member.spanned(number))) is not None
+            },
         )
         for member, (moving, others), own in zip(touched, placed, relative, strict=True)
     ]
 
 
-def _shared(sectors: np.ndarray, low: int, high: int) -> float:
-    """Compare how often blocks share sectors, [blocks, 32], with how often they would if anywhere."""
+def _shared(sectors: np.ndarray, low: int, high: int) -> float | None:
+    """Compare how often blocks share sectors, [blocks, 32], with how often they would if anywhere.
+
+    None if they are too few to tell.
+    """
     of_block = [np.unique(own[own >= 0]) for own in np.unique(sectors, axis=0)]
     _, touches = np.unique(np.concatenate(of_block), return_counts=True)
     total = float(touches.sum())
     pairs = total * total * (1.0 - 1.0 / len(of_block)) / max((high - low) / SECTOR, 1.0)
-    return min(1.0, float(touches @ (touches - 1)) / pairs) if pairs >= 1.0 else 1.0
+    return min(1.0, float(touches @ (touches - 1)) / pairs) if pairs >= 1.0 else None
 
 
 def _uneven(families: Sequence[Family], whole: bool) -> set[int]:

@@ -246,6 +246,19 @@ def test_tiles_in_any_order_make_up_the_array(gpu: GpuFile, tmp_path: Path):
     assert traffic.loads_past_l2 == pytest.approx(128 / 8 * (1 + 1 / 53), rel=0.03)
 
 
+def test_segments_that_most_blocks_are_behind_are_moved(tmp_path: Path):
+    text = """__global__ void f(const int* ends, const float* x, float* y) {
+        int first = ends[blockIdx.x / 128] + blockIdx.x % 128 * 64, i = first + threadIdx.x;
+        if (first >= ends[blockIdx.x / 128 + 1]) return;
+        if (i < ends[blockIdx.x / 128 + 1]) y[i] = x[i];
+    }"""
+    counts = read(tmp_path / "f.cu", text, A100, 64, 128 * 32, "ends=33:int:index*index*16").counts
+    [traffic] = [phase.traffic for phase in counts.phases]
+    assert traffic is not None
+    assert 128 * 32 * traffic.stores_past_l2 == pytest.approx(32 * 32 * 16 / 8, rel=0.02)
+    assert 128 * 32 * traffic.loads_past_l2 == pytest.approx(32 * 32 * 16 / 8, rel=0.02)
+
+
 @pytest.mark.slow
 def test_what_random_numbers_cannot_be_executed_with_is_counted_as_if_all_were_0(tmp_path: Path):
     """Such as a loop that they do not end."""

@@ -106,7 +106,7 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     """Access global memory by a buffer's descriptor: its base and size in bytes.
 
     Lanes out of bounds load zeros and store nothing; compilers use this for masks. Descriptors with strides
-    or swizzles are not supported.
+    or swizzles are not supported. Triton's have a size of their own, which arrays are assumed not to exceed.
     """
     data_text, place_text, descriptor, moved_text = ["off"] * accessed.to_lds + list(step.operands)
     if "idxen" in step.modifiers:
@@ -125,6 +125,8 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
             raise NeedsData(step, "address")
         origin = low.astype(np.int64) + ((high & U16).astype(np.int64) << 32) + of_wave.astype(np.int64)
         base, lanes = origin + within, machine.lanes() & (within + imm < most)
+        if ((within > _FARTHEST_MASKED) & (most == _OF_TRITON) & machine.lanes()).any():
+            raise binder.error(step, "found an access past 2 GiB of an array, expected smaller arrays")
         machine.note(index, base, imm, lanes)
         if unread:
             return
@@ -146,6 +148,7 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     return perform
 
 
+_OF_TRITON, _FARTHEST_MASKED = 2**31 - 2, 2**31 + 2**24  # bytes: it moves masked lanes to 2^31
 U16 = np.uint32(0xFFFF)  # of the second word of a descriptor: the base's upper bits
 
 
