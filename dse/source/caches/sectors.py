@@ -217,9 +217,7 @@ def _alike(machine: Recorded, sample: Sample, block: int, streams: Sequence[Stre
     begin = 0
     for stream, step, whole, span, end in zip(streams, steps, as_whole, spans, runs, strict=True):
         sectors = (covered[end] - covered[begin]) // SECTOR + end - begin
-        yield Family(
-            low[begin:end], high[begin:end], step=step, as_whole=whole, span=tuple(span), size=sectors, stream=stream
-        )
+        yield Family(low[begin:end], high[begin:end], step, whole, tuple(span), sectors, stream)
         begin = end
 
 
