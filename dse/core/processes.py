@@ -224,11 +224,11 @@ def _forked(
         threading.Thread(target=_end_with, args=(watching,), daemon=True).start()
         memory_bytes, seconds = limits.memory_bytes + _addresses(), limits.seconds * len(makes)
         limit(os.getpid(), replace(limits, memory_bytes=memory_bytes, seconds=seconds), alone=True)
-        with os.fdopen(answers, "wb") as file:
-            for make in makes:
-                result = make()
-                file.write(len(result).to_bytes(_LENGTH_BYTES) + result)
-                file.flush()
+        file = os.fdopen(answers, "wb")  # open until the exit: its end has the parent kill this process
+        for make in makes:
+            result = make()
+            file.write(len(result).to_bytes(_LENGTH_BYTES) + result)
+            file.flush()
         code = 0
     finally:
         os._exit(code)
