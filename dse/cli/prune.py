@@ -75,8 +75,8 @@ def prune(
     prior = choices.prior or ()
     of_json = form == "t1" and Path(kernel).suffix == ".json"
     same_problem = of_json and "ConfigurationSpace" in read_json(Path(kernel))
-    if same_problem and (sizes := ", ".join(choices.values.keys() & problem.keys())):
-        raise DseError(f"--set: {sizes}: --format t1 keeps the sizes of {kernel}, expected in that file")
+    if same_problem and (sizes := ", ".join(name for name in choices.values if name in problem)):
+        raise DseError(f"--set: {sizes}: --format t1 keeps the sizes of {kernel}: change them there")
     pruned = api.prune(counts, file, risk, within, closed, problem, prior, measured, progress)
     kept, candidates = pruned.kept, pruned.candidates
     title = (

@@ -8,7 +8,7 @@ import numpy as np
 
 from dse.core.numba_cache import compiled
 from dse.hardware.coalescing import SECTOR
-from dse.source.caches.sectors import changes
+from dse.source.machine.memory import changes
 from dse.source.machine.recorded import ONCE, Recorded, Stream
 
 _BLOCK_SHIFT = 48  # the block's number is in the highest bits of a sector's

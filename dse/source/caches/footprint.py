@@ -24,12 +24,12 @@ from dse.source.caches.sectors import (
     MOST_ACCESSES,
     Family,
     SectorAccesses,
-    changes,
     merged,
     ranges,
 )
 from dse.source.machine.blocks import Sample
 from dse.source.machine.launch import Dimensions
+from dse.source.machine.memory import changes
 
 ROUNDS = 50  # of a fixed-point iteration
 

@@ -18,8 +18,9 @@ import numpy as np
 from dse.errors import DseError
 from dse.hardware.coalescing import SECTOR
 from dse.source.caches.places import FAR, Group, Probe, Window, groups, window
-from dse.source.caches.sectors import APART, Family, SectorAccesses, accesses, changes, ranges
+from dse.source.caches.sectors import APART, Family, SectorAccesses, accesses, ranges
 from dse.source.machine.blocks import Sample
+from dse.source.machine.memory import changes
 
 _FOLLOWED = 2**16  # followed accesses of all blocks: limits the work
 

@@ -228,13 +228,6 @@ def _begins(start: np.ndarray, end: np.ndarray) -> np.ndarray:
     return first
 
 
-def changes(values: np.ndarray) -> np.ndarray:
-    """Return which values differ from the one before, of which the first has none: [n]."""
-    first = np.ones(len(values), bool)
-    np.not_equal(values[1:], values[:-1], out=first[1:])
-    return first
-
-
 def merged(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Join runs of bytes that meet; `start` is sorted."""
     reach = np.maximum.accumulate(end)

@@ -234,6 +234,13 @@ class GlobalMemory:
                     contents[offset[here] + 4 * word + byte] = stored
 
 
+def changes(values: np.ndarray) -> np.ndarray:
+    """Return which values differ from the one before, of which the first has none: [n]."""
+    first = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=first[1:])
+    return first
+
+
 def atomic(
     function: Callable[..., np.ndarray],
     words: np.ndarray,
@@ -253,10 +260,10 @@ def atomic(
         order = np.argsort(place, kind="stable")
         added = np.asarray(values[order], np.int64)
         total = np.cumsum(added)
-        first = np.append(True, np.diff(place[order]) != 0)[: len(order)]
-        first_of_block = first | np.append(True, np.diff(block[order]) != 0)[: len(order)]
+        first = changes(place[order])
         start, of_others = (
-            (total - added)[firsts][np.cumsum(firsts) - 1] for firsts in (first, first_of_block)
+            (total - added)[firsts][np.cumsum(firsts) - 1]
+            for firsts in (first, first | changes(block[order]))
         )
         unit = max(int(np.gcd.reduce(added)), 1)  # what others add is a multiple of it, too
 
@@ -264,7 +271,7 @@ def atomic(
             return unit * np.floor(max(stands_for - 1.0, 0.0) * sums / unit).astype(np.int64)
 
         read[order] += (total - added - start + by_others(of_others - start)).astype(words.dtype)
-        last = np.append(first[1:], True)[: len(order)]
+        last = np.roll(first, -1)
         sums = (total - start)[last]
         words[place[order][last]] += (sums + by_others(sums)).astype(words.dtype)
         return read

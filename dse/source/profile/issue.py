@@ -189,7 +189,7 @@ def issue(code: IssueCode, ways: Ways, first: int, last: int, fetch: float, stan
 def _wait(ways: Ways, queue: int, left: int, start: float, standing: Standing) -> tuple[float, bool]:
     """Wait until at most `left` groups are in flight: (time, whether one with a load arrived)."""
     if left == ANY_LEFT and not standing.closed[queue]:
-        _close(queue, standing.is_open[queue], standing)
+        _close(queue, standing.is_open[queue], standing)  # for False Numba compiles it again
     in_flight = standing.closed[queue]
     over = in_flight - left if left != ANY_LEFT else min(in_flight, 1)
     of_load = False
@@ -227,7 +227,7 @@ def _close(queue: int, of_none: bool, standing: Standing) -> None:
         if not of_none:
             return
         standing.arrival[queue, _MOST] = -np.inf
-    _append(queue, queue, standing.arrival.shape[1] - 1, standing)
+    _append(queue, queue, standing.arrival.shape[1] - 1, standing)  # as for _MOST
     standing.is_open[queue] = standing.has_load[queue, _MOST] = False
 
 

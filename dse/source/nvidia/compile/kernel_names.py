@@ -31,7 +31,7 @@ def no_kernel(where: str, kernel: str, found: Sequence[str]) -> DseError:
 
 
 def names(wanted: str, kernel: str) -> bool:
-    """Return whether a name, an expression or a mangled name refers to a kernel, an expression too."""
+    """Return whether a name, an expression or a mangled name refers to a kernel of such a name."""
     named, declared = (
         re.sub(r"<.*", "", name, flags=re.DOTALL).split("::")[-1].strip() for name in (wanted, kernel)
     )

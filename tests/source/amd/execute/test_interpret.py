@@ -176,6 +176,19 @@ def test_lanes_beyond_a_buffer_load_zeros_and_store_nothing(written, size: int):
     assert np.broadcast_to(load.lanes, machine.shape).sum() == (start + 8 < size).sum()
 
 
+def test_only_masked_lanes_of_triton_lie_at_two_gigabytes(written):
+    """An access behind is of an array that is too large: it would count as masked."""
+
+    def loaded(place: int) -> np.ndarray:
+        code = [*_BEGIN, *_BUFFER[:2], f"s_mov_b32 s10, {2**31 - 2}", _BUFFER[3], f"v_mov_b32 v1, {place}"]
+        code += ["buffer_load_dword v8, v1, s[8:11], 0 offen", *_END]
+        return result(run(written(code), [words(), np.zeros(128, U32)]), 1)[::2]
+
+    assert not loaded(2**31).any()
+    with pytest.raises(DseError, match="found an access past 2 GiB of an array"):
+        loaded(2**31 + 2**25)
+
+
 def test_loads_to_the_lds_lie_side_by_side(written):
     code = [*_BEGIN, *(line.format(size=1024) for line in _BUFFER), "s_movk_i32 m0, 0x100"]
     code += ["buffer_load_dword v1, s[8:11], 0 offen offset:4 lds", "v_lshlrev_b32 v6, 2, v0"]
