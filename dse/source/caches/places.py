@@ -23,8 +23,6 @@ from dse.source.machine.thread_set import WARP
 MOST_BLOCKS = 2**11
 MOST_EXECUTIONS = 2**20
 _MOST_WARPS = 4  # of a block
-_BLOCKS_ALIKE = 4  # mean with the same addresses; if fewer, blocks share by chance rather than by tiles
-FAR = 2**45  # sectors; above the distance of any two arrays
 
 # Runs some warps (None: all) of some blocks of the launch: (blocks, warps) → addresses.
 Probe = Callable[[Sequence[Dimensions], Sequence[int] | None], Addresses]
@@ -166,7 +164,9 @@ class _Executions:
         return {execution: there[execution] for execution in np.flatnonzero(there.any(axis=1)).tolist()}
 
     def shifts(self, before: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the distances of blocks, as `_shifts`, in the execution after `before` others."""
+        """Return the `distances` of blocks in the execution after `before` others; None if there are none."""
+        from dse.source.caches.distances import distances  # imports Numba
+
         here = self._here(before)
         streams = [self.streams[execution] for execution in here]
         same = [(id(stream.base), id(stream.lanes), stream.offset - streams[0].offset) for stream in streams]
@@ -175,7 +175,9 @@ class _Executions:
             base, mask = self._addresses(here)
             apart = (base - base[self.row[0]]).tobytes(), mask.tobytes()  # only these decide
             if apart not in self.known:
-                self.known[apart] = _shifts(base, mask, self.row, self.moved)
+                shift, there = np.empty(len(self.row) - 1, np.int64), np.empty(len(self.row) - 1, bool)
+                even = distances(base, mask, self.row, self.moved, shift, there)
+                self.known[apart] = (shift, there) if even else None
             self.known[key] = self.known[apart]
         return self.known[key]
 
@@ -187,43 +189,3 @@ class _Executions:
             base[now] = np.broadcast_to(stream.base, stream.lanes.shape)[:, lanes][now] + stream.offset
             mask[now] = stream.lanes.everywhere[:, lanes][now]
         return base, mask
-
-
-def _shifts(
-    base: np.ndarray, mask: np.ndarray, row: np.ndarray, moved: np.ndarray
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the distance in sectors of each block from the first, and which touch any: [blocks - 1] both.
-
-    None if there is no such distance. **Shapes:** base, mask [rows, 32]; row, moved [blocks], distance of a
-    block from its row in bytes.
-    """
-    common = mask & mask[row[0]]
-    others, moved = row[1:], moved[1:] - moved[0]
-    there = np.asarray(common.any(axis=1))
-    if not there[others].any():
-        return None
-    apart = base - base[row[0]]
-    first = np.take_along_axis(apart, np.argmax(common, axis=1)[:, None], axis=1)
-    uneven = (there & ((apart != first) & common).any(axis=1))[others]
-    there, first = there[others], first[others, 0]
-    shift = np.where(there, (first + moved) // SECTOR, 0)
-    if uneven.any():
-        rows, few = others[uneven], 2 * np.count_nonzero(uneven) < np.count_nonzero(there)
-        if not few and _BLOCKS_ALIKE * _fewest_kinds(base, common, rows, moved[uneven]) > len(rows):
-            return None
-        places = np.where(common[rows], base[rows] + moved[uneven, None], -1)
-        kinds, which = np.unique(places, axis=0, return_inverse=True)
-        if not few and _BLOCKS_ALIKE * len(kinds) > len(rows):
-            return None
-        shift[uneven] = FAR * (1 + which.ravel())
-    return shift, there
-
-
-def _fewest_kinds(base: np.ndarray, common: np.ndarray, row: np.ndarray, moved: np.ndarray) -> int:
-    """Return a lower bound of the number of different blocks, by the addresses that they touch.
-
-    Moved blocks of one row all have different addresses; blocks with the same addresses have the same sum.
-    """
-    if moved.any():
-        return int(np.bincount(row).max())
-    return len(np.unique(np.where(common, base, 0).sum(axis=1)[row]))

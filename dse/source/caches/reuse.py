@@ -17,8 +17,8 @@ import numpy as np
 
 from dse.errors import DseError
 from dse.hardware.coalescing import SECTOR
-from dse.source.caches.places import FAR, Group, Probe, Window, groups, window
-from dse.source.caches.sectors import APART, Family, SectorAccesses, accesses, ranges
+from dse.source.caches.places import Group, Probe, Window, groups, window
+from dse.source.caches.sectors import APART, FAR, Family, SectorAccesses, accesses, ranges
 from dse.source.machine.blocks import Sample
 from dse.source.machine.memory import changes
 

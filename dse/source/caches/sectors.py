@@ -19,6 +19,8 @@ MOST_ACCESSES = 2**18  # followed accesses of a block
 _MOST_LINES = 2**20  # of a block, from which those to follow are sampled
 APART = (2**40, 1_779_033_703_913, 2_658_455_991_569)  # bytes: steps that lead to no other block's footprint
 
+FAR = 2**45  # sectors; above the distance of any two arrays
+
 _BYPASS_L1 = ("STRONG", "BYPASS")  # modifiers: volatile and atomic loads, asynchronous copies of 16 bytes
 _FEWEST_TRIPS = 8
 _Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
