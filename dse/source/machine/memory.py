@@ -13,64 +13,117 @@ _RESERVED_ADDRESS_BITS = 0xFFFFFF  # of shared memory; those above name a block 
 
 
 class SharedMemory:
-    """Shared memory: 32-bit words, one row per block, up to the highest one used."""
+    """Shared memory: 32-bit words, up to the highest one used, with the unknown sources they depend on.
 
-    def __init__(self, rows: int) -> None:
-        self.words = np.zeros((rows, 1024), _U32)
-        self.taints: np.ndarray | None = None  # unknown sources that each word depends on, if any
+    Most words are the same in all blocks, of which there may be thousands. One that was stored differently
+    has a row of its own, with a word per block.
+    """
 
-    def taint(self, row: np.ndarray, address: np.ndarray, size: int) -> int:
+    def __init__(self, blocks: int) -> None:
+        self.blocks = blocks
+        self.row = np.full(1024, -1)  # of each word; -1 while it is the same in all blocks
+        self.rows = 0
+        self.same = [np.zeros(1024, _U32), np.zeros(1024, np.int64)]  # words, their sources
+        self.own = [np.zeros((0, blocks), _U32), np.zeros((0, blocks), np.int64)]  # twice the rows, or fewer
+        self.tainted = False  # whether any word depends on an unknown source
+
+    def any(self) -> bool:
+        """Return whether any word is not 0."""
+        return bool(self.same[0].any() or self.own[0].any())
+
+    def copied(self) -> list[np.ndarray]:
+        """Return a copy of the words."""
+        return [self.row.copy(), self.same[0].copy(), self.own[0][: self.rows].copy()]
+
+    def taint(self, block: np.ndarray, address: np.ndarray, size: int) -> int:
         """Return the unknown sources that the words of accesses depend on."""
-        if self.taints is None or not len(address):
+        if not self.tainted or not len(address):
             return 0
-        self._reach(int(address.max()) // 4 + size // 4)
-        taint = 0
-        place = self._place(row, address)
-        for word in range(max(size // 4, 1)):
-            taint |= int(np.bitwise_or.reduce(self.taints.reshape(-1)[place + word]))
-        return taint
+        taints = [np.bitwise_or.reduce(self._read(1, block, word)) for word in self._words(address, size)]
+        return int(np.bitwise_or.reduce(taints))
 
-    def _place(self, row: np.ndarray, address: np.ndarray) -> np.ndarray:
-        """Return the index of each access's word among all rows: numpy is slower with two indices."""
-        return row * self.words.shape[1] + (address >> 2)
-
-    def _reach(self, highest: int) -> None:
-        """Extend the memory to this many words."""
-        rows, size = self.words.shape
-        if highest >= size:
-            grown = np.zeros((rows, max(2 * size, highest + 1)), _U32)
-            grown[:, :size] = self.words
-            self.words = grown
-            if self.taints is not None:
-                self.taints = np.pad(self.taints, ((0, 0), (0, grown.shape[1] - size)))
-
-    def load(self, row: np.ndarray, address: np.ndarray, size: int) -> list[np.ndarray]:
+    def load(self, block: np.ndarray, address: np.ndarray, size: int) -> list[np.ndarray]:
         """Load the words of each access; those of fewer than 4 bytes are not sign extended."""
-        self._reach(int(address.max(initial=0)) // 4 + size // 4)
-        if size < 4:
-            return [_narrow(self.words[row, address >> 2], address, size)]
-        place, words = self._place(row, address), self.words.reshape(-1)
-        return [words[place + word] for word in range(size // 4)]
+        loaded = [self._read(0, block, word) for word in self._words(address, size)]
+        return [_narrow(loaded[0], address, size)] if size < 4 else loaded
 
     def store(
-        self, row: np.ndarray, address: np.ndarray, size: int, values: list[np.ndarray], taint: int = 0
+        self, block: np.ndarray, address: np.ndarray, size: int, values: list[np.ndarray], taint: int = 0
     ) -> None:
-        """Store the words of each access, with its row and their unknown sources."""
-        self._reach(int(address.max(initial=0)) // 4 + size // 4)
-        if taint and self.taints is None:
-            self.taints = np.zeros(self.words.shape, np.int64)
-        if self.taints is not None:
-            taints, place = self.taints.reshape(-1), self._place(row, address)
-            for word in range(max(size // 4, 1)):
-                taints[place + word] = taint | (taints[place + word] if size < 4 else 0)
-        if size < 4:
-            as_bytes = self.words.view(np.uint8)
-            for byte in range(size):
-                as_bytes[row, address + byte] = (values[0] >> _U32(8 * byte)).astype(np.uint8)
+        """Store the words of each access, in the order of blocks, with their unknown sources."""
+        words = self._words(address, size)
+        count = self._repeats(block, address, values)
+        alike = count >= 0 and (size >= 4 or not (self.row[words[0]] >= 0).any())
+        if alike:
+            block, address = block[:count], address[:count]
+            words, values = ([of[:count] for of in some] for some in (words, values))
+        self.tainted |= taint != 0
+        if self.tainted:
+            for word in words:
+                before = self._read(1, block, word) if size < 4 else 0
+                self._write(1, block, word, np.broadcast_to(taint | before, word.shape), alike)
+        if size >= 4:
+            for word, value in zip(words, values, strict=True):
+                self._write(0, block, word, value, alike)
             return
-        words, place = self.words.reshape(-1), self._place(row, address)
-        for word, value in enumerate(values):
-            words[place + word] = value
+        place = words[0] if alike else self.place(block, words[0])
+        as_bytes = (self.same if alike else self.own)[0].reshape(-1).view(np.uint8)
+        for byte in range(size):
+            as_bytes[4 * place + (address & 3) + byte] = (values[0] >> _U32(8 * byte)).astype(np.uint8)
+
+    def place(self, block: np.ndarray, word: np.ndarray) -> np.ndarray:
+        """Return the index of words among those of all blocks, after giving them rows of their own."""
+        new = np.unique(word[self.row[word] < 0])
+        if len(new):
+            rows = range(self.rows, self.rows + len(new))
+            self.row[new], self.rows = rows, rows.stop
+            if rows.stop > len(self.own[0]):
+                self.own = [_longer(own, 2 * rows.stop) for own in self.own]
+            for own, same in zip(self.own, self.same, strict=True):
+                own[rows.start : rows.stop], same[new] = same[new, None], 0
+        return self.row[word] * self.blocks + block
+
+    def _words(self, address: np.ndarray, size: int) -> list[np.ndarray]:
+        """Return the words of each access, which there are then."""
+        highest = int(address.max(initial=0)) // 4 + size // 4
+        if highest >= len(self.row):
+            length = max(2 * len(self.row), highest + 1)
+            self.row = np.append(self.row, np.full(length - len(self.row), -1))
+            self.same = [_longer(same, length) for same in self.same]
+        return [(address >> 2) + number for number in range(max(size // 4, 1))]
+
+    def _repeats(self, block: np.ndarray, address: np.ndarray, values: list[np.ndarray]) -> int:
+        """Return the accesses of a block if all blocks store the same; else -1."""
+        count, rest = divmod(len(address), self.blocks)
+        shape = (self.blocks, count)
+        if rest or (block.reshape(shape) != np.arange(self.blocks)[:, None]).any():
+            return -1
+        alike = all((of.reshape(shape) == of[:count]).all() for of in (address, *values))
+        return count if alike else -1
+
+    def _read(self, kind: int, block: np.ndarray, word: np.ndarray) -> np.ndarray:
+        """Return words, or (kind 1) their sources."""
+        row, same = self.row[word], self.same[kind][word]
+        if not self.rows or not (own := row >= 0).any():
+            return same
+        return np.where(own, self.own[kind][row, block], same)
+
+    def _write(self, kind: int, block: np.ndarray, word: np.ndarray, value: np.ndarray, alike: bool) -> None:
+        """Write words, or (kind 1) their sources. `alike`: the same in all blocks."""
+        if not alike:
+            place = self.place(block, word)
+            self.own[kind].reshape(-1)[place] = value
+            return
+        own = self.row[word] >= 0
+        self.own[kind][self.row[word[own]]] = value[own, None]
+        self.same[kind][word[~own]] = value[~own]
+
+
+def _longer(values: np.ndarray, length: int) -> np.ndarray:
+    """Return values with zeros behind them."""
+    longer = np.zeros((length, *values.shape[1:]), values.dtype)
+    longer[: len(values)] = values
+    return longer
 
 
 class LocalMemory:

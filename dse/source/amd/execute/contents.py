@@ -352,9 +352,9 @@ class MemoryMachine(WaveMachine):
         if self.lds.taint(row, address, 4):
             return None
         self.lds.load(row, address, 4)  # so that there are such words
-        word_index = row * self.lds.words.shape[1] + (address >> 2)
+        word_index = self.lds.place(row, address >> 2)
         block = np.nonzero(active)[0]
-        return [_placed(_atomic(self.lds.words.reshape(-1), word_index, values, accessed, block), active)]
+        return [_placed(_atomic(self.lds.own[0].reshape(-1), word_index, values, accessed, block), active)]
 
     # Scratch
 

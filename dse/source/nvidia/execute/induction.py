@@ -218,7 +218,7 @@ class Examination:
 
     def _load(self, step: Step, lanes: Lanes) -> None:
         """Compute the change of a load from moving addresses. Unknown contents are the same everywhere."""
-        empty = step.pipe == "shared" and not self.machine.shared.words.any()
+        empty = step.pipe == "shared" and not self.machine.shared.any()
         if empty or (step.pipe == "global" and self._same_everywhere(step, lanes)):
             self.registers.set_same(step.writes, lanes)
         elif (change := self._of_evenly_filled(step, lanes)) is not None:
@@ -273,7 +273,7 @@ class Examination:
             slot in registers.by_slot for slot in values
         )
         zero = not any(self.machine.r[slot].any() for slot in values)
-        if not (step.opcode == "STS" and same and zero and not self.machine.shared.words.any()):
+        if not (step.opcode == "STS" and same and zero and not self.machine.shared.any()):
             raise Irregular(f"0x{step.address:x} stores what is loaded again")
 
 
@@ -285,4 +285,4 @@ def _moves_differently(step: Step) -> str:
 def _stored(machine: Machine) -> list[np.ndarray]:
     """Copy the contents of shared and local memory."""
     local = machine.local.words
-    return [machine.shared.words.copy(), *(local[address] for address in sorted(local))]
+    return [*machine.shared.copied(), *(local[address] for address in sorted(local))]
