@@ -127,7 +127,7 @@ class _Executions:
         self.row, self.moved = addresses.row, addresses.moved(step)
         first_warp = int(machine.threads[WARP * warp]) // WARP
         self.rows = machine.shape[0]
-        self.streams = [s for s in machine.streams if s.step == step and s.issuer in (-1, first_warp)]
+        self.streams = [s for s in addresses.streams[step] if s.issuer in (-1, first_warp)]
         self.number = {id(stream): number for number, stream in enumerate(self.streams)}
         # the lanes of the warp; of boxes their first places
         self.lanes = [

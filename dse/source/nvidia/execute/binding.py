@@ -96,6 +96,8 @@ def _bound(step: Step, form: str, function: Any, tests: list[int], operands: "_O
 
         def compare(r: Registers, lanes: Lanes) -> list[np.ndarray]:
             holds, with_ = compute(r, lanes), other(r)
+            if combine is np.logical_and and with_.size == 1 and with_[0, 0]:  # mostly: PT
+                return [~holds if index else holds for index in places]
             return [combine(~holds if index else holds, with_) for index in places]
 
         return Bound(compare, writes, reads)
