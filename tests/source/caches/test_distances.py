@@ -1,0 +1,39 @@
+"""Distances of blocks' addresses, against a plain comparison of every lane of every block."""
+
+import numpy as np
+import pytest
+
+from dse.source.caches.distances import distances
+from dse.source.caches.sectors import FAR
+
+
+def plainly(base, mask, row, moved):
+    """Compare lane by lane; kinds of addresses are numbered as they come."""
+    shift, there, kinds = [], [], {}
+    for number, move in list(zip(row, moved - moved[0], strict=True))[1:]:
+        lanes = np.flatnonzero(mask[number] & mask[row[0]])
+        apart = {int(base[number, lane] - base[row[0], lane]) for lane in lanes}
+        there.append(bool(apart))
+        if len(apart) > 1:
+            own = tuple((int(lane), int(base[number, lane] + move)) for lane in lanes)
+            shift.append(FAR * kinds.setdefault(own, len(kinds) + 1))
+        else:
+            shift.append(sum(apart) + move if apart else 0)
+    sectors = [value if value >= FAR else value // 32 for value in shift]
+    differing = sum(value >= FAR for value in shift)
+    return sectors, there, any(there) and (2 * differing < sum(there) or 4 * len(kinds) <= differing)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_distances_are_those_of_every_lane(seed):
+    random = np.random.default_rng(seed)
+    rows, blocks = int(random.integers(1, 12)), int(random.integers(2, 60))
+    even = np.repeat(random.integers(0, 9, (rows, 1)) * 128, 32, axis=1) + 4 * np.arange(32)
+    base = (even if seed % 2 else random.integers(0, 3, (rows, 32)) * 64) + (1 << 44)
+    base[random.integers(0, rows, rows // 2)] = base[0]
+    mask = random.random((rows, 32)) < random.choice([0.3, 0.95, 1.0])
+    row = random.integers(0, rows, blocks)
+    moved = random.integers(0, 4, blocks) * random.choice([0, 32, 4])
+    shift, there = np.empty(blocks - 1, np.int64), np.empty(blocks - 1, bool)
+    found = distances(base.astype(np.int64), mask, row, moved, shift, there)
+    assert (shift.tolist(), there.tolist(), found) == plainly(base, mask, row, moved)
