@@ -46,7 +46,7 @@ def distances(
             uneven[number] |= apart != first[number]
             name[number] += np.uint64(base[number, lane])
             by_byte[number] += _ONE
-    touching = differing = 0
+    touching, differing = 0, 0
     for block in range(1, blocks):
         number = row[block]
         there[block - 1] = touches[number]
@@ -71,4 +71,5 @@ def distances(
             kinds += 1
             names[slot], kind_of[slot] = its_name, kinds
         shift[block - 1] = FAR * kind_of[slot]
-    return touching > 0 and (2 * differing < touching or _BLOCKS_ALIKE * kinds <= differing)
+    few = 2 * differing < touching
+    return bool(touching > 0 and (few or _BLOCKS_ALIKE * kinds <= differing))
