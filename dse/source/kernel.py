@@ -54,7 +54,7 @@ def warn_of_counts(name: str, read: Collection[KernelProfile | Failure]) -> None
             counted = "as if all blocks added alike, in turn" if what == OF_ATOMICS else "as if it were 0"
             warnings.warn(f"{name}: code: {problem}: counted {counted}", InputWarning, stacklevel=2)
     if unsure := sum(spread > TOLERANCE for spread in spreads):
-        problem = f"counts of {unsure:,} configurations with a standard error of up to {max(spreads):.0%}"
+        problem = f"counts of {unsure:,} configurations with a standard error of up to {max(spreads):.1%}"
         why = f"at most {TOLERANCE:.0%}: blocks differ more than the number that is run can tell"
         warnings.warn(f"{name}: blocks: found {problem}, expected {why}", InputWarning, stacklevel=2)
     stopped = [result for result in read if isinstance(result, Failure) and result.reason == STOPPED]
