@@ -60,6 +60,7 @@ class Caches:
     sm_count: int
     resident_blocks: int  # of an SM
     local_bytes: int = 0  # of local memory that a thread accesses
+    near_bytes: float = np.inf  # of the L2, if the memory has a cache of its own behind it
 
 
 def caches_of(gpu: Gpu, shared_bytes: int, resident_blocks: int, local_bytes: int | None = 0) -> Caches:
@@ -80,6 +81,7 @@ def caches_of(gpu: Gpu, shared_bytes: int, resident_blocks: int, local_bytes: in
         int(gpu.sm_count),
         max(resident_blocks, 1),
         local_bytes or 0,
+        float(gpu.l2_bytes) if float(gpu.memory_cache_bytes) else np.inf,
     )
 
 
@@ -93,11 +95,12 @@ class Traffic:
     stores: float = 0.0  # all reach the L2
     stores_past_l2: float = 0.0
     runs_past_l2: float = 0.0  # of loads: adjacent sectors that a block requests together
+    filled: float = 0.0  # of loads: what the memory's own cache writes to the L2
 
     @property
     def l2_sectors(self) -> float:
         """Sectors moved between L1 and L2."""
-        return self.loads_past_l1 + self.stores
+        return self.loads_past_l1 + self.stores + self.filled
 
     @property
     def dram_sectors(self) -> float:
@@ -155,7 +158,8 @@ def misses(
         block = int(np.argmax((sectors - sectors @ weights) * weights))
     steps = machine.program.steps
     streams = [[s for s in machine.streams if select(steps[s.step])] for select in (_loads, _stores)]
-    loads, stores = (accesses(machine, sample, block, of_kind) for of_kind in streams)
+    loads = accesses(machine, sample, block, streams[0], together=machine.together)
+    stores = accesses(machine, sample, block, streams[1])
     wave = min(caches.resident_blocks * caches.sm_count, machine.launch.blocks)
     both = loads, stores
     by_array = [_relative(machine, *of_kind, block, weights) for of_kind in zip(streams, both, strict=True)]
@@ -174,7 +178,7 @@ def misses(
     crowded = 1.0 - min(1.0, room / max(read + stored.grown(wave), 1.0))
     # Blocks of the first wave start together; later ones, when one before them ends.
     apart = drift * (1.01 - wave / machine.launch.blocks) * read
-    gone = float(np.exp(-room / max(apart, 1e-300)))  # distances are exponential
+    gone = _replaced(caches.l2_bytes, apart)
     again, far = _again(loads, caches, _loading(machine, loads, block), reuses[0][0], wave)
     l1_chance, nowhere = loaded.chance(caches.l1_bytes, caches.sm_count), np.zeros(len(stored.distance))
     own = (1.0 - crowded) * np.isin(loaded.sector, _stored_first(machine, sample, block, both))
@@ -198,16 +202,27 @@ def misses(
 
     bypassing = mean["bypassing"]
     past_l1 = np.minimum(summed("loads", of_l1, again), mean["loads"] - bypassing) + bypassing
+    # Where the L2 loses lines to the cache behind it, warps of a block wait, and each fetches its own.
+    passes = 1.0 + again.sum() / max(of_l1.sum(), 1e-300)  # of a block over what it reads
+    lost = _replaced(caches.near_bytes, min(1.0, drift * passes) * read)
+    past_l1 = past_l1 + lost * (mean["loads"] - past_l1)
     past_l2 = np.minimum(summed("loads", of_l2, far * crowded), past_l1)
     past_stores = np.minimum(summed("written", written), mean["written"])
     of_runs = np.minimum(summed("loads", runs), past_l2)
-    columns = zip(mean["loads"], past_l1, past_l2, mean["stores"], past_stores, of_runs, strict=True)
+    columns = zip(
+        mean["loads"], past_l1, past_l2, mean["stores"], past_stores, of_runs, lost * past_l1, strict=True
+    )
     return {
         key: Traffic(*map(float, row)) + _local(float(loads), float(stores), machine, caches)
         for key, row, loads, stores in zip(
             asked, columns, mean["local loads"], mean["local stores"], strict=True
         )
     }
+
+
+def _replaced(cache_bytes: float, apart: float) -> float:
+    """Return the share of sectors lost between two reads: `apart` others, exponentially distributed."""
+    return float(np.exp(-cache_bytes / SECTOR / max(apart, 1e-300)))
 
 
 def _loads(step: Any) -> bool:
@@ -368,11 +383,10 @@ def _local(loads: float, stores: float, machine: Recorded, caches: Caches) -> Tr
     of_sm = caches.local_bytes * threads * caches.resident_blocks
     of_all = of_sm * min(caches.sm_count, machine.launch.blocks)
     in_l1 = kept_at_random(of_sm / max(caches.l1_bytes, 1.0))
-    in_l2 = min(1.0, caches.l2_bytes / max(of_all, 1.0))
+    lost, far = (1.0 - min(1.0, size / max(of_all, 1.0)) for size in (caches.near_bytes, caches.l2_bytes))
     past_l1 = (1.0 - in_l1) * loads
-    return Traffic(
-        loads, past_l1, (1.0 - in_l2) * past_l1, stores, min(1.0, of_all / caches.l2_bytes) * stores
-    )
+    past_stores = min(1.0, of_all / caches.l2_bytes) * stores
+    return Traffic(loads, past_l1, far * past_l1, stores, past_stores, filled=lost * past_l1)
 
 
 def kept_at_random(needed: float) -> float:

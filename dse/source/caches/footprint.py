@@ -26,6 +26,7 @@ from dse.source.caches.sectors import (
     SectorAccesses,
     merged,
     ranges,
+    touched,
 )
 from dse.source.machine.blocks import Sample
 from dse.source.machine.launch import Dimensions
@@ -99,7 +100,7 @@ class Footprint:
         for family in accesses.families:
             by_step.setdefault(family.step, []).append(family)
         covers = [
-            _cover(self.sector, moves @ np.array(step), *_runs(families))
+            _cover(self.sector, moves @ np.array(step), *_runs(families), accesses.together)
             for step, families in by_step.items()
         ]
         reached = np.zeros(len(moves), bool)
@@ -110,7 +111,8 @@ class Footprint:
         self.later = (np.arange(len(moves)) >= len(before))[reached]
         self.scattered = _scattered(accesses, first, self.times, int(np.prod(grid)), shared, relative)
         parted = [
-            any(step % SECTOR for step in family.step if step not in APART) for family in accesses.families
+            any(step % (SECTOR * accesses.together) for step in family.step if step not in APART)
+            for family in accesses.families
         ]
         self.parted = np.array([*parted, False])[accesses.family[first]]  # blocks take parts of a sector
         self.nearest = self._nearest(np.ones(len(self.moves), bool))
@@ -247,17 +249,19 @@ class Footprint:
         return even if self.reuse is None else even + self.reuse.grown(blocks)
 
 
-def _cover(sector: np.ndarray, shift: np.ndarray, start: np.ndarray, end: np.ndarray) -> _Cover:
+def _cover(
+    sector: np.ndarray, shift: np.ndarray, start: np.ndarray, end: np.ndarray, together: int = 1
+) -> _Cover:
     """Find the sectors of a footprint covered by runs of bytes [start, end), moved by each block's shift."""
     shifts, of_block = np.unique(shift, return_inverse=True)
 
     def reached(runs: np.ndarray, by: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (first sector, number of sectors): [shifts, runs]."""
-        low, high = start[runs] + by[:, None] >> 5, end[runs] + by[:, None] - 1 >> 5
+        low, high = touched(start[runs] + by[:, None], end[runs] + by[:, None], together)
         low = np.searchsorted(sector, low)
         return low, np.maximum(np.searchsorted(sector, high, side="right") - low, 0)
 
-    near = np.flatnonzero(np.abs(shifts) < end[-1] - start[0] + SECTOR)
+    near = np.flatnonzero(np.abs(shifts) < end[-1] - start[0] + SECTOR * together)
     # Shifts by which none of the tried runs reaches a sector are assumed to reach none with the others.
     tried = np.random.default_rng(_TRIED_RUNS).permutation(len(start))[:_TRIED_RUNS]  # rows have a period
     near = near[reached(tried, shifts[near])[1].any(axis=1)]

@@ -68,6 +68,7 @@ class SectorAccesses:
     ticks: int
     phases: int  # of the machine
     every: int = 1  # only sectors whose number is a multiple of it
+    together: int = 1  # adjacent sectors that a cache fetches at once
 
     def spanned(self, array: int) -> tuple[int, int]:
         """Return the lowest and the highest address of an array, of all executed blocks."""
@@ -134,12 +135,13 @@ def accesses(
     streams: Sequence[Stream],
     steps: Set[int] | None = None,
     thinned: bool = False,
+    together: int = 1,
 ) -> SectorAccesses:
     """List the sectors that the block with that index in the sample touches in some of the machine's streams.
 
     If there are too many, the first trips of each loop represent all; if `thinned`, only one sector a line is
     listed then, since tiles begin with a line. With `steps`, only accesses of these instructions are listed;
-    the other streams take time.
+    the other streams take time. All of `together` adjacent sectors are touched where one is asked for.
     """
     families = _families(machine, sample, block, [s for s in streams if steps is None or s.step in steps])
     kept: list[Stream] = []
@@ -176,7 +178,9 @@ def accesses(
         family.streams.append((len(at), int(stream.phase[block]), cached[stream.step], times))
         ticks = max(ticks, int(at[-1]) + 1)
     used = [family for family in families.values() if family.size]
-    return SectorAccesses(used, *_expanded(used, every), ticks, len(machine.phases), every)
+    return SectorAccesses(
+        used, *_expanded(used, every, together), ticks, len(machine.phases), every, together
+    )
 
 
 def _families(
@@ -237,7 +241,7 @@ def merged(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return start[first], reach[np.roll(first, -1)]
 
 
-def _expanded(families: Sequence[Family], every: int) -> _Columns:
+def _expanded(families: Sequence[Family], every: int, together: int) -> _Columns:
     """List the sectors of all executions: sector, tick, turn, phase, cached, times, family."""
     rows = [(number, *stream) for number, family in enumerate(families) for stream in family.streams]
     of_family, executions, phase, cached, times = np.array(rows, float).reshape(-1, 5).T
@@ -254,7 +258,7 @@ def _expanded(families: Sequence[Family], every: int) -> _Columns:
             *([part for family in families for part in getattr(family, name)] for name in _OF_EXECUTIONS),
         )
     )
-    low, high = start[run] + offset[execution] >> 5, end[run] + offset[execution] - 1 >> 5
+    low, high = touched(start[run] + offset[execution], end[run] + offset[execution], together)
     later = 1 + np.flatnonzero(execution[1:] == execution[:-1])
     low[later] = np.maximum(low[later], high[later - 1] + 1)  # neighbours may end in one sector
     if every > 1:
@@ -264,6 +268,12 @@ def _expanded(families: Sequence[Family], every: int) -> _Columns:
     stream, sector = stream[execution], ranges(low, counts) * every
     of_stream = phase.astype(int)[stream], cached.astype(bool)[stream], times[stream]
     return sector, tick[execution], turn[execution], *of_stream, number[execution]
+
+
+def touched(start: np.ndarray, end: np.ndarray, together: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first and the last sector of runs of bytes, in whole groups of `together` sectors."""
+    size = SECTOR * together
+    return start // size * together, (end - 1) // size * together + together - 1
 
 
 def ranges(start: np.ndarray, counts: np.ndarray) -> np.ndarray:

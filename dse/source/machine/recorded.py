@@ -107,6 +107,7 @@ class Recorded(Protocol):
     program: Any  # steps, and their basic blocks
     bound: Any  # the rows of the counters
     shape: tuple[int, int]  # blocks, threads
+    together: int  # adjacent sectors that the L1 fetches at once
 
     @property
     def phases(self) -> Sequence[Any]:

@@ -69,6 +69,19 @@ def test_larger_caches_never_miss_more(launched, kernel: str):
         assert larger.l2_sectors == smaller.l2_sectors
 
 
+def test_an_l2_loses_to_the_cache_behind_it_what_blocks_read_again(launched, kernel: str):
+    """Then each warp fetches its own, which is written to the L2 before it is read. DRAM sends no more."""
+    sizes = (np.inf, 2.0**24, 2.0**14, 2.0**10, 0.0)
+    apart = [launched.traffic(kernel, Caches(2**12, 2**24, 4, 3, 64, size)) for size in sizes]
+    for larger, smaller in pairwise(apart):
+        assert smaller.loads_past_l1 >= larger.loads_past_l1
+        assert smaller.dram_sectors == pytest.approx(larger.dram_sectors)
+    assert apart[0].filled == 0.0
+    assert apart[-1].filled == apart[-1].loads_past_l1
+    assert apart[-1].loads == pytest.approx(apart[-1].filled, rel=0.06)  # an L1 keeps spilled words
+    assert apart[-1].l2_sectors == pytest.approx(2 * apart[-1].filled + apart[-1].stores)
+
+
 @settings(max_examples=10, deadline=None)
 @given(
     lines=st.integers(40, 120),

@@ -6,6 +6,7 @@ from support.sass_code import ran
 
 from dse.source.caches.cache_model import Caches, Traffic, misses
 from dse.source.caches.footprint import _cover
+from dse.source.caches.sectors import touched
 from dse.source.machine.blocks import representative
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.execute.interpret import run
@@ -92,6 +93,12 @@ def test_dram_turns_to_a_row_for_each_run(apart, runs):
     )
     (traffic,) = misses(machine, representative((1, 1, 1)), LARGE).values()
     assert traffic.runs_past_l2 == pytest.approx(runs)
+
+
+def test_whole_lines_are_touched():
+    runs = np.array([30, 128, 250]), np.array([34, 130, 257])
+    assert [part.tolist() for part in touched(*runs, 1)] == [[0, 4, 7], [1, 4, 8]]
+    assert [part.tolist() for part in touched(*runs, 4)] == [[0, 4, 4], [3, 7, 11]]
 
 
 def test_blocks_that_share_one_row_of_a_period_share_it():

@@ -82,6 +82,7 @@ class BlockRecord:
     phases: list[PhaseSpan] = field(default_factory=list)
     phase_counts: list[np.ndarray | None] = field(default_factory=list)  # the last row: passes
     streams: list[Stream] = field(default_factory=list)
+    together: int = 1  # adjacent sectors that the vector cache fetches at once
     lds_ends: dict[tuple[int, int, int], int] = field(default_factory=dict)  # of accesses, by base and lanes
 
 
@@ -181,6 +182,7 @@ class _Recorder:
             bound=SimpleNamespace(memory_rows=rows, guard_rows={}, product_rows={}),
             shape=(count, waves * lanes),
             wave_size=lanes,
+            together=turns.together,
         )
         self.lanes: dict[int, tuple[np.ndarray, Lanes]] = {}
         self.bases: dict[int, tuple[np.ndarray, np.ndarray]] = {}
@@ -280,7 +282,8 @@ class _Recorder:
 
     def _pattern(self, access: PerformedAccess, size_of_lane: int, pipe: str) -> np.ndarray:
         """Return requests, sectors, passes and lanes of one execution: [4, blocks]."""
-        shift, atomic = access.offset % _PASS, self.record.program.steps[access.index].atomic
+        step, shift = self.record.program.steps[access.index], access.offset % _PASS
+        atomic, together = step.atomic, 1 if step.stores or step.atomic else self.record.together
         whole, threads = self._by_wave(access.lanes)
 
         def by_wave() -> tuple[Any, Any]:
@@ -293,7 +296,7 @@ class _Recorder:
                 return self._lines(words, np.concatenate([mask] * (words.shape[-1] // shape[-1]), -1), 4)
             if pipe == "shared":
                 return self._banks(address, mask, size_of_lane, atomic)
-            return self._lines(address, mask, size_of_lane)
+            return self._lines(address, mask, size_of_lane, together)
 
         def counts(asked: tuple[Any, Any]) -> np.ndarray:
             here = threads * access.waves.warps_here
@@ -302,7 +305,7 @@ class _Recorder:
                 summed[row] = (of_wave * (here > 0)).sum(-1)
             return summed
 
-        kind, lanes = (shift, size_of_lane, pipe, atomic), (access.lanes, access.waves)
+        kind, lanes = (shift, size_of_lane, pipe, atomic, together), (access.lanes, access.waves)
         return self.patterns.of(kind, lanes, whole, access.base, _PASS, by_wave, counts)
 
     def _by_wave(self, lanes: np.ndarray) -> tuple[bool, np.ndarray]:
@@ -344,8 +347,13 @@ class _Recorder:
         lanes = address.shape[-1]
         return np.concatenate([4 * (lanes * (row + word) + np.arange(lanes)) for word in range(words)], -1)
 
-    def _lines(self, address: np.ndarray, mask: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return sectors of 32 bytes, and the passes that addresses, lines or the lanes' words take."""
+    def _lines(
+        self, address: np.ndarray, mask: np.ndarray, size: int, together: int = 1
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return sectors of 32 bytes, and the passes that addresses, lines or the lanes' words take.
+
+        Sectors are fetched `together`.
+        """
         runs = _runs(address, mask, size) / self.turns.runs
         words = max(size // 4, 1)
         if words > 1:
@@ -354,13 +362,13 @@ class _Recorder:
         else:
             wide = mask
         sector, first = sorted_places(address >> 5, wide)
-        sectors = np.count_nonzero(first, axis=-1)
         per_line = self.turns.line // SECTOR
         line, new = sector // per_line, first.copy()
         new[..., 1:] &= line[..., 1:] != line[..., :-1]
-        lines = np.count_nonzero(new, axis=-1) * (self.turns.line / _PASS)
+        lines = np.count_nonzero(new, axis=-1)
+        sectors = together * lines if together > 1 else np.count_nonzero(first, axis=-1)
         data_passes = mask.sum(-1) * 4 * words / _PASS
-        return sectors, np.maximum(np.maximum(lines, data_passes), runs)
+        return sectors, np.maximum(np.maximum(lines * (self.turns.line / _PASS), data_passes), runs)
 
     def _lanes(self, mask: np.ndarray) -> Lanes:
         known = self.lanes.get(id(mask))

@@ -117,6 +117,8 @@ class BoundProgram:
 class Machine:
     """The state of executed blocks, with all or only the given `warps` of each."""
 
+    together = 1  # the L1 fetches single sectors
+
     def __init__(
         self,
         bound: BoundProgram,

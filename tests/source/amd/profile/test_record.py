@@ -7,12 +7,19 @@ from dse.source.amd.execute.interpret import execute
 from dse.source.amd.profile.pipes import turns
 from dse.source.amd.profile.record import record
 from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.recorded import MEMORY_COUNTS
 
 
 def passes(
-    written, access: str, apart: int, target: str = "gfx90a", joins: bool = False, pipe: str = "shared"
+    written,
+    access: str,
+    apart: int,
+    target: str = "gfx90a",
+    joins: bool = False,
+    pipe: str = "shared",
+    counted: str = "passes",
 ) -> float:
-    """Passes of the one access of a wave, whose lanes lie so many bytes apart, from byte 4 on."""
+    """Count passes of the one access of a wave, whose lanes lie so many bytes apart, from byte 4 on."""
     lanes = 64 if target.startswith("gfx9") else 32
     listing = written(
         [
@@ -33,7 +40,7 @@ def passes(
     assert actual.program.steps[index].pipe == pipe
     (counts,) = (counts for counts in actual.phase_counts if counts is not None)
     assert counts[row, 0] == 1  # request
-    return float(counts[row + 2, 0])
+    return float(counts[row + MEMORY_COUNTS.index(counted), 0])
 
 
 @pytest.mark.parametrize(
@@ -76,6 +83,15 @@ def test_the_vector_cache_of_gcn_takes_neighbours_four_lanes_at_a_time_and_that_
     access = "global_load_ubyte v2, v1, s[6:7]"
     assert [passes(written, access, apart, pipe="global") for apart in (1, 2)] == [2, 8]
     assert [passes(written, access, apart, "gfx1032", pipe="global") for apart in (1, 2)] == [1, 1]
+
+
+@pytest.mark.parametrize(("target", "loaded", "stored"), [("gfx90a", 5, 5), ("gfx1032", 8, 5)])
+def test_rdna_loads_whole_lines(written, target, loaded, stored):
+    """Of 128 bytes: here both lines of bytes 4 to 131, or of 4 to 130 of a wave of 64."""
+    apart = 4 if target == "gfx1032" else 2
+    for access, expected in (("load_ubyte v2, v1", loaded), ("store_byte v1, v2", stored)):
+        counts = passes(written, f"global_{access}, s[6:7]", apart, target, pipe="global", counted="sectors")
+        assert counts == expected
 
 
 @pytest.mark.parametrize(
