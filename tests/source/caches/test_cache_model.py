@@ -78,7 +78,7 @@ def test_an_l2_loses_to_the_cache_behind_it_what_blocks_read_again(launched, ker
         assert smaller.dram_sectors == pytest.approx(larger.dram_sectors)
     assert apart[0].filled == 0.0
     assert apart[-1].filled == apart[-1].loads_past_l1
-    assert apart[-1].loads == pytest.approx(apart[-1].filled, rel=0.06)  # an L1 keeps spilled words
+    assert apart[-1].loads == pytest.approx(apart[-1].filled, rel=0.07)  # an L1 keeps spilled words
     assert apart[-1].l2_sectors == pytest.approx(2 * apart[-1].filled + apart[-1].stores)
 
 
