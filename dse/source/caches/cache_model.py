@@ -38,8 +38,6 @@ _CARVE_OUTS = {
     164: (0, 8, 16, 32, 64, 100, 132, 164),
     228: (0, 8, 16, 32, 64, 100, 132, 164, 196, 228),
 }
-
-
 # The last of a block's copies from DRAM takes this much longer than one alone: A100, few blocks, two stages.
 SLOWEST = 1.35
 # Distance between the reads of a sector by the blocks of a wave, as a share of what the wave reads, over the

@@ -178,9 +178,8 @@ def accesses(
         family.streams.append((len(at), int(stream.phase[block]), cached[stream.step], times))
         ticks = max(ticks, int(at[-1]) + 1)
     used = [family for family in families.values() if family.size]
-    return SectorAccesses(
-        used, *_expanded(used, every, together), ticks, len(machine.phases), every, together
-    )
+    columns = _expanded(used, every, together)
+    return SectorAccesses(used, *columns, ticks, len(machine.phases), every, together)
 
 
 def _families(

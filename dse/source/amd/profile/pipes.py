@@ -4,8 +4,7 @@ Source: AMD's instruction set guides of CDNA2, CDNA3, RDNA2 and RDNA3; CLRadeonE
 Timings", for turns of 4 cycles, branches, and vector instructions whose mask a scalar one waits for. Wide
 accesses to LDS that are not aligned: LLVM's reviews D123524 and D123956 measured some 4 lanes a pass on
 gfx900 and gfx1030, of 8 and of 12 bytes; on gfx90a it is one, by the convolution on MI250X, in which each
-word that the 64 lanes of a wave load takes 31 cycles. Whole lines are fetched by RDNA's L0: AMD, RDNA
-whitepaper.
+word that the 64 lanes of a wave load takes 31 cycles.
 """
 
 import math
@@ -73,7 +72,6 @@ class Turns:
     branch: float  # until the instruction after a branch
     mask: float  # from a vector instruction to a scalar one that reads its mask
     line: int  # bytes of a line of the vector cache
-    together: int  # sectors of a line that are fetched if one is read
     unaligned: int  # lanes per pass of the LDS, of wide accesses not aligned to their width
     runs: float  # of adjacent addresses among four lanes, per pass of the vector cache; infinite: no cost
 
@@ -83,5 +81,5 @@ def turns(listing: Listing) -> Turns:
     if listing.target.startswith("gfx9") or len(listing.target) == 6:
         since_cdna2 = listing.target.startswith(("gfx90a", "gfx94", "gfx95"))
         since_cdna3 = listing.target.startswith(("gfx94", "gfx95"))
-        return Turns(4.0, 16.0, 16.0, 128 if since_cdna3 else 64, 1, 1 if since_cdna2 else 4, 8.0)
-    return Turns(1.0, 8.0, 8.0, 128, 4, 4, math.inf)
+        return Turns(4.0, 16.0, 16.0, 128 if since_cdna3 else 64, 1 if since_cdna2 else 4, 8.0)
+    return Turns(1.0, 8.0, 8.0, 128, 4, math.inf)

@@ -82,7 +82,7 @@ class BlockRecord:
     phases: list[PhaseSpan] = field(default_factory=list)
     phase_counts: list[np.ndarray | None] = field(default_factory=list)  # the last row: passes
     streams: list[Stream] = field(default_factory=list)
-    together: int = 1  # adjacent sectors that the vector cache fetches at once
+    together: int = 1  # sectors of a line of the vector cache, which loads fetch as a whole
     lds_ends: dict[tuple[int, int, int], int] = field(default_factory=dict)  # of accesses, by base and lanes
 
 
@@ -182,7 +182,7 @@ class _Recorder:
             bound=SimpleNamespace(memory_rows=rows, guard_rows={}, product_rows={}),
             shape=(count, waves * lanes),
             wave_size=lanes,
-            together=turns.together,
+            together=turns.line // SECTOR,
         )
         self.lanes: dict[int, tuple[np.ndarray, Lanes]] = {}
         self.bases: dict[int, tuple[np.ndarray, np.ndarray]] = {}
@@ -283,7 +283,7 @@ class _Recorder:
     def _pattern(self, access: PerformedAccess, size_of_lane: int, pipe: str) -> np.ndarray:
         """Return requests, sectors, passes and lanes of one execution: [4, blocks]."""
         step, shift = self.record.program.steps[access.index], access.offset % _PASS
-        atomic, together = step.atomic, 1 if step.stores or step.atomic else self.record.together
+        atomic, fetches = step.atomic, not (step.stores or step.atomic)
         whole, threads = self._by_wave(access.lanes)
 
         def by_wave() -> tuple[Any, Any]:
@@ -293,10 +293,11 @@ class _Recorder:
             address = np.broadcast_to(access.base + shift, shape)
             if pipe == "local":
                 words = self._swizzled(address, -(-size_of_lane // 4))
-                return self._lines(words, np.concatenate([mask] * (words.shape[-1] // shape[-1]), -1), 4)
+                mask = np.concatenate([mask] * (words.shape[-1] // shape[-1]), -1)
+                return self._lines(words, mask, 4, fetches)
             if pipe == "shared":
                 return self._banks(address, mask, size_of_lane, atomic)
-            return self._lines(address, mask, size_of_lane, together)
+            return self._lines(address, mask, size_of_lane, fetches)
 
         def counts(asked: tuple[Any, Any]) -> np.ndarray:
             here = threads * access.waves.warps_here
@@ -305,7 +306,7 @@ class _Recorder:
                 summed[row] = (of_wave * (here > 0)).sum(-1)
             return summed
 
-        kind, lanes = (shift, size_of_lane, pipe, atomic, together), (access.lanes, access.waves)
+        kind, lanes = (shift, size_of_lane, pipe, atomic, fetches), (access.lanes, access.waves)
         return self.patterns.of(kind, lanes, whole, access.base, _PASS, by_wave, counts)
 
     def _by_wave(self, lanes: np.ndarray) -> tuple[bool, np.ndarray]:
@@ -347,13 +348,8 @@ class _Recorder:
         lanes = address.shape[-1]
         return np.concatenate([4 * (lanes * (row + word) + np.arange(lanes)) for word in range(words)], -1)
 
-    def _lines(
-        self, address: np.ndarray, mask: np.ndarray, size: int, together: int = 1
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return sectors of 32 bytes, and the passes that addresses, lines or the lanes' words take.
-
-        Sectors are fetched `together`.
-        """
+    def _lines(self, address: np.ndarray, mask: np.ndarray, size: int, fetches: bool) -> tuple[Any, Any]:
+        """Return sectors, whole lines of what it `fetches`, and passes of addresses, lines or lanes' words."""
         runs = _runs(address, mask, size) / self.turns.runs
         words = max(size // 4, 1)
         if words > 1:
@@ -362,11 +358,11 @@ class _Recorder:
         else:
             wide = mask
         sector, first = sorted_places(address >> 5, wide)
-        per_line = self.turns.line // SECTOR
+        per_line = self.record.together
         line, new = sector // per_line, first.copy()
         new[..., 1:] &= line[..., 1:] != line[..., :-1]
         lines = np.count_nonzero(new, axis=-1)
-        sectors = together * lines if together > 1 else np.count_nonzero(first, axis=-1)
+        sectors = per_line * lines if fetches else np.count_nonzero(first, axis=-1)
         data_passes = mask.sum(-1) * 4 * words / _PASS
         return sectors, np.maximum(np.maximum(lines * (self.turns.line / _PASS), data_passes), runs)
 

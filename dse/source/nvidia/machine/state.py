@@ -117,8 +117,6 @@ class BoundProgram:
 class Machine:
     """The state of executed blocks, with all or only the given `warps` of each."""
 
-    together = 1  # the L1 fetches single sectors
-
     def __init__(
         self,
         bound: BoundProgram,
@@ -130,7 +128,7 @@ class Machine:
         self.all_warps = warps is None
         numbers = np.arange(-(-launch.threads // WARP)) if warps is None else np.array(warps)
         self.threads = (numbers[:, None] * WARP + np.arange(WARP)).ravel()  # their numbers in the block
-        self.shape = (len(blocks), len(self.threads))
+        self.shape, self.together = (len(blocks), len(self.threads)), 1  # the L1 fetches single sectors
         self.sets = LaneSets(self.shape)
         self.sources: list[str] = []  # of unknown data; bit n of a taint is sources[n]
         self.source_bits: dict[str, int] = {}

@@ -11,13 +11,7 @@ from dse.source.machine.recorded import MEMORY_COUNTS
 
 
 def passes(
-    written,
-    access: str,
-    apart: int,
-    target: str = "gfx90a",
-    joins: bool = False,
-    pipe: str = "shared",
-    counted: str = "passes",
+    written, access: str, apart: int, target="gfx90a", joins=False, pipe="shared", counted="passes"
 ) -> float:
     """Count passes of the one access of a wave, whose lanes lie so many bytes apart, from byte 4 on."""
     lanes = 64 if target.startswith("gfx9") else 32
@@ -85,13 +79,13 @@ def test_the_vector_cache_of_gcn_takes_neighbours_four_lanes_at_a_time_and_that_
     assert [passes(written, access, apart, "gfx1032", pipe="global") for apart in (1, 2)] == [1, 1]
 
 
-@pytest.mark.parametrize(("target", "loaded", "stored"), [("gfx90a", 5, 5), ("gfx1032", 8, 5)])
-def test_rdna_loads_whole_lines(written, target, loaded, stored):
-    """Of 128 bytes: here both lines of bytes 4 to 131, or of 4 to 130 of a wave of 64."""
+@pytest.mark.parametrize(("target", "loaded", "stored"), [("gfx90a", 6, 5), ("gfx1032", 8, 5)])
+def test_loads_fetch_whole_lines(written, target, loaded, stored):
+    """Bytes 4 to 130 are in three lines of 64 bytes, or in two of 128."""
     apart = 4 if target == "gfx1032" else 2
     for access, expected in (("load_ubyte v2, v1", loaded), ("store_byte v1, v2", stored)):
-        counts = passes(written, f"global_{access}, s[6:7]", apart, target, pipe="global", counted="sectors")
-        assert counts == expected
+        access = f"global_{access}, s[6:7]"
+        assert passes(written, access, apart, target, pipe="global", counted="sectors") == expected
 
 
 @pytest.mark.parametrize(
