@@ -349,7 +349,7 @@ class _Recorder:
         return np.concatenate([4 * (lanes * (row + word) + np.arange(lanes)) for word in range(words)], -1)
 
     def _lines(self, address: np.ndarray, mask: np.ndarray, size: int, fetches: bool) -> tuple[Any, Any]:
-        """Return sectors, whole lines of what it `fetches`, and passes of addresses, lines or lanes' words."""
+        """Return sectors, whole lines of what it `fetches`, passes of addresses, lines or lanes' words."""
         runs = _runs(address, mask, size) / self.turns.runs
         words = max(size // 4, 1)
         if words > 1:
