@@ -270,9 +270,8 @@ def _expanded(families: Sequence[Family], every: int, together: int) -> _Columns
 
 
 def touched(start: np.ndarray, end: np.ndarray, together: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first and the last sector of runs of bytes, in whole groups of `together` sectors."""
-    size = SECTOR * together
-    return start // size * together, (end - 1) // size * together + together - 1
+    """Return the first and the last sector of runs of bytes, in groups of `together`, a power of two."""
+    return (start >> 5) & -together, (end - 1 >> 5) | together - 1  # faster than divisions
 
 
 def ranges(start: np.ndarray, counts: np.ndarray) -> np.ndarray:
