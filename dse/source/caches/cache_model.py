@@ -97,7 +97,7 @@ class Traffic:
 
     @property
     def l2_sectors(self) -> float:
-        """Sectors moved between L1 and L2."""
+        """Sectors that the L2 moves: for the L1, and from the cache behind it."""
         return self.loads_past_l1 + self.stores + self.filled
 
     @property
