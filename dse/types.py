@@ -105,6 +105,8 @@ class PerClass(_Quantities):
     mma_tf32: Quantity = quantity("1", default=0.0)
     mma_fp32: Quantity = quantity("1", default=0.0)
     mma_fp8: Quantity = quantity("1", default=0.0)
+    mma_fp8_fp16: Quantity = quantity("1", default=0.0)
+    mma_fp4: Quantity = quantity("1", default=0.0)
     mma_int8: Quantity = quantity("1", default=0.0)
     mma_fp64: Quantity = quantity("1", default=0.0)
     mma_warp: Quantity = quantity("1", default=0.0)
@@ -114,7 +116,7 @@ CLASSES = tuple(PerClass.__dataclass_fields__)
 ARITHMETIC = ("fp32", "fp64", "int32", "imul32", "sfu")
 COMPUTE = (*ARITHMETIC, "shared")  # the compute subsystem of two-subsystem models
 MEMORY = ("l1", "l2", "dram")  # their memory subsystem
-MMA = ("mma_fp16", "mma_fp16_fp16", "mma_tf32", "mma_fp32", "mma_fp8", "mma_int8", "mma_fp64")
+MMA = tuple(name for name in CLASSES if name.startswith("mma_") and name != "mma_warp")
 TENSOR = (*MMA, "mma_warp")
 ABSENT = 1e30  # λ of a pipe that a GPU lacks
 

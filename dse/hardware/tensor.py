@@ -17,6 +17,8 @@ LACKS = {  # limiters for GPUs without them
     "mma_tf32": "no tensor cores for tf32",
     "mma_fp32": "no tensor cores for fp32",
     "mma_fp8": "no tensor cores for fp8",
+    "mma_fp8_fp16": "no tensor cores for fp8 with sums in fp16 or block scales",
+    "mma_fp4": "no tensor cores for fp4",
     "mma_int8": "no tensor cores for int8",
     "mma_fp64": "no tensor cores for fp64",
     "mma_warp": "no tensor cores",

@@ -66,6 +66,8 @@ class WarpTable(_TomlTable):
     mma_tf32: _Text = None
     mma_fp32: _Text = None
     mma_fp8: _Text = None
+    mma_fp8_fp16: _Text = None
+    mma_fp4: _Text = None
     mma_int8: _Text = None
     mma_fp64: _Text = None
     mma_warp: _Text = None

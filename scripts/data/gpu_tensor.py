@@ -8,14 +8,14 @@ from math import log2
 
 from gpu_facts import Card, Value, tidy
 
-from dse.types import MMA
-
 TOLERANCE = 0.025  # of data sheets, which round rates and clocks
 PRODUCT = {  # multiply-adds of one warp instruction, all of which take 768 bytes of operands but DMMA
     "mma_fp16": 16 * 8 * 16,
     "mma_fp16_fp16": 16 * 8 * 16,
     "mma_tf32": 16 * 8 * 8,
     "mma_fp8": 16 * 8 * 32,
+    "mma_fp8_fp16": 16 * 8 * 32,
+    "mma_fp4": 16 * 8 * 64,
     "mma_int8": 16 * 8 * 32,
     "mma_fp64": 8 * 8 * 4,
 }
@@ -28,6 +28,7 @@ MATRIX = {  # multiply-adds of one wave's instruction on AMD, of 16 x 16 sums: h
     "mma_tf32": 16 * 16 * 8,
     "mma_fp32": 16 * 16 * 4,
     "mma_fp8": 16 * 16 * 32,
+    "mma_fp4": 16 * 16 * 128,
     "mma_int8": 16 * 16 * 16,
     "mma_fp64": 16 * 16 * 4,
 }
@@ -38,7 +39,8 @@ _LIKE_ALL = ("mma_fp16", "mma_fp16_fp16")  # their Λ serves for other kinds
 
 def tensor(card: Card) -> dict[str, Value]:
     """Compute λ and Λ of each kind of product of the card; none without tensor cores."""
-    rates = {kind: rate for kind in MMA if (rate := multiply_adds(card, kind))}
+    kinds = MATRIX if card.amd else PRODUCT
+    rates = {kind: rate for kind in kinds if (rate := multiply_adds(card, kind))}
     if not rates:
         return {}
     cpi = {kind: _cpi(rate) for kind, rate in rates.items()}
@@ -57,8 +59,8 @@ def tensor(card: Card) -> dict[str, Value]:
 def multiply_adds(card: Card, kind: str) -> Value | None:
     """Return an SM's multiply-adds a cycle, a power of two."""
     stated = card.own(kind)
-    if stated is None and kind == "mma_fp16_fp16":
-        stated = card.own("mma_fp16")
+    if stated is None and kind in ("mma_fp16_fp16", "mma_fp8_fp16"):
+        stated = card.own(kind.removesuffix("_fp16"))
     if stated is None:
         return None
     unit = card.best(kind, "mma_fp16")[0].unit

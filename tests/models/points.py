@@ -13,7 +13,8 @@ import pytest
 from dse.types import Gpu, Kernel, Launch, Limits, PerClass
 
 ARITHMETIC = ("fp32", "fp64", "int32", "imul32", "sfu")
-MMA = ("mma_fp16", "mma_fp16_fp16", "mma_tf32", "mma_fp32", "mma_fp8", "mma_int8", "mma_fp64")
+MMA = ("mma_fp16", "mma_fp16_fp16", "mma_tf32", "mma_fp32", "mma_fp8", "mma_fp8_fp16", "mma_fp4")
+MMA += ("mma_int8", "mma_fp64")
 TENSOR = (*MMA, "mma_warp")
 OWN_PIPES = (*ARITHMETIC, "shared", "l1", "l2", "dram", "barrier")  # all but what shares the tensor pipe
 PIPES = (*OWN_PIPES, *TENSOR)

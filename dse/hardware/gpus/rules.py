@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+from dse.types import MMA
+
 SECTOR_BYTES, PASS_BYTES = 32, 128
 INLINE_ECC = 1 / 16  # of GDDR, for the codes of ECC
 CHANNEL_BITS = {  # of DRAM that turn to rows of their own: JEDEC standards
@@ -45,9 +47,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {  # besides `like`
     ),
     "bytes_per_cycle": ("cpi.shared", "cpi.l1", "cpi.l2"),
     "bandwidth_share": ("cpi.dram",),
-    "per_cycle": tuple(
-        f"cpi.mma_{kind}" for kind in ("fp16", "fp16_fp16", "tf32", "fp32", "fp8", "int8", "fp64")
-    ),
+    "per_cycle": tuple(f"cpi.{kind}" for kind in MMA),
 }
 
 

@@ -16,6 +16,7 @@ from dse.types import TENSOR
 ROWS = gpus.known()
 NAMES = gpus.names()
 BUILT = {(row.target, row.like): row.slug for row in ROWS.values() if row.like}  # one of each kind
+FP8 = {"mma_fp8", "mma_fp8_fp16", "mma_fp4"}
 PROVENANCES = ("stated", "measured", "fitted", "derived")
 
 
@@ -219,14 +220,14 @@ def test_data_sheets(name, sms, bandwidth, l2_mib, tflops):
         ("h100_sxm", 1830, {"fp16": 989.4, "tf32": 494.7, "fp8": 1978.9, "int8": 1978.9}),
         ("h100_sxm", 1980, {"fp64": 66.9}),
         ("h20", 1850, {"fp16": 148, "fp8": 296}),
-        ("b200", 1856, {"fp16": 2250, "fp8": 4500}),
-        ("rtx_5090", 2407, {"fp16": 209.5, "fp16_fp16": 419, "fp8": 419, "tf32": 104.8}),
+        ("b200", 1856, {"fp16": 2250, "fp8": 4500, "fp4": 9000}),
+        ("rtx_5090", 2407, {"fp16": 209.5, "fp8": 419, "fp8_fp16": 838, "fp4": 1676, "tf32": 104.8}),
         ("mi210", 1700, {"fp16": 181, "int8": 181, "fp32": 45.3, "fp64": 45.3}),
         ("mi250x", 1700, {"fp16": 191.5, "fp32": 47.9, "fp64": 47.9}),  # one of two dies
         ("mi300x", 2100, {"fp16": 1307.4, "tf32": 653.7, "fp32": 163.4, "fp8": 2614.9, "fp64": 163.4}),
         # ROCm/rocm-blogs, Matrix Core Programming on AMD CDNA3 and CDNA4 architecture (30 Sep 2025)
         ("mi325x", 2100, {"fp16": 1307.4, "fp8": 2614.9, "fp32": 163.4, "fp64": 163.4}),
-        ("mi355x", 2400, {"fp16": 2500, "fp8": 5000, "fp32": 157.3, "fp64": 78.6}),
+        ("mi355x", 2400, {"fp16": 2500, "fp8": 5000, "fp4": 10000, "fp32": 157.3, "fp64": 78.6}),
         ("radeon_pro_w7800", 2525, {"fp16": 90.5, "int8": 90.5}),
         # GPUOpen, Using the Matrix Cores of AMD RDNA 4: 1,024 and 2,048 a cycle and CU
         ("rx_9070_xt", 2970, {"fp16": 194.6, "fp8": 389.3, "int8": 389.3}),
@@ -242,12 +243,13 @@ def test_peaks_of_the_tensor_cores(files, name, mhz, peaks):
     ("name", "lacking"),
     [
         ("gtx_1060_6gb", set(TENSOR)),
-        ("mi250x", {"mma_tf32", "mma_fp8"}),
-        ("mi300x", set()),
-        ("radeon_pro_w7800", {"mma_tf32", "mma_fp32", "mma_fp8", "mma_fp64"}),
-        ("v100_pcie_16gb", {"mma_tf32", "mma_fp32", "mma_fp8", "mma_int8", "mma_fp64"}),
-        ("a100_pcie_40gb", {"mma_fp32", "mma_fp8"}),
-        ("h100_sxm", {"mma_fp32"}),
+        ("mi250x", {"mma_tf32", *FP8}),
+        ("mi300x", {"mma_fp8_fp16", "mma_fp4"}),
+        ("radeon_pro_w7800", {"mma_tf32", "mma_fp32", *FP8, "mma_fp64"}),
+        ("v100_pcie_16gb", {"mma_tf32", "mma_fp32", *FP8, "mma_int8", "mma_fp64"}),
+        ("a100_pcie_40gb", {"mma_fp32", *FP8}),
+        ("h100_sxm", {"mma_fp32", "mma_fp4"}),
+        ("rtx_5090", {"mma_fp32"}),
     ],
 )
 def test_products_that_a_gpu_cannot_do(files, name, lacking):

@@ -22,6 +22,7 @@ _KINDS = {  # class and bits of operands
     "f64": ("mma_fp64", 64), "i8": ("mma_int8", 8), "iu8": ("mma_int8", 8), "fp8": ("mma_fp8", 8),
     "bf8": ("mma_fp8", 8), "f8f6f4": ("mma_fp8", 8),
 }  # fmt: skip
+_BITS = (8, 8, 6, 6, 4)  # of f8f6f4, by the modifiers of A and B
 
 
 def product(step: Instruction, wave_size: int) -> Mma:
@@ -39,7 +40,11 @@ def product(step: Instruction, wave_size: int) -> Mma:
     pairs = 1
     if named["family"] == "mfma" and len(step.operands) > 1:
         pairs = max(1, _words(step.operands[1]) * 32 // bits * wave_size // (m * k))
-    operand_bytes = pairs * (m * k / sparse + k * n) * bits / 8
+    a_bits, b_bits = bits, bits
+    if named["type"] == "f8f6f4":
+        a_bits, b_bits = (_BITS[int(step.modifiers.get(name, "0"))] for name in ("cbsz", "blgp"))
+        kind = "mma_fp8" if max(a_bits, b_bits) == 8 else "mma_fp4"
+    operand_bytes = pairs * (m * k / sparse * a_bits + k * n * b_bits) / 8
     if named["sums"] in ("f16", "bf16"):
         kind = "mma_fp16_fp16"
     return Mma(kind, pairs * m * n * k / sparse, operand_bytes / UNIT_BYTES, 0.0)

@@ -1,12 +1,14 @@
 """Products of matrices on tensor cores: shape, types and operands of an instruction.
 
-There are three families. HMMA, IMMA, QMMA and DMMA have all operands in a warp's registers. HGMMA, IGMMA and
-QGMMA (compute capability 9.0) are executed by a warp group, a quarter by each of its four warps: B, and A
-unless it is a register, are in shared memory. UTCHMMA, UTCIMMA and UTCQMMA (10.0) are issued once per block,
-with sums in tensor memory; their shape and types are in a register, the instruction descriptor.
+There are three families. HMMA, IMMA, QMMA, OMMA and DMMA have all operands in a warp's registers. HGMMA,
+IGMMA and QGMMA (compute capability 9.0) are executed by a warp group, a quarter by each of its four warps: B,
+and A unless it is a register, are in shared memory. UTCHMMA, UTCIMMA, UTCQMMA and UTCOMMA (10.0) are issued
+once per block, with sums in tensor memory; shape and types are in a register, the instruction descriptor.
 
-Source: PTX ISA 8.8, sections on mma, wgmma and tcgen05.mma ("Instruction descriptor"), compared with the
-machine code that ptxas generates for each form.
+Sources: PTX ISA 8.8, sections on mma, wgmma and tcgen05.mma ("Instruction descriptor"), compared with the
+machine code that ptxas generates for each form. GeForce cards do products with block scales (.SF) at the rate
+of sums in half precision, and fp6 at that of fp8 with sums in 32 bits: flashinfer-ai/flashinfer#3628, and the
+table of main-horse.github.io/posts/5090-mm-perf.
 """
 
 import re
@@ -25,7 +27,7 @@ class UnknownProductError(Exception):
 
 @dataclass(frozen=True)
 class _Type:
-    """A type of operands: bits of an element, class with sums in 32 bits and in half precision."""
+    """A type of operands: bits of an element, class with sums in 32 bits, and in half precision or scaled."""
 
     bits: int
     kind: str
@@ -38,13 +40,15 @@ _TYPES = {
     "TF32": _Type(32, "mma_tf32"),
     "S8": _Type(8, "mma_int8"),
     "U8": _Type(8, "mma_int8"),
-    # Narrower floats take a byte and as much time.
-    **dict.fromkeys(("E4M3", "E5M2", "E2M3", "E3M2", "E2M1"), _Type(8, "mma_fp8", "mma_fp8")),
+    # Narrower floats take a byte, and in any sums the time of fp8 with sums in 32 bits.
+    **dict.fromkeys(("E2M3", "E3M2", "E2M1"), _Type(8, "mma_fp8", "mma_fp8")),
+    **dict.fromkeys(("E4M3", "E5M2"), _Type(8, "mma_fp8", "mma_fp8_fp16")),
 }
+_FP4 = _Type(4, "mma_fp4", "mma_fp4")
 _DEFAULTS = {"H": _HALF, "D": _Type(64, "mma_fp64")}  # types without modifier
-_WARP = re.compile(r"([HIQD])MMA")
+_WARP = re.compile(r"([HIQOD])MMA")
 _WARP_GROUP = re.compile(r"([HIQ])GMMA")
-_BLOCK = re.compile(r"UTC([HIQ])MMA")
+_BLOCK = re.compile(r"UTC([HIQO])MMA")
 _SHAPES = {  # as printed
     "884": (8, 8, 4),
     "1684": (16, 8, 4),
@@ -53,6 +57,7 @@ _SHAPES = {  # as printed
     "16816": (16, 8, 16),
     "16832": (16, 8, 32),
     "16864": (16, 8, 64),
+    "168128": (16, 8, 128),
 }
 
 
@@ -76,7 +81,7 @@ def product(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]) 
     if not is_product(opcode) or needs_descriptor(opcode):
         return None
     of = _type(opcode, modifiers)
-    kind = of.kind_half if _half_sums(modifiers) else of.kind
+    kind = of.kind_half if _half_sums(modifiers) or "SF" in modifiers else of.kind
     if not kind:
         raise UnknownProductError("half-precision sums of such operands")
     m, n, k = _shape(modifiers)
@@ -106,11 +111,11 @@ def described(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]
     if family[1] == "H":
         of = {0: _HALF, 1: _TYPES["BF16"], 2: _TYPES["TF32"]}.get(a_type)
     else:
-        of = _TYPES["E4M3" if family[1] == "Q" else "S8"]
+        of = {"Q": _TYPES["E4M3"], "O": _FP4}.get(family[1], _TYPES["S8"])
     kind = "" if of is None else of.kind_half if sums == 0 and family[1] != "I" else of.kind
     if of is None or not kind or not m or not n:
         raise UnknownProductError(f"the instruction descriptor 0x{descriptor:x}")
-    k = 256 // of.bits * sparse  # 32 bytes
+    k = 96 if of is _FP4 and descriptor >> 31 & 1 else 256 // of.bits * sparse  # else 32 bytes
     a_bytes, b_bytes = m * k * of.bits / 8 / sparse, k * n * of.bits / 8
     a_in_shared = operands[0].text.startswith("gdesc")
     return Mma(kind, m * n * k / sparse, 0.0, b_bytes + (a_bytes if a_in_shared else 0.0))
@@ -136,7 +141,8 @@ def product_words(opcode: str, modifiers: Sequence[str], operands: Sequence[Oper
         d, a, b = words(m * n, sum_bits), words(m * k // sparse, of.bits), words(n * k, of.bits)
     sources = list(operands[1:])
     if threads == 32:
-        return (d, *[a, b, d, *(1 for _ in sources[3:])][: len(sources)])
+        chosen = 2 if sparse == 2 and "SF" in modifiers else 1  # with the scales of A
+        return (d, *[a, b, d, chosen, *(1 for _ in sources[4:])][: len(sources)])
     counts: list[int] = []
     for number, source in enumerate(sources):
         if source.kind == "descriptor":  # 64 bits per matrix
@@ -160,12 +166,12 @@ def _half_sums(modifiers: Sequence[str]) -> bool:
 
 
 def _type(opcode: str, modifiers: Sequence[str]) -> _Type:
-    """Return the type of A and B. Where they differ, both have the same width."""
+    """Return the type of A and B, the slower of two. Where they differ, both have the same width."""
     family = _WARP.fullmatch(opcode) or _WARP_GROUP.fullmatch(opcode)
-    if family and "SF" not in modifiers:
+    if family:
         named = [_TYPES[name] for name in modifiers if name in _TYPES]
         if named:
-            return named[0]
+            return _FP4 if family[1] == "O" else min(named, key=lambda of: of.kind_half)
         if family[1] in _DEFAULTS:
             return _DEFAULTS[family[1]]
     raise UnknownProductError("operands of such types")

@@ -8,7 +8,8 @@ from dse.source.amd.text import Instruction
 
 
 def inst(opcode: str, *operands: str) -> Instruction:
-    return Instruction(0, opcode, operands, {}, None)
+    name, *modifiers = opcode.split()
+    return Instruction(0, name, operands, dict(text.split(":") for text in modifiers), None)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,8 @@ def inst(opcode: str, *operands: str) -> Instruction:
         ("v_mfma_f64_4x4x4_4b_f64", "v[2:3]", "mma_fp64", 4 * 4 * 4 * 4, 1024),
         ("v_mfma_i32_16x16x32_i8", "v[2:3]", "mma_int8", 16 * 16 * 32, 1024),
         ("v_mfma_f32_16x16x32_fp8_bf8", "v[2:3]", "mma_fp8", 16 * 16 * 32, 1024),
-        ("v_mfma_scale_f32_16x16x128_f8f6f4", "v[2:9]", "mma_fp8", 16 * 16 * 128, 4096),
+        ("v_mfma_scale_f32_16x16x128_f8f6f4 blgp:4", "v[2:9]", "mma_fp8", 16 * 16 * 128, 3072),
+        ("v_mfma_scale_f32_16x16x128_f8f6f4 cbsz:2 blgp:4", "v[2:7]", "mma_fp4", 16 * 16 * 128, 2560),
         ("v_smfmac_f32_16x16x32_f16", "v[2:3]", "mma_fp16", 16 * 16 * 16, 1536),
         ("v_wmma_f32_16x16x16_bf16", "v[2:9]", "mma_fp16", 16 * 16 * 16, 1024),
         ("v_wmma_f16_16x16x16_f16", "v[2:9]", "mma_fp16_fp16", 16 * 16 * 16, 1024),

@@ -6,6 +6,7 @@ from dse.source.machine.products import Mma
 from dse.source.nvidia.sass.operands import RZ, UR, operand
 from dse.source.nvidia.sass.products import UnknownProductError, described, product, product_words
 
+SCALED = (4, 4, 2, 4, 1, 1, 1)
 # As ptxas writes them: what is multiplied, and registers of D, A, B, C (PTX ISA: fragments of each shape).
 FORMS = [
     ("HMMA.1688.F32 R8 R4 R6 R8", Mma("mma_fp16", 1024, 0.5, 0), (4, 2, 1, 4)),
@@ -21,7 +22,13 @@ FORMS = [
     ("IMMA.8816.S8.S8 R2 R4.ROW R5.COL R2", Mma("mma_int8", 1024, 1 / 3, 0), (2, 1, 1, 2)),
     ("IMMA.16832.U8.S8 R4 R8.ROW R12.COL R4", Mma("mma_int8", 4096, 1, 0), (4, 4, 2, 4)),
     ("QMMA.16832.F32.E4M3.E5M2 R4 R8.ROW R12.COL R4", Mma("mma_fp8", 4096, 1, 0), (4, 4, 2, 4)),
-    ("QMMA.16832.F16.E4M3.E4M3 R6 R8.ROW R12.COL R6", Mma("mma_fp8", 4096, 1, 0), (2, 4, 2, 2)),
+    ("QMMA.16832.F16.E4M3.E4M3 R6 R8.ROW R12.COL R6", Mma("mma_fp8_fp16", 4096, 1, 0), (2, 4, 2, 2)),
+    ("QMMA.16832.F16.E2M1.E3M2 R14 R4 R8 R4", Mma("mma_fp8", 4096, 1, 0), (2, 4, 2, 2)),
+    # With block scales: one register for those of A, one for those of B, and which of their bytes count.
+    ("QMMA.SF.16832.F32.E4M3.E5M2.E8 R4 R8 R2 R4 R10 R11 URZ", Mma("mma_fp8_fp16", 4096, 1, 0), SCALED),
+    ("QMMA.SF.16832.F32.E4M3.E2M1.E8 R4 R8 R2 R4 R10 R11 UR6", Mma("mma_fp8", 4096, 1, 0), SCALED),
+    ("OMMA.SF.16864.F32.E2M1.E2M1.E8 R4 R8 R2 R4 R10 R11 URZ", Mma("mma_fp4", 8192, 1, 0), SCALED),
+    ("OMMA.SF.SP.168128.E2M1 R0 R4 R8 R0 R12 R11", Mma("mma_fp4", 8192, 4 / 3, 0), (4, 4, 4, 4, 2, 1)),
     ("DMMA.884 R4 R8 R12 R4", Mma("mma_fp64", 256, 2 / 3, 0), (4, 2, 2, 4)),
     ("DMMA.16x8x16 R24 R40 R16 R24", Mma("mma_fp64", 2048, 4, 0), (8, 16, 8, 8)),
     # Of a warp group's 64 x N x K, a warp takes a quarter.
@@ -55,6 +62,8 @@ DESCRIBED = [
     ("UTCHMMA", 1 << 4 | 1 << 7 | 8 << 17 | 4 << 24, Mma("mma_fp16", 64 * 64 * 16, 0, 4096)),
     ("UTCHMMA", 1 << 4 | 2 << 7 | 32 << 17 | 8 << 24, Mma("mma_tf32", 128 * 256 * 8, 0, 12288)),
     ("UTCQMMA", 1 << 4 | 16 << 17 | 8 << 24, Mma("mma_fp8", 128 * 128 * 32, 0, 8192)),
+    ("UTCOMMA", 16 << 17 | 8 << 24, Mma("mma_fp4", 128 * 128 * 64, 0, 8192)),
+    ("UTCOMMA", 1 << 31 | 16 << 17 | 8 << 24, Mma("mma_fp4", 128 * 128 * 96, 0, 12288)),
     ("UTCIMMA", 2 << 4 | 1 << 7 | 16 << 17 | 8 << 24, Mma("mma_int8", 128 * 128 * 32, 0, 8192)),
 ]
 
@@ -65,13 +74,13 @@ def test_an_instruction_descriptor_tells_shape_and_types(opcode, descriptor, exp
     assert described(opcode, (), operands, descriptor) == expected
     assert product(opcode, (), operands) is None
     in_tensor_memory = (operand("tmem[UR4]"), *operands[1:])
-    m = (descriptor >> 24) * 16
+    m, k_bytes = (descriptor >> 24 & 31) * 16, 48 if descriptor >> 31 else 32
     actual = described(opcode, (), in_tensor_memory, descriptor)
-    assert actual.shared_bytes == expected.shared_bytes - m * 32
+    assert actual.shared_bytes == expected.shared_bytes - m * k_bytes
 
 
 def test_unknown_forms_fail_by_name():
-    for text in ("BMMA.88128.XOR.POPC", "IMMA.16864.S4.S4", "OMMA.16864.F32.E2M1", "HMMA.16832.F32.BF16X"):
+    for text in ("BMMA.88128.XOR.POPC", "IMMA.16864.S4.S4", "OMMA.16864.F32.BF16X", "HMMA.16832.F32.BF16X"):
         opcode, *modifiers = text.split(".")
         if text.startswith("HMMA"):
             modifiers = ["17816"]
