@@ -87,7 +87,8 @@ class Examination:
             conditions = [operand.slot for operand in step.sources if operand.kind == "predicate"]
             if why := registers.why_erratic(conditions, guarded):
                 raise Irregular(why)
-        if (slot := descriptor_slot(step)) in registers.by_slot or slot in registers.erratic:
+        described = (descriptor_slot(step),)
+        if registers.any_changes(described) or registers.why_erratic(described, guarded):
             raise Irregular("an instruction descriptor changes")
         if step.opcode in BARRIER_MOVES:
             self.end(step, guarded)

@@ -260,6 +260,13 @@ class _OfBlocks(Examination):
             known = self.strides.get(step.index, strides[-1])
             self.strides[step.index] = known if {*strides} == {known} else None
 
+    def _store(self, step: Step, lanes: Lanes, changes: bool) -> None:
+        """Check stores; atomics on equal shared memory return the same in every block."""
+        if step.atomic and step.pipe == "shared" and not changes:
+            self.registers.set_same(step.writes, lanes)
+        else:
+            super()._store(step, lanes, changes)
+
     def end(self, step: Step, lanes: Lanes) -> None:
         """Check that threads go the same way in every block.
 

@@ -28,12 +28,7 @@ def adds_up(step: Step, before: Step) -> bool:
 def in_bulk(step: Step) -> bool:
     """Return whether an instruction copies a box or an array between global and shared memory."""
     step_role = role(step)
-    return (
-        step_role is not None
-        and step_role.starts
-        and step_role.queue in ("mbarrier", "stores")
-        and step.pipe != "tensor"
-    )
+    return step_role is not None and step_role.starts and step_role.queue in ("mbarrier", "stores")
 
 
 def with_waits(steps: list[Step], loops: list[Loop], most: int) -> tuple[list[Step], list[Loop], Waits]:

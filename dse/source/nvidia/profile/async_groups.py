@@ -1,8 +1,8 @@
 """Groups of asynchronous copies and matrix products, which a warp waits for without registers.
 
 A group is closed, and a later instruction waits until at most some number of groups are in flight. Waits for
-barriers in shared memory (mbarriers), on which bulk copies arrive, are assumed to be in the order in which
-these were armed. Source: PTX ISA, asynchronous copies, `wgmma` and `mbarrier`.
+barriers in shared memory (mbarriers), on which bulk copies or products of a block arrive, are assumed to be
+in the order in which those were armed. Source: PTX ISA, asynchronous copies, `wgmma` and `mbarrier`.
 """
 
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from typing import Literal
 
 from dse.source.nvidia.sass.program import Step
 
-Queue = Literal["copies", "stores", "products", "mbarrier"]
+Queue = Literal["copies", "stores", "products", "mbarrier", "block products"]
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ _ROLES = {
     **dict.fromkeys(("UTMASTG", "UTMAREDG", "UBLKRED"), Role("stores", starts=True)),
     "UTMACMDFLUSH": Role("stores", closes=True, into="copies"),
     "UTMALDG": Role("mbarrier", starts=True),
-    **dict.fromkeys(("UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCOMMA"), Role("mbarrier", starts=True)),
-    "UTCBAR": Role("mbarrier", closes=True),
+    **dict.fromkeys(("UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCOMMA"), Role("block products", starts=True)),
+    "UTCBAR": Role("block products", closes=True),
 }
 _OTHERS = ("UBLKCP", "ARRIVES", "DEPBAR", "WARPGROUP", "SYNCS")
 
@@ -57,7 +57,7 @@ def role(step: Step) -> Role | None:
         case "WARPGROUP" if step.has("DEPBAR"):
             return Role("products", waits=True, left=int(texts[-1], 0))
         case "SYNCS" if step.has("PHASECHK"):
-            return Role("mbarrier", waits=True)
+            return Role("block products" if step.of_products else "mbarrier", waits=True)
         case "SYNCS" if step.has("ARRIVE"):
             return Role("mbarrier", closes=True)
     return None

@@ -20,6 +20,7 @@ from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.profile.async_groups import COMMIT, Queue, role
 from dse.source.nvidia.sass.listing import SCOREBOARDS
 from dse.source.nvidia.sass.operands import SLOTS
+from dse.source.nvidia.sass.products import needs_descriptor
 from dse.source.nvidia.sass.program import BasicBlock, Step
 from dse.source.profile import single_warp
 from dse.source.profile.single_warp import PLACE_OF, Timing, Visit, Walk, WalkedCode, WalkedStep
@@ -149,6 +150,7 @@ def _walked(step: Step, times: Timing) -> WalkedStep:
     source, interval, held = str(step.pipe), times.interval.get(step.pipe, 1.0), 0.0
     if step.product is not None:
         source, interval = step.product.kind, _interval(step.product, times)
+        interval /= times.partitions if needs_descriptor(step.opcode) else 1.0  # a block's take all pipes
     group, waits = None, ()
     if (asynchronous := role(step)) is not None:
         if asynchronous.starts:
@@ -198,6 +200,8 @@ def _among(alone: WalkedStep, step: Step, times: Timing, warps: int, passes: flo
     if step.memory:  # warps continue while their accesses are queued
         busy = max(times.interval.get(step.pipe, 1.0), passes) * warps
         return alone._replace(cycles=cycles, interval=busy, queued=True)
+    if needs_descriptor(step.opcode):  # one warp issues it
+        return alone._replace(cycles=cycles)
     others = alone.interval * (share - 1.0)
     return alone._replace(cycles=cycles, interval=alone.interval * share, latency=alone.latency + others)
 

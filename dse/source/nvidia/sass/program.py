@@ -18,6 +18,7 @@ from dse.source.nvidia.sass.products import UnknownProductError, needs_descripto
 _CONSTANTS = frozenset((RZ, RZ + 1, URZ, URZ + 1, PT, UPT))
 _PREDICATES = range(7)
 _WHOLE_FP64 = (60, 70, 72, 80, 90, 100)  # architectures with 16 float64 operations a cycle or more
+_ADDING = ("UMOV", "MOV", "R2UR", "UIADD3", "IADD3", "VIADD", "ULEA", "LEA")
 _OF_MBARRIERS = ("SYNCS", "UTCBAR", "ARRIVES")  # their addresses are in shared memory
 
 
@@ -49,6 +50,7 @@ class Step:
     jump: int = -1  # index of the target basic block; -1 if it has none
     needed: bool = False  # whether addresses or branches depend on it
     guard_known: bool = True  # whether the guard is evaluated
+    of_products: bool = False  # whether it waits at an mbarrier for a block's products of matrices
 
     def copied(self) -> "Step":
         """Return a copy, so that `needed` may differ; several times faster than `copy`."""
@@ -143,6 +145,7 @@ def program(listing: Listing) -> SassProgram:
     **Raises:** DseError that names the first unknown opcode, or a branch without valid target.
     """
     steps = [_read(listing, index, instruction) for index, instruction in enumerate(listing.instructions)]
+    _mark_waits(steps)
     addresses = [step.address for step in steps]
     index_at = {address: index for index, address in enumerate(addresses)}
     jumps = {step.index: _jump(listing, step) for step in steps if step.branches}
@@ -169,6 +172,28 @@ def program(listing: Listing) -> SassProgram:
     _connect(steps, blocks)
     block_at = {addresses[start]: number for number, start in enumerate(starts)}
     return SassProgram(listing.kernel, listing.arch, steps, blocks, block_at)
+
+
+def _mark_waits(steps: list[Step]) -> None:
+    """Mark the waits at mbarriers that UTCBAR signals: those whose address adds up the same numbers.
+
+    What is not added, as the index of a stage, counts as 0. Code is read in the order of its addresses.
+    """
+    known, signalled, waits = dict[int, int](), set[int](), list[tuple[int, Step]]()
+    for step in steps:
+        addresses = [read for read in step.sources if read.kind == "address"]
+        if step.opcode == "UTCBAR" or step.has("PHASECHK"):
+            place = addresses[0].offset + sum(known.get(slot, 0) for slot, *_ in addresses[0].bases)
+            signalled |= {place} if step.opcode == "UTCBAR" else set()
+            waits += [(place, step)] if step.opcode == "SYNCS" else []
+        if step.opcode in _ADDING or (step.opcode == "IMAD" and step.has("MOV")):
+            terms = step.sources[1:2] if step.opcode.endswith("LEA") else step.sources
+            numbers = [int(read.text, 0) for read in terms if read.kind == "number"]
+            known[step.targets[0].slot] = sum([*numbers, *(known.get(read.slot, 0) for read in terms)])
+        else:
+            known |= dict.fromkeys(step.writes, 0)
+    for place, step in waits:
+        step.of_products = place in signalled
 
 
 def _read(listing: Listing, index: int, instruction: SassInstruction) -> Step:

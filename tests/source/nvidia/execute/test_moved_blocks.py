@@ -8,10 +8,10 @@ from support.sass_code import program_of
 
 from dse.source.machine.addresses import Addresses
 from dse.source.machine.launch import Dimensions, LaunchArguments
-from dse.source.nvidia.execute.interpret import bind_program, run
+from dse.source.nvidia.execute.interpret import bind_program, bound_for, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
-from dse.source.nvidia.execute.moved_blocks import addresses_of
-from dse.source.nvidia.machine.state import Machine
+from dse.source.nvidia.execute.moved_blocks import addresses_of, alike_in_control
+from dse.source.nvidia.machine.state import Machine, Purpose
 from dse.source.nvidia.sass.program import SassProgram
 
 HEAD = ("S2R R0, SR_TID.X", "S2R R1, SR_CTAID.X", "S2R R6, SR_CTAID.Y", "MOV R8, 0x4")
@@ -149,3 +149,17 @@ def test_each_block_is_run_where_addresses_do_not_move_evenly(made: SassProgram)
     assert actual.machine.shape[0] == 30
     for block in range(30):
         assert asked(actual, block) == asked(Addresses.of(item), block)
+
+
+def test_blocks_agree_in_atomics_on_shared_memory_and_in_what_other_warps_have_in_a_descriptors_register():
+    product = "UTCHMMA gdesc[UR10], gdesc[UR14], tmem[UR16], tmem[UR18], idesc[UR19]"
+    made = toy(
+        "ATOMS.ADD R3, [R8], R8; LDS R7, [R8]; ISETP.GT.AND P0, PT, R7, R1, PT; @P0 EXIT",
+        "S2UR UR19, SR_CTAID.X; ISETP.GT.AND P1, PT, R0, 0x1f, PT",
+        f"@P1 BRA {16 * (len(HEAD) + 9):#x}; UMOV UR19, 0x8210010; {product}",
+    )
+    launch = LaunchArguments((1000, 1, 1), (64, 1, 1), [])
+    boxes = alike_in_control(bound_for(bind_program(made), Purpose.CONTROL), launch, 1000, 100)
+    assert not isinstance(boxes, str), boxes
+    at_once = boxes.firsts[:, 0] < 64 * 4  # which threads add up
+    assert (boxes.sizes[at_once].sum(), boxes.sizes.sum()) == (256, 1000)

@@ -156,6 +156,14 @@ def test_products_of_a_warp_group_are_waited_for_by_group():
     assert actual.cycles < 1 + 3 * single
 
 
+def test_products_of_a_block_take_the_pipes_of_all_warps():
+    product = "UTCHMMA gdesc[UR10], gdesc[UR14], tmem[UR16], tmem[UR18], idesc[UR19]"
+    code = ["UMOV UR19, 0x8210010", product, product, "UTCBAR [UR20], URZ"]
+    machine = ran(*code, "SYNCS.PHASECHK.TRANS64.TRYWAIT P1, [UR20], R8", "EXIT", threads=128)
+    (actual,) = walk(machine, 0, 0, replace(TIMES, partitions=4.0), 4).values()
+    assert actual.cycles == pytest.approx(2 * 128 * 128 * 16 / 256 / 4 + LATENCY["mma_fp16"], abs=8)
+
+
 def test_products_out_of_registers_wait_for_their_sums():
     chain = ["HMMA.16816.F32 R4, R20, R24, R4"] * 3
     (actual,) = walked(*chain, "EXIT").values()
