@@ -19,6 +19,7 @@ _CONSTANTS = frozenset((RZ, RZ + 1, URZ, URZ + 1, PT, UPT))
 _PREDICATES = range(7)
 _WHOLE_FP64 = (60, 70, 72, 80, 90, 100)  # architectures with 16 float64 operations a cycle or more
 _ADDING = ("UMOV", "MOV", "R2UR", "UIADD3", "IADD3", "VIADD", "ULEA", "LEA")
+_ALLOCATES = "UTCATOMSWS"  # tensor memory
 _OF_MBARRIERS = ("SYNCS", "UTCBAR", "ARRIVES")  # their addresses are in shared memory
 
 
@@ -146,9 +147,15 @@ def program(listing: Listing) -> SassProgram:
     """
     steps = [_read(listing, index, instruction) for index, instruction in enumerate(listing.instructions)]
     _mark_waits(steps)
-    addresses = [step.address for step in steps]
+    opcodes, addresses = {step.opcode for step in steps}, [step.address for step in steps]
     index_at = {address: index for index, address in enumerate(addresses)}
     jumps = {step.index: _jump(listing, step) for step in steps if step.branches}
+    # No compiled kernel comes to the traps for misuse of tensor memory, functions that are called.
+    traps = {step.address for step in steps if step.opcode == "BPT" and _ALLOCATES in opcodes}
+    for index, target in jumps.items():  # to a move of where to return, and the call
+        called = index_at[target] + 1 if target in index_at else -1
+        if steps[index].conditional and jumps.get(called) in traps:
+            steps[index].guard, steps[index].guard_negated = PT, True
     leaders = {0} | {step.index + 1 for step in steps if step.branches or step.kind == "meeting"}
     for index, target in jumps.items():
         if target is None:

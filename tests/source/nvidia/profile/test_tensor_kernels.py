@@ -124,3 +124,9 @@ def test_a_descriptor_must_be_of_an_argument():
 def _offsets() -> list[int]:
     of_tensor = (0, 0x80, 0x84, 0x88, 0x90)
     return [0x240 + 0xC0 * n + offset for n in range(3) for offset in of_tensor] + [0x458, 0x45C, 0x460]
+
+
+def test_nothing_depends_on_the_traps_for_misuse_of_tensor_memory():
+    steps = bound("sm_100").program.steps
+    assert any(step.opcode == "BPT" for step in steps)
+    assert not any(step.needed for step in steps if step.pipe == "shared")
