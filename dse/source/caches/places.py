@@ -98,9 +98,9 @@ def groups(
                 continue  # dropped below
             if warp in asked:
                 before = of_machine(step, warp).before(family.stream, block)
-                place = of_found(step, asked.index(warp)).shifts(before)
+                place = of_found(step, warp).shifts(before)
                 if place is None:
-                    others[family.array] = of_found(step, asked.index(warp)).sectors(before)
+                    others[family.array] = of_found(step, warp).sectors(before)
             if place is None:
                 lost |= family.steps
                 continue
@@ -125,14 +125,12 @@ class _Executions:
     def __init__(self, addresses: Addresses, step: int, warp: int) -> None:
         machine = addresses.machine
         self.row, self.moved = addresses.row, addresses.moved(step)
-        first_warp = int(machine.threads[WARP * warp]) // WARP
+        at = int(np.searchsorted(machine.threads, WARP * warp))
         self.rows = machine.shape[0]
-        self.streams = [s for s in addresses.streams[step] if s.issuer in (-1, first_warp)]
+        self.streams = [s for s in addresses.streams[step] if s.issuer in (-1, warp)]
         self.number = {id(stream): number for number, stream in enumerate(self.streams)}
         # the lanes of the warp; of boxes their first places
-        self.lanes = [
-            slice(WARP) if s.issuer >= 0 else slice(WARP * warp, WARP * (warp + 1)) for s in self.streams
-        ]
+        self.lanes = [slice(WARP) if s.issuer >= 0 else slice(at, at + WARP) for s in self.streams]
         there: dict[tuple[int, bool], Any] = {}  # which rows have some of the lanes
         for stream, lanes in zip(self.streams, self.lanes, strict=True):
             key = (id(stream.lanes), stream.issuer >= 0)

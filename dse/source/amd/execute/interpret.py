@@ -25,8 +25,9 @@ def execute(
     skip_loops: bool = True,
     step_limit: int = STEP_LIMIT,
     atomics: bool = True,
+    waves: Sequence[int] | None = None,
 ) -> tuple[MemoryMachine, NeedsData | None]:
-    """Run these blocks of a launch to their end; return (the machine, what depends on unstated data).
+    """Run these blocks, or some of their waves, to their end; return (the machine, what needs unstated data).
 
     Words are followed as far as addresses, branches and masks of lanes need them. Without `atomics`,
     what these return is unstated.
@@ -35,7 +36,9 @@ def execute(
     """
     missing: NeedsData | None = None
     for assume_zeros in (False, True):
-        machine = MemoryMachine(code.listing, launch, blocks, assume_zeros=assume_zeros, atomics=atomics)
+        machine = MemoryMachine(
+            code.listing, launch, blocks, waves, assume_zeros=assume_zeros, atomics=atomics
+        )
         try:
             Scheduler(code, machine, skip_loops, min(step_limit, launch.most_steps)).run()
             return machine, missing

@@ -63,20 +63,28 @@ class Waves:
 class WaveMachine:
     """The state of executed blocks."""
 
-    def __init__(self, listing: Listing, launch: LaunchArguments, blocks: Sequence[Dimensions]) -> None:
+    def __init__(
+        self,
+        listing: Listing,
+        launch: LaunchArguments,
+        blocks: Sequence[Dimensions],
+        waves: Sequence[int] | None = None,
+    ) -> None:
+        """`waves` are those of a block; None: all."""
         self.listing, self.launch = listing, launch
         lanes = listing.wave_size
-        waves = -(-launch.threads // lanes)
-        self.shape = (len(blocks), waves, lanes)
+        numbers = np.arange(-(-launch.threads // lanes), dtype=U32) if waves is None else np.array(waves, U32)
+        self.shape = (len(blocks), len(numbers), lanes)
         self.r: list[Value] = [np.zeros((1, 1, 1), U32)] * CONSTANTS
-        thread = np.arange(waves * lanes, dtype=U32).reshape(1, waves, lanes)
+        thread = (numbers[:, None] * U32(lanes) + np.arange(lanes, dtype=U32))[None]
+        self.threads = thread.ravel()  # their numbers in the block
         self.exists = (
             thread < launch.threads
         )  # lanes of waves that have not ended: [1 or blocks, waves, lanes]
         self.r[EXEC] = self.r[EXEC + 1] = self.exists
         self.r[SCC] = np.zeros((1, 1, 1), bool)
         self._sets: dict[bytes, Waves] = {}
-        self.alive = self.set_of(np.ones((len(blocks), waves, 1), bool))
+        self.alive = self.set_of(np.ones((*self.shape[:2], 1), bool))
         self.steered_by_block = False  # whether a branch may depend on the block's number
         self.running = self.alive
         self.waves: np.ndarray | None = None  # active waves; None: all live ones

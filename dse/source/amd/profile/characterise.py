@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dse.errors import DseError
 from dse.source.amd.execute.access import returns
 from dse.source.amd.execute.code import Code, code_of
 from dse.source.amd.execute.contents import MemoryMachine
@@ -16,10 +17,12 @@ from dse.source.amd.profile.pipes import Turns, turns
 from dse.source.amd.profile.record import BlockRecord, executions, record
 from dse.source.amd.profile.walk import timing, walk
 from dse.source.amd.text import Listing
+from dse.source.machine.addresses import Addresses
 from dse.source.machine.alike import Boxes
 from dse.source.machine.blocks import sampled
 from dse.source.machine.launch import OF_ATOMICS, Dimensions, LaunchArguments
 from dse.source.machine.recorded import cost_of_accesses
+from dse.source.machine.thread_set import WARP
 from dse.source.profile.characterise import Characterisation, PhaseCounts, UnknownDecision, average_block
 from dse.source.profiles import moved
 from dse.types import Gpu, Resources
@@ -33,11 +36,11 @@ class ExecutedLaunch:
     """One launch, with some executed blocks."""
 
     def __init__(self, listing: Listing, launch: LaunchArguments, gpu: Gpu, joins: bool = False) -> None:
-        self.listing, self.gpu = listing, gpu
+        self.listing, self.launch, self.gpu = listing, launch, gpu
         self.code: Code = code_of(listing, Purpose.COUNTS)
         for_control = code_of(listing, Purpose.CONTROL)
         self.turns: Turns = turns(listing)
-        wide_rate = float(gpu.cpi.fp64) <= float(gpu.cpi.fp32)
+        self._how = self.turns, float(gpu.cpi.fp64) <= float(gpu.cpi.fp32), joins
         lengths = np.array([(len(stretch.steps), 0) for stretch in self.code.stretches]).ravel()
 
         steered: list[bool] = []
@@ -56,7 +59,7 @@ class ExecutedLaunch:
 
         def run(blocks: Sequence[Dimensions]) -> tuple[MemoryMachine, NeedsData | None, BlockRecord]:
             machine, missing = execute(self.code, launch, blocks)
-            return machine, missing, record(self.code, machine, self.turns, wide_rate, joins)
+            return machine, missing, record(self.code, machine, *self._how)
 
         ran, self.sample = sampled(
             launch.grid, launch.threads, control, run, lambda ran: cost_of_accesses(ran[-1]), prove
@@ -64,6 +67,17 @@ class ExecutedLaunch:
         self.machine, self.missing, self.record = ran
         # What the first decision depends on, unless that is unstated arguments.
         self.unknown = () if self.missing is not None else self._by_atomics(launch)
+
+    def addresses_of(self, blocks: Sequence[Dimensions], warps: Sequence[int] | None = None) -> Addresses:
+        """Run the waves of these warps of 32 threads, in other blocks; no trips of loops are estimated.
+
+        **Raises:** DseError as `execute`, and if some of the trips would be.
+        """
+        waves = None if warps is None else sorted({WARP * warp // self.listing.wave_size for warp in warps})
+        machine, _ = execute(self.code, self.launch, blocks, waves=waves)
+        if machine.estimated:
+            raise DseError(f"{self.listing.name}: found trips of loops that are estimated, expected none")
+        return Addresses.of(record(self.code, machine, *self._how, only_addresses=waves is not None))
 
     def _by_atomics(self, launch: LaunchArguments) -> tuple[UnknownDecision, ...]:
         """Return the first address or branch that what atomics on global memory return decides on."""
@@ -90,7 +104,7 @@ class ExecutedLaunch:
 def counted(ran: ExecutedLaunch, asked: Resources) -> Characterisation:
     """Average the counts of a sample's blocks."""
     sample, noted = ran.sample, ran.record
-    traffic, of_load = moved(noted, sample, ran.gpu, asked, ran.listing.scratch_bytes)
+    traffic, of_load = moved(noted, sample, ran.gpu, asked, ran.listing.scratch_bytes, ran.addresses_of)
     times = timing(ran.gpu, ran.turns, of_load)
     return average_block(
         noted,

@@ -79,6 +79,8 @@ class BlockRecord:
     bound: Any
     shape: tuple[int, int]  # blocks, threads
     wave_size: int
+    threads: np.ndarray  # their numbers in a block
+    estimated: bool  # whether some trips of loops are
     phases: list[PhaseSpan] = field(default_factory=list)
     phase_counts: list[np.ndarray | None] = field(default_factory=list)  # the last row: passes
     streams: list[Stream] = field(default_factory=list)
@@ -86,12 +88,19 @@ class BlockRecord:
     lds_ends: dict[tuple[int, int, int], int] = field(default_factory=dict)  # of accesses, by base and lanes
 
 
-def record(code: Code, machine: MemoryMachine, turns: Turns, wide_rate: bool, joins: bool) -> BlockRecord:
-    """Count the executed instructions, phase by phase.
+def record(
+    code: Code,
+    machine: MemoryMachine,
+    turns: Turns,
+    wide_rate: bool,
+    joins: bool,
+    only_addresses: bool = False,
+) -> BlockRecord:
+    """Count the executed instructions, phase by phase, or note `only_addresses` in global memory.
 
     With `joins`, adjacent loads from the LDS are one wide load.
     """
-    return _Recorder(code, machine, turns, wide_rate, joins).record
+    return _Recorder(code, machine, turns, wide_rate, joins, only_addresses).record
 
 
 def executions(machine: MemoryMachine, stretches: int) -> np.ndarray:
@@ -149,9 +158,16 @@ def _neighbours(step: Instruction) -> bool:
 
 class _Recorder:
     def __init__(
-        self, code: Code, machine: MemoryMachine, turns: Turns, wide_rate: bool, joins: bool
+        self,
+        code: Code,
+        machine: MemoryMachine,
+        turns: Turns,
+        wide_rate: bool,
+        joins: bool,
+        only_addresses: bool,
     ) -> None:
         self.code, self.machine, self.turns = code, machine, turns
+        self.only_addresses = only_addresses
         spaces: dict[int, set[str]] = {}
         for access in machine.accesses:
             spaces.setdefault(access.index, set()).add(_SPACES.get(access.space, ""))
@@ -183,6 +199,8 @@ class _Recorder:
             shape=(count, waves * lanes),
             wave_size=lanes,
             together=turns.line // SECTOR,
+            threads=machine.threads,
+            estimated=bool(machine.estimated),
         )
         self.lanes: dict[int, tuple[np.ndarray, Lanes]] = {}
         self.bases: dict[int, tuple[np.ndarray, np.ndarray]] = {}
@@ -255,17 +273,6 @@ class _Recorder:
         if row is None or not step.memory:
             return
         pipe: str = _SPACES.get(access.space) or step.pipe
-        size = 2 * step.bytes if step.joined and not access.part else step.bytes
-        counts = self._pattern(access, size, pipe) * times
-        if access.part:  # the second address of one instruction
-            counts = counts * np.array([[0.0], [1.0], [0.0 if step.joined else 1.0], [1.0]])
-        for number, rows in counters.items():
-            rows[row : row + len(MEMORY_COUNTS)] += counts * (phase == number)
-        key = id(access.base), id(access.lanes), access.offset
-        if pipe == "shared" and key not in self.record.lds_ends:
-            base = np.broadcast_to(access.base, np.broadcast_shapes(access.base.shape, access.lanes.shape))
-            last = (base + access.offset & 0xFFFFFFFF).max(where=access.lanes, initial=-size)
-            self.record.lds_ends[key] = int(last) + size
         if pipe == "global" and access.lanes.any():  # none if all are out of their buffer's bounds
             self.record.streams.append(
                 Stream(
@@ -279,6 +286,19 @@ class _Recorder:
                     stride=access.stride,
                 )
             )
+        if self.only_addresses:
+            return
+        size = 2 * step.bytes if step.joined and not access.part else step.bytes
+        counts = self._pattern(access, size, pipe) * times
+        if access.part:  # the second address of one instruction
+            counts = counts * np.array([[0.0], [1.0], [0.0 if step.joined else 1.0], [1.0]])
+        for number, rows in counters.items():
+            rows[row : row + len(MEMORY_COUNTS)] += counts * (phase == number)
+        key = id(access.base), id(access.lanes), access.offset
+        if pipe == "shared" and key not in self.record.lds_ends:
+            base = np.broadcast_to(access.base, np.broadcast_shapes(access.base.shape, access.lanes.shape))
+            last = (base + access.offset & 0xFFFFFFFF).max(where=access.lanes, initial=-size)
+            self.record.lds_ends[key] = int(last) + size
 
     def _pattern(self, access: PerformedAccess, size_of_lane: int, pipe: str) -> np.ndarray:
         """Return requests, sectors, passes and lanes of one execution: [4, blocks]."""
