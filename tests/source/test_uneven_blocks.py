@@ -15,6 +15,7 @@ from dse.hardware import gpus
 from dse.source.amd import source as amd
 from dse.source.amd.compile.source import Built
 from dse.source.amd.compile.source import read_source as read_hip
+from dse.source.caches.cache_model import Traffic
 from dse.source.launches import Array, Configuration
 from dse.source.machine.launch import Dimensions
 from dse.source.nvidia.arguments import as_launched
@@ -76,7 +77,9 @@ TRIPS = {name: work[0] for name, work in (*SEEN.items(), *PROVEN.items())} | UNK
 SOURCE = "".join(
     CODE.format(name=name, trips=trips, place="i + trip * 1024")
     for name, trips in (TRIPS | {"apart": "x[i + 1] - x[i]", "inverted": "x[i + 1] + ~x[i]"}).items()
-) + CODE.format(name="strided", trips="20", place="t * (b % 2 ? 32 : 1) + trip * 32")
+)
+SOURCE += CODE.format(name="strided", trips="20", place="t * (b % 2 ? 32 : 1) + trip * 32")
+SOURCE += CODE.format(name="in_groups", trips="20", place="(c / 4 * 16 + b) * 1280 + trip * 64 + t")
 CONTENTS = Array(2**20, "int32", "99 if index == 4711 else 5 + 35 * random", ())
 
 
@@ -139,6 +142,14 @@ def test_blocks_whose_accesses_alone_differ_have_a_spread(request, vendor):
     counts = request.getfixturevalue(vendor)("strided", FEW)
     sectors = counts.total("global load", "sectors") / 20
     assert abs(sectors / (THREADS * (1 + 1 / 8) / 2) - 1) < 4 * counts.spread
+
+
+@pytest.mark.parametrize("vendor", ["counted", "counted_for_amd"])
+def test_blocks_share_what_does_not_move_evenly_from_one_to_the_next(request, vendor):
+    """As scales of four tiles, one below the other."""
+    counts = request.getfixturevalue(vendor)("in_groups", (16, 64, 1))
+    traffic = sum((phase.traffic for phase in counts.phases), Traffic())
+    assert traffic.loads_past_l2 * counts.blocks == pytest.approx(16 * 64 / 4 * 1280 * 4 / 32, rel=1e-3)
 
 
 @pytest.mark.quick("limit")

@@ -210,6 +210,10 @@ class _Recorder:
 
     def _run(self) -> None:
         machine, record = self.machine, self.record
+        if self.only_addresses:
+            for access in machine.accesses:
+                self._count(access, 1.0, np.zeros(machine.shape[0], int), {})
+            return
         times, entering = times_of(len(machine.trace), machine.repeats), _entering(machine)
         accesses = iter(machine.accesses)
         access = next(accesses, None)
