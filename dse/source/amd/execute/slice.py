@@ -36,6 +36,7 @@ class Purpose(Enum):
 
     VALUES = "values"  # everything
     COUNTS = "counts"  # what the addresses of memory accesses depend on
+    ADDRESSES = "addresses"  # what those in global memory depend on
     CONTROL = "control"  # nothing
 
 
@@ -161,7 +162,9 @@ def _access(step: Instruction, accessed: MemoryAccess, purpose: Purpose) -> Effe
     reads = address | bits_of(slots_of(data)) | (space if accessed.kind != "store" else 0)
     if accessed.to_lds:
         space, reads = _SPACES["lds"], reads | 1 << M0
-    counted = purpose is Purpose.COUNTS
+    counted = purpose is Purpose.COUNTS or (
+        purpose is Purpose.ADDRESSES and accessed.space in ("vmem", "flat")
+    )
     return Effect(
         step.index,
         always=address if counted else 0,

@@ -74,10 +74,11 @@ class ExecutedLaunch:
         **Raises:** DseError as `execute`, and if some of the trips would be.
         """
         waves = None if warps is None else sorted({WARP * warp // self.listing.wave_size for warp in warps})
-        machine, _ = execute(self.code, self.launch, blocks, waves=waves)
+        code = self.code if waves is None else code_of(self.listing, Purpose.ADDRESSES)
+        machine, _ = execute(code, self.launch, blocks, waves=waves)
         if machine.estimated:
             raise DseError(f"{self.listing.name}: found trips of loops that are estimated, expected none")
-        return Addresses.of(record(self.code, machine, *self._how, only_addresses=waves is not None))
+        return Addresses.of(record(code, machine, *self._how, only_addresses=waves is not None))
 
     def _by_atomics(self, launch: LaunchArguments) -> tuple[UnknownDecision, ...]:
         """Return the first address or branch that what atomics on global memory return decides on."""
