@@ -75,16 +75,20 @@ def test_purposes(written, first):
     for seed in range(first, first + 50):
         listing = written(program(seed), lds=1024)
         launch = LaunchArguments((2, 1, 1), (128, 1, 1), [words, None])
-        every, some, control = (
+        every, some, globally, control = (
             execute(code_of(listing, purpose), launch, [(0, 0, 0), (1, 0, 0)])[0] for purpose in Purpose
         )
-        for machine in (some, control):
+        for machine in (some, globally, control):
             assert [index for index, *_ in machine.trace] == [index for index, *_ in every.trace], seed
             for (_, waves, lanes), (_, same, active) in zip(machine.trace, every.trace, strict=True):
                 np.testing.assert_array_equal(lanes & waves.mask, active & same.mask, f"seed {seed}")
-        assert len(some.accesses) == len(every.accesses)
-        for own, full in zip(some.accesses, every.accesses, strict=True):
-            lanes = np.broadcast_to(full.lanes, every.shape)
-            np.testing.assert_array_equal(np.broadcast_to(own.lanes, every.shape), lanes, f"seed {seed}")
-            mine, all_of_it = (np.broadcast_to(ran.base, every.shape)[lanes] for ran in (own, full))
-            np.testing.assert_array_equal(mine, all_of_it, f"{seed}: {listing.instructions[full.index]}")
+        for machine, kind in ((some, ""), (globally, "global")):
+            pairs = [
+                [access for access in ran.accesses if kind in listing.instructions[access.index].opcode]
+                for ran in (machine, every)
+            ]
+            for own, full in zip(*pairs, strict=True):
+                lanes = np.broadcast_to(full.lanes, every.shape)
+                np.testing.assert_array_equal(np.broadcast_to(own.lanes, every.shape), lanes, f"seed {seed}")
+                mine, all_of_it = (np.broadcast_to(ran.base, every.shape)[lanes] for ran in (own, full))
+                np.testing.assert_array_equal(mine, all_of_it, f"{seed}: {listing.instructions[full.index]}")
