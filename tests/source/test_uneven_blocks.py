@@ -80,6 +80,16 @@ SOURCE = "".join(
 )
 SOURCE += CODE.format(name="strided", trips="20", place="t * (b % 2 ? 32 : 1) + trip * 32")
 SOURCE += CODE.format(name="in_groups", trips="20", place="(c / 4 * 16 + b) * 1280 + trip * 64 + t")
+SOURCE += """extern "C" __global__ void staged(const int* x, int* y)
+{
+    __shared__ int rows[64];
+    int b = blockIdx.x, t = threadIdx.x, sum = 0;
+    if (t >= 192) rows[t - 192] = x[b * 64 + t - 192];
+    __syncthreads();
+    for (int i = 0; i < 64; ++i) sum += x[rows[i] * 256 + t];
+    y[b * 256 + t] = sum;
+}
+"""
 CONTENTS = Array(2**20, "int32", "99 if index == 4711 else 5 + 35 * random", ())
 
 
@@ -94,9 +104,11 @@ def counted(tmp_path_factory):
     listings = dict(zip(binaries, disassemble([*binaries.values()]), strict=True))
     gpu = jax.tree.map(np.asarray, gpu)
 
-    def counted(name: str, grid: Dimensions, x: Array | None = None) -> Characterisation:
+    def counted(
+        name: str, grid: Dimensions, x: Array | None = None, threads: int = THREADS
+    ) -> Characterisation:
         code = replace(made, binary=binaries[name])
-        wanted = Configuration((), grid, (THREADS, 1, 1), (x, None))
+        wanted = Configuration((), grid, (threads, 1, 1), (x, None))
         return executed(code, listings[name], as_launched(code, wanted), gpu).counts
 
     return counted
@@ -111,8 +123,10 @@ def counted_for_amd(tmp_path_factory):
     built = read_hip(path, "alike").compile(0x90A, ())
     assert isinstance(built, Built)
 
-    def counted(name: str, grid: Dimensions, x: Array | None = None) -> Characterisation:
-        wanted = Configuration((), grid, (THREADS, 1, 1), (x, None))
+    def counted(
+        name: str, grid: Dimensions, x: Array | None = None, threads: int = THREADS
+    ) -> Characterisation:
+        wanted = Configuration((), grid, (threads, 1, 1), (x, None))
         return amd.completed(built, wanted, gpu, read_hip(path, name))[0].counts
 
     return counted
@@ -150,6 +164,14 @@ def test_blocks_share_what_does_not_move_evenly_from_one_to_the_next(request, ve
     counts = request.getfixturevalue(vendor)("in_groups", (16, 64, 1))
     traffic = sum((phase.traffic for phase in counts.phases), Traffic())
     assert traffic.loads_past_l2 * counts.blocks == pytest.approx(16 * 64 / 4 * 1280 * 4 / 32, rel=1e-3)
+
+
+@pytest.mark.parametrize("vendor", ["counted", "counted_for_amd"])
+def test_places_that_another_warp_stores_in_shared_memory_are_those_of_each_block(request, vendor):
+    rows = Array(2**20, "int32", "index * 7 % 4096", ())
+    counts = request.getfixturevalue(vendor)("staged", FEW, rows, 256)
+    traffic = sum((phase.traffic for phase in counts.phases), Traffic())
+    assert traffic.loads_past_l2 * counts.blocks == pytest.approx(2**20 * 4 / 32, rel=0.08)  # all of x once
 
 
 @pytest.mark.quick("limit")

@@ -50,6 +50,7 @@ class Code:
     listing: Listing
     stretches: list[Stretch]
     constants: list[np.ndarray]  # of the instructions bound so far
+    evaluated: frozenset[int] = frozenset()  # instructions whose results something depends on
 
 
 def code_of(listing: Listing, purpose: Purpose = Purpose.VALUES) -> Code:
@@ -87,7 +88,7 @@ def code_of(listing: Listing, purpose: Purpose = Purpose.VALUES) -> Code:
     if purpose is not Purpose.VALUES:
         steps, successors = zip(*((s.steps, s.successors) for s in stretches), strict=True)
         binder.needed, binder.unread = needed_steps(steps, successors, listing.wave_size, purpose)
-    return Code(listing, stretches, binder.constants)
+    return Code(listing, stretches, binder.constants, frozenset(binder.needed or ()) - binder.unread)
 
 
 def _changes_lanes(step: Instruction) -> bool:

@@ -71,14 +71,18 @@ class ExecutedLaunch:
     def addresses_of(self, blocks: Sequence[Dimensions], warps: Sequence[int] | None = None) -> Addresses:
         """Run the waves of these warps of 32 threads, in other blocks; no trips of loops are estimated.
 
+        If addresses depend on the LDS, all are run: others may have stored what these load.
+
         **Raises:** DseError as `execute`, and if some of the trips would be.
         """
+        code = self.code if warps is None else code_of(self.listing, Purpose.ADDRESSES)
         waves = None if warps is None else sorted({WARP * warp // self.listing.wave_size for warp in warps})
-        code = self.code if waves is None else code_of(self.listing, Purpose.ADDRESSES)
-        machine, _ = execute(code, self.launch, blocks, waves=waves)
+        evaluated = [self.listing.instructions[number] for number in code.evaluated]
+        spaces = {access.space for step in evaluated if (access := memory_access(step.opcode))}
+        machine, _ = execute(code, self.launch, blocks, waves=None if "lds" in spaces else waves)
         if machine.estimated:
             raise DseError(f"{self.listing.name}: found trips of loops that are estimated, expected none")
-        return Addresses.of(record(code, machine, *self._how, only_addresses=waves is not None))
+        return Addresses.of(record(code, machine, *self._how, only_addresses=warps is not None))
 
     def _by_atomics(self, launch: LaunchArguments) -> tuple[UnknownDecision, ...]:
         """Return the first address or branch that what atomics on global memory return decides on."""

@@ -38,12 +38,16 @@ _SHORTEST = 4  # mean blocks in a row that make this worthwhile
 def addresses_of(
     machine: Machine, blocks: Sequence[Dimensions], warps: Sequence[int] | None = None
 ) -> Addresses:
-    """Run some warps of other blocks of an executed launch; no trips of loops are estimated.
+    """Run other blocks of an executed launch, no trips of loops being estimated: some of their warps.
+
+    If addresses depend on shared memory, all are run: others may have stored what these load.
 
     **Raises:** DseError as `run`, and if they execute far more than the blocks before.
     """
     bound, limit = machine.bound, max(5_000, 4 * len(machine.trace))
     only_addresses, launch = bound_for(bound, Purpose.ADDRESSES), machine.launch
+    if any(step.needed and step.pipe == "shared" and step.targets for step in only_addresses.program.steps):
+        warps = None
     if warps is not None:
         only_addresses.long_loops = {machine.trace[start][0] for start, _, _ in machine.repeats}
     axes = [axis for axis in range(2) if launch.grid[axis] > 1]  # x and y
