@@ -175,7 +175,10 @@ def follow(
         else:
             exact = machine
         streams = [stream for stream in exact.streams if any(stream.step in steps for steps in uneven)]
-        touched = [accesses(exact, sample, block, streams, steps, thinned=True) for steps in uneven]
+        touched = [
+            accesses(exact, sample, block, streams, steps, thinned=True, together=member.together)
+            for member, steps in zip(accessed, uneven, strict=True)
+        ]
         at = [here, *seen.places(machine.launch.grid)]
         placed = groups(exact, block, [member.families for member in touched], at, probe)
     except DseError:  # threads wait for warps that are not run, or there is too much to run
