@@ -1,16 +1,22 @@
 """What every closed form has to keep to."""
 
+import json
 from functools import cache
+from pathlib import Path
 
 import equinox as eqx
 import jax
 import numpy as np
 import pytest
+from check_models import ALLOWED, compare
+from check_models import MODELS as WITH_VECTORS
 from points import LAUNCH, NAMES, as_rows, at, build, odd, plain
 
 from dse import models
 from dse.errors import DseError
+from dse.models.about import ASPECTS, About
 from dse.models.protocol import Model
+from dse.reproduce.papers import table
 from dse.types import ABSENT, CLASSES, TENSOR, Prediction
 
 MODELS = pytest.mark.parametrize("name", models.CLOSED_FORMS)
@@ -223,3 +229,34 @@ def test_no_launch_is_faster_than_its_roofline_where_a_model_says_so():
             if (at(models.predictor(name), points).cycles < bound * (1 - 1e-9)).any():
                 below.add(name)
     assert below == {name for name in models.CLOSED_FORMS if not models.module(name).ABOUT.bounded}
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_what_a_model_says_of_itself_is_complete(name):
+    about = models.module(name).ABOUT
+    assert about.source
+    assert about.use_when.endswith(".")
+    assert about.equations
+    assert about.inputs
+    assert about.ignores
+    assert about.use_when.startswith("By default") == (name == models.DEFAULT)
+
+
+def test_aspects_are_those_of_table_7_of_lemeire_et_al():
+    symbols = {"Lambda_comp": "Λ_comp", "Lambda_mem": "Λ_mem"}
+    printed = [row["aspect"] for row in table("lemeire_table_7")]
+    assert tuple(symbols.get(name, name.replace("_", " ")) for name in printed) == ASPECTS
+    with pytest.raises(ValueError, match=r"^aspects: found \['speed'\], expected some of ILP, "):
+        About("", {}, (), (), "", frozenset({"speed"}))
+
+
+VECTORS = json.loads(Path(__file__).with_name("vectors.json").read_text())["models"]
+
+
+@pytest.mark.quick("wfg_graph", "mwp_cwp_corrected")
+@pytest.mark.parametrize("model", VECTORS)
+def test_equals_the_other_implementation(model):
+    assert set(VECTORS) == set(WITH_VECTORS)
+    row = compare(model, VECTORS[model])
+    assert row["cases"] >= 20
+    assert row["worst"] <= ALLOWED, row["at"]
