@@ -9,17 +9,18 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-RANK = "-q rank mat_naive -g a100-pcie-40gb --top 1 --csv"
+RANK = "-q rank mat_naive -g a100-pcie-40gb -m roofline --top 1 --csv"  # a model that soon compiles
 WORKS = {  # two at a time where neither hides the other
-    "cache: a file": "touch c; export DSE_CACHE=c",
-    "cache: quotes and lines": r"export DSE_CACHE=$'a b\"\n'",
-    "cache: no UTF-8": r"export DSE_CACHE=$'a\xff'",
+    "cache: a file; no folder for temporary files, no input": (
+        "touch c; export DSE_CACHE=c TMPDIR=/nonexistent; exec <&-"
+    ),
+    "cache: quotes, lines and no UTF-8": r"export DSE_CACHE=$'a b\"\n\xff'",
     "cache: damaged": "cp -r $DSE_CACHE c; export DSE_CACHE=c; for f in c/jax*/*-cache; do echo x > $f; done",
-    "no home": "unset HOME DSE_CACHE",
-    "no folder for temporary files, no input": "export TMPDIR=/nonexistent; exec <&-",
+    "no home; warnings are errors, no asserts": (
+        "unset HOME DSE_CACHE; export PYTHONWARNINGS=error PYTHONOPTIMIZE=2"
+    ),
     "no folder, no rights": "mkdir gone; cd gone; rmdir ../gone; umask 777",
     "no place for errors, few files": "exec 2>/dev/full; ulimit -n 20",
-    "warnings are errors, no asserts": "export PYTHONWARNINGS=error PYTHONOPTIMIZE=2",
 }
 REFUSED = {
     "cache: of all": ("mkdir -m 777 c; export DSE_CACHE=c", "c: found a folder that all may write to"),

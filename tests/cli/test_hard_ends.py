@@ -130,10 +130,10 @@ def test_a_million_unrolled_steps_take_little_memory(tmp_path):
 APART = ("unshare", "--user", "--map-root-user", "--mount")
 NO_DISKS = not shutil.which(APART[0]) or subprocess.run([*APART, "true"], capture_output=True).returncode != 0
 FULL = {  # a command that writes, and what may stay beside its file where there is no room
-    "rank mat_naive -g a4000 --top 0 -o old.csv": "",
-    "sweep mat_naive -g a4000 -o old.parquet": r"old\.parquet\.parts.*",
-    "search mat_naive -g a4000 --trials 9 --storage sqlite:///new.db": r"new\.db.*",
-    "tune mat_naive -g a4000 --budget 4 --journal new.jsonl --command 'echo {block_size}'": r"new\.jsonl.*",
+    "rank mat_naive -g a4000 -m roofline --top 0 -o old.csv": "",
+    "sweep mat_naive -g a4000 -m roofline -o old.parquet": r"old\.parquet\.parts.*",
+    "search mat_naive -g a4000 -m roofline --trials 9 --storage sqlite:///new.db": r"new\.db.*",
+    "tune mat_naive -g a4000 -m roofline --budget 4 --journal new.jsonl --command 'echo {block_size}'": r"new\.jsonl.*",
     "table mat_naive -g a4000 --for n=1000,2000 --format json -o new": "new",
 }
 ON_SMALL_DISKS = """
