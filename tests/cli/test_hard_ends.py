@@ -133,7 +133,7 @@ FULL = {  # a command that writes, and what may stay beside its file where there
     "rank mat_naive -g a4000 -m roofline --top 0 -o old.csv": "",
     "sweep mat_naive -g a4000 -m roofline -o old.parquet": r"old\.parquet\.parts.*",
     "search mat_naive -g a4000 -m roofline --trials 9 --storage sqlite:///new.db": r"new\.db.*",
-    "tune mat_naive -g a4000 -m roofline --budget 4 --journal new.jsonl --command 'echo {block_size}'": r"new\.jsonl.*",
+    "tune mat_naive -g a4000 -m roofline --budget 4 --journal new --command 'echo {block_size}'": r"new.*",
     "table mat_naive -g a4000 --for n=1000,2000 --format json -o new": "new",
 }
 ON_SMALL_DISKS = """

@@ -5,6 +5,7 @@ those that are run.
 import random
 import re
 from collections.abc import Callable, Iterable
+from itertools import product
 
 import numpy as np
 import pytest
@@ -285,16 +286,21 @@ def random_loop(seed: int, conditions: list[str], counts: list[str], trips: list
     )
 
 
+# A third of the random loops at a time
+THIRDS = pytest.mark.parametrize(("target", "third"), [*product(("sm_80", "gfx90a", "gfx1100"), range(3))])
+
+
 OF_THREADS = CONDITIONS, COUNTS, ["n", "n", "n - t", "n / (1 + (t & 1))"]
 RANDOM = [random_loop(seed, *OF_THREADS) for seed in [*range(40), 422, 491]]
 RANDOMLY = looped(RANDOM)
 
 
-@pytest.mark.quick("sm_80")
-@pytest.mark.parametrize("target", ["sm_80", "gfx90a", "gfx1100"])
-def test_skipped_trips_of_random_loops_count_as_those_that_are_run(target):
-    exactly = 0
-    for number, text in enumerate(RANDOM):
+@pytest.mark.quick("sm_80-0", "gfx90a-0")
+@THIRDS
+def test_skipped_trips_of_random_loops_count_as_those_that_are_run(target, third):
+    exactly, numbers = 0, range(third, len(RANDOM), 3)
+    for number in numbers:
+        text = RANDOM[number]
         skipped, full = (
             ran(RANDOMLY, f"loop{number}", target, (2, 1, 1), 64, None, None, TRIPS // 4, skip=skip)
             for skip in (True, False)
@@ -303,7 +309,7 @@ def test_skipped_trips_of_random_loops_count_as_those_that_are_run(target):
         if not skipped.machine.estimated:
             exactly += len(skipped.accesses) < len(full.accesses)
             np.testing.assert_equal(skipped.addresses(), full.addresses(), text)
-    assert exactly > len(RANDOM) / 3
+    assert exactly > len(numbers) / 3
 
 
 NUMBERS = "const int b = blockIdx.x, c = blockIdx.y; const int* x2 = (const int*)y; "
@@ -312,12 +318,13 @@ BY_BLOCK = looped(
 )
 
 
-@pytest.mark.quick("gfx90a")
-@pytest.mark.parametrize("target", ["sm_80", "gfx90a", "gfx1100"])
-def test_boxes_of_blocks_execute_what_each_of_their_blocks_does(target):
+@pytest.mark.quick("sm_80-0", "gfx90a-0")
+@THIRDS
+def test_boxes_of_blocks_execute_what_each_of_their_blocks_does(target, third):
     proven, grid = 0, (9, 7, 1)
     launch = LaunchArguments(grid, (64, 1, 1), [None, 2 * np.arange(4096, dtype=U32), TRIPS // 4])
-    for kernel, code in compiled(BY_BLOCK, target).items():
+    kernels = [*compiled(BY_BLOCK, target).items()][third::3]
+    for kernel, code in kernels:
         full, boxes = boxes_of_blocks(code, launch)
         if not isinstance(boxes, str):
             proven += 1
@@ -325,7 +332,7 @@ def test_boxes_of_blocks_execute_what_each_of_their_blocks_does(target):
             np.testing.assert_array_equal(boxes.counts[: len(full)] @ boxes.sizes, full.sum((1, 2)), kernel)
             for (x, y, _), counts in zip(boxes.firsts, boxes.counts[: len(full)].T, strict=True):
                 np.testing.assert_array_equal(counts, full[:, y, x], kernel)
-    assert proven > 20
+    assert proven > len(kernels) / 3
 
 
 @pytest.mark.quick("sm_80")
