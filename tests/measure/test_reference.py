@@ -1,5 +1,9 @@
 """What kernels must compute, held against other ways to compute it: whole arrays, loops, SciPy."""
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,7 +13,7 @@ from scipy.special import softmax
 
 from dse import kernels
 from dse.core.space import Expression
-from dse.measure.checking import CheckedLaunch
+from dse.measure.checking import WHOLE, CheckedLaunch, dots, places, wrong
 from dse.measure.reference import REFERENCES, SOFTENING
 from dse.measure.reference_triton import EPSILON, SCALE
 
@@ -162,3 +166,44 @@ def test_experts():
     check(
         "triton_moe", sizes, {0: tokens, 1: experts, 3: order, 4: np.array([0, 0, 1, 2], np.int32)}, expected
     )
+
+
+def test_where_to_look():
+    assert places(100).tolist() == list(range(100))
+    at = places(10**6)
+    assert np.array_equal(at, places(10**6))
+    assert (at[0], at[-1]) == (0, 10**6 - 1)
+    assert (np.diff(at) > 0).all()
+    assert WHOLE / 2 < len(at) <= WHOLE
+
+
+@pytest.mark.parametrize(
+    ("changed", "tolerance", "place"),
+    [(1.0, 0.0, None), (1.0 + 1e-6, 0.0, 3), (1.0 + 1e-6, 1e-4, None), (1.01, 1e-4, 3), (np.nan, 1e-4, 3)],
+)
+def test_what_is_wrong(changed: float, tolerance: float, place: int | None):
+    expected = np.ones(5)
+    values = expected.copy()
+    values[3] = changed
+    assert wrong(values, expected, tolerance) == place
+
+
+def test_some_rows_by_some_columns():
+    random = np.random.default_rng(0)
+    left, right = random.random((6, 5)).astype(np.float16), random.random((7, 5)).astype(np.float16)
+    rows, columns = np.array([0, 5, 5]), np.array([6, 0, 1])
+    expected = (left.astype(float) @ right.T.astype(float))[rows, columns]
+    np.testing.assert_allclose(dots(left, rows, right, columns), expected, rtol=1e-12)
+
+
+SCRIPT = Path(__file__).with_name("triton_interpreted.py")
+
+
+@pytest.mark.slow
+def test_every_kernel_computes_what_is_expected():
+    pytest.importorskip("triton")
+    ran = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    actual = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [problem for _, problem in actual if problem] == []
+    assert {name for name, _ in actual} == {name for name in kernels.names() if name.startswith("triton_")}

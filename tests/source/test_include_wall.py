@@ -12,6 +12,7 @@ from dse.errors import DseError
 from dse.source.amd.compile import source as clang
 from dse.source.contract import Failure
 from dse.source.nvidia.compile import nvrtc
+from dse.source.nvidia.compile.includes import included
 
 KERNEL = 'extern "C" __global__ void k(int* x) { *x = N; }\n'
 SPELLINGS = [
@@ -27,6 +28,12 @@ SPELLINGS = [
     '#define FILE "{secret}"\n#include \ufeffFILE',
     '#if __has_include("{secret}")\n#error there\n#endif',
     '#define FILE "{secret}"\n#if __has_include(FILE)\n#error there\n#endif',
+    '  #  include"{secret}"',
+    '%:include "{secret}"',
+    '#inc\\\nlude "{secret}"',
+    '#inc??/\nlude "{secret}"',
+    '/* a */ # /* b\n */ include /* c */ "{secret}"',
+    'const char* a = "/*";\n#include "{secret}"\nconst char* b = "*/";',
     '#import "{secret}"',
     '#embed "{secret}"',
     '??=include "{secret}"',
@@ -113,6 +120,24 @@ def test_what_is_added_to_a_source_adds_no_line(folder, compiler):
         message = outcome(partial(compile_with[compiler], source, macro))
         assert "the secret" not in message
         assert "no control characters" in message or "M" in macro
+
+
+def test_files_below_the_folder_are_read_once(folder):
+    (folder / "inner").mkdir()
+    (folder / "inner" / "values.h").write_text('#include "depth.h"\n')
+    (folder / "inner" / "depth.h").write_text("// deep")
+
+    def files(text):
+        return [
+            part for name, _, content in included(text, "k.cu", [str(folder)]) for part in (name, content)
+        ]
+
+    text = '#include "inner/values.h"\n#include <inner/values.h>\n#include <cuda_fp16.h>\n'
+    assert files(text) == ["inner/values.h", '#include "depth.h"\n', "depth.h", "// deep"]
+    assert files('#include "inner/../inner/depth.h"')[1] == "// deep"
+    for directive in ("#include FILE", "int a; /*\n*/ #include FILE(x)", "#\tinclude_next FILE"):
+        with pytest.raises(DseError, match=r'^k.cu: include: found .FILE., expected "FILE" or <FILE>'):
+            files(directive)
 
 
 def test_every_file_that_a_name_may_mean_is_scanned(folder):

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse.core.space.expression import parse
+from dse.core.space.listed import AllowedRows
 from dse.core.space.space import MOST_VALUES, Space, values_of
 from dse.errors import DseError
 
@@ -280,3 +281,22 @@ def test_why_a_space_is_empty():
     assert space.unsatisfiable() == "none satisfies 'bx * by >= 32' at bx=8"
     space = Space({"bx": (8, 16), "by": (2,)}, ("bx > 8", "bx * by < n"))
     assert space.unsatisfiable({"n": 20}) == "none satisfies 'bx * by < n' at by=2, n=20, with the others"
+
+
+ROWS = ((64, 4), (128, 4), (128, 8))
+
+
+def test_a_space_of_what_is_listed():
+    space = Space(
+        {"block": [64, 128], "stages": [2, 3], "warps": [4, 8]}, (AllowedRows(("block", "warps"), ROWS),)
+    )
+    actual = space.configurations()
+    rows = set(
+        zip(actual["block"].tolist(), actual["warps"].tolist(), actual["stages"].tolist(), strict=True)
+    )
+    assert rows == {(*row, stages) for row in ROWS for stages in (2, 3)}
+    assert np.array_equal(space.valid({"block": 64, "stages": 2, "warps": np.array([4, 8])}, {}, np), [1, 0])
+
+
+def test_it_says_what_it_is():
+    assert AllowedRows(("block", "warps"), ROWS).text == "one of 3 listed combinations of block, warps"

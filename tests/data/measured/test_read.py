@@ -10,6 +10,9 @@ import pytest
 
 from dse import kernels
 from dse.core.space.space import Space
+from dse.data.measured import formats
+from dse.data.measured.file import File
+from dse.data.measured.listed import is_table, with_configurations
 from dse.data.measured.read import load, load_space
 from dse.errors import DseError, InputWarning
 from dse.kernels.description import Alias, Description
@@ -219,3 +222,68 @@ def test_the_example_of_the_page(tmp_path):
     measured = load(tmp_path / "a.json", kernels.load("convolution"))
     assert measured.status.tolist() == ["ok", "compile"]
     np.testing.assert_allclose(measured.fastest_s, [1.45e-3, np.nan])
+
+
+def test_each_format_has_a_name_of_its_own():
+    names = [form.name for form in formats.FORMATS]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_is_read_no_further_than_it_may_be(tmp_path, packed):
+    path = tmp_path / "a.csv"
+    content = b"0" * 1_000
+    path.write_bytes(gzip.compress(content) if packed else content)
+    assert File.of(path, 1_000).content == content
+    path.write_bytes(gzip.compress(content + b"0") if packed else content + b"0")
+    with pytest.raises(DseError, match=r"a\.csv: found more than 1,000 bytes, expected a smaller file"):
+        File.of(path, 1_000)
+
+
+def test_a_file_without_end():
+    with pytest.raises(DseError, match=r"^/dev/zero: found more than"):
+        File.of(Path("/dev/zero"), 1 << 20)
+
+
+def test_neither_suffix_nor_packing_matters(tmp_path):
+    (tmp_path / "times.log").write_bytes(gzip.compress(b"x,time_ms\n1,2\n1,3\n"))
+    table = formats.read(tmp_path / "times.log")
+    assert (table.numbers("x").tolist(), table.numbers("time_ms").tolist()) == ([1, 1], [2, 3])
+
+
+def configurations(description):
+    actual = description.space.configurations(dict(description.problem))
+    return set(zip(*(column.tolist() for column in actual.values()), strict=True))
+
+
+def test_only_what_is_listed_is_left(toy_kernel, tmp_path):
+    """A parameter that is not listed keeps its values."""
+    description, path = kernels.load(toy_kernel), tmp_path / "few.csv"
+    path.write_text("items,block\n1,64\n2,128\n2,64\n")
+    assert configurations(with_configurations(description, path)) == {(64, 1), (128, 2), (64, 2)}
+    path = tmp_path / "few.json"
+    path.write_text('[{"block": 64}, {"block": 128}]')
+    assert is_table(path)
+    some = configurations(with_configurations(description, path))
+    assert some == {row for row in configurations(description) if row[0] in (64, 128)}
+    path.write_text('{"ConfigurationSpace": {}}')  # a T1 problem
+    assert not is_table(path)
+
+
+def test_rows_of_other_kernels_are_passed_over(toy_kernel, tmp_path):
+    description, path = kernels.load(toy_kernel), tmp_path / "found.csv"
+    path.write_text("kernel,block,items\ntoy,64,1\nother,128,1\n")
+    assert configurations(with_configurations(description, path)) == {(64, 1)}
+    path.write_text("kernel,block,items\nother,128,1\n")
+    with pytest.raises(DseError, match=r"found\.csv: kernel: found other, expected toy"):
+        with_configurations(description, path)
+
+
+def test_mistakes(toy_kernel, tmp_path):
+    description, path = kernels.load(toy_kernel), tmp_path / "few.csv"
+    path.write_text("blok,item\n1,64\n")
+    with pytest.raises(DseError, match=r"few\.csv: columns: found none of block, items, expected them"):
+        with_configurations(description, path)
+    path.write_text("block,items\n64,\n")
+    with pytest.raises(DseError, match=r"items, row 1: found an empty cell"):
+        with_configurations(description, path)

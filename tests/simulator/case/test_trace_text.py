@@ -1,5 +1,7 @@
 """Traces: what is read of a listing, mistakes in one line, and traces made of described kernels."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from dse.simulator.case import trace_text
 from dse.simulator.case.kernel_trace import listing
 from dse.simulator.case.program import Loop
 from dse.simulator.case.trace import TraceAccess
+from dse.types import CLASSES, Kernel, PerClass
 
 KERNELS = catalogue.folder("kernels")
 GTX280 = gpus.load("gtx-280", np.float64).gpu
@@ -209,3 +212,15 @@ def test_a_trace_of_a_described_kernel():
     assert count("move") == pytest.approx(float(kernel.shared_insts), abs=whole)
     loads = {instruction.access for instruction in trace.instructions if instruction.kind == "load"}
     assert loads == {TraceAccess("global", count=32)}  # Hong & Kim count them uncoalesced
+
+
+def kernel(**work: float) -> Kernel:
+    counts: dict[str, Any] = dict.fromkeys(set(Kernel.__dataclass_fields__) - {"work", "phases"}, 1.0)
+    return Kernel(work=PerClass(**(dict.fromkeys(CLASSES, 0.0) | work)), **counts)
+
+
+def test_products_of_matrices_have_no_instruction_there():
+    gpu = gpus.load("gtx-280", np.float64).gpu
+    assert "FMAD" in listing("k", gpu, kernel(fp32=4.0), 4)
+    with pytest.raises(DseError, match=r"^k: mma_fp16: found products of matrices, expected none in a TEG"):
+        listing("k", gpu, kernel(fp32=4.0, mma_fp16=2048.0), 4)

@@ -7,12 +7,14 @@ import pytest
 
 from dse.errors import DseError
 from dse.source.amd.compile.clang import clang, knows
+from dse.source.amd.compile.options import check, for_clang
 from dse.source.amd.compile.source import Built, HipSource, compile_source, read_source
 from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.text import parse
 from dse.source.contract import Failure
 from dse.source.machine.launch import LaunchArguments
+from dse.source.nvidia.compile.options import check as check_for_nvrtc
 
 GFX90A = 0x90A
 
@@ -229,3 +231,30 @@ def test_a_template_without_arguments_is_no_kernel(write):
     text = "template <int N> __global__ void scale(float* x) { x[threadIdx.x] *= N; }"
     with pytest.raises(DseError, match=r"found scale without template arguments, expected scale<...>"):
         compile_source(read_source(write(text, "f.hip"), "scale"), GFX90A, ())
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        (
+            "--use_fast_math -DN=3 --define-macro=M=4 --std=c++17 --maxrregcount=64 -lineinfo",
+            "-ffast-math -DN=3 -DM=4 -std=c++17",
+        ),
+        ("-O2 -mcumode --gpu-max-threads-per-block=256",) * 2,
+    ],
+)
+def test_options_of_cuda_are_translated_and_those_of_clang_stay(given: str, taken: str):
+    check(given.split(), "kernel")
+    assert for_clang(given.split()) == taken.split()
+
+
+PATHS = ["--time=a.csv", "-fdevice-time-trace=a.json", "--create-pch=a", "k.cu", "-", "--use-pch=x"]
+ELSEWHERE = ["-fplugin=x.so", "-o", "@file", "-Xclang", "--save-temps", "-include=/etc/passwd"]
+
+
+@pytest.mark.parametrize("option", [*ELSEWHERE, *PATHS, ""])
+def test_others_are_refused_for_gpus_of_both_vendors(option: str):
+    with pytest.raises(DseError, match="kernel: found"):
+        check([option], "kernel")
+    with pytest.raises(DseError, match=r"^here: found '.*', expected one of --define-macro, -D"):
+        check_for_nvrtc(["-DN=3", option], "here")

@@ -1,11 +1,16 @@
 """Asynchronous copies and products: which runs are waited for, and what buffers gain in the simulator."""
 
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.sass_code import program_of, ran
 
-from dse.simulator.case.program import Loop
+from dse.simulator.case.program import Loop, executed
 from dse.source.nvidia.graphs.asynchronous import with_waits
 from dse.source.nvidia.graphs.dependence import DependenceGraph, dependence_graph
+from dse.source.nvidia.graphs.rolled_trace import bodies_repeated
 
 COPY, END, WAIT = "LDGSTS.E [R3], [R20.64]", "LDGDEPBAR", "DEPBAR.LE SB0, 0x{:x}"
 LOAD, ARRIVE = "UBLKCP.S.G [UR6], [UR8], UR5", "SYNCS.ARRIVE.TRANS64 RZ, [UR8+0x18000], R0"
@@ -136,3 +141,32 @@ def test_other_sums_are_waited_for():
     )
     assert first in graph.instructions[second].needs  # it reads R24
     assert second not in graph.instructions[first].needs
+
+
+@st.composite
+def nested(draw) -> tuple[list[int], list[Loop]]:
+    """Some steps, and loops among them, in one another or side by side, outer ones first."""
+    loops: list[Loop] = []
+
+    def body(first: int, depth: int) -> int:
+        at = first
+        for _ in range(draw(st.integers(1, 3))):
+            at += draw(st.integers(0, 2))
+            if depth < 3 and draw(st.booleans()):
+                stop = body(at, depth + 1) + 1  # an instruction of its own
+                loops.append(Loop(at, stop, draw(st.integers(2, 7))))
+                at = stop
+        return at
+
+    size = body(0, 0) + 1
+    return list(range(size)), sorted(loops, key=lambda loop: (loop.first, -loop.stop))
+
+
+@given(nested(), st.lists(st.integers(1, 9), min_size=40, max_size=40))
+def test_unrolled_it_is_the_same(code, times):
+    numbers, loops = code
+    steps: Any = numbers
+    written, actual = bodies_repeated(steps, loops, dict(zip(loops, times, strict=False)))
+    order = executed(0, len(written), actual)
+    assert [written[i] for i in order] == list(executed(0, len(numbers), loops))
+    assert all(loop.trips > 1 for loop in actual)
