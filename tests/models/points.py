@@ -24,43 +24,22 @@ class Point(SimpleNamespace):
     """Every float of a GPU, a kernel and a launch; `cpi_fp32` is λ of that pipe, and so on."""
 
 
-BLANK = Point(
-    # the GPU: everything is free and without limit
-    sm_count=1.0,
-    clock=1e9,
-    dram_bandwidth=math.inf,
-    l1_bytes=0.0,
-    l2_bytes=0.0,
-    issue_limit=math.inf,
-    **{f"cpi_{name}": 0.0 for name in PIPES},
-    **{f"latency_{name}": 0.0 for name in PIPES},
-    issue_cycles=1.0,
-    lsu_cycles=0.0,
-    l1_with_shared=0.0,
-    departure_delay_coal_cycles=1.0,
-    departure_delay_uncoal_cycles=1.0,
-    # the kernel: does nothing
-    **{f"work_{name}": 0.0 for name in PIPES},
-    shared_insts=0.0,
-    load_insts=0.0,
-    store_insts=0.0,
-    uncoal_insts=0.0,
-    transactions_per_uncoal=1.0,
-    sectors=0.0,
-    bytes_per_access=128.0,
-    ilp=1.0,
-    mlp=1.0,
-    other_insts=0.0,
-    # the launch: one warp
-    threads_per_block=32.0,
-    warps_per_block=1.0,
-    blocks=1.0,
-    resident_blocks=1.0,
-    active_sms=1.0,
-    waves=1.0,
-)
-NAMES = tuple(vars(BLANK))
 LAUNCH = ("threads_per_block", "warps_per_block", "blocks", "resident_blocks", "active_sms", "waves")
+ZEROS = (
+    "l1_bytes", "l2_bytes", "lsu_cycles", "l1_with_shared", "sectors", "shared_insts", "load_insts",
+    "store_insts", "uncoal_insts", "other_insts",
+)  # fmt: skip
+ONES = (
+    "sm_count", "issue_cycles", "departure_delay_coal_cycles", "departure_delay_uncoal_cycles",
+    "transactions_per_uncoal", "ilp", "mlp",
+)  # fmt: skip
+BLANK = Point(  # a GPU on which all is free and without limit, a kernel that does nothing, one warp
+    clock=1e9, dram_bandwidth=math.inf, issue_limit=math.inf, bytes_per_access=128.0,
+    **{f"{what}_{name}": 0.0 for what in ("cpi", "latency", "work") for name in PIPES},
+    **dict.fromkeys(ZEROS, 0.0),
+    **dict.fromkeys((*ONES, *LAUNCH), 1.0) | {"threads_per_block": 32.0},
+)  # fmt: skip
+NAMES = tuple(vars(BLANK))
 
 
 def point(**given: Any) -> Point:

@@ -209,29 +209,6 @@ def test_a_mask_that_is_not_known_leaves_other_waves_theirs(written):
     assert int(np.broadcast_to(machine.accesses[-1].base, machine.shape)[1, 0, 3]) & 0xFFFF == 3 << 5
 
 
-def test_atomics_add_up_over_blocks(written):
-    code = ["s_load_dwordx4 s[4:7], s[0:1], 0x0", "v_mov_b32 v1, 0", "v_mov_b32 v2, 2"]
-    code += ["global_atomic_add v1, v2, s[6:7] offset:4"]
-    machine = run(written(code), [None, np.zeros(4, U32)], threads=96, blocks=3)
-    np.testing.assert_array_equal(result(machine, 1), [0, 3 * 96 * 2, 0, 0])
-
-
-def test_only_what_addresses_need_is_computed(written):
-    """Words of memory that is not stated are not known, and a branch that needs them is reported."""
-    launch = LaunchArguments((1, 1, 1), (64, 1, 1), [None, None])
-    code = code_of(written([*_BEGIN, "v_add_f32 v8, v2, v3", *_END]))
-    machine, missing = execute(code, launch, [(0, 0, 0)])
-    assert missing is None
-    assert machine.r[256 + 8] is None
-    assert [access.index for access in machine.accesses] == [0, 3, 7]
-    code = code_of(
-        written([*_BEGIN, "v_cmp_lt_u32_e32 vcc, v2, v3", "s_and_saveexec_b64 s[8:9], vcc", *_END])
-    )
-    _, missing = execute(code, launch, [(0, 0, 0)])
-    assert missing is not None
-    assert "mask of lanes of s_and_saveexec_b64" in str(missing)
-
-
 def test_a_high_word_that_is_not_known_spoils_no_low_word(written):
     """The compiler leaves anything in the high word of an addend of which it wants the low word."""
     code = [*_BEGIN, "v_mov_b32 v4, 3", "v_mad_u64_u32 v[8:9], s[8:9], v0, 5, v[4:5]"]

@@ -11,8 +11,6 @@ from dse.errors import DseError
 from dse.source.machine.launch import REGION_BITS, UnknownArgument, address_of
 from dse.source.nvidia.machine.state import Machine
 
-ARCHS = (75, 80, 90, 120)
-
 
 def launch(
     kernel: str, *arguments: Any, grid: Any = 4, block: Any = 256, arch: int = 80, **options: Any
@@ -56,47 +54,6 @@ def warps_of(values: np.ndarray) -> np.ndarray:
     return values.reshape(-1, 32)
 
 
-def sectors_of(addresses: np.ndarray, active: np.ndarray | None = None) -> int:
-    """Sectors that warps touch, each warp by itself: a plain loop."""
-    active = np.ones(addresses.shape, bool) if active is None else active
-    pairs = zip(warps_of(addresses), warps_of(active), strict=True)
-    return sum(len(set((warp[on] // 32).tolist())) for warp, on in pairs)
-
-
-@pytest.mark.parametrize("arch", ARCHS)
-def test_vector_add_counts(arch):
-    n = 1000
-    machine = launch("vector_add", None, None, None, n, arch=arch)
-    i = np.arange(1024)
-    loads, stores = accesses(machine, "LDG"), accesses(machine, "STG")
-    assert loads.tolist() == [2 * 32, 2 * sectors_of(4 * i, i < n), 2 * 32, 2 * n]
-    assert (2 * stores).tolist() == loads.tolist()
-    exits = [s.index for s in machine.program.steps if s.opcode == "EXIT"]
-    assert warp_instructions(machine) == 32 * (exits[1] + 1)  # the last warp has threads that go on
-    assert not machine.unknown
-
-
-def test_loop_whose_length_is_data():
-    data = np.arange(1, 1025, dtype=np.int32)
-    machine = launch("collatz", data, None)
-    trips = []
-    for value in data.tolist():
-        count = 0
-        while value != 1:
-            value, count = 3 * value + 1 if value % 2 else value // 2, count + 1
-        trips.append(count)
-    (actual,) = places(machine, "STG", 1)
-    assert actual.tolist() == [4 * count for count in trips]
-    counts = total(machine)
-    longest = warps_of(np.array(trips)).max(axis=1).sum()
-    loop = [
-        block for block in machine.program.blocks if block.index in block.successors and len(block.steps) > 1
-    ]
-    assert [counts[2 * b.index].sum() for b in loop] == [longest] * len(loop)
-    assert [counts[2 * b.index + 1].sum() for b in loop] == [sum(trips)] * len(loop)
-    assert not machine.unknown
-
-
 def test_histogram_conflicts_follow_the_data():
     data = np.random.default_rng(2).integers(0, 256, 4096).astype(np.uint8)
     machine = launch("histogram", data, None, 4096, grid=2)
@@ -121,24 +78,6 @@ def test_local_memory():
         values[i, (k * 7 + i) % 40] += k
     (actual,) = places(machine, "STG", 1)
     assert actual.tolist() == (4 * values[i, i % 40]).tolist()
-
-
-def test_recursion_and_calls():
-    machine = launch("recursive", None, grid=1, block=64)
-    fibonacci = [0, 1, 1, 2, 3, 5, 8, 13]
-    # hardware does not gather threads that return at different depths, nor need we: each stores once
-    actual = np.sort(np.concatenate(places(machine, "STG", 0)))
-    assert actual.tolist() == sorted(4 * fibonacci[i % 8] for i in range(64))
-    machine = launch("calls", None, 9, grid=1)
-
-    def far_away(n: int) -> int:
-        s = 0
-        for i in range(n):
-            s = s + s * i + 1
-        return s & 1023
-
-    actual = np.sort(np.concatenate(places(machine, "STG", 0)))
-    assert actual.tolist() == sorted(4 * far_away(i % 4 if i & 1 else 9) for i in range(256))
 
 
 def test_atomics_give_each_thread_its_turn_and_say_so():
@@ -217,15 +156,6 @@ def test_a_guarded_trap_stops_threads_whose_guard_holds(least: str, stops: bool)
         ran(code)
 
 
-def test_threads_that_break_out_are_not_waited_for():
-    code = (
-        "S2R R0, SR_TID.X; ISETP.GE.AND P0, PT, R0, 0x10, PT; BSSY B0, 0x60; @P0 BREAK B0; @P0 BRA 0x70",
-        "NOP; BSYNC B0; EXIT",
-    )
-    machine = ran(*code)
-    assert warp_instructions(machine) == 8
-
-
 def test_threads_that_have_ended_are_not_waited_for():
     code = (
         "S2R R0, SR_TID.X; ISETP.GE.AND P0, PT, R0, 0x10, PT; BSSY B0, 0x60; @P0 BRA 0x70; NOP; NOP",
@@ -243,14 +173,3 @@ def test_atomics_on_different_words_take_turns_apart():
     )
     machine = ran(*code, threads=64)
     assert machine.r[3][0].tolist() == [3 * (thread // 2) for thread in range(64)]
-
-
-def test_offsets_shift_the_sectors():
-    code = (
-        "S2R R0, SR_TID.X; MOV R5, 0x4; IMAD.WIDE R2, R0, R5, c[0x0][0x160]; LDG.E R4, [R2.64]",
-        "LDG.E R4, [R2.64+0x4]; LDG.E R4, [R2.64+0x20]; EXIT",
-    )
-    machine = ran(*code, threads=64, arguments=(None,))
-    rows = [total(machine)[row : row + 3, 0].tolist() for row in machine.bound.memory_rows.values()]
-    # requests, sectors, lines of two warps
-    assert rows == [[2, 8, 2], [2, 10, 4], [2, 8, 4]]

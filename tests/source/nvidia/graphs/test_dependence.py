@@ -8,7 +8,6 @@ from support.sass_code import ran
 
 from dse.errors import DseError
 from dse.simulator.case import program as simulated
-from dse.simulator.case.program import Loop
 from dse.source.nvidia.graphs.branches import branches
 from dse.source.nvidia.graphs.dependence import MOST_INSTRUCTIONS, MOST_NESTED, dependence_graph
 from dse.source.nvidia.graphs.flow import Dependence, flow_graph
@@ -52,38 +51,10 @@ def test_unrolled_again_it_is_what_the_warp_executed(machines, name):
         written.update(dict.fromkeys(step.writes, n))
 
 
-def test_loops_nest(machines):
-    graph = dependence_graph(machines["nbody"], 0, 0)
-    outer, inner = graph.loops
-    assert (outer.trips, inner.trips) == (4, 64)
-    assert outer.first < inner.first < inner.stop < outer.stop
-    flat = dependence_graph(machines["nbody"], 0, 0, nested=1)
-    assert [loop.trips for loop in flat.loops] == [64] * 4
-    assert len(flat.order()) == len(graph.order())
-
-
 LOOP = (
     "MOV R4, RZ; LDG.E R5, [R20.64]; IADD3 R4, R4, 0x1, RZ; ISETP.LT.AND P0, PT, R4, 0xa, PT",
     "@P0 IADD3 R6, R6, R5, RZ; LDG.E R5, [R20.64+0x4]; @P0 BRA 0x20; EXIT",
 )
-
-
-@pytest.mark.parametrize("trips", [2, 10, 1000])
-def test_needs_go_round_the_loop(trips):
-    code = [line.replace("0xa", hex(trips)) for line in LOOP]
-    graph = dependence_graph(ran(*code), 0, 0)
-    assert graph.loops == (Loop(2, 7, trips),)
-    assert [instruction.needs for instruction in graph.instructions] == [
-        (),
-        (),
-        (0, 2),  # the sum of the trip before, or the zero before the loop
-        (2, 3),  # writes what it wrote before
-        (1, 3, 4, 5),
-        (1, 5),
-        (3,),
-        (),
-    ]
-    assert [instruction.writes for instruction in graph.instructions] == [True] * 6 + [False] * 2
 
 
 def test_a_graph_of_any_size_is_refused():

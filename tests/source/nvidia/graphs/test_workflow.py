@@ -35,33 +35,6 @@ def test_every_instruction_as_often_as_it_was_executed(flows, name):
     assert uses(graph) <= loads(graph)
 
 
-def test_the_model_takes_them(flows):
-    machine = Hardware(issue_cycles=1, pipeline_latency=4, bytes_per_cycle=64, mem_latency=400)
-    for name, flow in flows.items():
-        graph = work_flow(flow, pass_cycles=2.0)
-        actual = average_warp(graph, machine, jnp.float64(1), serial=True)
-        assert float(actual.warp_latency) >= float(actual.comp_cycles) > 0
-        assert float(actual.mem_insts) == pytest.approx(
-            sum(node.weight for node in flow.nodes if node.kind == "memory")
-        )
-        waits = uses(graph) and name != "calls"
-        assert float(actual.warp_latency) > float(actual.comp_cycles) + (100 if waits else -1)
-
-
-def test_splitting_warps_take_both_sides(flows):
-    # The paper's mean counts a warp whose lanes leave a loop one by one as if it did a part of what it does.
-    machine = Hardware(issue_cycles=1, pipeline_latency=1, bytes_per_cycle=64, mem_latency=400)
-    graph = work_flow(flows["spmv"])
-    published, serial = (average_warp(graph, machine, jnp.float64(1), serial=s) for s in (False, True))
-    assert float(serial.comp_cycles) == pytest.approx(
-        sum(
-            node.weight * (node.passes if node.kind == "shared" else node.count)
-            for node in flows["spmv"].nodes
-        )
-    )
-    assert float(published.comp_cycles) < 0.5 * float(serial.comp_cycles)
-
-
 def test_warps_that_end_early():
     code = ("S2R R0, SR_TID.X", "ISETP.GE.AND P0, PT, R0, 0x20, PT", "@P0 EXIT", "LDG.E R4, [R20.64]")
     flow = flow_graph(ran(*code, "IADD3 R5, R4, R4, RZ", "EXIT", threads=128))
