@@ -54,6 +54,27 @@ def warps_of(values: np.ndarray) -> np.ndarray:
     return values.reshape(-1, 32)
 
 
+def test_loop_whose_length_is_data():
+    data = np.arange(1, 1025, dtype=np.int32)
+    machine = launch("collatz", data, None)
+    trips = []
+    for value in data.tolist():
+        count = 0
+        while value != 1:
+            value, count = 3 * value + 1 if value % 2 else value // 2, count + 1
+        trips.append(count)
+    (actual,) = places(machine, "STG", 1)
+    assert actual.tolist() == [4 * count for count in trips]
+    counts = total(machine)
+    longest = warps_of(np.array(trips)).max(axis=1).sum()
+    loop = [
+        block for block in machine.program.blocks if block.index in block.successors and len(block.steps) > 1
+    ]
+    assert [counts[2 * b.index].sum() for b in loop] == [longest] * len(loop)
+    assert [counts[2 * b.index + 1].sum() for b in loop] == [sum(trips)] * len(loop)
+    assert not machine.unknown
+
+
 def test_histogram_conflicts_follow_the_data():
     data = np.random.default_rng(2).integers(0, 256, 4096).astype(np.uint8)
     machine = launch("histogram", data, None, 4096, grid=2)
