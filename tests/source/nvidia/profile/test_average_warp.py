@@ -10,7 +10,6 @@ from support.sass_code import bound, listing_of
 
 from dse.errors import DseError
 from dse.hardware import gpus
-from dse.models.phase import latency
 from dse.source.caches.cache_model import Traffic
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.profile.characterise import characterise
@@ -51,25 +50,6 @@ def test_stack_profiles():
     assert float(kernel.uncoal_insts) == 0
     assert float(kernel.mlp) == 4
     assert float(kernel.other_insts) > 0
-
-
-def test_phases_add_up_to_the_whole():
-    counts = found("transpose_conflicts", None, None, 512, grid=(16, 16, 1), block=(32, 8, 1))
-    kernel = to_kernel(warp_counts(counts))
-    loading, storing = kernel.phases
-    for name in ("fp32", "int32", "shared", "l1", "l2", "dram", "barrier"):
-        parts = [phase.passes * getattr(phase.work, name) for phase in kernel.phases]
-        assert float(np.sum(parts)) == pytest.approx(float(getattr(kernel.work, name)))
-    assert float(np.sum([phase.passes * phase.insts for phase in kernel.phases])) == pytest.approx(
-        counts.insts() / counts.warps
-    )
-    assert float(loading.work.shared) == 4
-    assert float(storing.work.shared) == 4 * 32
-    assert float(loading.waits.dram) == 1  # its loads fly together
-    # All loads come from DRAM here, so the path is as long as it was walked.
-    for phase, walked in zip(kernel.phases, counts.phases, strict=True):
-        assert walked.walk is not None
-        assert float(latency(a100(), phase)) == pytest.approx(walked.walk.cycles)
 
 
 def test_every_number_of_a_row_has_a_name():
