@@ -95,6 +95,28 @@ def test_even_loops_are_skipped_exactly(body):
     assert len(skipped.trace) < 0.6 * len(full.trace)
 
 
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (["LOP3.LUT R6, R4, 0x3f, RZ, 0xc0, !PT", "LDS R7, [R6.X4]"], "LOP3: bits that change"),
+        (["IADD3 R9, R9, R4, RZ", "LDS R7, [R9]"], "does not change evenly"),
+        (["IMAD R6, R4, R4, RZ", "LDS R7, [R6]"], "both factors change"),
+        (["IMAD R6, R4, R0, RZ", "LDS R7, [R6.X4]"], "moves on by different distances"),
+        (["I2F R6, R4", "F2I.TRUNC.NTZ R6, R6", "LDS R7, [R6.X4]"], "I2F of what changes"),
+        (["LDS R7, [R4.X4]", "STS [R7], R8"], "loads from different places"),
+        (["LDS R7, [R0.X4]", "LDS R6, [R7]", "STS [R0.X4], R4"], "stores what is loaded again"),
+        (
+            ["LDS R7, [R0.X4]", "IADD3 R7, R7, 0x4, RZ", "LDS R6, [R7]", "STS [R0.X4], R7"],
+            "differs from trip to trip",
+        ),
+    ],
+)
+def test_what_cannot_be_known_is_run(body, why):
+    skipped, full = both(100, *body)
+    assert len(skipped.trace) == len(full.trace)
+    assert why in " ".join(skipped.irregular.values())
+
+
 def test_data_are_not_taken_for_even():
     """The same loop, with contents that are known, even and not, and with some that are not known."""
     body = ["LDG.E R6, [R2.64]", "LDS R7, [R6.X4]", "IADD3 R2, R2, 0x4, RZ"]
