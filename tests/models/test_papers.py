@@ -15,6 +15,7 @@ from points import ARITHMETIC, OWN_PIPES, apart, at, equals_reference, example, 
 
 from dse import models
 from dse.models import mwp_cwp_corrected as corrected
+from dse.models import mwp_cwp_pipeline as pipeline
 from dse.models.mwp_cwp import CASES
 from dse.models.notation import TwoPipes
 
@@ -164,7 +165,7 @@ def mwp_cwp_pipeline(p):
         case, memory = "compute", q.L_mem
         cycles = q.a_comp * q.l_comp * q.omega + memory
     actual = {"cycles": cycles * p.waves, "memory term": memory * p.waves}
-    return case, actual | {"mwp": mwp, "cwp": cwp, "case": CASES.index(case)}
+    return case, actual | {"mwp": mwp, "cwp": cwp, "case": pipeline.CASES.index(case)}
 
 
 def latency_of_one_warp(p, q):
@@ -374,7 +375,7 @@ REFERENCES = {  # the cases that have to be reached, and how many times 32 point
     "mwp-cwp-printed": (
         partial(mwp_cwp, reading="printed"), PUBLISHED | {f"memory, {x}" for x in LONG_COMPUTATION}, 25
     ),
-    "mwp-cwp-pipeline": (mwp_cwp_pipeline, {*CASES}, 25),
+    "mwp-cwp-pipeline": (mwp_cwp_pipeline, {*pipeline.CASES}, 25),
     "mwp-cwp-corrected": (
         mwp_cwp_corrected,
         {"memory", "compute", "latency", "issue", "barrier", "l1", "lsu"}
@@ -430,9 +431,9 @@ def test_boundaries_of_the_cases_of_mwp_cwp():
 
 def test_mwp_equal_to_cwp_is_memory_bound():
     # Gap of the paper: no case of Eqs. L26-L28 has ω > MWP = CWP; Hong & Kim's Eq. 23 has CWP >= MWP.
-    prediction = at(models.predictor("mwp-cwp-pipeline"), example(8, cpi_dram=1.5))
+    prediction = at(pipeline.predict, example(8, cpi_dram=1.5))
     assert float(prediction.details["mwp"]) == float(prediction.details["cwp"]) == 4
-    assert CASES[int(prediction.details["case"])] == "memory"
+    assert pipeline.CASES[int(prediction.details["case"])] == "memory"
     assert float(prediction.cycles) == 2 * 1.5 * 8 + 2 * 1 * 4
 
 

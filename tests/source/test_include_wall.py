@@ -15,9 +15,22 @@ from dse.source.nvidia.compile import nvrtc
 from dse.source.nvidia.compile.includes import included
 
 KERNEL = 'extern "C" __global__ void k(int* x) { *x = N; }\n'
-SPELLINGS = [
+PLAIN = [  # which the text alone tells
     '#include "{secret}"',
     "#include <{secret}>",
+    '  #  include"{secret}"',
+    '%:include "{secret}"',
+    '??=include "{secret}"',
+    '#inc\\\nlude "{secret}"',
+    '#inc??/\nlude "{secret}"',
+    '/* a */ # /* b\n */ include /* c */ "{secret}"',
+    'const char* a = "/*";\n#include "{secret}"\nconst char* b = "*/";',
+    '#import "{secret}"',
+    '#include "../secret.h"',
+    '#include "link.h"',
+]
+SPELLINGS = [
+    *PLAIN,
     '#\rinclude "{secret}"',
     '\r#include "{secret}"',
     '#include\\\r\n"{secret}"',
@@ -28,17 +41,7 @@ SPELLINGS = [
     '#define FILE "{secret}"\n#include \ufeffFILE',
     '#if __has_include("{secret}")\n#error there\n#endif',
     '#define FILE "{secret}"\n#if __has_include(FILE)\n#error there\n#endif',
-    '  #  include"{secret}"',
-    '%:include "{secret}"',
-    '#inc\\\nlude "{secret}"',
-    '#inc??/\nlude "{secret}"',
-    '/* a */ # /* b\n */ include /* c */ "{secret}"',
-    'const char* a = "/*";\n#include "{secret}"\nconst char* b = "*/";',
-    '#import "{secret}"',
     '#embed "{secret}"',
-    '??=include "{secret}"',
-    '#include "../secret.h"',
-    '#include "link.h"',
     '#include "//../secret.h"',
     *(
         form.replace(" ", space)
@@ -120,6 +123,15 @@ def test_what_is_added_to_a_source_adds_no_line(folder, compiler):
         message = outcome(partial(compile_with[compiler], source, macro))
         assert "the secret" not in message
         assert "no control characters" in message or "M" in macro
+
+
+@pytest.mark.parametrize("spelling", PLAIN)
+def test_files_elsewhere_are_refused_and_not_quoted(folder, spelling):
+    text = spelling.replace("{secret}", str(folder.parent / "secret.h"))
+    refused = r"^k.cu: include: found '.*', expected a file in .*kernel or below"
+    with pytest.raises(DseError, match=refused) as error:
+        list(included(text, "k.cu", [str(folder)]))
+    assert "the secret" not in str(error.value)
 
 
 def test_files_below_the_folder_are_read_once(folder):
