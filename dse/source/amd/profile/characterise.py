@@ -73,12 +73,15 @@ class ExecutedLaunch:
 
         If addresses depend on the LDS, all are run: others may have stored what these load.
 
-        **Raises:** DseError as `execute`, and if some of the trips would be.
+        **Raises:** DseError as `execute`, if some of the trips would be, and if addresses may depend on words
+        that are both spilled and in the LDS.
         """
         code = self.code if warps is None else code_of(self.listing, Purpose.ADDRESSES)
         waves = None if warps is None else sorted({WARP * warp // self.listing.wave_size for warp in warps})
         evaluated = [self.listing.instructions[number] for number in code.evaluated]
         spaces = {access.space for step in evaluated if (access := memory_access(step.opcode))}
+        if {"lds", "scratch"} <= spaces:  # scratch is one slot, so that spilled sums count as addresses
+            raise DseError(f"{self.listing.name}: found spilled words, expected addresses without them")
         machine, _ = execute(code, self.launch, blocks, waves=None if "lds" in spaces else waves)
         if machine.estimated:
             raise DseError(f"{self.listing.name}: found trips of loops that are estimated, expected none")
