@@ -3,12 +3,15 @@
 This is a backward slice, from a fixed point of liveness over pieces of straight code. Sets of slots are bits
 of a Python integer; LDS, scratch and global memory are one slot each. Vector registers are written in active
 lanes only. So liveness in active lanes, which a write ends, is kept apart from liveness in any lane: the
-former becomes the latter before an instruction that may activate lanes.
+former becomes the latter before an instruction that may activate lanes; if it restores a mask that a scalar
+register holds, it becomes liveness in the lanes of that mask, and in active ones again where it was saved.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 from dse.source.amd.execute.access import operands_of
@@ -51,6 +54,8 @@ class Effect(NamedTuple):
     reads_any: int = 0  # in any lane
     stays: bool = False  # it is executed even if nothing depends on its results
     widens: bool = False  # the mask of lanes: others may be active before it
+    saves: int = 0  # the mask, in these scalar registers
+    restores: int = 0  # the mask of these, beside the one before it
 
 
 def needed_steps(
@@ -61,27 +66,39 @@ def needed_steps(
     `blocks` are pieces of straight code, `wave` is the number of lanes.
     """
     effects = [[effect_of(step, wave, purpose) for step in block] for block in blocks]
-    live = [(0, 0)] * len(blocks)  # at the start: in active lanes, in any lane
+    # at the start: in active lanes, in any lane, in lanes of saved masks
+    live: list[tuple[int, int, dict[int, int]]] = [(0, 0, {})] * len(blocks)
     needed, wanted = set[int](), set[int]()
 
-    def before(index: int, mark: bool = False) -> tuple[int, int]:
-        active = anywhere = 0
+    def before(index: int, mark: bool = False) -> tuple[int, int, dict[int, int]]:
+        active, anywhere, saved = 0, 0, dict[int, int]()
         for successor in successors[index]:
             active, anywhere = active | live[successor][0], anywhere | live[successor][1]
+            for mask, bits in live[successor][2].items():
+                saved[mask] = saved.get(mask, 0) | bits
         for effect in reversed(effects[index]):
-            asked = (active | anywhere) & effect.wanted_by
-            if effect.widens:
+            asked = reduce(or_, saved.values(), active | anywhere) & effect.wanted_by
+            if effect.restores:
+                saved[effect.restores] = saved.get(effect.restores, 0) | (active & ~_SCALARS)
+                anywhere |= active & _SCALARS
+                active &= ~_SCALARS
+            elif effect.widens:
                 active, anywhere = 0, active | anywhere
+            for mask in [mask for mask in saved if mask & effect.wanted_by]:
+                bits = saved.pop(mask)
+                active |= bits if mask == effect.saves else 0
+                anywhere |= bits if mask != effect.saves else 0
             if asked:
                 active &= ~effect.kills
                 anywhere = (anywhere & ~(effect.kills & _SCALARS)) | effect.reads_any
                 active |= effect.reads
             active = (active | effect.always) & ~anywhere
+            saved = {mask: left for mask, bits in saved.items() if (left := bits & ~anywhere)}
             if mark and (asked or effect.stays):
                 needed.add(effect.number)
             if mark and asked:
                 wanted.add(effect.number)
-        return active, anywhere
+        return active, anywhere, saved
 
     settle(live, predecessors_of(successors), before)
     for index in range(len(blocks)):
@@ -137,7 +154,21 @@ def _of_one(step: Instruction, wave: int, purpose: Purpose) -> Effect:
         reads_any=reads if crossing else 0,
         stays=of_mask or (row is None and purpose is Purpose.COUNTS),  # such moves are counted as accesses
         widens=of_mask and not _narrows(step),
+        saves=bits_of(slots_of(step.operands[:1])) if special == "saveexec" or _copies_mask(step) else 0,
+        restores=_restored(step) if of_mask else 0,
     )
+
+
+def _copies_mask(step: Instruction) -> bool:
+    return step.opcode.startswith("s_mov_b") and step.operands[1:2] in (("exec",), ("exec_lo",))
+
+
+def _restored(step: Instruction) -> int:
+    """Return the scalar registers, as bits, whose mask of lanes an instruction makes active."""
+    masks = [text for text in step.operands[1:] if not text.startswith("exec")]
+    if not step.opcode.startswith(("s_or_b", "s_mov_b")) or len(masks) != 1:
+        return 0
+    return bits_of(slots_of(masks)) & _SCALARS & ~_EXEC
 
 
 def _narrows(step: Instruction) -> bool:
