@@ -24,7 +24,7 @@ class SharedMemory:
         self.row = np.full(1024, -1)  # of each word; -1 while it is the same in all blocks
         self.rows = 0
         self.same = [np.zeros(1024, _U32), np.zeros(1024, np.int64)]  # words, their sources
-        self.own = [np.zeros((0, blocks), _U32), np.zeros((0, blocks), np.int64)]  # twice the rows, or fewer
+        self.own = [np.zeros((0, blocks), _U32), np.zeros((0, blocks), np.int64)]  # with room for more rows
         self.tainted = False  # whether any word depends on an unknown source
 
     def any(self) -> bool:
@@ -84,7 +84,7 @@ class SharedMemory:
         return self.row[word] * self.blocks + block
 
     def _words(self, address: np.ndarray, size: int) -> list[np.ndarray]:
-        """Return the words of each access, which there are then."""
+        """Return the numbers of the words of each access, and make room for them."""
         highest = int(address.max(initial=0)) // 4 + size // 4
         if highest >= len(self.row):
             length = max(2 * len(self.row), highest + 1)
@@ -106,7 +106,7 @@ class SharedMemory:
         row, same = self.row[word], self.same[kind][word]
         if not self.rows or not (own := row >= 0).any():
             return same
-        return np.where(own, self.own[kind].reshape(-1)[row * self.blocks + block], same)  # faster than pairs
+        return np.where(own, self.own[kind].reshape(-1)[row * self.blocks + block], same)
 
     def _write(self, kind: int, block: np.ndarray, word: np.ndarray, value: np.ndarray, alike: bool) -> None:
         """Write words, or (kind 1) their sources. `alike`: the same in all blocks."""

@@ -55,7 +55,7 @@ class Effect(NamedTuple):
     stays: bool = False  # it is executed even if nothing depends on its results
     widens: bool = False  # the mask of lanes: others may be active before it
     saves: int = 0  # the mask, in these scalar registers
-    restores: int = 0  # the mask of these, beside the one before it
+    restores: int = 0  # the mask in these, mostly beside the lanes that are active
 
 
 def needed_steps(
@@ -160,6 +160,7 @@ def _of_one(step: Instruction, wave: int, purpose: Purpose) -> Effect:
 
 
 def _copies_mask(step: Instruction) -> bool:
+    """Return whether an instruction copies the mask of lanes to a scalar register."""
     return step.opcode.startswith("s_mov_b") and step.operands[1:2] in (("exec",), ("exec_lo",))
 
 

@@ -46,7 +46,8 @@ def addresses_of(
     """
     bound, limit = machine.bound, max(5_000, 4 * len(machine.trace))
     only_addresses, launch = bound_for(bound, Purpose.ADDRESSES), machine.launch
-    if any(step.needed and step.pipe == "shared" and step.targets for step in only_addresses.program.steps):
+    steps = only_addresses.program.steps  # shuffles are of one warp
+    if any(step.needed and step.pipe == "shared" and step.memory and step.targets for step in steps):
         warps = None
     if warps is not None:
         only_addresses.long_loops = {machine.trace[start][0] for start, _, _ in machine.repeats}

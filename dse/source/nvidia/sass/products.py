@@ -171,7 +171,8 @@ def _type(opcode: str, modifiers: Sequence[str]) -> _Type:
     if family:
         named = [_TYPES[name] for name in modifiers if name in _TYPES]
         if named:
-            return _FP4 if family[1] == "O" else min(named, key=lambda of: of.kind_half)
+            slower = next((of for of in named if of.kind == of.kind_half), named[0])  # fp6 beside fp8
+            return _FP4 if family[1] == "O" else slower
         if family[1] in _DEFAULTS:
             return _DEFAULTS[family[1]]
     raise UnknownProductError("operands of such types")

@@ -3,6 +3,7 @@
 A basic block ends where threads may diverge or must wait: at branches, barriers and points of convergence.
 """
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -19,6 +20,7 @@ _CONSTANTS = frozenset((RZ, RZ + 1, URZ, URZ + 1, PT, UPT))
 _PREDICATES = range(7)
 _WHOLE_FP64 = (60, 70, 72, 80, 90, 100)  # architectures with 16 float64 operations a cycle or more
 _ADDING = ("UMOV", "MOV", "R2UR", "UIADD3", "IADD3", "VIADD", "ULEA", "LEA")
+_WHOLE = re.compile(r"-?(0x[0-9a-f]+|\d+)")
 _ALLOCATES = "UTCATOMSWS"  # tensor memory
 _OF_MBARRIERS = ("SYNCS", "UTCBAR", "ARRIVES")  # their addresses are in shared memory
 
@@ -186,19 +188,24 @@ def _mark_waits(steps: list[Step]) -> None:
 
     What is not added, as the index of a stage, counts as 0. Code is read in the order of its addresses.
     """
+    if not any(step.opcode == "UTCBAR" for step in steps):
+        return
     known, signalled, waits = dict[int, int](), set[int](), list[tuple[int, Step]]()
     for step in steps:
-        addresses = [read for read in step.sources if read.kind == "address"]
-        if step.opcode == "UTCBAR" or step.has("PHASECHK"):
-            place = addresses[0].offset + sum(known.get(slot, 0) for slot, *_ in addresses[0].bases)
-            signalled |= {place} if step.opcode == "UTCBAR" else set()
-            waits += [(place, step)] if step.opcode == "SYNCS" else []
+        at_mbarrier = step.opcode == "UTCBAR" or (step.opcode == "SYNCS" and step.has("PHASECHK"))
+        for address in [read for read in step.sources if read.kind == "address"][:at_mbarrier]:
+            place = address.offset + sum(known.get(slot, 0) for slot, *_ in address.bases)
+            if step.opcode == "UTCBAR":
+                signalled.add(place)
+            else:
+                waits.append((place, step))
+        written = dict.fromkeys(step.writes, 0)
         if step.opcode in _ADDING or (step.opcode == "IMAD" and step.has("MOV")):
             terms = step.sources[1:2] if step.opcode.endswith("LEA") else step.sources
-            numbers = [int(read.text, 0) for read in terms if read.kind == "number"]
-            known[step.targets[0].slot] = sum([*numbers, *(known.get(read.slot, 0) for read in terms)])
-        else:
-            known |= dict.fromkeys(step.writes, 0)
+            numbers = [int(read.text, 0) for read in terms if _WHOLE.fullmatch(read.text)]
+            total = sum([*numbers, *(known.get(read.slot, 0) for read in terms)])
+            written |= {target.slot: total for target in step.targets[:1]}
+        known |= written
     for place, step in waits:
         step.of_products = place in signalled
 

@@ -102,8 +102,11 @@ def test_products_of_a_block_are_waited_for_at_their_own_mbarriers():
     """As in a pipelined loop with two copies ahead, where the products end before the next copy."""
     product = "UTCHMMA gdesc[UR10], gdesc[UR14], tmem[UR16], tmem[UR18], idesc[UR19]"
     described = ["UMOV UR19, 0x8210010", "UIADD3 UR20, UPT, UPT, UR12, 0x18020, URZ", "UMOV UR13, UR20"]
+    others = ["MOV R30, +INF", "MOV R31, 1.5"]  # are no addresses
     ends = ["UTCBAR [UR20], URZ", "SYNCS.PHASECHK.TRANS64.TRYWAIT P1, [UR13+URZ], R8"]
-    graph = graph_of([*described, ARRIVE, LOAD, ARRIVE, LOAD], [CHECK, product, *ends, ARRIVE, LOAD], [], 8)
+    graph = graph_of(
+        [*described, *others, ARRIVE, LOAD, ARRIVE, LOAD], [CHECK, product, *ends, ARRIVE, LOAD], [], 8
+    )
     for begun, first in (("UBLKCP", 0), ("UTCHMMA", 1)):
         actual = awaited(graph, "SYNCS.PHASECHK", begun)
         assert [max(needs) for needs in actual[first::2]] == [*range(8)]
