@@ -36,7 +36,12 @@ ASSUMED_STEPS = 20_000  # basic blocks executed with assumed contents, which may
 FORMAT = "52"  # change this whenever the cached data or their computation change
 _BATCH = 16  # maximum configurations per process at a time
 # Modules that the first executed configuration imports: Numba, and what it loads with compiled code.
-_LATE = "dse.source.caches.first_touches", "dse.source.profile.issue", "scipy.linalg.cython_blas"
+_LATE = (
+    "dse.source.caches.distances",
+    "dse.source.caches.first_touches",
+    "dse.source.profile.issue",
+    "scipy.linalg.cython_blas",
+)
 Code = TypeVar("Code")
 
 
