@@ -140,7 +140,10 @@ class _Executions:
         times = [s.repeats * there[id(s.lanes), s.issuer >= 0] for s in self.streams]
         self.ends = np.cumsum(np.reshape(times, (len(times), self.rows)), axis=0)  # [streams, rows]
         self.starts = self.ends - np.reshape(times, (len(times), self.rows))
-        self.in_step = bool((self.ends == self.ends[:, :1]).all())  # all rows execute it equally often
+        # rows that execute each stream equally often are alike: [streams, kinds], kind of each row
+        kinds, self.kind = np.unique(self.ends.T, axis=0, return_inverse=True)
+        self.kinds = np.ascontiguousarray(kinds)
+        self.rows_of: dict[tuple[int, ...], np.ndarray] = {}
         self.known: dict[tuple, tuple[np.ndarray, np.ndarray] | None] = {}
 
     def before(self, stream: Stream, block: int) -> int:
@@ -155,11 +158,18 @@ class _Executions:
 
     def _here(self, before: int) -> dict[int, np.ndarray]:
         """Return which rows are in which of the streams, in the execution after `before` others."""
-        if self.in_step:
-            execution = int(np.searchsorted(self.ends[:, 0], before, side="right"))
-            return {execution: np.ones(self.rows, bool)} if execution < len(self.ends) else {}
-        there = (self.starts <= before) & (before < self.ends)
-        return {execution: there[execution] for execution in np.flatnonzero(there.any(axis=1)).tolist()}
+        kinds: dict[int, list[int]] = {}
+        for kind, ends in enumerate(self.kinds):
+            execution = int(np.searchsorted(ends, before, side="right"))
+            if execution < len(ends):
+                kinds.setdefault(execution, []).append(kind)
+        return {execution: self.of_kinds(tuple(kinds[execution])) for execution in sorted(kinds)}
+
+    def of_kinds(self, kinds: tuple[int, ...]) -> np.ndarray:
+        """Return which rows are of these kinds."""
+        if kinds not in self.rows_of:
+            self.rows_of[kinds] = np.isin(self.kind, kinds)
+        return self.rows_of[kinds]
 
     def shifts(self, before: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the `distances` of blocks in the execution after `before` others; None if there are none."""
