@@ -112,7 +112,7 @@ def _compute_action(bound: BoundProgram, step: Step, usual: bool | None) -> Acti
     except Unsupported as reason:
         return _unsupported_action(step, str(reason))
     evaluate, slots, reads = bound.functions[step.index] = function
-    reads = () if step.given else reads
+    reads = () if step.given else tuple(slot for slot in reads if not (step.alone and slot in step.writes))
     of_warps = step.opcode == "R2UR"
 
     def compute(machine: Machine, lanes: Lanes) -> None:

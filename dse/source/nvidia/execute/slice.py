@@ -2,22 +2,26 @@
 
 This is a backward slice, from a fixed point of liveness over the basic blocks. Sets of slots are bits of a
 Python integer. Shared and global memory are one slot each; local memory has one for each word addressed from
-the stack pointer alone, so that a spilled accumulator adds nothing to the slice.
+the stack pointer alone, so that a spilled accumulator adds nothing to the slice. Registers that keep
+predicates have one for each bit, so that a sum that was in such a register before adds nothing either.
 """
 
+from collections.abc import Iterable
 from functools import reduce
 from operator import or_
 
 from dse.source.machine.liveness import bits_of, predecessors_of, settle
 from dse.source.nvidia.machine.state import Purpose
-from dse.source.nvidia.sass.operands import PT, SLOTS, UPT, UR, URZ, P
+from dse.source.nvidia.sass.operands import PT, RZ, SLOTS, UPT, UR, URZ, P
 from dse.source.nvidia.sass.program import SassProgram, Step, descriptor_slot
 
 STACK = 1  # register of the stack pointer
 _SHARED = 1 << SLOTS
 _GLOBAL = 1 << (SLOTS + 1)
 _ANYWHERE = 1 << (SLOTS + 2)  # local memory at addresses computed at run time
-_WORDS = SLOTS + 3  # first word of local memory
+_BITS = SLOTS + 3  # first bit of registers that keep predicates, before the words of local memory
+_WORD = 0xFFFFFFFF
+_MASKS = {"0xc0": "and", "0xfc": "or"}  # truth tables of a & b and a | b
 _STEERING = ("control", "barrier")  # pipes of control flow
 _VARYING = ~(1 << PT | 1 << UPT)
 _UNIFORM = ((1 << URZ) - 1) & ~((1 << UR) - 1)
@@ -26,6 +30,8 @@ _SPACES = {"shared": _SHARED, "global": _GLOBAL}
 
 # Live slots, as bits, under each guard (predicate, negated): in threads where it holds. None: always.
 Wanted = dict[tuple[int, bool] | None, int]
+# Bits always needed, that make a step needed, that it kills, that it then needs, that it may write.
+Fact = tuple[int, int, int, int, int, Step]
 # By R2UR's index: uniform predicates for whether a guard holds in any thread of the warp.
 Votes = dict[int, dict[int, tuple[int, bool]]]
 
@@ -38,11 +44,12 @@ def mark_needed(
     With `global_stores`, loads return what the kernel itself stored in global memory. `purpose` has the
     memories whose addresses are needed even if nothing depends on the contents.
     """
-    memory = _Memory(program, global_stores, purpose)
+    packed = _Packed(program)
+    memory = _Memory(program, global_stores, purpose, packed.end)
     predecessors = predecessors_of([block.successors for block in program.blocks])
     under_guards = any(step.pipe == "tensor" or step.of_box for step in program.steps)
     votes = _votes(program, predecessors) if under_guards else {}
-    facts = [[_facts(step, memory) for step in block.steps] for block in program.blocks]
+    facts = [[_facts(step, memory, packed) for step in block.steps] for block in program.blocks]
     # Warps in different code exchange words of shared memory, if they synchronise by barriers there.
     parted = any(step.opcode == "SYNCS" for step in program.steps)
     exchanged = 0
@@ -55,6 +62,8 @@ def mark_needed(
             for guard, bits in live[successor].items():
                 wanted[guard] = wanted.get(guard, 0) | bits
         for fact in reversed(facts[index]):
+            if mark:
+                fact[-1].alone = packed.alone(fact[-1], wanted)
             needed = _step_back(wanted, fact, votes, under_guards)
             if mark:
                 fact[-1].needed = needed
@@ -67,14 +76,12 @@ def mark_needed(
     for index in range(len(live)):
         before(index, mark=True)
     _mark_known_guards(program, predecessors)
-    return [reduce(or_, wanted.values(), 0) for wanted in live]
+    return [packed.whole(reduce(or_, wanted.values(), 0)) for wanted in live]
 
 
-def _step_back(
-    wanted: Wanted, fact: tuple[int, int, int, int, Step], votes: Votes, under_guards: bool
-) -> bool:
+def _step_back(wanted: Wanted, fact: Fact, votes: Votes, under_guards: bool) -> bool:
     """Update the live slots from after a step to before it; return whether the step is needed."""
-    always, wanted_by, kills, reads, step = fact
+    always, wanted_by, kills, reads, written, step = fact
     guard = (step.guard, step.guard_negated) if under_guards and step.guard >= 0 else None
     if len(wanted) == 1 and guard is None:  # the usual case: nothing is under a guard
         bits = wanted[None]
@@ -89,7 +96,6 @@ def _step_back(
                 wanted[asker] &= ~kills
             reader = askers[0] if len(askers) == 1 else None
         elif step.pipe not in ("tensor", "texture") and not step.stores:
-            written = bits_of(step.writes)
             wanted[guard] = wanted.get(guard, 0) & ~written
             if step.opcode == "R2UR":  # writes the warp's register if any thread executes it
                 for vote, of in votes.get(step.index, {}).items():
@@ -179,8 +185,8 @@ def _mark_known_guards(program: SassProgram, predecessors: list[list[int]]) -> N
 class _Memory:
     """The bits of memory that an access may read or write."""
 
-    def __init__(self, program: SassProgram, global_stores: bool, purpose: Purpose) -> None:
-        self.global_stores, self.purpose = global_stores, purpose
+    def __init__(self, program: SassProgram, global_stores: bool, purpose: Purpose, first_word: int) -> None:
+        self.global_stores, self.purpose, self.first_word = global_stores, purpose, first_word
         moved = [step for block in program.blocks[1:] for step in block.steps if STACK in step.writes]
         self.steady_stack = not moved
         self.local = _ANYWHERE
@@ -193,28 +199,77 @@ class _Memory:
         (address,) = step.memory
         if not self.steady_stack or [base[0] for base in address.bases] != [STACK] or address.offset < 0:
             return 0
-        return bits_of(
-            range(_WORDS + address.offset // 4, _WORDS + (address.offset + max(step.bytes, 4)) // 4)
-        )
+        first = self.first_word
+        return bits_of(range(first + address.offset // 4, first + (address.offset + max(step.bytes, 4)) // 4))
 
 
-def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
-    """Return (bits always needed, bits that make it needed, bits it kills, bits it then needs, the step)."""
-    wanted_by = kills = bits_of(step.writes)
-    reads = 0 if step.given else bits_of(step.reads)
+class _Packed:
+    """The bits of registers that keep predicates: bits are set there under guards (`@P0 LOP3 R, R, 4, |`)."""
+
+    def __init__(self, program: SassProgram) -> None:
+        kept = {step.writes[0] for step in program.steps if step.guard >= 0 and _masked(step)[0] == "or"}
+        self.first = {slot: _BITS + 32 * number for number, slot in enumerate(sorted(kept))}
+        self.end = _BITS + 32 * len(kept)
+
+    def bits(self, slots: Iterable[int]) -> int:
+        """Return slots as a set of bits: of such registers all of theirs."""
+        if not self.first:
+            return bits_of(slots)
+        return reduce(or_, (_WORD << self.first[s] if s in self.first else 1 << s for s in slots), 0)
+
+    def masked(self, step: Step) -> tuple[str, int, int]:
+        """Return `_masked` of such a register, the bits that are changed or tested, and the others."""
+        kind, mask = _masked(step) if self.first else ("", 0)
+        if not kind or (slot := step.sources[0].slot) not in self.first:
+            return "", 0, 0
+        mask = mask ^ _WORD if kind == "and" else mask
+        return kind, mask << self.first[slot], (mask ^ _WORD) << self.first[slot]
+
+    def alone(self, step: Step, wanted: Wanted) -> bool:
+        """Return whether a step changes some bits of its register, and no other is live after it."""
+        kind, _, others = self.masked(step)
+        return kind in _MASKS.values() and not any(bits & others for bits in wanted.values())
+
+    def whole(self, bits: int) -> int:
+        """Return live bits with each register that has some."""
+        return bits | bits_of(slot for slot, first in self.first.items() if bits >> first & _WORD)
+
+
+def _masked(step: Step) -> tuple[str, int]:
+    """Return how a constant masks a register, and the mask: "and", "or" in place, "test" elsewhere; or ""."""
+    if step.opcode not in ("LOP3", "ULOP3") or step.has("64") or len(step.sources) < 4:
+        return "", 0
+    register, mask, third, table = step.sources[:4]
+    plain = register.kind == third.kind == "register" and not (register.invert or register.part)
+    if not plain or third.slot not in (RZ, URZ) or not mask.text.startswith(("0x", "-0x")):
+        return "", 0
+    kind, in_place = _MASKS.get(table.text, ""), step.writes == (register.slot,)
+    return kind if in_place else "test" if kind == "and" else "", int(mask.text, 0) & _WORD
+
+
+def _facts(step: Step, memory: _Memory, packed: _Packed) -> Fact:
+    """Return a step's bits."""
+    wanted_by = packed.bits(step.writes)
+    reads = 0 if step.given else packed.bits(step.reads)
+    masked, bits, others = packed.masked(step)
+    if masked == "test":
+        reads &= ~others
+    elif masked:
+        wanted_by, reads = bits, reads & ~(bits | others)
+    kills = written = wanted_by
     always = 0
     if step.pipe in _STEERING:
         always |= reads
     addressed = bool(step.memory) and (step.of_box or step.pipe in memory.purpose.value)
     if addressed:
         elsewhere = step.kind == "copy" and "shared" not in memory.purpose.value  # that it stores to
-        always |= bits_of(step.bases[len(step.memory[0].bases) if elsewhere else 0 :])
+        always |= packed.bits(step.bases[len(step.memory[0].bases) if elsewhere else 0 :])
     if step.kind == "copy":  # a predicate decides whether global memory is read
         always |= (
             bits_of([operand.slot for operand in step.sources if operand.kind == "predicate"]) & _VARYING
         )
     if (slot := descriptor_slot(step)) >= 0:
-        always |= 1 << slot
+        always |= packed.bits([slot])
     if step.guard >= 0:
         reads |= 1 << step.guard
         if addressed or step.pipe in _STEERING or memory.purpose.decides(step):
@@ -240,4 +295,4 @@ def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
             reads |= space
         if step.kind in ("copy", "box load"):
             wanted_by = _SHARED
-    return always, wanted_by, kills, reads, step
+    return always, wanted_by, kills, reads, written, step

@@ -123,6 +123,14 @@ def test_what_depends_on_unknown_data_is_reported():
     assert {what for _, what in machine.unknown} == {"branch"}
 
 
+def test_predicates_in_bits_of_a_register_are_known_whatever_it_held():
+    clear, keep = (f"LOP3.LUT R0, R0, {mask}, !PT" for mask in ("0xfffffffe, RZ, 0xc0", "0x1, RZ, 0xfc"))
+    for bit, expected in (("0x1", {"address"}), ("0x2", {"address", "branch"})):
+        test = f"LOP3.LUT P1, RZ, R0, {bit}, RZ, 0xc0, !PT; @P1 EXIT; EXIT"
+        machine = ran("LDG.E R0, [R2.64]; STS [R0], R9", clear, f"@P0 {keep}", test)
+        assert {what for _, what in machine.unknown} == expected
+
+
 def test_endless_loop_ends_in_one_line():
     with pytest.raises(DseError, match=r"spin: still running after 500 basic blocks.*contents of argument 0"):
         launch("spin", None, step_limit=500)

@@ -12,6 +12,11 @@ PRODUCT = "HMMA.16816.F32 R12, R12, R16, R20; EXIT"
 UNIFORM = "UFADD UR4, UR8, UR8; S2R R0, SR_TID.X; ISETP.EQ.AND P0, PT, R0, RZ, PT"
 USES = "@P0 R2UR UR4, R0; @UP0 STG.E [UR4.U32], R9"
 SPILL = "IADD3 R1, R1, -0x10, RZ; STL [R1], R5; STL [R1+0x4], R6"
+PACKED = (
+    "FADD R0, R8, R8; ISETP.GT.AND P0, PT, R9, RZ, PT; LOP3.LUT R0, R0, 0xfffffffe, RZ, 0xc0, !PT; "
+    "@P0 LOP3.LUT R0, R0, 0x1, RZ, 0xfc, !PT"
+)
+TESTED = "LOP3.LUT P1, RZ, R0, {}, RZ, 0xc0, !PT; @P1 EXIT; EXIT"
 CASES = {
     "addresses, not what is stored": (
         "S2R R0, SR_TID.X; MOV R9, 0x5; IMAD.WIDE R2, R0, 0x4, RZ; FADD R9, R9, R9; STG.E [R2.64], R9; EXIT",
@@ -39,6 +44,10 @@ CASES = {
         "ISETP.LT.AND P0, PT, R9, R8, PT; @P0 BRA 0x10; EXIT",
         [0, 2, 3, 4],
     ),
+    "a predicate in a bit of a register": (f"{PACKED}; {TESTED.format('0x1')}", [1, 2, 3, 4]),
+    "a bit of the sum that was there": (f"{PACKED}; {TESTED.format('0x2')}", [0, 4]),
+    "a predicate and the sum": (f"{PACKED}; {TESTED.format('0x3')}", [0, 1, 2, 3, 4]),
+    "such a register as address": (f"{PACKED}; STS [R0], R9; EXIT", [0, 1, 2, 3]),
     # What only threads under a guard want is not wanted before they get it.
     "under one guard": (f"{UNDER_IT}; @P0 STG.E [R2.64], R9; {PRODUCT}", [1, 2, 3]),
     "under another guard": (f"{UNDER_IT}; @!P0 STG.E [R2.64], R9; {PRODUCT}", [0, 1, 2, 3]),
