@@ -12,11 +12,16 @@ _FEW = 64  # words
 _RESERVED_ADDRESS_BITS = 0xFFFFFF  # of shared memory; those above name a block of the cluster
 
 
+class Overwritten(Exception):
+    """A load that may read what a copy stored, of which nothing was kept."""
+
+
 class SharedMemory:
     """Shared memory: 32-bit words, up to the highest one used, with the unknown sources they depend on.
 
     Most words are the same in all blocks, of which there may be thousands. One that was stored differently
-    has a row of its own, with a word per block.
+    has a row of its own, with a word per block. After copies that were not executed (`lose`), only bytes are
+    known that all blocks have stored since then.
     """
 
     def __init__(self, blocks: int) -> None:
@@ -26,6 +31,8 @@ class SharedMemory:
         self.same = [np.zeros(1024, _U32), np.zeros(1024, np.int64)]  # words, their sources
         self.own = [np.zeros((0, blocks), _U32), np.zeros((0, blocks), np.int64)]  # with room for more rows
         self.tainted = False  # whether any word depends on an unknown source
+        self.lost = 0  # copies not executed
+        self.since = np.zeros(4 * 1024, int)  # those before the last store to each byte by all blocks
 
     def any(self) -> bool:
         """Return whether any word is not 0."""
@@ -35,6 +42,10 @@ class SharedMemory:
         """Return a copy of the words."""
         return [self.row.copy(), self.same[0].copy(), self.own[0][: self.rows].copy()]
 
+    def lose(self) -> None:
+        """Lose all contents, over which a copy may have stored."""
+        self.lost += 1
+
     def taint(self, block: np.ndarray, address: np.ndarray, size: int) -> int:
         """Return the unknown sources that the words of accesses depend on."""
         if not self.tainted or not len(address):
@@ -43,15 +54,33 @@ class SharedMemory:
         return int(np.bitwise_or.reduce(taints))
 
     def load(self, block: np.ndarray, address: np.ndarray, size: int) -> list[np.ndarray]:
-        """Load the words of each access; those of fewer than 4 bytes are not sign extended."""
-        loaded = [self._read(0, block, word) for word in self._words(address, size)]
+        """Load the words of each access; those of fewer than 4 bytes are not sign extended.
+
+        **Raises:** Overwritten if any of it was lost.
+        """
+        words = self._words(address, size)
+        if self.lost and any((self.since[address + byte] < self.lost).any() for byte in range(size)):
+            raise Overwritten
+        loaded = [self._read(0, block, word) for word in words]
         return [_narrow(loaded[0], address, size)] if size < 4 else loaded
 
     def store(
-        self, block: np.ndarray, address: np.ndarray, size: int, values: list[np.ndarray], taint: int = 0
+        self,
+        block: np.ndarray,
+        address: np.ndarray,
+        size: int,
+        values: list[np.ndarray],
+        taint: int = 0,
+        live: int = 0,
     ) -> None:
-        """Store the words of each access, in the order of blocks, with their unknown sources."""
+        """Store the words of each access, in the order of blocks, with their unknown sources.
+
+        `live`: how many blocks have not ended.
+        """
         words = self._words(address, size)
+        if self.lost and _by_each(live, block, address):
+            for byte in range(size):
+                self.since[address + byte] = self.lost
         count = self._repeats(block, address, values)
         alike = count >= 0 and (size >= 4 or not (self.row[words[0]] >= 0).any())
         if alike:
@@ -89,6 +118,7 @@ class SharedMemory:
         if highest >= len(self.row):
             length = max(2 * len(self.row), highest + 1)
             self.row = np.append(self.row, np.full(length - len(self.row), -1))
+            self.since = _longer(self.since, 4 * length)
             self.same = [_longer(same, length) for same in self.same]
         return [(address >> 2) + number for number in range(max(size // 4, 1))]
 
@@ -117,6 +147,14 @@ class SharedMemory:
         own = self.row[word] >= 0
         self.own[kind][self.row[word[own]]] = value[own, None]
         self.same[kind][word[~own]] = value[~own]
+
+
+def _by_each(live: int, block: np.ndarray, address: np.ndarray) -> bool:
+    """Return whether this many blocks access the same addresses; `block` is sorted."""
+    count, rest = divmod(len(address), max(live, 1))
+    blocks = block.reshape(-1, count) if count and not rest else block[:0]
+    same = len(blocks) == live and (blocks == blocks[:, :1]).all() and np.unique(blocks[:, 0]).size == live
+    return bool(same and (address.reshape(blocks.shape) == address[:count]).all())
 
 
 def _longer(values: np.ndarray, length: int) -> np.ndarray:

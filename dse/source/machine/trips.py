@@ -102,7 +102,9 @@ def trips_within(value: np.ndarray, change: np.ndarray, within: range) -> np.nda
         step = int(change.flat[0])
         if not step:
             return np.full_like(value, FOR_EVER)
-        room = (within.stop - 1 - value if step > 0 else value - within.start) // abs(step)
+        room = within.stop - 1 - value if step > 0 else value - within.start
+        shift = abs(step).bit_length() - 1
+        room = room >> shift if abs(step) == 1 << shift else room // abs(step)  # shifts are far faster
         outside = value < within.start if step > 0 else value >= within.stop
         return np.where(outside, 0, room) if outside.any() else room
     above, below = within.stop - 1 - value, value - within.start

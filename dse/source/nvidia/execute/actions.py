@@ -39,6 +39,8 @@ def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]
                 bound.product_rows[step.index] = bound.rows
                 bound.rows += 1
                 made.append((step, _guard_action(step, bound.rows - 1, warps=True)))
+        if step.kind in ("copy", "box load") and bound.loads_shared and not bound.copies:
+            made.append((step, lambda machine, lanes: machine.shared.lose()))
         if needs_descriptor(step.opcode):
             made.append((step, _describe_action(step)))
         if step.opcode in _BARRIER_MOVES:
@@ -260,7 +262,7 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
             COUNT["shared"](machine, step, shared_row, shared_base, to.offset, guarded)
         if perform is not None:
             perform(machine, step, base + address.offset, guarded, taint | address_taint)
-        elif step.pipe == "global" and bound.loads_global and not step.targets:
+        elif step.pipe == "global" and bound.loads_global and (step.stores or step.atomic):
             machine.memory.written.add(int(guarded.of(base)[0]) >> REGION_BITS)
 
     return access

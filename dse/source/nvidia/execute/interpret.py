@@ -12,6 +12,7 @@ import numpy as np
 
 from dse.errors import DseError
 from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.machine.memory import Overwritten
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.execute.actions import actions
 from dse.source.nvidia.execute.induction import Examination
@@ -36,14 +37,15 @@ def bind_program(
     global_stores: bool = False,
     purpose: Purpose = Purpose.COUNTS,
     like: BoundProgram | None = None,
+    copies: bool = False,
 ) -> BoundProgram:
-    """Bind a program. With `global_stores`, loads return what the kernel itself stored in global memory.
-    `like` is the program bound for another purpose.
+    """Bind a program. With `global_stores`, loads return what the kernel itself stored in global memory, with
+    `copies` what was copied to shared memory. `like` is the program bound for another purpose.
     """
     if purpose is not Purpose.COUNTS:
         program = _copied(program)  # since steps have `needed`
-    live = mark_needed(program, global_stores, purpose)
-    bound = BoundProgram(program, live, global_stores, purpose, like)
+    live = mark_needed(program, global_stores, purpose, copies)
+    bound = BoundProgram(program, live, global_stores, purpose, like, copies)
     bound.actions = [actions(bound, block) for block in program.blocks]
     return bound
 
@@ -51,7 +53,7 @@ def bind_program(
 def bound_for(bound: BoundProgram, purpose: Purpose) -> BoundProgram:
     """Return a bound program, bound for another purpose."""
     if purpose not in bound.less:
-        bound.less[purpose] = bind_program(bound.program, bound.global_stores, purpose, bound)
+        bound.less[purpose] = bind_program(bound.program, bound.global_stores, purpose, bound, bound.copies)
     return bound.less[purpose]
 
 
@@ -81,14 +83,19 @@ def run(
     **Raises:** DseError if a needed instruction is not supported, if threads wait forever, or after
     `step_limit` basic blocks: an endless loop, or one that depends on data not stated.
     """
-    with np.errstate(all="ignore"):
-        machine = Machine(bound, launch, blocks, warps)
-        Scheduler(machine, min(step_limit, launch.most_steps), loops).run()
+    bound = bound.whole or bound
+    try:
+        with np.errstate(all="ignore"):
+            machine = Machine(bound, launch, blocks, warps)
+            Scheduler(machine, min(step_limit, launch.most_steps), loops).run()
+    except Overwritten:
+        bound.whole = bind_program(bound.program, bound.global_stores, bound.purpose, copies=True)
+        return run(bound, launch, blocks, step_limit, loops, warps)
     if bound.purpose is Purpose.COUNTS and warps is None:
         check_arrivals(machine)
     if machine.missed_stores and not bound.global_stores:
         return run(
-            bind_program(bound.program, global_stores=True, purpose=bound.purpose),
+            bind_program(bound.program, True, bound.purpose, copies=bound.copies),
             launch,
             blocks,
             step_limit,

@@ -112,7 +112,8 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     data_taint = _of_all(taints)
     values = [*map(lanes.of, stored_words)]
     if step.opcode == "STS":
-        memory.store(block, flat, step.bytes, values, union(taint | data_taint, lanes))
+        live = int(np.count_nonzero(machine.live_threads())) if memory.lost else 0
+        memory.store(block, flat, step.bytes, values, union(taint | data_taint, lanes), live)
         return
     words = memory.load(block, flat, step.bytes)
     stored = memory.taint(block, flat, step.bytes)

@@ -37,15 +37,19 @@ Votes = dict[int, dict[int, tuple[int, bool]]]
 
 
 def mark_needed(
-    program: SassProgram, global_stores: bool = False, purpose: Purpose = Purpose.COUNTS
+    program: SassProgram,
+    global_stores: bool = False,
+    purpose: Purpose = Purpose.COUNTS,
+    copies: bool = True,
 ) -> list[int]:
     """Set `needed` of each step, and return the slots live at the start of each block, as bits.
 
-    With `global_stores`, loads return what the kernel itself stored in global memory. `purpose` has the
-    memories whose addresses are needed even if nothing depends on the contents.
+    With `global_stores`, loads return what the kernel itself stored in global memory, without `copies` not
+    what was copied to shared memory. `purpose` has the memories whose addresses are needed even if nothing
+    depends on the contents.
     """
     packed = _Packed(program)
-    memory = _Memory(program, global_stores, purpose, packed.end)
+    memory = _Memory(program, global_stores, purpose, copies, packed.end)
     predecessors = predecessors_of([block.successors for block in program.blocks])
     under_guards = any(step.pipe == "tensor" or step.of_box for step in program.steps)
     votes = _votes(program, predecessors) if under_guards else {}
@@ -185,8 +189,11 @@ def _mark_known_guards(program: SassProgram, predecessors: list[list[int]]) -> N
 class _Memory:
     """The bits of memory that an access may read or write."""
 
-    def __init__(self, program: SassProgram, global_stores: bool, purpose: Purpose, first_word: int) -> None:
-        self.global_stores, self.purpose, self.first_word = global_stores, purpose, first_word
+    def __init__(
+        self, program: SassProgram, global_stores: bool, purpose: Purpose, copies: bool, first_word: int
+    ) -> None:
+        self.global_stores, self.purpose = global_stores, purpose
+        self.copies, self.first_word = copies, first_word
         moved = [step for block in program.blocks[1:] for step in block.steps if STACK in step.writes]
         self.steady_stack = not moved
         self.local = _ANYWHERE
@@ -294,5 +301,5 @@ def _facts(step: Step, memory: _Memory, packed: _Packed) -> Fact:
         if step.kind in ("load", "copy", "atomic"):
             reads |= space
         if step.kind in ("copy", "box load"):
-            wanted_by = _SHARED
+            wanted_by = _SHARED if memory.copies else 0
     return always, wanted_by, kills, reads, written, step

@@ -91,11 +91,14 @@ class BoundProgram:
         global_stores: bool,
         purpose: Purpose = Purpose.COUNTS,
         like: "BoundProgram | None" = None,
+        copies: bool = True,
     ) -> None:
         """`like` is the same program bound for another purpose."""
         self.program, self.purpose = program, purpose
         self.live = live  # slots live at the start of each basic block, as bits
-        self.global_stores = global_stores
+        self.global_stores, self.copies = global_stores, copies  # to shared memory
+        # the same with copies, once a load was reached that may read what they stored
+        self.whole: BoundProgram | None = None
         self.slots = ExtraSlots() if like is None else like.slots
         # rows of the counters: two per basic block, then those of steps
         self.rows = 2 * len(program.blocks)
@@ -104,6 +107,10 @@ class BoundProgram:
         self.memory_rows: dict[int, int] = {}
         self.loads_global = any(
             step.needed and step.pipe == "global" and step.targets for step in program.steps
+        )
+        self.loads_shared = any(
+            step.needed and step.pipe == "shared" and step.memory and not step.stores
+            for step in program.steps
         )
         # (evaluate, slots written, slots read) of computed steps, for this purpose or that of `like`
         self.functions: dict[int, tuple[Callable[..., list[np.ndarray]], list[int], tuple[int, ...]]] = (

@@ -131,6 +131,23 @@ def test_predicates_in_bits_of_a_register_are_known_whatever_it_held():
         assert {what for _, what in machine.unknown} == expected
 
 
+def test_copies_to_shared_memory_are_executed_if_a_load_may_read_them():
+    copy, store = "LDGSTS.E [R4], [R2.64]", "STS [R4], R9"
+    load = "LDS R5, [R4]; STS [R5], R9; EXIT"
+    number = "S2R R4, SR_TID.X; SHF.L.U32 R4, R4, 0x2, RZ; ISETP.EQ.AND P0, PT, R4, RZ, PT"
+    for code, executed in (
+        (f"{copy}; {store}; {load}", False),
+        (f"{store}; {load.replace('EXIT', copy)}; EXIT", False),
+        (f"{store}; {copy}; {load}", True),
+        (f"{copy}; @P0 {store}; {load}", True),  # one thread stores, all load
+        (f"{copy}; STS.U8 [R4], R9; {load}", True),
+        (f"{copy}; STS.U8 [R4], R9; {load.replace('LDS', 'LDS.U8')}", False),
+    ):
+        machine = ran(number, code, blocks=2)
+        assert machine.bound.copies == executed
+        assert ({what for _, what in machine.unknown} == {"address"}) == executed
+
+
 def test_endless_loop_ends_in_one_line():
     with pytest.raises(DseError, match=r"spin: still running after 500 basic blocks.*contents of argument 0"):
         launch("spin", None, step_limit=500)
