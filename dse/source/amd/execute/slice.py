@@ -29,7 +29,7 @@ _EXEC = 0b11 << EXEC
 _CONDITIONS = {"scc": 1 << SCC, "vcc": 0b11 << VCC, "exe": _EXEC}  # of branches
 _BOTH_WRITTEN = ("swap", "row_swap")
 _UNKNOWN = ("matrix", "getreg")  # their results are
-_FROM_OTHER_LANES = re.compile(r"v_(readlane|permlane)|ds_(b?permute|swizzle)")
+_FROM_OTHER_LANES = re.compile(r"v_(read(first)?lane|permlane)|ds_(b?permute|swizzle)")
 _AND_WITH_MASK = re.compile(r"s_(and|andn1|and_not0)_saveexec|s_(andn1|and_not0)_wrexec")
 _AND = re.compile(r"s_and(n2|_not1)?_b\d\d$")
 
