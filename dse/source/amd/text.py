@@ -4,7 +4,7 @@ Source of the syntax: LLVM, "User Guide for AMDGPU Backend" and "AMDGPU Instruct
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
@@ -169,7 +169,7 @@ def _code(lines: Sequence[str], kernel: str) -> tuple[tuple[Instruction, ...], d
         instructions.append(_instruction(text, len(instructions), line))
     if not instructions:
         raise DseError(f"assembly: {kernel}: found no instructions, expected some")
-    return tuple(_with_branches(instructions)), labels
+    return tuple(_with_indices(_with_branches(instructions))), labels
 
 
 _DISTANCE = re.compile(r"\((\.L\w+)-(\.L\w+)\)")  # of labels
@@ -190,6 +190,33 @@ def _with_branches(instructions: list[Instruction]) -> Iterator[Instruction]:
             step = replace(step, operands=operands)
         elif step.opcode == "s_setpc_b64" and target:
             step = replace(step, opcode="s_branch", operands=(target,))
+        yield step
+
+
+_INDEXED = ("v_movrels_b32", "v_movreld_b32")  # from, and to, the register at an index
+MOST_INDEXED = 32  # registers of an array
+
+
+def _with_indices(instructions: Iterable[Instruction]) -> Iterator[Instruction]:
+    """Give moves by an index their full operands: all registers of the array, and the index.
+
+    **Raises:** DseError if other instructions than moves have an index.
+    """
+    index, mode = "m0", ""
+    for step in instructions:
+        if step.opcode == "s_set_gpr_idx_on":
+            index, mode = step.operands
+        elif step.opcode == "s_set_gpr_idx_off":
+            index, mode = "m0", ""
+        elif mode and step.opcode == "v_mov_b32" and mode in ("gpr_idx(SRC0)", "gpr_idx(DST)"):
+            step = replace(step, opcode=_INDEXED["DST" in mode])
+        elif mode and step.opcode.startswith("v_"):
+            raise DseError(f"{step}: found {mode}, expected a move of one register at an index")
+        if step.opcode in _INDEXED:
+            both, at = list(step.operands), 1 - _INDEXED.index(step.opcode)
+            first = int(both[at].lstrip("v"))
+            both[at] = f"v[{first}:{min(first + MOST_INDEXED, 256) - 1}]"
+            step = replace(step, operands=(*both, index))
         yield step
 
 

@@ -144,7 +144,7 @@ class Binder(OperandReaders):
         return action if kept is None else without_lanes(action, kept)
 
     def _special(self, step: Instruction, row: OpcodeRow) -> Action:
-        if row.special == "matrix":
+        if row.special in ("matrix", "unknown"):
             target = self.registers(step.operands[0])
 
             def multiply(machine: MemoryMachine) -> None:

@@ -126,14 +126,14 @@ class ChangeRules(LinearRules):
             result = None if not moves else NON_LINEAR if len(written) > 1 else self._bits(step)
             known = result is None or (self.limits_bits and not isinstance(result, str))
             return [*((slot, result) for slot in written), (SCC, None if known else NON_LINEAR)]
-        if row.special in ("swap", "row_swap", "writelane"):
+        if row.special in ("swap", "row_swap", "writelane", "movreld"):
             read = [*read, *written]
-            written = written if row.special == "writelane" else read
+            written = written if row.special in ("writelane", "movreld") else read
         elif row.special not in ("move", "select", "readfirstlane"):
             return self._plain(step)
         lost = row.special == "select" and self.read(SCC) is not None
         moves = self._any_moves(read) or lost
-        even = not lost and row.special not in ("row_swap", "writelane")
+        even = not lost and row.special not in ("row_swap", "writelane", "movreld")
         return [(slot, None if not moves else EVEN if even else NON_LINEAR) for slot in written]
 
     def _of_form(self, step: Instruction, row: OpcodeRow) -> Results:

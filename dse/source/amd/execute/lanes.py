@@ -212,6 +212,50 @@ def _writelane(binder: Any, step: Instruction) -> Action:
     return write
 
 
+def _from_index(binder: Any, step: Instruction) -> Action:
+    """Read the register at an index: unknown if one of those that are read is."""
+    target, array = (binder.registers(operand) for operand in step.operands[:2])
+    index = binder.words(step.operands[2])
+
+    def read(machine: MemoryMachine) -> None:
+        at, value = index(machine), None
+        for number in _numbers(machine, at):
+            words = machine.words(array.slot + number) if number < array.count else None
+            value = words if value is None or words is None else np.where(at == number, words, value)
+            if words is None:
+                break
+        machine.write_vector(target.slot, value)
+
+    return read
+
+
+def _to_index(binder: Any, step: Instruction) -> Action:
+    """Write the register at an index; if that is not known, the whole array is lost."""
+    array, source, index = binder.registers(step.operands[0]), *map(binder.words, step.operands[1:])
+
+    def write(machine: MemoryMachine) -> None:
+        value, at, before = source(machine), index(machine), machine.active
+        if at is None:
+            for slot in range(array.slot, array.slot + array.count):
+                machine.write_vector(slot, None)
+        for number in _numbers(machine, at):
+            if number < array.count:
+                machine.active = machine.lanes() & (at == number)
+                machine.write_vector(array.slot + number, value)
+                machine.active = before
+
+    return write
+
+
+def _numbers(machine: MemoryMachine, at: np.ndarray | None) -> list[int]:
+    """Return the indices of the waves that run."""
+    if at is None:
+        return []
+    of_waves = np.broadcast_to(at, (*machine.shape[:2], 1))[..., 0]
+    running = np.broadcast_to(machine.running.mask, (*machine.shape[:2], 1))[..., 0]
+    return np.unique(of_waves[running]).tolist()
+
+
 def _permlane(binder: Any, step: Instruction) -> Action:
     """Read any lane of the same row, or of the other row of a pair."""
     target = binder.registers(step.operands[0]).slot
@@ -311,6 +355,8 @@ SPECIAL: dict[str, Callable[[Any, Instruction], Action]] = {
     "readfirstlane": _readfirstlane,
     "readlane": _readlane,
     "writelane": _writelane,
+    "movrels": _from_index,
+    "movreld": _to_index,
     "permlane": _permlane,
     "permlane64": _permlane64,
     "swap": _swap,

@@ -15,7 +15,9 @@ _BYTES = {
 }  # fmt: skip
 _SIGNED = ("i8", "sbyte", "i16", "sshort")
 _SPACES = {"global": "vmem", "flat": "flat", "scratch": "scratch", "buffer": "vmem", "ds": "lds", "s": "smem"}
-_NAME = re.compile(r"(global|flat|scratch_buffer|scratch|buffer|ds|s|s_buffer)_(load|store|read|write)(.*)$")
+_NAME = re.compile(
+    r"(global|flat|scratch_buffer|scratch|buffer|ds|s|s_buffer)_(load|store(?!xchg)|read|write)(.*)$"
+)
 _ATOMIC = re.compile(
     r"(global|flat|buffer|ds)_(?:atomic_)?"
     r"(add|sub|rsub|inc|dec|min|max|and|or|xor|swap|cmpswap|cmpst|cmpstore|wrxchg|storexchg|pk_add|"

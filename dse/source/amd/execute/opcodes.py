@@ -127,10 +127,6 @@ _row("v_add_u16 v_add_i16", "valu", "w=ww", np.add, 1)
 _row("v_sub_u16 v_sub_i16", "valu", "w=ww", np.subtract, 1)
 _row("v_subrev_u16", "valu", "w=ww", s.swapped(np.subtract), 1)
 _row("v_mul_lo_u16", "valu", "w=ww", np.multiply, 1)
-_row("v_min_u16", "valu", "w=ww", np.minimum, 1)
-_row("v_max_u16", "valu", "w=ww", np.maximum, 1)
-_row("v_min_i16", "valu", "s=ss", np.minimum, 1)
-_row("v_max_i16", "valu", "s=ss", np.maximum, 1)
 _row("v_bfe_u32", "valu", "u=uuu", s.bit_field, 1)
 _row("v_bfe_i32", "valu", "i=iuu", s.bit_field, 1)
 _row("v_bfi_b32", "valu", "u=uuu", s.insert_bits, 1)
@@ -144,18 +140,25 @@ _row("v_ffbl_b32", "valu", "u=u", s.first_one, 1)
 _row("v_ffbh_u32", "valu", "u=u", s.leading_zeros, 1)
 _row("v_ffbh_i32", "valu", "u=i", s.leading_signs, 1)
 _row("v_sad_u32", "valu", "u=uuu", s.absolute_difference, 2)
-for _type, _kind in (("u32", "u"), ("i32", "i")):
+_row("v_sad_u8 v_sad_hi_u8 v_sad_u16 v_msad_u8 v_lerp_u8", "valu", "u=uuu", None, 2)
+_row("v_qsad_pk_u16_u8 v_mqsad_pk_u16_u8", "valu64", "U=UuU", None, 2)
+_row("v_prng_b32", "valu", "u=u")
+for _type, _kind in (("u16", "w"), ("i16", "s"), ("u32", "u"), ("i32", "i")):
     _row(f"v_min_{_type}", "valu", f"{_kind}={_kind * 2}", np.minimum, 1)
     _row(f"v_max_{_type}", "valu", f"{_kind}={_kind * 2}", np.maximum, 1)
     _row(f"v_min3_{_type}", "valu", f"{_kind}={_kind * 3}", s.smallest, 2)
     _row(f"v_max3_{_type}", "valu", f"{_kind}={_kind * 3}", s.largest, 2)
     _row(f"v_med3_{_type}", "valu", f"{_kind}={_kind * 3}", s.median, 2)
+    _row(f"v_maxmin_{_type}", "valu", f"{_kind}={_kind * 3}", s.least_of_largest, 2)
+    _row(f"v_minmax_{_type}", "valu", f"{_kind}={_kind * 3}", s.largest_of_least, 2)
 _row("v_cndmask_b32", "valu", "u=uum", s.choose)
 _row("v_cndmask_b16", "valu", "w=wwm", s.choose)
 _row("v_mbcnt_lo_u32_b32", "valu", special="mbcnt_lo")
 _row("v_mbcnt_hi_u32_b32", "valu", special="mbcnt_hi")
 _row("v_readlane_b32", "valu", special="readlane")
 _row("v_writelane_b32", "valu", special="writelane")
+_row("v_movrels_b32", "valu", special="movrels")
+_row("v_movreld_b32", "valu", special="movreld")
 _row("v_readfirstlane_b32", "valu", special="readfirstlane")
 _row("v_permlanex16_b32 v_permlane16_b32", "valu", special="permlane")
 _row("v_permlane64_b32", "valu", special="permlane64")
@@ -220,8 +223,12 @@ for _type, _kind, _pipe in (("f32", "f", "valu"), ("f64", "D", "valu64"), ("f16"
     _row(f"v_mul_{_type} v_mul_legacy_{_type} v_mul_dx9_zero_{_type}", _pipe, _two, np.multiply, 1, _fp)
     _row(f"v_min_{_type} v_min_num_{_type} v_minimum_{_type}", _pipe, _two, np.fmin, 1, _fp)
     _row(f"v_max_{_type} v_max_num_{_type} v_maximum_{_type}", _pipe, _two, np.fmax, 1, _fp)
-    _row(f"v_min3_{_type} v_min3_num_{_type}", _pipe, _three, s.smallest, 2, _fp)
-    _row(f"v_max3_{_type} v_max3_num_{_type}", _pipe, _three, s.largest, 2, _fp)
+    _row(f"v_min3_{_type} v_min3_num_{_type} v_minimum3_{_type}", _pipe, _three, s.smallest, 2, _fp)
+    _row(f"v_max3_{_type} v_max3_num_{_type} v_maximum3_{_type}", _pipe, _three, s.largest, 2, _fp)
+    for _name in ("maxmin", "maxmin_num", "maximumminimum"):
+        _row(f"v_{_name}_{_type}", _pipe, _three, s.least_of_largest, 2, _fp)
+    for _name in ("minmax", "minmax_num", "minimummaximum"):
+        _row(f"v_{_name}_{_type}", _pipe, _three, s.largest_of_least, 2, _fp)
     _row(f"v_med3_{_type} v_med3_num_{_type}", _pipe, _three, s.median, 2, _fp)
     _row(f"v_fma_{_type} v_mad_{_type} v_fma_legacy_{_type}", _pipe, _three, s.multiply_add, 2, _fp)
     _row(
@@ -280,6 +287,7 @@ for _type, _kind in (("f32", "f"), ("f16", "h")):
     )
 _row("v_frexp_exp_i32_f32", "valu", "i=f", s.exponent, 1)
 _row("v_frexp_exp_i32_f64", "valu64", "i=D", s.exponent, 1)
+_row("v_frexp_exp_i16_f16", "valu", "w=h", None, 1)
 _row("v_trig_preop_f64", "valu64", "D=Du", None, 1, "fp64")
 _row("v_cvt_f32_i32", "valu", "f=i", lambda a: a.astype(F32), 1)
 _row("v_cvt_f32_u32", "valu", "f=u", lambda a: a.astype(F32), 1)
@@ -297,6 +305,16 @@ _row("v_cvt_f16_f32", "valu", "h=f", lambda a: a.astype(np.float16), 1)
 _row("v_cvt_f32_f16", "valu", "f=h", lambda a: a.astype(F32), 1)
 _row("v_cvt_f16_u16", "valu", "h=w", lambda a: a.astype(np.float16), 1)
 _row("v_cvt_f16_i16", "valu", "h=s", lambda a: a.astype(np.float16), 1)
+_row("v_cvt_u16_f16 v_cvt_i16_f16 v_cvt_norm_u16_f16 v_cvt_norm_i16_f16", "valu", "w=h", None, 1)
+_row("v_cvt_u32_u16", "valu", "u=w", lambda a: a)
+_row("v_cvt_i32_i16", "valu", "i=s", lambda a: a)
+_row("v_cvt_pk_u16_u32 v_cvt_pk_i16_i32 v_cvt_pk_u16_f32 v_cvt_pk_i16_f32", "valu", "u=uu", None, 2)
+_row(
+    "v_cvt_pk_u8_f32 v_cvt_pkaccum_u8_f32 v_ashr_pk_i8_i32 v_ashr_pk_u8_i32 v_sat_pk_u8_i16",
+    "valu",
+    special="unknown",
+)
+_row("v_cvt_small", "valu", special="unknown")  # from or to 8, 6 and 4 bits, or rounded at random
 _row("v_cvt_pkrtz_f16_f32 v_cvt_pk_rtz_f16_f32 v_cvt_pk_f16_f32", "valu", "u=ff", s.packed_halves, 2)
 _row("v_cvt_pk_bf16_f32", "valu", "u=ff", s.packed_bfloats, 2)
 _row("v_pack_b32_f16", "valu", "u=ww", lambda a, b: a & U32(0xFFFF) | b << U32(16))
@@ -310,6 +328,7 @@ _row("v_pk_mul_f32", "packed", "P=PP", np.multiply, 2, "fp32")
 _row("v_pk_fma_f32", "packed", "P=PPP", s.multiply_add, 4, "fp32")
 _row("v_pk_add_f16 v_pk_mul_f16 v_pk_min_f16 v_pk_max_f16", "packed", "u=uu", None, 2, "fp16")
 _row("v_pk_min_num_f16 v_pk_max_num_f16 v_pk_maximum_f16 v_pk_minimum_f16", "packed", "u=uu", None, 2, "fp16")
+_row("v_pk_maximum3_f16 v_pk_minimum3_f16", "packed", "u=uuu", None, 4, "fp16")
 _row("v_pk_fma_f16", "packed", "u=uuu", None, 4, "fp16")
 _row("v_pk_fmac_f16", "packed", "u=uud", None, 4, "fp16")
 _row("v_pk_add_u16 v_pk_sub_u16 v_pk_add_i16 v_pk_sub_i16 v_pk_mul_lo_u16", "packed", "u=uu", None, 2)
@@ -319,7 +338,10 @@ _row("v_pk_mad_u16 v_pk_mad_i16", "packed", "u=uuu", None, 4)
 _row("v_dot2_f32_f16 v_dot2_f32_bf16", "valu", "f=uuf", None, 4, "fp16")
 _row("v_dot2c_f32_f16 v_dot2acc_f32_f16 v_dot2c_f32_bf16", "valu", "f=uud", None, 4, "fp16")
 _row("v_dot4_i32_i8 v_dot4_u32_u8 v_dot4_i32_iu8", "valu", "u=uuu", None, 8)
-_row("v_dot4c_i32_i8 v_dot8c_i32_i4", "valu", "u=uud", None, 8)
+_row("v_dot2_i32_i16 v_dot2_u32_u16 v_dot8_i32_i4 v_dot8_u32_u4 v_dot8_i32_iu4", "valu", "u=uuu", None, 8)
+_row("v_dot2c_i32_i16 v_dot4c_i32_i8 v_dot8c_i32_i4", "valu", "u=uud", None, 8)
+_row("v_dot4_f32_fp8_fp8 v_dot4_f32_bf8_bf8 v_dot4_f32_fp8_bf8 v_dot4_f32_bf8_fp8", "valu", "f=uuf", None, 8)
+_row("v_dot2_f16_f16 v_dot2_bf16_bf16", "valu", "w=uuw", None, 4, "fp16")
 _row("v_fma_mix_f32 v_mad_mix_f32", "valu", "f=uuu", None, 2, "fp32")
 _row("v_fma_mixlo_f16 v_fma_mixhi_f16 v_mad_mixlo_f16 v_mad_mixhi_f16", "valu", "u=uuu", None, 2, "fp16")
 
@@ -329,6 +351,7 @@ _row("s_mov_b32", "salu", special="move")
 _row("s_mov_b64", "salu", special="move")
 _row("s_movk_i32", "salu", "i=j", lambda a: a)
 _row("s_cmov_b32", "salu", "u=udc", lambda a, d, c: np.where(c, a, d))
+_row("s_cmov_b64", "salu", "U=Udc", lambda a, d, c: np.where(c, a, d))
 _row("s_cmovk_i32", "salu", "i=jdc", lambda a, d, c: np.where(c, a, d))
 _row("s_cselect_b32 s_cselect_b64", "salu", special="select")
 _row("s_add_u32", "salu", "uc=uu", s.add_carry, 1)
@@ -376,21 +399,27 @@ _row("s_absdiff_i32", "salu", "ic=ii", s.tested(lambda a, b: np.abs(a - b)), 1)
 _row("s_sext_i32_i8", "salu", "i=i", s.sign_extended(8), 1)
 _row("s_sext_i32_i16", "salu", "i=i", s.sign_extended(16), 1)
 _row("s_brev_b32", "salu", "u=u", s.reversed_bits, 1)
+_row("s_brev_b64", "salu", "U=U", None, 1)
 _row("s_bcnt1_i32_b32", "salu", "uc=u", s.tested(s.count_ones), 1)
 _row("s_bcnt1_i32_b64", "salu", "uc=U", s.tested(s.count_ones), 1)
+_row("s_bcnt0_i32_b32", "salu", "uc=u", s.tested(lambda a: s.count_ones(~a)), 1)
+_row("s_bcnt0_i32_b64", "salu", "uc=U", s.tested(lambda a: s.count_ones(~a)), 1)
 _row("s_ff1_i32_b32", "salu", "u=u", s.first_one, 1)
 _row("s_ff1_i32_b64", "salu", "u=U", s.first_one, 1)
 _row("s_flbit_i32_b32", "salu", "u=u", s.leading_zeros, 1)
 _row("s_flbit_i32_b64", "salu", "u=U", s.leading_zeros, 1)
 _row("s_flbit_i32", "salu", "u=i", s.leading_signs, 1)
+_row("s_flbit_i32_i64", "salu", "u=I", None, 1)
 _row("s_pack_ll_b32_b16", "salu", "u=uu", lambda a, b: a & U32(0xFFFF) | b << U32(16), 1)
 _row("s_pack_lh_b32_b16", "salu", "u=uu", lambda a, b: a & U32(0xFFFF) | b & U32(0xFFFF0000), 1)
 _row("s_pack_hh_b32_b16", "salu", "u=uu", lambda a, b: a >> U32(16) | b & U32(0xFFFF0000), 1)
 _row("s_pack_hl_b32_b16", "salu", "u=uu", lambda a, b: a >> U32(16) | b << U32(16), 1)
-_row("s_bitset0_b32", "salu", "u=ud", lambda a, d: d & ~(U32(1) << (a & U32(31))), 1)
-_row("s_bitset1_b32", "salu", "u=ud", lambda a, d: d | U32(1) << (a & U32(31)), 1)
-_row("s_bitcmp0_b32", "salu", "c=uu", lambda a, b: a >> (b & U32(31)) & U32(1) == 0, 1)
-_row("s_bitcmp1_b32", "salu", "c=uu", lambda a, b: a >> (b & U32(31)) & U32(1) != 0, 1)
+for _type, _kind, _word in (("b32", "u", U32), ("b64", "U", U64)):
+    _bit = lambda a, w=_word: w(1) << (a.astype(w) & w(w(0).nbytes * 8 - 1))  # noqa: E731
+    _row(f"s_bitset0_{_type}", "salu", f"{_kind}=ud", lambda a, d, bit=_bit: d & ~bit(a), 1)
+    _row(f"s_bitset1_{_type}", "salu", f"{_kind}=ud", lambda a, d, bit=_bit: d | bit(a), 1)
+    _row(f"s_bitcmp0_{_type}", "salu", f"c={_kind}u", lambda a, b, bit=_bit: a & bit(b) == 0, 1)
+    _row(f"s_bitcmp1_{_type}", "salu", f"c={_kind}u", lambda a, b, bit=_bit: a & bit(b) != 0, 1)
 for _name, _function in _ORDER.items():
     for _type, _kind in (("u32", "u"), ("i32", "i"), ("u64", "U")):
         _row(f"s_cmp_{_name}_{_type}", "salu", f"c={_kind * 2}", _function, 1)
@@ -402,27 +431,32 @@ for _bits in ("32", "64"):
         _row(f"s_{_name}_saveexec_b{_bits}", "salu", special="saveexec")
     _row(f"s_andn1_wrexec_b{_bits} s_andn2_wrexec_b{_bits}", "salu", special="wrexec")
     _row(f"s_wqm_b{_bits}", "salu", special="logic")
-for _name, _function, _ops in (
-    ("add", np.add, 1), ("sub", np.subtract, 1), ("mul", np.multiply, 1), ("min_num", np.fmin, 1),
-    ("max_num", np.fmax, 1), ("min", np.fmin, 1), ("max", np.fmax, 1),
-):  # fmt: skip
-    _row(f"s_{_name}_f32", "salu", "f=ff", _function, _ops, "fp32")
-_row("s_fmac_f32", "salu", "f=ffd", s.multiply_add, 2, "fp32")
-_row("s_fmaak_f32", "salu", "f=fff", s.multiply_add, 2, "fp32")
-_row("s_fmamk_f32", "salu", "f=fff", s.multiply_add, 2, "fp32")
+for _type, _kind in (("f32", "f"), ("f16", "h")):
+    _fp = f"fp{_type[1:]}"
+    for _name, _function in (
+        ("add", np.add), ("sub", np.subtract), ("mul", np.multiply), ("min_num", np.fmin), ("min", np.fmin),
+        ("max_num", np.fmax), ("max", np.fmax), ("minimum", np.minimum), ("maximum", np.maximum),
+    ):  # fmt: skip
+        _row(f"s_{_name}_{_type}", "salu", f"{_kind}={_kind * 2}", _function, 1, _fp)
+    _row(f"s_fmac_{_type}", "salu", f"{_kind}={_kind * 2}d", s.multiply_add, 2, _fp)
+    for _name, _function in (("floor", np.floor), ("ceil", np.ceil), ("trunc", np.trunc), ("rndne", np.rint)):
+        _row(f"s_{_name}_{_type}", "salu", f"{_kind}={_kind}", _function, 1)
+    for _name, _function in _FLOAT_ORDER.items():
+        _row(f"s_cmp_{_name}_{_type}", "salu", f"c={_kind * 2}", _function, 1)
+_row("s_fmaak_f32 s_fmamk_f32", "salu", "f=fff", s.multiply_add, 2, "fp32")
 _row("s_cvt_f32_i32", "salu", "f=i", lambda a: a.astype(F32), 1)
 _row("s_cvt_f32_u32", "salu", "f=u", lambda a: a.astype(F32), 1)
 _row("s_cvt_i32_f32", "salu", "i=f", s.to_int, 1)
 _row("s_cvt_u32_f32", "salu", "u=f", s.to_uint, 1)
-_row("s_floor_f32", "salu", "f=f", np.floor, 1)
-_row("s_ceil_f32", "salu", "f=f", np.ceil, 1)
-_row("s_trunc_f32", "salu", "f=f", np.trunc, 1)
-_row("s_rndne_f32", "salu", "f=f", np.rint, 1)
-for _name, _function in _FLOAT_ORDER.items():
-    _row(f"s_cmp_{_name}_f32", "salu", "c=ff", _function, 1)
+_row("s_cvt_f16_f32", "salu", "h=f", lambda a: a.astype(np.float16), 1)
+_row("s_cvt_f32_f16", "salu", "f=h", lambda a: a.astype(F32), 1)
+_row("s_cvt_hi_f32_f16", "salu", "f=u", None, 1)
+_row("s_cvt_pk_rtz_f16_f32", "salu", "u=ff", s.packed_halves, 2)
 _row("s_getpc_b64", "salu", "U=", lambda: np.zeros((1, 1, 1), U64))  # symbols are relative to the counter
-_row("s_getreg_b32", "salu", special="getreg")
-_row("s_setreg_b32 s_setreg_imm32_b32 s_round_mode s_denorm_mode s_setprio s_sethalt", "other")
+_row("s_getreg_b32 s_sendmsg_rtn_b32", "salu", special="getreg")
+_row(
+    "s_setreg_b32 s_setreg_imm32_b32 s_round_mode s_denorm_mode s_setprio s_setprio_inc_wg s_sethalt", "other"
+)
 _row("s_memtime s_memrealtime", "smem", "U=", lambda: np.zeros((1, 1, 1), U64))
 
 # Control and waits
@@ -447,10 +481,13 @@ _row(
     "other",
 )
 _row(
-    "s_sleep s_sendmsg s_code_end s_icache_inv s_dcache_wb s_dcache_inv s_ttracedata s_prefetch_inst", "other"
+    "s_sleep s_sleep_var s_wakeup s_sendmsg s_code_end s_icache_inv s_gl1_inv s_dcache_wb s_dcache_inv "
+    "s_ttracedata s_prefetch_inst",
+    "other",
 )
 _row(
-    "s_prefetch_data s_prefetch_inst_pc_rel s_incperflevel s_decperflevel s_version v_nop s_set_gpr_idx_off",
+    "s_prefetch_data s_prefetch_inst_pc_rel s_incperflevel s_decperflevel s_version v_nop s_set_gpr_idx_on "
+    "s_set_gpr_idx_off",
     "other",
 )
 _row(
@@ -480,6 +517,12 @@ _NEW = (
     (re.compile(r"^s_add_co_ci_u32$"), "s_addc_u32"),
     (re.compile(r"^s_sub_co_ci_u32$"), "s_subb_u32"),
     (re.compile(r"^s_get_pc_i64$"), "s_getpc_b64"),
+    (re.compile(r"^s_cls_i32_i64$"), "s_flbit_i32_i64"),
+    (re.compile(r"^v_s_(exp|log|rcp|rsq|sqrt)_(f\d\d)$"), r"v_\1_\2"),
+    (
+        re.compile(r"^v_cvt_(sr|scale|scalef32)_\w+$|^v_cvt_\w*(bf|fp)[864]\w*$|^v_cvt_pk_?norm_\w+$"),
+        "v_cvt_small",
+    ),
     (re.compile(r"^s_addk_co_i32$"), "s_addk_i32"),
     (re.compile(r"^v_(lshlrev|lshrrev|ashrrev)_(b16|i16)_\w+$"), r"v_\1_\2"),
     (re.compile(r"^v_([us]?(?:mfma|smfmac|wmma|swmmac))_.*$"), r"v_\1"),

@@ -218,6 +218,16 @@ def smallest(a: Array, b: Array, c: Array) -> Array:
     return np.minimum(np.minimum(a, b), c)
 
 
+def least_of_largest(a: Array, b: Array, c: Array) -> Array:
+    """The larger of two, but at most the third."""
+    return np.minimum(np.maximum(a, b), c)
+
+
+def largest_of_least(a: Array, b: Array, c: Array) -> Array:
+    """The smaller of two, but at least the third."""
+    return np.maximum(np.minimum(a, b), c)
+
+
 # Floating point
 
 

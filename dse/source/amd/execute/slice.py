@@ -28,7 +28,7 @@ _SCALARS = (1 << V) - 1
 _EXEC = 0b11 << EXEC
 _CONDITIONS = {"scc": 1 << SCC, "vcc": 0b11 << VCC, "exe": _EXEC}  # of branches
 _BOTH_WRITTEN = ("swap", "row_swap")
-_UNKNOWN = ("matrix", "getreg")  # their results are
+_UNKNOWN = ("matrix", "unknown", "getreg")  # their results are
 _FROM_OTHER_LANES = re.compile(r"v_(read(first)?lane|permlane)|ds_(b?permute|swizzle)")
 _AND_WITH_MASK = re.compile(r"s_(and|andn1|and_not0)_saveexec|s_(andn1|and_not0)_wrexec")
 _AND = re.compile(r"s_and(n2|_not1)?_b\d\d$")
@@ -124,7 +124,7 @@ def _of_one(step: Instruction, wave: int, purpose: Purpose) -> Effect:
     special = "" if row is None else row.special
     if row is not None and not row.form and (not special or special == "trap"):
         return Effect(step.index, stays=bool(special))
-    partial = special in ("writelane", *_BOTH_WRITTEN) or between_lanes(step)
+    partial = special in ("writelane", "movreld", *_BOTH_WRITTEN) or between_lanes(step)
     if row is not None and row.form:
         targets, sources = by_kind(step.operands, row)
         written = [slot for kind, target in targets for slot in _slots(target.place, kind, wave)]

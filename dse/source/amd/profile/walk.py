@@ -96,7 +96,7 @@ class _Cost:
         needs, writes = self._registers(inst)
         if pipe == "control":
             return WalkedStep(needs, (), 0, 0.0, _NO_PIPE, cycles=self.turns.branch)
-        masks = inst.opcode.startswith(("v_cmp", "v_readlane", "v_readfirstlane"))
+        masks = inst.opcode.startswith(("v_cmp", "v_readlane", "v_readfirstlane", "v_s_"))
         source = "control" if masks else pipe if pipe in PLACE_OF else "other"
         if step.product is not None:
             source = step.product.kind
@@ -186,7 +186,7 @@ def registers(opcode: str, operands: tuple[str, ...]) -> tuple[tuple[str, ...], 
         return (("vcc",), ()) if "vcc" in opcode else ((), ())
     stores = opcode.startswith(_WRITES_NOTHING) or "load_lds" in opcode
     scalar = opcode.startswith("s_")
-    masks = opcode.startswith(("v_cmp", "v_readlane", "v_readfirstlane"))
+    masks = opcode.startswith(("v_cmp", "v_readlane", "v_readfirstlane", "v_s_"))
     writes = () if stores or scalar else _names(operands[0], masks)
     first = 0 if stores or opcode.startswith(_ACCUMULATES) else 1
     reads = [name for operand in operands[first:] for name in _names(operand, scalar)]

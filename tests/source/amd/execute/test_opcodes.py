@@ -153,12 +153,15 @@ for kind, size in (("b32", 32), ("b64", 64), ("b16", 16)):
             row("s_bfe", kind.replace("b", sign), "tc=tu", nonzero(packed, size))
 row("v_bfe", "u32", "t=ttt", lambda a, at, width: field(a, at & 31, width & 31, False))
 row("v_bfe", "i32", "t=tuu", lambda a, at, width: field(a, at & 31, width & 31, True))
+INTEGERS = "u32 i32 u16 i16"
 for name, choose in (("min", min), ("max", max)):
-    row(f"v_{name}", "u32 i32 u16 i16", "t=tt", choose)
-    row(f"v_{name}3", "u32 i32", "t=ttt", choose)
+    row(f"v_{name}", INTEGERS, "t=tt", choose)
+    row(f"v_{name}3", INTEGERS, "t=ttt", choose)
 row("s_min", "u32 i32", "tc=tt", both(min, lambda a, b: a < b))
 row("s_max", "u32 i32", "tc=tt", both(max, lambda a, b: a > b))
-row("v_med3", "u32 i32", "t=ttt", lambda *values: sorted(values)[1])
+row("v_med3", INTEGERS, "t=ttt", lambda *values: sorted(values)[1])
+row("v_maxmin", INTEGERS, "t=ttt", lambda a, b, c: min(max(a, b), c))
+row("v_minmax", INTEGERS, "t=ttt", lambda a, b, c: max(min(a, b), c))
 row("v_bfi", "b32", "t=ttt", lambda mask, a, b: mask & a | ~mask & b)
 row("v_alignbit", "b32", "t=ttt", lambda a, b, c: (a << 32 | b) >> (c & 31))
 row("v_alignbyte", "b32", "t=ttt", lambda a, b, c: (a << 32 | b) >> 8 * (c & 3))
@@ -173,7 +176,7 @@ row("v_ffbh s_flbit", "i32", "u=t", lambda a: high_one(a ^ -1 if a < 0 else a, 3
 row("v_sad", "u32", "t=ttt", lambda a, b, c: abs(a - b) + c)
 row("v_cndmask", "b32 b16", "t=ttm", lambda a, b, chosen: b if chosen else a)
 row("s_movk", "i32", "t=j", lambda a: a)
-row("s_cmov", "b32", "t=tdc", lambda a, old, c: a if c else old)
+row("s_cmov", "b32 b64", "t=tdc", lambda a, old, c: a if c else old)
 row("s_cmovk", "i32", "t=jdc", lambda a, old, c: a if c else old)
 row("s_add", "u32", "tc=tt", both(lambda a, b: a + b, lambda a, b: a + b >> 32))
 row("s_sub", "u32", "tc=tt", both(lambda a, b: a - b, lambda a, b: a < b))
@@ -198,15 +201,18 @@ row("s_sext_i32", "i8 i16", "i=u", lambda a: a)
 EXPECTED["s_sext_i32_i8"] = Expected("i", "u", lambda a: signed(a, 8))
 EXPECTED["s_sext_i32_i16"] = Expected("i", "u", lambda a: signed(a, 16))
 row("s_bcnt1_i32", "b32 b64", "uc=t", nonzero(lambda a: a.bit_count()))
+row("s_bcnt0_i32", "b32", "uc=t", nonzero(lambda a: 32 - a.bit_count()))
+row("s_bcnt0_i32", "b64", "uc=t", nonzero(lambda a: 64 - a.bit_count()))
 for first, of_first in (("l", lambda a: low(a, 16)), ("h", lambda a: a >> 16)):
     for second, of_second in (("l", lambda a: low(a, 16)), ("h", lambda a: a >> 16)):
         pack = lambda a, b, f=of_first, g=of_second: f(a) | g(b) << 16  # noqa: E731
         row(f"s_pack_{first}{second}_b32", "b16", "u=uu", pack)
 row("v_pack_b32", "f16", "u=ww", lambda a, b: a | b << 16)
-row("s_bitset0", "b32", "t=td", lambda a, old: old & ~(1 << (a & 31)))
-row("s_bitset1", "b32", "t=td", lambda a, old: old | 1 << (a & 31))
-row("s_bitcmp0", "b32", "c=tt", lambda a, b: not a >> (b & 31) & 1)
-row("s_bitcmp1", "b32", "c=tt", lambda a, b: a >> (b & 31) & 1)
+for kind, last in (("b32", 31), ("b64", 63)):
+    row("s_bitset0", kind, "t=ud", lambda a, old, last=last: old & ~(1 << (a & last)))
+    row("s_bitset1", kind, "t=ud", lambda a, old, last=last: old | 1 << (a & last))
+    row("s_bitcmp0", kind, "c=tu", lambda a, b, last=last: not a >> (b & last) & 1)
+    row("s_bitcmp1", kind, "c=tu", lambda a, b, last=last: a >> (b & last) & 1)
 LOGIC: dict[str, Callable[[int, int], int]] = {
     "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
     "nand": lambda a, b: ~(a & b), "nor": lambda a, b: ~(a | b), "xnor": lambda a, b: ~(a ^ b),
@@ -248,8 +254,15 @@ for name, arithmetic in (
 row("v_subrev", FLOATING, "t=tt", ieee(lambda a, b: b - a))
 row("v_mul_legacy v_mul_dx9_zero", FLOATING, "t=tt", ieee(lambda a, b: a * b))
 for name, choose in (("min", min), ("max", max)):
-    row(f"v_{name} v_{name}_num v_{name}imum s_{name} s_{name}_num", FLOATING, "t=tt", numeric(choose))
-    row(f"v_{name}3 v_{name}3_num", FLOATING, "t=ttt", numeric(choose))
+    row(
+        f"v_{name} v_{name}_num v_{name}imum s_{name} s_{name}_num s_{name}imum",
+        FLOATING,
+        "t=tt",
+        numeric(choose),
+    )
+    row(f"v_{name}3 v_{name}3_num v_{name}imum3", FLOATING, "t=ttt", numeric(choose))
+row("v_maxmin v_maxmin_num v_maximumminimum", FLOATING, "t=ttt", lambda a, b, c: min(max(a, b), c))
+row("v_minmax v_minmax_num v_minimummaximum", FLOATING, "t=ttt", lambda a, b, c: max(min(a, b), c))
 row("v_med3 v_med3_num", FLOATING, "t=ttt", lambda *values: sorted(values)[1])
 fused = ieee(lambda a, b, c: a * b + c)
 row("v_fma v_mad v_fma_legacy v_fmaak v_madak v_div_fmas s_fmaak", FLOATING, "t=ttt", fused)
@@ -275,6 +288,8 @@ for result in ("f32", "f64", "f16"):
 for result, limits in (("i32", (-(1 << 31), (1 << 31) - 1)), ("u32", (0, (1 << 32) - 1))):
     row(f"v_cvt_{result} s_cvt_{result}", FLOATING, f"{KINDS[result]}=t", to_integer(*limits))
 nearest = to_integer(-(1 << 31), (1 << 31) - 1, lambda a: math.floor(np.float32(a) + np.float32(0.5)))
+row("v_cvt_u32", "u16", "u=t", lambda a: a)
+row("v_cvt_i32", "i16", "i=t", lambda a: a)
 row("v_cvt_rpi_i32 v_cvt_nearest_i32", "f32", "i=t", nearest)
 row("v_cvt_flr_i32 v_cvt_floor_i32", "f32", "i=t", to_integer(-(1 << 31), (1 << 31) - 1, math.floor))
 for name in ("v_cvt_f32_ubyte0", "v_cvt_f32_ubyte1", "v_cvt_f32_ubyte2", "v_cvt_f32_ubyte3"):
@@ -283,7 +298,13 @@ for name in ("v_cvt_f32_ubyte0", "v_cvt_f32_ubyte1", "v_cvt_f32_ubyte2", "v_cvt_
 # Rows with tests of their own, below and in test_interpret.py, or of which nothing is to compute
 APART = {name for name, opcode in TABLE.items() if opcode.special and name not in EXPECTED} | {
     *("s_getpc_b64", "s_memtime", "s_memrealtime", "v_pk_add_f32", "v_pk_mul_f32", "v_pk_fma_f32"),
-    *("v_cvt_pkrtz_f16_f32", "v_cvt_pk_rtz_f16_f32", "v_cvt_pk_f16_f32", "v_cvt_pk_bf16_f32"),
+    *(
+        "v_cvt_pkrtz_f16_f32",
+        "v_cvt_pk_rtz_f16_f32",
+        "v_cvt_pk_f16_f32",
+        "v_cvt_pk_bf16_f32",
+        "s_cvt_pk_rtz_f16_f32",
+    ),
     *(name for name in TABLE if name.startswith(("v_cmp_class_", "v_div_scale_"))),
 }
 ROWS = sorted(

@@ -17,7 +17,8 @@ v_addc_co_u32 V, vcc, W, X, vcc|v_cndmask_b32 V, W, X|v_cndmask_b32_e64 V, W, X,
 v_cmp_lt_u32 vcc, W, X|v_cmp_gt_i32_e64 M, W, X|s_and_b64 M, N, M|s_or_b64 vcc, M, N|s_mov_b64 M, N
 v_mov_b32_dpp V, W row_shr:1 row_mask:0xf bank_mask:0xf|v_readlane_b32 S, W, 60|v_readlane_b32 S, W, 5
 v_readfirstlane_b32 S, W
-v_writelane_b32 V, S, 9|ds_bpermute_b32 V, W, X|ds_swizzle_b32 V, W offset:swizzle(SWAP,4)
+v_writelane_b32 V, S, 9|s_and_b32 m0, S, 3|v_movrels_b32 V, v2|v_movreld_b32 v2, W
+ds_bpermute_b32 V, W, X|ds_swizzle_b32 V, W offset:swizzle(SWAP,4)
 s_add_u32 S, S, T|s_addc_u32 S, S, T|s_xor_b32 S, S, T|s_cselect_b32 S, S, T|s_cmp_lt_u32 S, T
 s_cmpk_gt_u32 S, 0x7fff|s_lshr_b32 S, T, 3|v_perm_b32 V, W, X, S|s_cmov_b32 S, T|v_mbcnt_lo_u32_b32 V, S, W
 ds_write_b32 v9, W|ds_read_b32 V, v10|ds_add_rtn_u32 V, v9, W|s_load_dword S, s[4:5], 0x10
