@@ -192,6 +192,8 @@ class WaveMachine:
             if stated.get(f"system_sgpr_workgroup_id_{name}"):
                 self.r[at], self.numbered[axis][at] = indices[axis], 1
                 at += 1
+        self.r[TTMP : TTMP + 16] = [None] * 16  # but these of GFX12
+        self.r[TTMP + 8] = thread[..., :1] // U32(self.shape[2]) << U32(25)  # the wave of the block
         self.r[TTMP + 9] = indices[0]
         self.r[TTMP + 7] = indices[1] | indices[2] << U32(16)
         x, y, _ = self.launch.block

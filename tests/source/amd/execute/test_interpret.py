@@ -111,6 +111,12 @@ def test_words(written, code: str, expected: Callable[..., np.ndarray]):
     np.testing.assert_array_equal(result(machine, 1).reshape(64, 2)[:, : wanted.shape[1]], wanted)
 
 
+def test_gfx12_numbers_the_waves_of_a_block(written):
+    code = [*_BEGIN, "s_bfe_u32 s8, ttmp8, 0x50019", "v_mov_b32 v8, s8", *_END]
+    machine = run(written(code), [words(threads=256), np.zeros(512, U32)], threads=256)
+    np.testing.assert_array_equal(result(machine, 1).reshape(256, 2)[:, 0], np.arange(256) // 64)
+
+
 FLOATS: list[tuple[str, Callable[..., np.ndarray]]] = [
     ("v_fma_f32 v8, -v2, |v3|, v4", lambda a, b, c, d: (-a * np.abs(b).astype(float) + c).astype(np.float32)),
     ("v_mul_f32 v8, 0.5, v2", lambda a, b, c, d: a / 2),
