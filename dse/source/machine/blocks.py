@@ -146,9 +146,13 @@ class _Census:
                 break
         self.weights, self.unseen, self.doubtful = self.drawn, 0, False
         if self.drawn.sum() < self.count:
-            boxes = prove(steps, min(_MOST, max(_FIRST, _WORK[1] // (threads * steps))))
+            most = min(_MOST, max(_FIRST, _WORK[1] // (threads * steps)))
+            boxes = prove(steps, most)
             if isinstance(boxes, Boxes) and (self.alike or len(boxes.sizes)):  # atomics may part equal code
                 self._take_over(boxes)
+            elif self.count <= min(most, int(_BYTES / self.bytes)):  # looking at all is a proof, too
+                self._take(self.count, control)
+                self.weights = self.drawn
             else:
                 self.unseen = self.count - len(self.places)
                 few_kinds = not self.alike and bool(self.kind.max() < _STRATA)
