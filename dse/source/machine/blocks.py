@@ -37,7 +37,8 @@ _MOST_MEMBERS = 2**9
 
 Ran = TypeVar("Ran")
 # Runs the control flow of blocks: (how often each executes each piece of code, [pieces, blocks];
-# instructions of a piece; pieces executed one after another; bytes of memory).
+# instructions of a piece, and those that access global memory, [2, pieces]; pieces executed one after
+# another; bytes of memory).
 Control = Callable[[Sequence[Dimensions]], tuple[np.ndarray, np.ndarray, int, int]]
 # Proves which blocks execute the same, given the pieces that one executes and the most blocks to run: their
 # boxes, each within a cell of the grid, or why not; None if not tried.
@@ -173,7 +174,8 @@ class _Census:
 
     def _compare(self) -> None:
         """Compute how much each block executes, and which blocks execute the same."""
-        self.insts = self.lengths @ self.counts
+        self.amounts = np.atleast_2d(self.lengths) @ self.counts
+        self.insts = self.amounts[0]
         differing = self.counts[(self.counts != self.counts[:, :1]).any(1)]  # mostly none, or few kinds
         rows = [*{row.tobytes(): row for row in differing}.values()]  # comparing all takes far longer
         self.kind = np.zeros(len(self.places), int)
@@ -284,7 +286,7 @@ class _Census:
         return np.searchsorted(bounds, self.insts)
 
     def _chosen(self, strata: np.ndarray, sizes: np.ndarray, members: int) -> dict[int, float]:
-        """Choose some blocks of each stratum: {index: weight}, with the right mean instructions."""
+        """Choose some blocks of each stratum: {index: weight}, with the right means of `amounts`."""
         selected: dict[int, float] = {}
         for stratum in np.flatnonzero(sizes).tolist():
             fellows = self.random.permutation(np.flatnonzero(strata == stratum))
@@ -293,12 +295,16 @@ class _Census:
                 fellows = fellows[np.argsort(apart, kind="stable")]
             fellows = fellows[: max(1, math.ceil(members * sizes[stratum] / self.count))]
             selected |= dict.fromkeys(fellows.tolist(), float(sizes[stratum]) / len(fellows))
-        insts, weights = self.insts[list(selected)], np.array(list(selected.values()))
-        apart = insts - weights @ insts / self.count
-        varies = float(weights @ apart**2)
-        if np.ptp(insts) > 1e-9 * self.mean:
-            factors = 1.0 + (self.mean * self.count - weights @ insts) / varies * apart
-            weights = weights * factors if (factors > 0.0).all() else weights
+        weights, means = np.array(list(selected.values())), self.amounts @ self.weights / self.weights.sum()
+        relative = self.amounts[:, list(selected)] / np.maximum(means, 1e-300)[:, None]
+        apart = relative - (relative @ weights / self.count)[:, None]
+        apart[np.abs(apart).max(axis=1) < 1e-9] = 0.0
+        for ways in range(len(means), 0, -1):  # if not all of them, instructions
+            varies, missing = apart[:ways] * weights @ apart[:ways].T, self.count - relative[:ways] @ weights
+            factors = 1.0 + np.linalg.lstsq(varies, missing, rcond=1e-9)[0] @ apart[:ways]
+            if (factors > 0.0).all():
+                weights = weights * factors
+                break
         return dict(zip(selected, weights.tolist(), strict=True))
 
 

@@ -112,3 +112,19 @@ def test_few_blocks_that_leave_early_count_among_many_kinds():
         lambda steps, most: "not tried",
     )  # fmt: skip
     assert sum(weight for (x, _, _), weight in zip(blocks, sample.weights, strict=True) if x >= 1000) == 24
+
+
+def test_instructions_and_accesses_are_those_of_all_blocks():
+    """Of 64 kinds of blocks 16 strata are run: loops unrolled by 4 do not execute as much for each access."""
+
+    def amounts(blocks: Sequence[Dimensions]) -> np.ndarray:
+        trips = np.array([1 + x // 12 for x, _, _ in blocks])
+        return np.array([trips // 4, trips % 4], float)
+
+    lengths = np.array([[14.0, 8.0], [4.0, 1.0]])
+    blocks, sample = sampled(
+        (768, 1, 1), 128, lambda blocks: (amounts(blocks), lengths, 10, 0), lambda blocks: blocks,
+        lambda blocks: np.zeros((1, len(blocks))), lambda steps, most: "not tried",
+    )  # fmt: skip
+    every = lengths @ amounts(blocks_of((768, 1, 1))).sum(axis=1)
+    np.testing.assert_allclose(lengths @ amounts(blocks) @ sample.weights, every)

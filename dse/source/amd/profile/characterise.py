@@ -41,7 +41,10 @@ class ExecutedLaunch:
         for_control = code_of(listing, Purpose.CONTROL)
         self.turns: Turns = turns(listing)
         self._how = self.turns, float(gpu.cpi.fp64) <= float(gpu.cpi.fp32), joins
-        lengths = np.array([(len(stretch.steps), 0) for stretch in self.code.stretches]).ravel()
+        lengths = np.zeros((2, 2 * len(self.code.stretches)))
+        for number, stretch in enumerate(self.code.stretches):
+            accesses = [access for step in stretch.steps if (access := memory_access(step.opcode))]
+            lengths[:, 2 * number] = len(stretch.steps), sum(it.space in ("vmem", "flat") for it in accesses)
 
         steered: list[bool] = []
 
@@ -54,7 +57,7 @@ class ExecutedLaunch:
 
         def prove(steps: int, most: int) -> Boxes | str:
             if not any(steered):
-                return Boxes.alike(len(lengths))
+                return Boxes.alike(lengths.shape[1])
             return alike_in_control(for_control, launch, most)
 
         def run(blocks: Sequence[Dimensions]) -> tuple[MemoryMachine, NeedsData | None, BlockRecord]:

@@ -71,9 +71,10 @@ def run_sample(
 
     def control(blocks: Sequence[Dimensions]) -> tuple[np.ndarray, np.ndarray, int, int]:
         machine = run(bound_for(ready, Purpose.CONTROL), launch, blocks, step_limit)
-        lengths = np.zeros(machine.bound.rows)
+        lengths = np.zeros((2, machine.bound.rows))
         for block in machine.program.blocks:
-            lengths[2 * block.index] = len(block.steps)
+            accesses = sum(bool(step.memory) and step.pipe == "global" for step in block.steps)
+            lengths[:, 2 * block.index] = len(block.steps), accesses
         return total_counts(machine), lengths, len(machine.trace), 0  # for control no addresses are recorded
 
     def prove(steps: int, most: int) -> Boxes | str:
