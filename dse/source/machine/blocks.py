@@ -301,8 +301,9 @@ class _Census:
         apart[np.abs(apart).max(axis=1) < 1e-9] = 0.0
         for ways in range(len(means), 0, -1):  # if not all of them, instructions
             varies, missing = apart[:ways] * weights @ apart[:ways].T, self.count - relative[:ways] @ weights
-            factors = 1.0 + np.linalg.lstsq(varies, missing, rcond=1e-9)[0] @ apart[:ways]
-            if (factors > 0.0).all():
+            change, _, rank, _ = np.linalg.lstsq(varies, missing, rcond=1e-9)
+            factors = 1.0 + change @ apart[:ways]
+            if rank == ways and (factors > 0.0).all():
                 weights = weights * factors
                 break
         return dict(zip(selected, weights.tolist(), strict=True))

@@ -115,10 +115,10 @@ def test_few_blocks_that_leave_early_count_among_many_kinds():
 
 
 def test_instructions_and_accesses_are_those_of_all_blocks():
-    """Of 64 kinds of blocks 16 strata are run: loops unrolled by 4 do not execute as much for each access."""
+    """Of 96 kinds of blocks 16 strata are run: loops unrolled by 4 do not execute as much for each access."""
 
     def amounts(blocks: Sequence[Dimensions]) -> np.ndarray:
-        trips = np.array([1 + x // 12 for x, _, _ in blocks])
+        trips = np.array([1 + x // 8 for x, _, _ in blocks])
         return np.array([trips // 4, trips % 4], float)
 
     lengths = np.array([[14.0, 8.0], [4.0, 1.0]])
