@@ -154,26 +154,31 @@ class BlockBarriers:
             self.release()
 
     def release(self) -> bool:
-        """Release the blocks whose threads have all arrived; return False if there are none."""
+        """Release blocks whose threads have all arrived; return False if there are none.
+
+        Those at the first barrier in the code go on alone, until they come to where others wait.
+        """
         machine = self.machine
         places: dict[tuple[str, int], list[int]] = {}  # barrier, its thread count if stated → basic blocks
-        for index in self.arrived:
+        for index in sorted(self.arrived):
             places.setdefault(_barrier(machine.program.blocks[index].steps[-1]), []).append(index)
         alive = machine.live_threads()
         released = False
         for (name, members), indices in places.items():
-            waiting = np.zeros(machine.shape[0])
-            for index in indices:
-                waiting = waiting + self.arrived[index].threads
+            threads = np.stack(
+                [np.broadcast_to(self.arrived[index].threads, machine.shape[:1]) for index in indices]
+            )
+            waiting, first = threads.sum(axis=0), (threads > 0).argmax(axis=0)
             signals = self._signalled.get(name, np.zeros(machine.shape[0]))
             enough = (waiting + signals >= members) if members else (waiting >= alive)
             done = (waiting > 0) & (enough | (not machine.all_warps))  # warps not executed count as arrived
             if not done.any():
                 continue
             released = True
+            done &= first == (place := first[done].min())
             whole = done & (waiting >= alive)
             if whole.any():
-                machine.close_phase(whole, machine.program.blocks[indices[0]].steps[-1].address)
+                machine.close_phase(whole, machine.program.blocks[indices[place]].steps[-1].address)
             if members and name in self._signalled:
                 self._signalled[name] = np.where(done, signals - (members - waiting), signals)
             for index in indices:

@@ -155,7 +155,9 @@ class Machine:
         self.phase = np.zeros(len(blocks), int)
         self.phase_counts: list[np.ndarray | None] = [None]  # counts of finished phases
         self.kept_bytes = 0  # by them
-        self.last_counts: dict[tuple[int, int], np.ndarray] = {}  # of the last phase between two barriers
+        self.last_counts: dict[
+            tuple[int, int, bytes], np.ndarray
+        ] = {}  # of blocks' last phase between two barriers
         self.shared, self.local, self.memory = (
             SharedMemory(len(blocks)),
             LocalMemory(),
@@ -399,10 +401,11 @@ class Machine:
         """Take the counters of these blocks, which begin again at 0."""
         counted = np.where(members, self.counts, 0.0)
         self.counts = np.where(members, 0.0, self.counts)
-        if np.array_equal(counted, last := self.last_counts.get(span, np.empty(0))):
+        key = *span, members.tobytes()  # other blocks may come through it in between
+        if np.array_equal(counted, last := self.last_counts.get(key, np.empty(0))):
             return last  # equal phases, as of a loop's trips, share one array
         self.kept_bytes += counted.nbytes
-        self.last_counts[span] = counted
+        self.last_counts[key] = counted
         if self.kept_bytes > MOST_PHASE_BYTES:
             raise DseError(
                 f"{self.program.kernel}: found {len(self.phases):,} barriers passed, expected fewer"

@@ -219,3 +219,17 @@ def test_atomics_on_different_words_take_turns_apart():
     )
     machine = ran(*code, threads=64)
     assert machine.r[3][0].tolist() == [3 * (thread // 2) for thread in range(64)]
+
+
+def test_blocks_at_other_barriers_come_together():
+    code = (
+        "S2R R0, SR_CTAID.X; ISETP.NE.AND P0, PT, R0, RZ, PT; @P0 BRA 0x40; BAR.SYNC 0x0",
+        "IADD3 R0, R0, 0x1, RZ; BAR.SYNC 0x0; EXIT",
+    )
+    machine = ran(*code, blocks=2)
+    assert {(span.opened, span.closed) for span in machine.phases} == {
+        *((-1, 0x30), (0x30, 0x50), (0x50, -1)),  # of the first block
+        (-1, 0x50),
+    }
+    last = machine.program.blocks[-1].index
+    assert [index for index, _ in machine.trace].count(last) == 1
