@@ -74,9 +74,15 @@ UNKNOWN = {
     "one_by_contents": "x[b] == 99 ? 1000000 : 10",
 }
 TRIPS = {name: work[0] for name, work in (*SEEN.items(), *PROVEN.items())} | UNKNOWN
+APART = {  # trips by evenly spaced contents, of this type and by this expression, and words loaded in all
+    "apart": ("x[i + 1] - x[i]", "int32", "7 * index", 9),  # two, then one a trip
+    "inverted": ("x[i + 1] + ~x[i]", "int32", "7 * index", 8),
+    "wide": ("((const long long*)x)[i + 1] - ((const long long*)x)[i] > 6 ? 7 : 0", "int64", "7 * index", 11),
+    "pairs": ("((const int2*)x)[i].y - ((const int2*)x)[i].x", "int32", "(index + 13 * (index % 2)) // 2", 9),
+}
 SOURCE = "".join(
     CODE.format(name=name, trips=trips, place="i + trip * 1024")
-    for name, trips in (TRIPS | {"apart": "x[i + 1] - x[i]", "inverted": "x[i + 1] + ~x[i]"}).items()
+    for name, trips in (TRIPS | {name: rows[0] for name, rows in APART.items()}).items()
 )
 SOURCE += CODE.format(name="strided", trips="20", place="t * (b % 2 ? 32 : 1) + trip * 32")
 SOURCE += CODE.format(name="in_groups", trips="20", place="(c / 4 * 16 + b) * 1280 + trip * 64 + t")
@@ -194,8 +200,9 @@ def test_what_is_not_proven_is_said(request, name, vendor):
 
 
 @pytest.mark.parametrize("vendor", ["counted", "counted_for_amd"])
-@pytest.mark.parametrize(("name", "loads"), [("apart", 9), ("inverted", 8)])  # two, then one a trip
-def test_contents_that_are_evenly_apart_are_known_for_all_blocks(request, name, loads, vendor):
-    counts = request.getfixturevalue(vendor)(name, ROW, Array(2**21, "int32", "7 * index", ()))
+@pytest.mark.parametrize("name", APART)
+def test_contents_that_are_evenly_apart_are_known_for_all_blocks(request, name, vendor):
+    _, kind, contents, loads = APART[name]
+    counts = request.getfixturevalue(vendor)(name, ROW, Array(2**22, kind, contents, ()))
     assert counts.unseen == 0
     assert trips_of(counts) == pytest.approx(loads, rel=1e-9)

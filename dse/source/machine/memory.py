@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from dse.source.machine.launch import MIDDLE, REGION_BITS, LaunchArguments, Pointer, pointers
-from dse.source.machine.trips import Change, TripLimits
+from dse.source.machine.trips import TripLimits
 
 _U32 = np.uint32
 _FEW = 64  # words
@@ -250,7 +250,7 @@ class GlobalMemory:
             if isinstance(argument, Pointer) and argument.repeats
         }
         self.written: set[int] = set()  # regions that the kernel stored to
-        self._apart: dict[int, int | None] = {}
+        self._apart: dict[tuple[int, int], np.ndarray | None] = {}
         self._copied: set[int] = set()  # whose contents are copies of those of the arguments
 
     def load(self, address: np.ndarray, size: int) -> tuple[list[np.ndarray], set[int], set[int]]:
@@ -277,35 +277,38 @@ class GlobalMemory:
                 word[here] = loaded if all_inside else np.where(inside, loaded, 0)
         return words, unknown, outside
 
-    def apart(self, number: int) -> int | None:
-        """Return the difference between successive words of a region; None if it is not constant."""
+    def apart(self, number: int, step: int) -> np.ndarray | None:
+        """Return by how much words differ from those `step` further: [step]; None if that is not constant."""
         contents = self.regions.get(number)
         if contents is None or number in self._copied:
             return None
-        if number not in self._apart:
+        if (number, step) not in self._apart:
             words = contents[: self.sizes[number] // 4 * 4].view(_U32)
             for part in (words[:_FEW], words):  # mostly the first are enough
-                apart = part[1:] - part[:-1]
-                even = len(apart) > 0 and bool((apart == apart[0]).all())
-                self._apart[number] = int(apart[0]) if even else None
+                apart = part[step:] - part[:-step]
+                even = len(apart) >= step and bool((apart == np.resize(apart[:step], len(apart))).all())
+                self._apart[number, step] = apart[:step].view(np.int32).astype(np.int64) if even else None
                 if not even:
                     break
-        return self._apart[number]
+        return self._apart[number, step]
 
     def change(
         self, address: np.ndarray, regions: list[int], stride: int, limits: TripLimits, size: int = 4
-    ) -> Change:
-        """Return the change of words loaded from an argument with evenly spaced contents; else None.
+    ) -> list[np.ndarray] | None:
+        """Return the changes of words loaded from an argument with evenly spaced numbers; else None.
 
-        `address` moves by `stride` bytes, and stays in the argument.
+        They have 32 or 64 bits. `address` moves by `stride` bytes, and stays in the argument.
         """
-        apart = self.apart(regions[0]) if len(regions) == 1 and not stride % 4 else None
-        if apart is None:
+        steps = [step for step in (1, 2) if len(regions) == 1 and not stride % (4 * step)]
+        known = [(step, apart) for step in steps if (apart := self.apart(regions[0], step)) is not None]
+        if not known:
             return None
-        alike = (1,) * address.ndim
+        (step, apart), alike = known[0], (1,) * address.ndim
         offset = address - (regions[0] << REGION_BITS) - MIDDLE
         limits.limit(offset, np.full(alike, stride), range(self.sizes[regions[0]] - size + 1))
-        return np.full(alike, apart * (stride // 4))
+        places = (offset >> 2) % step
+        places = places if np.ptp(places) else np.full(alike, places.flat[0])
+        return [apart[(places + word) % step] * (stride // (4 * step)) for word in range(size // 4)]
 
     def store(self, address: np.ndarray, size: int, values: list[np.ndarray]) -> None:
         """Store words, except in regions of unknown or assumed contents."""

@@ -203,20 +203,23 @@ class ChangeRules(LinearRules):
         others = not self.own_lds if accessed.space == "lds" else accessed.kind != "load"
         if known and (kept or others):  # others store what is loaded
             change = NON_LINEAR
+        elif known and total is not None and (evenly := self._of_evenly_filled(accessed, performed)):
+            return [(slot, x if x.any() else None) for slot, x in zip(slots, evenly, strict=True)]
         elif known and total is not None:
-            change = self._of_evenly_filled(accessed, performed)
+            change = NON_LINEAR
         return [(slot, change) for slot in slots]
 
-    def _of_evenly_filled(self, accessed: MemoryAccess, performed: list[PerformedAccess]) -> Any:
-        """Return the change of words loaded from moving addresses: known if the words differ evenly."""
+    def _of_evenly_filled(
+        self, accessed: MemoryAccess, performed: list[PerformedAccess]
+    ) -> list[np.ndarray] | None:
+        """Return the changes of words loaded from moving addresses, if the words differ evenly."""
         (access, *others), stride = performed, self.strides[-1]
         if stride is None or others or accessed.bytes % 4 or accessed.space not in ("vmem", "smem"):
-            return NON_LINEAR
+            return None
         address = access.base + access.offset
         shape = np.broadcast_shapes(address.shape, access.lanes.shape)
         regions = regions_of(np.broadcast_to(address, shape)[np.broadcast_to(access.lanes, shape)])
-        change = self.machine.memory.change(address, regions, stride, self, accessed.bytes)
-        return NON_LINEAR if change is None else change if change.any() else None
+        return self.machine.memory.change(address, regions, stride, self, accessed.bytes)
 
     def _address(self, step: Instruction, where: list[str]) -> Any:
         """Return the change of an address: the sum of those of its operands."""

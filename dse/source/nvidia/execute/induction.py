@@ -222,9 +222,10 @@ class Examination:
         empty = step.pipe == "shared" and not self.machine.shared.any()
         if empty or (step.pipe == "global" and self._same_everywhere(step, lanes)):
             self.registers.set_same(step.writes, lanes)
-        elif (change := self._of_evenly_filled(step, lanes)) is not None:
-            self.registers.set(step.targets[0].slot, change)
-            self.registers.no_longer_erratic(step.targets[0].slot, lanes)
+        elif (changes := self._of_evenly_filled(step, lanes)) is not None:
+            for slot, change in zip(step.writes, changes, strict=True):
+                self.registers.set(slot, change if change.any() else None)
+                self.registers.no_longer_erratic(slot, lanes)
         else:
             self._lose(step, lanes, "loads from different places")
 
@@ -250,12 +251,12 @@ class Examination:
         regions = np.unique((address >> REGION_BITS)[np.broadcast_to(lanes.mask, address.shape)])
         return address, regions.tolist()
 
-    def _of_evenly_filled(self, step: Step, lanes: Lanes) -> np.ndarray | None:
-        """Return the change of a word loaded from an argument with evenly spaced contents."""
-        stride, whole = self.strides.get(step.index), step.pipe == "global" and step.bytes == 4
-        if stride is None or not whole or not step.targets:
+    def _of_evenly_filled(self, step: Step, lanes: Lanes) -> list[np.ndarray] | None:
+        """Return the changes of words loaded from an argument with evenly spaced contents."""
+        stride, whole = self.strides.get(step.index), step.pipe == "global" and not step.bytes % 4
+        if stride is None or not whole or 4 * len(step.writes) != step.bytes:
             return None
-        return self.machine.memory.change(*self._touched(step, lanes), stride, self.registers)
+        return self.machine.memory.change(*self._touched(step, lanes), stride, self.registers, step.bytes)
 
     def _store(self, step: Step, lanes: Lanes, changes: bool) -> None:
         """Check that every trip stores the same in the same places, or in memory of unknown contents."""
