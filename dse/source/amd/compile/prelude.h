@@ -368,6 +368,10 @@ DSE_DEVICE float max(float a, float b) { return __builtin_fmaxf(a, b); }
 DSE_DEVICE double min(double a, double b) { return __builtin_fmin(a, b); }
 DSE_DEVICE double max(double a, double b) { return __builtin_fmax(a, b); }
 DSE_DEVICE int abs(int x) { return x < 0 ? -x : x; }
+DSE_DEVICE long abs(long x) { return x < 0 ? -x : x; }
+DSE_DEVICE long long abs(long long x) { return x < 0 ? -x : x; }
+DSE_DEVICE long labs(long x) { return abs(x); }
+DSE_DEVICE long long llabs(long long x) { return abs(x); }
 DSE_DEVICE float abs(float x) { return __builtin_fabsf(x); }
 DSE_DEVICE double abs(double x) { return __builtin_fabs(x); }
 DSE_DEVICE void __trap() { __builtin_trap(); }
@@ -408,6 +412,11 @@ DSE_DEVICE float rnorm3df(float x, float y, float z) { return rsqrtf(x * x + y *
 DSE_DEVICE float sinhf(float x) { return 0.5f * (expf(x) - expf(-x)); }
 DSE_DEVICE float coshf(float x) { return 0.5f * (expf(x) + expf(-x)); }
 DSE_DEVICE float ldexpf(float x, int by) { return __builtin_amdgcn_ldexpf(x, by); }
+DSE_DEVICE float frexpf(float x, int* exponent)
+{
+    *exponent = __builtin_amdgcn_frexp_expf(x);
+    return __builtin_amdgcn_frexp_mantf(x);
+}
 DSE_DEVICE long lroundf(float x) { return (long)__builtin_roundf(x); }
 DSE_DEVICE float powf(float x, float y) { return __builtin_exp2f(y * __builtin_log2f(x)); }
 DSE_DEVICE float pow(float x, int y) { return powf(x, (float)y); }

@@ -82,6 +82,7 @@ NUMBERS = {  # single precision, by expressions of C and of NumPy
     "acosf(x / 9)": lambda x: np.arccos(x / 9),
     "cbrtf(x)": np.cbrt,
     "expm1f(x)": np.expm1,
+    "(float)abs((long long)x)": lambda x: abs(np.trunc(x)),
     "log1pf(fabsf(x))": lambda x: np.log1p(abs(x)),
     "sinhf(x)": np.sinh,
     "hypotf(x, 3.0f)": lambda x: np.hypot(x, 3),
