@@ -25,7 +25,7 @@ MOST_BYTES = 1 << 28  # of a file, compressed or not
 MOST_TABLE_BYTES = 1 << 30  # of a table in memory
 MOST_COLUMNS = 2000
 MOST_ROWS = 10**8
-GZIP = b"\x1f\x8b"  # magic bytes
+GZIP, PARQUET = b"\x1f\x8b", b"PAR1"  # magic bytes
 _ROWS_AT_A_TIME = 1 << 16
 
 
@@ -82,8 +82,10 @@ def arrays(path: Path, most: int = MOST_TABLE_BYTES) -> dict[str, np.ndarray]:
     return arrays
 
 
-def csv_table(path: Path, text: str) -> "pa.Table":
-    """Read CSV separated by commas, tabs or semicolons (then with decimal commas, if it has any).
+def csv_table(path: Path, text: str) -> tuple["pa.Table", str]:
+    """Read CSV separated by commas, tabs or semicolons; also return the decimal sign of its numbers.
+
+    Semicolons separate numbers with decimal commas, if there are any.
 
     **Raises:** DseError if it is damaged or too large.
     """
@@ -93,19 +95,14 @@ def csv_table(path: Path, text: str) -> "pa.Table":
     header = text.lstrip().partition("\n")[0]
     delimiter = max(",;\t", key=header.count)
     check_size(path, header.count(delimiter) + 1, text.count("\n"))
-    decimal = decimal_point(text)
+    decimal = "," if delimiter == ";" and re.search(r"\d,\d", text) else "."
     with refused(path):
-        return pyarrow.csv.read_csv(
+        table = pyarrow.csv.read_csv(
             pa.BufferReader(text.encode()),
             parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter),
             convert_options=pyarrow.csv.ConvertOptions(decimal_point=decimal),
         )
-
-
-def decimal_point(text: str) -> str:
-    """Infer whether the numbers of a CSV have a decimal comma or point."""
-    header = text.lstrip().partition("\n")[0]
-    return "," if max(",;\t", key=header.count) == ";" and re.search(r"\d,\d", text) else "."
+    return table, decimal
 
 
 def parquet(
@@ -124,6 +121,8 @@ def parquet(
     import pyarrow as pa
     import pyarrow.parquet
 
+    if content is not None and not content.startswith(PARQUET):
+        raise DseError(f"{path}: cannot read: found no Parquet file, expected one")
     with refused(path):
         source = path if content is None else pa.BufferReader(content)
         file = pyarrow.parquet.ParquetFile(source)

@@ -5,7 +5,7 @@ predicted times), and optionally `status` (`ok` if the configuration ran), `min_
 and other measurements. Rows are counted from 1.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,6 @@ import pyarrow as pa
 from dse.data import safe_readers
 from dse.errors import DseError
 
-MOST_ROWS = safe_readers.MOST_ROWS
-PARQUET = b"PAR1"  # magic bytes
 SECONDS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "s": 1.0}
 _SPELLED = {"ms": "milli", "us": "micro", "ns": "nano", "s": ""}
 _SUFFIX = {
@@ -62,43 +60,26 @@ class Table:
             self.fail("columns", f"found {twice[0]} twice, expected each name once")
 
     @classmethod
-    def of_rows(
-        cls,
-        path: Path,
-        rows: Iterable[Any],
-        decimal: str = ".",
-        *,
-        empty: bool = False,
-        most_rows: int = MOST_ROWS,
-    ) -> "Table":
-        """Build a table of rows with differing fields; drop fields empty in all rows, unless `empty`."""
+    def of_rows(cls, path: Path, rows: Iterable[Any], decimal: str = ".") -> "Table":
+        """Build a table of rows with differing fields."""
         rows = list(rows)
         for number, row in enumerate(rows, 1):
             if not isinstance(row, Mapping):
                 raise DseError(f"{path}: row {number}: found {str(row)[:40]!r}, expected an object")
-        names = dict.fromkeys(name for row in rows for name, cell in row.items() if empty or cell is not None)
-        safe_readers.check_size(path, len(names), len(rows), most_rows)
+        names = dict.fromkeys(name for row in rows for name in row)
+        safe_readers.check_size(path, len(names), len(rows))
         columns = {name: _column([row.get(name) for row in rows]) for name in names}
         return cls(path, pa.table(columns), decimal)
 
     @classmethod
     def of_csv(cls, path: Path, text: str) -> "Table":
         """Read CSV, as `safe_readers.csv_table`."""
-        return cls(path, safe_readers.csv_table(path, text), safe_readers.decimal_point(text))
+        return cls(path, *safe_readers.csv_table(path, text))
 
     @classmethod
-    def of_parquet(
-        cls,
-        path: Path,
-        content: bytes | None = None,
-        *,
-        without: Collection[str] = (),
-        most_rows: int = MOST_ROWS,
-    ) -> "Table":
-        """Read a Parquet file or its content, `without` some columns. **Raises:** DseError if it is not."""
-        if content is not None and not content.startswith(PARQUET):
-            raise DseError(f"{path}: cannot read: found no Parquet file, expected one")
-        return cls(path, safe_readers.parquet(path, content, without=without, rows=most_rows))
+    def of_parquet(cls, path: Path, content: bytes | None = None, **limits: Any) -> "Table":
+        """Read a Parquet file or its content, as `safe_readers.parquet` within the same `limits`."""
+        return cls(path, safe_readers.parquet(path, content, **limits))
 
     @property
     def names(self) -> list[str]:

@@ -36,14 +36,16 @@ def scale(values: Sequence[Any], unit: str) -> tuple[str, float]:
 
 
 def json_text(x: Any) -> str:
-    """Format a value as JSON without control characters, since names may be untrusted.
-
-    Infinity and NaN become null.
-    """
-    text = json.dumps(_finite(plain(x)), indent=2, ensure_ascii=False, allow_nan=False)
+    """Format a value as JSON without control characters, since names may be untrusted."""
+    text = json.dumps(for_json(x), indent=2, ensure_ascii=False, allow_nan=False)
     return re.sub(
         r"[^\n -~]", lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text
     )
+
+
+def for_json(x: Any) -> Any:
+    """Convert a value as `plain`; infinity and NaN become None."""
+    return _finite(plain(x))
 
 
 def _finite(x: Any) -> Any:

@@ -8,8 +8,7 @@ import zlib
 import numpy as np
 import pytest
 
-from dse.data.results.read import Results
-from dse.data.results.space import ResultSpace, codes
+from dse.data.results.space import Results, ResultSpace, codes
 from dse.evaluate.importance import importance
 from dse.report.page import MOST, Roofline, divided, page
 from dse.report.page.pack import KEPT_BITS, packed

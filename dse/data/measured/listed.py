@@ -5,8 +5,7 @@ from pathlib import Path
 
 from dse.core.space.listed import AllowedRows
 from dse.core.space.space import Space
-from dse.data.measured.file import File
-from dse.data.measured.formats import FORMATS, read
+from dse.data.measured.formats import FORMATS, File, read
 from dse.data.table import as_integers
 from dse.errors import DseError
 from dse.kernels.description import Description

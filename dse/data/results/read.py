@@ -5,32 +5,20 @@ model; scores of models are rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dse.core.files import read_json, read_text
-from dse.data import json_lines
 from dse.data.columns import of_model
+from dse.data.measured import formats
 from dse.data.results.merge import attach_measurements, merge_forecasts
-from dse.data.results.space import ResultSpace
+from dse.data.results.space import Results, ResultSpace
 from dse.data.results.split import split_by_kernel_and_gpu
 from dse.data.results.vocabulary import SCORES, UNREAD
-from dse.data.safe_readers import text
 from dse.data.table import Table
 from dse.errors import DseError
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".json", ".jsonl")
 MOST_ROWS = 4_000_000  # of a file: about 3 GB of memory
-
-
-@dataclass(frozen=True)
-class Results:
-    """The content of result files."""
-
-    spaces: tuple[ResultSpace, ...]
-    scores: tuple[Mapping[str, Any], ...] = ()  # rows of `dse compare`
-    notes: tuple[str, ...] = ()  # remarks on how files were read
 
 
 def read(
@@ -57,17 +45,9 @@ def read(
 def read_table(path: Path, most_rows: int = MOST_ROWS) -> Table:
     """Read a file's rows. **Raises:** DseError without any, and for two columns of one name."""
     name = path.name.lower()
-    if name.endswith(".parquet"):
-        return Table.of_parquet(path, without=UNREAD, most_rows=most_rows)
-    if name.endswith((".csv", ".csv.gz")):
-        return Table.of_csv(path, text(path))
-    if name.endswith(".jsonl"):
-        rows = json_lines.rows(path, read_text(path))
-    elif name.endswith(".json"):
-        rows = read_json(path)
-    else:
+    if not name.endswith(SUFFIXES):
         suffix = repr(path.suffix) if path.suffix else "no suffix"
         raise DseError(f"{path}: suffix: found {suffix}, expected {', '.join(SUFFIXES)}")
-    if not isinstance(rows, list):
-        raise DseError(f"{path}: top level: found {type(rows).__name__}, expected a list of rows")
-    return Table.of_rows(path, rows, empty=True, most_rows=most_rows)
+    if name.endswith(".parquet"):
+        return Table.of_parquet(path, without=UNREAD, rows=most_rows)
+    return formats.read(path, formats.ROWS)

@@ -75,6 +75,15 @@ class ResultSpace:
         return np.full(self.count, value)
 
 
+@dataclass(frozen=True)
+class Results:
+    """The content of result files."""
+
+    spaces: tuple[ResultSpace, ...]
+    scores: tuple[Mapping[str, Any], ...] = ()  # rows of `dse compare`
+    notes: tuple[str, ...] = ()  # remarks on how files were read
+
+
 def codes(values: np.ndarray) -> tuple[np.ndarray, list[Any]]:
     """Encode a column, [L], by its distinct values, ascending; words in order of first occurrence."""
     if values.dtype == object:

@@ -2,7 +2,6 @@
 
 import html
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -11,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from dse.core.version import __version__
-from dse.data.results.read import Results
-from dse.data.results.space import ResultSpace
+from dse.data.results.space import Results, ResultSpace
 from dse.data.results.vocabulary import MEASURED, NO_GPU, PREDICTED, REFITTED
+from dse.report.numbers import for_json
 from dse.report.page.pack import packed
 
 MOST = 100_000  # configurations on a page
@@ -49,7 +48,7 @@ def page(
         "about": _about(results, total),
         "model": first_model,
         "spaces": [],
-        "scores": [_plain(dict(row)) for row in results.scores],
+        "scores": [for_json(row) for row in results.scores],
         "notes": notes,
     }
     names = [(space.kernel, space.gpu, space.size) for space in results.spaces]
@@ -82,7 +81,7 @@ def page(
             | ({"roofs": dict(roofline.roofs)} if roofline.roofs else {}),
             "summary": {model: _summary(columns) for model, columns in space.forecasts.items()},
         }
-        content["spaces"].append(_plain(head) | packed(space.rows(rows), columns))
+        content["spaces"].append(for_json(head) | packed(space.rows(rows), columns))
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     folder = files("dse.report.page")
     script = "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
@@ -162,15 +161,3 @@ def _summary(columns: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
         "bottleneck": columns["bottleneck"][first] if "bottleneck" in columns else None,
         "histogram": histogram.tolist(),
     }
-
-
-def _plain(x: Any) -> Any:
-    """Convert to Python's own types, with None for NaN and infinity."""
-    if isinstance(x, Mapping):
-        return {str(key): _plain(value) for key, value in x.items()}
-    if isinstance(x, list | tuple):
-        return [_plain(value) for value in x]
-    x = x.item() if isinstance(x, np.generic) else x
-    if isinstance(x, float) and not math.isfinite(x):
-        return None
-    return x if x is None or isinstance(x, str | int | float | bool) else str(x)

@@ -11,7 +11,7 @@ import pytest
 from dse import kernels
 from dse.core.space.space import Space
 from dse.data.measured import formats
-from dse.data.measured.file import File
+from dse.data.measured.formats import File
 from dse.data.measured.listed import is_table, with_configurations
 from dse.data.measured.read import load, load_space
 from dse.errors import DseError, InputWarning

@@ -158,7 +158,7 @@ def test_scores_of_models(tmp_path):
         ("a.csv", "block,time\n", r"a\.csv: rows: found none"),
         ("a.csv", "block,block\n1,2\n", r"a\.csv: columns: found block twice"),
         ("a.json", "{", r"a\.json: is not JSON"),
-        ("a.json", '{"block": 1}', r"a\.json: top level: found dict, expected a list"),
+        ("a.json", '{"block": 1}', r"a\.json: top level: found block, expected a list"),
         ("a.json", "[1]", r"a\.json: row 1: found '1', expected an object"),
         ("a.parquet", "no", r"a\.parquet: cannot read: "),
         ("a.html", "", r"a\.html: suffix: found '\.html', expected \.parquet"),
