@@ -62,6 +62,19 @@ class Evaluation:
         """The limiter in words."""
         return np.array(occupancy.LIMITERS, object)[self.limiter]
 
+    def columns(self, model: str, gpu: Any, row: Any) -> dict[str, np.ndarray]:
+        """Return the columns of a model's predictions for indices of GPUs and of configurations."""
+        forecast = self.forecasts[model]
+        return {name: values[gpu, row] for name, values in self.resources.items()} | {
+            "warps_per_sm": self.warps_per_sm[gpu, row],
+            "occupancy": self.occupancy[gpu, row],
+            "limited_by": self.limited_by()[gpu, row],
+            "possible": self.possible[gpu, row],
+            "cycles": forecast.cycles[gpu, row],
+            "time_s": forecast.seconds[gpu, row],
+            "bottleneck": forecast.bottleneck_names()[gpu, row],
+        }
+
     def take(self, index: np.ndarray) -> "Evaluation":
         """Select configurations by index."""
         return Evaluation(

@@ -10,10 +10,10 @@ import numpy as np
 from dse.core.progress import Progress, silent
 from dse.core.space import parse
 from dse.data.columns import of_model
-from dse.data.tables import ConfigurationResult
+from dse.data.tables import ConfigurationResult, rows_of
 from dse.errors import DseError
 from dse.evaluate import ties
-from dse.evaluate.chunks import RESOURCES, Evaluation, evaluate_counted
+from dse.evaluate.chunks import Evaluation, evaluate_counted
 from dse.evaluate.speed_of_light import speed_of_light
 from dse.hardware import occupancy
 from dse.hardware.gpus import GpuFile, stack
@@ -103,27 +103,21 @@ class Ranking(ConfigurationResult):
             columns = {name: values[possible] for name, values in self.parameters.items()}
             ranks = ties.diverse(self._possible_s, columns, top or self.count)
         indices = self.order[ranks]
-        first = next(iter(e.forecasts.values()))
-        limiters = e.limited_by()[0]
-        for index, reason in self.failures.items():
-            limiters[index] = reason
-        columns = {name: values[indices] for name, values in self.parameters.items()}
-        columns |= {name: e.resources[name][0, indices] for name in RESOURCES}
-        columns |= {"warps_per_sm": e.warps_per_sm[0, indices], "occupancy": e.occupancy[0, indices]}
-        columns |= {"limited_by": limiters[indices], "possible": e.possible[0, indices]}
+        first, *others = e.forecasts
+        predicted = e.columns(first, 0, indices)
+        words = zip(indices.tolist(), predicted["limited_by"], strict=True)
+        predicted["limited_by"] = np.array([self.failures.get(i, word) for i, word in words], object)
         if self.runs is not None:
-            columns["chance_runs"] = self.runs[indices]
-        columns |= {"cycles": first.cycles[0, indices], "time_s": first.seconds[0, indices]}
-        columns |= {"bottleneck": first.bottleneck_names()[0, indices]}
-        for name, forecast in list(e.forecasts.items())[1:]:
-            columns[of_model(name)] = forecast.seconds[0, indices]
+            last = {name: predicted.pop(name) for name in ("cycles", "time_s", "bottleneck")}
+            predicted |= {"chance_runs": self.runs[indices]} | last
+        columns = {name: values[indices] for name, values in self.parameters.items()} | predicted
+        columns |= {of_model(name): e.forecasts[name].seconds[0, indices] for name in others}
         if self.measured_s is not None:
             columns["measured_s"] = self.measured_s[indices]
         columns |= {name: values[indices] for name, values in self.further.items()}
-        lists = {name: values.tolist() for name, values in columns.items()}
         return [
-            {"rank": rank + 1, **self.labels} | {name: values[i] for name, values in lists.items()}
-            for i, rank in enumerate(ranks.tolist())
+            {"rank": rank, **self.labels} | row
+            for rank, row in zip((ranks + 1).tolist(), rows_of(columns), strict=True)
         ]
 
 

@@ -1,7 +1,6 @@
 """Predictions as rows of Arrow tables."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,13 +8,13 @@ import pyarrow as pa
 
 from dse.data.columns import SHORT
 from dse.data.tables import field as described
+from dse.data.tables import rows_of
 from dse.errors import DseError, one_of
 from dse.evaluate.chunks import RESOURCES, evaluate_counted
 from dse.explore.sweep.chunk import Chunk
-from dse.explore.sweep.entries import PLACE, Entries
+from dse.explore.sweep.entries import PLACE, Entries, taken
 from dse.explore.sweep.product import SweepProduct
 from dse.hardware import occupancy
-from dse.kernels.counts import KnownBatch
 
 AT_ONCE = 1 << 13  # configurations evaluated again together
 WORD = pa.dictionary(pa.int16(), pa.string())
@@ -99,68 +98,43 @@ def of_entries(product: SweepProduct, entries: Entries) -> list[dict[str, Any]]:
     pairs, pair = np.unique(np.stack([entries["kernel"], entries["size"]]), axis=1, return_inverse=True)
     ends = np.cumsum(np.bincount(pair, minlength=pairs.shape[1]))[:-1]
     of_pairs = np.split(np.argsort(pair, kind="stable"), ends)
-    time = np.empty(len(pair))
-    pieces: list[tuple[np.ndarray, dict[str, Any]]] = []  # indices of entries, and columns
+    rows: list[dict[str, Any]] = [{}] * len(pair)
     for (kernel, size), of_pair in zip(pairs.T.tolist(), of_pairs, strict=True):
         index, row = np.unique(entries["index"][of_pair], return_inverse=True)
         for start in range(0, len(index), AT_ONCE):
             inside = np.flatnonzero((row >= start) & (row < start + AT_ONCE))
-            entry, local_row = of_pair[inside], row[inside] - start
-            batch = _CountedBatch.of(product, kernel, size, index[start : start + AT_ONCE])
-            for model in np.unique(entries["model"][entry]).tolist():
-                of_model = np.flatnonzero(entries["model"][entry] == model)
-                at = entry[of_model]
-                columns = batch.columns(model, entries["gpu"][at], local_row[of_model])
-                time[at] = columns["time_s"]
-                pieces.append((at, columns))
+            places, batch = of_pair[inside], index[start : start + AT_ONCE]
+            own = taken(entries, places)
+            for at, columns in _again(product, kernel, size, batch, own, row[inside] - start):
+                for place, values in zip(places[at].tolist(), rows_of(columns), strict=True):
+                    rows[place] = values
+    time = np.array([row["time_s"] for row in rows])
     order = np.lexsort((*(entries[name] for name in reversed(PLACE)), time, entries["group"]))
     group = entries["group"][order]
-    rank = np.empty(len(pair), int)
-    rank[order] = np.arange(len(group)) - np.searchsorted(group, group) + 1
-    rows: list[dict[str, Any]] = [{}] * len(pair)
-    for at, columns in pieces:
-        lists = (rank[at].tolist(), *(values.tolist() for values in columns.values()))
-        names = ("rank", *columns)
-        for row, values in zip(at.tolist(), zip(*lists, strict=True), strict=True):
-            rows[row] = dict(zip(names, values, strict=True))
-    return [rows[row] for row in order.tolist()]
+    ranks = np.arange(len(group)) - np.searchsorted(group, group) + 1
+    return [{"rank": rank} | rows[row] for rank, row in zip(ranks.tolist(), order.tolist(), strict=True)]
 
 
-@dataclass(frozen=True)
-class _CountedBatch:
-    """Counted configurations of one kernel and size."""
+def _again(
+    product: SweepProduct, kernel: int, size: int, index: np.ndarray, entries: Entries, rows: np.ndarray
+) -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
+    """Predict entries again, which are `rows` of the configurations `index` of a kernel's space.
 
-    product: SweepProduct
-    kernel: int
-    size: int
-    parameters: Mapping[str, np.ndarray]  # [L]
-    batch: KnownBatch
-
-    @staticmethod
-    def of(product: SweepProduct, kernel: int, size: int, index: np.ndarray) -> "_CountedBatch":
-        """Count configurations by their indices in the kernel's space."""
-        parameters = product.parameters(kernel, index)
-        counted = product.kernels[kernel].count(parameters, product.stacked, product.point(kernel, size))
-        batch = counted.batch.take(np.arange(len(index)))
-        return _CountedBatch(product, kernel, size, parameters, batch)
-
-    def columns(self, model: int, gpus: np.ndarray, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Predict rows on GPUs by one model, only those it needs: models rarely agree on what is fast."""
-        product, kernel = self.product, self.product.kernels[self.kernel].name
-        distinct, at = np.unique(rows, return_inverse=True)
-        batch, models = self.batch.take(distinct), product.models[model : model + 1]
-        evaluation = evaluate_counted(batch, len(distinct), kernel, models, product.stacked)
-        [(name, forecast)] = evaluation.forecasts.items()
-        columns: dict[str, Any] = {"kernel": np.full(len(rows), kernel, object)}
-        columns["gpu"] = np.array([file.name for file in product.gpus], object)[gpus]
-        columns["model"] = np.full(len(rows), name, object)
-        problem = product.point(self.kernel, self.size)
-        columns |= {size: np.full(len(rows), value) for size, value in problem.items()}
-        columns |= {parameter: values[rows] for parameter, values in self.parameters.items()}
-        columns |= {resource: values[gpus, at] for resource, values in evaluation.resources.items()}
-        columns |= {field: getattr(evaluation, field)[gpus, at] for field in ("warps_per_sm", "occupancy")}
-        columns["limited_by"] = np.array(occupancy.LIMITERS, object)[evaluation.limiter[gpus, at]]
-        columns["possible"] = evaluation.possible[gpus, at]
-        columns |= {"cycles": forecast.cycles[gpus, at], "time_s": forecast.seconds[gpus, at]}
-        columns["bottleneck"] = forecast.bottleneck_names()[gpus, at]
-        return columns
+    By each model only its own: models rarely agree on what is fast. Yields places of entries, and columns.
+    """
+    counts, problem = product.kernels[kernel], product.point(kernel, size)
+    parameters = product.parameters(kernel, index)
+    counted = counts.count(parameters, product.stacked, problem).batch.take(np.arange(len(index)))
+    gpu_names = np.array([file.name for file in product.gpus], object)
+    for model in np.unique(entries["model"]).tolist():
+        own = np.flatnonzero(entries["model"] == model)
+        gpus, of_model = entries["gpu"][own], product.models[model : model + 1]
+        distinct, row = np.unique(rows[own], return_inverse=True)
+        evaluation = evaluate_counted(
+            counted.take(distinct), len(distinct), counts.name, of_model, product.stacked
+        )
+        same = {"kernel": counts.name, "gpu": None, "model": of_model[0].name} | problem
+        columns = {name: np.full(len(own), value, object) for name, value in same.items()}
+        columns["gpu"] = gpu_names[gpus]
+        columns |= {name: values[rows[own]] for name, values in parameters.items()}
+        yield own, columns | evaluation.columns(of_model[0].name, gpus, row)
