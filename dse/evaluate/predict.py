@@ -12,7 +12,7 @@ from jaxtyping import Array
 
 from dse.core.precision import in_64_bits
 from dse.core.progress import Progress, silent
-from dse.data.tables import ConfigurationResult
+from dse.data.tables import ConfigurationResult, rows_of
 from dse.errors import DseError, one_of
 from dse.evaluate.chunks import RESOURCES, evaluate, forecast, place_launches
 from dse.evaluate.rank import configurations
@@ -64,16 +64,13 @@ class Predicted(eqx.Module, ConfigurationResult):
         fields |= {"possible": self.possible, "cycles": self.cycles, "time_s": self.seconds}
         fields = {**self.parameters, **self.resources, **fields, "bottleneck": terms}
         columns = {
-            name: np.broadcast_to(np.asarray(x), np.shape(self.seconds)).reshape(shape).ravel()[:top].tolist()
+            name: np.broadcast_to(np.asarray(x), np.shape(self.seconds)).ravel()[:top]
             for name, x in fields.items()
         }
         gpus = np.repeat(np.array(self.gpus, object), shape[1])[:top]
         labels = dict(self.labels)
-        first = {"kernel": labels["kernel"]}
-        return [
-            first | {"gpu": gpu} | labels | {name: values[i] for name, values in columns.items()}
-            for i, gpu in enumerate(gpus)
-        ]
+        rows = zip(gpus, rows_of(columns), strict=True)
+        return [{"kernel": labels["kernel"], "gpu": gpu} | labels | row for gpu, row in rows]
 
 
 def predict(

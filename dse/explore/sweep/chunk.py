@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -30,13 +29,10 @@ class Chunk:
         parts = []
         for m, (model, forecast) in enumerate(self.evaluation.forecasts.items()):
             gpu, row = np.nonzero(mask[model])
-            part: dict[str, Any] = {"model": m, "kernel": self.kernel, "size": self.size}
-            part = {name: np.full(len(gpu), number) for name, number in part.items()}
-            part |= {"gpu": gpu, "index": self.index[row]}
-            part["time_s"] = forecast.seconds[gpu, row].astype(float)
-            part["group"] = self.product.group(per, self.kernel, part["size"], gpu, part["model"])
-            part |= {name: self.evaluation.resources[name][gpu, row].astype(int) for name in columns}
-            parts.append(part)
+            index, seconds = self.index[row], forecast.seconds[gpu, row].astype(float)
+            more = {name: self.evaluation.resources[name][gpu, row].astype(int) for name in columns}
+            place = (per, self.kernel, self.size, gpu, m)
+            parts.append(self.product.entries(*place, index=index, time_s=seconds, **more))
         return entries.joined(parts)
 
 

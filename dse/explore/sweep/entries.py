@@ -8,7 +8,6 @@ Entries = Mapping[str, np.ndarray]  # columns [N]
 
 # The position of a prediction in the product, most significant first.
 PLACE = ("kernel", "size", "gpu", "index")
-COLUMNS = ("group", "time_s", "model", *PLACE)
 
 
 def joined(parts: Sequence[Entries]) -> Entries:

@@ -20,7 +20,7 @@ from dse.evaluate.grid import reduce_groups, row_seconds, without_lacking
 from dse.evaluate.launches import WIDE
 from dse.explore.sweep.chunk import Chunk, chunk_of
 from dse.explore.sweep.dense import Dense, can_be_dense, cut
-from dse.explore.sweep.entries import COLUMNS, Entries
+from dse.explore.sweep.entries import Entries
 from dse.explore.sweep.filter import Filter
 from dse.explore.sweep.product import SweepProduct, density
 from dse.explore.sweep.reductions import LimiterCounts, Reduction, Top
@@ -157,18 +157,13 @@ class Plan:
     ) -> Entries:
         models, k_best = self.product.models, min(top.k, math.prod(dense.shape[2:]))
         best = fastest_of_few if math.prod(dense.shape) <= FEW else fastest_of_many
-        columns: dict[str, list[np.ndarray]] = {name: [] for name in COLUMNS}
+        parts = []
         for m, (seconds, flat) in enumerate(best(models, fields, dense.shape, k_best)):
             gpu, size, rank = np.nonzero(flat[:, : len(sizes)] >= 0)
-            model = np.full(len(gpu), m)
-            columns["time_s"].append(seconds[gpu, size, rank].astype(float))
-            columns["index"].append(dense.index(index, flat[gpu, size, rank]))
-            columns["model"].append(model)
-            columns["kernel"].append(np.full(len(gpu), k))
-            columns["size"].append(sizes.start + size)
-            columns["gpu"].append(gpu)
-            columns["group"].append(self.product.group(top.per, k, sizes.start + size, gpu, model))
-        return top.merged([{name: np.concatenate(parts) for name, parts in columns.items()}])
+            place, at = (top.per, k, sizes.start + size, gpu, m), (gpu, size, rank)
+            time_s, indices = seconds[at].astype(float), dense.index(index, flat[at])
+            parts.append(self.product.entries(*place, index=indices, time_s=time_s))
+        return top.merged(parts)
 
 
 Best = Iterator[tuple[np.ndarray, np.ndarray]]  # by model: seconds and flat indices, [*the first two axes, k]

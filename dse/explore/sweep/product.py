@@ -13,6 +13,7 @@ import numpy as np
 from dse.core.space import Space
 from dse.core.version import __version__
 from dse.errors import DseError
+from dse.explore.sweep.entries import Entries
 from dse.hardware.gpus import GpuFile, stack
 from dse.kernels.counts import Counts, Number
 from dse.models.protocol import Model
@@ -91,6 +92,15 @@ class SweepProduct:
         gpu = np.asarray(gpu) * ("gpu" in per)
         kernel = kernel if "kernel" in per else self._alike[kernel] if "size" in per else 0
         return (np.asarray(model) * ("model" in per)) * models + kernel * kernels + size * points + gpu
+
+    def entries(
+        self, per: frozenset[str], kernel: int, size: Any, gpu: np.ndarray, model: int, **columns: np.ndarray
+    ) -> Entries:
+        """Return predictions of a kernel by a model as entries, with their groups by `per`."""
+        same = {"model": model, "kernel": kernel, "size": size}
+        numbers = {name: np.broadcast_to(number, len(gpu)) for name, number in same.items()}
+        group = self.group(per, kernel, numbers["size"], gpu, numbers["model"])
+        return {**numbers, "gpu": gpu, **columns, "group": group}
 
     def named(self, per: frozenset[str], group: int) -> dict[str, object]:
         """Return the columns that identify a group."""

@@ -92,10 +92,22 @@ class Pareto:
 
 
 @dataclass(frozen=True)
-class Histogram:
-    """The number of predictions of each group by bins of time, the same for all."""
+class Tally:
+    """Numbers of predictions, counted by group."""
 
     per: frozenset[str]
+
+    def merged(self, parts: Sequence[Entries]) -> Entries:
+        """Add up the counts of each group."""
+        whole = entries.joined(parts)
+        group, index = np.unique(whole["group"], return_inverse=True)
+        counts = np.zeros((len(group), whole["counts"].shape[1]), np.int64)
+        np.add.at(counts, index, whole["counts"])
+        return {"group": group, "counts": counts}
+
+
+class Histogram(Tally):
+    """The number of predictions of each group by bins of time, the same for all."""
 
     def of(self, chunk: Chunk) -> Entries:
         """Reduce one chunk."""
@@ -109,16 +121,9 @@ class Histogram:
             parts.append({"group": group, "counts": counts})
         return self.merged(parts)
 
-    def merged(self, parts: Sequence[Entries]) -> Entries:
-        """Merge the results of parts."""
-        return tallied(parts)
 
-
-@dataclass(frozen=True)
-class LimiterCounts:
+class LimiterCounts(Tally):
     """The number of valid configurations of each group by limiter; models do not matter."""
-
-    per: frozenset[str]
 
     def of(self, chunk: Chunk) -> Entries:
         """Reduce one chunk."""
@@ -136,19 +141,6 @@ class LimiterCounts:
         group = product.group(self.per - {"model"}, kernel, size, gpus, np.asarray(0))
         group = np.broadcast_to(group, counts.shape[:-1]).ravel()
         return self.merged([{"group": group, "counts": counts.reshape(-1, counts.shape[-1])}])
-
-    def merged(self, parts: Sequence[Entries]) -> Entries:
-        """Merge the results of parts."""
-        return tallied(parts)
-
-
-def tallied(parts: Sequence[Entries]) -> Entries:
-    """Add up the counts of each group."""
-    whole = entries.joined(parts)
-    group, index = np.unique(whole["group"], return_inverse=True)
-    counts = np.zeros((len(group), whole["counts"].shape[1]), np.int64)
-    np.add.at(counts, index, whole["counts"])
-    return {"group": group, "counts": counts}
 
 
 @dataclass
