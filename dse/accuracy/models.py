@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from dse.accuracy.chosen import chosen_on
+from pydantic import BaseModel, ConfigDict
+
 from dse.accuracy.markdown import number, table
 from dse.accuracy.spaces import Note, files, ignore, kernel_of, nothing_in, space_of
+from dse.core.files import read_toml
 from dse.core.progress import Progress, silent
 from dse.data import measured
 from dse.data.measured.read import Measured
@@ -21,6 +24,32 @@ from dse.models import MODELS
 from dse.models.protocol import Model
 from dse.source import readers
 from dse.source.toolchain import toolchain
+
+FILE = Path(__file__).with_name("chosen.toml")
+Fed = Literal["description", "source"]
+
+
+class ChosenRule(BaseModel):
+    """A rule, and the tables on which it was chosen, as SPACE/FILE."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    what: str
+    tables: tuple[str, ...]
+    fed: Fed | None = None  # the counts that it affects; None: both
+
+
+@cache
+def rules() -> tuple[ChosenRule, ...]:
+    """Read all rules."""
+    return tuple(ChosenRule.model_validate(entry) for entry in read_toml(FILE)["rules"])
+
+
+def chosen_on(path: Path, fed: Fed) -> str:
+    """List the rules that were chosen on a table for models with such counts; "" if there are none."""
+    table = f"{space_of(path)}/{path.name.split('.')[0]}"
+    return "; ".join(rule.what for rule in rules() if table in rule.tables and rule.fed in (None, fed))
+
 
 COLUMNS = {
     "spearman": "Spearman",

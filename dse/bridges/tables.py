@@ -4,6 +4,8 @@ A module has `text(table)`, the file's content, or `configuration(row)`, a confi
 names, if the file is a list of these; and `file_name(table)` if the reader expects a certain name.
 """
 
+import csv
+import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,26 +54,51 @@ class Format:
     """One format: its readers with the tried versions, its writer, and the kernels that it holds."""
 
     reader: str
-    module: str
+    module: str = ""  # none: `write` has the content
     kernels: tuple[str, ...] = ()  # none: any
     suffix: str = "json"
     first: int = 1  # configurations of a problem
     several: bool = True  # whether it holds more than one for a problem
+    write: Callable[[BestConfigurations], str] | None = None
+
+    @property
+    def _writer(self) -> Any:
+        return import_module(self.module) if self.module else None
 
     def file_name(self, table: BestConfigurations) -> str:
         """The name that the reader looks for; else the table's title."""
-        name = getattr(import_module(self.module), "file_name", None)
+        name = getattr(self._writer, "file_name", None)
         return name(table) if name else f"{table.title.replace('/', ' ')}.{self.suffix}"
 
     def text(self, table: BestConfigurations) -> str:
         """The file's content. **Raises:** DseError for a problem that the format cannot hold."""
-        writer = import_module(self.module)
-        return writer.text(table) if hasattr(writer, "text") else _by_problem(table, writer.configuration)
+        write = self.write or getattr(self._writer, "text", None)
+        return write(table) if write else _by_problem(table, self._writer.configuration)
 
     def shipped(self, table: BestConfigurations) -> str:
         """Describe the file that an installed reader ships for the same GPU and sizes; else ""."""
-        writer = import_module(self.module)
-        return writer.shipped(table) if hasattr(writer, "shipped") else ""
+        shipped = getattr(self._writer, "shipped", None)
+        return shipped(table) if shipped else ""
+
+
+def _as_json(table: BestConfigurations) -> str:
+    """A list of objects with `size`, `configuration` and `time_s`."""
+    names = {"size": table.sizes, "configuration": table.parameters}
+    rows = [
+        {part: {name: row[name] for name in of_part} for part, of_part in names.items()}
+        | {"time_s": row["time_s"]}
+        for row in table.rows
+    ]
+    return json.dumps(rows, indent=1) + "\n"
+
+
+def _as_csv(table: BestConfigurations) -> str:
+    """A row for each configuration, with its sizes, its parameters and `time_s`."""
+    out = io.StringIO(newline="")
+    writer = csv.DictWriter(out, (*table.sizes, *table.parameters, "time_s"), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table.rows)
+    return out.getvalue()
 
 
 FORMATS = {
@@ -84,8 +111,8 @@ FORMATS = {
     "tilelang": Format("TileLang 0.1: autotune(configs=...)", "dse.bridges.tilelang", (PRODUCT,), first=10),
     "cutile": Format("cuTile 1.7: exhaustive_search", "dse.bridges.cutile", (PRODUCT,), first=5),
     "tokamax": Format("tokamax 0.0.12: data/autotuning", "dse.bridges.tokamax", (PRODUCT,)),
-    "json": Format("any program", "dse.bridges.plain_json"),
-    "csv": Format("any program", "dse.bridges.plain_csv", suffix="csv"),
+    "json": Format("any program", write=_as_json),
+    "csv": Format("any program", suffix="csv", write=_as_csv),
     "triton": Format("a Python program with Triton", "dse.bridges.triton_table", suffix="py", several=False),
 }
 

@@ -36,8 +36,7 @@ def reproduce(
     numbers computed by a model from those only looked up, declared or averaged. Exit code 1 if a number
     differs without a stated reason.
     """
-    from dse.reproduce.compare import PAPERS, compare, problems
-    from dse.reproduce.papers import cells, sums
+    from dse.reproduce.papers import PAPERS, cells, compare, problems, sums
 
     papers = compare(paper or PAPERS)
     totals = sums(row for rows in papers.values() for row in rows)

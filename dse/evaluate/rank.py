@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
+from dse.core.precision import in_64_bits
 from dse.core.progress import Progress, silent
 from dse.core.space import parse
 from dse.data.columns import of_model
@@ -14,12 +17,13 @@ from dse.data.tables import ConfigurationResult, rows_of
 from dse.errors import DseError
 from dse.evaluate import ties
 from dse.evaluate.chunks import Evaluation, evaluate_counted
-from dse.evaluate.speed_of_light import speed_of_light
 from dse.hardware import occupancy
-from dse.hardware.gpus import GpuFile, stack
+from dse.hardware.gpus import GpuFile, column, stack
 from dse.hardware.tensor import LACKS
-from dse.kernels.counts import Batch, Counts, Number, sizes_of
+from dse.kernels.counts import Batch, Counts, KnownBatch, Number, sizes_of
+from dse.kernels.phases import phase_of
 from dse.models import get_all
+from dse.models.phase import busy
 from dse.models.protocol import Model
 from dse.types import Gpu, Resources
 
@@ -275,3 +279,24 @@ def with_library(ranking: Ranking, gpu: GpuFile, product: str) -> Ranking:
         raise DseError(f"library: found {gpu.name}, whose library is unknown for {operands}")
     further = ranking.further | {"library_s": np.full(ranking.count, seconds)}
     return replace(ranking, further=further)
+
+
+def speed_of_light(gpu: Gpu, configuration: KnownBatch, cycles: float) -> dict[str, float]:
+    """Compute busy cycles of each pipe of the average SM over the cycles of the launch, largest first.
+
+    **Shapes:** `configuration` holds one configuration. **Units:** shares, 0 to 1; idle pipes are absent.
+    **Source:** Σ α λ of a pipe (Lemeire et al., Eq. L1) over T; Nsight Compute's "speed of light".
+    """
+    gpus = stack([gpu])
+    with in_64_bits():
+        wide = column(gpus)
+        known = configuration.on(wide)
+        threads, blocks = known.resources.threads.item(), known.resources.blocks.item()
+        warps = ceil(threads / int(gpu.limits.warp_size)) * blocks
+        phase = jax.tree.map(lambda x: np.asarray(x, wide.clock.dtype), phase_of(wide, known.kernel))
+        pipes = jax.jit(busy)(wide, phase)  # else each operation is compiled
+        times = warps / float(gpu.sm_count) / cycles
+        shares = {name: cycles_of.item() * times for name, cycles_of in pipes.items()}
+    if shares["fma"] == shares["fp32"]:  # no integer multiply-adds share it
+        del shares["fma"]
+    return {name: shares[name] for name in sorted(shares, key=lambda name: -shares[name]) if shares[name] > 0}

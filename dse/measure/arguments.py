@@ -1,5 +1,7 @@
 """Arguments of a kernel's launch: filled arrays on the GPU, numbers, tensor maps."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -9,12 +11,33 @@ import numpy as np
 from dse.errors import DseError
 from dse.measure.checking import Reference
 from dse.measure.device import Argument, Device, LoadedCode
-from dse.measure.job import TimingJob
 from dse.measure.reference import REFERENCES
-from dse.source.contract import Passed
+from dse.source.contract import Failure, Passed
 from dse.source.launches import Argument as Given
-from dse.source.launches import Array, Descriptor
+from dse.source.launches import Array, Configuration, Descriptor
 from dse.source.nvidia.compile.contract import Compiled
+
+
+@dataclass(frozen=True)
+class TimingJob:
+    """A configuration to time, with the compiler's outcome."""
+
+    kernel: str
+    parameters: Mapping[str, int | float]
+    sizes: Mapping[str, int | float]
+    configuration: Configuration
+    outcome: Compiled | Failure
+
+    @property
+    def names(self) -> dict[str, int | float]:
+        """Problem sizes and parameters, by name."""
+        return {**self.sizes, **self.parameters}
+
+    @property
+    def case(self) -> tuple[str, tuple[Any, ...]]:
+        """The kernel and its problem sizes, which determine its arrays."""
+        return self.kernel, tuple(self.sizes.items())
+
 
 _SCRATCH = -1  # index of the compiler's scratch memory, which is no argument
 _NORMAL = 2**22 + 15  # random numbers that longer arrays repeat: odd, so that rows differ

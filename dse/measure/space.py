@@ -20,11 +20,11 @@ from dse import kernels
 from dse.data.tables import rows_of
 from dse.errors import DseError
 from dse.kernels.description import ArrayArgument, Description, evaluated_names
+from dse.measure.arguments import TimingJob
 from dse.measure.bench.gpu_file import SWEPT
 from dse.measure.built import BuiltSpace, code_of, digest_of
 from dse.measure.compiling import compile_all, compiled
 from dse.measure.device import Device, DeviceError, driver_takes
-from dse.measure.job import TimingJob
 from dse.measure.journal import Journal, Row
 from dse.measure.reference import REFERENCES
 from dse.measure.timing import TimingBench, TimingSettings

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from dse.measure import checking
-from dse.measure.arguments import Arguments
+from dse.measure.arguments import Arguments, TimingJob
 from dse.measure.bench import benchmarks
 from dse.measure.checking import CheckedLaunch
 from dse.measure.device import Argument, Device, DeviceError, LoadedCode
-from dse.measure.job import TimingJob
 from dse.measure.statistics import repeat, variation
 from dse.source.contract import Failure
 from dse.source.nvidia.arguments import as_launched

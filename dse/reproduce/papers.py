@@ -2,13 +2,16 @@
 
 import csv
 import tomllib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
+from importlib import import_module
 from importlib.resources import files
+from types import ModuleType
 from typing import Any, Literal
 
-from dse.errors import DseError
+from dse.core.precision import in_64_bits
+from dse.errors import DseError, one_of
 
 Kind = Literal["model", "equation", "look-up", "declared", "arithmetic"]
 
@@ -133,4 +136,40 @@ def sums(rows: Iterable[Row]) -> list[dict[str, Any]]:
         }
         for kind, meaning in KINDS.items()
         if (of_kind := [row for row in rows if row.kind == kind])
+    ]
+
+
+PAPERS = ("hong-kim", "baghsorkhi", "kothapalli", "teg", "lemeire")  # by year
+
+
+def paper(name: str) -> ModuleType:
+    """Import a paper's module, with its TITLE and TABLES. DseError for an unknown name."""
+    if name not in PAPERS:
+        raise DseError(f"paper: found {name!r}, {one_of(name, PAPERS)}")
+    return import_module(f"dse.reproduce.{name.replace('-', '_')}")
+
+
+def compare(papers: Iterable[str] = PAPERS) -> dict[str, list[Row]]:
+    """Compute the rows of each paper in double precision, each with its reason if it has one."""
+    return {name: rows_of(name, paper(name).TABLES) for name in papers}
+
+
+def rows_of(name: str, tables: Iterable[Callable[[], Iterable[Row]]]) -> list[Row]:
+    """Compute the rows of some tables of a paper, as `compare` does."""
+    with in_64_bits():
+        return [_with_reason(name, row) for rows in tables for row in rows()]
+
+
+def _with_reason(name: str, row: Row) -> Row:
+    reason = reasons(name).get((row.table, row.what))
+    return replace(row, reason=reason) if reason else row
+
+
+def problems(papers: Mapping[str, Iterable[Row]]) -> list[str]:
+    """Describe the problem of each row that has one, in a line."""
+    return [
+        f"{name}: {row.table}: {row.what}: {row.problem}"
+        for name, rows in papers.items()
+        for row in rows
+        if row.problem
     ]

@@ -17,8 +17,7 @@ from dse.errors import DseError, one_of
 from dse.models import MODELS, module
 from dse.models.about import ASPECTS
 from dse.report.numbers import number
-from dse.reproduce.compare import compare, paper
-from dse.reproduce.papers import Row, cells, sums
+from dse.reproduce.papers import Row, cells, compare, paper, sums
 
 
 def models() -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dse.accuracy.chosen import chosen_on, rules
+from dse.accuracy.models import chosen_on, rules
 from dse.kernels.counts import Counted
 
 

@@ -17,8 +17,8 @@ from dse.data import measured
 from dse.errors import DseError
 from dse.hardware import gpus
 from dse.measure import journal as journals
+from dse.measure.arguments import TimingJob
 from dse.measure.built import BuiltSpace, digest_of
-from dse.measure.job import TimingJob
 from dse.measure.journal import Journal
 from dse.measure.space import GpuProcess, SpacePlan, answer, measure, plan, store, work
 from dse.measure.timing import TimingSettings

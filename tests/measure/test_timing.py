@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dse.measure.arguments import TimingJob
 from dse.measure.device import Device, DeviceError, LoadedCode, packed
-from dse.measure.job import TimingJob
 from dse.measure.timing import Row, TimingBench, TimingSettings
 from dse.source.contract import Failure, Launched, Passed
 from dse.source.launches import Array, Configuration, Descriptor

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from write_page import reproduction
 
-from dse.reproduce.compare import PAPERS, compare, problems
-from dse.reproduce.papers import KINDS, Kind, Reason, Row, reasons, rounds_to, sums
+from dse.reproduce.papers import KINDS, PAPERS, Kind, Reason, Row, compare, problems, reasons, rounds_to, sums
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,7 +102,7 @@ def test_a_paper_is_shown(run_dse, answer):
 def test_a_difference_without_a_reason_ends_with_1(run_dse, monkeypatch, ours):
     first, *others = ours["kothapalli"]
     wrong = {"kothapalli": [replace(first, ours=41.0), *others]}
-    monkeypatch.setattr("dse.reproduce.compare.compare", lambda names=PAPERS: wrong)
+    monkeypatch.setattr("dse.reproduce.papers.compare", lambda names=PAPERS: wrong)
     ran = run_dse("reproduce", "kothapalli", "--json")
     assert ran.code == 1
     message = "found 41.0, expected 72 or, for a reason, 40"

@@ -12,7 +12,7 @@ import pytest
 
 from dse.hardware import gpus
 from dse.reproduce import hong_kim, lemeire
-from dse.reproduce.compare import rows_of
+from dse.reproduce.papers import rows_of
 
 pytestmark = pytest.mark.slow  # each fact by itself
 

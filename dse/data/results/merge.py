@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dse.data.results.space import ResultSpace
-from dse.data.results.vocabulary import MEASURED, NO_GPU
+from dse.data.results.space import MEASURED, NO_GPU, ResultSpace
 
 
 def merge_forecasts(spaces: list[ResultSpace], new: ResultSpace, notes: list[str]) -> None:

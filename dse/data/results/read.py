@@ -11,9 +11,8 @@ from typing import Any
 from dse.data.columns import of_model
 from dse.data.measured import formats
 from dse.data.results.merge import attach_measurements, merge_forecasts
-from dse.data.results.space import Results, ResultSpace
+from dse.data.results.space import SCORES, UNREAD, Results, ResultSpace
 from dse.data.results.split import split_by_kernel_and_gpu
-from dse.data.results.vocabulary import SCORES, UNREAD
 from dse.data.table import Table
 from dse.errors import DseError
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dse.data.results.space import ResultSpace, codes, plain
-from dse.data.results.vocabulary import (
+from dse.data.results.space import (
     FACTS,
     MEASURED,
     NO_GPU,
@@ -19,6 +18,9 @@ from dse.data.results.vocabulary import (
     REFITTED,
     UNREAD,
     WORDS,
+    ResultSpace,
+    codes,
+    plain,
 )
 from dse.data.table import Table, as_integers
 from dse.errors import DseError

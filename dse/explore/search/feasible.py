@@ -18,8 +18,7 @@ from optuna.samplers import BaseSampler, QMCSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from dse.explore.search.neighbours import Neighbours, Point
-from dse.explore.search.variants import VARIANT, Variant
+from dse.explore.search.neighbours import VARIANT, Neighbours, Point, Variant
 from dse.explore.search.wrapping import Wrapping
 
 LEAST = 20  # trials before refinement starts

@@ -1,11 +1,29 @@
 """Draw valid configurations of a kernel, anywhere or near another one, as indices of values."""
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
 import numpy as np
 
 from dse.errors import DseError
-from dse.explore.search.variants import Variant
+from dse.kernels.counts import Counts, Number
+
+VARIANT = "variant"  # the parameter of a trial that names the kernel
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One of several kernels of the same work, with its problem sizes."""
+
+    kernel: Counts
+    problem: Mapping[str, Number]
+
+    @property
+    def free(self) -> dict[str, tuple[Number, ...]]:
+        """Parameters with more than one value."""
+        return {name: values for name, values in self.kernel.space.values.items() if len(values) > 1}
+
 
 DRAWN = 1_024  # valid configurations drawn together
 MUTANTS, ROUNDS = 256, 8  # of a point: tested together, and attempts

@@ -3,6 +3,9 @@
 Storage is a database (`sqlite:///study.db`, or another URL of SQLAlchemy), a journal (`journal:study.log`),
 which works on network file systems where SQLite does not, or Optuna's gRPC proxy (`grpc://HOST:PORT`), which
 saves a database thousands of connections. Studies are untrusted: they are read as data, never unpickled.
+
+Samplers that use order and distance (TPE's kernels, CMA-ES, QMC) need evenly spaced numbers, not categories:
+they search indices. People and dashboards need `block = 256`, which is what storage holds.
 """
 
 import copy
@@ -12,15 +15,17 @@ import re
 import time
 import uuid
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.storages import BaseStorage, GrpcStorageProxy, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.study import StudyDirection
@@ -30,12 +35,54 @@ from sqlalchemy.engine import make_url
 from dse.core.files import can_lock, locked, open_own
 from dse.core.optional import install, needs
 from dse.errors import DseError
-from dse.explore.search.values import Lists
+from dse.kernels.counts import Number
 
 ANSWER = 10  # seconds for a gRPC proxy to answer
 ATTEMPTS = 50  # to create tables that another process creates too; a damaged database always fails
 PROCESS = "process"  # attribute of a trial: the process that added it
 WAIT = 60.0  # seconds to wait for other processes: SQLite has one writer at a time
+
+
+class Lists:
+    """The values of a study's parameters, by their names in trials. Other parameters are unchanged."""
+
+    def __init__(self, values: Mapping[str, Sequence[Number]]) -> None:
+        self._values = values
+        self._indices = {
+            name: {value: i for i, value in enumerate(choices)} for name, choices in values.items()
+        }
+        self._of_values = {name: _distribution(choices) for name, choices in values.items()}
+        self._of_indices = {name: IntDistribution(0, len(choices) - 1) for name, choices in values.items()}
+
+    def with_values(self, trial: FrozenTrial) -> FrozenTrial:
+        """Convert a trial of indices to values."""
+        return _converted(trial, self._values, self._of_values)
+
+    def with_indices(self, trial: FrozenTrial) -> FrozenTrial:
+        """Convert a trial of values to indices. **Raises:** DseError for other lists of values."""
+        for name, kind in trial.distributions.items():
+            if kind != self._of_values.get(name, kind):
+                raise DseError(f"{name}: found a list of other values; name another storage")
+        return _converted(trial, self._indices, self._of_indices)
+
+
+def _distribution(values: Sequence[Number]) -> BaseDistribution:
+    """Optuna's distribution of values: integers if evenly spaced, else categories."""
+    steps = {after - before for before, after in pairwise(values)}
+    if isinstance(values[0], int) and len(steps) == 1 and min(steps) > 0:
+        return IntDistribution(int(values[0]), int(values[-1]), step=int(min(steps)))
+    return CategoricalDistribution(values)
+
+
+def _converted(
+    trial: FrozenTrial,
+    table: Mapping[str, Any],  # name → value → converted value
+    kinds: Mapping[str, BaseDistribution],
+) -> FrozenTrial:
+    new = copy.copy(trial)
+    new.params = {name: table[name][x] if name in table else x for name, x in trial.params.items()}
+    new.distributions = {name: kinds.get(name, kind) for name, kind in trial.distributions.items()}
+    return new
 
 
 @dataclass

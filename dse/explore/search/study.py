@@ -27,9 +27,9 @@ from dse.errors import DseError, one_of
 from dse.evaluate.chunks import evaluate
 from dse.explore.search import storage as stored
 from dse.explore.search.feasible import Feasible
+from dse.explore.search.neighbours import VARIANT, Variant
 from dse.explore.search.samplers import FEW, constrained, sampler, suitable
-from dse.explore.search.values import Lists
-from dse.explore.search.variants import VARIANT, Variant
+from dse.explore.search.storage import Lists
 from dse.hardware.gpus import stack
 from dse.kernels.counts import Counts, Number
 from dse.models import get

@@ -1,15 +1,56 @@
-"""Predictions for configurations of one kernel at one problem size, on all GPUs by all models."""
+"""Predictions of configurations of one kernel and problem size on all GPUs by all models; their filter."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from dse.evaluate.chunks import Evaluation, evaluate
+from dse.core.space.expression import Expression, parse
+from dse.data.columns import SHORT
+from dse.errors import DseError
+from dse.evaluate.chunks import RESOURCES, Evaluation, evaluate
 from dse.explore.sweep import entries
 from dse.explore.sweep.entries import Entries
-from dse.explore.sweep.filter import Filter
 from dse.explore.sweep.product import SweepProduct
+
+NUMBERS = (*RESOURCES, "warps_per_sm", "occupancy", "possible", "cycles", "time_s")
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A condition on rows. Parameters and sizes that a kernel lacks are 0."""
+
+    expression: Expression
+
+    @staticmethod
+    def of(text: str, product: SweepProduct) -> "Filter":
+        """Parse a filter. **Raises:** DseError for another form, or a name unknown to all kernels."""
+        if unit := re.search(r"\b\d[\d.e-]*\s*([mun]?s|µs)\b", text):
+            raise DseError(f"where: found the unit {unit[1]} in {text!r}, expected seconds: time < 1e-3")
+        names = {name for kernel in product.kernels for name in kernel.space.names}
+        names |= {name for sizes in product.sizes for name in sizes.names}
+        short = {name for name in SHORT if name not in names}
+        read = parse(text, "where", {*names, *NUMBERS, *short})
+        for name in short & read.names:
+            text = re.sub(rf"\b{name}\b", SHORT[name], text)
+        return Filter(parse(text, "where", {*names, *NUMBERS}))
+
+    def holds(
+        self, parameters: Mapping[str, np.ndarray], problem: Mapping[str, Any], evaluation: Evaluation
+    ) -> dict[str, np.ndarray]:
+        """Evaluate the filter by model: [G, L] each."""
+        shape = evaluation.limiter.shape
+        known: dict[str, Any] = dict.fromkeys(self.expression.names, np.asarray(0)) | dict(problem)
+        known |= {name: values[None] for name, values in parameters.items()}
+        known |= evaluation.resources
+        known |= {name: getattr(evaluation, name) for name in ("warps_per_sm", "occupancy", "possible")}
+        columns = {}
+        for model, forecast in evaluation.forecasts.items():
+            values = known | {"cycles": forecast.cycles, "time_s": forecast.seconds}
+            columns[model] = np.broadcast_to(self.expression.holds(values, np), shape)
+        return columns
 
 
 @dataclass(frozen=True)

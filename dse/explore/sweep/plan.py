@@ -18,10 +18,9 @@ from jaxtyping import Array
 from dse.core.precision import in_64_bits
 from dse.evaluate.grid import reduce_groups, row_seconds, without_lacking
 from dse.evaluate.launches import WIDE
-from dse.explore.sweep.chunk import Chunk, chunk_of
+from dse.explore.sweep.chunk import Chunk, Filter, chunk_of
 from dse.explore.sweep.dense import Dense, can_be_dense, cut
 from dse.explore.sweep.entries import Entries
-from dse.explore.sweep.filter import Filter
 from dse.explore.sweep.product import SweepProduct, density
 from dse.explore.sweep.reductions import LimiterCounts, Reduction, Top
 from dse.hardware import occupancy

@@ -16,8 +16,8 @@ from dse.data.columns import SHORT
 from dse.data.tables import Rows
 from dse.errors import DseError
 from dse.explore.sweep import rows, run
+from dse.explore.sweep.chunk import Filter
 from dse.explore.sweep.entries import Entries
-from dse.explore.sweep.filter import Filter
 from dse.explore.sweep.plan import Plan
 from dse.explore.sweep.product import SweepProduct, groups
 from dse.explore.sweep.reductions import EDGES, Histogram, LimiterCounts, Pareto, Reduction, Top

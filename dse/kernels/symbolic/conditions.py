@@ -17,7 +17,7 @@ import numpy as np
 
 from dse.core.space.expression import Expression, parse
 from dse.hardware.lanes import threads
-from dse.kernels.symbolic.distinct import SHAPE, distinct_rows
+from dse.kernels.symbolic.average import SHAPE, distinct_rows
 
 STEPS = 256  # evaluated in all loops of a branch together, evenly spaced if there are more
 _AT_A_TIME = 2**23  # lanes times steps

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from dse.core.version import __version__
-from dse.data.results.space import Results, ResultSpace
-from dse.data.results.vocabulary import MEASURED, NO_GPU, PREDICTED, REFITTED
+from dse.data.results.space import MEASURED, NO_GPU, PREDICTED, REFITTED, Results, ResultSpace
 from dse.report.numbers import for_json
 from dse.report.page.pack import packed
 

@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from dse.core.numba_cache import compiled
+from dse.simulator.engine import layout
 from dse.simulator.engine.columns import CaseColumns
-from dse.simulator.engine.critical_path import KINDS, path_counts
 from dse.simulator.engine.driver import never, new_record, run
 from dse.simulator.engine.graph import make_graph
 from dse.simulator.engine.inputs import make_inputs, rows_of, suit_ticks
+from dse.simulator.engine.layout import EntryRecord, Inputs
 
 MOST_CASES = 8_192  # in a batch
 MOST_RECORDED = 1 << 25  # entries of a batch with recorded causes: 8 bytes each
@@ -59,3 +61,30 @@ def batches(columns: CaseColumns, numbers: np.ndarray, record: bool) -> Iterator
         part = np.stack([recorded, np.arange(count) // MOST_CASES])
         starts = np.nonzero((np.diff(part, axis=1) != 0).any(0))[0] + 1
         yield from (batch for batch in np.split(same_order, starts) if len(batch))
+
+
+KINDS = 4
+
+
+def path_counts(inputs: Inputs, record: EntryRecord, ends: np.ndarray) -> np.ndarray:
+    """Count how often each instruction's terms are on the path of its case, int64 [4, instructions].
+
+    In the order of the terms' codes; the valve's are counted at the entry that closed it. A case with an
+    unknown end has no path.
+    """
+    counts = np.zeros((KINDS, len(inputs.words) - 1), np.int64)
+    base = inputs.cases[:, layout.CASE_BASE].astype(np.int64)
+    _walk(base, np.isfinite(ends), record.last, record.waited_for, record.term, counts)
+    return counts
+
+
+@compiled
+def _walk(base: Any, walks: Any, last: Any, waited_for: Any, term: Any, counts: Any) -> None:
+    for case in range(len(base)):
+        entry, kind = last[case], layout.OF_LATENCY
+        if not walks[case]:
+            continue
+        while entry >= 0:
+            word = term[base[case] + entry]
+            counts[kind, word >> 2] += 1
+            entry, kind = waited_for[base[case] + entry], word & 3

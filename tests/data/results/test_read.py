@@ -8,7 +8,7 @@ import pyarrow.parquet
 import pytest
 
 from dse.data.results.read import read, read_table
-from dse.data.results.vocabulary import MEASURED, NO_GPU
+from dse.data.results.space import MEASURED, NO_GPU
 from dse.data.tables import write_table
 from dse.errors import DseError
 

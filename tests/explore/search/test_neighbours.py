@@ -16,8 +16,7 @@ from dse.core.space import Space, parse
 from dse.errors import DseError
 from dse.explore.search import samplers
 from dse.explore.search.feasible import Feasible
-from dse.explore.search.neighbours import Neighbours, Point
-from dse.explore.search.variants import Variant
+from dse.explore.search.neighbours import Neighbours, Point, Variant
 
 
 def variant(toy_kernel, constraint, **values):

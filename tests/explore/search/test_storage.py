@@ -13,7 +13,7 @@ from optuna.trial import create_trial
 
 from dse.errors import DseError
 from dse.explore.search import storage
-from dse.explore.search.values import Lists
+from dse.explore.search.storage import Lists
 
 METRICS, LISTS = ["time [s]"], Lists({"x": (1, 2, 4, 8, 16)})
 
@@ -23,7 +23,7 @@ import optuna
 from optuna.distributions import IntDistribution
 from optuna.trial import create_trial
 from dse.explore.search import storage
-from dse.explore.search.values import Lists
+from dse.explore.search.storage import Lists
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 study = "study", ["time [s]"], Lists({"x": (1, 2, 4, 8, 16)})
