@@ -1,5 +1,6 @@
 """Lazy registry of commands: `dse --help` needs only one line of each."""
 
+import sys
 from collections import Counter
 from importlib import import_module
 from typing import Any
@@ -8,7 +9,6 @@ import typer
 import typer.core
 import typer.main
 
-from dse.cli import room
 from dse.cli.options import MORE, CommandGroup, flow
 from dse.errors import DseError
 
@@ -47,6 +47,8 @@ RARE = (
     *("--space", "--prior", "--cascade", "--refit", "--window", "--device", "--arch", "--dry-run", "--cases"),
     *("--library", "--repeats", "--graph", "--enqueue", "--columns", "--wide"),
 )
+# Limits of the process below which JAX aborts, and the shell's option.
+LEAST_BYTES = {"RLIMIT_AS": (2.0e9, "ulimit -v"), "RLIMIT_DATA": (1.0e9, "ulimit -d")}
 
 
 def command(name: str) -> Any:
@@ -86,6 +88,19 @@ class Commands(CommandGroup):
         }
 
 
+def check_limits() -> None:
+    """Check memory limits under which JAX would abort, before it starts. **Raises:** DseError."""
+    if sys.platform != "linux":
+        return
+    import resource
+
+    for name, (least, option) in LEAST_BYTES.items():
+        soft = resource.getrlimit(getattr(resource, name))[0]
+        if soft != resource.RLIM_INFINITY and soft < least:
+            limit = f"found a limit of {soft / 1e9:.3g} GB ({option})"
+            raise DseError(f"memory: {limit}, expected {least / 1e9:g} GB or more")
+
+
 class _LazyCommand(typer.core.TyperCommand):
     """A command that is imported when its arguments are parsed."""
 
@@ -95,7 +110,7 @@ class _LazyCommand(typer.core.TyperCommand):
             and not {"--help", "--help-all"} & set(args)
             and not settings.get("resilient_parsing")
         ):
-            room.check()
+            check_limits()
         imported = command(str(self.name).replace("-", "_"))
         if "--help-all" in args:
             args = ["--help" if text == "--help-all" else text for text in args]

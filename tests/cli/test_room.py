@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from dse.cli import room
+from dse.cli.commands import check_limits
 
 FREE = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
@@ -28,4 +28,4 @@ def test_too_little_memory_is_reported_but_help_is_given(limit, run_dse, name, o
     assert ran.err.startswith(f"dse: memory: found a limit of 0.4 GB (ulimit {option}), expected")
     assert run_dse("gpus", "--help").code == 0
     limit(name, 4 * 10**9)
-    room.check()
+    check_limits()

@@ -13,14 +13,13 @@ import numpy as np
 from dse.core.numba_cache import compiled, inlined
 from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
-from dse.simulator.engine.begin import ONE, ZERO, begin_case
+from dse.simulator.engine.begin import ONE, ZERO, begin_case, leave, next_lane, take_turns
 from dse.simulator.engine.causes import note_cause, note_entry
 from dse.simulator.engine.graph import BLOCK, Graph
 from dse.simulator.engine.layout import EntryRecord, Index, Inputs, Place
 from dse.simulator.engine.pick import Warps, picker
 from dse.simulator.engine.state import NOBODY, State
 from dse.simulator.engine.step import in_group, into_ring, meet, note_issue
-from dse.simulator.engine.turns import leave, next_lane, take_turns
 from dse.simulator.engine.vectors import early, least, lowest_bit
 
 LANES = Index(2)  # fewer than in program order: a step has more independent work of its own

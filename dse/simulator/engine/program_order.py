@@ -12,14 +12,13 @@ import numpy as np
 from dse.core.numba_cache import compiled, inlined
 from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
-from dse.simulator.engine.begin import ONE, ZERO, begin_case
+from dse.simulator.engine.begin import ONE, ZERO, begin_case, leave, next_lane, take_turns
 from dse.simulator.engine.causes import note_cause, note_entry, note_needs
 from dse.simulator.engine.layout import EntryRecord, Index, Inputs
 from dse.simulator.engine.periods import skip_periods
 from dse.simulator.engine.pick import Warps, picker
 from dse.simulator.engine.state import LANES, State
 from dse.simulator.engine.step import around_loops, further_needs, in_group, into_ring, meet, note_issue
-from dse.simulator.engine.turns import leave, next_lane, take_turns
 from dse.simulator.engine.vectors import WIDTH
 
 ROW = Index(4)  # columns of an instruction, in words and in terms
