@@ -10,9 +10,9 @@ import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -52,7 +52,7 @@ COLUMNS = {
     "fitted_mape_percent": "fitted: MAPE [%]",
 }
 KINDS = ("mape_percent", "mape_shape_percent")
-Scores = TypeVar("Scores")
+Scores = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -62,26 +62,6 @@ class Stored:
     description: Description
     gpu: GpuFile  # its measured file if there is one, else that of the data sheet
     path: Path
-
-
-@dataclass(frozen=True)
-class FittedScores:
-    """Scores of models on one measured space, unfitted and fitted to a few of its measurements."""
-
-    kernel: str
-    gpu: str
-    rows: list[dict[str, Any]]  # for each model: `COLUMNS`, and numbers of configurations and failures
-
-
-@dataclass(frozen=True)
-class CurveScores:
-    """Scores of models on throughput over occupancy, of one kernel on one GPU."""
-
-    kernel: str
-    gpu: str
-    configurations: int
-    steps: int  # of occupancy, in all configurations
-    errors: dict[str, dict[str, float | None]]  # by model and `KINDS`: means over the configurations
 
 
 def stored(swept: bool = False) -> Iterator[Stored]:
@@ -100,10 +80,11 @@ def stored(swept: bool = False) -> Iterator[Stored]:
 
 
 def scored(tables: Iterable[Stored], scores: Callable[[Stored], Scores]) -> Iterator[Scores]:
-    """Score tables; one with nothing to score is left out, with a note."""
+    """Score tables, with `kernel` and `gpu`; one with nothing to score is left out, with a note."""
     for stored_table in tables:
         try:
-            yield scores(stored_table)
+            names = {"kernel": stored_table.description.name, "gpu": stored_table.gpu.name}
+            yield names | scores(stored_table)
         except DseError as error:
             print(f"{stored_table.path}: {error}: left out", file=sys.stderr)
 
@@ -123,8 +104,10 @@ def _seconds(launches: Launches, model: str | Model, logs: jax.Array) -> jax.Arr
     return jnp.where(launches.possible, jnp.exp(log_seconds(launches, model, NAMES, logs)), jnp.inf)
 
 
-def space_scores(space: Stored, models: Sequence[str | Model], seed: int = 0) -> FittedScores:
+def space_scores(space: Stored, models: Sequence[str | Model], seed: int = 0) -> Scores:
     """Score each model on a measured space, unfitted; and fitted to a few measurements, on the others.
+
+    `rows` have for each model COLUMNS, and the numbers of configurations and failures.
 
     **Raises:** DseError if the table cannot be read or nothing in it ran.
     """
@@ -147,11 +130,13 @@ def space_scores(space: Stored, models: Sequence[str | Model], seed: int = 0) ->
             row["fitted_mape_percent"] = mape(after, times.time_s[others])
         counts = {"configurations": scores.configurations, "failed": scores.failed}
         rows.append({"model": model.name} | counts | row)
-    return FittedScores(space.description.name, space.gpu.name, rows)
+    return {"rows": rows}
 
 
-def curve_scores(swept: Stored, models: Sequence[str | Model]) -> CurveScores:
+def curve_scores(swept: Stored, models: Sequence[str | Model]) -> Scores:
     """Score each model on configurations that were timed at three occupancies or more.
+
+    `errors` are by model and KINDS, means over the `configurations`, which have `steps` of occupancy in all.
 
     **Raises:** DseError if the table cannot be read or has no such configuration.
     """
@@ -176,7 +161,7 @@ def curve_scores(swept: Stored, models: Sequence[str | Model]) -> CurveScores:
         sizes = [mape(ours[at], throughput[at]) for at in places]
         shapes = [mape_shape(ours[at], throughput[at], occupancy[at]) for at in places]
         errors[model.name] = dict(zip(KINDS, (_mean(sizes), _mean(shapes)), strict=True))
-    return CurveScores(swept.description.name, swept.gpu.name, len(groups), len(steps), errors)
+    return {"configurations": len(groups), "steps": len(steps), "errors": errors}
 
 
 def limited(swept: Stored, steps: Sequence[Mapping[str, Any]]) -> Launches:
@@ -197,24 +182,27 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def space_markdown(space: FittedScores) -> str:
+def space_markdown(space: Scores) -> str:
     """Write the section of one space."""
-    rows = [[row["model"], *(number(row[name]) for name in COLUMNS)] for row in space.rows]
-    first = space.rows[0]
+    rows = [[row["model"], *(number(row[name]) for name in COLUMNS)] for row in space["rows"]]
+    first = space["rows"][0]
     summary = f"{first['configurations']:,} configurations, {first['failed']:,} of them failed"
-    return f"### {space.kernel} on {space.gpu}\n\n{summary}.\n\n" + table(("model", *COLUMNS.values()), rows)
+    head = f"### {space['kernel']} on {space['gpu']}\n\n{summary}.\n\n"
+    return head + table(("model", *COLUMNS.values()), rows)
 
 
-def curves_markdown(gpu: str, curves: Sequence[CurveScores]) -> str:
+def curves_markdown(gpu: str, curves: Sequence[Scores]) -> str:
     """Write the section of one GPU: kernels by models, and means, as in the paper."""
 
     def shown(errors: Iterable[float | None]) -> str:
         return " / ".join("" if error is None else f"{error:.1f}" for error in errors)
 
-    models = list(curves[0].errors)
-    lines = [[curve.kernel, *(shown(curve.errors[model].values()) for model in models)] for curve in curves]
+    models = list(curves[0]["errors"])
+    lines = [
+        [curve["kernel"], *(shown(curve["errors"][model].values()) for model in models)] for curve in curves
+    ]
     means = [
-        shown(_mean([curve.errors[model][kind] for curve in curves]) for kind in KINDS) for model in models
+        shown(_mean([curve["errors"][model][kind] for curve in curves]) for kind in KINDS) for model in models
     ]
     head = f"### Over occupancy on {gpu}\n\nMAPE / MAPE_shape of throughput, in percent.\n\n"
     return head + table(["kernel", *models], [*lines, ["mean", *means]])
@@ -229,14 +217,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     models = options.model or tuple(MODELS)
     spaces = list(scored(stored(), lambda space: space_scores(space, models)))
-    curves: dict[str, list[CurveScores]] = defaultdict(list)
+    curves: dict[str, list[Scores]] = defaultdict(list)
     for swept in scored(stored(swept=True), lambda swept: curve_scores(swept, models)):
-        curves[swept.gpu].append(swept)
+        curves[swept["gpu"]].append(swept)
     if not spaces and not curves:
         raise DseError("kernels/*/measured: found no table, expected those of `dse measure store`")
     if options.json:
-        by_gpu = {gpu: [asdict(scores) for scores in swept] for gpu, swept in curves.items()}
-        print(json_text({"spaces": [asdict(scores) for scores in spaces], "curves": by_gpu}))
+        print(json_text({"spaces": spaces, "curves": curves}))
         return
     text = "\n\n".join([*map(space_markdown, spaces), *(curves_markdown(*item) for item in curves.items())])
     if options.page:
