@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dse import kernels
 from dse.errors import DseError
+from dse.evaluate.chunks import RESOURCES
 from dse.evaluate.rank import rank
 from dse.evaluate.ties import EQUAL, diverse, tied
 from dse.hardware import gpus
@@ -26,6 +27,7 @@ def test_fastest_first_and_impossible_last(toy_kernel):
     assert rows[-1]["limited_by"] == "too many threads in a block"
     assert rows[0]["time_s"] == seconds[0]
     assert {"roofline_s", "occupancy", "bottleneck"} <= set(rows[0])
+    assert [name for name in rows[0] if name in RESOURCES] == list(RESOURCES)
 
 
 def test_one_of_each_group_of_equal_times(toy_kernel):
