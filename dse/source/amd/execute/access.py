@@ -220,6 +220,10 @@ def _scratch(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
         if base is None or (moved is not None and of_wave is None):
             raise NeedsData(step, "address")
         if of_wave is not None:  # in bytes for all lanes
+            if of_wave.size > 1:  # mostly the same in all waves that are active
+                waves = machine.running.mask
+                active = np.broadcast_to(of_wave, waves.shape)[waves]
+                of_wave = active[:1].reshape(1, 1, 1) if (active == active[0]).all() else of_wave
             base = base + (of_wave.astype(np.int64) // size)
         machine.note(index, base, offset)
         if unread:

@@ -204,8 +204,8 @@ class LinearRules(TripLimits):
             return [self._bits(step)]
         if name in ("v_lshrrev_b32", "s_lshr_b32", "v_ashrrev_i32", "s_ashr_i32"):
             order = slice(None, None, -1 if name.startswith("v") else 1)
-            change = self._shifted_right("i" if "ashr" in name else "u", values[order], changes[order])
-            change = NON_LINEAR if any(inside) else change
+            kind = "i" if "ashr" in name else "u"
+            change = self._shifted_right(kind, values[order], changes[order], any(inside))
             return [None] * len(results) if change is None else [change, *lost[1:]]
         if name == "v_lshl_or_b32" and changes[1] is None:
             by = values[1] & 31
@@ -275,7 +275,7 @@ class LinearRules(TripLimits):
         at = 0 if "lshlrev" in name else 2 if "add_lshl" in name else 1
         return not name.startswith(("s_lshl1", "s_lshl2", "s_lshl3", "s_lshl4")) and varies[at]
 
-    def _shifted_right(self, kind: str, values: list[Any], changes: list[Any]) -> Any:
+    def _shifted_right(self, kind: str, values: list[Any], changes: list[Any], inside: bool) -> Any:
         """Return the change of a word shifted right by another."""
         (value, by), (change, by_change) = values, changes
         if by_change is not None:
@@ -283,6 +283,8 @@ class LinearRules(TripLimits):
         if kind == "i" and bool((by == 31).all()):  # only the sign
             self._compared(kind, [value, np.zeros((1, 1, 1), I64)], [change, None])
             return None
+        if inside:
+            return NON_LINEAR
         if self.limits_bits and by.size == 1:
             return self.shifted_right(value, change, int(by.flat[0]) & 31, RANGES[kind])
         if bool((change % np.left_shift(1, by & 31) != 0).any()):

@@ -2,7 +2,7 @@
 
 The block's numbers are in registers, which change by one from block to block. As for the trips of a loop, the
 changes of all registers are followed through the first block of a box, which yields the number of blocks in
-which all branches go the same way.
+which all branches go the same way, and the strides of addresses.
 """
 
 import re
@@ -51,6 +51,7 @@ class BlockRules(ChangeRules):
         self.more = np.full(machine.shape[0], FOR_EVER)  # blocks that do the same after the first of each box
         self.others: list[BlockRules] = []  # along other dimensions
         self.mixed = False  # whether a test depends on the block's numbers along two dimensions
+        self.apart: dict[int, set[int | None]] = {}  # strides of addresses, by instruction; None: uneven
         self._at: tuple[int, ...] = ()  # the present test or product: place in the trace, instruction, number
         self._joined: set[tuple[int, ...]] = set()  # those of the present instruction with what changes
 
@@ -59,8 +60,15 @@ class BlockRules(ChangeRules):
         self._at, self._joined = (len(self.machine.trace), step.index, 0), set()
         accessed = memory_access(step.opcode)
         aside = accessed is not None and (accessed.space == "scratch" or accessed.kind == "atomic")
+        made, first, noted = self.strides, len(self.machine.accesses), len(self.strides)
         if aside or not self.moving.keys().isdisjoint(_slots_of(step, self.machine.shape[2])):
             yield from super().follow(step, action)
+        else:
+            yield
+            made += [0] * (len(self.machine.accesses) - first)
+        for access, stride in zip(self.machine.accesses[first:], made[noted:], strict=True):
+            if access.lanes.any():
+                self.apart.setdefault(step.index, set()).add(stride)
 
     def read(self, slot: Any) -> Any:
         """Return the change of a slot in the lanes that read it."""
@@ -130,27 +138,41 @@ def only_tested(listing: Listing, step: Instruction) -> bool:
     return all(map(tests, reached(step.index + 1, following)))
 
 
+def followed(
+    code: Code,
+    launch: LaunchArguments,
+    starts: Sequence[Dimensions],
+    axes: Sequence[int],
+    waves: Sequence[int] | None = None,
+) -> tuple[MemoryMachine, list[BlockRules]]:
+    """Run blocks to find how the next ones along each of these dimensions differ.
+
+    **Raises:** Apart; DseError if code runs on after the most stretches.
+    """
+    machine = MemoryMachine(code.listing, launch, starts, waves)
+    scheduler = Scheduler(code, machine, True, min(STEP_LIMIT, launch.most_steps))
+    loops, tested = scheduler.loops, cache(partial(only_tested, code.listing))
+    assert loops is not None
+    blocks = [BlockRules(machine, loops, tested, axis) for axis in axes]
+    loops.blocks += blocks
+    for changes in blocks:
+        changes.others = [other for other in blocks if other is not changes]
+    try:
+        scheduler.run()
+    except NeedsData:
+        raise Apart("data decide what blocks do") from None
+    return machine, blocks
+
+
 def alike_in_control(code: Code, launch: LaunchArguments, most: int) -> Boxes | str:
     """Cut a grid into at most `most` boxes whose blocks do the same in `code`, for control; else say why."""
 
     def follow(starts: Sequence[Dimensions], sizes: np.ndarray) -> Followed:
-        machine = MemoryMachine(code.listing, launch, starts)
-        scheduler = Scheduler(code, machine, True, min(STEP_LIMIT, launch.most_steps))
-        loops = scheduler.loops
-        assert loops is not None
-        blocks = [BlockRules(machine, loops, tested, axis) for axis in axes]
-        loops.blocks += blocks
-        for changes in blocks:
-            changes.others = [other for other in blocks if other is not changes]
-        try:
-            scheduler.run()
-        except NeedsData:
-            raise Apart("data decide what blocks do") from None
+        machine, blocks = followed(code, launch, starts, axes)
         more, mixed = np.array([changes.more for changes in blocks]), any(x.mixed for x in blocks)
         return Followed(more, mixed, executions(machine, len(code.stretches)), exact=True)
 
     axes = [axis for axis in range(3) if launch.grid[axis] > 1]
-    tested = cache(partial(only_tested, code.listing))
     try:
         return boxes_of(launch.grid, axes, follow, most)
     except (Apart, DseError) as reason:

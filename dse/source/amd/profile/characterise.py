@@ -12,13 +12,13 @@ from dse.source.amd.execute.interpret import execute
 from dse.source.amd.execute.memory_names import memory_access
 from dse.source.amd.execute.slice import Purpose
 from dse.source.amd.execute.state import NeedsData
-from dse.source.amd.profile.alike import alike_in_control
+from dse.source.amd.profile.alike import alike_in_control, followed
 from dse.source.amd.profile.pipes import Turns, turns
 from dse.source.amd.profile.record import BlockRecord, executions, record
 from dse.source.amd.profile.walk import timing, walk
 from dse.source.amd.text import Listing
-from dse.source.machine.addresses import Addresses
-from dse.source.machine.alike import Boxes
+from dse.source.machine.addresses import Addresses, Strides
+from dse.source.machine.alike import Apart, Boxes
 from dse.source.machine.blocks import sampled
 from dse.source.machine.launch import OF_ATOMICS, Dimensions, LaunchArguments
 from dse.source.machine.recorded import cost_of_accesses
@@ -85,10 +85,24 @@ class ExecutedLaunch:
         spaces = {access.space for step in evaluated if (access := memory_access(step.opcode))}
         if {"lds", "scratch"} <= spaces:  # scratch is one slot, so that spilled sums count as addresses
             raise DseError(f"{self.listing.name}: found spilled words, expected addresses without them")
-        machine, _ = execute(code, self.launch, blocks, waves=None if "lds" in spaces else waves)
-        if machine.estimated:
-            raise DseError(f"{self.listing.name}: found trips of loops that are estimated, expected none")
-        return Addresses.of(record(code, machine, *self._how, only_addresses=warps is not None))
+        waves = None if "lds" in spaces else waves
+
+        def first(firsts: Sequence[Dimensions], axis: int) -> tuple[BlockRecord, np.ndarray, Strides]:
+            machine, (changes,) = followed(code, self.launch, firsts, [axis], waves)
+            of_rows = noted(machine)
+            strides = {stream.step: changes.apart[stream.step] for stream in of_rows.streams}
+            if any(len(several) > 1 or None in several for several in strides.values()):
+                raise Apart("addresses do not move evenly")
+            return of_rows, changes.more, {step: stride for step, (stride,) in strides.items()}
+
+        def noted(machine: MemoryMachine) -> BlockRecord:
+            if machine.estimated:
+                found = "found trips of loops that are estimated, expected none"
+                raise DseError(f"{self.listing.name}: {found}")
+            return record(code, machine, *self._how, only_addresses=warps is not None)
+
+        rows = None if warps is None else Addresses.of_rows(self.record, self.sample.blocks, blocks, first)
+        return rows or Addresses.of(noted(execute(code, self.launch, blocks, waves=waves)[0]))
 
     def _by_atomics(self, launch: LaunchArguments) -> tuple[UnknownDecision, ...]:
         """Return the first address or branch that what atomics on global memory return decides on."""

@@ -1,20 +1,16 @@
-"""Run some warps of many blocks for their global addresses alone, executing one block per row of blocks.
+"""Run some warps of many blocks for their global addresses alone, if possible one block per row of blocks.
 
-In a row of blocks along x or y that do the same, except for addresses with a constant stride, the first block
-determines the others. As for the trips of a loop, that is not guessed but proven: the block's number is a
-register that changes by one, and this change is propagated through the first block (`induction`), which
-yields the number of blocks in which all branches go the same way. Without a proof, each block is run.
-
-In the same way a whole grid is cut into boxes of blocks that provably execute the same.
+The change of a block's number is propagated through the first block of a row (`induction`); without a proof
+that the others do the same, each block is run. In the same way a whole grid is cut into boxes of blocks that
+provably execute the same.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 
 import numpy as np
 
 from dse.errors import DseError
-from dse.source.machine.addresses import Addresses
+from dse.source.machine.addresses import Addresses, Strides
 from dse.source.machine.alike import Apart, Boxes, Followed, boxes_of
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.machine.memory import Overwritten
@@ -32,8 +28,6 @@ from dse.source.nvidia.sass.program import Step
 
 _NUMBERS = "SR_CTAID.X", "SR_CTAID.Y", "SR_CTAID.Z"  # of a block along each dimension of the grid
 _HEADER = -1  # instead of the first basic block of a loop
-_ATTEMPTS = 4  # to cut rows where blocks begin to differ
-_SHORTEST = 4  # mean blocks in a row that make this worthwhile
 
 
 def addresses_of(
@@ -52,78 +46,14 @@ def addresses_of(
         warps = None
     if warps is not None:
         only_addresses.long_loops = {machine.trace[start][0] for start, _, _ in machine.repeats}
-    axes = [axis for axis in range(2) if launch.grid[axis] > 1]  # x and y
-    for axis in sorted(axes, key=lambda axis: _kinds(machine, axis)):
-        try:
-            return _by_rows(only_addresses, launch, blocks, limit, warps, axis)
-        except Apart:
-            pass
-    return Addresses.of(run(only_addresses, launch, blocks, limit, LoopPolicy.SKIP, warps))
 
+    def first(firsts: Sequence[Dimensions], axis: int) -> tuple[Machine, np.ndarray, Strides]:
+        of_rows = Machine(only_addresses, launch, firsts, warps)
+        (examination,) = _run(of_rows, limit, [axis])
+        return of_rows, examination.changes.more, examination.strides
 
-def _kinds(machine: Machine, axis: int) -> int:
-    """Count the kinds of executed blocks in the row with most of them."""
-    counts, kinds = total_counts(machine)[: 2 * len(machine.program.blocks)], dict[Dimensions, set[bytes]]()
-    for number, block in enumerate(machine.blocks):
-        x, y, z = block
-        row = (0, y, z) if axis == 0 else (x, 0, z)
-        kinds.setdefault(row, set()).add(counts[:, number].tobytes())
-    return max(map(len, kinds.values()))
-
-
-def _by_rows(
-    bound: BoundProgram,
-    launch: LaunchArguments,
-    blocks: Sequence[Dimensions],
-    limit: int,
-    warps: Sequence[int] | None,
-    axis: int,
-) -> Addresses:
-    """Run the first blocks of rows along a dimension of the grid.
-
-    **Raises:** Apart if too many rows are needed; DseError as `run`.
-    """
-    rows = _rows(np.array(blocks), axis, launch.grid[axis] - 1)
-    for _ in range(_ATTEMPTS):
-        if _SHORTEST * len(rows) > len(blocks):
-            break
-        machine = Machine(bound, launch, [blocks[row[0]] for row in rows], warps)
-        (examination,) = _run(machine, limit, [axis])
-        parts = [
-            part
-            for row, more in zip(rows, examination.changes.more.tolist(), strict=True)
-            for part in _cut(row, more)
-        ]
-        if len(parts) == len(rows):
-            of, ahead = np.empty(len(blocks), int), np.empty(len(blocks), int)
-            for number, row in enumerate(rows):
-                of[row], ahead[row] = number, np.arange(len(row))
-            return Addresses(machine, of, ahead, examination.strides)
-        rows = parts
-    raise Apart("too few blocks do the same")
-
-
-def _rows(blocks: np.ndarray, axis: int, last: int) -> list[np.ndarray]:
-    """List the indices of consecutive blocks [blocks, 3] along a dimension.
-
-    The last block of the grid, which mostly differs, is a row of its own.
-    """
-    others = [other for other in (2, 1, 0) if other != axis]
-    order = np.lexsort((blocks[:, axis], *(blocks[:, other] for other in others[::-1])))
-    step = np.zeros(3, int)
-    step[axis] = 1
-    blocks = blocks[order]
-    parted = (np.diff(blocks, axis=0) != step).any(axis=1) | (blocks[1:, axis] == last)
-    edges = [0, *(1 + np.flatnonzero(parted)).tolist(), len(order)]
-    return [order[start:end] for start, end in pairwise(edges)]  # np.split takes far longer
-
-
-def _cut(row: np.ndarray, more: int) -> list[np.ndarray]:
-    """Cut a row after the blocks known to do the same as the first.
-
-    The row mostly differs again after as many blocks, but a single block may be one at an edge.
-    """
-    return np.split(row, range(more + 1, len(row), more + 1) if more else [1] if len(row) > 1 else [])
+    rows = Addresses.of_rows(machine, machine.blocks, blocks, first)
+    return rows or Addresses.of(run(only_addresses, launch, blocks, limit, LoopPolicy.SKIP, warps))
 
 
 def _run(machine: Machine, limit: int, axes: Sequence[int]) -> "list[_OfBlocks]":
