@@ -1,29 +1,45 @@
 """Find the instructions that must be executed: those that branches, masks of lanes and addresses depend on.
 
 This is a backward slice, from a fixed point of liveness over pieces of straight code. Sets of slots are bits
-of a Python integer; LDS, scratch and global memory are one slot each. Vector registers are written in active
-lanes only. So liveness in active lanes, which a write ends, is kept apart from liveness in any lane: the
-former becomes the latter before an instruction that may activate lanes; if it restores a mask that a scalar
-register holds, it becomes liveness in the lanes of that mask, and in active ones again where it was saved.
+of a Python integer; LDS and global memory are one slot each, and so is scratch but for words whose place the
+code states, as of spilled registers. Vector registers and these words are written in active lanes only. So
+liveness in active lanes, which a write ends, is kept apart from liveness in any lane: the former becomes the
+latter before an instruction that may activate lanes; if it restores a mask that a scalar register holds, it
+becomes liveness in the lanes of that mask, and in active ones again where it was saved.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from functools import reduce
 from operator import or_
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dse.source.amd.execute.access import operands_of
 from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
 from dse.source.amd.execute.opcodes import opcode
 from dse.source.amd.execute.operands import between_lanes, by_kind
-from dse.source.amd.execute.slots import CONSTANTS, EXEC, M0, SCC, VCC, Register, V, slots_of
+from dse.source.amd.execute.slots import (
+    CONSTANTS,
+    EXEC,
+    M0,
+    SCC,
+    VCC,
+    ConstantOperand,
+    Register,
+    V,
+    operand,
+    slots_of,
+)
 from dse.source.amd.text import Instruction
 from dse.source.machine.liveness import bits_of, predecessors_of, settle
 
 _SPACES = {"lds": 1 << CONSTANTS, "scratch": 1 << (CONSTANTS + 1), "vmem": 1 << (CONSTANTS + 2)}
 _SPACES |= {"smem": _SPACES["vmem"], "flat": sum(_SPACES.values())}
+_WORDS = CONSTANTS + len(_SPACES)  # from here on those of scratch
+_MOST_WORDS = 2**14
+_ALL_WORDS = (1 << _MOST_WORDS) - 1 << _WORDS
 _SCALARS = (1 << V) - 1
 _EXEC = 0b11 << EXEC
 _CONDITIONS = {"scc": 1 << SCC, "vcc": 0b11 << VCC, "exe": _EXEC}  # of branches
@@ -32,6 +48,7 @@ _UNKNOWN = ("matrix", "unknown", "getreg")  # their results are
 _FROM_OTHER_LANES = re.compile(r"v_(read(first)?lane|permlane)|ds_(b?permute|swizzle)")
 _AND_WITH_MASK = re.compile(r"s_(and|andn1|and_not0)_saveexec|s_(andn1|and_not0)_wrexec")
 _AND = re.compile(r"s_and(n2|_not1)?_b\d\d$")
+_COMBINES = re.compile(r"s_(mov|or|xor)_b")
 
 
 class Purpose(Enum):
@@ -54,8 +71,10 @@ class Effect(NamedTuple):
     reads_any: int = 0  # in any lane
     stays: bool = False  # it is executed even if nothing depends on its results
     widens: bool = False  # the mask of lanes: others may be active before it
-    saves: int = 0  # the mask, in these scalar registers
+    saves: int = 0  # a mask of lanes, in these scalar registers
+    within: int = 0  # the lanes of that are among active ones (EXEC) and those of a mask in these
     restores: int = 0  # the mask in these, mostly beside the lanes that are active
+    copies: int = 0  # before it, these hold the mask of active lanes
 
 
 def needed_steps(
@@ -65,7 +84,8 @@ def needed_steps(
 
     `blocks` are pieces of straight code, `wave` is the number of lanes.
     """
-    effects = [[effect_of(step, wave, purpose) for step in block] for block in blocks]
+    predecessors = predecessors_of(successors)
+    effects = _effects(blocks, predecessors, wave, purpose)
     # at the start: in active lanes, in any lane, in lanes of saved masks
     live: list[tuple[int, int, dict[int, int]]] = [(0, 0, {})] * len(blocks)
     needed, wanted = set[int](), set[int]()
@@ -85,9 +105,13 @@ def needed_steps(
             elif effect.widens:
                 active, anywhere = 0, active | anywhere
             for mask in [mask for mask in saved if mask & effect.wanted_by]:
-                bits = saved.pop(mask)
-                active |= bits if mask == effect.saves else 0
-                anywhere |= bits if mask != effect.saves else 0
+                bits, within = saved.pop(mask), effect.within if mask == effect.saves else 0
+                anywhere |= 0 if within else bits
+                active |= bits if within & _EXEC else 0
+                if other := within & ~_EXEC:
+                    saved[other] = saved.get(other, 0) | bits
+            for mask in [mask for mask in saved if not mask & ~effect.copies]:
+                active |= saved.pop(mask)
             if asked:
                 active &= ~effect.kills
                 anywhere = (anywhere & ~(effect.kills & _SCALARS)) | effect.reads_any
@@ -100,27 +124,64 @@ def needed_steps(
                 wanted.add(effect.number)
         return active, anywhere, saved
 
-    settle(live, predecessors_of(successors), before)
+    settle(live, predecessors, before)
     for index in range(len(blocks)):
         before(index, mark=True)
     return needed, needed - wanted
 
 
-def effect_of(step: Instruction, wave: int, purpose: Purpose = Purpose.CONTROL) -> Effect:
-    """Return what an instruction does, together with the one that is issued with it."""
-    own = _of_one(step, wave, purpose)
+def _effects(
+    blocks: Sequence[Sequence[Instruction]],
+    predecessors: Sequence[Sequence[int]],
+    wave: int,
+    purpose: Purpose,
+) -> list[list[Effect]]:
+    """Return what instructions do, with the registers that state places in scratch or the active lanes."""
+    numbers, copies, effects = dict[int, int](), 0, list[list[Effect]]()
+    for index, block in enumerate(blocks):
+        if predecessors[index] != [index - 1]:
+            numbers, copies = {}, 0
+        effects.append([])
+        for step in block:
+            effect = effect_of(step, wave, purpose, numbers)
+            effects[-1].append(effect._replace(copies=copies) if copies else effect)
+            copies = 0 if effect.wanted_by & _EXEC else copies & ~effect.wanted_by
+            if step.opcode.startswith("s_mov_b") and effect.within == _EXEC:
+                copies |= effect.saves
+            lost = effect.wanted_by | (~_SCALARS if effect.widens else 0)  # other lanes hold other numbers
+            for slot in [slot for slot in numbers if lost >> slot & 1]:
+                del numbers[slot]
+            if step.opcode in ("s_mov_b32", "s_movk_i32", "v_mov_b32") and not step.modifiers:
+                source = operand(step.operands[1]).place
+                if isinstance(source, ConstantOperand):
+                    numbers[slots_of(step.operands[:1])[0]] = source.bits
+    return effects
+
+
+def effect_of(
+    step: Instruction,
+    wave: int,
+    purpose: Purpose = Purpose.CONTROL,
+    numbers: Mapping[int, int] = MappingProxyType({}),
+) -> Effect:
+    """Return what an instruction does, together with the one that is issued with it.
+
+    `numbers` are known ones in registers.
+    """
+    own = _of_one(step, wave, purpose, numbers)
     if step.second is None:
         return own
-    other = _of_one(step.second, wave, purpose)
+    other = _of_one(step.second, wave, purpose, numbers)
     return own._replace(**{name: getattr(own, name) | getattr(other, name) for name in Effect._fields[1:]})
 
 
-def _of_one(step: Instruction, wave: int, purpose: Purpose) -> Effect:
+def _of_one(step: Instruction, wave: int, purpose: Purpose, numbers: Mapping[int, int]) -> Effect:
     if step.opcode.startswith("s_cbranch_"):
         return Effect(step.index, always=_CONDITIONS[step.opcode.removeprefix("s_cbranch_")[:3]])
     accessed, row = memory_access(step.opcode), opcode(step.opcode)
     if accessed is not None:
-        return _access(step, accessed, purpose)
+        words = _words_at(step, accessed, wave, numbers) if accessed.space == "scratch" else 0
+        return _access(step, accessed, purpose, words)
     special = "" if row is None else row.special
     if row is not None and not row.form and (not special or special == "trap"):
         return Effect(step.index, stays=bool(special))
@@ -145,6 +206,7 @@ def _of_one(step: Instruction, wave: int, purpose: Purpose) -> Effect:
     writes, reads = bits_of(written), bits_of(read)
     crossing = between_lanes(step) or _FROM_OTHER_LANES.match(step.opcode) is not None
     of_mask = bool(writes & _EXEC)
+    within = _EXEC if special == "saveexec" else _lanes_within(step)
     return Effect(
         step.index,
         always=reads if of_mask else 0,
@@ -154,14 +216,22 @@ def _of_one(step: Instruction, wave: int, purpose: Purpose) -> Effect:
         reads_any=reads if crossing else 0,
         stays=of_mask or (row is None and purpose is Purpose.COUNTS),  # such moves are counted as accesses
         widens=of_mask and not _narrows(step),
-        saves=bits_of(slots_of(step.operands[:1])) if special == "saveexec" or _copies_mask(step) else 0,
+        saves=bits_of(slots_of(step.operands[:1])) if within else 0,
+        within=within,
         restores=_restored(step) if of_mask else 0,
     )
 
 
-def _copies_mask(step: Instruction) -> bool:
-    """Return whether an instruction copies the mask of lanes to a scalar register."""
-    return step.opcode.startswith("s_mov_b") and step.operands[1:2] in (("exec",), ("exec_lo",))
+def _lanes_within(step: Instruction) -> int:
+    """Return the masks, as bits, that have all lanes of a mask that an instruction computes; 0: unknown."""
+    first = _AND.match(step.opcode)
+    if not (first or _COMBINES.match(step.opcode)):
+        return 0
+    masks = [bits_of(slots_of([text])) for text in step.operands[1:]]
+    masks = [_EXEC if mask & _EXEC else mask for mask in masks]
+    if first:  # of two, mostly the first one holds the lanes active before
+        return _EXEC if _EXEC in masks and not first[1] else masks[0]
+    return reduce(or_, masks) if len(masks) == 1 or (_EXEC in masks and 0 not in masks) else 0
 
 
 def _restored(step: Instruction) -> int:
@@ -182,8 +252,23 @@ def _narrows(step: Instruction) -> bool:
     return any(text.startswith("exec") for text in within)
 
 
-def _access(step: Instruction, accessed: MemoryAccess, purpose: Purpose) -> Effect:
-    """Return what an access of memory does."""
+def _words_at(step: Instruction, accessed: MemoryAccess, wave: int, numbers: Mapping[int, int]) -> int:
+    """Return the words of scratch that an instruction accesses, as bits; none if their place is not known."""
+    at, parts = int(step.modifiers.get("offset", "0"), 0), [(x, 1) for x in operands_of(step, accessed)[2]]
+    if "buffer" in step.opcode:
+        parts.append((step.operands[3], wave))  # in bytes for all lanes
+    for text, lanes in parts:
+        place = operand(text).place
+        number = numbers.get(place.slot) if isinstance(place, Register) else getattr(place, "bits", None)
+        if number is None:
+            return 0
+        at += number // lanes
+    words = range(at // 4, (at + accessed.bytes - 1) // 4 + 1)
+    return bits_of(_WORDS + word for word in words) if at >= 0 and words.stop <= _MOST_WORDS else 0
+
+
+def _access(step: Instruction, accessed: MemoryAccess, purpose: Purpose, words: int) -> Effect:
+    """Return what an access of memory does; `words` are those of scratch."""
     if accessed.space == "smem":
         targets, data, where = step.operands[:1], (), step.operands[1:]
     else:
@@ -191,17 +276,20 @@ def _access(step: Instruction, accessed: MemoryAccess, purpose: Purpose) -> Effe
     if step.opcode.startswith(("buffer", "scratch_buffer")):  # by a descriptor and an offset of the wave
         where = [*where, *step.operands[-2:]]
     address, written, space = bits_of(slots_of(where)), bits_of(slots_of(targets)), _SPACES[accessed.space]
-    reads = address | bits_of(slots_of(data)) | (space if accessed.kind != "store" else 0)
+    reads = address | bits_of(slots_of(data)) | ((words or space) if accessed.kind != "store" else 0)
+    if space & _SPACES["scratch"]:
+        space |= words or _ALL_WORDS
     if accessed.to_lds:
         space, reads = _SPACES["lds"], reads | 1 << M0
+    stores = accessed.kind != "load" or accessed.to_lds
     counted = purpose is Purpose.COUNTS or (
         purpose is Purpose.ADDRESSES and accessed.space in ("vmem", "flat")
     )
     return Effect(
         step.index,
         always=address if counted else 0,
-        wanted_by=written | (space if accessed.kind != "load" or accessed.to_lds else 0),
-        kills=0 if accessed.half else written,
+        wanted_by=written | (space if stores else 0),
+        kills=0 if accessed.half else written | (words if stores and accessed.bytes >= 4 else 0),
         reads=reads,
         stays=counted,
     )

@@ -23,7 +23,7 @@ from dse.source.amd.execute.loops import WaveLoopSkipper
 from dse.source.amd.execute.memory_names import memory_access
 from dse.source.amd.execute.results import Action
 from dse.source.amd.execute.slice import effect_of
-from dse.source.amd.execute.slots import Register
+from dse.source.amd.execute.slots import CONSTANTS, Register
 from dse.source.amd.execute.state import NeedsData
 from dse.source.amd.profile.record import executions
 from dse.source.amd.text import Instruction, Listing
@@ -114,7 +114,7 @@ class BlockRules(ChangeRules):
 @lru_cache(maxsize=10_000)
 def _slots_of(step: Instruction, wave: int) -> frozenset[int]:
     """Return the slots that an instruction reads or writes."""
-    bits = reduce(or_, effect_of(step, wave)[1:6])
+    bits = reduce(or_, effect_of(step, wave)[1:6]) & (1 << CONSTANTS) - 1
     return frozenset(slot for slot in range(bits.bit_length()) if bits >> slot & 1)
 
 
