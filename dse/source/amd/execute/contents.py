@@ -39,6 +39,8 @@ class PerformedAccess(NamedTuple):
 class MemoryMachine(WaveMachine):
     """A machine with memory."""
 
+    exact = False  # whether no trips of loops may be estimated
+
     def __init__(self, *launch: Any, assume_zeros: bool = False, atomics: bool = True) -> None:
         super().__init__(*launch)
         self.assume_zeros = assume_zeros  # in memory of unknown contents

@@ -26,19 +26,22 @@ def execute(
     step_limit: int = STEP_LIMIT,
     atomics: bool = True,
     waves: Sequence[int] | None = None,
+    exact: bool = False,
 ) -> tuple[MemoryMachine, NeedsData | None]:
     """Run these blocks, or some of their waves, to their end; return (the machine, what needs unstated data).
 
     Words are followed as far as addresses, branches and masks of lanes need them. Without `atomics`,
     what these return is unstated.
 
-    **Raises:** DseError for an argument that does not fit, or if code runs on after `step_limit` stretches.
+    **Raises:** DseError for an argument that does not fit, if code runs on after `step_limit` stretches, or
+    if trips of loops would be estimated but must be `exact`.
     """
     missing: NeedsData | None = None
     for assume_zeros in (False, True):
         machine = MemoryMachine(
             code.listing, launch, blocks, waves, assume_zeros=assume_zeros, atomics=atomics
         )
+        machine.exact = exact
         try:
             Scheduler(code, machine, skip_loops, min(step_limit, launch.most_steps)).run()
             return machine, missing

@@ -250,6 +250,9 @@ class WaveLoopSkipper:
         if not worth or trips < (2 * SAMPLES[0] if None in strides else 1 if period == 1 else 3 * period):
             loop.next_try = loop.trips + trips + 2
         elif None in strides:
+            if machine.exact:
+                found = "found trips of loops that are estimated, expected none"
+                raise DseError(f"{self.code.listing.name}: {found}")
             loop.plan = Plan.of_samples(trips)
             self._move(changes.moving, loop.plan.earlier)
         elif period == 1:

@@ -7,7 +7,7 @@ which all branches go the same way, and the strides of addresses.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, lru_cache, partial, reduce
+from functools import cache, partial, reduce
 from operator import or_
 from typing import Any
 
@@ -20,7 +20,7 @@ from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.even import NON_LINEAR, number
 from dse.source.amd.execute.interpret import STEP_LIMIT, Scheduler
 from dse.source.amd.execute.loops import WaveLoopSkipper
-from dse.source.amd.execute.memory_names import memory_access
+from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
 from dse.source.amd.execute.results import Action
 from dse.source.amd.execute.slice import effect_of
 from dse.source.amd.execute.slots import CONSTANTS, Register
@@ -52,21 +52,28 @@ class BlockRules(ChangeRules):
         self.others: list[BlockRules] = []  # along other dimensions
         self.mixed = False  # whether a test depends on the block's numbers along two dimensions
         self.apart: dict[int, set[int | None]] = {}  # strides of addresses, by instruction; None: uneven
+        self._known: dict[int, tuple[MemoryAccess | None, frozenset[int]]] = {}  # accesses, and slots
         self._at: tuple[int, ...] = ()  # the present test or product: place in the trace, instruction, number
         self._joined: set[tuple[int, ...]] = set()  # those of the present instruction with what changes
 
     def follow(self, step: Instruction, action: Action) -> Iterator[None]:
         """Follow as `ChangeRules`; most instructions have nothing to do with registers that change."""
         self._at, self._joined = (len(self.machine.trace), step.index, 0), set()
-        accessed = memory_access(step.opcode)
+        if step.index not in self._known:
+            self._known[step.index] = memory_access(step.opcode), _slots_of(step, self.machine.shape[2])
+        accessed, slots = self._known[step.index]
         aside = accessed is not None and (accessed.space == "scratch" or accessed.kind == "atomic")
-        made, first, noted = self.strides, len(self.machine.accesses), len(self.strides)
-        if aside or not self.moving.keys().isdisjoint(_slots_of(step, self.machine.shape[2])):
-            yield from super().follow(step, action)
-        else:
-            yield
-            made += [0] * (len(self.machine.accesses) - first)
-        for access, stride in zip(self.machine.accesses[first:], made[noted:], strict=True):
+        part = super().follow(step, action) if aside or not self.moving.keys().isdisjoint(slots) else iter(())
+        return part if accessed is None or accessed.space in ("lds", "scratch") else self._noted(step, part)
+
+    def _noted(self, step: Instruction, part: Iterator[None]) -> Iterator[None]:
+        """Note the strides of an instruction's addresses while it is followed."""
+        first, before = len(self.machine.accesses), len(self.strides)
+        next(part, None)
+        yield
+        next(part, None)
+        performed = self.machine.accesses[first:]
+        for access, stride in zip(performed, self.strides[before:] or [0] * len(performed), strict=True):
             if access.lanes.any():
                 self.apart.setdefault(step.index, set()).add(stride)
 
@@ -111,7 +118,6 @@ class BlockRules(ChangeRules):
         self.more = np.minimum(self.more, np.maximum(least, 0))
 
 
-@lru_cache(maxsize=10_000)
 def _slots_of(step: Instruction, wave: int) -> frozenset[int]:
     """Return the slots that an instruction reads or writes."""
     bits = reduce(or_, effect_of(step, wave)[1:6]) & (1 << CONSTANTS) - 1
@@ -144,12 +150,14 @@ def followed(
     starts: Sequence[Dimensions],
     axes: Sequence[int],
     waves: Sequence[int] | None = None,
+    exact: bool = False,
 ) -> tuple[MemoryMachine, list[BlockRules]]:
     """Run blocks to find how the next ones along each of these dimensions differ.
 
-    **Raises:** Apart; DseError if code runs on after the most stretches.
+    **Raises:** Apart; DseError as `execute`.
     """
     machine = MemoryMachine(code.listing, launch, starts, waves)
+    machine.exact = exact
     scheduler = Scheduler(code, machine, True, min(STEP_LIMIT, launch.most_steps))
     loops, tested = scheduler.loops, cache(partial(only_tested, code.listing))
     assert loops is not None

@@ -1,6 +1,7 @@
 """Count the work of a launch's average block on an AMD GPU, phase by phase between its barriers."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -83,26 +84,24 @@ class ExecutedLaunch:
         waves = None if warps is None else sorted({WARP * warp // self.listing.wave_size for warp in warps})
         evaluated = [self.listing.instructions[number] for number in code.evaluated]
         spaces = {access.space for step in evaluated if (access := memory_access(step.opcode))}
-        if {"lds", "scratch"} <= spaces:  # scratch is one slot, so that spilled sums count as addresses
+        if {"lds", "scratch"} <= spaces:  # others may have stored what decides where words are
             raise DseError(f"{self.listing.name}: found spilled words, expected addresses without them")
         waves = None if "lds" in spaces else waves
+        noted = partial(record, code, only_addresses=warps is not None)
 
         def first(firsts: Sequence[Dimensions], axis: int) -> tuple[BlockRecord, np.ndarray, Strides]:
-            machine, (changes,) = followed(code, self.launch, firsts, [axis], waves)
-            of_rows = noted(machine)
+            machine, (changes,) = followed(code, self.launch, firsts, [axis], waves, exact=True)
+            of_rows = noted(machine, *self._how)
             strides = {stream.step: changes.apart[stream.step] for stream in of_rows.streams}
             if any(len(several) > 1 or None in several for several in strides.values()):
                 raise Apart("addresses do not move evenly")
             return of_rows, changes.more, {step: stride for step, (stride,) in strides.items()}
 
-        def noted(machine: MemoryMachine) -> BlockRecord:
-            if machine.estimated:
-                found = "found trips of loops that are estimated, expected none"
-                raise DseError(f"{self.listing.name}: {found}")
-            return record(code, machine, *self._how, only_addresses=warps is not None)
-
         rows = None if warps is None else Addresses.of_rows(self.record, self.sample.blocks, blocks, first)
-        return rows or Addresses.of(noted(execute(code, self.launch, blocks, waves=waves)[0]))
+        if rows is not None:
+            return rows
+        machine, _ = execute(code, self.launch, blocks, waves=waves, exact=True)
+        return Addresses.of(noted(machine, *self._how))
 
     def _by_atomics(self, launch: LaunchArguments) -> tuple[UnknownDecision, ...]:
         """Return the first address or branch that what atomics on global memory return decides on."""
