@@ -48,15 +48,15 @@ class Addresses:
     ) -> "Addresses | None":
         """Return the addresses of blocks that differ evenly in rows along x or y; None if they do not.
 
-        `executed` ran its blocks before: along a dimension with fewer kinds of them, rows are longer.
+        `executed` ran its blocks before: the fewer kinds of them are in a row, the less it is cut.
 
         **Raises:** as `run`, but for Apart.
         """
         grid = executed.launch.grid
-        axes = [axis for axis in range(2) if grid[axis] > 1]
-        for axis in sorted(axes, key=lambda axis: _kinds(executed, its, axis)):
+        rows = {axis: _rows(np.array(blocks), axis, grid[axis] - 1) for axis in range(2) if grid[axis] > 1}
+        for axis in sorted(rows, key=lambda axis: _kinds(executed, its, axis) * len(rows[axis])):
             try:
-                return _by_rows(grid[axis] - 1, blocks, axis, run)
+                return _by_rows(rows[axis], blocks, axis, run)
             except Apart:
                 pass
         return None
@@ -83,12 +83,11 @@ def _kinds(machine: Recorded, blocks: Sequence[Dimensions], axis: int) -> int:
     return max(map(len, kinds.values()))
 
 
-def _by_rows(last: int, blocks: Sequence[Dimensions], axis: int, run: RunFirst) -> Addresses:
+def _by_rows(rows: list[np.ndarray], blocks: Sequence[Dimensions], axis: int, run: RunFirst) -> Addresses:
     """Run the first blocks of rows along a dimension of the grid.
 
     **Raises:** Apart if too many rows are needed; else as `run`.
     """
-    rows = _rows(np.array(blocks), axis, last)
     for attempt in range(_ATTEMPTS):
         if _SHORTEST * len(rows) > len(blocks):
             break

@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 
-from dse.errors import DseError
 from dse.source.amd.execute.access import returns
 from dse.source.amd.execute.code import Code, code_of
 from dse.source.amd.execute.contents import MemoryMachine
@@ -77,15 +76,12 @@ class ExecutedLaunch:
 
         If addresses depend on the LDS, all are run: others may have stored what these load.
 
-        **Raises:** DseError as `execute`, if some of the trips would be, and if addresses may depend on words
-        that are both spilled and in the LDS.
+        **Raises:** DseError as `execute`.
         """
         code = self.code if warps is None else code_of(self.listing, Purpose.ADDRESSES)
         waves = None if warps is None else sorted({WARP * warp // self.listing.wave_size for warp in warps})
         evaluated = [self.listing.instructions[number] for number in code.evaluated]
         spaces = {access.space for step in evaluated if (access := memory_access(step.opcode))}
-        if {"lds", "scratch"} <= spaces:  # others may have stored what decides where words are
-            raise DseError(f"{self.listing.name}: found spilled words, expected addresses without them")
         waves = None if "lds" in spaces else waves
         noted = partial(record, code, only_addresses=warps is not None)
 
