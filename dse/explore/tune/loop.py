@@ -272,7 +272,8 @@ def _before(
         measurements.append((index, seconds, took))
     if text and not text.endswith("\n"):  # the next measurement begins a new line
         lines = text.splitlines(keepends=True)
-        whole = "".join(lines[:-1] if len(rows) < len(lines) else [*lines, "\n"]).encode()
+        cut_off = len(rows) < sum(map(bool, text.splitlines()))
+        whole = "".join(lines[:-1] if cut_off else [*lines, "\n"]).encode()
         try:
             with journal.open("r+b") as file:  # not replaced: the lock is on this file
                 file.write(whole)

@@ -34,7 +34,7 @@ def measure(candidates):
 
 
 def lines(journal):
-    return [json.loads(line) for line in journal.read_text().splitlines()]
+    return [json.loads(line) for line in journal.read_text().split("\n") if line]
 
 
 def test_a_run_and_its_rows(candidates, measure):
@@ -94,8 +94,9 @@ def test_a_line_that_was_cut_off_is_measured_again(candidates, measure, tmp_path
     journal = tmp_path / "run.jsonl"
     whole = run(Tuner(candidates), measure, 6, journal=journal)
     text = journal.read_text()
-    for end in (0, len(text) - 20, len(text) - 1):  # nothing yet, in the middle, or before the line's end
-        journal.write_text(text[:end])
+    # nothing yet, in the middle, or before the line's end, also after an empty line
+    for before, end in (("", 0), ("", len(text) - 20), ("", len(text) - 1), ("\n", len(text) - 1)):
+        journal.write_text(before + text[:end])
         assert run(Tuner(candidates), measure, 7, journal=journal).measured[:6] == whole.measured
         assert len(lines(journal)) == 7
 
