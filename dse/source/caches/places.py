@@ -5,6 +5,7 @@ block to block; if the lanes of a warp move differently, blocks with the very sa
 and others are assumed to share nothing.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -142,7 +143,7 @@ class _Executions:
         self.starts = self.ends - np.reshape(times, (len(times), self.rows))
         # rows that execute each stream equally often are alike: [streams, kinds], kind of each row
         kinds, self.kind = np.unique(self.ends.T, axis=0, return_inverse=True)
-        self.kinds = np.ascontiguousarray(kinds)
+        self.kinds: list[list[int]] = kinds.tolist()
         self.rows_of: dict[tuple[int, ...], np.ndarray] = {}
         self.known: dict[tuple, tuple[np.ndarray, np.ndarray] | None] = {}
 
@@ -160,7 +161,7 @@ class _Executions:
         """Return which rows are in which of the streams, in the execution after `before` others."""
         kinds: dict[int, list[int]] = {}
         for kind, ends in enumerate(self.kinds):
-            execution = int(np.searchsorted(ends, before, side="right"))
+            execution = bisect_right(ends, before)
             if execution < len(ends):
                 kinds.setdefault(execution, []).append(kind)
         return {execution: self.of_kinds(tuple(kinds[execution])) for execution in sorted(kinds)}
@@ -194,6 +195,8 @@ class _Executions:
         base, mask = np.zeros((self.rows, WARP), np.int64), np.zeros((self.rows, WARP), bool)
         for execution, now in here.items():
             stream, lanes = self.streams[execution], self.lanes[execution]
-            base[now] = np.broadcast_to(stream.base, stream.lanes.shape)[:, lanes][now] + stream.offset
+            of_rows, of_lanes = (size > 1 for size in stream.base.shape)
+            of_warp = stream.base[:, lanes] if of_lanes else stream.base
+            base[now] = (of_warp[now] if of_rows else of_warp) + stream.offset
             mask[now] = stream.lanes.everywhere[:, lanes][now]
         return base, mask
