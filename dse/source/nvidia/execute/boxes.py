@@ -1,4 +1,4 @@
-"""Copies of a tensor's box between global and shared memory (TMA), each issued by one thread.
+"""Copies of a tensor's box or of a run of bytes between global and shared memory (TMA), each by one thread.
 
 A descriptor among the kernel's parameters describes the tensor; registers hold the box's coordinates.
 Elements outside the tensor are not read or written; in shared memory the box is complete.
@@ -27,12 +27,14 @@ _PLAIN = {"1D", "2D", "3D", "4D", "5D", "ADD", "MIN", "MAX", "INC", "DEC", "AND"
 
 @dataclass(frozen=True)
 class _Issue:
-    """The boxes that one warp of each block copies."""
+    """The boxes, or the runs of bytes, that one warp of each block copies."""
 
     blocks: np.ndarray  # [blocks] bool: whether its warp copies one
     threads: np.ndarray  # [blocks] the issuing thread
     argument: int
-    tensor: TensorMap
+    bytes: np.ndarray  # [blocks] of a box
+    tensor: TensorMap | None = None
+    start: np.ndarray | None = None  # [blocks] without a tensor: the address of a run
 
     def of_thread(self, value: np.ndarray) -> np.ndarray:
         """Return the values of the issuing threads: [blocks]."""
@@ -56,7 +58,9 @@ def box_action(bound: BoundProgram, step: Step) -> Action:
         for slot in step.bases:
             machine.note_unknown(step, "address", machine.taint[slot], guarded)
         for warp, issue in _issues(machine, step, guarded):
-            if not machine.all_warps:  # the box moves as a whole: its first row is enough
+            if (
+                not machine.all_warps and issue.tensor is not None
+            ):  # the box moves as a whole: its first row is enough
                 row_of_box = (*(1 for _ in issue.tensor.box[:-1]), issue.tensor.box[-1])
                 issue = replace(issue, tensor=replace(issue.tensor, box=row_of_box))
             base, mask, size = _places(machine, step, issue)
@@ -87,7 +91,8 @@ def _issues(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, _
 
     **Raises:** DseError if their tensor is no argument, or not in tiled mode.
     """
-    if not step.coordinates or not set(step.modifiers) <= _PLAIN:
+    in_bulk = step.opcode.startswith("UBLK")
+    if not in_bulk and (not step.coordinates or not set(step.modifiers) <= _PLAIN):
         raise machine.program.error(step, "found a box that is no tile, expected 1D to 5D")
     mask = np.broadcast_to(lanes.by_warp, (machine.shape[0], machine.shape[1] // WARP, WARP))
     there = np.asarray(mask.any(-1))
@@ -101,6 +106,11 @@ def _issues(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, _
         ]
         owners = {machine.argument_at(base) for base in np.unique(of_warp).tolist()}
         argument = owners.pop() if len(owners) == 1 else -1
+        if in_bulk:
+            run = _Issue(blocks, threads, argument, np.zeros(len(blocks), np.int64))
+            size = _UNIT * run.of_thread(machine.r[step.bases[0]])
+            yield warp, replace(run, bytes=size, start=run.of_thread(address))
+            continue
         tensor = machine.launch.arguments[argument] if argument >= 0 else None
         if not isinstance(tensor, TensorMap) or len(tensor.shape) != len(step.coordinates):
             dimensions = len(step.coordinates)
@@ -108,7 +118,8 @@ def _issues(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, _
             stated = "tensordesc<...>; CUtensorMap: ROWS,COLUMNS:half:BOX_ROWS,BOX_COLUMNS"
             expected = f"expected an argument ({stated}) of {dimensions} dimensions"
             raise machine.program.error(step, f"{problem}, {expected}")
-        yield warp, _Issue(blocks, threads, argument, tensor)
+        bytes_of_box = np.full(len(blocks), prod(tensor.box) * tensor.element_bytes)
+        yield warp, _Issue(blocks, threads, argument, bytes_of_box, tensor)
 
 
 def _places(machine: Machine, step: Step, issue: _Issue) -> tuple[np.ndarray, np.ndarray, int]:
@@ -117,6 +128,13 @@ def _places(machine: Machine, step: Step, issue: _Issue) -> tuple[np.ndarray, np
     A place is a sector or half a sector of a row of the box; there are places for whole warps.
     """
     tensor = issue.tensor
+    if tensor is None:
+        assert issue.start is not None
+        whole = not ((issue.start | issue.bytes)[issue.blocks] % SECTOR).any()
+        size = SECTOR if whole else _UNIT
+        places = -(-int(issue.bytes[issue.blocks].max()) // (WARP * size)) * WARP
+        offset = size * np.arange(places)
+        return issue.start[:, None] + offset, issue.blocks[:, None] & (offset < issue.bytes[:, None]), size
     inner_bytes = tensor.box[-1] * tensor.element_bytes
     start = [issue.of_thread(machine.r[operand.slot]).astype(np.uint32).view(np.int32).astype(np.int64)
              for operand in reversed(step.coordinates)]  # fmt: skip
@@ -155,13 +173,13 @@ def _of_global(base: np.ndarray, mask: np.ndarray, size: int, blocks: np.ndarray
 
 def _of_shared(issue: _Issue) -> np.ndarray:
     """Return requests, sectors (none), passes through the banks and bytes: [4, blocks]."""
-    size = prod(issue.tensor.box) * issue.tensor.element_bytes
-    return np.outer([1.0, 0.0, -(-size // _PASS), size], issue.blocks)
+    ones = np.ones(len(issue.blocks))
+    return np.array([ones, 0.0 * ones, -(-issue.bytes // _PASS), issue.bytes]) * issue.blocks
 
 
 def _arrive(machine: Machine, step: Step, issue: _Issue) -> None:
     """Mark the contents of shared memory as unknown."""
-    size = prod(issue.tensor.box) * issue.tensor.element_bytes
+    size = int(issue.bytes[issue.blocks].max())
     address = in_block(issue.of_thread(machine.base(step, step.memory[0], False) + step.memory[0].offset))
     rows = np.flatnonzero(issue.blocks)
     words = address[rows][:, None] + np.arange(0, size, 4)
@@ -181,6 +199,7 @@ def box_stride(registers: RegisterChanges, machine: Machine, step: Step, lanes: 
     strides: set[int] = set()
     for _, issue in _issues(machine, step, lanes):
         tensor, total = issue.tensor, None
+        assert tensor is not None
         for slot, _, _ in step.memory[-1].bases:
             for part in (slot, slot + 1):
                 change = registers.by_slot.get(part)

@@ -300,6 +300,8 @@ _row("RED REDG", "global", "=w", kind="reduction")
 _row("ST STG", "global", "=w", kind="store")
 _row("UTMALDG", "global", "=u", kind="box load")  # boxes of tensors between global and shared memory
 _row("UTMAREDG UTMASTG", "global", "=u", kind="box store")
+_row("UBLKCP.G", "global", "=u", kind="box load")  # or, as UBLKCP.G.S, a store: of bytes that a register has
+_row("UBLKRED.G", "global", "=u", kind="box store")
 _row("LDL", "local", "w?=u", kind="load")
 _row("STL", "local", "=w", kind="store")
 

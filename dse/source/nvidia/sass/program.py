@@ -244,13 +244,17 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
         target_words, source_words = row.widths(modifiers, len(sources))
     else:
         target_words, *source_words = product_words(row.name, modifiers, operands)
-    addresses = tuple([read for read in sources if read.kind == "address"])
+    addresses, kind = tuple([read for read in sources if read.kind == "address"]), row.kind
+    if row.of_box and row.name in _BULK and modifiers[:1] == ("G",):
+        addresses, kind = addresses[::-1], "box store"
     in_global = row.pipe in ("global", "texture", "other") and row.name not in _OF_MBARRIERS
     bases = _bases(addresses, in_global)
     if row.of_box:
-        bases = [coordinate.slot for coordinate in box_coordinates(row.name, modifiers, addresses)] + bases[
-            1:
-        ]
+        bounds = box_coordinates(row.name, modifiers, addresses)
+        bounds = (
+            bounds or [read for read in sources if read.kind == "register"][:1]
+        )  # of a bulk copy: its size
+        bases = [bound.slot for bound in bounds] + bases[len(addresses[0].bases) :]
     writes = _target_slots(targets, target_words)
     reads = [*_source_slots(sources, source_words), *bases]
     _add_implied(row.name, modifiers, sources, writes, reads)
@@ -264,7 +268,7 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
         opcode=row.name,
         modifiers=modifiers,
         pipe="other" if never else _pipe(row, modifiers, listing.arch),
-        kind=row.kind,
+        kind=kind,
         line=instruction.line,
         guard=guard,
         guard_negated=guard_negated,
@@ -279,6 +283,9 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
         partial=guard >= 0 or row.pipe in ("tensor", "texture"),
         product=of_matrices,
     )
+
+
+_BULK = ("UBLKCP", "UBLKRED")  # of bytes that follow one another, in units of 16
 
 
 def _pipe(row: Opcode, modifiers: tuple[str, ...], arch: int) -> Pipe:
@@ -355,6 +362,8 @@ def _add_implied(
         mask = int(sources[-1].text, 0)
         predicates = [P + bit for bit in _PREDICATES if mask >> bit & 1]
         (reads if opcode == "P2R" else writes).extend(predicates)
+    elif opcode in _BULK:
+        reads += [slot + word for read in sources for slot, *_ in read.bases for word in range(2)]
     elif OPCODES[opcode].of_box:
         addresses = tuple(read for read in sources if read.kind == "address")
         first = addresses[0].bases[0][0]

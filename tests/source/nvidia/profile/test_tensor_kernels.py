@@ -9,11 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.sass_code import bound as stored_program
+from support.sass_code import program_of
 
 from dse.errors import DseError
 from dse.source.machine.blocks import representative
 from dse.source.machine.launch import LaunchArguments, TensorMap
-from dse.source.nvidia.execute.interpret import run
+from dse.source.nvidia.execute.interpret import bind_program, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.machine.state import BoundProgram
 from dse.source.nvidia.profile.characterise import characterise, summary
@@ -130,3 +131,31 @@ def test_nothing_depends_on_the_traps_for_misuse_of_tensor_memory():
     steps = bound("sm_100").program.steps
     assert any(step.opcode == "BPT" for step in steps)
     assert not any(step.needed for step in steps if step.pipe == "shared")
+
+
+@pytest.mark.parametrize(
+    ("instruction", "reads", "writes"),
+    [("UBLKCP.S.G [UR8], [UR4]", "global load", "shared store")]
+    + [
+        (f"{opcode} [UR4], [UR8]", "shared load", "global store")
+        for opcode in ("UBLKCP.G.S", "UBLKRED.G.S.ADD.F32.RN")
+    ],
+)
+def test_bulk_copies_move_as_many_bytes_as_a_register_has(instruction: str, reads: str, writes: str):
+    """Each block copies 4,096 bytes three times; 16 bytes are the unit."""
+    code = program_of(
+        "S2UR UR6, SR_CTAID.X; UIMAD UR4, UR6, 0x3000, URZ; ULDC.64 UR10, c[0x0][0x210]",
+        "UIADD3 UR4, UP0, UR4, UR10, URZ; UIADD3.X UR5, URZ, UR11, URZ, UP0, !UPT; UMOV UR7, 0x100",
+        f"UMOV UR8, 0x400; UMOV UR9, URZ; UMOV UR12, URZ; {instruction}, UR7; UIADD3 UR4, UR4, 0x1000, URZ",
+        "UIADD3 UR12, UR12, 0x1, URZ; UISETP.NE.AND UP1, UPT, UR12, 0x3, UPT; @UP1 BRA 0x90; EXIT",
+        arch=90,
+    )
+    launch = LaunchArguments((8, 1, 1), (32, 1, 1), (None,))
+    machine = run(bind_program(code), launch, [(n, 0, 0) for n in range(8)])
+    counts = summary(machine, representative((8, 1, 1), 6))
+    moved = {kind: sum(x.accesses[kind].bytes for x in counts.phases) for kind in (reads, writes)}
+    assert moved == {reads: 3 * 4096, writes: 3 * 4096}
+    new = sum(
+        phase.new_sectors[reads.split()[1] if "global" in reads else "store"] for phase in counts.phases
+    )
+    assert new == 3 * 4096 / 32
