@@ -151,13 +151,13 @@ class _Census:
             boxes = prove(steps, most)
             if isinstance(boxes, Boxes) and (self.alike or len(boxes.sizes)):  # atomics may part equal code
                 self._take_over(boxes)
-            elif self.count <= min(most, int(_BYTES / self.bytes)):  # looking at all is a proof, too
-                self._take(self.count, control)
-                self.weights = self.drawn
             else:
                 self.unseen = self.count - len(self.places)
                 few_kinds = not self.alike and bool(self.kind.max() < _STRATA)
                 self.doubtful = bool(boxes) and (self.count > 2 * _MOST or not few_kinds)
+                if self.doubtful and self.count <= min(most, int(_BYTES / self.bytes)):  # then look at all
+                    self._take(self.count, control)
+                    self.weights, self.unseen, self.doubtful = self.drawn, 0, False
 
     def _take(self, count: int, control: Control) -> int:
         """Run this many blocks, at most all; return the pieces of code executed."""

@@ -286,7 +286,8 @@ class GlobalMemory:
             words = contents[: self.sizes[number] // 4 * 4].view(_U32)
             for part in (words[:_FEW], words):  # mostly the first are enough
                 apart = part[step:] - part[:-step]
-                even = len(apart) >= step and bool((apart == np.resize(apart[:step], len(apart))).all())
+                places = range(step) if len(apart) >= step else ()
+                even = bool(places) and all((apart[at::step] == apart[at]).all() for at in places)
                 self._apart[number, step] = apart[:step].view(np.int32).astype(np.int64) if even else None
                 if not even:
                     break
@@ -300,10 +301,10 @@ class GlobalMemory:
         They have 32 or 64 bits. `address` moves by `stride` bytes, and stays in the argument.
         """
         steps = [step for step in (1, 2) if len(regions) == 1 and not stride % (4 * step)]
-        known = [(step, apart) for step in steps if (apart := self.apart(regions[0], step)) is not None]
-        if not known:
+        step = next((step for step in steps if self.apart(regions[0], step) is not None), 0)
+        apart, alike = self.apart(regions[0], step) if step else None, (1,) * address.ndim
+        if apart is None:
             return None
-        (step, apart), alike = known[0], (1,) * address.ndim
         offset = address - (regions[0] << REGION_BITS) - MIDDLE
         limits.limit(offset, np.full(alike, stride), range(self.sizes[regions[0]] - size + 1))
         places = (offset >> 2) % step
