@@ -55,10 +55,25 @@ class Addresses:
         grid = executed.launch.grid
         rows = {axis: _rows(np.array(blocks), axis, grid[axis] - 1) for axis in range(2) if grid[axis] > 1}
         for axis in sorted(rows, key=lambda axis: _kinds(executed, its, axis) * len(rows[axis])):
-            try:
-                return _by_rows(rows[axis], blocks, axis, run)
-            except Apart:
-                pass
+            of_axis = rows[axis]
+            for attempt in range(_ATTEMPTS):
+                if _SHORTEST * len(of_axis) > len(blocks):
+                    break
+                try:
+                    machine, more, strides = run([blocks[row[0]] for row in of_axis], axis)
+                except Apart:
+                    break
+                parts = [
+                    part
+                    for row, after in zip(of_axis, more.tolist(), strict=True)
+                    for part in _cut(row, after, attempt)
+                ]
+                if len(parts) == len(of_axis):
+                    of, ahead = np.empty((2, len(blocks)), int)
+                    for number, row in enumerate(parts):
+                        of[row], ahead[row] = number, np.arange(len(row))
+                    return Addresses(machine, of, ahead, strides)
+                of_axis = parts
         return None
 
     @cached_property
@@ -81,27 +96,6 @@ def _kinds(machine: Recorded, blocks: Sequence[Dimensions], axis: int) -> int:
         row = (0, y, z) if axis == 0 else (x, 0, z)
         kinds.setdefault(row, set()).add(counts[:, number].tobytes())
     return max(map(len, kinds.values()))
-
-
-def _by_rows(rows: list[np.ndarray], blocks: Sequence[Dimensions], axis: int, run: RunFirst) -> Addresses:
-    """Run the first blocks of rows along a dimension of the grid.
-
-    **Raises:** Apart if too many rows are needed; else as `run`.
-    """
-    for attempt in range(_ATTEMPTS):
-        if _SHORTEST * len(rows) > len(blocks):
-            break
-        machine, more, strides = run([blocks[row[0]] for row in rows], axis)
-        parts = [
-            part for row, after in zip(rows, more.tolist(), strict=True) for part in _cut(row, after, attempt)
-        ]
-        if len(parts) == len(rows):
-            of, ahead = np.empty(len(blocks), int), np.empty(len(blocks), int)
-            for number, row in enumerate(rows):
-                of[row], ahead[row] = number, np.arange(len(row))
-            return Addresses(machine, of, ahead, strides)
-        rows = parts
-    raise Apart("too few blocks do the same")
 
 
 def _rows(blocks: np.ndarray, axis: int, last: int) -> list[np.ndarray]:
