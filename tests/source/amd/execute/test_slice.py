@@ -26,11 +26,18 @@ global_load_ushort V, v11, s[4:5]|global_load_short_d16_hi V, v11, s[4:5]|global
 buffer_store_dword W, off, s[36:39], 0 offset:8|buffer_load_dword V, off, s[36:39], 0 offset:8
 s_andn2_b64 exec, exec, M|s_andn2_b64 exec, M, exec|s_and_b64 exec, exec, vcc|v_cmpx_ne_u32_e64 exec, W, X
 s_and_saveexec_b64 M, vcc|s_or_saveexec_b64 M, N|s_xor_b64 exec, exec, M|s_mov_b64 exec, -1
-s_or_b64 exec, exec, M|s_cbranch_scc1 L|s_cbranch_scc0 L|s_cbranch_vccz L|s_cbranch_execz L|s_branch L"""
+s_mov_b64 M, exec|s_and_b64 M, exec, N|s_andn2_b64 M, N, exec|s_xor_b64 M, exec, M|s_mov_b64 exec, M
+scratch_store_dword off, W, off offset:8|scratch_store_dwordx2 off, v[2:3], s26 offset:4
+scratch_load_dword V, off, off offset:8|scratch_load_dword V, off, s26|scratch_load_ushort V, v12, off
+scratch_store_short off, W, off offset:10|scratch_store_dword v12, W, off|s_mov_b32 s26, 8|s_movk_i32 s26, 4
+v_mov_b32 v12, 8|v_mov_b32 v12, 12|s_or_b64 exec, exec, M
+s_cbranch_scc1 L|s_cbranch_scc0 L|s_cbranch_vccz L|s_cbranch_execz L|s_branch L"""
 _FIRST = [
     "s_load_dwordx4 s[4:7], s[0:1], 0x0",
     *(f"s_add_u32 s{n}, s2, {n * 0x10203}" for n in range(20, 26)),
-    "s_mov_b64 s[36:37], s[0:1]", "s_mov_b32 s38, 64", "s_mov_b32 s39, 0", "s_mov_b64 s[30:31], exec",
+    *(f"scratch_store_dword off, v0, off offset:{n}" for n in (4, 8, 12, 16)), "s_mov_b32 s26, 4",
+    "v_mov_b32 v12, 12", "s_mov_b64 s[36:37], s[0:1]", "s_mov_b32 s38, 64", "s_mov_b32 s39, 0",
+    "s_mov_b64 s[30:31], exec",
     "v_and_b32 v0, 0x3ff, v0", "v_lshlrev_b32 v9, 2, v0", "v_xor_b32 v10, 0x40, v9", "v_and_b32 v11, 60, v9",
     "v_cmp_gt_u32 vcc, 40, v0", "v_cmp_lt_u32_e64 s[32:33], 13, v0", "s_mov_b64 s[34:35], vcc",
     *(f"v_mul_u32_u24 v{n}, {n * 0x1234}, v0" for n in range(1, 8)),
