@@ -30,7 +30,8 @@ s_mov_b64 M, exec|s_and_b64 M, exec, N|s_andn2_b64 M, N, exec|s_xor_b64 M, exec,
 scratch_store_dword off, W, off offset:8|scratch_store_dwordx2 off, v[2:3], s26 offset:4
 scratch_load_dword V, off, off offset:8|scratch_load_dword V, off, s26|scratch_load_ushort V, v12, off
 scratch_store_short off, W, off offset:10|scratch_store_dword v12, W, off|s_mov_b32 s26, 8|s_movk_i32 s26, 4
-v_mov_b32 v12, 8|v_mov_b32 v12, 12|s_or_b64 exec, exec, M
+v_mov_b32 v12, 8|v_mov_b32 v12, 12|s_mov_b64 exec, M|s_mov_b64 exec, M|s_and_b64 M, N, M
+s_xor_b64 M, exec, N|s_or_b64 exec, exec, M
 s_cbranch_scc1 L|s_cbranch_scc0 L|s_cbranch_vccz L|s_cbranch_execz L|s_branch L"""
 _FIRST = [
     "s_load_dwordx4 s[4:7], s[0:1], 0x0",
