@@ -7,7 +7,7 @@ which all branches go the same way, and the strides of addresses.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial, reduce
+from functools import cache, lru_cache, partial, reduce
 from operator import or_
 from typing import Any
 
@@ -20,7 +20,7 @@ from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.even import NON_LINEAR, number
 from dse.source.amd.execute.interpret import STEP_LIMIT, Scheduler
 from dse.source.amd.execute.loops import WaveLoopSkipper
-from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
+from dse.source.amd.execute.memory_names import memory_access
 from dse.source.amd.execute.results import Action
 from dse.source.amd.execute.slice import effect_of
 from dse.source.amd.execute.slots import CONSTANTS, Register
@@ -52,16 +52,13 @@ class BlockRules(ChangeRules):
         self.others: list[BlockRules] = []  # along other dimensions
         self.mixed = False  # whether a test depends on the block's numbers along two dimensions
         self.apart: dict[int, set[int | None]] = {}  # strides of addresses, by instruction; None: uneven
-        self._known: dict[int, tuple[MemoryAccess | None, frozenset[int]]] = {}  # accesses, and slots
         self._at: tuple[int, ...] = ()  # the present test or product: place in the trace, instruction, number
         self._joined: set[tuple[int, ...]] = set()  # those of the present instruction with what changes
 
     def follow(self, step: Instruction, action: Action) -> Iterator[None]:
         """Follow as `ChangeRules`; most instructions have nothing to do with registers that change."""
         self._at, self._joined = (len(self.machine.trace), step.index, 0), set()
-        if step.index not in self._known:
-            self._known[step.index] = memory_access(step.opcode), _slots_of(step, self.machine.shape[2])
-        accessed, slots = self._known[step.index]
+        accessed, slots = memory_access(step.opcode), _slots_of(step, self.machine.shape[2])
         aside = accessed is not None and (accessed.space == "scratch" or accessed.kind == "atomic")
         part = super().follow(step, action) if aside or not self.moving.keys().isdisjoint(slots) else iter(())
         return part if accessed is None or accessed.space in ("lds", "scratch") else self._noted(step, part)
@@ -118,6 +115,7 @@ class BlockRules(ChangeRules):
         self.more = np.minimum(self.more, np.maximum(least, 0))
 
 
+@lru_cache(maxsize=2**15)
 def _slots_of(step: Instruction, wave: int) -> frozenset[int]:
     """Return the slots that an instruction reads or writes."""
     bits = reduce(or_, effect_of(step, wave)[1:6]) & (1 << CONSTANTS) - 1
