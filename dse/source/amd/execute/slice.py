@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from functools import reduce
 from operator import or_
-from types import MappingProxyType
 from typing import NamedTuple
 
 from dse.source.amd.execute.access import operands_of
@@ -143,7 +142,17 @@ def _effects(
             numbers, copies = {}, 0
         effects.append([])
         for step in block:
-            effect = effect_of(step, wave, purpose, numbers)
+            effect, accessed = effect_of(step, wave, purpose), memory_access(step.opcode)
+            if (
+                accessed
+                and accessed.space == "scratch"
+                and (words := _words_at(step, accessed, wave, numbers))
+            ):
+                if accessed.kind == "load":
+                    effect = effect._replace(reads=effect.reads & ~_SPACES["scratch"] | words)
+                else:
+                    killed = words if accessed.bytes >= 4 else 0
+                    effect = effect._replace(wanted_by=words | _SPACES["scratch"], kills=killed)
             effects[-1].append(effect._replace(copies=copies) if copies else effect)
             copies = 0 if effect.wanted_by & _EXEC else copies & ~effect.wanted_by
             if step.opcode.startswith("s_mov_b") and effect.within == _EXEC:
@@ -158,30 +167,21 @@ def _effects(
     return effects
 
 
-def effect_of(
-    step: Instruction,
-    wave: int,
-    purpose: Purpose = Purpose.CONTROL,
-    numbers: Mapping[int, int] = MappingProxyType({}),
-) -> Effect:
-    """Return what an instruction does, together with the one that is issued with it.
-
-    `numbers` are known ones in registers.
-    """
-    own = _of_one(step, wave, purpose, numbers)
+def effect_of(step: Instruction, wave: int, purpose: Purpose = Purpose.CONTROL) -> Effect:
+    """Return what an instruction does, together with the one that is issued with it."""
+    own = _of_one(step, wave, purpose)
     if step.second is None:
         return own
-    other = _of_one(step.second, wave, purpose, numbers)
+    other = _of_one(step.second, wave, purpose)
     return own._replace(**{name: getattr(own, name) | getattr(other, name) for name in Effect._fields[1:]})
 
 
-def _of_one(step: Instruction, wave: int, purpose: Purpose, numbers: Mapping[int, int]) -> Effect:
+def _of_one(step: Instruction, wave: int, purpose: Purpose) -> Effect:
     if step.opcode.startswith("s_cbranch_"):
         return Effect(step.index, always=_CONDITIONS[step.opcode.removeprefix("s_cbranch_")[:3]])
     accessed, row = memory_access(step.opcode), opcode(step.opcode)
     if accessed is not None:
-        words = _words_at(step, accessed, wave, numbers) if accessed.space == "scratch" else 0
-        return _access(step, accessed, purpose, words)
+        return _access(step, accessed, purpose)
     special = "" if row is None else row.special
     if row is not None and not row.form and (not special or special == "trap"):
         return Effect(step.index, stays=bool(special))
@@ -267,8 +267,8 @@ def _words_at(step: Instruction, accessed: MemoryAccess, wave: int, numbers: Map
     return bits_of(_WORDS + word for word in words) if at >= 0 and words.stop <= _MOST_WORDS else 0
 
 
-def _access(step: Instruction, accessed: MemoryAccess, purpose: Purpose, words: int) -> Effect:
-    """Return what an access of memory does; `words` are those of scratch."""
+def _access(step: Instruction, accessed: MemoryAccess, purpose: Purpose) -> Effect:
+    """Return what an access of memory does, of scratch at an unknown place."""
     if accessed.space == "smem":
         targets, data, where = step.operands[:1], (), step.operands[1:]
     else:
@@ -276,20 +276,18 @@ def _access(step: Instruction, accessed: MemoryAccess, purpose: Purpose, words: 
     if step.opcode.startswith(("buffer", "scratch_buffer")):  # by a descriptor and an offset of the wave
         where = [*where, *step.operands[-2:]]
     address, written, space = bits_of(slots_of(where)), bits_of(slots_of(targets)), _SPACES[accessed.space]
-    reads = address | bits_of(slots_of(data)) | ((words or space) if accessed.kind != "store" else 0)
-    if space & _SPACES["scratch"]:
-        space |= words or _ALL_WORDS
+    reads = address | bits_of(slots_of(data)) | (space if accessed.kind != "store" else 0)
+    space |= _ALL_WORDS if space & _SPACES["scratch"] else 0
     if accessed.to_lds:
         space, reads = _SPACES["lds"], reads | 1 << M0
-    stores = accessed.kind != "load" or accessed.to_lds
     counted = purpose is Purpose.COUNTS or (
         purpose is Purpose.ADDRESSES and accessed.space in ("vmem", "flat")
     )
     return Effect(
         step.index,
         always=address if counted else 0,
-        wanted_by=written | (space if stores else 0),
-        kills=0 if accessed.half else written | (words if stores and accessed.bytes >= 4 else 0),
+        wanted_by=written | (space if accessed.kind != "load" or accessed.to_lds else 0),
+        kills=0 if accessed.half else written,
         reads=reads,
         stays=counted,
     )
