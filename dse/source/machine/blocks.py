@@ -169,7 +169,7 @@ class _Census:
         self.bytes = max(held, 1) / len(self.places)  # of a block
         self.proven = False
         self._compare()
-        self.mean = float(self.insts @ self.drawn) / len(drawn)
+        self.means = self.amounts @ self.drawn / len(drawn)
         return max(steps, 1)
 
     def _compare(self) -> None:
@@ -185,22 +185,22 @@ class _Census:
         self.cell = (2 * first + last) @ np.array([1, 4, 16])
 
     def _take_over(self, boxes: Boxes) -> None:
-        """Take the numbers of blocks from proven boxes, unless the drawn blocks agree with them.
+        """Take the means from proven boxes, and the blocks, too, unless the drawn ones agree with them.
 
-        Most blocks of a small grid were drawn: they represent the others well enough if the mean is right.
+        Most blocks of a small grid were drawn: they represent the others well enough.
         """
         own = self.places, self.counts
         places, index, where = self._distinct([*self.places, *boxes.firsts])
         weights = np.bincount(where[len(self.places) :], boxes.sizes, len(places))
         self.places, self.counts = places, np.hstack([self.counts, boxes.counts])[:, index]
         self._compare()
-        mean = float(self.insts @ weights) / self.count
-        large = self.count > 2 * _MOST and boxes.exact
-        if self.alike or not (large or abs(mean - self.mean) > TOLERANCE / 2 * mean):
+        drawn, self.means = self.means[0], self.amounts @ weights / self.count
+        large, apart = self.count > 2 * _MOST and boxes.exact, abs(self.means[0] - drawn)
+        if self.alike or not (large or apart > TOLERANCE / 2 * self.means[0]):
             self.places, self.counts = own
             self._compare()
             return
-        self.proven, self.mean, self.weights = True, mean, weights
+        self.proven, self.weights = True, weights
         self.corner = where[self.corner]
 
     def _distinct(
@@ -232,7 +232,7 @@ class _Census:
             for axis in range(3)
             if self.grid[axis] > 1
         )
-        return float(np.sqrt(variance / len(insts)) / max(self.mean, 1.0))
+        return float(np.sqrt(variance / len(insts)) / max(self.means[0], 1.0))
 
     def sample(self, members: int) -> tuple[Sample, np.ndarray]:
         """Choose blocks, and return the stratum of each, -1: none.
@@ -279,7 +279,7 @@ class _Census:
             return amount
         if self.proven:  # by shares of all instructions: a few blocks with many of them are a stratum
             order = np.argsort(self.insts, kind="stable")
-            share = np.cumsum((self.insts * self.weights)[order]) / (self.mean * self.count)
+            share = np.cumsum((self.insts * self.weights)[order]) / (self.means[0] * self.count)
             bounds = self.insts[order][np.searchsorted(share, np.arange(1, _STRATA) / _STRATA)]
             return np.searchsorted(np.unique(bounds), self.insts)
         bounds = np.quantile(np.repeat(self.insts, self.drawn), np.arange(1, _STRATA) / _STRATA)
@@ -295,11 +295,11 @@ class _Census:
                 fellows = fellows[np.argsort(apart, kind="stable")]
             fellows = fellows[: max(1, math.ceil(members * sizes[stratum] / self.count))]
             selected |= dict.fromkeys(fellows.tolist(), float(sizes[stratum]) / len(fellows))
-        weights, means = np.array(list(selected.values())), self.amounts @ self.weights / self.weights.sum()
-        relative = self.amounts[:, list(selected)] / np.maximum(means, 1e-300)[:, None]
+        weights = np.array(list(selected.values()))
+        relative = self.amounts[:, list(selected)] / np.maximum(self.means, 1e-300)[:, None]
         apart = relative - (relative @ weights / self.count)[:, None]
         apart[np.abs(apart).max(axis=1) < 1e-9] = 0.0
-        for ways in range(len(means), 0, -1):  # if not all of them, instructions
+        for ways in range(len(relative), 0, -1):  # if not all of them, instructions
             varies, missing = apart[:ways] * weights @ apart[:ways].T, self.count - relative[:ways] @ weights
             change, _, rank, _ = np.linalg.lstsq(varies, missing, rcond=1e-9)
             factors = 1.0 + change @ apart[:ways]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dse.source.machine.alike import Boxes
 from dse.source.machine.blocks import TOLERANCE, representative, sampled
 from dse.source.machine.launch import Dimensions
 
@@ -114,17 +115,23 @@ def test_few_blocks_that_leave_early_count_among_many_kinds():
     assert sum(weight for (x, _, _), weight in zip(blocks, sample.weights, strict=True) if x >= 1000) == 24
 
 
-def test_instructions_and_accesses_are_those_of_all_blocks():
+@pytest.mark.parametrize(("count", "proven"), [(768, False), (9216, True)])
+def test_instructions_and_accesses_are_those_of_all_blocks(count, proven):
     """Of 96 kinds of blocks 16 strata are run: loops unrolled by 4 do not execute as much for each access."""
+    grid, alike = (count, 1, 1), count // 96
 
     def amounts(blocks: Sequence[Dimensions]) -> np.ndarray:
-        trips = np.array([1 + x // 8 for x, _, _ in blocks])
+        trips = np.array([1 + x // alike for x, _, _ in blocks])
         return np.array([trips // 4, trips % 4], float)
+
+    def prove(steps: int, most: int) -> Boxes | str:
+        firsts = [(alike * kind, 0, 0) for kind in range(96)]
+        return Boxes(np.array(firsts), np.full(96, alike), amounts(firsts), False) if proven else "not tried"
 
     lengths = np.array([[14.0, 8.0], [4.0, 1.0]])
     blocks, sample = sampled(
-        (768, 1, 1), 128, lambda blocks: (amounts(blocks), lengths, 10, 0), lambda blocks: blocks,
-        lambda blocks: np.zeros((1, len(blocks))), lambda steps, most: "not tried",
+        grid, 128, lambda blocks: (amounts(blocks), lengths, 10, 0), lambda blocks: blocks,
+        lambda blocks: np.zeros((1, len(blocks))), prove,
     )  # fmt: skip
-    every = lengths @ amounts(blocks_of((768, 1, 1))).sum(axis=1)
+    every = lengths @ amounts(blocks_of(grid)).sum(axis=1)
     np.testing.assert_allclose(lengths @ amounts(blocks) @ sample.weights, every)
