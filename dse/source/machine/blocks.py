@@ -149,9 +149,9 @@ class _Census:
         if self.drawn.sum() < self.count:
             most = min(_MOST, max(_FIRST, _WORK[1] // (threads * steps)))
             boxes = prove(steps, most)
-            if isinstance(boxes, Boxes) and (self.alike or len(boxes.sizes)):  # atomics may part equal code
+            if isinstance(boxes, Boxes) and len(boxes.sizes):
                 self._take_over(boxes)
-            else:
+            elif isinstance(boxes, str) or not self.alike:  # atomics may part equal code
                 self.unseen = self.count - len(self.places)
                 few_kinds = not self.alike and bool(self.kind.max() < _STRATA)
                 self.doubtful = bool(boxes) and (self.count > 2 * _MOST or not few_kinds)
