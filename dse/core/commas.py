@@ -6,8 +6,8 @@ def split(text: str, brackets: str = "()") -> list[str]:
     depth, parts = 0, [""]
     for character in text:
         place = brackets.find(character)
-        depth += 0 if place < 0 else 1 - 2 * (place % 2)
-        if character == "," and depth <= 0:
+        depth = max(0, depth + (0 if place < 0 else 1 - 2 * (place % 2)))
+        if character == "," and not depth:
             parts.append("")
         else:
             parts[-1] += character

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
+from dse.core.commas import split
 from dse.errors import DseError
 
 _ENCODING = re.compile(r"_(?:e32|e64|dpp8|dpp|sdwa|e64_dpp)$")
@@ -266,7 +267,9 @@ def _operands(opcode: str, written: str) -> tuple[tuple[str, ...], dict[str, str
         return (), {}
     if opcode.startswith(_WORDS):
         return (written,), {}
-    parts = written.split(", ") if "(" not in written else _split(written)
+    parts = written.split(", ")
+    if "(" in written:
+        parts = [part.strip() for part in split(written, "()[]")]
     last, *words = [parts[-1]] if parts[-1].startswith("hwreg(") else parts[-1].split(" ")
     modifiers: dict[str, str] = {}
     for word in words:
@@ -276,12 +279,6 @@ def _operands(opcode: str, written: str) -> tuple[tuple[str, ...], dict[str, str
         name, _, value = last.partition(":")  # no operand before it
         return tuple(parts[:-1]), {name: value, **modifiers}
     return (*parts[:-1], last), modifiers
-
-
-def _split(written: str) -> list[str]:
-    """Split at commas outside of parentheses."""
-    held = re.sub(r"\([^()]*\)", lambda inside: inside[0].replace(",", "\0"), written)
-    return [part.replace("\0", ",") for part in held.split(", ")]
 
 
 # Metadata of the kernel

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from dse.core.commas import split
+
 
 @dataclass(frozen=True)
 class Constants:
@@ -133,7 +135,7 @@ class _Reader:
             if match["shared"]:
                 self.array(match, where)
                 continue
-            for declared in _parted(match["what"]):
+            for declared in split(match["what"], "()[]{}"):
                 name, _, expression = declared.partition("=")
                 try:
                     self.define(name.strip(), self.evaluate(expression, where), where)
@@ -144,7 +146,7 @@ class _Reader:
         if match["outside"]:  # its size is the launch's
             return
         size = self.types.get(" ".join(match["type"].split()))
-        for declared in _parted(match["what"]):
+        for declared in split(match["what"], "()[]{}"):
             name, *extents = re.split(r"\s*\[", declared)
             total = np.full(self.count, size or 0, np.int64)
             try:
@@ -314,15 +316,3 @@ def _lines(text: str) -> Sequence[str]:
     """Split a text into lines without comments; continued lines are joined."""
     bare = _COMMENT.sub(lambda match: " " + "\n" * match[0].count("\n"), text)
     return re.sub(r"\\\s*\n", " ", bare).splitlines()
-
-
-def _parted(text: str) -> list[str]:
-    """Split at commas outside of brackets."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter in "([{") - (letter in ")]}")
-        if letter == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return parts

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from dse.core.commas import split
 from dse.source.nvidia.compile.argument_types import kind_of
+from dse.source.nvidia.compile.host_code import closed
 from dse.source.nvidia.compile.kernel_names import KERNEL, chosen, declared_in, names, plain
 from dse.source.nvidia.compile.nvrtc import CudaSource
 from dse.source.nvidia.sass import elf, listing
@@ -56,7 +58,9 @@ def parameters_of(source: CudaSource) -> tuple[Declared, ...] | None:
     places = ((text, match) for text in map(plain, source.texts) for match in pattern.finditer(text))
     for text, match in places:
         if not source.kernel or names(source.kernel, match[1]):
-            declarations = _in_brackets(text, text.find("(", match.end(1)) + 1)
+            start = text.find("(", match.end(1)) + 1
+            parts = split(text[start : closed(text, start, len(text), ")")], "()[]{}<>")
+            declarations = list(filter(None, map(str.strip, parts)))
             break
     else:
         return None
@@ -168,23 +172,6 @@ def variables_of(source: Any) -> dict[str, Declared]:
 def zeros_of(source: Any) -> tuple[tuple[str, str], ...]:
     """Return the variables with an initial value, which is 0 if the code states no other: (name, "")."""
     return tuple((name, "") for name, variable in variables_of(source).items() if variable.sets)
-
-
-def _in_brackets(text: str, start: int) -> list[str]:
-    """Split at commas, up to the bracket that closes the one before `start`."""
-    parts, depth, begun = [], 0, start
-    for position in range(start, len(text)):
-        letter = text[position]
-        if letter in "([{<":
-            depth += 1
-        elif letter in ")]}>" and depth:
-            depth -= 1
-        elif letter == ")" or (letter == "," and not depth):
-            parts.append(text[begun:position])
-            begun = position + 1
-            if letter == ")":
-                break
-    return [part.strip() for part in parts if part.strip()]
 
 
 _NO_VARIABLE = re.compile(r"\s*(using|typedef|static|struct\s+\w+\s*$|enum|friend|template)\b")

@@ -186,16 +186,16 @@ def _without_host(text: str, device: re.Pattern[str]) -> str:
 def _host_spans(code: str, start: int, end: int, device: re.Pattern[str]) -> Iterator[tuple[int, int]]:
     """Yield the spans of a namespace's declarations for the host."""
     while start < end:
-        stop = _closed(code, start, end, ";{")
+        stop = closed(code, start, end, ";{")
         head = code[start:stop]
         if stop < end and code[stop] == "{":
-            close = _closed(code, stop + 1, end, "}")
+            close = closed(code, stop + 1, end, "}")
             if _SCOPE.search(head):
                 yield from _host_spans(code, stop + 1, close, device)
                 start = close + 1
                 continue
             function = "(" in head and not _TYPE.match(head) and "=" not in _TEMPLATE.sub("", head)
-            stop = close if function else _closed(code, close + 1, end, ";")
+            stop = close if function else closed(code, close + 1, end, ";")
         whole = code[start : stop + 1]
         called = "(" in head and "=" not in head and not _TYPE.match(head)
         if not device.search(whole if _TYPE.match(head) else head) and (called or _HOST_ONLY.search(whole)):
@@ -203,7 +203,7 @@ def _host_spans(code: str, start: int, end: int, device: re.Pattern[str]) -> Ite
         start = stop + 1
 
 
-def _closed(code: str, start: int, end: int, wanted: str) -> int:
+def closed(code: str, start: int, end: int, wanted: str) -> int:
     """Return the index of the first `wanted` character outside of brackets; `end` if there is none."""
     depth = 0
     for bracket in _BRACKET.finditer(code, start, end):
