@@ -80,16 +80,8 @@ def read_source(
     prelude = PRELUDE.read_text(encoding="utf-8")
     digest = key("amd", read.digest, prelude, *translated)
     of_cuda = {str(folder) for folder in nvrtc.installed_headers()}
-    return HipSource(
-        read.path,
-        read.text,
-        kernel,
-        tuple(folder for folder in read.folders if folder not in of_cuda),
-        translated,
-        digest,
-        headers=read.headers,
-        stand_ins=read.stand_ins,
-    )
+    folders = tuple(folder for folder in read.folders if folder not in of_cuda)
+    return HipSource(**vars(read) | {"folders": folders, "options": translated, "digest": digest})
 
 
 def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, Any]]) -> Built | Failure:

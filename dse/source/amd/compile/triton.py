@@ -1,7 +1,7 @@
 """Compile Triton kernels to AMDGPU assembly, with the AMD backend in Triton's package."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from dse.source.amd.compile.source import Built, without_debug
@@ -33,5 +33,4 @@ def read_source(
     path: Path, kernel: str = "", types: Sequence[str] = (), options: Sequence[str] = ()
 ) -> HipTritonSource:
     """Find a kernel of a Python file, as `dse.source.nvidia.compile.triton.read_source` does."""
-    read = triton.read_source(path, kernel, types, options)
-    return HipTritonSource(**{field.name: getattr(read, field.name) for field in fields(read)})
+    return HipTritonSource(**vars(triton.read_source(path, kernel, types, options)))
