@@ -278,14 +278,7 @@ def _permlane64(binder: Any, step: Instruction) -> Action:
     target, value = binder.registers(step.operands[0]).slot, binder.words(step.operands[1])
     size = binder.listing.wave_size
     source = np.arange(size) ^ 32 if size == 64 else np.arange(size)
-
-    def permute(machine: MemoryMachine) -> None:
-        words = value(machine)
-        if words is not None and words.shape[-1] != 1:
-            words = words[:, :, source]
-        machine.write_vector(target, words)
-
-    return permute
+    return _of_known(target, [value], lambda _, words: words if words.shape[-1] == 1 else words[:, :, source])
 
 
 def _row_swap(binder: Any, step: Instruction) -> Action:
@@ -395,7 +388,7 @@ def _permute(binder: Any, step: Instruction) -> Action:
 
 
 def _by_crossbar(binder: Any, step: Instruction, permuted: Callable[..., np.ndarray]) -> Action:
-    """Move words between lanes by addresses, which come first."""
+    """Move words between lanes, by addresses, which come first, or by a pattern."""
     target = binder.registers(step.operands[0]).slot
     move = _of_known(target, [binder.words(text) for text in step.operands[1:3]], permuted)
 
@@ -408,19 +401,12 @@ def _by_crossbar(binder: Any, step: Instruction, permuted: Callable[..., np.ndar
 
 def _swizzle(binder: Any, step: Instruction) -> Action:
     """Read another lane, by a pattern in the instruction."""
-    target, value = binder.registers(step.operands[0]).slot, binder.words(step.operands[1])
-    size = binder.listing.wave_size
-    source = swizzle_source(step.modifiers.get("offset", "0"), size)
+    source = swizzle_source(step.modifiers.get("offset", "0"), binder.listing.wave_size)
 
-    def swizzle(machine: MemoryMachine) -> None:
-        words = value(machine)
-        machine.crossbar(step)
-        if words is not None:
-            full = np.broadcast_to(np.where(machine.lanes(), words, U32(0)), machine.shape)
-            words = full[:, :, source]
-        machine.write_vector(target, words)
+    def swizzled(machine: MemoryMachine, words: Any) -> np.ndarray:
+        return np.broadcast_to(np.where(machine.lanes(), words, U32(0)), machine.shape)[:, :, source]
 
-    return swizzle
+    return _by_crossbar(binder, step, swizzled)
 
 
 def swizzle_source(text: str, size: int) -> np.ndarray:
