@@ -8,7 +8,7 @@ formats and numbers are those that nvdisasm prints (as `EIATTR_...`); tests comp
 import io
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dse.core.optional import install, needs
 from dse.errors import DseError
@@ -48,11 +48,12 @@ class Binary:
     registers: int  # of a thread
     shared_bytes: int  # of a block: static, without what a launch adds
     stack_bytes: int | None  # of a thread: local arrays, spills, calls; None if unknown due to recursion
-    barriers: int  # number of named barriers
-    parameters: tuple[Parameter, ...]
-    banks: Mapping[int, bytes]  # constant banks as loaded
-    constants: tuple[Constant, ...]
-    variables: Mapping[int, tuple[str, bytes]]  # by the offset in bank 4 of their addresses; b"": not set
+    # What a listing does not have.
+    parameters: tuple[Parameter, ...] = ()
+    banks: Mapping[int, bytes] = field(default_factory=dict)  # constant banks as loaded
+    constants: tuple[Constant, ...] = ()
+    # By the offset in bank 4 of their addresses; b"": not set.
+    variables: Mapping[int, tuple[str, bytes]] = field(default_factory=dict)
 
 
 def read(cubin: bytes, where: str) -> dict[str, Binary]:
@@ -108,7 +109,6 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
                 # From 9.0 on the section begins with memory reserved for the system.
                 shared_bytes=max(0, shared_bytes - reserved_shared_bytes(arch)),
                 stack_bytes=None if stack == _UNKNOWN_STACK else stack,
-                barriers=next((value[0] for number, value in own if number == _NUM_BARRIERS), 0),
                 parameters=_parameters(own),
                 banks={bank: content for bank, owner, content in banks if owner in ("", kernel)},
                 constants=constants,
@@ -183,6 +183,5 @@ _FRAME_SIZE = 0x11
 _MIN_STACK_SIZE = 0x12
 _KPARAM_INFO = 0x17
 _REGCOUNT = 0x2F
-_NUM_BARRIERS = 0x4C
 _ABI_ARCH_IN_SECOND_BYTE = 8
 _UNKNOWN_STACK = 0xFFFFFFFF

@@ -62,7 +62,6 @@ def reported(log: str, kernel: str) -> dict[str, int]:
     assert about
     patterns = {
         "registers": r"Used (\d+) registers",
-        "barriers": r"used (\d+) barriers",
         "stack_bytes": r"(\d+) bytes cumulative stack size",
         "shared_bytes": r"(\d+) bytes smem",
     }
