@@ -150,7 +150,7 @@ def compile_source(
     `defines` are macros; True and False become 1 and 0. PTX is assembled; a cubin is already compiled.
 
     **Raises:** DseError if NVRTC is missing or does not know the architecture or an option; if the file lacks
-    the kernel, or has several and none is named; of PTX and a cubin, as `load`.
+    the kernel, or has several and none is named; if an assembler is missing, or code is for other GPUs.
     """
     if Path(source.path).suffix in _BUILT:
         return _loaded(source, arch)
@@ -245,23 +245,12 @@ def _with_headers(
         headers[missing[2]] = replacement
 
 
-def load(path: Path | str, kernel: str = "", arch: int | None = None) -> Compiled | Failure:
-    """Load a `.cubin`; a `.ptx`, which is assembled for `arch` (default: its target); or a `.sass`, a listing
-    printed by nvdisasm or cuobjdump, which has less information.
+def _loaded(source: CudaSource, arch: int) -> Compiled | Failure:
+    """Load a `.cubin`; a `.ptx`, which is assembled; or a `.sass`, a listing, which has less information.
 
     Code for an older GPU of the same major number is accepted. PTX needs nvJitLink, of the extra, or ptxas on
     the PATH.
-
-    **Raises:** DseError if the file is none of these or cannot be read, if an assembler is missing, if the
-    code is for other GPUs, and if there is no such kernel, or several and none is named.
     """
-    path = Path(path)
-    if path.suffix not in _BUILT:
-        raise DseError(f"{path}: suffix: found {path.suffix!r}, expected {', '.join(_BUILT)}")
-    return _loaded(read_source(path, kernel), arch)
-
-
-def _loaded(source: CudaSource, arch: int | None) -> Compiled | Failure:
     if cubin := source.cubin:
         binary = _fitting(chosen(elf.read(cubin, source.path), source.path, source.kernel), source, arch)
         # With line information the cubin contains the PTX, its lines separated by zeros.
@@ -270,11 +259,8 @@ def _loaded(source: CudaSource, arch: int | None) -> Compiled | Failure:
         return Compiled(binary, source.cubin, None, "", _assembler(source.cubin), None, adds_shared)
     if Path(source.path).suffix == ".sass":
         return _listed(source, arch)
-    target = re.search(r"^\s*\.target\s+sm_(\d+)", source.text, re.MULTILINE)
-    if target is None:
-        raise DseError(f"{source.path}: .target: found none, expected .target sm_..")
     try:
-        cubin, log = _assembled(source, arch or int(target[1]))
+        cubin, log = _assembled(source, arch)
     except ProcessKilled as how:
         return _stopped(source.path, how)
     if not cubin:
@@ -291,31 +277,18 @@ def _loaded(source: CudaSource, arch: int | None) -> Compiled | Failure:
     )
 
 
-def _listed(source: CudaSource, arch: int | None) -> Compiled:
+def _listed(source: CudaSource, arch: int) -> Compiled:
     """Return the information of a listing; the rest is unknown."""
     listings = {code.kernel: code for code in listing.parse(source.text, source.path)}
     code = chosen(listings, source.path, source.kernel)
     registers, shared_bytes = listing.resources(source.text, code)
-    binary = Binary(
-        kernel=code.kernel,
-        arch=code.arch,
-        code=b"",
-        relocated=False,
-        registers=registers,
-        shared_bytes=shared_bytes,
-        stack_bytes=None,
-        barriers=0,
-        parameters=(),
-        banks={},
-        constants=(),
-        variables={},
-    )
+    binary = Binary(code.kernel, code.arch, b"", False, registers, shared_bytes, stack_bytes=None)
     return Compiled(_fitting(binary, source, arch), b"", None, "", "a listing", None, listing=code)
 
 
-def _fitting(binary: Binary, source: CudaSource, arch: int | None) -> Binary:
+def _fitting(binary: Binary, source: CudaSource, arch: int) -> Binary:
     """Return the binary if a GPU of this architecture can execute it."""
-    if arch is not None and not (binary.arch // 10 == arch // 10 and binary.arch <= arch):
+    if not (binary.arch // 10 == arch // 10 and binary.arch <= arch):
         raise DseError(f"{source.path}: architecture: found sm_{binary.arch}, expected sm_{arch}")
     return binary
 
