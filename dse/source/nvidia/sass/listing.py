@@ -76,30 +76,25 @@ def parse(text: str, where: str) -> list[Listing]:
 
 def _parse(text: str, where: str) -> list[Listing]:
     arch = None
-    listings: list[Listing] = []
+    readers: list[_KernelReader] = []
     reader: _KernelReader | None = None  # of the current kernel, None in other sections
     for number, line in enumerate(text.splitlines(), 1):
         if match := _ARCH.search(line):
             arch = int(match[1])
         elif match := _KERNEL.match(line):
-            if reader:
-                listings.append(reader.listing())
             if arch is None:
                 raise DseError(
                     f"{where}:{number}: architecture: found none, expected .target sm_.. before the code"
                 )
             reader = _KernelReader(match[1] or match[2], arch, where)
+            readers.append(reader)
         elif _SECTION.match(line):
-            if reader:
-                listings.append(reader.listing())
             reader = None
         elif reader:
             reader.read(line, number)
-    if reader:
-        listings.append(reader.listing())
-    if not listings:
+    if not readers:
         raise DseError(f"{where}: code: found no kernel, expected the text of nvdisasm or cuobjdump -sass")
-    return listings
+    return [reader.listing() for reader in readers]
 
 
 def instructions(text: str, where: str) -> Iterator[SassInstruction]:
