@@ -26,7 +26,7 @@ class ControlFlow:
         self.demand = MemoryDemand(machine, self.weights)
         splitting = _Splitting(machine, self.weights)
         self.edges: dict[tuple[int, int], np.ndarray] = {}  # from, to → warps, lanes
-        self.splits: dict[int, np.ndarray] = {}  # block → visits that split, and their lanes on either side
+        self.splits: dict[int, float] = {}  # block → visits in which warps split
         times = times_of(len(machine.trace), machine.repeats).tolist()
         for position, (index, lanes) in enumerate(machine.trace):
             self._follow(position, index, lanes, times[position], splitting)
@@ -64,8 +64,7 @@ class ControlFlow:
         self._count(index, near, first, times)
         self._count(index, target if near != target else index + 1, second, times)
         if first is not None and second is not None:
-            taken, passed = (first, second) if near == target else (second, first)
-            self.splits[index] = self.splits.get(index, 0.0) + times * splitting.warps_in_both(taken, passed)
+            self.splits[index] = self.splits.get(index, 0.0) + times * splitting.warps_in_both(first, second)
 
     def _count(self, source: int, target: int, lanes: Lanes | None, times: float) -> None:
         """Count threads that take an edge."""
@@ -80,7 +79,7 @@ class _Splitting:
     def __init__(self, machine: Machine, weights: np.ndarray) -> None:
         self.machine, self.weights = machine, weights
         self._parted: dict[tuple[int, int], tuple[Lanes, Lanes | None, Lanes | None]] = {}
-        self._in_both: dict[tuple[int, int], np.ndarray] = {}
+        self._in_both: dict[tuple[int, int], float] = {}
 
     def next_at(self, place: int, near: int, lanes: Lanes) -> tuple[Lanes | None, Lanes | None]:
         """Return (those of `lanes` whose next block is `near`, the others)."""
@@ -108,13 +107,11 @@ class _Splitting:
                 if left is None:
                     return
 
-    def warps_in_both(self, taken: Lanes, passed: Lanes) -> np.ndarray:
-        """Return the warps with lanes in both sets, and their lanes in each, per average warp."""
-        key = (id(taken), id(passed))
+    def warps_in_both(self, first: Lanes, second: Lanes) -> float:
+        """Return the warps with lanes in both sets, per average warp."""
+        key = (id(first), id(second))
         if key not in self._in_both:
-            a, b = (np.count_nonzero(lanes.by_warp, axis=-1) for lanes in (taken, passed))
-            both = (a > 0) & (b > 0)
-            shape = (self.machine.shape[0], both.shape[1])
-            counts = (np.broadcast_to(np.where(both, x, 0), shape).sum(1) for x in (both, a, b))
-            self._in_both[key] = np.array([count @ self.weights for count in counts])
+            both = first.warps_here & second.warps_here
+            count = np.broadcast_to(both, (self.machine.shape[0], both.shape[1])).sum(1)
+            self._in_both[key] = float(count @ self.weights)
         return self._in_both[key]

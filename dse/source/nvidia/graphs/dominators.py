@@ -30,8 +30,8 @@ def dominators(
 
 
 def nearest_dominator(
-    node: int, dominating: Mapping[int, frozenset[int]], without: Iterable[int] = (), none: int = -1
+    node: int, dominating: Mapping[int, frozenset[int]], without: Iterable[int] = ()
 ) -> int:
-    """Return the immediate dominator of a node, except `without`; `none` if it has none."""
+    """Return the immediate dominator of a node, except `without`; -1 if it has none."""
     others = dominating.get(node, frozenset()) - {node, *without}
-    return max(others, key=lambda other: len(dominating[other]), default=none)
+    return max(others, key=lambda other: len(dominating[other]), default=-1)

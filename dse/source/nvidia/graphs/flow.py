@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from dse.source.machine.liveness import reached
-from dse.source.nvidia.graphs.branches import BranchProfile, profiled
 from dse.source.nvidia.graphs.control_flow import ControlFlow
 from dse.source.nvidia.graphs.instructions import WAITED_FOR, MemoryDemand, kind_of
 from dse.source.nvidia.machine.state import Machine
@@ -61,7 +60,6 @@ class Dependence:
 
     source: int
     target: int
-    carried: bool  # on to the next trip of a loop
 
 
 @dataclass(frozen=True)
@@ -79,17 +77,14 @@ class FlowGraph:
     """The average warp of a launch, by executed basic blocks.
 
     The first node is the kernel's start; a function called in several places appears once. The weights of a
-    branch's arcs add up to more than one where warps split; `branches` has the shares. Loops with several
-    entries are not in `loops`.
+    branch's arcs add up to more than one where warps split. Loops with several entries are not in `loops`.
     """
 
     kernel: str
-    arch: int
     nodes: tuple[FlowNode, ...]
     arcs: tuple[Arc, ...]
     dependences: tuple[Dependence, ...]
     loops: tuple[FlowLoop, ...]  # outer ones first
-    branches: tuple[BranchProfile, ...]
 
 
 def flow_graph(machine: Machine, weights: Sequence[float] | None = None) -> FlowGraph:
@@ -104,12 +99,10 @@ def flow_graph(machine: Machine, weights: Sequence[float] | None = None) -> Flow
             nodes.append(_node(kind, block.index, steps, control.demand))
     return FlowGraph(
         machine.program.kernel,
-        machine.program.arch,
         tuple(nodes),
         tuple(_arcs(nodes, node_of, control)),
         tuple(_dependences(node_of, control)),
         tuple(natural_loops(control)),
-        profiled(control),
     )
 
 
@@ -192,35 +185,32 @@ def natural_loops(control: ControlFlow) -> list[FlowLoop]:
 
 def _dependences(node_of: Mapping[int, int], control: ControlFlow) -> list[Dependence]:
     """Follow every load along all paths until its value is used or overwritten."""
-    dependences: set[tuple[int, int, bool]] = set()
+    dependences: set[tuple[int, int]] = set()
     for index in control.executed:
         for position, step in enumerate(control.machine.program.blocks[index].steps):
             if step.pipe in WAITED_FOR and step.writes:
-                for use, carried in _first_uses(control, index, position + 1, frozenset(step.writes)):
-                    dependences.add((node_of[step.index], node_of[use], carried))
+                for use in _first_uses(control, index, position + 1, frozenset(step.writes)):
+                    dependences.add((node_of[step.index], node_of[use]))
     return [Dependence(*dependence) for dependence in sorted(dependences)]
 
 
-def _first_uses(control: ControlFlow, index: int, place: int, slots: frozenset[int]) -> set[tuple[int, bool]]:
-    """Return (step, whether in a later trip of a loop) of the first uses of slots.
-
-    Paths begin at position `place` in a basic block.
-    """
-    uses: set[tuple[int, bool]] = set()
-    ways = [(index, place, slots, False)]
+def _first_uses(control: ControlFlow, index: int, place: int, slots: frozenset[int]) -> set[int]:
+    """Return the steps that first use slots, on paths from position `place` in a basic block."""
+    uses: set[int] = set()
+    ways = [(index, place, slots)]
     seen = set(ways)
     while ways:
-        index, place, slots, carried = ways.pop()
+        index, place, slots = ways.pop()
         for step in control.machine.program.blocks[index].steps[place:]:
             if step.guard in slots or not slots.isdisjoint(step.reads):
-                uses.add((step.index, carried))
+                uses.add(step.index)
                 slots = frozenset()
             elif not step.partial:
                 slots = slots.difference(step.writes)
             if not slots:
                 break
         for target in control.after[index] if slots else ():
-            way = (target, 0, slots, carried or target in control.dominators[index])
+            way = (target, 0, slots)
             if target >= 0 and way not in seen:
                 seen.add(way)
                 ways.append(way)

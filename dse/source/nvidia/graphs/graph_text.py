@@ -50,23 +50,15 @@ class Hits:
             )
 
 
-def of_source(
-    graph: DependenceGraph,
-    gpu: Gpu,
-    hits: Hits | None = None,
-    warps: int = 1,
-    slots: int = 1,
-    groups: int | None = None,
-) -> NamedCase:
+def of_source(graph: DependenceGraph, gpu: Gpu, hits: Hits, warps: int = 1, slots: int = 1) -> NamedCase:
     """Make a simulator case with λ and Λ of a GPU with scalar fields.
 
-    A warp issues at most one instruction a cycle. The SM runs `groups` equal blocks (default: `slots`) of
-    `warps`, `slots` at a time.
+    A warp issues at most one instruction a cycle. The SM runs `slots` equal blocks of `warps` at a time.
 
     **Raises:** DseError as `terms`, or if it exceeds the limits of a simulator case.
     """
-    cycles = [terms(instruction, gpu, hits or Hits(), graph.kernel) for instruction in graph.instructions]
-    return assembled(graph, cycles, float(gpu.issue_limit), warps, slots, groups)
+    cycles = [terms(instruction, gpu, hits, graph.kernel) for instruction in graph.instructions]
+    return assembled(graph, cycles, float(gpu.issue_limit), warps, slots)
 
 
 def terms(instruction: GraphInstruction, gpu: Gpu, hits: Hits, kernel: str = "graph") -> tuple[float, float]:
@@ -126,11 +118,9 @@ def _product_terms(instruction: GraphInstruction, gpu: Gpu, kernel: str) -> tupl
             raise DseError(f"{kernel}: {name}: found {kind}, expected products that the GPU has cycles of")
     tensor = max(units * float(getattr(gpu.cpi, kind)) for kind, units in work.items())
     throughput_cycles = max(tensor, product.shared_bytes / _BANKS_BYTES * float(gpu.cpi.shared))
-    parts = (
-        1.0 if needs_descriptor(name) else float(gpu.limits.sub_partitions)
-    )  # these all work on the product of a block
-    own = parts * tensor
-    return throughput_cycles, max(float(getattr(gpu.latency, product.kind)), own, ISSUE)
+    # all sub-partitions work on the product of a block
+    parts = 1.0 if needs_descriptor(name) else float(gpu.limits.sub_partitions)
+    return throughput_cycles, max(float(getattr(gpu.latency, product.kind)), parts * tensor, ISSUE)
 
 
 def assembled(
@@ -139,7 +129,6 @@ def assembled(
     issue_limit: float = math.inf,
     warps: int = 1,
     slots: int = 1,
-    groups: int | None = None,
 ) -> NamedCase:
     """Make a simulator case, given λ and Λ of each instruction.
 
@@ -164,7 +153,7 @@ def assembled(
             same_warp=np.full(len(cycles), ISSUE),
             loops=graph.loops,
         )
-        case = Case((program,), warps, slots, groups or slots, issue_limit)
+        case = Case((program,), warps, slots, slots, issue_limit)
     except DseError as error:
         raise DseError(f"{graph.kernel}: {error}") from None
     return NamedCase(graph.kernel, case, subsystems, (_labels(graph),))

@@ -33,4 +33,4 @@ def test_a_dominator_cuts_off_what_it_dominates(after):
             assert nearest == -1
         else:
             assert dominating[nearest] == expected - {node}
-            assert nearest_dominator(node, dominating, without=expected, none=9) == 9
+            assert nearest_dominator(node, dominating, without=expected) == -1

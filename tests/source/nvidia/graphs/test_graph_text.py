@@ -164,8 +164,8 @@ def test_hits_of_a_kernel():
 
 
 def test_from_source(warps, gpu):
-    graph = of_source(warps["nbody"][0], gpu, warps=8, slots=2, groups=6)
-    assert (graph.case.warps, graph.case.slots, graph.case.groups) == (8, 2, 6)
+    graph = of_source(warps["nbody"][0], gpu, Hits(), warps=8, slots=2)
+    assert (graph.case.warps, graph.case.slots, graph.case.groups) == (8, 2, 2)
     assert graph.case.issue_limit == gpu.issue_limit
     assert graph.subsystems == ("fp32", "int32", "imul32", "shared", "barrier", "memory", "issue")
     assert graph.case.programs[0].barriers == 8
@@ -176,18 +176,18 @@ def test_from_source(warps, gpu):
 def test_pipes_beyond_the_simulators(gpu):
     every = ("fp32", "fp64", "int32", "imul32", "sfu", "shared", "global", "barrier", "control")
     graph = DependenceGraph("all", 80, tuple(map(instruction, every)), ())
-    actual = of_source(graph, gpu)
+    actual = of_source(graph, gpu, Hits())
     assert actual.subsystems == ("fp32", "fp64", "int32", "imul32", "sfu", "shared", "memory", "issue")
     assert actual.labels[0] == (
         "FP32 0", "FP64 0 #2", "INT32 0 #3", "IMUL32 0 #4", "SFU 0 #5", "SHARED 0 #6", "GLOBAL 0 #7",
         "BARRIER 0 #8", "CONTROL 0 #9",
     )  # fmt: skip
     with_tensor = (*map(instruction, every), matrices("mma_fp16", 2048.0, 1.0))
-    actual = of_source(replace(graph, instructions=with_tensor), gpu)
+    actual = of_source(replace(graph, instructions=with_tensor), gpu, Hits())
     assert actual.subsystems == ("fp32", "int32", "imul32", "sfu", "shared", "memory", "tensor", "issue")
     with pytest.raises(
         DseError, match=r"^all: found texture instructions, expected those of pipes that models"
     ):
-        of_source(replace(graph, instructions=(instruction("texture"),)), gpu)
+        of_source(replace(graph, instructions=(instruction("texture"),)), gpu, Hits())
     with pytest.raises(DseError, match=r"^all: case: found 1 groups of 2000 warps"):
-        of_source(graph, gpu, warps=2000)
+        of_source(graph, gpu, Hits(), warps=2000)
