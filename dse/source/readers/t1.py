@@ -21,18 +21,22 @@ from dse.core.validate import checked
 from dse.errors import DseError
 
 
-@dataclass(frozen=True)
-class T1Argument:
-    """One argument of the kernel, with the file's own values; None if not stated."""
+class T1Argument(BaseModel):
+    """One argument of the kernel, with the file's own names and values; None if not stated."""
 
-    name: str
-    type: str
-    memory: str | None  # Vector or Scalar
-    access: str | None  # ReadOnly, WriteOnly or ReadWrite
-    size: Any  # elements: a number, or an expression in the file's own language
-    fill: str | None = None  # Constant, Random, ...
-    value: Any = None  # of a constant fill; upper limit of random numbers
-    constant: bool = False  # whether it is a `__constant__` variable, not passed
+    Name: str = ""
+    Type: str
+    MemoryType: str | None = None  # Vector or Scalar
+    AccessType: str | None = None  # ReadOnly, WriteOnly or ReadWrite
+    Size: Any = None  # elements: a number, or an expression in the file's own language
+    FillType: str | None = None  # Constant, Random, ...
+    FillValue: Any = None  # of a constant fill; upper limit of random numbers
+    MemType: str | None = None
+
+    @property
+    def constant(self) -> bool:
+        """Whether it is a `__constant__` variable, not passed, by Kernel Tuner's field or KTT's."""
+        return (self.MemType or "").lower() == "constant" or (self.MemoryType or "").lower() == "symbol"
 
 
 @dataclass(frozen=True)
@@ -76,17 +80,6 @@ class _Sizes(BaseModel):
     Z: Any = 1
 
 
-class _Argument(BaseModel):
-    Name: str = ""
-    Type: str
-    MemoryType: str | None = None
-    AccessType: str | None = None
-    Size: Any = None
-    FillType: str | None = None
-    FillValue: Any = None
-    MemType: str | None = None
-
-
 class _KernelSpecification(BaseModel):
     Language: str
     KernelName: str
@@ -101,7 +94,7 @@ class _KernelSpecification(BaseModel):
     GridDivY: list[Any] | None = None
     GridDivZ: list[Any] | None = None
     SharedMemory: Any = 0
-    Arguments: list[_Argument] = []
+    Arguments: list[T1Argument] = []
 
 
 class _General(BaseModel):
@@ -162,29 +155,12 @@ def load(path: str | Path) -> T1Problem:
         shared_memory=read(kernel.SharedMemory or 0, "SharedMemory"),
         language=kernel.Language,
         kernel_name=kernel.KernelName,
-        arguments=tuple(
-            T1Argument(
-                name=argument.Name or f"argument {number}",
-                type=argument.Type,
-                memory=argument.MemoryType,
-                access=argument.AccessType,
-                size=argument.Size,
-                fill=argument.FillType,
-                value=argument.FillValue,
-                constant=_is_constant(argument),
-            )
-            for number, argument in enumerate(kernel.Arguments, 1)
-        ),
+        arguments=tuple(kernel.Arguments),
         path=Path(path),
         kernel_file=kernel.KernelFile,
         options=tuple(kernel.CompilerOptions or ()),
         block=tuple(block),
     )
-
-
-def _is_constant(argument: _Argument) -> bool:
-    """Return whether it is a `__constant__` variable, by Kernel Tuner's field or KTT's."""
-    return (argument.MemType or "").lower() == "constant" or (argument.MemoryType or "").lower() == "symbol"
 
 
 def _space(declared: _ConfigurationSpace, where: str) -> Space:

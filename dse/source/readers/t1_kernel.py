@@ -35,11 +35,10 @@ class _OwnLanguage(ast.NodeTransformer):
     def __init__(self, problem: T1Problem, sizes: Mapping[str, int]) -> None:
         self.values: Mapping[str, tuple] = problem.space.values
         self.scalars = {
-            argument.name: argument.value
+            argument.Name: argument.FillValue
             for argument in problem.arguments
-            if isinstance(argument.value, int | float)
+            if isinstance(argument.FillValue, int | float) and argument.Name not in self.values
         }
-        self.scalars = {name: value for name, value in self.scalars.items() if name not in self.values}
         self.known = {*self.values, *sizes, "index", "random"}
         named = (f"problem_size_{axis}" for axis in "xyz")
         self.sizes = [
@@ -161,11 +160,11 @@ def _passed(problem: T1Problem, source: Path, where: str) -> list[int]:
     places = [
         index
         for index, argument in enumerate(problem.arguments)
-        if not argument.constant or argument.name in declared
+        if not argument.constant or argument.Name in declared
     ]
     between = re.search(rf"\b{re.escape(problem.kernel_name)}\s*\(([^)]*)", text.text)
     if len(places) < len(declared) and between is not None and "#" not in between[1]:
-        named, short = {argument.name for argument in problem.arguments}, len(declared) - len(places)
+        named, short = {argument.Name for argument in problem.arguments}, len(declared) - len(places)
         missing = [name for name in declared if name not in named]
         raise DseError(
             f"{where}: found {len(places)}, expected one for each parameter of {problem.kernel_name}, in "
@@ -178,29 +177,30 @@ def _argument(
     argument: T1Argument, language: _OwnLanguage, where: str
 ) -> tuple[Expression | ArrayArgument | None, str | None]:
     """Return an argument, and the assumptions made where the file states too little."""
-    kind, parts = type_of(argument.type) or (None, 1)
-    if (argument.memory or "").lower() == "scalar" or (argument.memory is None and argument.size is None):
-        random = (argument.fill or "Constant").lower() != "constant"
-        if kind is None or parts > 1 or argument.value is None or random:
+    kind, parts = type_of(argument.Type) or (None, 1)
+    memory, filled = (argument.MemoryType or "").lower(), argument.FillValue
+    if memory == "scalar" or (argument.MemoryType is None and argument.Size is None):
+        random = (argument.FillType or "Constant").lower() != "constant"
+        if kind is None or parts > 1 or filled is None or random:
             return None, None
-        value = language.read(argument.value, f"{where}.FillValue")
+        value = language.read(filled, f"{where}.FillValue")
         number = f"1.0 * ({value.text})" if kind.startswith("float") else f"floor({value.text})"
         return parse(number, f"{where}.FillValue"), None
     values = None
-    only_written = (argument.access or "").lower() == "writeonly"
-    fill = (argument.fill or "").lower()
-    if kind is not None and argument.size is not None and not only_written and fill in ("constant", "random"):
+    only_written = (argument.AccessType or "").lower() == "writeonly"
+    fill = (argument.FillType or "").lower()
+    if kind is not None and argument.Size is not None and not only_written and fill in ("constant", "random"):
         if fill == "constant":
-            values = language.read(0 if argument.value is None else argument.value, f"{where}.FillValue")
+            values = language.read(0 if filled is None else filled, f"{where}.FillValue")
         else:
-            highest = language.read(1 if argument.value is None else argument.value, f"{where}.FillValue")
+            highest = language.read(1 if filled is None else filled, f"{where}.FillValue")
             whole = "random * ({})" if kind.startswith("float") else "floor(random * ({}))"
             values = parse(whole.format(highest.text), f"{where}.FillValue")
     assumption = None
     try:
-        if argument.size is None:
+        if argument.Size is None:
             raise DseError(f"{where}.Size: found nothing, expected a number of elements")
-        size = language.read(argument.size, f"{where}.Size")
+        size = language.read(argument.Size, f"{where}.Size")
     except DseError as error:
         if values is not None:  # each element is computed
             raise

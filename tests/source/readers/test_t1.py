@@ -92,7 +92,7 @@ def test_the_whole_file(problem):
     }
     assert t1.problem_size == (4096, 1000)
     assert [[divisor.text for divisor in axis] for axis in t1.grid_div] == [["bx", "tx"], ["by"]]
-    assert [(argument.name, argument.access, argument.size) for argument in t1.arguments] == [
+    assert [(argument.Name, argument.AccessType, argument.Size) for argument in t1.arguments] == [
         ("out", "WriteOnly", "n*n"),
         ("n", None, None),
     ]
