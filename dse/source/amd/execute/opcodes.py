@@ -96,24 +96,18 @@ _row("v_mul_hi_u32", "valu64", "u=uu", s.mul_hi, 1)
 _row("v_mul_hi_i32", "valu64", "i=ii", s.mul_hi, 1)
 _row("v_mad_u64_u32", "valu64", "UM=uuU", s.mad64, 2)
 _row("v_mad_i64_i32", "valu64", "UM=iiU", s.mad64, 2)
-_row("v_mul_u32_u24", "valu", "u=uu", s.mul24, 1)
-_row("v_mul_i32_i24", "valu", "i=ii", s.mul24, 1)
-_row("v_mul_hi_u32_u24", "valu", "u=uu", s.mul_hi24, 1)
-_row("v_mul_hi_i32_i24", "valu", "i=ii", s.mul_hi24, 1)
-_row("v_mad_u32_u24", "valu", "u=uuu", lambda a, b, c: s.mul24(a, b) + c, 2)
-_row("v_mad_i32_i24", "valu", "i=iii", lambda a, b, c: s.mul24(a, b) + c, 2)
+for _type, _kind in (("u32_u24", "u"), ("i32_i24", "i")):
+    _row(f"v_mul_{_type}", "valu", f"{_kind}={_kind * 2}", s.mul24, 1)
+    _row(f"v_mul_hi_{_type}", "valu", f"{_kind}={_kind * 2}", s.mul_hi24, 1)
+    _row(f"v_mad_{_type}", "valu", f"{_kind}={_kind * 3}", lambda a, b, c: s.mul24(a, b) + c, 2)
 _row("v_mad_u32_u16", "valu", "u=wwu", lambda a, b, c: a * b + c, 2)
 _row("v_mad_i32_i16", "valu", "i=ssi", lambda a, b, c: a * b + c, 2)
 _row("v_mad_u16 v_mad_i16", "valu", "w=www", lambda a, b, c: a * b + c, 2)
-_row("v_and_b32", "valu", "u=uu", np.bitwise_and, 1)
-_row("v_or_b32", "valu", "u=uu", np.bitwise_or, 1)
-_row("v_xor_b32", "valu", "u=uu", np.bitwise_xor, 1)
+for _type, _kind in (("b32", "u"), ("b16", "w")):
+    for _name, _function in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor)):
+        _row(f"v_{_name}_{_type}", "valu", f"{_kind}={_kind * 2}", _function, 1)
+    _row(f"v_not_{_type}", "valu", f"{_kind}={_kind}", np.invert, 1)
 _row("v_xnor_b32", "valu", "u=uu", lambda a, b: ~(a ^ b), 1)
-_row("v_and_b16", "valu", "w=ww", np.bitwise_and, 1)
-_row("v_or_b16", "valu", "w=ww", np.bitwise_or, 1)
-_row("v_xor_b16", "valu", "w=ww", np.bitwise_xor, 1)
-_row("v_not_b32", "valu", "u=u", np.invert, 1)
-_row("v_not_b16", "valu", "w=w", np.invert, 1)
 _row("v_lshlrev_b32", "valu", "u=uu", s.swapped(s.shift_left), 1)
 _row("v_lshrrev_b32", "valu", "u=uu", s.swapped(s.shift_right), 1)
 _row("v_ashrrev_i32", "valu", "i=ui", s.swapped(s.shift_right), 1)
@@ -155,13 +149,9 @@ _row("v_cndmask_b32", "valu", "u=uum", s.choose)
 _row("v_cndmask_b16", "valu", "w=wwm", s.choose)
 _row("v_mbcnt_lo_u32_b32", "valu", special="mbcnt_lo")
 _row("v_mbcnt_hi_u32_b32", "valu", special="mbcnt_hi")
-_row("v_readlane_b32", "valu", special="readlane")
-_row("v_writelane_b32", "valu", special="writelane")
-_row("v_movrels_b32", "valu", special="movrels")
-_row("v_movreld_b32", "valu", special="movreld")
-_row("v_readfirstlane_b32", "valu", special="readfirstlane")
+for _name in ("readlane", "writelane", "readfirstlane", "movrels", "movreld", "permlane64"):
+    _row(f"v_{_name}_b32", "valu", special=_name)
 _row("v_permlanex16_b32 v_permlane16_b32", "valu", special="permlane")
-_row("v_permlane64_b32", "valu", special="permlane64")
 _row("v_permlane16_swap_b32 v_permlane32_swap_b32", "valu", special="row_swap")
 _row("v_accvgpr_read_b32 v_accvgpr_write_b32 v_accvgpr_mov_b32", "valu", "u=u", lambda a: a)
 _row("v_accvgpr_read v_accvgpr_write v_accvgpr_mov", "valu", "u=u", lambda a: a)
@@ -196,17 +186,10 @@ for _type, _kind in (
     ("u32", "u"), ("i32", "i"), ("u64", "U"), ("i64", "I"), ("u16", "w"), ("i16", "s"), ("f32", "f"),
     ("f64", "D"), ("f16", "h"),
 ):  # fmt: skip
-    _float = _type.startswith("f")
-    _pipe = "valu64" if _type.endswith("64") else "valu"
+    _float, _pipe = _type.startswith("f"), "valu64" if _type.endswith("64") else "valu"
+    _numbers = f"fp{_type[1:]}" if _float else "int"
     for _name, _function in (_FLOAT_ORDER if _float else _ORDER).items():
-        _row(
-            f"v_cmp_{_name}_{_type}",
-            _pipe,
-            f"M={_kind * 2}",
-            _function,
-            1,
-            f"fp{_type[1:]}" if _float else "int",
-        )
+        _row(f"v_cmp_{_name}_{_type}", _pipe, f"M={_kind * 2}", _function, 1, _numbers)
         _row(f"v_cmpx_{_name}_{_type}", _pipe, f"M={_kind * 2}", _function, 1, special="cmpx")
     if _float:
         _row(f"v_cmp_class_{_type}", _pipe, f"M={_kind}u", s.class_of)
@@ -216,7 +199,7 @@ _row("v_cmp_t_u32", "valu", "M=uu", lambda a, b: np.ones(np.broadcast_shapes(a.s
 # Floating point
 
 for _type, _kind, _pipe in (("f32", "f", "valu"), ("f64", "D", "valu64"), ("f16", "h", "valu")):
-    _fp, _two, _three = f"fp{_type[1:]}", f"{_kind}={_kind * 2}", f"{_kind}={_kind * 3}"
+    _fp, _one, _two, _three = f"fp{_type[1:]}", *(f"{_kind}={_kind * sources}" for sources in (1, 2, 3))
     _row(f"v_add_{_type}", _pipe, _two, np.add, 1, _fp)
     _row(f"v_sub_{_type}", _pipe, _two, np.subtract, 1, _fp)
     _row(f"v_subrev_{_type}", _pipe, _two, s.swapped(np.subtract), 1, _fp)
@@ -231,14 +214,7 @@ for _type, _kind, _pipe in (("f32", "f", "valu"), ("f64", "D", "valu64"), ("f16"
         _row(f"v_{_name}_{_type}", _pipe, _three, s.largest_of_least, 2, _fp)
     _row(f"v_med3_{_type} v_med3_num_{_type}", _pipe, _three, s.median, 2, _fp)
     _row(f"v_fma_{_type} v_mad_{_type} v_fma_legacy_{_type}", _pipe, _three, s.multiply_add, 2, _fp)
-    _row(
-        f"v_fmac_{_type} v_mac_{_type} v_fmac_legacy_{_type}",
-        _pipe,
-        f"{_kind}={_kind * 2}d",
-        s.multiply_add,
-        2,
-        _fp,
-    )
+    _row(f"v_fmac_{_type} v_mac_{_type} v_fmac_legacy_{_type}", _pipe, f"{_two}d", s.multiply_add, 2, _fp)
     _row(f"v_fmamk_{_type} v_madmk_{_type}", _pipe, _three, s.multiply_add, 2, _fp)
     TABLE[f"v_fmamk_{_type}"] = TABLE[f"v_madmk_{_type}"] = OpcodeRow(
         _pipe, _three, lambda a, k, b: s.multiply_add(a, k, b), 2, _fp
@@ -247,60 +223,42 @@ for _type, _kind, _pipe in (("f32", "f", "valu"), ("f64", "D", "valu64"), ("f16"
     _row(f"v_div_scale_{_type}", _pipe, f"{_kind}M={_kind * 3}", s.unscaled, 1, _fp)
     _row(f"v_div_fmas_{_type}", _pipe, _three, s.multiply_add, 2, _fp)
     _row(f"v_div_fixup_{_type}", _pipe, _three, s.divided, 1, _fp)
-    _row(f"v_floor_{_type}", _pipe, f"{_kind}={_kind}", np.floor, 1, _fp)
-    _row(f"v_ceil_{_type}", _pipe, f"{_kind}={_kind}", np.ceil, 1, _fp)
-    _row(f"v_trunc_{_type}", _pipe, f"{_kind}={_kind}", np.trunc, 1, _fp)
-    _row(f"v_rndne_{_type}", _pipe, f"{_kind}={_kind}", np.rint, 1, _fp)
-    _row(f"v_fract_{_type}", _pipe, f"{_kind}={_kind}", s.fraction, 1, _fp)
-    _row(f"v_frexp_mant_{_type}", _pipe, f"{_kind}={_kind}", s.significand, 1, _fp)
+    _row(f"v_floor_{_type}", _pipe, _one, np.floor, 1, _fp)
+    _row(f"v_ceil_{_type}", _pipe, _one, np.ceil, 1, _fp)
+    _row(f"v_trunc_{_type}", _pipe, _one, np.trunc, 1, _fp)
+    _row(f"v_rndne_{_type}", _pipe, _one, np.rint, 1, _fp)
+    _row(f"v_fract_{_type}", _pipe, _one, s.fraction, 1, _fp)
+    _row(f"v_frexp_mant_{_type}", _pipe, _one, s.significand, 1, _fp)
     _row(f"v_ldexp_{_type}", _pipe, f"{_kind}={_kind}i", s.scale, 1, _fp)
-    _transcendental = "trans"
-    _row(f"v_rcp_{_type} v_rcp_iflag_{_type}", _transcendental, f"{_kind}={_kind}", np.reciprocal, 1, _fp)
-    _row(
-        f"v_rsq_{_type}",
-        _transcendental,
-        f"{_kind}={_kind}",
-        lambda a: (1 / np.sqrt(a)).astype(a.dtype),
-        1,
-        _fp,
-    )
-    _row(f"v_sqrt_{_type}", _transcendental, f"{_kind}={_kind}", np.sqrt, 1, _fp)
+    _row(f"v_rcp_{_type} v_rcp_iflag_{_type}", "trans", _one, np.reciprocal, 1, _fp)
+    _row(f"v_rsq_{_type}", "trans", _one, lambda a: (1 / np.sqrt(a)).astype(a.dtype), 1, _fp)
+    _row(f"v_sqrt_{_type}", "trans", _one, np.sqrt, 1, _fp)
+
+
+def _of_turns(function: Any) -> Any:
+    return lambda a: function(2 * np.pi * a.astype(float)).astype(a.dtype)
+
+
 for _type, _kind in (("f32", "f"), ("f16", "h")):
     _fp = f"fp{_type[1:]}"
     _row(f"v_exp_{_type}", "trans", f"{_kind}={_kind}", np.exp2, 1, _fp)
     _row(f"v_log_{_type}", "trans", f"{_kind}={_kind}", np.log2, 1, _fp)
-    _row(
-        f"v_sin_{_type}",
-        "trans",
-        f"{_kind}={_kind}",
-        lambda a: np.sin(2 * np.pi * a.astype(float)).astype(a.dtype),
-        1,
-        _fp,
-    )
-    _row(
-        f"v_cos_{_type}",
-        "trans",
-        f"{_kind}={_kind}",
-        lambda a: np.cos(2 * np.pi * a.astype(float)).astype(a.dtype),
-        1,
-        _fp,
-    )
+    _row(f"v_sin_{_type}", "trans", f"{_kind}={_kind}", _of_turns(np.sin), 1, _fp)
+    _row(f"v_cos_{_type}", "trans", f"{_kind}={_kind}", _of_turns(np.cos), 1, _fp)
 _row("v_frexp_exp_i32_f32", "valu", "i=f", s.exponent, 1)
 _row("v_frexp_exp_i32_f64", "valu64", "i=D", s.exponent, 1)
 _row("v_frexp_exp_i16_f16", "valu", "w=h", None, 1)
 _row("v_trig_preop_f64", "valu64", "D=Du", None, 1, "fp64")
-_row("v_cvt_f32_i32", "valu", "f=i", lambda a: a.astype(F32), 1)
-_row("v_cvt_f32_u32", "valu", "f=u", lambda a: a.astype(F32), 1)
-_row("v_cvt_i32_f32", "valu", "i=f", s.to_int, 1)
-_row("v_cvt_u32_f32", "valu", "u=f", s.to_uint, 1)
+for _unit, _pipe, _float, _kind, _to in (
+    ("v", "valu", "f32", "f", F32), ("v", "valu64", "f64", "D", float), ("s", "salu", "f32", "f", F32),
+):  # fmt: skip
+    for _type, _whole, _rounded in (("i32", "i", s.to_int), ("u32", "u", s.to_uint)):
+        _row(f"{_unit}_cvt_{_float}_{_type}", _pipe, f"{_kind}={_whole}", lambda a, to=_to: a.astype(to), 1)
+        _row(f"{_unit}_cvt_{_type}_{_float}", _pipe, f"{_whole}={_kind}", _rounded, 1)
 _row("v_cvt_rpi_i32_f32 v_cvt_nearest_i32_f32", "valu", "i=f", lambda a: s.to_int(np.floor(a + F32(0.5))), 1)
 _row("v_cvt_flr_i32_f32 v_cvt_floor_i32_f32", "valu", "i=f", lambda a: s.to_int(np.floor(a)), 1)
 _row("v_cvt_f64_f32", "valu64", "D=f", lambda a: a.astype(float), 1)
 _row("v_cvt_f32_f64", "valu64", "f=D", lambda a: a.astype(F32), 1)
-_row("v_cvt_f64_i32", "valu64", "D=i", lambda a: a.astype(float), 1)
-_row("v_cvt_f64_u32", "valu64", "D=u", lambda a: a.astype(float), 1)
-_row("v_cvt_i32_f64", "valu64", "i=D", s.to_int, 1)
-_row("v_cvt_u32_f64", "valu64", "u=D", s.to_uint, 1)
 _row("v_cvt_f16_f32", "valu", "h=f", lambda a: a.astype(np.float16), 1)
 _row("v_cvt_f32_f16", "valu", "f=h", lambda a: a.astype(F32), 1)
 _row("v_cvt_f16_u16", "valu", "h=w", lambda a: a.astype(np.float16), 1)
@@ -347,8 +305,7 @@ _row("v_fma_mixlo_f16 v_fma_mixhi_f16 v_mad_mixlo_f16 v_mad_mixhi_f16", "valu", 
 
 # Scalar
 
-_row("s_mov_b32", "salu", special="move")
-_row("s_mov_b64", "salu", special="move")
+_row("s_mov_b32 s_mov_b64", "salu", special="move")
 _row("s_movk_i32", "salu", "i=j", lambda a: a)
 _row("s_cmov_b32", "salu", "u=udc", lambda a, d, c: np.where(c, a, d))
 _row("s_cmov_b64", "salu", "U=Udc", lambda a, d, c: np.where(c, a, d))
@@ -382,10 +339,8 @@ for _number in (1, 2, 3, 4):
         f"s_lshl{_number}_add_u32", "salu", "uc=uu",
         lambda a, b, n=_number: ((a << U32(n)) + b, s.wide(a) * U64(1 << n) + s.wide(b) >> U64(32) != 0), 2,
     )  # fmt: skip
-_row("s_bfe_u32", "salu", "uc=uu", s.tested(s.packed_bit_field), 1)
-_row("s_bfe_i32", "salu", "ic=iu", s.tested(s.packed_bit_field), 1)
-_row("s_bfe_u64", "salu", "Uc=Uu", s.tested(s.packed_bit_field), 1)
-_row("s_bfe_i64", "salu", "Ic=Iu", s.tested(s.packed_bit_field), 1)
+for _type, _kind in (("u32", "u"), ("i32", "i"), ("u64", "U"), ("i64", "I")):
+    _row(f"s_bfe_{_type}", "salu", f"{_kind}c={_kind}u", s.tested(s.packed_bit_field), 1)
 _row("s_bfm_b32", "salu", "u=uu", lambda a, b: ((U32(1) << (a & U32(31))) - U32(1)) << (b & U32(31)), 1)
 _row(
     "s_bfm_b64",
@@ -400,14 +355,11 @@ _row("s_sext_i32_i8", "salu", "i=i", s.sign_extended(8), 1)
 _row("s_sext_i32_i16", "salu", "i=i", s.sign_extended(16), 1)
 _row("s_brev_b32", "salu", "u=u", s.reversed_bits, 1)
 _row("s_brev_b64", "salu", "U=U", None, 1)
-_row("s_bcnt1_i32_b32", "salu", "uc=u", s.tested(s.count_ones), 1)
-_row("s_bcnt1_i32_b64", "salu", "uc=U", s.tested(s.count_ones), 1)
-_row("s_bcnt0_i32_b32", "salu", "uc=u", s.tested(lambda a: s.count_ones(~a)), 1)
-_row("s_bcnt0_i32_b64", "salu", "uc=U", s.tested(lambda a: s.count_ones(~a)), 1)
-_row("s_ff1_i32_b32", "salu", "u=u", s.first_one, 1)
-_row("s_ff1_i32_b64", "salu", "u=U", s.first_one, 1)
-_row("s_flbit_i32_b32", "salu", "u=u", s.leading_zeros, 1)
-_row("s_flbit_i32_b64", "salu", "u=U", s.leading_zeros, 1)
+for _type, _kind in (("b32", "u"), ("b64", "U")):
+    _row(f"s_bcnt1_i32_{_type}", "salu", f"uc={_kind}", s.tested(s.count_ones), 1)
+    _row(f"s_bcnt0_i32_{_type}", "salu", f"uc={_kind}", s.tested(lambda a: s.count_ones(~a)), 1)
+    _row(f"s_ff1_i32_{_type}", "salu", f"u={_kind}", s.first_one, 1)
+    _row(f"s_flbit_i32_{_type}", "salu", f"u={_kind}", s.leading_zeros, 1)
 _row("s_flbit_i32", "salu", "u=i", s.leading_signs, 1)
 _row("s_flbit_i32_i64", "salu", "u=I", None, 1)
 _row("s_pack_ll_b32_b16", "salu", "u=uu", lambda a, b: a & U32(0xFFFF) | b << U32(16), 1)
@@ -444,19 +396,12 @@ for _type, _kind in (("f32", "f"), ("f16", "h")):
     for _name, _function in _FLOAT_ORDER.items():
         _row(f"s_cmp_{_name}_{_type}", "salu", f"c={_kind * 2}", _function, 1)
 _row("s_fmaak_f32 s_fmamk_f32", "salu", "f=fff", s.multiply_add, 2, "fp32")
-_row("s_cvt_f32_i32", "salu", "f=i", lambda a: a.astype(F32), 1)
-_row("s_cvt_f32_u32", "salu", "f=u", lambda a: a.astype(F32), 1)
-_row("s_cvt_i32_f32", "salu", "i=f", s.to_int, 1)
-_row("s_cvt_u32_f32", "salu", "u=f", s.to_uint, 1)
 _row("s_cvt_f16_f32", "salu", "h=f", lambda a: a.astype(np.float16), 1)
 _row("s_cvt_f32_f16", "salu", "f=h", lambda a: a.astype(F32), 1)
 _row("s_cvt_hi_f32_f16", "salu", "f=u", None, 1)
 _row("s_cvt_pk_rtz_f16_f32", "salu", "u=ff", s.packed_halves, 2)
 _row("s_getpc_b64", "salu", "U=", lambda: np.zeros((1, 1, 1), U64))  # symbols are relative to the counter
 _row("s_getreg_b32 s_sendmsg_rtn_b32", "salu", special="getreg")
-_row(
-    "s_setreg_b32 s_setreg_imm32_b32 s_round_mode s_denorm_mode s_setprio s_setprio_inc_wg s_sethalt", "other"
-)
 _row("s_memtime s_memrealtime", "smem", "U=", lambda: np.zeros((1, 1, 1), U64))
 
 # Control and waits
@@ -467,9 +412,8 @@ _row(
 )
 _row("s_endpgm", "branch")
 _row("s_trap", "other", special="trap")
-_row("s_barrier", "barrier")
+_row("s_barrier s_barrier_wait", "barrier")
 _row("s_barrier_signal", "other")  # the wait that follows counts as the barrier
-_row("s_barrier_wait", "barrier")
 _row("s_waitcnt s_waitcnt_vscnt s_waitcnt_vmcnt s_waitcnt_lgkmcnt s_waitcnt_expcnt", "wait")
 _row(
     "s_wait_loadcnt s_wait_storecnt s_wait_dscnt s_wait_kmcnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt",
@@ -477,24 +421,14 @@ _row(
 )
 _row("s_wait_loadcnt_dscnt s_wait_storecnt_dscnt s_wait_idle s_wait_event s_wait_xcnt", "wait")
 _row(
-    "s_nop s_delay_alu s_waitcnt_depctr s_wait_alu s_clause s_inst_prefetch s_set_inst_prefetch_distance",
+    "s_setreg_b32 s_setreg_imm32_b32 s_round_mode s_denorm_mode s_setprio s_setprio_inc_wg s_sethalt s_nop "
+    "s_delay_alu s_waitcnt_depctr s_wait_alu s_clause s_inst_prefetch s_set_inst_prefetch_distance s_sleep "
+    "s_sleep_var s_wakeup s_sendmsg s_code_end s_icache_inv s_gl1_inv s_dcache_wb s_dcache_inv s_ttracedata "
+    "s_prefetch_inst s_prefetch_data s_prefetch_inst_pc_rel s_incperflevel s_decperflevel s_version v_nop "
+    "s_set_gpr_idx_on s_set_gpr_idx_off buffer_gl0_inv buffer_gl1_inv buffer_wbl2 buffer_invl2 buffer_inv "
+    "buffer_wbinvl1 buffer_wbinvl1_vol global_inv global_wb global_wbinv",
     "other",
 )
-_row(
-    "s_sleep s_sleep_var s_wakeup s_sendmsg s_code_end s_icache_inv s_gl1_inv s_dcache_wb s_dcache_inv "
-    "s_ttracedata s_prefetch_inst",
-    "other",
-)
-_row(
-    "s_prefetch_data s_prefetch_inst_pc_rel s_incperflevel s_decperflevel s_version v_nop s_set_gpr_idx_on "
-    "s_set_gpr_idx_off",
-    "other",
-)
-_row(
-    "buffer_gl0_inv buffer_gl1_inv buffer_wbl2 buffer_invl2 buffer_inv buffer_wbinvl1 buffer_wbinvl1_vol",
-    "other",
-)
-_row("global_inv global_wb global_wbinv", "other")
 
 # Names on newer targets
 
@@ -527,8 +461,7 @@ _NEW = (
     (re.compile(r"^v_(lshlrev|lshrrev|ashrrev)_(b16|i16)_\w+$"), r"v_\1_\2"),
     (re.compile(r"^v_([us]?(?:mfma|smfmac|wmma|swmmac))_.*$"), r"v_\1"),
 )
-_row("v_mfma v_smfmac", "matrix", special="matrix")
-_row("v_wmma v_swmmac", "matrix", special="matrix")
+_row("v_mfma v_smfmac v_wmma v_swmmac", "matrix", special="matrix")
 
 
 @cache
