@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dse.errors import DseError
 from dse.source.machine.launch import Dimensions
 
 _ROUNDS = 8  # of blocks run to cut a grid into boxes
@@ -48,19 +49,20 @@ class Followed(NamedTuple):
 Follow = Callable[[Sequence[Dimensions], np.ndarray], Followed]
 
 
-def boxes_of(grid: Dimensions, axes: Sequence[int], follow: Follow, most: int) -> Boxes:
-    """Cut a grid into at most `most` boxes, each within its corners, edges or inside.
+def boxes_of(grid: Dimensions, axes: Sequence[int], follow: Follow, most: int) -> Boxes | str:
+    """Cut a grid into at most `most` boxes, each within its corners, edges or inside, or say why not.
 
     `axes` are the dimensions along which blocks may differ, which `follow` follows.
-
-    **Raises:** Apart if that is not proven, or as `follow`.
     """
     left, done = _cells(grid), list[Boxes]()
     for attempt in range(_ROUNDS):
         starts, sizes = left[:, 0], left[:, 1]
         if len(left) + sum(len(boxes.sizes) for boxes in done) > most:
             break
-        seen = follow([(x, y, z) for x, y, z in starts.tolist()], sizes)
+        try:
+            seen = follow([(x, y, z) for x, y, z in starts.tolist()], sizes)
+        except (Apart, DseError) as reason:
+            return str(reason)
         proven = sizes.copy()
         for axis, more in zip(axes, seen.more, strict=True):
             proven[:, axis] = np.minimum(more + 1, sizes[:, axis])
@@ -88,7 +90,7 @@ def boxes_of(grid: Dimensions, axes: Sequence[int], follow: Follow, most: int) -
         if not len(left):
             firsts, of, counted, exact = zip(*done, strict=True)
             return Boxes(np.concatenate(firsts), np.concatenate(of), np.hstack(counted), all(exact))
-    raise Apart("blocks differ in too many ways")
+    return "blocks differ in too many ways"
 
 
 def _cells(grid: Dimensions) -> np.ndarray:

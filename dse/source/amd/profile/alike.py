@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from dse.errors import DseError
 from dse.source.amd.execute.changes import ChangeRules
 from dse.source.amd.execute.code import Code
 from dse.source.amd.execute.contents import MemoryMachine
@@ -179,7 +178,4 @@ def alike_in_control(code: Code, launch: LaunchArguments, most: int) -> Boxes | 
         return Followed(more, mixed, executions(machine, len(code.stretches)), exact=True)
 
     axes = [axis for axis in range(3) if launch.grid[axis] > 1]
-    try:
-        return boxes_of(launch.grid, axes, follow, most)
-    except (Apart, DseError) as reason:
-        return str(reason)
+    return boxes_of(launch.grid, axes, follow, most)

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dse.errors import DseError
 from dse.source.machine.addresses import Addresses, Strides
 from dse.source.machine.alike import Apart, Boxes, Followed, boxes_of
 from dse.source.machine.launch import Dimensions, LaunchArguments
@@ -93,10 +92,7 @@ def alike_in_control(bound: BoundProgram, launch: LaunchArguments, limit: int, m
         exact = all(examination.exact for examination in examinations)
         return Followed(more, examinations[0].mixed, total_counts(machine), exact)
 
-    try:
-        return boxes_of(launch.grid, axes, follow, most)
-    except (Apart, DseError) as reason:
-        return str(reason)
+    return boxes_of(launch.grid, axes, follow, most)
 
 
 class _Changes(RegisterChanges):
