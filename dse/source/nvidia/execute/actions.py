@@ -190,11 +190,7 @@ def _break_action(step: Step) -> Action:
     slot = next(operand.slot for operand in step.sources if operand.kind == "barrier")
 
     def leave(machine: Machine, guarded: Lanes) -> None:
-        leaving: Lanes | None = guarded
-        for operand in step.sources:
-            if leaving is not None and operand.kind == "predicate":
-                leaving = machine.where(operand.slot, operand.negate, leaving)
-        if leaving is not None:
+        if (leaving := machine.where_all(step.sources, guarded)) is not None:
             machine.r[slot] = machine.r[slot] & ~leaving.bits
 
     return _guarded(step, leave)
@@ -232,9 +228,6 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
     counting, followed = bound.purpose is Purpose.COUNTS, step.pipe in bound.purpose.value
     count = COUNT[step.pipe]
     perform = PERFORM[step.pipe] if step.needed else None
-    copied = (
-        [operand for operand in step.sources if operand.kind == "predicate"] if step.kind == "copy" else []
-    )
 
     def access(machine: Machine, lanes: Lanes) -> None:
         taint = 0
@@ -249,9 +242,8 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
             address_taint = address_taint | machine.taint[slot]
         machine.note_unknown(step, "address", address_taint, guarded)
         base = machine.base(step, address, step.pipe == "global")
-        read: Lanes | None = guarded
-        for operand in copied:  # where the predicate does not hold, zeros are stored
-            read = machine.where(operand.slot, operand.negate, read) if read is not None else None
+        # where the predicate of a copy does not hold, zeros are stored
+        read = machine.where_all(step.sources, guarded) if step.kind == "copy" else guarded
         if read is not None and counting:
             count(machine, step, row, base, address.offset, read)
         elif read is not None and followed and step.pipe == "global":

@@ -98,10 +98,7 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
 
 def _copied(machine: Machine, step: Step, lanes: Lanes) -> np.ndarray:
     """Return whether each thread reads what it copies, or stores zeros: [blocks, threads]."""
-    read: Lanes | None = lanes
-    for operand in step.sources:
-        if operand.kind == "predicate" and read is not None:
-            read = machine.where(operand.slot, operand.negate, read)
+    read = machine.where_all(step.sources, lanes)
     return np.broadcast_to(np.zeros((1, 1), bool) if read is None else read.mask, machine.shape)
 
 

@@ -304,6 +304,13 @@ class Machine:
             known = self.guards[key] = (predicate, lanes, holding)
         return known[2]
 
+    def where_all(self, operands: Sequence[Operand], lanes: Lanes | None) -> Lanes | None:
+        """Return those of `lanes` where all predicates among some operands hold; None if empty."""
+        for operand in operands:
+            if operand.kind == "predicate" and lanes is not None:
+                lanes = self.where(operand.slot, operand.negate, lanes)
+        return lanes
+
     def rest(self, lanes: Lanes, taken: Lanes | None) -> Lanes | None:
         """Return those of `lanes` that are not in `taken`; None if empty."""
         if taken is None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.source.machine.thread_set import Lanes
+from dse.source.machine.thread_set import Lanes, ballot
 
 U32, I32, I64 = np.uint32, np.int32, np.int64
 Array = Any
@@ -25,11 +25,6 @@ def _threads(value: Array, lanes: Lanes) -> np.ndarray:
     return np.broadcast_to(value, (blocks, threads // 32, 32)).reshape(lanes.shape)
 
 
-def _ballot(value: Array) -> np.ndarray:
-    """[..., 32] bool → [..., 1] uint32."""
-    return np.bitwise_or.reduce(np.where(value, U32(1) << _LANE, U32(0)), axis=-1, keepdims=True)
-
-
 def vote(modifiers: Modifiers) -> Callable[..., Any]:
     """VOTE: (active lanes in which a predicate holds; whether it holds in any, in all, or in all or none)."""
 
@@ -38,7 +33,7 @@ def vote(modifiers: Modifiers) -> Callable[..., Any]:
         any_ = np.asarray((active & holds).any(-1, keepdims=True))
         all_ = np.asarray((~active | holds).all(-1, keepdims=True))
         result = any_ if "ANY" in modifiers else all_ if "ALL" in modifiers else all_ | ~any_
-        return lambda: _threads(_ballot(active & holds), lanes), _threads(result, lanes)
+        return lambda: _threads(ballot(active & holds)[..., None], lanes), _threads(result, lanes)
 
     return voted
 
@@ -86,10 +81,10 @@ def match(modifiers: Modifiers) -> Callable[..., Any]:
 
     def matched(lanes: Lanes, value: Array) -> Any:
         values, active = _warps(value, lanes), _warps(lanes.mask, lanes)
-        mask = _ballot((values[..., :, None] == values[..., None, :]) & active[..., None, :])[..., 0]
+        mask = ballot((values[..., :, None] == values[..., None, :]) & active[..., None, :])
         if "ALL" not in modifiers:
             return (_threads(mask, lanes),)
-        agree = mask == _ballot(active)
+        agree = mask == ballot(active)[..., None]
         return _threads(np.where(agree, mask, U32(0)), lanes), _threads(agree, lanes)
 
     return matched
