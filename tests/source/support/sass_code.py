@@ -7,8 +7,10 @@ from typing import Any
 from dse.source.machine.launch import Dimensions, LaunchArguments
 from dse.source.nvidia.execute.interpret import bind_program, run
 from dse.source.nvidia.machine.state import BoundProgram, Machine
+from dse.source.nvidia.profile.characterise import prepare, run_sample, summary
 from dse.source.nvidia.sass.listing import Listing, parse
 from dse.source.nvidia.sass.program import SassProgram, program
+from dse.source.profile.characterise import Characterisation
 
 LISTINGS = Path(__file__).parents[1] / "nvidia" / "listings"
 
@@ -41,6 +43,12 @@ def launched(
     launch = LaunchArguments(size, threads, arguments, banks={2: (8).to_bytes(8, "little")})
     blocks = [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
     return run(code, launch, blocks, **options)
+
+
+def characterise(code: BoundProgram | Listing, launch: LaunchArguments, **options: Any) -> Characterisation:
+    """The counts of blocks that represent a launch; of one warp alone too, with `times`."""
+    ready = code if isinstance(code, BoundProgram) else prepare(code)
+    return summary(*run_sample(ready, launch), **options)
 
 
 @cache

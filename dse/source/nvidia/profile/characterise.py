@@ -39,28 +39,6 @@ def prepare(listing: Listing) -> BoundProgram:
     return bind_program(program(listing))
 
 
-def characterise(
-    kernel: BoundProgram | Listing,
-    launch: LaunchArguments,
-    times: Timing | None = None,
-    step_limit: int = 200_000,
-    sample: Sample | None = None,
-) -> Characterisation:
-    """Run blocks that represent a launch, and count.
-
-    With `times`, one warp's critical path is computed too. `sample` has the blocks to run; default: those
-    that `run_sample` chooses.
-
-    **Raises:** as `dse.source.nvidia.execute.interpret.run`.
-    """
-    ready = kernel if isinstance(kernel, BoundProgram) else prepare(kernel)
-    if sample is None:
-        machine, sample = run_sample(ready, launch, step_limit)
-    else:
-        machine = run(ready, launch, sample.blocks, step_limit)
-    return summary(machine, sample, times)
-
-
 def run_sample(
     ready: BoundProgram, launch: LaunchArguments, step_limit: int = 200_000
 ) -> tuple[Machine, Sample]:

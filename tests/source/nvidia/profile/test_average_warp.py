@@ -6,13 +6,12 @@ from functools import cache
 import jax
 import numpy as np
 import pytest
-from support.sass_code import bound, listing_of
+from support.sass_code import bound, characterise, listing_of
 
 from dse.errors import DseError
 from dse.hardware import gpus
 from dse.source.caches.cache_model import Traffic
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.profile.characterise import characterise
 from dse.source.nvidia.profile.walk import timing
 from dse.source.profile.average_warp import warp_counts
 from dse.source.profile.characterise import Characterisation
@@ -27,7 +26,7 @@ def a100():
 
 
 def found(kernel: str, *arguments, grid=(4, 1, 1), block=(256, 1, 1)) -> Characterisation:
-    return characterise(bound(kernel), LaunchArguments(grid, block, arguments), timing(a100()))
+    return characterise(bound(kernel), LaunchArguments(grid, block, arguments), times=timing(a100()))
 
 
 def counted(*code: str, **options) -> Characterisation:

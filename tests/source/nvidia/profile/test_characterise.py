@@ -1,10 +1,9 @@
 """What a launch does, against counts made by hand."""
 
 import pytest
-from support.sass_code import bound, listing_of
+from support.sass_code import bound, characterise, listing_of
 
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.profile.characterise import characterise
 from dse.source.profile.characterise import Characterisation
 from dse.source.profile.single_warp import SOURCES, Timing
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.sass_code import bound as stored_program
-from support.sass_code import program_of
+from support.sass_code import characterise, program_of
 
 from dse.errors import DseError
 from dse.source.machine.blocks import representative
@@ -17,7 +17,7 @@ from dse.source.machine.launch import LaunchArguments, TensorMap
 from dse.source.nvidia.execute.interpret import bind_program, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.machine.state import BoundProgram
-from dse.source.nvidia.profile.characterise import characterise, summary
+from dse.source.nvidia.profile.characterise import summary
 from dse.source.profile.average_warp import warp_counts
 from dse.source.profile.characterise import Characterisation
 from dse.source.warps import to_kernel

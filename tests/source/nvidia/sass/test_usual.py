@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import pytest
+from support.sass_code import characterise
 
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.compile.nvrtc import compile_source, read_source
-from dse.source.nvidia.profile.characterise import characterise, prepare
 from dse.source.nvidia.sass.disassemble import disassemble
 from dse.source.profile.characterise import Characterisation
 
@@ -49,7 +49,7 @@ def counted(request, tmp_path_factory: pytest.TempPathFactory) -> Counted:
     listings = disassemble([item.binary for item in made if isinstance(item, Compiled)])
     listed = dict(zip(works, listings, strict=True))
     launch = LaunchArguments((4, 1, 1), (256, 1, 1), (None, None))
-    return lambda work: characterise(prepare(listed[work]), launch)
+    return lambda work: characterise(listed[work], launch)
 
 
 @pytest.mark.quick("86")
