@@ -177,18 +177,8 @@ def phases(counts: Characterisation) -> list[dict[str, float]]:
 
 def _accesses(ran: Any) -> Iterable[Row]:
     for access in explain.accesses(ran.machine, ran.sample):
-        yield {
-            "line": access.line,
-            "address": hex(access.address),
-            "space": access.space,
-            "op": access.op,
-            "bytes": access.bytes,
-            "requests": access.requests / ran.counts.warps,
-            "threads": access.threads,
-            "pieces": access.pieces,
-            "ideal": access.ideal,
-            "degree": access.degree,
-        }
+        of_warp = {"requests": access.requests / ran.counts.warps, "degree": access.degree}
+        yield asdict(access) | {"address": hex(access.address)} | of_warp
 
 
 def _branches(ran: Executed) -> Iterable[Row]:

@@ -67,11 +67,6 @@ class Tally:
         self.copies = np.zeros(4)
         self.tensor: dict[str, float] = {}
 
-    def add(self, pipe: str, warps: float, lanes: float) -> None:
-        """Add an instruction that `warps` of a block issue, with `lanes` of their threads."""
-        self.insts[pipe] += warps
-        self.lanes += lanes
-
     def add_product(self, product: Mma, warps: float) -> None:
         """Add the work of a product of matrices."""
         for name, amount in (
@@ -273,7 +268,8 @@ def _phase(machine: Recorded, counts: np.ndarray, usually: Mapping[int, bool]) -
         if not warps:
             continue
         for step in block.steps:
-            tally.add(step.pipe, warps, threads)
+            tally.insts[step.pipe] += warps
+            tally.lanes += threads
             operations = step.fp32_ops
             if operations and step.guard_known:
                 row = ready.guard_rows.get(step.index)

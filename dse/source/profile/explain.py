@@ -20,9 +20,8 @@ from dse.source.machine.thread_set import WARP
 class InstructionAccesses:
     """The accesses of one memory instruction."""
 
-    address: int  # of the instruction
     line: int | None  # of the source
-    instruction: str
+    address: int  # of the instruction
     space: str  # global, shared or local
     op: str  # load, store or atomic
     bytes: int  # of one thread
@@ -67,9 +66,8 @@ def accesses(machine: Recorded, sample: Sample) -> list[InstructionAccesses]:
                 threads_each = threads / requests
                 rows.append(
                     InstructionAccesses(
-                        address=step.address,
                         line=step.line,
-                        instruction=step.text,
+                        address=step.address,
                         space=space,
                         op=_operation(step, space),
                         bytes=step.bytes,

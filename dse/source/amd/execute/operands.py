@@ -150,7 +150,8 @@ class OperandReaders:
         if kind in "UIDP":
             return _modified(_wide_of(word, word_of(high), kind), source)
         if kind in "wsh":
-            return _modified(_half_of(word, kind, _takes_upper(source)), source)
+            upper = isinstance(source.place, Register) and source.place.half == "h"
+            return _modified(_half_of(word, kind, upper), source)
         if kind in "uk":
             return word
         view = np.int32 if kind in "ij" else np.float32
@@ -309,12 +310,6 @@ def _half_of(word: Reader, kind: str, upper: bool) -> Reader:
         return half if kind == "w" else (half.view(np.int32) << 16) >> 16
 
     return read
-
-
-def _takes_upper(source: AmdOperand) -> bool:
-    if isinstance(source.place, Register) and source.place.half:
-        return source.place.half == "h"
-    return False
 
 
 def _sel_of(step: Instruction, number: int) -> bool:
