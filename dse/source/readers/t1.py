@@ -46,8 +46,6 @@ class T1Problem:
     name: str
     space: Space
     problem_size: tuple[int | Expression, ...]  # an expression if it depends on parameters
-    threads: Expression  # of a block
-    grid: Expression  # blocks
     grid_div: tuple[tuple[Expression, ...], ...]  # divisors of each problem size
     blocks: tuple[Expression, ...]  # along x, y, z, without a problem size
     shared_memory: Expression  # bytes of a block, added by the launch
@@ -126,7 +124,7 @@ def load(path: str | Path) -> T1Problem:
     block = [read(getattr(kernel.LocalSize, axis), f"LocalSize.{axis}") for axis in "XYZ"]
     if kernel.ProblemSize is None and kernel.GlobalSize is None:
         raise DseError(f"{where}: found neither ProblemSize nor GlobalSize, expected one of them")
-    problem_size, grid_div, grid, blocks = (), [], [], ()
+    problem_size, grid_div, blocks = (), [], ()
     if kernel.ProblemSize is not None:
         problem_size = _problem_size(kernel.ProblemSize, f"{where}.ProblemSize", space.names)
     elif kernel.GlobalSize is not None:
@@ -134,8 +132,7 @@ def load(path: str | Path) -> T1Problem:
         if (kernel.GlobalSizeType or kernel.Language).upper() == "OPENCL":  # threads
             texts = [f"ceil(({text}) / ({own.text}))" for text, own in zip(texts, block, strict=True)]
         blocks = tuple(read(text, f"GlobalSize.{axis}") for text, axis in zip(texts, "XYZ", strict=True))
-        grid = list(blocks)
-    for axis, own_size, size in zip("XYZ", block, problem_size, strict=False):
+    for axis, own_size, _ in zip("XYZ", block, problem_size, strict=False):
         argument = getattr(kernel, f"GridDiv{axis}")
         divisors = (
             [own_size]
@@ -143,13 +140,10 @@ def load(path: str | Path) -> T1Problem:
             else [read(divisor, f"GridDiv{axis}[{i}]") for i, divisor in enumerate(argument)]
         )
         grid_div.append(tuple(divisors))
-        grid.append(read(f"ceil({text_of(size)} / ({_product(divisors)}))", f"GridDiv{axis}"))
     return T1Problem(
         name=file.General.BenchmarkName or kernel.BenchmarkName or kernel.KernelName,
         space=space,
         problem_size=problem_size,
-        threads=read(_product(block), "LocalSize"),
-        grid=read(_product(grid), "GridDivX"),
         grid_div=tuple(grid_div),
         blocks=blocks,
         shared_memory=read(kernel.SharedMemory or 0, "SharedMemory"),
@@ -203,10 +197,6 @@ def _size(expression: Expression) -> int | float | Expression:
 def text_of(size: int | Expression) -> str:
     """Return a problem size as text for an expression."""
     return f"({size.text})" if isinstance(size, Expression) else str(size)
-
-
-def _product(factors: list[Expression]) -> str:
-    return " * ".join(f"({factor.text})" for factor in factors) or "1"
 
 
 def _numbers(text: str, where: str) -> list[Any]:
