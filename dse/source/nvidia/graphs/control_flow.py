@@ -43,10 +43,6 @@ class ControlFlow:
         warps, lanes = self.edges.get((source, target), np.zeros(2)).tolist()
         return warps, lanes
 
-    def starting(self) -> float:
-        """Return the warps that start the kernel, per average warp."""
-        return float(self.machine.trace[0][1].warps @ self.weights)
-
     def _follow(self, place: int, index: int, lanes: Lanes, times: float, splitting: "_Splitting") -> None:
         """Count where the threads of the basic block at `place` of the trace go next."""
         last = self.machine.program.blocks[index].steps[-1]

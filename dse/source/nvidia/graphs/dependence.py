@@ -10,9 +10,8 @@ trips before, the body is repeated as often, for fewer trips (`asynchronous`).
 Source: Lemeire, Cornelis & Konstantinidis, Sec. 3.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -59,23 +58,6 @@ class DependenceGraph:
     def order(self) -> list[int]:
         """List the instructions in order of execution."""
         return list(executed(0, len(self.instructions), self.loops))
-
-    @cached_property
-    def runs(self) -> list[int]:
-        """Number of issues of each instruction."""
-        runs = [1] * len(self.instructions)
-        for loop in self.loops:
-            for i in range(loop.first, loop.stop):
-                runs[i] *= loop.trips
-        return runs
-
-    @property
-    def insts(self) -> Mapping[str, int]:
-        """The number of instructions issued, by pipe."""
-        total: dict[str, int] = {}
-        for instruction, runs in zip(self.instructions, self.runs, strict=True):
-            total[instruction.pipe] = total.get(instruction.pipe, 0) + runs
-        return total
 
 
 def dependence_graph(

@@ -177,7 +177,8 @@ def natural_loops(control: ControlFlow) -> list[FlowLoop]:
         members = {header}.union(*(reached(source, before.__getitem__) for source in sources))
         outside = [block for block in control.before[header] if block not in members]
         entries = sum(control.along(source, header)[0] for source in outside)
-        entries += control.starting() if header == 0 else 0.0
+        if header == 0:  # warps start there
+            entries += float(control.machine.trace[0][1].warps @ control.weights)
         visits, _ = control.demand.entering(header)
         loops.append(FlowLoop(header, tuple(sorted(members)), visits / entries, entries))
     return sorted(loops, key=lambda loop: -len(loop.blocks))

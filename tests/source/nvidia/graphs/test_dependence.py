@@ -37,7 +37,7 @@ def test_unrolled_again_it_is_what_the_warp_executed(machines, name):
     plain = [step for index in there for step in machine.program.blocks[index].steps]
     order = graph.order()
     assert [graph.instructions[i].address for i in order] == [step.address for step in plain]
-    assert Counter(graph.insts) == Counter(step.pipe for step in plain)
+    assert Counter(graph.instructions[i].pipe for i in order) == Counter(step.pipe for step in plain)
 
     latest, written = {}, {}  # run of each instruction; run that last wrote each slot
     for n, (i, step) in enumerate(zip(order, plain, strict=True)):
