@@ -40,6 +40,8 @@ class Built:
 class HipSource(nvrtc.CudaSource):
     """A CUDA or HIP file, to be compiled for AMD GPUs. Its fields and settings are those of a CUDA file."""
 
+    most_declared = float("inf")  # only the GPU limits it
+
     @property
     def compiler(self) -> str:
         """The compiler and its version."""
@@ -49,11 +51,6 @@ class HipSource(nvrtc.CudaSource):
     def known(self) -> str:
         """The names of device code."""
         return PRELUDE.read_text(encoding="utf-8")
-
-    @property
-    def most_declared(self) -> float:
-        """No limit besides that of the GPU."""
-        return float("inf")
 
     def compile(self, arch: int, settings: Settings) -> Built | Failure:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Compile one configuration. **Raises:** DseError if the compiler lacks the target or an option."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from dse.core.files import is_file, is_folder, read_bytes, read_text
 from dse.core.optional import install, needs
@@ -50,15 +50,15 @@ class CudaSource:
     headers: tuple[tuple[str, str], ...] = ()  # name and text of included files that are not installed
     stand_ins: tuple[tuple[str, str], ...] = ()  # replacements of missing headers of the host
 
+    names: ClassVar[tuple[str, ...]] = ()  # no contents of arrays are requested: unknown ones count as 0
+    # Bytes of static shared memory that ptxas allows on any GPU (CUDA programming guide, technical
+    # specifications); a launch may add more.
+    most_declared: ClassVar[float] = 48 * 1024
+
     @property
     def texts(self) -> tuple[str, ...]:
         """The source's text and those of its headers."""
         return (self.text, *(text for _, text in self.headers))
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Empty, so that no contents of arrays are requested: unknown ones count as 0."""
-        return ()
 
     @property
     def compiler(self) -> str:
@@ -69,11 +69,6 @@ class CudaSource:
     def known(self) -> str:
         """The text that the compiler reads before the file."""
         return ""
-
-    @property
-    def most_declared(self) -> float:
-        """The bytes of shared memory that ptxas lets a kernel declare, independent of the GPU."""
-        return MOST_DECLARED
 
     def architectures(self) -> tuple[int, ...]:
         """List the architectures it can be compiled for."""
@@ -179,8 +174,9 @@ def compile_source(
         raise DseError(f"{source.path}: compiler options: {log.splitlines()[0]}")
     if made.status:
         failure = _failure(source.path, log or made.status)
+        headers = [name for name, _ in source.stand_ins if of_cuda(name)]
         if lacking := [
-            name for name, _ in source.stand_ins if of_cuda(name) and not _in(source.folders, name)
+            name for name in headers if not any(is_file(Path(folder, name)) for folder in source.folders)
         ]:
             headers = ", ".join(sorted(lacking, key=source.text.find))
             message = f"{_no_header(Path(source.path).name, headers)}; without: {failure.message}"
@@ -390,10 +386,6 @@ def _failure(path: str, log: str) -> Failure:
     return Failure("compile error", message if name in message else f"{name}: {message}")
 
 
-def _in(folders: Sequence[str], header: str) -> bool:
-    return any(is_file(Path(folder, header)) for folder in folders)
-
-
 def _no_header(where: str, header: str) -> str:
     packages = (
         "CUDA's own headers come with the packages nvidia-cuda-runtime, nvidia-cuda-cccl (cuda/, cub/), "
@@ -408,10 +400,8 @@ def _stopped(path: str, how: ProcessKilled) -> Failure:
 
 
 def _spill_bytes(log: str, kernel: str) -> int | None:
-    for name, stored, loaded in _SPILLS.findall(log):
-        if name == kernel:
-            return int(stored) + int(loaded)
-    return None
+    spills = {name: int(stored) + int(loaded) for name, stored, loaded in _SPILLS.findall(log)}
+    return spills.get(kernel)
 
 
 def _assembler(cubin: bytes) -> str:
@@ -441,8 +431,6 @@ def installed_headers() -> list[Path]:
 
 
 MOST_BYTES = 1 << 26  # of a source, or of code
-# CUDA programming guide, technical specifications: for static shared memory; a launch may add more.
-MOST_DECLARED = 48 * 1024
 _SYSTEM_TYPES = "typedef unsigned short ushort; typedef unsigned int uint;\n"
 _BUILT = (".cubin", ".ptx", ".sass")
 _OPEN_ARRAY = re.compile(r"\.extern\s+\.shared\s[^;]*?([\w$]+)\[\]")  # of shared memory, in PTX

@@ -38,7 +38,6 @@ class LaunchMetadata(BaseModel):
     global_scratch_size: Options = 0  # bytes of device memory, for each block
     tensordesc_meta: Annotated[tuple[Box, ...], BeforeValidator(lambda value: value or ())] = ()
     triton_version: str = ""
-    hash: str = ""
 
 
 class Metadata(LaunchMetadata):
