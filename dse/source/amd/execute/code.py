@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -17,6 +18,7 @@ BRANCHES = (
     "s_cbranch_execnz",
 )  # fmt: skip
 BARRIERS = ("s_barrier", "s_barrier_wait")
+_ENDS = (*BRANCHES, "s_branch", "s_endpgm", *BARRIERS)
 
 
 @dataclass(eq=False)
@@ -60,18 +62,13 @@ def code_of(listing: Listing, purpose: Purpose = Purpose.VALUES) -> Code:
     """
     starts = {0, *listing.labels.values()}
     for step in listing.instructions:
-        if (
-            step.opcode in BRANCHES
-            or step.opcode in ("s_branch", "s_endpgm", *BARRIERS)
-            or _changes_lanes(step)
-        ):
+        if step.opcode in _ENDS or _changes_lanes(step):
             starts.add(step.index + 1)
-    bounds = sorted(start for start in starts if start < len(listing.instructions))
-    at = {start: number for number, start in enumerate(bounds)}
+    count = len(listing.instructions)
+    at = {start: number for number, start in enumerate(sorted(start for start in starts if start < count))}
     binder = Binder(listing)
     stretches = []
-    for number, start in enumerate(bounds):
-        stop = bounds[number + 1] if number + 1 < len(bounds) else len(listing.instructions)
+    for number, (start, stop) in enumerate(pairwise([*at, count])):
         steps = list(listing.instructions[start:stop])
         stretch = Stretch(number, steps, binder)
         for step in steps:
@@ -82,7 +79,7 @@ def code_of(listing: Listing, purpose: Purpose = Purpose.VALUES) -> Code:
             if listing.labels.get(label) not in at:
                 raise DseError(f"{listing.name}: {last}: found no label {label}, expected one in the kernel")
             stretch.target = at[listing.labels[label]]
-        if last.opcode in BRANCHES or last.opcode in ("s_branch", "s_endpgm", *BARRIERS):
+        if last.opcode in _ENDS:
             stretch.end = last.opcode
         stretches.append(stretch)
     if purpose is not Purpose.VALUES:

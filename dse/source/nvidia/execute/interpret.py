@@ -94,14 +94,8 @@ def run(
     if bound.purpose is Purpose.COUNTS and warps is None:
         check_arrivals(machine)
     if machine.missed_stores and not bound.global_stores:
-        return run(
-            bind_program(bound.program, True, bound.purpose, copies=bound.copies),
-            launch,
-            blocks,
-            step_limit,
-            loops,
-            warps,
-        )
+        with_stores = bind_program(bound.program, True, bound.purpose, copies=bound.copies)
+        return run(with_stores, launch, blocks, step_limit, loops, warps)
     return machine
 
 
@@ -199,7 +193,7 @@ class Scheduler:
             self.ready.enter(index + 1, lanes)
             return
         if loops.examined:
-            loops.end(last, lanes)
+            loops.follow(last, lanes, ends=True)
         end(index, last, lanes)
 
     def branch(self, index: int, step: Step, lanes: Lanes) -> None:

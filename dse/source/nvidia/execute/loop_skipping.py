@@ -151,19 +151,11 @@ class LoopSkipper:
         except Irregular as reason:
             self._give_up(index, str(reason))
 
-    def follow(self, step: Step, lanes: Lanes) -> None:
-        """Examine a step that threads are about to execute."""
+    def follow(self, step: Step, lanes: Lanes, ends: bool = False) -> None:
+        """Examine a step that threads are about to execute, or that `ends` the basic block executed."""
         for examination in self.examined[:]:
             try:
-                examination.follow(step, lanes)
-            except Irregular as reason:
-                self._give_up(examination.header, str(reason))
-
-    def end(self, step: Step, lanes: Lanes) -> None:
-        """Examine the end of a basic block, after threads have executed its steps."""
-        for examination in self.examined[:]:
-            try:
-                examination.end(step, lanes)
+                (examination.end if ends else examination.follow)(step, lanes)
             except Irregular as reason:
                 self._give_up(examination.header, str(reason))
 
