@@ -62,7 +62,7 @@ class SharedMemory:
         if self.lost and any((self.since[address + byte] < self.lost).any() for byte in range(size)):
             raise Overwritten
         loaded = [self._read(0, block, word) for word in words]
-        return [_narrow(loaded[0], address, size)] if size < 4 else loaded
+        return [narrow(loaded[0], address, size)] if size < 4 else loaded
 
     def store(
         self,
@@ -188,7 +188,7 @@ class LocalMemory:
             for at, there in distinct_addresses((address & ~3) + 4 * word, mask):
                 stored = self.words.get(at, np.zeros((1, 1), _U32))
                 value = stored if there is None else np.where(there, stored, value)
-            words.append(_narrow(value, address, size) if size < 4 else value)
+            words.append(narrow(value, address, size) if size < 4 else value)
         return words
 
     def store(
@@ -273,7 +273,7 @@ class GlobalMemory:
                 offset = np.where(inside, offset, 0)
             for number_of_word, word in enumerate(words):
                 loaded = contents.view(_U32)[(offset >> 2) + number_of_word]
-                loaded = _narrow(loaded, offset, size) if size < 4 else loaded
+                loaded = narrow(loaded, offset, size) if size < 4 else loaded
                 word[here] = loaded if all_inside else np.where(inside, loaded, 0)
         return words, unknown, outside
 
@@ -395,7 +395,7 @@ def in_block(address: np.ndarray) -> np.ndarray:
     return address & _RESERVED_ADDRESS_BITS
 
 
-def _narrow(word: np.ndarray, address: np.ndarray, size: int) -> np.ndarray:
+def narrow(word: np.ndarray, address: np.ndarray, size: int) -> np.ndarray:
     """Take the bytes of an access out of the word that holds them."""
     shift = (8 * (address & 3)).astype(_U32)
     return (word >> shift) & _U32((1 << 8 * size) - 1)

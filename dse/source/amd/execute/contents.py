@@ -11,9 +11,8 @@ from dse.errors import DseError
 from dse.source.amd.execute.memory_names import MemoryAccess
 from dse.source.amd.execute.slots import CONSTANTS, M0
 from dse.source.amd.execute.state import U32, MaskedWords, WaveMachine, Waves, joined, written
-from dse.source.amd.text import Instruction
 from dse.source.machine.launch import MIDDLE, REGION_BITS
-from dse.source.machine.memory import SharedMemory, atomic, distinct_addresses, regions_of
+from dse.source.machine.memory import SharedMemory, atomic, distinct_addresses, narrow, regions_of
 from dse.source.machine.recorded import Estimated
 
 Words = list[Any] | None  # of each access; None: unknown
@@ -107,10 +106,6 @@ class MemoryMachine(WaveMachine):
         self.accesses.append(
             PerformedAccess(index, space, base, offset, taking_part, self.running, len(self.trace), part)
         )
-
-    def crossbar(self, step: Instruction) -> None:
-        """Record a move between lanes through the LDS."""
-        self.note(step.index, _NOWHERE, 0)
 
     # Registers, of which the words of scratch are more: ("scratch", address)
 
@@ -373,9 +368,7 @@ class MemoryMachine(WaveMachine):
                 if stored is None:
                     return None
                 value = stored if here is None else np.where(here, stored, value)
-            if accessed.bytes < 4:
-                value = value >> (8 * (address & 3)).astype(U32) & U32((1 << 8 * accessed.bytes) - 1)
-            words.append(value)
+            words.append(narrow(value, address, accessed.bytes) if accessed.bytes < 4 else value)
         return words
 
     def store_scratch(self, base: np.ndarray, offset: int, accessed: MemoryAccess, words: Words) -> None:
@@ -436,6 +429,3 @@ def _atomic(
     function = _CHANGES.get(name, np.minimum if "min" in name else np.maximum)
     used = accessed.returns or accessed.space != "lds" or kind == "f"  # sums of floats depend on their order
     return atomic(function, words.view(view), place, values.view(view), used, block, stands_for).view(U32)
-
-
-_NOWHERE = np.zeros((1, 1, 1), np.int64)

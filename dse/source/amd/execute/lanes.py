@@ -393,7 +393,7 @@ def _by_crossbar(binder: Any, step: Instruction, permuted: Callable[..., np.ndar
     move = _of_known(target, [binder.words(text) for text in step.operands[1:3]], permuted)
 
     def permute(machine: MemoryMachine) -> None:
-        machine.crossbar(step)
+        machine.note(step.index, _NOWHERE, 0)
         move(machine)
 
     return permute
@@ -430,6 +430,7 @@ def swizzle_source(text: str, size: int) -> np.ndarray:
     return lane // 32 * 32 + (((within & pattern & 31) | pattern >> 5 & 31) ^ pattern >> 10 & 31)
 
 
+_NOWHERE = np.zeros((1, 1, 1), np.int64)  # the address of a move through the LDS
 LANE_MOVES: dict[str, Callable[[Any, Instruction], Action]] = {
     "ds_bpermute_b32": _bpermute,
     "ds_permute_b32": _permute,
