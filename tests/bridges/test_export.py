@@ -60,7 +60,7 @@ def test_t1_of_a_problem_keeps_all_but_its_space(tmp_path):
     (tmp_path / "T1.json").write_text(json.dumps(problem))
     export.t1(KEPT, tmp_path / "kept.json", tmp_path / "T1.json")
     kept = t1_files.load(tmp_path / "kept.json")
-    assert kept.threads.names == {"block"}
+    assert kept.block[0].names == {"block"}
     assert read_back(tmp_path / "kept.json") == set(ROWS)
     with pytest.raises(DseError, match=r"T1.json: TuningParameters: found block, items, expected block$"):
         export.t1({"block": [32]}, tmp_path / "kept.json", tmp_path / "T1.json")

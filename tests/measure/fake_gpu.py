@@ -173,7 +173,7 @@ class FakeDevice(Device):
     burn = tick
 
 
-BINARY = Binary("k", 80, b"", False, 32, 0, 0, 0, (), {}, (), {})
+BINARY = Binary("k", 80, b"", False, 32, 0, 0)
 MADE = {build: Compiled(BINARY, cubin, None, "", "NVRTC 13.0", 0) for cubin, build in BUILDS.items()}
 
 

@@ -85,7 +85,7 @@ def test_what_is_no_such_file(path: Path):
 
 
 def test_what_is_kept_of_code():
-    binary = Binary("k", 90, b"", False, 32, 1000, 0, 0, (), {}, (), {})
+    binary = Binary("k", 90, b"", False, 32, 1000, 0)
     made = Compiled(binary, b"one", None, "", "C 1", 4, launched=FIRST.launched)
     assert code_of(made, 50152) == replace(FIRST, spill_bytes=4)
     assert code_of(made, 50151) == Failure(

@@ -108,7 +108,7 @@ def device() -> Transposes:
 @pytest.fixture
 def rows(device: Transposes) -> Callable[..., list[Row]]:
     parameters = (Parameter(0, 8), Parameter(8, 8), Parameter(16, 4), Parameter(20, 4))
-    binary = Binary("transpose", 80, b"", False, 24, 4224, 0, 1, parameters, {}, (), {})
+    binary = Binary("transpose", 80, b"", False, 24, 4224, 0, parameters)
     made = Compiled(binary, b"", None, "", "NVRTC 13.0", 0)
     arrays = tuple(Array(COUNT, "float32", "", ()) for _ in range(2))
     configuration = Configuration((), (2, 3, 1), (32, 8, 1), (*arrays, WIDTH, HEIGHT))
@@ -172,7 +172,7 @@ def test_fewer_and_fewer_blocks(rows: Callable[..., list[Row]]):
 # A kernel of Triton's: how it is launched is its compiler's to say
 
 SIDE = 8  # of the matrices
-MADE = Binary("matmul", 90, b"", False, 40, 0, 0, 1, (), {}, (), {})
+MADE = Binary("matmul", 90, b"", False, 40, 0, 0)
 
 
 class Multiplies(Transposes):

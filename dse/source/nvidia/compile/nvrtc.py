@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from dse.core.files import is_file, is_folder, read_bytes, read_text
 from dse.core.optional import install, needs
@@ -50,10 +50,10 @@ class CudaSource:
     headers: tuple[tuple[str, str], ...] = ()  # name and text of included files that are not installed
     stand_ins: tuple[tuple[str, str], ...] = ()  # replacements of missing headers of the host
 
-    names: ClassVar[tuple[str, ...]] = ()  # no contents of arrays are requested: unknown ones count as 0
+    names = ()  # no contents of arrays are requested: unknown ones count as 0
     # Bytes of static shared memory that ptxas allows on any GPU (CUDA programming guide, technical
     # specifications); a launch may add more.
-    most_declared: ClassVar[float] = 48 * 1024
+    most_declared = 48.0 * 1024
 
     @property
     def texts(self) -> tuple[str, ...]:
