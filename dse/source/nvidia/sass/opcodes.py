@@ -319,7 +319,7 @@ _row("EXIT RET", "control", "=u", kind="end")
 _row("BPT BREAK BSSY ENDCOLLECTIVE KILL NANOSLEEP NOP PREEXIT YIELD", "control", "=u")
 
 # Issue only: fences, asynchronous copies, tensor memory. Requests succeed at once, and copies are complete
-# when they are waited for; `dse.source.nvidia.execute.arrivals` checks that each wait has a sender.
+# when they are waited for; `dse.source.nvidia.execute.waiting` checks that each wait has a sender.
 _row("SYNCS USETMAXREG", "other", "b=")
 _row("SYNCS.EXCH.64", "other", "b=uU")
 _row("SYNCS.PHASECHK USETMAXREG.TRY_ALLOC", "other", "b=", lambda: s.TRUE)

@@ -14,7 +14,7 @@ import numpy as np
 U32, I32, U64, I64 = np.uint32, np.int32, np.uint64, np.int64
 F32, F64 = np.float32, np.float64
 HIGH, ONE = U64(32), U64(1)
-ZERO, TRUE, FALSE = np.zeros((1, 1), U32), np.ones((1, 1), bool), np.zeros((1, 1), bool)
+ZERO, TRUE = np.zeros((1, 1), U32), np.ones((1, 1), bool)
 Array = Any
 _size = attrgetter("size")
 Test = Callable[[], Array]  # computed on demand
