@@ -38,7 +38,7 @@ def explained(
     source = source_of(description)
     configuration = configured(description, parameters, problem, gpu)
     settings = source.settings(configuration.defines, configuration.arguments)
-    made = source.compile(architecture(gpu.gpu), settings)
+    made = source.compile(architecture(gpu.gpu, source), settings)
     if isinstance(made, Failure):
         raise failed(description, made, parameters)
     profile, configuration = completed(made, configuration, gpu.gpu, source)
