@@ -69,7 +69,7 @@ def accesses(machine: Recorded, sample: Sample) -> list[InstructionAccesses]:
                         line=step.line,
                         address=step.address,
                         space=space,
-                        op=_operation(step, space),
+                        op=_operation(step, row == machine.bound.memory_rows[step.index]),
                         bytes=step.bytes,
                         requests=requests,
                         threads=threads_each,
@@ -131,8 +131,6 @@ def _threads(machine: Recorded, step: Any, entered: float, counts: np.ndarray) -
     return entered if row is None else float(counts[row])
 
 
-def _operation(step: Any, space: str) -> str:
-    if step.atomic:
-        return "atomic"
-    stores = step.stores if len(step.memory) == 1 else step.stores != (space == "shared")
-    return "store" if stores else "load"
+def _operation(step: Any, first: bool) -> str:
+    """Name what an instruction does in the first memory of `_rows`, or in the other."""
+    return "atomic" if step.atomic else "store" if step.stores == first else "load"

@@ -138,7 +138,7 @@ def _compute_action(bound: BoundProgram, step: Step, usual: bool | None) -> Acti
                 for slot, value in zip(slots, values, strict=True)
             ]
         for slot, value in zip(slots, values, strict=True):
-            machine.write(slot, value, taint, written)
+            machine.write(slot, value, taint, written if slot < P or not of_warps else guarded)
 
     return compute
 

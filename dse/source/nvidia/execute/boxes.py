@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from dse.hardware.coalescing import SECTOR
-from dse.source.machine.launch import TensorMap, address_of
+from dse.source.machine.launch import OF_CLUSTER, TensorMap, address_of
 from dse.source.machine.memory import in_block
 from dse.source.machine.recorded import MEMORY_COUNTS, Stream
 from dse.source.machine.thread_set import WARP, Lanes
@@ -22,6 +22,7 @@ from dse.source.nvidia.sass.program import Step
 
 _PASS = 128  # bytes of shared memory
 _UNIT = 16  # bytes; alignment of addresses and strides
+_SIZE = 0xFFFF  # bits of a run's size in units; those above say which blocks of the cluster get it
 _PLAIN = {"1D", "2D", "3D", "4D", "5D", "ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR"}
 
 
@@ -58,9 +59,13 @@ def box_action(bound: BoundProgram, step: Step) -> Action:
         for slot in step.bases:
             machine.note_unknown(step, "address", machine.taint[slot], guarded)
         for warp, issue in _issues(machine, step, guarded):
-            if (
-                not machine.all_warps and issue.tensor is not None
-            ):  # the box moves as a whole: its first row is enough
+            if step.pipe == "shared":  # to another block, from which as much comes
+                if bound.purpose is Purpose.COUNTS:
+                    machine.counts[row : row + 2 * len(MEMORY_COUNTS)] += np.tile(_of_shared(issue), (2, 1))
+                if step.needed:
+                    _arrive(machine, step, issue)
+                continue
+            if not machine.all_warps and issue.tensor is not None:  # it moves as a whole: a row is enough
                 row_of_box = (*(1 for _ in issue.tensor.box[:-1]), issue.tensor.box[-1])
                 issue = replace(issue, tensor=replace(issue.tensor, box=row_of_box))
             base, mask, size = _places(machine, step, issue)
@@ -97,7 +102,7 @@ def _issues(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, _
     mask = np.broadcast_to(lanes.by_warp, (machine.shape[0], machine.shape[1] // WARP, WARP))
     there = np.asarray(mask.any(-1))
     first = mask.argmax(-1) + WARP * np.arange(mask.shape[1])
-    address = machine.base(step, step.memory[-1], True) + step.memory[-1].offset
+    address = machine.base(step, step.memory[-1], step.pipe == "global") + step.memory[-1].offset
     for warp in np.flatnonzero(there.any(0)).tolist():
         blocks, threads = there[:, warp], first[:, warp]
         rows = np.arange(len(threads)) if address.shape[0] > 1 else 0
@@ -108,7 +113,7 @@ def _issues(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, _
         argument = owners.pop() if len(owners) == 1 else -1
         if in_bulk:
             run = _Issue(blocks, threads, argument, np.zeros(len(blocks), np.int64))
-            size = _UNIT * run.of_thread(machine.r[step.bases[0]])
+            size = _UNIT * (run.of_thread(machine.r[step.bases[0]]) & _SIZE)
             yield warp, replace(run, bytes=size, start=run.of_thread(address))
             continue
         tensor = machine.launch.arguments[argument] if argument >= 0 else None
@@ -183,7 +188,8 @@ def _arrive(machine: Machine, step: Step, issue: _Issue) -> None:
     address = in_block(issue.of_thread(machine.base(step, step.memory[0], False) + step.memory[0].offset))
     rows = np.flatnonzero(issue.blocks)
     words = address[rows][:, None] + np.arange(0, size, 4)
-    taint = machine.source(f"contents of argument {issue.argument}")
+    name = f"contents of argument {issue.argument}" if step.pipe == "global" else OF_CLUSTER
+    taint = machine.source(name)
     machine.shared.store(
         np.repeat(rows, words.shape[1]), words.ravel(), 4, [np.zeros(words.size, np.uint32)], taint
     )

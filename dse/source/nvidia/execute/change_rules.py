@@ -67,12 +67,15 @@ def _linear(registers: RegisterChanges, step: Step) -> None:
 def _to_uniform(registers: RegisterChanges, step: Step) -> None:
     """R2UR: the change of the lowest active lane is that of its warp."""
     change, lanes = registers.change(_values(step)[0]), registers.lanes
+    *tests, target = step.targets
     if change is not None and change.shape[1] > 1:
         blocks, threads = lanes.shape
         lowest = np.broadcast_to(lanes.by_warp, (blocks, threads // WARP, WARP)).argmax(-1)[..., None]
         by_warp = np.broadcast_to(change, lanes.shape).reshape(blocks, threads // WARP, WARP)
         change = np.repeat(np.take_along_axis(by_warp, lowest, axis=-1)[..., 0], WARP, axis=1)
-    registers.set(step.targets[0].slot, change, registers.machine.sets.whole_warps(lanes))
+        if tests:
+            raise Irregular("lanes differ from the lowest one in other ways")
+    registers.set(target.slot, change, registers.machine.sets.whole_warps(lanes))
 
 
 def _add(registers: RegisterChanges, step: Step) -> None:

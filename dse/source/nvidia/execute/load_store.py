@@ -6,7 +6,7 @@ from operator import or_
 
 import numpy as np
 
-from dse.source.machine.launch import OF_ATOMICS, OUTSIDE, VARIABLE
+from dse.source.machine.launch import OF_ATOMICS, OF_CLUSTER, OUTSIDE, VARIABLE
 from dse.source.machine.memory import atomic, in_block, regions_of
 from dse.source.machine.thread_set import WARP, Lanes
 from dse.source.nvidia.machine.state import Machine, Taint, union
@@ -108,7 +108,9 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     stored_words, taints = _data(machine, step)
     data_taint = _of_all(taints)
     values = [*map(lanes.of, stored_words)]
-    if step.opcode == "STS":
+    if step.opcode == "STAS":  # to another block, from which as much comes
+        values, taint = [0 * value for value in values], machine.source(OF_CLUSTER)
+    if step.opcode in ("STAS", "STS"):
         live = int(np.count_nonzero(machine.live_threads())) if memory.lost else 0
         memory.store(block, flat, step.bytes, values, union(taint | data_taint, lanes), live)
         return

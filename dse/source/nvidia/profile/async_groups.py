@@ -30,13 +30,13 @@ _ROLES = {
     "LDGSTS": Role("copies", starts=True),
     "LDGDEPBAR": COMMIT,
     **dict.fromkeys(("HGMMA", "IGMMA", "QGMMA", "BGMMA"), Role("products", starts=True)),
-    **dict.fromkeys(("UTMASTG", "UTMAREDG", "UBLKRED"), Role("stores", starts=True)),
+    **dict.fromkeys(("UTMASTG", "UTMAREDG"), Role("stores", starts=True)),
     "UTMACMDFLUSH": Role("stores", closes=True, into="copies"),
     "UTMALDG": Role("mbarrier", starts=True),
     **dict.fromkeys(("UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCOMMA"), Role("block products", starts=True)),
     "UTCBAR": Role("block products", closes=True),
 }
-_OTHERS = ("UBLKCP", "ARRIVES", "DEPBAR", "WARPGROUP", "SYNCS")
+_OTHERS = ("UBLKCP", "UBLKRED", "ARRIVES", "DEPBAR", "WARPGROUP", "SYNCS")
 
 
 def role(step: Step) -> Role | None:
@@ -48,7 +48,7 @@ def role(step: Step) -> Role | None:
     if known is not None:
         return replace(known, closes=True) if known.queue == "products" and "gsb0" in texts else known
     match step.opcode:
-        case "UBLKCP":  # to global or to shared memory
+        case "UBLKCP" | "UBLKRED":  # to global or to shared memory
             return Role("stores" if step.modifiers[:1] == ("G",) else "mbarrier", starts=True)
         case "ARRIVES" if step.has("LDGSTSBAR"):
             return Role("copies", closes=True, into="mbarrier")

@@ -276,7 +276,7 @@ _row("CS2R.32", "int32", "u=z", lambda value: value)
 _row("VOTE", "int32", "uP=mlp", warp.vote)
 _row("VOTEU", "uniform", "uP=mlp", warp.vote)
 _row("ELECT", "control", "Pu=l", warp.elect)
-_row("R2UR", "uniform", "u?=lu", warp.to_uniform)
+_row("R2UR", "uniform", "uc=lu", warp.to_uniform)
 _row("SHFL", "shared", "Pu=mluuu", warp.shuffle)
 _row("MATCH", "sfu", "uc=mlu", warp.match)
 _row("MATCH.U64", "sfu", "uc=mlU", warp.match)
@@ -291,7 +291,7 @@ _row("UTCHMMA UTCIMMA UTCOMMA UTCQMMA", "tensor", "=u")
 _row("ATOMS", "shared", "w?=w", kind="atomic")
 _row("LDS", "shared", "w?=u", kind="load")
 _row("LDSM", "shared", "x?=u", kind="load")
-_row("STS", "shared", "=w", kind="store")
+_row("STAS STS", "shared", "=w", kind="store")
 _row("STSM", "shared", "=x", kind="store")
 _row("ATOM ATOMG", "global", "w?=w", kind="atomic")
 _row("LD LDG", "global", "w?=u", kind="load")
@@ -300,6 +300,7 @@ _row("RED REDG", "global", "=w", kind="reduction")
 _row("ST STG", "global", "=w", kind="store")
 _row("UTMALDG", "global", "=u", kind="box load")  # boxes of tensors between global and shared memory
 _row("UTMAREDG UTMASTG", "global", "=u", kind="box store")
+_row("UBLKCP UBLKRED", "shared", "=u", kind="box store")  # to another block of the cluster
 _row("UBLKCP.G", "global", "=u", kind="box load")  # or, as UBLKCP.G.S, a store: of bytes that a register has
 _row("UBLKRED.G", "global", "=u", kind="box store")
 _row("LDL", "local", "w?=u", kind="load")
@@ -330,9 +331,8 @@ _row(
     "other",
     "=u",
 )
-_row(
-    "SETCTAID SETMAXREG UBLKCP UBLKPF UBLKRED UCGABAR_ARV UCGABAR_SET UCGABAR_WAIT UVIRTCOUNT", "other", "=u"
-)
+_row("SETCTAID SETMAXREG UBLKPF UCGABAR_ARV UCGABAR_SET UCGABAR_WAIT UVIRTCOUNT", "other", "=u")
+_row("UGETNEXTWORKID", "other", "=u")  # no block is left: each does its own work
 _row("UTMACCTL UTMACMDFLUSH UTMAPF UTCBAR UTCCP UTCSHIFT WARPGROUP WARPGROUPSET", "other", "=u")
 _row("LDT LDTM", "other", "y?=uy")
 _row("STT STTM", "other", "=uy")

@@ -44,12 +44,13 @@ def elect(lanes: Lanes) -> tuple[Array, Array]:
     return _threads(lowest, lanes), _threads(lowest == _LANE, lanes)
 
 
-def to_uniform(lanes: Lanes, values: Array) -> Array:
-    """R2UR: the value of the lowest active lane, for the whole warp."""
+def to_uniform(lanes: Lanes, values: Array) -> tuple[Array, Array]:
+    """R2UR: (the value of the lowest active lane, for the whole warp; whether a lane's own differs)."""
     if values.shape[1] == 1:
-        return values
+        return values, np.zeros((1, 1), bool)
     lowest = _warps(lanes.mask, lanes).argmax(-1)[..., None]
-    return _threads(np.take_along_axis(_warps(values, lanes), lowest, axis=-1), lanes)
+    first = _threads(np.take_along_axis(_warps(values, lanes), lowest, axis=-1), lanes)
+    return first, lambda: first != values
 
 
 def shuffle(modifiers: Modifiers) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ import pytest
 from support import sass_code
 
 from dse.errors import DseError
-from dse.source.machine.launch import TensorMap, address_of
+from dse.source.machine.launch import OF_CLUSTER, TensorMap, address_of
 from dse.source.nvidia.machine.state import Machine
 
 ran = partial(sass_code.ran, arch=90, threads=64)
@@ -33,6 +33,33 @@ def test_a_uniform_register_takes_the_value_of_the_lowest_thread_for_its_warp():
             "ISETP.GE.AND P1, PT, R4, 0x5, PT", "@P1 R2UR UR4, R2", "MOV R4, UR4",
             "ISETP.LT.AND P2, PT, R2, 0x2, PT", "@P2 STG.E [R4.64], R0", "EXIT")  # fmt: skip
     assert addresses(ran(*code)) == [5, 5]
+
+
+def test_lanes_with_another_value_than_the_first_take_their_turns():
+    """Initialise an mbarrier, whose address a uniform register must have, at each lane's own address."""
+    code = ("S2R R2, SR_TID.X", "MOV R5, RZ", "LOP3.LUT R8, R2, 0x18, RZ, 0xc0, !PT",
+            "PLOP3.LUT P2, PT, PT, PT, PT, 0x80, 0x0", "@P2 R2UR P0, UR6, R8",  # 0x40
+            "@P2 PLOP3.LUT P2, PT, P0, PT, PT, 0x80, 0x0", "MOV R4, UR6", "STG.E [R4.64], R0",
+            "@P2 BRA 0x40", "EXIT")  # fmt: skip
+    machine = ran(*code, threads=32)
+    turns = [np.broadcast_to(s.base, (1, 32))[s.lanes.mask].tolist() for s in machine.streams]
+    assert [(len(turn), *{*turn}) for turn in turns] == [(32, 0), (24, 8), (16, 16), (8, 24)]
+
+
+@pytest.mark.parametrize("write", ["STAS [R2.64], R4", "UBLKCP.S.S [UR4], [UR8], UR6"])
+def test_what_another_block_writes_into_shared_memory_is_not_known(write):
+    code = ("UMOV UR6, 0x1", "MOV R4, 0x8", "STS [UR4], R4", write, "LDS R2, [UR4]", "STG.E [R2.64], R0")
+    (taint,) = ran(*code, "EXIT").unknown.values()
+    assert ran(*code, "EXIT").sources[taint.bit_length() - 1] == OF_CLUSTER
+
+
+def test_a_block_that_asks_for_the_work_of_another_gets_none():
+    """As one of a launch does if all blocks do their own: the work of the grid is the same."""
+    code = ("SYNCS.ARRIVE.TRANS64 RZ, [UR4], R0", "UGETNEXTWORKID.SELFCAST [UR6], [UR4]",
+            "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4], R0", "LDS.128 R4, [UR6]",
+            "LOP3.LUT P0, RZ, R6, 0x1, RZ, 0xc0, !PT", "@P0 BRA 0x0", "EXIT")  # fmt: skip
+    machine = ran(*code)
+    assert (len(machine.trace), machine.unknown) == (2, {})
 
 
 TENSOR = TensorMap(2, (100, 256), (256, 1), (64, 32))

@@ -39,6 +39,7 @@ INSTRUCTIONS = [
     "SHF.R.S32.HI R4, RZ, 0x3, R5",
     "SHF.R.U32.HI R4, RZ, 0x3, R5",
     "SEL R4, R5, R6, P1",
+    "R2UR P0, UR4, R5",
     "IMNMX R4, R5, R6, PT",
     "IMNMX.U32 R4, R5, R6, !PT",
     "ISETP.LT.AND P0, PT, R5, R6, PT",
@@ -100,4 +101,4 @@ def test_results_change_as_the_rule_says(instruction):
 
     check()
     assert passed
-    assert limited or step.opcode in ("MOV", "IADD3", "IMAD", "LEA", "SHF", "SEL")
+    assert limited or step.opcode in ("MOV", "IADD3", "IMAD", "LEA", "SHF", "SEL", "R2UR")

@@ -139,13 +139,16 @@ def test_nothing_depends_on_the_traps_for_misuse_of_tensor_memory():
     + [
         (f"{opcode} [UR4], [UR8]", "shared load", "global store")
         for opcode in ("UBLKCP.G.S", "UBLKRED.G.S.ADD.F32.RN")
-    ],
+    ]
+    + [("UBLKCP.S.G.MULTICAST [UR8], [UR4]", "global load", "shared store")]
+    + [("UBLKCP.S.S [UR8], [UR4]", "shared load", "shared store")],
 )
 def test_bulk_copies_move_as_many_bytes_as_a_register_has(instruction: str, reads: str, writes: str):
-    """Each block copies 4,096 bytes three times; 16 bytes are the unit."""
+    """Each block copies 4,096 bytes three times; 16 bytes are the unit; with the blocks that receive them."""
+    size = 0x30100 if "MULTICAST" in instruction else 0x100
     code = program_of(
         "S2UR UR6, SR_CTAID.X; UIMAD UR4, UR6, 0x3000, URZ; ULDC.64 UR10, c[0x0][0x210]",
-        "UIADD3 UR4, UP0, UR4, UR10, URZ; UIADD3.X UR5, URZ, UR11, URZ, UP0, !UPT; UMOV UR7, 0x100",
+        f"UIADD3 UR4, UP0, UR4, UR10, URZ; UIADD3.X UR5, URZ, UR11, URZ, UP0, !UPT; UMOV UR7, {size:#x}",
         f"UMOV UR8, 0x400; UMOV UR9, URZ; UMOV UR12, URZ; {instruction}, UR7; UIADD3 UR4, UR4, 0x1000, URZ",
         "UIADD3 UR12, UR12, 0x1, URZ; UISETP.NE.AND UP1, UPT, UR12, 0x3, UPT; @UP1 BRA 0x90; EXIT",
         arch=90,
@@ -158,4 +161,4 @@ def test_bulk_copies_move_as_many_bytes_as_a_register_has(instruction: str, read
     new = sum(
         phase.new_sectors[reads.split()[1] if "global" in reads else "store"] for phase in counts.phases
     )
-    assert new == 3 * 4096 / 32
+    assert new == (3 * 4096 / 32 if "global" in reads + writes else 0)
