@@ -88,15 +88,16 @@ def sampled(
     run: Callable[[Sequence[Dimensions]], Ran],
     accessed: Callable[[Ran], np.ndarray],
     prove: Proof,
+    cluster: Dimensions = (1, 1, 1),
 ) -> tuple[Ran, Sample]:
-    """Run blocks that represent a grid of blocks of this many threads.
+    """Run blocks that represent a grid of blocks of this many threads; whole clusters are drawn.
 
     `accessed` returns the costs of each block's accesses, [ways, blocks]. `prove` may cover the blocks of a
     large grid that `control` leaves out.
 
     **Raises:** DseError as `control` and `run`.
     """
-    census, members = _Census(grid, threads, control, prove), 0
+    census, members = _Census(grid, threads, control, prove, cluster), 0
     while True:
         sample, strata = census.sample(members)
         ran = run(sample.blocks)
@@ -134,7 +135,10 @@ def _spread(costs: np.ndarray, strata: np.ndarray, weights: Sequence[float]) -> 
 class _Census:
     """The code executed by many blocks of a grid. Arrays are [blocks], including those of `corners`."""
 
-    def __init__(self, grid: Dimensions, threads: int, control: Control, prove: Proof) -> None:
+    def __init__(
+        self, grid: Dimensions, threads: int, control: Control, prove: Proof, cluster: Dimensions
+    ) -> None:
+        self.cluster = cluster
         self.grid, self.corners, self.count = grid, representative(grid), int(np.prod(grid))
         self.random = np.random.default_rng(_FIRST)
         steps = self._take(_FIRST, control)
@@ -161,7 +165,7 @@ class _Census:
 
     def _take(self, count: int, control: Control) -> int:
         """Run this many blocks, at most all; return the pieces of code executed."""
-        drawn = _drawn(self.grid, count, self.random)
+        drawn = _drawn(self.grid, self.cluster, count, self.random)
         self.places, _, where = self._distinct([*drawn, *self.corners.blocks])
         self.corner = where[len(drawn) :]  # indices of the corners
         self.drawn = np.bincount(where[: len(drawn)], minlength=len(self.places))  # how often
@@ -320,9 +324,11 @@ def _as_blocks(places: np.ndarray) -> list[Dimensions]:
     return [(x, y, z) for x, y, z in places.tolist()]
 
 
-def _drawn(grid: Dimensions, count: int, random: np.random.Generator) -> np.ndarray:
-    """Draw this many blocks, each in its own stratum along each dimension; all, if half or more are drawn."""
+def _drawn(grid: Dimensions, cluster: Dimensions, count: int, random: np.random.Generator) -> np.ndarray:
+    """Draw this many blocks, each cluster in its own stratum along each dimension; all, if half or more."""
     if 2 * count >= math.prod(grid):
         return np.stack(np.meshgrid(*map(np.arange, grid), indexing="ij"), axis=-1).reshape(-1, 3)
+    count = -(-count // math.prod(cluster))
     ranks = np.stack([random.permutation(count) for _ in grid], axis=-1)
-    return ((ranks + random.random(ranks.shape)) / count * grid).astype(int)
+    clusters = ((ranks + random.random(ranks.shape)) / count * np.array(grid) // cluster).astype(int)
+    return (clusters[:, None] * cluster + np.indices(cluster).reshape(3, -1).T).reshape(-1, 3)

@@ -74,6 +74,7 @@ class LaunchArguments:
     unset: Mapping[str, range] = field(default_factory=dict)
     variables: Mapping[str, Pointer] = field(default_factory=dict)
     most_steps: int = 1 << 31  # basic blocks executed, if fewer than an engine's own limit
+    cluster: Dimensions = (1, 1, 1)  # blocks that share their shared memory
 
     @property
     def threads(self) -> int:

@@ -13,3 +13,4 @@ class Mma:
     multiply_adds: float
     from_registers: float  # in units of `mma_warp`, by bytes of A and B; 0 if B is in shared memory
     shared_bytes: float  # of A and B in shared memory
+    blocks: int = 1  # that multiply together, each as much as this, for one instruction

@@ -93,6 +93,10 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
         addresses[offset : offset + 8] = address_of(place).to_bytes(8, "little")
         variables[name] = held(contents, assumed.get(name), place)
     banks |= {OF_ADDRESSES: bytes(addresses)} if variables else {}
+    cluster = binary.cluster if made.launched is None else (made.launched.cluster, 1, 1)
+    if any(blocks % of_cluster for blocks, of_cluster in zip(configuration.grid, cluster, strict=True)):
+        found = f"found {configuration.grid}, expected multiples of those of a cluster, {cluster}"
+        raise DseError(f"{binary.kernel}: grid: {found}")
     return LaunchArguments(
         grid=configuration.grid,
         block=configuration.block,
@@ -108,6 +112,7 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
             and not any(banks[constant.bank][constant.offset : constant.offset + constant.size])
         },
         variables=variables,
+        cluster=cluster,
     )
 
 

@@ -74,8 +74,8 @@ class Tally:
             ("mma_warp", product.from_registers),
             ("shared", product.shared_bytes / _PASS),
         ):
-            if warps * amount:
-                self.tensor[name] = self.tensor.get(name, 0.0) + warps * amount
+            if total := warps * product.blocks * amount:
+                self.tensor[name] = self.tensor.get(name, 0.0) + total
 
     def one_pass(
         self,

@@ -76,6 +76,9 @@ def test_the_shape_of_a_descriptor_is_given(folder):
     assert launched.arguments[0] == Descriptor("fp16", (256, 64), (64, 1), (64, 64))
     assert launched.arguments[1:5] == (256, 64, 64, 1)
     assert len(launch_of(made, launched).arguments) == len(made.binary.parameters)
+    own = replace(made, launched=None, binary=replace(made.binary, cluster=(2, 2, 1)))
+    with pytest.raises(DseError, match=r"grid: found \(4, 1, 1\), expected multiples .*\(2, 2, 1\)"):
+        launch_of(own, launched)
 
 
 def test_a_single_cubin_is_one_configuration(folder, run_dse, monkeypatch, tmp_path):

@@ -93,6 +93,9 @@ def _describe_action(step: Step) -> Action:
         values = np.unique(guarded.of(machine.r[slot]))
         if len(values) != 1 or union(machine.taint[slot], guarded):
             raise machine.program.error(step, "found an instruction descriptor that varies, expected one")
+        if step.has("2CTA") and machine.launch.cluster == (1, 1, 1):
+            stated = "that the code states its clusters (__cluster_dims__)"
+            raise machine.program.error(step, f"found a product of two blocks, expected {stated}")
         try:
             step.product = described(step.opcode, step.modifiers, operands, int(values[0]))
         except UnknownProductError as problem:

@@ -22,8 +22,9 @@ from dse.source.nvidia.sass.program import Step
 
 _PASS = 128  # bytes of shared memory
 _UNIT = 16  # bytes; alignment of addresses and strides
-_SIZE = 0xFFFF  # bits of a run's size in units; those above say which blocks of the cluster get it
-_PLAIN = {"1D", "2D", "3D", "4D", "5D", "ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR"}
+_SIZE = 16  # bits of a run's size in units; those above are the blocks of the cluster that get it
+_REDUCTIONS = {"ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR"}
+_PLAIN = {"1D", "2D", "3D", "4D", "5D", "MULTICAST", "2CTA"} | _REDUCTIONS
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class _Issue:
     threads: np.ndarray  # [blocks] the issuing thread
     argument: int
     bytes: np.ndarray  # [blocks] of a box
+    receivers: np.ndarray  # [blocks] number of blocks to whose shared memory it goes
     tensor: TensorMap | None = None
     start: np.ndarray | None = None  # [blocks] without a tensor: the address of a run
 
@@ -111,10 +113,13 @@ def _issues(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, _
         ]
         owners = {machine.argument_at(base) for base in np.unique(of_warp).tolist()}
         argument = owners.pop() if len(owners) == 1 else -1
+        none = np.zeros(len(blocks), np.int64)
+        issue = _Issue(blocks, threads, argument, none, none + 1)
+        numbers = issue.of_thread(machine.r[step.bases[0]]) if in_bulk or step.has("MULTICAST") else none
+        if step.has("MULTICAST"):
+            issue = replace(issue, receivers=np.bitwise_count(numbers >> _SIZE))
         if in_bulk:
-            run = _Issue(blocks, threads, argument, np.zeros(len(blocks), np.int64))
-            size = _UNIT * (run.of_thread(machine.r[step.bases[0]]) & _SIZE)
-            yield warp, replace(run, bytes=size, start=run.of_thread(address))
+            yield warp, replace(issue, bytes=_UNIT * (numbers % (1 << _SIZE)), start=issue.of_thread(address))
             continue
         tensor = machine.launch.arguments[argument] if argument >= 0 else None
         if not isinstance(tensor, TensorMap) or len(tensor.shape) != len(step.coordinates):
@@ -123,8 +128,7 @@ def _issues(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, _
             stated = "tensordesc<...>; CUtensorMap: ROWS,COLUMNS:half:BOX_ROWS,BOX_COLUMNS"
             expected = f"expected an argument ({stated}) of {dimensions} dimensions"
             raise machine.program.error(step, f"{problem}, {expected}")
-        bytes_of_box = np.full(len(blocks), prod(tensor.box) * tensor.element_bytes)
-        yield warp, _Issue(blocks, threads, argument, bytes_of_box, tensor)
+        yield warp, replace(issue, bytes=none + prod(tensor.box) * tensor.element_bytes, tensor=tensor)
 
 
 def _places(machine: Machine, step: Step, issue: _Issue) -> tuple[np.ndarray, np.ndarray, int]:
@@ -179,7 +183,8 @@ def _of_global(base: np.ndarray, mask: np.ndarray, size: int, blocks: np.ndarray
 def _of_shared(issue: _Issue) -> np.ndarray:
     """Return requests, sectors (none), passes through the banks and bytes: [4, blocks]."""
     ones = np.ones(len(issue.blocks))
-    return np.array([ones, 0.0 * ones, -(-issue.bytes // _PASS), issue.bytes]) * issue.blocks
+    counts = np.array([ones, 0.0 * ones, -(-issue.bytes // _PASS), issue.bytes])
+    return counts * issue.blocks * issue.receivers
 
 
 def _arrive(machine: Machine, step: Step, issue: _Issue) -> None:

@@ -196,10 +196,12 @@ class Examination:
 
     def _box(self, step: Step, lanes: Lanes) -> None:
         """Check that a tensor's box has a constant stride inside the tensor."""
+        if self.registers.any_changes(read.slot for read in step.sources if read.kind == "register"):
+            raise Irregular(f"0x{step.address:x} copies other numbers of bytes")
         if step.opcode.startswith("UBLK"):
             stride, why = self._stride(step, step.memory[-1], lanes)
-            if stride is None or self.registers.any_changes(step.bases[:1]):
-                raise Irregular(why or f"0x{step.address:x} copies other numbers of bytes")
+            if stride is None:
+                raise Irregular(why)
         else:
             stride = box_stride(self.registers, self.machine, step, lanes)
         if self.strides.setdefault(step.index, stride) != stride:

@@ -26,6 +26,7 @@ from dse.source.nvidia.sass.operands import Operand
 from dse.source.nvidia.sass.program import Step
 
 _NUMBERS = "SR_CTAID.X", "SR_CTAID.Y", "SR_CTAID.Z"  # of a block along each dimension of the grid
+_IN_CLUSTER = "SR_CgaCtaId"  # of a block in its cluster
 _HEADER = -1  # instead of the first basic block of a loop
 
 
@@ -81,7 +82,11 @@ def alike_in_control(bound: BoundProgram, launch: LaunchArguments, limit: int, m
     """
     bound = bound.whole or bound
     numbers = {operand.text for step in bound.program.steps if step.needed for operand in step.sources}
-    axes = [axis for axis in range(3) if launch.grid[axis] > 1 and _NUMBERS[axis] in numbers]
+    axes = [
+        axis
+        for axis, blocks in enumerate(launch.grid)
+        if blocks > 1 and (_NUMBERS[axis] in numbers or (launch.cluster[axis] > 1 and _IN_CLUSTER in numbers))
+    ]
     if not axes:
         return Boxes.alike(bound.rows)
 
@@ -141,10 +146,11 @@ class _OfBlocks(Examination):
         everyone, last = machine.sets.of(machine.live_mask), len(machine.program.blocks)
         for_control = machine.bound.purpose is Purpose.CONTROL  # addresses do not matter
         super().__init__(machine, _HEADER, last, everyone, {}, may_estimate=for_control)
+        numbers = (number,) if machine.launch.cluster == (1, 1, 1) else (number, _IN_CLUSTER)
         self.numbered = {
             step.index
             for step in machine.program.steps
-            if any(operand.text == number for operand in step.sources)
+            if any(operand.text in numbers for operand in step.sources)
         }
         self.registers = _Changes(machine)
         self.others: list[_OfBlocks] = []  # along other dimensions, followed after this
@@ -175,8 +181,12 @@ class _OfBlocks(Examination):
                 super().follow(step, lanes)
             elif step.opcode not in ("S2R", "S2UR"):
                 raise Irregular(f"{step.opcode} of the block's number")
-            elif (guarded := self.machine.under_guard(step, lanes)) is not None:
+            elif (guarded := self.machine.under_guard(step, lanes)) is None:
+                return
+            elif step.sources[0].text != _IN_CLUSTER:
                 self.registers.set(step.targets[0].slot, np.ones((1, 1), np.int64), guarded)
+            else:
+                self.registers.set_erratic(step.writes, guarded, "the block's number in its cluster")
         except Irregular as reason:
             raise Apart(str(reason)) from None
 

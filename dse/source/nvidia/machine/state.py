@@ -190,13 +190,16 @@ class Machine:
             "SR_TID.Y": thread // _U32(x) % _U32(y),
             "SR_TID.Z": thread // _U32(x * y),
             "SR_LANEID": thread % _U32(WARP),
-            "SR_CgaCtaId": np.zeros((1, 1), _U32),
+            "SR_CgaCtaId": np.zeros((1, 1), _U32),  # the block's number in its cluster
             "SR_LTMASK": (_U32(1) << thread % _U32(WARP)) - _U32(1),
             "SR_EQMASK": _U32(1) << thread % _U32(WARP),
             "SR_GTMASK": ~((_U32(2) << thread % _U32(WARP)) - _U32(1)),
             "SR_LEMASK": (_U32(2) << thread % _U32(WARP)) - _U32(1),
             "SR_GEMASK": ~((_U32(1) << thread % _U32(WARP)) - _U32(1)),
         }
+        if launch.cluster != (1, 1, 1):
+            inside = (np.array(blocks) % launch.cluster) @ np.cumprod((1, *launch.cluster[:2]))
+            special["SR_CgaCtaId"] = inside[:, None].astype(_U32)
         for axis, name in enumerate("XYZ"):
             special[f"SR_CTAID.{name}"] = np.array([[block[axis]] for block in blocks], _U32)
             special[f"SR_NCTAID.{name}"] = np.full((1, 1), launch.grid[axis], _U32)

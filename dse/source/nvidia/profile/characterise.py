@@ -60,7 +60,7 @@ def run_sample(
         return alike_in_control(bound_for(ready, Purpose.CONTROL), launch, limit, most)
 
     full = partial(run, ready, launch, step_limit=step_limit)
-    return sampled(launch.grid, launch.threads, control, full, cost_of_accesses, prove)
+    return sampled(launch.grid, launch.threads, control, full, cost_of_accesses, prove, launch.cluster)
 
 
 def summary(

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 
 from dse.core.optional import install, needs
 from dse.errors import DseError
+from dse.source.machine.launch import Dimensions
+
+_ALONE = 1, 1, 1  # a block without a cluster
 
 
 def reserved_shared_bytes(arch: int) -> int:
@@ -54,6 +57,7 @@ class Binary:
     constants: tuple[Constant, ...] = ()
     # By the offset in bank 4 of their addresses; b"": not set.
     variables: Mapping[int, tuple[str, bytes]] = field(default_factory=dict)
+    cluster: Dimensions = _ALONE  # blocks along each dimension
 
 
 def read(cubin: bytes, where: str) -> dict[str, Binary]:
@@ -113,6 +117,7 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
                 banks={bank: content for bank, owner, content in banks if owner in ("", kernel)},
                 constants=constants,
                 variables=variables,
+                cluster=next((struct.unpack("<III", of) for number, of in own if number == _CLUSTER), _ALONE),
             )
     except Exception as error:  # of any type: the ELF library does not validate its input
         what = str(error) if isinstance(error, ELFError) else type(error).__name__
@@ -183,5 +188,6 @@ _FRAME_SIZE = 0x11
 _MIN_STACK_SIZE = 0x12
 _KPARAM_INFO = 0x17
 _REGCOUNT = 0x2F
+_CLUSTER = 0x3D
 _ABI_ARCH_IN_SECOND_BYTE = 8
 _UNKNOWN_STACK = 0xFFFFFFFF

@@ -100,10 +100,10 @@ def product(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]) 
 def described(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand], descriptor: int) -> Mma:
     """Return the product of an instruction whose shape and types are in a descriptor of 32 bits.
 
-    **Raises:** UnknownProductError for types that fit no class of work, and for products of two blocks.
+    **Raises:** UnknownProductError for types that fit no class of work.
     """
     family = _BLOCK.fullmatch(opcode)
-    if not family or "2CTA" in modifiers:
+    if not family:
         raise UnknownProductError("such a product")
     sparse = 2 if descriptor >> 2 & 1 else 1
     sums, a_type = descriptor >> 4 & 3, descriptor >> 7 & 7
@@ -118,7 +118,9 @@ def described(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]
     k = 96 if of is _FP4 and descriptor >> 31 & 1 else 256 // of.bits * sparse  # else 32 bytes
     a_bytes, b_bytes = m * k * of.bits / 8 / sparse, k * n * of.bits / 8
     a_in_shared = operands[0].text.startswith("gdesc")
-    return Mma(kind, m * n * k / sparse, 0.0, b_bytes + (a_bytes if a_in_shared else 0.0))
+    blocks = 2 if "2CTA" in modifiers else 1
+    shared = b_bytes + (a_bytes if a_in_shared else 0.0)
+    return Mma(kind, m * n * k / sparse / blocks, 0.0, shared / blocks, blocks)
 
 
 def product_words(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> tuple[int, ...]:

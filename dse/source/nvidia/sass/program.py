@@ -250,10 +250,8 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
     in_global = row.pipe in ("global", "texture", "other") and row.name not in _OF_MBARRIERS
     bases = _bases(addresses, in_global)
     if row.of_box:
-        bounds = box_coordinates(row.name, modifiers, addresses)
-        bounds = (
-            bounds or [read for read in sources if read.kind == "register"][:1]
-        )  # of a bulk copy: its size
+        bounds = [read for read in sources if read.kind == "register"][:1]  # size or receivers
+        bounds += box_coordinates(row.name, modifiers, addresses)
         bases = [bound.slot for bound in bounds] + bases[len(addresses[0].bases) :]
     writes = _target_slots(targets, target_words)
     reads = [*_source_slots(sources, source_words), *bases]

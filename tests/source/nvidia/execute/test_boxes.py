@@ -122,6 +122,9 @@ def test_the_shape_of_a_product_is_read_when_it_is_run():
     assert (actual.kind, actual.multiply_adds) == ("mma_fp16", 128 * 128 * 16)
     with pytest.raises(DseError, match=r"UTCHMMA.*found the instruction descriptor 0x0, expected a product"):
         product(0)
+    code = ("UMOV UR7, 0x8210010", "UTCHMMA.2CTA gdesc[UR10], gdesc[UR12], tmem[UR14], tmem[UR6], idesc[UR7]")
+    with pytest.raises(DseError, match=r"2CTA.*found a product of two blocks, expected .* its clusters"):
+        ran(*code, "EXIT")
 
 
 def test_guards_of_copies_tell_whether_global_memory_is_read():

@@ -157,8 +157,25 @@ def test_bulk_copies_move_as_many_bytes_as_a_register_has(instruction: str, read
     machine = run(bind_program(code), launch, [(n, 0, 0) for n in range(8)])
     counts = summary(machine, representative((8, 1, 1), 6))
     moved = {kind: sum(x.accesses[kind].bytes for x in counts.phases) for kind in (reads, writes)}
-    assert moved == {reads: 3 * 4096, writes: 3 * 4096}
+    assert moved == {reads: 3 * 4096, writes: (6 if "MULTICAST" in instruction else 3) * 4096}
     new = sum(
         phase.new_sectors[reads.split()[1] if "global" in reads else "store"] for phase in counts.phases
     )
     assert new == (3 * 4096 / 32 if "global" in reads + writes else 0)
+
+
+@pytest.mark.parametrize("grid", [(6, 4, 1), (2**15, 4, 1)])
+def test_blocks_know_their_number_in_the_cluster(grid: tuple[int, int, int]):
+    """Of four blocks the first issues a product for two of them, and two others store."""
+    product = "UTCHMMA.2CTA gdesc[UR10], gdesc[UR12], tmem[UR14], tmem[UR6], idesc[UR7]"
+    code = program_of(
+        "S2R R2, SR_CgaCtaId; ISETP.GE.AND P0, PT, R2, 0x2, PT; MOV R3, RZ; @P0 STG.E [R2.64], R0",
+        f"ISETP.NE.AND P1, PT, R2, RZ, PT; @P1 EXIT; UMOV UR7, 0x10210010; {product}; EXIT",
+        arch=100,
+    )
+    launch = LaunchArguments(grid, (32, 1, 1), cluster=(2, 2, 1))
+    ranks = run(bind_program(code), launch, [(4, 2, 0), (5, 2, 0), (4, 3, 0), (5, 3, 0)]).r[2]
+    assert ranks.ravel().tolist() == [0, 1, 2, 3]
+    counts = characterise(bind_program(code), launch)
+    assert counts.total("global store", "requests") == 1 / 2
+    assert work(counts)["mma_fp16"] == 256 * 128 * 16 / 4

@@ -24,7 +24,11 @@ extern "C" __global__ void __launch_bounds__(128) arguments(float* a, int n, Thr
 {
     a[threadIdx.x] = n + s.b + h + s.c[n];
 }
-extern "C" __global__ void shared(float* a, int n)
+extern "C" __global__ void
+#if __CUDA_ARCH__ >= 900
+__cluster_dims__(2, 1, 3)
+#endif
+shared(float* a, int n)
 {
     __shared__ float tile[7][33];
     tile[n][threadIdx.x] = a[threadIdx.x];
@@ -83,6 +87,8 @@ def test_resources_are_those_that_ptxas_reports(arch: int):
         assert (binary.kernel, binary.arch, len(binary.code) % 16) == (kernel, arch, 0)
         assert not binary.relocated
     assert binaries["shared"].shared_bytes == 4 * 7 * 33
+    assert binaries["shared"].cluster == ((2, 1, 3) if arch >= 90 else (1, 1, 1))
+    assert binaries["local"].cluster == (1, 1, 1)
     assert binaries["local"].stack_bytes == 4 * 16
 
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from support.sass_code import program_of
 
@@ -77,6 +79,9 @@ def test_an_instruction_descriptor_tells_shape_and_types(opcode, descriptor, exp
     m, k_bytes = (descriptor >> 24 & 31) * 16, 48 if descriptor >> 31 else 32
     actual = described(opcode, (), in_tensor_memory, descriptor)
     assert actual.shared_bytes == expected.shared_bytes - m * k_bytes
+    share = described(opcode, ("2CTA",), operands, descriptor)
+    both = replace(share, multiply_adds=2 * share.multiply_adds, shared_bytes=2 * share.shared_bytes)
+    assert both == replace(expected, blocks=2)
 
 
 def test_unknown_forms_fail_by_name():
