@@ -166,11 +166,12 @@ def test_bulk_copies_move_as_many_bytes_as_a_register_has(instruction: str, read
 
 @pytest.mark.parametrize("grid", [(6, 4, 1), (2**15, 4, 1)])
 def test_blocks_know_their_number_in_the_cluster(grid: tuple[int, int, int]):
-    """Of four blocks the first issues a product for two of them, and two others store."""
+    """Of four blocks the first issues a product for two of them, which ends all waits; two others store."""
     product = "UTCHMMA.2CTA gdesc[UR10], gdesc[UR12], tmem[UR14], tmem[UR6], idesc[UR7]"
     code = program_of(
         "S2R R2, SR_CgaCtaId; ISETP.GE.AND P0, PT, R2, 0x2, PT; MOV R3, RZ; @P0 STG.E [R2.64], R0",
-        f"ISETP.NE.AND P1, PT, R2, RZ, PT; @P1 EXIT; UMOV UR7, 0x10210010; {product}; EXIT",
+        f"ISETP.NE.AND P1, PT, R2, RZ, PT; @P1 BRA 0x90; UMOV UR7, 0x10210010; {product}; UTCBAR [UR4], URZ",
+        "SYNCS.PHASECHK.TRANS64.TRYWAIT P2, [UR4], R0; @!P2 BRA 0x90; EXIT",
         arch=100,
     )
     launch = LaunchArguments(grid, (32, 1, 1), cluster=(2, 2, 1))
