@@ -183,8 +183,8 @@ def _of_global(base: np.ndarray, mask: np.ndarray, size: int, blocks: np.ndarray
 def _of_shared(issue: _Issue) -> np.ndarray:
     """Return requests, sectors (none), passes through the banks and bytes: [4, blocks]."""
     ones = np.ones(len(issue.blocks))
-    counts = np.array([ones, 0.0 * ones, -(-issue.bytes // _PASS), issue.bytes])
-    return counts * issue.blocks * issue.receivers
+    of_block = np.array([ones, 0.0 * ones, -(-issue.bytes // _PASS), issue.bytes])
+    return of_block * issue.blocks * issue.receivers
 
 
 def _arrive(machine: Machine, step: Step, issue: _Issue) -> None:

@@ -9,12 +9,11 @@ import io
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 from dse.core.optional import install, needs
 from dse.errors import DseError
 from dse.source.machine.launch import Dimensions
-
-_ALONE = 1, 1, 1  # a block without a cluster
 
 
 def reserved_shared_bytes(arch: int) -> int:
@@ -57,7 +56,7 @@ class Binary:
     constants: tuple[Constant, ...] = ()
     # By the offset in bank 4 of their addresses; b"": not set.
     variables: Mapping[int, tuple[str, bytes]] = field(default_factory=dict)
-    cluster: Dimensions = _ALONE  # blocks along each dimension
+    cluster: Dimensions = (1, 1, 1)  # blocks along each dimension
 
 
 def read(cubin: bytes, where: str) -> dict[str, Binary]:
@@ -101,8 +100,10 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
             shared = sections.get(f".nv.shared.{kernel}")
             shared_bytes = shared["sh_size"] if shared else 0
             registers = of_symbol(_REGCOUNT, kernel) or section["sh_info"] >> 24
-            if shared_bytes >= 2**31 or registers > _MOST_REGISTERS:
-                raise ELFError(f"{shared_bytes} B of shared memory, {registers} registers")
+            cluster = next((struct.unpack("<III", of) for number, of in own if number == _CLUSTER), (1, 1, 1))
+            if shared_bytes >= 2**31 or registers > _MOST_REGISTERS or not 0 < prod(cluster) <= _MOST_BLOCKS:
+                has = f"{shared_bytes} B of shared memory, {registers} registers, clusters of {cluster}"
+                raise ELFError(has)
             relocations = [sections.get(f"{prefix}.text.{kernel}") for prefix in (".rel", ".rela")]
             kernels[kernel] = Binary(
                 kernel=kernel,
@@ -117,7 +118,7 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
                 banks={bank: content for bank, owner, content in banks if owner in ("", kernel)},
                 constants=constants,
                 variables=variables,
-                cluster=next((struct.unpack("<III", of) for number, of in own if number == _CLUSTER), _ALONE),
+                cluster=cluster,
             )
     except Exception as error:  # of any type: the ELF library does not validate its input
         what = str(error) if isinstance(error, ELFError) else type(error).__name__
@@ -182,6 +183,7 @@ def _variables(elf, sections, symbols) -> dict[int, tuple[str, bytes]]:
 
 
 _MOST_REGISTERS = 255  # of a thread
+_MOST_BLOCKS = 64  # of a cluster, beyond what any GPU launches
 _SIZED = 4  # format: the value is preceded by its length
 _PARAM_CBANK = 0x0A
 _FRAME_SIZE = 0x11

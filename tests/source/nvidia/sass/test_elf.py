@@ -110,6 +110,12 @@ def test_constants_and_globals_are_found():
     assert [name for name, _ in binary.variables.values()] == ["table"]
 
 
+def test_a_cluster_of_nothing_is_refused():
+    cubin = built(90)[0].replace(struct.pack("<3I", 2, 1, 3), struct.pack("<3I", 2, 0, 3))
+    with pytest.raises(DseError, match=r"found no cubin .*clusters of \(2, 0, 3\)"):
+        elf.read(cubin, "k.cubin")
+
+
 @pytest.mark.parametrize("cut", [0, 3, 64, 700])
 def test_what_is_no_cubin_is_named(cut: int):
     with pytest.raises(DseError, match=r"^k\.cubin: found no cubin that can be read .*, expected"):
