@@ -11,7 +11,7 @@ from dse.source.machine.memory import atomic, in_block, regions_of
 from dse.source.machine.thread_set import WARP, Lanes
 from dse.source.nvidia.machine.state import Machine, Taint, union
 from dse.source.nvidia.sass.operands import RZ, URZ
-from dse.source.nvidia.sass.program import Step
+from dse.source.nvidia.sass.program import Step, wide_slots
 
 _U32 = np.uint32
 
@@ -39,10 +39,14 @@ def _of_all(taints: Iterable[Taint]) -> Taint:
 def _put(machine: Machine, step: Step, lanes: Lanes, words: list[np.ndarray], taint: Taint) -> None:
     """Write loaded words, one value per thread of `lanes`, to the destination registers."""
     first = next((target for target in step.targets if target.kind == "register"), None)
-    if first is None or first.slot in (RZ, URZ):
+    if step.has("ENL2"):
+        slots = wide_slots(step.targets, step.sources)
+    elif first is None or first.slot in (RZ, URZ):
         return
-    for number, word in enumerate(words):
-        machine.write(first.slot + number, lanes.placed(_extended(word, step)), taint, lanes)
+    else:
+        slots = [(first.slot + number, number) for number in range(len(words))]
+    for slot, number in slots:
+        machine.write(slot, lanes.placed(_extended(words[number], step)), taint, lanes)
 
 
 def _extended(word: np.ndarray, step: Step) -> np.ndarray:
@@ -108,9 +112,9 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     stored_words, taints = _data(machine, step)
     data_taint = _of_all(taints)
     values = [*map(lanes.of, stored_words)]
-    if step.opcode == "STAS":  # to another block, from which as much comes
+    if step.opcode in ("REDAS", "STAS"):  # to another block, from which as much comes
         values, taint = [0 * value for value in values], machine.source(OF_CLUSTER)
-    if step.opcode in ("STAS", "STS"):
+    if step.opcode in ("REDAS", "STAS", "STS"):
         live = int(np.count_nonzero(machine.live_threads())) if memory.lost else 0
         memory.store(block, flat, step.bytes, values, union(taint | data_taint, lanes), live)
         return

@@ -13,7 +13,7 @@ from dse.source.nvidia.sass.program import Step
 
 FOR_EVER = "found threads that wait for others for ever, expected all to arrive"
 # Arrivals at mbarriers besides SYNCS: of finished copies and products.
-_ARRIVING = ("UTMALDG", "UBLKCP", "UBLKRED", "UTCBAR", "ARRIVES", "STAS", "UGETNEXTWORKID")
+_ARRIVING = ("UTMALDG", "UBLKCP", "UBLKRED", "UTCBAR", "ARRIVES", "REDAS", "STAS", "UGETNEXTWORKID")
 
 
 class ReadyThreads:

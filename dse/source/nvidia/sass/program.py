@@ -254,6 +254,9 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
         bounds += box_coordinates(row.name, modifiers, addresses)
         bases = [bound.slot for bound in bounds] + bases[len(addresses[0].bases) :]
     writes = _target_slots(targets, target_words)
+    if "ENL2" in modifiers:  # in two registers of 128 bits
+        source_words = [min(4, words) for words in source_words]
+        writes = [slot for slot, _ in wide_slots(targets, sources)]
     reads = [*_source_slots(sources, source_words), *bases]
     _add_implied(row.name, modifiers, sources, writes, reads)
     guard, guard_negated = _guard(instruction.predicate)
@@ -294,6 +297,22 @@ def _pipe(row: Opcode, modifiers: tuple[str, ...], arch: int) -> Pipe:
     """
     wide = row.pipe == "sfu" and max(row.widths(modifiers, 1)[0], *row.widths(modifiers, 1)[1]) > 1
     return "fp64" if wide and arch not in _WHOLE_FP64 else row.pipe
+
+
+def wide_slots(targets: tuple[Operand, ...], sources: tuple[Operand, ...]) -> list[tuple[int, int]]:
+    """Return the slots that a load of 256 bits writes, and the word of each.
+
+    The lower half is named last. A mask may leave words out, and those after them take their places.
+    """
+    mask = next((int(read.text, 0) for read in sources if read.kind == "number"), 0xFF)
+    halves = [[word for word in half if mask >> word & 1] for half in (range(4), range(4, 8))]
+    named = zip(targets[::-1], halves, strict=False)
+    return [
+        (target.slot + place, word)
+        for target, half in named
+        if target.slot != RZ
+        for place, word in enumerate(half)
+    ]
 
 
 def _target_slots(targets: tuple[Operand, ...], words: int) -> list[int]:

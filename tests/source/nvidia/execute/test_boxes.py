@@ -46,7 +46,7 @@ def test_lanes_with_another_value_than_the_first_take_their_turns():
     assert [(len(turn), *{*turn}) for turn in turns] == [(32, 0), (24, 8), (16, 16), (8, 24)]
 
 
-@pytest.mark.parametrize("write", ["STAS [R2.64], R4", "UBLKCP.S.S [UR4], [UR8], UR6"])
+@pytest.mark.parametrize("write", ["STAS [R2.64], R4", "REDAS.ADD [R2], R4", "UBLKCP.S.S [UR4], [UR8], UR6"])
 def test_what_another_block_writes_into_shared_memory_is_not_known(write):
     code = ("UMOV UR6, 0x1", "MOV R4, 0x8", "STS [UR4], R4", write, "LDS R2, [UR4]", "STG.E [R2.64], R0")
     (taint,) = ran(*code, "EXIT").unknown.values()

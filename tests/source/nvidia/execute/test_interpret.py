@@ -233,3 +233,17 @@ def test_blocks_at_other_barriers_come_together():
     }
     last = machine.program.blocks[-1].index
     assert [index for index, _ in machine.trace].count(last) == 1
+
+
+@pytest.mark.parametrize(
+    ("mask", "slots"), [("", {0: 8, 3: 11, 4: 12, 7: 15}), (", 0x81", {0: 8, 7: 12}), (", 0xc", {2: 8, 3: 9})]
+)
+def test_loads_of_256_bits_write_a_lower_and_an_upper_half(mask: str, slots: dict[int, int]):
+    """The lower half is named last; a mask leaves words out, and the others move up."""
+    data, upper = np.arange(100, 108, dtype=np.int32), "R12" if mask != ", 0xc" else "RZ"
+    load = ("LDC.64 R2, c[0x0][0x380]", f"LDG.E.ENL2.256 {upper}, R8, [R2.64]{mask}", "MOV R5, RZ")
+    stores = [text for slot in slots.values() for text in (f"MOV R4, R{slot}", "STG.E [R4.64], R0")]
+    machine = ran(*load, *stores, "EXIT", arch=100, threads=1, arguments=(data,))
+    stored = [int(s.base.flat[0]) for s in machine.streams if machine.program.steps[s.step].stores]
+    assert stored == [100 + word for word in slots]
+    assert accesses(machine, "LDG")[:2].tolist() == [1, 1]
