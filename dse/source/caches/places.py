@@ -85,7 +85,7 @@ def groups(
     warps = [[_first_warp(family.stream, block) for family in members] for members in families]
     asked = sorted({warp for some in warps for warp in some})[:_MOST_WARPS]
     executions = probe(at, asked)
-    of_found = cache(partial(_Executions, executions))
+    of_probe = cache(partial(_Executions, executions))
     of_machine = cache(partial(_Executions, Addresses.of(machine)))
     result: list[tuple[list[Group], dict[int, np.ndarray]]] = []
     names: dict[int, bytes] = {}  # of places, by their identity
@@ -99,9 +99,9 @@ def groups(
                 continue  # dropped below
             if warp in asked:
                 before = of_machine(step, warp).before(family.stream, block)
-                place = of_found(step, warp).shifts(before)
+                place = of_probe(step, warp).shifts(before)
                 if place is None:
-                    others[family.array] = of_found(step, warp).sectors(before)
+                    others[family.array] = of_probe(step, warp).sectors(before)
             if place is None:
                 lost |= family.steps
                 continue

@@ -95,8 +95,8 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
     banks |= {OF_ADDRESSES: bytes(addresses)} if variables else {}
     cluster = binary.cluster if made.launched is None else (made.launched.cluster, 1, 1)
     if any(blocks % of_cluster for blocks, of_cluster in zip(configuration.grid, cluster, strict=True)):
-        found = f"found {configuration.grid}, expected multiples of those of a cluster, {cluster}"
-        raise DseError(f"{binary.kernel}: grid: {found}")
+        problem = f"found {configuration.grid}, expected multiples of those of a cluster, {cluster}"
+        raise DseError(f"{binary.kernel}: grid: {problem}")
     return LaunchArguments(
         grid=configuration.grid,
         block=configuration.block,

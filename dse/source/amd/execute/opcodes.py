@@ -366,12 +366,11 @@ _row("s_pack_ll_b32_b16", "salu", "u=uu", lambda a, b: a & U32(0xFFFF) | b << U3
 _row("s_pack_lh_b32_b16", "salu", "u=uu", lambda a, b: a & U32(0xFFFF) | b & U32(0xFFFF0000), 1)
 _row("s_pack_hh_b32_b16", "salu", "u=uu", lambda a, b: a >> U32(16) | b & U32(0xFFFF0000), 1)
 _row("s_pack_hl_b32_b16", "salu", "u=uu", lambda a, b: a >> U32(16) | b << U32(16), 1)
-for _type, _kind, _word in (("b32", "u", U32), ("b64", "U", U64)):
-    _bit = lambda a, w=_word: w(1) << (a.astype(w) & w(w(0).nbytes * 8 - 1))  # noqa: E731
-    _row(f"s_bitset0_{_type}", "salu", f"{_kind}=ud", lambda a, d, bit=_bit: d & ~bit(a), 1)
-    _row(f"s_bitset1_{_type}", "salu", f"{_kind}=ud", lambda a, d, bit=_bit: d | bit(a), 1)
-    _row(f"s_bitcmp0_{_type}", "salu", f"c={_kind}u", lambda a, b, bit=_bit: a & bit(b) == 0, 1)
-    _row(f"s_bitcmp1_{_type}", "salu", f"c={_kind}u", lambda a, b, bit=_bit: a & bit(b) != 0, 1)
+for _type, _kind in (("b32", "u"), ("b64", "U")):
+    _row(f"s_bitset0_{_type}", "salu", f"{_kind}=ud", lambda a, d: d & ~s.bit(a, d), 1)
+    _row(f"s_bitset1_{_type}", "salu", f"{_kind}=ud", lambda a, d: d | s.bit(a, d), 1)
+    _row(f"s_bitcmp0_{_type}", "salu", f"c={_kind}u", lambda a, b: a & s.bit(b, a) == 0, 1)
+    _row(f"s_bitcmp1_{_type}", "salu", f"c={_kind}u", lambda a, b: a & s.bit(b, a) != 0, 1)
 for _name, _function in _ORDER.items():
     for _type, _kind in (("u32", "u"), ("i32", "i"), ("u64", "U")):
         _row(f"s_cmp_{_name}_{_type}", "salu", f"c={_kind * 2}", _function, 1)

@@ -218,6 +218,12 @@ def smallest(a: Array, b: Array, c: Array) -> Array:
     return np.minimum(np.minimum(a, b), c)
 
 
+def bit(number: Array, word: Array) -> Array:
+    """The bit of this number, modulo the bits of `word`, as such a word."""
+    kind = word.dtype.type
+    return kind(1) << (number.astype(kind) & kind(8 * word.itemsize - 1))
+
+
 def least_of_largest(a: Array, b: Array, c: Array) -> Array:
     """The larger of two, but at most the third."""
     return np.minimum(np.maximum(a, b), c)

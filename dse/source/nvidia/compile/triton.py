@@ -262,10 +262,8 @@ def specialised(parameter: Any, kind: str, argument: Any, where: str) -> Special
         if not name:
             raise DseError(f"{where}: {parameter.name}: found no type, expected one such as *fp16 or i32")
         if not hint.isdecimal() and hint:
-            found = (
-                f"found {kind!r}, expected a type and its alignment, as *fp16:16; contents are given by --arg"
-            )
-            raise DseError(f"{where}: {parameter.name}: {found}")
+            expected = "expected a type and its alignment, as *fp16:16; contents are given by --arg"
+            raise DseError(f"{where}: {parameter.name}: found {kind!r}, {expected}")
         return Specialised(name, int(hint or ALIGNED * name.startswith("*") or 1) % ALIGNED == 0)
     name = name or _type_of(argument)
     if isinstance(argument, bool | float) or parameter.do_not_specialize:

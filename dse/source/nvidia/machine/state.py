@@ -155,9 +155,8 @@ class Machine:
         self.phase = np.zeros(len(blocks), int)
         self.phase_counts: list[np.ndarray | None] = [None]  # counts of finished phases
         self.kept_bytes = 0  # by them
-        self.last_counts: dict[
-            tuple[int, int, bytes], np.ndarray
-        ] = {}  # of blocks' last phase between two barriers
+        # of some blocks' last phase between two barriers
+        self.last_counts: dict[tuple[int, int, bytes], np.ndarray] = {}
         self.shared, self.local, self.memory = (
             SharedMemory(len(blocks)),
             LocalMemory(),

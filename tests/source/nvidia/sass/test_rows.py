@@ -325,8 +325,11 @@ for name in ("ANY", "ALL", "EQ"):
     row(f"VOTE.{name} P = p", voted(name, with_mask=False), across=True)
 row("ELECT P u = PT", lambda active: [(n == active.index(True), active.index(True)) for n in range(32)], True)
 row("R2UR u = u", lambda active, a: [a[active.index(True)]] * 32, across=True)
-of_first = lambda active, a: [(mine != a[active.index(True)], a[active.index(True)]) for mine in a]  # noqa: E731
-row("R2UR P u = u", of_first, across=True)
+row(
+    "R2UR P u = u",
+    lambda active, a: [(mine != a[active.index(True)], a[active.index(True)]) for mine in a],
+    across=True,
+)
 
 
 def shuffled(mode: str) -> Callable[..., Any]:
