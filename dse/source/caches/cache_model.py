@@ -26,7 +26,6 @@ from dse.source.caches.places import Probe
 from dse.source.caches.reuse import Reuse, follow
 from dse.source.caches.sectors import IN_LINE, SectorAccesses, accesses, bypasses_l1
 from dse.source.machine.blocks import Sample
-from dse.source.machine.launch import REGION_BITS
 from dse.source.machine.recorded import MEMORY_COUNTS, Recorded, Stream, once_each
 from dse.types import Gpu
 
@@ -262,17 +261,12 @@ def _relative(
     Requested ones would not do: warps that begin inside of a sector request more, and touch no more. Arrays
     that the block does not access count as more of those that it does.
     """
-    from dse.source.caches.first_touches import first_touches  # imports Numba
+    from dse.source.caches.first_touches import by_array, first_touches  # imports Numba
 
     arrays = {family.array for family in accessed.families}
     of_array: dict[int, list[Stream]] = {}
-    of_base: dict[tuple[int, int], int] = {}
-    for stream in streams:
-        key = id(stream.base), id(stream.lanes)
-        if key not in of_base:
-            of_base[key] = int(stream.lanes.of(stream.base).min()) >> REGION_BITS
-        number = of_base[key] if of_base[key] in arrays else -1
-        of_array.setdefault(number, []).append(stream)
+    for number, own in by_array(streams).items():
+        of_array.setdefault(number if number in arrays else -1, []).extend(own)
     total = {number: first_touches(machine, own).sum(axis=0) for number, own in of_array.items()}
     other = total.pop(-1, np.zeros(len(weights))) @ weights
     more = 1.0 + other / max(sum(touched @ weights for touched in total.values()), 1e-300)

@@ -8,6 +8,7 @@ import numpy as np
 
 from dse.core.numba_cache import compiled
 from dse.hardware.coalescing import SECTOR
+from dse.source.machine.launch import REGION_BITS
 from dse.source.machine.memory import changes
 from dse.source.machine.recorded import ONCE, Recorded, Stream
 
@@ -38,8 +39,27 @@ def first_touches(machine: Recorded, streams: Sequence[Stream]) -> np.ndarray:
     counts = np.zeros((len(machine.phases), machine.shape[0]), np.int64)
     if entries:
         starts = np.concatenate([[0], np.cumsum([len(touched) for touched in sectors])])
-        _count(np.concatenate(sectors), starts, np.array(entries, np.int64), np.stack(of_phase), counts)
+        every = np.concatenate(sectors)
+        names = np.zeros(machine.shape[0], np.uint64)
+        _name(every, starts, names)
+        _, first, kind = np.unique(names, return_index=True, return_inverse=True)
+        kept = np.isin(every >> _BLOCK_SHIFT, first)  # the first of blocks that touch the same, moved
+        by_stream = np.zeros((len(of_phase), machine.shape[0]), np.int64)
+        _count(every[kept], np.append(0, np.cumsum(kept))[starts], np.array(entries, np.int64), by_stream)
+        np.add.at(counts, (np.stack(of_phase), np.arange(machine.shape[0])), by_stream[:, first[kind]])
     return counts
+
+
+def by_array(streams: Sequence[Stream]) -> dict[int, list[Stream]]:
+    """Return the streams of each array, by its number."""
+    arrays: dict[int, list[Stream]] = {}
+    of_base: dict[tuple[int, int], int] = {}
+    for stream in streams:
+        key = id(stream.base), id(stream.lanes)
+        if key not in of_base:
+            of_base[key] = int(stream.lanes.of(stream.base).min()) >> REGION_BITS
+        arrays.setdefault(of_base[key], []).append(stream)
+    return arrays
 
 
 def _sectors(machine: Recorded, stream: Stream, offset: int) -> np.ndarray:
@@ -50,16 +70,29 @@ def _sectors(machine: Recorded, stream: Stream, offset: int) -> np.ndarray:
 
 
 @partial(compiled, makes_arrays=True)
-def _count(
-    sectors: np.ndarray, starts: np.ndarray, entries: np.ndarray, phases: np.ndarray, counts: np.ndarray
-) -> None:
+def _name(sectors: np.ndarray, starts: np.ndarray, names: np.ndarray) -> None:
+    """Name blocks by a polynomial of their sectors from the first on: equal if they touch the same, moved.
+
+    **Shapes:** sectors, starts as below; names [blocks], 0 before.
+    """
+    origin = np.full(len(names), _FREE)
+    for place in range(len(starts) - 1):
+        for number in range(starts[place], starts[place + 1]):
+            block, sector = sectors[number] >> _BLOCK_SHIFT, sectors[number] & _WITHIN
+            if origin[block] == _FREE:
+                origin[block] = sector
+            apart = (sector - origin[block]) & _WITHIN
+            names[block] = (names[block] + np.uint64(place + 1)) * _SPREAD + np.uint64(apart)
+
+
+@partial(compiled, makes_arrays=True)
+def _count(sectors: np.ndarray, starts: np.ndarray, entries: np.ndarray, counts: np.ndarray) -> None:
     """Add to `counts` the sectors of each entry that none before it touched.
 
     A hash table has the pages of 64 sectors that were touched, each with its sectors as bits: it stays in a
     cache where one of sectors would not.
 
-    **Shapes:** sectors [n] of all places, those of one from starts[place] on; entries [m, 3]; phases [k,
-    blocks].
+    **Shapes:** sectors [n] of all places, of one from starts[place] on; entries [m, 3]; counts [k, blocks].
     """
     size, filled = 1 << 10, 0
     pages, touched = np.full(size, _FREE, np.int64), np.zeros(size, np.int64)
@@ -75,7 +108,7 @@ def _count(
                 continue
             touched[slot] |= bit
             block = key >> _BLOCK_SHIFT
-            counts[phases[phase, block], block] += 1
+            counts[phase, block] += 1
             if pages[slot] == page:
                 continue
             pages[slot] = page

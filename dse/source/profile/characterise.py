@@ -300,13 +300,16 @@ def _phase(machine: Recorded, counts: np.ndarray, usually: Mapping[int, bool]) -
 
 def first_touched(machine: Recorded, weights: np.ndarray) -> dict[tuple[Barriers, str], float]:
     """Count the sectors of global memory that an average block touches first, by phase and direction."""
-    from dse.source.caches.first_touches import first_touches  # imports Numba
+    from dse.source.caches.first_touches import by_array, first_touches  # imports Numba
 
     ways = [access_kind(step).rsplit(" ", 1)[1] for step in machine.program.steps]
     touches: dict[tuple[Barriers, str], float] = {}
     for way in ("load", "store"):
         streams = [stream for stream in machine.streams if ways[stream.step] == way]
-        for phase, counts in zip(machine.phases, first_touches(machine, streams), strict=True):
+        touched = np.zeros((len(machine.phases), machine.shape[0]))
+        for own in by_array(streams).values():
+            touched += first_touches(machine, own)
+        for phase, counts in zip(machine.phases, touched, strict=True):
             if counts.any():
                 key = ((phase.opened, phase.closed), way)
                 touches[key] = touches.get(key, 0.0) + float(counts @ weights)
