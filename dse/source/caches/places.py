@@ -5,8 +5,7 @@ block to block; if the lanes of a warp move differently, blocks with the very sa
 and others are assumed to share nothing.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -18,12 +17,14 @@ from dse.source.caches.sectors import Family
 from dse.source.machine.addresses import Addresses
 from dse.source.machine.launch import Dimensions
 from dse.source.machine.recorded import Stream
-from dse.source.machine.thread_set import WARP
+from dse.source.machine.thread_set import WARP, Lanes
 
 # Limits of the work: executed blocks, and these times the executions of memory instructions.
 MOST_BLOCKS = 2**11
 MOST_EXECUTIONS = 2**20
 _MOST_WARPS = 4  # of a block
+_AT_ONCE = 2**18  # addresses
+_Place = tuple[np.ndarray, np.ndarray]  # shift and there of a Group
 
 # Runs some warps (None: all) of some blocks of the launch: (blocks, warps) → addresses.
 Probe = Callable[[Sequence[Dimensions], Sequence[int] | None], Addresses]
@@ -82,7 +83,10 @@ def groups(
     or whose lanes move differently in most blocks, with the same addresses in few only.
     **Raises:** DseError if the blocks cannot be run.
     """
-    warps = [[_first_warp(family.stream, block) for family in members] for members in families]
+    warp_of = cache(partial(_first_warp, block))
+    warps = [
+        [warp_of(family.stream.lanes, family.stream.issuer) for family in members] for members in families
+    ]
     asked = sorted({warp for some in warps for warp in some})[:_MOST_WARPS]
     executions = probe(at, asked)
     of_probe = cache(partial(_Executions, executions))
@@ -90,19 +94,23 @@ def groups(
     result: list[tuple[list[Group], dict[int, np.ndarray]]] = []
     names: dict[int, bytes] = {}  # of places, by their identity
     for members, of_warps in zip(families, warps, strict=True):
-        placed: dict[bytes, tuple[tuple[np.ndarray, np.ndarray], list[int]]] = {}
+        alike: dict[tuple[int, int], list[int]] = {}  # by instruction and warp
+        for number, (family, warp) in enumerate(zip(members, of_warps, strict=True)):
+            alike.setdefault((family.stream.step, warp), []).append(number)
+        before, places = np.zeros(len(members), int), dict[int, _Place | None]()
+        for (step, warp), numbers in alike.items():
+            if warp in asked:
+                before[numbers] = of_machine(step, warp).before([members[n].stream for n in numbers], block)
+                places |= zip(numbers, of_probe(step, warp).places(before[numbers]), strict=True)
+        placed: dict[bytes, tuple[_Place, list[int]]] = {}
         lost: set[int] = set()  # instructions
         others: dict[int, np.ndarray] = {}
         for number, (family, warp) in enumerate(zip(members, of_warps, strict=True)):
-            place, step = None, family.stream.step
             if family.steps <= lost:
                 continue  # dropped below
-            if warp in asked:
-                before = of_machine(step, warp).before(family.stream, block)
-                place = of_probe(step, warp).shifts(before)
-                if place is None:
-                    others[family.array] = of_probe(step, warp).sectors(before)
-            if place is None:
+            if (place := places.get(number)) is None:
+                if warp in asked:
+                    others[family.array] = of_probe(family.stream.step, warp).sectors(before[number])
                 lost |= family.steps
                 continue
             if id(place) not in names:
@@ -116,8 +124,8 @@ def groups(
     return result
 
 
-def _first_warp(stream: Stream, block: int) -> int:
-    return stream.issuer if stream.issuer >= 0 else int(np.argmax(stream.lanes.everywhere[block])) // WARP
+def _first_warp(block: int, lanes: Lanes, issuer: int) -> int:
+    return issuer if issuer >= 0 else int(np.argmax(lanes.everywhere[block])) // WARP
 
 
 class _Executions:
@@ -127,76 +135,73 @@ class _Executions:
         machine = addresses.machine
         self.row, self.moved = addresses.row, addresses.moved(step)
         at = int(np.searchsorted(machine.threads, WARP * warp))
-        self.rows = machine.shape[0]
         self.streams = [s for s in addresses.streams[step] if s.issuer in (-1, warp)]
-        self.number = {id(stream): number for number, stream in enumerate(self.streams)}
         # the lanes of the warp; of boxes their first places
         self.lanes = [slice(WARP) if s.issuer >= 0 else slice(at, at + WARP) for s in self.streams]
-        there: dict[tuple[int, bool], Any] = {}  # which rows have some of the lanes
+        sets: dict[tuple[int, bool], int] = {}
+        masks = [np.zeros((machine.shape[0], WARP), bool)]  # of no stream
         for stream, lanes in zip(self.streams, self.lanes, strict=True):
             key = (id(stream.lanes), stream.issuer >= 0)
-            if key not in there:
-                mask = stream.lanes.everywhere
-                there[key] = np.any(mask if stream.issuer >= 0 else mask[:, lanes], axis=1)
-        times = [s.repeats * there[id(s.lanes), s.issuer >= 0] for s in self.streams]
-        self.ends = np.cumsum(np.reshape(times, (len(times), self.rows)), axis=0)  # [streams, rows]
-        self.starts = self.ends - np.reshape(times, (len(times), self.rows))
-        # rows that execute each stream equally often are alike: [streams, kinds], kind of each row
-        kinds, self.kind = np.unique(self.ends.T, axis=0, return_inverse=True)
-        self.kinds: list[list[int]] = kinds.tolist()
-        self.rows_of: dict[tuple[int, ...], np.ndarray] = {}
-        self.known: dict[tuple, tuple[np.ndarray, np.ndarray] | None] = {}
+            if key not in sets:
+                sets[key] = len(masks)
+                masks.append(stream.lanes.everywhere[:, lanes])
+        self.masks = np.stack(masks)
+        self.set = np.array([sets[id(s.lanes), s.issuer >= 0] for s in self.streams] + [0])
+        repeats = np.array([s.repeats for s in self.streams] + [0])
+        times = repeats[:, None] * self.masks.max(axis=2)[self.set]
+        self.starts = dict(zip(map(id, self.streams), np.cumsum(times, axis=0) - times, strict=False))
+        ends = np.ascontiguousarray(np.cumsum(times, axis=0)[:-1].T)
+        alike: dict[bytes, list[int]] = {}  # rows that execute each stream equally often
+        for row, own in enumerate(ends):
+            alike.setdefault(own.tobytes(), []).append(row)
+        self.rows = [np.array(rows) for rows in alike.values()]
+        self.kinds = [ends[rows[0]] for rows in self.rows]
+        self.known: dict[tuple[bytes, bytes], _Place | None] = {}
 
-    def before(self, stream: Stream, block: int) -> int:
-        """Count the executions before a stream in a block."""
-        return int(self.starts[self.number[id(stream)], block])
+    def before(self, streams: Sequence[Stream], block: int) -> list[int]:
+        """Count the executions before each of these streams in a block."""
+        return [self.starts[id(stream)][block] for stream in streams]
 
     def sectors(self, before: int) -> np.ndarray:
         """Return the sectors of other blocks in the execution after `before` others: [blocks, 32], or -1."""
-        base, mask = self._addresses(self._here(before))
+        (base,), (mask,) = self._addresses(self._streams(np.array([before])))
         others, moved = self.row[1:], self.moved[1:, None]
         return np.where(mask[others], (base[others] + moved) // SECTOR, -1)
 
-    def _here(self, before: int) -> dict[int, np.ndarray]:
-        """Return which rows are in which of the streams, in the execution after `before` others."""
-        kinds: dict[int, list[int]] = {}
-        for kind, ends in enumerate(self.kinds):
-            execution = bisect_right(ends, before)
-            if execution < len(ends):
-                kinds.setdefault(execution, []).append(kind)
-        return {execution: self.of_kinds(tuple(kinds[execution])) for execution in sorted(kinds)}
-
-    def of_kinds(self, kinds: tuple[int, ...]) -> np.ndarray:
-        """Return which rows are of these kinds."""
-        if kinds not in self.rows_of:
-            self.rows_of[kinds] = np.isin(self.kind, kinds)
-        return self.rows_of[kinds]
-
-    def shifts(self, before: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the `distances` of blocks in the execution after `before` others; None if there are none."""
+    def places(self, before: np.ndarray) -> list[_Place | None]:
+        """Return the `distances` of blocks in executions after so many others; None if there are none."""
         from dse.source.caches.distances import distances  # imports Numba
 
-        here = self._here(before)
-        streams = [self.streams[execution] for execution in here]
-        same = [(id(stream.base), id(stream.lanes), stream.offset - streams[0].offset) for stream in streams]
-        key = (*same, b"".join(rows.tobytes() for rows in here.values()))
-        if key not in self.known:
-            base, mask = self._addresses(here)
-            apart = (base - base[self.row[0]]).tobytes(), mask.tobytes()  # only these decide
-            if apart not in self.known:
-                shift, there = np.empty(len(self.row) - 1, np.int64), np.empty(len(self.row) - 1, bool)
-                even = distances(base, mask, self.row, self.moved, shift, there)
-                self.known[apart] = (shift, there) if even else None
-            self.known[key] = self.known[apart]
-        return self.known[key]
+        executions = list(map(tuple, self._streams(before).T.tolist()))
+        which = {streams: number for number, streams in enumerate(dict.fromkeys(executions))}
+        streams, places = np.array([*which]).T, list[_Place | None]()
+        at_once = max(1, _AT_ONCE // (len(self.masks[0]) * WARP))
+        for start in range(0, streams.shape[1], at_once):
+            base, mask = self._addresses(streams[:, start : start + at_once])
+            apart = base - base[:, self.row[:1]]
+            for number in range(len(base)):
+                key = apart[number].tobytes(), mask[number].tobytes()  # only these decide
+                if key not in self.known:
+                    shift, there = np.empty(len(self.row) - 1, np.int64), np.empty(len(self.row) - 1, bool)
+                    even = distances(base[number], mask[number], self.row, self.moved, shift, there)
+                    self.known[key] = (shift, there) if even else None
+                places.append(self.known[key])
+        return [places[which[streams]] for streams in executions]
 
-    def _addresses(self, here: Mapping[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the addresses in the streams of rows `here`, and their threads: [rows, 32]."""
-        base, mask = np.zeros((self.rows, WARP), np.int64), np.zeros((self.rows, WARP), bool)
-        for execution, now in here.items():
-            stream, lanes = self.streams[execution], self.lanes[execution]
-            of_rows, of_lanes = (size > 1 for size in stream.base.shape)
-            of_warp = stream.base[:, lanes] if of_lanes else stream.base
-            base[now] = (of_warp[now] if of_rows else of_warp) + stream.offset
-            mask[now] = stream.lanes.everywhere[:, lanes][now]
+    def _streams(self, before: np.ndarray) -> np.ndarray:
+        """Return the streams of executions after so many others, or their number for none: [kinds, n]."""
+        return np.stack([np.searchsorted(ends, before, side="right") for ends in self.kinds])
+
+    def _addresses(self, streams: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the addresses in `streams`, [kinds, n], and which threads have any: [n, rows, 32]."""
+        shape = (streams.shape[1], *self.masks.shape[1:])
+        base, mask = np.zeros(shape, np.int64), np.zeros(shape, bool)
+        for rows, of_kind in zip(self.rows, streams, strict=True):
+            mask[:, rows] = self.masks[self.set[of_kind]][:, rows]
+            for number, execution in enumerate(of_kind.tolist()):
+                if execution < len(self.streams):
+                    stream = self.streams[execution]
+                    of_rows, of_lanes = (size > 1 for size in stream.base.shape)
+                    of_warp = stream.base[:, self.lanes[execution]] if of_lanes else stream.base
+                    base[number, rows] = (of_warp[rows] if of_rows else of_warp) + stream.offset
         return base, mask
