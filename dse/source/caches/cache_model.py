@@ -263,7 +263,7 @@ def _relative(
     """
     from dse.source.caches.first_touches import by_array, first_touches  # imports Numba
 
-    arrays = {family.array for family in accessed.families}
+    arrays = {*accessed.families.array.tolist()}
     of_array: dict[int, list[Stream]] = {}
     for number, own in by_array(streams).items():
         of_array.setdefault(number if number in arrays else -1, []).extend(own)
@@ -300,8 +300,7 @@ def _stored_first(
         return np.zeros(0, int)
     sectors, ticks = [], []
     for accessed in both:
-        families = np.unique(accessed.family[np.isin(accessed.sector, in_both)]).tolist()
-        steps = set[int]().union(*(accessed.families[number].steps for number in families))
+        steps = accessed.families.steps(accessed.family[np.isin(accessed.sector, in_both)])
         asked = accesses(machine, sample, block, machine.streams, steps=steps)  # in the order of both
         order = np.lexsort((asked.tick, asked.sector))
         sector, first = np.unique(asked.sector[order], return_index=True)

@@ -22,9 +22,7 @@ from dse.source.caches.sectors import (
     APART,
     IN_LINE,
     MOST_ACCESSES,
-    Family,
     SectorAccesses,
-    merged,
     ranges,
     touched,
 )
@@ -96,11 +94,11 @@ class Footprint:
         self.cached[np.searchsorted(self.sector, accesses.sector[accesses.cached])] = True
         before, distance = _before(grid)
         moves, distance = np.concatenate([before, -before]), np.concatenate([distance, distance])
-        by_step: dict[tuple[int, int, int], list[Family]] = {}
-        for family in accesses.families:
-            by_step.setdefault(family.step, []).append(family)
+        by_step: dict[tuple[int, ...], list[int]] = {}
+        for number, step in enumerate(accesses.families.step.tolist()):
+            by_step.setdefault(tuple(step), []).append(number)
         covers = [
-            _cover(self.sector, moves @ np.array(step), *_runs(families), accesses.together)
+            _cover(self.sector, moves @ np.array(step), *accesses.runs_of(families), accesses.together)
             for step, families in by_step.items()
         ]
         reached = np.zeros(len(moves), bool)
@@ -110,11 +108,9 @@ class Footprint:
         self.moves, self.distance = moves[reached], distance[reached]  # [blocks, 3], [blocks]
         self.later = (np.arange(len(moves)) >= len(before))[reached]
         self.scattered = _scattered(accesses, first, self.times, int(np.prod(grid)), shared, relative)
-        parted = [
-            any(step % (SECTOR * accesses.together) for step in family.step if step not in APART)
-            for family in accesses.families
-        ]
-        self.parted = np.array([*parted, False])[accesses.family[first]]  # blocks take parts of a sector
+        step = np.where(np.isin(accesses.families.step, APART), 0, accesses.families.step)
+        parted = (step % (SECTOR * accesses.together)).max(axis=1) > 0  # blocks take parts of a sector
+        self.parted = parted[accesses.family[first]]
         self.nearest = self._nearest(np.ones(len(self.moves), bool))
         self.reuse, self.evenly = reuse, np.ones(len(first))  # 1 for the sectors handled here
         if reuse is not None:
@@ -294,21 +290,19 @@ def _scattered(
 
     **Shapes:** first, times [sectors], and so is the result.
     """
-    family = accesses.family[first]
-    chance = np.zeros(len(family))
-    regions: dict[int, list[int]] = {}
-    for number, kept_family in enumerate(accesses.families):
-        if any(kept_family.step) and all(step in (*APART, 0) for step in kept_family.step):
-            regions.setdefault(kept_family.array, []).append(number)
-    for array, members in regions.items():
+    families = accesses.families
+    chance = np.zeros(len(first))
+    unrelated = families.step.any(axis=1) & np.isin(families.step, (*APART, 0)).all(axis=1)
+    for array in np.unique(families.array[unrelated]).tolist():
         low, high = accesses.spanned(array)
-        inside = np.isin(family, members)
+        members = unrelated & (families.array == array)
+        inside = members[accesses.family[first]]
         touched = float(times[inside].sum()) * relative.get(array, 1.0)
         evenly = min(1.0, touched * SECTOR / max(high - low, SECTOR))
         least = touches = evenly * blocks
         for _ in range(ROUNDS):  # blocks together touch no more than there is, so they share some
             least = touches * -float(np.expm1(-least))
-        by_chance = not all(accesses.families[member].as_whole for member in members)
+        by_chance = not families.as_whole[members].all()
         chance[inside] = max(evenly * shared.get(array, float(by_chance)), least / blocks, 1e-300)
     return chance
 
@@ -317,16 +311,6 @@ def _mean_new(chance: np.ndarray, blocks: float) -> np.ndarray:
     """Return the mean probability, over the first `blocks`, that no earlier block touched a sector."""
     touches = np.maximum(chance * blocks, 1e-12)
     return -np.expm1(-touches) / touches
-
-
-def _runs(families: Sequence[Family]) -> tuple[np.ndarray, np.ndarray]:
-    offsets = [np.concatenate(family.offset)[:, None] for family in families]
-    start, end = (
-        np.concatenate([(own + at).ravel() for own, at in zip(ends, offsets, strict=True)])
-        for ends in ([family.start for family in families], [family.end for family in families])
-    )
-    order = np.argsort(start, kind="stable")
-    return merged(start[order], end[order])
 
 
 def _of_run(sector: np.ndarray, turn: np.ndarray) -> np.ndarray:

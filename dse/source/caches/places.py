@@ -8,12 +8,14 @@ and others are assumed to share nothing.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from dse.hardware.coalescing import SECTOR
-from dse.source.caches.sectors import Family
+from dse.source.caches.sectors import Families
 from dse.source.machine.addresses import Addresses
 from dse.source.machine.launch import Dimensions
 from dse.source.machine.recorded import Stream
@@ -73,7 +75,7 @@ def window(blocks: int, wave: int, executions: int = 1) -> Window:
 
 
 def groups(
-    machine: Any, block: int, families: Sequence[Sequence[Family]], at: Sequence[Dimensions], probe: Probe
+    machine: Any, block: int, families: Sequence[Families], at: Sequence[Dimensions], probe: Probe
 ) -> list[tuple[list[Group], dict[int, np.ndarray]]]:
     """Locate the families of a block, of several lists of them, in the blocks `at`, of which it is the first.
 
@@ -84,9 +86,7 @@ def groups(
     **Raises:** DseError if the blocks cannot be run.
     """
     warp_of = cache(partial(_first_warp, block))
-    warps = [
-        [warp_of(family.stream.lanes, family.stream.issuer) for family in members] for members in families
-    ]
+    warps = [[warp_of(stream.lanes, stream.issuer) for stream in members.streams] for members in families]
     asked = sorted({warp for some in warps for warp in some})[:_MOST_WARPS]
     executions = probe(at, asked)
     of_probe = cache(partial(_Executions, executions))
@@ -95,32 +95,33 @@ def groups(
     names: dict[int, bytes] = {}  # of places, by their identity
     for members, of_warps in zip(families, warps, strict=True):
         alike: dict[tuple[int, int], list[int]] = {}  # by instruction and warp
-        for number, (family, warp) in enumerate(zip(members, of_warps, strict=True)):
-            alike.setdefault((family.stream.step, warp), []).append(number)
-        before, places = np.zeros(len(members), int), dict[int, _Place | None]()
+        for number, (stream, warp) in enumerate(zip(members.streams, of_warps, strict=True)):
+            alike.setdefault((stream.step, warp), []).append(number)
+        before = np.zeros(len(members.streams), int)
+        places: list[_Place | None] = [None] * len(before)
         for (step, warp), numbers in alike.items():
             if warp in asked:
-                before[numbers] = of_machine(step, warp).before([members[n].stream for n in numbers], block)
-                places |= zip(numbers, of_probe(step, warp).places(before[numbers]), strict=True)
-        placed: dict[bytes, tuple[_Place, list[int]]] = {}
+                before[numbers] = of_machine(step, warp).before([members.streams[n] for n in numbers], block)
+                for number, place in zip(numbers, of_probe(step, warp).places(before[numbers]), strict=True):
+                    places[number] = place
         lost: set[int] = set()  # instructions
         others: dict[int, np.ndarray] = {}
-        for number, (family, warp) in enumerate(zip(members, of_warps, strict=True)):
-            if family.steps <= lost:
-                continue  # dropped below
-            if (place := places.get(number)) is None:
-                if warp in asked:
-                    others[family.array] = of_probe(family.stream.step, warp).sectors(before[number])
-                lost |= family.steps
+        for number, pairs in groupby(members.insts.tolist(), key=itemgetter(0)):
+            if places[number] is None:
+                steps = {step for _, step in pairs}
+                if not steps <= lost and of_warps[number] in asked:
+                    of_step = of_probe(members.streams[number].step, of_warps[number])
+                    others[int(members.array[number])] = of_step.sectors(int(before[number]))
+                lost |= steps
+        kept = members.within({*members.insts[:, 1].tolist()} - lost)
+        placed: dict[bytes, tuple[_Place, list[int]]] = {}
+        for number, place in enumerate(places):
+            if place is None or not kept[number]:
                 continue
             if id(place) not in names:
                 names[id(place)] = place[0].tobytes() + place[1].tobytes()
             placed.setdefault(names[id(place)], (place, []))[1].append(number)
-        kept = [
-            Group(tuple(number for number in numbers if not members[number].steps & lost), *place)
-            for place, numbers in placed.values()
-        ]
-        result.append(([group for group in kept if group.families], others))
+        result.append(([Group(tuple(numbers), *place) for place, numbers in placed.values()], others))
     return result
 
 

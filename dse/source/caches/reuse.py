@@ -18,7 +18,7 @@ import numpy as np
 from dse.errors import DseError
 from dse.hardware.coalescing import SECTOR
 from dse.source.caches.places import Group, Probe, Window, groups, window
-from dse.source.caches.sectors import APART, FAR, Family, SectorAccesses, accesses, ranges
+from dse.source.caches.sectors import FAR, Families, SectorAccesses, accesses, ranges
 from dse.source.machine.blocks import Sample
 from dse.source.machine.memory import changes
 
@@ -42,9 +42,7 @@ class Reuse:
         phases = np.arange(accesses.phases) if phases is None else phases
         self.phases = int(phases.max()) + 1
         # the instructions that are followed
-        self.steps = {
-            step for group in groups for number in group.families for step in accesses.families[number].steps
-        }
+        self.steps = accesses.families.steps([number for group in groups for number in group.families])
         self.ticks = max(accesses.ticks, 1)
         members = [np.flatnonzero(np.isin(accesses.family, group.families)) for group in groups]
         total = sum(
@@ -210,10 +208,10 @@ def _shared(sectors: np.ndarray, low: int, high: int) -> float | None:
     return min(1.0, float(touches @ (touches - 1)) / pairs) if pairs >= 1.0 else None
 
 
-def _uneven(families: Sequence[Family], whole: bool) -> set[int]:
+def _uneven(families: Families, whole: bool) -> set[int]:
     """List the instructions to follow: those that are not linear, and others that access the same arrays."""
-    arrays = {family.array for family in families if whole or {*family.step} & {*APART}}
-    return {step for family in families if family.array in arrays for step in family.steps}
+    array = families.array
+    return families.steps(np.flatnonzero(np.isin(array, array[whole | ~families.linear])))
 
 
 def _followed(

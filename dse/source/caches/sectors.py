@@ -1,9 +1,9 @@
 """List the sectors of global memory that one block touches, and their strides from block to block."""
 
-from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
+from itertools import compress, groupby
 from math import prod
 from typing import Any
 
@@ -23,41 +23,60 @@ FAR = 2**45  # sectors; above the distance of any two arrays
 
 _BYPASS_L1 = ("STRONG", "BYPASS")  # modifiers: volatile and atomic loads, asynchronous copies of 16 bytes
 _FEWEST_TRIPS = 8
-_Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 _AT_ONCE = 2**16  # addresses, in the cache of a core
-_OF_EXECUTIONS = "offset", "tick", "turn"
 
 
-@dataclass
-class Family:
-    """Streams whose addresses differ by a constant: byte runs, and their stride from block to block."""
+@dataclass(frozen=True)
+class Families:
+    """Streams whose addresses differ by constants: byte runs of a family, and its stride from block to block.
 
-    start: np.ndarray  # [n] bytes, sorted
-    end: np.ndarray
-    step: tuple[int, int, int]  # bytes for each dimension of the grid
-    as_whole: bool  # whether all lanes move by the same from block to block
-    span: tuple[int, int]  # lowest and highest address of all executed blocks, without offsets
-    size: int  # sectors of one execution, or slightly more
-    stream: Stream  # the first of them
-    steps: set[int] = field(default_factory=set)  # their instructions
-    reach: list[int] = field(default_factory=list)  # offsets of first and last trips
-    offset: list[np.ndarray] = field(default_factory=list)  # of each execution
-    tick: list[np.ndarray] = field(default_factory=list)
-    turn: list[np.ndarray] = field(default_factory=list)  # round through the code
-    # of each stream: executions, phase, whether through the L1, executions that each represents
-    streams: list[tuple[int, int, bool, float]] = field(default_factory=list)
+    **Shapes:** [families], unless stated.
+    """
+
+    start: np.ndarray  # [runs] bytes, sorted within a family
+    end: np.ndarray  # [runs]
+    first_run: np.ndarray
+    runs: np.ndarray  # number of runs
+    size: np.ndarray  # sectors of one execution, or slightly more
+    step: np.ndarray  # [families, 3] bytes for each dimension of the grid
+    as_whole: np.ndarray  # whether all lanes move by the same from block to block
+    span: np.ndarray  # [families, 2] lowest and highest address of all executed blocks, without offsets
+    reach: np.ndarray  # [families, 2] lowest and highest offset, of all trips
+    insts: np.ndarray  # [pairs, 2] family and instruction
+    streams: Sequence[Stream]  # the first of each
 
     @property
-    def array(self) -> int:
-        """The number of its array."""
-        return self.span[0] >> REGION_BITS
+    def array(self) -> np.ndarray:
+        """The number of the array of each."""
+        return self.span[:, 0] >> REGION_BITS
+
+    @property
+    def linear(self) -> np.ndarray:
+        """Whether the strides of each are known."""
+        return ~np.isin(self.step, APART).max(axis=1)
+
+    def steps(self, numbers: np.ndarray | Sequence[int]) -> set[int]:
+        """Return the instructions of some families."""
+        return set(self.insts[np.isin(self.insts[:, 0], numbers), 1].tolist())
+
+    def within(self, steps: Set[int]) -> np.ndarray:
+        """Return which families have no instructions but these."""
+        others = ~np.isin(self.insts[:, 1], [*steps])
+        return np.bincount(self.insts[others, 0], minlength=len(self.runs)) == 0
+
+    def runs_at(self, family: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the runs of bytes of executions at these offsets: number of the execution, start, end."""
+        execution = np.repeat(np.arange(len(family)), self.runs[family])
+        run = ranges(self.first_run[family], self.runs[family])
+        return execution, self.start[run] + offset[execution], self.end[run] + offset[execution]
 
 
 @dataclass
 class SectorAccesses:
     """The sectors that one block touches, in order, distinct per execution of an instruction: [n]."""
 
-    families: list[Family]
+    families: Families
+    executions: tuple[np.ndarray, np.ndarray]  # families and offsets
     sector: np.ndarray
     tick: np.ndarray  # executions before this one
     turn: np.ndarray  # rounds through the code before this one
@@ -72,47 +91,56 @@ class SectorAccesses:
 
     def spanned(self, array: int) -> tuple[int, int]:
         """Return the lowest and the highest address of an array, of all executed blocks."""
-        families = [family for family in self.families if family.array == array]
-        low = min(family.span[0] + min(family.reach) for family in families)
-        return low, max(family.span[1] + max(family.reach) for family in families)
+        ends = (self.families.span + self.families.reach)[self.families.array == array]
+        return int(ends[:, 0].min()), int(ends[:, 1].max())
 
     @property
     def array(self) -> np.ndarray:
         """The number of each one's array: [n]."""
-        return np.array([family.array for family in self.families], int)[self.family]
+        return self.families.array[self.family]
 
     def of(self, steps: Set[int]) -> np.ndarray:
         """Return which are of families whose instructions are all among these: [n]."""
-        return np.isin(self.family, [n for n, member in enumerate(self.families) if member.steps <= steps])
+        return self.families.within(steps)[self.family]
+
+    def runs_of(self, families: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the starts and ends of the runs of bytes in all executions of some families."""
+        of_these = np.isin(self.executions[0], families)
+        _, start, end = self.families.runs_at(*(column[of_these] for column in self.executions))
+        order = np.argsort(start, kind="stable")
+        return merged(start[order], end[order])
 
 
 def _executions(
-    streams: Sequence[Stream], sizes: Sequence[int | None], most: int
-) -> Iterator[tuple[Stream, np.ndarray, np.ndarray, np.ndarray, float]]:
-    """Yield (stream, its offsets, its ticks, its turns, executions that each represents). Streams of one
-    skipped loop alternate. Those without a size only take time.
+    streams: Sequence[Stream], sizes: np.ndarray, listed: np.ndarray, most: int
+) -> tuple[np.ndarray, ...]:
+    """List executions: numbers of their streams, offsets, ticks, turns, executions that each represents.
+
+    Streams of one skipped loop alternate. Those that are not `listed` only take time.
     """
-    tick, turn, left = 0, 0, most
-    for trips, loop in groupby(zip(streams, sizes, strict=True), key=lambda pair: pair[0].trips):
+    tick, turn, left, first = 0, 0, most, 0
+    nothing = np.zeros(0, int)
+    parts: list[tuple[np.ndarray, ...]] = [(nothing, nothing, nothing, nothing, np.zeros(0))]
+    for trips, loop in groupby(streams, key=lambda stream: stream.trips):
         members = list(loop)
-        round_of, rounds = _rounds([stream.step for stream, _ in members])
+        place = np.flatnonzero(listed[first : first + len(members)])
+        round_of, rounds = _rounds([stream.step for stream in members])
         if trips == ONCE:
-            for (stream, size), own in zip(members, round_of, strict=True):
-                if size is not None:
-                    yield stream, np.array([stream.offset]), np.array([tick]), np.array([turn + own]), 1.0
-                tick += 1
-            turn += rounds
-            continue
-        whole = sum(size or 0 for _, size in members)
-        taken = min(len(trips), max(_FEWEST_TRIPS, left // max(1, whole)))
-        left = max(0, left - taken * whole)
-        for position, (stream, size) in enumerate(members):
-            ticks = tick + np.arange(taken) * len(members) + position
-            if size is not None:
-                turns = turn + np.arange(taken) * rounds + round_of[position]
-                yield stream, stream.offsets(taken), ticks, turns, len(trips) / taken
-        tick += len(trips) * len(members)
-        turn += len(trips) * rounds
+            taken, offsets = 1, np.array([stream.offset for stream in members])[place, None]
+        else:
+            whole = int(sizes[first : first + len(members)].sum())
+            taken = min(len(trips), max(_FEWEST_TRIPS, left // max(1, whole)))
+            left = max(0, left - taken * whole)
+            of_listed = [members[number].offsets(taken) for number in place.tolist()]
+            offsets = np.array(of_listed, int).reshape(-1, taken)
+        ticks = tick + np.arange(taken) * len(members) + place[:, None]
+        turns = turn + np.arange(taken) * rounds + np.array(round_of)[place, None]
+        number = np.repeat(first + place, taken)
+        represents = np.full(len(number), len(trips) / taken)
+        parts.append((number, offsets.ravel(), ticks.ravel(), turns.ravel(), represents))
+        tick, turn = tick + len(trips) * len(members), turn + len(trips) * rounds
+        first += len(members)
+    return tuple(map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _rounds(steps: Sequence[int]) -> tuple[list[int], int]:
@@ -143,87 +171,105 @@ def accesses(
     listed then, since tiles begin with a line. With `steps`, only accesses of these instructions are listed;
     the other streams take time. All of `together` adjacent sectors are touched where one is asked for.
     """
-    families = _families(machine, sample, block, [s for s in streams if steps is None or s.step in steps])
-    kept: list[Stream] = []
-    members: list[Family] = []
-    sizes: list[int | None] = []
-    there: dict[int, bool] = {}  # whether the block has threads, by the identity of lanes
-    program = machine.program.steps
-    cached = {number: not bypasses_l1(program[number]) for number in {stream.step for stream in streams}}
-    for stream in streams:
-        if steps is not None and stream.step not in steps:
-            lanes = stream.lanes
-            if id(lanes) not in there:
-                there[id(lanes)] = bool(lanes.everywhere[block].any())
-            if there[id(lanes)]:
-                kept.append(stream)
-                sizes.append(None)
-            continue
-        family = families[_key(stream)]
-        if family.size:
-            kept.append(stream)
-            members.append(family)
-            sizes.append(family.size)
-    executions, every = [*_executions(kept, sizes, MOST_ACCESSES)], 1
-    if thinned and any(times > 1.0 for *_, times in executions):
-        sizes, every = [size and -(-size // IN_LINE) for size in sizes], IN_LINE
-        executions = [*_executions(kept, sizes, _MOST_LINES)]
-    ticks = 0 if steps is None else sum(stream.repeats for stream in kept)
-    for family, (stream, offsets, at, turns, times) in zip(members, executions, strict=True):
-        family.reach += stream.reach
-        family.offset.append(offsets)
-        family.tick.append(at)
-        family.turn.append(turns)
-        family.steps.add(stream.step)
-        family.streams.append((len(at), int(stream.phase[block]), cached[stream.step], times))
-        ticks = max(ticks, int(at[-1]) + 1)
-    used = [family for family in families.values() if family.size]
-    columns = _expanded(used, every, together)
-    return SectorAccesses(used, *columns, ticks, len(machine.phases), every, together)
+    sets = {id(stream.lanes): stream.lanes for stream in streams}
+    here = {key for key, lanes in sets.items() if lanes.everywhere[block].any()}
+    streams = [stream for stream in streams if id(stream.lanes) in here]
+    listed = np.array([steps is None or stream.step in steps for stream in streams], bool)
+    families, of_listed = _families(machine, sample, block, list(compress(streams, listed)))
+    number, sizes = np.zeros((2, len(streams)), int)
+    number[listed], sizes[listed] = of_listed, families.size[of_listed]
+    executions, every = _executions(streams, sizes, listed, MOST_ACCESSES), 1
+    if thinned and (executions[-1] > 1.0).any():
+        sizes, every = -(-sizes // IN_LINE), IN_LINE
+        executions = _executions(streams, sizes, listed, _MOST_LINES)
+    order = np.argsort(number[executions[0]], kind="stable")
+    stream, offset, tick, turn, times = (column[order] for column in executions)
+    family = number[stream]
+    execution, start, end = families.runs_at(family, offset)
+    low, high = touched(start, end, together)
+    later = 1 + np.flatnonzero(execution[1:] == execution[:-1])
+    low[later] = np.maximum(low[later], high[later - 1] + 1)  # neighbours may end in one sector
+    if every > 1:
+        low, high = -(-low // every), high // every
+    counts = high - low + 1
+    execution, sector = np.repeat(execution, counts), ranges(low, counts) * every
+    program, phases = machine.program.steps, {id(stream.phase): stream.phase for stream in streams}
+    phase_of = {key: int(phase[block]) for key, phase in phases.items()}
+    through_l1 = {step: not bypasses_l1(program[step]) for step in {stream.step for stream in streams}}
+    phase = np.array([phase_of[id(stream.phase)] for stream in streams], int)
+    cached = np.array([through_l1[stream.step] for stream in streams], bool)
+    return SectorAccesses(
+        families,
+        (family, offset),
+        sector,
+        *(column[execution] for column in (tick, turn, phase[stream], cached[stream], times, family)),
+        ticks=max(
+            0 if steps is None else sum(stream.repeats for stream in streams), 1 + int(tick.max(initial=-1))
+        ),
+        phases=len(machine.phases),
+        every=every,
+        together=together,
+    )
 
 
 def _families(
     machine: Recorded, sample: Sample, block: int, streams: Sequence[Stream]
-) -> dict[tuple[int, int, int], Family]:
-    """Return the families of streams by `_key`, in order of their first streams."""
-    first_of: dict[tuple[int, int, int], Stream] = {}
-    for stream in streams:
-        first_of.setdefault(_key(stream), stream)
-    alike: dict[tuple[Any, ...], list[Stream]] = {}
-    for stream in first_of.values():
-        alike.setdefault((id(stream.lanes), stream.size, stream.base.shape), []).append(stream)
-    families: dict[tuple[int, int, int], Family] = {}
+) -> tuple[Families, np.ndarray]:
+    """Return the families of streams, in order of their first streams, and the family of each stream: [n]."""
+    numbers: dict[tuple[int, int, int], int] = {}
+    firsts: list[Stream] = []
+    alike: dict[tuple[Any, ...], list[int]] = {}
+    family = np.zeros(len(streams), int)
+    for at, stream in enumerate(streams):
+        key = id(stream.base), id(stream.lanes), stream.size
+        if key not in numbers:
+            numbers[key] = len(firsts)
+            alike.setdefault((*key[1:], stream.base.shape), []).append(len(firsts))
+            firsts.append(stream)
+        family[at] = numbers[key]
+    first_run, runs, size, as_whole = np.zeros((4, len(firsts)), int)
+    step, span = np.zeros((len(firsts), 3), int), np.zeros((len(firsts), 2), int)
+    parts, covered = [(np.zeros(0, int), np.zeros(0, int))], 0
     for members in alike.values():
-        at_once = max(1, _AT_ONCE // prod(members[0].lanes.shape))
-        for first in range(0, len(members), at_once):
-            made = _alike(machine, sample, block, members[first : first + at_once])
-            families |= {_key(family.stream): family for family in made}
-    return {key: families[key] for key in first_of}
-
-
-def _key(stream: Stream) -> tuple[int, int, int]:
-    return id(stream.base), id(stream.lanes), stream.size
-
-
-def _alike(machine: Recorded, sample: Sample, block: int, streams: Sequence[Stream]) -> Iterator[Family]:
-    """Return the families of streams with the same lanes, size, and shape of their base."""
-    lanes, size = streams[0].lanes, streams[0].size
-    mask = lanes.everywhere
-    bases = np.stack([stream.base for stream in streams])
-    wide = np.broadcast_to(bases, (len(bases), *lanes.shape))
-    start = np.sort(wide[:, block, mask[block]], axis=1)
-    touched = wide[:, mask]
-    spans = np.stack([touched.min(axis=1), touched.max(axis=1) + size], axis=1).tolist()
-    steps, as_whole = _block_steps(machine, sample, block, bases, mask)
-    first = _begins(start, start + size)
-    runs = np.cumsum(np.count_nonzero(first, axis=1)).tolist()  # of these streams and those before
-    low, high = start[first], start[np.roll(first, -1, axis=1)] + size
-    covered = [0, *np.cumsum(high - low).tolist()]
-    begin = 0
-    for stream, step, whole, span, end in zip(streams, steps, as_whole, spans, runs, strict=True):
-        sectors = (covered[end] - covered[begin]) // SECTOR + end - begin
-        yield Family(low[begin:end], high[begin:end], step, whole, tuple(span), sectors, stream)
-        begin = end
+        lanes, width = firsts[members[0]].lanes, firsts[members[0]].size
+        mask, at_once = lanes.everywhere, max(1, _AT_ONCE // prod(lanes.shape))
+        for some in (members[begin : begin + at_once] for begin in range(0, len(members), at_once)):
+            bases = np.stack([firsts[number].base for number in some])
+            wide = np.broadcast_to(bases, (len(bases), *lanes.shape))
+            every = wide[:, mask]
+            span[some] = np.stack([every.min(axis=1), every.max(axis=1) + width], axis=1)
+            step[some], as_whole[some] = _block_steps(machine, sample, block, bases, mask)
+            start = np.sort(wide[:, block, mask[block]], axis=1)
+            begins = _begins(start, start + width)
+            low, high = start[begins], start[np.roll(begins, -1, axis=1)] + width
+            parts.append((low, high))
+            runs[some] = np.count_nonzero(begins, axis=1)
+            first = np.cumsum(runs[some]) - runs[some]
+            first_run[some] = covered + first
+            size[some] = np.add.reduceat(high - low, first) // SECTOR + runs[some]
+            covered += len(low)
+    start, end = map(np.concatenate, zip(*parts, strict=True))
+    order = np.argsort(family, kind="stable")
+    offsets = np.array([(min(stream.reach), max(stream.reach)) for stream in streams], int).reshape(-1, 2)
+    begins = np.searchsorted(family[order], np.arange(len(firsts)))
+    lowest, highest = (
+        way.reduceat(column[order], begins) if len(firsts) else column
+        for way, column in zip((np.minimum, np.maximum), offsets.T, strict=True)
+    )
+    insts = sorted({*zip(family.tolist(), (stream.step for stream in streams), strict=True)})
+    return Families(
+        start,
+        end,
+        first_run,
+        runs,
+        size,
+        step,
+        as_whole.astype(bool),
+        span,
+        np.stack([lowest, highest], axis=1),
+        np.array(insts, int).reshape(-1, 2),
+        firsts,
+    ), family
 
 
 def _begins(start: np.ndarray, end: np.ndarray) -> np.ndarray:
@@ -240,35 +286,6 @@ def merged(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return start[first], reach[np.roll(first, -1)]
 
 
-def _expanded(families: Sequence[Family], every: int, together: int) -> _Columns:
-    """List the sectors of all executions: sector, tick, turn, phase, cached, times, family."""
-    rows = [(number, *stream) for number, family in enumerate(families) for stream in family.streams]
-    of_family, executions, phase, cached, times = np.array(rows, float).reshape(-1, 5).T
-    stream = np.repeat(np.arange(len(rows)), executions.astype(int))  # of each execution
-    number = of_family.astype(int)[stream]
-    runs = np.array([len(family.start) for family in families], int)
-    execution = np.repeat(np.arange(len(stream)), runs[number])  # of each of its runs
-    run = ranges((np.cumsum(runs) - runs)[number], runs[number])
-    start, end, offset, tick, turn = (
-        np.concatenate([np.zeros(0, int), *columns])
-        for columns in (
-            [family.start for family in families],
-            [family.end for family in families],
-            *([part for family in families for part in getattr(family, name)] for name in _OF_EXECUTIONS),
-        )
-    )
-    low, high = touched(start[run] + offset[execution], end[run] + offset[execution], together)
-    later = 1 + np.flatnonzero(execution[1:] == execution[:-1])
-    low[later] = np.maximum(low[later], high[later - 1] + 1)  # neighbours may end in one sector
-    if every > 1:
-        low, high = -(-low // every), high // every
-    counts = high - low + 1
-    execution = np.repeat(execution, counts)  # of each sector
-    stream, sector = stream[execution], ranges(low, counts) * every
-    of_stream = phase.astype(int)[stream], cached.astype(bool)[stream], times[stream]
-    return sector, tick[execution], turn[execution], *of_stream, number[execution]
-
-
 def touched(start: np.ndarray, end: np.ndarray, together: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the first and the last sector of runs of bytes, in groups of `together`, a power of two."""
     return (start >> 5) & -together, (end - 1 >> 5) | together - 1  # faster than divisions
@@ -282,18 +299,18 @@ def ranges(start: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 def _block_steps(
     machine: Recorded, sample: Sample, block: int, bases: np.ndarray, mask: np.ndarray
-) -> tuple[list[tuple[int, int, int]], list[bool]]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the strides of addresses from block to block in bytes, along each dimension of the grid; and
     whether all threads have the same.
 
     They come from blocks of the sample that differ in one dimension only: most agree, and all but the first
     and the last, which may wrap around. `APART` if they do not, or the strides of threads differ, or the
     sample has no such blocks.
-    **Shapes:** bases [n, 1 or blocks, 1 or threads]; n strides.
+    **Shapes:** bases [n, 1 or blocks, 1 or threads]; strides [n, 3].
     """
+    strides, as_whole = np.zeros((len(bases), 3), int), np.ones(len(bases), bool)
     if bases.shape[1] == 1:
-        return [(0, 0, 0)] * len(bases), [True] * len(bases)
-    axes, as_whole = [], np.ones(len(bases), bool)
+        return strides, as_whole
     for axis, size in enumerate(machine.launch.grid):
         steps, inner = [], []
         for other, moved in _in_line(sample, block, axis):
@@ -307,11 +324,9 @@ def _block_steps(
         usual = np.sort(known, axis=0)[len(known) // 2]  # that of most is in the middle
         agree = (known == usual)[np.array(inner or [False])]
         whole = (2 * (known == usual).sum(axis=0) > len(known)) & (usual == np.rint(usual))
-        axes.append(
-            np.where(whole & agree.all(axis=0), usual, APART[axis] if size > 1 else 0).astype(int).tolist()
-        )
+        strides[:, axis] = np.where(whole & agree.all(axis=0), usual, APART[axis] if size > 1 else 0)
         as_whole &= (2 * np.isnan(known).sum(axis=0) < len(known)) | (not steps)
-    return list(zip(*axes, strict=True)), as_whole.tolist()
+    return strides, as_whole
 
 
 @lru_cache(maxsize=64)
