@@ -174,7 +174,12 @@ def follow(
             exact = machine
         streams = [stream for stream in exact.streams if any(stream.step in steps for steps in uneven)]
         touched = [
-            accesses(exact, sample, block, streams, steps, thinned=True, together=member.together)
+            accesses(
+                *(exact, sample, block, streams, steps),
+                thinned=True,
+                together=member.together,
+                known=None if machine.estimated else member.families,
+            )
             for member, steps in zip(accessed, uneven, strict=True)
         ]
         at = [here, *seen.places(machine.launch.grid)]

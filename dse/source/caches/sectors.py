@@ -1,7 +1,7 @@
 """List the sectors of global memory that one block touches, and their strides from block to block."""
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import compress, groupby
 from math import prod
@@ -23,6 +23,7 @@ FAR = 2**45  # sectors; above the distance of any two arrays
 
 _BYPASS_L1 = ("STRONG", "BYPASS")  # modifiers: volatile and atomic loads, asynchronous copies of 16 bytes
 _FEWEST_TRIPS = 8
+_BEYOND = 2**62  # bytes
 _AT_ONCE = 2**16  # addresses, in the cache of a core
 
 
@@ -164,18 +165,20 @@ def accesses(
     steps: Set[int] | None = None,
     thinned: bool = False,
     together: int = 1,
+    known: Families | None = None,
 ) -> SectorAccesses:
     """List the sectors that the block with that index in the sample touches in some of the machine's streams.
 
     If there are too many, the first trips of each loop represent all; if `thinned`, only one sector a line is
     listed then, since tiles begin with a line. With `steps`, only accesses of these instructions are listed;
     the other streams take time. All of `together` adjacent sectors are touched where one is asked for.
+    `known` families of this block are those of the same streams as a rule, and need not be found again.
     """
     sets = {id(stream.lanes): stream.lanes for stream in streams}
     here = {key for key, lanes in sets.items() if lanes.everywhere[block].any()}
     streams = [stream for stream in streams if id(stream.lanes) in here]
     listed = np.array([steps is None or stream.step in steps for stream in streams], bool)
-    families, of_listed = _families(machine, sample, block, list(compress(streams, listed)))
+    families, of_listed = _families(machine, sample, block, list(compress(streams, listed)), known)
     number, sizes = np.zeros((2, len(streams)), int)
     number[listed], sizes[listed] = of_listed, families.size[of_listed]
     executions, every = _executions(streams, sizes, listed, MOST_ACCESSES), 1
@@ -213,30 +216,53 @@ def accesses(
 
 
 def _families(
-    machine: Recorded, sample: Sample, block: int, streams: Sequence[Stream]
+    machine: Recorded, sample: Sample, block: int, streams: Sequence[Stream], known: Families | None
 ) -> tuple[Families, np.ndarray]:
     """Return the families of streams, in order of their first streams, and the family of each stream: [n]."""
     numbers: dict[tuple[int, int, int], int] = {}
     firsts: list[Stream] = []
-    alike: dict[tuple[Any, ...], list[int]] = {}
     family = np.zeros(len(streams), int)
     for at, stream in enumerate(streams):
         key = id(stream.base), id(stream.lanes), stream.size
         if key not in numbers:
             numbers[key] = len(firsts)
-            alike.setdefault((*key[1:], stream.base.shape), []).append(len(firsts))
             firsts.append(stream)
         family[at] = numbers[key]
-    first_run, runs, size, as_whole = np.zeros((4, len(firsts)), int)
-    step, span = np.zeros((len(firsts), 3), int), np.zeros((len(firsts), 2), int)
+    ends = np.array([stream.reach for stream in streams], int).reshape(-1, 2)
+    reach = np.repeat([[_BEYOND, -_BEYOND]], len(firsts), axis=0)
+    np.minimum.at(reach[:, 0], family, ends[:, 0])
+    np.maximum.at(reach[:, 1], family, ends[:, 1])
+    insts = sorted({*zip(family.tolist(), (stream.step for stream in streams), strict=True)})
+    pairs = np.array(insts, int).reshape(-1, 2)
+    if known is not None and firsts == known.streams:
+        return replace(known, reach=reach, insts=pairs), family
+    return _located(machine, sample, block, firsts, reach, pairs), family
+
+
+def _located(
+    machine: Recorded,
+    sample: Sample,
+    block: int,
+    streams: Sequence[Stream],
+    reach: np.ndarray,
+    insts: np.ndarray,
+) -> Families:
+    """Return the families that begin with these streams."""
+    alike: dict[tuple[Any, ...], list[int]] = {}
+    for number, stream in enumerate(streams):
+        alike.setdefault((id(stream.lanes), stream.size, stream.base.shape), []).append(number)
+    first_run, runs, size = np.zeros((3, len(streams)), int)
+    step, span = np.zeros((len(streams), 3), int), np.zeros((len(streams), 2), int)
+    as_whole = np.zeros(len(streams), bool)
     parts, covered = [(np.zeros(0, int), np.zeros(0, int))], 0
     for members in alike.values():
-        lanes, width = firsts[members[0]].lanes, firsts[members[0]].size
+        lanes, width = streams[members[0]].lanes, streams[members[0]].size
         mask, at_once = lanes.everywhere, max(1, _AT_ONCE // prod(lanes.shape))
+        whole = bool(mask.all())
         for some in (members[begin : begin + at_once] for begin in range(0, len(members), at_once)):
-            bases = np.stack([firsts[number].base for number in some])
+            bases = np.stack([streams[number].base for number in some])
             wide = np.broadcast_to(bases, (len(bases), *lanes.shape))
-            every = wide[:, mask]
+            every = bases.reshape(len(bases), -1) if whole else wide[:, mask]
             span[some] = np.stack([every.min(axis=1), every.max(axis=1) + width], axis=1)
             step[some], as_whole[some] = _block_steps(machine, sample, block, bases, mask)
             start = np.sort(wide[:, block, mask[block]], axis=1)
@@ -249,27 +275,7 @@ def _families(
             size[some] = np.add.reduceat(high - low, first) // SECTOR + runs[some]
             covered += len(low)
     start, end = map(np.concatenate, zip(*parts, strict=True))
-    order = np.argsort(family, kind="stable")
-    offsets = np.array([(min(stream.reach), max(stream.reach)) for stream in streams], int).reshape(-1, 2)
-    begins = np.searchsorted(family[order], np.arange(len(firsts)))
-    lowest, highest = (
-        way.reduceat(column[order], begins) if len(firsts) else column
-        for way, column in zip((np.minimum, np.maximum), offsets.T, strict=True)
-    )
-    insts = sorted({*zip(family.tolist(), (stream.step for stream in streams), strict=True)})
-    return Families(
-        start,
-        end,
-        first_run,
-        runs,
-        size,
-        step,
-        as_whole.astype(bool),
-        span,
-        np.stack([lowest, highest], axis=1),
-        np.array(insts, int).reshape(-1, 2),
-        firsts,
-    ), family
+    return Families(start, end, first_run, runs, size, step, as_whole, span, reach, insts, streams)
 
 
 def _begins(start: np.ndarray, end: np.ndarray) -> np.ndarray:

@@ -62,12 +62,12 @@ class Stream:
         return len(self.trips)
 
     @property
-    def reach(self) -> list[int]:
-        """The distances of the first and the last execution's addresses from `base`: bytes."""
+    def reach(self) -> tuple[int, int]:
+        """The shortest and the longest distance of an execution's addresses from `base`: bytes."""
         if self.trips == ONCE:
-            return [self.offset]
-        ends = np.array([self.trips[0], self.trips[-1]])
-        return (self.offset + distance(ends, self.stride)).tolist()
+            return self.offset, self.offset
+        first, last = distance(np.array([self.trips[0], self.trips[-1]]), self.stride).tolist()
+        return self.offset + min(first, last), self.offset + max(first, last)
 
     def offsets(self, most: int | None = None) -> np.ndarray:
         """Return the distances of each execution's addresses from `base`: [repeats or `most`] bytes."""
