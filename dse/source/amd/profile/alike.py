@@ -107,6 +107,11 @@ class BlockRules(ChangeRules):
         self._at = (*self._at[:2], self._at[2] + 1)
         super().keep_order(test, left, right, integers)
 
+    @property
+    def enough(self) -> int:
+        """A number above all: limits are noted too."""
+        return FOR_EVER + 1
+
     def limit_trips(self, trips: np.ndarray) -> None:
         """Limit the blocks to the minimum over the lanes of each."""
         least = self._in_lanes(trips).min(axis=(1, 2))

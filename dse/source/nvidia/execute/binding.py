@@ -88,7 +88,10 @@ def _bound(step: Step, form: str, function: Any, tests: list[int], operands: "_O
 
         def add(r: Registers, lanes: Lanes) -> list[np.ndarray]:
             total = compute(r, lanes)
-            return [total.astype(U32)] * len(words) + [total >= U64(index + 1 << 32) for index in places]
+            if not isinstance(total, tuple):
+                return [total.astype(U32)] * len(words) + [total >= U64(index + 1 << 32) for index in places]
+            word, carries = total
+            return [word] * len(words) + [carries(index + 1) for index in places]
 
         return Bound(add, writes, reads)
     if other is not None:

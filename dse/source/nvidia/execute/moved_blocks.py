@@ -132,6 +132,11 @@ class _Changes(RegisterChanges):
         everyone = self.lanes.total == self.machine.live
         return any(everyone or (self.lanes.mask & (change != 0)).any() for change in changes)
 
+    @property
+    def enough(self) -> int:
+        """A number of blocks to which a limit changes nothing."""
+        return int(self.more.max())
+
     def limit_trips(self, trips: np.ndarray) -> None:
         """Limit the proven blocks to the minimum over lanes."""
         least = np.where(self.lanes.mask, trips, FOR_EVER).min(axis=1)

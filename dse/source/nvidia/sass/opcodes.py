@@ -206,8 +206,8 @@ _row("DSETP", "fp64", "C=mDD", s.float_test)
 
 # Sums, minima, comparisons, selections and moves. The compiler also uses IMAD to move, add or shift.
 _row("IADD IADD3 UIADD3 IADD32I VIADD UVIADD", "int32", "vc=v*", s.total)
-_row("IADD.CO IADD3.CO UIADD3.CO", "int32", "K=k*", s.wide_total)
-_row("IADD3.X UIADD3.X IADD3.X.CO UIADD3.X.CO", "int32", "K=k*p*", s.wide_total)
+_row("IADD.CO IADD3.CO UIADD3.CO", "int32", "K=k*", s.carried_total)
+_row("IADD3.X UIADD3.X IADD3.X.CO UIADD3.X.CO", "int32", "K=k*p*", s.carried_total)
 _row("IADD.64.CO IADD3.64.CO UIADD3.64.CO", "int32", "U?=U")
 _row("IABS UIABS", "int32", "i=i", np.abs)
 _row("IMNMX UIMNMX VIMNMX UVIMNMX", "int32", "tc=ttp", s.minimum)

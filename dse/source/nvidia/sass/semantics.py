@@ -46,9 +46,18 @@ def total(*terms: Array) -> Array:
     return reduce(np.add, sorted(terms, key=_size))
 
 
-def wide_total(*terms: Array) -> Array:
-    """The sum of words and predicates in 64 bits, small arrays first."""
-    return reduce(np.add, sorted(terms, key=_size), U64(0))
+def carried_total(*terms: Array) -> tuple[Array, Callable[[int], Array]]:
+    """(the sum of words, 33-bit complements and predicates; whether it has at least so many carries)."""
+    terms = tuple(sorted(terms, key=_size))  # small arrays first: fewer passes over large ones
+    word = reduce(np.add, (term.astype(U32) if term.dtype == U64 else term for term in terms), U32(0))
+
+    def carries(least: int) -> Array:
+        words = [term for term in terms if term.size > 1 or term.any()]
+        if least == 1 and 1 <= len(words) <= 2 and all(term.dtype != U64 for term in words):
+            return word < words[-1]
+        return reduce(np.add, terms, U64(0)) >= U64(least << 32)
+
+    return word, carries
 
 
 def multiply_add(a: Array, b: Array, c: Array) -> Array:
