@@ -96,6 +96,17 @@ SOURCE += """extern "C" __global__ void staged(const int* x, int* y)
     y[b * 256 + t] = sum;
 }
 """
+SOURCE += """extern "C" __global__ void turns(const int* x, int* y)
+{
+    __shared__ int last[64];
+    for (int row = blockIdx.x, t = threadIdx.x; row < 1000; row += gridDim.x) {
+        last[t] = x[row * 64 + t];
+        __syncthreads();
+        y[row * 64 + t] = last[63 - t];
+        __syncthreads();
+    }
+}
+"""
 CONTENTS = Array(2**20, "int32", "99 if index == 4711 else 5 + 35 * random", ())
 
 
@@ -165,11 +176,15 @@ def test_blocks_whose_accesses_alone_differ_have_a_spread(request, vendor, each)
 
 
 @pytest.mark.parametrize("vendor", ["counted", "counted_for_amd"])
-def test_blocks_share_what_does_not_move_evenly_from_one_to_the_next(request, vendor):
-    """As scales of four tiles, one below the other."""
-    counts = request.getfixturevalue(vendor)("in_groups", (16, 64, 1))
-    traffic = sum((phase.traffic for phase in counts.phases), Traffic())
-    assert traffic.loads_past_l2 * counts.blocks == pytest.approx(16 * 64 / 4 * 1280 * 4 / 32, rel=1e-3)
+@pytest.mark.parametrize(
+    ("name", "grid", "words"),
+    [("in_groups", (16, 64, 1), 16 * 64 / 4 * 1280), ("turns", (132, 1, 1), 64_000)],
+)
+def test_blocks_share_what_does_not_move_evenly_from_one_to_the_next(request, vendor, name, grid, words):
+    """As scales of four tiles, one below the other; and those that share nothing, some of which do more."""
+    counts = request.getfixturevalue(vendor)(name, grid)
+    traffic = sum((phase.traffic * phase.passes for phase in counts.phases), Traffic())
+    assert traffic.loads_past_l2 * counts.blocks == pytest.approx(words * 4 / 32, rel=1e-3)
 
 
 @pytest.mark.parametrize("vendor", ["counted", "counted_for_amd"])

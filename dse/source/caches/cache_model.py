@@ -186,7 +186,10 @@ def misses(
     mean = {kind: np.array([per[kind] @ weights for per in asked.values()]) for kind in _KINDS}
 
     def summed(kind: str, first: np.ndarray, repeated: np.ndarray | float = 0.0) -> np.ndarray:
-        """Sum phases by barriers. Those that the block lacks have a part of its sectors, as they request."""
+        """Sum phases by barriers. Those that the block lacks have a part of its sectors, as they request.
+
+        First touches beyond what a phase requests are in others: some blocks do fewer passes than the block.
+        """
         own = np.array([per[kind][block] for per in asked.values()])
         share = mean[kind][own > 0].sum() / max(mean[kind].sum(), 1e-300)
         if not share:  # only blocks that were not analysed access memory
@@ -194,7 +197,10 @@ def misses(
         first, repeated = (
             np.bincount(of_key, part + np.zeros(len(of_key)), len(keys)) for part in (first, repeated)
         )
-        past = first * share + repeated * mean[kind] / np.maximum(own, 1.0)
+        left = mean[kind] * (own > 0) - first * share
+        moved = np.minimum(1.0, -left[left < 0].sum() / max(left[left > 0].sum(), 1e-300))
+        past = first * share + np.where(left < 0, left, moved * left)
+        past += repeated * mean[kind] / np.maximum(own, 1.0)
         return np.where(own > 0, past, mean[kind] * past.sum() / mean[kind][own > 0].sum())
 
     bypassing = mean["bypassing"]
