@@ -107,6 +107,8 @@ SOURCE += """extern "C" __global__ void turns(const int* x, int* y)
     }
 }
 """
+GATHERED = "((i / 32 * 10u + trip) * (i / 32 * 10u + trip) * 2654435761u >> 20) * 32 + t % 32"
+SOURCE += CODE.format(name="gathered", trips="10", place=GATHERED)
 CONTENTS = Array(2**20, "int32", "99 if index == 4711 else 5 + 35 * random", ())
 
 
@@ -178,13 +180,20 @@ def test_blocks_whose_accesses_alone_differ_have_a_spread(request, vendor, each)
 @pytest.mark.parametrize("vendor", ["counted", "counted_for_amd"])
 @pytest.mark.parametrize(
     ("name", "grid", "words"),
-    [("in_groups", (16, 64, 1), 16 * 64 / 4 * 1280), ("turns", (132, 1, 1), 64_000)],
+    [
+        ("in_groups", (16, 64, 1), 16 * 64 / 4 * 1280),
+        ("turns", (132, 1, 1), 64_000),
+        ("gathered", (2000, 1, 1), 4096 * 32),
+    ],
 )
 def test_blocks_share_what_does_not_move_evenly_from_one_to_the_next(request, vendor, name, grid, words):
-    """As scales of four tiles, one below the other; and those that share nothing, some of which do more."""
+    """As scales of four tiles, one below the other; rows that share nothing, of which some blocks have more;
+    and rows that warps gather, all of them in the end.
+    """
     counts = request.getfixturevalue(vendor)(name, grid)
     traffic = sum((phase.traffic * phase.passes for phase in counts.phases), Traffic())
-    assert traffic.loads_past_l2 * counts.blocks == pytest.approx(words * 4 / 32, rel=1e-3)
+    few = 4e-3  # of the rows that are assumed to be anywhere are never read
+    assert traffic.loads_past_l2 * counts.blocks == pytest.approx(words * 4 / 32, rel=few)
 
 
 @pytest.mark.parametrize("vendor", ["counted", "counted_for_amd"])

@@ -82,36 +82,47 @@ def groups(
     With the groups come, by array, sectors of the other blocks, [blocks, 32], -1 for none.
 
     **Edges:** no group has families of instructions that cannot be located: which the probe does not reach,
-    or whose lanes move differently in most blocks, with the same addresses in few only.
+    or whose lanes move differently in most blocks, with the same addresses in few only. Where a block's first
+    and last warp move differently, as those that gather rows of their own do, they are not located either.
     **Raises:** DseError if the blocks cannot be run.
     """
-    warp_of = cache(partial(_first_warp, block))
-    warps = [[warp_of(stream.lanes, stream.issuer) for stream in members.streams] for members in families]
-    asked = sorted({warp for some in warps for warp in some})[:_MOST_WARPS]
-    executions = probe(at, asked)
+    ends_of = cache(partial(_end_warps, block))
+    warps = [
+        [
+            ends_of(stream.lanes, stream.issuer)[: 1 if whole else 2]
+            for stream, whole in zip(members.streams, members.as_whole.tolist(), strict=True)
+        ]
+        for members in families
+    ]
+    every = sorted({warp for of_list in warps for of_family in of_list for warp in of_family})
+    asked = {*every[: _MOST_WARPS - 1], *every[_MOST_WARPS - 1 :][-1:]}
+    executions = probe(at, sorted(asked))
     of_probe = cache(partial(_Executions, executions))
     of_machine = cache(partial(_Executions, Addresses.of(machine)))
     result: list[tuple[list[Group], dict[int, np.ndarray]]] = []
     names: dict[int, bytes] = {}  # of places, by their identity
-    for members, of_warps in zip(families, warps, strict=True):
+    for members, of_list in zip(families, warps, strict=True):
         alike: dict[tuple[int, int], list[int]] = {}  # by instruction and warp
-        for number, (stream, warp) in enumerate(zip(members.streams, of_warps, strict=True)):
-            alike.setdefault((stream.step, warp), []).append(number)
-        before = np.zeros(len(members.streams), int)
-        places: list[_Place | None] = [None] * len(before)
-        for (step, warp), numbers in alike.items():
-            if warp in asked:
-                before[numbers] = of_machine(step, warp).before([members.streams[n] for n in numbers], block)
-                for number, place in zip(numbers, of_probe(step, warp).places(before[numbers]), strict=True):
-                    places[number] = place
+        for number, (stream, of_family) in enumerate(zip(members.streams, of_list, strict=True)):
+            for warp in asked.intersection(of_family):
+                alike.setdefault((stream.step, warp), []).append(number)
+        # warps, executions before, and places
+        of_warps: list[list[tuple[int, int, _Place | None]]] = [[] for _ in of_list]
+        for (step, warp), numbers in sorted(alike.items()):
+            before = of_machine(step, warp).before([members.streams[n] for n in numbers], block)
+            of_step = of_probe(step, warp).places(np.array(before))
+            for number, others_before, place in zip(numbers, before, of_step, strict=True):
+                of_warps[number].append((warp, others_before, place))
+        places = [_common([place for _, _, place in own]) for own in of_warps]
         lost: set[int] = set()  # instructions
         others: dict[int, np.ndarray] = {}
         for number, pairs in groupby(members.insts.tolist(), key=itemgetter(0)):
             if places[number] is None:
                 steps = {step for _, step in pairs}
-                if not steps <= lost and of_warps[number] in asked:
-                    of_step = of_probe(members.streams[number].step, of_warps[number])
-                    others[int(members.array[number])] = of_step.sectors(int(before[number]))
+                if not steps <= lost and of_warps[number]:
+                    warp, before, _ = of_warps[number][-1 if of_warps[number][-1][2] is None else 0]
+                    sectors = of_probe(members.streams[number].step, warp).sectors(before)
+                    others[int(members.array[number])] = sectors
                 lost |= steps
         kept = members.within({*members.insts[:, 1].tolist()} - lost)
         placed: dict[bytes, tuple[_Place, list[int]]] = {}
@@ -125,8 +136,20 @@ def groups(
     return result
 
 
-def _first_warp(block: int, lanes: Lanes, issuer: int) -> int:
-    return issuer if issuer >= 0 else int(np.argmax(lanes.everywhere[block])) // WARP
+def _end_warps(block: int, lanes: Lanes, issuer: int) -> tuple[int, ...]:
+    """Return the first and the last warp of a block in a set of lanes, or the one that issues."""
+    if issuer >= 0:
+        return (issuer,)
+    return tuple((np.flatnonzero(lanes.everywhere[block])[[0, -1]] // WARP).tolist())
+
+
+def _common(places: Sequence[_Place | None]) -> _Place | None:
+    """Return the places of the first warp if the last moves by the same distances, where both are there."""
+    first, last = (places[0], places[-1]) if places else (None, None)
+    if first is None or last is None or first is last:
+        return first if last is not None else None
+    (shift, there), (of_last, last_there) = first, last
+    return None if (shift != of_last)[there & last_there].any() else first
 
 
 class _Executions:
