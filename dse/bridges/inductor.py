@@ -3,13 +3,14 @@
 A table's keys are those of `LookupTableChoices.make_lookup_key` of torch/_inductor/lookup_table/choices.py
 (BSD-3-Clause): type, sizes and strides of each operand, scalars, operation. `choices` makes a handler for
 `torch._inductor.config.inductor_choices_class` that compiles only the first few candidates of a product, and
-of flex attention, ordered for TYPICAL since Inductor does not state the sizes. Candidates with operands that
-no closed form covers are all kept. Tried with PyTorch 2.13.
+of flex attention, ordered for TYPICAL as far as Inductor does not state the sizes. Candidates with operands
+that no closed form covers are all kept. Tried with PyTorch 2.13 to 2.15.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from dse.hardware.gpus import GpuFile, load
 from dse.models.matrix.attention import Attention
 from dse.models.matrix.case import BETWEEN_EVENTS
 
-TORCH = "torch==2.13.*"
+TORCH = "torch>=2.13,<2.16"
 FIRST = 3
 OPS = ("mm", "int_mm", "addmm", "bmm", "baddbmm", "scaled_mm")
 OF_PARAMETERS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "num_warps", "num_stages")
@@ -87,11 +88,12 @@ def choices(gpu: str | Path | GpuFile, first: int = FIRST) -> Any:
             )
             return ranked(file, candidates, call_of(kernel_inputs, op_name), first)
 
-        def get_flex_attention_fwd_configs(
-            self, head_dim: int, dtype: Any, device_type: str | None = "cuda"
-        ) -> list[Any]:
-            candidates = super().get_flex_attention_fwd_configs(head_dim, dtype, device_type)
-            return attending(file, candidates, head_dim, str(dtype).removeprefix("torch."), first)
+        def get_flex_attention_fwd_configs(self, *sizes: Any, **named: Any) -> list[Any]:
+            of_base = super().get_flex_attention_fwd_configs
+            asked = signature(of_base).bind(*sizes, **named).arguments
+            dtype, queries = str(asked["dtype"]).removeprefix("torch."), str(asked.get("seq_len", ""))
+            length = int(queries) if queries.isdigit() else TYPICAL.queries  # stated since 2.14, if static
+            return attending(file, of_base(*sizes, **named), asked["head_dim"], dtype, first, length)
 
         def uuid(self) -> str:
             """The key of these choices in Inductor's caches."""
@@ -124,14 +126,22 @@ def ranked(file: GpuFile, candidates: Sequence[Any], call: Call, first: int) -> 
     return [candidate for candidate in candidates if candidate not in tiled] + (best or tiled)
 
 
-def attending(file: GpuFile, candidates: Sequence[Any], head_dim: int, dtype: str, first: int) -> list[Any]:
+def attending(
+    file: GpuFile,
+    candidates: Sequence[Any],
+    head_dim: int,
+    dtype: str,
+    first: int,
+    length: int = TYPICAL.queries,
+) -> list[Any]:
     """Keep the `first` candidates of flex attention, best first, and the smallest tile.
 
     A mask with blocks smaller than a tile rules the tile out later: then the smallest remains.
     """
     if dtype not in ATTENDED or not candidates:
         return list(candidates)
-    attention = replace(TYPICAL, head_dim=head_dim, operands=ATTENDED[dtype])
+    sizes: dict[str, Any] = {"queries": length, "keys": length, "head_dim": head_dim}
+    attention = replace(TYPICAL, operands=ATTENDED[dtype], **sizes)
     table = np.array([[c.block_m, c.block_n, c.block_n, 1, c.num_warps, c.num_stages] for c in candidates])
     score = attend(file, attention, table)
     best = [candidates[index] for index in np.argsort(score, kind="stable") if np.isfinite(score[index])]

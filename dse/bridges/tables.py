@@ -105,7 +105,7 @@ FORMATS = {
     "vllm": Format("vLLM 0.33: VLLM_TUNED_CONFIG_FOLDER", "dse.bridges.vllm", EXPERTS, several=False),
     "sglang": Format("SGLang 0.5: SGLANG_MOE_CONFIG_DIR", "dse.bridges.sglang", EXPERTS, several=False),
     "inductor": Format(
-        "PyTorch 2.13: torch._inductor.config.lookup_table.table", "dse.bridges.inductor", (PRODUCT,), first=3
+        "PyTorch 2.15: torch._inductor.config.lookup_table.table", "dse.bridges.inductor", (PRODUCT,), first=3
     ),
     "helion": Format("Helion 1.5: autotune_seed_configs", "dse.bridges.helion", (PRODUCT,), first=5),
     "tilelang": Format("TileLang 0.1: autotune(configs=...)", "dse.bridges.tilelang", (PRODUCT,), first=10),

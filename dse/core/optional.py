@@ -32,7 +32,7 @@ def needs(package: str, expected: str) -> Iterator[None]:
 
 
 def import_tested(requirement: str, module: str, extra: str) -> Any:
-    """Import a module whose internals a bridge uses, if its version is a tested one: "torch==2.13.*".
+    """Import a module whose internals a bridge uses, if its version is a tested one: "torch>=2.13,<2.16".
 
     **Raises:** DseError for another version, or as `needs`.
     """

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import signature
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -86,8 +87,10 @@ def test_inductor_asks_for_configurations_of_flex_attention(faked_gpu):
     torch = pytest.importorskip("torch")
     with faked_gpu(), import_module("torch._inductor.config").patch(max_autotune=True):
         default = import_module("torch._inductor.choices").InductorChoices()
-        every = default.get_flex_attention_fwd_configs(64, torch.bfloat16)
-        kept = inductor.choices(H100, first=2).get_flex_attention_fwd_configs(64, torch.bfloat16)
+        stated = "seq_len" in signature(default.get_flex_attention_fwd_configs).parameters  # since 2.14
+        sizes = (64, 4096, torch.bfloat16) if stated else (64, torch.bfloat16)
+        every = default.get_flex_attention_fwd_configs(*sizes)
+        kept = inductor.choices(H100, first=2).get_flex_attention_fwd_configs(*sizes)
     assert len(kept) < len(every)
     assert all(item in every for item in kept)
 
