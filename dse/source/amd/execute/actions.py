@@ -57,20 +57,25 @@ class Binder(OperandReaders):
                     raise self.error(step, f"found {text!r}, expected registers that there are")
 
     def actions(self, step: Instruction) -> list[Action]:
-        """Return the actions of an instruction, mostly one.
+        """Return the actions of an instruction, mostly one; copies of a binder share them.
 
         **Raises:** DseError if the instruction, or this form of it, is unknown.
         """
+        key = (step.index, step.index in self.unread)
+        if key in self._actions:
+            return self._actions[key]
         try:
-            if step.second is not None:
-                return self._together(step, step.second)
-            return self._of_one(step)
+            self._actions[key] = self._bound(step)
+            return self._actions[key]
         except DseError as problem:
             if str(problem).startswith(f"{self.listing.name} ("):
                 raise
             raise self.error(step, str(problem)) from None
         except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as problem:
             raise self.error(step, f"unknown form ({problem})") from None
+
+    def _bound(self, step: Instruction) -> list[Action]:
+        return self._of_one(step) if step.second is None else self._together(step, step.second)
 
     def _together(self, first: Instruction, second: Instruction) -> list[Action]:
         """Return the actions of two instructions issued together: both read before either writes."""

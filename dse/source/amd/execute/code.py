@@ -1,15 +1,14 @@
 """A listing cut into stretches: instructions that the same lanes execute from first to last."""
 
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-
-import numpy as np
 
 from dse.errors import DseError
 from dse.source.amd.execute.actions import Action, Binder
 from dse.source.amd.execute.opcodes import opcode
-from dse.source.amd.execute.slice import Purpose, needed_steps
+from dse.source.amd.execute.slice import Flow, Purpose
 from dse.source.amd.execute.slots import EXEC, register
 from dse.source.amd.text import Instruction, Listing
 
@@ -30,6 +29,7 @@ class Stretch:
     binder: Binder
     end: str = ""  # the opcode of a branch, an end or a barrier
     target: int = -1  # of a branch: a stretch
+    last: int = -1  # that jumps back here: the end of a loop
 
     @cached_property
     def actions(self) -> list[tuple[Instruction, Action]]:
@@ -51,8 +51,23 @@ class Code:
 
     listing: Listing
     stretches: list[Stretch]
-    constants: list[np.ndarray]  # of the instructions bound so far
-    evaluated: frozenset[int] = frozenset()  # instructions whose results something depends on
+    binder: Binder
+
+    @cached_property
+    def evaluated(self) -> set[int]:
+        """The needed instructions on whose results something depends."""
+        return (self.binder.needed or set()) - self.binder.unread
+
+    @cached_property
+    def _flow(self) -> Flow:
+        steps, successors = zip(*((s.steps, s.successors) for s in self.stretches), strict=True)
+        return Flow(steps, successors, self.listing.wave_size)
+
+    def needed_for(self, purpose: Purpose) -> "Code":
+        """Return the same code, of which what a purpose needs is executed."""
+        binder = copy(self.binder)  # they share what was bound
+        binder.needed, binder.unread = self._flow.needed_steps(purpose)
+        return Code(self.listing, [replace(stretch, binder=binder) for stretch in self.stretches], binder)
 
 
 def code_of(listing: Listing, purpose: Purpose = Purpose.VALUES) -> Code:
@@ -82,10 +97,10 @@ def code_of(listing: Listing, purpose: Purpose = Purpose.VALUES) -> Code:
         if last.opcode in _ENDS:
             stretch.end = last.opcode
         stretches.append(stretch)
-    if purpose is not Purpose.VALUES:
-        steps, successors = zip(*((s.steps, s.successors) for s in stretches), strict=True)
-        binder.needed, binder.unread = needed_steps(steps, successors, listing.wave_size, purpose)
-    return Code(listing, stretches, binder.constants, frozenset(binder.needed or ()) - binder.unread)
+        if 0 <= stretch.target <= number:
+            stretches[stretch.target].last = number
+    code = Code(listing, stretches, binder)
+    return code if purpose is Purpose.VALUES else code.needed_for(purpose)
 
 
 def _changes_lanes(step: Instruction) -> bool:

@@ -1,5 +1,6 @@
 """Execute code with waves. Those at the same address execute together, the lowest address first, so that they
-converge as early as possible; at barriers they wait for the others of their block.
+converge as early as possible. At the start of a loop they wait for others inside it, at barriers for all of
+their block.
 """
 
 import gc
@@ -95,16 +96,16 @@ class Scheduler:
         """Run all waves to their end."""
         machine, stretches, loops = self.machine, self.code.stretches, self.loops
         self.enter(0, machine.alive)
-        executed, came_from, constants = 0, -1, self.code.constants
+        executed, came_from, constants = 0, -1, self.code.binder.constants
         while self.ready or self.release():
-            index = min(self.ready)
+            index = self.first()
             waves = self.ready.pop(index)
             executed += 1
             if executed > self.step_limit:
                 raise self.still_running(index)
             machine.execute_in(waves)
             if loops is not None and index <= came_from:
-                loops.trip(index, waves, min(self.ready, default=len(stretches)))
+                loops.trip(index, waves, self.ready)
             came_from = index
             stretch = stretches[index]
             machine.trace.append((index, waves, machine.lanes()))
@@ -116,6 +117,13 @@ class Scheduler:
                 for _, action in actions:
                     action(machine)
             self.end(stretch, waves)
+
+    def first(self) -> int:
+        """Return the stretch that is executed next."""
+        index, stretches = min(self.ready), self.code.stretches
+        while inside := [other for other in self.ready if index < other <= stretches[index].last]:
+            index = min(inside)
+        return index
 
     def enter(self, index: int, waves: Waves) -> None:
         """Let waves enter a stretch next."""

@@ -7,7 +7,7 @@ branches, depend on data, some trips are executed, spread over the loop, and eac
 instructions are then exact, and addresses estimated. A loop around a skipped one is run.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
@@ -84,10 +84,10 @@ class WaveLoopSkipper:
 
     # Events from the scheduler
 
-    def trip(self, index: int, waves: Waves, others: int) -> None:
+    def trip(self, index: int, waves: Waves, others: Collection[int]) -> None:
         """Note that waves are about to enter a stretch that is not after the one executed before.
 
-        `others` is the first stretch that other waves are to enter.
+        `others` are the stretches that other waves are to enter.
         """
         machine = self.machine
         if index in machine.irregular:
@@ -117,15 +117,16 @@ class WaveLoopSkipper:
             self._put_off(loop, str(reason))
         loop.since = _Mark.now(machine)
 
-    def _alone(self, loop: _Loop, others: int) -> bool:
+    def _alone(self, loop: _Loop, others: Collection[int]) -> bool:
         """Return whether the last trip had all waves of the loop, and no others wait inside it."""
         path = self.machine.trace[loop.since.trace :]
         if len(path) > _LONGEST:
             loop.tries += _MOST_TRIES
             return False
         strangers = {id(waves): waves for _, waves, _ in path if waves is not loop.waves}.values()
-        places = [at for at, _, _ in path]
-        return max(places) < others and not any((waves.mask & ~loop.waves.mask).any() for waves in strangers)
+        last = max(at for at, _, _ in path)
+        inside = any(loop.header <= at <= last for at in others)
+        return not inside and not any((waves.mask & ~loop.waves.mask).any() for waves in strangers)
 
     @property
     def followed(self) -> list[ChangeRules]:
@@ -215,7 +216,7 @@ class WaveLoopSkipper:
         lanes = self._lanes(loop)
         moving = changes_since(machine, loop.registers, lanes)
         self.examined, loop.registers, loop.began = loop, None, machine.held()
-        loop.examined = ChangeRules(machine, self.code.stretches[0].binder, moving, lanes)
+        loop.examined = ChangeRules(machine, self.code.binder, moving, lanes)
         loop.of_blocks = [dict(changes.moving) for changes in self.blocks]
 
     def _lanes(self, loop: _Loop) -> np.ndarray:

@@ -59,6 +59,9 @@ class Purpose(Enum):
     CONTROL = "control"  # nothing
 
 
+_COUNTED = frozenset({Purpose.COUNTS})
+
+
 class Effect(NamedTuple):
     """What an instruction does to slots, as bits."""
 
@@ -68,6 +71,8 @@ class Effect(NamedTuple):
     kills: int = 0  # that it overwrites, in active lanes
     reads: int = 0  # in active lanes
     reads_any: int = 0  # in any lane
+    address: int = 0  # that an access reads if it is counted
+    counted: frozenset[Purpose] = frozenset()  # the purposes for which it is
     stays: bool = False  # it is executed even if nothing depends on its results
     widens: bool = False  # the mask of lanes: others may be active before it
     saves: int = 0  # a mask of lanes, in these scalar registers
@@ -76,64 +81,67 @@ class Effect(NamedTuple):
     copies: int = 0  # before it, these hold the mask of active lanes
 
 
-def needed_steps(
-    blocks: Sequence[Sequence[Instruction]], successors: Sequence[Sequence[int]], wave: int, purpose: Purpose
-) -> tuple[set[int], set[int]]:
-    """Return the instructions to execute, and those of them whose results nothing depends on.
+class Flow:
+    """Pieces of straight code, and those that may follow each; `wave` is the number of lanes."""
 
-    `blocks` are pieces of straight code, `wave` is the number of lanes.
-    """
-    predecessors = predecessors_of(successors)
-    effects = _effects(blocks, predecessors, wave, purpose)
-    # at the start: in active lanes, in any lane, in lanes of saved masks
-    live: list[tuple[int, int, dict[int, int]]] = [(0, 0, {})] * len(blocks)
-    needed, wanted = set[int](), set[int]()
+    def __init__(
+        self, blocks: Sequence[Sequence[Instruction]], successors: Sequence[Sequence[int]], wave: int
+    ) -> None:
+        self.successors, self.predecessors = successors, predecessors_of(successors)
+        self.effects = _effects(blocks, self.predecessors, wave)
 
-    def before(index: int, mark: bool = False) -> tuple[int, int, dict[int, int]]:
-        active, anywhere, saved = 0, 0, dict[int, int]()
-        for successor in successors[index]:
-            active, anywhere = active | live[successor][0], anywhere | live[successor][1]
-            for mask, bits in live[successor][2].items():
-                saved[mask] = saved.get(mask, 0) | bits
-        for effect in reversed(effects[index]):
-            asked = reduce(or_, saved.values(), active | anywhere) & effect.wanted_by
-            if effect.restores:
-                saved[effect.restores] = saved.get(effect.restores, 0) | (active & ~_SCALARS)
-                anywhere |= active & _SCALARS
-                active &= ~_SCALARS
-            elif effect.widens:
-                active, anywhere = 0, active | anywhere
-            for mask in [mask for mask in saved if mask & effect.wanted_by]:
-                bits, within = saved.pop(mask), effect.within if mask == effect.saves else 0
-                anywhere |= 0 if within else bits
-                active |= bits if within & _EXEC else 0
-                if other := within & ~_EXEC:
-                    saved[other] = saved.get(other, 0) | bits
-            for mask in [mask for mask in saved if not mask & ~effect.copies]:
-                active |= saved.pop(mask)
-            if asked:
-                active &= ~effect.kills
-                anywhere = (anywhere & ~(effect.kills & _SCALARS)) | effect.reads_any
-                active |= effect.reads
-            active = (active | effect.always) & ~anywhere
-            saved = {mask: left for mask, bits in saved.items() if (left := bits & ~anywhere)}
-            if mark and (asked or effect.stays):
-                needed.add(effect.number)
-            if mark and asked:
-                wanted.add(effect.number)
-        return active, anywhere, saved
+    def needed_steps(self, purpose: Purpose) -> tuple[set[int], set[int]]:
+        """Return the instructions to execute, and those of them whose results nothing depends on."""
+        # at the start: in active lanes, in any lane, in lanes of saved masks
+        live: list[tuple[int, int, dict[int, int]]] = [(0, 0, {})] * len(self.effects)
+        needed, wanted = set[int](), set[int]()
 
-    settle(live, predecessors, before)
-    for index in range(len(blocks)):
-        before(index, mark=True)
-    return needed, needed - wanted
+        def before(index: int, mark: bool = False) -> tuple[int, int, dict[int, int]]:
+            active, anywhere, saved = 0, 0, dict[int, int]()
+            for successor in self.successors[index]:
+                active, anywhere = active | live[successor][0], anywhere | live[successor][1]
+                for mask, bits in live[successor][2].items():
+                    saved[mask] = saved.get(mask, 0) | bits
+            for effect in reversed(self.effects[index]):
+                asked = reduce(or_, saved.values(), active | anywhere) & effect.wanted_by
+                if effect.restores:
+                    saved[effect.restores] = saved.get(effect.restores, 0) | (active & ~_SCALARS)
+                    anywhere |= active & _SCALARS
+                    active &= ~_SCALARS
+                elif effect.widens:
+                    active, anywhere = 0, active | anywhere
+                if saved:
+                    for mask in [mask for mask in saved if mask & effect.wanted_by]:
+                        bits, within = saved.pop(mask), effect.within if mask == effect.saves else 0
+                        anywhere |= 0 if within else bits
+                        active |= bits if within & _EXEC else 0
+                        if other := within & ~_EXEC:
+                            saved[other] = saved.get(other, 0) | bits
+                    for mask in [mask for mask in saved if not mask & ~effect.copies]:
+                        active |= saved.pop(mask)
+                if asked:
+                    active &= ~effect.kills
+                    anywhere = (anywhere & ~(effect.kills & _SCALARS)) | effect.reads_any
+                    active |= effect.reads
+                counted = purpose in effect.counted
+                active = (active | effect.always | (effect.address if counted else 0)) & ~anywhere
+                saved = {mask: left for mask, bits in saved.items() if (left := bits & ~anywhere)}
+                if mark and (asked or effect.stays or counted):
+                    needed.add(effect.number)
+                if mark and asked:
+                    wanted.add(effect.number)
+            return active, anywhere, saved
+
+        settle(live, self.predecessors, before)
+        for index in range(len(self.effects)):
+            before(index, mark=True)
+        return needed, needed - wanted
 
 
 def _effects(
     blocks: Sequence[Sequence[Instruction]],
     predecessors: Sequence[Sequence[int]],
     wave: int,
-    purpose: Purpose,
 ) -> list[list[Effect]]:
     """Return what instructions do, with the registers that state places in scratch or the active lanes."""
     numbers, copies, effects = dict[int, int](), 0, list[list[Effect]]()
@@ -142,7 +150,7 @@ def _effects(
             numbers, copies = {}, 0
         effects.append([])
         for step in block:
-            effect, accessed = effect_of(step, wave, purpose), memory_access(step.opcode)
+            effect, accessed = effect_of(step, wave), memory_access(step.opcode)
             if (
                 accessed
                 and accessed.space == "scratch"
@@ -167,21 +175,21 @@ def _effects(
     return effects
 
 
-def effect_of(step: Instruction, wave: int, purpose: Purpose = Purpose.CONTROL) -> Effect:
+def effect_of(step: Instruction, wave: int) -> Effect:
     """Return what an instruction does, together with the one that is issued with it."""
-    own = _of_one(step, wave, purpose)
+    own = _of_one(step, wave)
     if step.second is None:
         return own
-    other = _of_one(step.second, wave, purpose)
+    other = _of_one(step.second, wave)
     return own._replace(**{name: getattr(own, name) | getattr(other, name) for name in Effect._fields[1:]})
 
 
-def _of_one(step: Instruction, wave: int, purpose: Purpose) -> Effect:
+def _of_one(step: Instruction, wave: int) -> Effect:
     if step.opcode.startswith("s_cbranch_"):
         return Effect(step.index, always=_CONDITIONS[step.opcode.removeprefix("s_cbranch_")[:3]])
     accessed, row = memory_access(step.opcode), opcode(step.opcode)
     if accessed is not None:
-        return _access(step, accessed, purpose)
+        return _access(step, accessed)
     special = "" if row is None else row.special
     if row is not None and not row.form and (not special or special == "trap"):
         return Effect(step.index, stays=bool(special))
@@ -214,7 +222,8 @@ def _of_one(step: Instruction, wave: int, purpose: Purpose) -> Effect:
         kills=0 if partial else writes,
         reads=0 if crossing else reads,
         reads_any=reads if crossing else 0,
-        stays=of_mask or (row is None and purpose is Purpose.COUNTS),  # such moves are counted as accesses
+        counted=_COUNTED if row is None else frozenset(),  # such moves count as accesses
+        stays=of_mask,
         widens=of_mask and not _narrows(step),
         saves=bits_of(slots_of(step.operands[:1])) if within else 0,
         within=within,
@@ -267,7 +276,7 @@ def _words_at(step: Instruction, accessed: MemoryAccess, wave: int, numbers: Map
     return bits_of(_WORDS + word for word in words) if at >= 0 and words.stop <= _MOST_WORDS else 0
 
 
-def _access(step: Instruction, accessed: MemoryAccess, purpose: Purpose) -> Effect:
+def _access(step: Instruction, accessed: MemoryAccess) -> Effect:
     """Return what an access of memory does, of scratch at an unknown place."""
     if accessed.space == "smem":
         targets, data, where = step.operands[:1], (), step.operands[1:]
@@ -280,16 +289,14 @@ def _access(step: Instruction, accessed: MemoryAccess, purpose: Purpose) -> Effe
     space |= _ALL_WORDS if space & _SPACES["scratch"] else 0
     if accessed.to_lds:
         space, reads = _SPACES["lds"], reads | 1 << M0
-    counted = purpose is Purpose.COUNTS or (
-        purpose is Purpose.ADDRESSES and accessed.space in ("vmem", "flat")
-    )
+    in_global = accessed.space in ("vmem", "flat")
     return Effect(
         step.index,
-        always=address if counted else 0,
         wanted_by=written | (space if accessed.kind != "load" or accessed.to_lds else 0),
         kills=0 if accessed.half else written,
         reads=reads,
-        stays=counted,
+        address=address,
+        counted=_COUNTED | {Purpose.ADDRESSES} if in_global else _COUNTED,
     )
 
 

@@ -45,7 +45,7 @@ class BlockRules(ChangeRules):
         self, machine: MemoryMachine, loops: WaveLoopSkipper, tested: Callable[[Instruction], bool], axis: int
     ) -> None:
         moving = {slot: np.full((1, 1, 1), change) for slot, change in machine.numbered[axis].items()}
-        super().__init__(machine, loops.code.stretches[0].binder, moving, machine.exists)
+        super().__init__(machine, loops.code.binder, moving, machine.exists)
         self.loops, self.tested = loops, tested
         self.more = np.full(machine.shape[0], FOR_EVER)  # blocks that do the same after the first of each box
         self.others: list[BlockRules] = []  # along other dimensions

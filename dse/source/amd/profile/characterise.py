@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from dse.source.amd.execute.access import returns
-from dse.source.amd.execute.code import Code, code_of
+from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.execute.memory_names import memory_access
@@ -37,8 +37,9 @@ class ExecutedLaunch:
 
     def __init__(self, listing: Listing, launch: LaunchArguments, gpu: Gpu, joins: bool = False) -> None:
         self.listing, self.launch, self.gpu = listing, launch, gpu
-        self.code: Code = code_of(listing, Purpose.COUNTS)
-        for_control = code_of(listing, Purpose.CONTROL)
+        self._whole = code_of(listing)
+        self.code = self._whole.needed_for(Purpose.COUNTS)
+        for_control = self._whole.needed_for(Purpose.CONTROL)
         self.turns: Turns = turns(listing)
         self._how = self.turns, float(gpu.cpi.fp64) <= float(gpu.cpi.fp32), joins
         lengths = np.zeros((2, 2 * len(self.code.stretches)))
@@ -78,7 +79,7 @@ class ExecutedLaunch:
 
         **Raises:** DseError as `execute`.
         """
-        code = self.code if warps is None else code_of(self.listing, Purpose.ADDRESSES)
+        code = self.code if warps is None else self._whole.needed_for(Purpose.ADDRESSES)
         waves = None if warps is None else sorted({WARP * warp // self.listing.wave_size for warp in warps})
         evaluated = [self.listing.instructions[number] for number in code.evaluated]
         spaces = {access.space for step in evaluated if (access := memory_access(step.opcode))}

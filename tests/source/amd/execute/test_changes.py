@@ -81,7 +81,7 @@ def test_results_change_as_is_said(written, instruction):
     machine: Any = MemoryMachine(code.listing, LAUNCH, [(0, 0, 0)])
     machine.execute_in(machine.alive)
     step, action = code.stretches[0].actions[0]
-    machine.r += code.constants[len(machine.r) - CONSTANTS :]
+    machine.r += code.binder.constants[len(machine.r) - CONSTANTS :]
     first, lanes = (V, 64) if instruction.startswith("v") else (0, 1)
     some = np.arange(64).reshape(1, 1, 64) % 2 == 1
     passed = limited = 0
@@ -114,7 +114,7 @@ def test_results_change_as_is_said(written, instruction):
         }
         changes = {slot: change for slot, change in changes.items() if change.any()}
         results(values, [])
-        rules = ChangeRules(machine, code.stretches[0].binder, changes, machine.lanes())
+        rules = ChangeRules(machine, code.binder, changes, machine.lanes())
         try:
             for _ in rules.follow(step, action):
                 action(machine)

@@ -126,3 +126,24 @@ def test_a_trip_may_begin_with_some_of_its_lanes(written, mask: int):
     """The others, or all of them, become active after its first instruction."""
     machine = same(code_of(written(PARTED.format(mask=mask)), Purpose.COUNTS))
     assert machine.repeats
+
+
+def test_waves_that_end_a_trip_in_two_places_begin_the_next_together(written):
+    code = code_of(
+        written("""
+            v_readfirstlane_b32 s9, v0
+            s_mov_b32 s8, 0
+        .LBB0_1:
+            s_add_u32 s8, s8, 1
+            s_cmp_gt_u32 s8, 2
+            s_cbranch_scc1 .LBB0_2
+            s_cmp_gt_u32 s9, 63
+            s_cbranch_scc1 .LBB0_1
+            s_mov_b32 s10, 0
+            s_branch .LBB0_1
+        .LBB0_2:
+            s_mov_b32 s10, 0
+        """)
+    )
+    (loop,) = {stretch.index for stretch in code.stretches if stretch.last >= 0}
+    assert [waves.count for index, waves, _ in same(code).trace if index == loop] == [4, 4, 4]
