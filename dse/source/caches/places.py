@@ -164,15 +164,17 @@ class _Executions:
         self.lanes = [slice(WARP) if s.issuer >= 0 else slice(at, at + WARP) for s in self.streams]
         sets: dict[tuple[int, bool], int] = {}
         masks = [np.zeros((machine.shape[0], WARP), bool)]  # of no stream
+        there = [masks[0][:, 0]]  # rows that have some of the lanes
         for stream, lanes in zip(self.streams, self.lanes, strict=True):
             key = (id(stream.lanes), stream.issuer >= 0)
             if key not in sets:
                 sets[key] = len(masks)
                 masks.append(stream.lanes.everywhere[:, lanes])
+                there.append(np.any(stream.lanes.everywhere if stream.issuer >= 0 else masks[-1], axis=1))
         self.masks = np.stack(masks)
         self.set = np.array([sets[id(s.lanes), s.issuer >= 0] for s in self.streams] + [0])
         repeats = np.array([s.repeats for s in self.streams] + [0])
-        times = repeats[:, None] * self.masks.max(axis=2)[self.set]
+        times = repeats[:, None] * np.stack(there)[self.set]
         self.starts = dict(zip(map(id, self.streams), np.cumsum(times, axis=0) - times, strict=False))
         ends = np.ascontiguousarray(np.cumsum(times, axis=0)[:-1].T)
         alike: dict[bytes, list[int]] = {}  # rows that execute each stream equally often: mostly all

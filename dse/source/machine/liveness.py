@@ -1,6 +1,6 @@
 """Liveness: which slots, of registers and memory, later instructions read. Sets of slots are bits."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 Live = TypeVar("Live")
@@ -12,6 +12,14 @@ def bits_of(slots: Iterable[int]) -> int:
     for slot in slots:
         bits |= 1 << slot
     return bits
+
+
+def slots_in(bits: int) -> Iterator[int]:
+    """Yield the slots of a set of bits."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
 
 
 def settle(

@@ -91,6 +91,16 @@ class LinearRules(TripLimits):
         else:
             self.moving[slot] = change
 
+    def concerns(self, step: Instruction) -> bool:
+        """Return whether an instruction has to be followed."""
+        return True
+
+    def limit(self, value: np.ndarray, change: Any, within: range) -> None:
+        """Limit the proven trips as `TripLimits`, and note what changes."""
+        if change is not None:
+            self.joins()
+        super().limit(value, change, within)
+
     def chooses(self, step: Instruction) -> bool:
         """Return whether an instruction's result is kept as a `Choice`."""
         return False

@@ -137,7 +137,9 @@ class WaveLoopSkipper:
     def follow(self, stretch: Stretch) -> None:
         """Execute a stretch together with the changes of registers."""
         for step, action in stretch.actions:
-            following = [(changes, changes.follow(step, action)) for changes in self.followed]
+            following = [
+                (changes, changes.follow(step, action)) for changes in self.followed if changes.concerns(step)
+            ]
             self._each(following)
             action(self.machine)
             self._each(following)

@@ -28,8 +28,8 @@ from dse.source.amd.profile.record import executions
 from dse.source.amd.text import Instruction, Listing
 from dse.source.machine.alike import Apart, Boxes, Followed, boxes_of
 from dse.source.machine.launch import Dimensions, LaunchArguments
-from dse.source.machine.liveness import reached
-from dse.source.machine.trips import FOR_EVER, Moving
+from dse.source.machine.liveness import reached, slots_in
+from dse.source.machine.trips import Moving
 
 _CHOICE = re.compile(r"v_(min|max)3?_[iu]")
 _TESTED = re.compile(r"v_(?:cmpx?|(?:min|max)3?)_[a-z_]*[iu]")
@@ -47,19 +47,28 @@ class BlockRules(ChangeRules):
         moving = {slot: np.full((1, 1, 1), change) for slot, change in machine.numbered[axis].items()}
         super().__init__(machine, loops.code.binder, moving, machine.exists)
         self.loops, self.tested = loops, tested
-        self.more = np.full(machine.shape[0], FOR_EVER)  # blocks that do the same after the first of each box
+        self.trips = machine.launch.grid[axis]
+        # blocks that do the same after the first of each box
+        self.more = np.full(machine.shape[0], self.trips)
         self.others: list[BlockRules] = []  # along other dimensions
         self.mixed = False  # whether a test depends on the block's numbers along two dimensions
         self.apart: dict[int, set[int | None]] = {}  # strides of addresses, by instruction; None: uneven
         self._at: tuple[int, ...] = ()  # the present test or product: place in the trace, instruction, number
         self._joined: set[tuple[int, ...]] = set()  # those of the present instruction with what changes
 
+    def concerns(self, step: Instruction) -> bool:
+        """Return whether an instruction has to do with memory, or with registers that change."""
+        return memory_access(step.opcode) is not None or self._moves(step)
+
+    def _moves(self, step: Instruction) -> bool:
+        return not self.moving.keys().isdisjoint(_slots_of(step, self.machine.shape[2]))
+
     def follow(self, step: Instruction, action: Action) -> Iterator[None]:
-        """Follow as `ChangeRules`; most instructions have nothing to do with registers that change."""
+        """Follow as `ChangeRules`; most accesses have nothing to do with registers that change."""
         self._at, self._joined = (len(self.machine.trace), step.index, 0), set()
-        accessed, slots = memory_access(step.opcode), _slots_of(step, self.machine.shape[2])
+        accessed = memory_access(step.opcode)
         aside = accessed is not None and (accessed.space == "scratch" or accessed.kind == "atomic")
-        part = super().follow(step, action) if aside or not self.moving.keys().isdisjoint(slots) else iter(())
+        part = super().follow(step, action) if aside or self._moves(step) else iter(())
         return part if accessed is None or accessed.space in ("lds", "scratch") else self._noted(step, part)
 
     def _noted(self, step: Instruction, part: Iterator[None]) -> Iterator[None]:
@@ -107,23 +116,18 @@ class BlockRules(ChangeRules):
         self._at = (*self._at[:2], self._at[2] + 1)
         super().keep_order(test, left, right, integers)
 
-    @property
-    def enough(self) -> int:
-        """A number above all: limits are noted too."""
-        return FOR_EVER + 1
-
     def limit_trips(self, trips: np.ndarray) -> None:
         """Limit the blocks to the minimum over the lanes of each."""
         least = self._in_lanes(trips).min(axis=(1, 2))
         self.joins()
         self.more = np.minimum(self.more, np.maximum(least, 0))
+        self.trips = int(self.more.max())
 
 
 @lru_cache(maxsize=2**15)
 def _slots_of(step: Instruction, wave: int) -> frozenset[int]:
     """Return the slots that an instruction reads or writes."""
-    bits = reduce(or_, effect_of(step, wave)[1:6]) & (1 << CONSTANTS) - 1
-    return frozenset(slot for slot in range(bits.bit_length()) if bits >> slot & 1)
+    return frozenset(slots_in(reduce(or_, effect_of(step, wave)[1:6]) & (1 << CONSTANTS) - 1))
 
 
 def only_tested(listing: Listing, step: Instruction) -> bool:
