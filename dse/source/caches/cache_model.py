@@ -307,7 +307,9 @@ def _stored_first(
     sectors, ticks = [], []
     for accessed in both:
         steps = accessed.families.steps(accessed.family[np.isin(accessed.sector, in_both)])
-        asked = accesses(machine, sample, block, machine.streams, steps=steps)  # in the order of both
+        asked = accesses(  # in the order of both
+            machine, sample, block, machine.streams, steps=steps, known=accessed.families
+        )
         order = np.lexsort((asked.tick, asked.sector))
         sector, first = np.unique(asked.sector[order], return_index=True)
         sectors.append(sector)

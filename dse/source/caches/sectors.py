@@ -24,6 +24,7 @@ FAR = 2**45  # sectors; above the distance of any two arrays
 _BYPASS_L1 = ("STRONG", "BYPASS")  # modifiers: volatile and atomic loads, asynchronous copies of 16 bytes
 _FEWEST_TRIPS = 8
 _BEYOND = 2**62  # bytes
+_LOCATED = "first_run", "runs", "size", "step", "as_whole", "span"  # columns that do not depend on trips
 _AT_ONCE = 2**16  # addresses, in the cache of a core
 
 
@@ -172,7 +173,7 @@ def accesses(
     If there are too many, the first trips of each loop represent all; if `thinned`, only one sector a line is
     listed then, since tiles begin with a line. With `steps`, only accesses of these instructions are listed;
     the other streams take time. All of `together` adjacent sectors are touched where one is asked for.
-    `known` families of this block are those of the same streams as a rule, and need not be found again.
+    `known` are families of this block, which are taken over if they are all there.
     """
     sets = {id(stream.lanes): stream.lanes for stream in streams}
     here = {key for key, lanes in sets.items() if lanes.everywhere[block].any()}
@@ -223,8 +224,7 @@ def _families(
     firsts: list[Stream] = []
     family = np.zeros(len(streams), int)
     for at, stream in enumerate(streams):
-        key = id(stream.base), id(stream.lanes), stream.size
-        if key not in numbers:
+        if (key := _key(stream)) not in numbers:
             numbers[key] = len(firsts)
             firsts.append(stream)
         family[at] = numbers[key]
@@ -234,9 +234,16 @@ def _families(
     np.maximum.at(reach[:, 1], family, ends[:, 1])
     insts = sorted({*zip(family.tolist(), (stream.step for stream in streams), strict=True)})
     pairs = np.array(insts, int).reshape(-1, 2)
-    if known is not None and firsts == known.streams:
-        return replace(known, reach=reach, insts=pairs), family
+    places = {_key(stream): number for number, stream in enumerate(known.streams)} if known else {}
+    if known is not None and numbers.keys() <= places.keys():
+        some = [places[key] for key in numbers]
+        columns = {name: getattr(known, name)[some] for name in _LOCATED}
+        return replace(known, reach=reach, insts=pairs, streams=firsts, **columns), family
     return _located(machine, sample, block, firsts, reach, pairs), family
+
+
+def _key(stream: Stream) -> tuple[int, int, int]:
+    return id(stream.base), id(stream.lanes), stream.size
 
 
 def _located(

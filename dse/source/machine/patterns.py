@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 _MOST = 1000  # accesses that are kept
-_SHORT = 2**12  # addresses that are compared with all earlier ones; longer arrays with the last
+_SHORT = 2**13  # addresses that are compared with all earlier ones; longer arrays with the last
 
 
 class Patterns:

@@ -125,7 +125,8 @@ class Flow:
                     active |= effect.reads
                 counted = purpose in effect.counted
                 active = (active | effect.always | (effect.address if counted else 0)) & ~anywhere
-                saved = {mask: left for mask, bits in saved.items() if (left := bits & ~anywhere)}
+                if saved:
+                    saved = {mask: left for mask, bits in saved.items() if (left := bits & ~anywhere)}
                 if mark and (asked or effect.stays or counted):
                     needed.add(effect.number)
                 if mark and asked:
