@@ -5,25 +5,34 @@ result is moving too, whether a test has the same result for a number of trips, 
 Where results move, it is executed with the registers of the next trip too: the difference is their change.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
 import numpy as np
 
 from dse.source.amd.execute.access import operands_of, stores_unread
 from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
-from dse.source.amd.execute.even import EVEN, I64, NON_LINEAR, WIDE, LinearRules, of_lanes
+from dse.source.amd.execute.even import EVEN, EVERYWHERE, I64, NON_LINEAR, WIDE, LinearRules, of_lanes
 from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
 from dse.source.amd.execute.opcodes import OpcodeRow, opcode
 from dse.source.amd.execute.operands import between_lanes, by_kind
 from dse.source.amd.execute.results import Action
-from dse.source.amd.execute.slots import EXEC, NULL, SCC, Register, V, operand, registers_of, slots_of
+from dse.source.amd.execute.slots import (
+    EXEC,
+    NULL,
+    SCC,
+    ConstantOperand,
+    Register,
+    V,
+    operand,
+    registers_of,
+    slots_of,
+)
 from dse.source.amd.execute.state import MaskedWords
 from dse.source.amd.text import Instruction
 from dse.source.machine.memory import regions_of
 from dse.source.machine.trips import UINT32, Irregular, signed, uniform
 
-_EVERYWHERE = np.ones((1, 1, 1), bool)
 Results = list[tuple[Any, Any]]  # (slot, change)
 
 
@@ -44,7 +53,7 @@ class ChangeRules(LinearRules):
 
     def alike(self, slot: Any, change: Any) -> bool:
         """Return whether a slot has this change, too."""
-        return _alike(self.moving.get(slot), change, self.lanes if of_lanes(slot) else self.waves)
+        return _alike(self.moving.get(slot), change, self.everyone(slot))
 
     def follow(self, step: Instruction, action: Action) -> Iterator[None]:
         """Follow the changes of an instruction's results, which is executed at the `yield`.
@@ -93,7 +102,7 @@ class ChangeRules(LinearRules):
 
     def _apart(self, slot: int, after: Any, kind: str) -> Any:
         """Return the change of a computed slot, whose contents in the next trip are `after`."""
-        change = _change_between(self.machine.r[slot], after, _EVERYWHERE)
+        change = _change_between(self.machine.r[slot], after, EVERYWHERE)
         low = self.machine.words(slot) if kind is WIDE and isinstance(change, np.ndarray) else None
         if low is not None:
             self.limit(low, change, UINT32)
@@ -126,15 +135,39 @@ class ChangeRules(LinearRules):
             result = None if not moves else NON_LINEAR if len(written) > 1 else self._bits(step)
             known = result is None or (self.limits_bits and not isinstance(result, str))
             return [*((slot, result) for slot in written), (SCC, None if known else NON_LINEAR)]
-        if row.special in ("swap", "row_swap", "writelane", "movreld"):
+        if row.special in ("readlane", "writelane"):
+            return self._of_lane(step, written[0])
+        if row.special in ("swap", "row_swap", "movreld"):
             read = [*read, *written]
-            written = written if row.special in ("writelane", "movreld") else read
+            written = written if row.special == "movreld" else read
         elif row.special not in ("move", "select", "readfirstlane"):
             return self._plain(step)
         lost = row.special == "select" and self.read(SCC) is not None
         moves = self._any_moves(read) or lost
-        even = not lost and row.special not in ("row_swap", "writelane", "movreld")
+        even = not lost and row.special not in ("row_swap", "movreld")
         return [(slot, None if not moves else EVEN if even else NON_LINEAR) for slot in written]
+
+    def _of_lane(self, step: Instruction, target: int) -> Results:
+        """Follow the move of a word from or to one lane of a vector register, which may be inactive."""
+        source, place = (operand(text).place for text in step.operands[1:])
+        if not isinstance(place, ConstantOperand):
+            return [(target, NON_LINEAR if self._any_moves(slots_of(step.operands)) else None)]
+        number, lanes = place.bits % self.machine.shape[2], np.arange(self.machine.shape[2])
+        if step.opcode.startswith("v_readlane"):
+            assert isinstance(source, Register)
+            change = self.read(source.slot, lanes == number)
+            if isinstance(change, np.ndarray):
+                change = change[..., number : number + 1] if change.shape[-1] > 1 else change
+                change = change if change.any() else None
+            return [(target, change)]
+        change, before = self._change("u", source), self.moving.get(target)
+        if isinstance(source, Register) and self.machine.is_unknown(source.slot):
+            change = None
+        self.read(target)
+        if change is not None or before is not None:
+            change = self._merged((lanes == number) & self.machine.running.mask, change, before)
+        self._set(target, change)
+        return []
 
     def _of_form(self, step: Instruction, row: OpcodeRow) -> Results:
         results = row.form.partition("=")[0]
@@ -267,13 +300,16 @@ class ChangeRules(LinearRules):
         return [(("scratch", at + 4 * word & ~3), self.read(slot)) for word, slot in enumerate(slots)]
 
 
-def changes_since(machine: MemoryMachine, before: dict[Any, Any], lanes: np.ndarray) -> dict[Any, Any]:
-    """Return the changes of registers and words of scratch in some lanes, by slot."""
+def changes_since(
+    machine: MemoryMachine, before: dict[Any, Any], lanes: np.ndarray, spilled: Set[int]
+) -> dict[Any, Any]:
+    """Return the changes of registers and words of scratch in some lanes, of `spilled` in all, by slot."""
     now, changes = machine.held(), dict[Any, Any]()
     for slot in {*before, *now} - {NULL}:
         old, new = before.get(slot), now.get(slot)
         if old is not new:
-            changes[slot] = _change_between(old, new, lanes if of_lanes(slot) else machine.running.mask)
+            here = EVERYWHERE if slot in spilled else lanes if of_lanes(slot) else machine.running.mask
+            changes[slot] = _change_between(old, new, here)
     return {slot: change for slot, change in changes.items() if change is not None}
 
 

@@ -9,7 +9,7 @@ from dse.errors import DseError
 from dse.source.amd.execute.actions import Action, Binder
 from dse.source.amd.execute.opcodes import opcode
 from dse.source.amd.execute.slice import Flow, Purpose
-from dse.source.amd.execute.slots import EXEC, register
+from dse.source.amd.execute.slots import EXEC, register, slots_of
 from dse.source.amd.text import Instruction, Listing
 
 BRANCHES = (
@@ -88,6 +88,8 @@ def code_of(listing: Listing, purpose: Purpose = Purpose.VALUES) -> Code:
         stretch = Stretch(number, steps, binder)
         for step in steps:
             binder.check(step)
+            if step.opcode == "v_writelane_b32":
+                binder.spilled.update(slots_of(step.operands[:1]))
         last = steps[-1]
         if last.opcode in BRANCHES or last.opcode == "s_branch":
             label = last.operands[0]

@@ -18,6 +18,7 @@ from dse.source.amd.text import Instruction
 from dse.source.machine.trips import FOR_EVER, INT32, PAIRS, UINT32, Irregular, Moving, TripLimits, signed
 
 I64 = np.int64
+EVERYWHERE = np.ones((1, 1, 1), bool)
 NON_LINEAR = "lost"  # a change that is not constant
 EVEN = "even"  # a change that is constant, and not computed yet
 WIDE = "wide"  # likewise, of the low word of a number of 64 bits
@@ -67,8 +68,8 @@ class LinearRules(TripLimits):
         self.strides: list[int | None] = []  # of each access; None: they differ among lanes
         self._full: dict[int, tuple[Any, bool]] = {}
 
-    def read(self, slot: Any) -> Any:
-        """Return the change of a slot: None if it does not change."""
+    def read(self, slot: Any, lanes: np.ndarray | None = None) -> Any:
+        """Return the change of a slot, None if it does not change, in `lanes`, or else in active ones."""
         if slot not in self.written and (not isinstance(slot, int) or slot < CONSTANTS):
             self.exposed.add(slot)
         return self.moving.get(slot)
@@ -85,6 +86,9 @@ class LinearRules(TripLimits):
             before = self.moving.get(slot)
             if change is not None or before is not None:
                 change = self._merged(here, change, before)
+        self._set(slot, change)
+
+    def _set(self, slot: Any, change: Any) -> None:
         self.written.add(slot)
         if change is None:
             self.moving.pop(slot, None)
@@ -119,9 +123,12 @@ class LinearRules(TripLimits):
 
     def _here(self, slot: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return (the lanes that read or write such a slot now, all that have it)."""
-        if of_lanes(slot):
-            return self.machine.lanes(), self.lanes
-        return self.machine.running.mask, self.waves
+        here = self.machine.lanes() if of_lanes(slot) else self.machine.running.mask
+        return here, self.everyone(slot)
+
+    def everyone(self, slot: Any) -> np.ndarray:
+        """Return all lanes that have such a slot: also inactive ones where single lanes are written."""
+        return EVERYWHERE if slot in self.binder.spilled else self.lanes if of_lanes(slot) else self.waves
 
     def _covers(self, here: np.ndarray, everyone: np.ndarray) -> bool:
         """Return whether all lanes are here."""

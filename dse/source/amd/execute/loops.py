@@ -216,7 +216,7 @@ class WaveLoopSkipper:
             self._put_off(self.examined, "a loop inside is examined")
         assert loop.registers is not None
         lanes = self._lanes(loop)
-        moving = changes_since(machine, loop.registers, lanes)
+        moving = changes_since(machine, loop.registers, lanes, self.code.binder.spilled)
         self.examined, loop.registers, loop.began = loop, None, machine.held()
         loop.examined = ChangeRules(machine, self.code.binder, moving, lanes)
         loop.of_blocks = [dict(changes.moving) for changes in self.blocks]
@@ -235,7 +235,9 @@ class WaveLoopSkipper:
             raise Irregular("a loop inside is skipped")
         if (self._lanes(loop) & ~changes.lanes).any():
             raise Irregular("other lanes take part")
-        if why := changes.why_uneven(changes_since(machine, loop.began, changes.lanes)):
+        if why := changes.why_uneven(
+            changes_since(machine, loop.began, changes.lanes, self.code.binder.spilled)
+        ):
             raise Irregular(why)
         if changes.trips >= FOR_EVER:
             raise self.endless(loop.header)

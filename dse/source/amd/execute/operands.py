@@ -70,6 +70,7 @@ class OperandReaders:
         self.constants: list[np.ndarray] = []  # in slots after those of registers
         self.needed: set[int] | None = None  # instructions to execute; None: all
         self.unread = set[int]()  # of these, those whose results nothing depends on
+        self.spilled = set[int]()  # vector registers of which single lanes are written, active or not
         self._actions: dict[tuple[int, bool], list[Callable[[MemoryMachine], None]]] = {}
         self._places: dict[int, int] = {}
         self._readers: dict[tuple[AmdOperand, str], Reader] = {}

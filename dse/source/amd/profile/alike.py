@@ -82,12 +82,13 @@ class BlockRules(ChangeRules):
             if access.lanes.any():
                 self.apart.setdefault(step.index, set()).add(stride)
 
-    def read(self, slot: Any) -> Any:
+    def read(self, slot: Any, lanes: np.ndarray | None = None) -> Any:
         """Return the change of a slot in the lanes that read it."""
         change = super().read(slot)
         if not isinstance(change, np.ndarray):
             return change
         here, everyone = self._here(slot)
+        here = here if lanes is None else lanes
         change = change if self._covers(here, everyone) else np.where(here, change, 0)
         return NON_LINEAR if (change == _LOST).any() else change if change.any() else None
 

@@ -1,5 +1,6 @@
 """Trips that are skipped count as those that are run."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from support.engines import ran_code
 
 from dse.source.amd.execute.code import Code, code_of
 from dse.source.amd.execute.slice import Purpose
+from dse.source.amd.profile.alike import followed
 from dse.source.machine.launch import LaunchArguments
 
 LAUNCH = LaunchArguments((5, 1, 1), (96, 1, 1), [None, None])
@@ -147,3 +149,35 @@ def test_waves_that_end_a_trip_in_two_places_begin_the_next_together(written):
     )
     (loop,) = {stretch.index for stretch in code.stretches if stretch.last >= 0}
     assert [waves.count for index, waves, _ in same(code).trace if index == loop] == [4, 4, 4]
+
+
+SPILLED = """
+    s_load_dwordx4 s[4:7], s[0:1], 0x0
+    v_and_b32 v0, 0x3ff, v0
+    v_lshlrev_b32 v1, 2, v0
+    v_lshlrev_b32 v1, s2, v1
+    s_mov_b32 s8, {first}
+    v_writelane_b32 v3, s8, 40
+    s_mov_b64 exec, 15
+.LBB0_1:
+    global_load_dword v2, v1, s[4:5]
+    v_add_u32 v1, 0x80, v1
+    v_readlane_b32 s8, v3, 40
+    s_add_i32 s8, s8, 1
+    v_writelane_b32 v3, s8, 40
+    s_cmp_lt_i32 s8, 300
+    s_cbranch_scc1 .LBB0_1
+    global_store_dword v1, v1, s[6:7]
+"""
+
+
+def test_a_counter_may_be_spilled_to_a_lane_that_is_not_active(written):
+    assert same(code_of(written(SPILLED.format(first=0)), Purpose.COUNTS)).repeats
+
+
+def test_blocks_may_spill_their_number_to_a_lane(written):
+    code = code_of(written(SPILLED.format(first="s2")), Purpose.CONTROL)
+    _, (changes,) = followed(
+        code, replace(LAUNCH, grid=(400, 1, 1)), [(0, 0, 0), (298, 0, 0), (299, 0, 0)], [0]
+    )
+    assert changes.more.tolist() == [0, 0, 400]  # from 299 on there is one trip
