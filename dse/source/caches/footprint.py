@@ -264,6 +264,9 @@ def _cover(
     closest = np.argsort(np.abs(shifts[near]), kind="stable")
     near = near[closest[: max(1, MOST_ACCESSES // len(start))]]
     low, counts = reached(np.arange(len(start)), shifts[near])
+    high = low + counts
+    low[:, 1:] = np.maximum(low[:, 1:], high[:, :-1])  # several runs may touch one sector
+    counts = np.maximum(high - low, 0)
     number = np.full(len(shifts), -1)
     number[near] = np.arange(len(near))
     return _Cover(

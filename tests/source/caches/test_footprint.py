@@ -104,3 +104,9 @@ def test_whole_lines_are_touched():
 def test_blocks_that_share_one_row_of_a_period_share_it():
     start = np.array([i // 3 * 32_000 + i % 3 * 320 for i in range(46)])
     assert _cover(start >> 5, np.array([-640]), start, start + 32).shifts == 1
+
+
+def test_a_block_that_touches_a_sector_in_several_places_counts_once():
+    start = np.array([0, 8, 24, 40])
+    cover = _cover(np.array([0, 1]), np.array([0, 8]), start, start + 4)
+    assert cover.count(np.array([0.25, 0.5]), 2).tolist() == [0.75, 0.75]
