@@ -107,6 +107,7 @@ SOURCE += """extern "C" __global__ void turns(const int* x, int* y)
     }
 }
 """
+SOURCE += CODE.format(name="uniform", trips="16", place="b * 16 + trip")
 GATHERED = "((i / 32 * 10u + trip) * (i / 32 * 10u + trip) * 2654435761u >> 20) * 32 + t % 32"
 SOURCE += CODE.format(name="gathered", trips="10", place=GATHERED)
 CONTENTS = Array(2**20, "int32", "99 if index == 4711 else 5 + 35 * random", ())
@@ -184,11 +185,12 @@ def test_blocks_whose_accesses_alone_differ_have_a_spread(request, vendor, each)
         ("in_groups", (16, 64, 1), 16 * 64 / 4 * 1280),
         ("turns", (132, 1, 1), 64_000),
         ("gathered", (2000, 1, 1), 4096 * 32),
+        ("uniform", (2000, 1, 1), 32_000),
     ],
 )
 def test_blocks_share_what_does_not_move_evenly_from_one_to_the_next(request, vendor, name, grid, words):
     """As scales of four tiles, one below the other; rows that share nothing, of which some blocks have more;
-    and rows that warps gather, all of them in the end.
+    rows that warps gather, all of them in the end; and words of a whole block (AMD: by scalar loads).
     """
     counts = request.getfixturevalue(vendor)(name, grid)
     traffic = sum((phase.traffic * phase.passes for phase in counts.phases), Traffic())

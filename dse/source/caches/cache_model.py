@@ -237,7 +237,12 @@ def _stores(step: Any) -> bool:
 
 
 def _asked(machine: Recorded) -> dict[tuple[int, int], dict[str, np.ndarray]]:
-    """Sum the sectors of all requests, by phase and kind: [blocks]; `loads` include `bypassing`."""
+    """Sum the sectors of all requests, by phase and kind: [blocks]; `loads` include `bypassing`.
+
+    Of scalar loads (AMD) those touched first count: a cache of their own serves the others.
+    """
+    from dse.source.caches.first_touches import first_touches  # imports Numba
+
     rows: dict[str, list[int]] = {kind: [] for kind in _KINDS}
     column = MEMORY_COUNTS.index("sectors")
     for step in machine.program.steps:
@@ -256,6 +261,11 @@ def _asked(machine: Recorded) -> dict[tuple[int, int], dict[str, np.ndarray]]:
         if counts is not None:
             key = (phase.opened, phase.closed)
             asked[key] = asked.get(key, 0.0) + of_phase(counts)
+    steps = machine.program.steps
+    if scalar := [stream for stream in machine.streams if steps[stream.step].pipe == "constant"]:
+        for phase, touched in zip(machine.phases, first_touches(machine, scalar), strict=True):
+            if (phase.opened, phase.closed) in asked:
+                asked[phase.opened, phase.closed][_KINDS.index("loads")] += touched
     return {key: dict(zip(_KINDS, kinds, strict=True)) for key, kinds in asked.items()}
 
 

@@ -290,7 +290,7 @@ def _access(step: Instruction, accessed: MemoryAccess) -> Effect:
     space |= _ALL_WORDS if space & _SPACES["scratch"] else 0
     if accessed.to_lds:
         space, reads = _SPACES["lds"], reads | 1 << M0
-    in_global = accessed.space in ("vmem", "flat")
+    in_global = accessed.space in ("vmem", "flat", "smem")
     return Effect(
         step.index,
         wanted_by=written | (space if accessed.kind != "load" or accessed.to_lds else 0),

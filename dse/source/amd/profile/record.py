@@ -20,7 +20,7 @@ from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
 from dse.source.amd.profile.pipes import InstructionKind, Turns, kind_of
 from dse.source.amd.profile.products import product
 from dse.source.amd.text import Instruction
-from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.launch import REGION_BITS, LaunchArguments
 from dse.source.machine.patterns import Patterns
 from dse.source.machine.products import Mma
 from dse.source.machine.recorded import MEMORY_COUNTS, PhaseSpan, Stream
@@ -204,6 +204,7 @@ class _Recorder:
         )
         self.lanes: dict[int, tuple[np.ndarray, Lanes]] = {}
         self.bases: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.of_wave: dict[int, tuple[np.ndarray, Lanes, np.ndarray]] = {}
         self.patterns = Patterns()
         self.waves: dict[int, tuple[np.ndarray, bool, np.ndarray]] = {}  # see `_by_wave`
         self._run()
@@ -274,6 +275,8 @@ class _Recorder:
     ) -> None:
         step = self.record.program.steps[access.index]
         row = self.rows.get(access.index)
+        if step.pipe == "constant":
+            self._note_scalar(access, phase)
         if row is None or not step.memory:
             return
         pipe: str = _SPACES.get(access.space) or step.pipe
@@ -303,6 +306,29 @@ class _Recorder:
             base = np.broadcast_to(access.base, np.broadcast_shapes(access.base.shape, access.lanes.shape))
             last = (base + access.offset & 0xFFFFFFFF).max(where=access.lanes, initial=-size)
             self.record.lds_ends[key] = int(last) + size
+
+    def _note_scalar(self, access: PerformedAccess, phase: np.ndarray) -> None:
+        """Note a scalar load for the caches, by one lane of each wave; not of what comes with the launch."""
+        region = int(access.base.flat[0]) >> REGION_BITS
+        if region in (self.machine.kernarg_region, self.machine.kernarg_region + 1):
+            return
+        if id(access.lanes) not in self.of_wave:
+            one = access.lanes & (np.arange(self.machine.shape[2]) == 0)
+            self.of_wave[id(access.lanes)] = access.lanes, self._lanes(one), one
+        lanes, size = self.of_wave[id(access.lanes)][1], self.record.program.steps[access.index].bytes
+        for at in range(0, size, SECTOR):
+            self.record.streams.append(
+                Stream(
+                    step=access.index,
+                    phase=phase,
+                    lanes=lanes,
+                    base=self._base(access.base),
+                    offset=access.offset + at,
+                    size=min(size, SECTOR),
+                    trips=access.trips,
+                    stride=access.stride,
+                )
+            )
 
     def _pattern(self, access: PerformedAccess, size_of_lane: int, pipe: str) -> np.ndarray:
         """Return requests, sectors, passes and lanes of one execution: [4, blocks]."""
