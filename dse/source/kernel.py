@@ -21,7 +21,7 @@ from dse.source.cache import Cache
 from dse.source.contract import STOPPED, Failure, Source
 from dse.source.launches import check_blocks, configurations, no_contents
 from dse.source.machine.blocks import TOLERANCE
-from dse.source.machine.launch import OF_ATOMICS, OUTSIDE, VARIABLE
+from dse.source.machine.launch import OF_ATOMICS, OF_LAUNCH, OUTSIDE, VARIABLE
 from dse.source.nvidia.source import CUDA
 from dse.source.profiles import KernelProfile, Toolchain
 from dse.source.warps import NOTHING, stacked, to_kernel
@@ -29,6 +29,7 @@ from dse.types import Gpu, Kernel, Resources
 
 # Unstated data that `with_assumed` names or an error refuses, and what matters only within a block.
 _SAID_ELSEWHERE = ("argument", "contents of argument", VARIABLE, OUTSIDE, "the order of atomic operations")
+_COUNTED = {OF_ATOMICS: "as if all blocks added alike, in turn", OF_LAUNCH: "as if each block were alone"}
 
 
 def of_cuda(gpu: Gpu) -> Toolchain:
@@ -51,7 +52,7 @@ def warn_of_counts(name: str, read: Collection[KernelProfile | Failure]) -> None
     for what in sorted({what for decision in decisions for what in decision.depends_on}):
         if not what.startswith(_SAID_ELSEWHERE):
             problem = f"found addresses or branches that depend on {what}, expected none"
-            counted = "as if all blocks added alike, in turn" if what == OF_ATOMICS else "as if it were 0"
+            counted = _COUNTED.get(what, "as if it were 0")
             warnings.warn(f"{name}: code: {problem}: counted {counted}", InputWarning, stacklevel=2)
     if unsure := sum(spread > TOLERANCE for spread in spreads):
         problem = f"counts of {unsure:,} configurations with a standard error of up to {max(spreads):.1%}"

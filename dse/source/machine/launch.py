@@ -16,6 +16,7 @@ MIDDLE = 1 << (REGION_BITS - 1)
 VARIABLE = "variable "  # before the name of what is no argument
 OF_ATOMICS = "what atomic operations return"  # on global memory, which other blocks change too
 OF_CLUSTER = "what other blocks write into shared memory"
+OF_LAUNCH = "clusters, which the code does not state (__cluster_dims__)"
 OUTSIDE = "memory outside argument"  # before its number: of stated contents
 OF_VARIABLES, OF_ADDRESSES = 3, 4  # constant banks: `__constant__` variables, addresses of `__device__` ones
 

@@ -121,7 +121,7 @@ class UnknownDecision:
     address: int
     instruction: str
     line: int | None
-    what: str  # "branch", "address" or "guard"
+    what: str  # "branch", "address", "guard" or "barrier"
     depends_on: tuple[str, ...]
     matters: bool = True  # whether an access, a product, a barrier, a loop or the end depends on it
     never: bool = False  # whether it is on an access that is not executed at all

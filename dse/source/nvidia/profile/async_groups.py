@@ -33,7 +33,9 @@ _ROLES = {
     **dict.fromkeys(("UTMASTG", "UTMAREDG"), Role("stores", starts=True)),
     "UTMACMDFLUSH": Role("stores", closes=True, into="copies"),
     "UTMALDG": Role("mbarrier", starts=True),
-    **dict.fromkeys(("UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCOMMA"), Role("block products", starts=True)),
+    **dict.fromkeys(
+        ("UTCCP", "UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCOMMA"), Role("block products", starts=True)
+    ),
     "UTCBAR": Role("block products", closes=True),
 }
 _OTHERS = ("UBLKCP", "UBLKRED", "ARRIVES", "DEPBAR", "WARPGROUP", "SYNCS")

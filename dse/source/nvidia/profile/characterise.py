@@ -9,7 +9,7 @@ from dse.source.caches.cache_model import Traffic
 from dse.source.caches.sectors import merged
 from dse.source.machine.alike import Boxes
 from dse.source.machine.blocks import Sample, sampled
-from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.machine.launch import OF_LAUNCH, Dimensions, LaunchArguments
 from dse.source.machine.liveness import reached
 from dse.source.machine.recorded import cost_of_accesses, once_each, total_counts
 from dse.source.machine.thread_set import WARP
@@ -116,7 +116,12 @@ def touched_bytes(machine: Machine, stack_bytes: int | None) -> int | None:
 
 def _unknown(machine: Machine, usually: Mapping[int, bool]) -> tuple[UnknownDecision, ...]:
     """List the decisions by unstated data, but for guards of spills, and those that usual numbers decide."""
-    decisions, requests = [], total_counts(machine)
+    alone, requests = machine.launch.cluster == (1, 1, 1), total_counts(machine)
+    decisions = [
+        UnknownDecision(step.address, step.text, step.line, "barrier", (OF_LAUNCH,))
+        for step in machine.program.steps
+        if alone and step.opcode == "UCGABAR_ARV"
+    ]
     for (index, what), taint in sorted(machine.unknown.items()):
         step = machine.program.steps[index]
         if what == "guard" and (index in usually or step.pipe == "local"):

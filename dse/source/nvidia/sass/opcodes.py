@@ -285,7 +285,7 @@ _row("MOVM", "shared")
 
 # Products of matrices; `products` has their registers.
 _row("BMMA DMMA HMMA IMMA OMMA QMMA BGMMA HGMMA IGMMA QGMMA", "tensor")
-_row("UTCHMMA UTCIMMA UTCOMMA UTCQMMA", "tensor", "=u")
+_row("UTCCP UTCHMMA UTCIMMA UTCOMMA UTCQMMA", "tensor", "=u")
 
 # Shared, global and local memory.
 _row("ATOMS", "shared", "w?=w", kind="atomic")
@@ -334,6 +334,6 @@ _row(
 )
 _row("SETCTAID SETMAXREG UBLKPF UCGABAR_ARV UCGABAR_SET UCGABAR_WAIT UVIRTCOUNT", "other", "=u")
 _row("UGETNEXTWORKID", "other", "=u")  # no block is left: each does its own work
-_row("UTMACCTL UTMACMDFLUSH UTMAPF UTCBAR UTCCP UTCSHIFT WARPGROUP WARPGROUPSET", "other", "=u")
+_row("UTMACCTL UTMACMDFLUSH UTMAPF UTCBAR UTCSHIFT WARPGROUP WARPGROUPSET", "other", "=u")
 _row("LDT LDTM", "other", "y?=uy")
 _row("STT STTM", "other", "=uy")

@@ -4,6 +4,7 @@ There are three families. HMMA, IMMA, QMMA, OMMA and DMMA have all operands in a
 IGMMA and QGMMA (compute capability 9.0) are executed by a warp group, a quarter by each of its four warps: B,
 and A unless it is a register, are in shared memory. UTCHMMA, UTCIMMA, UTCQMMA and UTCOMMA (10.0) are issued
 once per block, with sums in tensor memory; shape and types are in a register, the instruction descriptor.
+UTCCP copies operands from shared to tensor memory, in turn with these: a product that multiplies nothing.
 
 Sources: PTX ISA 8.8, sections on mma, wgmma and tcgen05.mma ("Instruction descriptor"), compared with the
 machine code that ptxas generates for each form. GeForce cards do products with block scales (.SF) at the rate
@@ -49,6 +50,9 @@ _DEFAULTS = {"H": _HALF, "D": _Type(64, "mma_fp64")}  # types without modifier
 _WARP = re.compile(r"([HIQOD])MMA")
 _WARP_GROUP = re.compile(r"([HIQ])GMMA")
 _BLOCK = re.compile(r"UTC([HIQO])MMA")
+_COPY = re.compile(
+    r"(\d+)dp(\d+)bit"
+)  # lanes of tensor memory, or as many as others repeat, and bits of each
 _SHAPES = {  # as printed
     "884": (8, 8, 4),
     "1684": (16, 8, 4),
@@ -72,12 +76,15 @@ def needs_descriptor(opcode: str) -> bool:
 
 
 def product(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> Mma | None:
-    """Return the product of an instruction; None if it is no product or needs a descriptor.
+    """Return the product of an instruction, or its copy; None if it is neither or needs a descriptor.
 
     Sparse products (.SP) multiply half of the pairs along K, and A has half the size.
 
     **Raises:** UnknownProductError for types or shapes that fit no class of work.
     """
+    if opcode == "UTCCP":
+        lanes, bits = next((map(int, of.groups()) for of in map(_COPY.search, modifiers) if of), (128, 256))
+        return Mma("mma_fp16", 0.0, 0.0, lanes * bits / 8, 2 if "2CTA" in modifiers else 1)
     if not is_product(opcode) or needs_descriptor(opcode):
         return None
     of = _type(opcode, modifiers)

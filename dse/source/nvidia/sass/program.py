@@ -240,7 +240,7 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
             f"{listing.kernel}: instruction 0x{instruction.address:x} ({instruction.opcode}): product of"
             f" matrices: found {problem}, expected those of classes of work (sass/products.py)"
         ) from None
-    if of_matrices is None:
+    if of_matrices is None or not of_matrices.multiply_adds:
         target_words, source_words = row.widths(modifiers, len(sources))
     else:
         target_words, *source_words = product_words(row.name, modifiers, operands)

@@ -13,7 +13,7 @@ from support.sass_code import characterise, program_of
 
 from dse.errors import DseError
 from dse.source.machine.blocks import representative
-from dse.source.machine.launch import LaunchArguments, TensorMap
+from dse.source.machine.launch import OF_LAUNCH, LaunchArguments, TensorMap
 from dse.source.nvidia.execute.interpret import bind_program, run
 from dse.source.nvidia.execute.loop_skipping import LoopPolicy
 from dse.source.nvidia.machine.state import BoundProgram
@@ -180,3 +180,7 @@ def test_blocks_know_their_number_in_the_cluster(grid: tuple[int, int, int]):
     counts = characterise(bind_program(code), launch)
     assert counts.total("global store", "requests") == 1 / 2
     assert work(counts)["mma_fp16"] == 256 * 128 * 16 / 4
+    meets = bind_program(program_of("UCGABAR_ARV; UCGABAR_WAIT; EXIT", arch=100))
+    for alone in (launch, replace(launch, cluster=(1, 1, 1))):
+        names = {name for decision in characterise(meets, alone).unknown for name in decision.depends_on}
+        assert names == ({OF_LAUNCH} if alone is not launch else set())

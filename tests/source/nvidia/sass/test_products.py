@@ -84,6 +84,15 @@ def test_an_instruction_descriptor_tells_shape_and_types(opcode, descriptor, exp
     assert both == replace(expected, blocks=2)
 
 
+@pytest.mark.parametrize(
+    ("form", "size"),
+    [("", 4096), ("4dp256bit", 128), ("2x64dp128bit_lw02_lw13", 1024), ("4x32dp128bit", 512), ("2CTA", 4096)],
+)
+def test_copies_to_tensor_memory_read_shared_memory(form: str, size: int):
+    step = program_of(f"UTCCP.T.S.{form} tmem[UR4], gdesc[UR6]", "EXIT", arch=100).steps[0]
+    assert step.product == Mma("mma_fp16", 0, 0, size, 2 if form == "2CTA" else 1)
+
+
 def test_unknown_forms_fail_by_name():
     for text in ("BMMA.88128.XOR.POPC", "IMMA.16864.S4.S4", "OMMA.16864.F32.BF16X", "HMMA.16832.F32.BF16X"):
         opcode, *modifiers = text.split(".")
