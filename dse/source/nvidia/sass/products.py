@@ -50,7 +50,7 @@ _DEFAULTS = {"H": _HALF, "D": _Type(64, "mma_fp64")}  # types without modifier
 _WARP = re.compile(r"([HIQOD])MMA")
 _WARP_GROUP = re.compile(r"([HIQ])GMMA")
 _BLOCK = re.compile(r"UTC([HIQO])MMA")
-_COPY = re.compile(
+_COPY = re.compile(r"(\d+)dp(\d+)bit")  # lanes of tensor memory that others repeat, and bits of each
     r"(\d+)dp(\d+)bit"
 )  # lanes of tensor memory, or as many as others repeat, and bits of each
 _SHAPES = {  # as printed
