@@ -230,7 +230,10 @@ def _given_argument(text: str, declared: Declared | None) -> StatedArgument:
         f"given.arguments: {declared.name}" if declared is not None and declared.name else "given.arguments"
     )
     pointer = None if declared is None else declared.pointer
-    if declared is not None and declared.kind == "CUtensorMap" and text.strip() != "?":
+    kind = None if declared is None else declared.kind
+    if text.count(":") == 2 and pointer is False and not kind:  # of PTX or a cubin
+        kind = "CUtensorMap"
+    if kind == "CUtensorMap" and text.strip() != "?":
         return _tensor_map(text, where)
     if "," in text and ":" not in text and not pointer:
         return _parts(text, declared, where)

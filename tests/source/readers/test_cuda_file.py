@@ -174,10 +174,17 @@ def test_members_of_a_structure_are_arguments_of_their_own(tmp_path):
             load(path, Given(block=(32,), grid=(4,), arguments=wrong))
 
 
-def test_a_tensor_map_has_a_shape_and_a_box(tmp_path):
-    path = tmp_path / "k.cu"
-    path.write_text("__global__ void k(const __grid_constant__ CUtensorMap a) {}\n")
-    values = Given(block=(32,), grid=(1,), arguments=("a=64,48,32:half:1,8,16",))
+@pytest.mark.parametrize(
+    ("suffix", "code"),
+    [
+        (".cu", "__global__ void k(const __grid_constant__ CUtensorMap a) {}"),
+        (".ptx", ".visible .entry k(.param .align 64 .b8 a[128]) { ret; }"),
+    ],
+)
+def test_a_tensor_map_has_a_shape_and_a_box(tmp_path, suffix, code):
+    path = tmp_path / f"k{suffix}"
+    path.write_text(f"{code}\n")
+    values = Given(block=(32,), grid=(1,), arguments=("64,48,32:half:1,8,16",))
     [configuration] = configurations(load(path, values), {}, {}, gpus.load("h100-sxm").gpu)
     assert configuration.arguments == (Descriptor("float16", (64, 48, 32), (48 * 32, 32, 1), (1, 8, 16)),)
 

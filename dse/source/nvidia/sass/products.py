@@ -51,8 +51,6 @@ _WARP = re.compile(r"([HIQOD])MMA")
 _WARP_GROUP = re.compile(r"([HIQ])GMMA")
 _BLOCK = re.compile(r"UTC([HIQO])MMA")
 _COPY = re.compile(r"(\d+)dp(\d+)bit")  # lanes of tensor memory that others repeat, and bits of each
-    r"(\d+)dp(\d+)bit"
-)  # lanes of tensor memory, or as many as others repeat, and bits of each
 _SHAPES = {  # as printed
     "884": (8, 8, 4),
     "1684": (16, 8, 4),
