@@ -200,7 +200,9 @@ class Scheduler:
         """Send threads to a branch's target, or on. **Raises:** DseError for a call out of the kernel."""
         taken = taking(self.machine, step, lanes)
         if taken is not None and step.jump < 0:
-            outside = "found a call that leaves the kernel, of printf, malloc or code compiled apart"
+            outside = (
+                "found a call that leaves the kernel, of printf, malloc, code compiled apart or by a pointer"
+            )
             raise self.machine.program.error(step, f"{outside}, expected all that runs in it")
         if taken is not None:
             self.ready.enter(step.jump, taken)

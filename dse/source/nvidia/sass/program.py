@@ -407,11 +407,15 @@ def _variable(slots: list[int]) -> tuple[int, ...]:
 
 
 def _jump(listing: Listing, step: Step) -> int | None:
-    """Return the target address of a branch; None if it has none, as a call that leaves the kernel."""
+    """Return the target address of a branch; None if it has none, as a call that leaves the kernel.
+
+    One in a register is that of a function by a pointer, which the loader places.
+    """
     if step.kind != "branch":
         return None
     target = step.sources[-1] if step.sources else None
-    if target is not None and target.kind == "number":
+    by_pointer = step.opcode == "CALL" and step.sources[0].kind == "register"
+    if target is not None and target.kind == "number" and not by_pointer:
         return int(target.text, 0)
     if step.opcode == "CALL":
         return None

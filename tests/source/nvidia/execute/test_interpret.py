@@ -158,6 +158,11 @@ def test_unknown_opcode_is_named():
         program_of("S2R R0, SR_TID.X", "FROB.X R1, R0", "EXIT")
 
 
+def test_a_call_by_a_pointer_is_named():
+    with pytest.raises(DseError, match=r"instruction 0x10 \(CALL.*: found a call that .* by a pointer"):
+        ran("MOV R8, RZ", "CALL.REL.NOINC R8, 0x0", "EXIT")
+
+
 def test_form_that_matters_but_has_no_rule_is_named():
     code = ("S2R R0, SR_TID.X", "HMUL2 R4, R0, R0", "STG.E [R2.64], R4", "EXIT")
     ran(*code)  # only stored: counted
