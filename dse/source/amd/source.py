@@ -188,12 +188,11 @@ def check_stated(
     steps = ran.record.program.steps
     loads = [access.base for access in ran.machine.accesses if not steps[access.index].stores]
     loaded = {(int(base.flat[0]) >> REGION_BITS) - 1 for base in loads if base.size}
-    addresses = ran.missing.what == "address"
-    does = "says where others are read" if addresses else "ends or skips work"
+    does = "says where others are read" if ran.missing.what == "address" else "ends or skips work"
     arrays: dict[int | str, Declared] = {
         index: parameter
         for index, (parameter, argument) in enumerate(zip(declared, configuration.arguments, strict=False))
-        if parameter.pointer and argument is None and (index in loaded or (addresses and parameter.whole))
+        if parameter.pointer and argument is None and index in loaded
     }
     launch = ran.record.launch
     for region, name in enumerate(ran.listing.symbols, len(launch.arguments) + 2):

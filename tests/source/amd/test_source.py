@@ -308,6 +308,14 @@ def test_an_array_that_is_too_small_is_named(gpu: GpuFile, tmp_path: Path):
 
 
 @pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
+def test_a_counter_that_says_where_is_named(gpu: GpuFile, tmp_path: Path):
+    text = "__global__ void f(int* next, int* number) { next[atomicAdd(number, 1)] = threadIdx.x; }"
+    read(tmp_path / "f.cu", text, gpu, 64, 1, "number=1:int:0")
+    with pytest.raises(AssertionError, match="number: found no contents of the array, which says where"):
+        read(tmp_path / "f.cu", text, gpu, 64, 1)
+
+
+@pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
 def test_pointers_in_structures_lead_to_arrays_of_their_own(gpu: GpuFile, tmp_path: Path):
     text = """struct Base { const float* x; bool whole; };
     struct Taken : public Base { int n; const int* at; double scale; float* y; };
