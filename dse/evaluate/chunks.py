@@ -65,7 +65,7 @@ class Evaluation:
     def columns(self, model: str, gpu: Any, row: Any) -> dict[str, np.ndarray]:
         """Return the columns of a model's predictions for indices of GPUs and of configurations."""
         forecast = self.forecasts[model]
-        return {name: values[gpu, row] for name, values in self.resources.items()} | {
+        return {name: self.resources[name][gpu, row] for name in RESOURCES} | {
             "warps_per_sm": self.warps_per_sm[gpu, row],
             "occupancy": self.occupancy[gpu, row],
             "limited_by": self.limited_by()[gpu, row],

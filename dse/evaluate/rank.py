@@ -16,7 +16,7 @@ from dse.data.columns import of_model
 from dse.data.tables import ConfigurationResult, rows_of
 from dse.errors import DseError
 from dse.evaluate import ties
-from dse.evaluate.chunks import RESOURCES, Evaluation, evaluate_counted
+from dse.evaluate.chunks import Evaluation, evaluate_counted
 from dse.hardware import occupancy
 from dse.hardware.gpus import GpuFile, column, stack
 from dse.hardware.tensor import LACKS
@@ -109,7 +109,6 @@ class Ranking(ConfigurationResult):
         indices = self.order[ranks]
         first, *others = e.forecasts
         predicted = e.columns(first, 0, indices)
-        predicted = {name: predicted[name] for name in RESOURCES} | predicted  # JAX sorted them by name
         words = zip(indices.tolist(), predicted["limited_by"], strict=True)
         predicted["limited_by"] = np.array([self.failures.get(i, word) for i, word in words], object)
         if self.runs is not None:
