@@ -9,7 +9,7 @@ from dse.hardware.coalescing import SECTOR
 from dse.source.caches.sectors import FAR
 
 _BLOCKS_ALIKE = 4  # mean with the same addresses; if fewer, blocks share by chance rather than by tiles
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 over the golden ratio
+SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 over the golden ratio: multiples of it spread evenly
 _ONE = np.uint64(1)
 
 
@@ -35,8 +35,8 @@ def distances(
     by_byte = np.zeros(len(base), np.uint64)  # what a move by one byte adds to the name
     for number in range(len(base)):
         for lane in range(base.shape[1]):
-            name[number] *= _SPREAD
-            by_byte[number] *= _SPREAD
+            name[number] *= SPREAD
+            by_byte[number] *= SPREAD
             if not (mask[number, lane] and mask[origin, lane]):
                 name[number] -= _ONE
                 continue
@@ -64,7 +64,7 @@ def distances(
         if not uneven[number]:
             continue
         its_name = name[number] + by_byte[number] * np.uint64(moved[block] - moved[0])
-        slot = np.int64((its_name * _SPREAD) >> np.uint64(32)) & (size - 1)
+        slot = np.int64((its_name * SPREAD) >> np.uint64(32)) & (size - 1)
         while kind_of[slot] and names[slot] != its_name:
             slot = (slot + 1) & (size - 1)
         if not kind_of[slot]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from dse.core.numba_cache import compiled
 from dse.hardware.coalescing import SECTOR
+from dse.source.caches.distances import SPREAD
 from dse.source.machine.launch import REGION_BITS
 from dse.source.machine.memory import changes
 from dse.source.machine.recorded import ONCE, Recorded, Stream
@@ -15,7 +16,6 @@ from dse.source.machine.recorded import ONCE, Recorded, Stream
 _BLOCK_SHIFT = 48  # the block's number is in the highest bits of a sector's
 _WITHIN = np.int64((1 << _BLOCK_SHIFT) - 1)  # wild addresses wrap around: they change no block
 _FREE = np.iinfo(np.int64).min
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # odd, near 2^64 over the golden ratio: multiples of it spread evenly
 
 
 def first_touches(machine: Recorded, streams: Sequence[Stream]) -> np.ndarray:
@@ -82,7 +82,7 @@ def _name(sectors: np.ndarray, starts: np.ndarray, names: np.ndarray) -> None:
             if origin[block] == _FREE:
                 origin[block] = sector
             apart = (sector - origin[block]) & _WITHIN
-            names[block] = (names[block] + np.uint64(place + 1)) * _SPREAD + np.uint64(apart)
+            names[block] = (names[block] + np.uint64(place + 1)) * SPREAD + np.uint64(apart)
 
 
 @partial(compiled, makes_arrays=True)
@@ -127,7 +127,7 @@ def _count(sectors: np.ndarray, starts: np.ndarray, entries: np.ndarray, counts:
 def _slot(table: Any, key: Any) -> Any:
     """Return the slot of a page in a hash table, or the first free one from its own on."""
     mask = len(table) - 1
-    slot = np.int64((np.uint64(key) * _SPREAD) >> np.uint64(32)) & mask
+    slot = np.int64((np.uint64(key) * SPREAD) >> np.uint64(32)) & mask
     while table[slot] != key and table[slot] != _FREE:
         slot = (slot + 1) & mask
     return slot
