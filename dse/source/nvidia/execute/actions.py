@@ -1,5 +1,8 @@
 """Actions: functions of the machine for the steps of a basic block that are counted or evaluated."""
 
+from functools import reduce
+from operator import or_
+
 import numpy as np
 
 from dse.source.machine.launch import REGION_BITS
@@ -45,6 +48,8 @@ def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]
             made.append((step, _describe_action(step)))
         if step.opcode in _BARRIER_MOVES:
             made.append((step, _BARRIER_MOVES[step.opcode](step)))
+        elif step.opcode == "QSPC":
+            made.append((step, _space_action(step)))
         elif step.opcode == "BPT" and step.has("TRAP"):
             made.append((step, _trap_action(step)))
         elif step.needed and not step.memory:
@@ -153,6 +158,18 @@ def _combined(machine: Machine, step: Step, test: np.ndarray) -> np.ndarray:
     operand = step.sources[2]
     with_ = machine.r[operand.slot] ^ operand.negate
     return test | with_ if step.has("OR") else test ^ with_ if step.has("XOR") else test & with_
+
+
+def _space_action(step: Step) -> Action:
+    """Tell generic addresses of shared memory from those of arrays; none is of local memory."""
+    address, target = step.sources[0], step.targets[0].slot
+
+    def ask(machine: Machine, guarded: Lanes) -> None:
+        taint = reduce(or_, (machine.taint[slot] for slot in step.bases), 0)
+        shared = machine.base(step, address, True) + address.offset >> REGION_BITS == 0
+        machine.write(target, shared & step.has("S"), taint, guarded)
+
+    return _guarded(step, ask)
 
 
 def _unsupported_action(step: Step, reason: str) -> Action:

@@ -21,7 +21,7 @@ from dse.source.nvidia.execute.change_rules import RULES
 from dse.source.nvidia.execute.register_changes import RegisterChanges, plus, times
 from dse.source.nvidia.execute.tiling import Tiling
 from dse.source.nvidia.machine.state import Machine
-from dse.source.nvidia.sass.operands import PT, RZ, SLOTS, UPT, URZ, Operand
+from dse.source.nvidia.sass.operands import PT, RZ, SLOTS, UPT, URZ, Operand, P
 from dse.source.nvidia.sass.program import Step, descriptor_slot
 
 BARRIER_MOVES = ("BSSY", "BREAK", "BMOV")
@@ -268,7 +268,13 @@ class Examination:
     def _store(self, step: Step, lanes: Lanes, changes: bool) -> None:
         """Check that every trip stores the same in the same places, or in memory of unknown contents."""
         registers = self.registers
-        if step.atomic or (step.pipe == "global" and step.kind != "copy"):
+        in_global = step.pipe == "global" and step.kind != "copy"
+        if in_global and not self.machine.bound.global_stores and all(slot >= P for slot in step.writes):
+            registers.set_same(
+                step.writes, lanes
+            )  # only whether it is done counts, as in any place of an array
+            return
+        if step.atomic or in_global:
             raise Irregular(f"0x{step.address:x} stores what is loaded again")
         self._stores = True
         if not changes:

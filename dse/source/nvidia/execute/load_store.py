@@ -6,7 +6,7 @@ from operator import or_
 
 import numpy as np
 
-from dse.source.machine.launch import OF_ATOMICS, OF_CLUSTER, OUTSIDE, VARIABLE
+from dse.source.machine.launch import OF_ATOMICS, OF_CLUSTER, OUTSIDE, REGION_BITS, VARIABLE
 from dse.source.machine.memory import atomic, in_block, regions_of
 from dse.source.machine.thread_set import WARP, Lanes
 from dse.source.nvidia.machine.state import Machine, Taint, union
@@ -82,6 +82,9 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
         return
     copied = lanes.of(_copied(machine, step, lanes)) if step.kind == "copy" else None
     words, unknown = _load_global(machine, flat if copied is None else flat[copied], step.bytes)
+    for target in step.targets:
+        if target.kind == "predicate":  # an atomic is not done at a generic address of shared memory
+            machine.write(target.slot, lanes.placed(flat >> REGION_BITS > 0), taint, lanes)
     taint = taint | unknown
     if memory.written and not machine.bound.global_stores and memory.written.intersection(regions_of(flat)):
         machine.missed_stores = True

@@ -297,6 +297,7 @@ _row("ATOM ATOMG", "global", "w?=w", kind="atomic")
 _row("LD LDG", "global", "w?=u", kind="load")
 _row("LD.ENL2 LDG.ENL2", "global", "ww=u", kind="load")  # 256 bits; `program.wide_slots` has the registers
 _row("LDGSTS", "global", "=u", kind="copy")
+_row("QSPC", "other", "c=u")  # whether a generic address is one of shared (.S) or local (.D) memory
 _row("RED REDG", "global", "=w", kind="reduction")
 _row("ST STG", "global", "=w", kind="store")
 _row("UTMALDG", "global", "=u", kind="box load")  # boxes of tensors between global and shared memory

@@ -217,6 +217,18 @@ def test_threads_that_have_ended_are_not_waited_for():
     assert warp_instructions(machine) == 8 + 1
 
 
+@pytest.mark.parametrize(("address", "here"), [(address_of(0), "ATOM"), (0x400, "LDS")])
+def test_atomics_at_generic_addresses_are_done_where_these_lead(address: int, here: str):
+    """As of two halves: in global memory at once, in shared memory by a loop, which QSPC leads to."""
+    machine = ran(
+        f"MOV R2, {address & 0xFFFFFFFF:#x}; MOV R3, {address >> 32:#x}",
+        "ATOM.E.ADD.F16x2.RN.STRONG.GPU P0, RZ, [R2.64], R4; @P0 EXIT; QSPC.E.S P0, RZ, [R2]; @!P0 BPT.TRAP",
+        "LDS R5, [R2]; EXIT",
+    )
+    assert accesses(machine, "LDS")[0] == (here == "LDS")
+    assert not machine.unknown
+
+
 def test_atomics_on_different_words_take_turns_apart():
     code = (
         "S2R R0, SR_TID.X; LOP3.LUT R1, R0, 0x1, RZ, 0xc0, !PT; MOV R5, 0x3; ATOMS.ADD R3, [R1.X4], R5",
