@@ -270,9 +270,7 @@ class Examination:
         registers = self.registers
         in_global = step.pipe == "global" and step.kind != "copy"
         if in_global and not self.machine.bound.global_stores and all(slot >= P for slot in step.writes):
-            registers.set_same(
-                step.writes, lanes
-            )  # only whether it is done counts, as in any place of an array
+            registers.set_same(step.writes, lanes)  # it is done at any place of an array
             return
         if step.atomic or in_global:
             raise Irregular(f"0x{step.address:x} stores what is loaded again")
