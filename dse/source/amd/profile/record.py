@@ -204,7 +204,6 @@ class _Recorder:
         )
         self.lanes: dict[int, tuple[np.ndarray, Lanes]] = {}
         self.bases: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        self.of_wave: dict[int, tuple[np.ndarray, Lanes, np.ndarray]] = {}
         self.patterns = Patterns()
         self.waves: dict[int, tuple[np.ndarray, bool, np.ndarray]] = {}  # see `_by_wave`
         self._run()
@@ -275,24 +274,15 @@ class _Recorder:
     ) -> None:
         step = self.record.program.steps[access.index]
         row = self.rows.get(access.index)
-        if step.pipe == "constant":
-            self._note_scalar(access, phase)
+        own = self.machine.kernarg_region  # and the next one: what comes with the launch
+        if step.pipe == "constant" and int(access.base.flat[0]) >> REGION_BITS not in (own, own + 1):
+            for at in range(0, step.bytes, SECTOR):
+                self._note(access, phase, min(step.bytes, SECTOR), at)
         if row is None or not step.memory:
             return
         pipe: str = _SPACES.get(access.space) or step.pipe
         if pipe == "global" and access.lanes.any():  # none if all are out of their buffer's bounds
-            self.record.streams.append(
-                Stream(
-                    step=access.index,
-                    phase=phase,
-                    lanes=self._lanes(access.lanes),
-                    base=self._base(access.base),
-                    offset=access.offset,
-                    size=step.bytes,
-                    trips=access.trips,
-                    stride=access.stride,
-                )
-            )
+            self._note(access, phase, step.bytes)
         if self.only_addresses:
             return
         size = 2 * step.bytes if step.joined and not access.part else step.bytes
@@ -307,28 +297,12 @@ class _Recorder:
             last = (base + access.offset & 0xFFFFFFFF).max(where=access.lanes, initial=-size)
             self.record.lds_ends[key] = int(last) + size
 
-    def _note_scalar(self, access: PerformedAccess, phase: np.ndarray) -> None:
-        """Note a scalar load for the caches, by one lane of each wave; not of what comes with the launch."""
-        region = int(access.base.flat[0]) >> REGION_BITS
-        if region in (self.machine.kernarg_region, self.machine.kernarg_region + 1):
-            return
-        if id(access.lanes) not in self.of_wave:
-            one = access.lanes & (np.arange(self.machine.shape[2]) == 0)
-            self.of_wave[id(access.lanes)] = access.lanes, self._lanes(one), one
-        lanes, size = self.of_wave[id(access.lanes)][1], self.record.program.steps[access.index].bytes
-        for at in range(0, size, SECTOR):
-            self.record.streams.append(
-                Stream(
-                    step=access.index,
-                    phase=phase,
-                    lanes=lanes,
-                    base=self._base(access.base),
-                    offset=access.offset + at,
-                    size=min(size, SECTOR),
-                    trips=access.trips,
-                    stride=access.stride,
-                )
-            )
+    def _note(self, access: PerformedAccess, phase: np.ndarray, size: int, at: int = 0) -> None:
+        """Note the addresses of an access for the caches, from some bytes of it on."""
+        lanes, base, offset = self._lanes(access.lanes), self._base(access.base), access.offset + at
+        self.record.streams.append(
+            Stream(access.index, phase, lanes, base, offset, size, trips=access.trips, stride=access.stride)
+        )
 
     def _pattern(self, access: PerformedAccess, size_of_lane: int, pipe: str) -> np.ndarray:
         """Return requests, sectors, passes and lanes of one execution: [4, blocks]."""
