@@ -129,7 +129,7 @@ def completed(
     """
     listing, configuration, ran = run_launch(made, configuration, gpu, source)
     asked, spilled = resources(listing, configuration), 4 * listing.vgpr_spills
-    check_shared(listing.name, max(ran.record.lds_ends.values(), default=0), float(asked.shared_bytes))
+    check_shared(listing.name, ran.record.lds_end, float(asked.shared_bytes))
     before = ran
 
     def profiled(assumed: Configuration) -> tuple[KernelProfile, dict[int | str, tuple[str, str]], bool]:

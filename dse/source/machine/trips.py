@@ -15,6 +15,7 @@ UINT32 = range(BITS_32)
 Change = np.ndarray | None  # int64, per trip; None: no change
 Moving = tuple[np.ndarray, Change]  # a value and its change
 Logic = Callable[[np.ndarray], np.ndarray]  # of a word with others
+_SIDES = (range(-(2**62), 0), range(2**62)), (range(-(2**62), 0), range(1, 2**62))  # of 0; without it
 PAIRS = range(-(2**61), 2**61)  # 64-bit values that are followed
 
 
@@ -37,9 +38,12 @@ class TripLimits:
         """Limit the proven trips to the minimum over lanes."""
         raise NotImplementedError
 
+    def joins(self) -> None:
+        """Note that a result is not just a sum of what its operands change by."""
+
     def limit(self, value: np.ndarray, change: Change, within: range) -> None:
         """Limit the proven trips to those in which a value stays in a range, in all lanes."""
-        if change is not None and _least_trips(value, change, within) < self.enough:
+        if change is not None and not self._stays(value, change, within):
             self.limit_trips(trips_within(value.astype(np.int64), change, within))
 
     def keep_order(self, test: str, left: Moving, right: Moving, integers: range) -> None:
@@ -49,7 +53,17 @@ class TripLimits:
         self.limit(other, other_change, integers)
         if change is not None or other_change is not None:
             apart = (0 if change is None else change) - (0 if other_change is None else other_change)
-            self.limit_trips(trips_of_result(test, value - other, np.asarray(apart)))
+            value, change = value - other, np.asarray(apart)
+            if not self._stays(value - (test in ("LE", "GT")), change, *_SIDES[test in ("EQ", "NE")]):
+                self.limit_trips(trips_of_result(test, value, change))
+
+    def _stays(self, value: np.ndarray, change: np.ndarray, *ranges: range) -> bool:
+        """Return whether a value surely stays in a range, in all lanes, as long as trips are proven."""
+        trips = self.enough
+        if trips >= FOR_EVER or not any(stays(trips, value, change, within) for within in ranges):
+            return False
+        self.joins()
+        return True
 
     def shifted_right(self, value: np.ndarray, change: np.ndarray, count: int, integers: range) -> Change:
         """Return the change of a word shifted right, while it and the bits shifted out do not overflow."""
@@ -101,13 +115,11 @@ def uniform(change: np.ndarray, lanes: np.ndarray) -> int | None:
     return int(active[0]) if (active == active[0]).all() else None
 
 
-def _least_trips(value: np.ndarray, change: np.ndarray, within: range) -> int:
-    """Return a lower bound of `trips_within` over all lanes, which is far faster."""
-    above, below = within.stop - 1 - int(value.max()), int(value.min()) - within.start
-    up, down = int(change.max()), -int(change.min())
-    if min(above, below) < 0:
-        return 0
-    return min(above // up if up > 0 else FOR_EVER, below // down if down > 0 else FOR_EVER)
+def stays(trips: int, value: np.ndarray, change: np.ndarray, within: range) -> bool:
+    """Return whether a changing value is sure to stay in a range for so many trips, in all lanes."""
+    least, most = int(np.minimum.reduce(value, axis=None)), int(np.maximum.reduce(value, axis=None))
+    down, up = int(np.minimum.reduce(change, axis=None)), int(np.maximum.reduce(change, axis=None))
+    return least + min(down, 0) * trips >= within.start and most + max(up, 0) * trips < within.stop
 
 
 def trips_within(value: np.ndarray, change: np.ndarray, within: range) -> np.ndarray:

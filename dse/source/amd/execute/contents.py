@@ -66,7 +66,7 @@ class MemoryMachine(WaveMachine):
         known = self._bases.get(key)
         if known is not None and len(known[0]) == len(values) and all(map(is_, known[0], values)):
             return known[1]
-        total = np.zeros((1, 1, 1), np.int64)
+        total: np.ndarray | None = None
         certain = True
         for slot, pair in zip(slots, pairs, strict=True):
             if slot < 0:
@@ -78,7 +78,9 @@ class MemoryMachine(WaveMachine):
             certain &= self.r[slot].__class__ is np.ndarray and (
                 not pair or self.r[slot + 1].__class__ is np.ndarray
             )
-            total = total + (low.astype(np.int64) if high is None else joined(low, high).view(np.int64))
+            part = low.astype(np.int64) if high is None else joined(low, high).view(np.int64)
+            total = part if total is None else total + part
+        total = np.zeros((1, 1, 1), np.int64) if total is None else total
         if certain:
             self._bases[key] = (values, total)
         return total

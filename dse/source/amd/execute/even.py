@@ -99,18 +99,9 @@ class LinearRules(TripLimits):
         """Return whether an instruction has to be followed."""
         return True
 
-    def limit(self, value: np.ndarray, change: Any, within: range) -> None:
-        """Limit the proven trips as `TripLimits`, and note what changes."""
-        if change is not None:
-            self.joins()
-        super().limit(value, change, within)
-
     def chooses(self, step: Instruction) -> bool:
         """Return whether an instruction's result is kept as a `Choice`."""
         return False
-
-    def joins(self) -> None:
-        """Note that a result is not just a sum of what its operands change by."""
 
     def inside(self, place: Any) -> bool:
         """Return whether an operand changes from trip to trip of a loop inside, too."""

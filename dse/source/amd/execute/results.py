@@ -76,7 +76,9 @@ def or_low_word(
     def act(machine: MemoryMachine) -> None:
         values = [read(machine) for read in readers]
         if all(value is not None for value in values):
-            action(machine)
+            result = function(*values)
+            for write, word in zip(writers, [result] if len(writers) == 1 else result, strict=True):
+                write(machine, word)
             return
         words = [read(machine) for read in lows]
         if any(word is None for word in words):

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from functools import reduce
+from itertools import chain
 from operator import or_
 from typing import NamedTuple
 
@@ -94,9 +95,11 @@ class Flow:
         """Return the instructions to execute, and those of them whose results nothing depends on."""
         # at the start: in active lanes, in any lane, in lanes of saved masks
         live: list[tuple[int, int, dict[int, int]]] = [(0, 0, {})] * len(self.effects)
-        needed, wanted = set[int](), set[int]()
+        needed: list[list[int]] = [[]] * len(self.effects)  # as seen last, with what is live at the end
+        wanted = needed[:]
 
-        def before(index: int, mark: bool = False) -> tuple[int, int, dict[int, int]]:
+        def before(index: int) -> tuple[int, int, dict[int, int]]:
+            needed[index], wanted[index] = [], []
             active, anywhere, saved = 0, 0, dict[int, int]()
             for successor in self.successors[index]:
                 active, anywhere = active | live[successor][0], anywhere | live[successor][1]
@@ -127,16 +130,15 @@ class Flow:
                 active = (active | effect.always | (effect.address if counted else 0)) & ~anywhere
                 if saved:
                     saved = {mask: left for mask, bits in saved.items() if (left := bits & ~anywhere)}
-                if mark and (asked or effect.stays or counted):
-                    needed.add(effect.number)
-                if mark and asked:
-                    wanted.add(effect.number)
+                if asked:
+                    wanted[index].append(effect.number)
+                if asked or effect.stays or counted:
+                    needed[index].append(effect.number)
             return active, anywhere, saved
 
         settle(live, self.predecessors, before)
-        for index in range(len(self.effects)):
-            before(index, mark=True)
-        return needed, needed - wanted
+        executed = {*chain(*needed)}
+        return executed, executed.difference(*wanted)
 
 
 def _effects(

@@ -85,7 +85,7 @@ class BlockRecord:
     phase_counts: list[np.ndarray | None] = field(default_factory=list)  # the last row: passes
     streams: list[Stream] = field(default_factory=list)
     together: int = 1  # sectors of a line of the vector cache, which loads fetch as a whole
-    lds_ends: dict[tuple[int, int, int], int] = field(default_factory=dict)  # of accesses, by base and lanes
+    lds_end: int = 0  # behind all accesses
 
 
 def record(
@@ -291,11 +291,10 @@ class _Recorder:
             counts = counts * np.array([[0.0], [1.0], [0.0 if step.joined else 1.0], [1.0]])
         for number, rows in counters.items():
             rows[row : row + len(MEMORY_COUNTS)] += counts * (phase == number)
-        key = id(access.base), id(access.lanes), access.offset
-        if pipe == "shared" and key not in self.record.lds_ends:
+        if pipe == "shared" and int(access.base.max()) + access.offset + size > self.record.lds_end:
             base = np.broadcast_to(access.base, np.broadcast_shapes(access.base.shape, access.lanes.shape))
             last = (base + access.offset & 0xFFFFFFFF).max(where=access.lanes, initial=-size)
-            self.record.lds_ends[key] = int(last) + size
+            self.record.lds_end = max(self.record.lds_end, int(last) + size)
 
     def _note(self, access: PerformedAccess, phase: np.ndarray, size: int, at: int = 0) -> None:
         """Note the addresses of an access for the caches, from some bytes of it on."""
