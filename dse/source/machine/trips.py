@@ -60,10 +60,14 @@ class TripLimits:
     def _stays(self, value: np.ndarray, change: np.ndarray, *ranges: range) -> bool:
         """Return whether a value surely stays in a range, in all lanes, as long as trips are proven."""
         trips = self.enough
-        if trips >= FOR_EVER or not any(stays(trips, value, change, within) for within in ranges):
+        if trips >= FOR_EVER:
             return False
-        self.joins()
-        return True
+        down, up = (trips * int(order.reduce(change, None, initial=0)) for order in (np.minimum, np.maximum))
+        least, most = int(np.minimum.reduce(value, None)) + down, int(np.maximum.reduce(value, None)) + up
+        surely = any(within.start <= least and most < within.stop for within in ranges)
+        if surely:
+            self.joins()
+        return surely
 
     def shifted_right(self, value: np.ndarray, change: np.ndarray, count: int, integers: range) -> Change:
         """Return the change of a word shifted right, while it and the bits shifted out do not overflow."""
@@ -113,13 +117,6 @@ def uniform(change: np.ndarray, lanes: np.ndarray) -> int | None:
     if not active.size:
         return 0
     return int(active[0]) if (active == active[0]).all() else None
-
-
-def stays(trips: int, value: np.ndarray, change: np.ndarray, within: range) -> bool:
-    """Return whether a changing value is sure to stay in a range for so many trips, in all lanes."""
-    least, most = int(np.minimum.reduce(value, axis=None)), int(np.maximum.reduce(value, axis=None))
-    down, up = int(np.minimum.reduce(change, axis=None)), int(np.maximum.reduce(change, axis=None))
-    return least + min(down, 0) * trips >= within.start and most + max(up, 0) * trips < within.stop
 
 
 def trips_within(value: np.ndarray, change: np.ndarray, within: range) -> np.ndarray:

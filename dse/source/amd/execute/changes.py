@@ -5,14 +5,14 @@ result is moving too, whether a test has the same result for a number of trips, 
 Where results move, it is executed with the registers of the next trip too: the difference is their change.
 """
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from dse.source.amd.execute.access import operands_of, stores_unread
-from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
-from dse.source.amd.execute.even import EVEN, EVERYWHERE, I64, NON_LINEAR, WIDE, LinearRules, of_lanes
+from dse.source.amd.execute.contents import PerformedAccess
+from dse.source.amd.execute.even import EVEN, EVERYWHERE, I64, NON_LINEAR, WIDE, LinearRules
 from dse.source.amd.execute.memory_names import MemoryAccess, memory_access
 from dse.source.amd.execute.opcodes import OpcodeRow, opcode
 from dse.source.amd.execute.operands import between_lanes, by_kind
@@ -50,6 +50,15 @@ class ChangeRules(LinearRules):
             if not (self.alike(slot, self.went_in.get(slot)) and self.alike(slot, changed.get(slot))):
                 return f"what is in {_named(slot)} does not change evenly"
         return ""
+
+    def since(self, before: dict[Any, Any]) -> dict[Any, Any]:
+        """Return the changes of registers and words of scratch, by slot."""
+        now, changes = self.machine.held(), dict[Any, Any]()
+        for slot in {*before, *now} - {NULL}:
+            old, new = before.get(slot), now.get(slot)
+            if old is not new and (change := _change_between(old, new, self.everyone(slot))) is not None:
+                changes[slot] = change
+        return changes
 
     def alike(self, slot: Any, change: Any) -> bool:
         """Return whether a slot has this change, too."""
@@ -298,19 +307,6 @@ class ChangeRules(LinearRules):
         if load:
             return [(slot, self.read(("scratch", at + 4 * word & ~3))) for word, slot in enumerate(slots)]
         return [(("scratch", at + 4 * word & ~3), self.read(slot)) for word, slot in enumerate(slots)]
-
-
-def changes_since(
-    machine: MemoryMachine, before: dict[Any, Any], lanes: np.ndarray, spilled: Set[int]
-) -> dict[Any, Any]:
-    """Return the changes of registers and words of scratch in some lanes, of `spilled` in all, by slot."""
-    now, changes = machine.held(), dict[Any, Any]()
-    for slot in {*before, *now} - {NULL}:
-        old, new = before.get(slot), now.get(slot)
-        if old is not new:
-            here = EVERYWHERE if slot in spilled else lanes if of_lanes(slot) else machine.running.mask
-            changes[slot] = _change_between(old, new, here)
-    return {slot: change for slot, change in changes.items() if change is not None}
 
 
 def _named(slot: Any) -> str:

@@ -204,10 +204,9 @@ def _writelane(binder: Any, step: Instruction) -> Action:
         value, lane = source(machine), number(machine)
         if lane is None:
             raise NeedsData(step, "lane")
-        before, waves = machine.active, machine.waves
-        machine.active = lanes == lane if waves is None else waves & (lanes == lane)
-        machine.write_vector(target, value)
-        machine.active = before
+        here = lanes == lane
+        with machine.only(here if machine.waves is None else machine.waves & here):
+            machine.write_vector(target, value)
 
     return write
 
@@ -234,15 +233,14 @@ def _to_index(binder: Any, step: Instruction) -> Action:
     array, source, index = binder.registers(step.operands[0]), *map(binder.words, step.operands[1:])
 
     def write(machine: MemoryMachine) -> None:
-        value, at, before = source(machine), index(machine), machine.active
+        value, at = source(machine), index(machine)
         if at is None:
             for slot in range(array.slot, array.slot + array.count):
                 machine.write_vector(slot, None)
         for number in _numbers(machine, at):
             if number < array.count:
-                machine.active = machine.lanes() & (at == number)
-                machine.write_vector(array.slot + number, value)
-                machine.active = before
+                with machine.only(machine.lanes() & (at == number)):
+                    machine.write_vector(array.slot + number, value)
 
     return write
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from dse.errors import DseError
 from dse.hardware.coalescing import LINE
-from dse.source.amd.execute.changes import ChangeRules, changes_since, moved
+from dse.source.amd.execute.changes import ChangeRules, moved
 from dse.source.amd.execute.code import Code, Stretch
 from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
 from dse.source.amd.execute.memory_names import memory_access
@@ -215,10 +215,10 @@ class WaveLoopSkipper:
         if self.examined is not None:
             self._put_off(self.examined, "a loop inside is examined")
         assert loop.registers is not None
-        lanes = self._lanes(loop)
-        moving = changes_since(machine, loop.registers, lanes, self.code.binder.spilled)
+        changes = loop.examined = ChangeRules(machine, self.code.binder, {}, self._lanes(loop))
+        changes.went_in = changes.since(loop.registers)
+        changes.moving |= changes.went_in
         self.examined, loop.registers, loop.began = loop, None, machine.held()
-        loop.examined = ChangeRules(machine, self.code.binder, moving, lanes)
         loop.of_blocks = [dict(changes.moving) for changes in self.blocks]
 
     def _lanes(self, loop: _Loop) -> np.ndarray:
@@ -235,9 +235,7 @@ class WaveLoopSkipper:
             raise Irregular("a loop inside is skipped")
         if (self._lanes(loop) & ~changes.lanes).any():
             raise Irregular("other lanes take part")
-        if why := changes.why_uneven(
-            changes_since(machine, loop.began, changes.lanes, self.code.binder.spilled)
-        ):
+        if why := changes.why_uneven(changes.since(loop.began)):
             raise Irregular(why)
         if changes.trips >= FOR_EVER:
             raise self.endless(loop.header)

@@ -9,8 +9,8 @@ from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.opcodes import OpcodeRow
 from dse.source.amd.execute.operands import OperandReaders, by_kind
 from dse.source.amd.execute.results import Action
-from dse.source.amd.execute.slots import CONSTANTS, EXEC, SCC, Register, Symbol, operand
-from dse.source.amd.execute.state import U32, NeedsData
+from dse.source.amd.execute.slots import EXEC, SCC, Register, Symbol, operand
+from dse.source.amd.execute.state import NeedsData
 from dse.source.amd.text import Instruction
 
 _MASK_LOGIC: dict[str, Callable[..., Any]] = {
@@ -48,7 +48,7 @@ def _move(binder: OperandReaders, step: Instruction) -> Action:
         if target == EXEC or (
             of_mask and value.__class__ is np.ndarray and value.dtype == bool and slot != SCC
         ):
-            mask = machine.mask(slot) if slot < CONSTANTS or not two else _mask_of(machine, slot, high)
+            mask = machine.mask(slot, high)
             if target == EXEC and mask is None:
                 raise NeedsData(step, "mask of lanes")
             machine.write_mask(target, mask)
@@ -72,7 +72,7 @@ def _select(binder: OperandReaders, step: Instruction) -> Action:
         if target == EXEC:
             if condition is None:
                 raise NeedsData(step, "mask of lanes")
-            first, second = (_mask_of(machine, low, high) for low, high in sources)
+            first, second = (machine.mask(low, high) for low, high in sources)
             if first is None or second is None:
                 raise NeedsData(step, "mask of lanes")
             machine.write_mask(target, np.where(condition, first, second))
@@ -98,7 +98,7 @@ def _logic(binder: OperandReaders, step: Instruction) -> Action:
     def compute(machine: MemoryMachine) -> None:
         values = [machine.r[low] for low, _ in sources]
         if target == EXEC or (of_mask and any(v.__class__ is np.ndarray and v.dtype == bool for v in values)):
-            masks = [_mask_of(machine, low, high) for low, high in sources]
+            masks = [machine.mask(low, high) for low, high in sources]
             known = all(mask is not None for mask in masks)
             if not known and target == EXEC:
                 raise NeedsData(step, "mask of lanes")
@@ -129,7 +129,7 @@ def _saveexec(binder: OperandReaders, step: Instruction) -> Action:
     low, high = binder.slots(operand(step.operands[1]), "U" if binder.wide else "u")
 
     def change(machine: MemoryMachine) -> None:
-        before, other = machine.mask(EXEC), _mask_of(machine, low, high)
+        before, other = machine.mask(EXEC), machine.mask(low, high)
         if other is None or before is None:
             raise NeedsData(step, "mask of lanes")
         after = function(other, before)
@@ -158,19 +158,6 @@ def compare_into_exec(binder: OperandReaders, step: Instruction, row: OpcodeRow)
         machine.write_mask(EXEC, mask)
 
     return compare
-
-
-def _mask_of(machine: MemoryMachine, low: int, high: int) -> np.ndarray | None:
-    """Return a mask of lanes, which may be a constant."""
-    if low < CONSTANTS:
-        return machine.mask(low)
-    first = machine.r[low]
-    alike = machine.shape[2] == 32 or machine.r[high].flat[0] == first.flat[0]
-    if alike and first.flat[0] in (0, 0xFFFFFFFF):
-        return first != 0
-    words = [first] if machine.shape[2] == 32 else [first, machine.r[high]]
-    bits = [(word >> np.arange(32, dtype=U32) & U32(1)).astype(bool) for word in words]
-    return np.concatenate(bits, axis=-1)
 
 
 SPECIAL: dict[str, Callable[[OperandReaders, Instruction], Action]] = {

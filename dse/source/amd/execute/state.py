@@ -282,8 +282,8 @@ class WaveMachine:
         place = slot & 1 if lanes == 64 else 0
         return words[:, :, place : place + 1]
 
-    def mask(self, slot: int) -> np.ndarray | None:
-        """Return the mask of lanes in a register, or in a pair."""
+    def mask(self, slot: int, second: int = -1) -> np.ndarray | None:
+        """Return the mask of lanes in a register, or in a pair, or in the slots of a constant."""
         value = self.r[slot]
         wide = self.shape[2] == 64
         if value.__class__ is np.ndarray and value.dtype is _BOOL and (not wide or self.r[slot + 1] is value):
@@ -293,7 +293,7 @@ class WaveMachine:
             return None
         if not wide:
             return _bits(low)
-        high = self.words(slot + 1)
+        high = self.words(slot + 1 if slot < CONSTANTS else second)
         if high is None:
             return None
         if (
