@@ -5,14 +5,13 @@ serves all accesses of the same lanes and, if each warp has all or no lanes acti
 """
 
 from collections.abc import Callable, Hashable
-from hashlib import blake2b
 from operator import is_
 from typing import Any
 
 import numpy as np
 
 _MOST = 1000  # accesses that are kept
-_SHORT = 2**14  # addresses that are compared with all earlier ones; longer arrays with the last
+_SHORT = 2**12  # addresses that are compared with all earlier ones; of longer arrays the same object
 
 
 class Patterns:
@@ -20,7 +19,6 @@ class Patterns:
 
     def __init__(self) -> None:
         self._last: dict[Hashable, tuple[tuple[object, ...], np.ndarray, np.ndarray]] = {}
-        self._digests: dict[tuple[int, int], tuple[np.ndarray, bytes]] = {}
         self._asked: dict[Hashable, tuple[tuple[object, ...], Any]] = {}
 
     def of(
@@ -43,10 +41,9 @@ class Patterns:
         known = self._last.get(last)
         if known is not None and all(map(is_, known[0], lanes)) and _alike(known[1], base, period):
             return known[2]
-        kept = self._last, self._asked, self._digests
-        if max(map(len, kept)) > _MOST:
-            for known_before in kept:
-                known_before.clear()
+        if max(len(self._last), len(self._asked)) > _MOST:
+            self._last.clear()
+            self._asked.clear()
         asked = self._asked_for(kind, () if whole else lanes, base, period, ask)
         counts = count(asked)
         self._last[last] = lanes, base, counts
@@ -56,20 +53,14 @@ class Patterns:
         self, kind: Hashable, lanes: tuple[object, ...], base: np.ndarray, period: int, ask: Callable[[], Any]
     ) -> Any:
         if base.size > _SHORT:
-            return ask()
-        key = kind, *map(id, lanes), base.shape, self._digest(base, period)
-        known = self._asked.get(key)
-        if known is None or not all(map(is_, known[0], lanes)):
-            known = self._asked[key] = lanes, ask()
-        return known[1]
-
-    def _digest(self, base: np.ndarray, period: int) -> bytes:
-        """Return a digest of addresses, less whole periods: that of the same object is known."""
-        known = self._digests.get((id(base), period))
-        if known is None or known[0] is not base:
+            held, places = (*lanes, base), id(base)
+        else:
             first = int(base.flat[0])
-            digest = blake2b((base - first // period * period).tobytes(), digest_size=16).digest()
-            known = self._digests[id(base), period] = base, digest
+            held, places = lanes, (base - first // period * period).tobytes()
+        key = kind, *map(id, lanes), base.shape, places
+        known = self._asked.get(key)
+        if known is None or not all(map(is_, known[0], held)):
+            known = self._asked[key] = held, ask()
         return known[1]
 
 

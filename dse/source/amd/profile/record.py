@@ -13,7 +13,6 @@ import numpy as np
 from dse.hardware.banks import passes as bank_passes
 from dse.hardware.banks import passes_of_atomics
 from dse.hardware.coalescing import SECTOR
-from dse.hardware.lanes import sorted_places
 from dse.source.amd.execute.access import returns
 from dse.source.amd.execute.code import BARRIERS, Code
 from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
@@ -30,7 +29,6 @@ from dse.source.profile.single_warp import times_of
 _SPACES: dict[str, str] = {"lds": "shared", "scratch": "local", "vmem": "global"}  # of flat accesses
 _HALF = 32  # lanes that the banks of the LDS serve at a time
 _PASS = 128  # bytes
-_QUAD = 4  # lanes
 
 
 @dataclass(frozen=True)
@@ -373,21 +371,16 @@ class _Recorder:
 
     def _lines(self, address: np.ndarray, mask: np.ndarray, size: int, fetches: bool) -> tuple[Any, Any]:
         """Return sectors, whole lines of what it `fetches`, passes of addresses, lines or lanes' words."""
-        runs = _runs(address, mask, size) / self.turns.runs
-        words = max(size // 4, 1)
-        if words > 1:
-            address = np.concatenate([address + 4 * word for word in range(words)], axis=-1)
-            wide = np.concatenate([mask] * words, axis=-1)
-        else:
-            wide = mask
-        sector, first = sorted_places(address >> 5, wide)
-        per_line = self.record.together
-        line, new = sector // per_line, first.copy()
-        new[..., 1:] &= line[..., 1:] != line[..., :-1]
-        lines = np.count_nonzero(new, axis=-1)
-        sectors = per_line * lines if fetches else np.count_nonzero(first, axis=-1)
-        data_passes = mask.sum(-1) * 4 * words / _PASS
-        return sectors, np.maximum(np.maximum(lines * (self.turns.line / _PASS), data_passes), runs)
+        from dse.source.amd.profile.touched import touched  # imports Numba
+
+        words, per_line, lanes = max(size // 4, 1), self.record.together, mask.shape[-1]
+        counts = np.empty((4, mask.size // lanes), np.int64)
+        of_waves = [np.ascontiguousarray(of_lanes).reshape(-1, lanes) for of_lanes in (address, mask)]
+        kept = np.empty(lanes * words, np.int64)
+        touched(of_waves[0], of_waves[1], size, per_line, kept, counts)
+        lines, sectors, runs, active = counts.reshape(4, *mask.shape[:-1])
+        passes = np.maximum(lines * (self.turns.line / _PASS), active * 4 * words / _PASS)
+        return per_line * lines if fetches else sectors, np.maximum(passes, runs / self.turns.runs)
 
     def _lanes(self, mask: np.ndarray) -> Lanes:
         known = self.lanes.get(id(mask))
@@ -410,14 +403,3 @@ class _Recorder:
             )
             known = self.bases[id(base)] = (base, flat)
         return known[1]
-
-
-def _runs(address: np.ndarray, mask: np.ndarray, size: int) -> np.ndarray:
-    """Count the runs of neighbouring elements in groups of four lanes: [..., lanes] to [...].
-
-    Addresses are processed four lanes at a time, if these are equal or consecutive.
-    """
-    apart = np.diff(address, axis=-1, prepend=address[..., :1])
-    joined = (np.abs(apart) <= size) & np.roll(mask, 1, axis=-1)
-    joined[..., ::_QUAD] = False
-    return np.count_nonzero(mask & ~joined, axis=-1)

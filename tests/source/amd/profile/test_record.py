@@ -1,11 +1,13 @@
 """What was executed, counted: passes through the LDS and the vector cache."""
 
+import numpy as np
 import pytest
 
 from dse.source.amd.execute.code import code_of
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.profile.pipes import turns
 from dse.source.amd.profile.record import record
+from dse.source.amd.profile.touched import touched
 from dse.source.machine.launch import LaunchArguments
 from dse.source.machine.recorded import MEMORY_COUNTS
 
@@ -107,3 +109,22 @@ def test_scratch_of_lanes_is_adjacent_only_at_the_same_offset(written, target, i
 )
 def test_an_older_compiler_joins_loads_of_neighbours(written, access, expected):
     assert passes(written, access, 4, joins=True) == expected
+
+
+@pytest.mark.parametrize(("size", "per_line"), [(1, 2), (4, 4), (8, 2), (16, 4)])
+def test_each_wave_touches_its_own_sectors(size: int, per_line: int):
+    rng = np.random.default_rng(size)
+    address, mask = rng.integers(0, 2048, (50, 64)) * size, rng.random((50, 64)) < 0.7
+    address[:20] = np.sort(address[:20])
+    counts = np.empty((4, 50), np.int64)
+    touched(address, mask, size, per_line, np.empty(64 * 4, np.int64), counts)
+    for places, active, actual in zip(address.tolist(), mask.tolist(), counts.T.tolist(), strict=True):
+        lanes = [lane for lane in range(64) if active[lane]]
+        sectors = {place // 32 for lane in lanes for place in range(places[lane], places[lane] + size)}
+        follows = [
+            lane
+            for lane in lanes
+            if lane % 4 and active[lane - 1] and abs(places[lane] - places[lane - 1]) <= size
+        ]
+        lines = {sector // per_line for sector in sectors}
+        assert actual == [len(lines), len(sectors), len(lanes) - len(follows), len(lanes)]
