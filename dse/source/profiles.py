@@ -37,6 +37,7 @@ FORMAT = "61"  # change this whenever the cached data or their computation chang
 _BATCH = 16  # maximum configurations per process at a time
 # Modules that the first executed configuration imports: Numba, and what it loads with compiled code.
 _LATE = (
+    "dse.source.amd.profile.touched",
     "dse.source.caches.distances",
     "dse.source.caches.first_touches",
     "dse.source.profile.issue",
