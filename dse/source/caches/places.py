@@ -186,7 +186,7 @@ class _Executions:
 
     def before(self, streams: Sequence[Stream], block: int) -> list[int]:
         """Count the executions before each of these streams in a block."""
-        return [self.starts[id(stream)][block] for stream in streams]
+        return [int(self.starts[id(stream)][block]) for stream in streams]
 
     def sectors(self, before: int) -> np.ndarray:
         """Return the sectors of other blocks in the execution after `before` others: [blocks, 32], or -1."""
