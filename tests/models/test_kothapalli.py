@@ -12,15 +12,9 @@ from dse.models import kothapalli, kothapalli_max, kothapalli_sum
 def test_on_the_papers_gpu_a_thread_costs_what_the_paper_says():
     # 27 additions and 5 multiplications of integers; of 6 accesses 4 coalesce; 3 of shared memory, 2 conflict
     gpu = gpus.load("gtx-280", np.float64).gpu
-    arguments = {
-        "work_int32": 27.0,
-        "work_imul32": 5.0,
-        "load_insts": 6.0,
-        "uncoal_insts": 2.0,
-        "sectors": 6.0,
-    }
-    arguments |= {"work_l2": 6.0, "work_dram": 6.0, "shared_insts": 3.0, "work_shared": 5.0}
-    _, kernel, launch = build(point(**arguments, warps_per_block=8.0, resident_blocks=3.0, waves=2.5))
+    work = {"work_int32": 27.0, "work_imul32": 5.0, "work_l2": 6.0, "work_dram": 6.0, "work_shared": 5.0}
+    accesses = {"load_insts": 6.0, "uncoal_insts": 2.0, "sectors": 6.0, "shared_insts": 3.0}
+    _, kernel, launch = build(point(**work, **accesses, warps_per_block=8.0, resident_blocks=3.0, waves=2.5))
     latency = float(gpu.latency.dram)
     comp = 27 * kothapalli.INT_ADD + 5 * kothapalli.INT_MULTIPLY
     mem = 4 * kothapalli.coalesced_access(access=latency) + 2 * latency + 5 * 4.0  # K: 4 cycles at a bank
@@ -33,15 +27,10 @@ def test_on_the_papers_gpu_a_thread_costs_what_the_paper_says():
 
 def test_partitions_run_a_warp_each():
     # Four warps at a time wait together; a pipe of the SM takes as long as before for all of them
-    arguments = {
-        "cpi_fp32": 2.0,
-        "work_fp32": 10.0,
-        "cpi_shared": 3.0,
-        "shared_insts": 5.0,
-        "work_shared": 5.0,
-    }
-    arguments |= {"load_insts": 6.0, "uncoal_insts": 6.0, "sectors": 6.0, "work_l2": 6.0, "work_dram": 6.0}
-    gpu, kernel, launch = build(point(**arguments, latency_dram=400.0, warps_per_block=8.0))
+    pipes = {"cpi_fp32": 2.0, "cpi_shared": 3.0, "latency_dram": 400.0}
+    work = {"work_fp32": 10.0, "shared_insts": 5.0, "work_shared": 5.0}
+    work |= dict.fromkeys(("load_insts", "uncoal_insts", "sectors", "work_l2", "work_dram"), 6.0)
+    gpu, kernel, launch = build(point(**pipes, **work, warps_per_block=8.0))
     gpu = eqx.tree_at(lambda x: x.limits.sub_partitions, gpu, jnp.int32(4))
     terms = kothapalli_sum.predict(gpu, kernel, launch).terms
     assert float(terms["compute"]) == 8 * 20

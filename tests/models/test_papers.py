@@ -347,11 +347,7 @@ def gpuperf(p):
     if abs(cwp - mwp) < 1e-9 * mwp and not (cwp == mwp == q.omega):
         return None, {}
     case = "hidden" if t_o == t_m else "memory"
-    return ("computes" if not n_m else case), {
-        "cycles": t_c + t_m - t_o,
-        "sfu term": t_sfu,
-        "itmlp": itmlp,
-    }
+    return ("computes" if not n_m else case), {"cycles": t_c + t_m - t_o, "sfu term": t_sfu, "itmlp": itmlp}
 
 
 BINDING = ("delay", "bandwidth")

@@ -125,67 +125,44 @@ def cases():
         fields |= {"dirty_bytes": float(rng.choice([0, 1e4, 1e6]))}
         return fields | {"cpi": table(-1, 1), "latency": table(0, 3)}
 
-    return [
-        (
-            *(
-                gpu(),
-                [phase(ahead), phase(ahead)],
-                sectors := rng.uniform(0, 50),
-                rng.uniform(0, sectors),
-                *rng.uniform(0, (20, 99)).tolist(),
-            ),
-            *map(int, rng.integers(1, 20, 4)),
-        )
-        for ahead in [0.0, 1.0] * 30
-    ]
+    def case(ahead):
+        made, phases, sectors = gpu(), [phase(ahead), phase(ahead)], rng.uniform(0, 50)
+        stored, more = rng.uniform(0, sectors), rng.uniform(0, (20, 99)).tolist()
+        return made, phases, sectors, stored, *more, *map(int, rng.integers(1, 20, 4))
+
+    return [case(ahead) for ahead in [0.0, 1.0] * 30]
 
 
 def assembled(cases):
     def column(values):
         return np.array([float(value) for value in values])
 
-    def per_class(tables):
+    def columns(tables) -> Any:
+        """Of numbers, or of tables of classes."""
+        if not isinstance(tables[0], dict):
+            return column(tables)
         return PerClass(**{name: column(table[name] for table in tables) for name in CLASSES})
 
     gpus, phases, dram, stores, runs, products, idle, blocks, resident, warps = zip(*cases, strict=True)
-    names = ("issue_limit", "lsu_cycles", "l1_with_shared", "gfx", "sm_count", "dirty_bytes")
-    fields = dict.fromkeys(set(Gpu.__dataclass_fields__) - {"cpi", "latency", "limits", *names}, 1.0)
-    gpu = Gpu(
-        **fields,
-        **{name: column(gpu[name] for gpu in gpus) for name in names},
-        cpi=per_class([gpu["cpi"] for gpu in gpus]),
-        latency=per_class([gpu["latency"] for gpu in gpus]),
-        limits=Limits(**(dict.fromkeys(Limits.__dataclass_fields__, 1) | {"sub_partitions": 4})),
-    )
-    nothing = dict.fromkeys(CLASSES, 0.0)
-    kernel = Kernel(
-        work=PerClass(**(nothing | {"dram": column(dram), "mma_fp16": column(products)})),
-        phases=tuple(
-            Phase(
-                **{
-                    name: column(phase[n][name] for phase in phases)
-                    for name in phases[0][0]
-                    if not isinstance(phases[0][0][name], dict)
-                },
-                async_work=per_class([phase[n]["async_work"] for phase in phases]),
-                work=per_class([phase[n]["work"] for phase in phases]),
-                waits=per_class([phase[n]["waits"] for phase in phases]),
-                async_waits=per_class([phase[n]["async_waits"] for phase in phases]),
-            )
-            for n in range(len(phases[0]))
-        ),
-        dram_runs=column(runs),
-        dram_stores=column(stores),
-        **dict.fromkeys(
-            set(Kernel.__dataclass_fields__) - {"work", "phases", "dram_runs", "dram_stores"}, 1.0
-        ),
+
+    def whole(kind, given):
+        """All that is not given is 1."""
+        return kind(**(dict.fromkeys(kind.__dataclass_fields__, 1.0) | given))
+
+    limits = Limits(**(dict.fromkeys(Limits.__dataclass_fields__, 1) | {"sub_partitions": 4}))
+    gpu = whole(Gpu, {name: columns([gpu[name] for gpu in gpus]) for name in gpus[0]} | {"limits": limits})
+    work = dict.fromkeys(CLASSES, 0.0) | {"dram": column(dram), "mma_fp16": column(products)}
+    counts: dict[str, Any] = {"dram_runs": column(runs), "dram_stores": column(stores)}
+    counts["work"] = PerClass(**work)
+    counts["phases"] = tuple(
+        Phase(**{name: columns([phase[n][name] for phase in phases]) for name in phases[0][n]})
+        for n in range(len(phases[0]))
     )
     arguments = {"warps_per_block": column(warps), "resident_blocks": column(resident)}
     arguments |= {"waves": column(blocks) / column(resident)}
     total = column(blocks) * gpu.sm_count - column(idle) % gpu.sm_count
     arguments |= {"blocks": total, "active_sms": np.minimum(total, gpu.sm_count)}
-    launch = Launch(**(dict.fromkeys(Launch.__dataclass_fields__, 1.0) | arguments))
-    return gpu, kernel, launch
+    return gpu, whole(Kernel, counts), whole(Launch, arguments)
 
 
 @pytest.mark.quick("4")

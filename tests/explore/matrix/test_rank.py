@@ -50,6 +50,3 @@ def test_the_first_follow_the_rows():
 def test_mistakes_are_reported():
     with pytest.raises(DseError, match="by: found 'luck', expected one of physics, prior, both"):
         scores(A100, PRODUCTS, TABLE, "luck")
-    old = gpus.load("gtx-1060")
-    with pytest.raises(DseError, match="gpu: found NVIDIA GeForce GTX 1060 6GB, expected one with tensor"):
-        predict([old], PRODUCTS, TABLE)

@@ -73,16 +73,20 @@ def test_where_nothing_is_left(toy_kernel):
         Neighbours(variant(toy_kernel, "block > 2", block=[1, 2]), 1).anywhere()
 
 
+def asked(study, names=("toy",), time: float | None = 1.0):
+    """The point of the next trial, whose variant is one of these; its time is told."""
+    trial = study.ask()
+    name = names[0] if len(names) == 1 else trial.suggest_categorical("variant", names)
+    point = trial.suggest_int(f"{name}.block", 0, 63), trial.suggest_int(f"{name}.items", 0, 7)
+    study.tell(trial, time or float(sum(point)))
+    return point
+
+
 @pytest.mark.parametrize("name", ["tpe", "random", "qmc"])
 def test_trials_are_valid_and_new_while_there_are_some(even, name):
-    sampler = Feasible(samplers.sampler(name, 1), {"toy": even}, 1)
-    study = optuna.create_study(sampler=sampler)
-    points = []
-    for _ in range(80):
-        trial = study.ask()
-        points.append((trial.suggest_int("toy.block", 0, 63), trial.suggest_int("toy.items", 0, 7)))
-        study.tell(trial, float(sum(points[-1])))
-    assert len(set(points)) == 80
+    study = optuna.create_study(sampler=Feasible(samplers.sampler(name, 1), {"toy": even}, 1))
+    points = {asked(study, time=None) for _ in range(80)}
+    assert len(points) == 80
     assert all(sum(point) % 2 == 0 for point in points)
 
 
@@ -105,12 +109,8 @@ class OfOneMind(RandomSampler):
 def test_a_valid_suggestion_is_taken_once_and_its_variant_always(even, name, block, items):
     suggestion = {"variant": name, f"{name}.block": block, f"{name}.items": items}
     study = optuna.create_study(sampler=Feasible(OfOneMind(suggestion), {"a": even, "b": even}, 1))
-    points = []
-    for _ in range(3):
-        trial = study.ask()
-        assert trial.suggest_categorical("variant", ["a", "b"]) == name
-        points.append((trial.suggest_int(f"{name}.block", 0, 63), trial.suggest_int(f"{name}.items", 0, 7)))
-        study.tell(trial, 1.0)
+    points = [asked(study, ["a", "b"]) for _ in range(3)]
+    assert {trial.params["variant"] for trial in study.trials} == {name}
     assert len(set(points)) == 3
     assert all(sum(point) % 2 == 0 for point in points)
     assert (points[0] == (block, items)) == ((block + items) % 2 == 0)
@@ -119,16 +119,11 @@ def test_a_valid_suggestion_is_taken_once_and_its_variant_always(even, name, blo
 def test_what_is_suggested_is_tried_then_what_is_near_then_any_other(even):
     inner = OfOneMind({"toy.block": 10, "toy.items": 4})
     study = optuna.create_study(sampler=Feasible(inner, {"toy": even}, 1))
-    points = []
-    for number in range(120):
-        if number == 40:
-            inner.suggestion = {}
-        trial = study.ask()
-        points.append((trial.suggest_int("toy.block", 0, 63), trial.suggest_int("toy.items", 0, 7)))
-        study.tell(trial, 1.0)
+    points = [asked(study) for _ in range(40)]
     assert points[0] == (10, 4)
-    assert len(set(points)) == 120
-    assert (np.abs(np.array(points)[:40, 0] - 10) <= 2).mean() > 0.2  # 8 % of all
+    assert (np.abs(np.array(points)[:, 0] - 10) <= 2).mean() > 0.2  # 8 % of all
+    inner.suggestion = {}
+    assert len({*points, *(asked(study) for _ in range(80))}) == 120
 
 
 def test_the_variant_can_be_named(even):
@@ -136,11 +131,8 @@ def test_the_variant_can_be_named(even):
     study = optuna.create_study(sampler=sampler)
     for name in ("b", "a", "b"):
         sampler.variant = name
-        trial = study.ask()
-        assert trial.suggest_categorical("variant", ["a", "b"]) == name
-        trial.suggest_int(f"{name}.block", 0, 63)
-        trial.suggest_int(f"{name}.items", 0, 7)
-        study.tell(trial, 1.0)
+        asked(study, ["a", "b"])
+    assert [trial.params["variant"] for trial in study.trials] == ["b", "a", "b"]
 
 
 @pytest.mark.parametrize(("times", "kept"), [(range(200, 100, -1), 101), (range(100, 200), 1)])

@@ -15,7 +15,8 @@ from dse.errors import DseError
 from dse.explore.search import storage
 from dse.explore.search.storage import Lists
 
-METRICS, LISTS = ["time [s]"], Lists({"x": (1, 2, 4, 8, 16)})
+STUDY = "study", ["time [s]"], Lists({"x": (1, 2, 4, 8, 16)})
+
 
 WORKER = """
 import sys
@@ -24,6 +25,8 @@ from optuna.distributions import IntDistribution
 from optuna.trial import create_trial
 from dse.explore.search import storage
 from dse.explore.search.storage import Lists
+
+STUDY = "study", ["time [s]"], Lists({"x": (1, 2, 4, 8, 16)})
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 study = "study", ["time [s]"], Lists({"x": (1, 2, 4, 8, 16)})
@@ -48,10 +51,8 @@ def together(urls, processes):
     workers = [
         subprocess.Popen(
             [sys.executable, "-c", WORKER, *urls],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             text=True,
+            **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
         )
         for _ in range(processes)
     ]
@@ -73,14 +74,19 @@ def test_processes_that_make_and_fill_one_study_at_the_same_time_all_live(tmp_pa
     urls = [*(f"sqlite:///{tmp_path / f'{i}.db'}" for i in range(3)), f"journal:{tmp_path / 'log'}"]
     assert together(urls, 2) == [""] * 2
     for url in urls:
-        trials = storage.load(url, "study", METRICS, LISTS).news()
+        trials = storage.load(url, *STUDY).news()
         assert sorted(trial.params["x"] for trial in trials) == sorted([*range(5)] * 2)
         assert sorted(trial.number for trial in trials) == list(range(10))
 
 
+def at(place):
+    """A trial at a place of the list of x."""
+    return create_trial(params={"x": place}, distributions={"x": IntDistribution(0, 4)}, value=1.0)
+
+
 @pytest.mark.parametrize("kind", ["sqlite:///", "journal:"])
 def test_a_study_in_a_file_is_written_by_one_process_at_a_time(kind, tmp_path):
-    first, second = (storage.load(f"{kind}{tmp_path / 'study'}", "study", METRICS, LISTS) for _ in range(2))
+    first, second = (storage.load(f"{kind}{tmp_path / 'study'}", *STUDY) for _ in range(2))
     entered = []
 
     def enter():
@@ -118,46 +124,46 @@ def test_what_another_process_does_meanwhile_is_waited_for(url, monkeypatch, mes
     monkeypatch.setattr(storage, "RDBStorage", failing)
     monkeypatch.setattr(storage, "WAIT", 0.5)
     if failures == 1:
-        assert storage.load(url, "study", METRICS, LISTS).news() == []
+        assert storage.load(url, *STUDY).news() == []
     else:
         with pytest.raises(DseError, match=rf"^storage: .*study.db: cannot use: {message[:20]}"):
-            storage.load(url, "study", METRICS, LISTS)
+            storage.load(url, *STUDY)
     assert attempts is None or len(calls) == attempts
 
 
-def test_a_database_that_is_invalid_or_vanishes_is_one_line(url, tmp_path, monkeypatch):
+def test_a_study_that_cannot_be_used_is_one_line(url, tmp_path, monkeypatch):
+    """One that vanishes, is no database or journal, has other lists, or is where nothing can be."""
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between Optuna's attempts
-    kept = storage.load(url, "study", METRICS, LISTS)
+    optuna.create_study(study_name="study", storage=url).add_trial(at(3))
+    with pytest.raises(DseError, match=r"^storage: sqlite.*: x: found a list of other values; name .*$"):
+        storage.load(url, *STUDY).news()
     (tmp_path / "study.db").unlink()
-    trial = create_trial(params={"x": 1}, distributions={"x": IntDistribution(0, 4)}, value=1.0)
+    kept = storage.load(url, *STUDY)
+    (tmp_path / "study.db").unlink()
     with pytest.raises(DseError, match=r"^storage: .*: cannot use: "):
-        kept.add([trial])
+        kept.add([at(1)])
     (tmp_path / "study.db").write_text("not a database" * 100)
-    with pytest.raises(DseError, match=r"^storage: .*: cannot use: .*not a database$"):
-        storage.load(url, "study", METRICS, LISTS)
-    with pytest.raises(DseError, match=r"^storage: .*: cannot use: "):
-        storage.load("sqlite:////nonexistent/folder/x.db", "study", METRICS, LISTS)
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    for bad, message in (
+        (url, r"^storage: .*: cannot use: .*not a database$"),
+        ("sqlite:////nonexistent/folder/x.db", r"^storage: .*: cannot use: "),
+        (f"journal:{tmp_path / 'endless'}", r"endless: found no file but a folder, pipe or device"),
+    ):
+        with pytest.raises(DseError, match=message):
+            storage.load(bad, *STUDY)
 
 
 def test_values_are_stored_and_places_come_back(url):
-    kept = storage.load(url, "study", METRICS, LISTS)
-    trial = create_trial(params={"x": 3}, distributions={"x": IntDistribution(0, 4)}, value=1.0)
-    kept.add([trial])
+    kept = storage.load(url, *STUDY)
+    kept.add([at(3)])
     read = optuna.load_study(study_name="study", storage=url)
     assert [item.params for item in read.trials] == [{"x": 8}]
-    assert read.metric_names == METRICS
+    assert read.metric_names == ["time [s]"]
     assert kept.news() == []  # only what others added
-    other = storage.load(url, "study", METRICS, LISTS)
+    other = storage.load(url, *STUDY)
     [back] = other.news()
-    assert (back.params, back.distributions) == (trial.params, trial.distributions)
+    assert (back.params, back.distributions) == (at(3).params, at(3).distributions)
     assert other.news() == []
-
-
-def test_a_study_of_other_lists_is_one_line(url):
-    old = optuna.create_study(study_name="study", storage=url)
-    old.add_trial(create_trial(params={"x": 3}, distributions={"x": IntDistribution(0, 4)}, value=1.0))
-    with pytest.raises(DseError, match=r"^storage: sqlite.*: x: found a list of other values; name .*$"):
-        storage.load(url, "study", METRICS, LISTS).news()
 
 
 @pytest.mark.slow
@@ -172,9 +178,9 @@ def test_a_study_behind_a_proxy(tmp_path):
     )
     with subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL) as server:
         try:
-            kept = storage.load(f"grpc://localhost:{port}", "study", METRICS, LISTS)
-            kept.add([create_trial(params={"x": 2}, distributions={"x": IntDistribution(0, 4)}, value=1.0)])
-            again = storage.load(database, "study", METRICS, LISTS)
+            kept = storage.load(f"grpc://localhost:{port}", *STUDY)
+            kept.add([at(2)])
+            again = storage.load(database, *STUDY)
             assert [trial.params for trial in again.news()] == [{"x": 2}]
             assert [trial.params for trial in kept.study.get_trials()] == [{"x": 4}]
         finally:
@@ -192,23 +198,20 @@ def test_a_study_behind_a_proxy(tmp_path):
 def test_an_address_without_a_proxy(monkeypatch, url, message):
     monkeypatch.setattr(storage, "ANSWER", 0.2)
     with pytest.raises(DseError, match=message):
-        storage.load(url, "study", METRICS, LISTS)
+        storage.load(url, *STUDY)
 
 
 @pytest.mark.parametrize("entry", ['{"op_code": 99, "worker_id": "a"}', '{"op_code": 0}', "{}"])
 def test_a_damaged_journal(entry, tmp_path):
     (tmp_path / "s.log").write_text(f"{entry}\n")
     with pytest.raises(DseError, match=r"s\.log: found a damaged study \(\w+: .*\), expected one of Optuna"):
-        storage.load(f"journal:{tmp_path / 's.log'}", "study", METRICS, LISTS)
-    (tmp_path / "endless").symlink_to("/dev/zero")
-    with pytest.raises(DseError, match=r"endless: found no file but a folder, pipe or device"):
-        storage.load(f"journal:{tmp_path / 'endless'}", "study", METRICS, LISTS)
+        storage.load(f"journal:{tmp_path / 's.log'}", *STUDY)
 
 
 def test_a_journal_goes_on_after_a_process_was_killed_amid_an_entry(tmp_path):
     """Nor is there a lock to wait for, which such a process has left."""
     path = tmp_path / "s.log"
-    study = f"journal:{path}", "s", METRICS, LISTS
+    study = f"journal:{path}", *STUDY
     storage.load(*study).study.add_trial(create_trial(value=1.0))
     with path.open("ab") as file:
         file.write(b'{"op_code":4,"st')
@@ -235,7 +238,7 @@ PLACES = create_trial(
 )
 
 
-def test_values_stand_in_the_place_of_places():
+def test_values_stand_in_the_place_of_places_and_back():
     trial = PLACED.with_values(PLACES)
     assert trial.params == {"variant": "k", "k.block": 128, "k.tile": 8, "k.ratio": 0.5, "k.down": 2}
     assert trial.distributions == {
@@ -248,13 +251,6 @@ def test_values_stand_in_the_place_of_places():
     trial._validate()  # what Optuna asks of a trial that is added to a study
     assert (trial.values, trial.user_attrs) == (PLACES.values, PLACES.user_attrs)
     assert PLACES.params["k.block"] == 2  # the sampler's own trial stays
-
-
-def test_there_and_back():
-    back = PLACED.with_indices(PLACED.with_values(PLACES))
-    assert back == PLACES
-
-
-def test_places_are_not_taken_for_values():
-    with pytest.raises(DseError, match=r"k\.block: found a list"):
+    assert PLACED.with_indices(trial) == PLACES
+    with pytest.raises(DseError, match=r"k\.block: found a list"):  # places are not taken for values
         PLACED.with_indices(PLACES)

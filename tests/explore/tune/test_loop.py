@@ -45,14 +45,11 @@ def test_a_run_and_its_rows(candidates, measure):
     places = [candidates.place(row) for row in rows]
     assert len(set(places)) == 12
     assert places == [item.place for item in ended.measured]
-    times = [None if np.isnan(SECONDS[place]) else SECONDS[place] for place in places]
-    assert [row["measured_s"] for row in rows] == times
-    ran = [np.inf if time is None else time for time in times]
-    fastest = [None if np.isinf(item) else item for item in np.minimum.accumulate(np.array(ran))]
-    assert [row["fastest_s"] for row in rows] == fastest
-    assert ended.tuner.times == {
-        place: np.inf if time is None else time for place, time in zip(places, times, strict=True)
-    }
+    times = np.array([SECONDS[place] for place in places])
+    ran = np.where(np.isnan(times), np.inf, times)
+    assert ended.tuner.times == dict(zip(places, ran.tolist(), strict=True))
+    for name, expected in (("measured_s", ran), ("fastest_s", np.minimum.accumulate(ran))):
+        assert [row[name] for row in rows] == [None if np.isinf(time) else time for time in expected]
 
 
 def test_the_journal_has_each_measurement_at_once(candidates, measure, tmp_path):
@@ -232,15 +229,6 @@ def python(code):
         ('import sys; print("after 3 runs:", 2.5e-1 * int(sys.argv[1]), "ms")', 1e-3),
         ('import sys; sys.stdout.buffer.write(b"\\xff 2.5")', 2.5e-3),
         ('print("1 " * 10**7); print(3)', 3e-3),  # of much, the end is kept
-    ],
-)
-def test_a_command_that_measures(code, expected):
-    assert commanded(python(code), 1e-3)({"a": 4, "b": 7}) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
         ('import sys; print(1.5); sys.exit("one\\nno launch")', "failed with exit code 1: no launch"),
         ("import sys; print(1.5); sys.exit(3)", "failed with exit code 3: 1.5"),
         ('print("no time")', "found no time, expected a time above 0 as its last number"),
@@ -249,9 +237,13 @@ def test_a_command_that_measures(code, expected):
         ("pass", "found no output, expected"),
     ],
 )
-def test_a_command_that_fails_has_its_reason_in_a_warning(code, reason):
-    with pytest.warns(InputWarning, match=f"^command: {reason}"):
-        assert commanded(python(code), 1e-3)({"a": 4, "b": 7}) is None
+def test_a_command_measures_or_has_in_a_warning_why_not(code, expected):
+    measured = commanded(python(code), 1e-3)
+    if isinstance(expected, float):
+        assert measured({"a": 4, "b": 7}) == pytest.approx(expected)
+    else:
+        with pytest.warns(InputWarning, match=f"^command: {expected}"):
+            assert measured({"a": 4, "b": 7}) is None
 
 
 def test_commands_that_cannot_be_run_or_do_not_end():
@@ -286,8 +278,9 @@ def test_commands_that_are_refused(command, message):
 def test_a_journal_of_another_run_is_refused(candidates, measure, tmp_path):
     """Times of another GPU would silently count as measured here."""
     journal = tmp_path / "run.jsonl"
-    run(Tuner(candidates), measure, 3, journal=journal, about={"gpu": "x", "n": 8})
-    assert len(run(Tuner(candidates), measure, 4, journal=journal, about={"gpu": "x", "n": 8}).measured) == 4
+    for budget in (3, 4):
+        ended = run(Tuner(candidates), measure, budget, journal=journal, about={"gpu": "x", "n": 8})
+        assert len(ended.measured) == budget
     for about, wrong in (
         ({"gpu": "y", "n": 8}, "gpu: found x, expected y"),
         ({"n": 9}, "n: found 8, expected 9"),

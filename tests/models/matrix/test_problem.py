@@ -62,10 +62,7 @@ def test_the_grid_has_room_for_padding_of_each_expert():
     ("given", "line"),
     [
         ({"tokens": 0}, "product: tokens: found 0, expected a whole number from 1 to 2,147,483,647"),
-        (
-            {"tokens": 1 << 31},
-            "product: tokens: found 2147483648, expected a whole number from 1",
-        ),
+        ({"tokens": 1 << 31}, "product: tokens: found 2147483648, expected a whole number from 1"),
         ({"operands": "fp4"}, "product: operands: found 'fp4', expected one of bf16"),
         ({"routing": "by turns"}, "product: routing: found 'by turns', expected random, even, batch, skewed"),
         ({"skew": 1.0}, "product: skew: found 1.0, expected a number above 1"),

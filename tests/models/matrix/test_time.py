@@ -1,5 +1,6 @@
 """The closed form: beside plain Python, its limits, and what must not make it faster."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import equinox as eqx
@@ -33,34 +34,38 @@ def rows_of(file: gpus.GpuFile, products: list[Product], **changed: float) -> np
 
 
 @pytest.mark.parametrize(
-    ("tile", "expected"),
+    ("layout", "tile", "expected"),
     [
         # AccelerateMatmul of Triton: rows first while they are the longer side, in tiles of 16 x 16
-        ((16, 128, 4), (1, 4)),
-        ((64, 128, 4), (2, 2)),
-        ((128, 128, 4), (2, 2)),
-        ((128, 256, 8), (2, 4)),
-        ((256, 64, 8), (8, 1)),
-        ((64, 64, 16), (4, 4)),
-        ((16, 32, 1), (1, 1)),
+        (warp_layout, (16, 128, 4), (1, 4)),
+        (warp_layout, (64, 128, 4), (2, 2)),
+        (warp_layout, (128, 128, 4), (2, 2)),
+        (warp_layout, (128, 256, 8), (2, 4)),
+        (warp_layout, (256, 64, 8), (8, 1)),
+        (warp_layout, (64, 64, 16), (4, 4)),
+        (warp_layout, (16, 32, 1), (1, 1)),
+        # BlockedEncodingAttr of Triton: 4 x 4, 2 x 2 or 1 sums of a thread, lanes over columns first
+        (thread_layout, (64, 64, 4), (8, 4)),
+        (thread_layout, (64, 128, 4), (16, 4)),
+        (thread_layout, (32, 32, 4), (4, 2)),
+        (thread_layout, (128, 128, 8), (16, 4)),
     ],
 )
-def test_layout_of_warps(tile: tuple[int, int, int], expected: tuple[int, int]):
-    rows, columns = warp_layout(*(jnp.float32(value) for value in tile))
+def test_layouts(layout: Callable, tile: tuple[int, int, int], expected: tuple[int, int]):
+    rows, columns = layout(*(jnp.float32(value) for value in tile))
     assert (int(rows), int(columns)) == expected
 
 
-@pytest.mark.slow
-def test_a_large_product_takes_the_time_of_its_multiply_adds():
-    single = Product(8192, 8192, 8192)
-    ideal = 2 * 8192**3 / 312e12
-    assert ideal < rows_of(A100, [single]).min() < 1.6 * ideal
-
-
-def test_few_rows_take_the_time_of_the_weights():
-    single = Product(16, 28672, 8192)
-    ideal = 28672 * 8192 * 2 / 2039e9
-    assert ideal < rows_of(A100, [single]).min() < 1.35 * ideal
+@pytest.mark.quick("weights")
+@pytest.mark.parametrize(
+    ("product", "ideal", "most"),
+    [
+        pytest.param(Product(8192, 8192, 8192), 2 * 8192**3 / 312e12, 1.6, id="multiply-adds"),
+        pytest.param(Product(16, 28672, 8192), 28672 * 8192 * 2 / 2039e9, 1.35, id="weights"),
+    ],
+)
+def test_products_take_the_time_of_what_they_are_bound_by(product: Product, ideal: float, most: float):
+    assert ideal < rows_of(A100, [product]).min() < most * ideal
 
 
 def test_weights_that_stay_in_l2_are_read_faster_than_from_dram():
@@ -268,20 +273,19 @@ def test_groups_of_as_many_rows_as_dies_share_least():
     assert eight > 2.0 * max(few, many)
 
 
-TIMINGS = (BACK_TO_BACK, BETWEEN_EVENTS)
+def timed(products: list[Product], table: np.ndarray) -> list[np.ndarray]:
+    return [predict([A100], products, table, fitted(), way)[0] for way in (BACK_TO_BACK, BETWEEN_EVENTS)]
 
 
 def test_launches_between_events_take_longer():
-    products = [Product(16, 4096, 4096), Product(4096, 4096, 4096, operands="fp32")]
-    warm, cold = (predict([A100], products, TABLE, fitted(), timing) for timing in TIMINGS)
+    warm, cold = timed([Product(16, 4096, 4096), Product(4096, 4096, 4096, operands="fp32")], TABLE)
     there = np.isfinite(warm)
     assert (cold[there] > warm[there] + 2e-6).all()
 
 
 def test_tensor_cores_that_pause_between_launches_keep_their_clock():
     products = [Product(size, size, size) for size in (4096, 16384)]
-    tile = np.array([[128, 128, 32, 8, 4, 4]])
-    warm, cold = (predict([A100], products, tile, fitted(), timing)[0, :, 0] for timing in TIMINGS)
+    warm, cold = (times[:, 0] for times in timed(products, np.array([[128, 128, 32, 8, 4, 4]])))
     assert cold[0] < warm[0]  # 256 MB are written in a quarter of its time
     assert 0.99 < cold[1] / warm[1] < 1.01
 
@@ -309,18 +313,3 @@ def test_blocks_that_drift_apart_read_more():
     """The same work for each pass, eight times the depth: L2 keeps less of what blocks share."""
     short, long = rows_of(A100, [Product(8192, 8192, 4096), Product(8192, 8192, 65536)], drift=0.3)
     assert long.min() > 17 * short.min()
-
-
-@pytest.mark.parametrize(
-    ("tile", "expected"),
-    [
-        # BlockedEncodingAttr of Triton: 4 x 4, 2 x 2 or 1 sums of a thread, lanes over columns first
-        ((64, 64, 4), (8, 4)),
-        ((64, 128, 4), (16, 4)),
-        ((32, 32, 4), (4, 2)),
-        ((128, 128, 8), (16, 4)),
-    ],
-)
-def test_layout_of_threads(tile: tuple[int, int, int], expected: tuple[int, int]):
-    rows, columns = thread_layout(*(jnp.float32(value) for value in tile))
-    assert (int(rows), int(columns)) == expected

@@ -29,21 +29,11 @@ def per_class(values):
 def case(request):
     pipes = ("fp32", "int32", "shared", "l1", "l2", "dram", "barrier")
     times = {f"cpi_{name}": 0.5 for name in pipes} | {f"latency_{name}": 6.0 for name in pipes}
-    times |= {
-        "latency_l2": 200.0,
-        "latency_dram": 400.0,
-        "issue_limit": 4.0,
-        "cpi_l2": 9.0,
-        "lsu_cycles": 0.75,
-    }
+    times |= {"cpi_l2": 9.0, "latency_l2": 200.0, "latency_dram": 400.0}
+    times |= {"issue_limit": 4.0, "lsu_cycles": 0.75}
     work = {f"work_{name}": sum(p["passes"] * p[name] for p in PHASES) for name in (*pipes[:5], "barrier")}
-    more = {
-        "load_insts": 20.0,
-        "store_insts": 4.0,
-        "sectors": 14.0,
-        "shared_insts": 220.0,
-        "other_insts": 9.0,
-    }
+    more = {"load_insts": 20.0, "store_insts": 4.0, "sectors": 14.0}
+    more |= {"shared_insts": 220.0, "other_insts": 9.0}
     gpu, kernel, launch = build(point(**times, **work, **more, warps_per_block=request.param))
     phases = tuple(
         Phase(
