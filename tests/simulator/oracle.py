@@ -182,6 +182,16 @@ class Oracle:
             at, term = entry["cause"]
 
 
+EVERY = "valve cap same_warp barriers sequence several"  # features of a case
+EXAMPLE = Program(  # of the Pipeline paper: C0, C1, M2(0, 1), C3(2), C4(3), M5(4)
+    subsystem=np.array([0, 0, 1, 0, 0, 1]),
+    throughput_cycles=np.array([1, 1, 2, 1, 1, 2]),
+    latency_cycles=np.array([4, 4, 6, 4, 4, 6]),
+    preds=((), (), (0, 1), (2,), (3,), (4,)),
+    kind="ccmccm",
+)
+
+
 def random_program(
     rng: np.random.Generator, n: int, subsystems: int, barriers: int = 0, **options: Any
 ) -> Program:
@@ -211,7 +221,7 @@ def random_program(
 
 
 def random_case(rng: np.random.Generator, features: str, grid: int | None = 64) -> Case:
-    """A small case that uses `features`, words of: valve cap same_warp barriers sequence several."""
+    """A small case that uses `features`, words of EVERY."""
     subsystems = int(rng.integers(1, 5))
     warps, slots = int(rng.integers(1, 6)), int(rng.integers(1, 4))
     barriers = int(rng.integers(1, 3)) if "barriers" in features else 0

@@ -54,6 +54,8 @@ trips = 7
 
 TWO = """
 name = "two"
+[core]
+warps = 3
 [subsystems]
 alu = { lambda = 1, Lambda = 4 }
 [[program]]
@@ -113,8 +115,8 @@ def test_several_programs(write):
     first, second = graph.case.programs
     assert first.loops == ()
     assert (second.preds, second.loops) == (((), (0, 1)), (Loop(1, 2, 3),))
-    core = "[core]\nwarps = 3\nassignment = [1, 0, 1]\n[subsystems]"
-    assert graphs.load(write("[subsystems]", core, TWO)).case.assignment == (1, 0, 1)
+    assigned = write("warps = 3", "warps = 3\nassignment = [1, 0, 1]", TWO)
+    assert graphs.load(assigned).case.assignment == (1, 0, 1)
 
 
 def test_shipped_experiments_are_those_of_the_paper():
@@ -164,20 +166,7 @@ FIRST = '[[program]]\n[[program.instruction]]\nname = "a"\nsubsystem = "alu"\n[[
         ("[[loop]]", f"[[program]]\n{PART}\n[[loop]]", r"instruction: found beside \[\[program\]\]"),
         ("[[loop]]", f"{PART}\n[[loop]]", r"program: found .*, expected a valid list"),
         ("[core]", "[core", "is not TOML: .*line"),
-    ],
-)
-def test_a_mistake_gets_one_line(write, old, new, message):
-    refused(write(old, new), message)
-
-
-def refused(path, message):
-    with pytest.raises(DseError, match=f"^{path}: {message}"):
-        graphs.load(path)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
+        # One of several programs
         ('needs = ["a", "b"]\n', "ned = 1\n", r"program\.2\.instruction\.2\.ned: found .* mean needs\?"),
         ("[[program.loop]]", "[[program.loops]]", r"program\.2\.loops: found an .*; did you mean loop\?"),
         ("[[program.loop]]", "[[loop]]", "loop: found beside"),
@@ -185,9 +174,13 @@ def refused(path, message):
         ('"alu"\n[[program]]', '"alu"\nkind = "barrier"\n[[program]]', "case: found 0 and 1 barriers in"),
     ],
 )
-def test_a_mistake_in_one_of_several_programs(write, old, new, message):
-    two = TWO.replace("[subsystems]", "[core]\nwarps = 2\n[subsystems]")
-    refused(write(old, new, two), message)
+def test_a_mistake_gets_one_line(write, old, new, message):
+    refused(write(old, new, GOOD if old in GOOD else TWO), message)
+
+
+def refused(path, message):
+    with pytest.raises(DseError, match=f"^{path}: {message}"):
+        graphs.load(path)
 
 
 @pytest.mark.parametrize(

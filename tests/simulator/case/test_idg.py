@@ -26,11 +26,8 @@ def kernels(count, seed=0, **changed):
 
     work = {name: some(0.3, 40) for name in CLASSES if name not in TENSOR}
     work |= {name: np.zeros(count) for name in TENSOR} | {"barrier": np.rint(some(1, 5, 0.5))}
-    fields: dict[str, Any] = {
-        "load_insts": some(0.3, 12),
-        "store_insts": some(0.3, 5),
-        "shared_insts": some(1, 30),
-    }
+    fields: dict[str, Any] = {"load_insts": some(0.3, 12), "store_insts": some(0.3, 5)}
+    fields |= {"shared_insts": some(1, 30)}
     fields |= {"ilp": rng.uniform(1, 6, count), "mlp": rng.uniform(1, 4, count)}
     fields |= {"uncoal_insts": 0.0, "transactions_per_uncoal": 1.0, "bytes_per_access": 128.0}
     for name in changed:
@@ -97,14 +94,12 @@ def test_tensor_cores_are_a_pipe_of_the_simulator():
     assert [pipeline.TERMS[int(i)] for i in bottleneck] == ["tensor", "tensor"]
     assert (cycles >= 12 * 8000 * (1 - 1e-5)).all()
     # It takes the place of double precision, where a kernel has none.
-    doubles: dict[str, Any] = {"fp64": 1.0}
-    without: dict[str, Any] = {"fp64": 0.0}
     for pipe, counts in (
-        ("tensor", without | products),
-        ("fp64", doubles),
-        ("fp64 and tensor", doubles | products),
+        ("tensor", {"fp64": 0.0} | products),
+        ("fp64", {"fp64": 1.0}),
+        ("fp64 and tensor", {"fp64": 1.0} | products),
     ):
-        assert pipe in idg.pipes(jax.tree.map(lambda x: x[:1], warps_of(gpu, kernels(1, **counts))))
+        assert pipe in idg.pipes(jax.tree.map(lambda x: x[:1], warps_of(gpu, kernels(1, 0, **counts))))
 
 
 def test_a_warp_alone_takes_volkovs_latency(gpu):

@@ -2,26 +2,15 @@
 
 import numpy as np
 import pytest
+from oracle import EXAMPLE
 
 from dse.simulator import Case, Loop, Program, simulate
 from dse.simulator.case.intervals import intervals
 
 
-@pytest.fixture
-def example():
-    """The example kernel of Lemeire et al., Table 2: C C M C C M, where the second C waits for nobody."""
-    return Program(
-        subsystem=np.array([0, 0, 1, 0, 0, 1]),
-        throughput_cycles=np.array([1, 1, 2, 1, 1, 2]),
-        latency_cycles=np.array([4, 4, 6, 4, 4, 6]),
-        preds=((), (), (0, 1), (2,), (3,), (4,)),
-        kind="ccmccm",
-    )
-
-
-def test_by_hand(example):
+def test_by_hand():
     # C at 0 and 1, done at 5; M at 5, done at 11; C at 11 and 15; M at 19, done at 25
-    insts, stalls = intervals(example)
+    insts, stalls = intervals(EXAMPLE)
     assert insts.tolist() == [2, 1, 1, 1, 1]
     assert stalls.tolist() == [3, 5, 3, 3, 5]
     assert (insts + stalls).sum() == 25  # Λ_app, Sec. 2.2

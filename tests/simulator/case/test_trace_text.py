@@ -46,15 +46,8 @@ def test_a_listing():
     assert (trace.name, trace.block, trace.loops) == ("saxpy", 4, ())
     kinds = ["move", "int_mad16", "load", "float_mad", "int_add", "store", "int_add"]
     assert [instruction.kind for instruction in trace.instructions] == kinds
-    assert [instruction.needs for instruction in trace.instructions] == [
-        (),
-        (0,),
-        (1,),
-        (2,),
-        (1,),
-        (1, 3, 4),
-        (4,),
-    ]
+    needs = [(), (0,), (1,), (2,), (1,), (1, 3, 4), (4,)]
+    assert [instruction.needs for instruction in trace.instructions] == needs
     assert trace.instructions[3].text == "FMAD32 R2, R2, c[0x1][0x0], R3"
     load = trace.instructions[2]
     assert (load.access, load.lanes) == (TraceAccess("global", 4, 8), 30)
@@ -140,6 +133,7 @@ def test_loops_carry_results_around():
         (".end", ":1: found .end, expected a .repeat before it"),
         (".blok 2", ":1: found '.blok 2', expected one of .* did you mean .block"),
         ("// nothing", ": found no instruction, expected at least one"),
+        pytest.param("GLD.U32 R1" + "," * 200_000, ":1: found operand ''", id="as long as a file"),
     ],
 )
 def test_mistakes(text, message):
@@ -147,17 +141,17 @@ def test_mistakes(text, message):
         read(text)
 
 
-def test_a_line_as_long_as_a_file_is_read_at_once():
-    with pytest.raises(DseError, match="found operand ''"):
-        read("GLD.U32 R1" + "," * 200_000)
-
-
-def runs_of(trace):
-    """How often each instruction runs."""
+def runs_of(trace, *kinds, by_register=False):
+    """How often instructions of these kinds run; `by_register`: of those alone that address by a register."""
     runs = np.ones(len(trace.instructions))
     for loop in trace.loops:
         runs[loop.first : loop.stop] *= loop.trips
-    return runs
+    return sum(
+        n
+        for item, n in zip(trace.instructions, runs, strict=True)
+        if item.kind.startswith(kinds)
+        and (not by_register or (item.access is not None and "[A" in item.text))
+    )
 
 
 @pytest.mark.parametrize("name", ["matmul_abt", "hopping_aos", "hopping_soa"])
@@ -166,50 +160,25 @@ def test_descriptions_count_what_the_traces_have(name):
     description = kernels.load(name)
     parameters = {key: values[0] for key, values in description.space.values.items()}
     kernel, launch = place_launch(description, GTX280, parameters, description.sizes())
-    runs = runs_of(trace)
-
-    def count(*kinds, shared=False):
-        actual = zip(trace.instructions, runs, strict=True)
-        return sum(
-            n for item, n in actual if item.kind.startswith(kinds) and (not shared or _by_register(item))
-        )
-
-    assert kernel.work.fp32 == count("float")
-    assert kernel.work.barrier == count("barrier")
-    assert (kernel.load_insts, kernel.store_insts) == (count("load"), count("store"))
-    assert kernel.shared_insts == count("move", "float", shared=True)
-    assert kernel.work.int32 + kernel.shared_insts == count("int", "move", shared=False) + count(
-        "float", shared=True
-    )
+    assert kernel.work.fp32 == runs_of(trace, "float")
+    assert kernel.work.barrier == runs_of(trace, "barrier")
+    assert (kernel.load_insts, kernel.store_insts) == (runs_of(trace, "load"), runs_of(trace, "store"))
+    assert kernel.shared_insts == runs_of(trace, "move", "float", by_register=True)
+    whole = runs_of(trace, "int", "move") + runs_of(trace, "float", by_register=True)
+    assert kernel.work.int32 + kernel.shared_insts == whole
     assert launch.warps_per_block <= (trace.block or 0)
-
-
-def _by_register(each):
-    return each.access is not None and "[A" in each.text
 
 
 def test_a_trace_of_a_described_kernel():
     description = kernels.load("mat_tiled")
     kernel, launch = place_launch(description, GTX280, {"tile": 16}, description.sizes())
-    text = listing("mat_tiled", GTX280, kernel, int(launch.warps_per_block))
-    trace = read(text)
-    runs = runs_of(trace)
-
-    def count(*kinds):
-        return sum(
-            n
-            for instruction, n in zip(trace.instructions, runs, strict=True)
-            if instruction.kind.startswith(kinds)
-        )
-
+    trace = read(listing("mat_tiled", GTX280, kernel, int(launch.warps_per_block)))
     assert (trace.name, trace.block) == ("mat_tiled", 8)
     whole = max(loop.trips for loop in trace.loops if loop.first == 0) / 2  # a phase has whole instructions
-    assert count("load") == pytest.approx(float(kernel.load_insts), abs=whole)
-    assert count("store") == pytest.approx(float(kernel.store_insts), abs=whole)
-    assert count("barrier") == pytest.approx(float(kernel.work.barrier), abs=whole)
-    assert count("float") == pytest.approx(float(kernel.work.fp32), abs=whole)
-    assert count("int") == pytest.approx(float(kernel.work.int32), abs=whole)
-    assert count("move") == pytest.approx(float(kernel.shared_insts), abs=whole)
+    work = {"barrier": kernel.work.barrier, "float": kernel.work.fp32, "int": kernel.work.int32}
+    work |= {"load": kernel.load_insts, "store": kernel.store_insts, "move": kernel.shared_insts}
+    for kind, count in work.items():
+        assert runs_of(trace, kind) == pytest.approx(float(count), abs=whole), kind
     loads = {instruction.access for instruction in trace.instructions if instruction.kind == "load"}
     assert loads == {TraceAccess("global", count=32)}  # Hong & Kim count them uncoalesced
 
@@ -220,7 +189,6 @@ def kernel(**work: float) -> Kernel:
 
 
 def test_products_of_matrices_have_no_instruction_there():
-    gpu = gpus.load("gtx-280", np.float64).gpu
-    assert "FMAD" in listing("k", gpu, kernel(fp32=4.0), 4)
+    assert "FMAD" in listing("k", GTX280, kernel(fp32=4.0), 4)
     with pytest.raises(DseError, match=r"^k: mma_fp16: found products of matrices, expected none in a TEG"):
-        listing("k", gpu, kernel(fp32=4.0, mma_fp16=2048.0), 4)
+        listing("k", GTX280, kernel(fp32=4.0, mma_fp16=2048.0), 4)

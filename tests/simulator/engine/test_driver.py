@@ -4,12 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracle import Oracle, random_case
+from oracle import EVERY, Oracle, random_case
 
 from dse.simulator import Case, simulate
 from dse.simulator.engine import driver
-
-EVERY = "valve cap same_warp barriers sequence several"
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracle import Oracle, random_case
+from oracle import EVERY, Oracle, random_case
 
 from dse.core import catalogue
 from dse.errors import DseError
@@ -123,7 +123,6 @@ def test_what_has_no_path():
         simulate([Case((long,), 1)], critical=True)
 
 
-EVERY = "valve cap same_warp barriers sequence several"
 TWO = Program(np.array([0, 1]), np.ones(2), np.full(2, 4.0), ((), (0,)))
 
 
