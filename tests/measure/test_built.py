@@ -68,13 +68,10 @@ def test_what_is_no_such_file(path: Path):
     with zipfile.ZipFile(path) as file:
         parts = {name: file.read(name) for name in file.namelist()}
     about = json.loads(parts["built.json"])
-    few = {"built.json": json.dumps({**about, "codes": about["codes"][:1]}).encode()}
+    old, few = ({**about, **changed} for changed in ({"format": 0}, {"codes": about["codes"][:1]}))
     for changed, message in (
-        (
-            {"built.json": json.dumps({**about, "format": 0}).encode()},
-            "format: found 0, expected 1; build it",
-        ),
-        (few, "list index out of range"),
+        ({"built.json": json.dumps(old).encode()}, "format: found 0, expected 1; build it"),
+        ({"built.json": json.dumps(few).encode()}, "list index out of range"),
         ({about["codes"][0]["file"]: b"other"}, "found code that was changed, expected"),
     ):
         with zipfile.ZipFile(path, "w") as file:
@@ -85,15 +82,14 @@ def test_what_is_no_such_file(path: Path):
 
 
 def test_what_is_kept_of_code():
-    binary = Binary("k", 90, b"", False, 32, 1000, 0)
-    made = Compiled(binary, b"one", None, "", "C 1", 4, launched=FIRST.launched)
+    made = Compiled(
+        Binary("k", 90, b"", False, 32, 1000, 0), b"one", None, "", "C 1", 4, launched=FIRST.launched
+    )
+    too_much = Failure("too much shared memory", "found 50,152 B, expected 50,151 or less")
+    clusters = Failure("not executed", "found clusters of blocks, expected none")
     assert code_of(made, 50152) == replace(FIRST, spill_bytes=4)
-    assert code_of(made, 50151) == Failure(
-        "too much shared memory", "found 50,152 B, expected 50,151 or less"
-    )
-    assert code_of(replace(made, launched=Launched(128, 0, cluster=2)), 50152) == Failure(
-        "not executed", "found clusters of blocks, expected none"
-    )
+    assert code_of(made, 50151) == too_much
+    assert code_of(replace(made, launched=Launched(128, 0, cluster=2)), 50152) == clusters
     assert code_of(NONE, 0) == NONE
 
 

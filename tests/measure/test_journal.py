@@ -25,6 +25,15 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "table.parquet"
 
 
+@pytest.fixture
+def journal(path: Path) -> Journal:
+    """One with both rows."""
+    journal = Journal(path, ABOUT)
+    for row in ROWS:
+        journal.add(row)
+    return journal
+
+
 def test_each_row_is_on_disk_at_once(path: Path):
     journal = Journal(path, ABOUT)
     for row in ROWS:
@@ -36,15 +45,11 @@ def test_each_row_is_on_disk_at_once(path: Path):
 def test_what_broke_or_hung_is_measured_again(path: Path):
     """With all its rows: of a sweep those before it too. Other kernels' rows stay."""
     journal = Journal(path, ABOUT)
-    for kernel, block, status in [
-        ("sum", 32, "ok"),
-        ("sum", 64, "ok"),
-        ("sum", 64, "runtime"),
-        ("sum", 128, "resources"),
-        ("sum", 256, "timeout"),
-        ("other", 64, "runtime"),
-    ]:
-        journal.add({"kernel": kernel, "block": block, "status": status})
+    statuses = {32: ["ok"], 64: ["ok", "runtime"], 128: ["resources"], 256: ["timeout"]}
+    for block, outcomes in statuses.items():
+        for status in outcomes:
+            journal.add({"kernel": "sum", "block": block, "status": status})
+    journal.add({"kernel": "other", "block": 64, "status": "runtime"})
     again = Journal(path, ABOUT)
     assert again.done("sum", ["block"]) == {(32,), (128,)}
     left = [("sum", 32), ("sum", 128), ("other", 64)]
@@ -52,10 +57,7 @@ def test_what_broke_or_hung_is_measured_again(path: Path):
         assert [(row["kernel"], row["block"]) for row in item.rows] == left
 
 
-def test_a_line_that_was_cut_off_is_left_out(path: Path):
-    journal = Journal(path, ABOUT)
-    for row in ROWS:
-        journal.add(row)
+def test_a_line_that_was_cut_off_is_left_out(path: Path, journal: Journal):
     lines = path.with_name(path.name + SUFFIX)
     lines.write_text(lines.read_text()[:-9])
     again = Journal(path, ABOUT)
@@ -64,10 +66,7 @@ def test_a_line_that_was_cut_off_is_left_out(path: Path):
     assert Journal(path, ABOUT).rows == ROWS
 
 
-def test_the_table_is_enough_to_go_on(path: Path):
-    journal = Journal(path, ABOUT)
-    for row in ROWS:
-        journal.add(row)
+def test_the_table_is_enough_to_go_on(path: Path, journal: Journal):
     journal.close(done=False)  # time is up: both are left
     assert read(path)[1] == ROWS
     journal.close(done=True)
@@ -76,6 +75,7 @@ def test_the_table_is_enough_to_go_on(path: Path):
     assert Journal(path, {**ABOUT, "driver": "13.1"}).rows == ROWS
 
 
+@pytest.mark.usefixtures("journal")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -86,8 +86,6 @@ def test_the_table_is_enough_to_go_on(path: Path):
     ],
 )
 def test_another_run_is_not_gone_on_with(path: Path, change: dict[str, Any], message: str):
-    journal = Journal(path, ABOUT)
-    journal.add(ROWS[0])
     with pytest.raises(DseError, match=message):
         Journal(path, {**ABOUT, **change})
 

@@ -59,10 +59,8 @@ def built_plan(items: tuple[int, ...], count: int = 67108864) -> SpacePlan:
                        description.space.names, rows, (NONE,) * len(rows))  # fmt: skip
     planned = plan(description, built.sizes, GPU, None, 0, built)
     order = sorted(range(len(rows)), key=lambda place: items.index(int(planned.parameters[place]["items"])))
-    parameters, configurations = (
-        [values[place] for place in order] for values in (planned.parameters, planned.configurations)
-    )
-    return replace(planned, parameters=parameters, configurations=configurations)
+    columns = {"parameters": planned.parameters, "configurations": planned.configurations}
+    return replace(planned, **{name: [values[n] for n in order] for name, values in columns.items()})
 
 
 def journal_of(path: Path, planned: SpacePlan) -> Journal:
@@ -116,10 +114,8 @@ def test_what_breaks_the_gpu_does_not_end_the_run(tmp_path: Path, monkeypatch: p
     del sys.modules["stands_in"]
     assert sum(done) == 6
     by_items = {row["items"]: row for row in journal.rows}
-    failed = {2: "runtime", 4: "timeout", 8: "runtime"}
-    assert {items: row["status"] for items, row in by_items.items()} == dict.fromkeys(
-        (1, 16, 32), "ok"
-    ) | failed
+    statuses = dict.fromkeys((1, 16, 32), "ok") | {2: "runtime", 4: "timeout", 8: "runtime"}
+    assert {items: row["status"] for items, row in by_items.items()} == statuses
     assert by_items[4]["message"] == "no answer in 1 s"
     assert len({by_items[items]["process"] for items in (1, 16, 32)}) == 3
 
@@ -214,10 +210,8 @@ def test_an_error_of_one_configuration_is_its_row():
         rows += message["rows"]
     ours.close()
     thread.join(timeout=10)
-    assert rows == [
-        {"status": "runtime", "message": "k: filter: found 8 B, expected 900 B"},
-        {"status": "ok"},
-    ]
+    broken = {"status": "runtime", "message": "k: filter: found 8 B, expected 900 B"}
+    assert rows == [broken, {"status": "ok"}]
 
 
 def test_rows_are_stored_by_kernel_and_case(tmp_path: Path, own_catalogue: Callable[..., Path]):

@@ -131,30 +131,25 @@ def test_a_good_one(device: Transposes, rows: Callable[..., list[Row]]):
     assert device.loaded == 1  # the clock
 
 
-def test_a_wrong_result(device: Transposes, rows: Callable[..., list[Row]]):
+def test_a_wrong_result_and_one_of_before_do_not_count(device: Transposes, rows: Callable[..., list[Row]]):
     device.spoil = lambda output: output.__setitem__((0, 5), 7.0)
     [row] = rows()
     assert row["status"] == "correctness"
     assert row["message"].startswith("element 5: found 7, expected 0.")
     assert "time_ms" not in row
-
-
-def test_a_result_of_before_does_not_count(device: Transposes, rows: Callable[..., list[Row]]):
-    rows()
+    device.spoil = lambda output: None
+    [row] = rows()
+    assert row["status"] == "ok"
     device.upload = lambda address, values: None  # launches write nothing now
     [row] = rows()
     assert row["status"] == "correctness"
 
 
 def test_what_is_refused_and_what_breaks(device: Transposes, rows: Callable[..., list[Row]]):
-    [row] = rows(Failure("too much shared memory", "much"))
-    assert row == {"status": "resources", "message": "much"}
+    assert rows(Failure("too much shared memory", "much")) == [{"status": "resources", "message": "much"}]
     device.refuse = DeviceError("cuLaunchKernel", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
     [row] = rows()
-    assert (row["status"], row["message"]) == (
-        "resources",
-        "cuLaunchKernel: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
-    )
+    assert (row["status"], row["message"][-16:]) == ("resources", "OUT_OF_RESOURCES")
     device.refuse = DeviceError("cuCtxSynchronize", "CUDA_ERROR_ILLEGAL_ADDRESS")
     with pytest.raises(DeviceError):
         rows()
@@ -162,11 +157,11 @@ def test_what_is_refused_and_what_breaks(device: Transposes, rows: Callable[...,
 
 def test_fewer_and_fewer_blocks(rows: Callable[..., list[Row]]):
     actual = rows(sweep=True)
-    assert [row["resident_blocks"] for row in actual] == [8, 7, 6, 5, 4, 3, 2, 1]
-    assert [row["occupancy"] for row in actual] == [blocks / 8 for blocks in range(8, 0, -1)]
+    assert [(row["resident_blocks"], row["occupancy"]) for row in actual] == [
+        (n, n / 8) for n in range(8, 0, -1)
+    ]
     dynamic = [row["dynamic_shared_bytes"] for row in actual]
-    assert dynamic == sorted(dynamic)
-    assert dynamic[0] == 0
+    assert (dynamic, dynamic[0]) == (sorted(dynamic), 0)
 
 
 # A kernel of Triton's: how it is launched is its compiler's to say

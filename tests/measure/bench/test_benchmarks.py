@@ -2,12 +2,8 @@
 
 from dataclasses import replace
 
-import pytest
-
 from dse.measure.bench import benchmarks
 from dse.measure.bench.benchmarks import check, compiled, in_loop
-from dse.source.contract import Failure
-from dse.source.nvidia.compile.contract import Compiled
 from dse.source.nvidia.sass.listing import Listing, SassInstruction
 
 SOME = (
@@ -22,13 +18,8 @@ SOME = (
 )
 
 
-@pytest.fixture(scope="module")
-def made() -> list[Compiled | Failure]:
-    return [compiled((build, 80)) for build in SOME]
-
-
-def test_some_of_each_kind(made: list[Compiled | Failure]):
-    checked = check(SOME, made)
+def test_some_of_each_kind():
+    checked = check(SOME, [compiled((build, 80)) for build in SOME])
     assert [item.problem for item in checked] == [""] * len(SOME)
     assert checked[0].counts == {"FFMA": 256}
     assert checked[4].counts == {"LDG.64.STRONG.GPU": 64}
@@ -36,9 +27,8 @@ def test_some_of_each_kind(made: list[Compiled | Failure]):
     assert all(0 < item.registers <= 32 for item in checked[:5])
 
 
-def test_a_load_through_the_l1_is_not_one_past_it(made: list[Compiled | Failure]):
-    through = compiled((benchmarks.chase("ca"), 80))
-    [actual] = check([benchmarks.chase("cg")], [through])
+def test_a_load_through_the_l1_is_not_one_past_it():
+    [actual] = check([benchmarks.chase("cg")], [compiled((benchmarks.chase("ca"), 80))])
     assert actual.problem == "found 0 LDG.64.STRONG.GPU, expected 64"
 
 
@@ -54,23 +44,13 @@ def test_what_the_compiler_folds_is_noticed():
 
 
 def test_the_loop_that_comes_nearest():
-    def code(*rows: tuple[str, str]) -> Listing:
-        instructions = [
-            SassInstruction(16 * place, "", opcode, (target,) if target else (), None)
-            for place, (opcode, target) in enumerate(rows)
-        ]
-        return Listing("k", 80, tuple(instructions), {})
-
-    listing = code(
-        ("FADD", ""),
-        ("FFMA.FTZ", ""),  # 0x10
-        ("MUFU.EX2", ""),
-        ("BRA", "0x10"),
-        ("FFMA", ""),
-        ("FFMA", ""),  # 0x50
-        ("BRA", "0x40"),
-        ("BRA", "0x70"),
-    )
+    #      0x0     0x10        0x20        0x30      0x40    0x50    0x60      0x70
+    text = "FADD;   FFMA.FTZ;   MUFU.EX2;   BRA 0x10; FFMA;   FFMA;   BRA 0x40; BRA 0x70"
+    instructions = []
+    for place, row in enumerate(text.split(";")):
+        opcode, *target = row.split()
+        instructions.append(SassInstruction(16 * place, "", opcode, tuple(target), None))
+    listing = Listing("k", 80, tuple(instructions), {})
     assert in_loop(listing, {"FFMA": 2}) == {"FFMA": 2}
     assert in_loop(listing, {"FFMA": 1, "MUFU": 1}) == {"FFMA": 1, "MUFU": 1}
     assert in_loop(listing, {"FADD": 1}) == {"FADD": 0}
