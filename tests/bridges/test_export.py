@@ -48,9 +48,8 @@ def test_no_condition_is_too_long_to_be_read(tmp_path):
     selected = np.random.default_rng(0).choice(300 * 40, 2000, replace=False)
     columns = {"a": 16 * (selected // 40), "b": selected % 40}
     export.t1(columns, tmp_path / "kept.json")
-    assert read_back(tmp_path / "kept.json") == set(
-        zip(*(column.tolist() for column in columns.values()), strict=True)
-    )
+    kept = zip(*(column.tolist() for column in columns.values()), strict=True)
+    assert read_back(tmp_path / "kept.json") == set(kept)
 
 
 def test_t1_of_a_problem_keeps_all_but_its_space(tmp_path):

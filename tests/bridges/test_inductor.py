@@ -116,9 +116,8 @@ class Compiled:
                 torch.empty_strided(item.shape, item.strides, dtype=getattr(torch, item.dtype), device="cuda")
                 for item in call.inputs
             ]
-            graph = trace(lambda *operands: (getattr(torch, call.op)(*operands),), tracing_mode="real")(
-                *inputs
-            )
+            product = getattr(torch, call.op)
+            graph = trace(lambda *operands: (product(*operands),), tracing_mode="real")(*inputs)
             with (
                 config.patch(max_autotune=True, compile_threads=1, force_disable_caches=True),
                 pytest.raises(Exception, match="libcuda"),  # code is written, but cannot be loaded
@@ -158,13 +157,11 @@ def test_inductor_compiles_what_it_looks_up(call, faked_gpu):
     pytest.importorskip("torch")
     lookup = import_module("torch._inductor.lookup_table").LookupTableChoices
     table = table_of(H100, [call], 2)
-    with import_module("torch._inductor.config").patch(
-        {"lookup_table.table": json.loads(inductor.text(table))}
-    ):
+    entries = {"lookup_table.table": json.loads(inductor.text(table))}
+    with import_module("torch._inductor.config").patch(entries):
         actual = Compiled(lookup(), call, faked_gpu)
     assert len(actual.choices) > len(actual.templates) == 2
     for template, row in zip(actual.templates, table.problems[0], strict=True):
-        assert [int(template[name]) for name in inductor.OF_PARAMETERS] == [
-            row[name] for name in table.parameters
-        ]
+        own = [row[name] for name in table.parameters]
+        assert [int(template[name]) for name in inductor.OF_PARAMETERS] == own
         assert template["EVEN_K"] == str(call.matrices[0].shape[-1] % row["BLOCK_SIZE_K"] == 0)

@@ -9,15 +9,12 @@ import pytest
 
 from dse.bridges.tables import FORMATS, PRODUCT, BestConfigurations, form
 
+ROWS = [
+    {"m": 1, "n": 64, "BLOCK": 16, "num_warps": 2, "time_s": 1e-6},
+    {"m": 4096, "n": 64, "BLOCK": 128, "num_warps": 8, "time_s": 1e-3},
+]
 TABLE = BestConfigurations(
-    "gemm",
-    "NVIDIA RTX A4000",
-    ("m", "n"),
-    ("BLOCK", "num_warps"),
-    [
-        [{"m": 1, "n": 64, "BLOCK": 16, "num_warps": 2, "time_s": 1e-6}],
-        [{"m": 4096, "n": 64, "BLOCK": 128, "num_warps": 8, "time_s": 1e-3}],
-    ],
+    "gemm", "NVIDIA RTX A4000", ("m", "n"), ("BLOCK", "num_warps"), [[row] for row in ROWS]
 )
 
 
@@ -26,12 +23,8 @@ def text(style: str) -> str:
 
 
 def test_json():
-    table = json.loads(text("json"))
-    assert table[1] == {
-        "size": {"m": 4096, "n": 64},
-        "configuration": {"BLOCK": 128, "num_warps": 8},
-        "time_s": 1e-3,
-    }
+    sizes, configuration = {"m": 4096, "n": 64}, {"BLOCK": 128, "num_warps": 8}
+    assert json.loads(text("json"))[1] == {"size": sizes, "configuration": configuration, "time_s": 1e-3}
 
 
 def test_csv():

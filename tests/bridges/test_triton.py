@@ -93,13 +93,11 @@ def test_a_function_says_what_the_parameters_are(predicted, toy_kernel):
     configs = [
         triton.Config({"items": items}, block // 32, stages) for block, items in ROWS for stages in (1, 3)
     ]
-    prune = bridge.pruner(
-        toy_kernel,
-        "a100-pcie-40gb",
-        "roofline",
-        risk=0.3,
-        parameters=lambda config: {"block": 32 * config.num_warps, "items": config.kwargs["items"]},
-    )
+
+    def parameters(config):
+        return {"block": 32 * config.num_warps, "items": config.kwargs["items"]}
+
+    prune = bridge.pruner(toy_kernel, "a100-pcie-40gb", "roofline", risk=0.3, parameters=parameters)
     kept = prune(configs, {"n": ARGUMENTS["size"]})
     assert kept == [configs[place] for place in keep(predicted, 0.3).index]
 
@@ -112,8 +110,7 @@ def test_where_nothing_is_possible_all_are_kept(toy_kernel):
 
 
 def test_a_name_that_the_kernel_does_not_know(toy_kernel):
-    prune = bridge.pruner(toy_kernel, "a100-pcie-40gb")
     with pytest.raises(
         DseError, match=r"^configs: found 'BLOCK', no 'block', expected the parameters of toy"
     ):
-        prune(CONFIGS, {})
+        bridge.pruner(toy_kernel, "a100-pcie-40gb")(CONFIGS, {})

@@ -38,14 +38,12 @@ def test_vllm_finds_the_file_of_experts(
 
 def test_names_of_the_others():
     # Names of files that SGLang 0.5.23 and vLLM 0.33.0 come with
-    layer = Kernel("moe", {**EXPERTS, "N": 256}, "fp8_w8a8", (128, 128))
-    assert sglang.file_name(table(layer, "NVIDIA H200")) == (
-        "E=256,N=256,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128, 128].json"
-    )
-    product = Kernel("w8a8", {"N": 7168, "K": 2048}, "fp8_w8a8", (128, 128))
-    assert vllm.file_name(table(product, "NVIDIA H200")) == (
-        "N=7168,K=2048,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
-    )
-    assert sglang.file_name(table(product, "NVIDIA H200")) == (
-        "N=7168,K=2048,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128, 128].json"
-    )
+    layer = table(Kernel("moe", {**EXPERTS, "N": 256}, "fp8_w8a8", (128, 128)), "NVIDIA H200")
+    product = table(Kernel("w8a8", {"N": 7168, "K": 2048}, "fp8_w8a8", (128, 128)), "NVIDIA H200")
+    names = [sglang.file_name(layer), vllm.file_name(product), sglang.file_name(product)]
+    device = "device_name=NVIDIA_H200,dtype=fp8_w8a8"
+    assert names == [
+        f"E=256,N=256,{device},block_shape=[128, 128].json",
+        f"N=7168,K=2048,{device},block_shape=[128,128].json",
+        f"N=7168,K=2048,{device},block_shape=[128, 128].json",
+    ]
