@@ -69,10 +69,8 @@ def test_the_first_file_of_a_page(run_dse, tmp_path, page, command, said):
 
 def test_the_source_of_a_kernel_on_the_page_is_that_of_the_file():
     *_, source = blocks("docs/kernels.md", "toml")
-    shown, stated = (
-        tomllib.loads(text)["source"] for text in (source, kernels.find("histogram").read_text())
-    )
-    assert shown == {"kernel": "histogram"} | stated
+    shown, told = (tomllib.loads(text)["source"] for text in (source, kernels.find("histogram").read_text()))
+    assert shown == {"kernel": "histogram"} | told
 
 
 def test_the_numbers_of_gpus_on_the_page_are_those_of_the_file():

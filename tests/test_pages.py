@@ -26,9 +26,7 @@ PAGES = [page for page, blocks in BLOCKS.items() if {"sh", "python"} & {language
 
 def test_commands_that_a_page_shows_are_run_or_marked():
     """What needs a GPU, a server or a user's own files is marked as `console`."""
-    shown = [
-        code for blocks in BLOCKS.values() for language, code in blocks if language not in ("sh", "console")
-    ]
+    shown = [code for blocks in BLOCKS.values() for kind, code in blocks if kind not in ("sh", "console")]
     assert not [code for code in shown if code.startswith(("dse ", "$ "))]
 
 

@@ -45,9 +45,7 @@ def estimates(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("DSE_CACHE", str(tmp_path / "cache"))
     (tmp_path / "kernel.toml").write_text(TABLE)
     (tmp_path / "scale.cu").write_text(CODE)
-    rows = [
-        f"{block},{items},{1 + block / 256 + 1 / items}" for block in (64, 128, 256) for items in (1, 2, 3)
-    ]
+    rows = [f"{b},{n},{1 + b / 256 + 1 / n}" for b in (64, 128, 256) for n in (1, 2, 3)]
     (tmp_path / "a100.csv").write_text("\n".join(["block,items,time_ms", *rows, "64,4,"]))
     arguments = (
         str(tmp_path / "kernel.toml"),

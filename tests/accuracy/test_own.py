@@ -76,9 +76,7 @@ def test_scores(measured, tmp_path, capsys):
 def test_tables_of_other_problem_sizes_are_the_same_gpu_s(tables):
     for name in ("h100_sxm-count1024", "h100_sxm_occupancy-count1024"):
         journal.write(tables / f"{name}.parquet", ABOUT, [{"block": 64}])
-    assert [(item.path.stem, item.gpu.name) for item in stored()] == [
-        ("h100_sxm-count1024", "NVIDIA H100 80GB HBM3")
-    ]
+    assert [(x.path.stem, x.gpu.name) for x in stored()] == [("h100_sxm-count1024", "NVIDIA H100 80GB HBM3")]
     assert [item.path.stem for item in stored(swept=True)] == ["h100_sxm_occupancy-count1024"]
 
 

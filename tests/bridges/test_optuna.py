@@ -112,9 +112,7 @@ def test_values_are_those_of_the_kernel_within_the_distribution(sampler):
     space = {"block": IntDistribution(40, 300), "size": FloatDistribution(0.5, 3.5)}
     guided = sampler(space=space, rename={"size": "items"})
     study = optuna.create_study(sampler=guided)
-    study.optimize(
-        lambda trial: trial.suggest_int("block", 40, 300) + trial.suggest_float("size", 0.5, 3.5), 10
-    )
+    study.optimize(lambda t: t.suggest_int("block", 40, 300) + t.suggest_float("size", 0.5, 3.5), 10)
     # of the blocks 48, 64, 96, 128 and 256 its constraints forbid 96, and 48 with several items
     actual = {(trial.params["block"], trial.params["size"]) for trial in study.trials}
     assert actual == {(48, 1.0), *itertools.product((64, 128, 256), (1.0, 2.0, 3.0))}

@@ -29,9 +29,7 @@ def vllm_name(experts: int, columns: int, device: str, dtype: str | None, block:
     [("bf16", None, None), ("fp8_w8a8", (128, 128), "fp8_w8a8"), ("int8_w8a16", None, "int8_w8a16")],
 )
 @pytest.mark.parametrize("device", ["NVIDIA B200", "NVIDIA H200 NVL", "NVIDIA GeForce RTX 4090"])
-def test_vllm_finds_the_file_of_experts(
-    dtype: str, block: tuple[int, int] | None, key: str | None, device: str
-):
+def test_vllm_finds_the_file_of_experts(dtype, block, key, device):
     name = vllm.file_name(table(Kernel("moe", EXPERTS, dtype, block), device))
     assert name == vllm_name(256, 512, device, key, list(block) if block else None)
 

@@ -102,9 +102,7 @@ def test_all_configurations_in_one_file(run_dse, triple: Path, tmp_path: Path):
     assert not ran.err
     assert ran.out.startswith("triple on NVIDIA A100-PCIE-40GB: 5 of 5 configurations (1: ")
     rows = pyarrow.parquet.read_table(out).to_pylist()
-    assert [(row["BLOCK"], row["ITEMS"]) for row in rows] == [
-        (48, 1), (48, 2), (64, 1), (64, 2), (2048, 2)
-    ]  # fmt: skip
+    assert [(x["BLOCK"], x["ITEMS"]) for x in rows] == [(48, 1), (48, 2), (64, 1), (64, 2), (2048, 2)]
     *fine, impossible = rows
     assert {row["status"] for row in fine} == {"ok"}
     assert (impossible["status"], impossible["message"]) == ("cannot run", "too many threads in a block")

@@ -16,9 +16,7 @@ WORKS = {  # two at a time where neither hides the other
     ),
     "cache: quotes, lines and no UTF-8": r"export DSE_CACHE=$'a b\"\n\xff'",
     "cache: damaged": "cp -r $DSE_CACHE c; export DSE_CACHE=c; for f in c/jax*/*-cache; do echo x > $f; done",
-    "no home; warnings are errors, no asserts": (
-        "unset HOME DSE_CACHE; export PYTHONWARNINGS=error PYTHONOPTIMIZE=2"
-    ),
+    "no home, strict, no asserts": "unset HOME DSE_CACHE; export PYTHONWARNINGS=error PYTHONOPTIMIZE=2",
     "no folder, no rights": "mkdir gone; cd gone; rmdir ../gone; umask 777",
     "no place for errors, few files": "exec 2>/dev/full; ulimit -n 20",
 }
@@ -63,9 +61,7 @@ def ran(before: str, folder: Path, cache: Path) -> subprocess.CompletedProcess[s
         environment.pop(name, None)
     environment["DSE"] = f"{sys.executable} -m dse {RANK}"
     command = ["bash", "-c", f"{before}\n$DSE"]
-    return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60
-    )
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
 
 
 @pytest.mark.parametrize("before", WORKS.values(), ids=WORKS)

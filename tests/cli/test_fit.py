@@ -20,9 +20,7 @@ def measured(tmp_path_factory):
     gpu = gpus.load("a100-pcie-40gb", np.float64).gpu
     seconds = float(SLOWER * (2 * 4 * N / 32) * gpu.cpi.dram / gpu.sm_count / gpu.clock)
     noise = 1 + 0.01 * np.random.default_rng(0).normal(size=len(ROWS))
-    lines = [
-        f"{block},{items},{1e3 * seconds * x:.6g}" for (block, items), x in zip(ROWS, noise, strict=True)
-    ]
+    lines = [f"{b},{i},{1e3 * seconds * x:.6g}" for (b, i), x in zip(ROWS, noise, strict=True)]
     path = tmp_path_factory.mktemp("measured") / "a100.csv"
     path.write_text("block,items,time_ms\n" + "\n".join(lines) + "\n")
     return path

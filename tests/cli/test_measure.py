@@ -48,9 +48,7 @@ def test_what_is_built_is_measured(run_dse, tmp_path, monkeypatch):
     build = ("measure", "build", "--gpu", "h100-sxm", "-o", path, "--sample", "1", "--csv")
     ran = run_dse(*build, "transpose", "--cases", cases)
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.splitlines()[1:] == [
-        f'90,transpose,"width={width}, height=32",1,1,' for width in (64, 128)
-    ]
+    assert ran.out.splitlines()[1:] == [f'90,transpose,"width={n}, height=32",1,1,' for n in (64, 128)]
     assert run_dse(*build, "reduction").code == 0
     spaces = [(space.kernel, space.sizes.get("width")) for space in built.read(path).spaces]
     assert spaces == [("transpose", 64), ("transpose", 128), ("reduction", None)]

@@ -61,9 +61,7 @@ def test_a_command_measures(run_dse, toy_kernel, tmp_path):
 
 def test_recorded_times_on_another_gpu_lead_to_the_fastest_sooner(tuned, measured):
     """The same table as of another GPU: trusted once measurements agree with it better than without."""
-    guided, alone = (
-        tuned("--replay", measured, "--budget", "6", *more) for more in (("--prior", measured), ())
-    )
+    guided, alone = (tuned("--replay", measured, "--budget", "6", *x) for x in (("--prior", measured), ()))
     assert guided[-1]["fastest_s"] < alone[-1]["fastest_s"]
 
 

@@ -18,11 +18,9 @@ from dse.errors import DseError
     ],
 )
 def test_what_is_missing_or_broken(problem, found):
-    with pytest.raises(DseError) as mistake, needs("x", install("cuda")):
+    with pytest.raises(DseError) as error, needs("x", install("cuda")):
         raise problem
-    assert str(mistake.value).startswith(
-        f'x: {found}, expected the extra "cuda": pip install "gpu-dse[cuda]"'
-    )
+    assert str(error.value).startswith(f'x: {found}, expected the extra "cuda": pip install "gpu-dse[cuda]"')
 
 
 def test_versions_that_were_tried():

@@ -46,9 +46,7 @@ def test_a_program_that_does_not_end(tmp_path):
     assert not left.exists()  # what it had started ended with it
 
 
-LINUX = pytest.mark.skipif(
-    sys.platform != "linux", reason="other systems cannot limit a process from outside"
-)
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="no limits from outside elsewhere")
 WAITS = """import time
 for part in range(1, 16):
     time.sleep(0.06)

@@ -20,9 +20,7 @@ def test_a_name_says_its_unit():
         assert name == name.lower()
         assert name.isidentifier()
         if column.unit in ("s", "B"):
-            assert any(name.endswith(suffix) for suffix, unit in SUFFIXES.items() if unit == column.unit), (
-                name
-            )
+            assert any(name.endswith(end) for end, unit in SUFFIXES.items() if unit == column.unit), name
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,7 @@ def test_a_parameter_that_the_measured_kernel_ignored_is_inferred_from_times_and
     kernel, table = rows(lambda block, items, wide: time(block, items, 1))
     assert without_effect(table) == ["wide"]
     gpu = gpus.load("a100-pcie-40gb").gpu
-    with pytest.warns(
-        InputWarning, match=r"times\.csv: wide: found the same times .* failures as of wide = 1"
-    ):
+    with pytest.warns(InputWarning, match=r"times\.csv: wide: found the same .* failures as of wide = 1"):
         scores, _ = compare(kernel, gpu, ["roofline"], table)
     failed = np.sum(~table.ok)
     assert scores["failed"] == scores["unpredicted"] == failed > 0

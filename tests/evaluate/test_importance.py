@@ -9,9 +9,7 @@ from dse.evaluate.importance import importance
 
 
 def grid(*sizes):
-    return {
-        f"p{i}": values.ravel() for i, values in enumerate(np.meshgrid(*map(np.arange, sizes), indexing="ij"))
-    }
+    return {f"p{i}": x.ravel() for i, x in enumerate(np.meshgrid(*map(np.arange, sizes), indexing="ij"))}
 
 
 def shares(codes, times):
@@ -34,9 +32,7 @@ def test_equals_plain_python_on_a_space_with_constraints():
             [(np.mean(group) - np.mean([y for _, y in rows])) ** 2 for group in means.values() for _ in group]
         )
         others = [row[:place] + row[place + 1 :] for row, _ in rows]
-        groups = {
-            key: [y for (_, y), other in zip(rows, others, strict=True) if other == key] for key in others
-        }
+        groups = {k: [y for (_, y), other in zip(rows, others, strict=True) if other == k] for k in others}
         total = np.mean([np.var(groups[other]) for other in others])
         np.testing.assert_allclose(actual[name], [first / variance, total / variance], rtol=1e-9)
 

@@ -77,9 +77,7 @@ def test_no_unit_of_work_without_an_instruction(name: str):
 # Spaces
 
 
-@pytest.mark.parametrize(
-    ("name", "size"), [("convolution", 4_362), ("dedispersion", 11_130), ("gemm", 17_956)]
-)
+@pytest.mark.parametrize(("name", "size"), [("convolution", 4362), ("dedispersion", 11130), ("gemm", 17956)])
 def test_measured_spaces_have_as_many_configurations_as_their_tables(name: str, size: int):
     description = kernels.load(name)
     assert len(description.space.configurations(description.sizes())[description.space.names[0]]) == size
@@ -320,9 +318,7 @@ def convolution(x: Any, y: Any, tile_x: Any, tile_y: Any, padding: Any = 0) -> S
     sizes = {"block_size_x": x, "block_size_y": y, "tile_size_x": tile_x, "tile_size_y": tile_y}
     rest = {"read_only": 0, "use_shmem": 1, "use_cmem": 1, "filter_width": 15, "filter_height": 15}
     values = sizes | {"use_padding": padding} | rest
-    return evaluated(
-        "convolution", A100, {name: np.broadcast_to(n, np.shape(x)) for name, n in values.items()}
-    )
+    return evaluated("convolution", A100, {k: np.broadcast_to(n, np.shape(x)) for k, n in values.items()})
 
 
 # Of an RTX 2080 Ti, each over the warps of the grid: block x, y, tile x, y; passes of shared loads, requests

@@ -31,9 +31,7 @@ def make(**changes):
         variant_of="stencil",
         space=Space(VALUES, (parse("bx * by <= 128", "test"),)),
         problem=(("width", 1000), ("radius", 3)),
-        let=expressions(
-            {"columns": "bx * tile + 2 * radius", "loads": "ceil(columns * by / threads_wanted)"}
-        ),
+        let=expressions({"columns": "bx * tile + 2 * radius", "loads": "ceil(columns * by / wanted)"}),
         launch=expressions(
             {
                 "threads": "bx * by",

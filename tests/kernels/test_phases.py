@@ -55,9 +55,7 @@ def test_the_work_of_all_phases_is_that_of_the_kernel(gpu: str, fixed: dict[str,
     assert len(kernel.phases) == 2
     for name in CLASSES:
         parts = sum(np.broadcast_to(getattr(phase.work, name), 4) for phase in kernel.phases)
-        np.testing.assert_allclose(
-            parts, np.broadcast_to(getattr(kernel.work, name), 4), rtol=1e-12, err_msg=name
-        )
+        np.testing.assert_allclose(parts, np.broadcast_to(getattr(kernel.work, name), 4), rtol=1e-12)
     parts = sum(np.broadcast_to(phase.insts, 4) for phase in kernel.phases)
     np.testing.assert_allclose(parts, np.broadcast_to(kernel.insts, 4), rtol=1e-12)
     copy, sums = kernel.phases

@@ -99,9 +99,7 @@ class FakeDevice(Device):
     def off(self) -> float:
         return 1 + self.noise * self.random.standard_normal()
 
-    def launching(
-        self, code: LoadedCode, grid: Any, block: Any, arguments: Any, shared: int = 0
-    ) -> Callable[[], None]:
+    def launching(self, code: LoadedCode, grid: Any, block: Any, arguments: Any, shared: int = 0) -> Any:
         return lambda: self.launched(code, grid, block, arguments)
 
     def launched(self, code: LoadedCode, grid: Any, block: Any, arguments: Any) -> None:

@@ -163,9 +163,7 @@ def test_experts():
     order = np.array([1, 2, 5, 6, 3, 6, 0, 4], np.int32)  # by expert; 6 is none
     expected = [tokens[pair // 2].astype(float) @ experts[of_pair[pair]].T.astype(float) for pair in range(6)]
     sizes = {"token_count": 3, "top_k": 2, "expert_count": 4, "N": n, "K": k, "BLOCK_M": 2}
-    check(
-        "triton_moe", sizes, {0: tokens, 1: experts, 3: order, 4: np.array([0, 0, 1, 2], np.int32)}, expected
-    )
+    check("triton_moe", sizes, {0: tokens, 1: experts, 3: order, 4: np.array([0, 0, 1, 2])}, expected)
 
 
 def test_where_to_look():

@@ -78,9 +78,7 @@ class Transposes(Device):
         assert self.launches - before == launches
         return 2.0 * launches
 
-    def launching(
-        self, code: LoadedCode, grid: Any, block: Any, arguments: Any, shared: int = 0
-    ) -> Callable[[], None]:
+    def launching(self, code: LoadedCode, grid: Any, block: Any, arguments: Any, shared: int = 0) -> Any:
         return lambda: self.launched(code, grid, block, arguments)
 
     def launched(self, code: LoadedCode, grid: Any, block: Any, arguments: Any) -> None:
@@ -91,9 +89,7 @@ class Transposes(Device):
             raise self.refuse
         self.launches += 1
         assert (grid, block) == ((2, 3, 1), (32, 8, 1))
-        source, target, width, height = (
-            int.from_bytes(packed(argument).tobytes(), "little") for argument in arguments
-        )
+        source, target, width, height = (int.from_bytes(packed(x).tobytes(), "little") for x in arguments)
         matrix = self.download(source, np.empty(COUNT, np.float32)).reshape(height, width)
         output = matrix.T.copy()
         self.spoil(output)
@@ -181,9 +177,7 @@ class Multiplies(Transposes):
     def allow_dynamic_shared(self, code: LoadedCode, size: int) -> None:
         self.asked.append(size)
 
-    def tensor_map(
-        self, address: int, kind: str, shape: Any, strides: Any, box: Any, swizzle: int
-    ) -> np.ndarray:
+    def tensor_map(self, address: int, kind: str, shape: Any, strides: Any, box: Any, swizzle: int) -> Any:
         self.asked.append((kind, shape, strides, box, swizzle))
         return np.array([address, *[0] * 15], np.uint64)
 
@@ -235,9 +229,7 @@ def test_tensor_maps():
         for place in range(3)
         for part, axis in parts
     )
-    device, [row] = half_precision(
-        "triton_matmul_tma", (arguments, arguments, arguments), passed, (128, 4, 8, 1) * 3
-    )
+    device, [row] = half_precision("triton_matmul_tma", (*[arguments] * 3,), passed, (128, 4, 8, 1) * 3)
     assert row["status"] == "ok"
     assert device.asked[1:] == [("float16", (SIDE, SIDE), [2 * SIDE, 2], (4, 2), 2)] * 3
     assert [len(argument) for argument in device.arguments] == [128, 4, 8, 1] * 3

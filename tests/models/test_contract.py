@@ -49,15 +49,14 @@ def slopes(name, values):
 
 ARITHMETIC = ("work_fp32", "work_fp64", "work_int32", "work_imul32", "work_sfu")
 PRODUCTS = tuple(f"work_{name}" for name in TENSOR)
-COMPUTATION = (*ARITHMETIC, *PRODUCTS, "work_shared", "shared_insts")
+SHARED = ("work_shared", "shared_insts")
+COMPUTATION = (*ARITHMETIC, *PRODUCTS, *SHARED)
 MEMORY = ("work_l1", "work_l2", "work_dram", "load_insts", "store_insts", "sectors", "uncoal_insts")
 DEFAULT_RULES = {
     "nothing": (),
     "products of matrices": PRODUCTS,
     "products out of registers": ("work_mma_warp",),
-    "all but products out of shared memory": (
-        *ARITHMETIC, "work_mma_warp", "work_shared", "shared_insts", *MEMORY
-    ),
+    "all but products out of shared memory": (*ARITHMETIC, "work_mma_warp", *SHARED, *MEMORY),
     "memory": MEMORY,
     "computation": COMPUTATION,
     "loads": ("load_insts",),

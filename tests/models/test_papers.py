@@ -5,6 +5,7 @@ knows of the prediction.
 """
 
 import math
+import operator
 from functools import partial
 from types import SimpleNamespace
 
@@ -351,13 +352,11 @@ def gpuperf(p):
 
 
 BINDING = ("delay", "bandwidth")
-LONG_COMPUTATION = [f"MWP by {binds}, computation longer" for binds in ("N", *BINDING)]
+LONGER = [f"MWP by {binds}, computation longer" for binds in ("N", *BINDING)]
 PUBLISHED = {"no-memory", *(f"few-warps, MWP by N, {longer} longer" for longer in ("memory", "computation"))}
 PUBLISHED |= {f"{case}, MWP by {binds}, memory longer" for case in ("memory", "compute") for binds in BINDING}
 PUBLISHED |= {"compute, MWP by N, memory longer"}
-BOUNDS = {
-    f"{bound}{wait}" for bound in ("bandwidth", "computation") for wait in ("", " and exposed", " and hidden")
-}
+BOUNDS = {f"{b}{w}" for b in ("bandwidth", "computation") for w in ("", " and exposed", " and hidden")}
 BOUNDS |= {"no memory"}
 # Without a wait for bandwidth, only credited cycles hide a load.
 WAITS = ("exposed", "exposed, credited", "hidden, credited")
@@ -365,11 +364,9 @@ REFERENCES = {  # the cases that have to be reached, and how many times 32 point
     "roofline": (roofline, {*PIPES}, 25),
     "volkov": (volkov, {*PIPES, "issue", "latency", "nothing"}, 25),
     "transit": (transit, {"nothing", "no memory", "no computation", "compute", "memory", "latency"}, 25),
-    "mwp-cwp": (
-        partial(mwp_cwp, reading="narrated"), PUBLISHED | {f"compute, {x}" for x in LONG_COMPUTATION}, 25
-    ),
+    "mwp-cwp": (partial(mwp_cwp, reading="narrated"), PUBLISHED | {f"compute, {x}" for x in LONGER}, 25),
     "mwp-cwp-printed": (
-        partial(mwp_cwp, reading="printed"), PUBLISHED | {f"memory, {x}" for x in LONG_COMPUTATION}, 25
+        partial(mwp_cwp, reading="printed"), PUBLISHED | {f"memory, {x}" for x in LONGER}, 25
     ),
     "mwp-cwp-pipeline": (mwp_cwp_pipeline, {*pipeline.CASES}, 25),
     "mwp-cwp-corrected": (
@@ -388,17 +385,13 @@ REFERENCES = {  # the cases that have to be reached, and how many times 32 point
     ),
     "wfg": (wfg, {"no memory", "waits", "waits, bandwidth", "hidden", "hidden, bandwidth"}, 25),
     "kothapalli-max": (partial(kothapalli, overlap=max), {"nothing", "computes", "accesses"}, 10),
-    "kothapalli-sum": (
-        partial(kothapalli, overlap=lambda a, b: a + b), {"nothing", "computes", "accesses"}, 10
-    ),
+    "kothapalli-sum": (partial(kothapalli, overlap=operator.add), {"nothing", "computes", "accesses"}, 10),
     "gpuperf": (gpuperf, {"nothing", "computes", "hidden", "memory"}, 20),
 }  # fmt: skip
 
 
 def test_every_model_has_a_reference():
-    others = {
-        name for name in models.CLOSED_FORMS if name == "phase" or "gpumech" in name
-    }  # files of their own
+    others = {x for x in models.CLOSED_FORMS if x == "phase" or "gpumech" in x}  # files of their own
     assert {*REFERENCES} == {*models.CLOSED_FORMS} - others
 
 

@@ -193,9 +193,7 @@ def test_a_prediction_does_not_depend_on_its_batch(cases):
 def test_barriers_part_what_could_overlap(cases):
     # The same work in one phase takes no longer than in two, one after the other.
     gpu, kernel, launch = assembled(cases)
-    in_step = tuple(
-        eqx.tree_at(lambda phase: phase.passes, item, jnp.ones(len(cases))) for item in kernel.phases
-    )
+    in_step = tuple(eqx.tree_at(lambda p: p.passes, item, jnp.ones(len(cases))) for item in kernel.phases)
     kernel = eqx.tree_at(lambda kernel: kernel.phases, kernel, in_step)
     first, second = in_step
 

@@ -28,9 +28,7 @@ def test_many_lines_get_a_panel_each_on_one_scale():
     spec = occupancy_curves(curve(models)).to_dict()
     assert spec["columns"] == COLUMNS
     assert [panel["title"]["text"] for panel in spec["concat"]] == [[name] for name in models]
-    domains = {
-        tuple(layer["encoding"]["y"]["scale"]["domain"]) for p in spec["concat"] for layer in p["layer"]
-    }
+    domains = {tuple(x["encoding"]["y"]["scale"]["domain"]) for p in spec["concat"] for x in p["layer"]}
     assert len(domains) == 1
     for panel, (name, height) in zip(spec["concat"], models.items(), strict=True):
         behind, own, _, label = panel["layer"]
@@ -42,9 +40,7 @@ def test_many_lines_get_a_panel_each_on_one_scale():
 
 
 def test_what_is_not_finite_is_left_out():
-    rows = [
-        {"model": "a", "warps": i, "throughput": y} for i, y in enumerate([1.0, np.nan, np.inf, 0.0, 0.5])
-    ]
+    rows = [{"model": "a", "warps": i, "throughput": y} for i, y in enumerate([1, np.nan, np.inf, 0, 0.5])]
     spec = occupancy_curves(rows).to_dict()
     assert [point["throughput"] for point in spec["data"]["values"]] == [1.0, 0.5]
     assert occupancy_curves([]).to_dict()["data"]["values"] == []

@@ -107,9 +107,7 @@ def test_no_rows(capsys):
     assert shown(capsys, [], title="Launches") == "Launches: none\n"
 
 
-@pytest.mark.parametrize(
-    ("terminal", "seconds", "draws"), [(True, 1.3, True), (True, 0, False), (False, 1.3, False)]
-)
+@pytest.mark.parametrize(("terminal", "seconds", "draws"), [(1, 1.3, True), (1, 0, False), (0, 1.3, False)])
 def test_progress_shows_on_a_terminal_after_a_second(monkeypatch, terminal, seconds, draws):
     stream = io.StringIO()
     monkeypatch.setattr(stream, "isatty", lambda: terminal)

@@ -165,9 +165,7 @@ class Oracle:
 
     def critical(self) -> dict[str, Any]:
         """How often each term lies on the critical path: [program][instruction], and the valve's."""
-        counts: dict[str, Any] = {
-            name: [[0] * len(p) for p in self.case.programs] for name in ("lam", "Lam", "self")
-        }
+        counts: Any = {name: [[0] * len(p) for p in self.case.programs] for name in ("lam", "Lam", "self")}
         counts["valve"] = 0
         at = next(n for n, e in enumerate(self.log) if e["done"] == self.makespan)
         term: str = "Lam"
@@ -192,9 +190,7 @@ EXAMPLE = Program(  # of the Pipeline paper: C0, C1, M2(0, 1), C3(2), C4(3), M5(
 )
 
 
-def random_program(
-    rng: np.random.Generator, n: int, subsystems: int, barriers: int = 0, **options: Any
-) -> Program:
+def random_program(rng, n: int, subsystems: int, barriers: int = 0, **options: Any) -> Program:
     """Some instructions; `grid` is what terms are multiples of, None: any real number."""
     grid, same_warp = options.get("grid", 64), options.get("same_warp", False)
 
@@ -204,10 +200,8 @@ def random_program(
 
     throughput_cycles, latency_cycles = cycles(0, 6, subsystems), cycles(0, 60, subsystems)
     s = rng.integers(0, subsystems, n)
-    few_or_many = rng.choice([0, 1, 2, 3, 9], n)  # more than four do not fit into an instruction's words
-    preds = tuple(
-        tuple(int(j) for j in rng.choice(i, min(i, few_or_many[i]), replace=False)) for i in range(n)
-    )
+    many = rng.choice([0, 1, 2, 3, 9], n)  # more than four do not fit into an instruction's words
+    preds = tuple(tuple(int(j) for j in rng.choice(i, min(i, many[i]), replace=False)) for i in range(n))
     kind = np.array(["c"] * n)
     kind[rng.choice(n, min(barriers, n), replace=False)] = "b"
     return Program(

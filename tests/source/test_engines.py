@@ -313,9 +313,7 @@ def test_skipped_trips_of_random_loops_count_as_those_that_are_run(target, third
 
 
 NUMBERS = "const int b = blockIdx.x, c = blockIdx.y; const int* x2 = (const int*)y; "
-BY_BLOCK = looped(
-    NUMBERS + random_loop(seed, OF_BLOCKS, COUNTS_OF_BLOCKS, TRIPS_OF_BLOCKS) for seed in range(40)
-)
+BY_BLOCK = looped(NUMBERS + random_loop(n, OF_BLOCKS, COUNTS_OF_BLOCKS, TRIPS_OF_BLOCKS) for n in range(40))
 
 
 @pytest.mark.quick("sm_80-0", "gfx90a-0")

@@ -124,9 +124,7 @@ def counted(tmp_path_factory):
     listings = dict(zip(binaries, disassemble([*binaries.values()]), strict=True))
     gpu = jax.tree.map(np.asarray, gpu)
 
-    def counted(
-        name: str, grid: Dimensions, x: Array | None = None, threads: int = THREADS
-    ) -> Characterisation:
+    def counted(name: str, grid: Dimensions, x: Array | None = None, threads: int = THREADS):
         code = replace(made, binary=binaries[name])
         wanted = Configuration((), grid, (threads, 1, 1), (x, None))
         return executed(code, listings[name], as_launched(code, wanted), gpu).counts
@@ -143,9 +141,7 @@ def counted_for_amd(tmp_path_factory):
     built = read_hip(path, "alike").compile(0x90A, ())
     assert isinstance(built, Built)
 
-    def counted(
-        name: str, grid: Dimensions, x: Array | None = None, threads: int = THREADS
-    ) -> Characterisation:
+    def counted(name: str, grid: Dimensions, x: Array | None = None, threads: int = THREADS):
         wanted = Configuration((), grid, (threads, 1, 1), (x, None))
         return amd.completed(built, wanted, gpu, read_hip(path, name))[0].counts
 

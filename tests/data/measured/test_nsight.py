@@ -95,9 +95,7 @@ def test_along_the_axes_where_the_source_says_how_it_is_launched(tmp_path):
     # 32 x 1 and 16 x 2 have as many threads and blocks
     threads = description(threads="bx * by", blocks="64")
     path = write(tmp_path, HEAD, line(0, TIME, "us", "5.5", "(16, 2, 1)"))
-    with pytest.raises(
-        DseError, match=r"Grid Size, row 1: found .* which 2 configurations of add have, expected"
-    ):
+    with pytest.raises(DseError, match=r"Grid Size, row 1: found .* which 2 configurations of add have"):
         load(path, threads)
     block, grid = (tuple(parse(text, "x") for text in sizes) for sizes in (("bx", "by"), ("64",)))
     build = Build(kernel="add", defines=(), block=block, grid=grid, arguments=())
@@ -110,9 +108,7 @@ def test_of_several_kernels_that_with_the_name(tmp_path):
     measured = load(write(tmp_path, HEAD, *lines), ADD)
     np.testing.assert_allclose(measured.time_s, [5.5e-6])
     lines[1] = line(1, TIME, "us", "5.5", name="sub(int)")
-    with pytest.raises(
-        DseError, match="Kernel Name: found fill, sub, expected one kernel, or one of them named"
-    ):
+    with pytest.raises(DseError, match="Kernel Name: found fill, sub, expected one kernel, or one"):
         load(write(tmp_path, HEAD, *lines), ADD)
 
 

@@ -144,9 +144,7 @@ def test_two_runs_of_a_model_are_compared(tmp_path):
 
 def test_scores_of_models(tmp_path):
     path = tmp_path / "scores.json"
-    path.write_text(
-        json.dumps([{"model": "phase", "spearman": 0.8}, {"model": "random choice", "spearman": None}])
-    )
+    path.write_text('[{"model": "phase", "spearman": 0.8}, {"model": "random choice", "spearman": null}]')
     results = read([path])
     assert results.spaces == ()
     assert [row["model"] for row in results.scores] == ["phase", "random choice"]

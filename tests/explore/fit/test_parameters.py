@@ -55,9 +55,7 @@ def test_widths_by_provenance(file):
 
 def test_tensor_cores_are_fitted_to_kernels_that_use_them():
     def kernel(**work):
-        counts: dict[str, Any] = dict.fromkeys(
-            set(Kernel.__dataclass_fields__) - {"work", "phases"}, np.ones(2)
-        )
+        counts: Any = dict.fromkeys(set(Kernel.__dataclass_fields__) - {"work", "phases"}, np.ones(2))
         zeros = dict.fromkeys(CLASSES, np.zeros(2))
         return Kernel(work=PerClass(**(zeros | work)), **counts)
 

@@ -173,9 +173,7 @@ def test_what_cannot_run_or_failed_is_left_out(spaces):
     best = int(predicted.argmin())
     assert best not in keep(candidates(predicted, np.arange(N) != best), 0.01).index
     messages = measured(true, places)
-    failed = next(
-        place for place in keep(candidates(predicted), measured=messages).index if place not in messages
-    )
+    failed = next(n for n in keep(candidates(predicted), measured=messages).index if n not in messages)
     after = keep(candidates(predicted), measured=messages | {int(failed): np.inf}).index
     assert failed not in after
     assert len(after)

@@ -19,9 +19,7 @@ EVERY = np.arange(N)
 
 def candidates(possible=None):
     base = bare({"a": A, "b": B})
-    return replace(
-        base, log_s=LOG_S, modelled=True, possible=np.ones(N, bool) if possible is None else possible
-    )
+    return replace(base, log_s=LOG_S, modelled=True, possible=EVERY >= 0 if possible is None else possible)
 
 
 def test_slices_hold_parameters_to_some_of_their_values():

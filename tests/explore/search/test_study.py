@@ -226,9 +226,7 @@ def test_nothing_of_a_study_is_unpickled(toy_kernel, gpu, tmp_path, kind):
     first.kept.study.add_trial(trial)
     second = search(alone, gpu, 30, "cmaes", storage=url)
     assert not (tmp_path / "written").exists()
-    assert not any(
-        "cma" in name for get_trial in second.study.get_trials()[:11] for name in get_trial.system_attrs
-    )
+    assert not any("cma" in name for t in second.study.get_trials()[:11] for name in t.system_attrs)
     assert second.kept is not None
     added = second.kept.study.get_trials()[11:]
     assert not any(name for item in added for name in item.system_attrs if not name.startswith("constraints"))

@@ -9,6 +9,7 @@ from dse.errors import DseError
 from dse.explore.sweep import dense, plan
 from dse.explore.sweep.sweep import Sweep
 
+GROUP = ("kernel", "gpu", "model")
 COLUMNS = {"kernel": "kernel", "gpu": "gpu", "model": "model", "size": "n"}
 
 
@@ -78,10 +79,8 @@ def test_counts(product, expected):
 
 
 def test_the_front(product, expected):
-    actual = by_groups(
-        Sweep(product).pareto("time_s", "registers", per=["kernel", "gpu"]), ("kernel", "gpu", "model")
-    )
-    for group, rows in by_groups(expected, ("kernel", "gpu", "model")).items():
+    actual = by_groups(Sweep(product).pareto("time_s", "registers", per=["kernel", "gpu"]), GROUP)
+    for group, rows in by_groups(expected, GROUP).items():
         points = {(row["time_s"], row["registers"]) for row in rows}
         front = {p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points)}
         assert [(row["time_s"], row["registers"]) for row in actual[group]] == sorted(front)

@@ -71,9 +71,7 @@ def test_doubts_are_reported():
 
 
 def test_what_is_missing_is_named():
-    cut = replace(
-        recorded(), records=[record for record in recorded().records if record.benchmark != "chase"]
-    )
+    cut = replace(recorded(), records=[r for r in recorded().records if r.benchmark != "chase"])
     with pytest.raises(DseError, match=r"records: found none of chase, cache ca"):
         derive.values(cut)
 

@@ -215,9 +215,7 @@ SIZES = (1, 100, 4096)
 @pytest.mark.slow
 @pytest.mark.parametrize("timing", [BACK_TO_BACK, BETWEEN_EVENTS])
 def test_never_below_the_roofline(timing: Timing):
-    products = [
-        Product(m, n, k, operands=kind) for kind in OPERANDS for m in SIZES for n in SIZES for k in SIZES
-    ]
+    products = [Product(m, n, k, operands=x) for x in OPERANDS for m in SIZES for n in SIZES for k in SIZES]
     products += [*experts_layer(64, 16, 2, 4096, 1024), *experts_layer(4096, 8, 2, 512, 256, "fp8_w8a8")]
     times = predict(FILES, products, TABLE, timing=timing)
     assert (times >= bound(FILES, products, timing)[:, :, None]).all()

@@ -14,9 +14,7 @@ from dse.simulator.engine import driver
 def cases() -> list[Case]:
     """Of every loop: plain, all that there is, real numbers, and dataflow order."""
     rng = np.random.default_rng(12)
-    made = [
-        random_case(rng, features, grid) for _ in range(15) for features, grid in (("", 64), (EVERY, None))
-    ]
+    made = [random_case(rng, words, grid) for _ in range(15) for words, grid in (("", 64), (EVERY, None))]
     return [replace(case, order="dataflow") if n % 5 == 0 else case for n, case in enumerate(made)]
 
 

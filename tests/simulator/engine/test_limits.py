@@ -81,9 +81,7 @@ def test_numbers_of_cases():
         for n, s, w, slots in ((17, 2, 3, 2), (1041, 3, 1, 1), (5, 8, 16, 4), (40, 1, 33, 1))
         for order, scheduler in product(("program", "dataflow"), ("rr", "gto", "oldest"))
     ]
-    alone = {
-        critical: [simulate([case], critical).makespan[0] for case in every] for critical in (True, False)
-    }
+    alone = {path: [simulate([case], path).makespan[0] for case in every] for path in (True, False)}
     np.testing.assert_array_equal(alone[True], alone[False])
     for count, critical in product((1, 2, 3, 6, 7, 8, len(every)), (True, False)):
         np.testing.assert_array_equal(simulate(every[:count], critical).makespan, alone[critical][:count])

@@ -21,9 +21,7 @@ def looping(rng: np.random.Generator, tick: float, several: bool = False) -> Cas
         if not program.loops or (programs and program.barriers):
             continue
         longer = int(rng.integers(len(program.loops)))
-        trips = [
-            int(rng.integers(20, 60)) if n == longer else loop.trips for n, loop in enumerate(program.loops)
-        ]
+        trips = [int(rng.integers(20, 60)) if n == longer else x.trips for n, x in enumerate(program.loops)]
         loops = tuple(replace(loop, trips=t) for loop, t in zip(program.loops, trips, strict=True))
         if several:
             program = replace(program, kind="c" * len(program))

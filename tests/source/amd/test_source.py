@@ -113,9 +113,7 @@ def test_whole_numbers_that_skip_work_are_asked_for(tmp_path: Path):
     for contents in (("starts=65:int:index * 3",), ()):
         kernel = cuda_file.load(path, Given(block=(64,), grid=(1,), arguments=contents))
         [wanted] = configurations(kernel, {}, {}, MI250X.gpu)
-        [made] = AMD.characterise_all(
-            source_of(kernel), 0x90A, [wanted], MI250X.gpu, Cache(tmp_path / "cache"), 1
-        )
+        [made] = AMD.characterise_all(source_of(kernel), 0x90A, [wanted], MI250X.gpu, Cache(tmp_path), 1)
         assert isinstance(made, KernelProfile if contents else Failure), made
     assert isinstance(made, Failure)
     assert "starts: found no contents of the array, which ends or skips work" in made.message
@@ -224,9 +222,7 @@ def test_threads_take_turns_to_add_fractions_in_shared_memory(
         y[threadIdx.x] = s[threadIdx.x];
     }}"""
     counts = read(tmp_path / "f.cu", text, gpu, 64, 1).counts
-    assert counts.total("shared store", "requests") + counts.total("shared load", "requests") == 2 * (
-        2 * turns + 2
-    )
+    assert sum(counts.total(f"shared {way}", "requests") for way in ("store", "load")) == 4 * turns + 4
     assert not counts.unknown
 
 
@@ -335,9 +331,7 @@ def test_pointers_in_structures_lead_to_arrays_of_their_own(gpu: GpuFile, tmp_pa
 @pytest.mark.parametrize("gpu", [W6600, A100], ids=lambda gpu: gpu.name)
 def test_pointers_in_memory_cannot_be_stated(gpu: GpuFile, tmp_path: Path):
     text = "__global__ void f(const float* const* x, float* y, int n) { y[threadIdx.x] = x[blockIdx.x][n]; }"
-    with pytest.raises(
-        AssertionError, match=r"x: found no contents .* expected pointers as arguments, or in"
-    ):
+    with pytest.raises(AssertionError, match=r"x: found no contents .* expected pointers as arguments, or"):
         read(tmp_path / "f.cu", text, gpu, 64, 1, "n=1")
 
 

@@ -215,9 +215,7 @@ extern "C" __global__ void f(float* y, const float* x, const int* places, int us
 @pytest.mark.parametrize(
     ("place", "used", "expected"), [("k", 8, 32), ("k", 200, 800), ("places[i] & 255", 8, 1024)]
 )
-def test_only_what_is_used_of_a_local_array_takes_room(
-    tmp_path: Path, place: str, used: int, expected: int
-) -> None:
+def test_only_what_is_used_of_a_local_array_takes_room(tmp_path: Path, place: str, used: int, expected: int):
     """Where places in it depend on data, all of it may be used."""
     path = tmp_path / "f.cu"
     path.write_text(ARRAY)

@@ -41,9 +41,7 @@ def bound(kernel: str, **defines: Any) -> BoundProgram:
 
 @cache
 def ran(kernel: str, grid: tuple[int, ...], *arguments: Any, **defines: Any) -> tuple[Machine, Sample]:
-    values = [
-        np.array(argument, np.int32) if isinstance(argument, tuple) else argument for argument in arguments
-    ]
+    values = [np.array(x, np.int32) if isinstance(x, tuple) else x for x in arguments]
     launch = LaunchArguments((*grid, 1, 1)[:3], (128, 1, 1), values)  # type: ignore[arg-type]
     sample = representative(launch.grid)
     return run(bound(kernel, **defines), launch, sample.blocks), sample

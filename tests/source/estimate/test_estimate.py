@@ -21,9 +21,7 @@ from dse.types import Resources
 LIMITS = gpus.load("a100").gpu.limits
 NAMES = column_names(1)
 SOURCE = CudaSource("a.cu", "constexpr int pitch = 2 * X + 1;\n__shared__ float a[Y][pitch];", "", (), (), "")
-SPACE = [
-    (x, y, tile, flag) for x, y, tile, flag in product([8, 16, 32, 64], [1, 2, 4, 8], [1, 2, 3, 4, 6], [0, 1])
-]
+SPACE = [*product([8, 16, 32, 64], [1, 2, 4, 8], [1, 2, 3, 4, 6], [0, 1])]
 
 
 def passes(x: int, y: int) -> float:
@@ -99,9 +97,7 @@ def guess(before: KnownFacts, chosen: dict[int, KernelProfile | Failure]) -> Est
     return estimate(before, chosen, LIMITS)
 
 
-def test_as_many_are_chosen_as_asked_for(
-    before: KnownFacts, chosen: dict[int, KernelProfile | Failure]
-) -> None:
+def test_as_many_are_chosen_as_asked_for(before: KnownFacts, chosen: dict[int, KernelProfile | Failure]):
     assert len(chosen) == 40
     assert choose(before, 40, chosen) == []
     assert len(choose(before, 10_000, {})) == len(SPACE) / 2
@@ -139,9 +135,7 @@ def test_the_border_of_registers_and_of_failures_is_found(guess: Estimate) -> No
     assert np.mean(off > 2) < 0.05
 
 
-def test_estimated_registers_let_a_launch_run(
-    before: KnownFacts, chosen: dict[int, KernelProfile | Failure]
-) -> None:
+def test_estimated_registers_let_a_launch_run(before: KnownFacts, chosen):
     """Where the compiler is told of the block's size; elsewhere they fail, and that is foreseen."""
     guess = estimate(before, chosen, LIMITS, held=True)
     there = np.array([place not in chosen for place in range(len(SPACE))]) & (guess.resources["threads"] > 0)
@@ -231,9 +225,7 @@ def test_smooth_numbers_are_close_and_say_how_close(guess: Estimate) -> None:
     assert np.abs(errors["work.fp32"]).max() < 1e-6
 
 
-def test_numbers_below_zero_are_estimated_too(
-    before: KnownFacts, chosen: dict[int, KernelProfile | Failure]
-) -> None:
+def test_numbers_below_zero_are_estimated_too(before: KnownFacts, chosen):
     """In a phase a warp may wait less for a pipe than nothing, where it waited for it before."""
     columns = [n for n, name in enumerate(NAMES) if name.startswith("phases.0.waits.")]
 

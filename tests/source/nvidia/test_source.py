@@ -111,9 +111,7 @@ def run(kernel: Description, cache: Path, workers: int = 1, progress=lambda step
     count = np.broadcast_shapes(*(np.shape(value) for value in parameters.values()))
     columns = {name: np.broadcast_to(value, count) for name, value in parameters.items()}
     wanted = configurations(kernel, columns, kernel.sizes(), GPU)
-    return CUDA.characterise_all(
-        source_of(kernel), 80, wanted, cache=Cache(cache), workers=workers, progress=progress
-    )
+    return CUDA.characterise_all(source_of(kernel), 80, wanted, None, Cache(cache), workers, progress)
 
 
 def test_counts_are_those_of_the_contents(read, tmp_path: Path):
@@ -269,9 +267,7 @@ pytest.importorskip("distributed")
 def test_a_ranking_is_the_same_and_is_kept_here(tmp_path, monkeypatch):
     description = readers.load("transpose")
     gpu = gpus.load("a100").gpu
-    parameters = {
-        name: values[::20] for name, values in description.space.configurations(description.sizes()).items()
-    }
+    parameters = {name: x[::20] for name, x in description.space.configurations(description.sizes()).items()}
     here = SourceKernel(description, cache=Cache(tmp_path / "here")).read(parameters, gpu)
     with executing_on(workers=2):
         assert active_executor() is not None

@@ -76,9 +76,7 @@ def test_arguments_that_are_refused(tmp_path: Path, given: tuple[str, ...], mess
 def test_what_a_file_does_not_say_has_to_be_said(tmp_path: Path):
     path = tmp_path / "k.cu"
     path.write_text(CODE)
-    with pytest.raises(
-        DseError, match=r"^given.block: found none for .*k\.cu, expected the threads of a block: 256"
-    ):
+    with pytest.raises(DseError, match=r"^given.block: found none for .*k\.cu, expected the threads of a"):
         load(path)
     (tmp_path / "T1.json").write_text("{}")
     with pytest.raises(DseError, match=r"^given.grid: found none for .*; or give .*T1\.json in its place$"):

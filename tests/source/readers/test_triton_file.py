@@ -197,11 +197,9 @@ def test_what_heuristics_decide_is_known_to_the_grid_and_as_options(tmp_path):
         "def fill(x, n, bias, BLOCK: tl.constexpr):\n"
         "    tl.store(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), 1.0)\n"
     )
-    arguments = Given(
-        grid=("cdiv(n, BLOCK)",), signature=("x=*fp32", "n=i32", "bias=None"), sizes=(("n", 640),)
-    )
-    for signature, block in ((arguments.signature, 64), (("x=*fp32", "n=i32", "bias=*fp32"), 32)):
-        description = load(f"{tmp_path / 'k.py'}:fill", replace(arguments, signature=signature))
+    given = Given(grid=("cdiv(n, BLOCK)",), signature=("x=*fp32", "n=i32", "bias=None"), sizes=(("n", 640),))
+    for signature, block in ((given.signature, 64), (("x=*fp32", "n=i32", "bias=*fp32"), 32)):
+        description = load(f"{tmp_path / 'k.py'}:fill", replace(given, signature=signature))
         [actual] = configurations(description, description.space.configurations(), description.sizes(), GPU)
         assert (actual.grid[0], actual.block[0]) == (640 // block, block)
 

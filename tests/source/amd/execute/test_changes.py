@@ -109,9 +109,7 @@ def test_results_change_as_is_said(written, instruction):
         nonlocal passed, limited
         rng = np.random.default_rng(seed)
         values = {first + slot: rng.integers(0, 2**bits, (1, 1, rng.choice([1, lanes]))) for slot in SOURCES}
-        changes = {
-            first + slot: rng.integers(-9, 10, (1, 1, 1)) * 8 ** rng.integers(0, 3) for slot in changing
-        }
+        changes = {first + n: rng.integers(-9, 10, (1, 1, 1)) * 8 ** rng.integers(0, 3) for n in changing}
         changes = {slot: change for slot, change in changes.items() if change.any()}
         results(values, [])
         rules = ChangeRules(machine, code.binder, changes, machine.lanes())

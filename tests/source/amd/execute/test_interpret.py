@@ -130,9 +130,7 @@ FLOATS: list[tuple[str, Callable[..., np.ndarray]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("instruction", "expected"), FLOATS, ids=lambda it: it if isinstance(it, str) else ""
-)
+@pytest.mark.parametrize(("instruction", "expected"), FLOATS, ids=[code for code, _ in FLOATS])
 def test_floating_point(written, instruction: str, expected: Callable[..., np.ndarray]):
     arguments = np.random.default_rng(1).normal(0, 4, (64, 4)).astype(np.float32)
     machine = run(written([*_BEGIN, instruction, *_END]), [arguments, np.zeros(128, np.float32)])

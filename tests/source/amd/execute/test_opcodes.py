@@ -307,9 +307,7 @@ APART = {name for name, opcode in TABLE.items() if opcode.special and name not i
     ),
     *(name for name in TABLE if name.startswith(("v_cmp_class_", "v_div_scale_"))),
 }
-ROWS = sorted(
-    name for name, opcode in TABLE.items() if (opcode.function or opcode.special) and name not in APART
-)
+ROWS = sorted(name for name, op in TABLE.items() if (op.function or op.special) and name not in APART)
 
 
 def source_kind(name: str) -> str:
@@ -375,9 +373,7 @@ def test_every_row_has_its_arithmetic():
     assert len(ROWS) > 400
 
 
-@pytest.mark.parametrize(
-    ("scalar", "kind"), sorted({(name.startswith("s_"), source_kind(name)) for name in ROWS})
-)
+@pytest.mark.parametrize(("scalar", "kind"), sorted({(x.startswith("s_"), source_kind(x)) for x in ROWS}))
 def test_equals_plain_python(written, scalar: bool, kind: str):
     for name, actual in computed(written, scalar, kind).items():
         expect_plain_python(name, actual)

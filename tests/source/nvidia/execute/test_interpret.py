@@ -67,9 +67,7 @@ def test_loop_whose_length_is_data():
     assert actual.tolist() == [4 * count for count in trips]
     counts = total(machine)
     longest = warps_of(np.array(trips)).max(axis=1).sum()
-    loop = [
-        block for block in machine.program.blocks if block.index in block.successors and len(block.steps) > 1
-    ]
+    loop = [b for b in machine.program.blocks if b.index in b.successors and len(b.steps) > 1]
     assert [counts[2 * b.index].sum() for b in loop] == [longest] * len(loop)
     assert [counts[2 * b.index + 1].sum() for b in loop] == [sum(trips)] * len(loop)
     assert not machine.unknown
@@ -90,9 +88,7 @@ def test_local_memory():
     i = np.arange(256)
     word = np.stack([(k * 7 + i) % 40 for k in range(n)] + [i % 40])
     # words of a warp's 32 lanes lie side by side: one sector for 8 lanes that ask for the same word
-    sectors = sum(
-        len({(w, lane // 8) for lane, w in enumerate(warp)}) for warp in word.reshape(-1, 32).tolist()
-    )
+    sectors = sum(len({(w, n // 8) for n, w in enumerate(warp)}) for warp in word.reshape(-1, 32).tolist())
     assert accesses(machine, "LDL")[[0, 1]].tolist() == [8 * (n + 1), sectors]
     values = np.tile(np.arange(40), (256, 1))
     for k in range(n):
@@ -105,9 +101,7 @@ def test_atomics_give_each_thread_its_turn_and_say_so():
     machine = launch("take_turns", None, np.zeros(4, np.int32), grid=1, block=64)
     (actual,) = places(machine, "STG", 1)
     assert actual.tolist() == [4 * (k + 100) for k in range(64)]
-    names = {
-        machine.sources[bit] for taint in machine.unknown.values() for bit in range(8) if taint >> bit & 1
-    }
+    names = {machine.sources[n] for taint in machine.unknown.values() for n in range(8) if taint >> n & 1}
     assert names == {"what atomic operations return"}
 
 

@@ -57,9 +57,7 @@ def assert_same_counts(first: Machine, second: Machine) -> None:
 def both(trips: int, *body: str, contents: np.ndarray | None = None) -> tuple[Machine, Machine]:
     """A loop skipped and run in full."""
     made = loop(*body)
-    first, second = (
-        loop_run(made, trips, contents, loops=loops) for loops in (LoopPolicy.SKIP, LoopPolicy.RUN)
-    )
+    first, second = (loop_run(made, trips, contents, loops=way) for way in (LoopPolicy.SKIP, LoopPolicy.RUN))
     assert_same_counts(first, second)
     return first, second
 

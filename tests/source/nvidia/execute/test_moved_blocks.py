@@ -26,9 +26,7 @@ def toy(*code: str) -> SassProgram:
 
 STRIP = toy(PLACE, "IMAD R4, R6, 0x1000, R4", *LOAD)
 UP_TO_N = toy(PLACE, "ISETP.GE.AND P0, PT, R4, c[0x0][0x170], PT", "@P0 EXIT", *LOAD)
-SWITCHED = toy(
-    "LOP3.LUT R4, R1, 0x5, RZ, 0x3c, !PT", "IMAD R4, R4, 0x40, R0", "IMAD R4, R6, 0x800, R4", *LOAD
-)
+SWITCHED = toy("LOP3.LUT R4, R1, 0x5, RZ, 0x3c, !PT; IMAD R4, R4, 0x40, R0; IMAD R4, R6, 0x800, R4", *LOAD)
 
 
 def delayed(*then: str, load: tuple[str, ...] = LOAD, step: str = "0x1") -> SassProgram:

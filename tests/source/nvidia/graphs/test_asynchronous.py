@@ -139,9 +139,7 @@ def test_products_of_a_warp_group_follow_one_another():
 
 def test_other_sums_are_waited_for():
     graph = graph_of([], [PRODUCT, PRODUCT.replace("R24, gdesc", "R96, gdesc")], [], 3)
-    first, second = (
-        i for i, instruction in enumerate(graph.instructions) if instruction.text.startswith("HGMMA")
-    )
+    first, second = (n for n, item in enumerate(graph.instructions) if item.text.startswith("HGMMA"))
     assert first in graph.instructions[second].needs  # it reads R24
     assert second not in graph.instructions[first].needs
 

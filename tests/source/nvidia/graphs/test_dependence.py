@@ -58,9 +58,7 @@ LOOP = (
 
 
 def test_a_graph_of_any_size_is_refused():
-    with pytest.raises(
-        DseError, match=r"^toy: graph: found 8 instructions with loops rolled, expected 1 to 7$"
-    ):
+    with pytest.raises(DseError, match=r"^toy: graph: found 8 instructions with loops rolled, expected .*7$"):
         dependence_graph(ran(*LOOP), 0, 0, most=7)
     assert (simulated.MOST_INSTRUCTIONS, simulated.MOST_NESTED) == (MOST_INSTRUCTIONS, MOST_NESTED)
 
@@ -208,9 +206,7 @@ def test_products_of_some_warps():
         threads=128,
     )
     graph = dependence_graph(machine, 0, 0)
-    some, all_of_them = (
-        instruction.product for instruction in graph.instructions if instruction.pipe == "tensor"
-    )
+    some, all_of_them = (item.product for item in graph.instructions if item.pipe == "tensor")
     assert some is not None
     assert all_of_them is not None
     assert (all_of_them.multiply_adds, all_of_them.from_registers) == (16 * 8 * 16, 1)

@@ -135,9 +135,7 @@ def test_terms_of_products_of_matrices(gpu):
 
 def test_products_that_a_gpu_has_no_cycles_of(gpu):
     for product in (matrices("mma_fp8", 4096.0, 0.0), matrices("mma_fp8", 4096.0, 1.0)):
-        with pytest.raises(
-            DseError, match=r"^k: HMMA\.16816\.F32: found mma_fp8, expected products that the GPU"
-        ):
+        with pytest.raises(DseError, match=r"^k: HMMA\.16816\.F32: found mma_fp8, expected products that"):
             terms(product, gpu, Hits(), "k")
     with pytest.raises(DseError, match=r"^k: TENSOR: found a product of matrices, expected one whose shape"):
         terms(instruction("tensor"), gpu, Hits(), "k")
@@ -185,9 +183,7 @@ def test_pipes_beyond_the_simulators(gpu):
     with_tensor = (*map(instruction, every), matrices("mma_fp16", 2048.0, 1.0))
     actual = of_source(replace(graph, instructions=with_tensor), gpu, Hits())
     assert actual.subsystems == ("fp32", "int32", "imul32", "sfu", "shared", "memory", "tensor", "issue")
-    with pytest.raises(
-        DseError, match=r"^all: found texture instructions, expected those of pipes that models"
-    ):
+    with pytest.raises(DseError, match=r"^all: found texture instructions, expected those of pipes"):
         of_source(replace(graph, instructions=(instruction("texture"),)), gpu, Hits())
     with pytest.raises(DseError, match=r"^all: case: found 1 groups of 2000 warps"):
         of_source(graph, gpu, Hits(), warps=2000)

@@ -49,9 +49,7 @@ def _sample() -> Sample:
 
 
 def test_memory_instructions(machine: Machine):
-    actual = {
-        (access.line, access.space, access.op): access for access in explain.accesses(machine, _sample())
-    }
+    actual = {(a.line, a.space, a.op): a for a in explain.accesses(machine, _sample())}
     load, store = actual[4, "global", "load"], actual[4, "shared", "store"]
     assert (load.requests, load.threads, load.pieces, load.ideal) == (2, 32, 16, 4)
     assert load.degree == 4

@@ -72,9 +72,7 @@ def test_batches_read_as_whole_files_do(cubins: dict[int, bytes]):
     for binary, actual in zip(binaries, disassemble(binaries), strict=True):
         whole = with_lines(cubins[binary.arch], binary.kernel, "k.cubin")
         assert (actual.kernel, actual.arch) == (whole.kernel, whole.arch) == (binary.kernel, binary.arch)
-        assert actual.instructions == tuple(
-            replace(instruction, line=None) for instruction in whole.instructions
-        )
+        assert actual.instructions == tuple(replace(item, line=None) for item in whole.instructions)
         assert len(actual.instructions) * 16 == len(binary.code)
         opcodes |= {instruction.opcode.split(".")[0] for instruction in actual.instructions}
     assert {"BRA", "BRX", "CALL", "RET", "BSSY", "EXIT"} <= opcodes
@@ -82,9 +80,7 @@ def test_batches_read_as_whole_files_do(cubins: dict[int, bytes]):
 
 def test_source_lines_are_those_of_the_file(cubins: dict[int, bytes]):
     actual = with_lines(cubins[75], "second", "k.cubin").instructions
-    switch = [
-        number for number, line in enumerate(TEXT.splitlines(), 1) if "switch" in line or "case" in line
-    ]
+    switch = [n for n, line in enumerate(TEXT.splitlines(), 1) if "switch" in line or "case" in line]
     assert {item.line for item in actual} >= set(switch)
     begin = TEXT.splitlines().index('extern "C" __global__ void second(float* a, int n)') + 1
     assert actual[0].line == begin
