@@ -74,7 +74,7 @@ def make(**changes):
             Access("result", "global", "store", expressions({"count": "tile", "bytes": 2})),
         ),
     )
-    let = expressions({"threads_wanted": "bx * by"}) + kernel.let
+    let = expressions({"wanted": "bx * by"}) + kernel.let
     return dataclasses.replace(dataclasses.replace(kernel, let=let), **changes)
 
 
