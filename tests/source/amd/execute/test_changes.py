@@ -1,5 +1,6 @@
 """What is said of an instruction's results in the next trips is what it computes in them."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -17,62 +18,33 @@ from dse.source.machine.trips import FOR_EVER, Irregular
 
 SOURCES = (5, 6, 7, 8, 9)  # registers of either kind that may change
 LAUNCH = LaunchArguments((1, 1, 1), (64, 1, 1), [None, None])
-ENDLESS = [  # the result changes evenly in all trips, modulo 2**32
-    "v_mov_b32 v4, v5",
-    "v_add_u32 v4, v5, v6",
-    "v_subrev_u32 v4, v5, v6",
-    "v_add3_u32 v4, v5, v6, v7",
-    "v_lshl_add_u32 v4, v5, 3, v6",
-    "v_add_lshl_u32 v4, v5, v6, 2",
-    "v_lshl_or_b32 v4, s10, 2, v5",
-    "v_lshl_or_b32 v4, v5, 6, 7",
-    "v_xad_u32 v4, v5, -1, v6",
-    "v_not_b32 v4, v5",
-    "v_lshlrev_b32 v4, 4, v5",
-    "v_mul_lo_u32 v4, v5, v6",
-    "v_cndmask_b32 v4, v5, v6, vcc",
-    "v_and_b32 v4, -8, v5",
-    "v_and_b32 v4, 7, v5",
-    "v_or_b32 v4, 3, v5",
-    "s_add_i32 s4, s5, s6",
-    "s_mul_i32 s4, s5, 12",
-    "s_lshl_b32 s4, s5, 3",
-    "s_cselect_b32 s4, s5, s6",
-    "s_and_b32 s4, s5, -8",
-    "s_mov_b64 s[4:5], s[6:7]",
-    "v_readfirstlane_b32 s4, v5",
-    "v_swap_b32 v5, v6",
-]
-LIMITED = [
-    "v_mul_u32_u24 v4, v5, v6",
-    "v_mad_i32_i24 v4, v5, v6, v7",
-    "v_mad_u64_u32 v[4:5], s[14:15], v6, v7, v[8:9]",
-    "v_lshlrev_b64 v[4:5], 2, v[6:7]",
-    "s_lshl_b64 s[4:5], s[6:7], 2",
-    "v_add_co_u32 v4, vcc, v5, v6",
-    "v_addc_co_u32 v4, vcc, v5, v6, vcc",
-    "v_sub_co_u32 v4, vcc, v5, v6",
-    "v_subbrev_co_u32 v4, vcc, v5, v6, vcc",
-    "v_lshrrev_b32 v4, 2, v5",
-    "v_ashrrev_i32 v4, 3, v5",
-    "v_ashrrev_i32 v4, 31, v5",
-    "v_min_i32 v4, v5, v6",
-    "v_max_u32 v4, v5, v6",
-    "s_min_i32 s4, s5, s6",
-    "v_cmp_lt_i32 vcc, v5, v6",
-    "v_cmp_ge_u32 vcc, v5, v6",
-    "v_cmp_eq_u32 vcc, v5, v6",
-    "v_cmp_gt_i64 vcc, v[6:7], v[8:9]",
-    "v_cmp_le_u64 vcc, v[6:7], v[8:9]",
-    "s_add_u32 s4, s5, s6",
-    "s_addc_u32 s4, s5, s6",
-    "s_subb_u32 s4, s5, s6",
-    "s_lshr_b32 s4, s5, 2",
-    "s_cmp_lt_i32 s5, s6",
-    "s_cmp_le_u32 s5, s6",
-    "s_cmp_lg_u32 s5, s6",
-    "s_cmp_gt_i32 s5, 64",
-]
+# Those of the first group give what changes evenly in all trips, modulo 2**32.
+ENDLESS, LIMITED = (
+    re.findall(r"\w[^;\n]+", text)
+    for text in (
+        """
+    v_mov_b32 v4, v5; v_not_b32 v4, v5; v_swap_b32 v5, v6; v_cndmask_b32 v4, v5, v6, vcc
+    v_add_u32 v4, v5, v6; v_subrev_u32 v4, v5, v6; v_add3_u32 v4, v5, v6, v7; v_xad_u32 v4, v5, -1, v6
+    v_lshl_add_u32 v4, v5, 3, v6; v_add_lshl_u32 v4, v5, v6, 2
+    v_lshl_or_b32 v4, s10, 2, v5; v_lshl_or_b32 v4, v5, 6, 7; v_lshlrev_b32 v4, 4, v5
+    v_mul_lo_u32 v4, v5, v6; v_and_b32 v4, -8, v5; v_and_b32 v4, 7, v5; v_or_b32 v4, 3, v5
+    s_add_i32 s4, s5, s6; s_mul_i32 s4, s5, 12; s_lshl_b32 s4, s5, 3; s_cselect_b32 s4, s5, s6
+    s_and_b32 s4, s5, -8; s_mov_b64 s[4:5], s[6:7]; v_readfirstlane_b32 s4, v5
+        """,
+        """
+    v_mul_u32_u24 v4, v5, v6; v_mad_i32_i24 v4, v5, v6, v7; v_mad_u64_u32 v[4:5], s[14:15], v6, v7, v[8:9]
+    v_lshlrev_b64 v[4:5], 2, v[6:7]; s_lshl_b64 s[4:5], s[6:7], 2
+    v_add_co_u32 v4, vcc, v5, v6; v_addc_co_u32 v4, vcc, v5, v6, vcc
+    v_sub_co_u32 v4, vcc, v5, v6; v_subbrev_co_u32 v4, vcc, v5, v6, vcc
+    v_lshrrev_b32 v4, 2, v5; v_ashrrev_i32 v4, 3, v5; v_ashrrev_i32 v4, 31, v5
+    v_min_i32 v4, v5, v6; v_max_u32 v4, v5, v6; s_min_i32 s4, s5, s6
+    v_cmp_lt_i32 vcc, v5, v6; v_cmp_ge_u32 vcc, v5, v6; v_cmp_eq_u32 vcc, v5, v6
+    v_cmp_gt_i64 vcc, v[6:7], v[8:9]; v_cmp_le_u64 vcc, v[6:7], v[8:9]
+    s_add_u32 s4, s5, s6; s_addc_u32 s4, s5, s6; s_subb_u32 s4, s5, s6; s_lshr_b32 s4, s5, 2
+    s_cmp_lt_i32 s5, s6; s_cmp_le_u32 s5, s6; s_cmp_lg_u32 s5, s6; s_cmp_gt_i32 s5, 64
+        """,
+    )
+)
 
 
 @pytest.mark.parametrize("instruction", [*ENDLESS, *LIMITED])

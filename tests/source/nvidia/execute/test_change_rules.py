@@ -1,5 +1,7 @@
 """What a rule says of the next trips is what the instruction does in them."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,41 +17,20 @@ from dse.source.nvidia.machine.state import Machine
 from dse.source.nvidia.sass.operands import P
 
 SOURCES = (5, 6, 7, 8, 9)  # registers that may change
-INSTRUCTIONS = [
-    "MOV R4, R5",
-    "IADD3 R4, R5, R6, R7",
-    "IADD3 R4, -R5, R6, RZ",
-    "IADD3 R4, P0, R5, R6, RZ",
-    "IADD3 R4, P0, P2, R5, R6, R7",
-    "MOV.64 R4, R8",
-    "SEL.64 R4, R6, R8, P1",
-    "IADD3.X R4, P0, R5, R6, RZ, P1, !PT",
-    "IMAD R4, R5, R6, R7",
-    "IMAD R4, R5, 0x7, R6",
-    "IMAD.WIDE R4, R6, 0x4, R8",
-    "IMAD.WIDE.U32 R4, R6, R7, R8",
-    "LEA R4, R5, R6, 0x3",
-    "LEA R4, P0, R5, R6, 0x2",
-    "LEA.HI.X R4, R5, R6, RZ, 0x3, P1",
-    "LEA.HI.X.SX32 R4, R5, R6, 0x2, P1",
-    "IADD.64 R4, R6, R8",
-    "VIADDMNMX R4, R5, R6, R7, PT",
-    "VIADDMNMX.U32 R4, R5, R6, R7, !PT",
-    "SHF.L.U32 R4, R5, 0x3, RZ",
-    "SHF.R.S32.HI R4, RZ, 0x3, R5",
-    "SHF.R.U32.HI R4, RZ, 0x3, R5",
-    "SEL R4, R5, R6, P1",
-    "R2UR P0, UR4, R5",
-    "IMNMX R4, R5, R6, PT",
-    "IMNMX.U32 R4, R5, R6, !PT",
-    "ISETP.LT.AND P0, PT, R5, R6, PT",
-    "ISETP.GE.AND P0, PT, R5, 0x100, PT",
-    "ISETP.GT.U32.AND P0, PT, R5, R6, PT",
-    "ISETP.EQ.AND P0, PT, R5, R6, PT",
-    "ISETP.NE.AND P0, PT, R5, R6, PT",
-    "ISETP.LE.U64.AND P0, PT, R6, R8, PT",
-    "ISETP.GT.S64.AND P0, PT, R6, R8, PT",
-]
+INSTRUCTIONS = """
+    MOV R4, R5; MOV.64 R4, R8; R2UR P0, UR4, R5; SEL R4, R5, R6, P1; SEL.64 R4, R6, R8, P1
+    IADD3 R4, R5, R6, R7; IADD3 R4, -R5, R6, RZ; IADD3 R4, P0, R5, R6, RZ; IADD3 R4, P0, P2, R5, R6, R7
+    IADD3.X R4, P0, R5, R6, RZ, P1, !PT; IADD.64 R4, R6, R8
+    IMAD R4, R5, R6, R7; IMAD R4, R5, 0x7, R6; IMAD.WIDE R4, R6, 0x4, R8; IMAD.WIDE.U32 R4, R6, R7, R8
+    LEA R4, R5, R6, 0x3; LEA R4, P0, R5, R6, 0x2
+    LEA.HI.X R4, R5, R6, RZ, 0x3, P1; LEA.HI.X.SX32 R4, R5, R6, 0x2, P1
+    SHF.L.U32 R4, R5, 0x3, RZ; SHF.R.S32.HI R4, RZ, 0x3, R5; SHF.R.U32.HI R4, RZ, 0x3, R5
+    IMNMX R4, R5, R6, PT; IMNMX.U32 R4, R5, R6, !PT
+    VIADDMNMX R4, R5, R6, R7, PT; VIADDMNMX.U32 R4, R5, R6, R7, !PT
+    ISETP.LT.AND P0, PT, R5, R6, PT; ISETP.GE.AND P0, PT, R5, 0x100, PT; ISETP.GT.U32.AND P0, PT, R5, R6, PT
+    ISETP.EQ.AND P0, PT, R5, R6, PT; ISETP.NE.AND P0, PT, R5, R6, PT
+    ISETP.LE.U64.AND P0, PT, R6, R8, PT; ISETP.GT.S64.AND P0, PT, R6, R8, PT
+"""
 
 
 def machine_for(instruction: str) -> Machine:
@@ -58,7 +39,7 @@ def machine_for(instruction: str) -> Machine:
     return Machine(bind_program(code), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
 
 
-@pytest.mark.parametrize("instruction", INSTRUCTIONS)
+@pytest.mark.parametrize("instruction", re.findall(r"\w[^;\n]+", INSTRUCTIONS))
 def test_results_change_as_the_rule_says(instruction):
     machine = machine_for(instruction)
     lanes = machine.sets.of(machine.live_mask)

@@ -32,14 +32,8 @@ START = 16 * len(HEAD)  # address of the loop
 
 def loop(*body: str) -> SassProgram:
     """A loop over R4 = 0, 1, ... up to the first argument. R0 is the thread, R2 its pointer."""
-    return program_of(
-        *HEAD,
-        *body,
-        "IADD3 R4, R4, 0x1, RZ",
-        "ISETP.LT.AND P0, PT, R4, c[0x0][0x160], PT",
-        f"@P0 BRA {START:#x}",
-        "EXIT",
-    )
+    trip = "IADD3 R4, R4, 0x1, RZ; ISETP.LT.AND P0, PT, R4, c[0x0][0x160], PT"
+    return program_of(*HEAD, *body, trip, f"@P0 BRA {START:#x}", "EXIT")
 
 
 def loop_run(made: SassProgram, trips: int, contents: np.ndarray | None = None, **options: Any) -> Machine:
@@ -141,18 +135,9 @@ NESTED = {
 def test_nested_loops_count_exactly(body, bound):
     head = (*HEAD, "MOV R5, RZ")
     around, inside = 16 * len(head), 16 * (len(head) + 1)
-    made = program_of(
-        *head,
-        "MOV R4, RZ",
-        *body,
-        "IADD3 R4, R4, 0x1, RZ",
-        f"ISETP.LT.AND P0, PT, R4, {bound}, PT",
-        f"@P0 BRA {inside:#x}",
-        "IADD3 R5, R5, 0x1, RZ",
-        "ISETP.LT.AND P0, PT, R5, c[0x0][0x160], PT",
-        f"@P0 BRA {around:#x}",
-        "EXIT",
-    )
+    inner = f"IADD3 R4, R4, 0x1, RZ; ISETP.LT.AND P0, PT, R4, {bound}, PT; @P0 BRA {inside:#x}"
+    outer = f"IADD3 R5, R5, 0x1, RZ; ISETP.LT.AND P0, PT, R5, c[0x0][0x160], PT; @P0 BRA {around:#x}"
+    made = program_of(*head, "MOV R4, RZ", *body, inner, outer, "EXIT")
     skipped, full = (loop_run(made, 24, loops=loops) for loops in (LoopPolicy.ESTIMATE, LoopPolicy.RUN))
     assert_same_counts(skipped, full)
     assert not skipped.estimated
@@ -182,17 +167,10 @@ def test_loops_whose_addresses_depend_on_data_are_estimated():
 def test_addresses_of_estimated_trips_follow_the_mean(trips: int, more: list[str]):
     """Threads move on by 400 bytes a trip, more or less. Of few trips with barriers one is executed."""
     data = np.random.default_rng(3).integers(0, 40, 1000).astype(np.int32)
-    made = loop(
-        "IMAD.WIDE R2, R4, R8, c[0x0][0x168]",
-        "LDG.E R6, [R2.64]",
-        "MOV R10, 0x190",
-        "IMAD R6, R4, R10, R6",
-        "IADD3 R6, R6, R0, RZ",
-        "IADD3 R6, P1, R6, c[0x0][0x168], RZ",
-        "IADD3.X R7, RZ, c[0x0][0x16c], RZ, P1, !PT",
-        "LDG.E.U8 R9, [R6.64]",
-        *more,
-    )
+    moved = "IMAD.WIDE R2, R4, R8, c[0x0][0x168]; LDG.E R6, [R2.64]; MOV R10, 0x190; IMAD R6, R4, R10, R6"
+    place = "IADD3 R6, R6, R0, RZ; IADD3 R6, P1, R6, c[0x0][0x168], RZ"
+    place += "; IADD3.X R7, RZ, c[0x0][0x16c], RZ, P1, !PT; LDG.E.U8 R9, [R6.64]"
+    made = loop(moved, place, *more)
     actual, full = loop_run(made, trips, data), loop_run(made, trips, data, loops=LoopPolicy.RUN)
     assert actual.estimated
     step = next(step.index for step in made.steps if step.text.startswith("LDG.E.U8"))
@@ -233,15 +211,9 @@ def test_endless_loops_are_proven(body):
 
 def test_blocks_that_went_on_do_not_keep_others_from_skipping():
     """Threads from 40 on leave the loop out and wait behind it."""
-    head = (*HEAD, "ISETP.GE.AND P1, PT, R0, 0x28, PT", f"@P1 BRA {START + 16 * 6:#x}")
-    made = program_of(
-        *head,
-        "LDS R6, [R4.X4]",
-        "IADD3 R4, R4, 0x1, RZ",
-        "ISETP.LT.AND P0, PT, R4, c[0x0][0x160], PT",
-        f"@P0 BRA {START + 16 * 2:#x}",
-        "EXIT",
-    )
+    head = f"ISETP.GE.AND P1, PT, R0, 0x28, PT; @P1 BRA {START + 16 * 6:#x}"
+    trip = "LDS R6, [R4.X4]; IADD3 R4, R4, 0x1, RZ; ISETP.LT.AND P0, PT, R4, c[0x0][0x160], PT"
+    made = program_of(*HEAD, head, trip, f"@P0 BRA {START + 16 * 2:#x}", "EXIT")
     skipped, full = (loop_run(made, 1000, loops=loops) for loops in (LoopPolicy.ESTIMATE, LoopPolicy.RUN))
     assert_same_counts(skipped, full)
     assert len(skipped.trace) < 30

@@ -119,20 +119,10 @@ def test_who_uses_what_was_loaded():
     machine = ran(*LOOP)
     graph = flow_graph(machine)
     nodes = {node.first: number for number, node in enumerate(graph.nodes)}
-    assert [(node.kind, node.count) for node in graph.nodes] == [
-        ("compute", 1),
-        ("memory", 1),
-        ("compute", 3),
-        ("memory", 1),
-        ("compute", 1),
-        ("compute", 1),
-    ]
-    assert graph.nodes[nodes[0x20]].chain == 3
-    assert graph.nodes[nodes[0x20]].ilp == 1
-    assert graph.dependences == (
-        Dependence(nodes[0x10], nodes[0x20]),
-        Dependence(nodes[0x50], nodes[0x20]),
-    )
+    kinds = [("compute", 1), ("memory", 1), ("compute", 3), ("memory", 1), ("compute", 1), ("compute", 1)]
+    assert [(node.kind, node.count) for node in graph.nodes] == kinds
+    assert (graph.nodes[nodes[0x20]].chain, graph.nodes[nodes[0x20]].ilp) == (3, 1)
+    assert graph.dependences == tuple(Dependence(nodes[load], nodes[0x20]) for load in (0x10, 0x50))
 
 
 def test_lanes_leave_a_loop_one_by_one():
@@ -148,38 +138,17 @@ def test_lanes_leave_a_loop_one_by_one():
 
 def test_a_loop_begins_where_it_jumps_back_to():
     """Entered in the middle: B A B A B, which is B and twice A B."""
-    graph = dependence_graph(
-        ran(
-            "MOV R4, RZ",
-            "BRA 0x30",
-            "MOV R5, RZ",  # A
-            "IADD3 R4, R4, 0x1, RZ",  # B
-            "ISETP.LT.AND P0, PT, R4, 0x3, PT",
-            "@P0 BRA 0x20",
-            "EXIT",
-        ),
-        0,
-        0,
-    )
+    a, b = "MOV R5, RZ", "IADD3 R4, R4, 0x1, RZ; ISETP.LT.AND P0, PT, R4, 0x3, PT; @P0 BRA 0x20"
+    graph = dependence_graph(ran("MOV R4, RZ; BRA 0x30", a, b, "EXIT"), 0, 0)
     (loop,) = graph.loops
     assert loop.trips == 2
     assert (graph.instructions[loop.first].address, graph.instructions[loop.stop - 1].address) == (0x20, 0x50)
 
 
 def test_what_is_written_over_is_not_waited_for():
-    graph = flow_graph(
-        ran(
-            "LDG.E R4, [R20.64]",
-            "LDG.E R5, [R20.64+0x4]",
-            "LDG.E R6, [R20.64+0x8]",
-            "MOV R4, RZ",
-            "@P1 MOV R5, RZ",  # perhaps not
-            "BAR.SYNC 0x0",
-            "IADD3 R7, R4, R5, RZ",
-            "@P2 MOV R8, RZ",
-            "EXIT",
-        )
-    )
+    loads = "LDG.E R4, [R20.64]; LDG.E R5, [R20.64+0x4]; LDG.E R6, [R20.64+0x8]"
+    writes = "MOV R4, RZ; @P1 MOV R5, RZ; BAR.SYNC 0x0"  # the second perhaps not
+    graph = flow_graph(ran(loads, writes, "IADD3 R7, R4, R5, RZ; @P2 MOV R8, RZ; EXIT"))
     assert [node.kind for node in graph.nodes] == ["memory"] * 3 + ["compute", "barrier", "compute"]
     assert graph.dependences == (Dependence(1, 5),)
 
